@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "base/bytes.h"
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+
+int bytes_compare(struct bytes a, struct bytes b)
+{
+    size_t common = a.size < b.size ? a.size : b.size;
+    int order = common == 0 ? 0 : memcmp(a.data, b.data, common);
+    if (order != 0) {
+        return order;
+    }
+    return a.size < b.size ? -1 : a.size > b.size;
+}
+
+bool bytes_is_word(struct bytes a, const char *word)
+{
+    size_t i = 0;
+    for (; i < a.size && word[i] != '\0'; i++) {
+        if (toupper(a.data[i]) != word[i]) {
+            return false;
+        }
+    }
+    return i == a.size && word[i] == '\0';
+}
+
+bool bytes_has_prefix(struct bytes a, struct bytes prefix)
+{
+    return a.size >= prefix.size &&
+           (prefix.size == 0 || memcmp(a.data, prefix.data, prefix.size) == 0);
+}
+
+bool bytes_to_u64(struct bytes a, uint64_t *ret_value)
+{
+    uint64_t value = 0;
+    if (a.size == 0 || a.size > 20) {
+        return false;
+    }
+    for (size_t i = 0; i < a.size; i++) {
+        if (a.data[i] < '0' || a.data[i] > '9') {
+            return false;
+        }
+        uint64_t digit = (uint64_t)(a.data[i] - '0');
+        if (value > (UINT64_MAX - digit) / 10) {
+            return false;
+        }
+        value = value * 10 + digit;
+    }
+    *ret_value = value;
+    return true;
+}
+
+/* Matches one character against the class that starts after '['; tells where
+ * the class ends. A class without an end matches as far as it goes. */
+static bool match_class(struct bytes pattern, size_t *at, uint8_t character)
+{
+    size_t p = *at;
+    bool is_negated = p < pattern.size && pattern.data[p] == '^';
+    bool is_match = false;
+    if (is_negated) {
+        p++;
+    }
+    while (p < pattern.size && pattern.data[p] != ']') {
+        uint8_t low = pattern.data[p];
+        if (low == '\\' && p + 1 < pattern.size) {
+            low = pattern.data[++p];
+        }
+        uint8_t high = low;
+        if (p + 2 < pattern.size && pattern.data[p + 1] == '-' &&
+            pattern.data[p + 2] != ']') {
+            high = pattern.data[p + 2];
+            p += 2;
+        }
+        if (character >= low && character <= high) {
+            is_match = true;
+        }
+        p++;
+    }
+    *at = p < pattern.size ? p + 1 : p;
+    return is_match != is_negated;
+}
+
+/* One pass with a single point of return to the last '*': at most
+ * pattern.size * text.size steps, whatever a stranger sends. */
+bool bytes_match(struct bytes pattern, struct bytes text)
+{
+    size_t p = 0, t = 0, star = SIZE_MAX, star_text = 0;
+    while (t < text.size) {
+        size_t next = p;
+        bool is_match = false;
+        if (p < pattern.size) {
+            uint8_t c = pattern.data[next++];
+            if (c == '*') {
+                star = p;
+                star_text = t;
+                p = next;
+                continue;
+            }
+            if (c == '?') {
+                is_match = true;
+            } else if (c == '[') {
+                is_match = match_class(pattern, &next, text.data[t]);
+            } else {
+                if (c == '\\' && next < pattern.size) {
+                    c = pattern.data[next++];
+                }
+                is_match = c == text.data[t];
+            }
+        }
+        if (is_match) {
+            p = next;
+            t++;
+        } else if (star != SIZE_MAX) {
+            p = star + 1;
+            t = ++star_text;
+        } else {
+            return false;
+        }
+    }
+    while (p < pattern.size && pattern.data[p] == '*') {
+        p++;
+    }
+    return p == pattern.size;
+}
+
+void buffer_done(struct buffer *buffer)
+{
+    free(buffer->data);
+    *buffer = (struct buffer){0};
+}
+
+uint8_t *buffer_reserve(struct buffer *buffer, size_t size)
+{
+    CHECK(size <= SIZE_MAX / 4 && buffer->size <= SIZE_MAX / 4);
+    size_t needed = buffer->size + size;
+    if (needed > buffer->capacity) {
+        size_t capacity = buffer->capacity == 0 ? 64 : buffer->capacity;
+        while (capacity < needed) {
+            capacity *= 2;
+        }
+        buffer->data = memory_resize(buffer->data, capacity);
+        buffer->capacity = capacity;
+    }
+    return buffer->data + buffer->size;
+}
+
+void buffer_put(struct buffer *buffer, const void *data, size_t size)
+{
+    if (size > 0) {
+        memcpy(buffer_reserve(buffer, size), data, size);
+        buffer->size += size;
+    }
+}
+
+void buffer_put_bytes(struct buffer *buffer, struct bytes bytes)
+{
+    buffer_put(buffer, bytes.data, bytes.size);
+}
+
+void buffer_put_text(struct buffer *buffer, const char *text)
+{
+    buffer_put(buffer, text, strlen(text));
+}
+
+void buffer_printf(struct buffer *buffer, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    int size = vsnprintf(NULL, 0, format, args);
+    va_end(args);
+    CHECK(size >= 0);
+    uint8_t *at = buffer_reserve(buffer, (size_t)size + 1);
+    va_start(args, format);
+    vsnprintf((char *)at, (size_t)size + 1, format, args);
+    va_end(args);
+    buffer->size += (size_t)size;
+}
+
+void buffer_put_u8(struct buffer *buffer, uint8_t value)
+{
+    buffer_put(buffer, &value, 1);
+}
+
+void buffer_put_u16(struct buffer *buffer, uint16_t value)
+{
+    buffer_put_u8(buffer, (uint8_t)value);
+    buffer_put_u8(buffer, (uint8_t)(value >> 8));
+}
+
+void buffer_put_u32(struct buffer *buffer, uint32_t value)
+{
+    store_u32(buffer_reserve(buffer, 4), value);
+    buffer->size += 4;
+}
+
+void buffer_put_u64(struct buffer *buffer, uint64_t value)
+{
+    store_u64(buffer_reserve(buffer, 8), value);
+    buffer->size += 8;
+}
+
+void buffer_put_run(struct buffer *buffer, struct bytes bytes)
+{
+    CHECK(bytes.size <= UINT32_MAX);
+    buffer_put_u32(buffer, (uint32_t)bytes.size);
+    buffer_put_bytes(buffer, bytes);
+}
+
+void buffer_consume(struct buffer *buffer, size_t size)
+{
+    CHECK(size <= buffer->size);
+    buffer->size -= size;
+    if (buffer->size > 0) {
+        memmove(buffer->data, buffer->data + size, buffer->size);
+    }
+}
+
+struct bytes reader_bytes(struct reader *reader, size_t size)
+{
+    if (reader->is_bad || reader_left(reader) < size) {
+        reader->is_bad = true;
+        return (struct bytes){NULL, 0};
+    }
+    struct bytes bytes = {reader->at, size};
+    reader->at += size;
+    return bytes;
+}
+
+uint8_t reader_u8(struct reader *reader)
+{
+    struct bytes bytes = reader_bytes(reader, 1);
+    return bytes.size == 1 ? bytes.data[0] : 0;
+}
+
+uint16_t reader_u16(struct reader *reader)
+{
+    struct bytes bytes = reader_bytes(reader, 2);
+    return bytes.size == 2
+               ? (uint16_t)(bytes.data[0] | (unsigned)bytes.data[1] << 8)
+               : 0;
+}
+
+uint32_t reader_u32(struct reader *reader)
+{
+    struct bytes bytes = reader_bytes(reader, 4);
+    return bytes.size == 4 ? load_u32(bytes.data) : 0;
+}
+
+uint64_t reader_u64(struct reader *reader)
+{
+    struct bytes bytes = reader_bytes(reader, 8);
+    return bytes.size == 8 ? load_u64(bytes.data) : 0;
+}
+
+struct bytes reader_run(struct reader *reader)
+{
+    uint32_t size = reader_u32(reader);
+    return reader_bytes(reader, size);
+}
+
+bool reader_ok(const struct reader *reader, bool at_end)
+{
+    return !reader->is_bad && (!at_end || reader->at == reader->end);
+}

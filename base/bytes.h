@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Bytes: a borrowed run of bytes, a growable buffer, and a bounded reader.
+ *
+ * Integers are little-endian. A buffer aborts when memory runs out (a node
+ * that cannot allocate stops). A reader never reads past its end: the first
+ * failing get marks it bad, every later get returns 0 or an empty run, and the
+ * caller asks reader_ok() once at the end. */
+
+#ifndef HASP_BASE_BYTES_H
+#define HASP_BASE_BYTES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+/* A run of bytes that somebody else owns. 'data' may be NULL if size is 0. */
+struct bytes {
+    const uint8_t *data;
+    size_t size;
+};
+
+#define BYTES_LITERAL(text)                                                   \
+    ((struct bytes){(const uint8_t *)(text), sizeof(text) - 1})
+
+static inline struct bytes bytes_of(const void *data, size_t size)
+{
+    return (struct bytes){.data = data, .size = size};
+}
+
+static inline struct bytes bytes_of_text(const char *text)
+{
+    return bytes_of(text, strlen(text));
+}
+
+static inline bool bytes_equal(struct bytes a, struct bytes b)
+{
+    return a.size == b.size &&
+           (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
+}
+
+/* Orders as memcmp does, a prefix before what it begins. */
+int bytes_compare(struct bytes a, struct bytes b);
+
+/* True if 'a' is the ASCII word 'word' (upper case), whatever its case. */
+bool bytes_is_word(struct bytes a, const char *word);
+
+bool bytes_has_prefix(struct bytes a, struct bytes prefix);
+
+/* Parses a decimal unsigned integer without sign, blanks or leading '+'.
+ * Returns false, leaving 'ret_value' alone, if 'a' is anything else or does
+ * not fit. */
+bool bytes_to_u64(struct bytes a, uint64_t *ret_value);
+
+/* Matches 'text' against the glob 'pattern' ('*', '?', '[a-z]', '\x'). */
+bool bytes_match(struct bytes pattern, struct bytes text);
+
+/* A growable run of bytes that it owns. Zeroed memory is an empty buffer. */
+struct buffer {
+    uint8_t *data;
+    size_t size;
+    size_t capacity;
+};
+
+void buffer_done(struct buffer *buffer);
+static inline void buffer_clear(struct buffer *buffer)
+{
+    buffer->size = 0;
+}
+static inline struct bytes buffer_bytes(const struct buffer *buffer)
+{
+    return bytes_of(buffer->data, buffer->size);
+}
+
+/* Makes room for 'size' more bytes and returns where they go; the caller then
+ * adds what it wrote to 'buffer->size'. */
+uint8_t *buffer_reserve(struct buffer *buffer, size_t size);
+void buffer_put(struct buffer *buffer, const void *data, size_t size);
+void buffer_put_bytes(struct buffer *buffer, struct bytes bytes);
+void buffer_put_text(struct buffer *buffer, const char *text);
+void buffer_printf(struct buffer *buffer, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+void buffer_put_u8(struct buffer *buffer, uint8_t value);
+void buffer_put_u16(struct buffer *buffer, uint16_t value);
+void buffer_put_u32(struct buffer *buffer, uint32_t value);
+void buffer_put_u64(struct buffer *buffer, uint64_t value);
+/* A u32 length and then the bytes. */
+void buffer_put_run(struct buffer *buffer, struct bytes bytes);
+/* Drops 'size' bytes from the front. */
+void buffer_consume(struct buffer *buffer, size_t size);
+
+struct reader {
+    const uint8_t *at;
+    const uint8_t *end;
+    bool is_bad;
+};
+
+static inline struct reader reader_of(struct bytes bytes)
+{
+    return (struct reader){bytes.data, bytes.data + bytes.size, false};
+}
+static inline size_t reader_left(const struct reader *reader)
+{
+    return (size_t)(reader->end - reader->at);
+}
+uint8_t reader_u8(struct reader *reader);
+uint16_t reader_u16(struct reader *reader);
+uint32_t reader_u32(struct reader *reader);
+uint64_t reader_u64(struct reader *reader);
+/* The next 'size' bytes, borrowed from the input. */
+struct bytes reader_bytes(struct reader *reader, size_t size);
+/* What buffer_put_run() wrote. */
+struct bytes reader_run(struct reader *reader);
+/* True if no get failed; with 'at_end', also only if nothing is left. */
+bool reader_ok(const struct reader *reader, bool at_end);
+
+static inline uint32_t load_u32(const void *from)
+{
+    const uint8_t *p = from;
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
+           (uint32_t)p[3] << 24;
+}
+static inline uint64_t load_u64(const void *from)
+{
+    const uint8_t *p = from;
+    return (uint64_t)load_u32(p) | (uint64_t)load_u32(p + 4) << 32;
+}
+static inline void store_u32(void *to, uint32_t value)
+{
+    uint8_t *p = to;
+    for (int i = 0; i < 4; i++) {
+        p[i] = (uint8_t)(value >> (8 * i));
+    }
+}
+static inline void store_u64(void *to, uint64_t value)
+{
+    store_u32(to, (uint32_t)value);
+    store_u32((uint8_t *)to + 4, (uint32_t)(value >> 32));
+}
+/* Big-endian, for keys whose order must be meaningful. */
+static inline void store_u64_be(void *to, uint64_t value)
+{
+    uint8_t *p = to;
+    for (int i = 0; i < 8; i++) {
+        p[i] = (uint8_t)(value >> (56 - 8 * i));
+    }
+}
+static inline uint64_t load_u64_be(const void *from)
+{
+    const uint8_t *p = from;
+    uint64_t value = 0;
+    for (int i = 0; i < 8; i++) {
+        value = value << 8 | p[i];
+    }
+    return value;
+}
+
+#endif /* HASP_BASE_BYTES_H */

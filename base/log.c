@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+
+static log_sink_fn *log_sink = NULL;
+static void *log_sink_data = NULL;
+static enum log_level log_threshold = LOG_INFO_LEVEL;
+
+void log_set_sink(log_sink_fn *sink, void *data)
+{
+    log_sink = sink;
+    log_sink_data = data;
+}
+
+void log_set_level(enum log_level level)
+{
+    log_threshold = level;
+}
+
+bool log_is_on(enum log_level level)
+{
+    return log_sink != NULL && level <= log_threshold;
+}
+
+const char *log_level_name(enum log_level level)
+{
+    static const char *const names[] = {"error", "warn", "info", "debug"};
+    return names[level];
+}
+
+void log_write(enum log_level level, const char *event, const char *format, ...)
+{
+    char fields[1024];
+    va_list args;
+    if (!log_is_on(level)) {
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(fields, sizeof fields, format, args);
+    va_end(args);
+    log_sink(log_sink_data, level, event, fields);
+}
+
+const char *log_quote(const void *text, unsigned long size)
+{
+    static char buffers[4][256];
+    static unsigned turn = 0;
+    char *out = buffers[turn++ % 4];
+    const unsigned char *in = text;
+    size_t at = 0;
+    out[at++] = '"';
+    for (unsigned long i = 0; i < size && at < sizeof buffers[0] - 8; i++) {
+        unsigned char c = in[i];
+        if (c == '"' || c == '\\') {
+            out[at++] = '\\';
+            out[at++] = (char)c;
+        } else if (c < 0x20 || c == 0x7f) {
+            at += (size_t)snprintf(out + at, 5, "\\x%02x", c);
+        } else {
+            out[at++] = (char)c;
+        }
+    }
+    out[at++] = '"';
+    out[at] = '\0';
+    return out;
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Log lines: one event, one line, "key=value" fields.
+ *
+ * This module formats and filters; where a line goes and what time it carries
+ * is the sink's matter (the daemon's writes to stderr). Levels: error, somebody
+ * must act; warn, unusual and handled; info, role changes, membership, start,
+ * stop; debug. Nothing is logged per request at info.
+ *
+ *     LOG_INFO("became leader", "term=%" PRIu64 " index=%" PRIu64, t, i);
+ */
+
+#ifndef HASP_BASE_LOG_H
+#define HASP_BASE_LOG_H
+
+#include <stdbool.h>
+
+enum log_level { LOG_ERROR_LEVEL, LOG_WARN_LEVEL, LOG_INFO_LEVEL, LOG_DEBUG_LEVEL };
+
+/* Takes one line: 'event' is a fixed text, 'fields' is "k=v k=v" or "". */
+typedef void log_sink_fn(void *data, enum log_level level, const char *event,
+                         const char *fields);
+
+/* Without a sink nothing is written. Called once at start. */
+void log_set_sink(log_sink_fn *sink, void *data);
+void log_set_level(enum log_level level);
+bool log_is_on(enum log_level level);
+const char *log_level_name(enum log_level level);
+
+/* Writes a line with the fields of 'format'; values with blanks are quoted by
+ * the caller with %s of log_quote(). */
+void log_write(enum log_level level, const char *event, const char *format,
+               ...) __attribute__((format(printf, 3, 4)));
+
+/* Copies 'text' quoted and with control characters escaped into one of a few
+ * rotating static buffers: for use as an argument of a log line only. */
+const char *log_quote(const void *text, unsigned long size);
+
+#define LOG_AT(level, ...)                                                    \
+    do {                                                                      \
+        if (log_is_on(level)) {                                               \
+            log_write(level, __VA_ARGS__);                                    \
+        }                                                                     \
+    } while (0)
+#define LOG_ERROR(...) LOG_AT(LOG_ERROR_LEVEL, __VA_ARGS__)
+#define LOG_WARN(...) LOG_AT(LOG_WARN_LEVEL, __VA_ARGS__)
+#define LOG_INFO(...) LOG_AT(LOG_INFO_LEVEL, __VA_ARGS__)
+#define LOG_DEBUG(...) LOG_AT(LOG_DEBUG_LEVEL, __VA_ARGS__)
+
+#endif /* HASP_BASE_LOG_H */

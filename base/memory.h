@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Allocation for programs that stop when memory runs out (daemon, tool). The
+ * client library does not use it: it returns HASP_ENOMEM. */
+
+#ifndef HASP_BASE_MEMORY_H
+#define HASP_BASE_MEMORY_H
+
+#include <stddef.h>
+
+/* Zeroed memory; never NULL. Release with free(). */
+void *memory_new(size_t size);
+void *memory_resize(void *memory, size_t size);
+void *memory_copy(const void *data, size_t size);
+char *memory_text(const char *text);
+
+/* Leaves the scope with 'memory' freed. */
+#define AUTO(cleanup) __attribute__((cleanup(cleanup)))
+void auto_free(void *pointer_to_pointer);
+
+#endif /* HASP_BASE_MEMORY_H */

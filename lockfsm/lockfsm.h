@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The replicated state machine: (state, index, command) -> (state, effects).
+ *
+ * Pure and deterministic: no clock, no random, no I/O; every node that applies
+ * the same entries has the same state. It knows no time: TTLs, delays and limits
+ * are stored values, and that one has run out is told by an entry.
+ *
+ * The state lives in memory (lockfsm/model.h). Applying marks what it changed;
+ * lockfsm_flush() writes the marked records and the applied index into one
+ * transaction of the table. Flushing every so many entries instead of after each
+ * costs nothing in safety (the log holds the rest and is applied again) and
+ * spares the table all that came and went in between.
+ *
+ * Effects tell the node what an entry did: the result for whoever proposed it,
+ * grants to waiters, ends of sessions, events. Every node gets the same effects
+ * and acts on those that concern its own connections and, on the leader, its
+ * timers. A refusal (held, limit, deadlock) is a result, not an error: applying
+ * cannot fail, except that an unknown or damaged command stops the node
+ * (HASP_ECORRUPT), since going on would make the nodes differ.
+ *
+ * What each word and each operation means: lockfsm/README.md.
+ * Threads: one. */
+
+#ifndef HASP_LOCKFSM_LOCKFSM_H
+#define HASP_LOCKFSM_LOCKFSM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "lockfsm/model.h"
+#include "storage/table.h"
+
+/* Sizes that are part of the format. */
+#define LOCK_NAME_SIZE_MAX 511
+#define OWNER_SIZE_MAX 128
+#define LABEL_SIZE_MAX 128
+#define VALUE_SIZE_MAX 4096
+#define CLIENT_NAME_SIZE_MAX 128
+#define LABEL_COUNT_MAX 16
+#define MULTI_COUNT_MAX 64
+#define RESULT_COUNT_MAX 64
+#define TOKEN_MAX ((UINT64_C(1) << 53) - 1)
+/* Deadlock detection looks at this many owners at most, then grants the place
+ * (an undetected deadlock still ends by WAIT or lease). */
+#define DEADLOCK_STEP_MAX 10000
+
+/* Limits on what the state may hold. They are the same on every node and part of
+ * what it means to apply an entry; LIMIT is answered at each. */
+struct lockfsm_limits {
+    uint32_t sessions;
+    uint32_t locks;
+    uint32_t holds_per_session;
+    uint32_t waits_per_lock;
+    uint32_t waits_per_session;
+    uint32_t fences;
+    uint32_t blacklist;
+};
+extern const struct lockfsm_limits lockfsm_default_limits;
+
+enum result_code {
+    RESULT_OK,          /* token, count or text as the command says. */
+    RESULT_QUEUED,      /* No answer yet: a wait stands in the queue. */
+    RESULT_NOT_ACQUIRED, /* nil: not free, and not (or no longer) waiting. */
+    RESULT_NOT_HELD,
+    RESULT_NO_SESSION,  /* Unknown, or below token_base. */
+    RESULT_EXPIRED,     /* It has ended. */
+    RESULT_BLACKLISTED, /* text: the reason. */
+    RESULT_DEADLOCK,    /* text: the cycle. */
+    RESULT_LIMIT,       /* text: which. */
+    RESULT_BAD_ARGUMENT /* text: what. */
+};
+
+struct result {
+    enum result_code code;
+    uint64_t token;        /* ACQUIRE, CONVERT: the token. OPEN: session id. */
+    uint64_t count;        /* RELEASE: holds left. CLOSE: released. Others 0/1. */
+    const uint64_t *tokens; /* MACQUIRE: one per name, borrowed. */
+    uint32_t token_count;
+    struct bytes text;     /* Borrowed until the effects are cleared. */
+};
+
+enum effect_type {
+    EFFECT_RESULT,        /* The answer of the applied entry itself. */
+    EFFECT_WAIT_RESULT,   /* The answer of an earlier entry that had queued. */
+    EFFECT_SESSION_OPENED,
+    EFFECT_SESSION_ENDED, /* reason: "closed", "expired", "blacklisted" ... */
+    EFFECT_SESSION_AGED,
+    EFFECT_SESSION_CHANGED, /* TTL changed, or blacklisted. */
+    /* Events of a lock, for WATCH: */
+    EFFECT_GRANTED,
+    EFFECT_QUEUED,
+    EFFECT_RELEASED,      /* reason: "released", "closed", "releaseif" ... */
+    EFFECT_HOLD_EXPIRED,  /* An unclean end: reason "expired", "max hold". */
+    EFFECT_WAIT_ENDED,    /* reason: "timeout", "cancelled", "session". */
+    EFFECT_DELAYED,
+    EFFECT_DELAY_OVER,
+    EFFECT_PLEASE,        /* text: the message. */
+    EFFECT_BLACKLISTED,   /* text: the reason. */
+    EFFECT_BEGUN,         /* A leader's BEGIN: count is the node. */
+    EFFECT_REGISTERED     /* count: the node; token: its incarnation. */
+};
+
+/* Names and owners are copied into the effects' arena: an effect stays readable
+ * after what it tells of has gone. */
+struct effect {
+    enum effect_type type;
+    uint64_t log_index;   /* Of the entry being applied. */
+    struct result result; /* EFFECT_RESULT, EFFECT_WAIT_RESULT. */
+    uint64_t asked_index; /* WAIT_RESULT: the entry whose asker waits. */
+    uint64_t session;
+    struct bytes lock;
+    struct bytes owner;
+    uint64_t token;
+    uint64_t wait_index;
+    uint64_t time_ms;     /* WAIT, DELAY, HOLD: a leader starts this timer. */
+    uint64_t hold_ms;     /* GRANTED: max hold. */
+    uint64_t count;
+    const char *reason;   /* Static text or NULL. */
+    struct bytes text;
+};
+
+/* A growing array of effects with an arena for their bytes. Zeroed memory is an
+ * empty one; apply appends, the caller clears when it has acted on them. */
+struct effects {
+    struct effect *effect;
+    uint32_t count;
+    uint32_t capacity;
+    void *arena; /* Private to lockfsm/effects.c. */
+};
+void effects_clear(struct effects *effects);
+void effects_done(struct effects *effects);
+
+struct lockfsm;
+
+struct lockfsm *lockfsm_new(const struct lockfsm_limits *limits);
+void lockfsm_free(struct lockfsm *fsm);
+
+/* Loads the state from a table (at start, and after a snapshot was decoded into
+ * it); what was in 'fsm' is dropped. HASP_ECORRUPT with a message. */
+MUST_CHECK int lockfsm_load(struct lockfsm *fsm, struct table *table,
+                            char why[HASP_WHY_SIZE]);
+
+/* Applies the entry 'log_index' (the applied index plus one, or above it where
+ * entries without a command lie between). */
+MUST_CHECK int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index,
+                             uint64_t term, struct bytes command,
+                             struct effects *effects);
+/* An entry without a command (barrier, change): only the applied index moves. */
+void lockfsm_skip(struct lockfsm *fsm, uint64_t log_index, uint64_t term);
+
+/* Writes all that changed since the last flush in one transaction. Errors are
+ * fatal. */
+MUST_CHECK int lockfsm_flush(struct lockfsm *fsm, struct table *table);
+/* How many records the next flush would write. */
+uint32_t lockfsm_dirty_count(const struct lockfsm *fsm);
+
+/* --- Reading ------------------------------------------------------------- */
+
+uint64_t lockfsm_applied_index(const struct lockfsm *fsm);
+uint64_t lockfsm_applied_term(const struct lockfsm *fsm);
+uint64_t lockfsm_flushed_index(const struct lockfsm *fsm);
+uint64_t lockfsm_token_base(const struct lockfsm *fsm);
+/* All zero before the first BEGIN, which brings it and token_base. */
+void lockfsm_cluster_id(const struct lockfsm *fsm, uint8_t ret_id[16]);
+/* The incarnation registered for member 'node'; 0 if none is. */
+uint64_t lockfsm_incarnation(const struct lockfsm *fsm, uint64_t node);
+uint32_t lockfsm_feature_level(const struct lockfsm *fsm);
+const struct session *lockfsm_session(const struct lockfsm *fsm, uint64_t id);
+const struct lock *lockfsm_lock(const struct lockfsm *fsm, struct bytes name);
+const struct fence *lockfsm_fence(const struct lockfsm *fsm,
+                                  struct bytes resource);
+/* Heads for iteration with HASH_ITER (no order) and LIST_EACH. */
+const struct session *lockfsm_sessions(const struct lockfsm *fsm);
+const struct lock *lockfsm_locks(const struct lockfsm *fsm);
+const struct list *lockfsm_blacklist(const struct lockfsm *fsm);
+/* The entry of the blacklist that hits a client of this name, or NULL. */
+const struct blacklisting *lockfsm_blacklisted(const struct lockfsm *fsm,
+                                               struct bytes client_name);
+/* The result kept for request 'req' of (session, owner), for a repetition that
+ * need not be logged; false if there is none. */
+bool lockfsm_kept_result(const struct lockfsm *fsm, uint64_t session,
+                         struct bytes owner, uint64_t req,
+                         struct result *ret_result);
+
+/* A hash of the whole logical state (not of memory): equal on nodes with equal
+ * applied index. Costs a walk over everything. */
+uint64_t lockfsm_hash(const struct lockfsm *fsm);
+
+/* --- Invariants (lockfsm/invariants.c) ----------------------------------- */
+
+/* True of any state: at most one exclusive hold; no hold or wait without its
+ * session; a queue implies that its head cannot be granted; indexes agree both
+ * ways; counts are right; token_base below every token. Returns NULL or a static
+ * text that says what is wrong. */
+const char *lockfsm_check_basic(const struct lockfsm *fsm);
+
+/* What may change between two states. 'before' is filled by a call at the state
+ * before the entry, checked and refilled by a call after it: the token of a lock
+ * only grows; the applied index grows by what was applied; a session never comes
+ * back. */
+struct lockfsm_delta;
+struct lockfsm_delta *lockfsm_delta_new(void);
+void lockfsm_delta_free(struct lockfsm_delta *delta);
+const char *lockfsm_check_delta(struct lockfsm_delta *delta,
+                                const struct lockfsm *fsm);
+
+#endif /* HASP_LOCKFSM_LOCKFSM_H */

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The replicated state as it stands in memory: what sessions, locks, holds and
+ * waits are made of and how they hang together.
+ *
+ *     lockfsm -- sessions by id -----> session --holds--> hold <--holds-- lock
+ *             -- locks by name -----------|----waits----> wait <--queue-----|
+ *             -- fences, blacklist
+ *
+ * Outside lockfsm/ these structures are for reading only (SHOW, LIST, timers);
+ * only lockfsm_apply() changes them. Lists are in the order of log index; hash
+ * tables have no order, and nothing replicated depends on theirs. */
+
+#ifndef HASP_LOCKFSM_MODEL_H
+#define HASP_LOCKFSM_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/list.h"
+
+#define SECRET_SIZE 16
+
+enum lock_mode { LOCK_EXCLUSIVE, LOCK_SHARED, LOCK_SLOTS };
+
+const char *lock_mode_name(enum lock_mode mode); /* "exclusive" ... */
+
+struct label {
+    struct bytes key;
+    struct bytes value;
+};
+
+/* A result kept for exactly-once; private to lockfsm/results.c. */
+struct kept_result;
+
+struct session {
+    UT_hash_handle by_id;
+    uint64_t id; /* token_base + index of its OPEN. */
+    uint8_t secret[SECRET_SIZE];
+    uint32_t ttl_ms;
+    uint32_t linger_ms;    /* 0: none. */
+    uint32_t age_ms;       /* Newest logged quiet time; 0: heard from. */
+    struct bytes name;     /* Owned. */
+    struct bytes address;  /* Owned. */
+    struct label *labels;  /* Owned. */
+    uint32_t label_count;
+    uint64_t blacklist_index; /* Entry of the blacklist that hits it; 0. */
+    bool is_redis;         /* Opened by RedisSet for one (key, value). */
+    uint64_t px_ms;        /* Of such a one: the PX that was asked for. */
+    struct list holds;     /* Of hold.in_session. */
+    uint32_t hold_count;
+    struct list waits;     /* Of wait.in_session. */
+    uint32_t wait_count;
+    struct kept_result *results;
+    uint32_t result_count;
+    uint8_t dirty;         /* Private to lockfsm/persist.c. */
+    struct list in_dirty;
+};
+
+struct lock {
+    UT_hash_handle by_name;
+    uint64_t id;          /* Counter in the state; never reused. */
+    struct bytes name;    /* Owned. */
+    enum lock_mode mode;  /* Of the holders; meaningless without holders. */
+    uint32_t slots;       /* Capacity with LOCK_SLOTS. */
+    struct list holds;    /* Of hold.in_lock. */
+    uint32_t hold_count;
+    struct list queue;    /* Of wait.in_lock: upgrades first, then by index. */
+    uint32_t wait_count;
+    uint64_t delay_ms;    /* Kept closed this long since ...; 0: not delayed. */
+    uint64_t delay_index; /* ... this entry. */
+    uint64_t last_token;  /* Of the newest grant; only grows. */
+    uint8_t dirty;
+    struct list in_dirty;
+};
+
+struct hold {
+    struct list in_lock;
+    struct list in_session;
+    struct lock *lock;
+    struct session *session;
+    struct bytes owner; /* Owned. */
+    struct bytes value; /* Owned. */
+    enum lock_mode mode;
+    uint64_t token;
+    uint64_t granted_index; /* Log index of the granting entry. */
+    uint32_t count;     /* Reentrancy, at least 1. */
+    uint64_t delay_ms;  /* Lock delay that it asked for. */
+    uint64_t hold_ms;   /* Max hold; 0: none. */
+    uint64_t hold_age_ms; /* Newest logged HOLD_AGE. */
+    uint8_t dirty;
+    struct list in_dirty;
+};
+
+/* A place in the queue of one lock. The waits of one MACQUIRE share their
+ * wait_index, session and owner and are granted together. */
+struct wait {
+    struct list in_lock;
+    struct list in_session;
+    struct list in_group; /* Circular over the waits of one request. */
+    struct lock *lock;
+    struct session *session;
+    struct bytes owner;  /* Owned. */
+    struct bytes value;  /* Owned. */
+    enum lock_mode mode;
+    uint32_t slots;
+    uint64_t wait_index; /* Log index of the entry that queued it. */
+    uint64_t asked_index; /* Of the newest repetition that keeps the place. */
+    uint64_t wait_ms;    /* 0: for ever. */
+    uint64_t delay_ms;
+    uint64_t hold_ms;
+    uint64_t req;        /* For exactly-once; 0. */
+    bool is_upgrade;     /* CONVERT from shared to exclusive. */
+    uint8_t dirty;
+    struct list in_dirty;
+};
+
+struct fence {
+    UT_hash_handle by_resource;
+    struct bytes resource; /* Owned. */
+    uint64_t token;        /* Highest admitted. */
+    uint8_t dirty;
+    struct list in_dirty;
+};
+
+struct blacklisting {
+    struct list in_order; /* By since_index. */
+    uint64_t session;     /* 0: by client. */
+    struct bytes client;  /* Owned; a glob. */
+    struct bytes reason;  /* Owned. */
+    struct bytes by;      /* Owned. */
+    uint64_t for_ms;      /* 0: until removed. */
+    uint64_t since_index;
+    uint8_t dirty;
+    struct list in_dirty;
+};
+
+#endif /* HASP_LOCKFSM_MODEL_H */

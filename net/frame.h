@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Peer frames: what nodes say to each other.
+ *
+ *     offset 0  u32  size of the body
+ *            4  u8   type (enum frame_type)
+ *            5  u8   0
+ *            6  u16  0
+ *            8  ...  body
+ *
+ * The first frame on a connection, each way, is FRAME_HELLO; anything wrong in it
+ * closes the connection. Pure: bytes in, structures out. Every length is checked
+ * against FRAME_SIZE_MAX before anything is allocated. Bytes in a decoded frame
+ * are borrowed from the input. */
+
+#ifndef HASP_NET_FRAME_H
+#define HASP_NET_FRAME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "base/err.h"
+
+#define FRAME_HEADER_SIZE 8
+#define FRAME_SIZE_MAX (32u << 20) /* Body. */
+#define FRAME_HELLO_SIZE_MAX 512u  /* Body of the first frame. */
+#define FRAME_PROTOCOL_VERSION 1
+#define FRAME_FEATURE_LEVEL 1
+
+enum frame_type {
+    FRAME_HELLO = 1,
+    FRAME_RAFT = 2,     /* Body: a message of raft/replica.h. */
+    FRAME_FORWARD = 3,  /* A client's request, follower to leader. */
+    FRAME_ANSWER = 4,   /* Its answer, leader to follower. */
+    FRAME_CLOSED = 5,   /* A client's connection was closed. */
+    FRAME_SNAPSHOT = 6, /* A chunk of a snapshot. */
+    FRAME_SNAPSHOT_ACK = 7,
+    FRAME_PING = 8,     /* Body: u64, echoed by PONG. */
+    FRAME_PONG = 9
+};
+
+/* Cuts one frame off the start of 'input': 0, HASP_EMORE, HASP_EPROTO (unknown
+ * type, reserved bytes set) or HASP_ETOOBIG ('size_max' is the largest body that
+ * is acceptable now). */
+MUST_CHECK int frame_parse(struct bytes input, uint32_t size_max,
+                           enum frame_type *ret_type, struct bytes *ret_body,
+                           size_t *ret_used);
+
+/* Begins a frame in 'out' and returns where it starts; the caller appends the
+ * body and calls frame_end(), which fills in the size. */
+size_t frame_begin(struct buffer *out, enum frame_type type);
+void frame_end(struct buffer *out, size_t start);
+
+struct frame_hello {
+    uint32_t protocol_version;
+    uint32_t feature_level;
+    uint8_t cluster_id[16]; /* All zero: not known yet. */
+    uint64_t from;          /* Node id. */
+    uint64_t to;
+    uint64_t incarnation;
+};
+void frame_put_hello(struct buffer *out, const struct frame_hello *hello);
+MUST_CHECK int frame_get_hello(struct bytes body, struct frame_hello *ret);
+
+#define FRAME_ARGUMENT_MAX 1024
+
+/* 'conn' and 'slot' name the place where the answer belongs, in the asking node's
+ * own numbers. */
+struct frame_forward {
+    uint64_t conn;
+    uint64_t slot;
+    uint64_t session;       /* The session that acts, 0: none. */
+    uint8_t version;        /* RESP version of the answer: 2 or 3. */
+    bool is_retry;          /* Sent to an earlier leader already. */
+    struct bytes address;   /* The client's. */
+    struct bytes client;    /* CLIENT SETNAME, may be empty. */
+    struct bytes *argument; /* Of decoding: caller's array ... */
+    uint32_t count;         /* ... of FRAME_ARGUMENT_MAX, count is set. */
+};
+void frame_put_forward(struct buffer *out, const struct frame_forward *forward);
+MUST_CHECK int frame_get_forward(struct bytes body,
+                                 struct frame_forward *ret_forward);
+
+enum frame_answer_kind {
+    ANSWER_REPLY = 0,     /* 'reply' goes to the client. */
+    ANSWER_ATTACHED = 1,  /* Likewise; and 'session' is now attached. */
+    ANSWER_ENDED = 2,     /* Likewise; and 'session' has ended. */
+    ANSWER_NOT_LEADER = 3 /* Nothing was done: ask another. */
+};
+struct frame_answer {
+    uint64_t conn;
+    uint64_t slot;
+    enum frame_answer_kind kind;
+    uint64_t session;
+    struct bytes reply; /* Encoded RESP. */
+};
+void frame_put_answer(struct buffer *out, const struct frame_answer *answer);
+MUST_CHECK int frame_get_answer(struct bytes body, struct frame_answer *ret);
+
+/* CLOSED: connection 'conn' of the sending node has gone, with these sessions
+ * attached. */
+#define FRAME_SESSION_MAX 4096
+void frame_put_closed(struct buffer *out, uint64_t conn,
+                      const uint64_t *sessions, uint32_t count);
+MUST_CHECK int frame_get_closed(struct bytes body, uint64_t *ret_conn,
+                                uint64_t sessions[FRAME_SESSION_MAX],
+                                uint32_t *ret_count);
+
+struct frame_snapshot {
+    uint64_t leader_term;
+    uint64_t last_index;
+    uint64_t last_term;
+    uint64_t total_size;
+    uint64_t offset;
+    struct bytes chunk;
+};
+void frame_put_snapshot(struct buffer *out, const struct frame_snapshot *part);
+MUST_CHECK int frame_get_snapshot(struct bytes body,
+                                  struct frame_snapshot *ret_part);
+
+/* 'offset' bytes have been received in order; 'is_done': installed or not
+ * wanted. */
+struct frame_snapshot_ack {
+    uint64_t leader_term;
+    uint64_t last_index;
+    uint64_t offset;
+    bool is_done;
+};
+void frame_put_snapshot_ack(struct buffer *out,
+                            const struct frame_snapshot_ack *ack);
+MUST_CHECK int frame_get_snapshot_ack(struct bytes body,
+                                      struct frame_snapshot_ack *ret_ack);
+
+void frame_put_u64(struct buffer *out, enum frame_type type, uint64_t value);
+MUST_CHECK int frame_get_u64(struct bytes body, uint64_t *ret_value);
+
+#endif /* HASP_NET_FRAME_H */

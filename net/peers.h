@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Connections between nodes.
+ *
+ * For each pair of nodes there is one connection, dialled by the node with the
+ * greater id (it dials again with jitter, 20 ms to 1 s apart, for as long as the
+ * member is wanted). A connection counts as up when both HELLOs have been
+ * exchanged and checked: protocol version, cluster id (one side may not know it
+ * yet), node ids, the incarnation that this node has learnt for the member. A bad
+ * HELLO is logged with its reason and closes the connection. A second connection
+ * from a member replaces the first only if it carries the same incarnation.
+ *
+ * PINGs every 500 ms; nothing at all received for 3 s closes the connection. What
+ * is queued for a connection that closes is lost: Raft repairs itself. Frames to
+ * one peer leave in order, one write per turn (peers_flush). Output beyond 64 MiB
+ * closes the connection.
+ *
+ * Strangers: at most 64 connections that have not yet said HELLO, each for at most
+ * 2 s and FRAME_HELLO_SIZE_MAX bytes.
+ * Threads: the loop's. */
+
+#ifndef HASP_NET_PEERS_H
+#define HASP_NET_PEERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "net/frame.h"
+
+struct peers;
+
+struct peers_events {
+    void *data;
+    void (*on_up)(void *data, uint64_t id, const struct frame_hello *hello);
+    /* 'was_closed_by_peer': the other end closed or reset it (its process has
+     * died), as opposed to a time-out or a decision of ours. */
+    void (*on_down)(void *data, uint64_t id, bool was_closed_by_peer);
+    /* A frame other than HELLO, PING, PONG. Returning an error closes the
+     * connection. */
+    int (*on_frame)(void *data, uint64_t id, enum frame_type type,
+                    struct bytes body);
+    /* May this incarnation of member 'id' join? 0, or an error with a reason. */
+    int (*check)(void *data, const struct frame_hello *hello,
+                 char why[HASP_WHY_SIZE]);
+};
+
+struct peers_options {
+    uint64_t id;
+    uint64_t incarnation;
+    uint8_t cluster_id[16];
+    const char *host; /* To listen on. */
+    uint16_t port;
+};
+
+MUST_CHECK int peers_open(uv_loop_t *loop, const struct peers_options *options,
+                          const struct peers_events *events,
+                          struct peers **ret_peers, char why[HASP_WHY_SIZE]);
+/* Closes everything; 'closed' is called when the memory has gone. */
+void peers_close(struct peers *peers, void (*closed)(void *data), void *data);
+
+void peers_set_cluster(struct peers *peers, const uint8_t cluster_id[16]);
+/* Wants a connection with member 'id' at "host:port"; a known one may move. */
+void peers_add(struct peers *peers, uint64_t id, const char *address);
+void peers_remove(struct peers *peers, uint64_t id);
+bool peers_is_up(const struct peers *peers, uint64_t id);
+/* Milliseconds since something was last received from 'id'; UINT64_MAX: never. */
+uint64_t peers_silence_ms(const struct peers *peers, uint64_t id);
+
+/* Where to append frames for 'id' (with frame_put_...()); NULL if it is not up. */
+struct buffer *peers_output(struct peers *peers, uint64_t id);
+/* Sends what was appended to all of them: at the end of a turn. */
+void peers_flush(struct peers *peers);
+
+#endif /* HASP_NET_PEERS_H */

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+
+/* RESP2 and RESP3: cutting requests out of a stream, and writing replies.
+ *
+ * Pure: bytes in, requests out; values in, bytes out. The grammar is that of
+ * https://redis.io/docs/latest/develop/reference/protocol-spec: a request is an
+ * array of bulk strings ("*2\r\n$4\r\nPING\r\n...") or an inline line of words.
+ * Used by the server for requests and by the client library for replies.
+ *
+ * Everything a stranger sends is bounded: number of arguments, size of each,
+ * size of an inline line, depth of a reply. */
+
+#ifndef HASP_NET_RESP_H
+#define HASP_NET_RESP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "base/err.h"
+
+struct resp_limits {
+    uint32_t argument_count_max; /* 0: 1024 */
+    uint32_t argument_size_max;  /* 0: 64 KiB */
+    uint32_t request_size_max;   /* 0: 256 KiB */
+    uint32_t inline_size_max;    /* 0: 4 KiB */
+};
+
+/* One request; the array and the bytes are borrowed from the parser and the
+ * input until the next call. */
+struct resp_request {
+    const struct bytes *argument;
+    uint32_t count; /* 0: an empty line, to be ignored. */
+};
+
+/* Keeps its place in an unfinished request, so that input which comes in many
+ * small pieces is not parsed again from its start. Zeroed memory is a parser
+ * with default limits. */
+struct resp_parser {
+    struct resp_limits limits;
+    struct bytes *arguments; /* The rest is private. */
+    struct resp_span *spans;
+    uint32_t capacity;
+    uint32_t expected;
+    uint32_t count;
+    size_t parsed;
+    struct bytes *inline_copy;
+    struct buffer scratch;
+    uint8_t state;
+};
+void resp_parser_done(struct resp_parser *parser);
+
+/* Looks for one whole request at the start of 'input'.
+ *
+ * 0: 'ret_request' is set, 'ret_used' bytes are to be consumed from the input.
+ * HASP_EMORE: not whole yet; call again with the same bytes and more behind them.
+ * HASP_EPROTO, HASP_ETOOBIG: 'ret_why' is a static text for "-ERR Protocol error:
+ * ..."; the connection must be closed. Inline lines that begin with an HTTP method
+ * or "Host:" are refused so (cross-protocol attacks). */
+MUST_CHECK int resp_parse(struct resp_parser *parser, struct bytes input,
+                          struct resp_request *ret_request, size_t *ret_used,
+                          const char **ret_why);
+
+/* --- Writing ------------------------------------------------------------- */
+
+/* Where replies are encoded. 'version' is 2 or 3: with 2 a map becomes a flat
+ * array, null "$-1", a bool an integer, a push an array. */
+struct resp_writer {
+    struct buffer *out;
+    int version;
+};
+void resp_simple(struct resp_writer *writer, const char *text);
+/* "-CODE text": CR and LF in 'text' become blanks. */
+void resp_error(struct resp_writer *writer, const char *code,
+                const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void resp_integer(struct resp_writer *writer, int64_t value);
+void resp_bulk(struct resp_writer *writer, struct bytes bytes);
+void resp_text(struct resp_writer *writer, const char *text);
+void resp_null(struct resp_writer *writer);
+/* RESP2 tells a null array from a null bulk. */
+void resp_null_array(struct resp_writer *writer);
+void resp_bool(struct resp_writer *writer, bool value);
+void resp_array(struct resp_writer *writer, uint64_t count);
+void resp_map(struct resp_writer *writer, uint64_t pair_count);
+void resp_push(struct resp_writer *writer, uint64_t count);
+/* A request, as clients send it. */
+void resp_request_begin(struct buffer *out, uint64_t argument_count);
+void resp_request_argument(struct buffer *out, struct bytes argument);
+
+/* --- Reading replies (client library, tool, simulator) -------------------- */
+
+enum resp_type {
+    RESP_SIMPLE,
+    RESP_ERROR,
+    RESP_INTEGER,
+    RESP_BULK, /* Also verbatim strings, without their prefix. */
+    RESP_NULL,
+    RESP_BOOL,
+    RESP_DOUBLE,
+    RESP_ARRAY, /* Also sets. */
+    RESP_MAP,   /* 'count' pairs: 2 * count values follow. */
+    RESP_PUSH
+};
+
+/* Values of a reply in the order of the stream, depth first: an aggregate is
+ * followed by its elements. */
+struct resp_value {
+    enum resp_type type;
+    int64_t integer; /* INTEGER, BOOL. */
+    uint32_t count;  /* ARRAY, PUSH: elements; MAP: pairs. */
+    uint32_t span;   /* This value and all inside it, in values. */
+    struct bytes bytes; /* SIMPLE, ERROR, BULK, DOUBLE; borrowed. */
+};
+
+struct resp_reply {
+    struct resp_value *value; /* value[0] is the reply itself. */
+    uint32_t count;
+    uint32_t capacity;
+};
+void resp_reply_done(struct resp_reply *reply);
+
+/* Looks for one whole reply at the start of 'input'; as resp_parse(). At most
+ * 'value_max' values and a depth of 16. */
+MUST_CHECK int resp_parse_reply(struct bytes input, uint32_t value_max,
+                                struct resp_reply *reply, size_t *ret_used);
+/* The value under 'key' in the map value[at] (RESP2: a flat array); NULL if it
+ * has none. */
+const struct resp_value *resp_find(const struct resp_reply *reply, uint32_t at,
+                                   const char *key);
+
+#endif /* HASP_NET_RESP_H */

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The core of a node: requests, forwarding, leases and the replica, without I/O.
+ *
+ * It joins raft/ (who leads, what is committed) with lockfsm/ (what the entries
+ * mean) and speaks for both to clients and peers. Everything that happens comes
+ * in as a call with the time at which it happened; everything that must be done
+ * goes out through struct core_port. The daemon stands on libuv, the WAL and LMDB;
+ * the simulator on virtual ones; both link these same objects.
+ *
+ * A turn: the caller feeds all events it has (bytes read, frames, completions),
+ * then calls core_turn() once. In it the core
+ *
+ *     1. proposes every command gathered in this turn as ONE batch,
+ *     2. asks ONE question for all heartbeats and reads that wait,
+ *     3. lets what became due expire (after a confirmation, rule 6),
+ *     4. applies what is committed, answers, and flushes the state now and then.
+ *
+ * The port's calls only record or start; they never call back into the core.
+ *
+ * The way of a request: core_request() finds its command in the table of
+ * node/core/commands.h. A follower wraps it in FORWARD (or says MOVED); the leader
+ * handles it: a refusal or a heartbeat or a read waits for a confirmed question,
+ * a change waits for its entry to be applied. Each request has a slot in its
+ * connection; answers leave in the order of the requests. A request that may wait
+ * (WAIT, OPEN, ATTACH) holds back those behind it on its connection.
+ *
+ * Leadership: after its election the core submits BEGIN; until that is applied it
+ * answers nothing, starts no deadline and proposes nothing else.
+ *
+ * Time: 'now_ns' is CLOCK_MONOTONIC, read after the event's bytes were read; never
+ * a cached loop time.
+ * Threads: one. Memory: bounded by struct core_limits. */
+
+#ifndef HASP_NODE_CORE_CORE_H
+#define HASP_NODE_CORE_CORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "lockfsm/lockfsm.h"
+#include "net/frame.h"
+#include "net/resp.h"
+#include "raft/replica.h"
+#include "storage/snapshot.h"
+#include "storage/table.h"
+
+struct core;
+
+/* What the core asks of the world. All calls are on the core's thread and return
+ * at once; 'data' is the first argument of each. */
+struct core_port {
+    /* Disk. save_vote is synchronous and durable; the log is not: its durability
+     * comes back as core_persisted(). Errors are fatal: the port itself stops the
+     * node. */
+    void (*save_vote)(void *data, uint64_t term, uint64_t voted_for);
+    void (*log_truncate)(void *data, uint64_t from_index);
+    void (*log_append)(void *data, const struct replica_entry *entries,
+                       uint32_t count);
+    void (*log_trim)(void *data, uint64_t up_to_index);
+    /* The log is empty now and goes on at 'next_index'. Synchronous. */
+    void (*log_reset)(void *data, uint64_t next_index);
+
+    /* Takes a snapshot of the table as it is at this moment (just flushed);
+     * ends in core_snapshot_taken(). The header is copied. */
+    void (*snapshot_take)(void *data, const struct snapshot_header *header);
+    /* The newest snapshot on disk: its header's numbers and its size; false if
+     * there is none. */
+    bool (*snapshot_stat)(void *data, uint64_t *ret_index, uint64_t *ret_term,
+                          uint64_t *ret_size);
+    /* Reads up to 'size' bytes at 'offset' of the snapshot (index, term) into
+     * 'out'; false if it is gone. */
+    bool (*snapshot_read)(void *data, uint64_t index, uint64_t term,
+                          uint64_t offset, size_t size, struct buffer *out);
+    /* Writes a received chunk (in order; offset 0 begins anew). */
+    void (*snapshot_write)(void *data, uint64_t offset, struct bytes chunk);
+    /* Checks what was written and makes it durable as the newest snapshot; ends in
+     * core_snapshot_received(). */
+    void (*snapshot_adopt)(void *data);
+    /* Puts the adopted snapshot into the table, synchronously. */
+    void (*snapshot_load)(void *data);
+
+    /* Network. Frames to one peer arrive in order or the connection goes down. */
+    bool (*peer_is_up)(void *data, uint64_t id);
+    struct buffer *(*peer_output)(void *data, uint64_t id); /* NULL: not up. */
+    void (*peers_changed)(void *data, const struct replica_members *members);
+    uint64_t (*peer_silence_ms)(void *data, uint64_t id);
+
+    /* Clients. The output is sent at the end of the turn. */
+    struct buffer *(*client_output)(void *data, uint64_t conn);
+    void (*client_close)(void *data, uint64_t conn, const char *reason);
+    /* While blocked, the caller holds back further requests of 'conn'. */
+    void (*client_block)(void *data, uint64_t conn, bool is_blocked);
+
+    void (*random)(void *data, void *out, size_t size); /* For secrets. */
+    /* The cluster's id is known now (or again, at each start). */
+    void (*cluster_known)(void *data, const uint8_t cluster_id[16]);
+    /* The node must stop: exit code and a message for a person. */
+    void (*fatal)(void *data, int exit_code, const char *why);
+    void *data;
+};
+
+struct core_limits {
+    uint32_t requests_in_flight;   /* Of the node; beyond: BUSY. */
+    uint32_t requests_per_conn;    /* Pipelined and unanswered; beyond: block. */
+    uint32_t sessions_per_conn;
+    uint64_t snapshot_log_size;    /* Take a snapshot when the log has grown so. */
+    uint64_t snapshot_entries;     /* Or by so many entries. */
+    uint32_t snapshot_chunk_size;
+    uint32_t flush_records;        /* Flush the state when so many are dirty ... */
+    uint32_t flush_ms;             /* ... or after this time. */
+    struct lockfsm_limits state;
+};
+extern const struct core_limits core_default_limits;
+
+enum core_redirect { REDIRECT_FORWARD, REDIRECT_MOVED };
+
+struct core_options {
+    uint64_t id;
+    uint64_t seed;
+    uint64_t incarnation; /* Of the data directory. */
+    uint64_t token_base;  /* For a new life, should this node begin it: seconds
+                             since 2025 times 2^20 (4a.10). */
+    uint32_t election_ms;
+    uint32_t heartbeat_ms;
+    enum core_redirect redirect;
+    struct core_limits limits;
+    const char *version; /* Of the program, for HELLO, INFO and STATUS. */
+};
+
+/* What the caller found on disk. */
+struct core_start {
+    struct replica_start replica;
+    struct table *table; /* Borrowed for the core's life. */
+};
+
+struct core *core_new(const struct core_options *options,
+                      const struct core_port *port);
+void core_free(struct core *core);
+/* HASP_ECORRUPT and so on with a message: the node must not start. */
+MUST_CHECK int core_begin(struct core *core, const struct core_start *start,
+                          uint64_t now_ns, char why[HASP_WHY_SIZE]);
+
+/* --- Events ------------------------------------------------------------- */
+
+void core_client_opened(struct core *core, uint64_t conn, const char *address,
+                        uint64_t now_ns);
+/* One request; its arguments are borrowed during the call. The caller calls again
+ * for the next one unless client_block() said to wait. */
+void core_client_request(struct core *core, uint64_t conn,
+                         const struct resp_request *request, uint64_t now_ns);
+void core_client_closed(struct core *core, uint64_t conn, uint64_t now_ns);
+
+/* 0 if a data directory of this incarnation may speak for member 'id' (amnesia
+ * guard), else an error with its reason. */
+MUST_CHECK int core_check_peer(const struct core *core, uint64_t id,
+                               uint64_t incarnation, char why[HASP_WHY_SIZE]);
+void core_peer_up(struct core *core, uint64_t id, uint64_t incarnation,
+                  uint64_t now_ns);
+void core_peer_down(struct core *core, uint64_t id, bool was_closed_by_peer,
+                    uint64_t now_ns);
+/* An error: the connection must be closed. */
+MUST_CHECK int core_peer_frame(struct core *core, uint64_t id,
+                               enum frame_type type, struct bytes body,
+                               uint64_t now_ns);
+
+void core_persisted(struct core *core, uint64_t term, uint64_t log_index,
+                    uint64_t now_ns);
+/* The snapshot asked for is on disk ('error' 0), or could not be written: that is
+ * not fatal, it is tried again later. */
+void core_snapshot_taken(struct core *core, uint64_t log_index, int error,
+                         uint64_t now_ns);
+/* The received snapshot was checked and made durable, or was bad. */
+void core_snapshot_received(struct core *core,
+                            const struct snapshot_header *header, int error,
+                            uint64_t now_ns);
+
+/* Ends a turn. 'has_read_all': every input that was ready has been fed (rule 6).
+ * Returns when to call it again at the latest. */
+uint64_t core_turn(struct core *core, bool has_read_all, uint64_t now_ns);
+
+/* The disk has become scarce, or has room again: refuse changes of clients, hand
+ * over leadership. */
+void core_disk_scarce(struct core *core, bool is_scarce, uint64_t now_ns);
+
+/* A clean stop: logs the ages, hands leadership over, refuses new requests.
+ * core_is_quiet() becomes true when the caller may go on (it bounds the wait). */
+void core_stop(struct core *core, uint64_t now_ns);
+bool core_is_quiet(const struct core *core);
+/* The last act: flushes the state into the table. */
+MUST_CHECK int core_flush(struct core *core);
+
+/* --- Questions ---------------------------------------------------------- */
+
+const struct lockfsm *core_state(const struct core *core);
+const struct replica *core_replica(const struct core *core);
+/* True if this node leads and its BEGIN has been applied. */
+bool core_is_serving(const struct core *core);
+/* Called by the simulator after each apply, if set. */
+typedef void core_applied_fn(void *data, uint64_t log_index,
+                             const struct effects *effects);
+void core_set_applied_hook(struct core *core, core_applied_fn *hook,
+                           void *data);
+
+#endif /* HASP_NODE_CORE_CORE_H */

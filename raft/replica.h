@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A replica: one member of the Raft group, without I/O.
+ *
+ * It drives libraft's step core (Ongaro, "Consensus: Bridging Theory and
+ * Practice", 2014; libraft 0.22.1) and adds what the core leaves to its driver:
+ * the payloads of the log, the encoding of messages, the confirmation of
+ * leadership, and the checks of every precondition that the core (built without
+ * assertions) takes for granted. An event and 'now' go in, a replica_update
+ * comes out: what the caller must now do.
+ *
+ * The caller carries out each update before the next event, in this order:
+ *
+ *     1. save_vote: term and vote, durably and synchronously, first of all;
+ *     2. truncate, append: hand to the log; durability may come later and is
+ *        told by replica_persisted(), in the order of the calls;
+ *     3. messages: may go out while the log is being written (the leader does
+ *        not wait for its own disk; a follower's answers are held back by the
+ *        core until replica_persisted());
+ *     4. role, committed, confirmed: look, then act.
+ *
+ * Time: 'now_ms' is milliseconds of any monotonic clock; it must never go
+ * back. It is Raft's clock only: replica_hurry() moves it forward inside, and
+ * leases must not be measured by it.
+ *
+ * Leadership confirmation (thesis 6.4, ReadIndex, with an explicit question):
+ * replica_ask() sends CONFIRM(term, number) to all voters; each answers
+ * CONFIRMED(term, number) from its core's current term if that is still 'term'.
+ * When a majority of the newest configuration's voters (itself counted only if
+ * it is one) has answered number n, update.confirmed_question is at least n:
+ * the replica was the leader at some moment after the question was asked. A
+ * request that arrived before the question was asked may count on it, and the
+ * order of the calls decides that, never a clock.
+ *
+ * Not here: sessions, locks, requests; disk and network; who may connect.
+ *
+ * Memory: 'entries' and 'messages' of an update belong to the replica and live
+ * until the next event. Bytes given to an event are copied.
+ * Threads: one. Determinism: the same options and the same events give the same
+ * updates, byte for byte. */
+
+#ifndef HASP_RAFT_REPLICA_H
+#define HASP_RAFT_REPLICA_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "base/err.h"
+
+struct replica;
+
+/* As in libraft; the numbers stand in the log. */
+enum replica_entry_type {
+    ENTRY_COMMAND = 1, /* For the state machine. */
+    ENTRY_BARRIER = 2, /* The core's own; nothing to apply. */
+    ENTRY_CHANGE = 3   /* A configuration; see replica_members_decode(). */
+};
+
+struct replica_entry {
+    uint64_t term;
+    uint64_t log_index;
+    enum replica_entry_type type;
+    struct bytes body;
+};
+
+/* As in libraft. */
+enum member_role {
+    MEMBER_STANDBY = 0, /* Replicates, does not vote (a learner). */
+    MEMBER_VOTER = 1,
+    MEMBER_SPARE = 2 /* Known, gets nothing. */
+};
+
+#define MEMBER_COUNT_MAX 15
+#define MEMBER_ADDRESS_SIZE 256
+
+struct replica_member {
+    uint64_t id;                       /* From 1. */
+    enum member_role role;
+    char address[MEMBER_ADDRESS_SIZE]; /* "peer-host:port,client-host:port" */
+};
+
+struct replica_members {
+    struct replica_member member[MEMBER_COUNT_MAX];
+    uint32_t count;
+};
+
+/* The body of an ENTRY_CHANGE and of a snapshot's configuration. */
+void replica_members_encode(const struct replica_members *members,
+                            struct buffer *out);
+MUST_CHECK int replica_members_decode(struct bytes encoded,
+                                      struct replica_members *ret_members);
+
+enum replica_role { REPLICA_FOLLOWER, REPLICA_CANDIDATE, REPLICA_LEADER };
+
+const char *replica_role_name(enum replica_role role); /* "leader" ... */
+
+struct replica_options {
+    uint64_t id;
+    uint64_t seed;        /* Different for each node; randomizes elections. */
+    uint32_t election_ms; /* Election timeout, randomized to 1..2 times. */
+    uint32_t heartbeat_ms;
+    uint32_t snapshot_timeout_ms; /* Retry of an installation; 0: 10 s. */
+    uint32_t in_flight_max;       /* Entries on the way to a follower; 0: 16384. */
+    bool without_pre_vote;
+};
+
+struct replica_message {
+    uint64_t to;
+    struct bytes bytes; /* One encoded message, at most a few MiB. */
+};
+
+/* What the caller must do; fields that are 0 or NULL ask for nothing. */
+struct replica_update {
+    bool save_vote;
+    uint64_t term;
+    uint64_t voted_for;
+
+    uint64_t truncate_from; /* Discard the log from here on, then append. */
+    const struct replica_entry *entries;
+    uint32_t entry_count;
+
+    const struct replica_message *messages;
+    uint32_t message_count;
+    uint64_t snapshot_to; /* Send the newest snapshot to this member. */
+
+    bool role_changed;
+    bool committed; /* replica_appliable() has grown. */
+    bool confirmed; /* replica_confirmed() has grown. */
+    bool members_changed;
+};
+
+/* --- Life --------------------------------------------------------------- */
+
+struct replica *replica_new(const struct replica_options *options);
+void replica_free(struct replica *replica);
+
+/* What disk holds at start. */
+struct replica_start {
+    uint64_t term;
+    uint64_t voted_for;
+    uint64_t snapshot_index; /* 0: no snapshot. */
+    uint64_t snapshot_term;
+    struct bytes snapshot_members;
+    uint64_t snapshot_members_index;
+    const struct replica_entry *entries; /* Consecutive; the first is at most
+                                            snapshot_index + 1. */
+    uint32_t entry_count;
+    uint64_t applied_index; /* Of the table: at least snapshot_index. */
+};
+
+/* Starts from disk. A new cluster's members start with one entry: index 1, term
+ * 1, ENTRY_CHANGE with all members as voters, the same on each; a node that is to
+ * join later starts with nothing. With a single voter the update saves a new
+ * term (a single voter must never lead two lives of one term). HASP_ECORRUPT if
+ * what disk holds does not fit together ('why' says how). */
+MUST_CHECK int replica_begin(struct replica *replica,
+                             const struct replica_start *start,
+                             uint64_t now_ms, struct replica_update *update,
+                             char why[HASP_WHY_SIZE]);
+
+/* --- Events ------------------------------------------------------------- */
+
+/* A message from member 'from'. HASP_EPROTO if it does not decode: the
+ * connection is to be closed; nothing has changed. */
+MUST_CHECK int replica_receive(struct replica *replica, uint64_t from,
+                               struct bytes message, uint64_t now_ms,
+                               struct replica_update *update);
+
+/* The log is durable up to the entry (term, log_index). Completions of entries
+ * that were replaced meanwhile are recognised by their term and dropped. */
+void replica_persisted(struct replica *replica, uint64_t term,
+                       uint64_t log_index, uint64_t now_ms,
+                       struct replica_update *update);
+
+/* Time has passed; to be called at or after replica_deadline(). */
+void replica_tick(struct replica *replica, uint64_t now_ms,
+                  struct replica_update *update);
+uint64_t replica_deadline(const struct replica *replica);
+
+/* Proposes commands: ONE batch with consecutive indexes, from *ret_first on.
+ * HASP_ENOTLEADER (also during a transfer), HASP_EBUSY (in_flight_max): nothing
+ * was proposed. */
+MUST_CHECK int replica_submit(struct replica *replica,
+                              const struct bytes *commands, uint32_t count,
+                              uint64_t now_ms, uint64_t *ret_first,
+                              struct replica_update *update);
+
+/* Asks for a confirmation of leadership; see above. Returns the question's
+ * number, or 0 if this replica is not the leader. With a single voter it is
+ * confirmed at once. */
+uint64_t replica_ask(struct replica *replica, uint64_t now_ms,
+                     struct replica_update *update);
+/* The number that the next replica_ask() of this term will return. Numbers grow
+ * over the life of the process. */
+uint64_t replica_next_question(const struct replica *replica);
+/* The newest question of the present term that a majority has answered. */
+uint64_t replica_confirmed(const struct replica *replica);
+
+/* The connection to the leader was closed by its end: its process has died.
+ * Moves Raft's clock to the election deadline plus a random part of a heartbeat.
+ * Does nothing unless 'id' is this follower's leader, or 0: "no leader has been
+ * heard from since the start". */
+void replica_hurry(struct replica *replica, uint64_t id, uint64_t now_ms);
+
+/* --- Snapshots ---------------------------------------------------------- */
+
+/* A snapshot at 'log_index' (applied, with this term) is on disk. Keeps a run of
+ * entries before it for followers that lag. Returns the index up to which the
+ * log on disk may be trimmed, or 0 if the snapshot came too late to be used. */
+uint64_t replica_snapshot_taken(struct replica *replica, uint64_t log_index,
+                                uint64_t now_ms,
+                                struct replica_update *update);
+
+/* A follower has received a whole snapshot from 'from' and verified it; it is
+ * durable. True: the caller now empties the log, loads the table from it and
+ * then calls replica_installed(). False: it is of no use (stale term, older than
+ * what is here) and is to be deleted. */
+MUST_CHECK bool replica_install(struct replica *replica, uint64_t from,
+                                uint64_t leader_term, uint64_t log_index,
+                                uint64_t term, struct bytes members,
+                                uint64_t members_index, uint64_t now_ms,
+                                struct replica_update *update);
+void replica_installed(struct replica *replica, uint64_t now_ms,
+                       struct replica_update *update);
+
+/* --- Membership: one change at a time ----------------------------------- */
+
+/* Each proposes one ENTRY_CHANGE and returns its index. HASP_ENOTLEADER;
+ * HASP_EBUSY: another change or a transfer is under way, or the promoted member
+ * of the last one has not caught up; HASP_EEXIST, HASP_ENOENT; HASP_EINVALID:
+ * it would leave fewer than two voters. The caller sees to it that its own entry
+ * of this term has been applied first. */
+MUST_CHECK int replica_add(struct replica *replica, uint64_t id,
+                           const char *address, uint64_t now_ms,
+                           uint64_t *ret_index, struct replica_update *update);
+MUST_CHECK int replica_set_role(struct replica *replica, uint64_t id,
+                                enum member_role role, uint64_t now_ms,
+                                uint64_t *ret_index,
+                                struct replica_update *update);
+MUST_CHECK int replica_remove(struct replica *replica, uint64_t id,
+                              uint64_t now_ms, uint64_t *ret_index,
+                              struct replica_update *update);
+/* Starts handing leadership to 'id', or to the best voter if 0. */
+MUST_CHECK int replica_transfer(struct replica *replica, uint64_t id,
+                                uint64_t now_ms,
+                                struct replica_update *update);
+
+/* --- Questions ---------------------------------------------------------- */
+
+uint64_t replica_id(const struct replica *replica);
+enum replica_role replica_role(const struct replica *replica);
+uint64_t replica_term(const struct replica *replica);
+uint64_t replica_voted_for(const struct replica *replica);
+uint64_t replica_leader(const struct replica *replica); /* 0: unknown. */
+bool replica_is_transferring(const struct replica *replica);
+uint64_t replica_last_index(const struct replica *replica);
+uint64_t replica_commit_index(const struct replica *replica);
+/* min(commit index, own durable index): entries up to here may be applied. */
+uint64_t replica_appliable(const struct replica *replica);
+/* The entry at 'log_index', which must be in the cache: above the last trimmed
+ * index and at most replica_last_index(). */
+struct replica_entry replica_entry(const struct replica *replica,
+                                   uint64_t log_index);
+/* Tells that the caller has applied up to 'log_index' (commits configurations
+ * and bounds the cache). */
+void replica_applied(struct replica *replica, uint64_t log_index,
+                     uint64_t now_ms, struct replica_update *update);
+/* The newest configuration in the log. */
+void replica_members(const struct replica *replica,
+                     struct replica_members *ret_members);
+/* The newest configuration at or below 'log_index' (for its snapshot), encoded. */
+void replica_members_at(const struct replica *replica, uint64_t log_index,
+                        struct buffer *out, uint64_t *ret_index);
+/* Of a leader: what is known of member 'id'. */
+uint64_t replica_match(const struct replica *replica, uint64_t id);
+/* Bytes of payload in the cache, for deciding when to take a snapshot. */
+uint64_t replica_log_size(const struct replica *replica);
+
+#endif /* HASP_RAFT_REPLICA_H */

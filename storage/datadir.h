@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The data directory of a node.
+ *
+ *     DIR/LOCK          held with flock() while the node runs
+ *     DIR/identity      cluster id, node id, incarnation (text, key=value)
+ *     DIR/vote          Raft's current term and vote: two alternating slots of
+ *                       one record each, CRC32C, written synchronously
+ *     DIR/wal/          storage/wal.h
+ *     DIR/snapshot/     storage/snapshot.h
+ *     DIR/table/        storage/table.h, and 'boot': the id of the operating
+ *                       system's boot under which it was last written
+ *
+ * Folders are made with mode 0700, files with 0600. The incarnation is a random
+ * number made with the directory: a node that comes back empty under an old id
+ * has another one, and its peers refuse it.
+ *
+ * Errors carry a message for a person: which file, what was tried, what to do.
+ * Threads: one. */
+
+#ifndef HASP_STORAGE_DATADIR_H
+#define HASP_STORAGE_DATADIR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "base/err.h"
+
+#define CLUSTER_ID_SIZE 16
+
+struct datadir;
+
+struct datadir_identity {
+    uint8_t cluster_id[CLUSTER_ID_SIZE]; /* All zero: not yet known. */
+    uint64_t node_id;
+    uint64_t incarnation;
+};
+
+/* Opens the directory, making it if need be, and takes its lock. 'node_id' must
+ * agree with the identity found there. 'ret_is_new' is set if there was no
+ * identity. Errors: HASP_EBUSY, another process has it; HASP_EINVALID, it
+ * belongs to another node; HASP_EIO; HASP_ECORRUPT. */
+MUST_CHECK int datadir_open(const char *path, uint64_t node_id,
+                            uint64_t random_incarnation,
+                            struct datadir **ret_datadir, bool *ret_is_new,
+                            char why[HASP_WHY_SIZE]);
+void datadir_close(struct datadir *datadir);
+
+const struct datadir_identity *datadir_identity(const struct datadir *datadir);
+
+/* Writes the cluster id, durably; done once, at the bootstrap or when a node
+ * that joins first hears from its cluster. */
+MUST_CHECK int datadir_set_cluster(struct datadir *datadir,
+                                   const uint8_t cluster_id[CLUSTER_ID_SIZE]);
+
+/* DIR/wal and so on; the text lives as long as 'datadir'. */
+const char *datadir_wal_path(const struct datadir *datadir);
+const char *datadir_snapshot_path(const struct datadir *datadir);
+const char *datadir_table_path(const struct datadir *datadir);
+
+/* Raft's hard state: one record for both, durable on return. (0, 0) before the
+ * first save. */
+MUST_CHECK int datadir_load_vote(struct datadir *datadir, uint64_t *ret_term,
+                                 uint64_t *ret_voted_for,
+                                 char why[HASP_WHY_SIZE]);
+MUST_CHECK int datadir_save_vote(struct datadir *datadir, uint64_t term,
+                                 uint64_t voted_for);
+
+/* True if the table was last written under this boot of the operating system or
+ * closed cleanly, and no restore was under way: its pages are all there. The
+ * caller still compares its applied index with the log. */
+bool datadir_table_is_trusted(const struct datadir *datadir);
+/* Removes an untrusted table's files. */
+MUST_CHECK int datadir_table_remove(struct datadir *datadir);
+/* Before the first transaction: from now on only this boot may trust it. */
+MUST_CHECK int datadir_table_opened(struct datadir *datadir);
+/* Marks a restore of the table under way, or over. Durable. */
+MUST_CHECK int datadir_table_restoring(struct datadir *datadir,
+                                       bool is_restoring);
+/* After the table was flushed to disk and closed: any boot may trust it. */
+MUST_CHECK int datadir_table_closed(struct datadir *datadir);
+
+/* Bytes free for this user on the file system of the directory. */
+MUST_CHECK int datadir_space(const struct datadir *datadir,
+                             uint64_t *ret_free);
+
+#endif /* HASP_STORAGE_DATADIR_H */

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Ordered maps in a transaction: where the replicated state rests.
+ *
+ * A table is a fixed set of maps (enum table_map) from byte keys (1 to 511
+ * bytes, ordered as memcmp does) to byte values. There is at most one write
+ * transaction at a time; readers see the state as of the last commit for as
+ * long as they live. Two implementations: LMDB (table_lmdb.c, the only file
+ * that includes <lmdb.h>) and one in memory (table_memory.c) for the simulator
+ * and the tests.
+ *
+ * The table is not flushed: the write-ahead log is the truth, and the table is
+ * a checkpoint of it that carries its own applied index, written in the same
+ * transaction as the change. It survives the death of the process; after the
+ * death of the operating system it is rebuilt from the newest snapshot and the
+ * log (storage/datadir.h tells which of the two happened).
+ *
+ * Errors: any error of a write or a commit is fatal to the node (HASP_EIO,
+ * HASP_ENOSPC): after a failed commit the next one may succeed with pages
+ * missing, so it must not be tried. HASP_ECORRUPT where LMDB says so.
+ *
+ * Threads: a table and its write transactions belong to the loop's thread. A
+ * read transaction may be begun on the loop's thread and then be used and ended
+ * by one other thread (the snapshot worker). */
+
+#ifndef HASP_STORAGE_TABLE_H
+#define HASP_STORAGE_TABLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "base/err.h"
+
+/* The maps, in the order in which a snapshot holds them. Append only. */
+enum table_map {
+    TABLE_META,
+    TABLE_SESSIONS,
+    TABLE_LOCKS,
+    TABLE_HOLDS,
+    TABLE_WAITS,
+    TABLE_BLACKLIST,
+    TABLE_RESULTS,
+    TABLE_FENCES,
+    TABLE_MEMBERS,
+    TABLE_MAP_COUNT
+};
+
+#define TABLE_KEY_SIZE_MAX 511
+
+struct table;
+struct table_txn;
+
+/* Opens (creates) the LMDB table in the folder 'path', with room for
+ * 'size_max' bytes. On error 'why' tells a person what and where. */
+MUST_CHECK int table_open_lmdb(const char *path, uint64_t size_max,
+                               struct table **ret_table,
+                               char why[HASP_WHY_SIZE]);
+
+/* An empty table in memory. */
+struct table *table_new_memory(void);
+
+/* No transaction may be open. NULL is fine. */
+void table_close(struct table *table);
+
+MUST_CHECK int table_begin_read(struct table *table,
+                                struct table_txn **ret_txn);
+MUST_CHECK int table_begin_write(struct table *table,
+                                 struct table_txn **ret_txn);
+/* Ends 'txn' whatever it returns. An error is fatal to the node. */
+MUST_CHECK int table_commit(struct table_txn *txn);
+/* Drops the changes of a write transaction, or ends a read. NULL is fine. */
+void table_abort(struct table_txn *txn);
+
+/* HASP_ENOENT if there is none. The value is borrowed until the transaction
+ * ends or changes the map. */
+MUST_CHECK int table_get(struct table_txn *txn, enum table_map map,
+                         struct bytes key, struct bytes *ret_value);
+MUST_CHECK int table_put(struct table_txn *txn, enum table_map map,
+                         struct bytes key, struct bytes value);
+/* Deleting what is not there is no error. */
+MUST_CHECK int table_delete(struct table_txn *txn, enum table_map map,
+                            struct bytes key);
+/* Empties every map. */
+MUST_CHECK int table_clear(struct table_txn *txn);
+
+/* Called for each record in key order; a non-zero return ends the walk, which
+ * then returns it. */
+typedef int table_visit_fn(void *data, struct bytes key, struct bytes value);
+/* Walks the records of 'map' from the first key not less than 'from'. The map
+ * must not be changed meanwhile. */
+MUST_CHECK int table_walk(struct table_txn *txn, enum table_map map,
+                          struct bytes from, table_visit_fn *visit,
+                          void *data);
+
+#endif /* HASP_STORAGE_TABLE_H */

@@ -1,0 +1,117 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# Installs what hasp needs to build and to test, on Debian 12 and 13.
+#
+#   tools/deps.sh check   exit 0 if nothing is missing (quick, changes nothing)
+#   tools/deps.sh         install what is missing, as root or with sudo
+#
+# libraft 0.22 stands in bookworm-backports. Its source is derived from the
+# mirrors that this machine already uses, so that no host is named here.
+set -eu
+
+build='gcc make pkg-config libraft-dev libuv1-dev liblmdb-dev libssl-dev
+    libprotobuf-c-dev protobuf-c-compiler uthash-dev libxxhash-dev
+    libinih-dev libsmartcols-dev libjansson-dev libsystemd-dev'
+test='libcmocka-dev clang clang-format python3 python3-pytest python3-redis
+    redis-tools iproute2 procps strace'
+
+missing()
+{
+    # shellcheck disable=SC2086
+    dpkg-query -W -f '${Package} ${db:Status-Status}\n' $build $test \
+        2>/dev/null | awk '$2 == "installed" { print $1 }' | sort -u > "$have"
+    for package in $build $test; do
+        grep -qx "$package" "$have" || printf '%s ' "$package"
+    done
+    # bookworm's own libraft 0.15 loses acknowledged writes.
+    if grep -qx libraft-dev "$have"; then
+        version=$(dpkg-query -W -f '${Version}' libraft-dev)
+        dpkg --compare-versions "$version" ge 0.22 || printf 'libraft-dev '
+    fi
+}
+
+die()
+{
+    printf 'deps: %s\n' "$1" >&2
+    exit 1
+}
+
+have=$(mktemp)
+trap 'rm -f "$have" "${list:-}"' EXIT
+command -v dpkg-query >/dev/null || die "this is not a Debian system:
+  install these by hand: $build $test"
+
+todo=$(missing)
+if [ "${1:-}" = check ]; then
+    [ -z "$todo" ] && exit 0
+    printf 'missing: %s\n' "$todo" >&2
+    exit 1
+fi
+[ -n "$todo" ] || exit 0
+
+run=
+if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null ||
+        die "root is needed to install: $todo
+  run 'make deps' as root, or install sudo"
+    run=sudo
+fi
+apt()
+{
+    $run env DEBIAN_FRONTEND=noninteractive apt-get -qq \
+        -o Dpkg::Use-Pty=0 -o Acquire::Retries=3 "$@"
+}
+
+printf 'deps: installing %s\n' "$todo"
+apt update || printf 'deps: apt-get update had errors, going on\n' >&2
+
+codename=$(. /etc/os-release && printf '%s' "${VERSION_CODENAME:-unknown}")
+candidate()
+{
+    apt-cache policy libraft-dev | awk '$1 == "Candidate:" { print $2 }'
+}
+raft=libraft-dev
+if [ "$codename" = bookworm ]; then
+    raft=libraft-dev/bookworm-backports
+    known=$(apt-get indextargets --format '$(SUITE) $(CODENAME)' \
+        'Created-By: Packages' | grep -c bookworm-backports || true)
+    if [ "$known" = 0 ]; then
+        target=/etc/apt/sources.list.d/hasp-bookworm-backports.list
+        mirrors=$(apt-get indextargets --format '$(REPO_URI)' \
+            'Created-By: Packages' 'Origin: Debian' 'Codename: bookworm' \
+            'Component: main' | sort -u)
+        [ -n "$mirrors" ] || die "apt knows no mirror of Debian bookworm:
+  add one to /etc/apt/sources.list and run 'make deps' again"
+        list=$(mktemp)
+        found=
+        for mirror in $mirrors; do
+            printf 'deb [signed-by=%s] %s bookworm-backports main\n' \
+                /usr/share/keyrings/debian-archive-keyring.gpg \
+                "$mirror" > "$list"
+            $run install -m 0644 "$list" "$target"
+            if apt update --error-on=any \
+                -o Dir::Etc::sourcelist="$target" \
+                -o Dir::Etc::sourceparts=- \
+                -o APT::Get::List-Cleanup=0; then
+                found=yes
+                break
+            fi
+            $run rm -f "$target"
+        done
+        [ -n "$found" ] || die "no mirror in use has bookworm-backports, which
+  holds libraft 0.22: add a mirror that has it and run 'make deps' again"
+    fi
+else
+    dpkg --compare-versions "$(candidate)" ge 0.22 ||
+        die "libraft-dev 0.22 is not in this machine's sources
+  (it is in bookworm-backports and in trixie)"
+fi
+
+packages=$(printf '%s\n' $todo | grep -vx libraft-dev | sort -u || true)
+# shellcheck disable=SC2086
+apt install -y --no-install-recommends $raft $packages >/dev/null ||
+    die "apt-get could not install: $todo"
+todo=$(missing)
+[ -z "$todo" ] || die "still missing after the installation: $todo"
+printf 'deps: all there\n'
