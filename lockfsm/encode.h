@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Encodes commands for whoever proposes them: plain structures in, the bytes of
+ * a log entry out. No type of the protobuf library leaves lockfsm/.
+ *
+ * Each function appends one command to 'out' (clear it before for a command on
+ * its own). Zeroed fields mean "not given", as in command.proto, whose comments
+ * say what each field means; what a command does: lockfsm/README.md. Nothing is
+ * checked here: sizes and limits are checked by the proposer, who can say what
+ * is wrong, and again when the entry is applied. */
+
+#ifndef HASP_LOCKFSM_ENCODE_H
+#define HASP_LOCKFSM_ENCODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "lockfsm/model.h"
+
+/* Who asks, and under which number. */
+struct origin {
+    uint64_t session;
+    struct bytes owner;
+    uint64_t req;   /* 0: without exactly-once. */
+    uint64_t acked; /* All numbers up to here are answered. */
+};
+
+/* --- The cluster's own --------------------------------------------------- */
+
+struct begin_command {
+    uint64_t node;
+    uint64_t incarnation;
+    const uint8_t *cluster_id; /* 16 bytes for a new life, or NULL. */
+    uint64_t token_base;       /* Of that new life. */
+};
+void encode_begin(struct buffer *out, const struct begin_command *c);
+/* Incarnation 0 forgets the member. */
+void encode_register(struct buffer *out, uint64_t node, uint64_t incarnation);
+void encode_set_feature(struct buffer *out, uint32_t level);
+void encode_quarantine_over(struct buffer *out, uint64_t since_index);
+
+/* --- Sessions ------------------------------------------------------------ */
+
+struct open_command {
+    uint8_t secret[SECRET_SIZE];
+    uint32_t ttl_ms;
+    uint32_t linger_ms;
+    struct bytes name;
+    struct bytes address;
+    const struct label *labels;
+    uint32_t label_count; /* At most LABEL_COUNT_MAX. */
+};
+void encode_open(struct buffer *out, const struct open_command *c);
+void encode_close(struct buffer *out, const struct origin *origin);
+void encode_expire(struct buffer *out, const uint64_t *sessions, size_t count);
+struct session_age {
+    uint64_t session;
+    uint32_t age_ms; /* 0: heard from again. */
+};
+void encode_age(struct buffer *out, const struct session_age *ages,
+                size_t count);
+void encode_set_ttl(struct buffer *out, uint64_t session, uint32_t ttl_ms);
+
+/* --- Locks --------------------------------------------------------------- */
+
+struct acquire_command {
+    struct origin origin;
+    const struct bytes *names;
+    uint32_t name_count; /* Several: MACQUIRE, at most MULTI_COUNT_MAX. */
+    enum lock_mode mode;
+    uint32_t slots;
+    bool is_waiting;
+    uint64_t wait_ms; /* With is_waiting; 0: for ever. */
+    bool is_barging;
+    struct bytes value;
+    uint64_t delay_ms;
+    uint64_t hold_ms;
+};
+void encode_acquire(struct buffer *out, const struct acquire_command *c);
+
+struct release_command {
+    struct origin origin;
+    const struct bytes *names;
+    uint32_t name_count; /* Several: MRELEASE. */
+    uint64_t token;      /* 0: any. */
+};
+void encode_release(struct buffer *out, const struct release_command *c);
+
+struct release_if_command {
+    struct origin origin; /* Of the third party that asks. */
+    struct bytes name;
+    uint64_t session; /* Of the hold; 0: the only hold of this owner. */
+    struct bytes owner;
+    uint64_t token; /* 0: not given. */
+};
+void encode_release_if(struct buffer *out, const struct release_if_command *c);
+
+struct convert_command {
+    struct origin origin;
+    struct bytes name;
+    enum lock_mode to;
+    bool is_waiting;
+    uint64_t wait_ms;
+};
+void encode_convert(struct buffer *out, const struct convert_command *c);
+
+void encode_cancel(struct buffer *out, const struct origin *origin,
+                   struct bytes name);
+void encode_please(struct buffer *out, const struct origin *origin,
+                   struct bytes name, struct bytes message);
+
+/* --- Times that are over (lockfsm/timers) -------------------------------- */
+
+void encode_wait_timeout(struct buffer *out, uint64_t session,
+                         struct bytes owner, uint64_t wait_index);
+void encode_delay_over(struct buffer *out, struct bytes name,
+                       uint64_t since_index);
+/* A hold, named so exactly that no later one can be meant. */
+struct hold_key {
+    struct bytes name;
+    uint64_t session;
+    struct bytes owner;
+    uint64_t token;
+};
+void encode_hold_over(struct buffer *out, const struct hold_key *hold);
+void encode_hold_age(struct buffer *out, const struct hold_key *hold,
+                     uint64_t age_ms);
+void encode_blacklist_over(struct buffer *out, uint64_t since_index);
+
+/* --- Blacklist and fences ------------------------------------------------ */
+
+struct blacklist_command {
+    struct origin origin;
+    uint64_t session;    /* Either this ... */
+    struct bytes client; /* ... or a glob of client names. */
+    struct bytes reason; /* These three for an addition only. */
+    struct bytes by;
+    uint64_t for_ms; /* 0: until removed. */
+};
+void encode_blacklist_add(struct buffer *out,
+                          const struct blacklist_command *c);
+void encode_blacklist_remove(struct buffer *out,
+                             const struct blacklist_command *c);
+
+void encode_fence_admit(struct buffer *out, const struct origin *origin,
+                        struct bytes resource, uint64_t token);
+
+/* --- Redis --------------------------------------------------------------- */
+
+struct redis_set_command {
+    struct bytes name;
+    struct bytes value;
+    uint32_t ttl_ms; /* The lease: 1.25 px_ms + 5 ms. */
+    uint64_t px_ms;
+    uint8_t secret[SECRET_SIZE];
+    struct bytes client;
+    struct bytes address;
+};
+void encode_redis_set(struct buffer *out, const struct redis_set_command *c);
+void encode_redis_delete(struct buffer *out, struct bytes name,
+                         struct bytes value);
+struct redis_expire_command {
+    struct bytes name;
+    struct bytes value; /* Ignored with 'any_value'. */
+    bool any_value;
+    uint32_t ttl_ms;
+    uint64_t px_ms;
+};
+void encode_redis_expire(struct buffer *out,
+                         const struct redis_expire_command *c);
+
+#endif /* HASP_LOCKFSM_ENCODE_H */
