@@ -17,9 +17,7 @@ B := build/$(FLAVOUR)
 
 CFLAGS ?= -O2 -g
 PKGS := raft libuv lmdb libprotobuf-c inih libsmartcols jansson libsystemd
-ifeq ($(filter help clean deps install-deps demo test,$(MAKECMDGOALS)),)
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
-endif
 
 HASP_CFLAGS := -std=c11 -D_GNU_SOURCE -iquote . -iquote build/gen \
     -DHASP_VERSION='"$(VERSION)"' -fno-strict-aliasing -fvisibility=hidden \
@@ -126,9 +124,83 @@ $(B)/bench: $(BENCH_OBJ) $(LIB)
 
 .PRECIOUS: $(B)/%.o $(B)/tests/unit/%.o $(B)/tests/fuzz/%.o build/gen/%.pb-c.c
 
+# --- running -----------------------------------------------------------------
+
+.PHONY: test
+test: ready ## everything that CI runs; ends with "N passed, N failed"
+	@tools/test.sh
+
+.PHONY: demo
+demo: ready ## three real nodes through their paces, in words with times
+	@$(MAKE) -s all
+	@tools/demo.sh
+
+.PHONY: ready
+ready:
+	@tools/deps.sh check 2>/dev/null || tools/deps.sh
+
 .PHONY: unit
 unit: $(UNIT) ## unit tests (T=part of a name)
-	@tools/run-unit.sh $(filter %$(T),$(UNIT))$(if $(T), $(foreach u,$(UNIT),$(if $(findstring $(T),$(u)),$(u))))
+	@tools/run-unit.sh $(if $(T),$(foreach u,$(UNIT),$(if \
+	    $(findstring $(T),$(u)),$(u))),$(UNIT))
+
+.PHONY: check
+check: ## warnings are errors, slow checks on: unit tests, simulator, lint
+	$(MAKE) FLAVOUR=check all unit
+	$(MAKE) FLAVOUR=check sim
+	$(MAKE) lint
+
+SEED ?= 1
+SEEDS ?= 200
+SIM_ARGS ?=
+.PHONY: sim
+sim: $(B)/sim ## the simulator (SEED=, SEEDS=, SIM_ARGS=)
+	$(B)/sim --seed $(SEED) --seeds $(SEEDS) $(SIM_ARGS)
+
+.PHONY: cluster
+cluster: $(B)/haspd $(B)/hasp ## tests on real processes (T=part of a name)
+	HASPD=$(B)/haspd HASP=$(B)/hasp /usr/bin/python3 -m pytest -q \
+	    $(if $(T),-k $(T)) tests/cluster
+
+.PHONY: asan tsan
+asan tsan: ## unit tests and simulator under the sanitizers
+	$(MAKE) FLAVOUR=$@ all unit
+	$(MAKE) FLAVOUR=$@ sim SEEDS=20
+
+FUZZ_SECONDS ?= 30
+.PHONY: fuzz
+fuzz: ## each fuzz target for FUZZ_SECONDS
+	$(MAKE) FLAVOUR=fuzz fuzz-build
+	@tools/run-fuzz.sh $(FUZZ_SECONDS)
+.PHONY: fuzz-build
+fuzz-build: $(FUZZ)
+
+.PHONY: coverage
+coverage: ## line and branch coverage of unit tests and simulator
+	$(MAKE) FLAVOUR=coverage unit
+	$(MAKE) FLAVOUR=coverage sim SEEDS=20
+	@tools/coverage.sh build/coverage
+
+.PHONY: bench
+bench: all $(B)/bench ## acquire+release cycles on three nodes
+	@tools/bench.sh $(B)
+
+FORMATTED = $(shell git ls-files '*.c' '*.h')
+.PHONY: format lint
+format: ## clang-format in place
+	clang-format -i $(FORMATTED)
+lint: ## format, layering, lengths
+	clang-format --dry-run -Werror $(FORMATTED)
+	tools/layers.py $(firstword $(wildcard build/check build/release))
+	tools/tidy.py
+
+# --- installing --------------------------------------------------------------
+
+.PHONY: install
+install: all ## into $(DESTDIR)$(PREFIX)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/sbin
+	install -m 0755 build/release/hasp $(DESTDIR)$(PREFIX)/bin/hasp
+	install -m 0755 build/release/haspd $(DESTDIR)$(PREFIX)/sbin/haspd
 
 .PHONY: clean
 clean: ## remove build/
@@ -140,4 +212,5 @@ deps: ## install what is missing (apt, as root or with sudo)
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' \
+	    Makefile

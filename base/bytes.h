@@ -21,7 +21,7 @@ struct bytes {
     size_t size;
 };
 
-#define BYTES_LITERAL(text)                                                   \
+#define BYTES_LITERAL(text) \
     ((struct bytes){(const uint8_t *)(text), sizeof(text) - 1})
 
 static inline struct bytes bytes_of(const void *data, size_t size)

@@ -16,18 +16,18 @@
 /* Prints the place and the failed fact on stderr and aborts. */
 _Noreturn void check_failed(const char *file, int line, const char *fact);
 
-#define CHECK(fact)                                                           \
-    do {                                                                      \
-        if (__builtin_expect(!(fact), 0)) {                                   \
-            check_failed(__FILE__, __LINE__, #fact);                          \
-        }                                                                     \
+#define CHECK(fact)                                  \
+    do {                                             \
+        if (__builtin_expect(!(fact), 0)) {          \
+            check_failed(__FILE__, __LINE__, #fact); \
+        }                                            \
     } while (0)
 
 #ifdef HASP_CHECK_SLOW
 #define CHECK_SLOW(fact) CHECK(fact)
 #else
-#define CHECK_SLOW(fact)                                                      \
-    do {                                                                      \
+#define CHECK_SLOW(fact) \
+    do {                 \
     } while (0)
 #endif
 

@@ -22,26 +22,26 @@
 #define HASP_WHY_SIZE 512
 
 /* Name, value, text. Append only: values are stable. */
-#define HASP_ERRORS(X)                                                        \
-    X(HASP_EINVALID, -1, "invalid argument")                                  \
-    X(HASP_EPROTO, -2, "protocol error")                                      \
-    X(HASP_ETOOBIG, -3, "too big")                                            \
-    X(HASP_EFULL, -4, "limit reached")                                        \
-    X(HASP_EIO, -5, "storage error")                                          \
-    X(HASP_ENOSPC, -6, "no space left on the device")                         \
-    X(HASP_ECORRUPT, -7, "corrupt data")                                      \
-    X(HASP_ENOTLEADER, -8, "not the leader")                                  \
-    X(HASP_EBUSY, -9, "busy")                                                 \
-    X(HASP_ENOENT, -10, "not found")                                          \
-    X(HASP_EEXIST, -11, "exists already")                                     \
-    X(HASP_ECLOSED, -12, "closed")                                            \
-    X(HASP_ETIMEDOUT, -13, "timed out")                                       \
-    X(HASP_ENOMEM, -14, "out of memory")                                      \
-    X(HASP_EMORE, -15, "more bytes are needed")                               \
-    X(HASP_ECONNECT, -16, "cannot connect")                                   \
-    X(HASP_EREPLY, -17, "the server answered with an error")                  \
-    X(HASP_ELOST, -18, "the lease is lost")                                   \
-    X(HASP_EINTR, -19, "interrupted")                                         \
+#define HASP_ERRORS(X)                                       \
+    X(HASP_EINVALID, -1, "invalid argument")                 \
+    X(HASP_EPROTO, -2, "protocol error")                     \
+    X(HASP_ETOOBIG, -3, "too big")                           \
+    X(HASP_EFULL, -4, "limit reached")                       \
+    X(HASP_EIO, -5, "storage error")                         \
+    X(HASP_ENOSPC, -6, "no space left on the device")        \
+    X(HASP_ECORRUPT, -7, "corrupt data")                     \
+    X(HASP_ENOTLEADER, -8, "not the leader")                 \
+    X(HASP_EBUSY, -9, "busy")                                \
+    X(HASP_ENOENT, -10, "not found")                         \
+    X(HASP_EEXIST, -11, "exists already")                    \
+    X(HASP_ECLOSED, -12, "closed")                           \
+    X(HASP_ETIMEDOUT, -13, "timed out")                      \
+    X(HASP_ENOMEM, -14, "out of memory")                     \
+    X(HASP_EMORE, -15, "more bytes are needed")              \
+    X(HASP_ECONNECT, -16, "cannot connect")                  \
+    X(HASP_EREPLY, -17, "the server answered with an error") \
+    X(HASP_ELOST, -18, "the lease is lost")                  \
+    X(HASP_EINTR, -19, "interrupted")                        \
     X(HASP_EREFUSED, -20, "refused")
 
 enum hasp_error {

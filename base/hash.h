@@ -17,7 +17,7 @@ extern uint64_t hash_seed;
 void hash_seed_set(uint64_t seed);
 uint64_t hash_bytes(const void *data, size_t size);
 
-#define HASH_FUNCTION(key, size, hash)                                        \
+#define HASH_FUNCTION(key, size, hash) \
     ((hash) = (unsigned)hash_bytes((key), (size)))
 #include <uthash.h>
 

@@ -48,15 +48,15 @@ static inline void list_remove(struct list *node)
     list_init(node);
 }
 
-#define LIST_ENTRY(node, type, member)                                        \
-    ((type *)((char *)(node) - offsetof(type, member)))
-#define LIST_FIRST(list, type, member)                                        \
+#define LIST_ENTRY(node, type, member) \
+    ((type *)((char *)(node)-offsetof(type, member)))
+#define LIST_FIRST(list, type, member) \
     (list_is_empty(list) ? NULL : LIST_ENTRY((list)->next, type, member))
-#define LIST_EACH(node, list)                                                 \
+#define LIST_EACH(node, list) \
     for (struct list *node = (list)->next; node != (list); node = node->next)
 /* The current node may be removed. */
-#define LIST_EACH_SAFE(node, list)                                            \
-    for (struct list *node = (list)->next, *node##_next = node->next;         \
+#define LIST_EACH_SAFE(node, list)                                    \
+    for (struct list *node = (list)->next, *node##_next = node->next; \
          node != (list); node = node##_next, node##_next = node->next)
 
 #endif /* HASP_BASE_LIST_H */

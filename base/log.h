@@ -15,7 +15,12 @@
 
 #include <stdbool.h>
 
-enum log_level { LOG_ERROR_LEVEL, LOG_WARN_LEVEL, LOG_INFO_LEVEL, LOG_DEBUG_LEVEL };
+enum log_level {
+    LOG_ERROR_LEVEL,
+    LOG_WARN_LEVEL,
+    LOG_INFO_LEVEL,
+    LOG_DEBUG_LEVEL
+};
 
 /* Takes one line: 'event' is a fixed text, 'fields' is "k=v k=v" or "". */
 typedef void log_sink_fn(void *data, enum log_level level, const char *event,
@@ -29,18 +34,18 @@ const char *log_level_name(enum log_level level);
 
 /* Writes a line with the fields of 'format'; values with blanks are quoted by
  * the caller with %s of log_quote(). */
-void log_write(enum log_level level, const char *event, const char *format,
-               ...) __attribute__((format(printf, 3, 4)));
+void log_write(enum log_level level, const char *event, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 
 /* Copies 'text' quoted and with control characters escaped into one of a few
  * rotating static buffers: for use as an argument of a log line only. */
 const char *log_quote(const void *text, unsigned long size);
 
-#define LOG_AT(level, ...)                                                    \
-    do {                                                                      \
-        if (log_is_on(level)) {                                               \
-            log_write(level, __VA_ARGS__);                                    \
-        }                                                                     \
+#define LOG_AT(level, ...)                 \
+    do {                                   \
+        if (log_is_on(level)) {            \
+            log_write(level, __VA_ARGS__); \
+        }                                  \
     } while (0)
 #define LOG_ERROR(...) LOG_AT(LOG_ERROR_LEVEL, __VA_ARGS__)
 #define LOG_WARN(...) LOG_AT(LOG_WARN_LEVEL, __VA_ARGS__)

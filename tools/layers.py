@@ -1,0 +1,159 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Checks who includes whom, and that pure objects call nothing impure.
+
+The table below is the architecture (ARCHITECTURE.md explains it). A change of
+it is a design decision. The first part reads #include lines; the second reads
+the undefined symbols of built objects (`nm -u`), where they exist.
+
+    tools/layers.py [BUILD]     e.g. tools/layers.py build/check
+"""
+
+import glob
+import os
+import re
+import subprocess
+import sys
+
+# Room: the folder (or single files) it covers, most specific first. 'may' are
+# rooms or files whose headers it may include; 'foreign' the libraries; 'pure'
+# rooms call no clock, random, file or socket.
+ROOMS = [
+    ('net/resp', r'net/resp(_\w+)?\.[ch]$', 'base', '', True),
+    ('net/frame', r'net/frame\.[ch]$', 'base', 'protobuf', True),
+    ('net/http', r'net/http\.[ch]$', 'base net', 'uv microhttpd jansson',
+     False),
+    ('client/lease', r'client/lease\.[ch]$', 'base', '', True),
+    ('storage/table_lmdb', r'storage/table_lmdb\.c$', 'base storage', 'lmdb',
+     False),
+    ('base', r'base/', '', 'uthash xxhash', True),
+    ('lockfsm', r'lockfsm/', 'base storage/table.h storage/snapshot.h',
+     'protobuf xxhash', True),
+    ('raft', r'raft/', 'base', 'raft', True),
+    ('storage', r'storage/', 'base', 'protobuf xxhash', False),
+    ('net', r'net/', 'base net/resp net/frame', 'uv openssl', False),
+    ('node/core', r'node/core/',
+     'base lockfsm raft net/resp net/frame storage/table.h '
+     'storage/snapshot.h', '', True),
+    ('node', r'node/',
+     'base lockfsm raft storage net net/resp net/frame net/http node/core '
+     'include', 'uv', False),
+    ('include', r'include/', '', '', False),
+    ('client', r'client/', 'base net/resp net/stream.h client/lease include',
+     'uv openssl', False),
+    ('cmd/haspd', r'cmd/haspd/', 'base node node/core include',
+     'inih systemd uv', False),
+    ('cmd/hasp', r'cmd/hasp/',
+     'base client client/lease net/resp include', 'smartcols jansson', False),
+]
+
+LIBRARIES = {
+    'raft.h': 'raft', 'raft/': 'raft', 'uv.h': 'uv', 'lmdb.h': 'lmdb',
+    'openssl/': 'openssl', 'protobuf-c/': 'protobuf', 'uthash.h': 'uthash',
+    'xxhash.h': 'xxhash', 'ini.h': 'inih', 'libsmartcols/': 'smartcols',
+    'jansson.h': 'jansson', 'systemd/': 'systemd',
+    'microhttpd.h': 'microhttpd', 'cmocka.h': 'cmocka',
+}
+
+# What a pure object must not call. snprintf and abort are fine; check_failed
+# and the log's sink are base's business.
+IMPURE = set('''
+time clock_gettime gettimeofday clock nanosleep usleep sleep rand random
+srand srandom drand48 getrandom arc4random getentropy open openat fopen
+fclose read write pread pwrite pread64 pwrite64 pwritev2 close socket
+connect accept bind listen send recv sendmsg recvmsg sendto recvfrom select
+poll epoll_wait fsync fdatasync unlink rename mkdir getenv fork execve kill
+pthread_create pthread_mutex_lock mmap munmap localtime gmtime getpid
+setlocale system popen
+'''.split())
+
+problems = []
+
+
+def room_of(path):
+    for name, pattern, may, foreign, pure in ROOMS:
+        if re.match(pattern, path):
+            return name, may.split(), foreign.split(), pure
+    return None
+
+
+def check_includes(path):
+    room = room_of(path)
+    if room is None:
+        problems.append(f'{path}:1: stands in no room of tools/layers.py')
+        return
+    name, may, foreign, _ = room
+    with open(path, encoding='utf-8') as file:
+        lines = file.readlines()
+    for number, line in enumerate(lines, 1):
+        local = re.match(r'\s*#\s*include\s+"([^"]+)"', line)
+        system = re.match(r'\s*#\s*include\s+<([^>]+)>', line)
+        if local:
+            target = local.group(1)
+            if target.endswith('.pb-c.h'):
+                if name != 'lockfsm':
+                    problems.append(f'{path}:{number}: {target} belongs to '
+                                    f'lockfsm alone')
+                continue
+            other = room_of(target)
+            if other is None or not os.path.exists(target):
+                problems.append(f'{path}:{number}: no such header: {target}')
+            elif other[0] != name and other[0] not in may and \
+                    target not in may:
+                problems.append(f'{path}:{number}: {name} may not include '
+                                f'{target} (room {other[0]})')
+        elif system:
+            target = system.group(1)
+            for prefix, library in LIBRARIES.items():
+                if target == prefix or (prefix.endswith('/') and
+                                        target.startswith(prefix)):
+                    if library not in foreign:
+                        problems.append(f'{path}:{number}: {name} may not '
+                                        f'use {library} ({target})')
+        elif re.match(r'\s*#\s*include', line) and name != 'base':
+            problems.append(f'{path}:{number}: odd #include')
+
+
+def check_pure(build):
+    """Reads the objects' undefined symbols; tells how many were read."""
+    seen = 0
+    for path in sorted(glob.glob('**/*.c', recursive=True)):
+        room = room_of(path)
+        if room is None or not room[3]:
+            continue
+        target = os.path.join(build, path[:-2] + '.o')
+        if not os.path.exists(target):
+            continue
+        seen += 1
+        output = subprocess.run(['nm', '-u', target], check=True,
+                                capture_output=True, text=True).stdout
+        for line in output.splitlines():
+            symbol = line.split()[-1].split('@')[0]
+            if symbol in IMPURE:
+                problems.append(f'{path}:1: {room[0]} is pure but calls '
+                                f'{symbol}()')
+    return seen
+
+
+def main():
+    sources = [path for folder in ('base', 'lockfsm', 'storage', 'raft',
+                                   'net', 'client', 'node', 'cmd', 'include')
+               for ending in ('c', 'h')
+               for path in sorted(glob.glob(f'{folder}/**/*.{ending}',
+                                            recursive=True))]
+    for path in sources:
+        check_includes(path)
+    seen = 0
+    if len(sys.argv) > 1:
+        seen = check_pure(sys.argv[1])
+        if seen == 0:
+            problems.append(f'{sys.argv[1]}:1: holds no pure objects: build '
+                            f'first')
+    for problem in problems:
+        print(problem)
+    print(f'layers: {len(sources)} files, {seen} pure objects, '
+          f'{len(problems)} problems')
+    return 1 if problems or not sources else 0
+
+
+sys.exit(main())
