@@ -1,0 +1,510 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A load generator: how many locks a second, how long each takes.
+ *
+ *     bench MODE --endpoints HOST:PORT,... [--clients N] [--seconds S]
+ *           [--pids PID,PID,...] [--any]
+ *
+ * Modes: 'cycle', each client acquires and releases a lock of its own in a
+ * closed loop; 'handover', all clients wait for one lock, and each releases it
+ * as soon as it has it; 'idle', the clients hold sessions and only keep them
+ * alive. All clients live in this one thread on epoll, each with a connection
+ * and a session of its own (idle: 100 sessions a connection). They talk to the
+ * leader, or to all nodes in turn with --any. With --pids, the CPU time that
+ * those processes used is told per 1000 cycles.
+ *
+ * It prints one line; what it measures it also checks: tokens must grow, every
+ * answer must be of the kind that is due. */
+
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/memory.h"
+#include "net/resp.h"
+
+#define ENDPOINT_MAX 16
+#define PID_MAX 16
+#define BUCKETS 4096
+#define IDLE_SESSIONS_PER_CLIENT 100
+
+enum mode { MODE_CYCLE, MODE_HANDOVER, MODE_IDLE };
+
+enum state { OPENING, READY, ACQUIRING, RELEASING, KEEPING, RESTING };
+
+struct client {
+    int fd;
+    uint32_t number;
+    enum state state;
+    struct buffer input;
+    struct buffer request;
+    uint64_t sent_ns;
+    uint64_t token;
+    struct buffer keep; /* MODE_IDLE: one KEEP of all sessions. */
+    uint32_t opened;
+    uint64_t next_keep_ns;
+};
+
+/* Latencies in buckets of 1/16 of a power of two, from 1 microsecond. */
+struct histogram {
+    uint64_t count[BUCKETS];
+    uint64_t total;
+};
+
+static struct {
+    enum mode mode;
+    const char *endpoint[ENDPOINT_MAX];
+    uint32_t endpoint_count;
+    int pid[PID_MAX];
+    uint32_t pid_count;
+    uint32_t clients;
+    double seconds;
+    bool any;
+    bool is_measuring;
+    uint64_t cycles;
+    uint64_t keeps;
+    uint64_t last_token;
+    struct histogram latency;
+} bench = {.clients = 1, .seconds = 5};
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+_Noreturn static void die(const char *what, struct bytes bytes)
+{
+    fprintf(stderr, "bench: %s: %.*s\n", what, (int)bytes.size,
+            (const char *)bytes.data);
+    exit(1);
+}
+
+static void histogram_add(struct histogram *histogram, uint64_t ns)
+{
+    uint64_t us16 = ns * 16 / 1000;
+    uint32_t bucket = (uint32_t)us16;
+    if (us16 >= 32) {
+        int shift = 63 - __builtin_clzll(us16) - 4;
+        bucket = (uint32_t)(shift * 16) + (uint32_t)(us16 >> shift);
+    }
+    histogram->count[bucket < BUCKETS ? bucket : BUCKETS - 1]++;
+    histogram->total++;
+}
+
+static double histogram_us(const struct histogram *histogram, double part)
+{
+    uint64_t wanted = (uint64_t)((double)histogram->total * part), seen = 0;
+    for (uint32_t i = 0; i < BUCKETS; i++) {
+        seen += histogram->count[i];
+        if (seen > wanted) {
+            uint32_t shift = i < 32 ? 0 : i / 16 - 1;
+            return (double)((uint64_t)(i - 16 * shift) << shift) / 16;
+        }
+    }
+    return 0;
+}
+
+static int dial(const char *endpoint)
+{
+    char host[128];
+    const char *colon = strrchr(endpoint, ':');
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
+    int one = 1;
+    if (colon == NULL || (size_t)(colon - endpoint) >= sizeof host) {
+        die("bad endpoint", bytes_of_text(endpoint));
+    }
+    memcpy(host, endpoint, (size_t)(colon - endpoint));
+    host[colon - endpoint] = '\0';
+    if (getaddrinfo(host, colon + 1, &hints, &found) != 0) {
+        die("cannot resolve", bytes_of_text(endpoint));
+    }
+    int fd = socket(found->ai_family, SOCK_STREAM, 0);
+    if (fd < 0 || connect(fd, found->ai_addr, found->ai_addrlen) != 0) {
+        die(strerror(errno), bytes_of_text(endpoint));
+    }
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    freeaddrinfo(found);
+    return fd;
+}
+
+static void put_words(struct buffer *out, int count, const char *const *word)
+{
+    resp_request_begin(out, (uint64_t)count);
+    for (int i = 0; i < count; i++) {
+        resp_request_argument(out, bytes_of_text(word[i]));
+    }
+}
+
+static void send_all(int fd, struct bytes bytes)
+{
+    while (bytes.size > 0) {
+        ssize_t sent = send(fd, bytes.data, bytes.size, MSG_NOSIGNAL);
+        if (sent < 0) {
+            die("send", bytes_of_text(strerror(errno)));
+        }
+        bytes.data += sent;
+        bytes.size -= (size_t)sent;
+    }
+}
+
+/* Asks one node for the leader's client address. */
+static char *find_leader(void)
+{
+    static char address[256];
+    struct buffer buffer = {0};
+    struct resp_reply reply = {0};
+    size_t used;
+    const char *const words[] = {"RAFT.STATUS"};
+    for (int try = 0; try < 100; try++) {
+        int fd = dial(bench.endpoint[try % (int)bench.endpoint_count]);
+        int status = HASP_EMORE;
+        buffer_clear(&buffer);
+        put_words(&buffer, 1, words);
+        send_all(fd, buffer_bytes(&buffer));
+        buffer_clear(&buffer);
+        while (status == HASP_EMORE) {
+            uint8_t *room = buffer_reserve(&buffer, 65536);
+            ssize_t got = recv(fd, room, 65536, 0);
+            if (got <= 0) {
+                break;
+            }
+            buffer.size += (size_t)got;
+            status = resp_parse_reply(buffer_bytes(&buffer), 4096, &reply,
+                                      &used);
+        }
+        close(fd);
+        const struct resp_value *value = status == 0
+                                             ? resp_find(&reply, 0,
+                                                         "leader_address")
+                                             : NULL;
+        if (value != NULL && value->bytes.size > 0) {
+            snprintf(address, sizeof address, "%.*s", (int)value->bytes.size,
+                     (const char *)value->bytes.data);
+            buffer_done(&buffer);
+            resp_reply_done(&reply);
+            return address;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    }
+    die("no leader", bytes_of_text(bench.endpoint[0]));
+}
+
+static void ask(struct client *client, enum state state)
+{
+    client->state = state;
+    client->sent_ns = now_ns();
+    send_all(client->fd, buffer_bytes(&client->request));
+}
+
+static void ask_open(struct client *client)
+{
+    const char *const words[] = {"SESSION.OPEN", "TTL", "60000", "NAME",
+                                 "bench"};
+    buffer_clear(&client->request);
+    put_words(&client->request, 5, words);
+    ask(client, OPENING);
+}
+
+static void ask_acquire(struct client *client)
+{
+    char name[64];
+    snprintf(name, sizeof name, "bench/%u",
+             bench.mode == MODE_HANDOVER ? 0 : client->number);
+    const char *const words[] = {"LOCK.ACQUIRE", name, "WAIT", "FOREVER"};
+    buffer_clear(&client->request);
+    put_words(&client->request, bench.mode == MODE_HANDOVER ? 4 : 2, words);
+    ask(client, ACQUIRING);
+}
+
+static void ask_release(struct client *client)
+{
+    char name[64];
+    snprintf(name, sizeof name, "bench/%u",
+             bench.mode == MODE_HANDOVER ? 0 : client->number);
+    const char *const words[] = {"LOCK.RELEASE", name};
+    buffer_clear(&client->request);
+    put_words(&client->request, 2, words);
+    ask(client, RELEASING);
+}
+
+static void ask_keep(struct client *client)
+{
+    buffer_clear(&client->request);
+    resp_request_begin(&client->request, 1 + 2 * client->opened);
+    resp_request_argument(&client->request, BYTES_LITERAL("SESSION.KEEP"));
+    buffer_put_bytes(&client->request, buffer_bytes(&client->keep));
+    ask(client, KEEPING);
+}
+
+static void opened(struct client *client, const struct resp_reply *reply)
+{
+    const struct resp_value *id = resp_find(reply, 0, "id");
+    const struct resp_value *secret = resp_find(reply, 0, "secret");
+    char number[32];
+    CHECK(id != NULL && secret != NULL);
+    if (id->type == RESP_INTEGER) {
+        snprintf(number, sizeof number, "%" PRId64, id->integer);
+    } else {
+        snprintf(number, sizeof number, "%.*s", (int)id->bytes.size,
+                 (const char *)id->bytes.data);
+    }
+    client->opened++;
+    if (bench.mode != MODE_IDLE) {
+        client->state = READY;
+        return;
+    }
+    resp_request_argument(&client->keep, bytes_of_text(number));
+    resp_request_argument(&client->keep, secret->bytes);
+    if (client->opened < IDLE_SESSIONS_PER_CLIENT) {
+        ask_open(client);
+    } else {
+        /* Spread over the interval, as independent clients would be. */
+        client->next_keep_ns = now_ns() + (uint64_t)client->number *
+                                              10000000000u / bench.clients;
+        client->state = RESTING;
+    }
+}
+
+/* One whole reply: checks it, and does what comes next. */
+static void answered(struct client *client, const struct resp_reply *reply)
+{
+    const struct resp_value *value = &reply->value[0];
+    if (value->type == RESP_ERROR) {
+        die("the server answered", value->bytes);
+    }
+    switch (client->state) {
+    case OPENING:
+        opened(client, reply);
+        break;
+    case ACQUIRING:
+        if (value->type != RESP_INTEGER ||
+            (uint64_t)value->integer <= client->token) {
+            die("not a larger token", bytes_of_text("LOCK.ACQUIRE"));
+        }
+        client->token = (uint64_t)value->integer;
+        if (bench.mode == MODE_HANDOVER) {
+            CHECK(client->token > bench.last_token);
+            bench.last_token = client->token;
+        }
+        if (bench.is_measuring) {
+            histogram_add(&bench.latency, now_ns() - client->sent_ns);
+        }
+        ask_release(client);
+        break;
+    case RELEASING:
+        if (value->type != RESP_INTEGER || value->integer != 0) {
+            die("not given back", bytes_of_text("LOCK.RELEASE"));
+        }
+        bench.cycles += bench.is_measuring;
+        ask_acquire(client);
+        break;
+    case KEEPING:
+        bench.keeps += client->opened;
+        client->next_keep_ns = client->sent_ns + 10000000000u;
+        client->state = RESTING;
+        break;
+    default:
+        UNREACHABLE();
+    }
+}
+
+static void readable(struct client *client)
+{
+    static struct resp_reply reply;
+    size_t used;
+    uint8_t *room = buffer_reserve(&client->input, 16384);
+    ssize_t got = recv(client->fd, room, 16384, 0);
+    if (got <= 0) {
+        die("connection lost", bytes_of_text(got < 0 ? strerror(errno) : ""));
+    }
+    client->input.size += (size_t)got;
+    while (client->input.size > 0) {
+        int status = resp_parse_reply(buffer_bytes(&client->input), 65536,
+                                      &reply, &used);
+        if (status == HASP_EMORE) {
+            break;
+        }
+        if (status != 0) {
+            die("bad reply", buffer_bytes(&client->input));
+        }
+        answered(client, &reply);
+        buffer_consume(&client->input, used);
+    }
+}
+
+static double cpu_seconds(void)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < bench.pid_count; i++) {
+        char path[64], line[1024];
+        unsigned long user = 0, system_time = 0;
+        snprintf(path, sizeof path, "/proc/%d/stat", bench.pid[i]);
+        FILE *file = fopen(path, "re");
+        if (file == NULL || fgets(line, sizeof line, file) == NULL) {
+            die("cannot read", bytes_of_text(path));
+        }
+        fclose(file);
+        const char *after = strrchr(line, ')');
+        CHECK(after != NULL);
+        sscanf(after, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+               &user, &system_time);
+        sum += (double)(user + system_time) / (double)sysconf(_SC_CLK_TCK);
+    }
+    return sum;
+}
+
+static void keep_due(struct client *clients)
+{
+    uint64_t now = now_ns();
+    for (uint32_t i = 0; i < bench.clients; i++) {
+        if (clients[i].state == RESTING && clients[i].next_keep_ns <= now) {
+            ask_keep(&clients[i]);
+        }
+    }
+}
+
+/* Runs the loop until 'until_ns', or until all clients have their sessions. */
+static void run(int epoll, struct client *clients, uint64_t until_ns)
+{
+    struct epoll_event events[256];
+    for (;;) {
+        uint64_t now = now_ns();
+        uint32_t waiting = 0;
+        if (until_ns != 0 && now >= until_ns) {
+            return;
+        }
+        if (until_ns == 0) {
+            for (uint32_t i = 0; i < bench.clients; i++) {
+                waiting += clients[i].state == OPENING;
+            }
+            if (waiting == 0) {
+                return;
+            }
+        }
+        int count = epoll_wait(epoll, events, 256, 10);
+        for (int i = 0; i < count; i++) {
+            readable(events[i].data.ptr);
+        }
+        if (bench.mode == MODE_IDLE) {
+            keep_due(clients);
+        }
+    }
+}
+
+static void report(double seconds, double cpu)
+{
+    static const char *const names[] = {"cycle", "handover", "idle"};
+    if (bench.mode == MODE_IDLE) {
+        printf("%-8s %6u sessions %9.0f keeps/s %28s", names[bench.mode],
+               bench.clients * IDLE_SESSIONS_PER_CLIENT,
+               (double)bench.keeps / seconds, "");
+        printf(" cpu %.2f cores\n", cpu / seconds);
+        return;
+    }
+    printf("%-8s %6u clients %9.0f cycles/s  acquire p50 %7.0f us p99 %7.0f us",
+           names[bench.mode], bench.clients, (double)bench.cycles / seconds,
+           histogram_us(&bench.latency, 0.5),
+           histogram_us(&bench.latency, 0.99));
+    if (bench.pid_count > 0 && bench.cycles > 0) {
+        printf("  cpu %.4f s per 1000", 1000 * cpu / (double)bench.cycles);
+    }
+    printf("\n");
+}
+
+static void parse(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"endpoints", required_argument, NULL, 'e'},
+        {"clients", required_argument, NULL, 'c'},
+        {"seconds", required_argument, NULL, 's'},
+        {"pids", required_argument, NULL, 'p'},
+        {"any", no_argument, NULL, 'a'},
+        {0}};
+    int option;
+    char *save = NULL;
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        switch (option) {
+        case 'e':
+            for (char *at = strtok_r(optarg, ",", &save);
+                 at != NULL && bench.endpoint_count < ENDPOINT_MAX;
+                 at = strtok_r(NULL, ",", &save)) {
+                bench.endpoint[bench.endpoint_count++] = at;
+            }
+            break;
+        case 'c':
+            bench.clients = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
+        case 's':
+            bench.seconds = strtod(optarg, NULL);
+            break;
+        case 'p':
+            for (char *at = strtok_r(optarg, ",", &save);
+                 at != NULL && bench.pid_count < PID_MAX;
+                 at = strtok_r(NULL, ",", &save)) {
+                bench.pid[bench.pid_count++] = (int)strtol(at, NULL, 10);
+            }
+            break;
+        case 'a':
+            bench.any = true;
+            break;
+        default:
+            exit(64);
+        }
+    }
+    const char *mode = optind < argc ? argv[optind] : "cycle";
+    bench.mode = strcmp(mode, "handover") == 0 ? MODE_HANDOVER
+                 : strcmp(mode, "idle") == 0   ? MODE_IDLE
+                                               : MODE_CYCLE;
+    if (bench.endpoint_count == 0 || bench.clients == 0) {
+        fprintf(stderr, "bench: --endpoints and --clients are needed\n");
+        exit(64);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    parse(argc, argv);
+    struct rlimit files = {65536, 65536};
+    (void)setrlimit(RLIMIT_NOFILE, &files);
+    const char *leader = find_leader();
+    struct client *clients = memory_new(bench.clients * sizeof *clients);
+    int epoll = epoll_create1(EPOLL_CLOEXEC);
+    CHECK(epoll >= 0);
+    for (uint32_t i = 0; i < bench.clients; i++) {
+        clients[i].number = i;
+        clients[i].fd = dial(
+            bench.any ? bench.endpoint[i % bench.endpoint_count] : leader);
+        struct epoll_event event = {.events = EPOLLIN, .data.ptr = &clients[i]};
+        CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, clients[i].fd, &event) == 0);
+        ask_open(&clients[i]);
+    }
+    run(epoll, clients, 0);
+    if (bench.mode != MODE_IDLE) {
+        for (uint32_t i = 0; i < bench.clients; i++) {
+            ask_acquire(&clients[i]);
+        }
+    }
+    run(epoll, clients, now_ns() + 500000000u);
+    double cpu = cpu_seconds();
+    uint64_t start = now_ns();
+    bench.is_measuring = true;
+    bench.keeps = 0;
+    run(epoll, clients, start + (uint64_t)(bench.seconds * 1e9));
+    double seconds = (double)(now_ns() - start) / 1e9;
+    report(seconds, cpu_seconds() - cpu);
+    return 0;
+}
