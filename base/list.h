@@ -52,11 +52,12 @@ static inline void list_remove(struct list *node)
     ((type *)((char *)(node)-offsetof(type, member)))
 #define LIST_FIRST(list, type, member) \
     (list_is_empty(list) ? NULL : LIST_ENTRY((list)->next, type, member))
-#define LIST_EACH(node, list) \
-    for (struct list *node = (list)->next; node != (list); node = node->next)
+/* 'head' and not 'list' here: the struct's name must survive the expansion. */
+#define LIST_EACH(node, head) \
+    for (struct list *node = (head)->next; node != (head); node = node->next)
 /* The current node may be removed. */
-#define LIST_EACH_SAFE(node, list)                                    \
-    for (struct list *node = (list)->next, *node##_next = node->next; \
-         node != (list); node = node##_next, node##_next = node->next)
+#define LIST_EACH_SAFE(node, head)                                    \
+    for (struct list *node = (head)->next, *node##_next = node->next; \
+         node != (head); node = node##_next, node##_next = node->next)
 
 #endif /* HASP_BASE_LIST_H */

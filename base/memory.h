@@ -15,7 +15,7 @@ void *memory_copy(const void *data, size_t size);
 char *memory_text(const char *text);
 
 /* Leaves the scope with 'memory' freed. */
-#define AUTO(cleanup) __attribute__((cleanup(cleanup)))
+#define AUTO(function) __attribute__((cleanup(function)))
 void auto_free(void *pointer_to_pointer);
 
 #endif /* HASP_BASE_MEMORY_H */
