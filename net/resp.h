@@ -35,7 +35,8 @@ struct resp_request {
 
 /* Keeps its place in an unfinished request, so that input which comes in many
  * small pieces is not parsed again from its start. Zeroed memory is a parser
- * with default limits. */
+ * with default limits. It allocates for arguments that have arrived, never for
+ * those that were announced. */
 struct resp_parser {
     struct resp_limits limits;
     struct bytes *arguments; /* The rest is private. */
@@ -44,19 +45,23 @@ struct resp_parser {
     uint32_t expected;
     uint32_t count;
     size_t parsed;
-    struct bytes *inline_copy;
-    struct buffer scratch;
+    struct buffer scratch; /* Words of an inline line, without quotes. */
     uint8_t state;
 };
 void resp_parser_done(struct resp_parser *parser);
+/* Gives the memory of a large request back; for a connection that idles. The
+ * place in an unfinished request is kept. */
+void resp_parser_trim(struct resp_parser *parser);
 
 /* Looks for one whole request at the start of 'input'.
  *
  * 0: 'ret_request' is set, 'ret_used' bytes are to be consumed from the input.
  * HASP_EMORE: not whole yet; call again with the same bytes and more behind them.
  * HASP_EPROTO, HASP_ETOOBIG: 'ret_why' is a static text for "-ERR Protocol error:
- * ..."; the connection must be closed. Inline lines that begin with an HTTP method
- * or "Host:" are refused so (cross-protocol attacks). */
+ * ..."; the connection must be closed. Inline lines that are HTTP ("POST ...",
+ * "GET / HTTP/1.1", "Host: ...") or binary are refused so (cross-protocol attacks;
+ * TLS on a plain port); "GET name" is a request. "*0" and "*-1" are empty
+ * requests. */
 MUST_CHECK int resp_parse(struct resp_parser *parser, struct bytes input,
                           struct resp_request *ret_request, size_t *ret_used,
                           const char **ret_why);
@@ -70,7 +75,7 @@ struct resp_writer {
     int version;
 };
 void resp_simple(struct resp_writer *writer, const char *text);
-/* "-CODE text": CR and LF in 'text' become blanks. */
+/* "-CODE text": CR, LF and other control characters in 'text' become blanks. */
 void resp_error(struct resp_writer *writer, const char *code,
                 const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -120,8 +125,16 @@ struct resp_reply {
 };
 void resp_reply_done(struct resp_reply *reply);
 
-/* Looks for one whole reply at the start of 'input'; as resp_parse(). At most
- * 'value_max' values and a depth of 16. */
+#define RESP_REPLY_DEPTH_MAX 16
+#define RESP_REPLY_LINE_MAX (64u << 10)
+#define RESP_REPLY_BULK_MAX (64u << 20)
+
+/* Looks for one whole reply at the start of 'input': 0, HASP_EMORE, HASP_EPROTO or
+ * HASP_ETOOBIG (more than 'value_max' values, deeper than RESP_REPLY_DEPTH_MAX, a
+ * string longer than RESP_REPLY_..._MAX). It keeps no place between calls, so one
+ * 'reply' (zeroed at first) serves any number of streams. Doubles and big numbers
+ * are told as their text; bulk errors as ERROR; attributes and streamed
+ * aggregates are refused. */
 MUST_CHECK int resp_parse_reply(struct bytes input, uint32_t value_max,
                                 struct resp_reply *reply, size_t *ret_used);
 /* The value under 'key' in the map value[at] (RESP2: a flat array); NULL if it

@@ -1,0 +1,259 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "net/frame.h"
+
+#include "base/check.h"
+
+int frame_parse(struct bytes input, uint32_t size_max,
+                enum frame_type *ret_type, struct bytes *ret_body,
+                size_t *ret_used)
+{
+    if (input.size < FRAME_HEADER_SIZE) {
+        return HASP_EMORE;
+    }
+    uint32_t size = load_u32(input.data);
+    uint8_t type = input.data[4];
+    if (type < FRAME_HELLO || type > FRAME_PONG || input.data[5] != 0 ||
+        input.data[6] != 0 || input.data[7] != 0) {
+        return HASP_EPROTO;
+    }
+    if (size > size_max || size > FRAME_SIZE_MAX) {
+        return HASP_ETOOBIG;
+    }
+    if (input.size - FRAME_HEADER_SIZE < size) {
+        return HASP_EMORE;
+    }
+    *ret_type = (enum frame_type)type;
+    *ret_body = bytes_of(input.data + FRAME_HEADER_SIZE, size);
+    *ret_used = FRAME_HEADER_SIZE + (size_t)size;
+    return 0;
+}
+
+size_t frame_begin(struct buffer *out, enum frame_type type)
+{
+    size_t start = out->size;
+    uint8_t *header = buffer_reserve(out, FRAME_HEADER_SIZE);
+    store_u32(header, 0);
+    store_u32(header + 4, (uint32_t)type);
+    out->size += FRAME_HEADER_SIZE;
+    return start;
+}
+
+void frame_end(struct buffer *out, size_t start)
+{
+    CHECK(out->size >= start + FRAME_HEADER_SIZE);
+    size_t size = out->size - start - FRAME_HEADER_SIZE;
+    CHECK(size <= FRAME_SIZE_MAX);
+    store_u32(out->data + start, (uint32_t)size);
+}
+
+/* A newer node's HELLO may be longer; its version is refused by who reads it.
+ */
+void frame_put_hello(struct buffer *out, const struct frame_hello *hello)
+{
+    size_t start = frame_begin(out, FRAME_HELLO);
+    buffer_put_u32(out, hello->protocol_version);
+    buffer_put_u32(out, hello->feature_level);
+    buffer_put(out, hello->cluster_id, sizeof hello->cluster_id);
+    buffer_put_u64(out, hello->from);
+    buffer_put_u64(out, hello->to);
+    buffer_put_u64(out, hello->incarnation);
+    frame_end(out, start);
+}
+
+int frame_get_hello(struct bytes body, struct frame_hello *ret)
+{
+    struct reader reader = reader_of(body);
+    struct frame_hello hello = {0};
+    hello.protocol_version = reader_u32(&reader);
+    hello.feature_level = reader_u32(&reader);
+    struct bytes cluster_id = reader_bytes(&reader, sizeof hello.cluster_id);
+    hello.from = reader_u64(&reader);
+    hello.to = reader_u64(&reader);
+    hello.incarnation = reader_u64(&reader);
+    if (!reader_ok(&reader, false)) {
+        return HASP_EPROTO;
+    }
+    memcpy(hello.cluster_id, cluster_id.data, sizeof hello.cluster_id);
+    *ret = hello;
+    return 0;
+}
+
+void frame_put_forward(struct buffer *out, const struct frame_forward *forward)
+{
+    CHECK(forward->count <= FRAME_ARGUMENT_MAX);
+    size_t start = frame_begin(out, FRAME_FORWARD);
+    buffer_put_u64(out, forward->conn);
+    buffer_put_u64(out, forward->slot);
+    buffer_put_u64(out, forward->session);
+    buffer_put_u8(out, forward->version);
+    buffer_put_u8(out, forward->is_retry);
+    buffer_put_run(out, forward->address);
+    buffer_put_run(out, forward->client);
+    buffer_put_u32(out, forward->count);
+    for (uint32_t i = 0; i < forward->count; i++) {
+        buffer_put_run(out, forward->argument[i]);
+    }
+    frame_end(out, start);
+}
+
+int frame_get_forward(struct bytes body, struct frame_forward *ret_forward)
+{
+    struct reader reader = reader_of(body);
+    struct frame_forward forward = {.argument = ret_forward->argument};
+    forward.conn = reader_u64(&reader);
+    forward.slot = reader_u64(&reader);
+    forward.session = reader_u64(&reader);
+    forward.version = reader_u8(&reader);
+    uint8_t is_retry = reader_u8(&reader);
+    forward.is_retry = is_retry == 1;
+    forward.address = reader_run(&reader);
+    forward.client = reader_run(&reader);
+    forward.count = reader_u32(&reader);
+    if (forward.count > FRAME_ARGUMENT_MAX || is_retry > 1 ||
+        (forward.version != 2 && forward.version != 3)) {
+        return HASP_EPROTO;
+    }
+    for (uint32_t i = 0; i < forward.count; i++) {
+        forward.argument[i] = reader_run(&reader);
+    }
+    if (!reader_ok(&reader, true)) {
+        return HASP_EPROTO;
+    }
+    *ret_forward = forward;
+    return 0;
+}
+
+void frame_put_answer(struct buffer *out, const struct frame_answer *answer)
+{
+    size_t start = frame_begin(out, FRAME_ANSWER);
+    buffer_put_u64(out, answer->conn);
+    buffer_put_u64(out, answer->slot);
+    buffer_put_u8(out, (uint8_t)answer->kind);
+    buffer_put_u64(out, answer->session);
+    buffer_put_run(out, answer->reply);
+    frame_end(out, start);
+}
+
+int frame_get_answer(struct bytes body, struct frame_answer *ret)
+{
+    struct reader reader = reader_of(body);
+    struct frame_answer answer = {0};
+    answer.conn = reader_u64(&reader);
+    answer.slot = reader_u64(&reader);
+    uint8_t kind = reader_u8(&reader);
+    answer.session = reader_u64(&reader);
+    answer.reply = reader_run(&reader);
+    if (!reader_ok(&reader, true) || kind > ANSWER_NOT_LEADER) {
+        return HASP_EPROTO;
+    }
+    answer.kind = (enum frame_answer_kind)kind;
+    *ret = answer;
+    return 0;
+}
+
+void frame_put_closed(struct buffer *out, uint64_t conn,
+                      const uint64_t *sessions, uint32_t count)
+{
+    CHECK(count <= FRAME_SESSION_MAX);
+    size_t start = frame_begin(out, FRAME_CLOSED);
+    buffer_put_u64(out, conn);
+    buffer_put_u32(out, count);
+    for (uint32_t i = 0; i < count; i++) {
+        buffer_put_u64(out, sessions[i]);
+    }
+    frame_end(out, start);
+}
+
+int frame_get_closed(struct bytes body, uint64_t *ret_conn,
+                     uint64_t sessions[FRAME_SESSION_MAX], uint32_t *ret_count)
+{
+    struct reader reader = reader_of(body);
+    uint64_t conn = reader_u64(&reader);
+    uint32_t count = reader_u32(&reader);
+    if (!reader_ok(&reader, false) || count > FRAME_SESSION_MAX ||
+        reader_left(&reader) != (size_t)count * 8) {
+        return HASP_EPROTO;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        sessions[i] = reader_u64(&reader);
+    }
+    *ret_conn = conn;
+    *ret_count = count;
+    return 0;
+}
+
+void frame_put_snapshot(struct buffer *out, const struct frame_snapshot *part)
+{
+    size_t start = frame_begin(out, FRAME_SNAPSHOT);
+    buffer_put_u64(out, part->leader_term);
+    buffer_put_u64(out, part->last_index);
+    buffer_put_u64(out, part->last_term);
+    buffer_put_u64(out, part->total_size);
+    buffer_put_u64(out, part->offset);
+    buffer_put_run(out, part->chunk);
+    frame_end(out, start);
+}
+
+int frame_get_snapshot(struct bytes body, struct frame_snapshot *ret_part)
+{
+    struct reader reader = reader_of(body);
+    struct frame_snapshot part = {0};
+    part.leader_term = reader_u64(&reader);
+    part.last_index = reader_u64(&reader);
+    part.last_term = reader_u64(&reader);
+    part.total_size = reader_u64(&reader);
+    part.offset = reader_u64(&reader);
+    part.chunk = reader_run(&reader);
+    /* The chunk must lie inside the whole. */
+    if (!reader_ok(&reader, true) || part.offset > part.total_size ||
+        part.chunk.size > part.total_size - part.offset) {
+        return HASP_EPROTO;
+    }
+    *ret_part = part;
+    return 0;
+}
+
+void frame_put_snapshot_ack(struct buffer *out,
+                            const struct frame_snapshot_ack *ack)
+{
+    size_t start = frame_begin(out, FRAME_SNAPSHOT_ACK);
+    buffer_put_u64(out, ack->leader_term);
+    buffer_put_u64(out, ack->last_index);
+    buffer_put_u64(out, ack->offset);
+    buffer_put_u8(out, ack->is_done);
+    frame_end(out, start);
+}
+
+int frame_get_snapshot_ack(struct bytes body,
+                           struct frame_snapshot_ack *ret_ack)
+{
+    struct reader reader = reader_of(body);
+    struct frame_snapshot_ack ack = {0};
+    ack.leader_term = reader_u64(&reader);
+    ack.last_index = reader_u64(&reader);
+    ack.offset = reader_u64(&reader);
+    uint8_t is_done = reader_u8(&reader);
+    ack.is_done = is_done == 1;
+    if (!reader_ok(&reader, true) || is_done > 1) {
+        return HASP_EPROTO;
+    }
+    *ret_ack = ack;
+    return 0;
+}
+
+void frame_put_u64(struct buffer *out, enum frame_type type, uint64_t value)
+{
+    size_t start = frame_begin(out, type);
+    buffer_put_u64(out, value);
+    frame_end(out, start);
+}
+
+int frame_get_u64(struct bytes body, uint64_t *ret_value)
+{
+    if (body.size != 8) {
+        return HASP_EPROTO;
+    }
+    *ret_value = load_u64(body.data);
+    return 0;
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Writing replies and requests. Every header is at most 23 bytes, for which
+ * room is made once; numbers are formatted two digits at a time. */
+
+#include "net/resp.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/check.h"
+
+#define HEADER_SIZE_MAX 24 /* A type byte, a sign, 20 digits, CR and LF. */
+#define ERROR_FIRST_GUESS 128
+
+static const char digit_pairs[] = "00010203040506070809101112131415161718192021"
+                                  "22232425262728293031323334353637383940414243"
+                                  "44454647484950515253545556575859606162636465"
+                                  "66676869707172737475767778798081828384858687"
+                                  "888990919293949596979899";
+
+/* Writes 'value' at 'out' and returns the end of it. */
+static uint8_t *format_u64(uint8_t *out, uint64_t value)
+{
+    uint8_t digits[20];
+    uint8_t *end = digits + sizeof digits;
+    uint8_t *at = end;
+    while (value >= 100) {
+        at -= 2;
+        memcpy(at, digit_pairs + value % 100 * 2, 2);
+        value /= 100;
+    }
+    if (value >= 10) {
+        at -= 2;
+        memcpy(at, digit_pairs + value * 2, 2);
+    } else {
+        *--at = (uint8_t)('0' + value);
+    }
+    memcpy(out, at, (size_t)(end - at));
+    return out + (end - at);
+}
+
+static void put_header(struct buffer *out, char type, uint64_t value)
+{
+    uint8_t *start = buffer_reserve(out, HEADER_SIZE_MAX);
+    uint8_t *at = start;
+    *at++ = (uint8_t)type;
+    at = format_u64(at, value);
+    *at++ = '\r';
+    *at++ = '\n';
+    out->size += (size_t)(at - start);
+}
+
+static void put_bulk(struct buffer *out, struct bytes bytes)
+{
+    uint8_t *start = buffer_reserve(out, HEADER_SIZE_MAX + bytes.size + 2);
+    uint8_t *at = start;
+    *at++ = '$';
+    at = format_u64(at, bytes.size);
+    *at++ = '\r';
+    *at++ = '\n';
+    if (bytes.size > 0) {
+        memcpy(at, bytes.data, bytes.size);
+        at += bytes.size;
+    }
+    *at++ = '\r';
+    *at++ = '\n';
+    out->size += (size_t)(at - start);
+}
+
+void resp_simple(struct resp_writer *writer, const char *text)
+{
+    CHECK_SLOW(strpbrk(text, "\r\n") == NULL);
+    size_t size = strlen(text);
+    uint8_t *at = buffer_reserve(writer->out, size + 3);
+    at[0] = '+';
+    memcpy(at + 1, text, size);
+    memcpy(at + 1 + size, "\r\n", 2);
+    writer->out->size += size + 3;
+}
+
+void resp_error(struct resp_writer *writer, const char *code,
+                const char *format, ...)
+{
+    struct buffer *out = writer->out;
+    va_list args;
+    buffer_put_u8(out, '-');
+    buffer_put_text(out, code);
+    buffer_put_u8(out, ' ');
+
+    size_t room = ERROR_FIRST_GUESS;
+    char *text = (char *)buffer_reserve(out, room);
+    va_start(args, format);
+    int size = vsnprintf(text, room, format, args);
+    va_end(args);
+    CHECK(size >= 0);
+    if ((size_t)size >= room) {
+        room = (size_t)size + 1;
+        text = (char *)buffer_reserve(out, room);
+        va_start(args, format);
+        vsnprintf(text, room, format, args);
+        va_end(args);
+    }
+    for (int i = 0; i < size; i++) {
+        if ((uint8_t)text[i] < 0x20 || text[i] == 0x7f) {
+            text[i] = ' ';
+        }
+    }
+    out->size += (size_t)size;
+    if (size == 0) {
+        out->size--; /* A code alone: no blank behind it. */
+    }
+    buffer_put(out, "\r\n", 2);
+}
+
+void resp_integer(struct resp_writer *writer, int64_t value)
+{
+    uint8_t *start = buffer_reserve(writer->out, HEADER_SIZE_MAX);
+    uint8_t *at = start;
+    uint64_t magnitude = (uint64_t)value;
+    *at++ = ':';
+    if (value < 0) {
+        *at++ = '-';
+        magnitude = 0 - magnitude;
+    }
+    at = format_u64(at, magnitude);
+    *at++ = '\r';
+    *at++ = '\n';
+    writer->out->size += (size_t)(at - start);
+}
+
+void resp_bulk(struct resp_writer *writer, struct bytes bytes)
+{
+    put_bulk(writer->out, bytes);
+}
+
+void resp_text(struct resp_writer *writer, const char *text)
+{
+    put_bulk(writer->out, bytes_of_text(text));
+}
+
+void resp_null(struct resp_writer *writer)
+{
+    buffer_put_text(writer->out, writer->version >= 3 ? "_\r\n" : "$-1\r\n");
+}
+
+void resp_null_array(struct resp_writer *writer)
+{
+    buffer_put_text(writer->out, writer->version >= 3 ? "_\r\n" : "*-1\r\n");
+}
+
+void resp_bool(struct resp_writer *writer, bool value)
+{
+    if (writer->version >= 3) {
+        buffer_put_text(writer->out, value ? "#t\r\n" : "#f\r\n");
+    } else {
+        buffer_put_text(writer->out, value ? ":1\r\n" : ":0\r\n");
+    }
+}
+
+void resp_array(struct resp_writer *writer, uint64_t count)
+{
+    put_header(writer->out, '*', count);
+}
+
+void resp_map(struct resp_writer *writer, uint64_t pair_count)
+{
+    if (writer->version >= 3) {
+        put_header(writer->out, '%', pair_count);
+    } else {
+        CHECK(pair_count <= UINT64_MAX / 2);
+        put_header(writer->out, '*', pair_count * 2);
+    }
+}
+
+void resp_push(struct resp_writer *writer, uint64_t count)
+{
+    put_header(writer->out, writer->version >= 3 ? '>' : '*', count);
+}
+
+void resp_request_begin(struct buffer *out, uint64_t argument_count)
+{
+    put_header(out, '*', argument_count);
+}
+
+void resp_request_argument(struct buffer *out, struct bytes argument)
+{
+    put_bulk(out, argument);
+}
