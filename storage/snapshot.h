@@ -12,10 +12,30 @@
  * TABLE_META's applied index is left out of the records: it stands in the
  * header. (Keys: see SNAPSHOT_META_APPLIED.)
  *
+ *     offset  size  field (integers little-endian)
+ *     0       8     magic "HASPSNAP"
+ *     8       4     format, 1
+ *     12      8     last index
+ *     20      8     last term
+ *     28      8     configuration index
+ *     36      4     size of the configuration, c
+ *     40      c     the configuration
+ *             1     per record: its map + 1,
+ *             4+k   the key's size and the key,
+ *             4+v   the value's size and the value
+ *             1     0: no more records
+ *             8     the number of records
+ *             16    XXH3-128 (canonical) of all before it
+ *
+ * Records that are out of order or doubled are refused, so a stream that passes
+ * is the one and only encoding of its state. The values are lockfsm's.
+ *
  * Files are named 'snapshot-<index>-<term>' (16 hex digits each); they are
  * written under a temporary name, flushed, read back and checked, and renamed.
+ * Temporary names end in '.tmp'. A writer holds flock() on its temporary file,
+ * so that one in use is told from one that a dead process left behind.
  *
- * Threads: the encoding and decoding functions touch only their arguments, so a
+ * Threads: all functions touch only their arguments and their own files, so a
  * worker may run them on a read transaction. */
 
 #ifndef HASP_STORAGE_SNAPSHOT_H
@@ -25,8 +45,11 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
+#include "base/digest.h"
 #include "base/err.h"
 #include "storage/table.h"
+
+#define SNAPSHOT_CONFIGURATION_SIZE_MAX (64 * 1024)
 
 /* The key in TABLE_META under which the applied index and term stand (two
  * big-endian u64); written by lockfsm in each flush. */
@@ -54,11 +77,12 @@ MUST_CHECK int snapshot_check(struct bytes stream,
                               char why[HASP_WHY_SIZE]);
 
 /* Replaces what is in the table of the write transaction 'txn' by a stream that
- * snapshot_check() has passed, the applied index included. */
+ * snapshot_check() has passed, the applied index included. On an error the
+ * transaction must be aborted. */
 MUST_CHECK int snapshot_decode(struct bytes stream, struct table_txn *txn);
 
 /* The checksum in the trailer of a checked stream. */
-void snapshot_checksum(struct bytes stream, uint8_t ret_checksum[16]);
+void snapshot_checksum(struct bytes stream, uint8_t ret_checksum[DIGEST_SIZE]);
 
 /* --- Files -------------------------------------------------------------- */
 
@@ -69,8 +93,9 @@ MUST_CHECK int snapshot_file_write(const char *folder,
                                    struct table_txn *txn, uint64_t *ret_size,
                                    char why[HASP_WHY_SIZE]);
 
-/* Takes over a received file: checks and flushes 'temporary_path', renames it
- * to its name in 'folder'. */
+/* Takes over a received file: checks and flushes 'temporary_path' (on the same
+ * file system), renames it to its name in 'folder'. Keeps the newest two. A
+ * file that is refused is left where it is. */
 MUST_CHECK int snapshot_file_adopt(const char *folder,
                                    const char *temporary_path,
                                    char why[HASP_WHY_SIZE]);
@@ -83,7 +108,9 @@ struct snapshot_file {
 
 /* Maps the newest good snapshot of 'folder'. HASP_ENOENT if there is none;
  * HASP_ECORRUPT if there are some and none is good. A bad one is named in 'why'
- * even where an older good one was found. Removes left-over temporary files. */
+ * even where an older good one was found; without anything to tell, 'why' is
+ * empty. Removes left-over temporary files: those that nobody has locked, so a
+ * file that is just being received must be locked as well. */
 MUST_CHECK int snapshot_file_newest(const char *folder,
                                     struct snapshot_file *ret_file,
                                     char why[HASP_WHY_SIZE]);

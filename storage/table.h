@@ -17,7 +17,10 @@
  *
  * Errors: any error of a write or a commit is fatal to the node (HASP_EIO,
  * HASP_ENOSPC): after a failed commit the next one may succeed with pages
- * missing, so it must not be tried. HASP_ECORRUPT where LMDB says so.
+ * missing, so it must not be tried, and the table refuses to begin another
+ * write (HASP_EIO). HASP_ENOSPC: the device or the map ('size_max') is full.
+ * HASP_ECORRUPT where LMDB says so. HASP_EINVALID: a key or a value of a size
+ * that is not allowed; nothing has happened then.
  *
  * Threads: a table and its write transactions belong to the loop's thread. A
  * read transaction may be begun on the loop's thread and then be used and ended
@@ -47,12 +50,20 @@ enum table_map {
 };
 
 #define TABLE_KEY_SIZE_MAX 511
+#define TABLE_VALUE_SIZE_MAX (1024 * 1024)
+/* Read transactions at one time; the next one is HASP_EBUSY. */
+#define TABLE_READER_COUNT_MAX 126
 
 struct table;
 struct table_txn;
 
 /* Opens (creates) the LMDB table in the folder 'path', with room for
- * 'size_max' bytes. On error 'why' tells a person what and where. */
+ * 'size_max' bytes (address space; the file only takes what is used). On error
+ * 'why' tells a person what and where.
+ *
+ * One process opens a table once: LMDB's locks would be lost with the first of
+ * two that closes. A second open is HASP_EBUSY; another process is kept out by
+ * the lock of the data directory. The table must not be used after a fork(). */
 MUST_CHECK int table_open_lmdb(const char *path, uint64_t size_max,
                                struct table **ret_table,
                                char why[HASP_WHY_SIZE]);
@@ -60,8 +71,12 @@ MUST_CHECK int table_open_lmdb(const char *path, uint64_t size_max,
 /* An empty table in memory. */
 struct table *table_new_memory(void);
 
-/* No transaction may be open. NULL is fine. */
+/* No transaction may be open. NULL is fine. Nothing is flushed. */
 void table_close(struct table *table);
+
+/* Flushes the table to the disk, for a clean stop (datadir_table_closed() may
+ * follow). An error means that it must not be trusted later. */
+MUST_CHECK int table_sync(struct table *table);
 
 MUST_CHECK int table_begin_read(struct table *table,
                                 struct table_txn **ret_txn);
@@ -90,7 +105,6 @@ typedef int table_visit_fn(void *data, struct bytes key, struct bytes value);
 /* Walks the records of 'map' from the first key not less than 'from'. The map
  * must not be changed meanwhile. */
 MUST_CHECK int table_walk(struct table_txn *txn, enum table_map map,
-                          struct bytes from, table_visit_fn *visit,
-                          void *data);
+                          struct bytes from, table_visit_fn *visit, void *data);
 
 #endif /* HASP_STORAGE_TABLE_H */

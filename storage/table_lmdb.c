@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT */
+
+/* storage/table.h on LMDB.
+ *
+ * MDB_NOSYNC: a commit writes to the page cache and does not wait for the disk;
+ * the process may die at any point, the table is whole. MDB_NOTLS: a read
+ * transaction belongs to its object and not to the thread that began it, so the
+ * snapshot worker may use it. No MDB_WRITEMAP: a stray pointer of ours cannot
+ * reach the file. */
+
+#include "storage/table.h"
+
+#include <errno.h>
+#include <lmdb.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/check.h"
+#include "base/list.h"
+#include "base/memory.h"
+#include "storage/table_ops.h"
+
+struct lmdb_table {
+    struct table table;
+    MDB_env *env;
+    MDB_dbi dbi[TABLE_MAP_COUNT];
+    struct list in_open; /* In open_tables. */
+    dev_t device;        /* Of the folder. */
+    ino_t inode;
+};
+
+struct lmdb_txn {
+    struct table_txn txn;
+    MDB_txn *mdb;
+};
+
+_Static_assert(TABLE_MAP_COUNT == 9, "a new map needs a name here");
+static const char *const map_names[TABLE_MAP_COUNT] = {
+    "meta",      "sessions", "locks",  "holds",   "waits",
+    "blacklist", "results",  "fences", "members",
+};
+
+/* LMDB caveat: "do not have open an LMDB database twice in the same process at
+ * the same time". This list is what refuses it. */
+static struct list open_tables = {&open_tables, &open_tables};
+static pthread_mutex_t open_tables_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+static int claim_folder(struct lmdb_table *lmdb, const char *path,
+                        char why[HASP_WHY_SIZE]);
+static int open_env(struct lmdb_table *lmdb, const char *path,
+                    uint64_t size_max);
+static int err_from_mdb(int code);
+static void lmdb_close(struct table *table);
+static const struct table_ops lmdb_ops;
+
+int table_open_lmdb(const char *path, uint64_t size_max,
+                    struct table **ret_table, char why[HASP_WHY_SIZE])
+{
+    struct lmdb_table *lmdb = memory_new(sizeof *lmdb);
+    lmdb->table.ops = &lmdb_ops;
+    list_init(&lmdb->in_open);
+
+    int error = claim_folder(lmdb, path, why);
+    if (error == 0) {
+        int code = open_env(lmdb, path, size_max);
+        if (code != 0) {
+            snprintf(why, HASP_WHY_SIZE, "cannot open the table in '%s': %s",
+                     path, mdb_strerror(code));
+            error = err_from_mdb(code);
+        }
+    }
+    if (error != 0) {
+        lmdb_close(&lmdb->table);
+        return error;
+    }
+    *ret_table = &lmdb->table;
+    return 0;
+}
+
+/* LMDB returns its own codes (negative, from MDB_KEYEXIST on) and errno values
+ * (positive) through the same int. */
+static int err_from_mdb(int code)
+{
+    switch (code) {
+    case 0:
+        return 0;
+    case MDB_NOTFOUND:
+        return HASP_ENOENT;
+    case MDB_MAP_FULL:
+    case ENOSPC:
+    case EDQUOT:
+        return HASP_ENOSPC;
+    case MDB_CORRUPTED:
+    case MDB_PAGE_NOTFOUND:
+    case MDB_INVALID:
+    case MDB_VERSION_MISMATCH:
+        return HASP_ECORRUPT;
+    case MDB_READERS_FULL:
+        return HASP_EBUSY;
+    case ENOMEM:
+        return HASP_ENOMEM;
+    default:
+        return HASP_EIO;
+    }
+}
+
+static MDB_val val_of(struct bytes bytes)
+{
+    /* LMDB does not write through the pointers that it is given. */
+    return (MDB_val){.mv_size = bytes.size,
+                     .mv_data = (void *)(uintptr_t)bytes.data};
+}
+
+static struct bytes bytes_of_val(MDB_val val)
+{
+    return bytes_of(val.mv_data, val.mv_size);
+}
+
+static int lmdb_begin(struct table *table, bool is_write,
+                      struct table_txn **ret_txn)
+{
+    struct lmdb_table *lmdb = (struct lmdb_table *)table;
+    struct lmdb_txn *txn = memory_new(sizeof *txn);
+    int code = mdb_txn_begin(lmdb->env, NULL, is_write ? 0 : MDB_RDONLY,
+                             &txn->mdb);
+    if (code != 0) {
+        free(txn);
+        return err_from_mdb(code);
+    }
+    txn->txn = (struct table_txn){.table = table, .is_write = is_write};
+    *ret_txn = &txn->txn;
+    return 0;
+}
+
+static int lmdb_commit(struct table_txn *base)
+{
+    struct lmdb_txn *txn = (struct lmdb_txn *)base;
+    /* The handle is gone whatever mdb_txn_commit() returns. */
+    int code = mdb_txn_commit(txn->mdb);
+    free(txn);
+    return err_from_mdb(code);
+}
+
+static void lmdb_abort(struct table_txn *base)
+{
+    struct lmdb_txn *txn = (struct lmdb_txn *)base;
+    mdb_txn_abort(txn->mdb);
+    free(txn);
+}
+
+static MDB_dbi dbi_of(struct table_txn *txn, enum table_map map)
+{
+    return ((struct lmdb_table *)txn->table)->dbi[map];
+}
+
+static int lmdb_get(struct table_txn *txn, enum table_map map, struct bytes key,
+                    struct bytes *ret_value)
+{
+    MDB_val mdb_key = val_of(key), value;
+    int code = mdb_get(((struct lmdb_txn *)txn)->mdb, dbi_of(txn, map),
+                       &mdb_key, &value);
+    if (code == 0) {
+        *ret_value = bytes_of_val(value);
+    }
+    return err_from_mdb(code);
+}
+
+static int lmdb_put(struct table_txn *txn, enum table_map map, struct bytes key,
+                    struct bytes value)
+{
+    MDB_val mdb_key = val_of(key), mdb_value = val_of(value);
+    return err_from_mdb(mdb_put(((struct lmdb_txn *)txn)->mdb, dbi_of(txn, map),
+                                &mdb_key, &mdb_value, 0));
+}
+
+static int lmdb_remove(struct table_txn *txn, enum table_map map,
+                       struct bytes key)
+{
+    MDB_val mdb_key = val_of(key);
+    int code = mdb_del(((struct lmdb_txn *)txn)->mdb, dbi_of(txn, map),
+                       &mdb_key, NULL);
+    return code == MDB_NOTFOUND ? 0 : err_from_mdb(code);
+}
+
+static int lmdb_clear(struct table_txn *txn)
+{
+    for (int map = 0; map < TABLE_MAP_COUNT; map++) {
+        int code = mdb_drop(((struct lmdb_txn *)txn)->mdb,
+                            dbi_of(txn, (enum table_map)map), 0);
+        if (code != 0) {
+            return err_from_mdb(code);
+        }
+    }
+    return 0;
+}
+
+static int lmdb_walk(struct table_txn *txn, enum table_map map,
+                     struct bytes from, table_visit_fn *visit, void *data)
+{
+    MDB_cursor *cursor;
+    MDB_val key = val_of(from), value;
+    MDB_cursor_op first = from.size == 0 ? MDB_FIRST : MDB_SET_RANGE;
+    int code = mdb_cursor_open(((struct lmdb_txn *)txn)->mdb, dbi_of(txn, map),
+                               &cursor);
+    if (code != 0) {
+        return err_from_mdb(code);
+    }
+    int result = 0;
+    code = mdb_cursor_get(cursor, &key, &value, first);
+    while (code == 0 && result == 0) {
+        result = visit(data, bytes_of_val(key), bytes_of_val(value));
+        if (result == 0) {
+            code = mdb_cursor_get(cursor, &key, &value, MDB_NEXT);
+        }
+    }
+    mdb_cursor_close(cursor);
+    if (result != 0) {
+        return result;
+    }
+    return code == MDB_NOTFOUND ? 0 : err_from_mdb(code);
+}
+
+static int lmdb_sync(struct table *table)
+{
+    return err_from_mdb(mdb_env_sync(((struct lmdb_table *)table)->env, 1));
+}
+
+static void lmdb_close(struct table *table)
+{
+    struct lmdb_table *lmdb = (struct lmdb_table *)table;
+    pthread_mutex_lock(&open_tables_mutex);
+    list_remove(&lmdb->in_open);
+    pthread_mutex_unlock(&open_tables_mutex);
+    if (lmdb->env != NULL) {
+        mdb_env_close(lmdb->env);
+    }
+    free(lmdb);
+}
+
+static const struct table_ops lmdb_ops = {
+    .close = lmdb_close,
+    .sync = lmdb_sync,
+    .begin = lmdb_begin,
+    .commit = lmdb_commit,
+    .abort = lmdb_abort,
+    .get = lmdb_get,
+    .put = lmdb_put,
+    .remove = lmdb_remove,
+    .clear = lmdb_clear,
+    .walk = lmdb_walk,
+};
+
+/* Makes the folder and enters it in the list of the open ones. */
+static int claim_folder(struct lmdb_table *lmdb, const char *path,
+                        char why[HASP_WHY_SIZE])
+{
+    struct stat stat_;
+    if ((mkdir(path, 0700) != 0 && errno != EEXIST) ||
+        stat(path, &stat_) != 0) {
+        int code = errno;
+        snprintf(why, HASP_WHY_SIZE, "cannot make the table's folder '%s': %s",
+                 path, strerror(code));
+        return err_from_mdb(code);
+    }
+    lmdb->device = stat_.st_dev;
+    lmdb->inode = stat_.st_ino;
+    bool is_open = false;
+    pthread_mutex_lock(&open_tables_mutex);
+    LIST_EACH (node, &open_tables) {
+        struct lmdb_table *other = LIST_ENTRY(node, struct lmdb_table, in_open);
+        is_open |= other->device == lmdb->device && other->inode == lmdb->inode;
+    }
+    if (!is_open) {
+        list_push_back(&open_tables, &lmdb->in_open);
+    }
+    pthread_mutex_unlock(&open_tables_mutex);
+    if (is_open) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "the table '%s' is open in this process already", path);
+        return HASP_EBUSY;
+    }
+    return 0;
+}
+
+/* Handles of named databases are opened once, in a write transaction that
+ * creates what is missing, and then serve all transactions. */
+static int open_maps(struct lmdb_table *lmdb)
+{
+    MDB_txn *txn;
+    int code = mdb_txn_begin(lmdb->env, NULL, 0, &txn);
+    for (int map = 0; code == 0 && map < TABLE_MAP_COUNT; map++) {
+        code = mdb_dbi_open(txn, map_names[map], MDB_CREATE, &lmdb->dbi[map]);
+        if (code != 0) {
+            mdb_txn_abort(txn);
+        }
+    }
+    return code != 0 ? code : mdb_txn_commit(txn);
+}
+
+static int open_env(struct lmdb_table *lmdb, const char *path,
+                    uint64_t size_max)
+{
+    int dead = 0;
+    int code = mdb_env_create(&lmdb->env);
+    if (code != 0) {
+        lmdb->env = NULL;
+        return code;
+    }
+    code = mdb_env_set_mapsize(lmdb->env, size_max);
+    if (code == 0) {
+        code = mdb_env_set_maxdbs(lmdb->env, TABLE_MAP_COUNT);
+    }
+    if (code == 0) {
+        code = mdb_env_set_maxreaders(lmdb->env, TABLE_READER_COUNT_MAX);
+    }
+    if (code == 0) {
+        code = mdb_env_open(lmdb->env, path, MDB_NOSYNC | MDB_NOTLS, 0600);
+    }
+    /* A reader that a killed process left behind would pin its pages. */
+    if (code == 0) {
+        code = mdb_reader_check(lmdb->env, &dead);
+    }
+    return code != 0 ? code : open_maps(lmdb);
+}

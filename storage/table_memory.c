@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: MIT */
+
+/* storage/table.h in memory, for the simulator and the tests.
+ *
+ * Each map is a persistent treap (Seidel and Aragon, "Randomized Search Trees",
+ * 1996) with counted references: a node that somebody else can see is copied
+ * before it is changed, and so is the path to it (Driscoll et al., "Making Data
+ * Structures Persistent", 1989). A transaction is nine root pointers: to begin
+ * one, to commit and to abort cost next to nothing, and a reader's roots stay
+ * what they were.
+ *
+ * A node's priority is a hash of its key, so the tree's shape depends on the
+ * keys alone. The counters are atomic since a read transaction may end on
+ * another thread. */
+
+#include "storage/table.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "storage/table_ops.h"
+
+/* Key and value, never changed once made. */
+struct record {
+    atomic_uint reference_count;
+    uint32_t key_size;
+    uint32_t value_size;
+    uint8_t data[]; /* The key, then the value. */
+};
+
+struct node {
+    atomic_uint reference_count;
+    uint64_t priority;
+    struct record *record;
+    struct node *left;
+    struct node *right;
+};
+
+struct memory_table {
+    struct table table;
+    struct node *root[TABLE_MAP_COUNT];
+    atomic_uint txn_count;
+};
+
+struct memory_txn {
+    struct table_txn txn;
+    struct node *root[TABLE_MAP_COUNT];
+};
+
+static const struct table_ops memory_ops;
+
+struct table *table_new_memory(void)
+{
+    struct memory_table *memory = memory_new(sizeof *memory);
+    memory->table.ops = &memory_ops;
+    return &memory->table;
+}
+
+static struct bytes record_key(const struct record *record)
+{
+    return bytes_of(record->data, record->key_size);
+}
+
+static struct bytes record_value(const struct record *record)
+{
+    return bytes_of(record->data + record->key_size, record->value_size);
+}
+
+static struct record *record_new(struct bytes key, struct bytes value)
+{
+    struct record *record = memory_new(sizeof *record + key.size + value.size);
+    atomic_init(&record->reference_count, 1);
+    record->key_size = (uint32_t)key.size;
+    record->value_size = (uint32_t)value.size;
+    memcpy(record->data, key.data, key.size);
+    if (value.size > 0) {
+        memcpy(record->data + key.size, value.data, value.size);
+    }
+    return record;
+}
+
+static void record_release(struct record *record)
+{
+    if (atomic_fetch_sub(&record->reference_count, 1) == 1) {
+        free(record);
+    }
+}
+
+static struct node *node_retain(struct node *node)
+{
+    if (node != NULL) {
+        atomic_fetch_add(&node->reference_count, 1);
+    }
+    return node;
+}
+
+static void node_release(struct node *node)
+{
+    if (node != NULL && atomic_fetch_sub(&node->reference_count, 1) == 1) {
+        node_release(node->left);
+        node_release(node->right);
+        record_release(node->record);
+        free(node);
+    }
+}
+
+static struct node *node_new(struct bytes key, struct bytes value)
+{
+    struct node *node = memory_new(sizeof *node);
+    atomic_init(&node->reference_count, 1);
+    node->priority = hash_bytes(key.data, key.size);
+    node->record = record_new(key, value);
+    return node;
+}
+
+/* Trades a reference to 'node' for one to a node of the same content that
+ * nobody else sees. Only the holder of the last reference could hand out
+ * another, so a count of 1 stays 1. */
+static struct node *node_own(struct node *node)
+{
+    if (atomic_load(&node->reference_count) == 1) {
+        return node;
+    }
+    struct node *copy = memory_new(sizeof *copy);
+    atomic_init(&copy->reference_count, 1);
+    copy->priority = node->priority;
+    copy->record = node->record;
+    atomic_fetch_add(&copy->record->reference_count, 1);
+    copy->left = node_retain(node->left);
+    copy->right = node_retain(node->right);
+    node_release(node);
+    return copy;
+}
+
+static const struct node *node_find(const struct node *node, struct bytes key)
+{
+    while (node != NULL) {
+        int order = bytes_compare(key, record_key(node->record));
+        if (order == 0) {
+            return node;
+        }
+        node = order < 0 ? node->left : node->right;
+    }
+    return NULL;
+}
+
+/* Takes a reference to 'node' and returns one to the tree with the record. */
+static struct node *node_put(struct node *node, struct bytes key,
+                             struct bytes value)
+{
+    if (node == NULL) {
+        return node_new(key, value);
+    }
+    node = node_own(node);
+    int order = bytes_compare(key, record_key(node->record));
+    if (order == 0) {
+        struct record *record = record_new(key, value);
+        record_release(node->record);
+        node->record = record;
+        return node;
+    }
+    struct node *child;
+    if (order < 0) {
+        child = node->left = node_put(node->left, key, value);
+        if (child->priority > node->priority) {
+            node->left = child->right;
+            child->right = node;
+            return child;
+        }
+    } else {
+        child = node->right = node_put(node->right, key, value);
+        if (child->priority > node->priority) {
+            node->right = child->left;
+            child->left = node;
+            return child;
+        }
+    }
+    return node;
+}
+
+/* Joins two trees, all keys of 'left' being below those of 'right'. */
+static struct node *node_join(struct node *left, struct node *right)
+{
+    if (left == NULL || right == NULL) {
+        return left != NULL ? left : right;
+    }
+    if (left->priority > right->priority) {
+        left = node_own(left);
+        left->right = node_join(left->right, right);
+        return left;
+    }
+    right = node_own(right);
+    right->left = node_join(left, right->left);
+    return right;
+}
+
+/* The key must be in the tree. */
+static struct node *node_remove(struct node *node, struct bytes key)
+{
+    CHECK(node != NULL);
+    node = node_own(node);
+    int order = bytes_compare(key, record_key(node->record));
+    if (order < 0) {
+        node->left = node_remove(node->left, key);
+        return node;
+    }
+    if (order > 0) {
+        node->right = node_remove(node->right, key);
+        return node;
+    }
+    struct node *joined = node_join(node->left, node->right);
+    node->left = NULL;
+    node->right = NULL;
+    node_release(node);
+    return joined;
+}
+
+static int node_walk(const struct node *node, struct bytes from,
+                     table_visit_fn *visit, void *data)
+{
+    while (node != NULL) {
+        if (bytes_compare(record_key(node->record), from) >= 0) {
+            int result = node_walk(node->left, from, visit, data);
+            if (result == 0) {
+                result = visit(data, record_key(node->record),
+                               record_value(node->record));
+            }
+            if (result != 0) {
+                return result;
+            }
+        }
+        node = node->right;
+    }
+    return 0;
+}
+
+static void release_roots(struct node *root[TABLE_MAP_COUNT])
+{
+    for (int map = 0; map < TABLE_MAP_COUNT; map++) {
+        node_release(root[map]);
+        root[map] = NULL;
+    }
+}
+
+static void memory_close(struct table *table)
+{
+    struct memory_table *memory = (struct memory_table *)table;
+    CHECK(atomic_load(&memory->txn_count) == 0);
+    release_roots(memory->root);
+    free(memory);
+}
+
+static int memory_sync(struct table *table)
+{
+    (void)table;
+    return 0;
+}
+
+static int memory_begin(struct table *table, bool is_write,
+                        struct table_txn **ret_txn)
+{
+    struct memory_table *memory = (struct memory_table *)table;
+    struct memory_txn *txn = memory_new(sizeof *txn);
+    txn->txn = (struct table_txn){.table = table, .is_write = is_write};
+    for (int map = 0; map < TABLE_MAP_COUNT; map++) {
+        txn->root[map] = node_retain(memory->root[map]);
+    }
+    atomic_fetch_add(&memory->txn_count, 1);
+    *ret_txn = &txn->txn;
+    return 0;
+}
+
+static void memory_abort(struct table_txn *base)
+{
+    struct memory_txn *txn = (struct memory_txn *)base;
+    struct memory_table *memory = (struct memory_table *)base->table;
+    release_roots(txn->root);
+    atomic_fetch_sub(&memory->txn_count, 1);
+    free(txn);
+}
+
+static int memory_commit(struct table_txn *base)
+{
+    struct memory_txn *txn = (struct memory_txn *)base;
+    struct memory_table *memory = (struct memory_table *)base->table;
+    for (int map = 0; map < TABLE_MAP_COUNT; map++) {
+        struct node *old = memory->root[map];
+        memory->root[map] = txn->root[map];
+        txn->root[map] = old;
+    }
+    memory_abort(base);
+    return 0;
+}
+
+static int memory_get(struct table_txn *txn, enum table_map map,
+                      struct bytes key, struct bytes *ret_value)
+{
+    const struct node *node = node_find(((struct memory_txn *)txn)->root[map],
+                                        key);
+    if (node == NULL) {
+        return HASP_ENOENT;
+    }
+    *ret_value = record_value(node->record);
+    return 0;
+}
+
+static int memory_put(struct table_txn *txn, enum table_map map,
+                      struct bytes key, struct bytes value)
+{
+    struct node **root = &((struct memory_txn *)txn)->root[map];
+    *root = node_put(*root, key, value);
+    return 0;
+}
+
+static int memory_remove(struct table_txn *txn, enum table_map map,
+                         struct bytes key)
+{
+    struct node **root = &((struct memory_txn *)txn)->root[map];
+    if (node_find(*root, key) != NULL) {
+        *root = node_remove(*root, key);
+    }
+    return 0;
+}
+
+static int memory_clear(struct table_txn *txn)
+{
+    release_roots(((struct memory_txn *)txn)->root);
+    return 0;
+}
+
+static int memory_walk(struct table_txn *txn, enum table_map map,
+                       struct bytes from, table_visit_fn *visit, void *data)
+{
+    return node_walk(((struct memory_txn *)txn)->root[map], from, visit, data);
+}
+
+static const struct table_ops memory_ops = {
+    .close = memory_close,
+    .sync = memory_sync,
+    .begin = memory_begin,
+    .commit = memory_commit,
+    .abort = memory_abort,
+    .get = memory_get,
+    .put = memory_put,
+    .remove = memory_remove,
+    .clear = memory_clear,
+    .walk = memory_walk,
+};
