@@ -7,21 +7,23 @@
  * pure: 'now_ns' comes in, commands to propose come out. Rules:
  *
  *   1. timers_begin(): every session's deadline is now + T - age.
- *   2. timers_heard(R): deadline = max(deadline, R + T), for a heartbeat that is
- *      not refused. A doomed session's heartbeat moves nothing.
- *   3. timers_detached(D): with linger, deadline = min(deadline, D + linger), D
- *      being the leader's own clock, never before the last heartbeat.
- *   4. AGE: when a session has been quiet for T/4 and at each further T/4, and
- *      at T/4 for one this leader has not heard yet. From the PROPOSAL until
- *      AGE 0 has been applied, heartbeats wait for an AGE(session, 0):
- *      timers_heartbeat_needs_age0().
- *   5. A session is doomed only when its EXPIRE was submitted with success: the
- *      caller proposes what timers_due() lists and then calls timers_doomed().
+ *   2. timers_heard(R): deadline = max(deadline, R + T), for a heartbeat that
+ *      is not refused. A doomed session's heartbeat moves nothing.
+ *   3. timers_detached(D): with linger, deadline = min(deadline, D + linger),
+ *      D being the leader's own clock, never before the last heartbeat.
+ *   4. AGE: when a session has been quiet for T/4 and at each further T/4, also
+ *      one this leader has not heard yet; at once when linger has lowered its
+ *      deadline. From the PROPOSAL until AGE 0 has been applied, heartbeats
+ *      wait for an AGE(session, 0): timers_needs_age0().
+ *   5. A session is doomed only when its EXPIRE was submitted with success,
+ *      that is, when 'propose' returned true; from that moment on.
  *   6. WAIT, DELAY and FOR start in full at a new leader; HOLD less HOLD_AGE.
  *
  * Deadlines do not move when the loop stalls; the caller reads all input and
  * confirms its leadership before it acts on timers_due() (rule 6).
- * Threads: one. Memory: O(sessions + waits with a limit + ...). */
+ *
+ * A heartbeat costs O(1), whatever the number of sessions; lockfsm/leases.h
+ * says how. Threads: one. Memory: O(sessions + waits with a limit + ...). */
 
 #ifndef HASP_LOCKFSM_TIMERS_H
 #define HASP_LOCKFSM_TIMERS_H
@@ -43,7 +45,13 @@ void timers_begin(struct timers *timers, const struct lockfsm *fsm,
 void timers_end(struct timers *timers);
 bool timers_are_on(const struct timers *timers);
 
-/* Follows the effects of an applied entry (also of our own proposals). */
+/* Follows the effects of an applied entry (also of our own proposals), each
+ * once and in order. What it reads of them: SESSION_AGED time_ms (0: heard
+ * again); QUEUED session, owner, wait_index, time_ms (0: for ever); WAIT_ENDED
+ * wait_index; GRANTED session, owner, lock, token, wait_index (0: not from the
+ * queue), hold_ms; RELEASED and HOLD_EXPIRED (the hold has gone) lock, session,
+ * owner; DELAYED lock, time_ms, log_index; DELAY_OVER lock; BLACKLISTED
+ * time_ms, log_index. */
 void timers_follow(struct timers *timers, const struct lockfsm *fsm,
                    const struct effect *effect, uint64_t now_ns);
 
@@ -57,33 +65,38 @@ bool timers_needs_age0(const struct timers *timers, uint64_t session);
 bool timers_is_doomed(const struct timers *timers, uint64_t session);
 /* The last connection attached to the session was closed, seen at 'now_ns'. */
 void timers_detached(struct timers *timers, uint64_t session, uint64_t now_ns);
-/* A repeated ACQUIRE keeps its place with a new WAIT (0: for ever). */
 
-/* When something becomes due next; UINT64_MAX if nothing will. */
+/* When something becomes due next, or a little before (then timers_due() finds
+ * nothing and the next answer is later); UINT64_MAX if nothing will. */
 uint64_t timers_next(const struct timers *timers);
 
-/* Nanoseconds left of a lease, wait, delay or max hold; 0 if over or unknown. */
+/* Nanoseconds left of a lease, delay or max hold; 0 if over or unknown. */
 uint64_t timers_lease_left(const struct timers *timers, uint64_t session,
                            uint64_t now_ns);
-uint64_t timers_delay_left(const struct timers *timers, struct bytes lock,
+uint64_t timers_delay_left(struct timers *timers, struct bytes lock,
                            uint64_t now_ns);
-uint64_t timers_hold_left(const struct timers *timers, struct bytes lock,
+uint64_t timers_hold_left(struct timers *timers, struct bytes lock,
                           uint64_t session, struct bytes owner,
                           uint64_t now_ns);
 
-/* Encodes the commands that are due at 'now_ns' and hands each to 'propose',
- * which returns true if it was submitted; after a false one the rest is left for
- * the next call. At most 'session_max' sessions per EXPIRE or AGE, and at most
- * 'command_max' commands in all. What was proposed is not proposed again until
- * it has been applied or timers_begin() is called. */
+/* Takes a command to propose; true if it was submitted. */
 typedef bool timers_propose_fn(void *data, struct bytes command);
+/* Encodes the commands that are due at 'now_ns' and hands each to 'propose';
+ * after a refused one the rest is left for the next call. At most 'session_max'
+ * sessions per EXPIRE or AGE, and at most 'command_max' commands in all. What
+ * was proposed is not proposed again until it has been applied or
+ * timers_begin() is called. 'now_ns' may be an earlier moment, that at which a
+ * question was asked which has been confirmed since: what became due later then
+ * waits. */
 void timers_due(struct timers *timers, const struct lockfsm *fsm,
                 uint64_t now_ns, uint32_t session_max, uint32_t command_max,
                 timers_propose_fn *propose, void *data);
 /* True if timers_due() would propose an EXPIRE now (which needs a confirmation
  * of leadership asked for after the deadline). */
-bool timers_has_due_sessions(const struct timers *timers, uint64_t now_ns);
+bool timers_has_due_sessions(struct timers *timers, uint64_t now_ns);
 
+/* Sessions in one AGE of timers_before_transfer(). */
+#define TRANSFER_SESSION_MAX 4096
 /* Logs the ages above T/4 of all sessions before a planned transfer. */
 void timers_before_transfer(struct timers *timers, const struct lockfsm *fsm,
                             uint64_t now_ns, timers_propose_fn *propose,
