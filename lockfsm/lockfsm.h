@@ -3,14 +3,14 @@
 /* The replicated state machine: (state, index, command) -> (state, effects).
  *
  * Pure and deterministic: no clock, no random, no I/O; every node that applies
- * the same entries has the same state. It knows no time: TTLs, delays and limits
- * are stored values, and that one has run out is told by an entry.
+ * the same entries has the same state. It knows no time: TTLs, delays and
+ * limits are stored values, and that one has run out is told by an entry.
  *
  * The state lives in memory (lockfsm/model.h). Applying marks what it changed;
  * lockfsm_flush() writes the marked records and the applied index into one
- * transaction of the table. Flushing every so many entries instead of after each
- * costs nothing in safety (the log holds the rest and is applied again) and
- * spares the table all that came and went in between.
+ * transaction of the table. Flushing every so many entries instead of after
+ * each costs nothing in safety (the log holds the rest and is applied again)
+ * and spares the table all that came and went in between.
  *
  * Effects tell the node what an entry did: the result for whoever proposed it,
  * grants to waiters, ends of sessions, events. Every node gets the same effects
@@ -42,13 +42,17 @@
 #define LABEL_COUNT_MAX 16
 #define MULTI_COUNT_MAX 64
 #define RESULT_COUNT_MAX 64
+#define ENDED_COUNT_MAX 64
+#define MEMBER_COUNT_MAX 1024
 #define TOKEN_MAX ((UINT64_C(1) << 53) - 1)
+/* Longest WAIT, DELAY, HOLD, FOR: 34 years. In nanoseconds it fits 64 bits. */
+#define TIME_MS_MAX (UINT64_C(1) << 40)
 /* Deadlock detection looks at this many owners at most, then grants the place
  * (an undetected deadlock still ends by WAIT or lease). */
 #define DEADLOCK_STEP_MAX 10000
 
-/* Limits on what the state may hold. They are the same on every node and part of
- * what it means to apply an entry; LIMIT is answered at each. */
+/* Limits on what the state may hold. They are the same on every node and part
+ * of what it means to apply an entry; LIMIT is answered at each. */
 struct lockfsm_limits {
     uint32_t sessions;
     uint32_t locks;
@@ -57,12 +61,13 @@ struct lockfsm_limits {
     uint32_t waits_per_session;
     uint32_t fences;
     uint32_t blacklist;
+    uint32_t owners_per_session; /* That wait or number their requests. */
 };
 extern const struct lockfsm_limits lockfsm_default_limits;
 
 enum result_code {
-    RESULT_OK,          /* token, count or text as the command says. */
-    RESULT_QUEUED,      /* No answer yet: a wait stands in the queue. */
+    RESULT_OK,           /* token, count or text as the command says. */
+    RESULT_QUEUED,       /* No answer yet: a wait stands in the queue. */
     RESULT_NOT_ACQUIRED, /* nil: not free, and not (or no longer) waiting. */
     RESULT_NOT_HELD,
     RESULT_NO_SESSION,  /* Unknown, or below token_base. */
@@ -75,32 +80,47 @@ enum result_code {
 
 struct result {
     enum result_code code;
-    uint64_t token;        /* ACQUIRE, CONVERT: the token. OPEN: session id. */
-    uint64_t count;        /* RELEASE: holds left. CLOSE: released. Others 0/1. */
+    uint64_t token; /* ACQUIRE, CONVERT: the token. OPEN: session id. */
+    uint64_t count; /* RELEASE: holds left. CLOSE: released. Others 0/1. */
     const uint64_t *tokens; /* MACQUIRE: one per name, borrowed. */
     uint32_t token_count;
-    struct bytes text;     /* Borrowed until the effects are cleared. */
+    struct bytes text; /* Borrowed until the effects are cleared. */
 };
 
 enum effect_type {
-    EFFECT_RESULT,        /* The answer of the applied entry itself. */
-    EFFECT_WAIT_RESULT,   /* The answer of an earlier entry that had queued. */
-    EFFECT_SESSION_OPENED,
-    EFFECT_SESSION_ENDED, /* reason: "closed", "expired", "blacklisted" ... */
-    EFFECT_SESSION_AGED,
-    EFFECT_SESSION_CHANGED, /* TTL changed, or blacklisted. */
+    /* The answer of the applied entry itself; the first effect of each entry.
+     * With RESULT_QUEUED: wait_index is the place. */
+    EFFECT_RESULT,
+    /* The answer of an earlier entry that had queued: asked_index. Once per
+     * request, also if it waited for several locks. With session, owner and
+     * wait_index. */
+    EFFECT_WAIT_RESULT,
+    EFFECT_SESSION_OPENED, /* session; time_ms: its TTL. */
+    EFFECT_SESSION_ENDED,  /* reason: "closed", "expired", "blacklisted",
+                              "deleted" (Redis), "released" (Redis). */
+    EFFECT_SESSION_AGED,   /* time_ms: the age. */
+    /* time_ms: the TTL. reason: "ttl", "renewed" (Redis: heard from now),
+     * "blacklisted" (text: why), "pardoned". */
+    EFFECT_SESSION_CHANGED,
     /* Events of a lock, for WATCH: */
-    EFFECT_GRANTED,
-    EFFECT_QUEUED,
-    EFFECT_RELEASED,      /* reason: "released", "closed", "releaseif" ... */
-    EFFECT_HOLD_EXPIRED,  /* An unclean end: reason "expired", "max hold". */
-    EFFECT_WAIT_ENDED,    /* reason: "timeout", "cancelled", "session". */
-    EFFECT_DELAYED,
+    EFFECT_GRANTED,      /* reason: NULL, "upgraded", "downgraded". wait_index
+                            if it had waited. Not told of a re-entry. */
+    EFFECT_QUEUED,       /* time_ms: WAIT. count: 1 if it was asked again and
+                            kept its place; asked_index is the newest. */
+    EFFECT_RELEASED,     /* reason: "released", "closed", "releaseif",
+                            "deleted" (Redis). */
+    EFFECT_HOLD_EXPIRED, /* An unclean end: reason "expired", "blacklisted",
+                            "max hold". */
+    EFFECT_WAIT_ENDED,   /* reason: "timeout", "cancelled", "session",
+                            "blacklisted", "released" (an upgrade whose hold
+                            has gone). */
+    EFFECT_DELAYED,      /* time_ms; wait_index: since_index (this entry). */
     EFFECT_DELAY_OVER,
-    EFFECT_PLEASE,        /* text: the message. */
-    EFFECT_BLACKLISTED,   /* text: the reason. */
-    EFFECT_BEGUN,         /* A leader's BEGIN: count is the node. */
-    EFFECT_REGISTERED     /* count: the node; token: its incarnation. */
+    EFFECT_PLEASE,      /* Once per hold. text: the message. */
+    EFFECT_BLACKLISTED, /* Once per addition: session or 0, text: the reason,
+                           time_ms: FOR; since_index is this entry. */
+    EFFECT_BEGUN,       /* A leader's BEGIN: count is the node. */
+    EFFECT_REGISTERED   /* count: the node; token: its incarnation. */
 };
 
 /* Names and owners are copied into the effects' arena: an effect stays readable
@@ -115,10 +135,10 @@ struct effect {
     struct bytes owner;
     uint64_t token;
     uint64_t wait_index;
-    uint64_t time_ms;     /* WAIT, DELAY, HOLD: a leader starts this timer. */
-    uint64_t hold_ms;     /* GRANTED: max hold. */
+    uint64_t time_ms; /* WAIT, DELAY, HOLD: a leader starts this timer. */
+    uint64_t hold_ms; /* GRANTED: max hold. */
     uint64_t count;
-    const char *reason;   /* Static text or NULL. */
+    const char *reason; /* Static text or NULL. */
     struct bytes text;
 };
 
@@ -148,7 +168,8 @@ MUST_CHECK int lockfsm_load(struct lockfsm *fsm, struct table *table,
 MUST_CHECK int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index,
                              uint64_t term, struct bytes command,
                              struct effects *effects);
-/* An entry without a command (barrier, change): only the applied index moves. */
+/* An entry without a command (barrier, change): only the applied index moves.
+ */
 void lockfsm_skip(struct lockfsm *fsm, uint64_t log_index, uint64_t term);
 
 /* Writes all that changed since the last flush in one transaction. Errors are
@@ -156,6 +177,14 @@ void lockfsm_skip(struct lockfsm *fsm, uint64_t log_index, uint64_t term);
 MUST_CHECK int lockfsm_flush(struct lockfsm *fsm, struct table *table);
 /* How many records the next flush would write. */
 uint32_t lockfsm_dirty_count(const struct lockfsm *fsm);
+
+/* Makes of a restored state the beginning of a new life of the cluster (design
+ * 4a.10): sessions, holds, waits, results and members are dropped and the
+ * cluster id forgotten. The next BEGIN brings a new id and raises token_base
+ * above all tokens of the old life; nothing is granted before QUARANTINE_OVER,
+ * 'quarantine_ms' after that BEGIN: as long as clients of the old life may
+ * trust their leases. */
+void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms);
 
 /* --- Reading ------------------------------------------------------------- */
 
@@ -168,6 +197,10 @@ void lockfsm_cluster_id(const struct lockfsm *fsm, uint8_t ret_id[16]);
 /* The incarnation registered for member 'node'; 0 if none is. */
 uint64_t lockfsm_incarnation(const struct lockfsm *fsm, uint64_t node);
 uint32_t lockfsm_feature_level(const struct lockfsm *fsm);
+/* After a restore nothing is granted until QUARANTINE_OVER of the entry that is
+ * returned here, which the leader logs '*ret_ms' after its BEGIN (in full at
+ * each new leader). 0: no quarantine. 'ret_ms' may be NULL. */
+uint64_t lockfsm_quarantine(const struct lockfsm *fsm, uint64_t *ret_ms);
 const struct session *lockfsm_session(const struct lockfsm *fsm, uint64_t id);
 const struct lock *lockfsm_lock(const struct lockfsm *fsm, struct bytes name);
 const struct fence *lockfsm_fence(const struct lockfsm *fsm,
@@ -176,6 +209,17 @@ const struct fence *lockfsm_fence(const struct lockfsm *fsm,
 const struct session *lockfsm_sessions(const struct lockfsm *fsm);
 const struct lock *lockfsm_locks(const struct lockfsm *fsm);
 const struct list *lockfsm_blacklist(const struct lockfsm *fsm);
+/* The hold or wait of (session, owner) at a lock, or NULL. O(1). */
+const struct hold *lockfsm_hold(const struct lockfsm *fsm,
+                                const struct lock *lock, uint64_t session,
+                                struct bytes owner);
+const struct wait *lockfsm_wait(const struct lockfsm *fsm,
+                                const struct lock *lock, uint64_t session,
+                                struct bytes owner);
+/* The blacklist's entry of this since_index (session.blacklist_index), or
+ * NULL. */
+const struct blacklisting *lockfsm_blacklisting(const struct lockfsm *fsm,
+                                                uint64_t since_index);
 /* The entry of the blacklist that hits a client of this name, or NULL. */
 const struct blacklisting *lockfsm_blacklisted(const struct lockfsm *fsm,
                                                struct bytes client_name);
@@ -193,14 +237,14 @@ uint64_t lockfsm_hash(const struct lockfsm *fsm);
 
 /* True of any state: at most one exclusive hold; no hold or wait without its
  * session; a queue implies that its head cannot be granted; indexes agree both
- * ways; counts are right; token_base below every token. Returns NULL or a static
- * text that says what is wrong. */
+ * ways; counts are right; token_base below every token. Returns NULL or a
+ * static text that says what is wrong. */
 const char *lockfsm_check_basic(const struct lockfsm *fsm);
 
 /* What may change between two states. 'before' is filled by a call at the state
- * before the entry, checked and refilled by a call after it: the token of a lock
- * only grows; the applied index grows by what was applied; a session never comes
- * back. */
+ * before the entry, checked and refilled by a call after it: the token of a
+ * lock only grows; the applied index grows by what was applied; a session never
+ * comes back. */
 struct lockfsm_delta;
 struct lockfsm_delta *lockfsm_delta_new(void);
 void lockfsm_delta_free(struct lockfsm_delta *delta);

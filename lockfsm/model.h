@@ -32,42 +32,63 @@ struct label {
     struct bytes value;
 };
 
-/* A result kept for exactly-once; private to lockfsm/results.c. */
-struct kept_result;
+/* Where something hangs in the index of places (lockfsm/places.c, private). */
+struct place {
+    struct place *next;
+    uint64_t hash;
+    uint64_t number;    /* Lock id, or wait index; see enum place_kind. */
+    uint64_t session;   /* Session id. */
+    struct bytes owner; /* That of the structure around it. */
+    uint8_t kind;
+};
+
+/* One (session, owner) that waits or numbers its requests; private to
+ * lockfsm/askers.c. */
+struct asker;
+
+/* A hold that was taken away while its session lived on: KEEP tells of it until
+ * the client has sent a RELEASE of that lock. */
+struct ended_hold {
+    struct list in_session;
+    struct bytes lock;  /* Owned. */
+    struct bytes owner; /* Owned. */
+    uint64_t token;
+    const char *reason; /* "releaseif" or "max hold". */
+};
 
 struct session {
     UT_hash_handle by_id;
     uint64_t id; /* token_base + index of its OPEN. */
     uint8_t secret[SECRET_SIZE];
     uint32_t ttl_ms;
-    uint32_t linger_ms;    /* 0: none. */
-    uint32_t age_ms;       /* Newest logged quiet time; 0: heard from. */
-    struct bytes name;     /* Owned. */
-    struct bytes address;  /* Owned. */
-    struct label *labels;  /* Owned. */
+    uint32_t linger_ms;   /* 0: none. */
+    uint32_t age_ms;      /* Newest logged quiet time; 0: heard from. */
+    struct bytes name;    /* Owned. */
+    struct bytes address; /* Owned. */
+    struct label *labels; /* Owned. */
     uint32_t label_count;
     uint64_t blacklist_index; /* Entry of the blacklist that hits it; 0. */
-    bool is_redis;         /* Opened by RedisSet for one (key, value). */
-    uint64_t px_ms;        /* Of such a one: the PX that was asked for. */
-    struct list holds;     /* Of hold.in_session. */
+    bool is_redis;            /* Opened by RedisSet for one (key, value). */
+    uint64_t px_ms;           /* Of such a one: the PX that was asked for. */
+    struct list holds;        /* Of hold.in_session. */
     uint32_t hold_count;
-    struct list waits;     /* Of wait.in_session. */
+    struct list waits; /* Of wait.in_session. */
     uint32_t wait_count;
     struct kept_result *results;
     uint32_t result_count;
-    uint8_t dirty;         /* Private to lockfsm/persist.c. */
+    uint8_t dirty; /* Private to lockfsm/persist.c. */
     struct list in_dirty;
 };
 
 struct lock {
     UT_hash_handle by_name;
-    uint64_t id;          /* Counter in the state; never reused. */
-    struct bytes name;    /* Owned. */
-    enum lock_mode mode;  /* Of the holders; meaningless without holders. */
-    uint32_t slots;       /* Capacity with LOCK_SLOTS. */
-    struct list holds;    /* Of hold.in_lock. */
+    uint64_t id;         /* Counter in the state; never reused. */
+    struct bytes name;   /* Owned. */
+    enum lock_mode mode; /* Of the holders; meaningless without holders. */
+    uint32_t slots;      /* Capacity with LOCK_SLOTS. */
+    struct list holds;   /* Of hold.in_lock. */
     uint32_t hold_count;
-    struct list queue;    /* Of wait.in_lock: upgrades first, then by index. */
+    struct list queue; /* Of wait.in_lock: upgrades first, then by index. */
     uint32_t wait_count;
     uint64_t delay_ms;    /* Kept closed this long since ...; 0: not delayed. */
     uint64_t delay_index; /* ... this entry. */
@@ -77,6 +98,7 @@ struct lock {
 };
 
 struct hold {
+    struct place place; /* By (lock, session, owner). */
     struct list in_lock;
     struct list in_session;
     struct lock *lock;
@@ -86,10 +108,11 @@ struct hold {
     enum lock_mode mode;
     uint64_t token;
     uint64_t granted_index; /* Log index of the granting entry. */
-    uint32_t count;     /* Reentrancy, at least 1. */
-    uint64_t delay_ms;  /* Lock delay that it asked for. */
-    uint64_t hold_ms;   /* Max hold; 0: none. */
-    uint64_t hold_age_ms; /* Newest logged HOLD_AGE. */
+    uint64_t serial;        /* Counter in the state: the order in both lists. */
+    uint32_t count;         /* Reentrancy, at least 1. */
+    uint64_t delay_ms;      /* Lock delay that it asked for. */
+    uint64_t hold_ms;       /* Max hold; 0: none. */
+    uint64_t hold_age_ms;   /* Newest logged HOLD_AGE. */
     uint8_t dirty;
     struct list in_dirty;
 };
@@ -97,22 +120,27 @@ struct hold {
 /* A place in the queue of one lock. The waits of one MACQUIRE share their
  * wait_index, session and owner and are granted together. */
 struct wait {
+    struct place place; /* By (lock, session, owner). */
+    struct place
+        group_place; /* By (wait_index, session, owner), one of them. */
     struct list in_lock;
     struct list in_session;
+    struct list in_asker;
     struct list in_group; /* Circular over the waits of one request. */
+    struct asker *asker;
     struct lock *lock;
     struct session *session;
-    struct bytes owner;  /* Owned. */
-    struct bytes value;  /* Owned. */
+    struct bytes owner; /* Owned. */
+    struct bytes value; /* Owned. */
     enum lock_mode mode;
     uint32_t slots;
-    uint64_t wait_index; /* Log index of the entry that queued it. */
+    uint64_t wait_index;  /* Log index of the entry that queued it. */
     uint64_t asked_index; /* Of the newest repetition that keeps the place. */
-    uint64_t wait_ms;    /* 0: for ever. */
+    uint64_t wait_ms;     /* 0: for ever. */
     uint64_t delay_ms;
     uint64_t hold_ms;
-    uint64_t req;        /* For exactly-once; 0. */
-    bool is_upgrade;     /* CONVERT from shared to exclusive. */
+    uint64_t req;    /* For exactly-once; 0. */
+    bool is_upgrade; /* CONVERT from shared to exclusive. */
     uint8_t dirty;
     struct list in_dirty;
 };
