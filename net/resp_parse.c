@@ -178,12 +178,12 @@ static int parse_length(struct bytes input, size_t at, int64_t *ret_length,
     while (i < input.size && (uint8_t)(data[i] - '0') <= 9) {
         length = length * 10 + (data[i] - '0');
         i++;
+        if (i - first > 1 && data[first] == '0') {
+            return HASP_EPROTO;
+        }
         if (i - first > LENGTH_DIGITS_MAX) {
             return HASP_ETOOBIG;
         }
-    }
-    if (i - first > 1 && data[first] == '0') {
-        return HASP_EPROTO;
     }
     if (i == input.size) {
         return HASP_EMORE;

@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Peer frames: there and back, at every length, and what a stranger may claim.
+ */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "base/prng.h"
+#include "net/frame.h"
+
+/* Cuts the only frame out of 'out'. */
+static struct bytes only_frame(const struct buffer *out, enum frame_type type)
+{
+    enum frame_type got;
+    struct bytes body;
+    size_t used;
+    assert_int_equal(
+        frame_parse(buffer_bytes(out), FRAME_SIZE_MAX, &got, &body, &used), 0);
+    assert_int_equal(got, type);
+    assert_int_equal(used, out->size);
+    return body;
+}
+
+static void a_frame_is_cut_at_its_end_only(void **state)
+{
+    (void)state;
+    struct buffer out = {0};
+    frame_put_u64(&out, FRAME_PING, 0x1122334455667788);
+    size_t first = out.size;
+    frame_put_u64(&out, FRAME_PONG, 7);
+    enum frame_type type = 0;
+    struct bytes body = {0};
+    size_t used = 0;
+    for (size_t size = 0; size < first; size++) {
+        uint8_t *copy = memory_copy(out.data, size);
+        assert_int_equal(frame_parse(bytes_of(copy, size), FRAME_SIZE_MAX,
+                                     &type, &body, &used),
+                         HASP_EMORE);
+        free(copy);
+    }
+    assert_int_equal(used, 0);
+    assert_int_equal(
+        frame_parse(buffer_bytes(&out), FRAME_SIZE_MAX, &type, &body, &used),
+        0);
+    assert_int_equal(type, FRAME_PING);
+    assert_int_equal(used, first);
+    uint64_t value = 0;
+    assert_int_equal(frame_get_u64(body, &value), 0);
+    assert_int_equal(value, 0x1122334455667788);
+    buffer_done(&out);
+}
+
+static int parse_header(uint32_t size, uint8_t type, uint8_t reserved_at,
+                        uint32_t size_max)
+{
+    uint8_t header[FRAME_HEADER_SIZE] = {0};
+    enum frame_type got;
+    struct bytes body;
+    size_t used;
+    store_u32(header, size);
+    header[4] = type;
+    if (reserved_at > 0) {
+        header[reserved_at] = 1;
+    }
+    return frame_parse(bytes_of(header, sizeof header), size_max, &got, &body,
+                       &used);
+}
+
+static void a_header_is_refused_before_its_body_comes(void **state)
+{
+    (void)state;
+    assert_int_equal(parse_header(1, 0, 0, 100), HASP_EPROTO);
+    assert_int_equal(parse_header(1, 10, 0, 100), HASP_EPROTO);
+    assert_int_equal(parse_header(1, 255, 0, 100), HASP_EPROTO);
+    for (uint8_t at = 5; at < 8; at++) {
+        assert_int_equal(parse_header(1, FRAME_RAFT, at, 100), HASP_EPROTO);
+    }
+    assert_int_equal(parse_header(100, FRAME_RAFT, 0, 100), HASP_EMORE);
+    assert_int_equal(parse_header(101, FRAME_RAFT, 0, 100), HASP_ETOOBIG);
+    assert_int_equal(parse_header(UINT32_MAX, FRAME_RAFT, 0, UINT32_MAX),
+                     HASP_ETOOBIG);
+    assert_int_equal(
+        parse_header(FRAME_SIZE_MAX + 1, FRAME_RAFT, 0, UINT32_MAX),
+        HASP_ETOOBIG);
+    assert_int_equal(parse_header(0, FRAME_RAFT, 0, 0), 0);
+}
+
+static void hello_comes_back_and_may_be_longer(void **state)
+{
+    (void)state;
+    struct frame_hello hello = {.protocol_version = 1,
+                                .feature_level = 3,
+                                .cluster_id = {1, 2, 3, [15] = 9},
+                                .from = 2,
+                                .to = UINT64_MAX,
+                                .incarnation = 0x0102030405060708};
+    struct frame_hello got = {0};
+    struct buffer out = {0};
+    frame_put_hello(&out, &hello);
+    struct bytes body = only_frame(&out, FRAME_HELLO);
+    assert_true(body.size <= FRAME_HELLO_SIZE_MAX);
+    assert_int_equal(frame_get_hello(body, &got), 0);
+    assert_memory_equal(&got, &hello, sizeof hello);
+    for (size_t size = 0; size < body.size; size++) {
+        assert_int_equal(frame_get_hello(bytes_of(body.data, size), &got),
+                         HASP_EPROTO);
+    }
+    buffer_put_text(&out, "what a later version may add");
+    frame_end(&out, 0);
+    assert_int_equal(frame_get_hello(only_frame(&out, FRAME_HELLO), &got), 0);
+    assert_memory_equal(&got, &hello, sizeof hello);
+    buffer_done(&out);
+}
+
+/* Cuts the body short at every length and lengthens it: neither is accepted. */
+#define ASSERT_EXACT(body, get)                                 \
+    do {                                                        \
+        for (size_t size_ = 0; size_ < (body).size; size_++) {  \
+            uint8_t *copy_ = memory_copy((body).data, size_);   \
+            struct bytes part = bytes_of(copy_, size_);         \
+            assert_int_equal(get, HASP_EPROTO);                 \
+            free(copy_);                                        \
+        }                                                       \
+        uint8_t *longer_ = memory_new((body).size + 1);         \
+        memcpy(longer_, (body).data, (body).size);              \
+        struct bytes part = bytes_of(longer_, (body).size + 1); \
+        assert_int_equal(get, HASP_EPROTO);                     \
+        free(longer_);                                          \
+    } while (0)
+
+static void forward_comes_back(void **state)
+{
+    (void)state;
+    struct bytes arguments[] = {BYTES_LITERAL("LOCK.ACQUIRE"),
+                                BYTES_LITERAL(""), BYTES_LITERAL("a\0b")};
+    struct bytes got_arguments[FRAME_ARGUMENT_MAX];
+    struct frame_forward forward = {.conn = 5,
+                                    .slot = 6,
+                                    .session = 7,
+                                    .version = 3,
+                                    .is_retry = true,
+                                    .address = BYTES_LITERAL("127.0.0.1:1"),
+                                    .client = BYTES_LITERAL("web-3"),
+                                    .argument = arguments,
+                                    .count = 3};
+    struct frame_forward got = {.argument = got_arguments};
+    struct buffer out = {0};
+    frame_put_forward(&out, &forward);
+    struct bytes body = only_frame(&out, FRAME_FORWARD);
+    assert_int_equal(frame_get_forward(body, &got), 0);
+    assert_int_equal(got.conn, 5);
+    assert_int_equal(got.slot, 6);
+    assert_int_equal(got.session, 7);
+    assert_int_equal(got.version, 3);
+    assert_true(got.is_retry);
+    assert_true(bytes_equal(got.address, forward.address));
+    assert_true(bytes_equal(got.client, forward.client));
+    assert_int_equal(got.count, 3);
+    for (int i = 0; i < 3; i++) {
+        assert_true(bytes_equal(got.argument[i], arguments[i]));
+    }
+    ASSERT_EXACT(body, frame_get_forward(part, &got));
+    buffer_done(&out);
+}
+
+static void a_forward_with_a_wrong_field_is_refused(void **state)
+{
+    (void)state;
+    struct bytes got_arguments[FRAME_ARGUMENT_MAX];
+    struct frame_forward forward = {.version = 2};
+    struct frame_forward got = {.argument = got_arguments};
+    struct buffer out = {0};
+    frame_put_forward(&out, &forward);
+    struct bytes body = only_frame(&out, FRAME_FORWARD);
+    uint8_t *bytes = out.data + FRAME_HEADER_SIZE;
+    assert_int_equal(frame_get_forward(body, &got), 0);
+    bytes[24] = 1; /* version */
+    assert_int_equal(frame_get_forward(body, &got), HASP_EPROTO);
+    bytes[24] = 2;
+    bytes[25] = 2; /* is_retry */
+    assert_int_equal(frame_get_forward(body, &got), HASP_EPROTO);
+    bytes[25] = 0;
+    store_u32(bytes + body.size - 4, FRAME_ARGUMENT_MAX + 1);
+    assert_int_equal(frame_get_forward(body, &got), HASP_EPROTO);
+    store_u32(bytes + body.size - 4, UINT32_MAX);
+    assert_int_equal(frame_get_forward(body, &got), HASP_EPROTO);
+    store_u32(bytes + 26, UINT32_MAX); /* size of the address */
+    assert_int_equal(frame_get_forward(body, &got), HASP_EPROTO);
+    buffer_done(&out);
+}
+
+static void answer_comes_back(void **state)
+{
+    (void)state;
+    struct buffer out = {0};
+    for (int kind = ANSWER_REPLY; kind <= ANSWER_NOT_LEADER; kind++) {
+        struct frame_answer answer = {.conn = 1,
+                                      .slot = 2,
+                                      .kind = (enum frame_answer_kind)kind,
+                                      .session = 3,
+                                      .reply = BYTES_LITERAL(":42\r\n")};
+        struct frame_answer got;
+        buffer_clear(&out);
+        frame_put_answer(&out, &answer);
+        struct bytes body = only_frame(&out, FRAME_ANSWER);
+        assert_int_equal(frame_get_answer(body, &got), 0);
+        assert_int_equal(got.conn, 1);
+        assert_int_equal(got.slot, 2);
+        assert_int_equal(got.kind, kind);
+        assert_int_equal(got.session, 3);
+        assert_true(bytes_equal(got.reply, answer.reply));
+        ASSERT_EXACT(body, frame_get_answer(part, &got));
+        out.data[FRAME_HEADER_SIZE + 16] = ANSWER_NOT_LEADER + 1;
+        assert_int_equal(frame_get_answer(body, &got), HASP_EPROTO);
+    }
+    buffer_done(&out);
+}
+
+static void closed_comes_back(void **state)
+{
+    (void)state;
+    static uint64_t sessions[FRAME_SESSION_MAX];
+    static uint64_t got[FRAME_SESSION_MAX];
+    struct buffer out = {0};
+    uint64_t conn;
+    uint32_t count;
+    for (uint32_t i = 0; i < FRAME_SESSION_MAX; i++) {
+        sessions[i] = i * 0x100000001u;
+    }
+    static const uint32_t counts[] = {0, 1, 3, FRAME_SESSION_MAX};
+    for (size_t i = 0; i < 4; i++) {
+        buffer_clear(&out);
+        frame_put_closed(&out, 9, sessions, counts[i]);
+        struct bytes body = only_frame(&out, FRAME_CLOSED);
+        assert_int_equal(frame_get_closed(body, &conn, got, &count), 0);
+        assert_int_equal(conn, 9);
+        assert_int_equal(count, counts[i]);
+        assert_memory_equal(got, sessions, counts[i] * sizeof *got);
+    }
+    struct bytes body = only_frame(&out, FRAME_CLOSED);
+    store_u32(out.data + FRAME_HEADER_SIZE + 8, FRAME_SESSION_MAX + 1);
+    assert_int_equal(frame_get_closed(body, &conn, got, &count), HASP_EPROTO);
+    store_u32(out.data + FRAME_HEADER_SIZE + 8, FRAME_SESSION_MAX - 1);
+    assert_int_equal(frame_get_closed(body, &conn, got, &count), HASP_EPROTO);
+    buffer_done(&out);
+}
+
+static void snapshot_chunks_come_back_and_lie_inside_the_whole(void **state)
+{
+    (void)state;
+    struct frame_snapshot chunk = {.leader_term = 1,
+                                   .last_index = 2,
+                                   .last_term = 3,
+                                   .total_size = 14,
+                                   .offset = 10,
+                                   .chunk = BYTES_LITERAL("abcd")};
+    struct frame_snapshot got;
+    struct buffer out = {0};
+    frame_put_snapshot(&out, &chunk);
+    struct bytes body = only_frame(&out, FRAME_SNAPSHOT);
+    assert_int_equal(frame_get_snapshot(body, &got), 0);
+    assert_int_equal(got.leader_term, 1);
+    assert_int_equal(got.last_index, 2);
+    assert_int_equal(got.last_term, 3);
+    assert_int_equal(got.total_size, 14);
+    assert_int_equal(got.offset, 10);
+    assert_true(bytes_equal(got.chunk, chunk.chunk));
+    ASSERT_EXACT(body, frame_get_snapshot(part, &got));
+    static const uint64_t outside[] = {11, 15, UINT64_MAX, UINT64_MAX - 3};
+    for (size_t i = 0; i < 4; i++) {
+        store_u64(out.data + FRAME_HEADER_SIZE + 32, outside[i]);
+        assert_int_equal(frame_get_snapshot(body, &got), HASP_EPROTO);
+    }
+    buffer_done(&out);
+}
+
+static void snapshot_acks_come_back(void **state)
+{
+    (void)state;
+    struct frame_snapshot_ack ack = {1, 2, 3, true};
+    struct frame_snapshot_ack got;
+    struct buffer out = {0};
+    frame_put_snapshot_ack(&out, &ack);
+    struct bytes body = only_frame(&out, FRAME_SNAPSHOT_ACK);
+    assert_int_equal(frame_get_snapshot_ack(body, &got), 0);
+    assert_int_equal(got.leader_term, 1);
+    assert_int_equal(got.last_index, 2);
+    assert_int_equal(got.offset, 3);
+    assert_true(got.is_done);
+    ASSERT_EXACT(body, frame_get_snapshot_ack(part, &got));
+    out.data[FRAME_HEADER_SIZE + 24] = 2;
+    assert_int_equal(frame_get_snapshot_ack(body, &got), HASP_EPROTO);
+    buffer_done(&out);
+}
+
+/* Random bodies: whatever is accepted must lie inside its input (the sanitizers
+ * look) and encode to the same bytes. */
+static void random_forwards_are_refused_or_come_back_the_same(void **state)
+{
+    (void)state;
+    struct prng prng = {99};
+    struct buffer base = {0};
+    struct bytes arguments[] = {BYTES_LITERAL("PING"), BYTES_LITERAL("x")};
+    struct frame_forward forward = {
+        .version = 2, .argument = arguments, .count = 2};
+    frame_put_forward(&base, &forward);
+    int accepted = 0;
+    for (int round = 0; round < 20000; round++) {
+        struct bytes got_arguments[FRAME_ARGUMENT_MAX];
+        struct frame_forward got = {.argument = got_arguments};
+        size_t size = base.size - FRAME_HEADER_SIZE;
+        uint8_t *copy = memory_copy(base.data + FRAME_HEADER_SIZE, size);
+        copy[prng_below(&prng, size)] = (uint8_t)prng_next(&prng);
+        copy[prng_below(&prng, size)] = (uint8_t)prng_below(&prng, 4);
+        if (frame_get_forward(bytes_of(copy, size), &got) == 0) {
+            struct buffer again = {0};
+            accepted++;
+            frame_put_forward(&again, &got);
+            assert_memory_equal(again.data + FRAME_HEADER_SIZE, copy, size);
+            buffer_done(&again);
+        }
+        free(copy);
+    }
+    assert_in_range(accepted, 100, 19900);
+    buffer_done(&base);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_frame_is_cut_at_its_end_only),
+        cmocka_unit_test(a_header_is_refused_before_its_body_comes),
+        cmocka_unit_test(hello_comes_back_and_may_be_longer),
+        cmocka_unit_test(forward_comes_back),
+        cmocka_unit_test(a_forward_with_a_wrong_field_is_refused),
+        cmocka_unit_test(answer_comes_back),
+        cmocka_unit_test(closed_comes_back),
+        cmocka_unit_test(snapshot_chunks_come_back_and_lie_inside_the_whole),
+        cmocka_unit_test(snapshot_acks_come_back),
+        cmocka_unit_test(random_forwards_are_refused_or_come_back_the_same),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
