@@ -213,12 +213,13 @@ void leases_aged(struct leases *leases, uint64_t session, uint64_t age_ms)
 }
 
 void leases_changed(struct leases *leases, const struct session *session,
-                    uint64_t now_ns)
+                    bool is_renewed, uint64_t now_ns)
 {
     struct timed_session *timed = find(leases, session->id);
     uint64_t ttl_ns = session->ttl_ms * NS_PER_MS;
     /* A blacklisting comes here, too, and must not move the deadline. */
-    if (timed == NULL || timed->is_doomed || timed->ttl_ns == ttl_ns) {
+    if (timed == NULL || timed->is_doomed ||
+        (timed->ttl_ns == ttl_ns && !is_renewed)) {
         return;
     }
     timed->ttl_ns = ttl_ns;

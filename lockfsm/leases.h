@@ -47,9 +47,10 @@ void leases_open(struct leases *leases, const struct session *session,
 void leases_end(struct leases *leases, uint64_t session);
 /* An AGE of this session has been applied. */
 void leases_aged(struct leases *leases, uint64_t session, uint64_t age_ms);
-/* The session's stored TTL may have changed. */
+/* The session's stored TTL may have changed, or an entry was a heartbeat of it
+ * ('is_renewed'). */
 void leases_changed(struct leases *leases, const struct session *session,
-                    uint64_t now_ns);
+                    bool is_renewed, uint64_t now_ns);
 
 bool leases_heard(struct leases *leases, uint64_t session,
                   uint64_t received_ns);

@@ -10,7 +10,13 @@
 
 #define NS_PER_MS UINT64_C(1000000)
 
-enum span_kind { SPAN_WAIT, SPAN_DELAY, SPAN_HOLD, SPAN_BLACKLISTING };
+enum span_kind {
+    SPAN_WAIT,
+    SPAN_DELAY,
+    SPAN_HOLD,
+    SPAN_BLACKLISTING,
+    SPAN_QUARANTINE
+};
 
 /* What a span belongs to. Fields that are no part of the identity of its kind
  * are 0: a wait is its index, a delay its lock, a hold its lock, session and
@@ -159,10 +165,11 @@ static void start_hold(struct spans *spans, const struct span_key *key,
     schedule(spans, span);
 }
 
-static void start_blacklisting(struct spans *spans, uint64_t since_index,
-                               uint64_t end_ns)
+/* A span that is nothing but an index: a blacklisting, the quarantine. */
+static void start_numbered(struct spans *spans, enum span_kind kind,
+                           uint64_t since_index, uint64_t end_ns)
 {
-    struct span_key key = {.kind = SPAN_BLACKLISTING, .number = since_index};
+    struct span_key key = {.kind = kind, .number = since_index};
     struct span *span = obtain(spans, &key, (struct bytes){NULL, 0});
     span->end_ns = end_ns;
     schedule(spans, span);
@@ -224,8 +231,8 @@ void spans_inherit(struct spans *spans, const struct lockfsm *fsm,
         const struct blacklisting *entry = LIST_ENTRY(node, struct blacklisting,
                                                       in_order);
         if (entry->for_ms > 0) {
-            start_blacklisting(spans, entry->since_index,
-                               now_ns + entry->for_ms * NS_PER_MS);
+            start_numbered(spans, SPAN_BLACKLISTING, entry->since_index,
+                           now_ns + entry->for_ms * NS_PER_MS);
         }
     }
 }
@@ -286,7 +293,7 @@ void spans_follow(struct spans *spans, const struct effect *effect,
         break;
     case EFFECT_BLACKLISTED:
         if (effect->time_ms > 0) {
-            start_blacklisting(spans, effect->log_index, end_ns);
+            start_numbered(spans, SPAN_BLACKLISTING, effect->log_index, end_ns);
         }
         break;
     default:
@@ -348,6 +355,9 @@ static bool encode_due(struct buffer *out, const struct span *span,
     case SPAN_BLACKLISTING:
         encode_blacklist_over(out, span->number);
         break;
+    case SPAN_QUARANTINE:
+        encode_quarantine_over(out, span->number);
+        break;
     }
     return true;
 }
@@ -369,7 +379,8 @@ uint32_t spans_due(struct spans *spans, uint64_t now_ns, uint32_t command_max,
         if (!is_over) {
             span->aged_ns = span->hold_ns - (span->end_ns - now_ns);
             schedule(spans, span);
-        } else if (span->kind == SPAN_BLACKLISTING) {
+        } else if (span->kind == SPAN_BLACKLISTING ||
+                   span->kind == SPAN_QUARANTINE) {
             /* Its end is told by no effect that names it. */
             drop(spans, span);
         } else {

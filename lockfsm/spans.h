@@ -2,7 +2,7 @@
 
 /* The other part of the leader's deadlines: spans of time that begin with an
  * entry. A wait with a limit, a lock delay, a max hold, a blacklisting FOR a
- * time. (lockfsm/timers.h is the way in.)
+ * time, the quarantine after a restore. (lockfsm/timers.h is the way in.)
  *
  * When a span is over, the command that says so is proposed once; it names the
  * index or token of what it ends, so that a later instance is never hit. A span

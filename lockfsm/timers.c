@@ -3,6 +3,7 @@
 #include "lockfsm/timers.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "base/memory.h"
@@ -64,7 +65,9 @@ static void follow_session(struct timers *timers, const struct lockfsm *fsm,
     if (effect->type == EFFECT_SESSION_OPENED) {
         leases_open(&timers->leases, session, now_ns);
     } else {
-        leases_changed(&timers->leases, session, now_ns);
+        bool is_renewed = effect->reason != NULL &&
+                          strcmp(effect->reason, "renewed") == 0;
+        leases_changed(&timers->leases, session, is_renewed, now_ns);
     }
 }
 

@@ -47,11 +47,11 @@ bool timers_are_on(const struct timers *timers);
 
 /* Follows the effects of an applied entry (also of our own proposals), each
  * once and in order. What it reads of them: SESSION_AGED time_ms (0: heard
- * again); QUEUED session, owner, wait_index, time_ms (0: for ever); WAIT_ENDED
- * wait_index; GRANTED session, owner, lock, token, wait_index (0: not from the
- * queue), hold_ms; RELEASED and HOLD_EXPIRED (the hold has gone) lock, session,
- * owner; DELAYED lock, time_ms, log_index; DELAY_OVER lock; BLACKLISTED
- * time_ms, log_index. */
+ * again); SESSION_CHANGED reason ("renewed": heard from now); QUEUED session,
+ * owner, wait_index, time_ms (0: for ever); WAIT_ENDED wait_index; GRANTED
+ * session, owner, lock, token, wait_index (0: not from the queue), hold_ms;
+ * RELEASED and HOLD_EXPIRED (the hold has gone) lock, session, owner; DELAYED
+ * lock, time_ms, log_index; DELAY_OVER lock; BLACKLISTED time_ms, log_index. */
 void timers_follow(struct timers *timers, const struct lockfsm *fsm,
                    const struct effect *effect, uint64_t now_ns);
 
