@@ -74,9 +74,12 @@ struct session {
     uint32_t hold_count;
     struct list waits; /* Of wait.in_session. */
     uint32_t wait_count;
-    struct kept_result *results;
-    uint32_t result_count;
-    uint8_t dirty; /* Private to lockfsm/persist.c. */
+    struct list ended; /* Of ended_hold.in_session; the newest ones. */
+    uint32_t ended_count;
+    struct list askers; /* Private, of asker.in_session. */
+    uint32_t asker_count;
+    uint32_t result_count; /* Results kept for exactly-once. */
+    uint8_t dirty;         /* Private to lockfsm/dirty.c. */
     struct list in_dirty;
 };
 
@@ -85,14 +88,18 @@ struct lock {
     uint64_t id;         /* Counter in the state; never reused. */
     struct bytes name;   /* Owned. */
     enum lock_mode mode; /* Of the holders; meaningless without holders. */
-    uint32_t slots;      /* Capacity with LOCK_SLOTS. */
+    uint32_t slots;      /* Capacity, once a request with SLOTS came; or 0. */
     struct list holds;   /* Of hold.in_lock. */
     uint32_t hold_count;
     struct list queue; /* Of wait.in_lock: upgrades first, then by index. */
     uint32_t wait_count;
+    uint32_t waits_by_mode[3]; /* Parts of wait_count, by enum lock_mode. */
     uint64_t delay_ms;    /* Kept closed this long since ...; 0: not delayed. */
     uint64_t delay_index; /* ... this entry. */
+    uint32_t delay_slots; /* Only so many slots are closed; 0: the lock is. */
     uint64_t last_token;  /* Of the newest grant; only grows. */
+    bool is_touched;      /* Private: stands in the list of what to settle. */
+    struct list in_touched;
     uint8_t dirty;
     struct list in_dirty;
 };
@@ -120,9 +127,8 @@ struct hold {
 /* A place in the queue of one lock. The waits of one MACQUIRE share their
  * wait_index, session and owner and are granted together. */
 struct wait {
-    struct place place; /* By (lock, session, owner). */
-    struct place
-        group_place; /* By (wait_index, session, owner), one of them. */
+    struct place place;      /* By (lock, session, owner). */
+    struct place by_request; /* By (wait_index, session, owner): the first. */
     struct list in_lock;
     struct list in_session;
     struct list in_asker;
@@ -140,6 +146,7 @@ struct wait {
     uint64_t delay_ms;
     uint64_t hold_ms;
     uint64_t req;    /* For exactly-once; 0. */
+    uint64_t serial; /* Counter in the state: the order in the lists. */
     bool is_upgrade; /* CONVERT from shared to exclusive. */
     uint8_t dirty;
     struct list in_dirty;
