@@ -4,16 +4,24 @@
  *
  *     DIR/LOCK          held with flock() while the node runs
  *     DIR/identity      cluster id, node id, incarnation (text, key=value)
- *     DIR/vote          Raft's current term and vote: two alternating slots of
- *                       one record each, CRC32C, written synchronously
+ *     DIR/vote          Raft's current term and vote: one record with a
+ *                       CRC32C, kept twice, written synchronously
  *     DIR/wal/          storage/wal.h
  *     DIR/snapshot/     storage/snapshot.h
- *     DIR/table/        storage/table.h, and 'boot': the id of the operating
+ *     DIR/table/        storage/table.h
+ *     DIR/trust         whether the table's files are complete: "clean",
+ *                       "restoring", or "boot" and the id of the operating
  *                       system's boot under which it was last written
  *
  * Folders are made with mode 0700, files with 0600. The incarnation is a random
  * number made with the directory: a node that comes back empty under an old id
  * has another one, and its peers refuse it.
+ *
+ * The vote is written to both of its places one after the other, and is saved
+ * when both are on disk. So a torn write spoils the one and leaves the other; a
+ * record that rots later has its double; and a vote that was given is never
+ * taken for one that was not (with two places written in turns a rotten newest
+ * record would look like a torn one, and the node would vote twice).
  *
  * Errors carry a message for a person: which file, what was tried, what to do.
  * Threads: one. */
@@ -38,9 +46,10 @@ struct datadir_identity {
 };
 
 /* Opens the directory, making it if need be, and takes its lock. 'node_id' must
- * agree with the identity found there. 'ret_is_new' is set if there was no
- * identity. Errors: HASP_EBUSY, another process has it; HASP_EINVALID, it
- * belongs to another node; HASP_EIO; HASP_ECORRUPT. */
+ * agree with the identity found there. The folder above must exist.
+ * 'ret_is_new' is set if there was no identity. Errors: HASP_EBUSY, another
+ * process has it; HASP_EINVALID, it belongs to another node; HASP_EIO;
+ * HASP_ENOSPC; HASP_ECORRUPT. */
 MUST_CHECK int datadir_open(const char *path, uint64_t node_id,
                             uint64_t random_incarnation,
                             struct datadir **ret_datadir, bool *ret_is_new,
@@ -60,7 +69,8 @@ const char *datadir_snapshot_path(const struct datadir *datadir);
 const char *datadir_table_path(const struct datadir *datadir);
 
 /* Raft's hard state: one record for both, durable on return. (0, 0) before the
- * first save. */
+ * first save. HASP_ECORRUPT if neither record checks, or the file is gone: a
+ * node that has forgotten its vote must not vote. */
 MUST_CHECK int datadir_load_vote(struct datadir *datadir, uint64_t *ret_term,
                                  uint64_t *ret_voted_for,
                                  char why[HASP_WHY_SIZE]);
@@ -82,7 +92,6 @@ MUST_CHECK int datadir_table_restoring(struct datadir *datadir,
 MUST_CHECK int datadir_table_closed(struct datadir *datadir);
 
 /* Bytes free for this user on the file system of the directory. */
-MUST_CHECK int datadir_space(const struct datadir *datadir,
-                             uint64_t *ret_free);
+MUST_CHECK int datadir_space(const struct datadir *datadir, uint64_t *ret_free);
 
 #endif /* HASP_STORAGE_DATADIR_H */

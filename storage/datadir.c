@@ -1,0 +1,571 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "storage/datadir.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "storage/crc32c.h"
+#include "storage/disk.h"
+
+#define LOCK_NAME "LOCK"
+#define IDENTITY_NAME "identity"
+#define IDENTITY_FORMAT 1u
+#define IDENTITY_SIZE_MAX 512u
+#define TRUST_NAME "trust"
+#define TRUST_SIZE_MAX 128u
+#define BOOT_ID_PATH "/proc/sys/kernel/random/boot_id"
+#define BOOT_ID_SIZE_MAX 64u
+
+/* A vote record: magic, count of the record, term, voted for, CRC32C of these.
+ * The second one stands in a block of its own, so that no write touches both.
+ */
+#define VOTE_NAME "vote"
+#define VOTE_MAGIC "haspvote"
+#define VOTE_SIZE 36u
+#define VOTE_DISTANCE 4096u
+
+#define ADVICE                                                            \
+    "; remove this node from the cluster and add it again with an empty " \
+    "data directory"
+
+struct vote {
+    uint64_t count;
+    uint64_t term;
+    uint64_t voted_for;
+};
+
+struct datadir {
+    char *path;
+    char *wal_path;
+    char *snapshot_path;
+    char *table_path;
+    int folder_fd;
+    int lock_fd;
+    int vote_fd;
+    struct datadir_identity identity;
+    struct vote vote; /* The newest, on disk twice once 'has_vote' is set. */
+    bool has_vote;
+    char boot_id[BOOT_ID_SIZE_MAX]; /* Empty if it is not known. */
+};
+
+static int take_lock(struct datadir *datadir, char why[HASP_WHY_SIZE]);
+static int make_folders(struct datadir *datadir, char why[HASP_WHY_SIZE]);
+static int load_identity(struct datadir *datadir, char why[HASP_WHY_SIZE]);
+static int save_identity(struct datadir *datadir);
+static int create(struct datadir *datadir, uint64_t node_id,
+                  uint64_t incarnation, char why[HASP_WHY_SIZE]);
+static int write_vote(struct datadir *datadir);
+static bool decode_vote(const uint8_t *at, struct vote *ret_vote);
+static void read_boot_id(struct datadir *datadir);
+static int write_trust(struct datadir *datadir, const char *text);
+static int remove_files(const char *path);
+
+static char *join(const char *path, const char *name)
+{
+    size_t size = strlen(path) + strlen(name) + 2;
+    char *joined = memory_new(size);
+    snprintf(joined, size, "%s/%s", path, name);
+    return joined;
+}
+
+int datadir_open(const char *path, uint64_t node_id,
+                 uint64_t random_incarnation, struct datadir **ret_datadir,
+                 bool *ret_is_new, char why[HASP_WHY_SIZE])
+{
+    struct datadir *datadir = memory_new(sizeof *datadir);
+    bool is_new = false;
+    datadir->path = memory_text(path);
+    datadir->wal_path = join(path, "wal");
+    datadir->snapshot_path = join(path, "snapshot");
+    datadir->table_path = join(path, "table");
+    datadir->folder_fd = -1;
+    datadir->lock_fd = -1;
+    datadir->vote_fd = -1;
+    read_boot_id(datadir);
+    int error = disk_open_folder(path, &datadir->folder_fd);
+    if (error != 0) {
+        error = disk_fail(why, error, "open the data directory", path, NULL);
+        goto out_close;
+    }
+    error = take_lock(datadir, why);
+    if (error == 0) {
+        error = make_folders(datadir, why);
+    }
+    if (error == 0) {
+        error = load_identity(datadir, why);
+    }
+    if (error == HASP_ENOENT) {
+        is_new = true;
+        error = create(datadir, node_id, random_incarnation, why);
+    }
+    if (error != 0) {
+        goto out_close;
+    }
+    if (datadir->identity.node_id != node_id) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "data directory '%.300s' belongs to node %" PRIu64
+                 ", not to node %" PRIu64 "; name the right one",
+                 path, datadir->identity.node_id, node_id);
+        error = HASP_EINVALID;
+        goto out_close;
+    }
+    *ret_datadir = datadir;
+    *ret_is_new = is_new;
+    return 0;
+
+out_close:
+    datadir_close(datadir);
+    return error;
+}
+
+void datadir_close(struct datadir *datadir)
+{
+    if (datadir == NULL) {
+        return;
+    }
+    /* Closing the lock's file gives the lock back, so it is the last. */
+    int fds[] = {datadir->vote_fd, datadir->folder_fd, datadir->lock_fd};
+    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
+        if (fds[i] >= 0) {
+            close(fds[i]);
+        }
+    }
+    free(datadir->path);
+    free(datadir->wal_path);
+    free(datadir->snapshot_path);
+    free(datadir->table_path);
+    free(datadir);
+}
+
+const struct datadir_identity *datadir_identity(const struct datadir *datadir)
+{
+    return &datadir->identity;
+}
+
+int datadir_set_cluster(struct datadir *datadir,
+                        const uint8_t cluster_id[CLUSTER_ID_SIZE])
+{
+    struct datadir_identity before = datadir->identity;
+    memcpy(datadir->identity.cluster_id, cluster_id, CLUSTER_ID_SIZE);
+    int error = save_identity(datadir);
+    if (error != 0) {
+        datadir->identity = before;
+        return disk_error(error);
+    }
+    return 0;
+}
+
+const char *datadir_wal_path(const struct datadir *datadir)
+{
+    return datadir->wal_path;
+}
+
+const char *datadir_snapshot_path(const struct datadir *datadir)
+{
+    return datadir->snapshot_path;
+}
+
+const char *datadir_table_path(const struct datadir *datadir)
+{
+    return datadir->table_path;
+}
+
+int datadir_load_vote(struct datadir *datadir, uint64_t *ret_term,
+                      uint64_t *ret_voted_for, char why[HASP_WHY_SIZE])
+{
+    uint8_t file[VOTE_DISTANCE + VOTE_SIZE] = {0};
+    struct vote votes[2] = {{0}};
+    size_t size = 0;
+    if (datadir->vote_fd < 0) {
+        datadir->vote_fd = openat(datadir->folder_fd, VOTE_NAME,
+                                  O_RDWR | O_CLOEXEC);
+    }
+    if (datadir->vote_fd < 0 && errno == ENOENT) {
+        snprintf(why, HASP_WHY_SIZE, "'%.300s/%s' is missing" ADVICE,
+                 datadir->path, VOTE_NAME);
+        return HASP_ECORRUPT;
+    }
+    int error = datadir->vote_fd < 0
+                    ? errno
+                    : disk_read(datadir->vote_fd, file, sizeof file, 0, &size);
+    if (error != 0) {
+        return disk_fail(why, error, "read", datadir->path, VOTE_NAME);
+    }
+    bool is_first_good = decode_vote(file, &votes[0]);
+    bool is_second_good = decode_vote(file + VOTE_DISTANCE, &votes[1]);
+    if (!is_first_good && !is_second_good) {
+        snprintf(why, HASP_WHY_SIZE, "'%.300s/%s' is damaged" ADVICE,
+                 datadir->path, VOTE_NAME);
+        return HASP_ECORRUPT;
+    }
+    bool is_second = is_second_good &&
+                     (!is_first_good || votes[1].count > votes[0].count);
+    datadir->vote = votes[is_second ? 1 : 0];
+    if (!is_first_good || !is_second_good || votes[0].count != votes[1].count) {
+        /* A save was cut short, or a record has rotted: what counts from now on
+         * must be on disk, and twice. */
+        error = write_vote(datadir);
+        if (error != 0) {
+            return disk_fail(why, error, "write", datadir->path, VOTE_NAME);
+        }
+    }
+    datadir->has_vote = true;
+    *ret_term = datadir->vote.term;
+    *ret_voted_for = datadir->vote.voted_for;
+    return 0;
+}
+
+int datadir_save_vote(struct datadir *datadir, uint64_t term,
+                      uint64_t voted_for)
+{
+    if (!datadir->has_vote) {
+        char why[HASP_WHY_SIZE];
+        uint64_t old_term = 0;
+        uint64_t old_voted_for = 0;
+        int error = datadir_load_vote(datadir, &old_term, &old_voted_for, why);
+        if (error != 0) {
+            return error;
+        }
+    }
+    datadir->vote.count++;
+    datadir->vote.term = term;
+    datadir->vote.voted_for = voted_for;
+    int error = write_vote(datadir);
+    return error == 0 ? 0 : disk_error(error);
+}
+
+bool datadir_table_is_trusted(const struct datadir *datadir)
+{
+    char text[TRUST_SIZE_MAX + 1] = "";
+    char here[TRUST_SIZE_MAX];
+    size_t size = 0;
+    int fd = openat(datadir->folder_fd, TRUST_NAME, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return false;
+    }
+    int error = disk_read(fd, text, TRUST_SIZE_MAX, 0, &size);
+    close(fd);
+    if (error != 0) {
+        return false;
+    }
+    snprintf(here, sizeof here, "boot %s\n", datadir->boot_id);
+    return strcmp(text, "clean\n") == 0 ||
+           (datadir->boot_id[0] != '\0' && strcmp(text, here) == 0);
+}
+
+int datadir_table_remove(struct datadir *datadir)
+{
+    /* First nobody trusts it, then it goes. */
+    int error = 0;
+    if (unlinkat(datadir->folder_fd, TRUST_NAME, 0) != 0 && errno != ENOENT) {
+        error = errno;
+    }
+    if (error == 0 && fsync(datadir->folder_fd) != 0) {
+        error = errno;
+    }
+    if (error == 0) {
+        error = remove_files(datadir->table_path);
+    }
+    return error == 0 ? 0 : disk_error(error);
+}
+
+int datadir_table_opened(struct datadir *datadir)
+{
+    char text[TRUST_SIZE_MAX];
+    snprintf(text, sizeof text, "boot %s\n", datadir->boot_id);
+    return write_trust(datadir, text);
+}
+
+int datadir_table_restoring(struct datadir *datadir, bool is_restoring)
+{
+    return is_restoring ? write_trust(datadir, "restoring\n")
+                        : datadir_table_opened(datadir);
+}
+
+int datadir_table_closed(struct datadir *datadir)
+{
+    return write_trust(datadir, "clean\n");
+}
+
+int datadir_space(const struct datadir *datadir, uint64_t *ret_free)
+{
+    struct statvfs status;
+    if (fstatvfs(datadir->folder_fd, &status) != 0) {
+        return disk_error(errno);
+    }
+    *ret_free = (uint64_t)status.f_bavail * status.f_frsize;
+    return 0;
+}
+
+/* --- Opening ------------------------------------------------------------ */
+
+static int take_lock(struct datadir *datadir, char why[HASP_WHY_SIZE])
+{
+    char pid[32] = "";
+    size_t size = 0;
+    datadir->lock_fd = openat(datadir->folder_fd, LOCK_NAME,
+                              O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (datadir->lock_fd < 0) {
+        return disk_fail(why, errno, "open", datadir->path, LOCK_NAME);
+    }
+    if (flock(datadir->lock_fd, LOCK_EX | LOCK_NB) != 0) {
+        if (errno != EWOULDBLOCK) {
+            return disk_fail(why, errno, "lock", datadir->path, LOCK_NAME);
+        }
+        if (disk_read(datadir->lock_fd, pid, sizeof pid - 1, 0, &size) != 0) {
+            pid[0] = '\0';
+        }
+        pid[strcspn(pid, "\n")] = '\0';
+        snprintf(why, HASP_WHY_SIZE,
+                 "data directory '%.300s' is in use by process %s; one node, "
+                 "one directory",
+                 datadir->path, pid[0] != '\0' ? pid : "(unknown)");
+        return HASP_EBUSY;
+    }
+    /* For people only: the lock is what counts. */
+    int length = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
+    if (ftruncate(datadir->lock_fd, 0) != 0 ||
+        pwrite(datadir->lock_fd, pid, (size_t)length, 0) != length) {
+        return disk_fail(why, errno, "write", datadir->path, LOCK_NAME);
+    }
+    return 0;
+}
+
+static int make_folders(struct datadir *datadir, char why[HASP_WHY_SIZE])
+{
+    const char *paths[] = {datadir->wal_path, datadir->snapshot_path,
+                           datadir->table_path};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        int fd = -1;
+        int error = disk_open_folder(paths[i], &fd);
+        if (error != 0) {
+            return disk_fail(why, error, "make", paths[i], NULL);
+        }
+        close(fd);
+    }
+    return 0;
+}
+
+/* True if there is what only a directory with an identity can hold: a log, or a
+ * vote that is not the first. */
+static bool has_been_used(struct datadir *datadir)
+{
+    uint8_t file[VOTE_DISTANCE + VOTE_SIZE] = {0};
+    size_t size = 0;
+    struct vote vote;
+    int fd = openat(datadir->folder_fd, VOTE_NAME, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        int error = disk_read(fd, file, sizeof file, 0, &size);
+        close(fd);
+        if (error != 0 || (decode_vote(file, &vote) && vote.count > 0) ||
+            (decode_vote(file + VOTE_DISTANCE, &vote) && vote.count > 0)) {
+            return true;
+        }
+    }
+    DIR *folder = opendir(datadir->wal_path);
+    bool is_empty = true;
+    struct dirent *found = NULL;
+    while (folder != NULL && (found = readdir(folder)) != NULL) {
+        is_empty = is_empty && found->d_name[0] == '.';
+    }
+    if (folder != NULL) {
+        closedir(folder);
+    }
+    return !is_empty;
+}
+
+/* The identity is written last: a directory without one has never been used. */
+static int create(struct datadir *datadir, uint64_t node_id,
+                  uint64_t incarnation, char why[HASP_WHY_SIZE])
+{
+    if (has_been_used(datadir)) {
+        snprintf(
+            why, HASP_WHY_SIZE,
+            "'%.300s/%s' is missing, and the directory is not empty" ADVICE,
+            datadir->path, IDENTITY_NAME);
+        return HASP_ECORRUPT;
+    }
+    datadir->identity = (struct datadir_identity){.node_id = node_id,
+                                                  .incarnation = incarnation};
+    datadir->vote_fd = openat(datadir->folder_fd, VOTE_NAME,
+                              O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    int error = datadir->vote_fd >= 0 ? write_vote(datadir) : errno;
+    if (error != 0) {
+        return disk_fail(why, error, "write", datadir->path, VOTE_NAME);
+    }
+    error = save_identity(datadir);
+    if (error != 0) {
+        return disk_fail(why, error, "write", datadir->path, IDENTITY_NAME);
+    }
+    datadir->has_vote = true;
+    return 0;
+}
+
+static void put_hex(struct buffer *out, const uint8_t *data, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        buffer_printf(out, "%02x", data[i]);
+    }
+}
+
+static void encode_identity(const struct datadir_identity *identity,
+                            struct buffer *out)
+{
+    buffer_printf(out, "format=%u\ncluster=", IDENTITY_FORMAT);
+    put_hex(out, identity->cluster_id, CLUSTER_ID_SIZE);
+    buffer_printf(out, "\nnode=%" PRIu64 "\nincarnation=%016" PRIx64 "\n",
+                  identity->node_id, identity->incarnation);
+    buffer_printf(out, "crc32c=%08" PRIx32 "\n",
+                  crc32c(0, out->data, out->size));
+}
+
+static int save_identity(struct datadir *datadir)
+{
+    struct buffer text = {0};
+    encode_identity(&datadir->identity, &text);
+    int error = disk_replace(datadir->folder_fd, IDENTITY_NAME,
+                             buffer_bytes(&text));
+    buffer_done(&text);
+    return error;
+}
+
+/* True if 'text' is exactly what encode_identity() makes of the result. */
+static bool decode_identity(const char *text,
+                            struct datadir_identity *ret_identity)
+{
+    struct datadir_identity identity = {0};
+    unsigned format = 0;
+    char cluster[2 * CLUSTER_ID_SIZE + 1] = "";
+    if (sscanf(text,
+               "format=%u cluster=%32[0-9a-f] node=%" SCNu64
+               " incarnation=%" SCNx64,
+               &format, cluster, &identity.node_id,
+               &identity.incarnation) != 4 ||
+        format != IDENTITY_FORMAT) {
+        return false;
+    }
+    for (size_t i = 0; i < CLUSTER_ID_SIZE; i++) {
+        unsigned byte = 0;
+        if (sscanf(cluster + 2 * i, "%2x", &byte) != 1) {
+            return false;
+        }
+        identity.cluster_id[i] = (uint8_t)byte;
+    }
+    struct buffer again = {0};
+    encode_identity(&identity, &again);
+    bool is_same = bytes_equal(buffer_bytes(&again), bytes_of_text(text));
+    buffer_done(&again);
+    if (is_same) {
+        *ret_identity = identity;
+    }
+    return is_same;
+}
+
+static int load_identity(struct datadir *datadir, char why[HASP_WHY_SIZE])
+{
+    char text[IDENTITY_SIZE_MAX + 1] = "";
+    size_t size = 0;
+    int fd = openat(datadir->folder_fd, IDENTITY_NAME, O_RDONLY | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT) {
+        return HASP_ENOENT;
+    }
+    int error = fd >= 0 ? disk_read(fd, text, IDENTITY_SIZE_MAX, 0, &size)
+                        : errno;
+    if (fd >= 0) {
+        close(fd);
+    }
+    if (error != 0) {
+        return disk_fail(why, error, "read", datadir->path, IDENTITY_NAME);
+    }
+    if (strlen(text) != size || !decode_identity(text, &datadir->identity)) {
+        snprintf(why, HASP_WHY_SIZE, "'%.300s/%s' is damaged" ADVICE,
+                 datadir->path, IDENTITY_NAME);
+        return HASP_ECORRUPT;
+    }
+    return 0;
+}
+
+static void read_boot_id(struct datadir *datadir)
+{
+    size_t size = 0;
+    int fd = open(BOOT_ID_PATH, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return;
+    }
+    if (disk_read(fd, datadir->boot_id, sizeof datadir->boot_id - 1, 0,
+                  &size) != 0) {
+        size = 0;
+    }
+    close(fd);
+    datadir->boot_id[size] = '\0';
+    datadir->boot_id[strcspn(datadir->boot_id, "\n")] = '\0';
+}
+
+/* --- Files -------------------------------------------------------------- */
+
+static int write_vote(struct datadir *datadir)
+{
+    uint8_t record[VOTE_SIZE];
+    memcpy(record, VOTE_MAGIC, 8);
+    store_u64(record + 8, datadir->vote.count);
+    store_u64(record + 16, datadir->vote.term);
+    store_u64(record + 24, datadir->vote.voted_for);
+    store_u32(record + 32, crc32c(0, record, VOTE_SIZE - 4));
+    struct bytes bytes = bytes_of(record, sizeof record);
+    int error = disk_write(datadir->vote_fd, bytes, 0);
+    return error == 0 ? disk_write(datadir->vote_fd, bytes, VOTE_DISTANCE)
+                      : error;
+}
+
+static bool decode_vote(const uint8_t *at, struct vote *ret_vote)
+{
+    if (memcmp(at, VOTE_MAGIC, 8) != 0 ||
+        load_u32(at + 32) != crc32c(0, at, VOTE_SIZE - 4)) {
+        return false;
+    }
+    *ret_vote = (struct vote){.count = load_u64(at + 8),
+                              .term = load_u64(at + 16),
+                              .voted_for = load_u64(at + 24)};
+    return true;
+}
+
+static int write_trust(struct datadir *datadir, const char *text)
+{
+    int error = disk_replace(datadir->folder_fd, TRUST_NAME,
+                             bytes_of_text(text));
+    return error == 0 ? 0 : disk_error(error);
+}
+
+/* Removes all files of a folder, durably. Returns 0 or an errno. */
+static int remove_files(const char *path)
+{
+    DIR *folder = opendir(path);
+    int error = 0;
+    if (folder == NULL) {
+        return errno;
+    }
+    struct dirent *found = NULL;
+    while (error == 0 && (found = readdir(folder)) != NULL) {
+        if (strcmp(found->d_name, ".") != 0 &&
+            strcmp(found->d_name, "..") != 0 &&
+            unlinkat(dirfd(folder), found->d_name, 0) != 0) {
+            error = errno;
+        }
+    }
+    if (error == 0 && fsync(dirfd(folder)) != 0) {
+        error = errno;
+    }
+    closedir(folder);
+    return error;
+}

@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "storage/disk.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+
+static int write_all(int fd, struct bytes data, uint64_t offset, int flags);
+static int sync_parent(const char *path);
+
+int disk_error(int system_error)
+{
+    switch (system_error) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+        return HASP_ENOSPC;
+    default:
+        return HASP_EIO;
+    }
+}
+
+int disk_fail(char why[HASP_WHY_SIZE], int system_error, const char *verb,
+              const char *folder, const char *name)
+{
+    snprintf(why, HASP_WHY_SIZE, "cannot %s '%.300s%s%s': %s", verb, folder,
+             name != NULL ? "/" : "", name != NULL ? name : "",
+             strerror(system_error));
+    return disk_error(system_error);
+}
+
+int disk_write(int fd, struct bytes data, uint64_t offset)
+{
+    int error = write_all(fd, data, offset, RWF_DSYNC);
+    if (error != EOPNOTSUPP && error != ENOSYS && error != EINVAL) {
+        return error;
+    }
+    /* The flag is refused before anything is written (old kernels, some file
+     * systems): the same in two steps. */
+    error = write_all(fd, data, offset, 0);
+    if (error != 0) {
+        return error;
+    }
+    return fdatasync(fd) == 0 ? 0 : errno;
+}
+
+int disk_read(int fd, void *data, size_t size, uint64_t offset,
+              size_t *ret_size)
+{
+    size_t done = 0;
+    while (done < size) {
+        ssize_t n = pread(fd, (uint8_t *)data + done, size - done,
+                          (off_t)(offset + done));
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return errno;
+        }
+        if (n == 0) {
+            break;
+        }
+        done += (size_t)n;
+    }
+    *ret_size = done;
+    return 0;
+}
+
+int disk_replace(int folder_fd, const char *name, struct bytes data)
+{
+    char temporary[64];
+    int size = snprintf(temporary, sizeof temporary, "%s%s", name,
+                        DISK_TEMPORARY_SUFFIX);
+    if (size < 0 || (size_t)size >= sizeof temporary) {
+        return ENAMETOOLONG;
+    }
+    int fd = openat(folder_fd, temporary,
+                    O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        return errno;
+    }
+    int error = write_all(fd, data, 0, 0);
+    if (error == 0 && fsync(fd) != 0) {
+        error = errno;
+    }
+    if (close(fd) != 0 && error == 0) {
+        error = errno;
+    }
+    if (error == 0 && renameat(folder_fd, temporary, folder_fd, name) != 0) {
+        error = errno;
+    }
+    if (error == 0 && fsync(folder_fd) != 0) {
+        error = errno;
+    }
+    return error;
+}
+
+int disk_open_folder(const char *path, int *ret_fd)
+{
+    bool is_new = mkdir(path, 0700) == 0;
+    if (!is_new && errno != EEXIST) {
+        return errno;
+    }
+    if (is_new) {
+        int error = sync_parent(path);
+        if (error != 0) {
+            return error;
+        }
+    }
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return errno;
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+static int write_all(int fd, struct bytes data, uint64_t offset, int flags)
+{
+    size_t done = 0;
+    while (done < data.size) {
+        struct iovec part = {(void *)(data.data + done), data.size - done};
+        ssize_t n = pwritev2(fd, &part, 1, (off_t)(offset + done), flags);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return errno;
+        }
+        if (n == 0) {
+            return EIO;
+        }
+        done += (size_t)n;
+    }
+    return 0;
+}
+
+static int sync_parent(const char *path)
+{
+    AUTO(auto_free) char *copy = memory_text(path);
+    int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return errno;
+    }
+    int error = fsync(fd) == 0 ? 0 : errno;
+    close(fd);
+    return error;
+}

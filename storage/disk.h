@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Small durable operations on files, each of which is on disk when it returns.
+ *
+ * Nothing here is retried: after a failed flush the kernel may have dropped the
+ * pages, and a second flush would succeed with the data missing (Rebello et
+ * al., "Can Applications Recover from fsync Failures?", USENIX ATC 2020). */
+
+#ifndef HASP_STORAGE_DISK_H
+#define HASP_STORAGE_DISK_H
+
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "base/err.h"
+
+/* HASP_ENOSPC for a full disk, a quota and a limit on the size of files;
+ * HASP_EIO for anything else. */
+int disk_error(int system_error);
+
+/* Fills 'why' with "cannot VERB 'FOLDER/NAME': REASON" and returns
+ * disk_error(). 'name' may be NULL. */
+int disk_fail(char why[HASP_WHY_SIZE], int system_error, const char *verb,
+              const char *folder, const char *name);
+
+/* Writes all of 'data' at 'offset', durably (data and what is needed to find
+ * it). Returns 0 or an errno. */
+MUST_CHECK int disk_write(int fd, struct bytes data, uint64_t offset);
+
+/* Reads up to 'size' bytes from 'offset'; '*ret_size' is less at the end of the
+ * file. Returns 0 or an errno. */
+MUST_CHECK int disk_read(int fd, void *data, size_t size, uint64_t offset,
+                         size_t *ret_size);
+
+/* Makes 'name' in the folder 'folder_fd' hold exactly 'data': a temporary file,
+ * flushed, renamed, and the folder flushed. Returns 0 or an errno. */
+MUST_CHECK int disk_replace(int folder_fd, const char *name, struct bytes data);
+
+/* What disk_replace() may leave behind after a crash. */
+#define DISK_TEMPORARY_SUFFIX ".new"
+
+/* Opens the folder 'path', making it (mode 0700, and its entry in the folder
+ * above durable) if it is not there. Returns 0 or an errno. */
+MUST_CHECK int disk_open_folder(const char *path, int *ret_fd);
+
+#endif /* HASP_STORAGE_DISK_H */

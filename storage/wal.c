@@ -1,0 +1,816 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "storage/wal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "storage/disk.h"
+#include "storage/wal_format.h"
+#include "storage/wal_kaio.h"
+#include "storage/wal_keeper.h"
+#include "storage/wal_load.h"
+#include "storage/wal_thread.h"
+
+#define SEGMENT_SIZE_DEFAULT ((uint64_t)16 << 20)
+/* Zeroing this much at the birth of a log takes a few milliseconds. */
+#define SEGMENT_SIZE_FIRST ((uint64_t)1 << 20)
+#define SEGMENT_SIZE_GROWTH 4
+#define SEGMENT_SIZE_MIN (2 * (uint64_t)WAL_BLOCK_SIZE)
+#define BODY_SIZE_DEFAULT ((uint64_t)16 << 20)
+/* Bytes of records in one write, unless a single record is bigger. */
+#define WRITE_SIZE_MAX ((uint64_t)1 << 20)
+/* Buffers that have grown beyond this for one big entry are given back. */
+#define BUFFER_SIZE_KEPT ((size_t)4 << 20)
+
+/* What a log contains: indexes from 'first' to 'next' - 1. */
+struct extent {
+    uint64_t first;
+    uint64_t next;
+    uint64_t term; /* Of the last entry. */
+};
+
+struct segment {
+    uint64_t number;
+    uint64_t size;
+    uint64_t low;  /* No entry in it or later has an index below. */
+    uint64_t high; /* No living entry in it has an index above. */
+};
+
+/* A run of entries of one term: from 'first' to the next run. */
+struct term_run {
+    uint64_t first;
+    uint64_t term;
+};
+
+/* The batch in flight. */
+struct flight {
+    bool is_on;
+    uint64_t sequence;
+    size_t size;       /* With its header. */
+    struct extent log; /* The log when it has become durable. */
+    uint64_t lowest;   /* The lowest index that was touched. */
+    bool resets;
+};
+
+struct wal {
+    char *path;
+    int folder_fd;
+    int event_fd;
+    uint64_t segment_size;
+    uint64_t body_size_max;
+    struct wal_writer *writer;
+    struct wal_keeper *keeper;
+    int error; /* Final. */
+    char why[HASP_WHY_SIZE];
+
+    /* On disk. */
+    struct segment *segments; /* The last is active. */
+    size_t segment_count;
+    int fd;                 /* Of the active segment. */
+    struct wal_chain chain; /* Of the next batch to be composed. */
+    struct extent durable;
+    bool has_asked; /* For room, since the queue cannot go on without. */
+
+    /* The blocks that the next write begins with: from 'base' on, 'fill' bytes
+     * of them are those of batches that are durable, or a new segment's
+     * header. */
+    uint8_t *blocks;
+    size_t blocks_capacity;
+    uint64_t base;
+    size_t fill;
+    struct flight flight;
+
+    /* Records that wait, from 'queue_at' on, and the log with them. */
+    struct buffer queue;
+    size_t queue_at;
+    struct extent queued;
+    struct term_run *runs;
+    size_t run_count;
+    size_t run_capacity;
+};
+
+static int open_log(struct wal *wal, bool without_kaio, wal_load_fn *load,
+                    void *data);
+static int wait_for_flight(struct wal *wal);
+static void queue_record(struct wal *wal, const struct wal_record *record);
+static uint64_t term_at(const struct wal *wal, uint64_t log_index);
+static void drop_segments(struct wal *wal, size_t count);
+static int fail(struct wal *wal, int system_error, const char *verb);
+
+int wal_open(const char *path, const struct wal_options *options,
+             wal_load_fn *load, void *data, struct wal **ret_wal,
+             char why[HASP_WHY_SIZE])
+{
+    struct wal *wal = memory_new(sizeof *wal);
+    wal->path = memory_text(path);
+    wal->folder_fd = -1;
+    wal->event_fd = -1;
+    wal->fd = -1;
+    wal->segment_size = options->segment_size != 0 ? options->segment_size
+                                                   : SEGMENT_SIZE_DEFAULT;
+    wal->body_size_max = options->body_size_max != 0 ? options->body_size_max
+                                                     : BODY_SIZE_DEFAULT;
+    int error = 0;
+    if (wal->segment_size % WAL_BLOCK_SIZE != 0 ||
+        wal->segment_size < SEGMENT_SIZE_MIN ||
+        wal->body_size_max > WAL_PAYLOAD_SIZE_MAX - WAL_RECORD_HEADER_SIZE) {
+        snprintf(wal->why, sizeof wal->why,
+                 "the log's segment size must be a multiple of 4096 from 8192, "
+                 "and its entries smaller than 4 GiB");
+        error = HASP_EINVALID;
+    }
+    if (error == 0) {
+        error = open_log(wal, options->without_kaio, load, data);
+    }
+    if (error != 0) {
+        memcpy(why, wal->why, HASP_WHY_SIZE);
+        wal_close(wal);
+        return error;
+    }
+    *ret_wal = wal;
+    return 0;
+}
+
+void wal_close(struct wal *wal)
+{
+    if (wal == NULL) {
+        return;
+    }
+    /* Whatever fails now: nobody is told that the write was durable, and an
+     * older mark is as true as a new one. */
+    if (wal->flight.is_on) {
+        (void)!wait_for_flight(wal);
+    }
+    (void)!wal_keeper_free(wal->keeper);
+    wal_writer_close(wal->writer);
+    int fds[] = {wal->fd, wal->event_fd, wal->folder_fd};
+    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
+        if (fds[i] >= 0) {
+            close(fds[i]);
+        }
+    }
+    buffer_done(&wal->queue);
+    free(wal->blocks);
+    free(wal->segments);
+    free(wal->runs);
+    free(wal->path);
+    free(wal);
+}
+
+uint64_t wal_first(const struct wal *wal)
+{
+    return wal->queued.first;
+}
+
+uint64_t wal_last(const struct wal *wal)
+{
+    return wal->queued.next - 1;
+}
+
+void wal_append(struct wal *wal, const struct wal_entry *entries,
+                uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        const struct wal_entry *entry = &entries[i];
+        bool is_empty = wal->queued.first == wal->queued.next;
+        CHECK(entry->log_index > 0);
+        CHECK(is_empty || entry->log_index == wal->queued.next);
+        CHECK(entry->body.size <= wal->body_size_max);
+        queue_record(wal, &(struct wal_record){.kind = WAL_RECORD_ENTRY,
+                                               .type = entry->type,
+                                               .term = entry->term,
+                                               .log_index = entry->log_index,
+                                               .body = entry->body});
+    }
+}
+
+void wal_truncate(struct wal *wal, uint64_t from_index)
+{
+    CHECK(from_index >= wal->queued.first);
+    if (from_index >= wal->queued.next) {
+        return;
+    }
+    uint64_t term = from_index > wal->queued.first
+                        ? term_at(wal, from_index - 1)
+                        : 0;
+    queue_record(wal, &(struct wal_record){.kind = WAL_RECORD_TRUNCATE,
+                                           .term = term,
+                                           .log_index = from_index});
+}
+
+int wal_fd(const struct wal *wal)
+{
+    return wal->event_fd;
+}
+
+const char *wal_why(const struct wal *wal)
+{
+    return wal->why;
+}
+
+const char *wal_mode(const struct wal *wal)
+{
+    return wal->writer->class->name;
+}
+
+bool wal_is_busy(const struct wal *wal)
+{
+    return wal->flight.is_on || wal->queue_at < wal->queue.size;
+}
+
+int wal_trim(struct wal *wal, uint64_t up_to_index)
+{
+    size_t count = 0;
+    if (wal->error != 0) {
+        return wal->error;
+    }
+    while (count + 1 < wal->segment_count &&
+           wal->segments[count].high <= up_to_index) {
+        count++;
+    }
+    drop_segments(wal, count);
+    return 0;
+}
+
+uint64_t wal_disk_size(const struct wal *wal)
+{
+    uint64_t size = wal_keeper_spare_size(wal->keeper);
+    for (size_t i = 0; i < wal->segment_count; i++) {
+        size += wal->segments[i].size;
+    }
+    return size;
+}
+
+/* --- The log's contents ------------------------------------------------- */
+
+static void extent_apply(struct extent *log, const struct wal_record *record)
+{
+    uint64_t log_index = record->log_index;
+    switch (record->kind) {
+    case WAL_RECORD_ENTRY:
+        log->first = log->first == log->next ? log_index : log->first;
+        log->next = log_index + 1;
+        break;
+    case WAL_RECORD_TRUNCATE:
+        log->first = log_index < log->first ? log_index : log->first;
+        log->next = log_index;
+        break;
+    case WAL_RECORD_RESET:
+        log->first = log_index;
+        log->next = log_index;
+        break;
+    }
+    log->term = record->term;
+}
+
+/* Entries below 'low' are gone from the front. */
+static void extent_trim(struct extent *log, uint64_t low)
+{
+    if (log->first < low) {
+        log->first = low < log->next ? low : log->next;
+    }
+}
+
+static void queue_record(struct wal *wal, const struct wal_record *record)
+{
+    wal_record_encode(record, &wal->queue);
+    extent_apply(&wal->queued, record);
+    if (record->kind != WAL_RECORD_ENTRY) {
+        while (wal->run_count > 0 &&
+               (record->kind == WAL_RECORD_RESET ||
+                wal->runs[wal->run_count - 1].first >= record->log_index)) {
+            wal->run_count--;
+        }
+        return;
+    }
+    if (wal->run_count > 0 &&
+        wal->runs[wal->run_count - 1].term == record->term) {
+        return;
+    }
+    if (wal->run_count == wal->run_capacity) {
+        wal->run_capacity = wal->run_capacity * 2 + 16;
+        wal->runs = memory_resize(wal->runs,
+                                  wal->run_capacity * sizeof *wal->runs);
+    }
+    wal->runs[wal->run_count++] = (struct term_run){.first = record->log_index,
+                                                    .term = record->term};
+}
+
+static uint64_t term_at(const struct wal *wal, uint64_t log_index)
+{
+    for (size_t i = wal->run_count; i-- > 0;) {
+        if (wal->runs[i].first <= log_index) {
+            return wal->runs[i].term;
+        }
+    }
+    UNREACHABLE();
+}
+
+/* Takes 'count' of the oldest segments out, and has their files removed. */
+static void drop_segments(struct wal *wal, size_t count)
+{
+    if (count == 0) {
+        return;
+    }
+    CHECK(count < wal->segment_count);
+    wal->segment_count -= count;
+    memmove(wal->segments, wal->segments + count,
+            wal->segment_count * sizeof *wal->segments);
+    uint64_t low = wal->segments[0].low;
+    extent_trim(&wal->durable, low);
+    extent_trim(&wal->flight.log, low);
+    extent_trim(&wal->queued, low);
+    size_t old_runs = 0;
+    while (old_runs + 1 < wal->run_count &&
+           wal->runs[old_runs + 1].first <= wal->queued.first) {
+        old_runs++;
+    }
+    wal->run_count -= old_runs;
+    memmove(wal->runs, wal->runs + old_runs,
+            wal->run_count * sizeof *wal->runs);
+    wal_keeper_remove_below(wal->keeper, wal->segments[0].number);
+}
+
+/* --- Writing ------------------------------------------------------------ */
+
+static int fail(struct wal *wal, int system_error, const char *verb)
+{
+    char name[WAL_FILE_NAME_SIZE] = "";
+    if (wal->segment_count > 0) {
+        wal_file_name(wal->segments[wal->segment_count - 1].number, name);
+    }
+    wal->error = disk_fail(wal->why, system_error, verb, wal->path, name);
+    return wal->error;
+}
+
+static struct segment *active(struct wal *wal)
+{
+    return &wal->segments[wal->segment_count - 1];
+}
+
+static void reserve_blocks(struct wal *wal, size_t size)
+{
+    size = (size + WAL_BLOCK_SIZE - 1) & ~(size_t)(WAL_BLOCK_SIZE - 1);
+    bool is_too_big = wal->blocks_capacity > BUFFER_SIZE_KEPT &&
+                      size <= BUFFER_SIZE_KEPT;
+    if (size <= wal->blocks_capacity && !is_too_big) {
+        return;
+    }
+    size_t capacity = size > 65536 ? size : 65536;
+    uint8_t *blocks = aligned_alloc(WAL_BLOCK_SIZE, capacity);
+    CHECK(blocks != NULL);
+    if (wal->fill > 0) {
+        memcpy(blocks, wal->blocks, wal->fill);
+    }
+    free(wal->blocks);
+    wal->blocks = blocks;
+    wal->blocks_capacity = capacity;
+}
+
+static void add_segment(struct wal *wal, struct segment segment)
+{
+    wal->segments = memory_resize(wal->segments, (wal->segment_count + 1) *
+                                                     sizeof *wal->segments);
+    wal->segments[wal->segment_count++] = segment;
+}
+
+/* Makes the unused segment 'number' the active one; its header is written with
+ * its first batch. */
+static int use_segment(struct wal *wal, uint64_t number)
+{
+    int fd = -1;
+    uint64_t size = 0;
+    int error = wal_file_open(wal->folder_fd, number,
+                              wal->writer->class->is_direct, &fd, &size);
+    if (error != 0) {
+        return fail(wal, error, "open the segment after");
+    }
+    close(wal->fd);
+    wal->fd = fd;
+    add_segment(wal, (struct segment){.number = number,
+                                      .size = size,
+                                      .low = wal->durable.next,
+                                      .high = wal->durable.next - 1});
+    return 0;
+}
+
+static void begin_segment(struct wal *wal)
+{
+    wal->base = 0;
+    wal->fill = 0;
+    reserve_blocks(wal, WAL_BLOCK_SIZE);
+    struct wal_segment_header header = {.chain = wal->chain,
+                                        .number = active(wal)->number,
+                                        .size = active(wal)->size,
+                                        .next_index = wal->durable.next};
+    wal_segment_header_encode(&header, wal->blocks);
+    wal->fill = WAL_BLOCK_SIZE;
+}
+
+static uint64_t next_size(const struct wal *wal, uint64_t size)
+{
+    uint64_t next = size * SEGMENT_SIZE_GROWTH;
+    return next < wal->segment_size ? next : wal->segment_size;
+}
+
+/* Goes over to the next segment, in which 'needed' bytes must have room.
+ * HASP_EBUSY if it is not ready yet: the eventfd will tell. */
+static int roll(struct wal *wal, uint64_t needed)
+{
+    uint64_t number = active(wal)->number + 1;
+    uint64_t size = (WAL_BLOCK_SIZE + needed + WAL_BLOCK_SIZE - 1) &
+                    ~(uint64_t)(WAL_BLOCK_SIZE - 1);
+    int error = wal_keeper_prepared(wal->keeper, number, size);
+    if (error == HASP_ENOSPC && wal->has_asked) {
+        return fail(wal, ENOSPC, "make room in the log behind");
+    }
+    if (error == HASP_ENOENT || error == HASP_ENOSPC) {
+        uint64_t planned = next_size(wal, active(wal)->size);
+        wal_keeper_prepare(wal->keeper, number,
+                           planned > size ? planned : size);
+        wal->has_asked = true;
+        error = HASP_EBUSY;
+    }
+    if (error != 0) {
+        return error;
+    }
+    wal->has_asked = false;
+    error = use_segment(wal, number);
+    if (error != 0) {
+        return error;
+    }
+    begin_segment(wal);
+    wal_keeper_taken(wal->keeper, number);
+    wal_keeper_prepare(wal->keeper, number + 1,
+                       next_size(wal, active(wal)->size));
+    return 0;
+}
+
+/* Moves records from the queue behind the room for a header, as many as have
+ * room, and seals them as a batch. */
+static void compose(struct wal *wal, uint64_t room)
+{
+    struct reader queue = reader_of(bytes_of(wal->queue.data + wal->queue_at,
+                                             wal->queue.size - wal->queue_at));
+    struct flight flight = {.log = wal->durable, .lowest = UINT64_MAX};
+    uint64_t size = 0;
+    uint32_t count = 0;
+    uint64_t size_max = room - WAL_BATCH_HEADER_SIZE;
+    while (reader_left(&queue) > 0) {
+        struct wal_record record;
+        CHECK(wal_record_decode(&queue, &record));
+        uint64_t record_size = wal_record_size(record.body.size);
+        if (size + record_size > size_max ||
+            (count > 0 && size + record_size > WRITE_SIZE_MAX)) {
+            break;
+        }
+        size += record_size;
+        count++;
+        extent_apply(&flight.log, &record);
+        if (record.log_index < flight.lowest) {
+            flight.lowest = record.log_index;
+        }
+        flight.resets = flight.resets || record.kind == WAL_RECORD_RESET;
+    }
+    flight.sequence = wal->chain.sequence;
+    flight.size = WAL_BATCH_HEADER_SIZE + (size_t)size;
+    reserve_blocks(wal, wal->fill + flight.size);
+    uint8_t *batch = wal->blocks + wal->fill;
+    memcpy(batch + WAL_BATCH_HEADER_SIZE, wal->queue.data + wal->queue_at,
+           size);
+    wal_batch_seal(&wal->chain, batch, (uint32_t)size, count);
+    wal->queue_at += size;
+    wal->flight = flight;
+}
+
+/* Gives back the part of the queue that has been taken. */
+static void tidy_queue(struct wal *wal)
+{
+    if (wal->queue_at == wal->queue.size) {
+        buffer_clear(&wal->queue);
+        wal->queue_at = 0;
+        if (wal->queue.capacity > BUFFER_SIZE_KEPT) {
+            buffer_done(&wal->queue);
+        }
+    } else if (wal->queue_at > wal->queue.size / 2) {
+        buffer_consume(&wal->queue, wal->queue_at);
+        wal->queue_at = 0;
+    }
+}
+
+int wal_start(struct wal *wal)
+{
+    if (wal->error != 0) {
+        return wal->error;
+    }
+    if (wal->flight.is_on || wal->queue_at == wal->queue.size) {
+        return 0;
+    }
+    uint64_t needed = WAL_BATCH_HEADER_SIZE +
+                      wal_record_size(
+                          load_u32(wal->queue.data + wal->queue_at));
+    if (wal->base + wal->fill + needed > active(wal)->size) {
+        int error = roll(wal, needed);
+        if (error != 0) {
+            return error == HASP_EBUSY ? 0 : error;
+        }
+    }
+    compose(wal, active(wal)->size - wal->base - wal->fill);
+    tidy_queue(wal);
+    size_t end = wal->fill + wal->flight.size;
+    size_t size = (end + WAL_BLOCK_SIZE - 1) & ~(size_t)(WAL_BLOCK_SIZE - 1);
+    memset(wal->blocks + end, 0, size - end);
+    int error = wal_writer_start(wal->writer, wal->fd,
+                                 bytes_of(wal->blocks, size), wal->base);
+    if (error != 0) {
+        return fail(wal, error, "write");
+    }
+    wal->flight.is_on = true;
+    return 0;
+}
+
+/* The batch in flight has become durable. */
+static void land(struct wal *wal)
+{
+    struct flight *flight = &wal->flight;
+    struct segment *last = active(wal);
+    flight->is_on = false;
+    for (size_t i = 0; i < wal->segment_count; i++) {
+        struct segment *segment = &wal->segments[i];
+        if (flight->resets || segment->high >= flight->lowest) {
+            segment->high = flight->lowest - 1;
+        }
+    }
+    if (flight->resets || last->low > flight->lowest) {
+        last->low = flight->lowest;
+    }
+    last->high = flight->log.next - 1;
+    wal->durable = flight->log;
+    wal_keeper_mark(wal->keeper, flight->sequence, wal->durable.term,
+                    wal->durable.next - 1);
+
+    /* The last block, if it is not full, is written again with what comes next:
+     * the bytes that are durable do not change. */
+    size_t end = wal->fill + flight->size;
+    size_t full = end & ~(size_t)(WAL_BLOCK_SIZE - 1);
+    memmove(wal->blocks, wal->blocks + full, end - full);
+    wal->base += full;
+    wal->fill = end - full;
+}
+
+static int note_flight(struct wal *wal, int system_error)
+{
+    if (system_error != 0) {
+        wal->flight.is_on = false;
+        return fail(wal, system_error, "write");
+    }
+    land(wal);
+    return 0;
+}
+
+static int wait_for_flight(struct wal *wal)
+{
+    int system_error = 0;
+    if (!wal_writer_finish(wal->writer, true, &system_error)) {
+        UNREACHABLE();
+    }
+    return note_flight(wal, system_error);
+}
+
+int wal_complete(struct wal *wal, uint64_t *ret_term, uint64_t *ret_index)
+{
+    uint64_t count = 0;
+    int system_error = 0;
+    /* Empties the counter; that there is nothing to read is no error. */
+    (void)!read(wal->event_fd, &count, sizeof count);
+    if (wal->error != 0) {
+        return wal->error;
+    }
+    if (wal->flight.is_on &&
+        wal_writer_finish(wal->writer, false, &system_error)) {
+        int error = note_flight(wal, system_error);
+        if (error != 0) {
+            return error;
+        }
+    }
+    wal->error = wal_keeper_error(wal->keeper, wal->why);
+    if (wal->error != 0) {
+        return wal->error;
+    }
+    int error = wal_start(wal);
+    if (error != 0) {
+        return error;
+    }
+    bool is_empty = wal->durable.first == wal->durable.next;
+    *ret_term = is_empty ? 0 : wal->durable.term;
+    *ret_index = is_empty ? 0 : wal->durable.next - 1;
+    return 0;
+}
+
+int wal_reset(struct wal *wal, uint64_t next_index)
+{
+    int error = wal->error;
+    CHECK(next_index > 0);
+    if (error == 0 && wal->flight.is_on) {
+        error = wait_for_flight(wal);
+    }
+    if (error != 0) {
+        return error;
+    }
+    buffer_clear(&wal->queue);
+    wal->queue_at = 0;
+    queue_record(wal, &(struct wal_record){.kind = WAL_RECORD_RESET,
+                                           .log_index = next_index});
+    while (error == 0 && wal_is_busy(wal)) {
+        error = wal_start(wal);
+        if (error == 0 && wal->flight.is_on) {
+            error = wait_for_flight(wal);
+        } else if (error == 0) {
+            /* The next segment is not ready yet. */
+            struct pollfd event = {.fd = wal->event_fd, .events = POLLIN};
+            uint64_t count = 0;
+            (void)!poll(&event, 1, -1);
+            (void)!read(wal->event_fd, &count, sizeof count);
+            wal->error = wal_keeper_error(wal->keeper, wal->why);
+            error = wal->error;
+        }
+    }
+    if (error == 0) {
+        drop_segments(wal, wal->segment_count - 1);
+    }
+    return error;
+}
+
+/* --- Opening ------------------------------------------------------------ */
+
+static bool is_refusal(int system_error)
+{
+    return system_error == EINVAL || system_error == EOPNOTSUPP ||
+           system_error == ENOSYS;
+}
+
+/* Opens the active segment for 'writer' and writes one block, as it is on disk
+ * already: so it is known whether the file system takes part. Returns 0 or an
+ * errno. */
+static int try_writer(struct wal *wal, struct wal_writer *writer,
+                      const struct wal_image *image)
+{
+    uint64_t size = 0;
+    uint64_t offset = 0;
+    int fd = -1;
+    int error = wal_file_open(wal->folder_fd, active(wal)->number,
+                              writer->class->is_direct, &fd, &size);
+    if (error != 0) {
+        return error;
+    }
+    reserve_blocks(wal, WAL_BLOCK_SIZE);
+    memset(wal->blocks, 0, WAL_BLOCK_SIZE);
+    if (image->segment_count > 0) {
+        offset = (image->tail - 1) & ~(uint64_t)(WAL_BLOCK_SIZE - 1);
+        memcpy(wal->blocks,
+               image->segments[image->segment_count - 1].data + offset,
+               WAL_BLOCK_SIZE);
+    }
+    error = wal_writer_start(writer, fd, bytes_of(wal->blocks, WAL_BLOCK_SIZE),
+                             offset);
+    if (error == 0 && !wal_writer_finish(writer, true, &error)) {
+        UNREACHABLE();
+    }
+    if (error != 0) {
+        close(fd);
+        return error;
+    }
+    wal->fd = fd;
+    active(wal)->size = size;
+    return 0;
+}
+
+static int open_writer(struct wal *wal, bool without_kaio,
+                       const struct wal_image *image)
+{
+    struct wal_writer *writer = NULL;
+    if (!without_kaio && wal_kaio_open(wal->event_fd, &writer) == 0) {
+        int error = try_writer(wal, writer, image);
+        if (error == 0) {
+            wal->writer = writer;
+            return 0;
+        }
+        wal_writer_close(writer);
+        if (!is_refusal(error)) {
+            return fail(wal, error, "write");
+        }
+    }
+    if (wal_thread_open(wal->event_fd, &writer) != 0) {
+        return fail(wal, EAGAIN, "start a thread for");
+    }
+    wal->writer = writer;
+    int error = try_writer(wal, writer, image);
+    return error == 0 ? 0 : fail(wal, error, "write");
+}
+
+/* Takes over what was found on disk. */
+static int adopt_image(struct wal *wal, const struct wal_image *image)
+{
+    wal->chain = image->chain;
+    wal->durable = (struct extent){
+        .first = image->first,
+        .next = image->next,
+        .term = image->entry_count > 0
+                    ? image->entries[image->entry_count - 1].term
+                    : 0};
+    wal->queued = (struct extent){.first = image->first, .next = image->first};
+    for (size_t i = 0; i < image->entry_count; i++) {
+        const struct wal_entry *entry = &image->entries[i];
+        queue_record(wal, &(struct wal_record){.kind = WAL_RECORD_ENTRY,
+                                               .term = entry->term,
+                                               .log_index = entry->log_index});
+        buffer_clear(&wal->queue);
+    }
+    for (size_t i = 0; i < image->segment_count; i++) {
+        const struct wal_image_segment *found = &image->segments[i];
+        add_segment(wal, (struct segment){.number = found->number,
+                                          .size = found->size,
+                                          .low = found->low,
+                                          .high = found->high});
+    }
+    if (image->segment_count > 0) {
+        return 0;
+    }
+    uint64_t size = SEGMENT_SIZE_FIRST < wal->segment_size ? SEGMENT_SIZE_FIRST
+                                                           : wal->segment_size;
+    add_segment(wal, (struct segment){.number = 1, .size = size, .low = 1});
+    int error = wal_file_prepare(wal->folder_fd, 1, size, false, NULL, NULL);
+    return error == 0 ? 0 : fail(wal, error, "prepare");
+}
+
+static void adopt_tail(struct wal *wal, const struct wal_image *image)
+{
+    if (image->segment_count == 0) {
+        begin_segment(wal);
+        return;
+    }
+    wal->base = image->tail & ~(uint64_t)(WAL_BLOCK_SIZE - 1);
+    wal->fill = 0;
+    reserve_blocks(wal, WAL_BLOCK_SIZE);
+    wal->fill = (size_t)(image->tail - wal->base);
+    memcpy(wal->blocks,
+           image->segments[image->segment_count - 1].data + wal->base,
+           wal->fill);
+}
+
+static int open_image(struct wal *wal, bool without_kaio,
+                      const struct wal_image *image)
+{
+    int error = adopt_image(wal, image);
+    if (error == 0) {
+        error = open_writer(wal, without_kaio, image);
+    }
+    if (error != 0) {
+        return error;
+    }
+    adopt_tail(wal, image);
+    struct wal_keeper_options options = {
+        .folder_fd = wal->folder_fd,
+        .path = wal->path,
+        .event_fd = wal->event_fd,
+        .is_direct = wal->writer->class->is_direct,
+        .mark = image->mark,
+        .first_number = wal->segments[0].number};
+    if (wal_keeper_new(&options, &wal->keeper) != 0) {
+        return fail(wal, EAGAIN, "start a thread for");
+    }
+    uint64_t size = next_size(wal, active(wal)->size);
+    wal_keeper_prepare(wal->keeper, active(wal)->number + 1,
+                       size > image->spare_size ? size : image->spare_size);
+    return 0;
+}
+
+static int open_log(struct wal *wal, bool without_kaio, wal_load_fn *load,
+                    void *data)
+{
+    int error = disk_open_folder(wal->path, &wal->folder_fd);
+    if (error == 0) {
+        wal->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+        error = wal->event_fd >= 0 ? 0 : errno;
+    }
+    if (error != 0) {
+        return disk_fail(wal->why, error, "open", wal->path, NULL);
+    }
+    struct wal_image image;
+    error = wal_load(wal->folder_fd, wal->path, &image, wal->why);
+    if (error == 0) {
+        error = open_image(wal, without_kaio, &image);
+    }
+    for (size_t i = 0; error == 0 && i < image.entry_count; i++) {
+        load(data, &image.entries[i]);
+    }
+    wal_image_done(&image);
+    return error;
+}

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "storage/wal_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "storage/crc32c.h"
+#include "storage/disk.h"
+#include "storage/wal_format.h"
+
+#define NAME_PREFIX "segment-"
+#define NAME_DIGITS 16u
+#define ZERO_SLICE_SIZE ((uint64_t)256 * 1024)
+
+#define MARK_MAGIC "haspmark"
+#define MARK_SIZE 52u
+#define MARK_FILE_SIZE (2 * WAL_BLOCK_SIZE)
+
+static int fill_with_zeros(int fd, uint64_t from, uint64_t size,
+                           wal_file_stop_fn *stop, void *data);
+static void encode_mark(const struct wal_mark *mark, uint8_t ret[MARK_SIZE]);
+static bool decode_mark(const uint8_t *at, struct wal_mark *ret_mark);
+
+void wal_file_name(uint64_t number, char ret_name[WAL_FILE_NAME_SIZE])
+{
+    snprintf(ret_name, WAL_FILE_NAME_SIZE, NAME_PREFIX "%016" PRIx64, number);
+}
+
+bool wal_file_number(const char *name, uint64_t *ret_number)
+{
+    const char *digits = name + strlen(NAME_PREFIX);
+    if (strncmp(name, NAME_PREFIX, strlen(NAME_PREFIX)) != 0 ||
+        strlen(digits) != NAME_DIGITS ||
+        strspn(digits, "0123456789abcdef") != NAME_DIGITS) {
+        return false;
+    }
+    *ret_number = strtoull(digits, NULL, 16);
+    return true;
+}
+
+int wal_file_prepare(int folder_fd, uint64_t number, uint64_t size,
+                     bool is_direct, wal_file_stop_fn *stop, void *data)
+{
+    char name[WAL_FILE_NAME_SIZE];
+    struct stat status;
+    CHECK(size % WAL_BLOCK_SIZE == 0);
+    wal_file_name(number, name);
+    int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (is_direct ? O_DIRECT : 0);
+    int fd = openat(folder_fd, name, flags, 0600);
+    if (fd < 0) {
+        return errno;
+    }
+    int error = fstat(fd, &status) == 0 ? 0 : errno;
+    uint64_t old_size = error == 0 ? (uint64_t)status.st_size & ~UINT64_C(4095)
+                                   : 0;
+    if (error == 0 && old_size < size) {
+        /* Learn of a full disk before writing. The size stays, so it always
+         * tells how far the zeros go. Not all file systems can. */
+        if (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)old_size,
+                      (off_t)(size - old_size)) != 0 &&
+            disk_error(errno) == HASP_ENOSPC) {
+            error = errno;
+        }
+        if (error == 0) {
+            error = fill_with_zeros(fd, old_size, size, stop, data);
+        }
+    }
+    if (error == 0 && fsync(fd) != 0) {
+        error = errno;
+    }
+    if (error == 0 && fsync(folder_fd) != 0) {
+        error = errno;
+    }
+    if (close(fd) != 0 && error == 0) {
+        error = errno;
+    }
+    if (error != 0) {
+        unlinkat(folder_fd, name, 0);
+    }
+    return error;
+}
+
+int wal_file_open(int folder_fd, uint64_t number, bool is_direct, int *ret_fd,
+                  uint64_t *ret_size)
+{
+    char name[WAL_FILE_NAME_SIZE];
+    struct stat status;
+    wal_file_name(number, name);
+    int flags = O_RDWR | O_CLOEXEC | (is_direct ? O_DIRECT : 0);
+    int fd = openat(folder_fd, name, flags);
+    if (fd < 0) {
+        return errno;
+    }
+    if (fstat(fd, &status) != 0) {
+        int error = errno;
+        close(fd);
+        return error;
+    }
+    *ret_fd = fd;
+    *ret_size = (uint64_t)status.st_size & ~UINT64_C(4095);
+    return 0;
+}
+
+int wal_file_remove(int folder_fd, uint64_t number)
+{
+    char name[WAL_FILE_NAME_SIZE];
+    wal_file_name(number, name);
+    if (unlinkat(folder_fd, name, 0) != 0 && errno != ENOENT) {
+        return errno;
+    }
+    return fsync(folder_fd) == 0 ? 0 : errno;
+}
+
+int wal_file_read(int folder_fd, uint64_t number, uint8_t **ret_data,
+                  uint64_t *ret_size)
+{
+    int fd = -1;
+    uint64_t size = 0;
+    int error = wal_file_open(folder_fd, number, true, &fd, &size);
+    if (error == EINVAL) {
+        error = wal_file_open(folder_fd, number, false, &fd, &size);
+    }
+    if (error != 0) {
+        return error;
+    }
+    uint8_t *data = aligned_alloc(WAL_BLOCK_SIZE, size + WAL_BLOCK_SIZE);
+    CHECK(data != NULL);
+    size_t done = 0;
+    error = disk_read(fd, data, size, 0, &done);
+    close(fd);
+    if (error == 0 && done != size) {
+        error = EIO;
+    }
+    if (error != 0) {
+        free(data);
+        return error;
+    }
+    *ret_data = data;
+    *ret_size = size;
+    return 0;
+}
+
+int wal_mark_create(int folder_fd, uint64_t log_id)
+{
+    uint8_t file[MARK_FILE_SIZE] = {0};
+    struct wal_mark mark = {.log_id = log_id};
+    encode_mark(&mark, file);
+    mark.count = 1;
+    encode_mark(&mark, file + WAL_BLOCK_SIZE);
+    return disk_replace(folder_fd, WAL_MARK_NAME, bytes_of(file, sizeof file));
+}
+
+int wal_mark_load(int folder_fd, struct wal_mark *ret_mark)
+{
+    uint8_t file[MARK_FILE_SIZE] = {0};
+    size_t size = 0;
+    int fd = openat(folder_fd, WAL_MARK_NAME, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return errno == ENOENT ? HASP_ENOENT : HASP_EIO;
+    }
+    int error = disk_read(fd, file, sizeof file, 0, &size);
+    close(fd);
+    if (error != 0) {
+        return HASP_EIO;
+    }
+    struct wal_mark mark[2];
+    bool is_good[2];
+    for (int i = 0; i < 2; i++) {
+        is_good[i] = decode_mark(file + i * WAL_BLOCK_SIZE, &mark[i]) &&
+                     mark[i].count % 2 == (uint64_t)i;
+    }
+    if (!is_good[0] && !is_good[1]) {
+        return HASP_ECORRUPT;
+    }
+    /* One may be torn: then the other is as good, only older. */
+    int newest = is_good[1] && (!is_good[0] || mark[1].count > mark[0].count);
+    *ret_mark = mark[newest];
+    return 0;
+}
+
+int wal_mark_save(int folder_fd, const struct wal_mark *mark)
+{
+    uint8_t record[MARK_SIZE];
+    encode_mark(mark, record);
+    int fd = openat(folder_fd, WAL_MARK_NAME, O_WRONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return errno;
+    }
+    int error = disk_write(fd, bytes_of(record, sizeof record),
+                           mark->count % 2 * WAL_BLOCK_SIZE);
+    if (close(fd) != 0 && error == 0) {
+        error = errno;
+    }
+    return error;
+}
+
+static int fill_with_zeros(int fd, uint64_t from, uint64_t size,
+                           wal_file_stop_fn *stop, void *data)
+{
+    AUTO(auto_free) uint8_t *zeros = NULL;
+    zeros = aligned_alloc(WAL_BLOCK_SIZE, ZERO_SLICE_SIZE);
+    CHECK(zeros != NULL);
+    memset(zeros, 0, ZERO_SLICE_SIZE);
+    while (from < size) {
+        uint64_t left = size - from;
+        uint64_t slice = left < ZERO_SLICE_SIZE ? left : ZERO_SLICE_SIZE;
+        if (stop != NULL && stop(data)) {
+            return ECANCELED;
+        }
+        ssize_t n = pwrite(fd, zeros, slice, (off_t)from);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n <= 0 || n % WAL_BLOCK_SIZE != 0) {
+            return n < 0 ? errno : ENOSPC;
+        }
+        from += (uint64_t)n;
+    }
+    return 0;
+}
+
+static void encode_mark(const struct wal_mark *mark, uint8_t ret[MARK_SIZE])
+{
+    memcpy(ret, MARK_MAGIC, 8);
+    store_u64(ret + 8, mark->log_id);
+    store_u64(ret + 16, mark->count);
+    store_u64(ret + 24, mark->sequence);
+    store_u64(ret + 32, mark->term);
+    store_u64(ret + 40, mark->log_index);
+    store_u32(ret + 48, crc32c(0, ret, MARK_SIZE - 4));
+}
+
+static bool decode_mark(const uint8_t *at, struct wal_mark *ret_mark)
+{
+    if (memcmp(at, MARK_MAGIC, 8) != 0 ||
+        load_u32(at + 48) != crc32c(0, at, MARK_SIZE - 4)) {
+        return false;
+    }
+    *ret_mark = (struct wal_mark){.log_id = load_u64(at + 8),
+                                  .count = load_u64(at + 16),
+                                  .sequence = load_u64(at + 24),
+                                  .term = load_u64(at + 32),
+                                  .log_index = load_u64(at + 40)};
+    return true;
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The thread that does the log's housekeeping, so that the loop never waits for
+ * it: it zeroes the next segment in advance, removes segments that were
+ * trimmed, and writes the durable mark, at most every WAL_MARK_INTERVAL_MS.
+ *
+ * All functions but new and close return at once. What they ask for is told by
+ * the eventfd when it is done or has failed. A failure is final, except that a
+ * full disk while a segment is prepared is told to who takes it, and may be
+ * asked for again. */
+
+#ifndef HASP_STORAGE_WAL_KEEPER_H
+#define HASP_STORAGE_WAL_KEEPER_H
+
+#include "storage/wal_file.h"
+
+#define WAL_MARK_INTERVAL_MS 250
+
+struct wal_keeper;
+
+struct wal_keeper_options {
+    int folder_fd;
+    const char *path; /* For messages; must outlive the keeper. */
+    int event_fd;
+    bool is_direct;
+    struct wal_mark mark;  /* As on disk. */
+    uint64_t first_number; /* Of the oldest segment. */
+};
+
+/* HASP_EREFUSED if no thread can be had. */
+MUST_CHECK int wal_keeper_new(const struct wal_keeper_options *options,
+                              struct wal_keeper **ret_keeper);
+/* Finishes removals and the mark, gives up a preparation. NULL is fine. */
+MUST_CHECK int wal_keeper_free(struct wal_keeper *keeper);
+
+/* Asks for the unused segment 'number' with at least 'size' bytes. */
+void wal_keeper_prepare(struct wal_keeper *keeper, uint64_t number,
+                        uint64_t size);
+/* 0: it is there. HASP_EBUSY: not yet. HASP_ENOENT: it was not asked for.
+ * HASP_ENOSPC: there was no room; ask again. */
+MUST_CHECK int wal_keeper_prepared(struct wal_keeper *keeper, uint64_t number,
+                                   uint64_t size);
+/* Bytes of the prepared segment that is not in use yet. */
+uint64_t wal_keeper_spare_size(struct wal_keeper *keeper);
+/* 'number' is in use from now on. */
+void wal_keeper_taken(struct wal_keeper *keeper, uint64_t number);
+
+/* Asks for the removal of all segments with a smaller number. */
+void wal_keeper_remove_below(struct wal_keeper *keeper, uint64_t number);
+
+/* The log is durable up to this batch. */
+void wal_keeper_mark(struct wal_keeper *keeper, uint64_t sequence,
+                     uint64_t term, uint64_t log_index);
+
+/* 0, or what went wrong, then with a message. */
+MUST_CHECK int wal_keeper_error(struct wal_keeper *keeper,
+                                char why[HASP_WHY_SIZE]);
+
+#endif /* HASP_STORAGE_WAL_KEEPER_H */
