@@ -423,7 +423,7 @@ static int parse_words(struct scan *scan, struct bytes line)
     }
     buffer_clear(&scan->parser->scratch);
     /* Unquoting never makes a line longer: the scratch will not move. */
-    buffer_reserve(&scan->parser->scratch, line.size);
+    buffer_reserve(&scan->parser->scratch, line.size + 1);
     for (;;) {
         while (at < line.size && is_blank(line.data[at])) {
             at++;

@@ -5,22 +5,27 @@
  *
  * A stream is born from a listener or from stream_connect(), calls 'on_bytes' for
  * what arrives, and is closed once, by either side, with a reason; 'on_closed' is
- * its last call, after which the owner may free what embeds it. Output gathers in
+ * its last call, always from the loop and never from inside a call of the owner's;
+ * after it the owner may free what embeds the stream. Every call may be made from
+ * inside every callback, stream_close() included. Output gathers in
  * stream_output() and leaves with ONE write per stream_flush(); a second flush
  * while one is under way waits for it.
  *
  * What is watched:
  *   - input: at most 'input_max' bytes lie unread by the owner; beyond, reading
- *     pauses until the owner has consumed some (back-pressure);
+ *     pauses until the owner has consumed half of them (back-pressure);
  *   - output: beyond 'output_max' bytes unsent the peer is too slow and the stream
  *     closes with the reason "output limit";
  *   - TCP: NODELAY, keepalive (idle 2 s, interval 1 s, 3 probes) and
  *     TCP_USER_TIMEOUT (5 s), so that a half-open connection is noticed within
- *     seconds.
+ *     seconds;
+ *   - connecting: STREAM_CONNECT_MS for each address that the name has.
  *
- * Buffers shrink back when they are empty: an idle stream keeps at most 'idle_max'
- * bytes. SIGPIPE must be ignored by the program.
- * Threads: the loop's. */
+ * Memory: what arrives is read into one buffer that all streams of the process
+ * share and is handed over from there; only what the owner leaves is copied. An
+ * idle stream keeps at most 'idle_max' bytes. The timer inside runs only while
+ * connecting, resuming or closing. SIGPIPE must be ignored by the program.
+ * Threads: the loop's; loops of several threads do not disturb each other. */
 
 #ifndef HASP_NET_STREAM_H
 #define HASP_NET_STREAM_H
@@ -52,46 +57,71 @@ struct stream_events {
     void (*on_closed)(struct stream *stream, const char *reason);
 };
 
+#define STREAM_ADDRESS_SIZE 64
+#define STREAM_CONNECT_MS 2000
+#define STREAM_LAST_FLUSH_MS 2000
+
 struct stream {
     uv_tcp_t tcp; /* tcp.data points to the stream. */
+    uv_timer_t timer;
     uv_write_t write;
     uv_connect_t connect;
+    uv_shutdown_t shutdown;
     const struct stream_events *events;
-    struct stream_limits limits;
+    struct stream_limits limits; /* The owner may change them. */
     void *owner;
+    struct bytes arrived; /* Being handed over, from the shared buffer; or else: */
     struct buffer input;
     size_t input_start; /* Consumed part of 'input'. */
     struct buffer output;
     struct buffer in_flight;
+    struct stream_target *target; /* While connecting. */
     const char *close_reason;
-    char address[64]; /* "host:port" of the other end. */
-    bool is_open;
+    char address[STREAM_ADDRESS_SIZE]; /* "host:port" of the other end. */
+    uint8_t handle_count;              /* Of libuv's, not yet closed. */
+    bool is_open;                      /* Connected. */
     bool is_writing;
     bool is_reading;
+    bool is_paused;
+    bool is_delivering; /* Inside on_bytes. */
+    bool is_again;      /* on_bytes is due once more. */
     bool is_closing;
     bool closes_when_flushed;
+    bool was_closed_by_peer; /* The other end closed or reset it. */
 };
 
 /* Connects to the numeric address or host name 'host':'port' (names are resolved
- * asynchronously at each connect). on_closed tells of a failure. An error return
- * means that nothing was started. */
+ * asynchronously at each connect, and each of their addresses is tried). on_closed
+ * tells of a failure. An error return means that nothing was started. */
 MUST_CHECK int stream_connect(struct stream *stream, uv_loop_t *loop,
                               const char *host, uint16_t port,
                               const struct stream_events *events,
                               const struct stream_limits *limits, void *owner);
+/* Takes the connected socket 'fd'; used by the listener. Does not fail: what goes
+ * wrong is told by on_closed. */
+void stream_adopt(struct stream *stream, uv_loop_t *loop, int fd,
+                  const struct stream_events *events,
+                  const struct stream_limits *limits, void *owner);
 
+/* What lies unread. Inside on_bytes the bytes stay where they are until it returns;
+ * outside of it, until stream_consume() or until the loop goes on. */
 struct bytes stream_input(const struct stream *stream);
 void stream_consume(struct stream *stream, size_t size);
 /* Stops calling on_bytes (a blocked client) and starts it again; on resuming,
- * on_bytes is called if unconsumed input lies there. */
+ * on_bytes is called soon (not from inside this call) if unconsumed input lies
+ * there. A paused stream still notices that the other end has gone. */
 void stream_pause(struct stream *stream);
 void stream_resume(struct stream *stream);
 
+/* The owner appends here; on a stream that is closing it is lost. */
 struct buffer *stream_output(struct stream *stream);
 void stream_flush(struct stream *stream);
+/* Bytes that have not been handed to the kernel yet. */
+size_t stream_unsent(const struct stream *stream);
 /* Closes now; what was not sent is lost. Idempotent. 'reason' is static text. */
 void stream_close(struct stream *stream, const char *reason);
-/* Closes after what is in the output has been sent (bounded: 2 s). */
+/* Closes after what is in the output has been sent and the other end has closed in
+ * return (bounded: STREAM_LAST_FLUSH_MS); on_bytes is not called any more. */
 void stream_close_flushed(struct stream *stream, const char *reason);
 
 /* --- Listening ------------------------------------------------------------ */
@@ -116,12 +146,20 @@ MUST_CHECK int listener_open(uv_loop_t *loop, const char *host, uint16_t port,
                              struct listener **ret_listener,
                              char why[HASP_WHY_SIZE]);
 uint16_t listener_port(const struct listener *listener);
-/* Stops accepting; the memory goes when the loop has closed it. */
+/* Stops accepting at once; the memory goes when the loop has closed it. */
 void listener_close(struct listener *listener);
+/* Likewise; 'closed' is called when the memory has gone. */
+void listener_close_then(struct listener *listener, void (*closed)(void *data),
+                         void *data);
+
+/* --- Addresses (net/address.c) --------------------------------------------- */
 
 /* True if 'host' (numeric) is a loopback address. */
 bool address_is_loopback(const char *host);
-/* Splits "host:port" or "[v6]:port". */
+/* "host:port", "[v6]:port"; a mapped IPv4 address is shown as IPv4. */
+void address_format(const struct sockaddr *from,
+                    char ret_address[STREAM_ADDRESS_SIZE]);
+/* Splits "host:port" or "[v6]:port"; HASP_EINVALID. */
 MUST_CHECK int address_split(const char *address, char *ret_host,
                              size_t host_size, uint16_t *ret_port);
 

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Accepting connections. We accept by ourselves on a polled socket, because the
+ * owner must see the address before it gives memory for a stream, and because
+ * libuv answers EMFILE by accepting and closing everything that waits. */
+
+#include <errno.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "net/stream.h"
+
+#define BACKLOG 1024
+/* So that a flood of connections does not hold up those that stand. */
+#define ACCEPTS_PER_TURN 64
+#define STARVED_PAUSE_MS 100
+#define STARVED_LOG_EVERY_MS 60000
+
+struct listener {
+    uv_poll_t poll;
+    uv_timer_t timer; /* Runs while accepting is paused. */
+    listener_accept_fn *accept;
+    listener_ready_fn *ready;
+    void *data;
+    void (*closed)(void *data);
+    void *closed_data;
+    uint64_t starved_logged_ms;
+    int fd;
+    int handle_count;
+    uint16_t port;
+    bool is_closing;
+};
+
+static void poll_cb(uv_poll_t *poll, int status, int events);
+static void timer_cb(uv_timer_t *timer);
+static void closed_cb(uv_handle_t *handle);
+
+/* Binds the first address of 'host' that can be bound; a socket, or -errno. */
+static int bind_first(const struct addrinfo *list)
+{
+    int error = -EADDRNOTAVAIL;
+    for (const struct addrinfo *a = list; a != NULL; a = a->ai_next) {
+        int on = 1;
+        int fd = socket(a->ai_family,
+                        SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        if (fd < 0) {
+            error = -errno;
+            continue;
+        }
+        (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+        if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 &&
+            listen(fd, BACKLOG) == 0) {
+            return fd;
+        }
+        error = -errno;
+        close(fd);
+    }
+    return error;
+}
+
+static uint16_t port_of(int fd)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t size = sizeof address;
+    CHECK(getsockname(fd, (struct sockaddr *)&address, &size) == 0);
+    return address.ss_family == AF_INET6
+               ? ntohs(((struct sockaddr_in6 *)&address)->sin6_port)
+               : ntohs(((struct sockaddr_in *)&address)->sin_port);
+}
+
+int listener_open(uv_loop_t *loop, const char *host, uint16_t port,
+                  listener_accept_fn *accept, listener_ready_fn *ready,
+                  void *data, struct listener **ret_listener,
+                  char why[HASP_WHY_SIZE])
+{
+    struct addrinfo hints = {.ai_family = AF_UNSPEC,
+                             .ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_PASSIVE};
+    struct addrinfo *list = NULL;
+    char service[8];
+    snprintf(service, sizeof service, "%u", (unsigned)port);
+    int error = getaddrinfo(host, service, &hints, &list);
+    if (error != 0) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "cannot listen on '%s': %s; give an address of this machine",
+                 host, gai_strerror(error));
+        return HASP_EINVALID;
+    }
+    int fd = bind_first(list);
+    freeaddrinfo(list);
+    if (fd < 0) {
+        snprintf(why, HASP_WHY_SIZE, "cannot listen on '%s' port %u: %s", host,
+                 (unsigned)port, strerror(-fd));
+        return fd == -EADDRINUSE ? HASP_EBUSY : HASP_ECONNECT;
+    }
+    struct listener *listener = memory_new(sizeof *listener);
+    listener->accept = accept;
+    listener->ready = ready;
+    listener->data = data;
+    listener->fd = fd;
+    listener->port = port_of(fd);
+    CHECK(uv_poll_init(loop, &listener->poll, fd) == 0);
+    CHECK(uv_timer_init(loop, &listener->timer) == 0);
+    listener->handle_count = 2;
+    listener->poll.data = listener;
+    listener->timer.data = listener;
+    CHECK(uv_poll_start(&listener->poll, UV_READABLE, poll_cb) == 0);
+    *ret_listener = listener;
+    return 0;
+}
+
+uint16_t listener_port(const struct listener *listener)
+{
+    return listener->port;
+}
+
+void listener_close_then(struct listener *listener, void (*closed)(void *data),
+                         void *data)
+{
+    CHECK(!listener->is_closing);
+    listener->is_closing = true;
+    listener->closed = closed;
+    listener->closed_data = data;
+    uv_close((uv_handle_t *)&listener->poll, closed_cb);
+    uv_close((uv_handle_t *)&listener->timer, closed_cb);
+    close(listener->fd); /* The poll has forgotten it in uv_close(). */
+    listener->fd = -1;
+}
+
+void listener_close(struct listener *listener)
+{
+    listener_close_then(listener, NULL, NULL);
+}
+
+static void closed_cb(uv_handle_t *handle)
+{
+    struct listener *listener = handle->data;
+    if (--listener->handle_count > 0) {
+        return;
+    }
+    void (*closed)(void *data) = listener->closed;
+    void *data = listener->closed_data;
+    free(listener);
+    if (closed != NULL) {
+        closed(data);
+    }
+}
+
+/* Says 'refusal' if the socket takes it at once, and closes. What has been sent
+ * to us is read first: unread bytes would make the close a reset, which can
+ * overtake the refusal. */
+static void refuse(int fd, const char *refusal)
+{
+    char unread[4096];
+    if (refusal != NULL) {
+        (void)!send(fd, refusal, strlen(refusal), MSG_NOSIGNAL | MSG_DONTWAIT);
+        (void)shutdown(fd, SHUT_WR);
+        (void)!recv(fd, unread, sizeof unread, MSG_DONTWAIT);
+    }
+    close(fd);
+}
+
+static void take_connection(struct listener *listener, int fd,
+                            const struct sockaddr *from)
+{
+    char address[STREAM_ADDRESS_SIZE];
+    const struct stream_events *events = NULL;
+    const struct stream_limits *limits = NULL;
+    const char *refusal = NULL;
+    void *owner = NULL;
+    address_format(from, address);
+    struct stream *stream = listener->accept(listener->data, address, &events,
+                                             &limits, &owner, &refusal);
+    if (stream == NULL) {
+        refuse(fd, refusal);
+        return;
+    }
+    CHECK(events != NULL);
+    stream_adopt(stream, listener->poll.loop, fd, events, limits, owner);
+    if (!stream->is_closing && listener->ready != NULL) {
+        listener->ready(listener->data, stream);
+    }
+}
+
+/* No descriptor or no memory: the connections wait in the kernel meanwhile. */
+static void pause_starved(struct listener *listener, int error)
+{
+    uint64_t now_ms = uv_now(listener->poll.loop);
+    if (listener->starved_logged_ms == 0 ||
+        now_ms - listener->starved_logged_ms >= STARVED_LOG_EVERY_MS) {
+        LOG_ERROR("accepting pauses",
+                  "port=%u error=%s hint=\"raise the limit of open files\"",
+                  (unsigned)listener->port,
+                  log_quote(strerror(error), strlen(strerror(error))));
+        listener->starved_logged_ms = now_ms > 0 ? now_ms : 1;
+    }
+    uv_poll_stop(&listener->poll);
+    CHECK(uv_timer_start(&listener->timer, timer_cb, STARVED_PAUSE_MS, 0) == 0);
+}
+
+static void timer_cb(uv_timer_t *timer)
+{
+    struct listener *listener = timer->data;
+    if (!listener->is_closing) {
+        CHECK(uv_poll_start(&listener->poll, UV_READABLE, poll_cb) == 0);
+    }
+}
+
+static bool is_starvation(int error)
+{
+    return error == EMFILE || error == ENFILE || error == ENOBUFS ||
+           error == ENOMEM;
+}
+
+static void poll_cb(uv_poll_t *poll, int status, int events)
+{
+    struct listener *listener = poll->data;
+    (void)status;
+    (void)events;
+    for (int i = 0; i < ACCEPTS_PER_TURN && !listener->is_closing; i++) {
+        struct sockaddr_storage from = {0};
+        socklen_t size = sizeof from;
+        int fd = accept4(listener->fd, (struct sockaddr *)&from, &size,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0) {
+            take_connection(listener, fd, (struct sockaddr *)&from);
+        } else if (is_starvation(errno)) {
+            pause_starved(listener, errno);
+            return;
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            return;
+        }
+        /* Others tell of a connection that broke before we took it. */
+    }
+}

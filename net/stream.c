@@ -1,0 +1,688 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The chain of a connection:
+ *
+ *     stream_connect -> target_resolve -> resolved_cb -> try_address ->
+ *         connect_cb -> begin                        stream_adopt -> begin
+ *     read_cb -> take_in -> deliver -> on_bytes
+ *     stream_flush -> send_output -> write_cb
+ *     stream_close -> handle_closed_cb (twice) -> on_closed
+ *
+ * take_in() and send_output() are the two places where bytes pass between the
+ * socket and the owner's buffers: a cipher goes between there. */
+
+#include "net/stream.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+
+#define READ_SIZE (64u << 10)
+#define KEEPALIVE_IDLE_S 2
+#define KEEPALIVE_INTERVAL_S 1
+#define KEEPALIVE_PROBES 3
+#define USER_TIMEOUT_MS 5000
+#define HOST_SIZE 256
+
+/* Where a connection is to go. It outlives a stream that closes while its name
+ * is being resolved. */
+struct stream_target {
+    uv_getaddrinfo_t request;
+    struct stream *stream; /* NULL: closed meanwhile. */
+    struct addrinfo *list;
+    struct addrinfo *next; /* To be tried after this attempt. */
+    struct sockaddr_storage numeric;
+    bool is_resolving;
+    char host[HOST_SIZE];
+    char service[8];
+};
+
+static void resolved_cb(uv_getaddrinfo_t *request, int status,
+                        struct addrinfo *list);
+static void connect_cb(uv_connect_t *request, int status);
+static void alloc_cb(uv_handle_t *handle, size_t suggested, uv_buf_t *buf);
+static void read_cb(uv_stream_t *tcp, ssize_t size, const uv_buf_t *buf);
+static void write_cb(uv_write_t *request, int status);
+static void shutdown_cb(uv_shutdown_t *request, int status);
+static void timer_cb(uv_timer_t *timer);
+static void handle_closed_cb(uv_handle_t *handle);
+
+static void target_resolve(struct stream *stream);
+static void target_drop(struct stream *stream);
+static void try_address(struct stream *stream);
+static void begin(struct stream *stream);
+static void deliver(struct stream *stream);
+static void keep_reading(struct stream *stream);
+static void send_output(struct stream *stream);
+static void start_timer(struct stream *stream, uint64_t after_ms);
+static void fail(struct stream *stream, int uv_error);
+
+static size_t unread_size(const struct stream *stream)
+{
+    return stream->arrived.size + stream->input.size - stream->input_start;
+}
+
+/* --- Birth -----------------------------------------------------------------
+ */
+
+static void init(struct stream *stream, uv_loop_t *loop,
+                 const struct stream_events *events,
+                 const struct stream_limits *limits, void *owner)
+{
+    *stream = (struct stream){.events = events, .owner = owner};
+    if (limits != NULL) {
+        stream->limits = *limits;
+    }
+    if (stream->limits.input_max == 0) {
+        stream->limits.input_max = 1u << 20;
+    }
+    if (stream->limits.output_max == 0) {
+        stream->limits.output_max = 16u << 20;
+    }
+    if (stream->limits.idle_max == 0) {
+        stream->limits.idle_max = 16u << 10;
+    }
+    CHECK(uv_tcp_init(loop, &stream->tcp) == 0);
+    CHECK(uv_timer_init(loop, &stream->timer) == 0);
+    stream->tcp.data = stream;
+    stream->timer.data = stream;
+    stream->handle_count = 2;
+}
+
+int stream_connect(struct stream *stream, uv_loop_t *loop, const char *host,
+                   uint16_t port, const struct stream_events *events,
+                   const struct stream_limits *limits, void *owner)
+{
+    if (host[0] == '\0' || strlen(host) >= HOST_SIZE || port == 0) {
+        return HASP_EINVALID;
+    }
+    init(stream, loop, events, limits, owner);
+    struct stream_target *target = memory_new(sizeof *target);
+    target->stream = stream;
+    target->request.data = target;
+    snprintf(target->host, sizeof target->host, "%s", host);
+    snprintf(target->service, sizeof target->service, "%u", (unsigned)port);
+    stream->target = target;
+    snprintf(stream->address, sizeof stream->address,
+             strchr(host, ':') != NULL ? "[%.40s]:%u" : "%.48s:%u", host,
+             (unsigned)port);
+    if (uv_ip4_addr(host, port, (struct sockaddr_in *)&target->numeric) == 0 ||
+        uv_ip6_addr(host, port, (struct sockaddr_in6 *)&target->numeric) == 0) {
+        try_address(stream);
+    } else {
+        target_resolve(stream);
+    }
+    return 0;
+}
+
+void stream_adopt(struct stream *stream, uv_loop_t *loop, int fd,
+                  const struct stream_events *events,
+                  const struct stream_limits *limits, void *owner)
+{
+    init(stream, loop, events, limits, owner);
+    int error = uv_tcp_open(&stream->tcp, fd);
+    if (error != 0) {
+        close(fd);
+        fail(stream, error);
+        return;
+    }
+    begin(stream);
+}
+
+static void target_resolve(struct stream *stream)
+{
+    struct stream_target *target = stream->target;
+    struct addrinfo hints = {.ai_family = AF_UNSPEC,
+                             .ai_socktype = SOCK_STREAM};
+    int error = uv_getaddrinfo(stream->tcp.loop, &target->request, resolved_cb,
+                               target->host, target->service, &hints);
+    target->is_resolving = error == 0;
+    if (error != 0) {
+        fail(stream, error);
+    }
+}
+
+static void resolved_cb(uv_getaddrinfo_t *request, int status,
+                        struct addrinfo *list)
+{
+    struct stream_target *target = request->data;
+    struct stream *stream = target->stream;
+    target->is_resolving = false;
+    target->list = list;
+    if (stream == NULL) {
+        uv_freeaddrinfo(list);
+        free(target);
+    } else if (status != 0) {
+        fail(stream, status);
+    } else {
+        target->next = list;
+        try_address(stream);
+    }
+}
+
+/* Forgets where to connect to; an unfinished resolution frees itself. */
+static void target_drop(struct stream *stream)
+{
+    struct stream_target *target = stream->target;
+    stream->target = NULL;
+    if (target == NULL) {
+        return;
+    }
+    if (target->is_resolving) {
+        target->stream = NULL;
+        (void)uv_cancel((uv_req_t *)&target->request);
+        return;
+    }
+    uv_freeaddrinfo(target->list);
+    free(target);
+}
+
+/* The attempt under way has failed: the next address, or the end. A socket can
+ * be used for one attempt only, so it is closed first; handle_closed_cb() goes
+ * on. */
+static void attempt_failed(struct stream *stream, int uv_error)
+{
+    uv_timer_stop(&stream->timer);
+    if (stream->target->next == NULL) {
+        fail(stream, uv_error);
+        return;
+    }
+    uv_close((uv_handle_t *)&stream->tcp, handle_closed_cb);
+}
+
+static void try_address(struct stream *stream)
+{
+    struct stream_target *target = stream->target;
+    const struct sockaddr *to = (struct sockaddr *)&target->numeric;
+    if (target->next != NULL) {
+        to = target->next->ai_addr;
+        target->next = target->next->ai_next;
+    }
+    int error = uv_tcp_connect(&stream->connect, &stream->tcp, to, connect_cb);
+    if (error != 0) {
+        attempt_failed(stream, error);
+        return;
+    }
+    start_timer(stream, STREAM_CONNECT_MS);
+}
+
+static void connect_cb(uv_connect_t *request, int status)
+{
+    struct stream *stream = request->handle->data;
+    if (stream->is_closing || status == UV_ECANCELED) {
+        return;
+    }
+    if (status != 0) {
+        attempt_failed(stream, status);
+        return;
+    }
+    uv_timer_stop(&stream->timer);
+    target_drop(stream);
+    begin(stream);
+    if (!stream->is_closing && stream->events->on_connected != NULL) {
+        stream->events->on_connected(stream);
+    }
+    stream_flush(stream);
+}
+
+/* Failing to set one of these is no reason to refuse a connection. */
+static void set_socket_options(int fd)
+{
+    static const struct {
+        int level;
+        int name;
+        int value;
+    } options[] = {
+        {IPPROTO_TCP, TCP_NODELAY, 1},
+        {SOL_SOCKET, SO_KEEPALIVE, 1},
+        {IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S},
+        {IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_INTERVAL_S},
+        {IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES},
+        {IPPROTO_TCP, TCP_USER_TIMEOUT, USER_TIMEOUT_MS},
+    };
+    for (size_t i = 0; i < sizeof options / sizeof *options; i++) {
+        (void)setsockopt(fd, options[i].level, options[i].name,
+                         &options[i].value, sizeof options[i].value);
+    }
+}
+
+/* The connection stands. */
+static void begin(struct stream *stream)
+{
+    struct sockaddr_storage peer = {0};
+    int size = sizeof peer;
+    uv_os_fd_t fd;
+    if (uv_fileno((uv_handle_t *)&stream->tcp, &fd) == 0) {
+        set_socket_options(fd);
+    }
+    if (uv_tcp_getpeername(&stream->tcp, (struct sockaddr *)&peer, &size) ==
+        0) {
+        address_format((struct sockaddr *)&peer, stream->address);
+    }
+    stream->is_open = true;
+    keep_reading(stream);
+}
+
+/* --- Input -----------------------------------------------------------------
+ */
+
+/* Between alloc_cb() and the end of read_cb() nothing else runs on a thread, so
+ * one spare buffer serves all streams; a second thread makes one of its own. */
+static _Atomic(char *) spare_buffer;
+
+static void alloc_cb(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
+{
+    (void)suggested;
+    struct stream *stream = handle->data;
+    char *memory = atomic_exchange(&spare_buffer, NULL);
+    if (memory == NULL) {
+        memory = memory_resize(NULL, READ_SIZE);
+    }
+    size_t unread = unread_size(stream);
+    size_t max = stream->limits.input_max;
+    size_t room = READ_SIZE;
+    if (!stream->closes_when_flushed && max < unread + READ_SIZE) {
+        room = max > unread ? max - unread : 1;
+    }
+    *buf = uv_buf_init(memory, (unsigned)room);
+}
+
+static void give_back(char *memory)
+{
+    free(atomic_exchange(&spare_buffer, memory));
+}
+
+static void buffer_shrink(struct buffer *buffer, size_t kept)
+{
+    CHECK(buffer->size == 0);
+    if (buffer->capacity > kept) {
+        buffer_done(buffer);
+    }
+}
+
+/* Appends to what the owner has left; consumed bytes in front are dropped when
+ * they are the larger part, so that each byte is moved once at most. */
+static void input_append(struct stream *stream, struct bytes bytes)
+{
+    if (stream->input_start >= stream->input.size - stream->input_start) {
+        buffer_consume(&stream->input, stream->input_start);
+        stream->input_start = 0;
+    }
+    buffer_put_bytes(&stream->input, bytes);
+}
+
+/* After the owner has looked at its input. */
+static void input_settle(struct stream *stream)
+{
+    if (stream->input.size == 0) {
+        buffer_shrink(&stream->input, stream->limits.idle_max / 4);
+    }
+    keep_reading(stream);
+}
+
+/* Bytes have come from the socket. The owner sees them where they lie, unless
+ * it has left some of the earlier ones. */
+static void take_in(struct stream *stream, struct bytes bytes)
+{
+    if (stream->is_closing || stream->closes_when_flushed) {
+        return;
+    }
+    if (unread_size(stream) > 0) {
+        input_append(stream, bytes);
+    } else {
+        stream->arrived = bytes;
+    }
+    if (!stream->is_paused) {
+        deliver(stream);
+    }
+    struct bytes left = stream->arrived;
+    stream->arrived = (struct bytes){NULL, 0};
+    if (!stream->is_closing) {
+        if (left.size > 0) {
+            input_append(stream, left);
+        }
+        input_settle(stream);
+    }
+}
+
+static void deliver(struct stream *stream)
+{
+    CHECK(!stream->is_delivering);
+    stream->is_delivering = true;
+    do {
+        stream->is_again = false;
+        stream->events->on_bytes(stream);
+    } while (stream->is_again && !stream->is_closing &&
+             !stream->closes_when_flushed && !stream->is_paused &&
+             unread_size(stream) > 0);
+    stream->is_again = false;
+    stream->is_delivering = false;
+}
+
+/* Reads while there is room: stops at the limit, goes on at half of it. */
+static void keep_reading(struct stream *stream)
+{
+    if (stream->is_closing || !stream->is_open) {
+        return;
+    }
+    size_t unread = unread_size(stream);
+    size_t max = stream->limits.input_max;
+    if (stream->is_reading) {
+        if (unread >= max && !stream->closes_when_flushed) {
+            uv_read_stop((uv_stream_t *)&stream->tcp);
+            stream->is_reading = false;
+        }
+    } else if (unread <= max / 2 || stream->closes_when_flushed) {
+        int error = uv_read_start((uv_stream_t *)&stream->tcp, alloc_cb,
+                                  read_cb);
+        stream->is_reading = error == 0;
+        if (error != 0) {
+            fail(stream, error);
+        }
+    }
+}
+
+static void read_cb(uv_stream_t *tcp, ssize_t size, const uv_buf_t *buf)
+{
+    struct stream *stream = tcp->data;
+    if (size > 0) {
+        take_in(stream, bytes_of(buf->base, (size_t)size));
+    } else if (size < 0 && !stream->is_closing) {
+        fail(stream, (int)size);
+    }
+    if (buf->base != NULL) {
+        give_back(buf->base);
+    }
+}
+
+struct bytes stream_input(const struct stream *stream)
+{
+    if (stream->arrived.size > 0) {
+        return stream->arrived;
+    }
+    if (stream->input.size == stream->input_start) {
+        return (struct bytes){NULL, 0};
+    }
+    return bytes_of(stream->input.data + stream->input_start,
+                    stream->input.size - stream->input_start);
+}
+
+void stream_consume(struct stream *stream, size_t size)
+{
+    CHECK(size <= unread_size(stream));
+    if (stream->arrived.size > 0) {
+        stream->arrived = bytes_of(stream->arrived.data + size,
+                                   stream->arrived.size - size);
+        return;
+    }
+    stream->input_start += size;
+    if (stream->input_start == stream->input.size && !stream->is_closing) {
+        stream->input_start = 0;
+        buffer_clear(&stream->input);
+    }
+    /* Not under the feet of an owner that still looks at its request. */
+    if (!stream->is_delivering && !stream->is_closing) {
+        input_settle(stream);
+    }
+}
+
+void stream_pause(struct stream *stream)
+{
+    stream->is_paused = true;
+}
+
+void stream_resume(struct stream *stream)
+{
+    if (!stream->is_paused) {
+        return;
+    }
+    stream->is_paused = false;
+    if (stream->is_closing || stream->closes_when_flushed) {
+        return;
+    }
+    if (stream->is_delivering) {
+        stream->is_again = true;
+    } else if (unread_size(stream) > 0) {
+        start_timer(stream, 0);
+    }
+}
+
+/* --- Output ----------------------------------------------------------------
+ */
+
+struct buffer *stream_output(struct stream *stream)
+{
+    return &stream->output;
+}
+
+size_t stream_unsent(const struct stream *stream)
+{
+    return stream->output.size + stream->tcp.write_queue_size;
+}
+
+void stream_flush(struct stream *stream)
+{
+    if (stream->is_closing) {
+        return;
+    }
+    if (stream->is_open && !stream->is_writing && stream->output.size > 0) {
+        send_output(stream);
+    }
+    if (!stream->is_closing &&
+        stream_unsent(stream) > stream->limits.output_max) {
+        stream_close(stream, "output limit");
+    }
+}
+
+/* Everything has been handed to the kernel. The other end may still be sending:
+ * closing at once would make the kernel reset the connection and take our last
+ * words from it, so we say that we are done and wait for its end. */
+static void output_is_empty(struct stream *stream)
+{
+    buffer_shrink(&stream->output, stream->limits.idle_max / 2);
+    buffer_shrink(&stream->in_flight, stream->limits.idle_max / 4);
+    if (stream->closes_when_flushed) {
+        int error = uv_shutdown(&stream->shutdown, (uv_stream_t *)&stream->tcp,
+                                shutdown_cb);
+        if (error != 0) {
+            stream_close(stream, stream->close_reason);
+        }
+    }
+}
+
+static void send_output(struct stream *stream)
+{
+    uv_buf_t buf = uv_buf_init((char *)stream->output.data,
+                               (unsigned)stream->output.size);
+    int sent = uv_try_write((uv_stream_t *)&stream->tcp, &buf, 1);
+    if (sent == UV_EAGAIN) {
+        sent = 0;
+    }
+    if (sent < 0) {
+        fail(stream, sent);
+        return;
+    }
+    if ((size_t)sent == stream->output.size) {
+        buffer_clear(&stream->output);
+        output_is_empty(stream);
+        return;
+    }
+    struct buffer rest = stream->output;
+    stream->output = stream->in_flight;
+    stream->in_flight = rest;
+    buf = uv_buf_init((char *)rest.data + sent,
+                      (unsigned)(rest.size - (size_t)sent));
+    int error = uv_write(&stream->write, (uv_stream_t *)&stream->tcp, &buf, 1,
+                         write_cb);
+    if (error != 0) {
+        fail(stream, error);
+        return;
+    }
+    stream->is_writing = true;
+}
+
+static void write_cb(uv_write_t *request, int status)
+{
+    struct stream *stream = request->handle->data;
+    stream->is_writing = false;
+    if (stream->is_closing) {
+        return;
+    }
+    if (status != 0) {
+        fail(stream, status);
+        return;
+    }
+    buffer_clear(&stream->in_flight);
+    if (stream->output.size > 0) {
+        send_output(stream);
+    } else {
+        output_is_empty(stream);
+    }
+}
+
+static void shutdown_cb(uv_shutdown_t *request, int status)
+{
+    struct stream *stream = request->handle->data;
+    if (status != 0 && !stream->is_closing) {
+        stream_close(stream, stream->close_reason);
+    }
+}
+
+/* --- Time and end ----------------------------------------------------------
+ */
+
+static void start_timer(struct stream *stream, uint64_t after_ms)
+{
+    CHECK(uv_timer_start(&stream->timer, timer_cb, after_ms, 0) == 0);
+}
+
+static void timer_cb(uv_timer_t *timer)
+{
+    struct stream *stream = timer->data;
+    if (stream->is_closing) {
+        return;
+    }
+    if (stream->closes_when_flushed) {
+        stream_close(stream, stream->close_reason);
+    } else if (!stream->is_open) {
+        attempt_failed(stream, UV_ETIMEDOUT);
+    } else if (!stream->is_paused && unread_size(stream) > 0) {
+        deliver(stream);
+        if (!stream->is_closing) {
+            input_settle(stream);
+        }
+    }
+}
+
+void stream_close_flushed(struct stream *stream, const char *reason)
+{
+    if (stream->is_closing || stream->closes_when_flushed) {
+        return;
+    }
+    if (!stream->is_open) {
+        stream_close(stream, reason);
+        return;
+    }
+    stream->closes_when_flushed = true;
+    stream->close_reason = reason;
+    start_timer(stream, STREAM_LAST_FLUSH_MS);
+    keep_reading(stream); /* For its end; what still comes is dropped. */
+    if (stream->is_closing || stream->is_writing) {
+        return;
+    }
+    if (stream->output.size > 0) {
+        send_output(stream);
+    } else {
+        output_is_empty(stream);
+    }
+}
+
+void stream_close(struct stream *stream, const char *reason)
+{
+    if (stream->is_closing) {
+        return;
+    }
+    stream->is_closing = true;
+    stream->close_reason = reason;
+    target_drop(stream);
+    uv_close((uv_handle_t *)&stream->timer, handle_closed_cb);
+    /* After a failed attempt to connect the socket is closing already. */
+    if (!uv_is_closing((uv_handle_t *)&stream->tcp)) {
+        uv_close((uv_handle_t *)&stream->tcp, handle_closed_cb);
+    }
+}
+
+static void handle_closed_cb(uv_handle_t *handle)
+{
+    struct stream *stream = handle->data;
+    if (!stream->is_closing) {
+        uv_loop_t *loop = stream->tcp.loop;
+        CHECK(uv_tcp_init(loop, &stream->tcp) == 0);
+        stream->tcp.data = stream;
+        try_address(stream);
+        return;
+    }
+    CHECK(stream->handle_count > 0);
+    stream->handle_count--;
+    if (stream->handle_count > 0) {
+        return;
+    }
+    buffer_done(&stream->input);
+    buffer_done(&stream->output);
+    buffer_done(&stream->in_flight);
+    stream->input_start = 0;
+    stream->is_open = false;
+    stream->events->on_closed(stream, stream->close_reason);
+}
+
+static const char *reason_of(int uv_error)
+{
+    switch (uv_error) {
+    case UV_EOF:
+        return "closed by the other end";
+    case UV_ECONNRESET:
+    case UV_EPIPE:
+    case UV_ECONNABORTED:
+        return "reset by the other end";
+    case UV_ECONNREFUSED:
+        return "connection refused";
+    case UV_ETIMEDOUT:
+        return "timed out";
+    case UV_EHOSTUNREACH:
+    case UV_ENETUNREACH:
+        return "unreachable";
+    case UV_EAI_NONAME:
+    case UV_EAI_NODATA:
+    case UV_EAI_FAIL:
+        return "unknown host name";
+    case UV_EAI_AGAIN:
+        return "host name not resolved, the name server is silent";
+    case UV_EMFILE:
+    case UV_ENFILE:
+        return "too many open files";
+    default:
+        return "network error";
+    }
+}
+
+static void fail(struct stream *stream, int uv_error)
+{
+    if (stream->closes_when_flushed) {
+        stream_close(stream, stream->close_reason);
+        return;
+    }
+    const char *reason = reason_of(uv_error);
+    stream->was_closed_by_peer = uv_error == UV_EOF ||
+                                 uv_error == UV_ECONNRESET ||
+                                 uv_error == UV_EPIPE ||
+                                 uv_error == UV_ECONNABORTED;
+    stream_close(stream, reason);
+}
