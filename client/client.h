@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A client of a cluster: finds a node that answers, and asks again where asking
+ * again is right.
+ *
+ * It holds one connection at a time. Any node takes any request (a follower
+ * forwards to the leader), so it stays where it is until that node fails it;
+ * then it goes on to the next of its endpoints. A session that it acts for is
+ * attached anew on each connection.
+ *
+ * What an attempt ends with, and what follows:
+ *
+ *     an answer             is given out
+ *     NOLEADER, BUSY        nothing was done: again, at another node
+ *     MOVED                 nothing was done: again, at the node that it names
+ *     no connection         nothing was done: again, at another node
+ *     lost connection,      the outcome is not known: again if the query is
+ *     no answer, UNKNOWN    repeatable, else given out
+ *
+ * until the deadline. A repeatable query is one that changes nothing or carries
+ * a REQ.
+ *
+ * Errors:
+ *
+ *   HASP_EREPLY      the server refused: client_code() is its word
+ *   HASP_ECONNECT    no node could be reached; nothing was done
+ *   HASP_ENOTLEADER  nodes were reached and none knows a leader; nothing was
+ * done HASP_EBUSY       they had too much to do until the deadline; nothing was
+ * done HASP_ETIMEDOUT   no answer, the outcome is not known HASP_EINTR the
+ * interrupting descriptor; the outcome is not known HASP_EPROTO      what
+ * answers does not speak our protocol
+ *
+ * client_why() then has a message for a person.
+ *
+ * Threads: a client belongs to one thread at a time. */
+
+#ifndef HASP_CLIENT_CLIENT_H
+#define HASP_CLIENT_CLIENT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "client/connection.h"
+#include "client/endpoints.h"
+#include "client/lease.h"
+#include "client/query.h"
+
+#define CLIENT_SECRET_SIZE 33 /* 32 hex digits and a zero. */
+#define CLIENT_CODE_SIZE 32
+/* For the connection and the greeting; a paused node accepts and is silent. */
+#define CLIENT_OPEN_MS 1000
+/* For an answer, before another node is asked. */
+#define CLIENT_ATTEMPT_MS 3000
+
+/* Names a session and proves the right to act for it. */
+struct credentials {
+    uint64_t session;
+    char secret[CLIENT_SECRET_SIZE];
+};
+
+struct client;
+
+/* 'endpoints' is copied and must not be empty. */
+struct client *client_new(const struct endpoints *endpoints);
+/* Closes the connection. NULL is fine. */
+void client_free(struct client *client);
+
+/* From now on each connection acts for this session; NULL: for none. */
+void client_set_session(struct client *client,
+                        const struct credentials *credentials);
+/* A wait ends when this descriptor turns readable; -1: none. */
+void client_set_interrupt(struct client *client, int fd);
+/* Messages that nobody asked for (please, watched events) go here. */
+void client_set_push(struct client *client, connection_push_fn *push,
+                     void *data);
+
+struct client_options {
+    uint64_t deadline_ns; /* Of the whole. */
+    uint64_t attempt_ms;  /* Of an answer at one node; 0: CLIENT_ATTEMPT_MS. */
+    struct lease_clock *ret_sent; /* Before the answered one was sent; NULL. */
+    bool is_repeatable;
+    bool is_once; /* One attempt at one node, whatever it ends with. */
+};
+
+/* Asks. The reply is borrowed until the next call for 'client'. */
+MUST_CHECK int client_ask(struct client *client, const struct query *query,
+                          const struct client_options *options,
+                          const struct resp_reply **ret_reply);
+
+/* Waits for one push on the connection that is open (after LOCK.WATCH, say).
+ * HASP_ETIMEDOUT, HASP_EINTR and, if the connection is lost, HASP_ECLOSED. */
+MUST_CHECK int client_wait_push(struct client *client, uint64_t deadline_ns);
+/* The descriptor of the open connection, to wait for pushes along with other
+ * things; -1 if there is none. */
+int client_fd(const struct client *client);
+/* Gives the connection up; the next query opens one to the next endpoint. */
+void client_drop(struct client *client);
+
+/* After an error: a text for a person; after HASP_EREPLY: the server's word, as
+ * in "NOTHELD". */
+const char *client_why(const struct client *client);
+const char *client_code(const struct client *client);
+/* The endpoint last talked to, as text. */
+const char *client_peer(const struct client *client);
+
+#endif /* HASP_CLIENT_CLIENT_H */

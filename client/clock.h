@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The clocks by which a client lives: both must be read, since a suspended
+ * machine's monotonic clock stands still (client/lease.h). */
+
+#ifndef HASP_CLIENT_CLOCK_H
+#define HASP_CLIENT_CLOCK_H
+
+#include <stdint.h>
+
+#include "client/lease.h"
+
+#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_S UINT64_C(1000000000)
+
+struct lease_clock client_clock_read(void);
+
+/* CLOCK_MONOTONIC, for time-outs; deadlines of client/ are told in it. */
+uint64_t client_now_ns(void);
+
+/* Milliseconds from now until 'deadline_ns', rounded up, for poll(). */
+int client_poll_ms(uint64_t deadline_ns);
+
+void client_sleep_ms(uint64_t time_ms);
+
+#endif /* HASP_CLIENT_CLOCK_H */

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The addresses of the nodes that a client may talk to. */
+
+#ifndef HASP_CLIENT_ENDPOINTS_H
+#define HASP_CLIENT_ENDPOINTS_H
+
+#include <stdint.h>
+
+#include "base/err.h"
+
+#define ENDPOINT_COUNT_MAX 64
+#define ENDPOINT_PORT_DEFAULT "7420"
+
+struct endpoint {
+    char host[256];
+    char port[8];
+    char text[272]; /* "host:port", for people; "[::1]:7420" for IPv6. */
+};
+
+struct endpoints {
+    struct endpoint *endpoint;
+    uint32_t count;
+};
+
+/* Parses "host:port,host:port,..."; a port that is missing is 7420, an IPv6
+ * address stands in brackets where a port follows. HASP_EINVALID with a
+ * message, HASP_ENOMEM. */
+MUST_CHECK int endpoints_parse(const char *text,
+                               struct endpoints *ret_endpoints,
+                               char why[HASP_WHY_SIZE]);
+void endpoints_done(struct endpoints *endpoints);
+
+/* Parses one address. */
+MUST_CHECK int endpoint_parse(const char *text, size_t size,
+                              struct endpoint *ret_endpoint,
+                              char why[HASP_WHY_SIZE]);
+
+#endif /* HASP_CLIENT_ENDPOINTS_H */

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A request under construction: a command word and its arguments. Zeroed memory
+ * is an empty one; a query may be sent any number of times. */
+
+#ifndef HASP_CLIENT_QUERY_H
+#define HASP_CLIENT_QUERY_H
+
+#include <stdint.h>
+
+#include "base/bytes.h"
+
+struct query {
+    struct buffer arguments; /* As RESP bulk strings. */
+    uint32_t count;
+};
+
+/* Drops what is in 'query' and begins with 'command'. */
+void query_begin(struct query *query, const char *command);
+void query_bytes(struct query *query, struct bytes bytes);
+void query_text(struct query *query, const char *text);
+void query_number(struct query *query, uint64_t number);
+void query_done(struct query *query);
+
+/* Appends the whole request to 'out'. */
+void query_encode(const struct query *query, struct buffer *out);
+
+#endif /* HASP_CLIENT_QUERY_H */

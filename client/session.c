@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "client/session.h"
+
+#include <stdio.h>
+
+static uint64_t number_of(const struct resp_reply *reply, uint32_t at,
+                          const char *key)
+{
+    const struct resp_value *value = resp_find(reply, at, key);
+    return value != NULL && value->type == RESP_INTEGER && value->integer > 0
+               ? (uint64_t)value->integer
+               : 0;
+}
+
+static struct bytes text_of(const struct resp_reply *reply, uint32_t at,
+                            const char *key)
+{
+    const struct resp_value *value = resp_find(reply, at, key);
+    return value != NULL &&
+                   (value->type == RESP_BULK || value->type == RESP_SIMPLE)
+               ? value->bytes
+               : bytes_of(NULL, 0);
+}
+
+static bool secret_is_valid(struct bytes secret)
+{
+    if (secret.size != CLIENT_SECRET_SIZE - 1) {
+        return false;
+    }
+    for (size_t i = 0; i < secret.size; i++) {
+        if (memchr("0123456789abcdefABCDEF", secret.data[i], 22) == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+int client_session_open(struct client *client,
+                        const struct session_options *options,
+                        uint64_t deadline_ns,
+                        struct client_session *ret_session)
+{
+    struct query query = {0};
+    struct client_session session = {0};
+    struct lease_clock sent;
+    const struct resp_reply *reply;
+    query_begin(&query, "SESSION.OPEN");
+    if (options->ttl_ms != 0) {
+        query_text(&query, "TTL");
+        query_number(&query, options->ttl_ms);
+    }
+    if (options->name != NULL) {
+        query_text(&query, "NAME");
+        query_text(&query, options->name);
+    }
+    if (options->linger_ms != 0) {
+        query_text(&query, "LINGER");
+        query_number(&query, options->linger_ms);
+    }
+    int error = client_ask(client, &query,
+                           &(struct client_options){.deadline_ns = deadline_ns,
+                                                    .ret_sent = &sent,
+                                                    .is_repeatable = true},
+                           &reply);
+    query_done(&query);
+    if (error != 0) {
+        return error;
+    }
+    struct bytes secret = text_of(reply, 0, "secret");
+    session.credentials.session = number_of(reply, 0, "id");
+    session.ttl_ms = number_of(reply, 0, "ttl_ms");
+    session.linger_ms = number_of(reply, 0, "linger_ms");
+    if (session.credentials.session == 0 || session.ttl_ms == 0 ||
+        !secret_is_valid(secret)) {
+        return HASP_EPROTO;
+    }
+    memcpy(session.credentials.secret, secret.data, secret.size);
+    lease_init(&session.lease);
+    lease_answered(&session.lease, sent, session.ttl_ms, session.linger_ms);
+    client_set_session(client, &session.credentials);
+    *ret_session = session;
+    return 0;
+}
+
+int client_session_attach(struct client *client,
+                          const struct credentials *credentials,
+                          uint64_t deadline_ns,
+                          struct client_session *ret_session)
+{
+    struct query query = {0};
+    struct client_session session = {.credentials = *credentials};
+    const struct resp_reply *reply;
+    client_set_session(client, NULL);
+    query_begin(&query, "SESSION.ATTACH");
+    query_number(&query, credentials->session);
+    query_text(&query, credentials->secret);
+    int error = client_ask(client, &query,
+                           &(struct client_options){.deadline_ns = deadline_ns,
+                                                    .is_repeatable = true},
+                           &reply);
+    query_done(&query);
+    if (error != 0) {
+        return error;
+    }
+    lease_init(&session.lease);
+    session.ttl_ms = number_of(reply, 0, "ttl_ms");
+    session.linger_ms = number_of(reply, 0, "linger_ms");
+    client_set_session(client, credentials);
+    *ret_session = session;
+    return 0;
+}
+
+static void tell_ended(const struct resp_reply *reply, session_ended_fn *ended,
+                       void *data)
+{
+    const struct resp_value *list = resp_find(reply, 0, "ended");
+    if (list == NULL || list->type != RESP_ARRAY || ended == NULL) {
+        return;
+    }
+    uint32_t at = (uint32_t)(list - reply->value) + 1;
+    for (uint32_t i = 0; i < list->count; i++) {
+        ended(data, text_of(reply, at, "lock"), text_of(reply, at, "reason"),
+              number_of(reply, at, "token"));
+        at += reply->value[at].span;
+    }
+}
+
+int client_session_keep(struct client *client, struct client_session *session,
+                        uint64_t deadline_ns, session_ended_fn *ended,
+                        void *data)
+{
+    struct query query = {0};
+    struct lease_clock sent;
+    const struct resp_reply *reply;
+    query_begin(&query, "SESSION.KEEP");
+    int error = client_ask(client, &query,
+                           &(struct client_options){.deadline_ns = deadline_ns,
+                                                    .ret_sent = &sent,
+                                                    .is_repeatable = true},
+                           &reply);
+    query_done(&query);
+    if (error != 0) {
+        return error;
+    }
+    uint64_t ttl_ms = number_of(reply, 0, "ttl_ms");
+    if (ttl_ms == 0) {
+        return HASP_EPROTO;
+    }
+    session->ttl_ms = ttl_ms;
+    session->linger_ms = number_of(reply, 0, "linger_ms");
+    lease_answered(&session->lease, sent, session->ttl_ms, session->linger_ms);
+    tell_ended(reply, ended, data);
+    return 0;
+}
+
+int client_session_close(struct client *client, struct client_session *session,
+                         uint64_t deadline_ns, uint64_t *ret_released)
+{
+    struct query query = {0};
+    const struct resp_reply *reply;
+    lease_refused(&session->lease);
+    query_begin(&query, "SESSION.CLOSE");
+    int error = client_ask(client, &query,
+                           &(struct client_options){.deadline_ns = deadline_ns,
+                                                    .is_repeatable = true},
+                           &reply);
+    query_done(&query);
+    if (error != 0) {
+        return error;
+    }
+    *ret_released = reply->value[0].type == RESP_INTEGER
+                        ? (uint64_t)reply->value[0].integer
+                        : 0;
+    client_set_session(client, NULL);
+    return 0;
+}
+
+void client_session_number(struct client_session *session, struct query *query)
+{
+    uint64_t number = ++session->request_number;
+    query_text(query, "REQ");
+    query_number(query, number);
+    if (number > 1) {
+        query_text(query, "ACKED");
+        query_number(query, number - 1);
+    }
+}
+
+int credentials_parse(const char *text, struct credentials *ret_credentials)
+{
+    struct credentials credentials = {0};
+    const char *colon = strchr(text, ':');
+    if (colon == NULL ||
+        !bytes_to_u64(bytes_of(text, (size_t)(colon - text)),
+                      &credentials.session) ||
+        credentials.session == 0 ||
+        !secret_is_valid(bytes_of_text(colon + 1))) {
+        return HASP_EINVALID;
+    }
+    memcpy(credentials.secret, colon + 1, CLIENT_SECRET_SIZE - 1);
+    *ret_credentials = credentials;
+    return 0;
+}
