@@ -43,7 +43,7 @@
 #define MULTI_COUNT_MAX 64
 #define RESULT_COUNT_MAX 64
 #define ENDED_COUNT_MAX 64
-#define MEMBER_COUNT_MAX 1024
+#define REGISTERED_COUNT_MAX 1024
 #define TOKEN_MAX ((UINT64_C(1) << 53) - 1)
 /* Longest WAIT, DELAY, HOLD, FOR: 34 years. In nanoseconds it fits 64 bits. */
 #define TIME_MS_MAX (UINT64_C(1) << 40)
