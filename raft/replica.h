@@ -58,6 +58,9 @@ enum replica_entry_type {
     ENTRY_CHANGE = 3   /* A configuration; see replica_members_decode(). */
 };
 
+/* The largest body of an entry. */
+#define REPLICA_ENTRY_SIZE_MAX (4u << 20)
+
 struct replica_entry {
     uint64_t term;
     uint64_t log_index;
@@ -76,7 +79,7 @@ enum member_role {
 #define MEMBER_ADDRESS_SIZE 256
 
 struct replica_member {
-    uint64_t id;                       /* From 1. */
+    uint64_t id; /* From 1. */
     enum member_role role;
     char address[MEMBER_ADDRESS_SIZE]; /* "peer-host:port,client-host:port" */
 };
@@ -102,7 +105,7 @@ struct replica_options {
     uint32_t election_ms; /* Election timeout, randomized to 1..2 times. */
     uint32_t heartbeat_ms;
     uint32_t snapshot_timeout_ms; /* Retry of an installation; 0: 10 s. */
-    uint32_t in_flight_max;       /* Entries on the way to a follower; 0: 16384. */
+    uint32_t in_flight_max; /* Entries on the way to a follower; 0: 16384. */
     bool without_pre_vote;
 };
 
@@ -117,18 +120,21 @@ struct replica_update {
     uint64_t term;
     uint64_t voted_for;
 
-    uint64_t truncate_from; /* Discard the log from here on, then append. */
+    uint64_t truncate_from; /* Discard the log from here on, then append. With
+                               replica_begin() it may stand alone. */
     const struct replica_entry *entries;
     uint32_t entry_count;
 
     const struct replica_message *messages;
     uint32_t message_count;
-    uint64_t snapshot_to; /* Send the newest snapshot to this member. */
+    uint64_t snapshot_to; /* Send the newest snapshot to this member. Comes
+                             again and again until the member has it: one that
+                             is on its way goes on. */
 
-    bool role_changed;
-    bool committed; /* replica_appliable() has grown. */
-    bool confirmed; /* replica_confirmed() has grown. */
-    bool members_changed;
+    bool role_changed;    /* Role, term or known leader. */
+    bool committed;       /* replica_appliable() has grown. */
+    bool confirmed;       /* replica_confirmed() has grown. */
+    bool members_changed; /* replica_members() says something else. */
 };
 
 /* --- Life --------------------------------------------------------------- */
@@ -151,13 +157,16 @@ struct replica_start {
 };
 
 /* Starts from disk. A new cluster's members start with one entry: index 1, term
- * 1, ENTRY_CHANGE with all members as voters, the same on each; a node that is to
- * join later starts with nothing. With a single voter the update saves a new
- * term (a single voter must never lead two lives of one term). HASP_ECORRUPT if
- * what disk holds does not fit together ('why' says how). */
+ * 1, ENTRY_CHANGE with all members as voters, the same on each; a node that is
+ * to join later starts with nothing. With a single voter the update saves a new
+ * term (a single voter must never lead two lives of one term). A log that a
+ * received snapshot has made obsolete is given up (update.truncate_from).
+ * HASP_ECORRUPT if what disk holds does not fit together ('why' says how). Term
+ * and vote may be 0 only for a node with nothing or with just the first entry.
+ */
 MUST_CHECK int replica_begin(struct replica *replica,
-                             const struct replica_start *start,
-                             uint64_t now_ms, struct replica_update *update,
+                             const struct replica_start *start, uint64_t now_ms,
+                             struct replica_update *update,
                              char why[HASP_WHY_SIZE]);
 
 /* --- Events ------------------------------------------------------------- */
@@ -180,8 +189,9 @@ void replica_tick(struct replica *replica, uint64_t now_ms,
 uint64_t replica_deadline(const struct replica *replica);
 
 /* Proposes commands: ONE batch with consecutive indexes, from *ret_first on.
- * HASP_ENOTLEADER (also during a transfer), HASP_EBUSY (in_flight_max): nothing
- * was proposed. */
+ * HASP_ENOTLEADER (also during a transfer), HASP_EBUSY (in_flight_max entries
+ * are uncommitted), HASP_ETOOBIG (REPLICA_ENTRY_SIZE_MAX): nothing was
+ * proposed. */
 MUST_CHECK int replica_submit(struct replica *replica,
                               const struct bytes *commands, uint32_t count,
                               uint64_t now_ms, uint64_t *ret_first,
@@ -189,34 +199,37 @@ MUST_CHECK int replica_submit(struct replica *replica,
 
 /* Asks for a confirmation of leadership; see above. Returns the question's
  * number, or 0 if this replica is not the leader. With a single voter it is
- * confirmed at once. */
+ * confirmed at once. While it is not confirmed the newest question is sent
+ * again with each heartbeat to those who have not answered. */
 uint64_t replica_ask(struct replica *replica, uint64_t now_ms,
                      struct replica_update *update);
 /* The number that the next replica_ask() of this term will return. Numbers grow
  * over the life of the process. */
 uint64_t replica_next_question(const struct replica *replica);
-/* The newest question of the present term that a majority has answered. */
+/* The newest question of the present term that a majority has answered; 0 if
+ * there is none or this replica is not the leader. */
 uint64_t replica_confirmed(const struct replica *replica);
 
 /* The connection to the leader was closed by its end: its process has died.
- * Moves Raft's clock to the election deadline plus a random part of a heartbeat.
- * Does nothing unless 'id' is this follower's leader, or 0: "no leader has been
- * heard from since the start". */
+ * Moves Raft's clock to the election deadline plus a random part of a
+ * heartbeat. Does nothing unless 'id' is this follower's leader, or 0: "no
+ * leader has been heard from since the start". */
 void replica_hurry(struct replica *replica, uint64_t id, uint64_t now_ms);
 
 /* --- Snapshots ---------------------------------------------------------- */
 
-/* A snapshot at 'log_index' (applied, with this term) is on disk. Keeps a run of
- * entries before it for followers that lag. Returns the index up to which the
- * log on disk may be trimmed, or 0 if the snapshot came too late to be used. */
+/* A snapshot at 'log_index' (applied, with this term) is on disk. Keeps a run
+ * of entries before it for followers that lag. Returns the index up to which
+ * the log on disk may be trimmed, or 0 if the snapshot came too late to be
+ * used. */
 uint64_t replica_snapshot_taken(struct replica *replica, uint64_t log_index,
-                                uint64_t now_ms,
-                                struct replica_update *update);
+                                uint64_t now_ms, struct replica_update *update);
 
 /* A follower has received a whole snapshot from 'from' and verified it; it is
  * durable. True: the caller now empties the log, loads the table from it and
- * then calls replica_installed(). False: it is of no use (stale term, older than
- * what is here) and is to be deleted. */
+ * then calls replica_installed(); completions of writes from before are of no
+ * use any more and must not be reported. False: it is of no use (stale term,
+ * older than what is here) and is to be deleted. */
 MUST_CHECK bool replica_install(struct replica *replica, uint64_t from,
                                 uint64_t leader_term, uint64_t log_index,
                                 uint64_t term, struct bytes members,
@@ -228,10 +241,15 @@ void replica_installed(struct replica *replica, uint64_t now_ms,
 /* --- Membership: one change at a time ----------------------------------- */
 
 /* Each proposes one ENTRY_CHANGE and returns its index. HASP_ENOTLEADER;
- * HASP_EBUSY: another change or a transfer is under way, or the promoted member
- * of the last one has not caught up; HASP_EEXIST, HASP_ENOENT; HASP_EINVALID:
- * it would leave fewer than two voters. The caller sees to it that its own entry
- * of this term has been applied first. */
+ * HASP_EBUSY: another change or a transfer is under way, no entry of this term
+ * is committed yet, the member promoted last does not have that change yet, or
+ * the one to be promoted has not caught up; HASP_EEXIST: the member (or its
+ * address), or that role of it, is there already; HASP_ENOENT; HASP_EFULL;
+ * HASP_EINVALID: a bad id or address, or it would leave fewer than two voters.
+ * The caller sees to it that its own entry of this term has been applied first.
+ *
+ * A new member is a standby. A removed or demoted leader steps down when the
+ * change is committed. */
 MUST_CHECK int replica_add(struct replica *replica, uint64_t id,
                            const char *address, uint64_t now_ms,
                            uint64_t *ret_index, struct replica_update *update);
@@ -242,10 +260,11 @@ MUST_CHECK int replica_set_role(struct replica *replica, uint64_t id,
 MUST_CHECK int replica_remove(struct replica *replica, uint64_t id,
                               uint64_t now_ms, uint64_t *ret_index,
                               struct replica_update *update);
-/* Starts handing leadership to 'id', or to the best voter if 0. */
+/* Starts handing leadership to 'id', or to the best voter if 0. Given up after
+ * an election timeout. HASP_ENOTLEADER, HASP_EBUSY: one is under way;
+ * HASP_ENOENT; HASP_EINVALID: 'id' is no other voter. */
 MUST_CHECK int replica_transfer(struct replica *replica, uint64_t id,
-                                uint64_t now_ms,
-                                struct replica_update *update);
+                                uint64_t now_ms, struct replica_update *update);
 
 /* --- Questions ---------------------------------------------------------- */
 
@@ -263,19 +282,21 @@ uint64_t replica_appliable(const struct replica *replica);
  * index and at most replica_last_index(). */
 struct replica_entry replica_entry(const struct replica *replica,
                                    uint64_t log_index);
-/* Tells that the caller has applied up to 'log_index' (commits configurations
- * and bounds the cache). */
+/* Tells that the caller has applied up to 'log_index'. (Committed
+ * configurations need no call: the core is told of them at once.) */
 void replica_applied(struct replica *replica, uint64_t log_index,
                      uint64_t now_ms, struct replica_update *update);
 /* The newest configuration in the log. */
 void replica_members(const struct replica *replica,
                      struct replica_members *ret_members);
-/* The newest configuration at or below 'log_index' (for its snapshot), encoded. */
+/* The newest configuration at or below 'log_index' (for its snapshot), encoded.
+ */
 void replica_members_at(const struct replica *replica, uint64_t log_index,
                         struct buffer *out, uint64_t *ret_index);
 /* Of a leader: what is known of member 'id'. */
 uint64_t replica_match(const struct replica *replica, uint64_t id);
-/* Bytes of payload in the cache, for deciding when to take a snapshot. */
+/* Bytes of payload in the log above the newest snapshot, for deciding when to
+ * take the next one. */
 uint64_t replica_log_size(const struct replica *replica);
 
 #endif /* HASP_RAFT_REPLICA_H */

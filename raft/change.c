@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Changes of the membership, one at a time (Ongaro's thesis, 4.1), and transfer
+ * of leadership. All that the core takes for granted is checked here. */
+
+#include "raft/replica_state.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+
+/* A member is promoted when it lacks at most this part of the window. */
+#define CATCH_UP_SHARE 4
+
+static int check_change(const struct replica *replica, uint64_t id);
+static int propose(struct replica *replica, const struct replica_members *next,
+                   uint64_t *ret_index);
+static bool newest_voters_have_it(const struct replica *replica, uint64_t id);
+static bool has_caught_up(const struct replica *replica, uint64_t id);
+static int check_added(const struct replica_members *members, uint64_t id,
+                       const char *address);
+static int check_transfer(const struct replica *replica, uint64_t *id);
+static uint64_t best_voter(const struct replica *replica);
+
+int replica_add(struct replica *replica, uint64_t id, const char *address,
+                uint64_t now_ms, uint64_t *ret_index,
+                struct replica_update *update)
+{
+    struct replica_members next = *newest_members(replica);
+    step_begin(replica, now_ms);
+    int error = check_change(replica, id);
+    if (error == 0) {
+        error = check_added(&next, id, address);
+    }
+    if (error == 0) {
+        struct replica_member *member = &next.member[next.count++];
+        *member = (struct replica_member){.id = id, .role = MEMBER_STANDBY};
+        snprintf(member->address, sizeof member->address, "%s", address);
+        error = propose(replica, &next, ret_index);
+    }
+    step_end(replica, update);
+    return error;
+}
+
+int replica_set_role(struct replica *replica, uint64_t id,
+                     enum member_role role, uint64_t now_ms,
+                     uint64_t *ret_index, struct replica_update *update)
+{
+    struct replica_members next = *newest_members(replica);
+    step_begin(replica, now_ms);
+    struct replica_member *member = (struct replica_member *)(uintptr_t)
+        members_find(&next, id);
+    int error = check_change(replica, id);
+    if (error == 0 && member == NULL) {
+        error = HASP_ENOENT;
+    } else if (error == 0 && member->role == role) {
+        error = HASP_EEXIST;
+    } else if (error == 0 && member->role == MEMBER_VOTER &&
+               members_voter_count(&next) <= 2) {
+        error = HASP_EINVALID;
+    } else if (error == 0 && role == MEMBER_VOTER &&
+               !has_caught_up(replica, id)) {
+        error = HASP_EBUSY;
+    }
+    if (error == 0) {
+        member->role = role;
+        error = propose(replica, &next, ret_index);
+    }
+    step_end(replica, update);
+    return error;
+}
+
+int replica_remove(struct replica *replica, uint64_t id, uint64_t now_ms,
+                   uint64_t *ret_index, struct replica_update *update)
+{
+    struct replica_members next = *newest_members(replica);
+    step_begin(replica, now_ms);
+    const struct replica_member *member = members_find(&next, id);
+    int error = check_change(replica, id);
+    if (error == 0 && member == NULL) {
+        error = HASP_ENOENT;
+    } else if (error == 0 && member->role == MEMBER_VOTER &&
+               members_voter_count(&next) <= 2) {
+        error = HASP_EINVALID;
+    }
+    if (error == 0) {
+        /* The order of the others stays: the core's progress of each follower
+         * is kept by position. */
+        size_t at = (size_t)(member - next.member);
+        memmove(&next.member[at], &next.member[at + 1],
+                (next.count - at - 1) * sizeof next.member[0]);
+        next.count--;
+        error = propose(replica, &next, ret_index);
+    }
+    step_end(replica, update);
+    return error;
+}
+
+int replica_transfer(struct replica *replica, uint64_t id, uint64_t now_ms,
+                     struct replica_update *update)
+{
+    step_begin(replica, now_ms);
+    int error = check_transfer(replica, &id);
+    if (error == 0) {
+        struct raft_event event = {.type = RAFT_TRANSFER};
+        event.transfer.server_id = id;
+        step_core(replica, &event);
+    }
+    step_end(replica, update);
+    return error;
+}
+
+/* May a change that concerns member 'id' be proposed now? */
+static int check_change(const struct replica *replica, uint64_t id)
+{
+    const struct raft *core = &replica->core;
+    if (!is_leader(replica)) {
+        return HASP_ENOTLEADER;
+    }
+    CHECK(core->leader_state.promotee_id == 0); /* RAFT_CATCH_UP is not used. */
+    if (core->leader_state.transferee != 0 ||
+        core->configuration_uncommitted_index != 0) {
+        return HASP_EBUSY;
+    }
+    /* T11: without a committed entry of its own term a leader may not change
+     * anything: majorities of its configuration and of a predecessor's
+     * uncommitted one need not meet. */
+    if (known_term(replica, core->commit_index) != core->current_term) {
+        return HASP_EBUSY;
+    }
+    return newest_voters_have_it(replica, id) ? 0 : HASP_EBUSY;
+}
+
+static int propose(struct replica *replica, const struct replica_members *next,
+                   uint64_t *ret_index)
+{
+    struct buffer encoded = {0};
+    replica_members_encode(next, &encoded);
+    struct bytes body = buffer_bytes(&encoded);
+    step_submit(replica, ENTRY_CHANGE, &body, 1);
+    buffer_done(&encoded);
+    *ret_index = log_last(&replica->log);
+    return 0;
+}
+
+/* A member refuses to vote until it has the entry that promotes it; if the next
+ * change is made before, a majority can be left without enough votes for ever.
+ * A change that takes its vote away again need not wait. */
+static bool newest_voters_have_it(const struct replica *replica, uint64_t id)
+{
+    const struct members_record *newest = members_history_at(&replica->history,
+                                                             UINT64_MAX);
+    CHECK(newest != NULL);
+    const struct members_record *before = members_history_at(
+        &replica->history, newest->log_index - 1);
+    for (uint32_t i = 0; before != NULL && i < newest->members.count; i++) {
+        const struct replica_member *member = &newest->members.member[i];
+        const struct replica_member *was = members_find(&before->members,
+                                                        member->id);
+        bool is_promoted = member->role == MEMBER_VOTER &&
+                           (was == NULL || was->role != MEMBER_VOTER);
+        if (is_promoted && member->id != id &&
+            replica_match(replica, member->id) < newest->log_index) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool has_caught_up(const struct replica *replica, uint64_t id)
+{
+    uint64_t match = replica_match(replica, id);
+    return match > 0 && log_last(&replica->log) - match <=
+                            replica->in_flight_max / CATCH_UP_SHARE;
+}
+
+static int check_added(const struct replica_members *members, uint64_t id,
+                       const char *address)
+{
+    if (id == 0 || address[0] == '\0' ||
+        strlen(address) >= MEMBER_ADDRESS_SIZE) {
+        return HASP_EINVALID;
+    }
+    for (uint32_t i = 0; i < members->count; i++) {
+        if (members->member[i].id == id ||
+            strcmp(members->member[i].address, address) == 0) {
+            return HASP_EEXIST;
+        }
+    }
+    return members->count == MEMBER_COUNT_MAX ? HASP_EFULL : 0;
+}
+
+/* Finds a voter if '*id' is 0. */
+static int check_transfer(const struct replica *replica, uint64_t *id)
+{
+    if (!is_leader(replica)) {
+        return HASP_ENOTLEADER;
+    }
+    if (replica->core.leader_state.transferee != 0) {
+        return HASP_EBUSY;
+    }
+    if (*id == 0) {
+        *id = best_voter(replica);
+    }
+    const struct replica_member *member = members_find(newest_members(replica),
+                                                       *id);
+    if (member == NULL) {
+        return HASP_ENOENT;
+    }
+    if (member->role != MEMBER_VOTER || member->id == replica->id) {
+        return HASP_EINVALID;
+    }
+    return 0;
+}
+
+/* The other voter that has most of the log; 0 if there is none. */
+static uint64_t best_voter(const struct replica *replica)
+{
+    const struct replica_members *members = newest_members(replica);
+    uint64_t best = 0;
+    uint64_t best_match = 0;
+    for (uint32_t i = 0; i < members->count; i++) {
+        const struct replica_member *member = &members->member[i];
+        uint64_t match = replica_match(replica, member->id);
+        if (member->role == MEMBER_VOTER && member->id != replica->id &&
+            (best == 0 || match > best_match)) {
+            best = member->id;
+            best_match = match;
+        }
+    }
+    return best;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Confirmation of leadership: numbered questions and who has answered them.
+ *
+ * A leader asks CONFIRM(term, number); a member whose current term is still
+ * 'term' answers CONFIRMED(term, number). Before a voter helps to elect another
+ * leader it raises its term, so a majority's answers to a question prove that
+ * no other leader had been elected when the question was asked (thesis 6.4).
+ * An answer to a later question answers all earlier ones. Numbers grow over the
+ * life of the process and begin anew only with it; a process never leads two
+ * lives in one term, so term and number together are unique. */
+
+#ifndef HASP_RAFT_CONFIRM_H
+#define HASP_RAFT_CONFIRM_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "raft/replica.h"
+
+struct confirm_answer {
+    uint64_t id;
+    uint64_t number; /* The newest question answered. */
+};
+
+struct confirm {
+    uint64_t term;         /* That this replica leads, or 0. */
+    uint64_t asked;        /* The newest question's number. */
+    uint64_t asked_before; /* This term: numbers up to here are of others. */
+    struct confirm_answer answers[MEMBER_COUNT_MAX];
+    uint32_t answer_count;
+};
+
+/* A term of leadership begins, or 0: has ended. */
+void confirm_begin(struct confirm *confirm, uint64_t term);
+
+/* Forgets the answers of those who are no members any more. */
+void confirm_keep(struct confirm *confirm,
+                  const struct replica_members *members);
+
+/* Asks a new question and returns its number. */
+uint64_t confirm_ask(struct confirm *confirm);
+
+/* Takes an answer of member 'id'; those to another term, or to a question that
+ * was never asked, are dropped. */
+void confirm_take(struct confirm *confirm, uint64_t id, uint64_t term,
+                  uint64_t number);
+
+/* The newest question that 'id' has answered, 0 if none. */
+uint64_t confirm_answered(const struct confirm *confirm, uint64_t id);
+
+/* The newest question that a majority of the voters in 'members' has answered,
+ * 0 if none. */
+uint64_t confirm_count(const struct confirm *confirm,
+                       const struct replica_members *members);
+
+#endif /* HASP_RAFT_CONFIRM_H */

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "raft/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+
+/* The bodies of entries that came together. */
+struct log_batch {
+    uint64_t references; /* Entries in the log that point here. */
+    uint8_t data[];
+};
+
+/* Appending many entries at once (at start) in blocks of this size lets
+ * trimming give memory back piece by piece. */
+#define BATCH_SIZE_MAX (1u << 20)
+
+static void reserve(struct log *log, uint64_t count);
+static uint64_t append_batch(struct log *log,
+                             const struct replica_entry *entries,
+                             uint64_t count);
+static void release(const struct log_slot *slot);
+
+void log_done(struct log *log)
+{
+    log_reset(log, 0);
+    free(log->slots);
+    *log = (struct log){0};
+}
+
+void log_reset(struct log *log, uint64_t base)
+{
+    if (log->count > 0) {
+        log_truncate(log, log->base + 1);
+    }
+    log->head = 0;
+    log->base = base;
+}
+
+struct replica_entry log_entry(const struct log *log, uint64_t log_index)
+{
+    CHECK(log_has(log, log_index));
+    const struct log_slot *slot = log_slot(log, log_index);
+    return (struct replica_entry){
+        .term = slot->term,
+        .log_index = log_index,
+        .type = slot->type,
+        .body = bytes_of(slot->data, slot->size),
+    };
+}
+
+void log_append(struct log *log, const struct replica_entry *entries,
+                uint64_t count)
+{
+    reserve(log, count);
+    while (count > 0) {
+        uint64_t appended = append_batch(log, entries, count);
+        entries += appended;
+        count -= appended;
+    }
+}
+
+void log_truncate(struct log *log, uint64_t from_index)
+{
+    CHECK(from_index > log->base);
+    while (log_last(log) >= from_index) {
+        release(log_slot(log, log_last(log)));
+        log->count--;
+    }
+}
+
+void log_trim(struct log *log, uint64_t up_to_index)
+{
+    CHECK(up_to_index <= log_last(log));
+    while (log->base < up_to_index) {
+        release(&log->slots[log->head]);
+        log->head = (log->head + 1) & (log->capacity - 1);
+        log->base++;
+        log->count--;
+    }
+}
+
+uint64_t log_size_above(const struct log *log, uint64_t log_index)
+{
+    if (log->count == 0 || log_index >= log_last(log)) {
+        return 0;
+    }
+    uint64_t up_to = log_slot(log, log_last(log))->size_sum;
+    if (log_index > log->base) {
+        return up_to - log_slot(log, log_index)->size_sum;
+    }
+    const struct log_slot *first = log_slot(log, log->base + 1);
+    return up_to - first->size_sum + first->size;
+}
+
+/* Makes room for 'count' more entries. */
+static void reserve(struct log *log, uint64_t count)
+{
+    CHECK(count <= UINT32_MAX);
+    uint64_t needed = log->count + count;
+    if (needed <= log->capacity) {
+        return;
+    }
+    uint64_t capacity = log->capacity == 0 ? 256 : log->capacity;
+    while (capacity < needed) {
+        capacity *= 2;
+    }
+    struct log_slot *slots = memory_new(capacity * sizeof *slots);
+    for (uint64_t i = 0; i < log->count; i++) {
+        slots[i] = *log_slot(log, log->base + 1 + i);
+    }
+    free(log->slots);
+    log->slots = slots;
+    log->capacity = capacity;
+    log->head = 0;
+}
+
+/* Appends as many of the entries as fit one block; returns how many. */
+static uint64_t append_batch(struct log *log,
+                             const struct replica_entry *entries,
+                             uint64_t count)
+{
+    size_t size = 0;
+    uint64_t n = 0;
+    while (n < count &&
+           (n == 0 || size + entries[n].body.size <= BATCH_SIZE_MAX)) {
+        CHECK(entries[n].body.size <= UINT32_MAX);
+        size += entries[n].body.size;
+        n++;
+    }
+    struct log_batch *batch = malloc(sizeof *batch + size);
+    CHECK(batch != NULL);
+    batch->references = n;
+    uint8_t *at = batch->data;
+    uint64_t size_sum = log->count > 0 ? log_slot(log, log_last(log))->size_sum
+                                       : 0;
+    for (uint64_t i = 0; i < n; i++) {
+        uint32_t body_size = (uint32_t)entries[i].body.size;
+        CHECK(entries[i].term > 0);
+        CHECK(entries[i].term >= log_term(log, log_last(log)));
+        if (body_size > 0) {
+            memcpy(at, entries[i].body.data, body_size);
+        }
+        size_sum += body_size;
+        log->count++;
+        log->slots[(log->head + log->count - 1) &
+                   (log->capacity - 1)] = (struct log_slot){
+            .term = entries[i].term,
+            .size_sum = size_sum,
+            .data = at,
+            .batch = batch,
+            .size = body_size,
+            .type = entries[i].type,
+        };
+        at += body_size;
+    }
+    return n;
+}
+
+static void release(const struct log_slot *slot)
+{
+    CHECK(slot->batch->references > 0);
+    slot->batch->references--;
+    if (slot->batch->references == 0) {
+        free(slot->batch);
+    }
+}

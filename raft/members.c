@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "raft/members.h"
+
+#include <raft.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+
+#define FORMAT 1u
+
+_Static_assert((int)MEMBER_STANDBY == (int)RAFT_STANDBY, "as in libraft");
+_Static_assert((int)MEMBER_VOTER == (int)RAFT_VOTER, "as in libraft");
+_Static_assert((int)MEMBER_SPARE == (int)RAFT_SPARE, "as in libraft");
+
+static bool read_member(struct reader *reader,
+                        struct replica_member *ret_member);
+static bool member_is_new(const struct replica_members *members,
+                          const struct replica_member *member);
+static bool padding_is_sound(struct bytes encoded, const uint8_t *end);
+
+void replica_members_encode(const struct replica_members *members,
+                            struct buffer *out)
+{
+    CHECK(members->count > 0 && members->count <= MEMBER_COUNT_MAX);
+    size_t start = out->size;
+    buffer_put_u8(out, FORMAT);
+    buffer_put_u64(out, members->count);
+    for (uint32_t i = 0; i < members->count; i++) {
+        const struct replica_member *member = &members->member[i];
+        CHECK(member->id > 0);
+        buffer_put_u64(out, member->id);
+        buffer_put(out, member->address, strlen(member->address) + 1);
+        buffer_put_u8(out, (uint8_t)member->role);
+    }
+    while ((out->size - start) % 8 != 0) {
+        buffer_put_u8(out, 0);
+    }
+}
+
+int replica_members_decode(struct bytes encoded,
+                           struct replica_members *ret_members)
+{
+    struct reader reader = reader_of(encoded);
+    uint8_t format = reader_u8(&reader);
+    uint64_t count = reader_u64(&reader);
+    struct replica_members members = {0};
+    if (!reader_ok(&reader, false) || format != FORMAT || count == 0 ||
+        count > MEMBER_COUNT_MAX) {
+        return HASP_EPROTO;
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        struct replica_member *member = &members.member[members.count];
+        if (!read_member(&reader, member) || !member_is_new(&members, member)) {
+            return HASP_EPROTO;
+        }
+        members.count++;
+    }
+    if (!padding_is_sound(encoded, reader.at) ||
+        members_voter_count(&members) == 0) {
+        return HASP_EPROTO;
+    }
+    *ret_members = members;
+    return 0;
+}
+
+const struct replica_member *members_find(const struct replica_members *members,
+                                          uint64_t id)
+{
+    for (uint32_t i = 0; i < members->count; i++) {
+        if (members->member[i].id == id) {
+            return &members->member[i];
+        }
+    }
+    return NULL;
+}
+
+uint32_t members_voter_count(const struct replica_members *members)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < members->count; i++) {
+        count += members->member[i].role == MEMBER_VOTER ? 1 : 0;
+    }
+    return count;
+}
+
+bool members_is_sole_voter(const struct replica_members *members, uint64_t id)
+{
+    const struct replica_member *member = members_find(members, id);
+    return member != NULL && member->role == MEMBER_VOTER &&
+           members_voter_count(members) == 1;
+}
+
+void members_to_core(const struct replica_members *members,
+                     struct raft_configuration *ret_configuration)
+{
+    raft_configuration_init(ret_configuration);
+    for (uint32_t i = 0; i < members->count; i++) {
+        int rv = raft_configuration_add(
+            ret_configuration, members->member[i].id,
+            members->member[i].address, (int)members->member[i].role);
+        CHECK(rv == 0);
+    }
+}
+
+void members_history_done(struct members_history *history)
+{
+    free(history->records);
+    *history = (struct members_history){0};
+}
+
+void members_history_clear(struct members_history *history)
+{
+    history->count = 0;
+}
+
+void members_history_put(struct members_history *history, uint64_t log_index,
+                         const struct replica_members *members)
+{
+    CHECK(history->count == 0 ||
+          history->records[history->count - 1].log_index < log_index);
+    if (history->count == history->capacity) {
+        history->capacity = history->capacity == 0 ? 4 : 2 * history->capacity;
+        history->records = memory_resize(
+            history->records, history->capacity * sizeof *history->records);
+    }
+    history->records[history->count++] = (struct members_record){
+        .log_index = log_index, .members = *members};
+}
+
+void members_history_truncate(struct members_history *history,
+                              uint64_t from_index)
+{
+    while (history->count > 0 &&
+           history->records[history->count - 1].log_index >= from_index) {
+        history->count--;
+    }
+}
+
+void members_history_trim(struct members_history *history, uint64_t log_index)
+{
+    uint32_t gone = 0;
+    while (gone + 1 < history->count &&
+           history->records[gone + 1].log_index <= log_index) {
+        gone++;
+    }
+    history->count -= gone;
+    memmove(history->records, history->records + gone,
+            history->count * sizeof *history->records);
+}
+
+const struct members_record *
+members_history_at(const struct members_history *history, uint64_t log_index)
+{
+    for (uint32_t i = history->count; i > 0; i--) {
+        if (history->records[i - 1].log_index <= log_index) {
+            return &history->records[i - 1];
+        }
+    }
+    return NULL;
+}
+
+static bool read_member(struct reader *reader,
+                        struct replica_member *ret_member)
+{
+    ret_member->id = reader_u64(reader);
+    const uint8_t *start = reader->at;
+    size_t left = reader_left(reader);
+    const uint8_t *end = left == 0 ? NULL : memchr(start, 0, left);
+    if (reader->is_bad || ret_member->id == 0 || end == NULL ||
+        (size_t)(end - start) >= MEMBER_ADDRESS_SIZE) {
+        return false;
+    }
+    struct bytes address = reader_bytes(reader, (size_t)(end - start) + 1);
+    memcpy(ret_member->address, address.data, address.size);
+    uint8_t role = reader_u8(reader);
+    ret_member->role = (enum member_role)role;
+    return !reader->is_bad && role <= MEMBER_SPARE;
+}
+
+/* The core refuses a configuration in which an id or an address stands twice.
+ */
+static bool member_is_new(const struct replica_members *members,
+                          const struct replica_member *member)
+{
+    for (uint32_t i = 0; i < members->count; i++) {
+        if (members->member[i].id == member->id ||
+            strcmp(members->member[i].address, member->address) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool padding_is_sound(struct bytes encoded, const uint8_t *end)
+{
+    const uint8_t *at = end;
+    for (; at < encoded.data + encoded.size; at++) {
+        if (*at != 0) {
+            return false;
+        }
+    }
+    return encoded.size % 8 == 0 && (size_t)(at - end) < 8;
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Configurations: who is a member, and since which entry of the log.
+ *
+ * Encoded as libraft encodes them (so that the core can decode the entry):
+ *
+ *     u8 1, u64 count, count x (u64 id, address with its NUL, u8 role),
+ *     zeros up to a multiple of 8
+ *
+ * The history holds each configuration that is in the log, and the newest one
+ * before it: for snapshots (the core's own copy is not reliable for that, see
+ * README.md T1), for telling the core which one is committed, and for knowing
+ * who was promoted last. */
+
+#ifndef HASP_RAFT_MEMBERS_H
+#define HASP_RAFT_MEMBERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "raft/replica.h"
+
+struct raft_configuration;
+
+/* The member 'id', or NULL. */
+const struct replica_member *members_find(const struct replica_members *members,
+                                          uint64_t id);
+uint32_t members_voter_count(const struct replica_members *members);
+/* True if 'id' is the only voter. */
+bool members_is_sole_voter(const struct replica_members *members, uint64_t id);
+
+/* A copy for the core, which takes it over. */
+void members_to_core(const struct replica_members *members,
+                     struct raft_configuration *ret_configuration);
+
+struct members_record {
+    uint64_t log_index; /* Of the entry it stands in. */
+    struct replica_members members;
+};
+
+struct members_history {
+    struct members_record *records; /* By index, ascending. */
+    uint32_t count;
+    uint32_t capacity;
+};
+
+void members_history_done(struct members_history *history);
+void members_history_clear(struct members_history *history);
+void members_history_put(struct members_history *history, uint64_t log_index,
+                         const struct replica_members *members);
+/* Forgets those from 'from_index' on. */
+void members_history_truncate(struct members_history *history,
+                              uint64_t from_index);
+/* Forgets those that are older than the newest at or below 'log_index'. */
+void members_history_trim(struct members_history *history, uint64_t log_index);
+/* The newest at or below 'log_index', or NULL. */
+const struct members_record *
+members_history_at(const struct members_history *history, uint64_t log_index);
+
+#endif /* HASP_RAFT_MEMBERS_H */

@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Received messages: checked against the state, then fed to the core.
+ *
+ * The core trusts its messages: what does not fit its state it asserts (and
+ * Debian's build has no assertions). So everything it assumes is checked here
+ * first. A message that no correct member can send is HASP_EPROTO and changes
+ * nothing; one that is merely late is made harmless or dropped. */
+
+#include "raft/replica_state.h"
+
+#include "base/check.h"
+
+/* An AppendEntries as it is fed, after cutting. */
+struct part {
+    uint64_t prev_index;
+    uint64_t prev_term;
+    struct replica_entry *entries;
+    uint32_t count;
+};
+
+static int receive_append(struct replica *replica, uint64_t from,
+                          const struct message *message);
+static bool append_fits(const struct replica *replica, uint64_t from,
+                        const struct message *message);
+static void reanchor(const struct replica *replica, struct part *all);
+static void feed_parts(struct replica *replica, uint64_t from,
+                       const struct message *message, struct part all);
+static void feed_part(struct replica *replica, uint64_t from,
+                      const struct message *message, const struct part *part);
+static uint64_t sound_commit(const struct replica *replica,
+                             const struct part *part, uint64_t commit_index);
+static void commit_change_before(struct replica *replica,
+                                 const struct part *part);
+static void receive_append_result(struct replica *replica, uint64_t from,
+                                  const struct message *message);
+static int receive_vote(struct replica *replica, uint64_t from,
+                        const struct message *message);
+static int receive_vote_result(struct replica *replica, uint64_t from,
+                               const struct message *message);
+static void receive_timeout_now(struct replica *replica, uint64_t from,
+                                const struct message *message);
+static void receive_confirm(struct replica *replica, uint64_t from,
+                            const struct message *message);
+static void feed(struct replica *replica, uint64_t from,
+                 struct raft_message *message);
+
+int replica_receive(struct replica *replica, uint64_t from,
+                    struct bytes encoded, uint64_t now_ms,
+                    struct replica_update *update)
+{
+    struct message message;
+    int error = message_decode(encoded, &message);
+    if (error == 0 && (from == 0 || from == replica->id)) {
+        error = HASP_EPROTO;
+    }
+    step_begin(replica, now_ms);
+    if (error == 0) {
+        switch (message.kind) {
+        case MESSAGE_APPEND:
+            error = receive_append(replica, from, &message);
+            break;
+        case MESSAGE_APPEND_RESULT:
+            receive_append_result(replica, from, &message);
+            break;
+        case MESSAGE_VOTE:
+            error = receive_vote(replica, from, &message);
+            break;
+        case MESSAGE_VOTE_RESULT:
+            error = receive_vote_result(replica, from, &message);
+            break;
+        case MESSAGE_TIMEOUT_NOW:
+            receive_timeout_now(replica, from, &message);
+            break;
+        case MESSAGE_CONFIRM:
+            receive_confirm(replica, from, &message);
+            break;
+        case MESSAGE_CONFIRMED:
+            confirm_take(&replica->confirm, from, message.term, message.number);
+            break;
+        default:
+            UNREACHABLE();
+        }
+    }
+    step_end(replica, update);
+    return error;
+}
+
+static int receive_append(struct replica *replica, uint64_t from,
+                          const struct message *message)
+{
+    const struct message_append *append = &message->append;
+    struct part all = {.prev_index = append->prev_index,
+                       .prev_term = append->prev_term};
+    if (message->term < replica->core.current_term) {
+        /* Only its term will be looked at, to answer with ours. */
+        replica->is_answering_stale = true;
+        feed_part(replica, from, message, &all);
+        replica->is_answering_stale = false;
+        return 0;
+    }
+    replica->received = step_reserve(replica->received,
+                                     &replica->received_capacity, append->count,
+                                     sizeof *replica->received);
+    message_entries(append, replica->received);
+    if (!append_fits(replica, from, message)) {
+        return HASP_EPROTO;
+    }
+    all.entries = replica->received;
+    all.count = append->count;
+    if (!replica->is_installing) {
+        reanchor(replica, &all);
+    }
+    feed_parts(replica, from, message, all);
+    replica->leader_term = message->term;
+    replica->has_heard_leader = true;
+    return 0;
+}
+
+/* True unless it contradicts what is committed here, or another leader's term.
+ */
+static bool append_fits(const struct replica *replica, uint64_t from,
+                        const struct message *message)
+{
+    const struct message_append *append = &message->append;
+    uint64_t committed = replica->core.commit_index;
+    uint64_t prev_term = known_term(replica, append->prev_index);
+    if (message->term == replica->core.current_term) {
+        uint64_t leader = replica_leader(replica);
+        if (leader != 0 && leader != from) {
+            return false;
+        }
+    }
+    if (append->prev_index <= committed && prev_term != 0 &&
+        prev_term != append->prev_term) {
+        return false;
+    }
+    for (uint32_t i = 0; i < append->count; i++) {
+        const struct replica_entry *entry = &replica->received[i];
+        if (entry->log_index > committed) {
+            break;
+        }
+        uint64_t term = known_term(replica, entry->log_index);
+        if (term != 0 && term != entry->term) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* T9: where an AppendEntries begins below what is left of the log here, the
+ * core does not know the entry before it: it rejects what is committed, or,
+ * from the very first entry on, appends old entries behind the newest. All that
+ * a snapshot of ours covers is committed, so the leader has it, too (Leader
+ * Completeness): the message is made to begin at the snapshot's end. */
+static void reanchor(const struct replica *replica, struct part *all)
+{
+    const struct raft_trail *trail = &replica->core.trail;
+    uint64_t snapshot = trail->snapshot.index;
+    if (snapshot == 0 || all->prev_index > trail->offset ||
+        all->prev_index == snapshot) {
+        return;
+    }
+    uint64_t covered = snapshot - all->prev_index;
+    if (covered > all->count) {
+        covered = all->count;
+    }
+    all->prev_index = snapshot;
+    all->prev_term = trail->snapshot.term;
+    all->entries += covered;
+    all->count -= (uint32_t)covered;
+}
+
+/* T1: the core notes the index of the first new entry for a configuration
+ * anywhere in an AppendEntries. So each configuration begins a part. */
+static void feed_parts(struct replica *replica, uint64_t from,
+                       const struct message *message, struct part all)
+{
+    do {
+        struct part part = all;
+        part.count = all.count > 0 ? 1 : 0;
+        while (part.count < all.count &&
+               all.entries[part.count].type != ENTRY_CHANGE) {
+            part.count++;
+        }
+        commit_change_before(replica, &part);
+        feed_part(replica, from, message, &part);
+        if (part.count == 0) {
+            return;
+        }
+        all.prev_index += part.count;
+        all.prev_term = all.entries[part.count - 1].term;
+        all.entries += part.count;
+        all.count -= part.count;
+    } while (all.count > 0 &&
+             known_term(replica, all.prev_index) == all.prev_term);
+}
+
+static void feed_part(struct replica *replica, uint64_t from,
+                      const struct message *message, const struct part *part)
+{
+    struct raft_message m = {.type = RAFT_APPEND_ENTRIES};
+    replica->core_entries = step_reserve(
+        replica->core_entries, &replica->core_entries_capacity, part->count,
+        sizeof *replica->core_entries);
+    /* The core frees the payload of what it does not take. It gets a block for
+     * that; the payload itself is read in place and copied if it is taken. */
+    void *block = part->count > 0 ? raft_malloc(1) : NULL;
+    CHECK(part->count == 0 || block != NULL);
+    for (uint32_t i = 0; i < part->count; i++) {
+        const struct replica_entry *entry = &part->entries[i];
+        replica->core_entries[i] = (struct raft_entry){
+            .term = entry->term,
+            .type = (enum raft_entry_type)entry->type,
+            .buf = {.base = (void *)(uintptr_t)entry->body.data,
+                    .len = entry->body.size},
+            .batch = block,
+        };
+    }
+    m.append_entries.term = message->term;
+    m.append_entries.prev_log_index = part->prev_index;
+    m.append_entries.prev_log_term = part->prev_term;
+    m.append_entries.leader_commit = sound_commit(replica, part,
+                                                  message->append.commit_index);
+    m.append_entries.entries = part->count > 0 ? replica->core_entries : NULL;
+    m.append_entries.n_entries = part->count;
+    feed(replica, from, &m);
+}
+
+/* T12: the core sets its commit index to min(leader's, last entry of the
+ * message), which goes BACK if the message ends below what is committed here
+ * already (old, or a part of one). Then it is told nothing new. The first entry
+ * of the log is the same everywhere and counts as committed, as at its start.
+ */
+static uint64_t sound_commit(const struct replica *replica,
+                             const struct part *part, uint64_t commit_index)
+{
+    uint64_t last = part->prev_index + part->count;
+    if (part->prev_index == 0 && part->count > 0 && commit_index == 0) {
+        commit_index = 1;
+    }
+    if (last < replica->core.commit_index) {
+        return 0;
+    }
+    return commit_index;
+}
+
+/* T13: a configuration follows another one in a log only if that one was
+ * committed; yet the core, given the newer one, forgets the older without
+ * having noted it as committed, and would roll back too far. It is told first,
+ * where the message will be found to match. */
+static void commit_change_before(struct replica *replica,
+                                 const struct part *part)
+{
+    uint64_t uncommitted = replica->core.configuration_uncommitted_index;
+    if (part->count > 0 && part->entries[0].type == ENTRY_CHANGE &&
+        uncommitted > 0 && uncommitted <= part->prev_index &&
+        !replica->is_installing &&
+        known_term(replica, part->prev_index) == part->prev_term) {
+        feed_configuration(replica, uncommitted);
+    }
+}
+
+static void receive_append_result(struct replica *replica, uint64_t from,
+                                  const struct message *message)
+{
+    struct raft_message m = {.type = RAFT_APPEND_ENTRIES_RESULT};
+    uint64_t rejected = message->append_result.rejected_index;
+    uint64_t last = message->append_result.last_index;
+    raft_index match = 0;
+    if (!is_leader(replica) ||
+        raft_match_index(&replica->core, from, &match) != 0) {
+        return; /* Late, or not a member any more. */
+    }
+    /* T9, the leader's side: what a follower has once acknowledged it has. A
+     * rejection below that is late; a last index below it is untrue. */
+    if (rejected > 0 && rejected <= match) {
+        rejected = 0;
+        last = match;
+    } else if (rejected > 0) {
+        last = last < match ? match : last;
+        last = last >= rejected ? rejected - 1 : last;
+    }
+    m.append_entries_result.version = 2;
+    m.append_entries_result.term = message->term;
+    m.append_entries_result.rejected = rejected;
+    m.append_entries_result.last_log_index = last;
+    feed(replica, from, &m);
+}
+
+static int receive_vote(struct replica *replica, uint64_t from,
+                        const struct message *message)
+{
+    struct raft_message m = {.type = RAFT_REQUEST_VOTE};
+    if (message->vote.candidate != from ||
+        message->vote.last_term > message->term) {
+        return HASP_EPROTO;
+    }
+    m.request_vote.version = 2;
+    m.request_vote.term = message->term;
+    m.request_vote.candidate_id = from;
+    m.request_vote.last_log_index = message->vote.last_index;
+    m.request_vote.last_log_term = message->vote.last_term;
+    m.request_vote.disrupt_leader = message->vote.is_disrupting;
+    m.request_vote.pre_vote = message->vote.is_pre_vote;
+    feed(replica, from, &m);
+    return 0;
+}
+
+static int receive_vote_result(struct replica *replica, uint64_t from,
+                               const struct message *message)
+{
+    struct raft_message m = {.type = RAFT_REQUEST_VOTE_RESULT};
+    uint64_t term = replica->core.current_term;
+    if (replica->core.state != RAFT_CANDIDATE) {
+        return 0; /* Late. The core would read a candidate's state. */
+    }
+    if (message->vote_result.is_granted &&
+        message->term > term + (message->vote_result.is_pre_vote ? 1 : 0)) {
+        return HASP_EPROTO; /* Nobody grants a vote that was not asked for. */
+    }
+    m.request_vote_result.version = 2;
+    m.request_vote_result.term = message->term;
+    m.request_vote_result.vote_granted = message->vote_result.is_granted;
+    m.request_vote_result.pre_vote = message->vote_result.is_pre_vote;
+    feed(replica, from, &m);
+    return 0;
+}
+
+static void receive_timeout_now(struct replica *replica, uint64_t from,
+                                const struct message *message)
+{
+    struct raft_message m = {.type = RAFT_TIMEOUT_NOW};
+    if (members_is_sole_voter(newest_members(replica), replica->id)) {
+        return; /* T2: the core would lead without a new term. */
+    }
+    m.timeout_now.term = message->term;
+    m.timeout_now.last_log_index = message->timeout_now.last_index;
+    m.timeout_now.last_log_term = message->timeout_now.last_term;
+    feed(replica, from, &m);
+}
+
+/* 4a.11: the answer comes from the core's current term, in this very step. */
+static void receive_confirm(struct replica *replica, uint64_t from,
+                            const struct message *message)
+{
+    if (message->term == raft_current_term(&replica->core)) {
+        struct message answer = {.kind = MESSAGE_CONFIRMED,
+                                 .term = message->term,
+                                 .number = message->number};
+        step_send(replica, from, &answer);
+    }
+}
+
+static void feed(struct replica *replica, uint64_t from,
+                 struct raft_message *message)
+{
+    struct raft_event event = {.type = RAFT_RECEIVE};
+    message->server_id = from;
+    message->server_address = ""; /* Copied, or echoed into the update. */
+    event.receive.message = message;
+    step_core(replica, &event);
+}

@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "raft/replica.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "raft/replica_state.h"
+
+#define IN_FLIGHT_DEFAULT 16384u
+#define SNAPSHOT_TIMEOUT_DEFAULT_MS 10000u
+
+static void vote_for_itself(struct replica *replica);
+static void send_question(struct replica *replica, uint64_t number);
+static bool is_alone(const struct replica *replica);
+
+const char *replica_role_name(enum replica_role role)
+{
+    switch (role) {
+    case REPLICA_FOLLOWER:
+        return "follower";
+    case REPLICA_CANDIDATE:
+        return "candidate";
+    case REPLICA_LEADER:
+        return "leader";
+    }
+    return "unknown";
+}
+
+/* --- Life --------------------------------------------------------------- */
+
+struct replica *replica_new(const struct replica_options *options)
+{
+    CHECK(options->id > 0);
+    CHECK(options->heartbeat_ms > 0);
+    CHECK(options->election_ms > options->heartbeat_ms);
+    struct replica *replica = memory_new(sizeof *replica);
+    struct raft *core = &replica->core;
+    replica->id = options->id;
+    replica->heartbeat_ms = options->heartbeat_ms;
+    replica->in_flight_max = options->in_flight_max > 0 ? options->in_flight_max
+                                                        : IN_FLIGHT_DEFAULT;
+    replica->prng.state = options->seed;
+    int rv = raft_init(core, NULL, NULL, options->id, "");
+    CHECK(rv == 0);
+    core->tracer = NULL; /* It formats even what it does not print. */
+    raft_seed(core, (unsigned)prng_next(&replica->prng));
+    raft_set_election_timeout(core, options->election_ms);
+    raft_set_heartbeat_timeout(core, options->heartbeat_ms);
+    raft_set_install_snapshot_timeout(core, options->snapshot_timeout_ms > 0
+                                                ? options->snapshot_timeout_ms
+                                                : SNAPSHOT_TIMEOUT_DEFAULT_MS);
+    raft_set_pre_vote(core, !options->without_pre_vote);
+    raft_set_max_inflight_entries(core, replica->in_flight_max); /* T5 */
+    raft_set_capacity_threshold(core, 0);                        /* T4 */
+    return replica;
+}
+
+void replica_free(struct replica *replica)
+{
+    if (replica == NULL) {
+        return;
+    }
+    if (replica->is_installing) {
+        raft_configuration_close(&replica->metadata.configuration);
+    }
+    raft_close(&replica->core, NULL);
+    log_done(&replica->log);
+    written_done(&replica->written);
+    members_history_done(&replica->history);
+    buffer_done(&replica->out.bytes);
+    free(replica->out.outgoing);
+    free(replica->out.messages);
+    free(replica->out.entries);
+    free(replica->core_entries);
+    free(replica->received);
+    free(replica);
+}
+
+/* --- Events ------------------------------------------------------------- */
+
+void replica_persisted(struct replica *replica, uint64_t term,
+                       uint64_t log_index, uint64_t now_ms,
+                       struct replica_update *update)
+{
+    step_begin(replica, now_ms);
+    uint64_t durable = written_complete(&replica->written, term, log_index);
+    if (durable > replica->core.last_stored && !replica->is_installing) {
+        /* Nobody becomes a candidate while writes are under way. */
+        CHECK(replica->core.state == RAFT_LEADER ||
+              replica->core.state == RAFT_FOLLOWER);
+        CHECK(known_term(replica, durable) > 0);
+        struct raft_event event = {.type = RAFT_PERSISTED_ENTRIES};
+        event.persisted_entries.index = durable;
+        step_core(replica, &event);
+    }
+    step_end(replica, update);
+}
+
+void replica_tick(struct replica *replica, uint64_t now_ms,
+                  struct replica_update *update)
+{
+    step_begin(replica, now_ms);
+    if (replica->now_ms >= replica_deadline(replica) &&
+        replica->clock_ms >= raft_timeout(&replica->core)) {
+        replica->ticked_ms = replica->now_ms;
+        replica->has_ticked = true;
+        if (is_alone(replica) && replica->core.voted_for != replica->id) {
+            vote_for_itself(replica);
+        } else {
+            struct raft_event event = {.type = RAFT_TIMEOUT};
+            step_core(replica, &event);
+        }
+        /* What was asked last may have been lost on the way. */
+        if (is_leader(replica) && replica->confirmed < replica->confirm.asked &&
+            replica->confirm.asked > replica->confirm.asked_before) {
+            send_question(replica, replica->confirm.asked);
+        }
+    }
+    step_end(replica, update);
+}
+
+uint64_t replica_deadline(const struct replica *replica)
+{
+    uint64_t timeout = raft_timeout(&replica->core);
+    uint64_t deadline = timeout > replica->ahead_ms
+                            ? timeout - replica->ahead_ms
+                            : 0;
+    if (replica->snapshot_to_count > 0) {
+        return replica->now_ms; /* The next update tells of it. */
+    }
+    /* T3: with a member that was demoted to a spare the core's deadline stays
+     * in the past for ever. */
+    uint64_t pause_ms = 1;
+    if (is_leader(replica) && replica->heartbeat_ms >= 8) {
+        pause_ms = replica->heartbeat_ms / 4;
+    }
+    if (replica->has_ticked && deadline < replica->ticked_ms + pause_ms) {
+        deadline = replica->ticked_ms + pause_ms;
+    }
+    return deadline;
+}
+
+int replica_submit(struct replica *replica, const struct bytes *commands,
+                   uint32_t count, uint64_t now_ms, uint64_t *ret_first,
+                   struct replica_update *update)
+{
+    int error = 0;
+    CHECK(count > 0);
+    step_begin(replica, now_ms);
+    uint64_t last = log_last(&replica->log);
+    if (!is_leader(replica) || replica_is_transferring(replica)) {
+        error = HASP_ENOTLEADER;
+    } else if (last - replica->core.commit_index + count >
+               replica->in_flight_max) {
+        error = HASP_EBUSY;
+    }
+    for (uint32_t i = 0; error == 0 && i < count; i++) {
+        if (commands[i].size > REPLICA_ENTRY_SIZE_MAX) {
+            error = HASP_ETOOBIG;
+        }
+    }
+    if (error == 0) {
+        step_submit(replica, ENTRY_COMMAND, commands, count);
+        *ret_first = last + 1;
+    }
+    step_end(replica, update);
+    return error;
+}
+
+uint64_t replica_ask(struct replica *replica, uint64_t now_ms,
+                     struct replica_update *update)
+{
+    uint64_t number = 0;
+    step_begin(replica, now_ms);
+    if (is_leader(replica)) {
+        number = confirm_ask(&replica->confirm);
+        confirm_take(&replica->confirm, replica->id,
+                     raft_current_term(&replica->core), number);
+        send_question(replica, number);
+    }
+    step_end(replica, update);
+    return number;
+}
+
+uint64_t replica_next_question(const struct replica *replica)
+{
+    return replica->confirm.asked + 1;
+}
+
+uint64_t replica_confirmed(const struct replica *replica)
+{
+    return is_leader(replica) ? replica->confirmed : 0;
+}
+
+void replica_hurry(struct replica *replica, uint64_t id, uint64_t now_ms)
+{
+    const struct raft *core = &replica->core;
+    if (core->state != RAFT_FOLLOWER) {
+        return;
+    }
+    uint64_t leader = core->follower_state.current_leader.id;
+    if (id == 0 ? replica->has_heard_leader : id != leader) {
+        return;
+    }
+    /* The deadline is to come after a random part of a heartbeat from now, so
+     * that the survivors do not all stand for election at once. */
+    uint64_t wait_ms = prng_below(&replica->prng, replica->heartbeat_ms);
+    uint64_t deadline = raft_timeout(core);
+    if (deadline > now_ms + replica->ahead_ms + wait_ms) {
+        replica->ahead_ms = deadline - now_ms - wait_ms;
+    }
+}
+
+/* --- Snapshots ---------------------------------------------------------- */
+
+uint64_t replica_snapshot_taken(struct replica *replica, uint64_t log_index,
+                                uint64_t now_ms, struct replica_update *update)
+{
+    const struct raft_trail *trail = &replica->core.trail;
+    uint64_t trimmed = 0;
+    step_begin(replica, now_ms);
+    if (!replica->is_installing && log_index > trail->snapshot.index &&
+        log_index <= replica_appliable(replica)) {
+        const struct members_record *record = members_history_at(
+            &replica->history, log_index);
+        struct raft_event event = {.type = RAFT_SNAPSHOT};
+        CHECK(record != NULL && log_has(&replica->log, log_index));
+        event.snapshot.metadata.index = log_index;
+        event.snapshot.metadata.term = log_term(&replica->log, log_index);
+        event.snapshot.metadata.configuration_index = record->log_index;
+        members_to_core(&record->members,
+                        &event.snapshot.metadata.configuration);
+        event.snapshot.trailing = replica->in_flight_max; /* T9 */
+        step_core(replica, &event);
+        trimmed = trail->offset;
+        log_trim(&replica->log, trimmed);
+        members_history_trim(&replica->history, log_index);
+    }
+    step_end(replica, update);
+    return trimmed;
+}
+
+bool replica_install(struct replica *replica, uint64_t from,
+                     uint64_t leader_term, uint64_t log_index, uint64_t term,
+                     struct bytes encoded, uint64_t members_index,
+                     uint64_t now_ms, struct replica_update *update)
+{
+    struct replica_members members;
+    struct raft_message m = {.type = RAFT_INSTALL_SNAPSHOT};
+    struct raft_event event = {.type = RAFT_RECEIVE};
+    bool is_accepted = false;
+    step_begin(replica, now_ms);
+    uint64_t current = replica->core.current_term;
+    uint64_t leader = replica_leader(replica);
+    bool is_sound = from > 0 && from != replica->id && log_index > 0 &&
+                    term > 0 && term <= leader_term &&
+                    leader_term <= MESSAGE_NUMBER_MAX &&
+                    log_index <= MESSAGE_NUMBER_MAX && members_index > 0 &&
+                    members_index <= log_index &&
+                    replica_members_decode(encoded, &members) == 0 &&
+                    !(leader_term == current && leader != 0 && leader != from);
+    if (is_sound && !replica->is_installing) {
+        m.server_id = from;
+        m.server_address = "";
+        m.install_snapshot.term = leader_term;
+        m.install_snapshot.last_index = log_index;
+        m.install_snapshot.last_term = term;
+        m.install_snapshot.conf_index = members_index;
+        members_to_core(&members, &m.install_snapshot.conf);
+        event.receive.message = &m;
+        replica->is_answering_stale = leader_term < current;
+        step_core(replica, &event);
+        replica->is_answering_stale = false;
+        is_accepted = replica->is_installing;
+        if (leader_term >= current) {
+            replica->leader_term = leader_term;
+            replica->has_heard_leader = true;
+        }
+    }
+    if (is_accepted) {
+        log_reset(&replica->log, log_index);
+        written_clear(&replica->written);
+    }
+    step_end(replica, update);
+    return is_accepted;
+}
+
+void replica_installed(struct replica *replica, uint64_t now_ms,
+                       struct replica_update *update)
+{
+    struct replica_members members = {0};
+    struct raft_event event = {.type = RAFT_PERSISTED_SNAPSHOT};
+    CHECK(replica->is_installing);
+    step_begin(replica, now_ms);
+    const struct raft_configuration *conf = &replica->metadata.configuration;
+    CHECK(conf->n <= MEMBER_COUNT_MAX);
+    for (unsigned i = 0; i < conf->n; i++) {
+        struct replica_member *member = &members.member[members.count++];
+        member->id = conf->servers[i].id;
+        member->role = (enum member_role)conf->servers[i].role;
+        for (size_t j = 0; conf->servers[i].address[j] != '\0'; j++) {
+            CHECK(j + 1 < sizeof member->address);
+            member->address[j] = conf->servers[i].address[j];
+        }
+    }
+    members_history_clear(&replica->history);
+    members_history_put(&replica->history,
+                        replica->metadata.configuration_index, &members);
+    replica->out.members_changed = true;
+    replica->applied_index = replica->metadata.index;
+    replica->is_installing = false;
+    event.persisted_snapshot.metadata = replica->metadata; /* Moves. */
+    event.persisted_snapshot.last = true;
+    step_core(replica, &event);
+    CHECK(!replica->core.snapshot.installing);
+    step_end(replica, update);
+}
+
+/* --- Questions ---------------------------------------------------------- */
+
+uint64_t replica_id(const struct replica *replica)
+{
+    return replica->id;
+}
+
+enum replica_role replica_role(const struct replica *replica)
+{
+    switch (replica->core.state) {
+    case RAFT_LEADER:
+        return REPLICA_LEADER;
+    case RAFT_CANDIDATE:
+        return REPLICA_CANDIDATE;
+    default:
+        return REPLICA_FOLLOWER;
+    }
+}
+
+uint64_t replica_term(const struct replica *replica)
+{
+    return raft_current_term(&replica->core);
+}
+
+uint64_t replica_voted_for(const struct replica *replica)
+{
+    return raft_voted_for(&replica->core);
+}
+
+uint64_t replica_leader(const struct replica *replica)
+{
+    if (is_leader(replica)) {
+        return replica->id;
+    }
+    /* The core keeps an earlier term's leader when the term grows. */
+    if (replica->core.state == RAFT_FOLLOWER &&
+        replica->leader_term == replica->core.current_term) {
+        return replica->core.follower_state.current_leader.id;
+    }
+    return 0;
+}
+
+bool replica_is_transferring(const struct replica *replica)
+{
+    return raft_transferee(&replica->core) != 0;
+}
+
+uint64_t replica_last_index(const struct replica *replica)
+{
+    return log_last(&replica->log);
+}
+
+uint64_t replica_commit_index(const struct replica *replica)
+{
+    return raft_commit_index(&replica->core);
+}
+
+uint64_t replica_appliable(const struct replica *replica)
+{
+    uint64_t committed = replica->core.commit_index;
+    uint64_t stored = replica->core.last_stored; /* C1 */
+    return committed < stored ? committed : stored;
+}
+
+struct replica_entry replica_entry(const struct replica *replica,
+                                   uint64_t log_index)
+{
+    return log_entry(&replica->log, log_index);
+}
+
+void replica_applied(struct replica *replica, uint64_t log_index,
+                     uint64_t now_ms, struct replica_update *update)
+{
+    step_begin(replica, now_ms);
+    CHECK(log_index <= log_last(&replica->log));
+    if (log_index > replica->applied_index) {
+        CHECK(log_index <= replica_appliable(replica));
+        replica->applied_index = log_index;
+    }
+    step_end(replica, update);
+}
+
+void replica_members(const struct replica *replica,
+                     struct replica_members *ret_members)
+{
+    *ret_members = *newest_members(replica);
+}
+
+void replica_members_at(const struct replica *replica, uint64_t log_index,
+                        struct buffer *out, uint64_t *ret_index)
+{
+    const struct members_record *record = members_history_at(&replica->history,
+                                                             log_index);
+    CHECK(record != NULL);
+    replica_members_encode(&record->members, out);
+    *ret_index = record->log_index;
+}
+
+uint64_t replica_match(const struct replica *replica, uint64_t id)
+{
+    raft_index match = 0;
+    if (raft_match_index(&replica->core, id, &match) != 0) {
+        return 0;
+    }
+    return match;
+}
+
+uint64_t replica_log_size(const struct replica *replica)
+{
+    return log_size_above(&replica->log, replica->core.trail.snapshot.index);
+}
+
+/* --- Statics ------------------------------------------------------------ */
+
+/* A follower that could lead by its own vote alone. */
+static bool is_alone(const struct replica *replica)
+{
+    return replica->core.state == RAFT_FOLLOWER && !replica->is_installing &&
+           replica->core.last_stored == log_last(&replica->log) &&
+           members_is_sole_voter(newest_members(replica), replica->id);
+}
+
+/* T2, at run time: a single voter that has stepped down would lead again in the
+ * term in which it is. The core is made to give its vote of the next term to
+ * itself, as if it had asked; when its timer runs out again it leads. */
+static void vote_for_itself(struct replica *replica)
+{
+    uint64_t last = log_last(&replica->log);
+    struct raft_message m = {.type = RAFT_REQUEST_VOTE};
+    struct raft_event event = {.type = RAFT_RECEIVE};
+    m.server_id = replica->id;
+    m.server_address = "";
+    m.request_vote.version = 2;
+    m.request_vote.term = replica->core.current_term + 1;
+    m.request_vote.candidate_id = replica->id;
+    m.request_vote.last_log_index = last;
+    m.request_vote.last_log_term = known_term(replica, last);
+    m.request_vote.disrupt_leader = true;
+    event.receive.message = &m;
+    step_core(replica, &event);
+    CHECK(replica->core.voted_for == replica->id);
+}
+
+/* One message to each other voter. */
+static void send_question(struct replica *replica, uint64_t number)
+{
+    const struct replica_members *members = newest_members(replica);
+    struct message question = {.kind = MESSAGE_CONFIRM,
+                               .term = raft_current_term(&replica->core),
+                               .number = number};
+    for (uint32_t i = 0; i < members->count; i++) {
+        const struct replica_member *member = &members->member[i];
+        if (member->role == MEMBER_VOTER && member->id != replica->id &&
+            confirm_answered(&replica->confirm, member->id) < number) {
+            step_send(replica, member->id, &question);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Inside a replica: its state, and the step that every event goes through.
+ *
+ *     step_begin()     the event's time; what the last one gave is gone
+ *       step_core()    any number of times: one raft_step() and, at once, what
+ *                      it asks for: entries into the cache, messages into
+ * bytes, a committed configuration back into the core step_end()       all of
+ * it becomes one replica_update
+ *
+ * The core (struct raft) is read through its public fields where it has no
+ * accessor, and never written to. */
+
+#ifndef HASP_RAFT_REPLICA_STATE_H
+#define HASP_RAFT_REPLICA_STATE_H
+
+#include <raft.h>
+
+#include "base/bytes.h"
+#include "base/prng.h"
+#include "raft/confirm.h"
+#include "raft/log.h"
+#include "raft/members.h"
+#include "raft/message.h"
+#include "raft/replica.h"
+#include "raft/written.h"
+
+/* The ownership rules of other versions differ; reading them comes first. */
+#if RAFT_VERSION_NUMBER != 2201
+#error "raft/ is written for libraft 0.22.1: see raft/README.md"
+#endif
+
+/* An encoded message; its bytes stand in step_output.bytes. */
+struct outgoing {
+    uint64_t to;
+    size_t offset;
+    size_t size;
+};
+
+/* What the steps of one event have given so far. The buffers are used again. */
+struct step_output {
+    bool save_vote;
+    bool members_changed;
+    uint64_t truncate_from;
+    uint64_t append_first; /* Entries from here to the log's end are new. */
+
+    struct buffer bytes;
+    struct outgoing *outgoing;
+    uint32_t outgoing_count;
+    uint32_t outgoing_capacity;
+    struct replica_message *messages;
+    uint32_t messages_capacity;
+
+    struct replica_entry *entries; /* Also while encoding and taking over. */
+    uint32_t entries_capacity;
+};
+
+/* The AppendEntries that was encoded last in this step: followers that are at
+ * the same place share its bytes. */
+struct shared_append {
+    uint64_t prev_index;
+    uint64_t commit_index;
+    uint64_t count;
+    uint32_t outgoing_first;
+    uint32_t outgoing_count; /* 0: none. */
+};
+
+/* When an AppendEntries last really went to a member (T5). */
+struct send_time {
+    uint64_t id;
+    uint64_t clock_ms;
+};
+
+struct replica {
+    struct raft core;
+    uint64_t id;
+    uint32_t heartbeat_ms;
+    uint32_t in_flight_max;
+    bool is_begun;
+    struct prng prng; /* For replica_hurry(). */
+
+    uint64_t now_ms;    /* The caller's clock at the last event. */
+    uint64_t clock_ms;  /* Raft's: never behind now_ms + ahead_ms. */
+    uint64_t ahead_ms;  /* By how much replica_hurry() has moved it. */
+    uint64_t ticked_ms; /* The caller's clock at the last RAFT_TIMEOUT. */
+    bool has_ticked;
+
+    struct log log;
+    struct written written;
+    struct members_history history;
+    struct confirm confirm;
+
+    uint64_t leader_term; /* In which the core's leader was heard. */
+    bool has_heard_leader;
+    uint64_t applied_index;
+    bool is_installing;
+    bool is_answering_stale; /* B5: the reply's last index is not set. */
+    struct raft_snapshot_metadata metadata; /* While installing. */
+
+    uint64_t snapshot_to[MEMBER_COUNT_MAX]; /* Not yet told to the caller. */
+    uint32_t snapshot_to_count;
+    struct send_time sent[MEMBER_COUNT_MAX];
+
+    /* What the caller knows from the last update. */
+    enum replica_role told_role;
+    uint64_t told_term;
+    uint64_t told_leader;
+    uint64_t told_appliable;
+    uint64_t confirmed;
+
+    struct shared_append shared;
+    struct step_output out;
+    struct raft_entry *core_entries; /* Of a submit or a received append. */
+    uint32_t core_entries_capacity;
+    struct replica_entry *received;
+    uint32_t received_capacity;
+};
+
+void step_begin(struct replica *replica, uint64_t now_ms);
+/* Feeds one event, whose preconditions the caller has checked. */
+void step_core(struct replica *replica, struct raft_event *event);
+/* Sends one of our own messages. */
+void step_send(struct replica *replica, uint64_t to,
+               const struct message *message);
+void step_end(struct replica *replica, struct replica_update *update);
+
+/* Feeds a batch that this leader proposes; payloads are copied. */
+void step_submit(struct replica *replica, enum replica_entry_type type,
+                 const struct bytes *bodies, uint32_t count);
+
+/* Room for 'count' elements in an array that is kept for the next time. */
+void *step_reserve(void *array, uint32_t *capacity, uint64_t count,
+                   size_t element_size);
+
+/* The newest configuration in the log; empty if there is none. */
+const struct replica_members *newest_members(const struct replica *replica);
+/* The term of an entry in the cache or of the snapshot's last one, else 0. */
+uint64_t known_term(const struct replica *replica, uint64_t log_index);
+bool is_leader(const struct replica *replica);
+
+/* Tells the core of a configuration that has become committed (A26). */
+void feed_configuration(struct replica *replica, uint64_t log_index);
+
+#endif /* HASP_RAFT_REPLICA_STATE_H */

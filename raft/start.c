@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The start of a replica: what disk holds, checked and given to the core. */
+
+#include "raft/replica_state.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+
+/* What the start is worked out to, before the core sees it. */
+struct plan {
+    uint64_t term;
+    uint64_t voted_for;
+    bool has_new_vote;
+    bool is_log_obsolete; /* It ends before the snapshot, or is of another. */
+    uint64_t last_index;
+    const struct replica_entry *entries; /* Without an obsolete log. */
+    uint32_t entry_count;
+};
+
+static int check_votes(const struct replica_start *start, struct plan *ret_plan,
+                       char why[HASP_WHY_SIZE]);
+static int check_snapshot(struct replica *replica,
+                          const struct replica_start *start,
+                          char why[HASP_WHY_SIZE]);
+static int check_entries(const struct replica_start *start,
+                         char why[HASP_WHY_SIZE]);
+static int check_entry(const struct replica_start *start, uint32_t i,
+                       char why[HASP_WHY_SIZE]);
+static int check_reach(const struct replica_start *start, struct plan *plan,
+                       char why[HASP_WHY_SIZE]);
+static int learn_members(struct replica *replica,
+                         const struct replica_start *start,
+                         const struct plan *plan, char why[HASP_WHY_SIZE]);
+static void start_core(struct replica *replica,
+                       const struct replica_start *start,
+                       const struct plan *plan);
+static uint64_t last_of(const struct replica_start *start);
+
+int replica_begin(struct replica *replica, const struct replica_start *start,
+                  uint64_t now_ms, struct replica_update *update,
+                  char why[HASP_WHY_SIZE])
+{
+    struct plan plan = {0};
+    int error;
+    CHECK(!replica->is_begun);
+    if ((error = check_entries(start, why)) != 0 ||
+        (error = check_votes(start, &plan, why)) != 0 ||
+        (error = check_snapshot(replica, start, why)) != 0 ||
+        (error = check_reach(start, &plan, why)) != 0 ||
+        (error = learn_members(replica, start, &plan, why)) != 0) {
+        members_history_clear(&replica->history);
+        return error;
+    }
+    replica->is_begun = true;
+    replica->applied_index = start->applied_index;
+    step_begin(replica, now_ms);
+    if (members_is_sole_voter(newest_members(replica), replica->id)) {
+        /* T2: the core makes a single voter the leader without a new term; an
+         * entry that the last life had not yet made durable would then share
+         * its index and term with another one. */
+        plan.term++;
+        plan.voted_for = replica->id;
+        plan.has_new_vote = true;
+    }
+    replica->out.save_vote = plan.has_new_vote;
+    if (plan.is_log_obsolete) {
+        replica->out.truncate_from = start->entries[0].log_index;
+    }
+    start_core(replica, start, &plan);
+    CHECK(replica->core.current_term == plan.term);
+    step_end(replica, update);
+    return 0;
+}
+
+static int check_entries(const struct replica_start *start,
+                         char why[HASP_WHY_SIZE])
+{
+    for (uint32_t i = 0; i < start->entry_count; i++) {
+        int error = check_entry(start, i, why);
+        if (error != 0) {
+            return error;
+        }
+    }
+    if (start->entry_count > 0 &&
+        start->entries[0].log_index > start->snapshot_index + 1) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "the log begins at index %" PRIu64
+                 ", but the snapshot ends at %" PRIu64,
+                 start->entries[0].log_index, start->snapshot_index);
+        return HASP_ECORRUPT;
+    }
+    return 0;
+}
+
+static int check_entry(const struct replica_start *start, uint32_t i,
+                       char why[HASP_WHY_SIZE])
+{
+    const struct replica_entry *entry = &start->entries[i];
+    uint64_t index = start->entries[0].log_index + i;
+    uint64_t term_before = i > 0 ? start->entries[i - 1].term : 1;
+    struct replica_members members;
+    const char *what = NULL;
+    if (entry->log_index != index || index == 0) {
+        what = "is not at its index";
+    } else if (entry->term < term_before || entry->term > MESSAGE_NUMBER_MAX) {
+        what = "has a lower term than the one before";
+    } else if ((int)entry->type < ENTRY_COMMAND || entry->type > ENTRY_CHANGE) {
+        what = "has an unknown type";
+    } else if (entry->body.size > REPLICA_ENTRY_SIZE_MAX) {
+        what = "is too big";
+    } else if (entry->type == ENTRY_CHANGE &&
+               replica_members_decode(entry->body, &members) != 0) {
+        what = "is a configuration that does not decode";
+    } else if (entry->type != ENTRY_CHANGE && index == 1) {
+        what = "is the first one and no configuration";
+    }
+    if (what == NULL) {
+        return 0;
+    }
+    snprintf(why, HASP_WHY_SIZE, "the entry at index %" PRIu64 " of the log %s",
+             index, what);
+    return HASP_ECORRUPT;
+}
+
+/* The term on disk is written before anything that has it. */
+static int check_votes(const struct replica_start *start, struct plan *ret_plan,
+                       char why[HASP_WHY_SIZE])
+{
+    uint64_t term = start->snapshot_index > 0 ? start->snapshot_term : 0;
+    if (start->entry_count > 0 &&
+        start->entries[start->entry_count - 1].term > term) {
+        term = start->entries[start->entry_count - 1].term;
+    }
+    ret_plan->term = start->term;
+    ret_plan->voted_for = start->voted_for;
+    if (start->term == 0 && start->voted_for == 0 && term == 1 &&
+        start->snapshot_index == 0 && start->entry_count == 1) {
+        ret_plan->term = 1; /* A new cluster: just its first configuration. */
+        ret_plan->has_new_vote = true;
+        return 0;
+    }
+    if (start->term < term || start->term > MESSAGE_NUMBER_MAX ||
+        (start->term == 0 && start->voted_for != 0)) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "the saved term is %" PRIu64
+                 ", but the log or the snapshot has term %" PRIu64,
+                 start->term, term);
+        return HASP_ECORRUPT;
+    }
+    return 0;
+}
+
+static int check_snapshot(struct replica *replica,
+                          const struct replica_start *start,
+                          char why[HASP_WHY_SIZE])
+{
+    struct replica_members members;
+    if (start->snapshot_index == 0) {
+        return 0;
+    }
+    if (start->snapshot_term == 0 || start->snapshot_members_index == 0 ||
+        start->snapshot_members_index > start->snapshot_index ||
+        start->snapshot_index > MESSAGE_NUMBER_MAX) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "the snapshot's numbers do not fit together");
+        return HASP_ECORRUPT;
+    }
+    if (replica_members_decode(start->snapshot_members, &members) != 0) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "the snapshot's configuration does not decode");
+        return HASP_ECORRUPT;
+    }
+    members_history_put(&replica->history, start->snapshot_members_index,
+                        &members);
+    return 0;
+}
+
+/* How far the log goes, and whether it is still of use. */
+static int check_reach(const struct replica_start *start, struct plan *plan,
+                       char why[HASP_WHY_SIZE])
+{
+    uint64_t last = last_of(start);
+    uint64_t snapshot = start->snapshot_index;
+    plan->entries = start->entries;
+    plan->entry_count = start->entry_count;
+    plan->last_index = last;
+    if (snapshot > 0 && start->entry_count > 0) {
+        uint64_t first = start->entries[0].log_index;
+        /* A snapshot was received and made durable, but the log was not emptied
+         * before the process ended: it goes now. */
+        bool is_short = last < snapshot;
+        bool is_other = !is_short && first <= snapshot &&
+                        start->entries[snapshot - first].term !=
+                            start->snapshot_term;
+        if (is_short || is_other) {
+            plan->is_log_obsolete = true;
+            plan->entries = NULL;
+            plan->entry_count = 0;
+            plan->last_index = snapshot;
+        } else if (first > snapshot &&
+                   start->entries[0].term < start->snapshot_term) {
+            snprintf(why, HASP_WHY_SIZE,
+                     "the log goes on after the snapshot with a lower term");
+            return HASP_ECORRUPT;
+        }
+    }
+    if (plan->last_index < snapshot) {
+        plan->last_index = snapshot;
+    }
+    if (start->applied_index < snapshot ||
+        start->applied_index > plan->last_index) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "the table has applied %" PRIu64
+                 ", but the snapshot ends at %" PRIu64
+                 " and the log at %" PRIu64,
+                 start->applied_index, snapshot, plan->last_index);
+        return HASP_ECORRUPT;
+    }
+    return 0;
+}
+
+static int learn_members(struct replica *replica,
+                         const struct replica_start *start,
+                         const struct plan *plan, char why[HASP_WHY_SIZE])
+{
+    for (uint32_t i = 0; i < plan->entry_count; i++) {
+        const struct replica_entry *entry = &plan->entries[i];
+        struct replica_members members;
+        if (entry->type != ENTRY_CHANGE ||
+            (start->snapshot_index > 0 &&
+             entry->log_index <= start->snapshot_members_index)) {
+            continue;
+        }
+        if (entry->log_index <= start->snapshot_index) {
+            snprintf(why, HASP_WHY_SIZE,
+                     "the snapshot's configuration is older than the one at "
+                     "index %" PRIu64,
+                     entry->log_index);
+            return HASP_ECORRUPT;
+        }
+        int error = replica_members_decode(entry->body, &members);
+        CHECK(error == 0);
+        members_history_put(&replica->history, entry->log_index, &members);
+    }
+    return 0;
+}
+
+static void start_core(struct replica *replica,
+                       const struct replica_start *start,
+                       const struct plan *plan)
+{
+    struct raft_snapshot_metadata metadata = {0};
+    struct raft_event event = {.type = RAFT_START};
+    event.start.term = plan->term;
+    event.start.voted_for = plan->voted_for;
+    event.start.start_index = plan->entry_count > 0 ? plan->entries[0].log_index
+                                                    : start->snapshot_index + 1;
+    if (start->snapshot_index > 0) {
+        metadata.index = start->snapshot_index;
+        metadata.term = start->snapshot_term;
+        metadata.configuration_index = start->snapshot_members_index;
+        members_to_core(&replica->history.records[0].members,
+                        &metadata.configuration);
+        event.start.metadata = &metadata; /* The configuration moves. */
+    }
+    replica->core_entries = step_reserve(
+        replica->core_entries, &replica->core_entries_capacity,
+        plan->entry_count, sizeof *replica->core_entries);
+    for (uint32_t i = 0; i < plan->entry_count; i++) {
+        const struct replica_entry *entry = &plan->entries[i];
+        replica->core_entries[i] = (struct raft_entry){
+            .term = entry->term,
+            .type = (enum raft_entry_type)entry->type,
+            .buf = {.base = (void *)(uintptr_t)entry->body.data,
+                    .len = entry->body.size},
+            .batch = replica, /* Not looked at unless it fails. */
+        };
+    }
+    event.start.entries = plan->entry_count > 0 ? replica->core_entries : NULL;
+    event.start.n_entries = plan->entry_count;
+    log_reset(&replica->log, event.start.start_index - 1);
+    log_append(&replica->log, plan->entries, plan->entry_count);
+    step_core(replica, &event);
+}
+
+static uint64_t last_of(const struct replica_start *start)
+{
+    return start->entry_count > 0
+               ? start->entries[start->entry_count - 1].log_index
+               : 0;
+}

@@ -1,0 +1,549 @@
+/* SPDX-License-Identifier: MIT */
+
+/* One step of libraft's core, and what follows from it. See replica_state.h. */
+
+#include "raft/replica_state.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+
+/* An AppendEntries of the core is cut into messages of about this size ... */
+#define PART_SIZE_MAX (1u << 20)
+/* ... and what is beyond this is not sent: the follower's next answer makes the
+ * core send the rest. */
+#define SEND_SIZE_MAX (16u << 20)
+
+static void take_entries(struct replica *replica,
+                         const struct raft_update *update, bool is_ours);
+static void take_messages(struct replica *replica,
+                          const struct raft_update *update);
+static void take_message(struct replica *replica,
+                         const struct raft_message *message);
+static void send_append(struct replica *replica,
+                        const struct raft_message *message);
+static bool is_flooding(struct replica *replica,
+                        const struct raft_message *message);
+static void note_sent(struct replica *replica, uint64_t id);
+static uint32_t part_count(const struct replica *replica, uint64_t first,
+                           uint64_t left, size_t *ret_size);
+static void queue_snapshot(struct replica *replica, uint64_t to);
+static void follow_leadership(struct replica *replica);
+static void follow_commit(struct replica *replica);
+static void add_outgoing(struct replica *replica, uint64_t to, size_t offset,
+                         size_t size);
+static void end_entries(struct replica *replica, struct replica_update *update);
+static void end_messages(struct replica *replica,
+                         struct replica_update *update);
+static void end_news(struct replica *replica, struct replica_update *update);
+static bool is_consistent(struct replica *replica);
+
+void step_begin(struct replica *replica, uint64_t now_ms)
+{
+    struct step_output *out = &replica->out;
+    CHECK(replica->is_begun);
+    if (now_ms > replica->now_ms) {
+        replica->now_ms = now_ms;
+    }
+    /* T6: the core takes a step back in time for a very long silence. */
+    if (replica->now_ms + replica->ahead_ms > replica->clock_ms) {
+        replica->clock_ms = replica->now_ms + replica->ahead_ms;
+    }
+    out->save_vote = false;
+    out->members_changed = false;
+    out->truncate_from = 0;
+    out->append_first = 0;
+    buffer_clear(&out->bytes);
+    out->outgoing_count = 0;
+}
+
+void step_core(struct replica *replica, struct raft_event *event)
+{
+    struct raft_update update;
+    bool is_ours = event->type == RAFT_SUBMIT;
+    event->time = replica->clock_ms;
+    event->capacity = 0;
+    int rv = raft_step(&replica->core, event, &update);
+    /* Every refusal has been ruled out before; what is left is out of memory
+     * or a bug, and the core's own state is then not to be trusted. */
+    CHECK(rv == 0);
+    if ((update.flags & (RAFT_UPDATE_CURRENT_TERM | RAFT_UPDATE_VOTED_FOR)) !=
+        0) {
+        replica->out.save_vote = true;
+    }
+    if ((update.flags & (RAFT_UPDATE_SNAPSHOT)) != 0) {
+        CHECK(!replica->is_installing);
+        replica->is_installing = true;
+        replica->metadata = update.snapshot.metadata;
+    }
+    if ((update.flags & (RAFT_UPDATE_ENTRIES)) != 0) {
+        take_entries(replica, &update, is_ours);
+    }
+    follow_leadership(replica);
+    if ((update.flags & (RAFT_UPDATE_MESSAGES)) != 0) {
+        take_messages(replica, &update);
+    }
+    follow_commit(replica);
+}
+
+void step_send(struct replica *replica, uint64_t to,
+               const struct message *message)
+{
+    struct step_output *out = &replica->out;
+    size_t offset = out->bytes.size;
+    message_encode(message, &out->bytes);
+    add_outgoing(replica, to, offset, out->bytes.size - offset);
+}
+
+void step_end(struct replica *replica, struct replica_update *update)
+{
+    *update = (struct replica_update){
+        .save_vote = replica->out.save_vote,
+        .term = replica->core.current_term,
+        .voted_for = replica->core.voted_for,
+        .truncate_from = replica->out.truncate_from,
+        .members_changed = replica->out.members_changed,
+    };
+    if (replica->out.members_changed) {
+        confirm_keep(&replica->confirm, newest_members(replica));
+    }
+    end_entries(replica, update);
+    end_messages(replica, update);
+    end_news(replica, update);
+    CHECK_SLOW(is_consistent(replica));
+}
+
+void step_submit(struct replica *replica, enum replica_entry_type type,
+                 const struct bytes *bodies, uint32_t count)
+{
+    /* The core wants to see some block of memory; it neither reads nor frees
+     * it, and the payload is copied into the cache afterwards. */
+    static uint8_t block;
+    replica->core_entries = step_reserve(replica->core_entries,
+                                         &replica->core_entries_capacity, count,
+                                         sizeof *replica->core_entries);
+    for (uint32_t i = 0; i < count; i++) {
+        replica->core_entries[i] = (struct raft_entry){
+            .term = replica->core.current_term,
+            .type = (enum raft_entry_type)type,
+            .buf = {.base = (void *)(uintptr_t)bodies[i].data,
+                    .len = bodies[i].size},
+            .batch = &block,
+        };
+    }
+    struct raft_event event = {.type = RAFT_SUBMIT};
+    event.submit.entries = replica->core_entries;
+    event.submit.n = count;
+    step_core(replica, &event);
+}
+
+void *step_reserve(void *array, uint32_t *capacity, uint64_t count,
+                   size_t element_size)
+{
+    CHECK(count <= UINT32_MAX / 2);
+    if (count <= *capacity) {
+        return array;
+    }
+    uint32_t larger = *capacity == 0 ? 16 : *capacity;
+    while (larger < count) {
+        larger *= 2;
+    }
+    *capacity = larger;
+    return memory_resize(array, larger * element_size);
+}
+
+const struct replica_members *newest_members(const struct replica *replica)
+{
+    static const struct replica_members none;
+    const struct members_record *record = members_history_at(&replica->history,
+                                                             UINT64_MAX);
+    return record == NULL ? &none : &record->members;
+}
+
+uint64_t known_term(const struct replica *replica, uint64_t log_index)
+{
+    uint64_t term = log_term(&replica->log, log_index);
+    if (term == 0 && log_index > 0 &&
+        log_index == replica->core.trail.snapshot.index) {
+        term = replica->core.trail.snapshot.term;
+    }
+    return term;
+}
+
+bool is_leader(const struct replica *replica)
+{
+    return replica->core.state == RAFT_LEADER;
+}
+
+void feed_configuration(struct replica *replica, uint64_t log_index)
+{
+    const struct members_record *record = members_history_at(&replica->history,
+                                                             log_index);
+    CHECK(record != NULL && record->log_index == log_index);
+    CHECK(replica->core.configuration_uncommitted_index == log_index);
+    struct raft_event event = {.type = RAFT_CONFIGURATION};
+    event.configuration.index = log_index;
+    members_to_core(&record->members, &event.configuration.conf);
+    step_core(replica, &event); /* Takes the configuration over. */
+    CHECK(replica->core.configuration_committed_index == log_index);
+}
+
+/* Puts the entries that the core wants persisted into the cache. */
+static void take_entries(struct replica *replica,
+                         const struct raft_update *update, bool is_ours)
+{
+    struct step_output *out = &replica->out;
+    const struct raft_entry *batch = update->entries.batch;
+    uint64_t first = update->entries.index;
+    uint32_t count = update->entries.n;
+    CHECK(count > 0 && first <= log_last(&replica->log) + 1);
+    if (first <= log_last(&replica->log)) {
+        /* Only the first step of an event can find a conflict: what it appends
+         * ends where the next step's entries begin. */
+        CHECK(out->append_first == 0 && out->truncate_from == 0);
+        CHECK(first > replica->told_appliable);
+        out->truncate_from = first;
+        log_truncate(&replica->log, first);
+        uint32_t before = replica->history.count;
+        members_history_truncate(&replica->history, first);
+        out->members_changed |= replica->history.count != before;
+    }
+    if (out->append_first == 0) {
+        out->append_first = first;
+    }
+    out->entries = step_reserve(out->entries, &out->entries_capacity, count,
+                                sizeof *out->entries);
+    for (uint32_t i = 0; i < count; i++) {
+        struct replica_entry entry = {
+            .term = batch[i].term,
+            .log_index = first + i,
+            .type = (enum replica_entry_type)batch[i].type,
+            .body = bytes_of(batch[i].buf.base, batch[i].buf.len),
+        };
+        out->entries[i] = entry;
+        written_queue(&replica->written, entry.term, entry.log_index);
+        if (entry.type == ENTRY_CHANGE) {
+            struct replica_members members;
+            int error = replica_members_decode(entry.body, &members);
+            CHECK(error == 0);
+            members_history_put(&replica->history, entry.log_index, &members);
+            out->members_changed = true;
+        }
+    }
+    log_append(&replica->log, out->entries, count);
+    if (!is_ours) {
+        /* The barrier's, or that of a received append: ours to free now. */
+        raft_free(batch[0].batch);
+    }
+}
+
+static void take_messages(struct replica *replica,
+                          const struct raft_update *update)
+{
+    replica->shared.outgoing_count = 0;
+    for (uint32_t i = 0; i < update->messages.n; i++) {
+        const struct raft_message *message = &update->messages.batch[i];
+        if (message->server_id != replica->id) {
+            take_message(replica, message);
+        }
+    }
+}
+
+static void take_message(struct replica *replica, const struct raft_message *m)
+{
+    struct message message = {0};
+    switch (m->type) {
+    case RAFT_APPEND_ENTRIES:
+        send_append(replica, m);
+        return;
+    case RAFT_INSTALL_SNAPSHOT:
+        queue_snapshot(replica, m->server_id);
+        return;
+    case RAFT_APPEND_ENTRIES_RESULT:
+        message.kind = MESSAGE_APPEND_RESULT;
+        message.term = m->append_entries_result.term;
+        message.append_result.rejected_index = m->append_entries_result
+                                                   .rejected;
+        message.append_result.last_index = replica->is_answering_stale
+                                               ? 0
+                                               : m->append_entries_result
+                                                     .last_log_index;
+        break;
+    case RAFT_REQUEST_VOTE:
+        message.kind = MESSAGE_VOTE;
+        message.term = m->request_vote.term;
+        message.vote.candidate = m->request_vote.candidate_id;
+        message.vote.last_index = m->request_vote.last_log_index;
+        message.vote.last_term = m->request_vote.last_log_term;
+        message.vote.is_disrupting = m->request_vote.disrupt_leader;
+        message.vote.is_pre_vote = m->request_vote.pre_vote;
+        break;
+    case RAFT_REQUEST_VOTE_RESULT:
+        message.kind = MESSAGE_VOTE_RESULT;
+        message.term = m->request_vote_result.term;
+        message.vote_result.is_granted = m->request_vote_result.vote_granted;
+        message.vote_result.is_pre_vote = m->request_vote_result.pre_vote;
+        break;
+    case RAFT_TIMEOUT_NOW:
+        message.kind = MESSAGE_TIMEOUT_NOW;
+        message.term = m->timeout_now.term;
+        message.timeout_now.last_index = m->timeout_now.last_log_index;
+        message.timeout_now.last_term = m->timeout_now.last_log_term;
+        break;
+    default:
+        UNREACHABLE();
+    }
+    step_send(replica, m->server_id, &message);
+}
+
+/* The core leaves the entries of an AppendEntries to us. */
+static void send_append(struct replica *replica, const struct raft_message *m)
+{
+    const struct raft_append_entries *append = &m->append_entries;
+    struct shared_append *shared = &replica->shared;
+    struct step_output *out = &replica->out;
+    if (is_flooding(replica, m)) {
+        return;
+    }
+    note_sent(replica, m->server_id);
+    if (shared->outgoing_count > 0 &&
+        shared->prev_index == append->prev_log_index &&
+        shared->commit_index == append->leader_commit &&
+        shared->count == append->n_entries) {
+        for (uint32_t i = 0; i < shared->outgoing_count; i++) {
+            struct outgoing same = out->outgoing[shared->outgoing_first + i];
+            add_outgoing(replica, m->server_id, same.offset, same.size);
+        }
+        return;
+    }
+    uint32_t outgoing_first = out->outgoing_count;
+    uint64_t first = append->prev_log_index + 1;
+    uint64_t left = append->n_entries;
+    uint64_t prev_term = append->prev_log_term;
+    size_t sent = 0;
+    do {
+        size_t size;
+        uint32_t count = part_count(replica, first, left, &size);
+        out->entries = step_reserve(out->entries, &out->entries_capacity, count,
+                                    sizeof *out->entries);
+        for (uint32_t i = 0; i < count; i++) {
+            out->entries[i] = log_entry(&replica->log, first + i);
+        }
+        struct message message = {.kind = MESSAGE_APPEND, .term = append->term};
+        message.append.prev_index = first - 1;
+        message.append.prev_term = prev_term;
+        message.append.commit_index = append->leader_commit;
+        message.append.count = count;
+        message.append.entries = out->entries;
+        step_send(replica, m->server_id, &message);
+        first += count;
+        left -= count;
+        sent += size;
+        prev_term = count > 0 ? out->entries[count - 1].term : prev_term;
+    } while (left > 0 && sent < SEND_SIZE_MAX);
+    *shared = (struct shared_append){
+        .prev_index = append->prev_log_index,
+        .commit_index = append->leader_commit,
+        .count = append->n_entries,
+        .outgoing_first = outgoing_first,
+        .outgoing_count = out->outgoing_count - outgoing_first,
+    };
+}
+
+/* T5: to a follower whose window is full the core sends an empty AppendEntries
+ * with every single submit. One per half a heartbeat is enough. */
+static bool is_flooding(struct replica *replica, const struct raft_message *m)
+{
+    const struct raft_append_entries *append = &m->append_entries;
+    raft_index match = 0;
+    if (append->n_entries > 0 ||
+        append->prev_log_index >= log_last(&replica->log) ||
+        raft_match_index(&replica->core, m->server_id, &match) != 0 ||
+        append->prev_log_index < match + replica->in_flight_max) {
+        return false;
+    }
+    for (uint32_t i = 0; i < MEMBER_COUNT_MAX; i++) {
+        const struct send_time *sent = &replica->sent[i];
+        if (sent->id == m->server_id) {
+            return replica->clock_ms - sent->clock_ms <
+                   replica->heartbeat_ms / 2;
+        }
+    }
+    return false;
+}
+
+static void note_sent(struct replica *replica, uint64_t id)
+{
+    struct send_time *place = &replica->sent[0];
+    for (uint32_t i = 0; i < MEMBER_COUNT_MAX; i++) {
+        struct send_time *sent = &replica->sent[i];
+        if (sent->id == id) {
+            place = sent;
+            break;
+        }
+        if (sent->clock_ms < place->clock_ms) {
+            place = sent;
+        }
+    }
+    *place = (struct send_time){.id = id, .clock_ms = replica->clock_ms};
+}
+
+/* How many of the 'left' entries from 'first' on fit one message. */
+static uint32_t part_count(const struct replica *replica, uint64_t first,
+                           uint64_t left, size_t *ret_size)
+{
+    uint32_t count = 0;
+    size_t size = 0;
+    while (count < left) {
+        CHECK(log_has(&replica->log, first + count));
+        size_t next = log_slot(&replica->log, first + count)->size;
+        if (count > 0 && size + next > PART_SIZE_MAX) {
+            break;
+        }
+        size += next;
+        count++;
+    }
+    *ret_size = size;
+    return count;
+}
+
+static void queue_snapshot(struct replica *replica, uint64_t to)
+{
+    for (uint32_t i = 0; i < replica->snapshot_to_count; i++) {
+        if (replica->snapshot_to[i] == to) {
+            return;
+        }
+    }
+    if (replica->snapshot_to_count < MEMBER_COUNT_MAX) {
+        replica->snapshot_to[replica->snapshot_to_count++] = to;
+    }
+}
+
+/* Answers and pending snapshots belong to one term of leadership. */
+static void follow_leadership(struct replica *replica)
+{
+    uint64_t leading_term = is_leader(replica) ? replica->core.current_term : 0;
+    if (replica->confirm.term != leading_term) {
+        confirm_begin(&replica->confirm, leading_term);
+        replica->confirmed = 0;
+        replica->snapshot_to_count = 0;
+    }
+}
+
+/* Hands a configuration back to the core as soon as it is committed: a step
+ * that follows in the same event may rely on it. */
+static void follow_commit(struct replica *replica)
+{
+    uint64_t uncommitted = replica->core.configuration_uncommitted_index;
+    uint64_t committed = replica->core.commit_index;
+    if (committed < replica->applied_index) {
+        committed = replica->applied_index; /* After a start. */
+    }
+    if (uncommitted > 0 && uncommitted <= committed &&
+        !replica->is_installing) {
+        feed_configuration(replica, uncommitted);
+    }
+}
+
+static void add_outgoing(struct replica *replica, uint64_t to, size_t offset,
+                         size_t size)
+{
+    struct step_output *out = &replica->out;
+    out->outgoing = step_reserve(out->outgoing, &out->outgoing_capacity,
+                                 (uint64_t)out->outgoing_count + 1,
+                                 sizeof *out->outgoing);
+    out->outgoing[out->outgoing_count++] = (struct outgoing){
+        .to = to, .offset = offset, .size = size};
+}
+
+static void end_entries(struct replica *replica, struct replica_update *update)
+{
+    struct step_output *out = &replica->out;
+    if (out->append_first == 0) {
+        return;
+    }
+    uint64_t count = log_last(&replica->log) + 1 - out->append_first;
+    out->entries = step_reserve(out->entries, &out->entries_capacity, count,
+                                sizeof *out->entries);
+    for (uint64_t i = 0; i < count; i++) {
+        out->entries[i] = log_entry(&replica->log, out->append_first + i);
+    }
+    update->entries = out->entries;
+    update->entry_count = (uint32_t)count;
+}
+
+static void end_messages(struct replica *replica, struct replica_update *update)
+{
+    struct step_output *out = &replica->out;
+    if (replica->snapshot_to_count > 0) {
+        update->snapshot_to = replica->snapshot_to[0];
+        replica->snapshot_to_count--;
+        memmove(replica->snapshot_to, replica->snapshot_to + 1,
+                replica->snapshot_to_count * sizeof *replica->snapshot_to);
+    }
+    if (out->outgoing_count == 0) {
+        return;
+    }
+    out->messages = step_reserve(out->messages, &out->messages_capacity,
+                                 out->outgoing_count, sizeof *out->messages);
+    for (uint32_t i = 0; i < out->outgoing_count; i++) {
+        out->messages[i] = (struct replica_message){
+            .to = out->outgoing[i].to,
+            .bytes = bytes_of(out->bytes.data + out->outgoing[i].offset,
+                              out->outgoing[i].size),
+        };
+    }
+    update->messages = out->messages;
+    update->message_count = out->outgoing_count;
+}
+
+static void end_news(struct replica *replica, struct replica_update *update)
+{
+    enum replica_role role = replica_role(replica);
+    uint64_t leader = replica_leader(replica);
+    uint64_t appliable = replica_appliable(replica);
+    update->role_changed = role != replica->told_role ||
+                           update->term != replica->told_term ||
+                           leader != replica->told_leader;
+    replica->told_role = role;
+    replica->told_term = update->term;
+    replica->told_leader = leader;
+    if (appliable > replica->told_appliable) {
+        replica->told_appliable = appliable;
+        update->committed = true;
+    }
+    if (is_leader(replica)) {
+        uint64_t confirmed = confirm_count(&replica->confirm,
+                                           newest_members(replica));
+        if (confirmed > replica->confirmed) {
+            replica->confirmed = confirmed;
+            update->confirmed = true;
+        }
+    }
+}
+
+/* The cache and the history say the same as the core. */
+__attribute__((unused)) static bool is_consistent(struct replica *replica)
+{
+    const struct raft *core = &replica->core;
+    const struct replica_members *members = newest_members(replica);
+    if (log_last(&replica->log) != raft_last_index(&replica->core)) {
+        return false;
+    }
+    if (replica->is_installing) {
+        return true;
+    }
+    if (core->configuration.n != members->count) {
+        return false;
+    }
+    for (uint32_t i = 0; i < members->count; i++) {
+        if (core->configuration.servers[i].id != members->member[i].id ||
+            core->configuration.servers[i].role !=
+                (int)members->member[i].role) {
+            return false;
+        }
+    }
+    return true;
+}

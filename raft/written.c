@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "raft/written.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+void written_done(struct written *written)
+{
+    free(written->runs);
+    *written = (struct written){0};
+}
+
+void written_clear(struct written *written)
+{
+    written->count = 0;
+}
+
+void written_queue(struct written *written, uint64_t term, uint64_t log_index)
+{
+    if (written->count > 0) {
+        struct written_run *newest = &written->runs[written->count - 1];
+        if (newest->term == term && newest->last + 1 == log_index) {
+            newest->last = log_index;
+            return;
+        }
+    }
+    if (written->count == written->capacity) {
+        written->capacity = written->capacity == 0 ? 8 : 2 * written->capacity;
+        written->runs = memory_resize(written->runs, written->capacity *
+                                                         sizeof *written->runs);
+    }
+    written->runs[written->count++] = (struct written_run){
+        .first = log_index, .last = log_index, .term = term};
+}
+
+uint64_t written_complete(struct written *written, uint64_t term,
+                          uint64_t log_index)
+{
+    uint32_t i = 0;
+    while (i < written->count && (written->runs[i].term != term ||
+                                  written->runs[i].first > log_index ||
+                                  written->runs[i].last < log_index)) {
+        i++;
+    }
+    if (i == written->count) {
+        return 0;
+    }
+    uint64_t durable = log_index;
+    for (uint32_t j = i + 1; j < written->count; j++) {
+        if (written->runs[j].first <= durable) {
+            durable = written->runs[j].first - 1; /* Replaced from there on. */
+        }
+    }
+    written->runs[i].first = log_index + 1;
+    uint32_t gone = written->runs[i].first > written->runs[i].last ? i + 1 : i;
+    written->count -= gone;
+    memmove(written->runs, written->runs + gone,
+            written->count * sizeof *written->runs);
+    return durable;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The order of writes: what was handed to the log on disk and is not yet known
+ * to be durable.
+ *
+ * The core's RAFT_PERSISTED_ENTRIES has no term and must never be told of an
+ * entry that was replaced meanwhile. An index and a term alone do not say which
+ * write a completion belongs to: an entry can be truncated and written again
+ * with the same index and term while the first write is still under way. So the
+ * writes are kept in their order, as runs of consecutive entries of one term,
+ * and a completion takes the oldest run that it fits. */
+
+#ifndef HASP_RAFT_WRITTEN_H
+#define HASP_RAFT_WRITTEN_H
+
+#include <stdint.h>
+
+struct written_run {
+    uint64_t first;
+    uint64_t last;
+    uint64_t term;
+};
+
+struct written {
+    struct written_run *runs; /* Oldest first. */
+    uint32_t count;
+    uint32_t capacity;
+};
+
+void written_done(struct written *written);
+/* Forgets all: the log was emptied, completions of earlier writes mean nothing
+ * any more. */
+void written_clear(struct written *written);
+
+/* The entry (term, log_index) was handed to the log. An index that is not above
+ * that of the call before has replaced what was there. */
+void written_queue(struct written *written, uint64_t term, uint64_t log_index);
+
+/* The write of the entry (term, log_index) and all before it has ended. Returns
+ * the index up to which the present log is durable by it, or 0 if the
+ * completion is of no write that is awaited. */
+uint64_t written_complete(struct written *written, uint64_t term,
+                          uint64_t log_index);
+
+#endif /* HASP_RAFT_WRITTEN_H */
