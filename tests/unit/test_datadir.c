@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: MIT */
+
+/* storage/datadir.h: a data directory in a temporary folder. */
+
+#include "storage/datadir.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+
+#define NODE 3
+#define INCARNATION UINT64_C(0xfedcba9876543210)
+#define VOTE_SECOND 4096
+
+/* --- Fixture -------------------------------------------------------------- */
+
+struct fixture {
+    char base[64];
+    char path[80];
+    struct datadir *datadir;
+    char why[HASP_WHY_SIZE];
+};
+
+static void open_again(struct fixture *f)
+{
+    bool is_new = true;
+    datadir_close(f->datadir);
+    f->datadir = NULL;
+    if (datadir_open(f->path, NODE, 1, &f->datadir, &is_new, f->why) != 0) {
+        fail_msg("%s", f->why);
+    }
+    assert_false(is_new);
+}
+
+static int open_fails(struct fixture *f, uint64_t node_id)
+{
+    struct datadir *datadir = NULL;
+    bool is_new = false;
+    datadir_close(f->datadir);
+    f->datadir = NULL;
+    return datadir_open(f->path, node_id, 1, &datadir, &is_new, f->why);
+}
+
+static int set_up(void **state)
+{
+    struct fixture *f = memory_new(sizeof *f);
+    const char *base = getenv("TMPDIR");
+    bool is_new = false;
+    snprintf(f->base, sizeof f->base, "%.40s/hasp-datadir-XXXXXX",
+             base != NULL ? base : "/tmp");
+    assert_non_null(mkdtemp(f->base));
+    snprintf(f->path, sizeof f->path, "%s/n3", f->base);
+    if (datadir_open(f->path, NODE, INCARNATION, &f->datadir, &is_new,
+                     f->why) != 0) {
+        fail_msg("%s", f->why);
+    }
+    assert_true(is_new);
+    *state = f;
+    return 0;
+}
+
+static void remove_at(struct fixture *f, const char *name)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/%s", f->path, name);
+    remove(path);
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const names[] = {"LOCK",
+                                        "identity",
+                                        "identity.new",
+                                        "vote",
+                                        "trust",
+                                        "trust.new",
+                                        "table/data",
+                                        "table/lock",
+                                        "wal/segment",
+                                        "wal",
+                                        "snapshot",
+                                        "table",
+                                        ""};
+    datadir_close(f->datadir);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        remove_at(f, names[i]);
+    }
+    assert_int_equal(rmdir(f->base), 0);
+    free(f);
+    return 0;
+}
+
+static int open_file(struct fixture *f, const char *name, int flags)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/%s", f->path, name);
+    int fd = open(path, flags, 0600);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static void write_file(struct fixture *f, const char *name, const void *data,
+                       size_t size, off_t offset)
+{
+    int fd = open_file(f, name, O_WRONLY | O_CREAT);
+    assert_int_equal(pwrite(fd, data, size, offset), size);
+    close(fd);
+}
+
+static void flip(struct fixture *f, const char *name, off_t offset)
+{
+    uint8_t byte = 0;
+    int fd = open_file(f, name, O_RDWR);
+    assert_int_equal(pread(fd, &byte, 1, offset), 1);
+    byte ^= 0x10;
+    assert_int_equal(pwrite(fd, &byte, 1, offset), 1);
+    close(fd);
+}
+
+static bool exists(struct fixture *f, const char *name)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/%s", f->path, name);
+    return access(path, F_OK) == 0;
+}
+
+static void assert_vote(struct fixture *f, uint64_t term, uint64_t voted_for)
+{
+    uint64_t found_term = 99;
+    uint64_t found_voted_for = 99;
+    if (datadir_load_vote(f->datadir, &found_term, &found_voted_for, f->why) !=
+        0) {
+        fail_msg("%s", f->why);
+    }
+    assert_int_equal(found_term, term);
+    assert_int_equal(found_voted_for, voted_for);
+}
+
+/* --- Tests ---------------------------------------------------------------- */
+
+static void a_new_directory_gets_its_folders_and_identity(void **state)
+{
+    struct fixture *f = *state;
+    static const char *const folders[] = {"", "wal", "snapshot", "table"};
+    for (int i = 0; i < 4; i++) {
+        struct stat status;
+        char path[160];
+        snprintf(path, sizeof path, "%s/%s", f->path, folders[i]);
+        assert_int_equal(stat(path, &status), 0);
+        assert_int_equal(status.st_mode & 07777, 0700);
+    }
+    struct stat status;
+    char path[160];
+    snprintf(path, sizeof path, "%s/vote", f->path);
+    assert_int_equal(stat(path, &status), 0);
+    assert_int_equal(status.st_mode & 07777, 0600);
+    snprintf(path, sizeof path, "%s/wal", f->path);
+    assert_string_equal(datadir_wal_path(f->datadir), path);
+    snprintf(path, sizeof path, "%s/table", f->path);
+    assert_string_equal(datadir_table_path(f->datadir), path);
+    snprintf(path, sizeof path, "%s/snapshot", f->path);
+    assert_string_equal(datadir_snapshot_path(f->datadir), path);
+
+    const struct datadir_identity *identity = datadir_identity(f->datadir);
+    static const uint8_t none[CLUSTER_ID_SIZE] = {0};
+    assert_int_equal(identity->node_id, NODE);
+    assert_true(identity->incarnation == INCARNATION);
+    assert_memory_equal(identity->cluster_id, none, CLUSTER_ID_SIZE);
+}
+
+static void the_identity_is_kept(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t cluster[CLUSTER_ID_SIZE];
+    for (int i = 0; i < CLUSTER_ID_SIZE; i++) {
+        cluster[i] = (uint8_t)(240 + i);
+    }
+    assert_int_equal(datadir_set_cluster(f->datadir, cluster), 0);
+    open_again(f);
+    const struct datadir_identity *identity = datadir_identity(f->datadir);
+    assert_true(identity->incarnation == INCARNATION);
+    assert_memory_equal(identity->cluster_id, cluster, CLUSTER_ID_SIZE);
+}
+
+static void a_second_open_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct datadir *second = NULL;
+    bool is_new = false;
+    char pid[32];
+    assert_int_equal(datadir_open(f->path, NODE, 1, &second, &is_new, f->why),
+                     HASP_EBUSY);
+    snprintf(pid, sizeof pid, "process %ld", (long)getpid());
+    assert_non_null(strstr(f->why, pid));
+    assert_non_null(strstr(f->why, f->path));
+    open_again(f);
+}
+
+static void the_lock_ends_with_its_process(void **state)
+{
+    struct fixture *f = *state;
+    int ready[2];
+    char byte = 0;
+    datadir_close(f->datadir);
+    f->datadir = NULL;
+    assert_int_equal(pipe(ready), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        bool is_new = false;
+        struct datadir *held = NULL;
+        int error = datadir_open(f->path, NODE, 1, &held, &is_new, f->why);
+        if (error != 0 || write(ready[1], &byte, 1) != 1) {
+            _exit(1);
+        }
+        alarm(20);
+        pause();
+        _exit(0);
+    }
+    close(ready[1]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    close(ready[0]);
+    assert_int_equal(open_fails(f, NODE), HASP_EBUSY);
+    kill(child, SIGKILL);
+    assert_int_equal(waitpid(child, NULL, 0), child);
+    open_again(f);
+}
+
+static void another_node_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(open_fails(f, NODE + 1), HASP_EINVALID);
+    assert_non_null(strstr(f->why, "belongs to node 3"));
+    open_again(f);
+}
+
+static void a_damaged_identity_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct stat status;
+    char path[160];
+    snprintf(path, sizeof path, "%s/identity", f->path);
+    assert_int_equal(stat(path, &status), 0);
+    for (off_t at = 0; at < status.st_size; at++) {
+        flip(f, "identity", at);
+        assert_int_equal(open_fails(f, NODE), HASP_ECORRUPT);
+        assert_non_null(strstr(f->why, "identity"));
+        flip(f, "identity", at);
+    }
+    open_again(f);
+    assert_int_equal(truncate(path, status.st_size - 1), 0);
+    assert_int_equal(open_fails(f, NODE), HASP_ECORRUPT);
+}
+
+static void a_missing_folder_above_is_told(void **state)
+{
+    struct fixture *f = *state;
+    struct datadir *datadir = NULL;
+    bool is_new = false;
+    char path[160];
+    snprintf(path, sizeof path, "%s/no/such", f->base);
+    assert_int_equal(datadir_open(path, NODE, 1, &datadir, &is_new, f->why),
+                     HASP_EIO);
+    assert_non_null(strstr(f->why, path));
+}
+
+static void a_lost_identity_does_not_make_a_new_node(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(datadir_save_vote(f->datadir, 4, 2), 0);
+    remove_at(f, "identity");
+    assert_int_equal(open_fails(f, NODE), HASP_ECORRUPT);
+    assert_non_null(strstr(f->why, "is missing"));
+}
+
+static void a_log_without_identity_does_not_make_a_new_node(void **state)
+{
+    struct fixture *f = *state;
+    write_file(f, "wal/segment", "x", 1, 0);
+    remove_at(f, "identity");
+    assert_int_equal(open_fails(f, NODE), HASP_ECORRUPT);
+}
+
+static void a_birth_cut_short_is_begun_again(void **state)
+{
+    struct fixture *f = *state;
+    bool is_new = false;
+    remove_at(f, "identity");
+    datadir_close(f->datadir);
+    f->datadir = NULL;
+    assert_int_equal(
+        datadir_open(f->path, NODE, 5, &f->datadir, &is_new, f->why), 0);
+    assert_true(is_new);
+    assert_int_equal(datadir_identity(f->datadir)->incarnation, 5);
+    assert_vote(f, 0, 0);
+}
+
+static void the_vote_is_zero_at_first_and_then_kept(void **state)
+{
+    struct fixture *f = *state;
+    assert_vote(f, 0, 0);
+    for (uint64_t term = 1; term <= 9; term++) {
+        assert_int_equal(datadir_save_vote(f->datadir, term, term % 3), 0);
+        assert_vote(f, term, term % 3);
+        open_again(f);
+        assert_vote(f, term, term % 3);
+    }
+}
+
+static void a_vote_may_be_saved_before_one_is_loaded(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(datadir_save_vote(f->datadir, 7, 1), 0);
+    open_again(f);
+    assert_int_equal(datadir_save_vote(f->datadir, 8, 2), 0);
+    open_again(f);
+    assert_vote(f, 8, 2);
+}
+
+/* Reads the record at 'offset' of the vote file. */
+static void read_vote(struct fixture *f, off_t offset, uint8_t record[36])
+{
+    int fd = open_file(f, "vote", O_RDONLY);
+    assert_int_equal(pread(fd, record, 36, offset), 36);
+    close(fd);
+}
+
+static void a_save_cut_at_any_byte_gives_the_old_or_the_new_vote(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t old[36];
+    uint8_t new[36];
+    assert_int_equal(datadir_save_vote(f->datadir, 5, 1), 0);
+    read_vote(f, 0, old);
+    assert_int_equal(datadir_save_vote(f->datadir, 6, 2), 0);
+    read_vote(f, 0, new);
+    for (size_t cut = 0; cut <= 36; cut++) {
+        /* In the first place, the second still old. */
+        write_file(f, "vote", old, 36, 0);
+        write_file(f, "vote", old, 36, VOTE_SECOND);
+        write_file(f, "vote", new, cut, 0);
+        bool is_new = memcmp(new, old, cut) != 0 && cut == 36;
+        open_again(f);
+        assert_vote(f, is_new ? 6 : 5, is_new ? 2 : 1);
+        open_again(f);
+        assert_vote(f, is_new ? 6 : 5, is_new ? 2 : 1);
+        /* In the second place, the first new already. */
+        write_file(f, "vote", new, 36, 0);
+        write_file(f, "vote", old, 36, VOTE_SECOND);
+        write_file(f, "vote", new, cut, VOTE_SECOND);
+        open_again(f);
+        assert_vote(f, 6, 2);
+    }
+}
+
+static void one_rotten_vote_record_does_not_bring_an_old_vote_back(void **state)
+{
+    struct fixture *f = *state;
+    for (uint64_t term = 1; term <= 4; term++) {
+        assert_int_equal(datadir_save_vote(f->datadir, term, 1), 0);
+        for (off_t at = 0; at < 36; at++) {
+            off_t place = at % 2 == 0 ? 0 : VOTE_SECOND;
+            flip(f, "vote", place + at);
+            open_again(f);
+            assert_vote(f, term, 1);
+            /* It was written again: now the other one may rot. */
+            flip(f, "vote", VOTE_SECOND - place + at);
+            open_again(f);
+            assert_vote(f, term, 1);
+        }
+    }
+}
+
+static void a_lost_vote_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t term = 0;
+    uint64_t voted_for = 0;
+    assert_int_equal(datadir_save_vote(f->datadir, 4, 2), 0);
+    flip(f, "vote", 20);
+    flip(f, "vote", VOTE_SECOND + 20);
+    open_again(f);
+    assert_int_equal(datadir_load_vote(f->datadir, &term, &voted_for, f->why),
+                     HASP_ECORRUPT);
+    assert_non_null(strstr(f->why, "vote"));
+    assert_int_equal(datadir_save_vote(f->datadir, 5, 1), HASP_ECORRUPT);
+    remove_at(f, "vote");
+    open_again(f);
+    assert_int_equal(datadir_load_vote(f->datadir, &term, &voted_for, f->why),
+                     HASP_ECORRUPT);
+    assert_non_null(strstr(f->why, "is missing"));
+}
+
+static void
+a_table_is_trusted_on_the_same_boot_or_after_a_clean_close(void **state)
+{
+    struct fixture *f = *state;
+    assert_false(datadir_table_is_trusted(f->datadir));
+    assert_int_equal(datadir_table_opened(f->datadir), 0);
+    open_again(f);
+    assert_true(datadir_table_is_trusted(f->datadir));
+
+    /* Another boot: any digit of the id is another one. */
+    flip(f, "trust", 10);
+    assert_false(datadir_table_is_trusted(f->datadir));
+
+    assert_int_equal(datadir_table_closed(f->datadir), 0);
+    open_again(f);
+    assert_true(datadir_table_is_trusted(f->datadir));
+    assert_int_equal(datadir_table_opened(f->datadir), 0);
+    flip(f, "trust", 10);
+    assert_false(datadir_table_is_trusted(f->datadir));
+}
+
+static void a_half_restored_table_is_not_trusted(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(datadir_table_opened(f->datadir), 0);
+    assert_int_equal(datadir_table_restoring(f->datadir, true), 0);
+    open_again(f);
+    assert_false(datadir_table_is_trusted(f->datadir));
+    assert_int_equal(datadir_table_restoring(f->datadir, false), 0);
+    assert_true(datadir_table_is_trusted(f->datadir));
+}
+
+static void a_removed_table_is_gone_and_not_trusted(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(datadir_table_opened(f->datadir), 0);
+    write_file(f, "table/data", "x", 1, 0);
+    write_file(f, "table/lock", "x", 1, 0);
+    assert_int_equal(datadir_table_remove(f->datadir), 0);
+    assert_false(datadir_table_is_trusted(f->datadir));
+    assert_false(exists(f, "table/data"));
+    assert_false(exists(f, "table/lock"));
+    assert_true(exists(f, "table"));
+    assert_int_equal(datadir_table_remove(f->datadir), 0);
+}
+
+static void the_free_space_is_told(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t free_size = 0;
+    assert_int_equal(datadir_space(f->datadir, &free_size), 0);
+    assert_true(free_size > 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_new_directory_gets_its_folders_and_identity),
+        TEST(the_identity_is_kept),
+        TEST(a_second_open_is_refused),
+        TEST(the_lock_ends_with_its_process),
+        TEST(another_node_is_refused),
+        TEST(a_damaged_identity_is_refused),
+        TEST(a_missing_folder_above_is_told),
+        TEST(a_lost_identity_does_not_make_a_new_node),
+        TEST(a_log_without_identity_does_not_make_a_new_node),
+        TEST(a_birth_cut_short_is_begun_again),
+        TEST(the_vote_is_zero_at_first_and_then_kept),
+        TEST(a_vote_may_be_saved_before_one_is_loaded),
+        TEST(a_save_cut_at_any_byte_gives_the_old_or_the_new_vote),
+        TEST(one_rotten_vote_record_does_not_bring_an_old_vote_back),
+        TEST(a_lost_vote_is_refused),
+        TEST(a_table_is_trusted_on_the_same_boot_or_after_a_clean_close),
+        TEST(a_half_restored_table_is_not_trusted),
+        TEST(a_removed_table_is_gone_and_not_trusted),
+        TEST(the_free_space_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
