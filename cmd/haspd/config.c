@@ -1,0 +1,629 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "cmd/haspd/config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <ini.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "base/check.h"
+#include "base/memory.h"
+
+enum kind {
+    KIND_TEXT,
+    KIND_U32,
+    KIND_U64,
+    KIND_SIZE, /* As U64; K, M and G may follow. */
+    KIND_LEVEL,
+    KIND_REDIRECT,
+    KIND_SWITCH,
+    KIND_MEMBER
+};
+
+struct setting {
+    const char *section;
+    const char *key;
+    enum kind kind;
+    size_t offset; /* In struct hasp_node_options. */
+    uint64_t min;
+    uint64_t max;
+};
+
+#define AT(field) offsetof(struct hasp_node_options, field)
+#define LIMIT32(name, min, max)                              \
+    {                                                        \
+        "limits", #name, KIND_U32, AT(limits.name), min, max \
+    }
+#define LIMIT64(name, min, max)                              \
+    {                                                        \
+        "limits", #name, KIND_U64, AT(limits.name), min, max \
+    }
+#define LIMITSIZE(name, min, max)                             \
+    {                                                         \
+        "limits", #name, KIND_SIZE, AT(limits.name), min, max \
+    }
+#define KIB UINT64_C(1024)
+#define MIB (KIB * KIB)
+#define GIB (KIB * MIB)
+
+static const struct setting settings[] = {
+    {"node", "id", KIND_U64, AT(id), 1, INT64_MAX},
+    {"node", "dir", KIND_TEXT, AT(directory), 1, 1024},
+    {"node", "log_level", KIND_LEVEL, AT(log_level), 0, 0},
+    {"listen", "client", KIND_TEXT, AT(listen_client), 1, 120},
+    {"listen", "peer", KIND_TEXT, AT(listen_peer), 1, 120},
+    {"listen", "http", KIND_TEXT, AT(listen_http), 0, 120},
+    {"cluster", "name", KIND_TEXT, AT(cluster_name), 1, 64},
+    {"cluster", "member", KIND_MEMBER, 0, 0, 0},
+    {"raft", "election_ms", KIND_U32, AT(election_ms), 30, 60000},
+    {"raft", "heartbeat_ms", KIND_U32, AT(heartbeat_ms), 10, 20000},
+    LIMIT32(connections, 1, 1000000),
+    LIMIT32(connections_per_address, 1, 1000000),
+    LIMIT32(requests_in_flight, 1, 10000000),
+    LIMIT32(requests_per_conn, 1, 1000000),
+    LIMIT32(sessions_per_conn, 1, 4096),
+    LIMITSIZE(snapshot_log_size, 64 * KIB, 64 * GIB),
+    LIMIT64(snapshot_entries, 16, UINT64_C(1) << 40),
+    LIMIT32(snapshot_chunk_size, 4096, 16 * MIB),
+    LIMIT32(flush_records, 1, 100000000),
+    LIMIT32(flush_ms, 1, 3600000),
+    LIMIT32(sessions, 1, 100000000),
+    LIMIT32(locks, 1, 100000000),
+    LIMIT32(holds_per_session, 1, 100000000),
+    LIMIT32(waits_per_lock, 0, 100000000),
+    LIMIT32(waits_per_session, 0, 100000000),
+    LIMIT32(fences, 0, 100000000),
+    LIMIT32(blacklist, 0, 100000000),
+    LIMITSIZE(disk_reserve, 0, 1024 * GIB),
+    LIMITSIZE(wal_segment_size, 1 * MIB, 4 * GIB),
+    LIMITSIZE(table_size, 16 * MIB, 16384 * GIB),
+    {"security", "insecure", KIND_SWITCH, AT(is_insecure), 0, 0},
+    {"client", "redirect", KIND_REDIRECT, AT(redirect), 0, 0},
+};
+#define SETTING_COUNT (sizeof settings / sizeof settings[0])
+_Static_assert(SETTING_COUNT <= CONFIG_SETTING_MAX, "room for all settings");
+
+static const char *const level_names[] = {"error", "warn", "info", "debug"};
+static const char *const redirect_names[] = {"forward", "moved"};
+static const char *const switch_names[] = {"no", "yes"};
+
+/* Where a value comes from, for messages. */
+struct place {
+    enum config_source source;
+    const char *name; /* File, variable or flag. */
+    int line;
+};
+
+/* What inih hands around while a file is read. */
+struct reading {
+    struct config *config;
+    FILE *file;
+    const char *path;
+    int line;
+    int error;
+    char *why;
+};
+
+static int fail(char why[HASP_WHY_SIZE], const struct place *place,
+                const char *format, ...) __attribute__((format(printf, 3, 4)));
+static char *read_line(char *out, int size, void *data);
+static int on_pair(void *data, const char *section, const char *key,
+                   const char *value);
+static int set(struct config *config, const struct place *place,
+               const char *section, const char *key, const char *value,
+               char why[HASP_WHY_SIZE]);
+static int unknown(const struct place *place, const char *section,
+                   const char *key, char why[HASP_WHY_SIZE]);
+static int set_number(struct config *config, const struct setting *setting,
+                      const struct place *place, const char *value,
+                      char why[HASP_WHY_SIZE]);
+static int set_choice(struct config *config, const struct setting *setting,
+                      const struct place *place, const char *value,
+                      char why[HASP_WHY_SIZE]);
+static int set_text(struct config *config, const struct setting *setting,
+                    const struct place *place, const char *value,
+                    char why[HASP_WHY_SIZE]);
+static int add_member(struct config *config, const struct place *place,
+                      const char *value, char why[HASP_WHY_SIZE]);
+static void forget_members(struct config *config);
+static bool size_of_text(const char *text, uint64_t *ret_value);
+static size_t distance(const char *a, const char *b);
+static size_t find_setting(const char *section, const char *key);
+static int set_variable(struct config *config, const char *variable,
+                        char why[HASP_WHY_SIZE]);
+static void print_setting(const struct config *config, size_t index, FILE *out);
+
+static void *field(const struct config *config, const struct setting *setting)
+{
+    return (char *)(uintptr_t)&config->options + setting->offset;
+}
+
+void config_init(struct config *config)
+{
+    *config = (struct config){0};
+    hasp_node_options_init(&config->options);
+    config->options.listen_http = "127.0.0.1:7422";
+    for (size_t i = 0; i < SETTING_COUNT; i++) {
+        char **text = field(config, &settings[i]);
+        if (settings[i].kind == KIND_TEXT && *text != NULL) {
+            *text = memory_text(*text);
+        }
+    }
+}
+
+void config_done(struct config *config)
+{
+    for (size_t i = 0; i < SETTING_COUNT; i++) {
+        if (settings[i].kind == KIND_TEXT) {
+            free(*(char **)field(config, &settings[i]));
+        }
+    }
+    forget_members(config);
+    *config = (struct config){0};
+}
+
+int config_read_file(struct config *config, const char *path,
+                     char why[HASP_WHY_SIZE])
+{
+    struct reading reading = {.config = config, .path = path, .why = why};
+    reading.file = fopen(path, "re");
+    if (reading.file == NULL) {
+        snprintf(why, HASP_WHY_SIZE, "cannot open '%.300s': %s", path,
+                 strerror(errno));
+        return HASP_EINVALID;
+    }
+    int line = ini_parse_stream(read_line, &reading, on_pair, &reading);
+    if (ferror(reading.file) && reading.error == 0) {
+        snprintf(why, HASP_WHY_SIZE, "cannot read '%.300s': %s", path,
+                 strerror(errno));
+        reading.error = HASP_EINVALID;
+    }
+    fclose(reading.file);
+    if (reading.error == 0 && line != 0) {
+        struct place place = {CONFIG_FILE, path, line};
+        return fail(why, &place, "neither '[section]' nor 'key = value'");
+    }
+    return reading.error;
+}
+
+int config_read_environment(struct config *config, char *const *environment,
+                            char why[HASP_WHY_SIZE])
+{
+    for (; *environment != NULL; environment++) {
+        if (strncmp(*environment, "HASP_", 5) == 0) {
+            int rv = set_variable(config, *environment, why);
+            if (rv != 0) {
+                return rv;
+            }
+        }
+    }
+    return 0;
+}
+
+int config_set(struct config *config, const char *flag, const char *name,
+               const char *value, char why[HASP_WHY_SIZE])
+{
+    struct place place = {CONFIG_FLAG, flag, 0};
+    char section[64];
+    const char *dot = strchr(name, '.');
+    if (dot == NULL || (size_t)(dot - name) >= sizeof section) {
+        return fail(why, &place, "'%.100s' is not section.key=value", name);
+    }
+    memcpy(section, name, (size_t)(dot - name));
+    section[dot - name] = '\0';
+    return set(config, &place, section, dot + 1, value, why);
+}
+
+int config_finish(struct config *config, char why[HASP_WHY_SIZE])
+{
+    struct hasp_node_options *options = &config->options;
+    options->members = config->member;
+    /* One file may serve all nodes: each listens where its member line says. */
+    for (uint32_t i = 0; i < options->member_count; i++) {
+        const struct hasp_node_member *member = &config->member[i];
+        size_t client = find_setting("listen", "client");
+        size_t peer = find_setting("listen", "peer");
+        if (member->id != options->id) {
+            continue;
+        }
+        if (config->source[client] == CONFIG_DEFAULT) {
+            free((void *)(uintptr_t)options->listen_client);
+            options->listen_client = memory_text(member->client_address);
+        }
+        if (config->source[peer] == CONFIG_DEFAULT) {
+            free((void *)(uintptr_t)options->listen_peer);
+            options->listen_peer = memory_text(member->peer_address);
+        }
+    }
+    if (options->listen_http != NULL &&
+        (options->listen_http[0] == '\0' ||
+         strcmp(options->listen_http, "off") == 0)) {
+        free((void *)(uintptr_t)options->listen_http);
+        options->listen_http = NULL;
+    }
+    return hasp_node_options_check(options, why) == 0 ? 0 : HASP_EINVALID;
+}
+
+void config_print(const struct config *config, FILE *out)
+{
+    const char *section = "";
+    for (size_t i = 0; i < SETTING_COUNT; i++) {
+        if (strcmp(section, settings[i].section) != 0) {
+            fprintf(out, "%s[%s]\n", i == 0 ? "" : "\n", settings[i].section);
+            section = settings[i].section;
+        }
+        print_setting(config, i, out);
+    }
+}
+
+static int fail(char why[HASP_WHY_SIZE], const struct place *place,
+                const char *format, ...)
+{
+    va_list args;
+    int at = place->line > 0
+                 ? snprintf(why, HASP_WHY_SIZE, "%.200s:%d: ", place->name,
+                            place->line)
+                 : snprintf(why, HASP_WHY_SIZE, "%.200s: ", place->name);
+    va_start(args, format);
+    vsnprintf(why + at, HASP_WHY_SIZE - (size_t)at, format, args);
+    va_end(args);
+    return HASP_EINVALID;
+}
+
+/* Leading blanks go, since inih takes an indented line for the rest of the
+ * value before it. */
+static char *read_line(char *out, int size, void *data)
+{
+    struct reading *reading = data;
+    char *line = NULL;
+    size_t capacity = 0;
+    ssize_t length = getline(&line, &capacity, reading->file);
+    if (length < 0) {
+        free(line);
+        return NULL;
+    }
+    reading->line++;
+    const char *from = line;
+    while (*from == ' ' || *from == '\t') {
+        from++;
+    }
+    if (strlen(from) + 1 > (size_t)size && *from != '#' && *from != ';') {
+        if (reading->error == 0) {
+            struct place place = {CONFIG_FILE, reading->path, reading->line};
+            reading->error = fail(reading->why, &place,
+                                  "the line is longer than %d bytes", size - 2);
+        }
+        from = "\n";
+    }
+    snprintf(out, (size_t)size, "%s", from);
+    free(line);
+    return out;
+}
+
+static int on_pair(void *data, const char *section, const char *key,
+                   const char *value)
+{
+    struct reading *reading = data;
+    struct place place = {CONFIG_FILE, reading->path, reading->line};
+    if (reading->error == 0) {
+        reading->error = set(reading->config, &place, section, key, value,
+                             reading->why);
+    }
+    return reading->error == 0;
+}
+
+static int set(struct config *config, const struct place *place,
+               const char *section, const char *key, const char *value,
+               char why[HASP_WHY_SIZE])
+{
+    size_t i = find_setting(section, key);
+    int rv;
+    if (i == SETTING_COUNT) {
+        return unknown(place, section, key, why);
+    }
+    const struct setting *setting = &settings[i];
+    if (setting->kind == KIND_MEMBER) {
+        if (config->source[i] != place->source) {
+            forget_members(config);
+        }
+        rv = add_member(config, place, value, why);
+    } else if (place->source == CONFIG_FILE &&
+               config->source[i] == CONFIG_FILE) {
+        return fail(why, place, "'%s' stands in line %d already", key,
+                    config->line[i]);
+    } else if (setting->kind == KIND_TEXT) {
+        rv = set_text(config, setting, place, value, why);
+    } else if (setting->kind == KIND_U32 || setting->kind == KIND_U64 ||
+               setting->kind == KIND_SIZE) {
+        rv = set_number(config, setting, place, value, why);
+    } else {
+        rv = set_choice(config, setting, place, value, why);
+    }
+    config->source[i] = place->source;
+    config->line[i] = place->line;
+    return rv;
+}
+
+static int unknown(const struct place *place, const char *section,
+                   const char *key, char why[HASP_WHY_SIZE])
+{
+    const struct setting *near_section = &settings[0];
+    const struct setting *near_key = NULL;
+    const struct setting *elsewhere = NULL;
+    for (size_t i = 0; i < SETTING_COUNT; i++) {
+        const struct setting *setting = &settings[i];
+        if (distance(section, setting->section) <
+            distance(section, near_section->section)) {
+            near_section = setting;
+        }
+        if (strcmp(section, setting->section) == 0 &&
+            (near_key == NULL ||
+             distance(key, setting->key) < distance(key, near_key->key))) {
+            near_key = setting;
+        }
+        if (strcmp(key, setting->key) == 0) {
+            elsewhere = setting;
+        }
+    }
+    if (near_key == NULL && section[0] == '\0') {
+        return fail(why, place, "'%.100s' stands before any [section]", key);
+    }
+    if (near_key == NULL) {
+        return fail(why, place,
+                    "there is no section [%.100s]; the nearest is [%s]",
+                    section, near_section->section);
+    }
+    if (elsewhere != NULL) {
+        return fail(why, place, "'%s' belongs into [%s], not into [%s]", key,
+                    elsewhere->section, section);
+    }
+    return fail(why, place, "there is no '%.100s' in [%s]; the nearest is '%s'",
+                key, section, near_key->key);
+}
+
+static int set_number(struct config *config, const struct setting *setting,
+                      const struct place *place, const char *value,
+                      char why[HASP_WHY_SIZE])
+{
+    uint64_t number;
+    bool is_number = setting->kind == KIND_SIZE
+                         ? size_of_text(value, &number)
+                         : bytes_to_u64(bytes_of_text(value), &number);
+    if (!is_number) {
+        return fail(
+            why, place, "%s = '%.100s' is not a number%s", setting->key, value,
+            setting->kind == KIND_SIZE ? " of bytes (K, M or G may follow)"
+                                       : "");
+    }
+    if (number < setting->min || number > setting->max) {
+        return fail(why, place, "%s = %s must be from %" PRIu64 " to %" PRIu64,
+                    setting->key, value, setting->min, setting->max);
+    }
+    if (setting->kind == KIND_U32) {
+        *(uint32_t *)field(config, setting) = (uint32_t)number;
+    } else {
+        *(uint64_t *)field(config, setting) = number;
+    }
+    return 0;
+}
+
+static int set_choice(struct config *config, const struct setting *setting,
+                      const struct place *place, const char *value,
+                      char why[HASP_WHY_SIZE])
+{
+    bool is_level = setting->kind == KIND_LEVEL;
+    const char *const *names = is_level                         ? level_names
+                               : setting->kind == KIND_REDIRECT ? redirect_names
+                                                                : switch_names;
+    int count = is_level ? 4 : 2;
+    int found = 0;
+    while (found < count && strcmp(names[found], value) != 0) {
+        found++;
+    }
+    if (found == count) {
+        return fail(why, place, "%s = '%.100s' must be %s", setting->key, value,
+                    is_level ? "error, warn, info or debug"
+                    : setting->kind == KIND_REDIRECT ? "forward or moved"
+                                                     : "yes or no");
+    }
+    if (setting->kind == KIND_SWITCH) {
+        *(bool *)field(config, setting) = found == 1;
+    } else if (is_level) {
+        config->options.log_level = (enum hasp_node_log_level)found;
+    } else {
+        config->options.redirect = (enum hasp_node_redirect)found;
+    }
+    return 0;
+}
+
+static int set_text(struct config *config, const struct setting *setting,
+                    const struct place *place, const char *value,
+                    char why[HASP_WHY_SIZE])
+{
+    char **text = field(config, setting);
+    if (strlen(value) < setting->min || strlen(value) > setting->max) {
+        return fail(why, place,
+                    "%s must have from %" PRIu64 " to %" PRIu64 " characters",
+                    setting->key, setting->min, setting->max);
+    }
+    free(*text);
+    *text = memory_text(value);
+    return 0;
+}
+
+static int add_member(struct config *config, const struct place *place,
+                      const char *value, char why[HASP_WHY_SIZE])
+{
+    char id_text[24], peer[128], client[128], rest[2];
+    uint64_t id;
+    if (sscanf(value, "%23s %127s %127s %1s", id_text, peer, client, rest) !=
+            3 ||
+        !bytes_to_u64(bytes_of_text(id_text), &id) || id == 0) {
+        return fail(why, place,
+                    "member = '%.100s' is not ID PEER-ADDRESS CLIENT-ADDRESS",
+                    value);
+    }
+    if (config->options.member_count == CONFIG_MEMBER_MAX) {
+        return fail(why, place, "more than %d members", CONFIG_MEMBER_MAX);
+    }
+    config->member[config->options.member_count++] = (struct hasp_node_member){
+        .id = id,
+        .peer_address = memory_text(peer),
+        .client_address = memory_text(client)};
+    return 0;
+}
+
+static void forget_members(struct config *config)
+{
+    for (uint32_t i = 0; i < config->options.member_count; i++) {
+        free((void *)(uintptr_t)config->member[i].peer_address);
+        free((void *)(uintptr_t)config->member[i].client_address);
+    }
+    config->options.member_count = 0;
+}
+
+static bool size_of_text(const char *text, uint64_t *ret_value)
+{
+    size_t length = strlen(text);
+    uint64_t unit = 1, value;
+    if (length > 1) {
+        int last = toupper((unsigned char)text[length - 1]);
+        unit = last == 'K' ? KIB : last == 'M' ? MIB : last == 'G' ? GIB : 1;
+        length -= unit > 1;
+    }
+    if (!bytes_to_u64(bytes_of(text, length), &value) ||
+        value > UINT64_MAX / unit) {
+        return false;
+    }
+    *ret_value = value * unit;
+    return true;
+}
+
+/* Edits from 'a' to 'b' (Levenshtein 1966), for names of up to 63 characters.
+ */
+static size_t distance(const char *a, const char *b)
+{
+    size_t row[64];
+    size_t width = strnlen(b, 63);
+    for (size_t j = 0; j <= width; j++) {
+        row[j] = j;
+    }
+    for (size_t i = 1; a[i - 1] != '\0' && i < 64; i++) {
+        size_t corner = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= width; j++) {
+            size_t above = row[j];
+            size_t best = above < row[j - 1] ? above + 1 : row[j - 1] + 1;
+            size_t replaced = corner + (a[i - 1] != b[j - 1]);
+            row[j] = replaced < best ? replaced : best;
+            corner = above;
+        }
+    }
+    return row[width];
+}
+
+/* SETTING_COUNT if there is none. */
+static size_t find_setting(const char *section, const char *key)
+{
+    size_t i = 0;
+    while (i < SETTING_COUNT && (strcmp(settings[i].section, section) != 0 ||
+                                 strcmp(settings[i].key, key) != 0)) {
+        i++;
+    }
+    return i;
+}
+
+/* HASP_<SECTION>_<KEY>=value. Variables whose second word is no section belong
+ * to somebody else (HASP_ENDPOINTS, HASP_TOKEN ...). */
+static int set_variable(struct config *config, const char *variable,
+                        char why[HASP_WHY_SIZE])
+{
+    char name[128];
+    const char *equals = strchr(variable, '=');
+    size_t length = equals == NULL ? 0 : (size_t)(equals - variable);
+    if (length == 0 || length >= sizeof name) {
+        return 0;
+    }
+    for (size_t i = 0; i < length; i++) {
+        name[i] = (char)tolower((unsigned char)variable[i]);
+    }
+    name[length] = '\0';
+    char *section = name + strlen("hasp_");
+    char *key = strchr(section, '_');
+    if (key == NULL) {
+        return 0;
+    }
+    *key++ = '\0';
+    bool is_section = false;
+    for (size_t i = 0; i < SETTING_COUNT; i++) {
+        is_section = is_section || strcmp(settings[i].section, section) == 0;
+    }
+    if (!is_section) {
+        return 0;
+    }
+    char shown[128];
+    snprintf(shown, sizeof shown, "%.*s", (int)length, variable);
+    struct place place = {CONFIG_ENVIRONMENT, shown, 0};
+    if (strcmp(section, "cluster") != 0 || strcmp(key, "member") != 0) {
+        return set(config, &place, section, key, equals + 1, why);
+    }
+    /* Several members stand in one variable, with commas between them. */
+    char *copy = memory_text(equals + 1);
+    char *rest = copy;
+    int rv = 0;
+    for (char *one; rv == 0 && (one = strsep(&rest, ",")) != NULL;) {
+        rv = set(config, &place, section, key, one, why);
+    }
+    free(copy);
+    return rv;
+}
+
+static void print_setting(const struct config *config, size_t index, FILE *out)
+{
+    const struct setting *setting = &settings[index];
+    const void *at = field(config, setting);
+    static const char *const names[] = {"default", "file", "environment",
+                                        "flag"};
+    const char *source = names[config->source[index]];
+    switch (setting->kind) {
+    case KIND_TEXT: {
+        const char *text = *(char *const *)at;
+        fprintf(out, "%s = %s ; %s\n", setting->key, text == NULL ? "" : text,
+                source);
+        break;
+    }
+    case KIND_U32:
+        fprintf(out, "%s = %" PRIu32 " ; %s\n", setting->key,
+                *(const uint32_t *)at, source);
+        break;
+    case KIND_U64:
+    case KIND_SIZE:
+        fprintf(out, "%s = %" PRIu64 " ; %s\n", setting->key,
+                *(const uint64_t *)at, source);
+        break;
+    case KIND_LEVEL:
+        fprintf(out, "%s = %s ; %s\n", setting->key,
+                level_names[config->options.log_level], source);
+        break;
+    case KIND_REDIRECT:
+        fprintf(out, "%s = %s ; %s\n", setting->key,
+                redirect_names[config->options.redirect], source);
+        break;
+    case KIND_SWITCH:
+        fprintf(out, "%s = %s ; %s\n", setting->key,
+                switch_names[*(const bool *)at], source);
+        break;
+    case KIND_MEMBER:
+        for (uint32_t i = 0; i < config->options.member_count; i++) {
+            fprintf(out, "%s = %" PRIu64 " %s %s ; %s\n", setting->key,
+                    config->member[i].id, config->member[i].peer_address,
+                    config->member[i].client_address, source);
+        }
+        break;
+    }
+}

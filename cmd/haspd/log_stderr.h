@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Where the daemon's log lines go: stderr, in logfmt.
+ *
+ *     ts=2025-11-20T10:13:00.123Z level=info node=1 event="became leader"
+ * term=3
+ *
+ * Under journald (JOURNAL_STREAM names our stderr) a line begins with <N>, its
+ * syslog priority, and has no time: the journal has both of its own. Each line
+ * is one write. */
+
+#ifndef HASP_CMD_HASPD_LOG_STDERR_H
+#define HASP_CMD_HASPD_LOG_STDERR_H
+
+#include <stdint.h>
+
+#include "include/hasp/node.h"
+
+/* Looks whether journald listens. */
+void log_stderr_init(uint64_t node_id);
+
+/* The function for struct hasp_node_options. */
+void log_stderr(void *data, enum hasp_node_log_level level, const char *event,
+                const char *fields);
+
+#endif /* HASP_CMD_HASPD_LOG_STDERR_H */

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: MIT */
+
+/* haspd: one node as a daemon.
+ *
+ * Exit codes (sysexits.h): 0 stopped when told to, 64 usage, 69 cannot listen,
+ * 70 storage error, 78 configuration. */
+
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+#include <systemd/sd-daemon.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "cmd/haspd/config.h"
+#include "cmd/haspd/log_stderr.h"
+#include "include/hasp/node.h"
+
+extern char **environ;
+
+enum action { ACTION_RUN, ACTION_CHECK, ACTION_PRINT };
+
+/* What the command line says, before files and variables have been read. */
+struct command_line {
+    const char *config_path;
+    enum action action;
+    /* Settings, in order; applied last. */
+    struct {
+        const char *flag;
+        char *name;
+        const char *value;
+    } set[64];
+    int set_count;
+};
+
+enum option_value {
+    OPTION_CONFIG = 256,
+    OPTION_CHECK,
+    OPTION_PRINT,
+    OPTION_SET,
+    OPTION_INSECURE,
+    OPTION_HELP,
+    OPTION_VERSION,
+    OPTION_FIRST_SETTING
+};
+
+/* Flags that are settings by another name, from OPTION_FIRST_SETTING on. */
+static const char *const setting_flags[] = {
+    "node.id",          "node.dir",          "node.log_level", "listen.client",
+    "listen.peer",      "listen.http",       "cluster.member", "cluster.name",
+    "raft.election_ms", "raft.heartbeat_ms", "client.redirect"};
+
+static const struct option options[] = {
+    {"config", required_argument, NULL, OPTION_CONFIG},
+    {"check-config", no_argument, NULL, OPTION_CHECK},
+    {"print-config", no_argument, NULL, OPTION_PRINT},
+    {"set", required_argument, NULL, OPTION_SET},
+    {"insecure", no_argument, NULL, OPTION_INSECURE},
+    {"help", no_argument, NULL, OPTION_HELP},
+    {"version", no_argument, NULL, OPTION_VERSION},
+    {"id", required_argument, NULL, OPTION_FIRST_SETTING},
+    {"dir", required_argument, NULL, OPTION_FIRST_SETTING + 1},
+    {"log-level", required_argument, NULL, OPTION_FIRST_SETTING + 2},
+    {"listen-client", required_argument, NULL, OPTION_FIRST_SETTING + 3},
+    {"listen-peer", required_argument, NULL, OPTION_FIRST_SETTING + 4},
+    {"listen-http", required_argument, NULL, OPTION_FIRST_SETTING + 5},
+    {"member", required_argument, NULL, OPTION_FIRST_SETTING + 6},
+    {"name", required_argument, NULL, OPTION_FIRST_SETTING + 7},
+    {"election-ms", required_argument, NULL, OPTION_FIRST_SETTING + 8},
+    {"heartbeat-ms", required_argument, NULL, OPTION_FIRST_SETTING + 9},
+    {"redirect", required_argument, NULL, OPTION_FIRST_SETTING + 10},
+    {NULL, 0, NULL, 0}};
+
+static const char help[] =
+    "usage: haspd [--config FILE] [options]\n"
+    "\n"
+    "Runs one node of a hasp cluster. Settings come from the file, then from "
+    "the\n"
+    "environment (HASP_<SECTION>_<KEY>), then from the command line; the last "
+    "one\n"
+    "wins.\n"
+    "\n"
+    "  --config FILE           read this file\n"
+    "  --id N                  the node's id in its cluster, from 1\n"
+    "  --dir DIR               its data directory\n"
+    "  --listen-client ADDR    host:port for clients (127.0.0.1:7420)\n"
+    "  --listen-peer ADDR      host:port for the other nodes (127.0.0.1:7421)\n"
+    "  --listen-http ADDR      host:port for HTTP (127.0.0.1:7422), or off\n"
+    "  --member 'ID PEER CLIENT'\n"
+    "                          a member that founds the cluster, with its two\n"
+    "                          addresses; once for each. None: a cluster of "
+    "one\n"
+    "  --name NAME             the cluster's name\n"
+    "  --election-ms N, --heartbeat-ms N\n"
+    "                          Raft's times (600, 75)\n"
+    "  --redirect forward|moved\n"
+    "                          what a follower does with its clients' "
+    "requests\n"
+    "  --insecure              allow addresses other than loopback, "
+    "unencrypted\n"
+    "  --log-level LEVEL       error, warn, info or debug\n"
+    "  --set SECTION.KEY=VALUE any other setting\n"
+    "  --check-config          look at the configuration, say what is wrong, "
+    "exit\n"
+    "  --print-config          print all settings with where they come from, "
+    "exit\n"
+    "  --help, --version\n"
+    "\n"
+    "Exit codes: 0 stopped when told to, 64 usage, 69 cannot listen, 70 "
+    "storage\n"
+    "error, 78 configuration.\n";
+
+static struct hasp_node *running_node; /* For the signal handler. */
+
+static int parse(int argc, char **argv, struct command_line *line);
+static int add_setting(struct command_line *line, const char *flag,
+                       const char *name, const char *value);
+static int configure(const struct command_line *line, struct config *config,
+                     char why[HASP_WHY_SIZE]);
+static int run(struct config *config);
+static void raise_file_limit(void);
+static void on_signal(int number);
+static void handle_signals(void (*handler)(int number));
+static void on_status(void *data, const char *status);
+
+int main(int argc, char **argv)
+{
+    struct command_line line = {0};
+    struct config config;
+    char why[HASP_WHY_SIZE] = "";
+    /* First of all: a peer that dies must not take us with it. */
+    signal(SIGPIPE, SIG_IGN);
+    int status = parse(argc, argv, &line);
+    if (status >= 0) {
+        return status;
+    }
+    config_init(&config);
+    if (configure(&line, &config, why) != 0) {
+        fprintf(stderr, "haspd: %s\n", why);
+        status = EX_CONFIG;
+    } else if (line.action == ACTION_CHECK) {
+        printf("configuration ok\n");
+        status = 0;
+    } else if (line.action == ACTION_PRINT) {
+        config_print(&config, stdout);
+        status = 0;
+    } else {
+        status = run(&config);
+    }
+    for (int i = 0; i < line.set_count; i++) {
+        free(line.set[i].name);
+    }
+    config_done(&config);
+    return status;
+}
+
+/* Returns an exit code, or -1 to go on. */
+static int parse(int argc, char **argv, struct command_line *line)
+{
+    for (;;) {
+        int index = 0;
+        int value = getopt_long(argc, argv, "", options, &index);
+        if (value == -1) {
+            break;
+        }
+        int rv = 0;
+        if (value == OPTION_CONFIG) {
+            line->config_path = optarg;
+        } else if (value == OPTION_CHECK) {
+            line->action = ACTION_CHECK;
+        } else if (value == OPTION_PRINT) {
+            line->action = ACTION_PRINT;
+        } else if (value == OPTION_INSECURE) {
+            rv = add_setting(line, "--insecure", "security.insecure", "yes");
+        } else if (value == OPTION_SET) {
+            rv = add_setting(line, "--set", optarg, NULL);
+        } else if (value == OPTION_HELP) {
+            fputs(help, stdout);
+            return 0;
+        } else if (value == OPTION_VERSION) {
+            printf("haspd %s\n", HASP_VERSION);
+            return 0;
+        } else if (value >= OPTION_FIRST_SETTING) {
+            rv = add_setting(line, options[index].name,
+                             setting_flags[value - OPTION_FIRST_SETTING],
+                             optarg);
+        } else {
+            fputs("haspd: see haspd --help\n", stderr);
+            return EX_USAGE;
+        }
+        if (rv != 0) {
+            return rv;
+        }
+    }
+    if (optind < argc) {
+        fprintf(stderr, "haspd: '%s' is not expected here; see haspd --help\n",
+                argv[optind]);
+        return EX_USAGE;
+    }
+    return -1;
+}
+
+/* 'value' NULL: it follows '=' in 'name'. */
+static int add_setting(struct command_line *line, const char *flag,
+                       const char *name, const char *value)
+{
+    if (line->set_count == (int)(sizeof line->set / sizeof line->set[0])) {
+        fputs("haspd: too many settings; write them into a file\n", stderr);
+        return EX_USAGE;
+    }
+    char *copy = strdup(name);
+    CHECK(copy != NULL);
+    if (value == NULL) {
+        char *equals = strchr(copy, '=');
+        if (equals == NULL) {
+            fprintf(stderr, "haspd: --set '%s' is not SECTION.KEY=VALUE\n",
+                    name);
+            free(copy);
+            return EX_USAGE;
+        }
+        *equals = '\0';
+        value = equals + 1;
+    }
+    line->set[line->set_count].flag = flag;
+    line->set[line->set_count].name = copy;
+    line->set[line->set_count].value = value;
+    line->set_count++;
+    return 0;
+}
+
+static int configure(const struct command_line *line, struct config *config,
+                     char why[HASP_WHY_SIZE])
+{
+    int rv = line->config_path == NULL
+                 ? 0
+                 : config_read_file(config, line->config_path, why);
+    if (rv == 0) {
+        rv = config_read_environment(config, environ, why);
+    }
+    for (int i = 0; i < line->set_count && rv == 0; i++) {
+        rv = config_set(config, line->set[i].flag, line->set[i].name,
+                        line->set[i].value, why);
+    }
+    return rv != 0 ? rv : config_finish(config, why);
+}
+
+static int run(struct config *config)
+{
+    char why[HASP_NODE_WHY_SIZE] = "";
+    log_stderr_init(config->options.id);
+    config->options.log = log_stderr;
+    config->options.on_status = on_status;
+    umask(077);
+    raise_file_limit();
+    int status = hasp_node_open(&config->options, &running_node, why);
+    if (status != 0) {
+        fprintf(stderr, "haspd: %s\n", why);
+        return status;
+    }
+    handle_signals(on_signal);
+    sd_notify(0, "READY=1");
+    status = hasp_node_run(running_node);
+    if (status != 0) {
+        /* The disk may hang: nothing that waits for it any more. */
+        fprintf(stderr, "haspd: %s\n", hasp_node_why(running_node));
+        _exit(status);
+    }
+    handle_signals(SIG_IGN); /* It has stopped, and the handler's node goes. */
+    hasp_node_close(running_node);
+    return 0;
+}
+
+/* Each client and each peer takes one. */
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+        limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static void on_signal(int number)
+{
+    int saved = errno;
+    (void)number;
+    hasp_node_stop(running_node);
+    errno = saved;
+}
+
+static void handle_signals(void (*handler)(int number))
+{
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+}
+
+static void on_status(void *data, const char *status)
+{
+    (void)data;
+    if (strcmp(status, "stopping") == 0) {
+        sd_notify(0, "STOPPING=1");
+    }
+    sd_notifyf(0, "STATUS=%s", status);
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Embed a hasp node in a program.
+ *
+ * A node is one member of a cluster of one, three or five: it keeps the Raft
+ * log and the state in a directory, talks to the other members, and serves
+ * clients over RESP. haspd is a thin program around this interface; a program
+ * that wants to bring its own lock service links the same node:
+ *
+ *     struct hasp_node_options options;
+ *     struct hasp_node *node;
+ *     char why[HASP_NODE_WHY_SIZE];
+ *
+ *     hasp_node_options_init(&options);
+ *     options.id = 1;
+ *     options.directory = "/var/lib/mine/hasp";
+ *     int status = hasp_node_open(&options, &node, why);
+ *     if (status != HASP_NODE_OK) {
+ *         ... print 'why' ...
+ *     }
+ *     status = hasp_node_run(node);     (blocks; give it a thread of its own)
+ *     hasp_node_close(node);
+ *
+ * and, from any thread or from a signal handler, hasp_node_stop(node). The
+ * program itself takes locks through the client library (hasp/hasp.h), by a
+ * connection to hasp_node_client_address().
+ *
+ * What a host program must know:
+ *   - SIGPIPE must be ignored (signal(SIGPIPE, SIG_IGN)), else the death of a
+ *     peer kills the process.
+ *   - A node stops for good when its disk fails or when it finds a bug in
+ * itself; the first ends hasp_node_run() with HASP_NODE_STORAGE, the second
+ * aborts the process. Memory that runs out aborts, too.
+ *   - After HASP_NODE_STORAGE the node must not be opened again before the
+ * cause has been looked at; a service manager that starts it anew is fine.
+ *   - One process may run several nodes, each with its own directory; log lines
+ *     go to one place for all of them.
+ *   - A node must not be used after fork().
+ *
+ * Nothing here depends on other headers of hasp, and none is included. */
+
+#ifndef HASP_NODE_H
+#define HASP_NODE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined __GNUC__
+#define HASP_NODE_API __attribute__((visibility("default")))
+#else
+#define HASP_NODE_API
+#endif
+
+/* How opening and running end. The numbers are those of sysexits.h, so that a
+ * daemon may exit with them. */
+enum hasp_node_status {
+    HASP_NODE_OK = 0,
+    HASP_NODE_UNAVAILABLE = 69, /* Cannot listen on an address. */
+    HASP_NODE_STORAGE = 70,     /* The disk failed, or what is on it is bad. */
+    HASP_NODE_CONFIG = 78       /* The options contradict each other. */
+};
+
+/* Size of a buffer for a message that says to a person why. */
+#define HASP_NODE_WHY_SIZE 512
+
+/* One member of a cluster. Addresses are "host:port" or "[v6]:port". */
+struct hasp_node_member {
+    uint64_t id;
+    const char *peer_address;
+    const char *client_address;
+};
+
+/* Bounds on what is kept, per node. Those marked * are part of what it means to
+ * apply an entry of the log: they must be the same on every member. */
+struct hasp_node_limits {
+    uint32_t connections;             /* Of clients. */
+    uint32_t connections_per_address; /* From one host. */
+    uint32_t requests_in_flight;      /* Beyond: BUSY. */
+    uint32_t requests_per_conn;       /* Pipelined and unanswered. */
+    uint32_t sessions_per_conn;
+    uint64_t snapshot_log_size; /* A snapshot when the log has grown so ... */
+    uint64_t snapshot_entries;  /* ... or by so many entries. */
+    uint32_t snapshot_chunk_size;
+    uint32_t flush_records;     /* The state goes to its table by so many ... */
+    uint32_t flush_ms;          /* ... or after this time. */
+    uint32_t sessions;          /* * */
+    uint32_t locks;             /* * */
+    uint32_t holds_per_session; /* * */
+    uint32_t waits_per_lock;    /* * */
+    uint32_t waits_per_session; /* * */
+    uint32_t fences;            /* * */
+    uint32_t blacklist;         /* * */
+    uint64_t disk_reserve;     /* Free bytes below which changes are refused. */
+    uint64_t wal_segment_size; /* Bytes, a multiple of 4096. */
+    uint64_t table_size;       /* Address space of the table. */
+};
+
+enum hasp_node_redirect {
+    HASP_NODE_FORWARD, /* A follower asks the leader for its clients. */
+    HASP_NODE_MOVED /* A follower answers -MOVED with the leader's address. */
+};
+
+enum hasp_node_log_level {
+    HASP_NODE_LOG_ERROR,
+    HASP_NODE_LOG_WARN,
+    HASP_NODE_LOG_INFO,
+    HASP_NODE_LOG_DEBUG
+};
+
+/* Takes one line of the log: 'event' is a fixed text, 'fields' is "k=v k=v". It
+ * is called on the node's thread, and by the thread that opens the node. */
+typedef void hasp_node_log_fn(void *data, enum hasp_node_log_level level,
+                              const char *event, const char *fields);
+
+struct hasp_node_options {
+    size_t size;           /* Set by hasp_node_options_init(). */
+    uint64_t id;           /* From 1; its own in each cluster, for ever. */
+    const char *directory; /* Made if need be, with mode 0700. */
+
+    const char *listen_client; /* Where to listen; port 0: any free one. */
+    const char *listen_peer;
+    const char *listen_http; /* NULL: no HTTP. */
+
+    /* The members that found the cluster, the same on each of them; later ones
+     * are learnt from the log. None: a cluster of one. A node that is not among
+     * them waits to be added to theirs. */
+    const char *cluster_name;
+    const struct hasp_node_member *members;
+    uint32_t member_count;
+
+    uint32_t election_ms; /* Without word from a leader: 1 to 2 times this. */
+    uint32_t heartbeat_ms;
+    struct hasp_node_limits limits;
+    bool is_insecure; /* Addresses other than loopback, without TLS. */
+    enum hasp_node_redirect redirect;
+
+    hasp_node_log_fn *log; /* NULL: no log. One for all nodes of a process. */
+    void *log_data;
+    enum hasp_node_log_level log_level;
+
+    /* Called on the node's thread when it has begun to serve, and when what
+     * 'status' says has changed ("leader, term 7"). May be NULL. */
+    void (*on_status)(void *data, const char *status);
+    void *status_data;
+};
+
+/* Fills in every default. */
+HASP_NODE_API void hasp_node_options_init(struct hasp_node_options *options);
+
+struct hasp_node;
+
+/* Checks the options alone, as hasp_node_open() does first. */
+HASP_NODE_API int
+hasp_node_options_check(const struct hasp_node_options *options,
+                        char why[HASP_NODE_WHY_SIZE]);
+
+/* Opens the directory, recovers the log and the state, and listens. The options
+ * are copied. Returns an enum hasp_node_status; on anything but HASP_NODE_OK
+ * nothing is left open and 'why' says what to do. */
+HASP_NODE_API int hasp_node_open(const struct hasp_node_options *options,
+                                 struct hasp_node **ret_node,
+                                 char why[HASP_NODE_WHY_SIZE]);
+
+/* Runs until hasp_node_stop() or a fatal error; returns an enum
+ * hasp_node_status. To be called once. */
+HASP_NODE_API int hasp_node_run(struct hasp_node *node);
+
+/* Asks the node to stop cleanly: it hands leadership over, flushes its state,
+ * and hasp_node_run() returns, within about two seconds. May be called from any
+ * thread and from a signal handler, more than once. */
+HASP_NODE_API void hasp_node_stop(struct hasp_node *node);
+
+/* Frees the node; it must not be running. NULL is fine. */
+HASP_NODE_API void hasp_node_close(struct hasp_node *node);
+
+/* Where it listens, with the real port; the text lives as long as the node. */
+HASP_NODE_API const char *
+hasp_node_client_address(const struct hasp_node *node);
+
+/* After hasp_node_run() has failed: what happened, else "". */
+HASP_NODE_API const char *hasp_node_why(const struct hasp_node *node);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* HASP_NODE_H */

@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "node/clients.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "net/resp.h"
+#include "net/stream.h"
+#include "node/node.h"
+
+/* A parser that has seen a request of more arguments gives its memory back. */
+#define PARSER_KEEPS 64
+
+static const struct stream_limits limits = {
+    .input_max = 1 << 20, .output_max = 16 << 20, .idle_max = 16 << 10};
+
+/* How many connections come from one host. */
+struct origin {
+    UT_hash_handle by_host;
+    char host[64];
+    uint32_t count;
+};
+
+struct client {
+    struct stream stream; /* First: the stream is the client. */
+    struct clients *clients;
+    uint64_t conn;
+    struct resp_parser parser;
+    struct origin *origin;
+    struct list in_dirty;
+    struct list in_resumed;
+    struct list in_unfinished;
+    uint64_t unfinished_ns; /* Since when. */
+    bool is_ready;
+    bool is_known; /* The core has heard of it. */
+    bool is_blocked;
+    bool is_closing;
+};
+
+static struct stream *on_accept(void *data, const char *address,
+                                const struct stream_events **ret_events,
+                                const struct stream_limits **ret_limits,
+                                void **ret_owner, const char **ret_refusal);
+static void on_ready(void *data, struct stream *stream);
+static void on_bytes(struct stream *stream);
+static void on_closed(struct stream *stream, const char *reason);
+static void tell_core(struct client *client);
+static void feed(struct client *client, uint64_t now_ns);
+static void answer_too_early(struct client *client);
+static void note_unfinished(struct client *client, uint64_t now_ns);
+static void refuse_bytes(struct client *client, const char *why);
+static struct client *find(struct clients *clients, uint64_t conn);
+static uint64_t take_slot(struct clients *clients, struct client *client);
+static struct origin *find_origin(struct clients *clients, const char *address);
+
+static const struct stream_events events = {.on_bytes = on_bytes,
+                                            .on_closed = on_closed};
+
+int clients_open(struct clients *clients, struct hasp_node *node,
+                 const char *address, char why[HASP_WHY_SIZE])
+{
+    char host[128];
+    uint16_t port;
+    *clients = (struct clients){
+        .node = node,
+        .count_max = node->options.limits.connections,
+        .per_origin_max = node->options.limits.connections_per_address};
+    list_init(&clients->dirty);
+    list_init(&clients->resumed);
+    list_init(&clients->unfinished);
+    int rv = address_split(address, host, sizeof host, &port);
+    if (rv != 0) {
+        snprintf(why, HASP_WHY_SIZE, "'%s' is not an address", address);
+        return rv;
+    }
+    rv = listener_open(&node->uv, host, port, on_accept, on_ready, clients,
+                       &clients->listener, why);
+    if (rv == 0) {
+        snprintf(node->client_address, sizeof node->client_address,
+                 strchr(host, ':') != NULL ? "[%s]:%u" : "%s:%u", host,
+                 (unsigned)listener_port(clients->listener));
+    }
+    return rv;
+}
+
+void clients_begin(struct clients *clients)
+{
+    for (uint32_t i = 0; i < clients->slot_count; i++) {
+        if (clients->slot[i] != NULL && clients->slot[i]->is_ready) {
+            tell_core(clients->slot[i]);
+        }
+    }
+}
+
+void clients_refuse(struct clients *clients)
+{
+    if (clients->listener != NULL) {
+        listener_close(clients->listener);
+        clients->listener = NULL;
+    }
+}
+
+void clients_close(struct clients *clients)
+{
+    clients_refuse(clients);
+    for (uint32_t i = 0; i < clients->slot_count; i++) {
+        if (clients->slot[i] != NULL) {
+            struct stream *stream = &clients->slot[i]->stream;
+            clients->slot[i]->is_closing = true;
+            if (clients->node->has_failed) {
+                stream_close(stream, "node fails");
+            } else {
+                stream_close_flushed(stream, "node stops");
+            }
+        }
+    }
+}
+
+void clients_done(struct clients *clients)
+{
+    CHECK(clients->count == 0 && clients->listener == NULL);
+    free(clients->slot);
+    free(clients->generation);
+    free(clients->vacant);
+    buffer_done(&clients->nowhere);
+    *clients = (struct clients){0};
+}
+
+void clients_flush(struct clients *clients)
+{
+    LIST_EACH_SAFE (node, &clients->dirty) {
+        struct client *client = LIST_ENTRY(node, struct client, in_dirty);
+        list_remove(node);
+        stream_flush(&client->stream);
+    }
+    buffer_clear(&clients->nowhere);
+}
+
+void clients_resume(struct clients *clients)
+{
+    /* Only those of this turn: one that is blocked and let go again by its own
+     * bytes waits for the next. */
+    struct list now_resumed;
+    list_init(&now_resumed);
+    while (!list_is_empty(&clients->resumed)) {
+        struct list *node = clients->resumed.next;
+        list_remove(node);
+        list_push_back(&now_resumed, node);
+    }
+    while (!list_is_empty(&now_resumed)) {
+        struct client *client = LIST_ENTRY(now_resumed.next, struct client,
+                                           in_resumed);
+        list_remove(&client->in_resumed);
+        /* What lies there already needs no new round of the loop. */
+        if (!client->is_closing && !client->is_blocked &&
+            stream_input(&client->stream).size > 0) {
+            feed(client, node_now());
+            loop_wake(clients->node);
+        }
+        if (!client->is_closing && !client->is_blocked) {
+            stream_resume(&client->stream);
+        }
+    }
+}
+
+void clients_tick(struct clients *clients, uint64_t now_ns)
+{
+    while (!list_is_empty(&clients->unfinished)) {
+        struct client *client = LIST_ENTRY(clients->unfinished.next,
+                                           struct client, in_unfinished);
+        if (now_ns < client->unfinished_ns + CLIENT_REQUEST_NS) {
+            break;
+        }
+        list_remove(&client->in_unfinished);
+        client->is_closing = true;
+        stream_close(&client->stream, "request not finished in time");
+    }
+}
+
+struct buffer *clients_port_output(void *data, uint64_t conn)
+{
+    struct hasp_node *node = data;
+    struct clients *clients = &node->clients;
+    struct client *client = find(clients, conn);
+    if (client == NULL) {
+        return &clients->nowhere;
+    }
+    if (list_is_empty(&client->in_dirty)) {
+        list_push_back(&clients->dirty, &client->in_dirty);
+    }
+    return stream_output(&client->stream);
+}
+
+void clients_port_close(void *data, uint64_t conn, const char *reason)
+{
+    struct hasp_node *node = data;
+    struct client *client = find(&node->clients, conn);
+    if (client != NULL && !client->is_closing) {
+        client->is_closing = true;
+        list_remove(&client->in_unfinished);
+        stream_close_flushed(&client->stream, reason);
+    }
+}
+
+void clients_port_block(void *data, uint64_t conn, bool is_blocked)
+{
+    struct hasp_node *node = data;
+    struct clients *clients = &node->clients;
+    struct client *client = find(clients, conn);
+    if (client == NULL || client->is_blocked == is_blocked) {
+        return;
+    }
+    client->is_blocked = is_blocked;
+    if (is_blocked) {
+        list_remove(&client->in_unfinished);
+        stream_pause(&client->stream);
+    } else if (list_is_empty(&client->in_resumed)) {
+        list_push_back(&clients->resumed, &client->in_resumed);
+    }
+}
+
+static struct stream *on_accept(void *data, const char *address,
+                                const struct stream_events **ret_events,
+                                const struct stream_limits **ret_limits,
+                                void **ret_owner, const char **ret_refusal)
+{
+    struct clients *clients = data;
+    struct origin *origin = NULL;
+    if (clients->count >= clients->count_max) {
+        *ret_refusal = "-LIMIT connections of this node\r\n";
+    } else if ((origin = find_origin(clients, address))->count >=
+               clients->per_origin_max) {
+        *ret_refusal = "-LIMIT connections from one address\r\n";
+    } else {
+        struct client *client = memory_new(sizeof *client);
+        client->clients = clients;
+        client->origin = origin;
+        origin->count++;
+        clients->count++;
+        client->conn = take_slot(clients, client);
+        list_init(&client->in_dirty);
+        list_init(&client->in_resumed);
+        list_init(&client->in_unfinished);
+        *ret_events = &events;
+        *ret_limits = &limits;
+        *ret_owner = client;
+        loop_saw_more(clients->node);
+        return &client->stream;
+    }
+    clients->refused_count++;
+    return NULL;
+}
+
+static void on_ready(void *data, struct stream *stream)
+{
+    struct clients *clients = data;
+    struct client *client = stream->owner;
+    client->is_ready = true;
+    if (clients->node->has_begun && !clients->node->has_failed) {
+        tell_core(client);
+    }
+}
+
+static void on_bytes(struct stream *stream)
+{
+    struct client *client = stream->owner;
+    struct hasp_node *node = client->clients->node;
+    if (client->is_closing || node->has_failed || node->loop.is_over) {
+        stream_consume(stream, stream_input(stream).size);
+        return;
+    }
+    feed(client, node_now());
+    loop_wake(node);
+}
+
+static void on_closed(struct stream *stream, const char *reason)
+{
+    struct client *client = stream->owner;
+    struct clients *clients = client->clients;
+    struct hasp_node *node = clients->node;
+    uint32_t slot = (uint32_t)(client->conn & UINT32_MAX);
+    if (client->is_known && !node->has_failed && !node->loop.is_over) {
+        LOG_DEBUG("client gone", "address=%s reason=%s", stream->address,
+                  log_quote(reason, strlen(reason)));
+        core_client_closed(node->core, client->conn, node_now());
+        loop_wake(node);
+    }
+    list_remove(&client->in_dirty);
+    list_remove(&client->in_resumed);
+    list_remove(&client->in_unfinished);
+    resp_parser_done(&client->parser);
+    clients->slot[slot] = NULL;
+    clients->generation[slot]++;
+    clients->vacant[clients->vacant_count++] = slot;
+    clients->count--;
+    if (--client->origin->count == 0) {
+        HASH_DELETE(by_host, clients->origins, client->origin);
+        free(client->origin);
+    }
+    free(client);
+}
+
+static void tell_core(struct client *client)
+{
+    struct hasp_node *node = client->clients->node;
+    client->is_known = true;
+    core_client_opened(node->core, client->conn, client->stream.address,
+                       node_now());
+    loop_wake(node);
+}
+
+/* Parses and hands over what lies there, until it ends or the core blocks. */
+static void feed(struct client *client, uint64_t now_ns)
+{
+    struct clients *clients = client->clients;
+    struct resp_request request;
+    const char *why = NULL;
+    size_t used;
+    while (!client->is_blocked && !client->is_closing) {
+        int rv = resp_parse(&client->parser, stream_input(&client->stream),
+                            &request, &used, &why);
+        if (rv == HASP_EMORE) {
+            break;
+        }
+        if (rv != 0) {
+            refuse_bytes(client, why);
+            break;
+        }
+        if (request.count > 0) {
+            clients->request_count++;
+            if (client->is_known) {
+                core_client_request(clients->node->core, client->conn, &request,
+                                    now_ns);
+            } else {
+                answer_too_early(client);
+            }
+        }
+        /* Whatever is still unfinished now is another request. */
+        list_remove(&client->in_unfinished);
+        stream_consume(&client->stream, used);
+        if (request.count > PARSER_KEEPS) {
+            struct resp_limits kept = client->parser.limits;
+            resp_parser_done(&client->parser);
+            client->parser = (struct resp_parser){.limits = kept};
+        }
+    }
+    note_unfinished(client, now_ns);
+}
+
+static void answer_too_early(struct client *client)
+{
+    struct hasp_node *node = client->clients->node;
+    struct resp_writer writer = {clients_port_output(node, client->conn), 2};
+    char missing[128];
+    founding_missing(&node->founding, missing, sizeof missing);
+    resp_error(&writer, "NOLEADER",
+               "the cluster has not begun: waiting for the first greeting of "
+               "%s",
+               missing);
+}
+
+static void note_unfinished(struct client *client, uint64_t now_ns)
+{
+    if (client->is_blocked || client->is_closing ||
+        stream_input(&client->stream).size == 0) {
+        list_remove(&client->in_unfinished);
+    } else if (list_is_empty(&client->in_unfinished)) {
+        client->unfinished_ns = now_ns;
+        list_push_back(&client->clients->unfinished, &client->in_unfinished);
+    }
+}
+
+static void refuse_bytes(struct client *client, const char *why)
+{
+    struct resp_writer writer = {stream_output(&client->stream), 2};
+    resp_error(&writer, "ERR", "Protocol error: %s", why);
+    client->is_closing = true;
+    stream_close_flushed(&client->stream, "protocol error");
+}
+
+static struct client *find(struct clients *clients, uint64_t conn)
+{
+    uint32_t slot = (uint32_t)(conn & UINT32_MAX);
+    if (slot >= clients->slot_count || clients->slot[slot] == NULL ||
+        clients->slot[slot]->conn != conn) {
+        return NULL;
+    }
+    return clients->slot[slot];
+}
+
+static uint64_t take_slot(struct clients *clients, struct client *client)
+{
+    if (clients->vacant_count == 0) {
+        uint32_t count = clients->slot_count == 0 ? 64 : clients->slot_count;
+        uint32_t total = clients->slot_count + count;
+        clients->slot = memory_resize(clients->slot,
+                                      total * sizeof *clients->slot);
+        clients->generation = memory_resize(
+            clients->generation, total * sizeof *clients->generation);
+        clients->vacant = memory_resize(clients->vacant,
+                                        total * sizeof *clients->vacant);
+        for (uint32_t i = total; i-- > clients->slot_count;) {
+            clients->slot[i] = NULL;
+            clients->generation[i] = 1;
+            clients->vacant[clients->vacant_count++] = i;
+        }
+        clients->slot_count = total;
+    }
+    uint32_t slot = clients->vacant[--clients->vacant_count];
+    clients->slot[slot] = client;
+    return (uint64_t)clients->generation[slot] << 32 | slot;
+}
+
+/* Makes one with count 0 if there is none (then it is below any limit); it goes
+ * with its last connection. */
+static struct origin *find_origin(struct clients *clients, const char *address)
+{
+    struct origin *origin = NULL;
+    char host[64];
+    const char *colon = strrchr(address, ':');
+    size_t size = colon == NULL ? strlen(address) : (size_t)(colon - address);
+    size = size < sizeof host ? size : sizeof host - 1;
+    memset(host, 0, sizeof host);
+    memcpy(host, address, size);
+    HASH_FIND(by_host, clients->origins, host, sizeof host, origin);
+    if (origin == NULL) {
+        origin = memory_new(sizeof *origin);
+        memcpy(origin->host, host, sizeof host);
+        HASH_ADD(by_host, clients->origins, host, sizeof origin->host, origin);
+    }
+    return origin;
+}

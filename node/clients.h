@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Connections of clients.
+ *
+ * Each is a stream, a RESP parser and a few list nodes; its number ('conn' to
+ * the core) is a slot and the slot's generation, so that a late answer to one
+ * that has gone finds nobody. Requests are parsed as long as the core does not
+ * block the connection; a blocked one (a request waits in a queue, or too many
+ * are unanswered) keeps its bytes until the core lets it go on. No timer stands
+ * by a connection: those with an unfinished request hang in one list in the
+ * order in which it began, and the housekeeping looks at its head.
+ *
+ * Limits: connections in all, and per address of origin; 10 s for one request
+ * to become whole; the stream's bounds for input and output. */
+
+#ifndef HASP_NODE_CLIENTS_H
+#define HASP_NODE_CLIENTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "base/list.h"
+
+#define CLIENT_REQUEST_NS (10 * UINT64_C(1000000000))
+
+struct hasp_node;
+struct client;
+struct listener;
+struct origin;
+
+struct clients {
+    struct hasp_node *node;
+    struct listener *listener;
+    struct client **slot;
+    uint32_t *generation;
+    uint32_t *vacant; /* A stack of free slots. */
+    uint32_t vacant_count;
+    uint32_t slot_count;
+    uint32_t count;
+    uint32_t count_max;
+    uint32_t per_origin_max;
+    struct list dirty;      /* Have output for the end of the turn. */
+    struct list resumed;    /* Were let go on in this turn. */
+    struct list unfinished; /* Half a request has been read; oldest first. */
+    struct origin *origins; /* Hash table by host. */
+    struct buffer nowhere;  /* Output of connections that have gone. */
+    uint64_t request_count; /* For the metrics. */
+    uint64_t refused_count;
+};
+
+/* Listens. 'why' says what failed. */
+MUST_CHECK int clients_open(struct clients *clients, struct hasp_node *node,
+                            const char *address, char why[HASP_WHY_SIZE]);
+/* The core has begun: it hears of the connections that stand. Before, every
+ * request was answered with NOLEADER. */
+void clients_begin(struct clients *clients);
+/* No new connections from now on. */
+void clients_refuse(struct clients *clients);
+/* Closes all connections after their output was sent. */
+void clients_close(struct clients *clients);
+/* After the last one has gone. */
+void clients_done(struct clients *clients);
+
+/* The end of a turn: sends what was answered. */
+void clients_flush(struct clients *clients);
+/* Parses on where the core has lifted a block. */
+void clients_resume(struct clients *clients);
+/* Housekeeping: closes those that do not finish a request. */
+void clients_tick(struct clients *clients, uint64_t now_ns);
+
+/* Of struct core_port; 'data' is the node. */
+struct buffer *clients_port_output(void *data, uint64_t conn);
+void clients_port_close(void *data, uint64_t conn, const char *reason);
+void clients_port_block(void *data, uint64_t conn, bool is_blocked);
+
+#endif /* HASP_NODE_CLIENTS_H */

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "node/founding.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/digest.h"
+#include "storage/disk.h"
+
+#define FILE_NAME "founding"
+
+static struct founder *find(struct founding *founding, uint64_t id);
+static bool all_are_heard(const struct founding *founding);
+static bool id_is_zero(const uint8_t id[CLUSTER_ID_SIZE]);
+static void put_hex(struct buffer *text, const uint8_t digest[DIGEST_SIZE]);
+static bool parse_line(struct founding *founding, const char *line);
+
+void founding_init(struct founding *founding, uint64_t own_id,
+                   uint64_t own_incarnation, const char *name,
+                   const struct replica_members *members)
+{
+    *founding = (struct founding){.own_id = own_id};
+    snprintf(founding->name, sizeof founding->name, "%s", name);
+    for (uint32_t i = 0; i < members->count; i++) {
+        uint64_t id = members->member[i].id;
+        founding->founder[founding->count++] = (struct founder){
+            .id = id, .incarnation = id == own_id ? own_incarnation : 0};
+    }
+    replica_members_encode(members, &founding->configuration);
+}
+
+void founding_done(struct founding *founding)
+{
+    buffer_done(&founding->configuration);
+}
+
+void founding_heard(struct founding *founding, uint64_t id,
+                    uint64_t incarnation,
+                    const uint8_t cluster_id[CLUSTER_ID_SIZE], uint64_t now_ns)
+{
+    struct founder *founder = find(founding, id);
+    if (founding->is_over || id == founding->own_id) {
+        return;
+    }
+    if (founder != NULL) {
+        founder->incarnation = incarnation;
+    }
+    if (!id_is_zero(cluster_id)) {
+        if (!founding->saw_cluster) {
+            founding->saw_since_ns = now_ns;
+        }
+        founding->saw_cluster = true;
+        memcpy(founding->seen_id, cluster_id, CLUSTER_ID_SIZE);
+    }
+}
+
+enum founding_verdict founding_decide(const struct founding *founding,
+                                      uint64_t now_ns)
+{
+    bool is_founder = false;
+    for (uint32_t i = 0; i < founding->count; i++) {
+        is_founder = is_founder || founding->founder[i].id == founding->own_id;
+    }
+    if (!is_founder) {
+        return FOUNDING_JOIN;
+    }
+    if (all_are_heard(founding)) {
+        uint8_t id[CLUSTER_ID_SIZE];
+        founding_cluster_id(founding, id);
+        return !founding->saw_cluster ||
+                       memcmp(id, founding->seen_id, sizeof id) == 0
+                   ? FOUNDING_FOUND
+                   : FOUNDING_JOIN;
+    }
+    return founding->saw_cluster &&
+                   now_ns >= founding->saw_since_ns + FOUNDING_GRACE_NS
+               ? FOUNDING_JOIN
+               : FOUNDING_WAIT;
+}
+
+void founding_cluster_id(const struct founding *founding,
+                         uint8_t ret_id[CLUSTER_ID_SIZE])
+{
+    struct buffer text = {0};
+    CHECK(all_are_heard(founding));
+    _Static_assert(CLUSTER_ID_SIZE == DIGEST_SIZE, "a digest is an id");
+    buffer_put_run(&text, bytes_of_text(founding->name));
+    buffer_put_run(&text, buffer_bytes(&founding->configuration));
+    for (uint32_t i = 0; i < founding->count; i++) {
+        buffer_put_u64(&text, founding->founder[i].id);
+        buffer_put_u64(&text, founding->founder[i].incarnation);
+    }
+    digest_of(buffer_bytes(&text), ret_id);
+    buffer_done(&text);
+}
+
+void founding_found(struct founding *founding)
+{
+    founding_cluster_id(founding, founding->seen_id);
+    founding->is_over = true;
+}
+
+void founding_missing(const struct founding *founding, char *out, size_t size)
+{
+    size_t at = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < founding->count; i++) {
+        if (founding->founder[i].incarnation == 0 && at < size) {
+            at += (size_t)snprintf(out + at, size - at, "%s%" PRIu64,
+                                   at == 0 ? "" : ", ",
+                                   founding->founder[i].id);
+        }
+    }
+}
+
+bool founding_contradicts(const struct founding *founding, uint64_t id,
+                          uint64_t incarnation)
+{
+    for (uint32_t i = 0; founding->is_over && i < founding->count; i++) {
+        if (founding->founder[i].id == id) {
+            return founding->founder[i].incarnation != incarnation;
+        }
+    }
+    return false;
+}
+
+bool founding_forget(struct founding *founding, uint64_t id)
+{
+    struct founder *founder = find(founding, id);
+    if (founder == NULL || !founding->is_over) {
+        return false;
+    }
+    *founder = founding->founder[--founding->count];
+    return true;
+}
+
+int founding_save(const struct founding *founding, const char *folder,
+                  char why[HASP_WHY_SIZE])
+{
+    struct buffer text = {0};
+    uint8_t digest[DIGEST_SIZE];
+    int folder_fd;
+    int rv = disk_open_folder(folder, &folder_fd);
+    if (rv != 0) {
+        return disk_fail(why, rv, "open", folder, NULL);
+    }
+    buffer_put_text(&text,
+                    "# who founded the cluster: member = ID INCARNATION\n");
+    for (uint32_t i = 0; i < founding->count; i++) {
+        buffer_printf(&text, "member = %" PRIu64 " %016" PRIx64 "\n",
+                      founding->founder[i].id,
+                      founding->founder[i].incarnation);
+    }
+    buffer_printf(&text, "cluster = ");
+    put_hex(&text, founding->seen_id);
+    digest_of(buffer_bytes(&text), digest);
+    buffer_put_text(&text, "digest = ");
+    put_hex(&text, digest);
+    rv = disk_replace(folder_fd, FILE_NAME, buffer_bytes(&text));
+    buffer_done(&text);
+    close(folder_fd);
+    return rv != 0 ? disk_fail(why, rv, "write", folder, FILE_NAME) : 0;
+}
+
+int founding_load(struct founding *founding, const char *folder,
+                  char why[HASP_WHY_SIZE])
+{
+    char path[PATH_MAX];
+    char text[4096];
+    uint8_t digest[DIGEST_SIZE];
+    struct buffer hex = {0};
+    if (snprintf(path, sizeof path, "%s/" FILE_NAME, folder) >=
+        (int)sizeof path) {
+        return disk_fail(why, ENAMETOOLONG, "open", folder, FILE_NAME);
+    }
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return errno == ENOENT
+                   ? HASP_ENOENT
+                   : disk_fail(why, errno, "open", folder, FILE_NAME);
+    }
+    size_t size = fread(text, 1, sizeof text - 1, file);
+    bool is_bad = ferror(file) != 0;
+    fclose(file);
+    text[size] = '\0';
+
+    founding->count = 0;
+    char *end = is_bad ? NULL : strstr(text, "digest = ");
+    if (end != NULL) {
+        digest_of(bytes_of(text, (size_t)(end - text)), digest);
+        put_hex(&hex, digest);
+        is_bad = strncmp(end + strlen("digest = "), (const char *)hex.data,
+                         hex.size) != 0;
+        buffer_done(&hex);
+        *end = '\0';
+    }
+    char *rest = text;
+    for (char *line; end != NULL && (line = strsep(&rest, "\n")) != NULL;) {
+        is_bad = is_bad || !parse_line(founding, line);
+    }
+    if (is_bad || end == NULL) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "'%.300s' is damaged: remove this member from the cluster and "
+                 "add it again with an empty directory",
+                 path);
+        return HASP_ECORRUPT;
+    }
+    founding->is_over = true;
+    return 0;
+}
+
+static struct founder *find(struct founding *founding, uint64_t id)
+{
+    for (uint32_t i = 0; i < founding->count; i++) {
+        if (founding->founder[i].id == id) {
+            return &founding->founder[i];
+        }
+    }
+    return NULL;
+}
+
+static bool all_are_heard(const struct founding *founding)
+{
+    for (uint32_t i = 0; i < founding->count; i++) {
+        if (founding->founder[i].incarnation == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool id_is_zero(const uint8_t id[CLUSTER_ID_SIZE])
+{
+    static const uint8_t zero[CLUSTER_ID_SIZE];
+    return memcmp(id, zero, sizeof zero) == 0;
+}
+
+static void put_hex(struct buffer *text, const uint8_t digest[DIGEST_SIZE])
+{
+    for (size_t i = 0; i < DIGEST_SIZE; i++) {
+        buffer_printf(text, "%02x", digest[i]);
+    }
+    buffer_put_text(text, "\n");
+}
+
+static bool parse_line(struct founding *founding, const char *line)
+{
+    uint64_t id, incarnation;
+    if (line[0] == '#' || line[0] == '\0') {
+        return true;
+    }
+    if (strncmp(line, "cluster = ", 10) == 0) {
+        for (size_t i = 0; i < CLUSTER_ID_SIZE; i++) {
+            unsigned byte;
+            if (sscanf(line + 10 + 2 * i, "%2x", &byte) != 1) {
+                return false;
+            }
+            founding->seen_id[i] = (uint8_t)byte;
+        }
+        return true;
+    }
+    if (sscanf(line, "member = %" SCNu64 " %" SCNx64, &id, &incarnation) != 2 ||
+        founding->count == MEMBER_COUNT_MAX) {
+        return false;
+    }
+    founding->founder[founding->count++] = (struct founder){
+        .id = id, .incarnation = incarnation};
+    return true;
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+
+/* How a cluster begins, and how a node with an empty directory knows whether it
+ * may be one of those who begin it.
+ *
+ * The danger is amnesia. A node whose directory was wiped looks like a new one;
+ * if it could bootstrap again, it and another fresh node would be a majority
+ * that knows nothing of what was committed. So a new directory never bootstraps
+ * on its own word (a cluster of one excepted):
+ *
+ *   1. It greets the other members of its configuration and waits until it has
+ *      heard the greeting (HELLO) of every one. A greeting names the sender's
+ *      incarnation (a random number made with its directory) and its cluster id
+ *      (zero while it has none).
+ *   2. The cluster id is the digest of the cluster's name, the first entry of
+ * the log (all members as voters) and all founders' incarnations. So founders
+ *      compute the same id without talking about it, founders whose
+ * configurations differ compute different ones and refuse each other, and a
+ * directory made later computes one that nobody has.
+ *   3. If all greetings showed no cluster, or the very id that was computed,
+ * the node founds: it writes down who the founders are, then term 1, then the
+ *      first entry, then the cluster id; only then does it take part.
+ *   4. If a greeting showed another cluster id, the cluster exists without this
+ *      directory: the node joins with an empty log. It has no vote until the
+ *      cluster's log tells it that it is a voter, and the members refuse it if
+ * its id is registered with another incarnation.
+ *
+ * The founders' incarnations stay on disk, so that a founder which comes back
+ * empty is refused by the others even before the replicated state has
+ * registered anybody.
+ *
+ * All founders must be up once, at the first start. That is the price: with a
+ * majority alone, a wiped founder and a late one could not be told from a new
+ * cluster.
+ *
+ * The decisions are pure; founding_load() and founding_save() are the only I/O.
+ * Threads: one. */
+
+#ifndef HASP_NODE_FOUNDING_H
+#define HASP_NODE_FOUNDING_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "raft/replica.h"
+#include "storage/datadir.h"
+
+/* How long a node that sees a cluster waits for the other greetings, which may
+ * show that it is one of the founders after all. */
+#define FOUNDING_GRACE_NS (5 * UINT64_C(1000000000))
+
+struct founder {
+    uint64_t id;
+    uint64_t incarnation; /* 0: not heard yet. */
+};
+
+struct founding {
+    uint64_t own_id;
+    struct founder founder[MEMBER_COUNT_MAX];
+    uint32_t count;
+    struct buffer configuration; /* Body of the first entry. */
+    char name[128];
+    bool is_over; /* Founded: 'founder' is the record of who did. */
+    bool saw_cluster;
+    uint64_t saw_since_ns;
+    uint8_t seen_id[CLUSTER_ID_SIZE]; /* In a greeting, or in the record. */
+};
+
+enum founding_verdict { FOUNDING_WAIT, FOUNDING_FOUND, FOUNDING_JOIN };
+
+/* 'members' as the configuration names them, all voters. */
+void founding_init(struct founding *founding, uint64_t own_id,
+                   uint64_t own_incarnation, const char *name,
+                   const struct replica_members *members);
+void founding_done(struct founding *founding);
+
+/* A greeting of 'id' was received. */
+void founding_heard(struct founding *founding, uint64_t id,
+                    uint64_t incarnation,
+                    const uint8_t cluster_id[CLUSTER_ID_SIZE], uint64_t now_ns);
+enum founding_verdict founding_decide(const struct founding *founding,
+                                      uint64_t now_ns);
+/* The id that these founders give their cluster; all must have been heard. */
+void founding_cluster_id(const struct founding *founding,
+                         uint8_t ret_id[CLUSTER_ID_SIZE]);
+/* This node founds: from now on 'founder' is the record and 'seen_id' the id.
+ */
+void founding_found(struct founding *founding);
+/* Writes the ids of those not heard yet: "2, 3". */
+void founding_missing(const struct founding *founding, char *out, size_t size);
+
+/* True if 'id' is a founder and had another incarnation when it founded. */
+bool founding_contradicts(const struct founding *founding, uint64_t id,
+                          uint64_t incarnation);
+/* Forgets a founder that is no member any more; true if it was one. */
+bool founding_forget(struct founding *founding, uint64_t id);
+
+/* The record of the founders, 'folder'/founding; durable on return. */
+MUST_CHECK int founding_save(const struct founding *founding,
+                             const char *folder, char why[HASP_WHY_SIZE]);
+/* HASP_ENOENT if this directory has not founded; HASP_ECORRUPT. */
+MUST_CHECK int founding_load(struct founding *founding, const char *folder,
+                             char why[HASP_WHY_SIZE]);
+
+#endif /* HASP_NODE_FOUNDING_H */

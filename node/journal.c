@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "node/journal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "node/node.h"
+#include "storage/wal.h"
+
+/* Entries that are handed to the log in one call. */
+#define APPEND_BATCH 128
+
+static void on_readable(uv_poll_t *poll, int status, int events);
+static void take_completions(struct journal *journal);
+static void fail(struct hasp_node *node, const char *what, int error);
+static void look_at_space(struct journal *journal, uint64_t now_ns);
+static void look_at_write(struct journal *journal, uint64_t now_ns);
+static void tell_core(struct journal *journal, bool was_scarce,
+                      uint64_t now_ns);
+
+void journal_watch(struct journal *journal)
+{
+    struct hasp_node *node = journal->node;
+    CHECK(uv_poll_init(&node->uv, &journal->poll, wal_fd(journal->wal)) == 0);
+    journal->poll.data = journal;
+    CHECK(uv_poll_start(&journal->poll, UV_READABLE, on_readable) == 0);
+    journal->is_polling = true;
+}
+
+void journal_unwatch(struct journal *journal)
+{
+    if (journal->is_polling) {
+        journal->is_polling = false;
+        uv_close((uv_handle_t *)&journal->poll, NULL);
+    }
+}
+
+void journal_start(struct journal *journal)
+{
+    int rv = wal_start(journal->wal);
+    if (rv != 0) {
+        fail(journal->node, "write the log", rv);
+        return;
+    }
+    if (!wal_is_busy(journal->wal)) {
+        journal->began_ns = 0;
+    } else if (journal->began_ns == 0) {
+        journal->began_ns = node_now();
+        journal->write_count++;
+    }
+}
+
+void journal_tick(struct journal *journal, uint64_t now_ns)
+{
+    bool was_scarce = journal->is_full || journal->is_hung;
+    look_at_space(journal, now_ns);
+    look_at_write(journal, now_ns);
+    tell_core(journal, was_scarce, now_ns);
+}
+
+int journal_write_now(struct journal *journal,
+                      const struct replica_entry *entries, uint32_t count)
+{
+    uint64_t term = 0, log_index = 0;
+    journal_port_log_append(journal->node, entries, count);
+    int rv = wal_start(journal->wal);
+    while (rv == 0 && wal_is_busy(journal->wal)) {
+        struct pollfd waiting = {.fd = wal_fd(journal->wal), .events = POLLIN};
+        if (poll(&waiting, 1, -1) < 0 && errno != EINTR) {
+            return HASP_EIO;
+        }
+        rv = wal_complete(journal->wal, &term, &log_index);
+    }
+    return rv;
+}
+
+void journal_port_save_vote(void *data, uint64_t term, uint64_t voted_for)
+{
+    struct hasp_node *node = data;
+    if (node->has_failed) {
+        return;
+    }
+    int rv = datadir_save_vote(node->datadir, term, voted_for);
+    if (rv != 0) {
+        fail(node, "write the vote", rv);
+    }
+}
+
+void journal_port_log_truncate(void *data, uint64_t from_index)
+{
+    struct hasp_node *node = data;
+    if (!node->has_failed) {
+        wal_truncate(node->journal.wal, from_index);
+    }
+}
+
+void journal_port_log_append(void *data, const struct replica_entry *entries,
+                             uint32_t count)
+{
+    struct hasp_node *node = data;
+    struct wal_entry batch[APPEND_BATCH];
+    if (node->has_failed) {
+        return;
+    }
+    for (uint32_t i = 0; i < count;) {
+        uint32_t size = 0;
+        for (; size < APPEND_BATCH && i < count; size++, i++) {
+            batch[size] = (struct wal_entry){.term = entries[i].term,
+                                             .log_index = entries[i].log_index,
+                                             .type = (uint8_t)entries[i].type,
+                                             .body = entries[i].body};
+        }
+        wal_append(node->journal.wal, batch, size);
+    }
+}
+
+void journal_port_log_trim(void *data, uint64_t up_to_index)
+{
+    struct hasp_node *node = data;
+    if (node->has_failed) {
+        return;
+    }
+    int rv = wal_trim(node->journal.wal, up_to_index);
+    if (rv != 0) {
+        fail(node, "trim the log", rv);
+    }
+}
+
+void journal_port_log_reset(void *data, uint64_t next_index)
+{
+    struct hasp_node *node = data;
+    if (node->has_failed) {
+        return;
+    }
+    int rv = wal_reset(node->journal.wal, next_index);
+    if (rv != 0) {
+        fail(node, "empty the log", rv);
+    }
+}
+
+static void on_readable(uv_poll_t *poll, int status, int events)
+{
+    struct journal *journal = poll->data;
+    (void)events;
+    CHECK(status == 0);
+    if (!journal->node->has_failed) {
+        take_completions(journal);
+    }
+}
+
+static void take_completions(struct journal *journal)
+{
+    struct hasp_node *node = journal->node;
+    uint64_t term = 0, log_index = 0;
+    int rv = wal_complete(journal->wal, &term, &log_index);
+    if (rv != 0) {
+        fail(node, "write the log", rv);
+        return;
+    }
+    uint64_t now = node_now();
+    if (journal->began_ns != 0) {
+        uint64_t took = now - journal->began_ns;
+        journal->write_ns_max = took > journal->write_ns_max
+                                    ? took
+                                    : journal->write_ns_max;
+    }
+    /* The next one, if any, was started by wal_complete(). */
+    journal->began_ns = wal_is_busy(journal->wal) ? now : 0;
+    if (log_index != 0 && node->has_begun && !node->loop.is_over) {
+        core_persisted(node->core, term, log_index, now);
+    }
+    loop_wake(node);
+}
+
+static void fail(struct hasp_node *node, const char *what, int error)
+{
+    if (error == HASP_ENOSPC) {
+        node_fail(node, HASP_NODE_STORAGE,
+                  "cannot %s in '%s': no space left on the device; make room "
+                  "and start the node again",
+                  what, node->options.directory);
+    } else {
+        node_fail(
+            node, HASP_NODE_STORAGE,
+            "cannot %s in '%s': %s; look at the disk and the kernel's "
+            "log, then start the node again (it reads back what is there)",
+            what, node->options.directory, hasp_strerror(error));
+    }
+}
+
+/* With some distance between the two marks, so that it does not flutter. */
+static void look_at_space(struct journal *journal, uint64_t now_ns)
+{
+    struct hasp_node *node = journal->node;
+    uint64_t reserve = node->options.limits.disk_reserve;
+    (void)now_ns;
+    if (datadir_space(node->datadir, &journal->free_size) != 0) {
+        LOG_WARN("cannot ask for the free space", "dir=%s",
+                 node->options.directory);
+        return;
+    }
+    if (!journal->is_full && journal->free_size < reserve) {
+        journal->is_full = true;
+        LOG_ERROR("disk is nearly full",
+                  "free=%" PRIu64 " reserve=%" PRIu64
+                  " effect=\"changes are refused until there is room\"",
+                  journal->free_size, reserve);
+    } else if (journal->is_full && journal->free_size >= 2 * reserve) {
+        journal->is_full = false;
+        LOG_INFO("disk has room again", "free=%" PRIu64, journal->free_size);
+    }
+}
+
+/* Only what is left after all input has been read counts: while the process was
+ * stopped, a write may have ended unseen. */
+static void look_at_write(struct journal *journal, uint64_t now_ns)
+{
+    struct hasp_node *node = journal->node;
+    uint64_t election_ns = node->options.election_ms * UINT64_C(1000000);
+    if (node->loop.passes_left > 0) {
+        return;
+    }
+    uint64_t since = journal->began_ns == 0 || now_ns < journal->began_ns
+                         ? 0
+                         : now_ns - journal->began_ns;
+    if (since > 10 * election_ns) {
+        node_fail(node, HASP_NODE_STORAGE,
+                  "a write to the log in '%s' has not ended for %" PRIu64
+                  " ms: the disk hangs",
+                  node->options.directory, since / 1000000);
+    } else if (since > 2 * election_ns && !journal->is_hung) {
+        journal->is_hung = true;
+        LOG_ERROR("disk is slow",
+                  "write_ms=%" PRIu64 " effect=\"leadership is handed over\"",
+                  since / 1000000);
+    } else if (since == 0 && journal->is_hung) {
+        journal->is_hung = false;
+        LOG_INFO("disk writes again", "dir=%s", node->options.directory);
+    }
+}
+
+static void tell_core(struct journal *journal, bool was_scarce, uint64_t now_ns)
+{
+    struct hasp_node *node = journal->node;
+    bool is_scarce = journal->is_full || journal->is_hung;
+    if (is_scarce != was_scarce && node->has_begun && !node->has_failed) {
+        core_disk_scarce(node->core, is_scarce, now_ns);
+        loop_wake(node);
+    }
+}

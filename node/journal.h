@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The node's disk: the log, the vote, and how much room is left.
+ *
+ * The log is written asynchronously (storage/wal.h); that it is durable comes
+ * back through the loop. Everything that fails here ends the node (exit 70):
+ * after a failed write nobody knows what is on the disk, and only a start that
+ * reads it back can tell.
+ *
+ * Each second the free space is looked at. Below the reserve the core is told
+ * that the disk is scarce (it refuses changes of clients and hands leadership
+ * over) until there is twice the reserve again. A write that does not end
+ * within two election time-outs is treated as scarcity, too; one that does not
+ * end within ten ends the node: a hung disk must not keep a leader. */
+
+#ifndef HASP_NODE_JOURNAL_H
+#define HASP_NODE_JOURNAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "base/err.h"
+#include "raft/replica.h"
+
+struct hasp_node;
+struct wal;
+
+struct journal {
+    struct hasp_node *node;
+    struct wal *wal;
+    uv_poll_t poll;
+    bool is_polling;
+    uint64_t began_ns; /* When the write in flight was started; 0: none. */
+    bool is_full;
+    bool is_hung;
+    uint64_t write_count; /* For the metrics. */
+    uint64_t write_ns_max;
+    uint64_t free_size;
+};
+
+/* Begins to watch the log, which is open. */
+void journal_watch(struct journal *journal);
+/* Stops watching; the handle is gone when the loop has run once more. */
+void journal_unwatch(struct journal *journal);
+/* The end of a turn: starts the write of what was appended. */
+void journal_start(struct journal *journal);
+/* Housekeeping. */
+void journal_tick(struct journal *journal, uint64_t now_ns);
+/* Writes entries and waits until they are durable: only before the loop runs.
+ */
+MUST_CHECK int journal_write_now(struct journal *journal,
+                                 const struct replica_entry *entries,
+                                 uint32_t count);
+
+/* Of struct core_port; 'data' is the node. */
+void journal_port_save_vote(void *data, uint64_t term, uint64_t voted_for);
+void journal_port_log_truncate(void *data, uint64_t from_index);
+void journal_port_log_append(void *data, const struct replica_entry *entries,
+                             uint32_t count);
+void journal_port_log_trim(void *data, uint64_t up_to_index);
+void journal_port_log_reset(void *data, uint64_t next_index);
+
+#endif /* HASP_NODE_JOURNAL_H */

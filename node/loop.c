@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "node/loop.h"
+
+#include <inttypes.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "node/node.h"
+
+/* A tick of the lease rules: so long may the loop stay away unnoticed. */
+#define STALL_NS (100 * UINT64_C(1000000))
+#define TICK_NS (1000 * UINT64_C(1000000))
+#define STOP_NS (2000 * UINT64_C(1000000))
+#define PASSES_AFTER_STALL 2
+#define PASSES_MAX 16
+/* Turns in one iteration before the sockets are looked at again. */
+#define TURNS_MAX 8
+
+static void on_prepare(uv_prepare_t *prepare);
+static void on_check(uv_check_t *check);
+static void on_idle(uv_idle_t *idle);
+static void on_timer(uv_timer_t *timer);
+static void on_stop(uv_async_t *stop);
+static void run_turns(struct hasp_node *node);
+static void turn(struct hasp_node *node, uint64_t now_ns);
+static void tick(struct hasp_node *node, uint64_t now_ns);
+static void look_for_end(struct hasp_node *node, uint64_t now_ns);
+static void arm(struct hasp_node *node, uint64_t now_ns);
+static bool note_alive(struct loop *loop, uint64_t expected_ns,
+                       uint64_t now_ns);
+
+void loop_open(struct hasp_node *node)
+{
+    struct loop *loop = &node->loop;
+    *loop = (struct loop){.deadline_ns = UINT64_MAX};
+    CHECK(uv_prepare_init(&node->uv, &loop->prepare) == 0);
+    CHECK(uv_check_init(&node->uv, &loop->check) == 0);
+    CHECK(uv_idle_init(&node->uv, &loop->idle) == 0);
+    CHECK(uv_timer_init(&node->uv, &loop->timer) == 0);
+    CHECK(uv_async_init(&node->uv, &loop->stop, on_stop) == 0);
+    loop->prepare.data = node;
+    loop->check.data = node;
+    loop->timer.data = node;
+    loop->stop.data = node;
+}
+
+void loop_run(struct hasp_node *node)
+{
+    struct loop *loop = &node->loop;
+    loop->alive_ns = node_now();
+    loop->tick_ns = loop->alive_ns + TICK_NS;
+    loop->has_events = true;
+    CHECK(uv_prepare_start(&loop->prepare, on_prepare) == 0);
+    CHECK(uv_check_start(&loop->check, on_check) == 0);
+    uv_run(&node->uv, UV_RUN_DEFAULT);
+}
+
+void loop_close(struct hasp_node *node)
+{
+    struct loop *loop = &node->loop;
+    uv_close((uv_handle_t *)&loop->prepare, NULL);
+    uv_close((uv_handle_t *)&loop->check, NULL);
+    uv_close((uv_handle_t *)&loop->idle, NULL);
+    uv_close((uv_handle_t *)&loop->timer, NULL);
+    uv_close((uv_handle_t *)&loop->stop, NULL);
+}
+
+void loop_wake(struct hasp_node *node)
+{
+    node->loop.has_events = true;
+}
+
+void loop_saw_more(struct hasp_node *node)
+{
+    node->loop.saw_more = true;
+}
+
+/* Timers and closed handles come before this, so a turn may be due. */
+static void on_prepare(uv_prepare_t *prepare)
+{
+    struct hasp_node *node = prepare->data;
+    struct loop *loop = &node->loop;
+    note_alive(loop, loop->alive_ns, node_now());
+    if (loop->has_events) {
+        run_turns(node);
+    }
+    arm(node, node_now());
+}
+
+/* The poll and its callbacks are done: all that was ready has been fed. */
+static void on_check(uv_check_t *check)
+{
+    struct hasp_node *node = check->data;
+    struct loop *loop = &node->loop;
+    uint64_t now = node_now();
+    uint64_t expected = loop->alive_ns;
+    if (!loop->is_idling && loop->armed_ns > expected) {
+        expected = loop->armed_ns; /* It was free to sleep so long. */
+    }
+    if (!note_alive(loop, expected, now) && loop->passes_left > 0) {
+        if (loop->saw_more && loop->passes_max > 0) {
+            loop->passes_max--;
+        } else if (--loop->passes_left == 0) {
+            loop->has_events = true; /* What waited for this may go on. */
+        }
+    }
+    loop->saw_more = false;
+    if (loop->has_events) {
+        run_turns(node);
+    }
+}
+
+static void on_idle(uv_idle_t *idle)
+{
+    (void)idle;
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct hasp_node *node = timer->data;
+    node->loop.armed_ns = 0;
+    node->loop.has_events = true;
+}
+
+static void on_stop(uv_async_t *stop)
+{
+    struct hasp_node *node = stop->data;
+    struct loop *loop = &node->loop;
+    uint64_t now = node_now();
+    if (loop->is_stopping) {
+        return;
+    }
+    LOG_INFO("stopping", "within_ms=%d", (int)(STOP_NS / 1000000));
+    loop->is_stopping = true;
+    node_status(node);
+    loop->stop_by_ns = now + STOP_NS;
+    loop->has_events = true;
+    if (node->has_begun && !node->has_failed) {
+        clients_refuse(&node->clients);
+        core_stop(node->core, now);
+    }
+}
+
+static void run_turns(struct hasp_node *node)
+{
+    struct loop *loop = &node->loop;
+    uint64_t now = node_now();
+    for (int i = 0; i < TURNS_MAX && loop->has_events; i++) {
+        if (node->has_failed || loop->is_over) {
+            return;
+        }
+        loop->has_events = false;
+        if (now >= loop->tick_ns) {
+            loop->tick_ns = now + TICK_NS;
+            tick(node, now);
+        }
+        turn(node, now);
+        if (node->has_failed) {
+            return;
+        }
+        look_for_end(node, now);
+        uint64_t after = node_now();
+        note_alive(loop, now, after);
+        now = after;
+    }
+}
+
+static void turn(struct hasp_node *node, uint64_t now_ns)
+{
+    struct loop *loop = &node->loop;
+    loop->turn_count++;
+    if (!node->has_begun) {
+        node_found(node, now_ns);
+        if (!node->has_failed) {
+            peers_flush(node->members.peers);
+            clients_flush(&node->clients);
+        }
+        return;
+    }
+    loop->deadline_ns = core_turn(node->core, loop->passes_left == 0, now_ns);
+    if (node->has_failed) {
+        return; /* Nothing may leave any more. */
+    }
+    journal_start(&node->journal);
+    if (node->has_failed) {
+        return;
+    }
+    peers_flush(node->members.peers);
+    clients_flush(&node->clients);
+    clients_resume(&node->clients);
+}
+
+static void tick(struct hasp_node *node, uint64_t now_ns)
+{
+    clients_tick(&node->clients, now_ns);
+    journal_tick(&node->journal, now_ns);
+    if (!node->has_failed) {
+        node_status(node);
+    }
+}
+
+static void look_for_end(struct hasp_node *node, uint64_t now_ns)
+{
+    struct loop *loop = &node->loop;
+    if (!loop->is_stopping || loop->is_over) {
+        return;
+    }
+    bool is_quiet = !node->has_begun || core_is_quiet(node->core);
+    if (is_quiet || now_ns >= loop->stop_by_ns) {
+        LOG_INFO("stopped", "handed_over=%s", is_quiet ? "yes" : "no");
+        loop->is_over = true;
+        uv_stop(&node->uv);
+    }
+}
+
+/* Sets the one timer, or keeps the next poll from blocking. */
+static void arm(struct hasp_node *node, uint64_t now_ns)
+{
+    struct loop *loop = &node->loop;
+    uint64_t at = loop->tick_ns;
+    if (loop->deadline_ns < at) {
+        at = loop->deadline_ns;
+    }
+    if (loop->is_stopping && loop->stop_by_ns < at) {
+        at = loop->stop_by_ns;
+    }
+    bool must_idle = loop->has_events || loop->passes_left > 0;
+    if (must_idle != loop->is_idling) {
+        loop->is_idling = must_idle;
+        CHECK((must_idle ? uv_idle_start(&loop->idle, on_idle)
+                         : uv_idle_stop(&loop->idle)) == 0);
+    }
+    if (at != loop->armed_ns) {
+        uint64_t left = at > now_ns ? (at - now_ns + 999999) / 1000000 : 1;
+        loop->armed_ns = at;
+        uv_update_time(&node->uv);
+        CHECK(uv_timer_start(&loop->timer, on_timer, left, 0) == 0);
+    }
+}
+
+/* Notes that the loop runs now, and whether it came later than it should have:
+ * then true, and all input has to be read before anything is held overdue. */
+static bool note_alive(struct loop *loop, uint64_t expected_ns, uint64_t now_ns)
+{
+    bool has_stalled = now_ns > expected_ns + STALL_NS;
+    if (has_stalled) {
+        LOG_WARN("loop stalled", "ms=%" PRIu64,
+                 (now_ns - expected_ns) / 1000000);
+        loop->stall_count++;
+        loop->passes_left = PASSES_AFTER_STALL;
+        loop->passes_max = PASSES_MAX;
+    }
+    loop->alive_ns = now_ns;
+    return has_stalled;
+}

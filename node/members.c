@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "node/members.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "net/stream.h"
+#include "node/node.h"
+
+static void on_up(void *data, uint64_t id, const struct frame_hello *hello);
+static void on_down(void *data, uint64_t id, bool was_closed_by_peer);
+static int on_frame(void *data, uint64_t id, enum frame_type type,
+                    struct bytes body);
+static int check(void *data, const struct frame_hello *hello,
+                 char why[HASP_WHY_SIZE]);
+static void on_closed(void *data);
+static struct member_link *find(struct members *members, uint64_t id);
+static void want(struct members *members, const struct replica_member *member);
+static void peer_part(const char *address, char out[MEMBER_ADDRESS_SIZE]);
+static bool is_named(const struct replica_members *named, uint64_t id);
+
+int members_open(struct members *members, struct hasp_node *node,
+                 const char *address, char why[HASP_WHY_SIZE])
+{
+    const struct datadir_identity *identity = datadir_identity(node->datadir);
+    char host[128];
+    struct peers_options options = {.id = node->options.id,
+                                    .incarnation = identity->incarnation};
+    struct peers_events events = {.data = members,
+                                  .on_up = on_up,
+                                  .on_down = on_down,
+                                  .on_frame = on_frame,
+                                  .check = check};
+    *members = (struct members){.node = node};
+    memcpy(options.cluster_id, identity->cluster_id, CLUSTER_ID_SIZE);
+    options.host = host;
+    int rv = address_split(address, host, sizeof host, &options.port);
+    if (rv != 0) {
+        snprintf(why, HASP_WHY_SIZE, "'%s' is not an address", address);
+        return rv;
+    }
+    rv = peers_open(&node->uv, &options, &events, &members->peers, why);
+    if (rv != 0) {
+        return rv;
+    }
+    for (uint32_t i = 0; i < node->configured.count; i++) {
+        want(members, &node->configured.member[i]);
+    }
+    return 0;
+}
+
+void members_close(struct members *members)
+{
+    if (members->peers == NULL) {
+        members->is_closed = true;
+        return;
+    }
+    struct peers *peers = members->peers;
+    members->peers = NULL;
+    peers_close(peers, on_closed, members);
+}
+
+void members_set_cluster(struct members *members, const uint8_t cluster_id[16],
+                         bool greet_again)
+{
+    peers_set_cluster(members->peers, cluster_id);
+    for (uint32_t i = 0; greet_again && i < members->count; i++) {
+        struct member_link *link = &members->link[i];
+        char address[MEMBER_ADDRESS_SIZE];
+        peer_part(link->address, address);
+        peers_remove(members->peers, link->id);
+        link->is_up = false;
+        peers_add(members->peers, link->id, address);
+    }
+}
+
+void members_tell_core(struct members *members, uint64_t now_ns)
+{
+    for (uint32_t i = 0; i < members->count; i++) {
+        struct member_link *link = &members->link[i];
+        if (link->is_up && !link->is_told) {
+            link->is_told = true;
+            core_peer_up(members->node->core, link->id, link->incarnation,
+                         now_ns);
+        }
+    }
+}
+
+bool members_port_is_up(void *data, uint64_t id)
+{
+    struct hasp_node *node = data;
+    return node->members.peers != NULL && peers_is_up(node->members.peers, id);
+}
+
+struct buffer *members_port_output(void *data, uint64_t id)
+{
+    struct hasp_node *node = data;
+    return node->members.peers == NULL ? NULL
+                                       : peers_output(node->members.peers, id);
+}
+
+void members_port_changed(void *data, const struct replica_members *named)
+{
+    struct hasp_node *node = data;
+    struct members *members = &node->members;
+    if (named->count == 0 || members->peers == NULL) {
+        return; /* Nothing is in the log yet: the configuration holds. */
+    }
+    for (uint32_t i = 0; i < members->count;) {
+        uint64_t id = members->link[i].id;
+        if (is_named(named, id)) {
+            i++;
+            continue;
+        }
+        LOG_INFO("member removed", "member=%" PRIu64, id);
+        peers_remove(members->peers, id);
+        members->link[i] = members->link[--members->count];
+        if (founding_forget(&node->founding, id)) {
+            char why[HASP_WHY_SIZE];
+            if (founding_save(&node->founding, node->options.directory, why) !=
+                0) {
+                node_fail(node, HASP_NODE_STORAGE, "%s", why);
+            }
+        }
+    }
+    for (uint32_t i = 0; i < named->count; i++) {
+        want(members, &named->member[i]);
+    }
+}
+
+uint64_t members_port_silence_ms(void *data, uint64_t id)
+{
+    struct hasp_node *node = data;
+    return node->members.peers == NULL
+               ? UINT64_MAX
+               : peers_silence_ms(node->members.peers, id);
+}
+
+void members_port_cluster_known(void *data, const uint8_t cluster_id[16])
+{
+    struct hasp_node *node = data;
+    const struct datadir_identity *identity = datadir_identity(node->datadir);
+    if (memcmp(identity->cluster_id, cluster_id, CLUSTER_ID_SIZE) != 0) {
+        int rv = datadir_set_cluster(node->datadir, cluster_id);
+        if (rv != 0) {
+            node_fail(node, HASP_NODE_STORAGE,
+                      "cannot write the cluster's id into '%s': %s",
+                      node->options.directory, hasp_strerror(rv));
+            return;
+        }
+    }
+    if (node->members.peers != NULL) {
+        peers_set_cluster(node->members.peers, cluster_id);
+    }
+}
+
+static void on_up(void *data, uint64_t id, const struct frame_hello *hello)
+{
+    struct members *members = data;
+    struct hasp_node *node = members->node;
+    struct member_link *link = find(members, id);
+    uint64_t now = node_now();
+    LOG_INFO("member is up", "member=%" PRIu64, id);
+    if (link == NULL || node->has_failed || node->loop.is_over) {
+        return;
+    }
+    link->is_up = true;
+    link->incarnation = hello->incarnation;
+    if (node->has_begun) {
+        link->is_told = true;
+        core_peer_up(node->core, id, hello->incarnation, now);
+    } else {
+        founding_heard(&node->founding, id, hello->incarnation,
+                       hello->cluster_id, now);
+    }
+    loop_wake(node);
+}
+
+static void on_down(void *data, uint64_t id, bool was_closed_by_peer)
+{
+    struct members *members = data;
+    struct hasp_node *node = members->node;
+    struct member_link *link = find(members, id);
+    bool was_told = link != NULL && link->is_told;
+    if (link != NULL) {
+        link->is_up = false;
+        link->is_told = false;
+    }
+    if (members->peers == NULL || node->has_failed || node->loop.is_over) {
+        return;
+    }
+    LOG_INFO("member is down", "member=%" PRIu64 " closed_by=%s", id,
+             was_closed_by_peer ? "member" : "us");
+    if (was_told && node->has_begun) {
+        core_peer_down(node->core, id, was_closed_by_peer, node_now());
+    }
+    loop_wake(node);
+}
+
+static int on_frame(void *data, uint64_t id, enum frame_type type,
+                    struct bytes body)
+{
+    struct members *members = data;
+    struct hasp_node *node = members->node;
+    if (!node->has_begun || node->has_failed || node->loop.is_over) {
+        return 0; /* Raft says it again. */
+    }
+    loop_wake(node);
+    return core_peer_frame(node->core, id, type, body, node_now());
+}
+
+static int check(void *data, const struct frame_hello *hello,
+                 char why[HASP_WHY_SIZE])
+{
+    struct members *members = data;
+    struct hasp_node *node = members->node;
+    if (node->has_begun) {
+        int rv = core_check_peer(node->core, hello->from, hello->incarnation,
+                                 why);
+        if (rv != 0) {
+            return rv;
+        }
+        if (lockfsm_incarnation(core_state(node->core), hello->from) != 0) {
+            return 0;
+        }
+    }
+    if (founding_contradicts(&node->founding, hello->from,
+                             hello->incarnation)) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "member %" PRIu64 " comes with another data directory than "
+                 "the one with which it founded the cluster: remove it from "
+                 "the cluster and add it again",
+                 hello->from);
+        return HASP_EREFUSED;
+    }
+    return 0;
+}
+
+static void on_closed(void *data)
+{
+    struct members *members = data;
+    members->is_closed = true;
+}
+
+static struct member_link *find(struct members *members, uint64_t id)
+{
+    for (uint32_t i = 0; i < members->count; i++) {
+        if (members->link[i].id == id) {
+            return &members->link[i];
+        }
+    }
+    return NULL;
+}
+
+static void want(struct members *members, const struct replica_member *member)
+{
+    struct member_link *link = find(members, member->id);
+    char address[MEMBER_ADDRESS_SIZE];
+    if (member->id == members->node->options.id) {
+        return;
+    }
+    if (link == NULL) {
+        CHECK(members->count < MEMBER_COUNT_MAX);
+        link = &members->link[members->count++];
+        *link = (struct member_link){.id = member->id};
+    } else if (strcmp(link->address, member->address) == 0) {
+        return;
+    }
+    memcpy(link->address, member->address, sizeof link->address);
+    peer_part(member->address, address);
+    peers_add(members->peers, member->id, address);
+}
+
+/* A member's address is "peer,client". */
+static void peer_part(const char *address, char out[MEMBER_ADDRESS_SIZE])
+{
+    size_t size = strcspn(address, ",");
+    CHECK(size < MEMBER_ADDRESS_SIZE);
+    memcpy(out, address, size);
+    out[size] = '\0';
+}
+
+static bool is_named(const struct replica_members *named, uint64_t id)
+{
+    for (uint32_t i = 0; i < named->count; i++) {
+        if (named->member[i].id == id) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Connections of members: joins net/peers to the core.
+ *
+ * The members that are wanted come from the configuration until the log names
+ * some. Greetings are checked here (amnesia guard), and remembered while the
+ * node has not begun, so that the core hears of those that are up when it
+ * begins. */
+
+#ifndef HASP_NODE_MEMBERS_H
+#define HASP_NODE_MEMBERS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "net/peers.h"
+#include "raft/replica.h"
+
+struct hasp_node;
+
+struct member_link {
+    uint64_t id;
+    uint64_t incarnation; /* Of the greeting, while it is up. */
+    char address[MEMBER_ADDRESS_SIZE];
+    bool is_up;
+    bool is_told; /* The core knows that it is up. */
+};
+
+struct members {
+    struct hasp_node *node;
+    struct peers *peers;
+    struct member_link link[MEMBER_COUNT_MAX];
+    uint32_t count;
+    bool is_closed;
+};
+
+/* Listens and begins to dial the configured members. */
+MUST_CHECK int members_open(struct members *members, struct hasp_node *node,
+                            const char *address, char why[HASP_WHY_SIZE]);
+/* 'is_closed' is set when all is gone. */
+void members_close(struct members *members);
+
+/* The cluster's id is known now: later greetings carry it. Those that were
+ * exchanged before are exchanged again if 'greet_again'. */
+void members_set_cluster(struct members *members, const uint8_t cluster_id[16],
+                         bool greet_again);
+/* Tells the core of the links that are up. */
+void members_tell_core(struct members *members, uint64_t now_ns);
+
+/* Of struct core_port; 'data' is the node. */
+bool members_port_is_up(void *data, uint64_t id);
+struct buffer *members_port_output(void *data, uint64_t id);
+void members_port_changed(void *data, const struct replica_members *members);
+uint64_t members_port_silence_ms(void *data, uint64_t id);
+void members_port_cluster_known(void *data, const uint8_t cluster_id[16]);
+
+#endif /* HASP_NODE_MEMBERS_H */

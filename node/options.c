@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "node/options.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "net/stream.h"
+
+#define MIB (UINT64_C(1) << 20)
+
+_Static_assert(HASP_NODE_WHY_SIZE == HASP_WHY_SIZE, "one size of messages");
+
+static int refuse(char why[HASP_NODE_WHY_SIZE], const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+static int check_address(const struct hasp_node_options *options,
+                         const char *what, const char *address,
+                         char why[HASP_NODE_WHY_SIZE]);
+static int check_members(const struct hasp_node_options *options,
+                         char why[HASP_NODE_WHY_SIZE]);
+static int check_limits(const struct hasp_node_limits *limits,
+                        char why[HASP_NODE_WHY_SIZE]);
+static char *copy_text(const char *text);
+static int compare_members(const void *a, const void *b);
+
+void hasp_node_options_init(struct hasp_node_options *options)
+{
+    const struct core_limits *core = &core_default_limits;
+    *options = (struct hasp_node_options){.size = sizeof *options,
+                                          .listen_client = "127.0.0.1:7420",
+                                          .listen_peer = "127.0.0.1:7421",
+                                          .cluster_name = "hasp",
+                                          .election_ms = 600,
+                                          .heartbeat_ms = 75,
+                                          .redirect = HASP_NODE_FORWARD,
+                                          .log_level = HASP_NODE_LOG_INFO};
+    options->limits = (struct hasp_node_limits){
+        .connections = 10000,
+        .connections_per_address = 4096,
+        .requests_in_flight = core->requests_in_flight,
+        .requests_per_conn = core->requests_per_conn,
+        .sessions_per_conn = core->sessions_per_conn,
+        .snapshot_log_size = core->snapshot_log_size,
+        .snapshot_entries = core->snapshot_entries,
+        .snapshot_chunk_size = core->snapshot_chunk_size,
+        .flush_records = core->flush_records,
+        .flush_ms = core->flush_ms,
+        .sessions = core->state.sessions,
+        .locks = core->state.locks,
+        .holds_per_session = core->state.holds_per_session,
+        .waits_per_lock = core->state.waits_per_lock,
+        .waits_per_session = core->state.waits_per_session,
+        .fences = core->state.fences,
+        .blacklist = core->state.blacklist,
+        .disk_reserve = 256 * MIB,
+        .wal_segment_size = 64 * MIB,
+        .table_size = 16384 * MIB};
+}
+
+int hasp_node_options_check(const struct hasp_node_options *options,
+                            char why[HASP_NODE_WHY_SIZE])
+{
+    if (options->size != sizeof *options) {
+        return refuse(why, "the options come from another version of hasp");
+    }
+    if (options->id == 0) {
+        return refuse(why, "the node needs an id, 1 or greater");
+    }
+    if (options->directory == NULL || options->directory[0] == '\0') {
+        return refuse(why, "the node needs a data directory");
+    }
+    if (strlen(options->directory) > 1024) {
+        return refuse(why, "the data directory's name is too long");
+    }
+    if (options->cluster_name == NULL || strlen(options->cluster_name) > 64) {
+        return refuse(why, "the cluster's name is missing or too long");
+    }
+    if (options->heartbeat_ms < 10 || options->election_ms > 60000 ||
+        options->election_ms < 3 * options->heartbeat_ms) {
+        return refuse(why,
+                      "election_ms (%" PRIu32 ") must be at least three "
+                      "times heartbeat_ms (%" PRIu32 ", from 10) and at most "
+                      "60000",
+                      options->election_ms, options->heartbeat_ms);
+    }
+    int rv = check_address(options, "listen.client", options->listen_client,
+                           why);
+    if (rv == 0) {
+        rv = check_address(options, "listen.peer", options->listen_peer, why);
+    }
+    if (rv == 0 && options->listen_http != NULL) {
+        rv = check_address(options, "listen.http", options->listen_http, why);
+    }
+    if (rv == 0) {
+        rv = check_members(options, why);
+    }
+    return rv != 0 ? rv : check_limits(&options->limits, why);
+}
+
+void options_copy(struct hasp_node_options *to,
+                  const struct hasp_node_options *from)
+{
+    *to = *from;
+    to->directory = copy_text(from->directory);
+    to->listen_client = copy_text(from->listen_client);
+    to->listen_peer = copy_text(from->listen_peer);
+    to->listen_http = copy_text(from->listen_http);
+    to->cluster_name = copy_text(from->cluster_name);
+    struct hasp_node_member *members = memory_new((from->member_count + 1) *
+                                                  sizeof *members);
+    for (uint32_t i = 0; i < from->member_count; i++) {
+        members[i] = (struct hasp_node_member){
+            .id = from->members[i].id,
+            .peer_address = copy_text(from->members[i].peer_address),
+            .client_address = copy_text(from->members[i].client_address)};
+    }
+    to->members = members;
+}
+
+void options_done(struct hasp_node_options *options)
+{
+    for (uint32_t i = 0; i < options->member_count; i++) {
+        free((void *)(uintptr_t)options->members[i].peer_address);
+        free((void *)(uintptr_t)options->members[i].client_address);
+    }
+    free((void *)(uintptr_t)options->members);
+    free((void *)(uintptr_t)options->directory);
+    free((void *)(uintptr_t)options->listen_client);
+    free((void *)(uintptr_t)options->listen_peer);
+    free((void *)(uintptr_t)options->listen_http);
+    free((void *)(uintptr_t)options->cluster_name);
+    *options = (struct hasp_node_options){0};
+}
+
+void options_members(const struct hasp_node_options *options,
+                     struct replica_members *ret_members)
+{
+    struct hasp_node_member alone = {.id = options->id,
+                                     .peer_address = options->listen_peer,
+                                     .client_address = options->listen_client};
+    const struct hasp_node_member *member = options->member_count == 0
+                                                ? &alone
+                                                : options->members;
+    uint32_t count = options->member_count == 0 ? 1 : options->member_count;
+    *ret_members = (struct replica_members){.count = count};
+    for (uint32_t i = 0; i < count; i++) {
+        struct replica_member *to = &ret_members->member[i];
+        to->id = member[i].id;
+        to->role = MEMBER_VOTER;
+        int size = snprintf(to->address, sizeof to->address, "%s,%s",
+                            member[i].peer_address, member[i].client_address);
+        CHECK(size < (int)sizeof to->address);
+    }
+    qsort(ret_members->member, count, sizeof ret_members->member[0],
+          compare_members);
+}
+
+void options_for_core(const struct hasp_node_options *options,
+                      struct core_options *ret_options)
+{
+    const struct hasp_node_limits *limits = &options->limits;
+    *ret_options = (struct core_options){
+        .id = options->id,
+        .election_ms = options->election_ms,
+        .heartbeat_ms = options->heartbeat_ms,
+        .redirect = options->redirect == HASP_NODE_MOVED ? REDIRECT_MOVED
+                                                         : REDIRECT_FORWARD,
+        .limits = {.requests_in_flight = limits->requests_in_flight,
+                   .requests_per_conn = limits->requests_per_conn,
+                   .sessions_per_conn = limits->sessions_per_conn,
+                   .snapshot_log_size = limits->snapshot_log_size,
+                   .snapshot_entries = limits->snapshot_entries,
+                   .snapshot_chunk_size = limits->snapshot_chunk_size,
+                   .flush_records = limits->flush_records,
+                   .flush_ms = limits->flush_ms,
+                   .state = {.sessions = limits->sessions,
+                             .locks = limits->locks,
+                             .holds_per_session = limits->holds_per_session,
+                             .waits_per_lock = limits->waits_per_lock,
+                             .waits_per_session = limits->waits_per_session,
+                             .fences = limits->fences,
+                             .blacklist = limits->blacklist}},
+        .version = HASP_VERSION};
+}
+
+static int refuse(char why[HASP_NODE_WHY_SIZE], const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, HASP_NODE_WHY_SIZE, format, args);
+    va_end(args);
+    return HASP_NODE_CONFIG;
+}
+
+/* Without TLS whoever reaches the port is the cluster. */
+static int check_address(const struct hasp_node_options *options,
+                         const char *what, const char *address,
+                         char why[HASP_NODE_WHY_SIZE])
+{
+    char host[128];
+    uint16_t port;
+    if (address == NULL ||
+        address_split(address, host, sizeof host, &port) != 0 ||
+        strlen(address) > 120 || strpbrk(address, ", \t") != NULL) {
+        return refuse(why, "%s = '%s' is not an address: host:port", what,
+                      address == NULL ? "" : address);
+    }
+    if (!options->is_insecure && strcmp(host, "localhost") != 0 &&
+        !address_is_loopback(host)) {
+        return refuse(why,
+                      "%s = '%s' is not a loopback address, and traffic is "
+                      "not encrypted yet: anybody on that network could take "
+                      "every lock; use 127.0.0.1, or say 'insecure = yes' in "
+                      "[security] if the network is trusted",
+                      what, address);
+    }
+    return 0;
+}
+
+static int check_members(const struct hasp_node_options *options,
+                         char why[HASP_NODE_WHY_SIZE])
+{
+    if (options->member_count > MEMBER_COUNT_MAX) {
+        return refuse(why, "at most %d members", MEMBER_COUNT_MAX);
+    }
+    for (uint32_t i = 0; i < options->member_count; i++) {
+        const struct hasp_node_member *member = &options->members[i];
+        char what[64];
+        if (member->id == 0) {
+            return refuse(why, "a member's id is 1 or greater");
+        }
+        for (uint32_t j = 0; j < i; j++) {
+            if (options->members[j].id == member->id) {
+                return refuse(why, "member %" PRIu64 " is named twice",
+                              member->id);
+            }
+        }
+        snprintf(what, sizeof what, "the peer address of member %" PRIu64,
+                 member->id);
+        int rv = check_address(options, what, member->peer_address, why);
+        snprintf(what, sizeof what, "the client address of member %" PRIu64,
+                 member->id);
+        if (rv == 0) {
+            rv = check_address(options, what, member->client_address, why);
+        }
+        if (rv != 0) {
+            return rv;
+        }
+    }
+    return 0;
+}
+
+static int check_limits(const struct hasp_node_limits *limits,
+                        char why[HASP_NODE_WHY_SIZE])
+{
+    if (limits->connections == 0 || limits->connections_per_address == 0 ||
+        limits->requests_in_flight == 0 || limits->requests_per_conn == 0 ||
+        limits->sessions_per_conn == 0 || limits->snapshot_log_size == 0 ||
+        limits->snapshot_entries == 0 || limits->flush_records == 0 ||
+        limits->sessions == 0 || limits->locks == 0 ||
+        limits->holds_per_session == 0) {
+        return refuse(why, "a limit of 0 would keep the node from working");
+    }
+    if (limits->snapshot_chunk_size < 4096 ||
+        limits->snapshot_chunk_size > 16 * MIB) {
+        return refuse(why, "snapshot_chunk_size must be from 4096 to 16777216");
+    }
+    if (limits->wal_segment_size % 4096 != 0 ||
+        limits->wal_segment_size < MIB ||
+        limits->wal_segment_size > 4096 * MIB) {
+        return refuse(why, "wal_segment_size must be a multiple of 4096, from "
+                           "1 MiB to 4 GiB");
+    }
+    if (limits->table_size < 16 * MIB) {
+        return refuse(why, "table_size must be at least 16 MiB");
+    }
+    return 0;
+}
+
+static char *copy_text(const char *text)
+{
+    return text == NULL ? NULL : memory_text(text);
+}
+
+static int compare_members(const void *a, const void *b)
+{
+    const struct replica_member *left = a;
+    const struct replica_member *right = b;
+    return left->id < right->id ? -1 : left->id > right->id;
+}

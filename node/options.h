@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The options of a node: defaults, checks, a copy of one's own. */
+
+#ifndef HASP_NODE_OPTIONS_H
+#define HASP_NODE_OPTIONS_H
+
+#include "include/hasp/node.h"
+#include "node/core/core.h"
+#include "raft/replica.h"
+
+/* Copies 'from' with all its texts into zeroed memory. */
+void options_copy(struct hasp_node_options *to,
+                  const struct hasp_node_options *from);
+void options_done(struct hasp_node_options *options);
+
+/* The members that found the cluster, by id, all as voters; the node alone if
+ * the options name none. */
+void options_members(const struct hasp_node_options *options,
+                     struct replica_members *ret_members);
+
+/* What the core takes of them; its seeds and numbers of life are left 0. */
+void options_for_core(const struct hasp_node_options *options,
+                      struct core_options *ret_options);
+
+#endif /* HASP_NODE_OPTIONS_H */

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "node/recovery.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "node/node.h"
+#include "storage/wal.h"
+
+#define CHUNK_SIZE ((size_t)1 << 20)
+
+static void on_entry(void *data, const struct wal_entry *entry);
+static struct bytes keep(struct recovery *recovery, struct bytes body);
+static int open_log(struct recovery *recovery, struct hasp_node *node,
+                    char why[HASP_WHY_SIZE]);
+static int find_snapshot(struct recovery *recovery, struct hasp_node *node,
+                         char why[HASP_WHY_SIZE]);
+static int look_for_gaps(const struct recovery *recovery,
+                         struct hasp_node *node, char why[HASP_WHY_SIZE]);
+static int fit_log_to_snapshot(struct recovery *recovery,
+                               struct hasp_node *node, char why[HASP_WHY_SIZE]);
+static int open_table(struct recovery *recovery, struct hasp_node *node,
+                      char why[HASP_WHY_SIZE]);
+static int read_applied(struct table *table, uint64_t *ret_index);
+static int rebuild_table(struct recovery *recovery, struct hasp_node *node,
+                         const char *reason, char why[HASP_WHY_SIZE]);
+static void forget_entries(struct recovery *recovery);
+
+int recovery_run(struct recovery *recovery, struct hasp_node *node,
+                 char why[HASP_WHY_SIZE])
+{
+    *recovery = (struct recovery){0};
+    struct replica_start *start = &recovery->start;
+    int rv = datadir_load_vote(node->datadir, &start->term, &start->voted_for,
+                               why);
+    if (rv == 0) {
+        rv = open_log(recovery, node, why);
+    }
+    if (rv == 0) {
+        rv = find_snapshot(recovery, node, why);
+    }
+    if (rv == 0) {
+        rv = look_for_gaps(recovery, node, why);
+    }
+    if (rv == 0) {
+        rv = fit_log_to_snapshot(recovery, node, why);
+    }
+    if (rv == 0) {
+        rv = open_table(recovery, node, why);
+    }
+    if (rv != 0) {
+        return rv;
+    }
+    start->entries = recovery->entries;
+    start->entry_count = recovery->entry_count;
+    recovery->is_empty = recovery->entry_count == 0 && !recovery->has_snapshot;
+    if (recovery->has_snapshot) {
+        const struct snapshot_header *header = &recovery->snapshot.header;
+        start->snapshot_index = header->last_index;
+        start->snapshot_term = header->last_term;
+        start->snapshot_members = header->configuration;
+        start->snapshot_members_index = header->configuration_index;
+        snapshots_set_newest(&node->snapshots, header->last_index,
+                             header->last_term, recovery->snapshot.stream.size);
+    }
+    return 0;
+}
+
+void recovery_done(struct recovery *recovery)
+{
+    forget_entries(recovery);
+    if (recovery->has_snapshot) {
+        snapshot_file_unmap(&recovery->snapshot);
+    }
+    *recovery = (struct recovery){0};
+}
+
+static void on_entry(void *data, const struct wal_entry *entry)
+{
+    struct recovery *recovery = data;
+    if (recovery->entry_count == recovery->entry_capacity) {
+        recovery->entry_capacity = recovery->entry_capacity == 0
+                                       ? 1024
+                                       : 2 * recovery->entry_capacity;
+        recovery->entries = memory_resize(recovery->entries,
+                                          recovery->entry_capacity *
+                                              sizeof *recovery->entries);
+    }
+    recovery->entries[recovery->entry_count++] = (struct replica_entry){
+        .term = entry->term,
+        .log_index = entry->log_index,
+        .type = (enum replica_entry_type)entry->type,
+        .body = keep(recovery, entry->body)};
+}
+
+/* Copies into chunks: a log has hundreds of thousands of small bodies. */
+static struct bytes keep(struct recovery *recovery, struct bytes body)
+{
+    if (body.size == 0) {
+        return (struct bytes){NULL, 0};
+    }
+    if (body.size > recovery->chunk_left) {
+        size_t size = body.size > CHUNK_SIZE ? body.size : CHUNK_SIZE;
+        recovery->chunk = memory_resize(recovery->chunk,
+                                        (recovery->chunk_count + 1) *
+                                            sizeof *recovery->chunk);
+        recovery->chunk_at = memory_resize(NULL, size);
+        recovery->chunk[recovery->chunk_count++] = recovery->chunk_at;
+        recovery->chunk_left = size;
+    }
+    uint8_t *at = recovery->chunk_at;
+    memcpy(at, body.data, body.size);
+    recovery->chunk_at += body.size;
+    recovery->chunk_left -= body.size;
+    return bytes_of(at, body.size);
+}
+
+static int open_log(struct recovery *recovery, struct hasp_node *node,
+                    char why[HASP_WHY_SIZE])
+{
+    struct wal_options options = {
+        .segment_size = node->options.limits.wal_segment_size};
+    return wal_open(datadir_wal_path(node->datadir), &options, on_entry,
+                    recovery, &node->journal.wal, why);
+}
+
+static int find_snapshot(struct recovery *recovery, struct hasp_node *node,
+                         char why[HASP_WHY_SIZE])
+{
+    char told[HASP_WHY_SIZE] = "";
+    int rv = snapshot_file_newest(datadir_snapshot_path(node->datadir),
+                                  &recovery->snapshot, told);
+    recovery->has_snapshot = rv == 0;
+    if (rv == 0 && told[0] != '\0') {
+        LOG_ERROR("a snapshot is bad, an older one is used", "why=%s",
+                  log_quote(told, strlen(told)));
+    }
+    if (rv != 0 && rv != HASP_ENOENT) {
+        snprintf(why, HASP_WHY_SIZE, "%s", told);
+        return rv;
+    }
+    return 0;
+}
+
+/* Lost parts of the directory are lost promises. */
+static int look_for_gaps(const struct recovery *recovery,
+                         struct hasp_node *node, char why[HASP_WHY_SIZE])
+{
+    static const uint8_t unknown[CLUSTER_ID_SIZE];
+    const struct datadir_identity *identity = datadir_identity(node->datadir);
+    const struct wal *wal = node->journal.wal;
+    bool was_in_cluster = memcmp(identity->cluster_id, unknown,
+                                 CLUSTER_ID_SIZE) != 0;
+    bool is_fresh = wal_first(wal) == 1 && wal_last(wal) == 0;
+    uint64_t reached = recovery->has_snapshot
+                           ? recovery->snapshot.header.last_index
+                           : 0;
+    const char *what = NULL;
+    if (is_fresh && was_in_cluster) {
+        what = "its log is gone";
+    } else if (is_fresh && !recovery->has_snapshot &&
+               recovery->start.voted_for != 0) {
+        what = "it has voted, but its log is gone";
+    } else if (wal_first(wal) > reached + 1) {
+        what = "the log begins after the newest good snapshot ends";
+    }
+    if (what != NULL) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "the data directory '%.200s' is not whole: %s; remove this "
+                 "member from the cluster and add it again with an empty "
+                 "directory",
+                 node->options.directory, what);
+        return HASP_ECORRUPT;
+    }
+    return 0;
+}
+
+/* An installation that was interrupted after the snapshot had got its name. */
+static int fit_log_to_snapshot(struct recovery *recovery,
+                               struct hasp_node *node, char why[HASP_WHY_SIZE])
+{
+    struct wal *wal = node->journal.wal;
+    if (!recovery->has_snapshot) {
+        return 0;
+    }
+    const struct snapshot_header *header = &recovery->snapshot.header;
+    uint64_t at = header->last_index;
+    if (at + 1 == wal_first(wal)) {
+        return 0;
+    }
+    bool is_ahead = at > wal_last(wal);
+    if (!is_ahead && at >= wal_first(wal)) {
+        uint64_t position = at - wal_first(wal);
+        CHECK(position < recovery->entry_count &&
+              recovery->entries[position].log_index == at);
+        is_ahead = recovery->entries[position].term != header->last_term;
+    }
+    if (!is_ahead) {
+        return 0;
+    }
+    LOG_WARN("log emptied after an interrupted installation",
+             "snapshot=%" PRIu64 " last=%" PRIu64, at, wal_last(wal));
+    forget_entries(recovery);
+    int rv = wal_reset(wal, at + 1);
+    if (rv != 0) {
+        snprintf(why, HASP_WHY_SIZE, "cannot empty the log in '%.300s': %s",
+                 node->options.directory, hasp_strerror(rv));
+    }
+    return rv;
+}
+
+static int open_table(struct recovery *recovery, struct hasp_node *node,
+                      char why[HASP_WHY_SIZE])
+{
+    const struct wal *wal = node->journal.wal;
+    uint64_t applied = 0;
+    uint64_t reached = recovery->has_snapshot
+                           ? recovery->snapshot.header.last_index
+                           : 0;
+    bool is_trusted = datadir_table_is_trusted(node->datadir);
+    int rv = is_trusted ? 0 : datadir_table_remove(node->datadir);
+    if (rv != 0) {
+        snprintf(why, HASP_WHY_SIZE, "cannot remove the table in '%.300s': %s",
+                 node->options.directory, hasp_strerror(rv));
+        return rv;
+    }
+    rv = table_open_lmdb(datadir_table_path(node->datadir),
+                         node->options.limits.table_size, &node->table, why);
+    if (rv != 0) {
+        return rv;
+    }
+    rv = datadir_table_opened(node->datadir);
+    if (rv == 0 && is_trusted) {
+        rv = read_applied(node->table, &applied);
+    }
+    if (rv != 0) {
+        snprintf(why, HASP_WHY_SIZE, "cannot read the table in '%.300s': %s",
+                 node->options.directory, hasp_strerror(rv));
+        return rv;
+    }
+    if (!is_trusted) {
+        return rebuild_table(recovery, node, "not closed under this boot", why);
+    }
+    if (applied < reached || applied + 1 < wal_first(wal)) {
+        return rebuild_table(recovery, node, "older than the log", why);
+    }
+    if (applied > wal_last(wal)) {
+        return rebuild_table(recovery, node, "ahead of the log", why);
+    }
+    recovery->start.applied_index = applied;
+    return 0;
+}
+
+/* 0 if nothing has been applied yet. */
+static int read_applied(struct table *table, uint64_t *ret_index)
+{
+    struct table_txn *txn;
+    struct bytes value;
+    int rv = table_begin_read(table, &txn);
+    if (rv != 0) {
+        return rv;
+    }
+    rv = table_get(txn, TABLE_META, BYTES_LITERAL(SNAPSHOT_META_APPLIED),
+                   &value);
+    if (rv == 0 && value.size != 16) {
+        rv = HASP_ECORRUPT;
+    }
+    if (rv == 0) {
+        *ret_index = load_u64_be(value.data);
+    } else if (rv == HASP_ENOENT) {
+        *ret_index = 0;
+        rv = 0;
+    }
+    table_abort(txn);
+    return rv;
+}
+
+static int rebuild_table(struct recovery *recovery, struct hasp_node *node,
+                         const char *reason, char why[HASP_WHY_SIZE])
+{
+    if (recovery->has_snapshot || recovery->entry_count > 0) {
+        LOG_INFO("table is rebuilt from the snapshot and the log",
+                 "reason=\"%s\" snapshot=%" PRIu64, reason,
+                 recovery->has_snapshot ? recovery->snapshot.header.last_index
+                                        : 0);
+    }
+    int rv = snapshots_restore(
+        node, recovery->has_snapshot ? &recovery->snapshot : NULL);
+    if (rv != 0) {
+        snprintf(why, HASP_WHY_SIZE, "cannot rebuild the table in '%.300s': %s",
+                 node->options.directory, hasp_strerror(rv));
+        return rv;
+    }
+    recovery->start.applied_index = recovery->has_snapshot
+                                        ? recovery->snapshot.header.last_index
+                                        : 0;
+    return 0;
+}
+
+static void forget_entries(struct recovery *recovery)
+{
+    for (uint32_t i = 0; i < recovery->chunk_count; i++) {
+        free(recovery->chunk[i]);
+    }
+    free(recovery->chunk);
+    free(recovery->entries);
+    recovery->chunk = NULL;
+    recovery->chunk_count = 0;
+    recovery->chunk_left = 0;
+    recovery->entries = NULL;
+    recovery->entry_count = 0;
+    recovery->entry_capacity = 0;
+}

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What a start finds on disk, and what the core may begin with.
+ *
+ *     the vote      term and vote
+ *     the log       all entries, with its first and last index
+ *     the snapshot  the newest good one
+ *     the table     the state as of its applied index, if it can be trusted
+ *
+ * The table is trusted if it was last written under this boot of the operating
+ * system (or closed cleanly), no restore was under way, and its applied index
+ * fits the log: applied + 1 >= first and applied <= last. Else it is rebuilt:
+ * emptied, or filled from the snapshot; the log does the rest.
+ *
+ * A log that ends before the snapshot, or has another entry at its index, is
+ * what an interrupted installation leaves behind: it is emptied and goes on
+ * after the snapshot. A directory in which parts are missing (a log without its
+ * beginning, a vote without a log) has lost what this node told others: it must
+ * not start. */
+
+#ifndef HASP_NODE_RECOVERY_H
+#define HASP_NODE_RECOVERY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "node/core/core.h"
+#include "storage/snapshot.h"
+
+struct hasp_node;
+
+struct recovery {
+    struct replica_start start; /* For the core; borrows from what follows. */
+    bool is_empty; /* Neither log nor snapshot: may found or join. */
+    bool has_snapshot;
+    struct snapshot_file snapshot;
+    struct replica_entry *entries;
+    uint32_t entry_count;
+    uint32_t entry_capacity;
+    uint8_t **chunk; /* Bodies of the entries. */
+    uint32_t chunk_count;
+    uint8_t *chunk_at; /* Free part of the last one. */
+    size_t chunk_left;
+};
+
+/* Opens what is in the node's data directory (which is open) and decides; sets
+ * the node's log and table. On an error 'why' says what to do. */
+MUST_CHECK int recovery_run(struct recovery *recovery, struct hasp_node *node,
+                            char why[HASP_WHY_SIZE]);
+/* After the core has begun. */
+void recovery_done(struct recovery *recovery);
+
+#endif /* HASP_NODE_RECOVERY_H */

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Snapshots of a running node: taken, sent, received, loaded.
+ *
+ * Taking one begins a read transaction on the loop's thread, which fixes what
+ * it shows; a worker thread writes the file from it while the node serves. A
+ * received one grows in a temporary file chunk by chunk; a worker checks it and
+ * gives it its name. The mapping of the checked file is kept until the core has
+ * loaded it.
+ *
+ * That a snapshot cannot be taken or received is no reason to stop: the log is
+ * still there, and it is tried again. */
+
+#ifndef HASP_NODE_SNAPSHOTS_H
+#define HASP_NODE_SNAPSHOTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <uv.h>
+
+#include "base/bytes.h"
+#include "base/err.h"
+#include "storage/snapshot.h"
+#include "storage/table.h"
+
+struct hasp_node;
+
+/* One being sent may be read by several followers, and the next one may already
+ * stand beside it. */
+#define SNAPSHOT_OPEN_MAX 2
+
+struct snapshot_open {
+    int fd; /* -1: none. */
+    uint64_t log_index;
+    uint64_t term;
+};
+
+struct snapshots {
+    struct hasp_node *node;
+    /* The newest on disk; index 0: none. */
+    uint64_t newest_index;
+    uint64_t newest_term;
+    uint64_t newest_size;
+    struct snapshot_open open[SNAPSHOT_OPEN_MAX];
+
+    uv_work_t take_work;
+    bool is_taking;
+    struct table_txn *txn;
+    struct snapshot_header header; /* Its configuration is owned. */
+    uint64_t taken_size;
+    int take_error;
+    char take_why[HASP_WHY_SIZE];
+
+    uv_work_t adopt_work;
+    bool is_adopting;
+    int receiving_fd; /* -1: none. */
+    int adopting_fd;  /* -1: none. Open, since the file is locked by it. */
+    uint32_t receiving_turn; /* Two names, so that one may be checked while the
+                                next one comes in. */
+    uint64_t received_size;
+    int receive_error;
+    char adopting_path[4096];
+    struct snapshot_file adopted; /* Mapped; empty stream: none. */
+    int adopt_error;
+    char adopt_why[HASP_WHY_SIZE];
+};
+
+void snapshots_init(struct snapshots *snapshots, struct hasp_node *node);
+/* After the workers have ended. */
+void snapshots_done(struct snapshots *snapshots);
+/* True while a worker runs. */
+bool snapshots_are_busy(const struct snapshots *snapshots);
+void snapshots_set_newest(struct snapshots *snapshots, uint64_t log_index,
+                          uint64_t term, uint64_t size);
+
+/* Replaces the table's content by 'file', or empties it if NULL. */
+MUST_CHECK int snapshots_restore(struct hasp_node *node,
+                                 const struct snapshot_file *file);
+
+/* Of struct core_port; 'data' is the node. */
+void snapshots_port_take(void *data, const struct snapshot_header *header);
+bool snapshots_port_stat(void *data, uint64_t *ret_index, uint64_t *ret_term,
+                         uint64_t *ret_size);
+bool snapshots_port_read(void *data, uint64_t log_index, uint64_t term,
+                         uint64_t offset, size_t size, struct buffer *out);
+void snapshots_port_write(void *data, uint64_t offset, struct bytes chunk);
+void snapshots_port_adopt(void *data);
+void snapshots_port_load(void *data);
+
+#endif /* HASP_NODE_SNAPSHOTS_H */
