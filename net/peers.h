@@ -4,19 +4,27 @@
  *
  * For each pair of nodes there is one connection, dialled by the node with the
  * greater id (it dials again with jitter, 20 ms to 1 s apart, for as long as the
- * member is wanted). A connection counts as up when both HELLOs have been
- * exchanged and checked: protocol version, cluster id (one side may not know it
- * yet), node ids, the incarnation that this node has learnt for the member. A bad
- * HELLO is logged with its reason and closes the connection. A second connection
- * from a member replaces the first only if it carries the same incarnation.
+ * member is wanted; names are resolved at each dial). A connection counts as up
+ * when both HELLOs have been exchanged and checked: protocol version, cluster id
+ * (one side may not know it yet), node ids, the incarnation that this node has
+ * learnt for the member. The dialler says HELLO first; the other answers only a
+ * good one. A bad HELLO is logged with its reason (at most a few lines in ten
+ * seconds) and closes the connection. A second connection from a member replaces
+ * the first only if it carries the same incarnation.
  *
- * PINGs every 500 ms; nothing at all received for 3 s closes the connection. What
- * is queued for a connection that closes is lost: Raft repairs itself. Frames to
- * one peer leave in order, one write per turn (peers_flush). Output beyond 64 MiB
- * closes the connection.
+ * PINGs every 500 ms; nothing at all received for 3 s closes the connection; after
+ * a stall of our own loop what waits in the sockets is read first. What is queued
+ * for a connection that closes is lost: Raft repairs itself. Frames to one peer
+ * leave in order, one write per turn (peers_flush). Output beyond 64 MiB closes
+ * the connection.
  *
- * Strangers: at most 64 connections that have not yet said HELLO, each for at most
- * 2 s and FRAME_HELLO_SIZE_MAX bytes.
+ * Strangers: at most 64 connections that have not yet said HELLO (a newcomer takes
+ * the place of the oldest, so that a flood does not keep members out), each for at
+ * most 2 s and FRAME_HELLO_SIZE_MAX bytes.
+ *
+ * Events come from the loop, never from inside a call of the owner's, and every
+ * call may be made from inside every event. For each on_up there is one on_down
+ * (also after peers_remove), except after peers_close, which ends all events.
  * Threads: the loop's. */
 
 #ifndef HASP_NET_PEERS_H
@@ -61,8 +69,14 @@ MUST_CHECK int peers_open(uv_loop_t *loop, const struct peers_options *options,
 /* Closes everything; 'closed' is called when the memory has gone. */
 void peers_close(struct peers *peers, void (*closed)(void *data), void *data);
 
+/* Where it listens: options.port, or the one chosen if that was 0. */
+uint16_t peers_port(const struct peers *peers);
+
+/* The cluster's id is known now. Closes connections of another cluster. */
 void peers_set_cluster(struct peers *peers, const uint8_t cluster_id[16]);
-/* Wants a connection with member 'id' at "host:port"; a known one may move. */
+/* Wants a connection with member 'id' at "host:port"; a known one may move: the
+ * new address counts from the next dial on. An address that cannot be dialled is
+ * logged, the member may still dial us. */
 void peers_add(struct peers *peers, uint64_t id, const char *address);
 void peers_remove(struct peers *peers, uint64_t id);
 bool peers_is_up(const struct peers *peers, uint64_t id);

@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "net/peer_link.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+#define OUTPUT_MAX (64u << 20)
+#define IDLE_MAX (256u << 10)
+#define LOG_WINDOW_MS 10000
+#define LOG_PER_WINDOW 5
+#define UP_FOR_A_WHILE_MS 1000
+
+static void bytes_cb(struct stream *stream);
+static void connected_cb(struct stream *stream);
+static void closed_cb(struct stream *stream, const char *reason);
+
+const struct stream_events peer_link_events = {bytes_cb, connected_cb,
+                                               closed_cb};
+const struct stream_limits peer_link_stranger_limits = {
+    .input_max = FRAME_HEADER_SIZE + FRAME_HELLO_SIZE_MAX,
+    .output_max = 64u << 10,
+    .idle_max = 4096};
+
+/* --- Life ------------------------------------------------------------------
+ */
+
+struct peer_link *peer_link_new(struct peers *peers)
+{
+    struct peer_link *link = memory_new(sizeof *link);
+    link->peers = peers;
+    link->deadline_ms = UINT64_MAX;
+    list_push_back(&peers->links, &link->node);
+    peers->part_count++;
+    return link;
+}
+
+void peer_link_dial(struct peers *peers, struct peer *peer)
+{
+    CHECK(peer->link == NULL && peer->host[0] != '\0');
+    struct peer_link *link = peer_link_new(peers);
+    link->is_dialled = true;
+    link->peer = peer;
+    link->id = peer->id;
+    peer->link = link;
+    /* Host and port have been checked by peers_add(). */
+    CHECK(stream_connect(&link->stream, peers->loop, peer->host, peer->port,
+                         &peer_link_events, &peer_link_stranger_limits,
+                         link) == 0);
+}
+
+static void put_hello(struct peer_link *link, uint64_t to)
+{
+    struct peers *peers = link->peers;
+    struct frame_hello hello = {.protocol_version = FRAME_PROTOCOL_VERSION,
+                                .feature_level = FRAME_FEATURE_LEVEL,
+                                .from = peers->id,
+                                .to = to,
+                                .incarnation = peers->incarnation};
+    memcpy(hello.cluster_id, peers->cluster_id, sizeof hello.cluster_id);
+    frame_put_hello(stream_output(&link->stream), &hello);
+}
+
+static void connected_cb(struct stream *stream)
+{
+    struct peer_link *link = stream->owner;
+    link->deadline_ms = peers_now_ms() + PEER_HELLO_MS;
+    peers_wake_by(link->peers, link->deadline_ms);
+    put_hello(link, link->id); /* The stream flushes after this call. */
+}
+
+static void leave_strangers(struct peer_link *link)
+{
+    if (link->is_stranger) {
+        link->is_stranger = false;
+        link->peers->stranger_count--;
+    }
+}
+
+void peer_link_close(struct peer_link *link, const char *reason)
+{
+    leave_strangers(link);
+    stream_close(&link->stream, reason);
+}
+
+/* Tells the owner that the member is down; its peer may dial again. */
+static void go_down(struct peer_link *link, const char *reason,
+                    bool was_closed_by_peer)
+{
+    struct peers *peers = link->peers;
+    struct peer *peer = link->peer;
+    bool was_up = link->is_up;
+    bool was_up_for_a_while = was_up &&
+                              peers_now_ms() - link->up_ms >= UP_FOR_A_WHILE_MS;
+    link->is_up = false;
+    link->peer = NULL;
+    if (peer != NULL) {
+        CHECK(peer->link == link);
+        peer->link = NULL;
+        if (was_up || peer->attempts == 0) {
+            LOG_INFO(was_up ? "peer down" : "peer not reached",
+                     "peer=%" PRIu64 " address=%s reason=%s", link->id,
+                     link->stream.address, log_quote(reason, strlen(reason)));
+        }
+        peers_redial_later(peers, peer, was_up_for_a_while);
+    }
+    if (was_up && !peers->is_closing) {
+        peers->events.on_down(peers->events.data, link->id, was_closed_by_peer);
+    }
+}
+
+static void closed_cb(struct stream *stream, const char *reason)
+{
+    struct peer_link *link = stream->owner;
+    struct peers *peers = link->peers;
+    leave_strangers(link);
+    go_down(link, reason, stream->was_closed_by_peer);
+    list_remove(&link->node);
+    free(link);
+    peers_part_closed(peers);
+}
+
+/* --- Refusing --------------------------------------------------------------
+ */
+
+/* Strangers must not be able to fill the log: a few lines per window, and how
+ * many were left out. */
+static void log_refusal(struct peers *peers, const char *address,
+                        const char *why)
+{
+    uint64_t now_ms = peers_now_ms();
+    if (now_ms - peers->log_window_ms >= LOG_WINDOW_MS) {
+        peers->log_window_ms = now_ms;
+        peers->log_count = 0;
+    }
+    if (peers->log_count == LOG_PER_WINDOW) {
+        peers->log_suppressed++;
+        return;
+    }
+    peers->log_count++;
+    LOG_WARN("peer refused", "address=%s reason=%s suppressed=%" PRIu32,
+             address, log_quote(why, strlen(why)), peers->log_suppressed);
+    peers->log_suppressed = 0;
+}
+
+static void refuse(struct peer_link *link, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void refuse(struct peer_link *link, const char *format, ...)
+{
+    char why[HASP_WHY_SIZE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    log_refusal(link->peers, link->stream.address, why);
+    peer_link_close(link, "refused");
+}
+
+/* --- HELLO -----------------------------------------------------------------
+ */
+
+static bool is_known(const uint8_t cluster_id[16])
+{
+    static const uint8_t unknown[16];
+    return memcmp(cluster_id, unknown, sizeof unknown) != 0;
+}
+
+/* Who may speak for whom; 0, or HASP_EREFUSED with the reason. */
+static int check_ids(const struct peer_link *link,
+                     const struct frame_hello *hello, char why[HASP_WHY_SIZE])
+{
+    const struct peers *peers = link->peers;
+    const struct peer *peer = peers_find(peers, hello->from);
+    if (hello->to != peers->id) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "it looks for node %" PRIu64 ", this is node %" PRIu64
+                 "; check the addresses of the members",
+                 hello->to, peers->id);
+    } else if (hello->from == peers->id) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "it says that it is node %" PRIu64 ", as this one is",
+                 hello->from);
+    } else if (link->is_dialled && hello->from != link->id) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "node %" PRIu64 " answers at the address of node %" PRIu64,
+                 hello->from, link->id);
+    } else if (peer == NULL) {
+        snprintf(why, HASP_WHY_SIZE, "node %" PRIu64 " is not a member",
+                 hello->from);
+    } else if (!link->is_dialled && hello->from < peers->id) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "node %" PRIu64 " is to be dialled by this node", hello->from);
+    } else {
+        return 0;
+    }
+    return HASP_EREFUSED;
+}
+
+static int check_hello(const struct peer_link *link,
+                       const struct frame_hello *hello, char why[HASP_WHY_SIZE])
+{
+    struct peers *peers = link->peers;
+    if (hello->protocol_version != FRAME_PROTOCOL_VERSION) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "it speaks protocol version %" PRIu32
+                 ", this node speaks %d; upgrade the older one",
+                 hello->protocol_version, FRAME_PROTOCOL_VERSION);
+        return HASP_EREFUSED;
+    }
+    if (is_known(hello->cluster_id) && is_known(peers->cluster_id) &&
+        memcmp(hello->cluster_id, peers->cluster_id, 16) != 0) {
+        snprintf(why, HASP_WHY_SIZE, "it belongs to another cluster");
+        return HASP_EREFUSED;
+    }
+    int error = check_ids(link, hello, why);
+    if (error != 0) {
+        return error;
+    }
+    const struct peer *peer = peers_find(peers, hello->from);
+    if (peer->link != NULL && peer->link != link &&
+        peer->link->incarnation != hello->incarnation) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "node %" PRIu64 " is connected with another data directory",
+                 hello->from);
+        return HASP_EREFUSED;
+    }
+    return peers->events.check(peers->events.data, hello, why);
+}
+
+/* Another link of member 'id' that its owner still takes for up. */
+static struct peer_link *find_earlier(const struct peer_link *link, uint64_t id)
+{
+    LIST_EACH (node, &link->peers->links) {
+        struct peer_link *other = LIST_ENTRY(node, struct peer_link, node);
+        if (other != link && other->is_up && other->id == id) {
+            return other;
+        }
+    }
+    return NULL;
+}
+
+static void go_up(struct peer_link *link, const struct frame_hello *hello)
+{
+    struct peers *peers = link->peers;
+    struct peer *peer = peers_find(peers, hello->from);
+    uint64_t now_ms = peers_now_ms();
+    struct peer_link *old;
+    while ((old = find_earlier(link, hello->from)) != NULL) {
+        go_down(old, "replaced by a new connection", false);
+        peer_link_close(old, "replaced by a new connection");
+    }
+    if (link->stream.is_closing || peers_find(peers, hello->from) != peer) {
+        peer_link_close(link, "not wanted any more");
+        return;
+    }
+    leave_strangers(link);
+    peer->link = link;
+    link->peer = peer;
+    link->id = hello->from;
+    link->incarnation = hello->incarnation;
+    memcpy(link->cluster_id, hello->cluster_id, sizeof link->cluster_id);
+    link->stream.limits.input_max = FRAME_HEADER_SIZE + FRAME_SIZE_MAX;
+    link->stream.limits.output_max = OUTPUT_MAX;
+    link->stream.limits.idle_max = IDLE_MAX;
+    if (!link->is_dialled) {
+        put_hello(link, link->id);
+        stream_flush(&link->stream);
+        if (link->stream.is_closing) {
+            return;
+        }
+    }
+    link->is_up = true;
+    link->up_ms = now_ms;
+    link->deadline_ms = UINT64_MAX;
+    link->ping_ms = now_ms + PEER_PING_EVERY_MS;
+    peer->heard_ms = now_ms;
+    peers_wake_by(peers, link->ping_ms);
+    LOG_INFO("peer up", "peer=%" PRIu64 " address=%s", link->id,
+             link->stream.address);
+    peers->events.on_up(peers->events.data, link->id, hello);
+}
+
+static void take_hello(struct peer_link *link, struct bytes body)
+{
+    struct frame_hello hello;
+    char why[HASP_WHY_SIZE] = "";
+    if (frame_get_hello(body, &hello) != 0) {
+        refuse(link, "its HELLO is cut short");
+    } else if (check_hello(link, &hello, why) != 0) {
+        refuse(link, "%s", why);
+    } else {
+        go_up(link, &hello);
+    }
+}
+
+/* --- Frames ----------------------------------------------------------------
+ */
+
+static void take_frame(struct peer_link *link, enum frame_type type,
+                       struct bytes body)
+{
+    struct peers *peers = link->peers;
+    uint64_t stamp;
+    if (!link->is_up) {
+        if (type == FRAME_HELLO) {
+            take_hello(link, body);
+        } else {
+            refuse(link, "it did not say HELLO first");
+        }
+        return;
+    }
+    if (type == FRAME_HELLO) {
+        refuse(link, "it said HELLO twice");
+    } else if (type == FRAME_PING || type == FRAME_PONG) {
+        if (frame_get_u64(body, &stamp) != 0) {
+            refuse(link, "its PING is malformed");
+        } else if (type == FRAME_PING) {
+            frame_put_u64(stream_output(&link->stream), FRAME_PONG, stamp);
+        }
+    } else {
+        int error = peers->events.on_frame(peers->events.data, link->id, type,
+                                           body);
+        if (error != 0 && !link->stream.is_closing) {
+            refuse(link, "a frame of type %d: %s", (int)type,
+                   hasp_strerror(error));
+        }
+    }
+}
+
+static void bytes_cb(struct stream *stream)
+{
+    struct peer_link *link = stream->owner;
+    bool must_answer = false;
+    link->heard_ms = peers_now_ms();
+    if (link->is_up && link->peer != NULL) {
+        link->peer->heard_ms = link->heard_ms;
+    }
+    while (!stream->is_closing) {
+        enum frame_type type;
+        struct bytes body;
+        size_t used;
+        int error = frame_parse(stream_input(stream),
+                                link->is_up ? FRAME_SIZE_MAX
+                                            : FRAME_HELLO_SIZE_MAX,
+                                &type, &body, &used);
+        if (error == HASP_EMORE) {
+            break;
+        }
+        if (error != 0) {
+            refuse(link,
+                   link->is_up ? "a malformed frame: %s"
+                               : "it does not speak hasp's peer "
+                                 "protocol: %s",
+                   hasp_strerror(error));
+            return;
+        }
+        must_answer = must_answer || type == FRAME_PING;
+        take_frame(link, type, body);
+        stream_consume(stream, used);
+    }
+    if (must_answer) {
+        stream_flush(stream);
+    }
+}
+
+uint64_t peer_link_tick(struct peer_link *link, uint64_t now_ms)
+{
+    const struct peers *peers = link->peers;
+    struct stream *stream = &link->stream;
+    if (stream->is_closing) {
+        return UINT64_MAX;
+    }
+    if (!link->is_up) {
+        if (now_ms < link->deadline_ms || now_ms < peers->grace_ms) {
+            return link->deadline_ms > peers->grace_ms ? link->deadline_ms
+                                                       : peers->grace_ms;
+        }
+        refuse(link, "it did not say HELLO within %d ms", PEER_HELLO_MS);
+        return UINT64_MAX;
+    }
+    uint64_t silent_ms = link->heard_ms + PEER_SILENCE_MS;
+    if (silent_ms < peers->grace_ms) {
+        silent_ms = peers->grace_ms;
+    }
+    if (now_ms >= silent_ms) {
+        peer_link_close(link, "silent");
+        return UINT64_MAX;
+    }
+    if (now_ms >= link->ping_ms) {
+        frame_put_u64(stream_output(stream), FRAME_PING, now_ms);
+        stream_flush(stream);
+        link->ping_ms = now_ms + PEER_PING_EVERY_MS;
+    }
+    return link->ping_ms < silent_ms ? link->ping_ms : silent_ms;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+
+/* One connection of net/peers: from dialling or accepting, over the HELLOs, to
+ * its end. Used by net/peers.c only.
+ *
+ *     accepted: STRANGER --good HELLO, ours sent--> UP --> closed
+ *     dialled:  connecting -> HELLO sent --good HELLO--> UP --> closed
+ *
+ * A link belongs to its peer ('peer', and peer->link points back) from
+ * dialling, or from its HELLO, until it is closed, replaced or its peer
+ * removed. */
+
+#ifndef HASP_NET_PEER_LINK_H
+#define HASP_NET_PEER_LINK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/prng.h"
+#include "net/peers.h"
+#include "net/stream.h"
+
+#define PEER_PING_EVERY_MS 500
+#define PEER_SILENCE_MS 3000
+#define PEER_HELLO_MS 2000
+#define PEER_STRANGER_MAX 64
+#define PEER_HOST_SIZE 256
+
+struct peer {
+    struct list node;
+    uint64_t id;
+    char host[PEER_HOST_SIZE]; /* Empty: cannot be dialled. */
+    uint16_t port;
+    struct peer_link *link; /* Dialling, or up. */
+    uint64_t dial_at_ms;
+    uint32_t attempts; /* Since it was last up for a while. */
+    uint64_t heard_ms; /* 0: never. */
+};
+
+struct peer_link {
+    struct stream stream;
+    struct peers *peers;
+    struct peer *peer; /* NULL: stranger, or let go. */
+    struct list node;  /* In peers->links, oldest first. */
+    uint64_t id;       /* From the HELLO. */
+    uint64_t incarnation;
+    uint8_t cluster_id[16];
+    uint64_t up_ms;
+    uint64_t deadline_ms; /* Until it is up; UINT64_MAX while connecting. */
+    uint64_t heard_ms;
+    uint64_t ping_ms; /* When to say PING. */
+    bool is_dialled;
+    bool is_stranger;
+    bool is_up; /* on_up was called, on_down was not. */
+};
+
+struct peers {
+    uv_loop_t *loop;
+    uint64_t id;
+    uint64_t incarnation;
+    uint8_t cluster_id[16];
+    struct peers_events events;
+    struct listener *listener;
+    uv_timer_t timer;
+    struct list members;
+    struct list links;
+    uint32_t stranger_count;
+    uint32_t part_count; /* Of what must be closed before the memory goes. */
+    uint64_t wake_ms;    /* When the timer is due. */
+    uint64_t grace_ms;   /* Nobody is judged silent before: we have stalled. */
+    struct prng prng;
+    void (*closed)(void *data);
+    void *closed_data;
+    uint64_t log_window_ms;
+    uint32_t log_count; /* In this window ... */
+    uint32_t log_suppressed;
+    bool is_closing;
+};
+
+uint64_t peers_now_ms(void);
+struct peer *peers_find(const struct peers *peers, uint64_t id);
+/* The timer must fire at 'at_ms' or before. */
+void peers_wake_by(struct peers *peers, uint64_t at_ms);
+/* 'peer' has no link any more: when to dial again. */
+void peers_redial_later(struct peers *peers, struct peer *peer,
+                        bool was_up_for_a_while);
+/* One of part_count has gone. May free 'peers'. */
+void peers_part_closed(struct peers *peers);
+
+extern const struct stream_limits peer_link_stranger_limits;
+extern const struct stream_events peer_link_events;
+
+struct peer_link *peer_link_new(struct peers *peers);
+/* Dials 'peer', which has no link. */
+void peer_link_dial(struct peers *peers, struct peer *peer);
+void peer_link_close(struct peer_link *link, const char *reason);
+/* PINGs if it is time, closes what is overdue; returns when to look again. */
+uint64_t peer_link_tick(struct peer_link *link, uint64_t now_ms);
+
+#endif /* HASP_NET_PEER_LINK_H */

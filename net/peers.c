@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "net/peers.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "net/peer_link.h"
+#include "net/stream.h"
+
+#define DIAL_FIRST_MS 20
+#define DIAL_LAST_MS 1000
+/* A timer that is so late tells of a loop that did not turn. */
+#define STALL_MS 200
+#define STALL_GRACE_MS 500
+
+static void timer_cb(uv_timer_t *timer);
+static void timer_closed_cb(uv_handle_t *handle);
+static void listener_closed_cb(void *data);
+static struct stream *accept_cb(void *data, const char *address,
+                                const struct stream_events **ret_events,
+                                const struct stream_limits **ret_limits,
+                                void **ret_owner, const char **ret_refusal);
+
+uint64_t peers_now_ms(void)
+{
+    return uv_hrtime() / 1000000;
+}
+
+int peers_open(uv_loop_t *loop, const struct peers_options *options,
+               const struct peers_events *events, struct peers **ret_peers,
+               char why[HASP_WHY_SIZE])
+{
+    CHECK(options->id != 0);
+    struct peers *peers = memory_new(sizeof *peers);
+    peers->loop = loop;
+    peers->id = options->id;
+    peers->incarnation = options->incarnation;
+    memcpy(peers->cluster_id, options->cluster_id, sizeof peers->cluster_id);
+    peers->events = *events;
+    list_init(&peers->members);
+    list_init(&peers->links);
+    peers->wake_ms = UINT64_MAX;
+    if (uv_random(NULL, NULL, &peers->prng, sizeof peers->prng, 0, NULL) != 0) {
+        peers->prng.state = uv_hrtime() ^ options->id;
+    }
+    int error = listener_open(loop, options->host, options->port, accept_cb,
+                              NULL, peers, &peers->listener, why);
+    if (error != 0) {
+        free(peers);
+        return error;
+    }
+    CHECK(uv_timer_init(loop, &peers->timer) == 0);
+    peers->timer.data = peers;
+    peers->part_count = 2; /* The listener and the timer. */
+    *ret_peers = peers;
+    return 0;
+}
+
+uint16_t peers_port(const struct peers *peers)
+{
+    return listener_port(peers->listener);
+}
+
+void peers_close(struct peers *peers, void (*closed)(void *data), void *data)
+{
+    CHECK(!peers->is_closing);
+    peers->is_closing = true;
+    peers->closed = closed;
+    peers->closed_data = data;
+    LIST_EACH (node, &peers->links) {
+        peer_link_close(LIST_ENTRY(node, struct peer_link, node),
+                        "this node closes");
+    }
+    listener_close_then(peers->listener, listener_closed_cb, peers);
+    peers->listener = NULL;
+    uv_close((uv_handle_t *)&peers->timer, timer_closed_cb);
+}
+
+static void listener_closed_cb(void *data)
+{
+    peers_part_closed(data);
+}
+
+static void timer_closed_cb(uv_handle_t *handle)
+{
+    peers_part_closed(handle->data);
+}
+
+void peers_part_closed(struct peers *peers)
+{
+    CHECK(peers->part_count > 0);
+    peers->part_count--;
+    if (peers->part_count > 0) {
+        return;
+    }
+    CHECK(peers->is_closing);
+    void (*closed)(void *data) = peers->closed;
+    void *data = peers->closed_data;
+    LIST_EACH_SAFE (node, &peers->members) {
+        free(LIST_ENTRY(node, struct peer, node));
+    }
+    free(peers);
+    if (closed != NULL) {
+        closed(data);
+    }
+}
+
+/* --- Members ---------------------------------------------------------------
+ */
+
+struct peer *peers_find(const struct peers *peers, uint64_t id)
+{
+    LIST_EACH (node, &peers->members) {
+        struct peer *peer = LIST_ENTRY(node, struct peer, node);
+        if (peer->id == id) {
+            return peer;
+        }
+    }
+    return NULL;
+}
+
+static struct peer_link *find_up(const struct peers *peers, uint64_t id)
+{
+    const struct peer *peer = peers_find(peers, id);
+    if (peer == NULL || peer->link == NULL || !peer->link->is_up ||
+        peer->link->stream.is_closing) {
+        return NULL;
+    }
+    return peer->link;
+}
+
+/* The other side dials members with a smaller id than its own. */
+static bool is_ours_to_dial(const struct peers *peers, const struct peer *peer)
+{
+    return peers->id > peer->id && peer->host[0] != '\0';
+}
+
+static void dial_at(struct peers *peers, struct peer *peer, uint64_t at_ms)
+{
+    peer->dial_at_ms = at_ms;
+    if (is_ours_to_dial(peers, peer)) {
+        peers_wake_by(peers, at_ms);
+    }
+}
+
+/* Doubles from DIAL_FIRST_MS to DIAL_LAST_MS, less up to a half by chance, so
+ * that nodes that lost each other together do not come back in step. */
+void peers_redial_later(struct peers *peers, struct peer *peer,
+                        bool was_up_for_a_while)
+{
+    if (was_up_for_a_while) {
+        peer->attempts = 0;
+    }
+    uint64_t base_ms = DIAL_LAST_MS;
+    if (peer->attempts < 6) {
+        base_ms = (uint64_t)DIAL_FIRST_MS * 2 << peer->attempts;
+        base_ms = base_ms < DIAL_LAST_MS ? base_ms : DIAL_LAST_MS;
+    }
+    if (peer->attempts < UINT32_MAX) {
+        peer->attempts++;
+    }
+    uint64_t wait_ms = base_ms / 2 + prng_below(&peers->prng, base_ms / 2 + 1);
+    dial_at(peers, peer, peers_now_ms() + wait_ms);
+}
+
+void peers_add(struct peers *peers, uint64_t id, const char *address)
+{
+    char host[PEER_HOST_SIZE] = "";
+    uint16_t port = 0;
+    if (id == peers->id || id == 0 || peers->is_closing) {
+        return;
+    }
+    if (address_split(address, host, sizeof host, &port) != 0 || port == 0) {
+        LOG_ERROR("peer cannot be dialled",
+                  "peer=%" PRIu64 " address=%s hint=\"host:port is wanted\"",
+                  id, log_quote(address, strlen(address)));
+        host[0] = '\0';
+        port = 0;
+    }
+    struct peer *peer = peers_find(peers, id);
+    if (peer == NULL) {
+        peer = memory_new(sizeof *peer);
+        peer->id = id;
+        list_push_back(&peers->members, &peer->node);
+    } else if (peer->port == port && strcmp(peer->host, host) == 0) {
+        return;
+    }
+    memcpy(peer->host, host, sizeof peer->host);
+    peer->port = port;
+    peer->attempts = 0;
+    if (peer->link != NULL && !peer->link->is_up) {
+        /* Dialling the old address. */
+        struct peer_link *link = peer->link;
+        link->peer = NULL;
+        peer->link = NULL;
+        peer_link_close(link, "its address has changed");
+    }
+    if (peer->link == NULL) {
+        dial_at(peers, peer, peers_now_ms());
+    }
+}
+
+void peers_remove(struct peers *peers, uint64_t id)
+{
+    struct peer *peer = peers_find(peers, id);
+    if (peer == NULL) {
+        return;
+    }
+    if (peer->link != NULL) {
+        struct peer_link *link = peer->link;
+        link->peer = NULL; /* on_down comes when it has closed. */
+        peer->link = NULL;
+        peer_link_close(link, "not a member any more");
+    }
+    list_remove(&peer->node);
+    free(peer);
+}
+
+void peers_set_cluster(struct peers *peers, const uint8_t cluster_id[16])
+{
+    static const uint8_t unknown[16];
+    memcpy(peers->cluster_id, cluster_id, sizeof peers->cluster_id);
+    LIST_EACH (node, &peers->links) {
+        struct peer_link *link = LIST_ENTRY(node, struct peer_link, node);
+        if (link->is_up && memcmp(link->cluster_id, unknown, 16) != 0 &&
+            memcmp(link->cluster_id, cluster_id, 16) != 0) {
+            peer_link_close(link, "it belongs to another cluster");
+        }
+    }
+}
+
+bool peers_is_up(const struct peers *peers, uint64_t id)
+{
+    return find_up(peers, id) != NULL;
+}
+
+uint64_t peers_silence_ms(const struct peers *peers, uint64_t id)
+{
+    const struct peer *peer = peers_find(peers, id);
+    if (peer == NULL || peer->heard_ms == 0) {
+        return UINT64_MAX;
+    }
+    return peers_now_ms() - peer->heard_ms;
+}
+
+struct buffer *peers_output(struct peers *peers, uint64_t id)
+{
+    struct peer_link *link = find_up(peers, id);
+    return link != NULL ? stream_output(&link->stream) : NULL;
+}
+
+void peers_flush(struct peers *peers)
+{
+    LIST_EACH (node, &peers->members) {
+        struct peer *peer = LIST_ENTRY(node, struct peer, node);
+        if (peer->link != NULL && peer->link->is_up) {
+            stream_flush(&peer->link->stream);
+        }
+    }
+}
+
+/* --- Strangers -------------------------------------------------------------
+ */
+
+/* The place of a member's connection must not be kept by those who never say
+ * HELLO, and a member says it at once: so the oldest stranger makes room. */
+static void drop_oldest_stranger(struct peers *peers)
+{
+    LIST_EACH (node, &peers->links) {
+        struct peer_link *link = LIST_ENTRY(node, struct peer_link, node);
+        if (link->is_stranger) {
+            peer_link_close(link, "too many strangers");
+            return;
+        }
+    }
+    UNREACHABLE();
+}
+
+static struct stream *accept_cb(void *data, const char *address,
+                                const struct stream_events **ret_events,
+                                const struct stream_limits **ret_limits,
+                                void **ret_owner, const char **ret_refusal)
+{
+    struct peers *peers = data;
+    (void)address;
+    (void)ret_refusal;
+    if (peers->stranger_count == PEER_STRANGER_MAX) {
+        drop_oldest_stranger(peers);
+    }
+    struct peer_link *link = peer_link_new(peers);
+    link->is_stranger = true;
+    link->deadline_ms = peers_now_ms() + PEER_HELLO_MS;
+    peers->stranger_count++;
+    peers_wake_by(peers, link->deadline_ms);
+    *ret_events = &peer_link_events;
+    *ret_limits = &peer_link_stranger_limits;
+    *ret_owner = link;
+    return &link->stream;
+}
+
+/* --- Time ------------------------------------------------------------------
+ */
+
+void peers_wake_by(struct peers *peers, uint64_t at_ms)
+{
+    if (at_ms >= peers->wake_ms || peers->is_closing) {
+        return;
+    }
+    uint64_t now_ms = peers_now_ms();
+    peers->wake_ms = at_ms;
+    CHECK(uv_timer_start(&peers->timer, timer_cb,
+                         at_ms > now_ms ? at_ms - now_ms : 0, 0) == 0);
+}
+
+static void timer_cb(uv_timer_t *timer)
+{
+    struct peers *peers = timer->data;
+    uint64_t now_ms = peers_now_ms();
+    uint64_t next_ms = UINT64_MAX;
+    if (peers->is_closing) {
+        return;
+    }
+    if (now_ms > peers->wake_ms + STALL_MS) {
+        peers->grace_ms = now_ms + STALL_GRACE_MS;
+    }
+    peers->wake_ms = UINT64_MAX;
+    LIST_EACH_SAFE (link_node, &peers->links) {
+        struct peer_link *link = LIST_ENTRY(link_node, struct peer_link, node);
+        uint64_t at_ms = peer_link_tick(link, now_ms);
+        next_ms = at_ms < next_ms ? at_ms : next_ms;
+    }
+    LIST_EACH (node, &peers->members) {
+        struct peer *peer = LIST_ENTRY(node, struct peer, node);
+        if (peer->link != NULL || !is_ours_to_dial(peers, peer)) {
+            continue;
+        }
+        if (peer->dial_at_ms <= now_ms) {
+            peer_link_dial(peers, peer);
+        } else if (peer->dial_at_ms < next_ms) {
+            next_ms = peer->dial_at_ms;
+        }
+    }
+    if (next_ms != UINT64_MAX) {
+        peers_wake_by(peers, next_ms);
+    }
+}

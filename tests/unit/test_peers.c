@@ -1,0 +1,948 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Peers on loopback: nodes in one loop, and a plain socket that plays strangers
+ * and misbehaving members. Every loop is bounded in time. */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "net/peers.h"
+
+#define NODE_MAX 4
+#define ID_MAX 8
+#define BOUND_MS 10000
+
+enum deed { DEED_NONE, DEED_REFUSE, DEED_REMOVE, DEED_CLOSE };
+
+struct node {
+    struct peers *peers;
+    uint64_t id;
+    int ups[ID_MAX];
+    int downs[ID_MAX];
+    bool was_closed_by_peer;
+    uint64_t hello_incarnation;
+    struct buffer got; /* Bodies of RAFT frames. */
+    int frame_count;
+    int is_closed;
+    const char *check_refusal;
+    enum deed on_up_deed;
+    enum deed on_frame_deed;
+};
+
+struct fixture {
+    uv_loop_t loop;
+    uv_timer_t bound;
+    bool is_late;
+    struct node node[NODE_MAX]; /* By id; [0] is not used. */
+    struct buffer log;
+    int log_lines;
+};
+
+static struct fixture *fixture;
+
+/* --- Fixture ---------------------------------------------------------------
+ */
+
+static void note_closed(void *data)
+{
+    struct node *node = data;
+    node->is_closed++;
+}
+
+static void do_deed(struct node *node, uint64_t id, enum deed deed)
+{
+    if (deed == DEED_REMOVE) {
+        peers_remove(node->peers, id);
+    } else if (deed == DEED_CLOSE) {
+        peers_close(node->peers, note_closed, node);
+        node->peers = NULL;
+    }
+}
+
+static void on_up(void *data, uint64_t id, const struct frame_hello *hello)
+{
+    struct node *node = data;
+    assert_int_equal(node->is_closed, 0);
+    assert_int_equal(node->ups[id], node->downs[id]);
+    assert_true(peers_is_up(node->peers, id));
+    assert_non_null(peers_output(node->peers, id));
+    node->ups[id]++;
+    node->hello_incarnation = hello->incarnation;
+    do_deed(node, id, node->on_up_deed);
+}
+
+static void on_down(void *data, uint64_t id, bool was_closed_by_peer)
+{
+    struct node *node = data;
+    assert_int_equal(node->is_closed, 0);
+    assert_int_equal(node->ups[id], node->downs[id] + 1);
+    assert_false(peers_is_up(node->peers, id));
+    assert_null(peers_output(node->peers, id));
+    node->downs[id]++;
+    node->was_closed_by_peer = was_closed_by_peer;
+}
+
+static int on_frame(void *data, uint64_t id, enum frame_type type,
+                    struct bytes body)
+{
+    struct node *node = data;
+    assert_true(node->ups[id] > node->downs[id]);
+    assert_int_equal(type, FRAME_RAFT);
+    node->frame_count++;
+    buffer_put_bytes(&node->got, body);
+    do_deed(node, id, node->on_frame_deed);
+    return node->on_frame_deed == DEED_REFUSE ? HASP_EINVALID : 0;
+}
+
+static int check(void *data, const struct frame_hello *hello,
+                 char why[HASP_WHY_SIZE])
+{
+    struct node *node = data;
+    (void)hello;
+    if (node->check_refusal != NULL) {
+        snprintf(why, HASP_WHY_SIZE, "%s", node->check_refusal);
+        return HASP_EREFUSED;
+    }
+    return 0;
+}
+
+static void late_cb(uv_timer_t *timer)
+{
+    (void)timer;
+    fixture->is_late = true;
+}
+
+static void log_sink(void *data, enum log_level level, const char *event,
+                     const char *fields)
+{
+    (void)data;
+    if (level <= LOG_WARN_LEVEL) {
+        buffer_printf(&fixture->log, "%s %s\n", event, fields);
+        fixture->log_lines++;
+    }
+}
+
+static bool was_logged(const char *text)
+{
+    buffer_put_u8(&fixture->log, 0);
+    bool found = strstr((char *)fixture->log.data, text) != NULL;
+    fixture->log.size--;
+    if (!found) {
+        print_message("the log is: %.*s\n", (int)fixture->log.size,
+                      (char *)fixture->log.data);
+    }
+    return found;
+}
+
+static const uint8_t cluster_a[16] = {1, 2, 3};
+static const uint8_t cluster_b[16] = {3, 2, 1};
+static const uint8_t cluster_unknown[16];
+
+static void open_node_on(uint64_t id, const uint8_t cluster_id[16],
+                         uint64_t incarnation, uint16_t port)
+{
+    struct node *node = &fixture->node[id];
+    struct peers_options options = {.id = id,
+                                    .incarnation = incarnation,
+                                    .host = "127.0.0.1",
+                                    .port = port};
+    struct peers_events events = {node, on_up, on_down, on_frame, check};
+    char why[HASP_WHY_SIZE];
+    memcpy(options.cluster_id, cluster_id, 16);
+    node->id = id;
+    node->is_closed = 0;
+    assert_int_equal(
+        peers_open(&fixture->loop, &options, &events, &node->peers, why), 0);
+}
+
+static void open_node(uint64_t id, const uint8_t cluster_id[16])
+{
+    open_node_on(id, cluster_id, 100 + id, 0);
+}
+
+/* 'who' learns that member 'id' is to be found at the port of node 'at'. */
+static void introduce_at(uint64_t who, uint64_t id, uint64_t at)
+{
+    char address[32];
+    snprintf(address, sizeof address, "127.0.0.1:%u",
+             peers_port(fixture->node[at].peers));
+    peers_add(fixture->node[who].peers, id, address);
+}
+
+static void introduce(uint64_t a, uint64_t b)
+{
+    introduce_at(a, b, b);
+    introduce_at(b, a, a);
+}
+
+#define RUN_UNTIL(fact)                                        \
+    do {                                                       \
+        uv_timer_start(&fixture->bound, late_cb, BOUND_MS, 0); \
+        while (!(fact)) {                                      \
+            assert_false(fixture->is_late);                    \
+            uv_run(&fixture->loop, UV_RUN_ONCE);               \
+        }                                                      \
+    } while (0)
+
+static void run_for(uint64_t ms)
+{
+    uint64_t end = uv_hrtime() + ms * 1000000;
+    while (uv_hrtime() < end) {
+        uv_run(&fixture->loop, UV_RUN_NOWAIT);
+        usleep(1000);
+    }
+}
+
+static bool is_up(uint64_t who, uint64_t id)
+{
+    return peers_is_up(fixture->node[who].peers, id);
+}
+
+static void close_node(uint64_t id)
+{
+    struct node *node = &fixture->node[id];
+    peers_close(node->peers, note_closed, node);
+    node->peers = NULL;
+    RUN_UNTIL(node->is_closed == 1);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    fixture = memory_new(sizeof *fixture);
+    signal(SIGPIPE, SIG_IGN);
+    assert_int_equal(uv_loop_init(&fixture->loop), 0);
+    assert_int_equal(uv_timer_init(&fixture->loop, &fixture->bound), 0);
+    log_set_sink(log_sink, NULL);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    for (uint64_t id = 1; id < NODE_MAX; id++) {
+        if (fixture->node[id].peers != NULL) {
+            close_node(id);
+        }
+        buffer_done(&fixture->node[id].got);
+    }
+    log_set_sink(NULL, NULL);
+    uv_close((uv_handle_t *)&fixture->bound, NULL);
+    assert_int_equal(uv_run(&fixture->loop, UV_RUN_DEFAULT), 0);
+    assert_int_equal(uv_loop_close(&fixture->loop), 0);
+    buffer_done(&fixture->log);
+    free(fixture);
+    return 0;
+}
+
+/* --- A stranger ------------------------------------------------------------
+ */
+
+static int dial_node(uint64_t id)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in to = {
+        .sin_family = AF_INET,
+        .sin_port = htons(peers_port(fixture->node[id].peers)),
+        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
+
+/* What a peer would say first. */
+static struct frame_hello hello_of(uint64_t from, uint64_t to)
+{
+    struct frame_hello hello = {.protocol_version = FRAME_PROTOCOL_VERSION,
+                                .feature_level = FRAME_FEATURE_LEVEL,
+                                .from = from,
+                                .to = to,
+                                .incarnation = 100 + from};
+    memcpy(hello.cluster_id, cluster_a, 16);
+    return hello;
+}
+
+static void say(int fd, const void *data, size_t size)
+{
+    assert_int_equal(send(fd, data, size, MSG_NOSIGNAL), size);
+}
+
+static void say_hello(int fd, const struct frame_hello *hello)
+{
+    struct buffer out = {0};
+    frame_put_hello(&out, hello);
+    say(fd, out.data, out.size);
+    buffer_done(&out);
+}
+
+/* True if the node has closed the connection (whatever it said before). */
+static bool is_hung_up(int fd)
+{
+    char waste[4096];
+    for (;;) {
+        ssize_t size = recv(fd, waste, sizeof waste, MSG_DONTWAIT);
+        if (size == 0 || (size < 0 && errno != EAGAIN)) {
+            return true;
+        }
+        if (size < 0) {
+            return false;
+        }
+    }
+}
+
+/* The next frame for a stranger, turning the loop meanwhile. */
+static enum frame_type hear(int fd, struct buffer *in, struct buffer *ret_body)
+{
+    enum frame_type type;
+    struct bytes body;
+    size_t used;
+    uint64_t end = uv_hrtime() + BOUND_MS * 1000000ull;
+    while (frame_parse(buffer_bytes(in), FRAME_SIZE_MAX, &type, &body, &used) !=
+           0) {
+        assert_true(uv_hrtime() < end);
+        uv_run(&fixture->loop, UV_RUN_NOWAIT);
+        ssize_t size = recv(fd, buffer_reserve(in, 4096), 4096, MSG_DONTWAIT);
+        assert_int_not_equal(size, 0);
+        if (size > 0) {
+            in->size += (size_t)size;
+        } else {
+            usleep(1000);
+        }
+    }
+    buffer_clear(ret_body);
+    buffer_put_bytes(ret_body, body);
+    buffer_consume(in, used);
+    return type;
+}
+
+/* Node 1, and a socket that is member 2 to it. */
+static int connect_as_member_2(void)
+{
+    open_node(1, cluster_a);
+    peers_add(fixture->node[1].peers, 2, "127.0.0.1:1");
+    int fd = dial_node(1);
+    struct frame_hello hello = hello_of(2, 1);
+    say_hello(fd, &hello);
+    RUN_UNTIL(is_up(1, 2));
+    return fd;
+}
+
+/* --- Members ---------------------------------------------------------------
+ */
+
+static void three_nodes_connect_and_the_greater_id_dials(void **state)
+{
+    (void)state;
+    for (uint64_t id = 1; id <= 3; id++) {
+        open_node(id, cluster_a);
+    }
+    introduce(1, 2);
+    introduce(2, 3);
+    introduce(1, 3);
+    assert_int_equal(peers_silence_ms(fixture->node[1].peers, 2), UINT64_MAX);
+    RUN_UNTIL(is_up(1, 2) && is_up(2, 1) && is_up(1, 3) && is_up(3, 1) &&
+              is_up(2, 3) && is_up(3, 2));
+    assert_true(peers_silence_ms(fixture->node[1].peers, 2) < 1000);
+    assert_int_equal(fixture->node[1].hello_incarnation / 100, 1);
+    run_for(1200); /* PINGs go to and fro. */
+    for (uint64_t id = 1; id <= 3; id++) {
+        for (uint64_t other = 1; other <= 3; other++) {
+            assert_int_equal(fixture->node[id].ups[other], id != other);
+            assert_int_equal(fixture->node[id].downs[other], 0);
+            if (id != other) {
+                assert_true(peers_silence_ms(fixture->node[id].peers, other) <
+                            1000);
+            }
+        }
+    }
+    assert_int_equal(fixture->log_lines, 0);
+}
+
+static void frames_arrive_in_order(void **state)
+{
+    (void)state;
+    struct buffer sent = {0};
+    open_node(1, cluster_a);
+    open_node(2, cluster_a);
+    introduce(1, 2);
+    RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
+    for (uint32_t i = 0; i < 400; i++) {
+        struct buffer *out = peers_output(fixture->node[2].peers, 1);
+        size_t size = i % 100 == 50 ? 5u << 20 : i * 37;
+        size_t start = frame_begin(out, FRAME_RAFT);
+        uint8_t *at = buffer_reserve(out, size);
+        for (size_t j = 0; j < size; j++) {
+            at[j] = (uint8_t)(j * 7 + i);
+        }
+        buffer_put(&sent, at, size);
+        out->size += size;
+        frame_end(out, start);
+        if (i % 3 == 0) {
+            peers_flush(fixture->node[2].peers);
+            uv_run(&fixture->loop, UV_RUN_NOWAIT);
+        }
+    }
+    peers_flush(fixture->node[2].peers);
+    RUN_UNTIL(fixture->node[1].frame_count == 400);
+    assert_true(
+        bytes_equal(buffer_bytes(&fixture->node[1].got), buffer_bytes(&sent)));
+    buffer_done(&sent);
+}
+
+static void a_node_that_does_not_know_its_cluster_yet_may_join(void **state)
+{
+    (void)state;
+    open_node(1, cluster_a);
+    open_node(2, cluster_unknown);
+    introduce(1, 2);
+    RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
+    peers_set_cluster(fixture->node[2].peers, cluster_a);
+    run_for(20);
+    assert_true(is_up(1, 2) && is_up(2, 1));
+    /* Should it turn out to be another one, the connection ends. */
+    peers_set_cluster(fixture->node[2].peers, cluster_b);
+    assert_false(is_up(2, 1));
+    RUN_UNTIL(fixture->node[2].downs[1] == 1 && fixture->node[1].downs[2] == 1);
+    assert_false(fixture->node[2].was_closed_by_peer);
+    RUN_UNTIL(fixture->log_lines > 0);
+    assert_true(was_logged("it belongs to another cluster"));
+}
+
+static void a_node_of_another_cluster_is_refused(void **state)
+{
+    (void)state;
+    open_node(1, cluster_a);
+    open_node(2, cluster_b);
+    introduce(1, 2);
+    RUN_UNTIL(fixture->log_lines >= 2);
+    assert_true(was_logged("peer refused"));
+    assert_true(was_logged("it belongs to another cluster"));
+    assert_int_equal(fixture->node[1].ups[2], 0);
+    assert_int_equal(fixture->node[2].ups[1], 0);
+}
+
+static void an_address_that_leads_to_another_node_is_refused(void **state)
+{
+    (void)state;
+    for (uint64_t id = 1; id <= 3; id++) {
+        open_node(id, cluster_a);
+    }
+    introduce_at(3, 1, 2); /* Node 3 takes node 2's address for node 1's. */
+    introduce_at(2, 3, 3);
+    RUN_UNTIL(fixture->log_lines > 0);
+    assert_true(was_logged("it looks for node 1, this is node 2"));
+    assert_int_equal(fixture->node[2].ups[3], 0);
+}
+
+static void a_node_that_is_no_member_is_refused(void **state)
+{
+    (void)state;
+    open_node(1, cluster_a);
+    open_node(2, cluster_a);
+    introduce_at(2, 1, 1);
+    RUN_UNTIL(fixture->log_lines > 0);
+    assert_true(was_logged("node 2 is not a member"));
+    /* Once it is one, it gets in by itself. */
+    introduce_at(1, 2, 2);
+    RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
+}
+
+static void the_owners_check_can_refuse_with_its_reason(void **state)
+{
+    (void)state;
+    open_node(1, cluster_a);
+    open_node(2, cluster_a);
+    fixture->node[1].check_refusal = "its data directory is empty";
+    introduce(1, 2);
+    RUN_UNTIL(fixture->log_lines > 0);
+    assert_true(was_logged("its data directory is empty"));
+    assert_int_equal(fixture->node[1].ups[2], 0);
+    assert_int_equal(fixture->node[2].ups[1], 0);
+    fixture->node[1].check_refusal = NULL;
+    RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
+}
+
+static void a_node_comes_back_after_it_went_away(void **state)
+{
+    (void)state;
+    open_node(1, cluster_a);
+    open_node(2, cluster_a);
+    introduce(1, 2);
+    RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
+    uint16_t port = peers_port(fixture->node[1].peers);
+    close_node(1);
+    RUN_UNTIL(fixture->node[2].downs[1] == 1);
+    assert_true(fixture->node[2].was_closed_by_peer);
+    run_for(300);
+    memset(fixture->node[1].ups, 0, sizeof fixture->node[1].ups);
+    open_node_on(1, cluster_a, 101, port);
+    introduce_at(1, 2, 2);
+    RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
+    assert_int_equal(fixture->node[2].ups[1], 2);
+}
+
+static void a_removed_member_is_not_dialled_again(void **state)
+{
+    (void)state;
+    open_node(1, cluster_a);
+    open_node(2, cluster_a);
+    introduce(1, 2);
+    RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
+    peers_remove(fixture->node[2].peers, 1);
+    assert_false(is_up(2, 1));
+    assert_int_equal(fixture->node[2].downs[1], 0); /* Not inside the call. */
+    RUN_UNTIL(fixture->node[2].downs[1] == 1 && fixture->node[1].downs[2] == 1);
+    assert_false(fixture->node[2].was_closed_by_peer);
+    assert_true(fixture->node[1].was_closed_by_peer);
+    run_for(300);
+    assert_int_equal(fixture->node[1].ups[2], 1);
+    introduce_at(2, 1, 1);
+    RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
+    peers_remove(fixture->node[2].peers, 77); /* Unknown: nothing. */
+}
+
+static void a_member_may_move(void **state)
+{
+    (void)state;
+    open_node(1, cluster_a);
+    open_node(2, cluster_a);
+    introduce_at(1, 2, 2);
+    peers_add(fixture->node[2].peers, 1, "127.0.0.1:1"); /* Nobody there. */
+    run_for(50);
+    introduce_at(2, 1, 1);
+    RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
+    /* A connection that stands outlives a change of address. */
+    peers_add(fixture->node[2].peers, 1, "127.0.0.1:1");
+    run_for(50);
+    assert_true(is_up(2, 1));
+    peers_add(fixture->node[2].peers, 3, "nonsense");
+    assert_true(was_logged("peer cannot be dialled"));
+}
+
+/* --- Misbehaving members ---------------------------------------------------
+ */
+
+static void a_reset_is_told_as_the_other_ends(void **state)
+{
+    (void)state;
+    struct linger now = {.l_onoff = 1, .l_linger = 0};
+    int fd = connect_as_member_2();
+    setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    close(fd);
+    RUN_UNTIL(fixture->node[1].downs[2] == 1);
+    assert_true(fixture->node[1].was_closed_by_peer);
+}
+
+static void pings_are_said_and_answered(void **state)
+{
+    (void)state;
+    struct buffer in = {0};
+    struct buffer body = {0};
+    struct buffer out = {0};
+    uint64_t stamp = 0;
+    int fd = connect_as_member_2();
+    assert_int_equal(hear(fd, &in, &body), FRAME_HELLO);
+    struct frame_hello hello;
+    assert_int_equal(frame_get_hello(buffer_bytes(&body), &hello), 0);
+    assert_int_equal(hello.from, 1);
+    assert_int_equal(hello.to, 2);
+    assert_int_equal(hello.incarnation, 101);
+    assert_memory_equal(hello.cluster_id, cluster_a, 16);
+    frame_put_u64(&out, FRAME_PING, 4711);
+    say(fd, out.data, out.size);
+    assert_int_equal(hear(fd, &in, &body), FRAME_PONG);
+    assert_int_equal(frame_get_u64(buffer_bytes(&body), &stamp), 0);
+    assert_int_equal(stamp, 4711);
+    assert_int_equal(hear(fd, &in, &body), FRAME_PING);
+    assert_int_equal(fixture->node[1].frame_count, 0);
+    close(fd);
+    buffer_done(&in);
+    buffer_done(&body);
+    buffer_done(&out);
+}
+
+static void a_silent_member_is_closed_after_three_seconds(void **state)
+{
+    (void)state;
+    int fd = connect_as_member_2();
+    uint64_t start = uv_hrtime();
+    RUN_UNTIL(fixture->node[1].downs[2] == 1);
+    assert_in_range((uv_hrtime() - start) / 1000000, 2900, 6000);
+    assert_false(fixture->node[1].was_closed_by_peer);
+    assert_true(is_hung_up(fd));
+    close(fd);
+}
+
+static void a_stall_of_our_own_closes_nobody(void **state)
+{
+    (void)state;
+    open_node(1, cluster_a);
+    open_node(2, cluster_a);
+    introduce(1, 2);
+    RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
+    run_for(600);
+    usleep(3300000);
+    run_for(1000);
+    assert_int_equal(fixture->node[1].downs[2], 0);
+    assert_int_equal(fixture->node[2].downs[1], 0);
+}
+
+static void
+a_second_connection_of_the_same_life_replaces_the_first(void **state)
+{
+    (void)state;
+    int first = connect_as_member_2();
+    int second = dial_node(1);
+    struct frame_hello hello = hello_of(2, 1);
+    say_hello(second, &hello);
+    RUN_UNTIL(fixture->node[1].ups[2] == 2);
+    assert_int_equal(fixture->node[1].downs[2], 1);
+    assert_false(fixture->node[1].was_closed_by_peer);
+    RUN_UNTIL(is_hung_up(first));
+    assert_true(is_up(1, 2));
+    assert_false(is_hung_up(second));
+    close(first);
+    close(second);
+    RUN_UNTIL(fixture->node[1].downs[2] == 2);
+}
+
+static void a_second_connection_of_another_life_is_refused(void **state)
+{
+    (void)state;
+    int first = connect_as_member_2();
+    int second = dial_node(1);
+    struct frame_hello hello = hello_of(2, 1);
+    hello.incarnation++;
+    say_hello(second, &hello);
+    RUN_UNTIL(is_hung_up(second));
+    assert_true(was_logged("connected with another data directory"));
+    assert_true(is_up(1, 2));
+    assert_int_equal(fixture->node[1].downs[2], 0);
+    assert_false(is_hung_up(first));
+    close(first);
+    close(second);
+}
+
+static void a_member_that_never_reads_is_closed(void **state)
+{
+    (void)state;
+    int fd = connect_as_member_2();
+    for (int i = 0; i < 100 && is_up(1, 2); i++) {
+        struct buffer *out = peers_output(fixture->node[1].peers, 2);
+        size_t start = frame_begin(out, FRAME_RAFT);
+        memset(buffer_reserve(out, 1u << 20), 0, 1u << 20);
+        out->size += 1u << 20;
+        frame_end(out, start);
+        peers_flush(fixture->node[1].peers);
+        assert_true(i < 64 ? is_up(1, 2) : true);
+    }
+    assert_false(is_up(1, 2));
+    assert_int_equal(fixture->node[1].downs[2], 0); /* Not inside the call. */
+    RUN_UNTIL(fixture->node[1].downs[2] == 1);
+    assert_false(fixture->node[1].was_closed_by_peer);
+    close(fd);
+}
+
+struct misdeed {
+    enum frame_type type;
+    const char *body;
+    size_t size;
+    const char *reason;
+};
+
+static void wrong_frames_of_a_member_close_the_connection(void **state)
+{
+    (void)state;
+    static const struct misdeed misdeeds[] = {
+        {FRAME_PING, "short", 5, "its PING is malformed"},
+        {FRAME_HELLO, "", 0, "it said HELLO twice"},
+        {(enum frame_type)77, "", 0, "a malformed frame: protocol error"},
+        {FRAME_RAFT, "bad", 3, "a frame of type 2: invalid argument"},
+    };
+    open_node(1, cluster_a);
+    peers_add(fixture->node[1].peers, 2, "127.0.0.1:1");
+    fixture->node[1].on_frame_deed = DEED_REFUSE;
+    for (size_t i = 0; i < sizeof misdeeds / sizeof *misdeeds; i++) {
+        struct buffer out = {0};
+        struct frame_hello hello = hello_of(2, 1);
+        int fd = dial_node(1);
+        frame_put_hello(&out, &hello);
+        size_t start = frame_begin(&out, misdeeds[i].type);
+        buffer_put(&out, misdeeds[i].body, misdeeds[i].size);
+        frame_end(&out, start);
+        say(fd, out.data, out.size);
+        RUN_UNTIL(fixture->node[1].downs[2] == (int)i + 1);
+        assert_true(was_logged(misdeeds[i].reason));
+        assert_false(fixture->node[1].was_closed_by_peer);
+        assert_true(is_hung_up(fd));
+        close(fd);
+        buffer_done(&out);
+    }
+}
+
+static void a_frame_beyond_the_limit_is_refused_at_its_header(void **state)
+{
+    (void)state;
+    uint8_t header[FRAME_HEADER_SIZE] = {0};
+    int fd = connect_as_member_2();
+    store_u32(header, FRAME_SIZE_MAX + 1);
+    header[4] = FRAME_RAFT;
+    say(fd, header, sizeof header);
+    RUN_UNTIL(fixture->node[1].downs[2] == 1);
+    assert_true(was_logged("a malformed frame: too big"));
+    close(fd);
+}
+
+/* --- Strangers -------------------------------------------------------------
+ */
+
+static void strangers_bytes_are_refused_with_a_reason(void **state)
+{
+    (void)state;
+    static const char http[] = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+    static const char tls[] = "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
+    static const char oversize[] = "\x01\x02\x00\x00\x01\x00\x00\x00";
+    static const char vast[] = "\xff\xff\xff\xff\x01\x00\x00\x00";
+    static const char early[] = "\x00\x00\x00\x00\x02\x00\x00\x00";
+    static const char stub[] = "\x03\x00\x00\x00\x01\x00\x00\x00"
+                               "abc";
+    static const struct {
+        const char *bytes;
+        size_t size;
+        const char *reason;
+    } cases[] = {
+        {http, sizeof http - 1, "does not speak hasp's peer protocol"},
+        {tls, sizeof tls - 1, "does not speak hasp's peer protocol"},
+        {oversize, 8, "peer protocol: too big"},
+        {vast, 8, "peer protocol: too big"},
+        {early, 8, "it did not say HELLO first"},
+        {stub, sizeof stub - 1, "its HELLO is cut short"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        open_node(1, cluster_a);
+        fixture->log.size = 0;
+        int fd = dial_node(1);
+        say(fd, cases[i].bytes, cases[i].size);
+        RUN_UNTIL(is_hung_up(fd));
+        assert_true(was_logged(cases[i].reason));
+        assert_true(was_logged("address=127.0.0.1:"));
+        close(fd);
+        close_node(1);
+    }
+}
+
+static void wrong_hellos_are_refused_with_a_reason(void **state)
+{
+    (void)state;
+    struct frame_hello good = hello_of(2, 1);
+    struct frame_hello cases[5] = {good, good, good, good, good};
+    static const char *const reasons[5] = {
+        "it speaks protocol version 2, this node speaks 1",
+        "it looks for node 9, this is node 1",
+        "it says that it is node 1, as this one is",
+        "node 5 is not a member",
+        "it belongs to another cluster",
+    };
+    cases[0].protocol_version = 2;
+    cases[0].to = 9; /* What a later version means by it is unknown. */
+    cases[1].to = 9;
+    cases[2].from = 1;
+    cases[3].from = 5;
+    cases[4].cluster_id[0]++;
+    for (int i = 0; i < 5; i++) {
+        open_node(1, cluster_a);
+        peers_add(fixture->node[1].peers, 2, "127.0.0.1:1");
+        fixture->log.size = 0;
+        int fd = dial_node(1);
+        say_hello(fd, &cases[i]);
+        RUN_UNTIL(is_hung_up(fd));
+        assert_true(was_logged(reasons[i]));
+        assert_int_equal(fixture->node[1].ups[2], 0);
+        close(fd);
+        close_node(1);
+    }
+}
+
+static void who_ought_to_be_dialled_must_not_dial(void **state)
+{
+    (void)state;
+    open_node(2, cluster_a);
+    peers_add(fixture->node[2].peers, 1, "127.0.0.1:1");
+    int fd = dial_node(2);
+    struct frame_hello hello = hello_of(1, 2);
+    say_hello(fd, &hello);
+    RUN_UNTIL(is_hung_up(fd));
+    assert_true(was_logged("node 1 is to be dialled by this node"));
+    close(fd);
+}
+
+static void a_silent_stranger_is_closed_after_two_seconds(void **state)
+{
+    (void)state;
+    open_node(1, cluster_a);
+    peers_add(fixture->node[1].peers, 2, "127.0.0.1:1");
+    uint64_t start = uv_hrtime();
+    int silent = dial_node(1);
+    int slow = dial_node(1);
+    struct buffer out = {0};
+    struct frame_hello hello = hello_of(2, 1);
+    frame_put_hello(&out, &hello);
+    size_t said = 0;
+    while (!is_hung_up(silent) || !is_hung_up(slow)) {
+        assert_true(uv_hrtime() - start < 5000000000u);
+        if (said < 20 && (uv_hrtime() - start) / 90000000 > said) {
+            say(slow, out.data + said++, 1); /* A byte now and then. */
+        }
+        run_for(5);
+    }
+    assert_true(uv_hrtime() - start > 1900000000u);
+    assert_true(was_logged("it did not say HELLO within 2000 ms"));
+    assert_int_equal(fixture->log_lines, 2);
+    close(silent);
+    close(slow);
+    buffer_done(&out);
+}
+
+static void a_flood_of_strangers_does_not_keep_a_member_out(void **state)
+{
+    (void)state;
+    int fd[100];
+    open_node(1, cluster_a);
+    open_node(2, cluster_a);
+    for (int i = 0; i < 100; i++) {
+        fd[i] = dial_node(1);
+    }
+    run_for(50);
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(is_hung_up(fd[i]), i < 36);
+    }
+    introduce(1, 2);
+    RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
+    for (int i = 0; i < 100; i++) {
+        close(fd[i]);
+    }
+}
+
+static void strangers_do_not_fill_the_log(void **state)
+{
+    (void)state;
+    open_node(1, cluster_a);
+    for (int i = 0; i < 60; i++) {
+        int fd = dial_node(1);
+        say(fd, "0123456789", 10);
+        RUN_UNTIL(is_hung_up(fd));
+        close(fd);
+    }
+    assert_in_range(fixture->log_lines, 1, 5);
+}
+
+/* --- Closing from inside ----------------------------------------------------
+ */
+
+static void closing_or_removing_inside_an_event_is_fine(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        struct node *node = &fixture->node[1];
+        struct buffer out = {0};
+        struct frame_hello hello = hello_of(2, 1);
+        enum deed deed = i % 2 == 0 ? DEED_REMOVE : DEED_CLOSE;
+        memset(node->ups, 0, sizeof node->ups);
+        memset(node->downs, 0, sizeof node->downs);
+        node->on_up_deed = i < 2 ? deed : DEED_NONE;
+        node->on_frame_deed = i < 2 ? DEED_NONE : deed;
+        node->frame_count = 0;
+        open_node(1, cluster_a);
+        peers_add(node->peers, 2, "127.0.0.1:1");
+        int fd = dial_node(1);
+        frame_put_hello(&out, &hello);
+        for (int frame = 0; frame < 3; frame++) {
+            frame_end(&out, frame_begin(&out, FRAME_RAFT));
+        }
+        say(fd, out.data, out.size);
+        if (deed == DEED_CLOSE) {
+            RUN_UNTIL(node->is_closed == 1);
+            assert_int_equal(node->downs[2], 0);
+        } else {
+            RUN_UNTIL(node->downs[2] == 1);
+            close_node(1);
+        }
+        assert_int_equal(node->ups[2], 1);
+        assert_int_equal(node->frame_count, i < 2 ? 0 : 1);
+        assert_true(is_hung_up(fd));
+        close(fd);
+        buffer_done(&out);
+    }
+}
+
+static void closing_ends_all_events_in_every_state(void **state)
+{
+    (void)state;
+    for (int turns = 0; turns < 12; turns++) {
+        memset(fixture->node, 0, sizeof fixture->node);
+        open_node(1, cluster_a);
+        open_node(2, cluster_a);
+        introduce(1, 2);
+        int fd = dial_node(1);
+        for (int i = 0; i < turns; i++) {
+            uv_run(&fixture->loop, UV_RUN_NOWAIT);
+        }
+        int ups = fixture->node[2].ups[1];
+        close_node(2);
+        assert_int_equal(fixture->node[2].ups[1], ups);
+        assert_int_equal(fixture->node[2].downs[1], 0);
+        close_node(1);
+        close(fd);
+    }
+}
+
+#define PEERS_TEST(name) \
+    cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        PEERS_TEST(three_nodes_connect_and_the_greater_id_dials),
+        PEERS_TEST(frames_arrive_in_order),
+        PEERS_TEST(a_node_that_does_not_know_its_cluster_yet_may_join),
+        PEERS_TEST(a_node_of_another_cluster_is_refused),
+        PEERS_TEST(an_address_that_leads_to_another_node_is_refused),
+        PEERS_TEST(a_node_that_is_no_member_is_refused),
+        PEERS_TEST(the_owners_check_can_refuse_with_its_reason),
+        PEERS_TEST(a_node_comes_back_after_it_went_away),
+        PEERS_TEST(a_removed_member_is_not_dialled_again),
+        PEERS_TEST(a_member_may_move),
+        PEERS_TEST(a_reset_is_told_as_the_other_ends),
+        PEERS_TEST(pings_are_said_and_answered),
+        PEERS_TEST(a_silent_member_is_closed_after_three_seconds),
+        PEERS_TEST(a_stall_of_our_own_closes_nobody),
+        PEERS_TEST(a_second_connection_of_the_same_life_replaces_the_first),
+        PEERS_TEST(a_second_connection_of_another_life_is_refused),
+        PEERS_TEST(a_member_that_never_reads_is_closed),
+        PEERS_TEST(wrong_frames_of_a_member_close_the_connection),
+        PEERS_TEST(a_frame_beyond_the_limit_is_refused_at_its_header),
+        PEERS_TEST(strangers_bytes_are_refused_with_a_reason),
+        PEERS_TEST(wrong_hellos_are_refused_with_a_reason),
+        PEERS_TEST(who_ought_to_be_dialled_must_not_dial),
+        PEERS_TEST(a_silent_stranger_is_closed_after_two_seconds),
+        PEERS_TEST(a_flood_of_strangers_does_not_keep_a_member_out),
+        PEERS_TEST(strangers_do_not_fill_the_log),
+        PEERS_TEST(closing_or_removing_inside_an_event_is_fine),
+        PEERS_TEST(closing_ends_all_events_in_every_state),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
