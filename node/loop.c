@@ -182,6 +182,9 @@ static void turn(struct hasp_node *node, uint64_t now_ns)
     if (node->has_failed) {
         return; /* Nothing may leave any more. */
     }
+    if (loop->deadline_ns <= now_ns) {
+        loop->has_events = true; /* It has not come to its end. */
+    }
     journal_start(&node->journal);
     if (node->has_failed) {
         return;

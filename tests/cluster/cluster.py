@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: MIT
+"""Real haspd processes on loopback, for the tests in this folder.
+
+A Cluster starts N nodes on free ports, each with its own data directory below a
+temporary folder that goes with it. A Client speaks RESP2 over one socket. All
+waiting is bounded, and only processes started here are signalled, by their pid.
+
+The program under test is $HASPD (default: build/release/haspd).
+"""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+HASPD = os.environ.get("HASPD", os.path.join(ROOT, "build", "release", "haspd"))
+START_S = 15.0
+
+
+class ReplyError(Exception):
+    """An error reply: 'code' is its first word."""
+
+    def __init__(self, text):
+        super().__init__(text)
+        self.code = text.split(" ", 1)[0]
+
+
+class Client:
+    """One connection. Replies are int, bytes, list, None or str (simple)."""
+
+    def __init__(self, port, timeout=10.0):
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout)
+        self.socket.settimeout(timeout)
+        self.file = self.socket.makefile("rb")
+
+    def close(self):
+        self.file.close()
+        self.socket.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def send(self, *words):
+        parts = [b"*%d\r\n" % len(words)]
+        for word in words:
+            word = word if isinstance(word, bytes) else str(word).encode()
+            parts.append(b"$%d\r\n%s\r\n" % (len(word), word))
+        self.socket.sendall(b"".join(parts))
+
+    def receive(self):
+        reply = self._read()
+        if isinstance(reply, ReplyError):
+            raise reply
+        return reply
+
+    def do(self, *words):
+        self.send(*words)
+        return self.receive()
+
+    def map(self, *words):
+        """The reply as a dict with str keys; values that are text as str."""
+        flat = self.do(*words)
+        return as_map(flat)
+
+    def _read(self):
+        line = self.file.readline()
+        if not line.endswith(b"\r\n"):
+            raise ConnectionError("connection closed")
+        kind, rest = line[:1], line[1:-2]
+        if kind == b"+":
+            return rest.decode()
+        if kind == b"-":
+            return ReplyError(rest.decode(errors="replace"))
+        if kind == b":":
+            return int(rest)
+        if kind == b"$":
+            size = int(rest)
+            if size < 0:
+                return None
+            data = self.file.read(size + 2)
+            if len(data) != size + 2:
+                raise ConnectionError("connection closed")
+            return data[:-2]
+        if kind == b"*":
+            count = int(rest)
+            return None if count < 0 else [self._read() for _ in range(count)]
+        raise AssertionError("not RESP2: %r" % line)
+
+
+def text(value):
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def as_map(flat):
+    return {text(flat[i]): text(flat[i + 1]) for i in range(0, len(flat), 2)}
+
+
+class Session:
+    """A session with the secret to attach it elsewhere, kept alive by hand."""
+
+    def __init__(self, client, **options):
+        words = ["SESSION.OPEN"]
+        for key, value in options.items():
+            words += [key.upper(), value]
+        opened = client.map(*words)
+        self.client = client
+        self.id = opened["id"]
+        self.secret = opened["secret"]
+
+    def attach(self, client):
+        assert client.do("SESSION.ATTACH", self.id, self.secret) is not None
+        self.client = client
+        return self
+
+
+def free_ports(count):
+    """Ports that nobody listens on. They are held together while being chosen, so
+    they differ."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def wait_until(condition, timeout, what):
+    """Polls until condition() is true and returns what it gave."""
+    by = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > by:
+            raise AssertionError("not within %.0f s: %s" % (timeout, what))
+        time.sleep(0.01)
+
+
+class Node:
+    def __init__(self, cluster, number, ports):
+        self.cluster = cluster
+        self.id = number
+        self.client_port, self.peer_port, self.http_port = ports
+        self.home = os.path.join(cluster.folder, "n%d" % number)
+        self.dir = os.path.join(self.home, "data")
+        self.config = os.path.join(self.home, "haspd.conf")
+        self.log_path = os.path.join(self.home, "log")
+        self.process = None
+        os.mkdir(self.home)
+
+    def write_config(self, extra=""):
+        members = "".join(
+            "member = %d 127.0.0.1:%d 127.0.0.1:%d\n"
+            % (n.id, n.peer_port, n.client_port)
+            for n in self.cluster.nodes
+        )
+        with open(self.config, "w") as out:
+            out.write(
+                "[node]\nid = %d\ndir = %s\n" % (self.id, self.dir)
+                + "[listen]\nhttp = 127.0.0.1:%d\n" % self.http_port
+                + "[cluster]\nname = test\n"
+                + members
+                + "[limits]\ndisk_reserve = 1M\n"
+                + extra
+            )
+
+    def start(self, *flags, wrapper=(), environment=None):
+        assert self.process is None or self.process.poll() is not None
+        env = dict(os.environ)
+        env.update(environment or {})
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(
+                list(wrapper) + [HASPD, "--config", self.config] + list(flags),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=env,
+            )
+        return self
+
+    @property
+    def is_running(self):
+        return self.process is not None and self.process.poll() is None
+
+    def kill(self):
+        """As a crash: SIGKILL, and gone when this returns."""
+        self.signal(signal.SIGKILL)
+        self.process.wait(10)
+
+    def stop(self, timeout=10):
+        """Cleanly; returns the exit code."""
+        self.signal(signal.SIGTERM)
+        return self.process.wait(timeout)
+
+    def signal(self, number):
+        if self.is_running:
+            self.process.send_signal(number)
+
+    def pause(self):
+        self.signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.signal(signal.SIGCONT)
+
+    def wait_exit(self, timeout=15):
+        return self.process.wait(timeout)
+
+    def connect(self, timeout=10.0):
+        return Client(self.client_port, timeout)
+
+    def log(self):
+        with open(self.log_path, errors="replace") as file:
+            return file.read()
+
+    def status(self):
+        """RAFT.STATUS, or None if the node does not answer."""
+        try:
+            with self.connect(2.0) as client:
+                return client.map("RAFT.STATUS")
+        except (OSError, ReplyError):
+            return None
+
+    def is_serving(self):
+        """A write has gone through this node, which leads."""
+        status = self.status()
+        if status is None or status["role"] != "leader":
+            return False
+        try:
+            with self.connect(2.0) as client:
+                client.do("FENCE.ADMIT", "cluster.py", 1)
+                return True
+        except (OSError, ReplyError):
+            return False
+
+    def memory_kib(self):
+        """Resident memory of the process."""
+        with open("/proc/%d/status" % self.process.pid) as file:
+            return int(re.search(r"VmRSS:\s+(\d+)", file.read()).group(1))
+
+
+class Cluster:
+    def __init__(self, count=3, extra="", start=True):
+        self.folder = tempfile.mkdtemp(prefix="hasp-cluster-")
+        self.extra = extra
+        ports = free_ports(3 * count)
+        self.nodes = []
+        for i in range(count):
+            self.nodes.append(Node(self, i + 1, ports[3 * i : 3 * i + 3]))
+        for node in self.nodes:
+            node.write_config(extra)
+        if start:
+            self.start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if kind is not None:
+            self.print_logs()
+        self.close()
+
+    def start(self):
+        for node in self.nodes:
+            if not node.is_running:
+                node.start()
+        return self
+
+    def close(self):
+        for node in self.nodes:
+            if node.is_running:
+                node.resume()
+                node.signal(signal.SIGKILL)
+        for node in self.nodes:
+            if node.process is not None:
+                node.process.wait(10)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def print_logs(self):
+        for node in self.nodes:
+            if os.path.exists(node.log_path):
+                print("--- log of node %d (end)" % node.id)
+                print("\n".join(node.log().splitlines()[-40:]))
+
+    def leader(self, timeout=START_S, besides=()):
+        """Waits until one serves, and returns it."""
+
+        def find():
+            for node in self.nodes:
+                if node.is_running and node not in besides and node.is_serving():
+                    return node
+            return None
+
+        return wait_until(find, timeout, "a leader that serves")
+
+    def followers(self, leader):
+        return [n for n in self.nodes if n is not leader and n.is_running]
+
+    def retry(self, action, timeout=15.0, nodes=None):
+        """Calls action(client) at one node after the other until one answers with
+        something else than a refusal that says nothing was done, or with UNKNOWN
+        (actions must carry a REQ). Returns the answer."""
+        by = time.monotonic() + timeout
+        last = None
+        while time.monotonic() < by:
+            for node in nodes or self.nodes:
+                if not node.is_running:
+                    continue
+                try:
+                    with node.connect(5.0) as client:
+                        return action(client)
+                except ReplyError as error:
+                    if error.code not in ("NOLEADER", "UNKNOWN", "BUSY", "MOVED"):
+                        raise
+                    last = error
+                except OSError as error:
+                    last = error
+            time.sleep(0.02)
+        raise AssertionError("no answer in time: %r" % last)
+
+    def converged(self, timeout=10.0):
+        """Waits until all running nodes have applied the same index, which is the
+        newest one."""
+
+        def same():
+            states = [n.status() for n in self.nodes if n.is_running]
+            return (
+                None not in states
+                and len({s["applied"] for s in states}) == 1
+                and all(s["applied"] == s["commit"] for s in states)
+            )
+
+        wait_until(same, timeout, "all nodes have applied the same index")
