@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+import { EventEmitter } from 'node:events';
+
+export type Code = 'UNREACHABLE' | 'UNKNOWN' | 'LOST' | 'NOTHELD' | 'LIMIT' |
+  'DEADLOCK' | 'BLACKLISTED' | 'BADARG' | (string & {});
+
+export class HaspError extends Error {
+  readonly code: Code;
+}
+
+export interface SessionOptions {
+  /** "host:port,..." or a list; default: HASP_ENDPOINTS, else loopback. */
+  endpoints?: string | string[];
+  name?: string;
+  /** Lease in milliseconds; default 10000. */
+  ttl?: number;
+  /** After the last connection closed, the lease ends this soon (ms). */
+  linger?: number;
+  /** How long a request is tried, in milliseconds; default 10000. */
+  timeout?: number;
+}
+
+export interface LockOptions {
+  owner?: string;
+  shared?: boolean;
+  /** A semaphore of this capacity. */
+  slots?: number;
+  value?: string;
+  /** Kept closed so long after its holder died (ms). */
+  delay?: number;
+  /** Bound of one hold (ms). */
+  hold?: number;
+  /** Ignore the queue, never the holders. */
+  barge?: boolean;
+}
+
+/** Events: 'jeopardy', 'safe', 'lost', 'please' (message: string). */
+export class Session extends EventEmitter {
+  static open(options?: SessionOptions): Promise<Session>;
+  readonly id: string;
+  lock(name: string, options?: LockOptions): Lock;
+  state(): 'held' | 'jeopardy' | 'lost';
+  remaining(): number;
+  close(): Promise<void>;
+}
+
+export class Lock {
+  readonly name: string;
+  readonly owner: string;
+  /** The fencing token while it is held. */
+  readonly token: number | null;
+  acquire(waitMs?: number): Promise<boolean>;
+  release(): Promise<number>;
+  cancel(): Promise<boolean>;
+  remaining(): number;
+  guard(needMs: number): void;
+}

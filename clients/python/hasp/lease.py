@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: MIT
+"""Until when may a lease be trusted? The clock rules, without I/O.
+
+A lease of T is valid until S0 + 0.8 T, S0 being the clock when the newest
+heartbeat that was answered OK was *sent*. The leader counts T from its receipt,
+so with clocks up to 10 % off on either side the client ends first. Of
+CLOCK_MONOTONIC and CLOCK_BOOTTIME the smaller remainder counts: the monotonic
+clock of a suspended machine stands still while its lease runs out. With a linger,
+the lease is in jeopardy (not held, though an answer mends it) from
+S0 + 0.8 min(T, linger) on; from S0 + 0.8 T it is lost, and nothing leaves lost.
+"""
+
+from __future__ import annotations
+
+import enum
+import time
+from typing import NamedTuple, Optional
+
+TRUST = 0.8
+
+
+class State(enum.Enum):
+    HELD = 'held'
+    JEOPARDY = 'jeopardy'
+    LOST = 'lost'
+
+
+class Clock(NamedTuple):
+    monotonic: float
+    boottime: float
+
+
+def read_clock() -> Clock:
+    """Reads both clocks, in seconds."""
+    boottime = getattr(time, 'CLOCK_BOOTTIME', time.CLOCK_MONOTONIC)
+    return Clock(time.clock_gettime(time.CLOCK_MONOTONIC),
+                 time.clock_gettime(boottime))
+
+
+class Lease:
+    """The client's belief in its session. Not thread-safe by itself."""
+
+    def __init__(self) -> None:
+        self.ttl = 0.0
+        self.linger = 0.0
+        self._sent: Optional[Clock] = None
+        self._is_lost = False
+
+    def answered(self, sent: Clock, ttl: float, linger: float) -> None:
+        """A heartbeat sent at 'sent' was answered OK. Nothing revives a lost
+        lease, and an older heartbeat than the newest changes nothing."""
+        if self._is_lost or (self._sent is not None and
+                             sent.monotonic < self._sent.monotonic):
+            return
+        self._sent, self.ttl, self.linger = sent, ttl, linger
+
+    def refuse(self) -> None:
+        """The server said that the session has ended."""
+        self._is_lost = True
+
+    def _age(self, now: Clock) -> float:
+        if self._sent is None:
+            return float('inf')
+        return max(now.monotonic - self._sent.monotonic,
+                   now.boottime - self._sent.boottime)
+
+    def state(self, now: Clock) -> State:
+        if self._is_lost or self._age(now) >= TRUST * self.ttl:
+            self._is_lost = self._is_lost or self._sent is not None
+            return State.LOST
+        return State.HELD if self.remaining(now) > 0 else State.JEOPARDY
+
+    def remaining(self, now: Clock) -> float:
+        """Seconds for which it may still be trusted; 0 unless held."""
+        if self._is_lost or self._sent is None:
+            return 0.0
+        trust = min(self.ttl, self.linger) if self.linger else self.ttl
+        return max(0.0, TRUST * trust - self._age(now))
+
+    def beat_interval(self) -> float:
+        """Seconds between heartbeats: a fifth of what is trusted, so that a
+        session is never quiet for a quarter of its lease."""
+        return (min(self.ttl, self.linger) if self.linger else self.ttl) / 5
