@@ -384,9 +384,8 @@ static int check_rest(struct loader *loader)
                            sequence, offset);
         }
         return corrupt(loader, bad, image->tail,
-                       "batch %" PRIu64
-                       " does not check, and the next segment is in use",
-                       lost);
+                       "batch %" PRIu64 " %s, and a later segment is in use",
+                       lost, image->was_torn ? "does not check" : "is missing");
     }
     return 0;
 }

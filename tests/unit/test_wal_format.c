@@ -376,6 +376,20 @@ static void a_batch_of_another_place_is_corruption(void **state)
     assert_int_equal(found.count, 1);
 }
 
+static void a_batch_of_another_history_is_corruption(void **state)
+{
+    (void)state;
+    struct segment segment;
+    struct found found;
+    fill(&segment, 2);
+    segment.chain.crc ^= 1;
+    add_entry(&segment, "it follows something else");
+    struct wal_scan_result result = scan(&segment, &found);
+    assert_int_equal(result.end, WAL_END_CORRUPT);
+    assert_int_equal(result.offset, segment.batch[2]);
+    assert_int_equal(found.count, 2);
+}
+
 static void a_visitor_ends_the_scan(void **state)
 {
     (void)state;
@@ -437,6 +451,7 @@ int main(void)
         cmocka_unit_test(batches_of_another_log_prove_nothing),
         cmocka_unit_test(a_batch_that_checks_and_makes_no_sense_is_corruption),
         cmocka_unit_test(a_batch_of_another_place_is_corruption),
+        cmocka_unit_test(a_batch_of_another_history_is_corruption),
         cmocka_unit_test(a_visitor_ends_the_scan),
         cmocka_unit_test(random_damage_never_gives_more_than_was_written),
     };
