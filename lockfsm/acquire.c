@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: MIT */
+
+/* ACQUIRE and MACQUIRE: one lock or several, all or nothing; CANCEL.
+ *
+ * In this order: is the request sound; may the session ask; does the owner hold
+ * all of it already (re-entry); does the very request wait already (it keeps
+ * its place); is all of it free; is it to wait. Nothing changes before it is
+ * clear what is to be done. */
+
+#include "lockfsm/state.h"
+
+struct acquisition {
+    const Hasp__Acquire *message;
+    struct session *session;
+    struct wait_terms terms;
+    uint32_t count;
+    struct bytes names[MULTI_COUNT_MAX];
+    struct lock *locks[MULTI_COUNT_MAX]; /* NULL: does not exist. */
+    struct hold *own[MULTI_COUNT_MAX];   /* The owner's hold, or NULL. */
+    uint32_t own_count;
+    uint32_t new_lock_count;
+};
+
+static const char *what_is_wrong(const struct lockfsm *fsm,
+                                 const Hasp__Acquire *message)
+{
+    if (message->n_names == 0 || message->n_names > MULTI_COUNT_MAX) {
+        return "number of names";
+    }
+    for (size_t i = 0; i < message->n_names; i++) {
+        if (!name_is_valid(bytes_from(message->names[i]))) {
+            return "name";
+        }
+    }
+    if (fsm->origin.owner.size > OWNER_SIZE_MAX) {
+        return "owner";
+    }
+    if (message->mode != HASP__MODE__MODE_EXCLUSIVE &&
+        message->mode != HASP__MODE__MODE_SHARED &&
+        message->mode != HASP__MODE__MODE_SLOTS) {
+        return "mode";
+    }
+    if ((message->mode == HASP__MODE__MODE_SLOTS) != (message->slots > 0)) {
+        return "slots";
+    }
+    if (message->value.len > VALUE_SIZE_MAX) {
+        return "value";
+    }
+    if (message->wait_ms > TIME_MS_MAX || message->delay_ms > TIME_MS_MAX ||
+        message->hold_ms > TIME_MS_MAX) {
+        return "time";
+    }
+    return NULL;
+}
+
+static bool has_name_twice(const struct acquisition *a)
+{
+    for (uint32_t i = 1; i < a->count; i++) {
+        for (uint32_t j = 0; j < i; j++) {
+            if (bytes_equal(a->names[i], a->names[j])) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Looks up what there is under each name; false with the refusal if the request
+ * does not fit what it finds. */
+static bool look_up(struct lockfsm *fsm, struct acquisition *a,
+                    struct result *result)
+{
+    const Hasp__Acquire *message = a->message;
+    a->count = (uint32_t)message->n_names;
+    for (uint32_t i = 0; i < a->count; i++) {
+        a->names[i] = bytes_from(message->names[i]);
+    }
+    if (has_name_twice(a)) {
+        refuse(result, RESULT_BAD_ARGUMENT, "the same name twice");
+        return false;
+    }
+    for (uint32_t i = 0; i < a->count; i++) {
+        struct lock *lock = lock_find(fsm, a->names[i]);
+        a->locks[i] = lock;
+        a->new_lock_count += lock == NULL;
+        a->own[i] = hold_find(fsm, lock, a->session->id, fsm->origin.owner);
+        if (lock != NULL && a->terms.hold.mode == LOCK_SLOTS &&
+            lock->slots != 0 && lock->slots != a->terms.hold.slots) {
+            refuse(result, RESULT_BAD_ARGUMENT, "slots unlike the lock's");
+            return false;
+        }
+        if (a->own[i] == NULL) {
+            continue;
+        }
+        if (!hold_covers(a->own[i], a->terms.hold.mode)) {
+            refuse(result, RESULT_DEADLOCK,
+                   "the owner holds it in another mode: convert");
+            return false;
+        }
+        if (a->own[i]->count == UINT32_MAX) {
+            refuse(result, RESULT_LIMIT, "count");
+            return false;
+        }
+        a->own_count++;
+    }
+    return true;
+}
+
+static void answer_tokens(struct lockfsm *fsm, const uint64_t *tokens,
+                          uint32_t count, struct result *result)
+{
+    size_t size = count * sizeof(uint64_t);
+    uint64_t *copy = effect_take(fsm, size);
+    memcpy(copy, tokens, size);
+    result->code = RESULT_OK;
+    result->token = tokens[0];
+    result->tokens = copy;
+    result->token_count = count;
+}
+
+/* Grants every lock of a request that is free in all. */
+static void grant(struct lockfsm *fsm, struct acquisition *a,
+                  struct result *result)
+{
+    uint64_t tokens[MULTI_COUNT_MAX];
+    for (uint32_t i = 0; i < a->count; i++) {
+        if (a->own[i] != NULL) {
+            hold_enter_again(fsm, a->own[i]);
+            tokens[i] = a->own[i]->token;
+        } else {
+            struct lock *lock = a->locks[i] != NULL
+                                    ? a->locks[i]
+                                    : lock_obtain(fsm, a->names[i]);
+            tokens[i] = hold_grant(fsm, lock, a->session, &a->terms.hold, 0)
+                            ->token;
+        }
+    }
+    answer_tokens(fsm, tokens, a->count, result);
+}
+
+/* The owner's wait at one of the locks that it does not hold, or NULL. */
+static struct wait *find_standing(struct lockfsm *fsm,
+                                  const struct acquisition *a)
+{
+    for (uint32_t i = 0; i < a->count; i++) {
+        struct wait *wait = a->own[i] != NULL
+                                ? NULL
+                                : wait_find(fsm, a->locks[i], a->session->id,
+                                            fsm->origin.owner);
+        if (wait != NULL) {
+            return wait;
+        }
+    }
+    return NULL;
+}
+
+/* True if 'wait' stands for the very request 'a': the same locks, the same
+ * mode. Its terms may differ. */
+static bool is_same_request(struct lockfsm *fsm, struct wait *wait,
+                            const struct acquisition *a)
+{
+    if (wait->is_upgrade || wait->mode != a->terms.hold.mode ||
+        wait->slots != a->terms.hold.slots || request_count(wait) != a->count) {
+        return false;
+    }
+    for (uint32_t i = 0; i < a->count; i++) {
+        struct wait *member = wait_find(fsm, a->locks[i], a->session->id,
+                                        fsm->origin.owner);
+        if (member == NULL || member->wait_index != wait->wait_index) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_free(struct lockfsm *fsm, const struct acquisition *a)
+{
+    for (uint32_t i = 0; i < a->count; i++) {
+        if (a->own[i] == NULL &&
+            !lock_is_free(fsm, a->locks[i], a->terms.hold.mode,
+                          a->terms.hold.slots)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* BARGE ignores the queue, never the holders, and shares with no holder that a
+ * writer may wait for. Not for an owner that waits elsewhere: those who wait
+ * here might then wait for each other without having been searched. */
+static bool may_barge(struct lockfsm *fsm, const struct acquisition *a)
+{
+    const struct asker *asker = asker_find(fsm, a->session->id,
+                                           fsm->origin.owner);
+    if (!a->message->is_barging || is_quarantined(fsm) ||
+        (asker != NULL && asker->wait_count > 0)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < a->count; i++) {
+        const struct lock *lock = a->locks[i];
+        if (a->own[i] != NULL || lock == NULL) {
+            continue;
+        }
+        if (!holders_allow(lock, a->terms.hold.mode, a->terms.hold.slots) ||
+            (a->terms.hold.mode == LOCK_SHARED && lock->hold_count > 0 &&
+             lock->wait_count > 0)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* True, with the refusal, if granting or queueing would pass a limit. */
+static bool is_over_limit(const struct lockfsm *fsm,
+                          const struct acquisition *a, struct result *result)
+{
+    const struct lockfsm_limits *limits = &fsm->limits;
+    uint64_t places = (uint64_t)a->session->hold_count +
+                      a->session->wait_count + a->count - a->own_count;
+    uint64_t locks = (uint64_t)HASH_CNT(by_name, fsm->locks) +
+                     a->new_lock_count;
+    if (places > limits->holds_per_session) {
+        refuse(result, RESULT_LIMIT, "holds of the session");
+        return true;
+    }
+    if (a->new_lock_count > 0 && locks > limits->locks) {
+        refuse(result, RESULT_LIMIT, "locks");
+        return true;
+    }
+    return false;
+}
+
+bool waiting_is_over_limit(const struct lockfsm *fsm,
+                           const struct session *session,
+                           const struct lock *lock, uint32_t count,
+                           struct result *result)
+{
+    const struct lockfsm_limits *limits = &fsm->limits;
+    if ((uint64_t)session->wait_count + count > limits->waits_per_session) {
+        refuse(result, RESULT_LIMIT, "waits of the session");
+    } else if (lock != NULL && lock->wait_count >= limits->waits_per_lock) {
+        refuse(result, RESULT_LIMIT, "waits of the lock");
+    } else if (session->asker_count >= limits->owners_per_session &&
+               asker_find(fsm, session->id, fsm->origin.owner) == NULL) {
+        refuse(result, RESULT_LIMIT, "owners of the session");
+    } else {
+        return false;
+    }
+    return true;
+}
+
+static void queue(struct lockfsm *fsm, struct acquisition *a,
+                  struct result *result)
+{
+    for (uint32_t i = 0; i < a->count; i++) {
+        if (waiting_is_over_limit(fsm, a->session, a->locks[i], a->count,
+                                  result)) {
+            return;
+        }
+    }
+    struct wait *first = NULL;
+    for (uint32_t i = 0; i < a->count; i++) {
+        struct lock *lock = lock_obtain(fsm, a->names[i]);
+        struct wait *wait = wait_queue(fsm, lock, a->session, &a->terms);
+        first = first != NULL ? first : wait;
+    }
+    queue_or_deadlock(fsm, first, result);
+}
+
+void queue_or_deadlock(struct lockfsm *fsm, struct wait *first,
+                       struct result *result)
+{
+    struct bytes cycle;
+    if (deadlock_found(fsm, first->asker, &cycle)) {
+        request_free(fsm, first);
+        fsm->queued_index = 0;
+        result->code = RESULT_DEADLOCK;
+        result->text = cycle;
+        return;
+    }
+    struct wait *member = first;
+    do {
+        wait_tell_queued(fsm, member, false);
+        member = REQUEST_NEXT(member);
+    } while (member != first);
+    result->code = RESULT_QUEUED;
+}
+
+static struct wait_terms terms_of(const struct lockfsm *fsm,
+                                  const Hasp__Acquire *message)
+{
+    return (struct wait_terms){.hold = {.owner = fsm->origin.owner,
+                                        .value = bytes_from(message->value),
+                                        .mode = (enum lock_mode)message->mode,
+                                        .slots = message->slots,
+                                        .delay_ms = message->delay_ms,
+                                        .hold_ms = message->hold_ms},
+                               .wait_ms = message->wait_ms};
+}
+
+void apply_acquire(struct lockfsm *fsm, const Hasp__Command *command,
+                   struct result *result)
+{
+    const Hasp__Acquire *message = command->acquire;
+    const char *wrong = what_is_wrong(fsm, message);
+    if (wrong != NULL) {
+        refuse(result, RESULT_BAD_ARGUMENT, wrong);
+        return;
+    }
+    struct acquisition a;
+    a.message = message;
+    a.own_count = 0;
+    a.new_lock_count = 0;
+    a.terms = terms_of(fsm, message);
+    if (!find_asking_session(fsm, &a.session, result) ||
+        session_is_refused(fsm, a.session, result) ||
+        !look_up(fsm, &a, result)) {
+        return;
+    }
+    struct wait *standing = find_standing(fsm, &a);
+    if (standing != NULL && is_same_request(fsm, standing, &a)) {
+        wait_ask_again(fsm, standing, &a.terms, message->is_waiting, result);
+    } else if (standing != NULL) {
+        refuse(result, RESULT_BAD_ARGUMENT,
+               "another request of this owner waits for it");
+    } else if (is_over_limit(fsm, &a, result)) {
+        return;
+    } else if (is_free(fsm, &a) || may_barge(fsm, &a)) {
+        grant(fsm, &a, result);
+    } else if (!message->is_waiting) {
+        result->code = RESULT_NOT_ACQUIRED;
+    } else {
+        queue(fsm, &a, result);
+    }
+}
+
+void apply_cancel(struct lockfsm *fsm, const Hasp__Command *command,
+                  struct result *result)
+{
+    struct bytes name = bytes_from(command->cancel->name);
+    struct session *session;
+    if (!name_is_valid(name)) {
+        refuse(result, RESULT_BAD_ARGUMENT, "name");
+        return;
+    }
+    if (!find_asking_session(fsm, &session, result)) {
+        return;
+    }
+    struct lock *lock = lock_find(fsm, name);
+    struct wait *wait = wait_find(fsm, lock, session->id, fsm->origin.owner);
+    if (wait != NULL) {
+        struct result nothing = {.code = RESULT_NOT_ACQUIRED};
+        wait_end(fsm, wait, "cancelled", &nothing);
+        result->count = 1;
+        return;
+    }
+    /* Too late: the token says what came before. */
+    struct hold *hold = hold_find(fsm, lock, session->id, fsm->origin.owner);
+    result->token = hold != NULL ? hold->token : 0;
+}

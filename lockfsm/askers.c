@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "lockfsm/state.h"
+
+struct asker *asker_find(const struct lockfsm *fsm, uint64_t session,
+                         struct bytes owner)
+{
+    struct place *place = places_find(&fsm->places,
+                                      &(struct place_key){.kind = PLACE_ASKER,
+                                                          .session = session,
+                                                          .owner = owner});
+    return place == NULL ? NULL : LIST_ENTRY(place, struct asker, place);
+}
+
+struct asker *asker_obtain(struct lockfsm *fsm, struct session *session,
+                           struct bytes owner)
+{
+    struct asker *asker = asker_find(fsm, session->id, owner);
+    if (asker != NULL) {
+        return asker;
+    }
+    asker = pool_take(&fsm->pool, sizeof *asker);
+    asker->session = session;
+    asker->owner = pool_copy(&fsm->pool, owner);
+    list_init(&asker->waits);
+    list_init(&asker->results);
+    list_init(&asker->in_dirty);
+    list_push_back(&session->askers, &asker->in_session);
+    session->asker_count++;
+    places_add(&fsm->places, &asker->place,
+               &(struct place_key){.kind = PLACE_ASKER,
+                                   .session = session->id,
+                                   .owner = asker->owner});
+    return asker;
+}
+
+void asker_release(struct lockfsm *fsm, struct asker *asker)
+{
+    if (asker->wait_count > 0 || asker->result_count > 0 || asker->acked > 0) {
+        return;
+    }
+    asker_gone(fsm, asker);
+    places_remove(&fsm->places, &asker->place);
+    list_remove(&asker->in_session);
+    asker->session->asker_count--;
+    pool_drop(&fsm->pool, &asker->owner);
+    pool_give(&fsm->pool, asker, sizeof *asker);
+}
+
+void asker_forget(struct lockfsm *fsm, struct asker *asker)
+{
+    CHECK(asker->wait_count == 0);
+    while (!list_is_empty(&asker->results)) {
+        results_drop(fsm,
+                     LIST_FIRST(&asker->results, struct kept_result, in_asker));
+    }
+    /* Its record goes by asker_gone(), which needs to know that it had one. */
+    asker->acked = 0;
+    asker_release(fsm, asker);
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The blacklist: sessions, and globs of client names.
+ *
+ * A session that is hit keeps its holds: its heartbeats are refused, its lease
+ * runs out on both sides, and only then is the lock granted on. But it gets
+ * nothing more: its waits are dropped, and it may neither acquire nor convert
+ * up. Each session knows the oldest entry that hits it (blacklist_index). */
+
+#include "lockfsm/state.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+static bool hits(const struct blacklisting *entry, uint64_t session,
+                 struct bytes client)
+{
+    return entry->session != 0 ? entry->session == session
+                               : bytes_match(entry->client, client);
+}
+
+struct blacklisting *blacklist_hit(const struct lockfsm *fsm, uint64_t session,
+                                   struct bytes client)
+{
+    LIST_EACH (node, &fsm->blacklist) {
+        struct blacklisting *entry = LIST_ENTRY(node, struct blacklisting,
+                                                in_order);
+        if (hits(entry, session, client)) {
+            return entry;
+        }
+    }
+    return NULL;
+}
+
+struct blacklisting *blacklist_find(const struct lockfsm *fsm,
+                                    uint64_t since_index)
+{
+    LIST_EACH (node, &fsm->blacklist) {
+        struct blacklisting *entry = LIST_ENTRY(node, struct blacklisting,
+                                                in_order);
+        if (entry->since_index == since_index) {
+            return entry;
+        }
+    }
+    return NULL;
+}
+
+void refuse_blacklisted(struct lockfsm *fsm, const struct blacklisting *entry,
+                        struct result *result)
+{
+    result->code = RESULT_BLACKLISTED;
+    result->text = effect_copy(fsm, entry->reason);
+}
+
+bool session_is_refused(struct lockfsm *fsm, const struct session *session,
+                        struct result *result)
+{
+    if (session->blacklist_index == 0) {
+        return false;
+    }
+    refuse_blacklisted(fsm, blacklist_find(fsm, session->blacklist_index),
+                       result);
+    return true;
+}
+
+struct blacklisting *blacklisting_new(struct lockfsm *fsm)
+{
+    struct blacklisting *entry = pool_take(&fsm->pool, sizeof *entry);
+    list_init(&entry->in_dirty);
+    list_push_back(&fsm->blacklist, &entry->in_order);
+    fsm->blacklist_count++;
+    return entry;
+}
+
+void blacklisting_free(struct lockfsm *fsm, struct blacklisting *entry)
+{
+    blacklisting_gone(fsm, entry);
+    list_remove(&entry->in_order);
+    fsm->blacklist_count--;
+    pool_drop(&fsm->pool, &entry->client);
+    pool_drop(&fsm->pool, &entry->reason);
+    pool_drop(&fsm->pool, &entry->by);
+    pool_give(&fsm->pool, entry, sizeof *entry);
+}
+
+static int compare_sessions(const void *a, const void *b)
+{
+    const struct session *const *left = a;
+    const struct session *const *right = b;
+    return (*left)->id < (*right)->id ? -1 : (*left)->id > (*right)->id;
+}
+
+/* The sessions that 'entry' hits or has hit, in the order of their ids. The
+ * caller frees the array. */
+static struct session **find_sessions(struct lockfsm *fsm,
+                                      const struct blacklisting *entry,
+                                      size_t *ret_count)
+{
+    size_t all = HASH_CNT(by_id, fsm->sessions);
+    struct session **found = memory_new(all * sizeof(struct session *));
+    size_t count = 0;
+    struct session *session;
+    struct session *next;
+    HASH_ITER (by_id, fsm->sessions, session, next) {
+        if (session->blacklist_index == entry->since_index ||
+            hits(entry, session->id, session->name)) {
+            found[count++] = session;
+        }
+    }
+    qsort(found, count, sizeof(struct session *), compare_sessions);
+    *ret_count = count;
+    return found;
+}
+
+/* Brings a session up to date with the blacklist; tells if it changed sides. */
+static void recheck(struct lockfsm *fsm, struct session *session)
+{
+    const struct blacklisting *hit = blacklist_hit(fsm, session->id,
+                                                   session->name);
+    uint64_t was_index = session->blacklist_index;
+    session->blacklist_index = hit != NULL ? hit->since_index : 0;
+    if (session->blacklist_index == was_index) {
+        return;
+    }
+    session_changed(fsm, session);
+    if (hit == NULL) {
+        session_tell_changed(fsm, session, "pardoned", (struct bytes){NULL, 0});
+        return;
+    }
+    if (was_index != 0) {
+        return;
+    }
+    struct result result = {0};
+    refuse_blacklisted(fsm, hit, &result);
+    while (session->wait_count > 0) {
+        wait_end(fsm, LIST_FIRST(&session->waits, struct wait, in_session),
+                 "blacklisted", &result);
+    }
+    session_tell_changed(fsm, session, "blacklisted", result.text);
+}
+
+static void remove_entry(struct lockfsm *fsm, struct blacklisting *entry)
+{
+    size_t count;
+    struct session **sessions = find_sessions(fsm, entry, &count);
+    blacklisting_free(fsm, entry);
+    for (size_t i = 0; i < count; i++) {
+        recheck(fsm, sessions[i]);
+    }
+    free(sessions);
+}
+
+void blacklist_forget_session(struct lockfsm *fsm,
+                              const struct session *session)
+{
+    if (session->blacklist_index == 0) {
+        return;
+    }
+    LIST_EACH_SAFE (node, &fsm->blacklist) {
+        struct blacklisting *entry = LIST_ENTRY(node, struct blacklisting,
+                                                in_order);
+        if (entry->session == session->id) {
+            blacklisting_free(fsm, entry);
+        }
+    }
+}
+
+static struct blacklisting *find_target(const struct lockfsm *fsm,
+                                        uint64_t session, struct bytes client)
+{
+    LIST_EACH (node, &fsm->blacklist) {
+        struct blacklisting *entry = LIST_ENTRY(node, struct blacklisting,
+                                                in_order);
+        if (entry->session == session && bytes_equal(entry->client, client)) {
+            return entry;
+        }
+    }
+    return NULL;
+}
+
+static const char *what_is_wrong(const Hasp__BlacklistAdd *message)
+{
+    if ((message->session != 0) == (message->client.len > 0)) {
+        return "either a session or a client";
+    }
+    if (message->client.len > CLIENT_NAME_SIZE_MAX) {
+        return "client";
+    }
+    if (message->reason.len > VALUE_SIZE_MAX) {
+        return "reason";
+    }
+    if (message->by.len > CLIENT_NAME_SIZE_MAX) {
+        return "by";
+    }
+    return message->for_ms > TIME_MS_MAX ? "time" : NULL;
+}
+
+/* The same target again: the new reason and time replace the old ones, without
+ * a moment at which the target is free. */
+static void replace_or_add(struct lockfsm *fsm,
+                           const Hasp__BlacklistAdd *message)
+{
+    struct bytes client = bytes_from(message->client);
+    struct blacklisting *old = find_target(fsm, message->session, client);
+    struct blacklisting *entry = blacklisting_new(fsm);
+    entry->session = message->session;
+    entry->client = pool_copy(&fsm->pool, client);
+    entry->reason = pool_copy(&fsm->pool, bytes_from(message->reason));
+    entry->by = pool_copy(&fsm->pool, bytes_from(message->by));
+    entry->for_ms = message->for_ms;
+    entry->since_index = fsm->log_index;
+    blacklisting_changed(fsm, entry);
+    struct bytes text = effect_copy(fsm, entry->reason);
+    struct effect *effect = effect_add(fsm, EFFECT_BLACKLISTED);
+    effect->session = entry->session;
+    effect->text = text;
+    effect->time_ms = entry->for_ms;
+    effect->wait_index = entry->since_index;
+    if (old != NULL) {
+        remove_entry(fsm, old);
+    }
+    size_t count;
+    struct session **sessions = find_sessions(fsm, entry, &count);
+    for (size_t i = 0; i < count; i++) {
+        recheck(fsm, sessions[i]);
+    }
+    free(sessions);
+}
+
+void apply_blacklist_add(struct lockfsm *fsm, const Hasp__Command *command,
+                         struct result *result)
+{
+    const Hasp__BlacklistAdd *message = command->blacklist_add;
+    const char *wrong = what_is_wrong(message);
+    if (wrong != NULL) {
+        refuse(result, RESULT_BAD_ARGUMENT, wrong);
+        return;
+    }
+    if (message->session != 0 && session_find(fsm, message->session) == NULL) {
+        result->code = lost_session_code(fsm, message->session);
+        return;
+    }
+    if (fsm->blacklist_count >= fsm->limits.blacklist &&
+        find_target(fsm, message->session, bytes_from(message->client)) ==
+            NULL) {
+        refuse(result, RESULT_LIMIT, "blacklist");
+        return;
+    }
+    replace_or_add(fsm, message);
+}
+
+void apply_blacklist_remove(struct lockfsm *fsm, const Hasp__Command *command,
+                            struct result *result)
+{
+    const Hasp__BlacklistRemove *message = command->blacklist_remove;
+    struct blacklisting *entry = find_target(fsm, message->session,
+                                             bytes_from(message->client));
+    if (entry != NULL) {
+        remove_entry(fsm, entry);
+        result->count = 1;
+    }
+}
+
+void apply_blacklist_over(struct lockfsm *fsm, const Hasp__Command *command,
+                          struct result *result)
+{
+    struct blacklisting *entry = blacklist_find(
+        fsm, command->blacklist_over->since_index);
+    if (entry != NULL) {
+        remove_entry(fsm, entry);
+        result->count = 1;
+    }
+}

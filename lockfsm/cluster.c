@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The cluster's own: its id and life, members' data directories, the feature
+ * level, the quarantine after a restore; and fences, which outlive all locks.
+ */
+
+#include "lockfsm/state.h"
+
+/* How far a new life's tokens are from the old one's. */
+#define LIFE_TOKEN_GAP (UINT64_C(1) << 40)
+
+struct member *member_find(const struct lockfsm *fsm, uint64_t node)
+{
+    LIST_EACH (at, &fsm->members) {
+        struct member *member = LIST_ENTRY(at, struct member, in_order);
+        if (member->node == node) {
+            return member;
+        }
+    }
+    return NULL;
+}
+
+struct member *member_obtain(struct lockfsm *fsm, uint64_t node)
+{
+    struct member *member = member_find(fsm, node);
+    if (member != NULL) {
+        return member;
+    }
+    member = pool_take(&fsm->pool, sizeof *member);
+    member->node = node;
+    list_init(&member->in_dirty);
+    struct list *at = fsm->members.next;
+    while (at != &fsm->members &&
+           LIST_ENTRY(at, struct member, in_order)->node < node) {
+        at = at->next;
+    }
+    list_insert_before(at, &member->in_order);
+    fsm->member_count++;
+    return member;
+}
+
+void member_free(struct lockfsm *fsm, struct member *member)
+{
+    member_gone(fsm, member);
+    list_remove(&member->in_order);
+    fsm->member_count--;
+    pool_give(&fsm->pool, member, sizeof *member);
+}
+
+static void register_member(struct lockfsm *fsm, uint64_t node,
+                            uint64_t incarnation, struct result *result)
+{
+    struct member *member = member_find(fsm, node);
+    if (member == NULL && incarnation == 0) {
+        return;
+    }
+    if (member == NULL && fsm->member_count >= REGISTERED_COUNT_MAX) {
+        refuse(result, RESULT_LIMIT, "members");
+        return;
+    }
+    if (incarnation == 0) {
+        member_free(fsm, member);
+    } else {
+        member = member_obtain(fsm, node);
+        if (member->incarnation == incarnation) {
+            return;
+        }
+        member->incarnation = incarnation;
+        member_changed(fsm, member);
+    }
+    struct effect *effect = effect_add(fsm, EFFECT_REGISTERED);
+    effect->count = node;
+    effect->token = incarnation;
+}
+
+static bool is_zero(struct bytes bytes)
+{
+    for (size_t i = 0; i < bytes.size; i++) {
+        if (bytes.data[i] != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* A new life takes its id, and a base above every token of the life before. */
+static void begin_life(struct lockfsm *fsm, const Hasp__Begin *begin,
+                       struct result *result)
+{
+    struct bytes id = bytes_from(begin->cluster_id);
+    uint64_t base = fsm->is_new_life ? fsm->token_base + LIFE_TOKEN_GAP : 0;
+    if (base < begin->token_base) {
+        base = begin->token_base;
+    }
+    if (id.size != sizeof fsm->cluster_id || is_zero(id)) {
+        refuse(result, RESULT_BAD_ARGUMENT, "cluster id");
+        return;
+    }
+    if (base > TOKEN_BASE_MAX) {
+        refuse(result, RESULT_BAD_ARGUMENT, "token base");
+        return;
+    }
+    memcpy(fsm->cluster_id, id.data, sizeof fsm->cluster_id);
+    fsm->is_begun = true;
+    fsm->token_base = base;
+    if (fsm->is_new_life && fsm->quarantine_ms > 0) {
+        fsm->quarantine_index = fsm->log_index;
+    }
+    fsm->is_new_life = false;
+}
+
+void apply_begin(struct lockfsm *fsm, const Hasp__Command *command,
+                 struct result *result)
+{
+    const Hasp__Begin *begin = command->begin;
+    if (!fsm->is_begun && begin->cluster_id.len > 0) {
+        begin_life(fsm, begin, result);
+        if (result->code != RESULT_OK) {
+            return;
+        }
+    }
+    if (begin->incarnation != 0) {
+        register_member(fsm, begin->node, begin->incarnation, result);
+    }
+    result->count = begin->node;
+    effect_add(fsm, EFFECT_BEGUN)->count = begin->node;
+}
+
+void apply_register(struct lockfsm *fsm, const Hasp__Command *command,
+                    struct result *result)
+{
+    register_member(fsm, command->register_->node,
+                    command->register_->incarnation, result);
+}
+
+void apply_set_feature(struct lockfsm *fsm, const Hasp__Command *command,
+                       struct result *result)
+{
+    if (command->set_feature->level > fsm->feature_level) {
+        fsm->feature_level = command->set_feature->level;
+    }
+    result->count = fsm->feature_level;
+}
+
+void apply_quarantine_over(struct lockfsm *fsm, const Hasp__Command *command,
+                           struct result *result)
+{
+    if (fsm->quarantine_index == 0 ||
+        fsm->quarantine_index != command->quarantine_over->since_index) {
+        return;
+    }
+    fsm->quarantine_index = 0;
+    fsm->quarantine_ms = 0;
+    touch_all(fsm);
+    result->count = 1;
+}
+
+struct fence *fence_find(const struct lockfsm *fsm, struct bytes resource)
+{
+    struct fence *fence = NULL;
+    HASH_FIND(by_resource, fsm->fences, resource.data, resource.size, fence);
+    return fence;
+}
+
+struct fence *fence_new(struct lockfsm *fsm, struct bytes resource)
+{
+    struct fence *fence = pool_take(&fsm->pool, sizeof *fence);
+    fence->resource = pool_copy(&fsm->pool, resource);
+    list_init(&fence->in_dirty);
+    HASH_ADD_KEYPTR(by_resource, fsm->fences, fence->resource.data,
+                    fence->resource.size, fence);
+    return fence;
+}
+
+/* Tokens of a former life lie below token_base and are never admitted again,
+ * though the restored fence may not remember their successors. One above all
+ * that were granted would shut the fence for everybody. */
+void apply_fence_admit(struct lockfsm *fsm, const Hasp__Command *command,
+                       struct result *result)
+{
+    const Hasp__FenceAdmit *message = command->fence_admit;
+    struct bytes resource = bytes_from(message->resource);
+    if (!name_is_valid(resource)) {
+        refuse(result, RESULT_BAD_ARGUMENT, "resource");
+        return;
+    }
+    if (message->token == 0 || message->token > new_token(fsm)) {
+        refuse(result, RESULT_BAD_ARGUMENT, "no such token was granted");
+        return;
+    }
+    struct fence *fence = fence_find(fsm, resource);
+    uint64_t highest = fence != NULL ? fence->token : 0;
+    result->token = highest;
+    if (message->token < highest || message->token < fsm->token_base) {
+        return;
+    }
+    if (fence == NULL) {
+        if (HASH_CNT(by_resource, fsm->fences) >= fsm->limits.fences) {
+            refuse(result, RESULT_LIMIT, "fences");
+            return;
+        }
+        fence = fence_new(fsm, resource);
+        fence_changed(fsm, fence);
+    }
+    if (message->token > highest) {
+        fence->token = message->token;
+        fence_changed(fsm, fence);
+    }
+    result->token = message->token;
+    result->count = 1;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: MIT */
+
+/* CONVERT between shared and exclusive.
+ *
+ * Down is done at once and keeps the token. Up needs to be the only holder; it
+ * waits ahead of the queue, since its own shared hold is what the queue waits
+ * for, and gets a new token. Two that wait for each other's shared hold would
+ * wait for ever: the second is refused. */
+
+#include "lockfsm/state.h"
+
+static void convert_down(struct lockfsm *fsm, struct hold *hold,
+                         struct result *result)
+{
+    if (wait_find(fsm, hold->lock, hold->session->id, hold->owner) != NULL) {
+        /* A MACQUIRE that counts on the exclusive hold would then wait for its
+         * own owner. */
+        refuse(result, RESULT_BAD_ARGUMENT,
+               "another request of this owner waits for it");
+        return;
+    }
+    hold->mode = LOCK_SHARED;
+    hold->lock->mode = LOCK_SHARED;
+    hold_changed(fsm, hold);
+    lock_changed(fsm, hold->lock);
+    hold_tell(fsm, hold, 0, "downgraded");
+    touch(fsm, hold->lock);
+    result->token = hold->token;
+}
+
+static void queue_upgrade(struct lockfsm *fsm, struct hold *hold,
+                          const struct wait_terms *terms, struct result *result)
+{
+    const struct lock *lock = hold->lock;
+    const struct session *session = hold->session;
+    uint64_t places = (uint64_t)session->hold_count + session->wait_count + 1;
+    if (places > fsm->limits.holds_per_session) {
+        refuse(result, RESULT_LIMIT, "holds of the session");
+        return;
+    }
+    if (waiting_is_over_limit(fsm, session, lock, 1, result)) {
+        return;
+    }
+    queue_or_deadlock(fsm, wait_queue(fsm, hold->lock, hold->session, terms),
+                      result);
+}
+
+static void convert_up(struct lockfsm *fsm, struct hold *hold,
+                       const Hasp__Convert *message, struct result *result)
+{
+    struct lock *lock = hold->lock;
+    struct wait_terms terms = {.hold = {.owner = hold->owner,
+                                        .value = hold->value,
+                                        .mode = LOCK_EXCLUSIVE,
+                                        .delay_ms = hold->delay_ms,
+                                        .hold_ms = hold->hold_ms},
+                               .wait_ms = message->wait_ms,
+                               .is_upgrade = true};
+    struct wait *standing = wait_find(fsm, lock, hold->session->id,
+                                      hold->owner);
+    if (standing != NULL && standing->is_upgrade) {
+        wait_ask_again(fsm, standing, &terms, message->is_waiting, result);
+        return;
+    }
+    if (standing != NULL) {
+        refuse(result, RESULT_BAD_ARGUMENT,
+               "another request of this owner waits for it");
+        return;
+    }
+    if (lock_is_free_for_upgrade(fsm, lock)) {
+        hold_upgrade(fsm, hold, 0);
+        result->token = hold->token;
+        return;
+    }
+    const struct wait *first = LIST_FIRST(&lock->queue, struct wait, in_lock);
+    if (first != NULL && first->is_upgrade) {
+        refuse(result, RESULT_DEADLOCK, "another holder waits to upgrade");
+    } else if (!message->is_waiting) {
+        result->code = RESULT_NOT_ACQUIRED;
+    } else {
+        queue_upgrade(fsm, hold, &terms, result);
+    }
+}
+
+void apply_convert(struct lockfsm *fsm, const Hasp__Command *command,
+                   struct result *result)
+{
+    const Hasp__Convert *message = command->convert;
+    struct bytes name = bytes_from(message->name);
+    bool is_up = message->to == HASP__MODE__MODE_EXCLUSIVE;
+    if (!name_is_valid(name)) {
+        refuse(result, RESULT_BAD_ARGUMENT, "name");
+        return;
+    }
+    if (!is_up && message->to != HASP__MODE__MODE_SHARED) {
+        refuse(result, RESULT_BAD_ARGUMENT, "mode");
+        return;
+    }
+    if (message->wait_ms > TIME_MS_MAX) {
+        refuse(result, RESULT_BAD_ARGUMENT, "time");
+        return;
+    }
+    struct session *session;
+    if (!find_asking_session(fsm, &session, result) ||
+        (is_up && session_is_refused(fsm, session, result))) {
+        return;
+    }
+    struct hold *hold = hold_find(fsm, lock_find(fsm, name), session->id,
+                                  fsm->origin.owner);
+    if (hold == NULL) {
+        result->code = RESULT_NOT_HELD;
+    } else if (hold->mode == LOCK_SLOTS) {
+        refuse(result, RESULT_BAD_ARGUMENT, "a slot cannot be converted");
+    } else if ((hold->mode == LOCK_EXCLUSIVE) == is_up) {
+        result->token = hold->token;
+    } else if (is_up) {
+        convert_up(fsm, hold, message, result);
+    } else {
+        convert_down(fsm, hold, result);
+    }
+}

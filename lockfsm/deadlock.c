@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The search for deadlocks, done when somebody queues.
+ *
+ * The wait-for graph: its nodes are askers (session, owner); a waiting one has
+ * edges to the holders that conflict with it and to the incompatible waits
+ * ahead of it in each of its queues (Holt 1972; that places in queues are
+ * edges, too, is what makes it complete). The graph had no cycle before, so a
+ * cycle goes through the newcomer: it is enough to look whether the newcomer is
+ * reached from itself.
+ *
+ * A wait for a slot is different: it needs one of several to end, not all. So
+ * if a wait for a slot was on the way, the cycle is only a suspicion, and a
+ * reduction follows: whoever can end is taken away until nothing changes; it is
+ * a deadlock if the newcomer is left over.
+ *
+ * A newcomer on whom nobody waits closes no cycle and is not searched. Both
+ * steps are bounded by edges looked at, the same on every node; past the bound
+ * the place is granted (WAIT or a lease ends such a deadlock). */
+
+#include "lockfsm/state.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+#define REDUCTION_STEP_MAX (8 * DEADLOCK_STEP_MAX)
+
+struct node {
+    struct asker *asker;
+    uint32_t parent;         /* The slot it was first reached from ... */
+    const struct lock *lock; /* ... because of this lock. */
+    bool can_end;            /* Of the reduction. */
+};
+
+struct deadlock_search {
+    uint64_t number;
+    struct node *nodes; /* In the order in which they were reached. */
+    uint32_t count;
+    uint32_t capacity;
+    uint32_t step_count;
+    uint32_t step_max;
+    bool has_slots;
+};
+
+/* Called for each edge; false ends the walk, which then returns false. */
+typedef bool edge_fn(void *data, struct asker *blocker,
+                     const struct wait *because, bool is_one_of_many);
+
+static bool count_step(struct deadlock_search *search)
+{
+    return ++search->step_count <= search->step_max;
+}
+
+static bool walk_holders(struct lockfsm *fsm, const struct wait *wait,
+                         bool is_one_of_many, edge_fn *edge, void *data)
+{
+    LIST_EACH (node, &wait->lock->holds) {
+        const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
+        if (!count_step(fsm->search)) {
+            return false;
+        }
+        struct asker *asker = asker_find(fsm, hold->session->id, hold->owner);
+        if (asker == NULL || asker->wait_count == 0 ||
+            (asker == wait->asker && wait->is_upgrade)) {
+            continue;
+        }
+        if (!edge(data, asker, wait, is_one_of_many)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* An exclusive wait ahead waits for all that is ahead of it, so the walk may
+ * stop there. */
+static bool walk_queue(struct lockfsm *fsm, const struct wait *wait,
+                       edge_fn *edge, void *data)
+{
+    const struct lock *lock = wait->lock;
+    if (wait->mode == LOCK_SHARED && lock->waits_by_mode[LOCK_EXCLUSIVE] == 0 &&
+        lock->waits_by_mode[LOCK_SLOTS] == 0) {
+        return true;
+    }
+    for (const struct list *node = wait->in_lock.prev; node != &lock->queue;
+         node = node->prev) {
+        const struct wait *ahead = LIST_ENTRY(node, struct wait, in_lock);
+        if (!count_step(fsm->search)) {
+            return false;
+        }
+        bool is_compatible = wait->mode == LOCK_SHARED &&
+                             ahead->mode == LOCK_SHARED;
+        bool is_one_of_many = wait->mode == LOCK_SLOTS &&
+                              ahead->mode == LOCK_SLOTS;
+        if (!is_compatible && !edge(data, ahead->asker, wait, is_one_of_many)) {
+            return false;
+        }
+        if (ahead->mode == LOCK_EXCLUSIVE) {
+            return true;
+        }
+    }
+    return true;
+}
+
+static bool walk_edges(struct lockfsm *fsm, const struct wait *wait,
+                       edge_fn *edge, void *data)
+{
+    const struct lock *lock = wait->lock;
+    const struct hold *own = hold_find(fsm, lock, wait->session->id,
+                                       wait->owner);
+    if (own != NULL && !wait->is_upgrade && hold_covers(own, wait->mode)) {
+        return true;
+    }
+    bool is_slots = wait->mode == LOCK_SLOTS && lock->mode == LOCK_SLOTS;
+    bool is_shared = wait->mode == LOCK_SHARED && lock->mode == LOCK_SHARED;
+    if (lock->hold_count > 0 && !is_shared &&
+        !walk_holders(fsm, wait, is_slots, edge, data)) {
+        return false;
+    }
+    return walk_queue(fsm, wait, edge, data);
+}
+
+/* --- The search ----------------------------------------------------------- */
+
+static uint32_t add_node(struct deadlock_search *search, struct asker *asker,
+                         uint32_t parent, const struct lock *lock)
+{
+    if (search->count == search->capacity) {
+        search->capacity = search->capacity == 0 ? 64 : 2 * search->capacity;
+        search->nodes = memory_resize(search->nodes,
+                                      search->capacity * sizeof(struct node));
+    }
+    asker->search_number = search->number;
+    asker->search_slot = search->count;
+    search->nodes[search->count] = (struct node){
+        .asker = asker, .parent = parent, .lock = lock};
+    return search->count++;
+}
+
+/* What one walk over a node's edges needs. */
+struct reaching {
+    struct deadlock_search *search;
+    uint32_t from;
+    bool is_cycle;                 /* The newcomer was reached ... */
+    uint32_t cycle_from;           /* ... from here ... */
+    const struct lock *cycle_lock; /* ... because of this lock. */
+};
+
+static bool reach(void *data, struct asker *blocker, const struct wait *because,
+                  bool is_one_of_many)
+{
+    struct reaching *reaching = data;
+    struct deadlock_search *search = reaching->search;
+    search->has_slots |= is_one_of_many;
+    if (blocker->search_number != search->number) {
+        add_node(search, blocker, reaching->from, because->lock);
+    } else if (blocker->search_slot == 0 && !reaching->is_cycle) {
+        reaching->is_cycle = true;
+        reaching->cycle_from = reaching->from;
+        reaching->cycle_lock = because->lock;
+    }
+    return !reaching->is_cycle || search->has_slots;
+}
+
+/* Breadth first, so that the cycle that is named is a short one. Stops at the
+ * first cycle unless slots are involved: the reduction needs all nodes. Returns
+ * false past the bound. */
+static bool search_all(struct lockfsm *fsm, struct reaching *reaching)
+{
+    struct deadlock_search *search = reaching->search;
+    for (uint32_t slot = 0; slot < search->count; slot++) {
+        reaching->from = slot;
+        LIST_EACH (node, &search->nodes[slot].asker->waits) {
+            const struct wait *wait = LIST_ENTRY(node, struct wait, in_asker);
+            if (walk_edges(fsm, wait, reach, reaching)) {
+                continue;
+            }
+            return reaching->is_cycle && search->step_count <= search->step_max;
+        }
+        if (reaching->is_cycle && !search->has_slots) {
+            return true;
+        }
+    }
+    return true;
+}
+
+/* --- The reduction -------------------------------------------------------- */
+
+struct reducing {
+    struct deadlock_search *search;
+    uint64_t stuck_slots; /* Ahead of the wait, and not known to end. */
+    bool is_stuck;
+};
+
+static bool reduce_edge(void *data, struct asker *blocker,
+                        const struct wait *because, bool is_one_of_many)
+{
+    struct reducing *reducing = data;
+    const struct deadlock_search *search = reducing->search;
+    (void)because;
+    if (blocker->search_number == search->number &&
+        search->nodes[blocker->search_slot].can_end) {
+        return true;
+    }
+    if (is_one_of_many) {
+        reducing->stuck_slots++;
+        return true;
+    }
+    reducing->is_stuck = true;
+    return false;
+}
+
+/* True if all waits of the node would be granted if those that can end did. */
+static bool node_can_end(struct lockfsm *fsm, struct deadlock_search *search,
+                         const struct node *at)
+{
+    LIST_EACH (node, &at->asker->waits) {
+        const struct wait *wait = LIST_ENTRY(node, struct wait, in_asker);
+        struct reducing reducing = {.search = search};
+        walk_edges(fsm, wait, reduce_edge, &reducing);
+        if (reducing.is_stuck ||
+            (reducing.stuck_slots > 0 && reducing.stuck_slots >= wait->slots)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* True if the newcomer can never end. */
+static bool is_left_over(struct lockfsm *fsm, struct deadlock_search *search)
+{
+    bool has_changed = true;
+    search->step_count = 0;
+    search->step_max = REDUCTION_STEP_MAX;
+    while (has_changed) {
+        has_changed = false;
+        for (uint32_t slot = 0; slot < search->count; slot++) {
+            struct node *node = &search->nodes[slot];
+            if (!node->can_end && node_can_end(fsm, search, node)) {
+                node->can_end = true;
+                has_changed = true;
+            }
+        }
+        if (search->step_count > search->step_max || search->nodes[0].can_end) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* --- The cycle in words --------------------------------------------------- */
+
+struct words {
+    char text[CYCLE_TEXT_SIZE_MAX];
+    size_t size;
+};
+
+static void put_text(struct words *words, const char *text)
+{
+    while (*text != '\0' && words->size < sizeof words->text) {
+        words->text[words->size++] = *text++;
+    }
+}
+
+/* Strangers' bytes go into an error line: blanks stay, what is no plain
+ * character becomes a question mark, long names end early. */
+static void put_name(struct words *words, struct bytes name)
+{
+    char text[44];
+    size_t size = name.size < 40 ? name.size : 40;
+    for (size_t i = 0; i < size; i++) {
+        bool is_plain = name.data[i] >= ' ' && name.data[i] < 0x7f;
+        text[i] = is_plain ? (char)name.data[i] : '?';
+    }
+    text[size] = '\0';
+    put_text(words, text);
+    if (size < name.size) {
+        put_text(words, "...");
+    }
+}
+
+static void put_asker(struct words *words, const struct asker *asker)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%" PRIu64, asker->session->id);
+    put_text(words, text);
+    if (asker->owner.size > 0) {
+        put_text(words, "/");
+        put_name(words, asker->owner);
+    }
+}
+
+static void put_step(struct words *words, const struct lock *lock,
+                     const struct asker *asker)
+{
+    put_text(words, " -> ");
+    put_name(words, lock->name);
+    put_text(words, " -> ");
+    put_asker(words, asker);
+}
+
+/* "5/a -> lock -> 7/b -> other -> 5/a": who waits, for which lock, for whom. */
+static struct bytes describe(struct lockfsm *fsm,
+                             const struct reaching *reaching)
+{
+    const struct deadlock_search *search = reaching->search;
+    struct words words = {.size = 0};
+    uint32_t path[CYCLE_TEXT_SIZE_MAX / 8];
+    uint32_t length = 0;
+    uint32_t slot = reaching->cycle_from;
+    while (slot != 0) {
+        if (length < sizeof path / sizeof path[0]) {
+            path[length++] = slot;
+        }
+        slot = search->nodes[slot].parent;
+    }
+    put_asker(&words, search->nodes[0].asker);
+    for (uint32_t i = length; i > 0; i--) {
+        const struct node *node = &search->nodes[path[i - 1]];
+        put_step(&words, node->lock, node->asker);
+    }
+    put_step(&words, reaching->cycle_lock, search->nodes[0].asker);
+    return effect_copy(fsm, bytes_of(words.text, words.size));
+}
+
+/* --- The way in ----------------------------------------------------------- */
+
+/* True if anybody may wait for the newcomer: at a lock that it holds, or behind
+ * another of its waits. */
+static bool is_waited_for(struct lockfsm *fsm, const struct asker *asker)
+{
+    const struct wait *newest = LIST_ENTRY(asker->waits.prev, struct wait,
+                                           in_asker);
+    const struct wait *oldest = LIST_FIRST(&asker->waits, struct wait,
+                                           in_asker);
+    if (oldest->wait_index != newest->wait_index) {
+        return true;
+    }
+    LIST_EACH (node, &asker->session->holds) {
+        const struct hold *hold = LIST_ENTRY(node, struct hold, in_session);
+        if (!count_step(fsm->search)) {
+            return true;
+        }
+        if (hold->lock->wait_count > 0 &&
+            bytes_equal(hold->owner, asker->owner)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool deadlock_found(struct lockfsm *fsm, struct asker *asker,
+                    struct bytes *ret_cycle)
+{
+    if (fsm->search == NULL) {
+        fsm->search = memory_new(sizeof *fsm->search);
+    }
+    struct deadlock_search *search = fsm->search;
+    search->step_count = 0;
+    search->step_max = DEADLOCK_STEP_MAX;
+    if (!is_waited_for(fsm, asker)) {
+        return false;
+    }
+    search->number++;
+    search->count = 0;
+    search->step_count = 0;
+    search->has_slots = false;
+    add_node(search, asker, 0, NULL);
+    struct reaching reaching = {.search = search};
+    if (!search_all(fsm, &reaching) || !reaching.is_cycle ||
+        (search->has_slots && !is_left_over(fsm, search))) {
+        return false;
+    }
+    *ret_cycle = describe(fsm, &reaching);
+    return true;
+}
+
+void deadlock_search_free(struct deadlock_search *search)
+{
+    if (search != NULL) {
+        free(search->nodes);
+        free(search);
+    }
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "lockfsm/state.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+static struct arena *arena_of(struct effects *effects)
+{
+    if (effects->arena == NULL) {
+        effects->arena = memory_new(sizeof(struct arena));
+    }
+    return effects->arena;
+}
+
+void effects_clear(struct effects *effects)
+{
+    effects->count = 0;
+    if (effects->arena != NULL) {
+        arena_reset(effects->arena);
+    }
+}
+
+void effects_done(struct effects *effects)
+{
+    if (effects->arena != NULL) {
+        arena_done(effects->arena);
+        free(effects->arena);
+    }
+    free(effects->effect);
+    *effects = (struct effects){0};
+}
+
+struct effect *effect_add(struct lockfsm *fsm, enum effect_type type)
+{
+    struct effects *effects = fsm->effects;
+    if (effects->count == effects->capacity) {
+        effects->capacity = effects->capacity == 0 ? 16 : 2 * effects->capacity;
+        effects->effect = memory_resize(
+            effects->effect, effects->capacity * sizeof(struct effect));
+    }
+    struct effect *effect = &effects->effect[effects->count++];
+    *effect = (struct effect){.type = type, .log_index = fsm->log_index};
+    return effect;
+}
+
+struct bytes effect_copy(struct lockfsm *fsm, struct bytes bytes)
+{
+    return arena_copy(arena_of(fsm->effects), bytes);
+}
+
+void *effect_take(struct lockfsm *fsm, size_t size)
+{
+    return arena_take(arena_of(fsm->effects), size);
+}
+
+void effect_copy_result(struct lockfsm *fsm, struct result *ret_copy,
+                        const struct result *result)
+{
+    *ret_copy = *result;
+    ret_copy->text = effect_copy(fsm, result->text);
+    if (result->token_count > 0) {
+        size_t size = result->token_count * sizeof(uint64_t);
+        uint64_t *tokens = effect_take(fsm, size);
+        memcpy(tokens, result->tokens, size);
+        ret_copy->tokens = tokens;
+    }
+}

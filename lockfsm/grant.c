@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Who may have a lock, and handing it over.
+ *
+ * A request is free to be granted if the holders allow it and nobody waits
+ * ahead of it who is incompatible with it. Waiters that are compatible with all
+ * ahead of them do not wait for those: readers at the head are granted
+ * together. With slots, those ahead are served first: each of them is counted
+ * as a holder.
+ *
+ * A request for several locks stands in all their queues and is granted when it
+ * is free in all at once. Until then it keeps its place: a lock at the head of
+ * whose queue it stands is reserved for it. */
+
+#include "lockfsm/state.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+void touch(struct lockfsm *fsm, struct lock *lock)
+{
+    if (!lock->is_touched) {
+        lock->is_touched = true;
+        list_push_back(&fsm->touched, &lock->in_touched);
+    }
+}
+
+bool hold_covers(const struct hold *hold, enum lock_mode mode)
+{
+    return hold->mode == LOCK_EXCLUSIVE ||
+           (hold->mode == mode && mode != LOCK_EXCLUSIVE);
+}
+
+/* Slots that are taken: held, or closed by a delay. */
+static uint64_t used_slots(const struct lock *lock)
+{
+    return (uint64_t)lock->hold_count + lock->delay_slots;
+}
+
+bool holders_allow(const struct lock *lock, enum lock_mode mode, uint32_t slots)
+{
+    if (lock->delay_ms > 0 && (lock->delay_slots == 0 || mode != LOCK_SLOTS)) {
+        return false;
+    }
+    switch (mode) {
+    case LOCK_EXCLUSIVE:
+        return lock->hold_count == 0;
+    case LOCK_SHARED:
+        return lock->hold_count == 0 || lock->mode == LOCK_SHARED;
+    case LOCK_SLOTS:
+        return (lock->hold_count == 0 || lock->mode == LOCK_SLOTS) &&
+               used_slots(lock) < slots;
+    }
+    UNREACHABLE();
+}
+
+/* True if a request behind waits of these counts by mode need not wait for any
+ * of them. */
+static bool waits_allow(const struct lock *lock, enum lock_mode mode,
+                        uint32_t slots, const uint32_t waits_by_mode[3])
+{
+    if (waits_by_mode[LOCK_EXCLUSIVE] > 0) {
+        return false;
+    }
+    switch (mode) {
+    case LOCK_EXCLUSIVE:
+        return waits_by_mode[LOCK_SHARED] == 0 &&
+               waits_by_mode[LOCK_SLOTS] == 0;
+    case LOCK_SHARED:
+        return waits_by_mode[LOCK_SLOTS] == 0;
+    case LOCK_SLOTS:
+        return waits_by_mode[LOCK_SHARED] == 0 &&
+               used_slots(lock) + waits_by_mode[LOCK_SLOTS] < slots;
+    }
+    UNREACHABLE();
+}
+
+bool lock_is_free(const struct lockfsm *fsm, const struct lock *lock,
+                  enum lock_mode mode, uint32_t slots)
+{
+    if (is_quarantined(fsm)) {
+        return false;
+    }
+    return lock == NULL ||
+           (holders_allow(lock, mode, slots) &&
+            waits_allow(lock, mode, slots, lock->waits_by_mode));
+}
+
+bool lock_is_free_for_upgrade(const struct lockfsm *fsm,
+                              const struct lock *lock)
+{
+    return !is_quarantined(fsm) && lock->delay_ms == 0 && lock->hold_count == 1;
+}
+
+/* Counts who waits ahead of 'wait', by mode; stops as soon as it is clear that
+ * they do not allow it. */
+static bool waits_ahead_allow(const struct wait *wait)
+{
+    const struct lock *lock = wait->lock;
+    uint32_t ahead[3] = {0};
+    if (wait->mode == LOCK_SHARED && lock->waits_by_mode[LOCK_EXCLUSIVE] == 0 &&
+        lock->waits_by_mode[LOCK_SLOTS] == 0) {
+        return true;
+    }
+    const struct list *node = wait->in_lock.prev;
+    while (node != &lock->queue) {
+        ahead[LIST_ENTRY(node, const struct wait, in_lock)->mode]++;
+        if (!waits_allow(lock, wait->mode, wait->slots, ahead)) {
+            return false;
+        }
+        node = node->prev;
+    }
+    return true;
+}
+
+bool wait_is_free(const struct lockfsm *fsm, const struct wait *wait)
+{
+    const struct lock *lock = wait->lock;
+    if (wait->is_upgrade) {
+        return lock_is_free_for_upgrade(fsm, lock);
+    }
+    const struct hold *own = hold_find(fsm, lock, wait->session->id,
+                                       wait->owner);
+    if (own != NULL && hold_covers(own, wait->mode)) {
+        return true;
+    }
+    return !is_quarantined(fsm) &&
+           holders_allow(lock, wait->mode, wait->slots) &&
+           waits_ahead_allow(wait);
+}
+
+bool request_is_free(const struct lockfsm *fsm, const struct wait *wait)
+{
+    const struct wait *member = wait;
+    do {
+        if (!wait_is_free(fsm, member)) {
+            return false;
+        }
+        member = REQUEST_NEXT(member);
+    } while (member != wait);
+    return true;
+}
+
+static uint64_t grant_wait(struct lockfsm *fsm, struct wait *wait)
+{
+    struct hold *own = hold_find(fsm, wait->lock, wait->session->id,
+                                 wait->owner);
+    if (own != NULL && wait->is_upgrade) {
+        hold_upgrade(fsm, own, wait->wait_index);
+        return own->token;
+    }
+    if (own != NULL) {
+        hold_enter_again(fsm, own);
+        return own->token;
+    }
+    struct hold_terms terms = {.owner = wait->owner,
+                               .value = wait->value,
+                               .mode = wait->mode,
+                               .slots = wait->slots,
+                               .delay_ms = wait->delay_ms,
+                               .hold_ms = wait->hold_ms};
+    return hold_grant(fsm, wait->lock, wait->session, &terms, wait->wait_index)
+        ->token;
+}
+
+static void grant_request(struct lockfsm *fsm, struct wait *wait)
+{
+    struct wait *first = request_first(wait);
+    struct wait *member = first;
+    uint64_t tokens[MULTI_COUNT_MAX];
+    uint32_t count = 0;
+    do {
+        CHECK(count < MULTI_COUNT_MAX);
+        tokens[count++] = grant_wait(fsm, member);
+        member = REQUEST_NEXT(member);
+    } while (member != first);
+    struct result result = {.code = RESULT_OK,
+                            .token = tokens[0],
+                            .tokens = tokens,
+                            .token_count = count};
+    wait_answer(fsm, first, &result);
+    request_free(fsm, first);
+}
+
+/* True if anything behind waits of these counts could be granted. */
+static bool can_go_on(const struct lock *lock, const uint32_t ahead[3])
+{
+    for (int mode = LOCK_EXCLUSIVE; mode <= LOCK_SLOTS; mode++) {
+        if (holders_allow(lock, (enum lock_mode)mode, lock->slots) &&
+            waits_allow(lock, (enum lock_mode)mode, lock->slots, ahead)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Grants from the head as far as it goes. Steps: those granted, and the
+ * requests for several locks that block nobody behind them. */
+static void grant_queue(struct lockfsm *fsm, struct lock *lock)
+{
+    struct wait *first = LIST_FIRST(&lock->queue, struct wait, in_lock);
+    if (first == NULL || is_quarantined(fsm)) {
+        return;
+    }
+    if (first->is_upgrade) {
+        if (wait_is_free(fsm, first)) {
+            grant_request(fsm, first);
+        }
+        return;
+    }
+    uint32_t ahead[3] = {0};
+    LIST_EACH_SAFE (node, &lock->queue) {
+        struct wait *wait = LIST_ENTRY(node, struct wait, in_lock);
+        if (!can_go_on(lock, ahead)) {
+            return;
+        }
+        if (request_is_free(fsm, wait)) {
+            grant_request(fsm, wait);
+        } else {
+            ahead[wait->mode]++;
+        }
+    }
+}
+
+static bool is_wanted(const struct lock *lock)
+{
+    return lock->hold_count > 0 || lock->wait_count > 0 || lock->delay_ms > 0;
+}
+
+void settle(struct lockfsm *fsm)
+{
+    LIST_EACH (node, &fsm->touched) {
+        struct lock *lock = LIST_ENTRY(node, struct lock, in_touched);
+        if (lock->delay_ms > 0 && lock->delay_index == fsm->log_index) {
+            struct effect *effect = effect_add(fsm, EFFECT_DELAYED);
+            effect->lock = effect_copy(fsm, lock->name);
+            effect->time_ms = lock->delay_ms;
+            effect->wait_index = lock->delay_index;
+        }
+    }
+    while (!list_is_empty(&fsm->touched)) {
+        struct lock *lock = LIST_FIRST(&fsm->touched, struct lock, in_touched);
+        list_remove(&lock->in_touched);
+        /* Still marked, so that what is granted here does not bring it back. */
+        grant_queue(fsm, lock);
+        lock->is_touched = false;
+        if (!is_wanted(lock)) {
+            lock_free(fsm, lock);
+        }
+    }
+}
+
+static int compare_locks(const void *a, const void *b)
+{
+    const struct lock *const *left = a;
+    const struct lock *const *right = b;
+    return (*left)->id < (*right)->id ? -1 : (*left)->id > (*right)->id;
+}
+
+void touch_all(struct lockfsm *fsm)
+{
+    size_t count = HASH_CNT(by_name, fsm->locks);
+    struct lock **locks = memory_new(count * sizeof(struct lock *));
+    size_t at = 0;
+    struct lock *lock;
+    struct lock *next;
+    HASH_ITER (by_name, fsm->locks, lock, next) {
+        locks[at++] = lock;
+    }
+    qsort(locks, count, sizeof(struct lock *), compare_locks);
+    for (size_t i = 0; i < count; i++) {
+        touch(fsm, locks[i]);
+    }
+    free(locks);
+}

@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "lockfsm/state.h"
+
+struct lock *lock_new(struct lockfsm *fsm, struct bytes name)
+{
+    struct lock *lock = pool_take(&fsm->pool, sizeof *lock);
+    lock->name = pool_copy(&fsm->pool, name);
+    list_init(&lock->holds);
+    list_init(&lock->queue);
+    list_init(&lock->in_touched);
+    list_init(&lock->in_dirty);
+    HASH_ADD_KEYPTR(by_name, fsm->locks, lock->name.data, lock->name.size,
+                    lock);
+    return lock;
+}
+
+struct lock *lock_obtain(struct lockfsm *fsm, struct bytes name)
+{
+    struct lock *lock = lock_find(fsm, name);
+    if (lock == NULL) {
+        lock = lock_new(fsm, name);
+        lock->id = ++fsm->next_serial;
+        lock_changed(fsm, lock);
+    }
+    return lock;
+}
+
+void lock_free(struct lockfsm *fsm, struct lock *lock)
+{
+    CHECK(lock->hold_count == 0);
+    CHECK(lock->wait_count == 0);
+    lock_gone(fsm, lock);
+    list_remove(&lock->in_touched);
+    HASH_DELETE(by_name, fsm->locks, lock);
+    pool_drop(&fsm->pool, &lock->name);
+    pool_give(&fsm->pool, lock, sizeof *lock);
+}
+
+static struct place_key key_of(enum place_kind kind, const struct lock *lock,
+                               uint64_t session, struct bytes owner)
+{
+    return (struct place_key){
+        .kind = kind, .number = lock->id, .session = session, .owner = owner};
+}
+
+struct hold *hold_find(const struct lockfsm *fsm, const struct lock *lock,
+                       uint64_t session, struct bytes owner)
+{
+    if (lock == NULL || lock->hold_count == 0) {
+        return NULL;
+    }
+    struct place_key key = key_of(PLACE_HOLD, lock, session, owner);
+    struct place *place = places_find(&fsm->places, &key);
+    return place == NULL ? NULL : LIST_ENTRY(place, struct hold, place);
+}
+
+struct hold *hold_new(struct lockfsm *fsm, struct lock *lock,
+                      struct session *session, const struct hold_terms *terms)
+{
+    struct hold *hold = pool_take(&fsm->pool, sizeof *hold);
+    hold->lock = lock;
+    hold->session = session;
+    hold->owner = pool_copy(&fsm->pool, terms->owner);
+    hold->value = pool_copy(&fsm->pool, terms->value);
+    hold->mode = terms->mode;
+    hold->count = 1;
+    hold->delay_ms = terms->delay_ms;
+    hold->hold_ms = terms->hold_ms;
+    list_init(&hold->in_dirty);
+    return hold;
+}
+
+void hold_link(struct lockfsm *fsm, struct hold *hold)
+{
+    struct place_key key = key_of(PLACE_HOLD, hold->lock, hold->session->id,
+                                  hold->owner);
+    places_add(&fsm->places, &hold->place, &key);
+    list_push_back(&hold->lock->holds, &hold->in_lock);
+    hold->lock->hold_count++;
+    list_push_back(&hold->session->holds, &hold->in_session);
+    hold->session->hold_count++;
+}
+
+void hold_free(struct lockfsm *fsm, struct hold *hold)
+{
+    hold_gone(fsm, hold);
+    places_remove(&fsm->places, &hold->place);
+    list_remove(&hold->in_lock);
+    hold->lock->hold_count--;
+    list_remove(&hold->in_session);
+    hold->session->hold_count--;
+    pool_drop(&fsm->pool, &hold->owner);
+    pool_drop(&fsm->pool, &hold->value);
+    pool_give(&fsm->pool, hold, sizeof *hold);
+}
+
+void hold_tell(struct lockfsm *fsm, const struct hold *hold,
+               uint64_t wait_index, const char *reason)
+{
+    struct effect *effect = effect_add(fsm, EFFECT_GRANTED);
+    effect->session = hold->session->id;
+    effect->lock = effect_copy(fsm, hold->lock->name);
+    effect->owner = effect_copy(fsm, hold->owner);
+    effect->token = hold->token;
+    effect->wait_index = wait_index;
+    effect->hold_ms = hold->hold_ms;
+    effect->reason = reason;
+}
+
+struct hold *hold_grant(struct lockfsm *fsm, struct lock *lock,
+                        struct session *session, const struct hold_terms *terms,
+                        uint64_t wait_index)
+{
+    struct hold *hold = hold_new(fsm, lock, session, terms);
+    hold->serial = ++fsm->next_serial;
+    hold->token = new_token(fsm);
+    hold->granted_index = fsm->log_index;
+    hold_link(fsm, hold);
+    CHECK(lock->last_token <= hold->token);
+    lock->mode = terms->mode;
+    lock->last_token = hold->token;
+    if (terms->mode == LOCK_SLOTS) {
+        lock->slots = terms->slots;
+    }
+    lock_changed(fsm, lock);
+    hold_changed(fsm, hold);
+    hold_tell(fsm, hold, wait_index, NULL);
+    return hold;
+}
+
+void hold_enter_again(struct lockfsm *fsm, struct hold *hold)
+{
+    if (hold->count < UINT32_MAX) {
+        hold->count++;
+        hold_changed(fsm, hold);
+    }
+}
+
+void hold_upgrade(struct lockfsm *fsm, struct hold *hold, uint64_t wait_index)
+{
+    CHECK(hold->lock->hold_count == 1);
+    hold->mode = LOCK_EXCLUSIVE;
+    hold->token = new_token(fsm);
+    hold->granted_index = fsm->log_index;
+    hold->hold_age_ms = 0;
+    hold->lock->mode = LOCK_EXCLUSIVE;
+    hold->lock->last_token = hold->token;
+    lock_changed(fsm, hold->lock);
+    hold_changed(fsm, hold);
+    hold_tell(fsm, hold, wait_index, "upgraded");
+}
+
+/* A delay never ends earlier because of another one: the longer of the two
+ * starts now. Slots are closed one by one, other locks as a whole. */
+static void start_delay(struct lockfsm *fsm, struct lock *lock,
+                        const struct hold *hold)
+{
+    bool is_closed = lock->delay_ms > 0 && lock->delay_slots == 0;
+    if (hold->delay_ms > lock->delay_ms) {
+        lock->delay_ms = hold->delay_ms;
+    }
+    lock->delay_index = fsm->log_index;
+    if (hold->mode == LOCK_SLOTS && !is_closed) {
+        lock->delay_slots++;
+    } else {
+        lock->delay_slots = 0;
+    }
+    lock_changed(fsm, lock);
+}
+
+/* An upgrade stands on the hold that it upgrades. */
+static void end_upgrade(struct lockfsm *fsm, const struct hold *hold)
+{
+    struct wait *first = LIST_FIRST(&hold->lock->queue, struct wait, in_lock);
+    if (first != NULL && first->is_upgrade && first->session == hold->session &&
+        bytes_equal(first->owner, hold->owner)) {
+        struct result result = {.code = RESULT_NOT_HELD};
+        wait_end(fsm, first, "released", &result);
+    }
+}
+
+void hold_end(struct lockfsm *fsm, struct hold *hold, const char *reason,
+              bool is_clean)
+{
+    struct lock *lock = hold->lock;
+    struct effect *effect = effect_add(fsm, is_clean ? EFFECT_RELEASED
+                                                     : EFFECT_HOLD_EXPIRED);
+    effect->session = hold->session->id;
+    effect->lock = effect_copy(fsm, lock->name);
+    effect->owner = effect_copy(fsm, hold->owner);
+    effect->token = hold->token;
+    effect->reason = reason;
+    end_upgrade(fsm, hold);
+    if (!is_clean && hold->delay_ms > 0) {
+        start_delay(fsm, lock, hold);
+    }
+    hold_free(fsm, hold);
+    touch(fsm, lock);
+}

@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "lockfsm/records.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+/* --- What is true of any state -------------------------------------------- */
+
+static const char *check_holds(const struct lockfsm *fsm,
+                               const struct lock *lock)
+{
+    uint32_t count = 0;
+    uint64_t serial = 0;
+    LIST_EACH (node, &lock->holds) {
+        const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
+        count++;
+        if (hold->lock != lock ||
+            session_find(fsm, hold->session->id) != hold->session) {
+            return "a hold without its lock or session";
+        }
+        if (hold_find(fsm, lock, hold->session->id, hold->owner) != hold) {
+            return "a hold that the index does not know";
+        }
+        if (hold->mode != lock->mode) {
+            return "a hold in another mode than its lock";
+        }
+        if (hold->count == 0) {
+            return "a hold that is not held";
+        }
+        if (hold->token <= fsm->token_base || hold->token > lock->last_token ||
+            hold->token != fsm->token_base + hold->granted_index ||
+            hold->granted_index > fsm->applied_index) {
+            return "a token out of its range";
+        }
+        if (hold->serial <= serial || hold->serial > fsm->next_serial) {
+            return "holds out of order";
+        }
+        if (hold->hold_age_ms > hold->hold_ms) {
+            return "a hold older than its bound";
+        }
+        serial = hold->serial;
+    }
+    if (count != lock->hold_count) {
+        return "a wrong count of holds";
+    }
+    if (count > 1 && lock->mode == LOCK_EXCLUSIVE) {
+        return "two exclusive holds";
+    }
+    if (count > 0 && lock->mode == LOCK_SLOTS &&
+        (uint64_t)count + lock->delay_slots > lock->slots) {
+        return "more holds than slots";
+    }
+    return NULL;
+}
+
+static const char *check_wait(const struct lockfsm *fsm,
+                              const struct wait *wait)
+{
+    const struct hold *own = hold_find(fsm, wait->lock, wait->session->id,
+                                       wait->owner);
+    if (session_find(fsm, wait->session->id) != wait->session ||
+        lock_find(fsm, wait->lock->name) != wait->lock) {
+        return "a wait without its lock or session";
+    }
+    if (wait_find(fsm, wait->lock, wait->session->id, wait->owner) != wait) {
+        return "a wait that the index does not know";
+    }
+    if (wait->asker == NULL ||
+        asker_find(fsm, wait->session->id, wait->owner) != wait->asker) {
+        return "a wait without its asker";
+    }
+    if (wait->is_upgrade && (own == NULL || own->mode != LOCK_SHARED)) {
+        return "an upgrade without a shared hold";
+    }
+    if (!wait->is_upgrade && own != NULL && !hold_covers(own, wait->mode)) {
+        return "a wait for its own owner";
+    }
+    if (wait->mode == LOCK_SLOTS && wait->slots != wait->lock->slots) {
+        return "a wait for other slots than the lock's";
+    }
+    if (wait->session->blacklist_index != 0) {
+        return "a wait of a blacklisted session";
+    }
+    if (wait->wait_index > wait->asked_index ||
+        wait->asked_index > fsm->applied_index) {
+        return "a wait from the future";
+    }
+    return NULL;
+}
+
+static const char *check_queue(const struct lockfsm *fsm,
+                               const struct lock *lock)
+{
+    uint32_t count = 0;
+    uint32_t waits_by_mode[3] = {0};
+    uint64_t last_index = 0;
+    LIST_EACH (node, &lock->queue) {
+        const struct wait *wait = LIST_ENTRY(node, struct wait, in_lock);
+        count++;
+        waits_by_mode[wait->mode]++;
+        const char *wrong = check_wait(fsm, wait);
+        if (wrong != NULL) {
+            return wrong;
+        }
+        if (wait->is_upgrade && count > 1) {
+            return "an upgrade behind the head";
+        }
+        if (!wait->is_upgrade && wait->wait_index <= last_index) {
+            return "a queue out of order";
+        }
+        last_index = wait->is_upgrade ? 0 : wait->wait_index;
+        if (request_is_free(fsm, wait)) {
+            return "a wait for what is free";
+        }
+    }
+    if (count != lock->wait_count ||
+        memcmp(waits_by_mode, lock->waits_by_mode, sizeof waits_by_mode) != 0) {
+        return "a wrong count of waits";
+    }
+    return NULL;
+}
+
+static const char *check_lock(const struct lockfsm *fsm,
+                              const struct lock *lock)
+{
+    if (lock->hold_count == 0 && lock->wait_count == 0 && lock->delay_ms == 0) {
+        return "a lock that nobody wants";
+    }
+    if (lock->is_touched) {
+        return "a lock that was not settled";
+    }
+    if (lock->id > fsm->next_serial) {
+        return "a lock from the future";
+    }
+    if ((lock->delay_ms == 0) != (lock->delay_index == 0) ||
+        (lock->delay_ms == 0 && lock->delay_slots != 0)) {
+        return "half a delay";
+    }
+    if (is_quarantined(fsm) && lock->hold_count > 0) {
+        return "a hold in quarantine";
+    }
+    const char *wrong = check_holds(fsm, lock);
+    return wrong != NULL ? wrong : check_queue(fsm, lock);
+}
+
+static const char *check_asker(const struct lockfsm *fsm,
+                               const struct asker *asker)
+{
+    uint32_t count = 0;
+    LIST_EACH (node, &asker->waits) {
+        count++;
+        if (LIST_ENTRY(node, struct wait, in_asker)->asker != asker) {
+            return "a wait of another asker";
+        }
+    }
+    if (count != asker->wait_count) {
+        return "a wrong count of an asker's waits";
+    }
+    if (count == 0 && asker->result_count == 0 && asker->acked == 0) {
+        return "an asker that asks nothing";
+    }
+    count = 0;
+    LIST_EACH (node, &asker->results) {
+        const struct kept_result *kept = LIST_ENTRY(node, struct kept_result,
+                                                    in_asker);
+        count++;
+        if (kept->asker != asker || kept->req <= asker->acked ||
+            results_find(asker, kept->req) != kept) {
+            return "a result that should not be kept";
+        }
+        if (kept->wait_index != 0 &&
+            request_find(fsm, kept->wait_index, asker->session->id,
+                         asker->owner) == NULL) {
+            return "a request that waits nowhere";
+        }
+    }
+    if (count != asker->result_count || count > RESULT_COUNT_MAX) {
+        return "a wrong count of results";
+    }
+    return NULL;
+}
+
+static const char *check_session(const struct lockfsm *fsm,
+                                 const struct session *session)
+{
+    uint32_t hold_count = 0;
+    uint32_t wait_count = 0;
+    uint32_t asker_count = 0;
+    uint32_t result_count = 0;
+    LIST_EACH (node, &session->holds) {
+        hold_count += LIST_ENTRY(node, struct hold, in_session)->session ==
+                      session;
+    }
+    LIST_EACH (node, &session->waits) {
+        wait_count += LIST_ENTRY(node, struct wait, in_session)->session ==
+                      session;
+    }
+    LIST_EACH (node, &session->askers) {
+        const struct asker *asker = LIST_ENTRY(node, struct asker, in_session);
+        const char *wrong = check_asker(fsm, asker);
+        if (wrong != NULL) {
+            return wrong;
+        }
+        asker_count++;
+        result_count += asker->result_count;
+    }
+    if (hold_count != session->hold_count ||
+        wait_count != session->wait_count ||
+        asker_count != session->asker_count ||
+        result_count != session->result_count) {
+        return "a wrong count of a session's";
+    }
+    if (session->id <= fsm->token_base ||
+        session->id > fsm->token_base + fsm->applied_index) {
+        return "a session id out of its range";
+    }
+    if (session->is_redis && session->hold_count != 1) {
+        return "a Redis session without its value";
+    }
+    const struct blacklisting *hit = blacklist_hit(fsm, session->id,
+                                                   session->name);
+    if (session->blacklist_index != (hit != NULL ? hit->since_index : 0)) {
+        return "a session that does not know its blacklisting";
+    }
+    return NULL;
+}
+
+/* Every hold and wait of a lock is one of a session, and the other way round:
+ * the lists were walked from both sides, so equal sums are enough. */
+static const char *check_sums(const struct lockfsm *fsm)
+{
+    uint64_t lock_holds = 0;
+    uint64_t lock_waits = 0;
+    uint64_t session_holds = 0;
+    uint64_t session_waits = 0;
+    for (const struct lock *lock = fsm->locks; lock != NULL;
+         lock = lock->by_name.next) {
+        lock_holds += lock->hold_count;
+        lock_waits += lock->wait_count;
+    }
+    for (const struct session *session = fsm->sessions; session != NULL;
+         session = session->by_id.next) {
+        session_holds += session->hold_count;
+        session_waits += session->wait_count;
+    }
+    if (lock_holds != session_holds || lock_waits != session_waits) {
+        return "locks and sessions disagree";
+    }
+    return NULL;
+}
+
+const char *lockfsm_check_basic(const struct lockfsm *fsm)
+{
+    for (const struct lock *lock = fsm->locks; lock != NULL;
+         lock = lock->by_name.next) {
+        const char *wrong = check_lock(fsm, lock);
+        if (wrong != NULL) {
+            return wrong;
+        }
+    }
+    for (const struct session *session = fsm->sessions; session != NULL;
+         session = session->by_id.next) {
+        const char *wrong = check_session(fsm, session);
+        if (wrong != NULL) {
+            return wrong;
+        }
+    }
+    if (!list_is_empty(&fsm->touched)) {
+        return "something was not settled";
+    }
+    return check_sums(fsm);
+}
+
+/* --- What may change between two states ----------------------------------- */
+
+struct known_lock {
+    UT_hash_handle by_name;
+    struct bytes name;
+    uint64_t last_token;
+};
+
+struct known_session {
+    UT_hash_handle by_id;
+    uint64_t id;
+};
+
+struct lockfsm_delta {
+    bool has_before;
+    uint64_t applied_index;
+    uint64_t next_serial;
+    uint64_t token_base;
+    uint32_t feature_level;
+    struct known_lock *locks;
+    struct known_session *sessions;
+};
+
+static void forget(struct lockfsm_delta *delta)
+{
+    struct known_lock *lock;
+    struct known_lock *next_lock;
+    HASH_ITER (by_name, delta->locks, lock, next_lock) {
+        HASH_DELETE(by_name, delta->locks, lock);
+        free((void *)lock->name.data);
+        free(lock);
+    }
+    struct known_session *session;
+    struct known_session *next_session;
+    HASH_ITER (by_id, delta->sessions, session, next_session) {
+        HASH_DELETE(by_id, delta->sessions, session);
+        free(session);
+    }
+}
+
+struct lockfsm_delta *lockfsm_delta_new(void)
+{
+    return memory_new(sizeof(struct lockfsm_delta));
+}
+
+void lockfsm_delta_free(struct lockfsm_delta *delta)
+{
+    if (delta != NULL) {
+        forget(delta);
+        free(delta);
+    }
+}
+
+static const char *compare_locks(const struct lockfsm_delta *delta,
+                                 const struct lockfsm *fsm)
+{
+    for (const struct lock *lock = fsm->locks; lock != NULL;
+         lock = lock->by_name.next) {
+        struct known_lock *known = NULL;
+        HASH_FIND(by_name, delta->locks, lock->name.data, lock->name.size,
+                  known);
+        if (known != NULL && lock->last_token != 0 &&
+            lock->last_token < known->last_token) {
+            return "a lock's token went back";
+        }
+        LIST_EACH (node, &lock->holds) {
+            const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
+            if (known != NULL && hold->token > known->last_token &&
+                hold->granted_index <= delta->applied_index) {
+                return "a new hold with an old token";
+            }
+        }
+    }
+    return NULL;
+}
+
+/* Ids grow with the log, so a session that was not there before must be younger
+ * than the state before. */
+static const char *compare_sessions(const struct lockfsm_delta *delta,
+                                    const struct lockfsm *fsm)
+{
+    for (const struct session *session = fsm->sessions; session != NULL;
+         session = session->by_id.next) {
+        struct known_session *known = NULL;
+        HASH_FIND(by_id, delta->sessions, &session->id, sizeof session->id,
+                  known);
+        if (known == NULL &&
+            session->id <= fsm->token_base + delta->applied_index) {
+            return "a session came back";
+        }
+    }
+    return NULL;
+}
+
+static const char *compare(const struct lockfsm_delta *delta,
+                           const struct lockfsm *fsm)
+{
+    if (fsm->applied_index < delta->applied_index) {
+        return "the applied index went back";
+    }
+    if (fsm->next_serial < delta->next_serial ||
+        fsm->feature_level < delta->feature_level) {
+        return "a counter went back";
+    }
+    if (fsm->token_base < delta->token_base) {
+        return "the token base went back";
+    }
+    const char *wrong = compare_locks(delta, fsm);
+    return wrong != NULL ? wrong : compare_sessions(delta, fsm);
+}
+
+static void remember(struct lockfsm_delta *delta, const struct lockfsm *fsm)
+{
+    forget(delta);
+    delta->has_before = true;
+    delta->applied_index = fsm->applied_index;
+    delta->next_serial = fsm->next_serial;
+    delta->token_base = fsm->token_base;
+    delta->feature_level = fsm->feature_level;
+    for (const struct lock *lock = fsm->locks; lock != NULL;
+         lock = lock->by_name.next) {
+        struct known_lock *known = memory_new(sizeof *known);
+        known->name = bytes_of(memory_copy(lock->name.data, lock->name.size),
+                               lock->name.size);
+        known->last_token = lock->last_token;
+        HASH_ADD_KEYPTR(by_name, delta->locks, known->name.data,
+                        known->name.size, known);
+    }
+    for (const struct session *session = fsm->sessions; session != NULL;
+         session = session->by_id.next) {
+        struct known_session *known = memory_new(sizeof *known);
+        known->id = session->id;
+        HASH_ADD(by_id, delta->sessions, id, sizeof known->id, known);
+    }
+}
+
+const char *lockfsm_check_delta(struct lockfsm_delta *delta,
+                                const struct lockfsm *fsm)
+{
+    const char *wrong = delta->has_before ? compare(delta, fsm) : NULL;
+    remember(delta, fsm);
+    return wrong;
+}
+
+/* --- The hash ------------------------------------------------------------- */
+
+static uint64_t mix(uint64_t hash, uint64_t value)
+{
+    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 32;
+}
+
+static uint64_t mix_bytes(uint64_t hash, struct bytes bytes)
+{
+    hash = mix(hash, bytes.size);
+    for (size_t i = 0; i < bytes.size; i++) {
+        hash = mix(hash, bytes.data[i]);
+    }
+    return hash;
+}
+
+/* Not of the seeded kind: it must be the same on every node. */
+static uint64_t hash_record(const struct record *record)
+{
+    uint64_t hash = mix(0, (uint64_t)record->map + 1);
+    hash = mix_bytes(hash, buffer_bytes(&record->key));
+    return mix_bytes(hash, buffer_bytes(&record->value));
+}
+
+static uint64_t hash_lock(struct record *record, const struct lock *lock)
+{
+    uint64_t sum = 0;
+    record_of_lock(record, lock);
+    sum += hash_record(record);
+    LIST_EACH (node, &lock->holds) {
+        record_of_hold(record, LIST_ENTRY(node, struct hold, in_lock));
+        sum += hash_record(record);
+    }
+    LIST_EACH (node, &lock->queue) {
+        record_of_wait(record, LIST_ENTRY(node, struct wait, in_lock));
+        sum += hash_record(record);
+    }
+    return sum;
+}
+
+static uint64_t hash_session(struct record *record,
+                             const struct session *session)
+{
+    uint64_t sum = 0;
+    record_of_session(record, session);
+    sum += hash_record(record);
+    LIST_EACH (node, &session->askers) {
+        const struct asker *asker = LIST_ENTRY(node, struct asker, in_session);
+        if (asker->acked > 0) {
+            record_of_asker(record, asker);
+            sum += hash_record(record);
+        }
+        LIST_EACH (at, &asker->results) {
+            record_of_result(record,
+                             LIST_ENTRY(at, struct kept_result, in_asker));
+            sum += hash_record(record);
+        }
+    }
+    return sum;
+}
+
+/* A sum, since the hash tables have no order. */
+uint64_t lockfsm_hash(const struct lockfsm *fsm)
+{
+    struct record record = {0};
+    record_of_meta(&record, fsm);
+    uint64_t sum = mix(hash_record(&record), fsm->applied_index);
+    for (const struct lock *lock = fsm->locks; lock != NULL;
+         lock = lock->by_name.next) {
+        sum += hash_lock(&record, lock);
+    }
+    for (const struct session *session = fsm->sessions; session != NULL;
+         session = session->by_id.next) {
+        sum += hash_session(&record, session);
+    }
+    for (const struct fence *fence = fsm->fences; fence != NULL;
+         fence = fence->by_resource.next) {
+        record_of_fence(&record, fence);
+        sum += hash_record(&record);
+    }
+    LIST_EACH (node, &fsm->blacklist) {
+        record_of_blacklisting(&record,
+                               LIST_ENTRY(node, struct blacklisting, in_order));
+        sum += hash_record(&record);
+    }
+    LIST_EACH (node, &fsm->members) {
+        record_of_member(&record, LIST_ENTRY(node, struct member, in_order));
+        sum += hash_record(&record);
+    }
+    record_done(&record);
+    return sum;
+}

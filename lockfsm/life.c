@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "lockfsm/state.h"
+
+static void drop_lock(struct lockfsm *fsm, struct lock *lock)
+{
+    while (lock->wait_count > 0) {
+        request_free(fsm, LIST_FIRST(&lock->queue, struct wait, in_lock));
+    }
+    while (lock->hold_count > 0) {
+        hold_free(fsm, LIST_FIRST(&lock->holds, struct hold, in_lock));
+    }
+}
+
+void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms)
+{
+    CHECK(quarantine_ms <= TIME_MS_MAX);
+    struct lock *lock;
+    struct lock *next_lock;
+    HASH_ITER (by_name, fsm->locks, lock, next_lock) {
+        drop_lock(fsm, lock);
+    }
+    HASH_ITER (by_name, fsm->locks, lock, next_lock) {
+        lock_free(fsm, lock);
+    }
+    struct session *session;
+    struct session *next_session;
+    HASH_ITER (by_id, fsm->sessions, session, next_session) {
+        blacklist_forget_session(fsm, session);
+        session_free(fsm, session);
+    }
+    while (!list_is_empty(&fsm->members)) {
+        member_free(fsm, LIST_FIRST(&fsm->members, struct member, in_order));
+    }
+    memset(fsm->cluster_id, 0, sizeof fsm->cluster_id);
+    fsm->is_begun = false;
+    fsm->is_new_life = true;
+    fsm->quarantine_ms = quarantine_ms;
+    fsm->quarantine_index = 0;
+}

@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Loading: the state from the table's records.
+ *
+ * The records were written by us and are covered by checksums, yet nothing in
+ * them is trusted: what is no state is HASP_ECORRUPT with a message. Holds and
+ * waits are linked in the order of their serials, which is the order their
+ * lists had. */
+
+#include "lockfsm/records.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+#include "lockfsm/record.pb-c.h"
+
+struct loading {
+    struct lockfsm *fsm;
+    struct lock **locks_by_id; /* Sorted, once all locks are there. */
+    size_t lock_count;
+    struct hold **holds;
+    size_t hold_count;
+    size_t hold_capacity;
+    struct wait **waits;
+    size_t wait_count;
+    size_t wait_capacity;
+    const char *wrong; /* Static text, or NULL. */
+};
+
+static int corrupt(struct loading *loading, const char *wrong)
+{
+    loading->wrong = wrong;
+    return HASP_ECORRUPT;
+}
+
+static void *unpack(struct loading *loading,
+                    const ProtobufCMessageDescriptor *descriptor,
+                    struct bytes value)
+{
+    arena_reset(&loading->fsm->decoded);
+    ProtobufCAllocator allocator = arena_allocator(&loading->fsm->decoded);
+    return protobuf_c_message_unpack(descriptor, &allocator, value.size,
+                                     value.data);
+}
+
+static struct bytes copy(struct loading *loading, ProtobufCBinaryData data)
+{
+    return pool_copy(&loading->fsm->pool, bytes_from(data));
+}
+
+/* --- One record ----------------------------------------------------------- */
+
+static int load_meta(void *data, struct bytes key, struct bytes value)
+{
+    struct loading *loading = data;
+    struct lockfsm *fsm = loading->fsm;
+    if (bytes_equal(key, bytes_of_text(META_APPLIED_KEY))) {
+        if (value.size != 16) {
+            return corrupt(loading, "applied index");
+        }
+        fsm->applied_index = load_u64_be(value.data);
+        fsm->applied_term = load_u64_be(value.data + 8);
+        fsm->flushed_index = fsm->applied_index;
+        return 0;
+    }
+    if (!bytes_equal(key, bytes_of_text(META_STATE_KEY))) {
+        return 0; /* A later version's; it is kept as it is. */
+    }
+    const Hasp__MetaRecord *record = unpack(
+        loading, &hasp__meta_record__descriptor, value);
+    if (record == NULL ||
+        (record->cluster_id.len != 0 &&
+         record->cluster_id.len != sizeof fsm->cluster_id) ||
+        record->token_base > TOKEN_BASE_MAX) {
+        return corrupt(loading, "meta record");
+    }
+    if (record->cluster_id.len != 0) {
+        memcpy(fsm->cluster_id, record->cluster_id.data,
+               sizeof fsm->cluster_id);
+        fsm->is_begun = true;
+    }
+    fsm->token_base = record->token_base;
+    fsm->feature_level = record->feature_level;
+    fsm->next_serial = record->next_serial;
+    fsm->is_new_life = record->is_new_life;
+    fsm->quarantine_ms = record->quarantine_ms;
+    fsm->quarantine_index = record->quarantine_index;
+    return 0;
+}
+
+static void load_session_lists(struct loading *loading, struct session *session,
+                               const Hasp__SessionRecord *record)
+{
+    struct label *labels = session_labels_new(loading->fsm, session,
+                                              (uint32_t)record->n_labels);
+    for (size_t i = 0; i < record->n_labels; i++) {
+        labels[i].key = copy(loading, record->labels[i]->key);
+        labels[i].value = copy(loading, record->labels[i]->value);
+    }
+    for (size_t i = 0; i < record->n_ended; i++) {
+        struct ended_hold *ended = ended_hold_add(loading->fsm, session);
+        ended->lock = copy(loading, record->ended[i]->lock);
+        ended->owner = copy(loading, record->ended[i]->owner);
+        ended->token = record->ended[i]->token;
+        ended->reason = record->ended[i]->is_max_hold ? "max hold"
+                                                      : "releaseif";
+    }
+}
+
+static int load_session(void *data, struct bytes key, struct bytes value)
+{
+    struct loading *loading = data;
+    const Hasp__SessionRecord *record = unpack(
+        loading, &hasp__session_record__descriptor, value);
+    if (key.size != 8 || record == NULL || record->secret.len != SECRET_SIZE ||
+        record->n_labels > LABEL_COUNT_MAX ||
+        record->n_ended > ENDED_COUNT_MAX) {
+        return corrupt(loading, "session record");
+    }
+    struct session *session = session_new(loading->fsm, load_u64_be(key.data));
+    memcpy(session->secret, record->secret.data, SECRET_SIZE);
+    session->ttl_ms = record->ttl_ms;
+    session->linger_ms = record->linger_ms;
+    session->age_ms = record->age_ms;
+    session->name = copy(loading, record->name);
+    session->address = copy(loading, record->address);
+    session->blacklist_index = record->blacklist_index;
+    session->is_redis = record->is_redis;
+    session->px_ms = record->px_ms;
+    session->dirty = DIRTY_STORED;
+    load_session_lists(loading, session, record);
+    return 0;
+}
+
+static int load_lock(void *data, struct bytes key, struct bytes value)
+{
+    struct loading *loading = data;
+    const Hasp__LockRecord *record = unpack(
+        loading, &hasp__lock_record__descriptor, value);
+    if (!name_is_valid(key) || record == NULL || record->mode > LOCK_SLOTS) {
+        return corrupt(loading, "lock record");
+    }
+    struct lock *lock = lock_new(loading->fsm, key);
+    lock->id = record->id;
+    lock->mode = (enum lock_mode)record->mode;
+    lock->slots = record->slots;
+    lock->delay_ms = record->delay_ms;
+    lock->delay_index = record->delay_index;
+    lock->delay_slots = record->delay_slots;
+    lock->last_token = record->last_token;
+    lock->dirty = DIRTY_STORED;
+    return 0;
+}
+
+static int compare_lock_ids(const void *a, const void *b)
+{
+    const struct lock *const *left = a;
+    const struct lock *const *right = b;
+    return (*left)->id < (*right)->id ? -1 : (*left)->id > (*right)->id;
+}
+
+static int sort_locks(struct loading *loading)
+{
+    struct lockfsm *fsm = loading->fsm;
+    size_t count = HASH_CNT(by_name, fsm->locks);
+    loading->locks_by_id = memory_new(count * sizeof(struct lock *));
+    struct lock *lock;
+    struct lock *next;
+    HASH_ITER (by_name, fsm->locks, lock, next) {
+        loading->locks_by_id[loading->lock_count++] = lock;
+    }
+    qsort(loading->locks_by_id, count, sizeof(struct lock *), compare_lock_ids);
+    for (size_t i = 1; i < count; i++) {
+        if (loading->locks_by_id[i]->id == loading->locks_by_id[i - 1]->id) {
+            return corrupt(loading, "two locks with one id");
+        }
+    }
+    return 0;
+}
+
+static struct lock *find_lock(const struct loading *loading, uint64_t id)
+{
+    struct lock key = {.id = id};
+    const struct lock *key_pointer = &key;
+    struct lock **found = bsearch(&key_pointer, loading->locks_by_id,
+                                  loading->lock_count, sizeof(struct lock *),
+                                  compare_lock_ids);
+    return found != NULL ? *found : NULL;
+}
+
+static int load_hold(void *data, struct bytes key, struct bytes value)
+{
+    struct loading *loading = data;
+    const Hasp__HoldRecord *record = unpack(
+        loading, &hasp__hold_record__descriptor, value);
+    if (key.size < 16 || key.size > 16 + OWNER_SIZE_MAX || record == NULL ||
+        record->mode > LOCK_SLOTS) {
+        return corrupt(loading, "hold record");
+    }
+    struct lock *lock = find_lock(loading, load_u64_be(key.data));
+    struct session *session = session_find(loading->fsm,
+                                           load_u64_be(key.data + 8));
+    if (lock == NULL || session == NULL) {
+        return corrupt(loading, "hold without its lock or session");
+    }
+    struct hold_terms terms = {.owner = bytes_of(key.data + 16, key.size - 16),
+                               .value = bytes_from(record->value),
+                               .mode = (enum lock_mode)record->mode,
+                               .delay_ms = record->delay_ms,
+                               .hold_ms = record->hold_ms};
+    struct hold *hold = hold_new(loading->fsm, lock, session, &terms);
+    hold->token = record->token;
+    hold->granted_index = record->granted_index;
+    hold->serial = record->serial;
+    hold->count = record->count;
+    hold->hold_age_ms = record->hold_age_ms;
+    hold->dirty = DIRTY_STORED;
+    if (loading->hold_count == loading->hold_capacity) {
+        loading->hold_capacity = 2 * loading->hold_capacity + 64;
+        loading->holds = memory_resize(loading->holds,
+                                       loading->hold_capacity * sizeof(void *));
+    }
+    loading->holds[loading->hold_count++] = hold;
+    return 0;
+}
+
+static int load_wait(void *data, struct bytes key, struct bytes value)
+{
+    struct loading *loading = data;
+    const Hasp__WaitRecord *record = unpack(
+        loading, &hasp__wait_record__descriptor, value);
+    if (key.size != 16 || record == NULL || record->mode > LOCK_SLOTS ||
+        record->owner.len > OWNER_SIZE_MAX) {
+        return corrupt(loading, "wait record");
+    }
+    struct lock *lock = find_lock(loading, load_u64_be(key.data));
+    struct session *session = session_find(loading->fsm, record->session);
+    if (lock == NULL || session == NULL) {
+        return corrupt(loading, "wait without its lock or session");
+    }
+    struct wait_terms terms = {.hold = {.owner = bytes_from(record->owner),
+                                        .value = bytes_from(record->value),
+                                        .mode = (enum lock_mode)record->mode,
+                                        .slots = record->slots,
+                                        .delay_ms = record->delay_ms,
+                                        .hold_ms = record->hold_ms},
+                               .wait_ms = record->wait_ms,
+                               .is_upgrade = record->is_upgrade};
+    struct wait *wait = wait_new(loading->fsm, lock, session, &terms);
+    wait->wait_index = load_u64_be(key.data + 8);
+    wait->asked_index = record->asked_index;
+    wait->req = record->req;
+    wait->serial = record->serial;
+    wait->dirty = DIRTY_STORED;
+    if (loading->wait_count == loading->wait_capacity) {
+        loading->wait_capacity = 2 * loading->wait_capacity + 64;
+        loading->waits = memory_resize(loading->waits,
+                                       loading->wait_capacity * sizeof(void *));
+    }
+    loading->waits[loading->wait_count++] = wait;
+    return 0;
+}
+
+static int load_acked(struct loading *loading, struct session *session,
+                      struct bytes owner, struct bytes value)
+{
+    const Hasp__AskerRecord *record = unpack(
+        loading, &hasp__asker_record__descriptor, value);
+    if (record == NULL || record->acked == 0) {
+        return corrupt(loading, "record of acknowledged requests");
+    }
+    struct asker *asker = asker_obtain(loading->fsm, session, owner);
+    asker->acked = record->acked;
+    asker->dirty = DIRTY_STORED;
+    return 0;
+}
+
+static int load_result(void *data, struct bytes key, struct bytes value)
+{
+    struct loading *loading = data;
+    if (key.size < 16 || key.size > 16 + OWNER_SIZE_MAX) {
+        return corrupt(loading, "key of a result");
+    }
+    struct session *session = session_find(loading->fsm, load_u64_be(key.data));
+    uint64_t req = load_u64_be(key.data + 8);
+    struct bytes owner = bytes_of(key.data + 16, key.size - 16);
+    if (session == NULL) {
+        return corrupt(loading, "result without its session");
+    }
+    if (req == 0) {
+        return load_acked(loading, session, owner, value);
+    }
+    const Hasp__ResultRecord *record = unpack(
+        loading, &hasp__result_record__descriptor, value);
+    if (record == NULL || record->n_tokens > MULTI_COUNT_MAX ||
+        record->code > RESULT_BAD_ARGUMENT ||
+        record->text.len > POOL_PIECE_SIZE_MAX) {
+        return corrupt(loading, "result record");
+    }
+    struct asker *asker = asker_obtain(loading->fsm, session, owner);
+    struct kept_result *kept = results_add(loading->fsm, asker, req);
+    struct result result = {.code = (enum result_code)record->code,
+                            .token = record->token,
+                            .count = record->count,
+                            .tokens = record->tokens,
+                            .token_count = (uint32_t)record->n_tokens,
+                            .text = bytes_from(record->text)};
+    results_restore(loading->fsm, kept, &result);
+    kept->hash = record->hash;
+    kept->wait_index = record->wait_index;
+    kept->dirty = DIRTY_STORED;
+    return 0;
+}
+
+static int load_fence(void *data, struct bytes key, struct bytes value)
+{
+    struct loading *loading = data;
+    const Hasp__FenceRecord *record = unpack(
+        loading, &hasp__fence_record__descriptor, value);
+    if (!name_is_valid(key) || record == NULL) {
+        return corrupt(loading, "fence record");
+    }
+    struct fence *fence = fence_new(loading->fsm, key);
+    fence->token = record->token;
+    fence->dirty = DIRTY_STORED;
+    return 0;
+}
+
+static int load_blacklisting(void *data, struct bytes key, struct bytes value)
+{
+    struct loading *loading = data;
+    const Hasp__BlacklistRecord *record = unpack(
+        loading, &hasp__blacklist_record__descriptor, value);
+    if (key.size != 8 || record == NULL ||
+        record->reason.len > VALUE_SIZE_MAX ||
+        record->client.len > CLIENT_NAME_SIZE_MAX ||
+        record->by.len > CLIENT_NAME_SIZE_MAX) {
+        return corrupt(loading, "blacklist record");
+    }
+    struct blacklisting *entry = blacklisting_new(loading->fsm);
+    entry->since_index = load_u64_be(key.data);
+    entry->session = record->session;
+    entry->client = copy(loading, record->client);
+    entry->reason = copy(loading, record->reason);
+    entry->by = copy(loading, record->by);
+    entry->for_ms = record->for_ms;
+    entry->dirty = DIRTY_STORED;
+    return 0;
+}
+
+static int load_member(void *data, struct bytes key, struct bytes value)
+{
+    struct loading *loading = data;
+    const Hasp__MemberRecord *record = unpack(
+        loading, &hasp__member_record__descriptor, value);
+    if (key.size != 8 || record == NULL || record->incarnation == 0) {
+        return corrupt(loading, "member record");
+    }
+    struct member *member = member_obtain(loading->fsm, load_u64_be(key.data));
+    member->incarnation = record->incarnation;
+    member->dirty = DIRTY_STORED;
+    return 0;
+}
+
+/* --- Linking -------------------------------------------------------------- */
+
+static int compare_holds(const void *a, const void *b)
+{
+    const struct hold *const *left = a;
+    const struct hold *const *right = b;
+    return (*left)->serial < (*right)->serial
+               ? -1
+               : (*left)->serial > (*right)->serial;
+}
+
+static int compare_waits(const void *a, const void *b)
+{
+    const struct wait *const *left = a;
+    const struct wait *const *right = b;
+    return (*left)->serial < (*right)->serial
+               ? -1
+               : (*left)->serial > (*right)->serial;
+}
+
+static int link_all(struct loading *loading)
+{
+    struct lockfsm *fsm = loading->fsm;
+    if (loading->hold_count > 0) {
+        qsort(loading->holds, loading->hold_count, sizeof(struct hold *),
+              compare_holds);
+    }
+    if (loading->wait_count > 0) {
+        qsort(loading->waits, loading->wait_count, sizeof(struct wait *),
+              compare_waits);
+    }
+    for (size_t i = 0; i < loading->hold_count; i++) {
+        hold_link(fsm, loading->holds[i]);
+    }
+    for (size_t i = 0; i < loading->wait_count; i++) {
+        struct wait *wait = loading->waits[i];
+        if (wait_find(fsm, wait->lock, wait->session->id, wait->owner)) {
+            return corrupt(loading, "two waits of one owner at a lock");
+        }
+        wait_link(fsm, wait);
+    }
+    return 0;
+}
+
+static int load_all(struct loading *loading, struct table_txn *txn)
+{
+    static const struct {
+        enum table_map map;
+        table_visit_fn *load;
+    } steps[] = {{TABLE_META, load_meta},
+                 {TABLE_SESSIONS, load_session},
+                 {TABLE_LOCKS, load_lock},
+                 {TABLE_HOLDS, load_hold},
+                 {TABLE_WAITS, load_wait},
+                 {TABLE_RESULTS, load_result},
+                 {TABLE_BLACKLIST, load_blacklisting},
+                 {TABLE_FENCES, load_fence},
+                 {TABLE_MEMBERS, load_member}};
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        int error = 0;
+        if (steps[i].map == TABLE_HOLDS) {
+            error = sort_locks(loading);
+        }
+        if (error == 0) {
+            error = table_walk(txn, steps[i].map, (struct bytes){NULL, 0},
+                               steps[i].load, loading);
+        }
+        if (error != 0) {
+            return error;
+        }
+    }
+    int error = link_all(loading);
+    if (error != 0) {
+        return error;
+    }
+    const char *wrong = lockfsm_check_basic(loading->fsm);
+    return wrong != NULL ? corrupt(loading, wrong) : 0;
+}
+
+int lockfsm_load(struct lockfsm *fsm, struct table *table,
+                 char why[HASP_WHY_SIZE])
+{
+    struct table_txn *txn;
+    int error = table_begin_read(table, &txn);
+    if (error != 0) {
+        snprintf(why, HASP_WHY_SIZE, "cannot read the table: %s",
+                 hasp_strerror(error));
+        return error;
+    }
+    lockfsm_reset(fsm);
+    struct loading loading = {.fsm = fsm};
+    error = load_all(&loading, txn);
+    table_abort(txn);
+    free(loading.locks_by_id);
+    free(loading.holds);
+    free(loading.waits);
+    if (error != 0) {
+        snprintf(why, HASP_WHY_SIZE, "cannot load the state: %s: %s",
+                 hasp_strerror(error),
+                 loading.wrong != NULL ? loading.wrong : "reading the table");
+        lockfsm_reset(fsm);
+    }
+    return error;
+}

@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "lockfsm/lockfsm.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "lockfsm/state.h"
+
+const struct lockfsm_limits lockfsm_default_limits = {
+    .sessions = 1000000,
+    .locks = 1000000,
+    .holds_per_session = 100000,
+    .waits_per_lock = 100000,
+    .waits_per_session = 100000,
+    .fences = 1000000,
+    .blacklist = 1000,
+    .owners_per_session = 100000,
+};
+
+const char *lock_mode_name(enum lock_mode mode)
+{
+    switch (mode) {
+    case LOCK_EXCLUSIVE:
+        return "exclusive";
+    case LOCK_SHARED:
+        return "shared";
+    case LOCK_SLOTS:
+        return "slots";
+    }
+    UNREACHABLE();
+}
+
+static uint32_t limit_of(uint32_t limit, uint32_t standard)
+{
+    return limit != 0 ? limit : standard;
+}
+
+static void set_limits(struct lockfsm *fsm, const struct lockfsm_limits *limits)
+{
+    const struct lockfsm_limits *standard = &lockfsm_default_limits;
+    fsm->limits = (struct lockfsm_limits){
+        .sessions = limit_of(limits->sessions, standard->sessions),
+        .locks = limit_of(limits->locks, standard->locks),
+        .holds_per_session = limit_of(limits->holds_per_session,
+                                      standard->holds_per_session),
+        .waits_per_lock = limit_of(limits->waits_per_lock,
+                                   standard->waits_per_lock),
+        .waits_per_session = limit_of(limits->waits_per_session,
+                                      standard->waits_per_session),
+        .fences = limit_of(limits->fences, standard->fences),
+        .blacklist = limit_of(limits->blacklist, standard->blacklist),
+        .owners_per_session = limit_of(limits->owners_per_session,
+                                       standard->owners_per_session),
+    };
+}
+
+static void init(struct lockfsm *fsm)
+{
+    list_init(&fsm->blacklist);
+    list_init(&fsm->members);
+    list_init(&fsm->touched);
+    for (int kind = 0; kind < DIRTY_KIND_COUNT; kind++) {
+        list_init(&fsm->dirty[kind]);
+    }
+}
+
+struct lockfsm *lockfsm_new(const struct lockfsm_limits *limits)
+{
+    struct lockfsm *fsm = memory_new(sizeof *fsm);
+    set_limits(fsm, limits != NULL ? limits : &lockfsm_default_limits);
+    init(fsm);
+    return fsm;
+}
+
+/* Frees all but 'fsm' itself. What the pool holds goes with the pool. */
+static void done(struct lockfsm *fsm)
+{
+    HASH_CLEAR(by_id, fsm->sessions);
+    HASH_CLEAR(by_name, fsm->locks);
+    HASH_CLEAR(by_resource, fsm->fences);
+    places_done(&fsm->places);
+    pool_done(&fsm->pool);
+    arena_done(&fsm->decoded);
+    buffer_done(&fsm->deleted);
+    deadlock_search_free(fsm->search);
+}
+
+void lockfsm_free(struct lockfsm *fsm)
+{
+    if (fsm != NULL) {
+        done(fsm);
+        free(fsm);
+    }
+}
+
+void lockfsm_reset(struct lockfsm *fsm)
+{
+    struct lockfsm_limits limits = fsm->limits;
+    done(fsm);
+    *fsm = (struct lockfsm){.limits = limits};
+    init(fsm);
+}
+
+/* --- Applying ------------------------------------------------------------- */
+
+/* In the order of command.proto's numbers. */
+static command_fn *const commands[] = {
+    [HASP__COMMAND__OP_BEGIN] = apply_begin,
+    [HASP__COMMAND__OP_OPEN] = apply_open,
+    [HASP__COMMAND__OP_CLOSE] = apply_close,
+    [HASP__COMMAND__OP_EXPIRE] = apply_expire,
+    [HASP__COMMAND__OP_AGE] = apply_age,
+    [HASP__COMMAND__OP_ACQUIRE] = apply_acquire,
+    [HASP__COMMAND__OP_RELEASE] = apply_release,
+    [HASP__COMMAND__OP_RELEASE_IF] = apply_release_if,
+    [HASP__COMMAND__OP_CONVERT] = apply_convert,
+    [HASP__COMMAND__OP_CANCEL] = apply_cancel,
+    [HASP__COMMAND__OP_WAIT_TIMEOUT] = apply_wait_timeout,
+    [HASP__COMMAND__OP_DELAY_OVER] = apply_delay_over,
+    [HASP__COMMAND__OP_HOLD_OVER] = apply_hold_over,
+    [HASP__COMMAND__OP_HOLD_AGE] = apply_hold_age,
+    [HASP__COMMAND__OP_PLEASE] = apply_please,
+    [HASP__COMMAND__OP_BLACKLIST_ADD] = apply_blacklist_add,
+    [HASP__COMMAND__OP_BLACKLIST_REMOVE] = apply_blacklist_remove,
+    [HASP__COMMAND__OP_BLACKLIST_OVER] = apply_blacklist_over,
+    [HASP__COMMAND__OP_FENCE_ADMIT] = apply_fence_admit,
+    [HASP__COMMAND__OP_SET_TTL] = apply_set_ttl,
+    [HASP__COMMAND__OP_QUARANTINE_OVER] = apply_quarantine_over,
+    [HASP__COMMAND__OP_REDIS_SET] = apply_redis_set,
+    [HASP__COMMAND__OP_REDIS_DELETE] = apply_redis_delete,
+    [HASP__COMMAND__OP_REDIS_EXPIRE] = apply_redis_expire,
+    [HASP__COMMAND__OP_REGISTER] = apply_register,
+    [HASP__COMMAND__OP_SET_FEATURE] = apply_set_feature,
+};
+#define COMMAND_COUNT (sizeof commands / sizeof commands[0])
+
+static Hasp__Command *decode(struct lockfsm *fsm, struct bytes command)
+{
+    ProtobufCAllocator allocator = arena_allocator(&fsm->decoded);
+    arena_reset(&fsm->decoded);
+    Hasp__Command *decoded = hasp__command__unpack(&allocator, command.size,
+                                                   command.data);
+    if (decoded == NULL || (size_t)decoded->op_case >= COMMAND_COUNT ||
+        commands[decoded->op_case] == NULL) {
+        return NULL;
+    }
+    return decoded;
+}
+
+static const Hasp__Origin *origin_in(const Hasp__Command *command)
+{
+    switch (command->op_case) {
+    case HASP__COMMAND__OP_CLOSE:
+        return command->close->origin;
+    case HASP__COMMAND__OP_ACQUIRE:
+        return command->acquire->origin;
+    case HASP__COMMAND__OP_RELEASE:
+        return command->release->origin;
+    case HASP__COMMAND__OP_RELEASE_IF:
+        return command->release_if->origin;
+    case HASP__COMMAND__OP_CONVERT:
+        return command->convert->origin;
+    case HASP__COMMAND__OP_CANCEL:
+        return command->cancel->origin;
+    case HASP__COMMAND__OP_PLEASE:
+        return command->please->origin;
+    case HASP__COMMAND__OP_BLACKLIST_ADD:
+        return command->blacklist_add->origin;
+    case HASP__COMMAND__OP_BLACKLIST_REMOVE:
+        return command->blacklist_remove->origin;
+    case HASP__COMMAND__OP_FENCE_ADMIT:
+        return command->fence_admit->origin;
+    default:
+        return NULL;
+    }
+}
+
+static struct origin origin_of(const Hasp__Command *command)
+{
+    const Hasp__Origin *origin = origin_in(command);
+    if (origin == NULL) {
+        return (struct origin){0};
+    }
+    return (struct origin){.session = origin->session,
+                           .owner = bytes_from(origin->owner),
+                           .req = origin->req,
+                           .acked = origin->acked};
+}
+
+int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
+                  struct bytes command, struct effects *effects)
+{
+    CHECK(log_index > fsm->applied_index);
+    const Hasp__Command *decoded = decode(fsm, command);
+    if (decoded == NULL) {
+        return HASP_ECORRUPT;
+    }
+    fsm->log_index = log_index;
+    fsm->effects = effects;
+    fsm->origin = origin_of(decoded);
+    fsm->queued_index = 0;
+    uint32_t slot = effects->count;
+    effect_add(fsm, EFFECT_RESULT);
+    struct result result = {.code = RESULT_OK};
+    results_run(fsm, decoded, commands[decoded->op_case], &result);
+    settle(fsm);
+
+    struct result copy;
+    effect_copy_result(fsm, &copy, &result);
+    struct effect *effect = &effects->effect[slot];
+    effect->result = copy;
+    effect->session = fsm->origin.session;
+    effect->token = result.token;
+    effect->wait_index = fsm->queued_index;
+    fsm->applied_index = log_index;
+    fsm->applied_term = term;
+    fsm->effects = NULL;
+    return 0;
+}
+
+void lockfsm_skip(struct lockfsm *fsm, uint64_t log_index, uint64_t term)
+{
+    CHECK(log_index > fsm->applied_index);
+    fsm->applied_index = log_index;
+    fsm->applied_term = term;
+}
+
+bool name_is_valid(struct bytes name)
+{
+    return name.size > 0 && name.size <= LOCK_NAME_SIZE_MAX;
+}
+
+enum result_code lost_session_code(const struct lockfsm *fsm, uint64_t id)
+{
+    return id > fsm->token_base && id <= new_token(fsm) ? RESULT_EXPIRED
+                                                        : RESULT_NO_SESSION;
+}
+
+bool find_asking_session(struct lockfsm *fsm, struct session **ret_session,
+                         struct result *result)
+{
+    struct session *session = session_find(fsm, fsm->origin.session);
+    if (session == NULL) {
+        result->code = lost_session_code(fsm, fsm->origin.session);
+        return false;
+    }
+    if (fsm->origin.owner.size > OWNER_SIZE_MAX) {
+        refuse(result, RESULT_BAD_ARGUMENT, "owner");
+        return false;
+    }
+    *ret_session = session;
+    return true;
+}
+
+/* --- Reading -------------------------------------------------------------- */
+
+struct session *session_find(const struct lockfsm *fsm, uint64_t id)
+{
+    struct session *session = NULL;
+    HASH_FIND(by_id, fsm->sessions, &id, sizeof id, session);
+    return session;
+}
+
+struct lock *lock_find(const struct lockfsm *fsm, struct bytes name)
+{
+    struct lock *lock = NULL;
+    HASH_FIND(by_name, fsm->locks, name.data, name.size, lock);
+    return lock;
+}
+
+uint64_t lockfsm_applied_index(const struct lockfsm *fsm)
+{
+    return fsm->applied_index;
+}
+
+uint64_t lockfsm_applied_term(const struct lockfsm *fsm)
+{
+    return fsm->applied_term;
+}
+
+uint64_t lockfsm_flushed_index(const struct lockfsm *fsm)
+{
+    return fsm->flushed_index;
+}
+
+uint64_t lockfsm_token_base(const struct lockfsm *fsm)
+{
+    return fsm->token_base;
+}
+
+void lockfsm_cluster_id(const struct lockfsm *fsm, uint8_t ret_id[16])
+{
+    memcpy(ret_id, fsm->cluster_id, sizeof fsm->cluster_id);
+}
+
+uint64_t lockfsm_incarnation(const struct lockfsm *fsm, uint64_t node)
+{
+    const struct member *member = member_find(fsm, node);
+    return member != NULL ? member->incarnation : 0;
+}
+
+uint32_t lockfsm_feature_level(const struct lockfsm *fsm)
+{
+    return fsm->feature_level;
+}
+
+uint64_t lockfsm_quarantine(const struct lockfsm *fsm, uint64_t *ret_ms)
+{
+    if (ret_ms != NULL) {
+        *ret_ms = fsm->quarantine_ms;
+    }
+    return fsm->quarantine_index;
+}
+
+const struct session *lockfsm_session(const struct lockfsm *fsm, uint64_t id)
+{
+    return session_find(fsm, id);
+}
+
+const struct lock *lockfsm_lock(const struct lockfsm *fsm, struct bytes name)
+{
+    return lock_find(fsm, name);
+}
+
+const struct hold *lockfsm_hold(const struct lockfsm *fsm,
+                                const struct lock *lock, uint64_t session,
+                                struct bytes owner)
+{
+    return hold_find(fsm, lock, session, owner);
+}
+
+const struct wait *lockfsm_wait(const struct lockfsm *fsm,
+                                const struct lock *lock, uint64_t session,
+                                struct bytes owner)
+{
+    return wait_find(fsm, lock, session, owner);
+}
+
+const struct fence *lockfsm_fence(const struct lockfsm *fsm,
+                                  struct bytes resource)
+{
+    return fence_find(fsm, resource);
+}
+
+const struct session *lockfsm_sessions(const struct lockfsm *fsm)
+{
+    return fsm->sessions;
+}
+
+const struct lock *lockfsm_locks(const struct lockfsm *fsm)
+{
+    return fsm->locks;
+}
+
+const struct list *lockfsm_blacklist(const struct lockfsm *fsm)
+{
+    return &fsm->blacklist;
+}
+
+const struct blacklisting *lockfsm_blacklisting(const struct lockfsm *fsm,
+                                                uint64_t since_index)
+{
+    return blacklist_find(fsm, since_index);
+}
+
+const struct blacklisting *lockfsm_blacklisted(const struct lockfsm *fsm,
+                                               struct bytes client_name)
+{
+    return blacklist_hit(fsm, 0, client_name);
+}
+
+bool lockfsm_kept_result(const struct lockfsm *fsm, uint64_t session,
+                         struct bytes owner, uint64_t req,
+                         struct result *ret_result)
+{
+    const struct asker *asker = asker_find(fsm, session, owner);
+    const struct kept_result *kept = asker != NULL ? results_find(asker, req)
+                                                   : NULL;
+    if (kept == NULL || kept->wait_index != 0) {
+        return false;
+    }
+    result_of_kept(kept, ret_result);
+    return true;
+}

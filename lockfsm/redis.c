@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Values of Redis lock clients: SET k v NX PX, compare and delete, compare and
+ * expire. Each (key, value) is a session of its own whose lease is the value's
+ * time to live; it holds the lock exclusively, the value stored with the hold,
+ * and ends with it. */
+
+#include "lockfsm/state.h"
+
+/* The hold of a Redis value under this name, or NULL. */
+static struct hold *find_value(const struct lock *lock)
+{
+    if (lock == NULL || lock->hold_count != 1) {
+        return NULL;
+    }
+    struct hold *hold = LIST_FIRST(&lock->holds, struct hold, in_lock);
+    return hold->session->is_redis ? hold : NULL;
+}
+
+/* Each success is a heartbeat that stands in the log: it ends a logged age. */
+static void renew(struct lockfsm *fsm, struct session *session, uint32_t ttl_ms,
+                  uint64_t px_ms)
+{
+    session->ttl_ms = ttl_ms;
+    session->px_ms = px_ms;
+    session_changed(fsm, session);
+    if (session->age_ms != 0) {
+        session_set_age(fsm, session, 0);
+    }
+    session_tell_changed(fsm, session, "renewed", (struct bytes){NULL, 0});
+}
+
+static bool ttl_is_valid(uint32_t ttl_ms, uint64_t px_ms)
+{
+    return ttl_ms > 0 && ttl_ms <= SESSION_TTL_MS_MAX && px_ms <= TIME_MS_MAX;
+}
+
+static void set_new(struct lockfsm *fsm, const Hasp__RedisSet *message,
+                    struct lock *lock, struct result *result)
+{
+    if (lock == NULL && HASH_CNT(by_name, fsm->locks) >= fsm->limits.locks) {
+        refuse(result, RESULT_LIMIT, "locks");
+        return;
+    }
+    struct session_terms terms = {.secret = bytes_from(message->secret),
+                                  .ttl_ms = message->ttl_ms,
+                                  .name = bytes_from(message->client),
+                                  .address = bytes_from(message->address)};
+    struct session *session = session_open(fsm, &terms, result);
+    if (session == NULL) {
+        return;
+    }
+    session->is_redis = true;
+    session->px_ms = message->px_ms;
+    struct hold_terms hold = {.value = bytes_from(message->value),
+                              .mode = LOCK_EXCLUSIVE};
+    hold_grant(fsm, lock_obtain(fsm, bytes_from(message->name)), session, &hold,
+               0);
+}
+
+void apply_redis_set(struct lockfsm *fsm, const Hasp__Command *command,
+                     struct result *result)
+{
+    const Hasp__RedisSet *message = command->redis_set;
+    struct bytes name = bytes_from(message->name);
+    if (!name_is_valid(name)) {
+        refuse(result, RESULT_BAD_ARGUMENT, "name");
+        return;
+    }
+    if (message->value.len > VALUE_SIZE_MAX) {
+        refuse(result, RESULT_BAD_ARGUMENT, "value");
+        return;
+    }
+    if (!ttl_is_valid(message->ttl_ms, message->px_ms)) {
+        refuse(result, RESULT_BAD_ARGUMENT, "ttl");
+        return;
+    }
+    struct lock *lock = lock_find(fsm, name);
+    struct hold *hold = find_value(lock);
+    if (hold != NULL && bytes_equal(hold->value, bytes_from(message->value))) {
+        if (!session_is_refused(fsm, hold->session, result)) {
+            renew(fsm, hold->session, message->ttl_ms, message->px_ms);
+            result->token = hold->token;
+        }
+        return;
+    }
+    if (!lock_is_free(fsm, lock, LOCK_EXCLUSIVE, 0)) {
+        result->code = RESULT_NOT_ACQUIRED;
+        return;
+    }
+    set_new(fsm, message, lock, result);
+}
+
+void apply_redis_delete(struct lockfsm *fsm, const Hasp__Command *command,
+                        struct result *result)
+{
+    const Hasp__RedisDelete *message = command->redis_delete;
+    struct lock *lock = lock_find(fsm, bytes_from(message->name));
+    struct hold *hold = find_value(lock);
+    if (lock == NULL || lock->hold_count == 0) {
+        result->code = RESULT_NOT_HELD;
+        return;
+    }
+    if (hold != NULL && bytes_equal(hold->value, bytes_from(message->value))) {
+        session_end(fsm, hold->session, "deleted", true);
+        result->count = 1;
+    }
+}
+
+void apply_redis_expire(struct lockfsm *fsm, const Hasp__Command *command,
+                        struct result *result)
+{
+    const Hasp__RedisExpire *message = command->redis_expire;
+    if (!ttl_is_valid(message->ttl_ms, message->px_ms)) {
+        refuse(result, RESULT_BAD_ARGUMENT, "ttl");
+        return;
+    }
+    struct lock *lock = lock_find(fsm, bytes_from(message->name));
+    struct hold *hold = find_value(lock);
+    if (lock == NULL || lock->hold_count == 0) {
+        result->code = RESULT_NOT_HELD;
+        return;
+    }
+    if (hold == NULL ||
+        (!message->any_value &&
+         !bytes_equal(hold->value, bytes_from(message->value))) ||
+        session_is_refused(fsm, hold->session, result)) {
+        return;
+    }
+    renew(fsm, hold->session, message->ttl_ms, message->px_ms);
+    result->token = hold->token;
+    result->count = 1;
+}

@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What gives locks back, and what tells that a time is over. Whatever names one
+ * instance (a wait, a delay, a hold with its token) is void if that instance is
+ * not there any more, however alike a later one may be. */
+
+#include "lockfsm/state.h"
+
+/* A Redis value is its session's only hold: without it the session means
+ * nothing. */
+static void end_if_redis(struct lockfsm *fsm, struct session *session)
+{
+    if (session->is_redis && session->hold_count == 0) {
+        session_end(fsm, session, "released", true);
+    }
+}
+
+/* Counts down; true if there was something, with what is left. */
+static bool release_one(struct lockfsm *fsm, struct session *session,
+                        struct bytes name, uint64_t token, uint64_t *ret_left)
+{
+    struct hold *hold = hold_find(fsm, lock_find(fsm, name), session->id,
+                                  fsm->origin.owner);
+    session_forget_ended(fsm, session, name, fsm->origin.owner);
+    if (hold == NULL || (token != 0 && token != hold->token)) {
+        return false;
+    }
+    *ret_left = hold->count - 1;
+    if (hold->count > 1) {
+        hold->count--;
+        hold_changed(fsm, hold);
+    } else {
+        hold_end(fsm, hold, "released", true);
+    }
+    return true;
+}
+
+void apply_release(struct lockfsm *fsm, const Hasp__Command *command,
+                   struct result *result)
+{
+    const Hasp__Release *message = command->release;
+    if (message->n_names == 0 || message->n_names > MULTI_COUNT_MAX) {
+        refuse(result, RESULT_BAD_ARGUMENT, "number of names");
+        return;
+    }
+    for (size_t i = 0; i < message->n_names; i++) {
+        if (!name_is_valid(bytes_from(message->names[i]))) {
+            refuse(result, RESULT_BAD_ARGUMENT, "name");
+            return;
+        }
+    }
+    struct session *session;
+    if (!find_asking_session(fsm, &session, result)) {
+        return;
+    }
+    uint64_t left = 0;
+    uint64_t released = 0;
+    for (size_t i = 0; i < message->n_names; i++) {
+        released += release_one(fsm, session, bytes_from(message->names[i]),
+                                message->token, &left);
+    }
+    if (message->n_names > 1) {
+        result->count = released;
+    } else if (released == 0) {
+        result->code = RESULT_NOT_HELD;
+    } else {
+        result->count = left;
+    }
+    end_if_redis(fsm, session);
+}
+
+/* The only hold of 'owner' at the lock; NULL if there is none, or with
+ * '*ret_many' if there are several. */
+static struct hold *find_only(const struct lock *lock, struct bytes owner,
+                              bool *ret_many)
+{
+    struct hold *found = NULL;
+    *ret_many = false;
+    LIST_EACH (node, &lock->holds) {
+        struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
+        if (bytes_equal(hold->owner, owner)) {
+            *ret_many = found != NULL;
+            if (*ret_many) {
+                return NULL;
+            }
+            found = hold;
+        }
+    }
+    return found;
+}
+
+void apply_release_if(struct lockfsm *fsm, const Hasp__Command *command,
+                      struct result *result)
+{
+    const Hasp__ReleaseIf *message = command->release_if;
+    struct bytes name = bytes_from(message->name);
+    struct bytes owner = bytes_from(message->owner);
+    if (!name_is_valid(name) || owner.size > OWNER_SIZE_MAX) {
+        refuse(result, RESULT_BAD_ARGUMENT,
+               name_is_valid(name) ? "owner" : "name");
+        return;
+    }
+    if (owner.size == 0 && message->token == 0) {
+        refuse(result, RESULT_BAD_ARGUMENT, "an empty owner needs a token");
+        return;
+    }
+    struct lock *lock = lock_find(fsm, name);
+    if (lock == NULL) {
+        return;
+    }
+    bool has_many = false;
+    struct hold *hold = message->session != 0
+                            ? hold_find(fsm, lock, message->session, owner)
+                            : find_only(lock, owner, &has_many);
+    if (has_many) {
+        refuse(result, RESULT_BAD_ARGUMENT,
+               "several holds have this owner: name the session");
+        return;
+    }
+    if (hold == NULL ||
+        (message->token != 0 && message->token != hold->token)) {
+        return;
+    }
+    struct session *session = hold->session;
+    session_note_ended(fsm, session, hold, "releaseif");
+    hold_end(fsm, hold, "releaseif", true);
+    end_if_redis(fsm, session);
+    result->count = 1;
+}
+
+void apply_please(struct lockfsm *fsm, const Hasp__Command *command,
+                  struct result *result)
+{
+    const Hasp__Please *message = command->please;
+    struct bytes name = bytes_from(message->name);
+    if (!name_is_valid(name) || message->message.len > VALUE_SIZE_MAX) {
+        refuse(result, RESULT_BAD_ARGUMENT,
+               name_is_valid(name) ? "message" : "name");
+        return;
+    }
+    struct lock *lock = lock_find(fsm, name);
+    if (lock == NULL) {
+        return;
+    }
+    struct bytes copy = effect_copy(fsm, lock->name);
+    struct bytes text = effect_copy(fsm, bytes_from(message->message));
+    LIST_EACH (node, &lock->holds) {
+        const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
+        struct bytes owner = effect_copy(fsm, hold->owner);
+        struct effect *effect = effect_add(fsm, EFFECT_PLEASE);
+        effect->session = hold->session->id;
+        effect->lock = copy;
+        effect->owner = owner;
+        effect->token = hold->token;
+        effect->text = text;
+    }
+    result->count = lock->hold_count;
+}
+
+void apply_wait_timeout(struct lockfsm *fsm, const Hasp__Command *command,
+                        struct result *result)
+{
+    const Hasp__WaitTimeout *message = command->wait_timeout;
+    struct wait *wait = request_find(fsm, message->wait_index, message->session,
+                                     bytes_from(message->owner));
+    if (wait == NULL || (message->asked_index != 0 &&
+                         message->asked_index != wait->asked_index)) {
+        return;
+    }
+    struct result nothing = {.code = RESULT_NOT_ACQUIRED};
+    wait_end(fsm, wait, "timeout", &nothing);
+    result->count = 1;
+}
+
+void apply_delay_over(struct lockfsm *fsm, const Hasp__Command *command,
+                      struct result *result)
+{
+    const Hasp__DelayOver *message = command->delay_over;
+    struct lock *lock = lock_find(fsm, bytes_from(message->name));
+    if (lock == NULL || lock->delay_ms == 0 ||
+        lock->delay_index != message->since_index) {
+        return;
+    }
+    lock->delay_ms = 0;
+    lock->delay_index = 0;
+    lock->delay_slots = 0;
+    lock_changed(fsm, lock);
+    struct effect *effect = effect_add(fsm, EFFECT_DELAY_OVER);
+    effect->lock = effect_copy(fsm, lock->name);
+    effect->wait_index = message->since_index;
+    touch(fsm, lock);
+    result->count = 1;
+}
+
+void apply_hold_over(struct lockfsm *fsm, const Hasp__Command *command,
+                     struct result *result)
+{
+    const Hasp__HoldOver *message = command->hold_over;
+    struct hold *hold = hold_find(fsm,
+                                  lock_find(fsm, bytes_from(message->name)),
+                                  message->session, bytes_from(message->owner));
+    if (hold == NULL || hold->token != message->token) {
+        return;
+    }
+    struct session *session = hold->session;
+    session_note_ended(fsm, session, hold, "max hold");
+    hold_end(fsm, hold, "max hold", false);
+    end_if_redis(fsm, session);
+    result->count = 1;
+}
+
+void apply_hold_age(struct lockfsm *fsm, const Hasp__Command *command,
+                    struct result *result)
+{
+    const Hasp__HoldAge *message = command->hold_age;
+    struct hold *hold = hold_find(fsm,
+                                  lock_find(fsm, bytes_from(message->name)),
+                                  message->session, bytes_from(message->owner));
+    if (hold == NULL || hold->token != message->token) {
+        return;
+    }
+    /* Time does not run backwards, and never past the bound itself. */
+    uint64_t age_ms = message->age_ms < hold->hold_ms ? message->age_ms
+                                                      : hold->hold_ms;
+    if (age_ms > hold->hold_age_ms) {
+        hold->hold_age_ms = age_ms;
+        hold_changed(fsm, hold);
+    }
+    result->count = 1;
+}

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "lockfsm/state.h"
+
+struct session *session_new(struct lockfsm *fsm, uint64_t id)
+{
+    struct session *session = pool_take(&fsm->pool, sizeof *session);
+    session->id = id;
+    list_init(&session->holds);
+    list_init(&session->waits);
+    list_init(&session->ended);
+    list_init(&session->askers);
+    list_init(&session->in_dirty);
+    HASH_ADD(by_id, fsm->sessions, id, sizeof session->id, session);
+    return session;
+}
+
+struct label *session_labels_new(struct lockfsm *fsm, struct session *session,
+                                 uint32_t count)
+{
+    if (count > 0) {
+        session->labels = pool_take(&fsm->pool, count * sizeof(struct label));
+        session->label_count = count;
+    }
+    return session->labels;
+}
+
+static void free_ended(struct lockfsm *fsm, struct session *session,
+                       struct ended_hold *ended)
+{
+    list_remove(&ended->in_session);
+    session->ended_count--;
+    pool_drop(&fsm->pool, &ended->lock);
+    pool_drop(&fsm->pool, &ended->owner);
+    pool_give(&fsm->pool, ended, sizeof *ended);
+}
+
+static void free_first_ended(struct lockfsm *fsm, struct session *session)
+{
+    free_ended(fsm, session,
+               LIST_FIRST(&session->ended, struct ended_hold, in_session));
+}
+
+void session_free(struct lockfsm *fsm, struct session *session)
+{
+    CHECK(session->hold_count == 0);
+    CHECK(session->wait_count == 0);
+    while (!list_is_empty(&session->askers)) {
+        asker_forget(fsm,
+                     LIST_FIRST(&session->askers, struct asker, in_session));
+    }
+    while (!list_is_empty(&session->ended)) {
+        free_first_ended(fsm, session);
+    }
+    session_gone(fsm, session);
+    HASH_DELETE(by_id, fsm->sessions, session);
+    for (uint32_t i = 0; i < session->label_count; i++) {
+        pool_drop(&fsm->pool, &session->labels[i].key);
+        pool_drop(&fsm->pool, &session->labels[i].value);
+    }
+    pool_give(&fsm->pool, session->labels,
+              session->label_count * sizeof(struct label));
+    pool_drop(&fsm->pool, &session->name);
+    pool_drop(&fsm->pool, &session->address);
+    pool_give(&fsm->pool, session, sizeof *session);
+}
+
+struct ended_hold *ended_hold_add(struct lockfsm *fsm, struct session *session)
+{
+    struct ended_hold *ended = pool_take(&fsm->pool, sizeof *ended);
+    list_push_back(&session->ended, &ended->in_session);
+    session->ended_count++;
+    return ended;
+}
+
+void session_note_ended(struct lockfsm *fsm, struct session *session,
+                        const struct hold *hold, const char *reason)
+{
+    struct ended_hold *ended = ended_hold_add(fsm, session);
+    ended->lock = pool_copy(&fsm->pool, hold->lock->name);
+    ended->owner = pool_copy(&fsm->pool, hold->owner);
+    ended->token = hold->token;
+    ended->reason = reason;
+    if (session->ended_count > ENDED_COUNT_MAX) {
+        free_first_ended(fsm, session);
+    }
+    session_changed(fsm, session);
+}
+
+void session_forget_ended(struct lockfsm *fsm, struct session *session,
+                          struct bytes lock, struct bytes owner)
+{
+    LIST_EACH_SAFE (node, &session->ended) {
+        struct ended_hold *ended = LIST_ENTRY(node, struct ended_hold,
+                                              in_session);
+        if (bytes_equal(ended->lock, lock) &&
+            bytes_equal(ended->owner, owner)) {
+            free_ended(fsm, session, ended);
+            session_changed(fsm, session);
+        }
+    }
+}
+
+void session_end(struct lockfsm *fsm, struct session *session,
+                 const char *reason, bool is_clean)
+{
+    struct result ended = {.code = RESULT_EXPIRED};
+    while (session->wait_count > 0) {
+        wait_end(fsm, LIST_FIRST(&session->waits, struct wait, in_session),
+                 "session", &ended);
+    }
+    while (session->hold_count > 0) {
+        hold_end(fsm, LIST_FIRST(&session->holds, struct hold, in_session),
+                 reason, is_clean);
+    }
+    blacklist_forget_session(fsm, session);
+    struct effect *effect = effect_add(fsm, EFFECT_SESSION_ENDED);
+    effect->session = session->id;
+    effect->reason = reason;
+    session_free(fsm, session);
+}
+
+void session_tell_changed(struct lockfsm *fsm, const struct session *session,
+                          const char *reason, struct bytes text)
+{
+    struct effect *effect = effect_add(fsm, EFFECT_SESSION_CHANGED);
+    effect->session = session->id;
+    effect->time_ms = session->ttl_ms;
+    effect->reason = reason;
+    effect->text = text;
+}
+
+struct session *session_open(struct lockfsm *fsm,
+                             const struct session_terms *terms,
+                             struct result *result)
+{
+    if (terms->secret.size != SECRET_SIZE) {
+        refuse(result, RESULT_BAD_ARGUMENT, "secret");
+    } else if (terms->ttl_ms == 0 || terms->ttl_ms > SESSION_TTL_MS_MAX) {
+        refuse(result, RESULT_BAD_ARGUMENT, "ttl");
+    } else if (terms->linger_ms > terms->ttl_ms) {
+        refuse(result, RESULT_BAD_ARGUMENT, "linger");
+    } else if (terms->name.size > CLIENT_NAME_SIZE_MAX) {
+        refuse(result, RESULT_BAD_ARGUMENT, "name");
+    } else if (terms->address.size > CLIENT_NAME_SIZE_MAX) {
+        refuse(result, RESULT_BAD_ARGUMENT, "address");
+    }
+    if (result->code != RESULT_OK) {
+        return NULL;
+    }
+    const struct blacklisting *hit = blacklist_hit(fsm, 0, terms->name);
+    if (hit != NULL) {
+        refuse_blacklisted(fsm, hit, result);
+        return NULL;
+    }
+    if (HASH_CNT(by_id, fsm->sessions) >= fsm->limits.sessions) {
+        refuse(result, RESULT_LIMIT, "sessions");
+        return NULL;
+    }
+    struct session *session = session_new(fsm, new_token(fsm));
+    memcpy(session->secret, terms->secret.data, SECRET_SIZE);
+    session->ttl_ms = terms->ttl_ms;
+    session->linger_ms = terms->linger_ms;
+    session->name = pool_copy(&fsm->pool, terms->name);
+    session->address = pool_copy(&fsm->pool, terms->address);
+    session_changed(fsm, session);
+    struct effect *effect = effect_add(fsm, EFFECT_SESSION_OPENED);
+    effect->session = session->id;
+    effect->time_ms = session->ttl_ms;
+    result->token = session->id;
+    return session;
+}
+
+static bool labels_are_valid(const Hasp__Open *open)
+{
+    if (open->n_labels > LABEL_COUNT_MAX) {
+        return false;
+    }
+    for (size_t i = 0; i < open->n_labels; i++) {
+        if (open->labels[i]->key.len == 0 ||
+            open->labels[i]->key.len > LABEL_SIZE_MAX ||
+            open->labels[i]->value.len > LABEL_SIZE_MAX) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void apply_open(struct lockfsm *fsm, const Hasp__Command *command,
+                struct result *result)
+{
+    const Hasp__Open *open = command->open;
+    if (!labels_are_valid(open)) {
+        refuse(result, RESULT_BAD_ARGUMENT, "label");
+        return;
+    }
+    struct session_terms terms = {.secret = bytes_from(open->secret),
+                                  .ttl_ms = open->ttl_ms,
+                                  .linger_ms = open->linger_ms,
+                                  .name = bytes_from(open->name),
+                                  .address = bytes_from(open->address)};
+    struct session *session = session_open(fsm, &terms, result);
+    if (session == NULL) {
+        return;
+    }
+    struct label *labels = session_labels_new(fsm, session,
+                                              (uint32_t)open->n_labels);
+    for (size_t i = 0; i < open->n_labels; i++) {
+        labels[i].key = pool_copy(&fsm->pool, bytes_from(open->labels[i]->key));
+        labels[i].value = pool_copy(&fsm->pool,
+                                    bytes_from(open->labels[i]->value));
+    }
+}
+
+void apply_close(struct lockfsm *fsm, const Hasp__Command *command,
+                 struct result *result)
+{
+    (void)command;
+    struct session *session;
+    if (!find_asking_session(fsm, &session, result)) {
+        return;
+    }
+    result->count = session->hold_count;
+    session_end(fsm, session, "closed", true);
+}
+
+void apply_expire(struct lockfsm *fsm, const Hasp__Command *command,
+                  struct result *result)
+{
+    const Hasp__Expire *expire = command->expire;
+    for (size_t i = 0; i < expire->n_sessions; i++) {
+        struct session *session = session_find(fsm, expire->sessions[i]);
+        if (session != NULL) {
+            const char *reason = session->blacklist_index == 0 ? "expired"
+                                                               : "blacklisted";
+            session_end(fsm, session, reason, false);
+            result->count++;
+        }
+    }
+}
+
+void session_set_age(struct lockfsm *fsm, struct session *session,
+                     uint32_t age_ms)
+{
+    session->age_ms = age_ms;
+    session_changed(fsm, session);
+    struct effect *effect = effect_add(fsm, EFFECT_SESSION_AGED);
+    effect->session = session->id;
+    effect->time_ms = age_ms;
+}
+
+void apply_age(struct lockfsm *fsm, const Hasp__Command *command,
+               struct result *result)
+{
+    const Hasp__Age *age = command->age;
+    for (size_t i = 0; i < age->n_aged; i++) {
+        struct session *session = session_find(fsm, age->aged[i]->session);
+        if (session != NULL) {
+            session_set_age(fsm, session, age->aged[i]->age_ms);
+            result->count++;
+        }
+    }
+}
+
+void apply_set_ttl(struct lockfsm *fsm, const Hasp__Command *command,
+                   struct result *result)
+{
+    const Hasp__SetTtl *message = command->set_ttl;
+    fsm->origin.session = message->session;
+    struct session *session;
+    if (!find_asking_session(fsm, &session, result) ||
+        session_is_refused(fsm, session, result)) {
+        return;
+    }
+    if (message->ttl_ms == 0 || message->ttl_ms > SESSION_TTL_MS_MAX) {
+        refuse(result, RESULT_BAD_ARGUMENT, "ttl");
+        return;
+    }
+    session->ttl_ms = message->ttl_ms;
+    if (session->linger_ms > session->ttl_ms) {
+        session->linger_ms = session->ttl_ms;
+    }
+    session_changed(fsm, session);
+    session_tell_changed(fsm, session, "ttl", (struct bytes){NULL, 0});
+}

@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What the files of lockfsm/ share; nobody outside includes it.
+ *
+ * Who calls whom while an entry is applied:
+ *
+ *     lockfsm.c    decodes, looks into the table of commands
+ *     results.c    has this request been answered before?
+ *     acquire.c convert.c release.c sessions.c blacklist.c redis.c cluster.c
+ *                  one function per command: checks, then changes
+ *     holds.c waits.c askers.c places.c
+ *                  make and unmake the structures, keep their indexes, tell
+ *     grant.c      at the end of the entry: hands over every touched lock
+ *     dirty.c      notes what the next flush must write
+ *
+ * A command that takes something away touches the lock; nothing is granted to a
+ * waiter before settle(), so whatever an entry removes is gone before anything
+ * is granted, and each lock is handed over once. */
+
+#ifndef HASP_LOCKFSM_STATE_H
+#define HASP_LOCKFSM_STATE_H
+
+#include "base/check.h"
+#include "lockfsm/arena.h"
+#include "lockfsm/encode.h"
+#include "lockfsm/lockfsm.h"
+#include "lockfsm/pool.h"
+#include "storage/table.h"
+
+#include "lockfsm/command.pb-c.h"
+
+/* Longest lease: one hour, and 1.25 of it plus 5 ms for a Redis value. */
+#define SESSION_TTL_MS_MAX 4500005
+#define TOKEN_BASE_MAX (UINT64_C(1) << 52)
+#define CYCLE_TEXT_SIZE_MAX 400
+
+/* --- Private structures --------------------------------------------------- */
+
+enum place_kind {
+    PLACE_HOLD,    /* number: lock id. */
+    PLACE_WAIT,    /* number: lock id. */
+    PLACE_REQUEST, /* number: wait index. The first wait of the request. */
+    PLACE_ASKER    /* number: 0. */
+};
+
+struct place_key {
+    enum place_kind kind;
+    uint64_t number;
+    uint64_t session;
+    struct bytes owner;
+};
+
+/* A hash table of chains; grows by doubling. */
+struct places {
+    struct place **buckets;
+    uint64_t mask;
+    uint64_t count;
+};
+
+/* A request whose result is kept, or which still waits. */
+struct kept_result {
+    struct list in_asker; /* In the order of arrival. */
+    struct asker *asker;
+    uint64_t req;
+    uint64_t hash;       /* Of the command. */
+    uint64_t wait_index; /* Of the place it waits at; 0: it is answered. */
+    enum result_code code;
+    uint64_t token;
+    uint64_t count;
+    uint64_t *tokens; /* Owned; only of more than one. */
+    uint32_t token_count;
+    struct bytes text; /* Owned. */
+    uint8_t dirty;
+    struct list in_dirty;
+};
+
+/* One (session, owner). It exists while it waits, has results or has
+ * acknowledged some. A node of the wait-for graph. */
+struct asker {
+    struct place place;
+    struct list in_session;
+    struct session *session;
+    struct bytes owner; /* Owned. */
+    struct list waits;  /* Of wait.in_asker. */
+    uint32_t wait_count;
+    struct list results; /* Of kept_result.in_asker. */
+    uint32_t result_count;
+    uint64_t acked;
+    /* Of the deadlock search: */
+    uint64_t search_number; /* The one that has seen it. */
+    uint64_t search_slot;   /* Its place in that search. */
+    uint8_t dirty;          /* Only with acked > 0. */
+    struct list in_dirty;
+};
+
+struct member {
+    struct list in_order; /* By node. */
+    uint64_t node;
+    uint64_t incarnation;
+    uint8_t dirty;
+    struct list in_dirty;
+};
+
+/* Of the 'dirty' fields. */
+#define DIRTY_LISTED 1u /* Stands in the list of what is to be written. */
+#define DIRTY_STORED 2u /* The table has a record of it. */
+
+enum dirty_kind {
+    DIRTY_SESSION,
+    DIRTY_LOCK,
+    DIRTY_HOLD,
+    DIRTY_WAIT,
+    DIRTY_FENCE,
+    DIRTY_BLACKLISTING,
+    DIRTY_RESULT,
+    DIRTY_ASKER,
+    DIRTY_MEMBER,
+    DIRTY_KIND_COUNT
+};
+
+struct deadlock_search;
+
+struct lockfsm {
+    struct lockfsm_limits limits;
+
+    /* The replicated state. */
+    uint64_t applied_index;
+    uint64_t applied_term;
+    uint64_t token_base;
+    uint8_t cluster_id[16];
+    bool is_begun;    /* Has a cluster id. */
+    bool is_new_life; /* Restored, and waits for its BEGIN. */
+    uint64_t quarantine_ms;
+    uint64_t quarantine_index; /* The BEGIN since which it counts; 0: none. */
+    uint32_t feature_level;
+    uint64_t next_serial; /* Of locks, holds, waits. */
+    struct session *sessions;
+    struct lock *locks;
+    struct fence *fences;
+    struct list blacklist;
+    uint32_t blacklist_count;
+    struct list members;
+    uint32_t member_count;
+
+    /* Indexes and memory. */
+    struct places places;
+    struct pool pool;
+    struct list touched; /* Locks to settle. */
+    struct deadlock_search *search;
+
+    /* What the next flush writes. */
+    struct list dirty[DIRTY_KIND_COUNT];
+    uint32_t dirty_count;
+    struct buffer deleted; /* u8 map, run key; of records in the table. */
+    uint32_t deleted_count;
+    uint64_t flushed_index;
+
+    /* The entry being applied. */
+    uint64_t log_index;
+    struct effects *effects;
+    struct origin origin;  /* Zero where the command has none. */
+    uint64_t queued_index; /* The place it took or kept in a queue, or 0. */
+    struct arena decoded;
+};
+
+/* The token of what this entry grants; also the id of a session it opens. */
+static inline uint64_t new_token(const struct lockfsm *fsm)
+{
+    return fsm->token_base + fsm->log_index;
+}
+
+/* Nothing is granted before the clients of a former life have ended. */
+static inline bool is_quarantined(const struct lockfsm *fsm)
+{
+    return fsm->is_new_life || fsm->quarantine_index != 0;
+}
+
+static inline struct bytes bytes_from(ProtobufCBinaryData data)
+{
+    return bytes_of(data.data, data.len);
+}
+
+static inline void refuse(struct result *result, enum result_code code,
+                          const char *text)
+{
+    result->code = code;
+    result->text = bytes_of_text(text);
+}
+
+static inline void *arena_allocator_take(void *data, size_t size)
+{
+    return arena_take(data, size);
+}
+
+static inline void arena_allocator_give(void *data, void *piece)
+{
+    (void)data;
+    (void)piece; /* All goes at once when the arena is reset. */
+}
+
+/* For unpacking into 'arena'. */
+static inline ProtobufCAllocator arena_allocator(struct arena *arena)
+{
+    return (ProtobufCAllocator){.alloc = arena_allocator_take,
+                                .free = arena_allocator_give,
+                                .allocator_data = arena};
+}
+
+/* --- lockfsm.c ------------------------------------------------------------ */
+
+/* Finds the session that asks; false with the refusal in 'result'. */
+bool find_asking_session(struct lockfsm *fsm, struct session **ret_session,
+                         struct result *result);
+/* Why there is no session of this id: it has ended, or never was. */
+enum result_code lost_session_code(const struct lockfsm *fsm, uint64_t id);
+/* True if 'name' may name a lock or a fence. */
+bool name_is_valid(struct bytes name);
+/* Empties everything but the limits. */
+void lockfsm_reset(struct lockfsm *fsm);
+struct session *session_find(const struct lockfsm *fsm, uint64_t id);
+struct lock *lock_find(const struct lockfsm *fsm, struct bytes name);
+
+/* --- The commands ---------------------------------------------------------
+ * Each finds its own part in 'command' and fills 'result', which comes as
+ * RESULT_OK with nothing else set. */
+
+typedef void command_fn(struct lockfsm *fsm, const Hasp__Command *command,
+                        struct result *result);
+
+command_fn apply_begin, apply_register, apply_set_feature,
+    apply_quarantine_over, apply_fence_admit;
+command_fn apply_open, apply_close, apply_expire, apply_age, apply_set_ttl;
+command_fn apply_acquire, apply_convert, apply_cancel;
+command_fn apply_release, apply_release_if, apply_please;
+command_fn apply_wait_timeout, apply_delay_over, apply_hold_over,
+    apply_hold_age;
+command_fn apply_blacklist_add, apply_blacklist_remove, apply_blacklist_over;
+command_fn apply_redis_set, apply_redis_delete, apply_redis_expire;
+
+/* --- results.c ------------------------------------------------------------ */
+
+/* Runs 'apply', or gives the result that the same request had before. */
+void results_run(struct lockfsm *fsm, const Hasp__Command *command,
+                 command_fn *apply, struct result *result);
+/* The wait 'wait_index' of 'asker' is over: that is the result of whatever
+ * requests stood at this place. */
+void results_finish(struct lockfsm *fsm, struct asker *asker,
+                    uint64_t wait_index, const struct result *result);
+struct kept_result *results_add(struct lockfsm *fsm, struct asker *asker,
+                                uint64_t req);
+struct kept_result *results_find(const struct asker *asker, uint64_t req);
+/* Copies 'result' into a record that has none yet. */
+void results_restore(struct lockfsm *fsm, struct kept_result *kept,
+                     const struct result *result);
+void results_drop(struct lockfsm *fsm, struct kept_result *kept);
+/* Borrows from 'kept'. */
+void result_of_kept(const struct kept_result *kept, struct result *ret_result);
+
+/* --- sessions.c ----------------------------------------------------------- */
+
+struct session *session_new(struct lockfsm *fsm, uint64_t id);
+/* Room for 'count' labels, still empty. */
+struct label *session_labels_new(struct lockfsm *fsm, struct session *session,
+                                 uint32_t count);
+struct session_terms {
+    struct bytes secret;
+    uint32_t ttl_ms;
+    uint32_t linger_ms;
+    struct bytes name;
+    struct bytes address;
+};
+/* Opens a session under the new token as its id; NULL with the refusal. */
+struct session *session_open(struct lockfsm *fsm,
+                             const struct session_terms *terms,
+                             struct result *result);
+/* Ends a session with all it has. 'is_clean': without lock delays. */
+void session_end(struct lockfsm *fsm, struct session *session,
+                 const char *reason, bool is_clean);
+/* Frees it and what it owns; holds and waits must have gone. */
+void session_free(struct lockfsm *fsm, struct session *session);
+void session_set_age(struct lockfsm *fsm, struct session *session,
+                     uint32_t age_ms);
+/* 'text' lives as long as the effects. */
+void session_tell_changed(struct lockfsm *fsm, const struct session *session,
+                          const char *reason, struct bytes text);
+/* Notes a hold that ends under a living session, for KEEP to tell. */
+void session_note_ended(struct lockfsm *fsm, struct session *session,
+                        const struct hold *hold, const char *reason);
+void session_forget_ended(struct lockfsm *fsm, struct session *session,
+                          struct bytes lock, struct bytes owner);
+struct ended_hold *ended_hold_add(struct lockfsm *fsm, struct session *session);
+
+/* --- holds.c -------------------------------------------------------------- */
+
+struct lock *lock_new(struct lockfsm *fsm, struct bytes name);
+struct lock *lock_obtain(struct lockfsm *fsm, struct bytes name);
+void lock_free(struct lockfsm *fsm, struct lock *lock);
+struct hold *hold_find(const struct lockfsm *fsm, const struct lock *lock,
+                       uint64_t session, struct bytes owner);
+/* What a new hold has; the strings are copied. */
+struct hold_terms {
+    struct bytes owner;
+    struct bytes value;
+    enum lock_mode mode;
+    uint32_t slots;
+    uint64_t delay_ms;
+    uint64_t hold_ms;
+};
+/* Makes a hold that is not linked yet. */
+struct hold *hold_new(struct lockfsm *fsm, struct lock *lock,
+                      struct session *session, const struct hold_terms *terms);
+/* Puts it at the ends of its lists and into the index. */
+void hold_link(struct lockfsm *fsm, struct hold *hold);
+/* Grants a new hold and tells of it; 'wait_index' if it was waited for. */
+struct hold *hold_grant(struct lockfsm *fsm, struct lock *lock,
+                        struct session *session, const struct hold_terms *terms,
+                        uint64_t wait_index);
+/* Re-entry. */
+void hold_enter_again(struct lockfsm *fsm, struct hold *hold);
+/* Makes the only hold of its lock exclusive, under a new token. */
+void hold_upgrade(struct lockfsm *fsm, struct hold *hold, uint64_t wait_index);
+/* Takes a hold away and tells why; an unclean end may start the lock delay. The
+ * lock is touched. An upgrade that waits on this hold ends with it. */
+void hold_end(struct lockfsm *fsm, struct hold *hold, const char *reason,
+              bool is_clean);
+/* Takes a hold away without a word. */
+void hold_free(struct lockfsm *fsm, struct hold *hold);
+/* Tells that 'hold' was granted, upgraded, downgraded. */
+void hold_tell(struct lockfsm *fsm, const struct hold *hold,
+               uint64_t wait_index, const char *reason);
+
+/* --- waits.c -------------------------------------------------------------- */
+
+struct wait *wait_find(const struct lockfsm *fsm, const struct lock *lock,
+                       uint64_t session, struct bytes owner);
+struct wait_terms {
+    struct hold_terms hold;
+    uint64_t wait_ms;
+    bool is_upgrade;
+};
+/* Makes a wait that is not linked yet. */
+struct wait *wait_new(struct lockfsm *fsm, struct lock *lock,
+                      struct session *session, const struct wait_terms *terms);
+/* Puts it into its queue (an upgrade at the head, others at the end), the other
+ * lists and the indexes, beside the other waits of its request. */
+void wait_link(struct lockfsm *fsm, struct wait *wait);
+/* Makes and links a wait of this entry. */
+struct wait *wait_queue(struct lockfsm *fsm, struct lock *lock,
+                        struct session *session,
+                        const struct wait_terms *terms);
+/* The request of 'wait' is asked for again: it keeps its place under the new
+ * terms or, if it is not to wait any more, loses it. */
+void wait_ask_again(struct lockfsm *fsm, struct wait *wait,
+                    const struct wait_terms *terms, bool is_waiting,
+                    struct result *result);
+/* Takes one wait away without a word; its lock is touched. */
+void wait_free(struct lockfsm *fsm, struct wait *wait);
+/* Ends the whole request that 'wait' belongs to: tells each lock's watchers
+ * 'reason' and the asker 'result'. */
+void wait_end(struct lockfsm *fsm, struct wait *wait, const char *reason,
+              const struct result *result);
+/* Answers the asker of 'wait' and keeps the result for its repetitions. */
+void wait_answer(struct lockfsm *fsm, const struct wait *wait,
+                 const struct result *result);
+void wait_tell_queued(struct lockfsm *fsm, const struct wait *wait,
+                      bool is_again);
+
+/* A request's waits: one, or those of a MACQUIRE, in the order of its names. */
+#define REQUEST_NEXT(at) LIST_ENTRY((at)->in_group.next, struct wait, in_group)
+struct wait *request_find(const struct lockfsm *fsm, uint64_t wait_index,
+                          uint64_t session, struct bytes owner);
+struct wait *request_first(struct wait *wait);
+uint32_t request_count(const struct wait *wait);
+void request_free(struct lockfsm *fsm, struct wait *wait);
+
+/* --- askers.c ------------------------------------------------------------- */
+
+struct asker *asker_find(const struct lockfsm *fsm, uint64_t session,
+                         struct bytes owner);
+struct asker *asker_obtain(struct lockfsm *fsm, struct session *session,
+                           struct bytes owner);
+/* Frees it if it neither waits nor numbers requests any more. */
+void asker_release(struct lockfsm *fsm, struct asker *asker);
+/* Forgets its results and acknowledgements, then releases it. */
+void asker_forget(struct lockfsm *fsm, struct asker *asker);
+
+/* --- places.c ------------------------------------------------------------- */
+
+void places_add(struct places *places, struct place *place,
+                const struct place_key *key);
+void places_remove(struct places *places, struct place *place);
+struct place *places_find(const struct places *places,
+                          const struct place_key *key);
+void places_done(struct places *places);
+
+/* --- grant.c -------------------------------------------------------------- */
+
+/* Notes that something was taken from the lock or its queue. */
+void touch(struct lockfsm *fsm, struct lock *lock);
+/* Hands over every touched lock, and drops those that nobody wants. */
+void settle(struct lockfsm *fsm);
+void touch_all(struct lockfsm *fsm);
+/* True if the holders and a delay are not in the way of such a request. */
+bool holders_allow(const struct lock *lock, enum lock_mode mode,
+                   uint32_t slots);
+/* True if a new request can be granted at once; 'lock' may be NULL. */
+bool lock_is_free(const struct lockfsm *fsm, const struct lock *lock,
+                  enum lock_mode mode, uint32_t slots);
+bool lock_is_free_for_upgrade(const struct lockfsm *fsm,
+                              const struct lock *lock);
+/* The same of one that waits, in its lock and in all locks of its request. */
+bool wait_is_free(const struct lockfsm *fsm, const struct wait *wait);
+bool request_is_free(const struct lockfsm *fsm, const struct wait *wait);
+/* True if the owner's own hold covers a further request of this mode. */
+bool hold_covers(const struct hold *hold, enum lock_mode mode);
+
+/* --- acquire.c ------------------------------------------------------------ */
+
+/* True, with the refusal, if 'count' more waits of the session, one of them at
+ * 'lock' (or NULL), would pass a limit. */
+bool waiting_is_over_limit(const struct lockfsm *fsm,
+                           const struct session *session,
+                           const struct lock *lock, uint32_t count,
+                           struct result *result);
+/* The request 'first' was just queued: it stays there, or goes if it closes a
+ * cycle. */
+void queue_or_deadlock(struct lockfsm *fsm, struct wait *first,
+                       struct result *result);
+
+/* --- deadlock.c ----------------------------------------------------------- */
+
+/* True if the waits of 'asker', the newest of them just queued, close a cycle;
+ * its text goes to the effects' arena. */
+bool deadlock_found(struct lockfsm *fsm, struct asker *asker,
+                    struct bytes *ret_cycle);
+void deadlock_search_free(struct deadlock_search *search);
+
+/* --- blacklist.c ---------------------------------------------------------- */
+
+/* The first entry that hits a session of this id and name, or NULL. */
+struct blacklisting *blacklist_hit(const struct lockfsm *fsm, uint64_t session,
+                                   struct bytes client);
+/* True with the refusal in 'result' if the session is blacklisted. */
+bool session_is_refused(struct lockfsm *fsm, const struct session *session,
+                        struct result *result);
+void refuse_blacklisted(struct lockfsm *fsm, const struct blacklisting *entry,
+                        struct result *result);
+struct blacklisting *blacklist_find(const struct lockfsm *fsm,
+                                    uint64_t since_index);
+struct blacklisting *blacklisting_new(struct lockfsm *fsm);
+void blacklisting_free(struct lockfsm *fsm, struct blacklisting *entry);
+/* Drops the entries that name a session which ends. */
+void blacklist_forget_session(struct lockfsm *fsm,
+                              const struct session *session);
+
+/* --- cluster.c ------------------------------------------------------------ */
+
+struct member *member_find(const struct lockfsm *fsm, uint64_t node);
+struct member *member_obtain(struct lockfsm *fsm, uint64_t node);
+void member_free(struct lockfsm *fsm, struct member *member);
+struct fence *fence_find(const struct lockfsm *fsm, struct bytes resource);
+struct fence *fence_new(struct lockfsm *fsm, struct bytes resource);
+
+/* --- effects.c ------------------------------------------------------------ */
+
+/* Appends an effect of this type; the pointer is good until the next one. */
+struct effect *effect_add(struct lockfsm *fsm, enum effect_type type);
+/* A copy of 'bytes' that lives as long as the effects. */
+struct bytes effect_copy(struct lockfsm *fsm, struct bytes bytes);
+void *effect_take(struct lockfsm *fsm, size_t size);
+/* Copies 'result' with all that it borrows. */
+void effect_copy_result(struct lockfsm *fsm, struct result *ret_copy,
+                        const struct result *result);
+
+/* --- dirty.c -------------------------------------------------------------- */
+
+/* These note that a structure is new or has changed, or that it goes. */
+void session_changed(struct lockfsm *fsm, struct session *session);
+void lock_changed(struct lockfsm *fsm, struct lock *lock);
+void hold_changed(struct lockfsm *fsm, struct hold *hold);
+void wait_changed(struct lockfsm *fsm, struct wait *wait);
+void fence_changed(struct lockfsm *fsm, struct fence *fence);
+void blacklisting_changed(struct lockfsm *fsm, struct blacklisting *entry);
+void result_changed(struct lockfsm *fsm, struct kept_result *kept);
+void asker_changed(struct lockfsm *fsm, struct asker *asker);
+void member_changed(struct lockfsm *fsm, struct member *member);
+
+void session_gone(struct lockfsm *fsm, struct session *session);
+void lock_gone(struct lockfsm *fsm, struct lock *lock);
+void hold_gone(struct lockfsm *fsm, struct hold *hold);
+void wait_gone(struct lockfsm *fsm, struct wait *wait);
+void blacklisting_gone(struct lockfsm *fsm, struct blacklisting *entry);
+void result_gone(struct lockfsm *fsm, struct kept_result *kept);
+void asker_gone(struct lockfsm *fsm, struct asker *asker);
+void member_gone(struct lockfsm *fsm, struct member *member);
+
+#endif /* HASP_LOCKFSM_STATE_H */

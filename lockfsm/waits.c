@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "lockfsm/state.h"
+
+struct wait *wait_find(const struct lockfsm *fsm, const struct lock *lock,
+                       uint64_t session, struct bytes owner)
+{
+    if (lock == NULL || lock->wait_count == 0) {
+        return NULL;
+    }
+    struct place *place = places_find(&fsm->places,
+                                      &(struct place_key){.kind = PLACE_WAIT,
+                                                          .number = lock->id,
+                                                          .session = session,
+                                                          .owner = owner});
+    return place == NULL ? NULL : LIST_ENTRY(place, struct wait, place);
+}
+
+struct wait *request_find(const struct lockfsm *fsm, uint64_t wait_index,
+                          uint64_t session, struct bytes owner)
+{
+    struct place *place = places_find(&fsm->places,
+                                      &(struct place_key){.kind = PLACE_REQUEST,
+                                                          .number = wait_index,
+                                                          .session = session,
+                                                          .owner = owner});
+    return place == NULL ? NULL : LIST_ENTRY(place, struct wait, by_request);
+}
+
+struct wait *wait_new(struct lockfsm *fsm, struct lock *lock,
+                      struct session *session, const struct wait_terms *terms)
+{
+    struct wait *wait = pool_take(&fsm->pool, sizeof *wait);
+    wait->lock = lock;
+    wait->session = session;
+    wait->owner = pool_copy(&fsm->pool, terms->hold.owner);
+    wait->value = pool_copy(&fsm->pool, terms->hold.value);
+    wait->mode = terms->hold.mode;
+    wait->slots = terms->hold.slots;
+    wait->wait_index = fsm->log_index;
+    wait->asked_index = fsm->log_index;
+    wait->wait_ms = terms->wait_ms;
+    wait->delay_ms = terms->hold.delay_ms;
+    wait->hold_ms = terms->hold.hold_ms;
+    wait->is_upgrade = terms->is_upgrade;
+    list_init(&wait->in_group);
+    list_init(&wait->in_dirty);
+    return wait;
+}
+
+/* Joins the other waits of its request, or is the first of them. */
+static void link_request(struct lockfsm *fsm, struct wait *wait)
+{
+    struct wait *first = request_find(fsm, wait->wait_index, wait->session->id,
+                                      wait->owner);
+    list_init(&wait->in_group);
+    if (first != NULL) {
+        list_push_back(&first->in_group, &wait->in_group);
+        return;
+    }
+    places_add(&fsm->places, &wait->by_request,
+               &(struct place_key){.kind = PLACE_REQUEST,
+                                   .number = wait->wait_index,
+                                   .session = wait->session->id,
+                                   .owner = wait->owner});
+}
+
+void wait_link(struct lockfsm *fsm, struct wait *wait)
+{
+    struct lock *lock = wait->lock;
+    places_add(&fsm->places, &wait->place,
+               &(struct place_key){.kind = PLACE_WAIT,
+                                   .number = lock->id,
+                                   .session = wait->session->id,
+                                   .owner = wait->owner});
+    link_request(fsm, wait);
+    if (wait->is_upgrade) {
+        list_push_front(&lock->queue, &wait->in_lock);
+    } else {
+        list_push_back(&lock->queue, &wait->in_lock);
+    }
+    lock->wait_count++;
+    lock->waits_by_mode[wait->mode]++;
+    list_push_back(&wait->session->waits, &wait->in_session);
+    wait->session->wait_count++;
+    wait->asker = asker_obtain(fsm, wait->session, wait->owner);
+    list_push_back(&wait->asker->waits, &wait->in_asker);
+    wait->asker->wait_count++;
+}
+
+struct wait *wait_queue(struct lockfsm *fsm, struct lock *lock,
+                        struct session *session, const struct wait_terms *terms)
+{
+    struct wait *wait = wait_new(fsm, lock, session, terms);
+    wait->serial = ++fsm->next_serial;
+    wait->req = fsm->origin.req;
+    wait_link(fsm, wait);
+    if (wait->mode == LOCK_SLOTS && lock->slots != wait->slots) {
+        lock->slots = wait->slots;
+        lock_changed(fsm, lock);
+    }
+    wait_changed(fsm, wait);
+    fsm->queued_index = wait->wait_index;
+    return wait;
+}
+
+void wait_free(struct lockfsm *fsm, struct wait *wait)
+{
+    wait_gone(fsm, wait);
+    places_remove(&fsm->places, &wait->place);
+    if (wait->by_request.kind == PLACE_REQUEST) {
+        places_remove(&fsm->places, &wait->by_request);
+    }
+    list_remove(&wait->in_group);
+    list_remove(&wait->in_lock);
+    wait->lock->wait_count--;
+    wait->lock->waits_by_mode[wait->mode]--;
+    list_remove(&wait->in_session);
+    wait->session->wait_count--;
+    list_remove(&wait->in_asker);
+    wait->asker->wait_count--;
+    touch(fsm, wait->lock);
+    asker_release(fsm, wait->asker);
+    pool_drop(&fsm->pool, &wait->owner);
+    pool_drop(&fsm->pool, &wait->value);
+    pool_give(&fsm->pool, wait, sizeof *wait);
+}
+
+void request_free(struct lockfsm *fsm, struct wait *wait)
+{
+    for (uint32_t left = request_count(wait); left > 0; left--) {
+        struct wait *next = REQUEST_NEXT(wait);
+        wait_free(fsm, wait);
+        wait = next;
+    }
+}
+
+uint32_t request_count(const struct wait *wait)
+{
+    uint32_t count = 1;
+    LIST_EACH (node, &wait->in_group) {
+        count++;
+    }
+    return count;
+}
+
+struct wait *request_first(struct wait *wait)
+{
+    while (wait->by_request.kind != PLACE_REQUEST) {
+        wait = REQUEST_NEXT(wait);
+    }
+    return wait;
+}
+
+void wait_answer(struct lockfsm *fsm, const struct wait *wait,
+                 const struct result *result)
+{
+    struct result copy;
+    effect_copy_result(fsm, &copy, result);
+    struct effect *effect = effect_add(fsm, EFFECT_WAIT_RESULT);
+    effect->result = copy;
+    effect->asked_index = wait->asked_index;
+    effect->session = wait->session->id;
+    effect->lock = effect_copy(fsm, wait->lock->name);
+    effect->owner = effect_copy(fsm, wait->owner);
+    effect->token = result->token;
+    effect->wait_index = wait->wait_index;
+    results_finish(fsm, wait->asker, wait->wait_index, result);
+}
+
+void wait_end(struct lockfsm *fsm, struct wait *wait, const char *reason,
+              const struct result *result)
+{
+    struct wait *first = request_first(wait);
+    struct wait *member = first;
+    do {
+        struct effect *effect = effect_add(fsm, EFFECT_WAIT_ENDED);
+        effect->session = member->session->id;
+        effect->lock = effect_copy(fsm, member->lock->name);
+        effect->owner = effect_copy(fsm, member->owner);
+        effect->wait_index = member->wait_index;
+        effect->reason = reason;
+        member = REQUEST_NEXT(member);
+    } while (member != first);
+    wait_answer(fsm, first, result);
+    request_free(fsm, first);
+}
+
+void wait_tell_queued(struct lockfsm *fsm, const struct wait *wait,
+                      bool is_again)
+{
+    struct effect *effect = effect_add(fsm, EFFECT_QUEUED);
+    effect->session = wait->session->id;
+    effect->lock = effect_copy(fsm, wait->lock->name);
+    effect->owner = effect_copy(fsm, wait->owner);
+    effect->wait_index = wait->wait_index;
+    effect->asked_index = wait->asked_index;
+    effect->time_ms = wait->wait_ms;
+    effect->count = is_again ? 1 : 0;
+}
+
+void wait_ask_again(struct lockfsm *fsm, struct wait *wait,
+                    const struct wait_terms *terms, bool is_waiting,
+                    struct result *result)
+{
+    if (!is_waiting) {
+        struct result nothing = {.code = RESULT_NOT_ACQUIRED};
+        wait_end(fsm, wait, "timeout", &nothing);
+        result->code = RESULT_NOT_ACQUIRED;
+        return;
+    }
+    struct wait *first = request_first(wait);
+    struct wait *member = first;
+    do {
+        member->asked_index = fsm->log_index;
+        member->req = fsm->origin.req;
+        member->wait_ms = terms->wait_ms;
+        member->delay_ms = terms->hold.delay_ms;
+        member->hold_ms = terms->hold.hold_ms;
+        pool_drop(&fsm->pool, &member->value);
+        member->value = pool_copy(&fsm->pool, terms->hold.value);
+        wait_changed(fsm, member);
+        wait_tell_queued(fsm, member, true);
+        member = REQUEST_NEXT(member);
+    } while (member != first);
+    fsm->queued_index = first->wait_index;
+    result->code = RESULT_QUEUED;
+}
