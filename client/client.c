@@ -111,6 +111,9 @@ int client_ask(struct client *client, const struct query *query,
     bool seen[OUTCOME_COUNT] = {false};
     for (uint32_t tried = 1;; tried++) {
         enum outcome outcome = attempt(client, query, options, ret_reply);
+        if (outcome == OUTCOME_UNKNOWN && options->is_read) {
+            outcome = OUTCOME_UNREACHABLE;
+        }
         seen[outcome] = true;
         if (outcome == OUTCOME_ANSWER) {
             return 0;

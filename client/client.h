@@ -50,8 +50,9 @@
 #define CLIENT_CODE_SIZE 32
 /* For the connection and the greeting; a paused node accepts and is silent. */
 #define CLIENT_OPEN_MS 1000
-/* For an answer, before another node is asked. */
-#define CLIENT_ATTEMPT_MS 3000
+/* For an answer, before another node is asked; longer than a node looks for a
+ * leader before it says NOLEADER. */
+#define CLIENT_ATTEMPT_MS 4000
 
 /* Names a session and proves the right to act for it. */
 struct credentials {
@@ -80,6 +81,7 @@ struct client_options {
     uint64_t attempt_ms;  /* Of an answer at one node; 0: CLIENT_ATTEMPT_MS. */
     struct lease_clock *ret_sent; /* Before the answered one was sent; NULL. */
     bool is_repeatable;
+    bool is_read; /* Changes nothing: repeatable, and no answer is no harm. */
     bool is_once; /* One attempt at one node, whatever it ends with. */
 };
 

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "cmd/hasp/acquire.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "cmd/hasp/names.h"
+
+/* A wait is asked for anew, keeping its place, when its node has been silent
+ * for so long: it may be paused, which no time-out of TCP notices. */
+#define SILENCE_MS 15000
+/* Beyond the wait itself: for its answer to come. */
+#define ANSWER_MS 2000
+
+static int ask_for_lock(struct tool *tool,
+                        const struct acquire_options *options,
+                        struct acquired *acquired, uint64_t deadline_ns);
+static int open_session(struct tool *tool,
+                        const struct acquire_options *options,
+                        const struct keeper_options *keeper,
+                        struct acquired *acquired);
+static void close_quietly(struct tool *tool, struct acquired *acquired);
+static int take_signal(int signal_fd);
+static uint64_t wait_deadline_ns(const struct tool *tool,
+                                 const struct acquire_options *options);
+static int explain(struct tool *tool, int error,
+                   const struct acquire_options *options);
+
+static int bad_time(const struct tool *tool, const char *value)
+{
+    return tool_usage(tool, "'%s' is no time; write 10s, 500ms or 2m", value);
+}
+
+int acquire_option(const struct tool *tool, int option, const char *value,
+                   struct acquire_options *options)
+{
+    uint64_t number;
+    switch (option) {
+    case 's':
+        options->is_shared = true;
+        return 0;
+    case 'n':
+        options->wait_ms = 0;
+        return 0;
+    case 'w':
+        return parse_duration(value, &options->wait_ms) ? 0
+                                                        : bad_time(tool, value);
+    case 'E':
+        if (!parse_number(value, &number) || number > 255) {
+            return tool_usage(tool, "'%s' is no exit code (0 to 255)", value);
+        }
+        options->exit_code = (int)number;
+        return 0;
+    case 1000:
+        return parse_number(value, &options->slots) && options->slots > 0
+                   ? 0
+                   : tool_usage(tool, "'%s' is no number of slots", value);
+    case 1001:
+        return parse_duration(value, &options->ttl_ms) ? 0
+                                                       : bad_time(tool, value);
+    case 1002:
+        return parse_duration(value, &options->linger_ms)
+                   ? 0
+                   : bad_time(tool, value);
+    case 1003:
+        return parse_duration(value, &options->delay_ms)
+                   ? 0
+                   : bad_time(tool, value);
+    case 1004:
+        return parse_duration(value, &options->hold_ms) ? 0
+                                                        : bad_time(tool, value);
+    case 1005:
+        options->value = value;
+        return 0;
+    default:
+        return -1;
+    }
+}
+
+int acquire_options_check(const struct tool *tool,
+                          const struct acquire_options *options)
+{
+    if (options->is_shared && options->slots != 0) {
+        return tool_usage(tool, "--shared and --slots exclude each other");
+    }
+    if (options->name[0] == '\0') {
+        return tool_usage(tool, "the name of a lock is not empty");
+    }
+    if (options->ttl_ms != 0 &&
+        (options->ttl_ms < 100 || options->ttl_ms > 3600000)) {
+        return tool_usage(tool, "--ttl is from 100ms to 1h");
+    }
+    if (options->linger_ms != 0 && options->linger_ms < 50) {
+        return tool_usage(tool, "--linger is from 50ms up to the TTL");
+    }
+    return 0;
+}
+
+int acquire_in_new_session(struct tool *tool,
+                           const struct acquire_options *options,
+                           const struct keeper_options *keeper, int signal_fd,
+                           struct acquired *ret_acquired)
+{
+    struct acquired acquired = {0};
+    uint64_t deadline_ns = wait_deadline_ns(tool, options);
+    struct client *client = tool_client(tool);
+    for (;;) {
+        acquired = (struct acquired){0};
+        client_set_interrupt(client, signal_fd);
+        int error = open_session(tool, options, keeper, &acquired);
+        if (error == 0) {
+            error = ask_for_lock(tool, options, &acquired, deadline_ns);
+        }
+        client_set_interrupt(client, -1);
+        if (error == 0 && acquired.token != 0) {
+            *ret_acquired = acquired;
+            return 0;
+        }
+        /* A session that was lost while it waited held nothing: begin anew. */
+        bool is_lost = error == HASP_EREPLY &&
+                       (strcmp(client_code(client), "EXPIRED") == 0 ||
+                        strcmp(client_code(client), "NOSESSION") == 0);
+        if (is_lost && client_now_ns() < deadline_ns) {
+            keeper_stop(acquired.keeper);
+            client_set_session(client, NULL);
+            tool_say(tool,
+                     "lost touch with the cluster while waiting for "
+                     "'%s', queueing anew",
+                     options->name);
+            continue;
+        }
+        int exit_code = options->exit_code;
+        if (error == HASP_EINTR) {
+            ret_acquired->signal_number = take_signal(signal_fd);
+            exit_code = 128 + ret_acquired->signal_number;
+        } else if (error != 0) {
+            exit_code = explain(tool, error, options);
+        }
+        close_quietly(tool, &acquired);
+        return exit_code;
+    }
+}
+
+int acquire_in_session(struct tool *tool, const struct acquire_options *options,
+                       const struct credentials *credentials,
+                       struct acquired *ret_acquired)
+{
+    struct acquired acquired = {0};
+    struct client *client = tool_client(tool);
+    int error = client_session_attach(
+        client, credentials, tool_deadline_ns(tool), &acquired.session);
+    if (error == 0) {
+        error = ask_for_lock(tool, options, &acquired,
+                             wait_deadline_ns(tool, options));
+    }
+    if (error != 0) {
+        return explain(tool, error, options);
+    }
+    if (acquired.token == 0) {
+        return options->exit_code;
+    }
+    *ret_acquired = acquired;
+    return 0;
+}
+
+int acquired_close(struct tool *tool, struct acquired *acquired)
+{
+    uint64_t released;
+    struct client *client = tool_client(tool);
+    keeper_stop(acquired->keeper);
+    acquired->keeper = NULL;
+    int error = client_session_close(client, &acquired->session,
+                                     tool_deadline_ns(tool), &released);
+    return error == 0
+               ? 0
+               : tool_client_error(client, error,
+                                   "cannot close the session, it ends with "
+                                   "its TTL");
+}
+
+static uint64_t wait_deadline_ns(const struct tool *tool,
+                                 const struct acquire_options *options)
+{
+    if (options->wait_ms == WAIT_FOR_EVER) {
+        return UINT64_MAX;
+    }
+    if (options->wait_ms == 0) {
+        return tool_deadline_ns(tool);
+    }
+    return client_now_ns() + options->wait_ms * NS_PER_MS;
+}
+
+static int open_session(struct tool *tool,
+                        const struct acquire_options *options,
+                        const struct keeper_options *keeper,
+                        struct acquired *acquired)
+{
+    char name[NAME_TEXT_SIZE];
+    name_of_process(name);
+    struct session_options session = {.ttl_ms = options->ttl_ms,
+                                      .linger_ms = options->linger_ms,
+                                      .name = name};
+    struct client *client = tool_client(tool);
+    int error = client_session_open(client, &session, tool_deadline_ns(tool),
+                                    &acquired->session);
+    if (error == 0) {
+        error = keeper_start(&tool->endpoints, &acquired->session, keeper,
+                             &acquired->keeper);
+    }
+    return error;
+}
+
+static void begin_query(struct query *query,
+                        const struct acquire_options *options,
+                        struct client_session *session)
+{
+    query_begin(query, "LOCK.ACQUIRE");
+    query_text(query, options->name);
+    if (options->is_shared) {
+        query_text(query, "SHARED");
+    } else if (options->slots != 0) {
+        query_text(query, "SLOTS");
+        query_number(query, options->slots);
+    }
+    if (options->wait_ms == WAIT_FOR_EVER) {
+        query_text(query, "WAIT");
+        query_text(query, "FOREVER");
+    } else if (options->wait_ms != 0) {
+        query_text(query, "WAIT");
+        query_number(query, options->wait_ms);
+    }
+    if (options->owner != NULL) {
+        query_text(query, "OWNER");
+        query_text(query, options->owner);
+    }
+    if (options->value != NULL) {
+        query_text(query, "VALUE");
+        query_text(query, options->value);
+    }
+    if (options->delay_ms != 0) {
+        query_text(query, "DELAY");
+        query_number(query, options->delay_ms);
+    }
+    if (options->hold_ms != 0) {
+        query_text(query, "HOLD");
+        query_number(query, options->hold_ms);
+    }
+    client_session_number(session, query);
+}
+
+/* Sets the token, or leaves 0 if the lock was not acquired in time. The same
+ * request with the same number is sent until an answer comes: the place in the
+ * queue stays. */
+static int ask_for_lock(struct tool *tool,
+                        const struct acquire_options *options,
+                        struct acquired *acquired, uint64_t deadline_ns)
+{
+    struct query query = {0};
+    const struct resp_reply *reply;
+    struct client *client = tool_client(tool);
+    begin_query(&query, options, &acquired->session);
+    int error;
+    bool has_told = false;
+    for (;;) {
+        uint64_t now_ns = client_now_ns();
+        uint64_t slice_ns = now_ns +
+                            (SILENCE_MS + tool->timeout_ms) * NS_PER_MS;
+        uint64_t end_ns = deadline_ns == UINT64_MAX
+                              ? UINT64_MAX
+                              : deadline_ns + ANSWER_MS * NS_PER_MS;
+        struct client_options ask = {
+            .deadline_ns = slice_ns < end_ns ? slice_ns : end_ns,
+            .attempt_ms = options->wait_ms == 0 ? 0 : SILENCE_MS,
+            .is_repeatable = true};
+        error = client_ask(client, &query, &ask, &reply);
+        if (error == 0 || error == HASP_EREPLY || error == HASP_EINTR ||
+            client_now_ns() >= deadline_ns) {
+            break;
+        }
+        /* A node that is silent while we wait is no news. */
+        if (!has_told && error != HASP_ETIMEDOUT) {
+            tool_say(tool, "%s; still waiting for '%s'", client_why(client),
+                     options->name);
+            has_told = true;
+        }
+    }
+    query_done(&query);
+    if (error == HASP_ETIMEDOUT && options->wait_ms != 0) {
+        return 0; /* The wait was over before its answer came. */
+    }
+    if (error == 0 && reply->value[0].type == RESP_INTEGER) {
+        acquired->token = (uint64_t)reply->value[0].integer;
+    }
+    return error;
+}
+
+static void close_quietly(struct tool *tool, struct acquired *acquired)
+{
+    uint64_t released;
+    keeper_stop(acquired->keeper);
+    acquired->keeper = NULL;
+    if (acquired->session.credentials.session != 0) {
+        /* If it fails the session ends with its TTL. */
+        int error = client_session_close(tool_client(tool), &acquired->session,
+                                         client_now_ns() + 1000 * NS_PER_MS,
+                                         &released);
+        (void)error;
+    }
+}
+
+static int take_signal(int signal_fd)
+{
+    struct signalfd_siginfo info;
+    return read(signal_fd, &info, sizeof info) == sizeof info
+               ? (int)info.ssi_signo
+               : 0;
+}
+
+static int explain(struct tool *tool, int error,
+                   const struct acquire_options *options)
+{
+    char what[600];
+    snprintf(what, sizeof what, "cannot acquire '%.511s'", options->name);
+    return tool_client_error(tool_client(tool), error, what);
+}

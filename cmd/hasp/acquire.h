@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Acquiring a lock in a session of its own, kept alive while it waits: what
+ * 'hasp run' and 'hasp acquire' have in common. */
+
+#ifndef HASP_CMD_HASP_ACQUIRE_H
+#define HASP_CMD_HASP_ACQUIRE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/keeper.h"
+#include "client/session.h"
+#include "cmd/hasp/tool.h"
+
+#define WAIT_FOR_EVER UINT64_MAX
+
+struct acquire_options {
+    const char *name;
+    bool is_shared;
+    uint64_t slots;   /* 0: none. */
+    uint64_t wait_ms; /* 0: do not wait; WAIT_FOR_EVER. */
+    int exit_code;    /* If it was not acquired in time. */
+    uint64_t ttl_ms;
+    uint64_t linger_ms;
+    uint64_t delay_ms;
+    uint64_t hold_ms;
+    const char *owner;
+    const char *value;
+};
+
+/* The options that both subcommands take, for getopt_long(). */
+#define ACQUIRE_SHORT_OPTIONS "snw:E:"
+#define ACQUIRE_LONG_OPTIONS                                                  \
+    {"shared", no_argument, NULL, 's'}, {"nonblock", no_argument, NULL, 'n'}, \
+        {"wait", required_argument, NULL, 'w'},                               \
+        {"exit-code", required_argument, NULL, 'E'},                          \
+        {"slots", required_argument, NULL, 1000},                             \
+        {"ttl", required_argument, NULL, 1001},                               \
+        {"linger", required_argument, NULL, 1002},                            \
+        {"delay", required_argument, NULL, 1003},                             \
+        {"hold", required_argument, NULL, 1004},                              \
+    {                                                                         \
+        "value", required_argument, NULL, 1005                                \
+    }
+
+/* Takes one of these options; 0, an exit code, or -1 if it is none of them. */
+int acquire_option(const struct tool *tool, int option, const char *value,
+                   struct acquire_options *options);
+/* After the last: what does not go together. 0 or an exit code. */
+int acquire_options_check(const struct tool *tool,
+                          const struct acquire_options *options);
+
+struct acquired {
+    struct client_session session;
+    struct keeper *keeper; /* NULL in a session that was there before. */
+    uint64_t token;
+    int signal_number; /* Not 0: a signal ended the wait. */
+};
+
+/* Opens a session, starts its keeper and acquires the lock. 'keeper' are the
+ * keeper's callbacks. 'signal_fd' (a signalfd, or -1) ends the wait. Returns 0
+ * or an exit code; then all is closed again and, unless the lock was just not
+ * free, explained. */
+int acquire_in_new_session(struct tool *tool,
+                           const struct acquire_options *options,
+                           const struct keeper_options *keeper, int signal_fd,
+                           struct acquired *ret_acquired);
+
+/* Likewise in an existing session, whose keeping is its owner's matter. */
+int acquire_in_session(struct tool *tool, const struct acquire_options *options,
+                       const struct credentials *credentials,
+                       struct acquired *ret_acquired);
+
+/* Stops the keeper and closes the session; an error is explained. */
+int acquired_close(struct tool *tool, struct acquired *acquired);
+
+#endif /* HASP_CMD_HASP_ACQUIRE_H */

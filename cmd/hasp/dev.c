@@ -1,0 +1,494 @@
+/* SPDX-License-Identifier: MIT */
+
+/* hasp dev: a throw-away cluster of real nodes on loopback.
+ *
+ * Node i, from 1, lives in DIR/n<i> with its haspd.conf and has the ports
+ * P + 10 (i - 1) for clients, one more for its peers, two more for HTTP. An
+ * existing configuration is kept and its client address used. The nodes are our
+ * children, in process groups of their own, so that Ctrl-C reaches us alone and
+ * we stop them in order; if we are killed, the kernel ends them. A node that
+ * dies is left dead: to try that is what such a cluster is for. */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "cmd/hasp/dev.h"
+#include "cmd/hasp/tool.h"
+
+#define READY_MS 15000
+#define STOP_MS 5000
+#define POLL_MS 50
+#define LOG_TAIL_LINES 10
+
+struct dev_node {
+    char folder[PATH_MAX];
+    char config[PATH_MAX];
+    char log[PATH_MAX];
+    char address[64]; /* For clients. */
+    pid_t pid;        /* 0: not running. */
+};
+
+struct dev {
+    struct tool *tool;
+    uint64_t count;
+    uint64_t port;
+    const char *folder_option;
+    char folder[PATH_MAX];
+    bool is_temporary;
+    char binary[PATH_MAX];
+    struct dev_node node[DEV_NODES_MAX];
+    int signal_fd;
+    sigset_t mask;
+    bool is_stopping;
+};
+
+static int read_dev(struct dev *dev, int argc, char **argv);
+static int make_folders(struct dev *dev);
+static int check_ports(const struct dev *dev);
+static int start_nodes(struct dev *dev);
+static int wait_ready(struct dev *dev);
+static void print_ready(const struct dev *dev);
+static void watch_nodes(struct dev *dev);
+static void stop_nodes(struct dev *dev);
+static bool take_signals(struct dev *dev, uint64_t until_ns);
+
+int run_dev(struct tool *tool, int argc, char **argv)
+{
+    struct dev *dev = memory_new(sizeof *dev);
+    sigset_t signals;
+    *dev = (struct dev){.tool = tool, .count = 3, .port = 7420};
+    int exit_code = read_dev(dev, argc, argv);
+    if (exit_code != 0) {
+        free(dev);
+        return exit_code;
+    }
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGHUP);
+    sigaddset(&signals, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &signals, &dev->mask);
+    dev->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    exit_code = make_folders(dev);
+    if (exit_code == 0) {
+        exit_code = check_ports(dev);
+    }
+    if (exit_code == 0) {
+        exit_code = start_nodes(dev);
+    }
+    if (exit_code == 0) {
+        exit_code = wait_ready(dev);
+    }
+    if (exit_code == 0 && !dev->is_stopping) {
+        print_ready(dev);
+        watch_nodes(dev);
+    }
+    stop_nodes(dev);
+    if (dev->is_temporary) {
+        dev_remove_folder(dev->folder);
+    }
+    close(dev->signal_fd);
+    free(dev);
+    return exit_code;
+}
+
+static int read_dev(struct dev *dev, int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"nodes", required_argument, NULL, 'n'},
+        {"dir", required_argument, NULL, 'd'},
+        {"port", required_argument, NULL, 'p'},
+        {0},
+    };
+    const struct tool *tool = dev->tool;
+    int option;
+    tool_options_begin();
+    while ((option = tool_option(tool, argc, argv, "", options)) != -1) {
+        switch (option) {
+        case 'n':
+            if (!parse_number(optarg, &dev->count) || dev->count < 1 ||
+                dev->count > DEV_NODES_MAX) {
+                return tool_usage(tool, "--nodes is from 1 to %d",
+                                  DEV_NODES_MAX);
+            }
+            break;
+        case 'd':
+            dev->folder_option = optarg;
+            break;
+        case 'p':
+            if (!parse_number(optarg, &dev->port) || dev->port < 1 ||
+                dev->port > 65535) {
+                return tool_usage(tool, "--port is from 1 to 65535");
+            }
+            break;
+        default:
+            return EX_USAGE;
+        }
+    }
+    if (argc != optind) {
+        return tool_usage(tool, "'%s' is too much", argv[optind]);
+    }
+    if (dev->port + 10 * (dev->count - 1) + 2 > 65535) {
+        return tool_usage(tool, "the ports of the last node are above 65535");
+    }
+    return 0;
+}
+
+/* haspd from beside this program. */
+static int find_binary(struct dev *dev)
+{
+    char self[PATH_MAX - 16];
+    ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (size < 0) {
+        return tool_fail(EX_OSERR, "cannot find this program's folder: %s",
+                         strerror(errno));
+    }
+    self[size] = '\0';
+    *strrchr(self, '/') = '\0';
+    snprintf(dev->binary, sizeof dev->binary, "%s/haspd", self);
+    if (access(dev->binary, X_OK) != 0) {
+        return tool_fail(EX_UNAVAILABLE,
+                         "cannot run '%s': %s; the daemon must stand beside "
+                         "the tool",
+                         dev->binary, strerror(errno));
+    }
+    return 0;
+}
+
+static int find_folder(struct dev *dev)
+{
+    char path[PATH_MAX - 64];
+    if (dev->folder_option == NULL) {
+        const char *base = getenv("TMPDIR");
+        snprintf(path, sizeof path, "%s/hasp-dev-XXXXXX",
+                 base != NULL && base[0] != '\0' ? base : "/tmp");
+        if (mkdtemp(path) == NULL) {
+            return tool_fail(EX_CANTCREAT, "cannot make the folder '%s': %s",
+                             path, strerror(errno));
+        }
+        dev->is_temporary = true;
+    } else {
+        snprintf(path, sizeof path, "%s", dev->folder_option);
+        if (mkdir(path, 0700) != 0 && errno != EEXIST) {
+            return tool_fail(EX_CANTCREAT, "cannot make the folder '%s': %s",
+                             path, strerror(errno));
+        }
+    }
+    /* Absolute, so that the lines which are to be copied work anywhere. */
+    if (realpath(path, dev->folder) == NULL ||
+        strlen(dev->folder) > PATH_MAX - 64) {
+        return tool_fail(EX_CANTCREAT, "cannot use the folder '%s': %s", path,
+                         strerror(errno));
+    }
+    return 0;
+}
+
+static int make_folders(struct dev *dev)
+{
+    int exit_code = find_binary(dev);
+    if (exit_code == 0) {
+        exit_code = find_folder(dev);
+    }
+    for (uint64_t i = 0; exit_code == 0 && i < dev->count; i++) {
+        struct dev_node *node = &dev->node[i];
+        struct dev_config config = {.id = i + 1,
+                                    .count = dev->count,
+                                    .port = dev->port,
+                                    .folder = dev->folder};
+        snprintf(node->folder, sizeof node->folder, "%.4000s/n%" PRIu64,
+                 dev->folder, i + 1);
+        snprintf(node->config, sizeof node->config, "%.4050s/haspd.conf",
+                 node->folder);
+        snprintf(node->log, sizeof node->log, "%.4050s/haspd.log",
+                 node->folder);
+        if (mkdir(node->folder, 0700) != 0 && errno != EEXIST) {
+            exit_code = tool_fail(EX_CANTCREAT,
+                                  "cannot make the folder '%s': %s",
+                                  node->folder, strerror(errno));
+        } else {
+            exit_code = dev_config_make(node->config, &config, node->address);
+        }
+    }
+    return exit_code;
+}
+
+/* Somebody else's node on our port would be taken for ours. */
+static int check_ports(const struct dev *dev)
+{
+    for (uint64_t i = 0; i < dev->count; i++) {
+        const char *colon = strrchr(dev->node[i].address, ':');
+        struct sockaddr_in address = {
+            .sin_family = AF_INET,
+            .sin_addr = {htonl(INADDR_LOOPBACK)},
+            .sin_port = htons(
+                (uint16_t)strtoul(colon == NULL ? "" : colon + 1, NULL, 10))};
+        int on = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+        int result = bind(fd, (struct sockaddr *)&address, sizeof address);
+        int code = errno;
+        close(fd);
+        if (result != 0) {
+            return tool_fail(EX_UNAVAILABLE,
+                             "cannot use %s: %s; is another 'hasp dev' "
+                             "running? choose other ports with --port",
+                             dev->node[i].address, strerror(code));
+        }
+    }
+    return 0;
+}
+
+static void become_node(const struct dev *dev, const struct dev_node *node)
+    __attribute__((noreturn));
+
+static void become_node(const struct dev *dev, const struct dev_node *node)
+{
+    int log = open(node->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    int null = open("/dev/null", O_RDONLY);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    sigprocmask(SIG_SETMASK, &dev->mask, NULL);
+    if (log >= 0 && null >= 0) {
+        dup2(null, STDIN_FILENO);
+        dup2(log, STDOUT_FILENO);
+        dup2(log, STDERR_FILENO);
+        execl(dev->binary, dev->binary, "--config", node->config, (char *)NULL);
+    }
+    dprintf(log, "hasp: cannot run '%s': %s\n", dev->binary, strerror(errno));
+    _exit(127);
+}
+
+static int start_nodes(struct dev *dev)
+{
+    fflush(stdout);
+    for (uint64_t i = 0; i < dev->count; i++) {
+        struct dev_node *node = &dev->node[i];
+        node->pid = fork();
+        if (node->pid == 0) {
+            become_node(dev, node);
+        }
+        if (node->pid < 0) {
+            node->pid = 0;
+            return tool_fail(EX_OSERR, "cannot start a process: %s",
+                             strerror(errno));
+        }
+    }
+    return 0;
+}
+
+static void print_log_tail(const struct dev_node *node)
+{
+    char *lines[LOG_TAIL_LINES] = {0};
+    size_t size = 0, count = 0;
+    FILE *file = fopen(node->log, "r");
+    fprintf(stderr, "--- %s\n", node->log);
+    while (file != NULL &&
+           getline(&lines[count % LOG_TAIL_LINES], &(size_t){0}, file) >= 0) {
+        count++;
+    }
+    (void)size;
+    if (file != NULL) {
+        fclose(file);
+    }
+    for (size_t i = count < LOG_TAIL_LINES ? 0 : count - LOG_TAIL_LINES;
+         i < count; i++) {
+        fputs(lines[i % LOG_TAIL_LINES], stderr);
+    }
+    for (size_t i = 0; i < LOG_TAIL_LINES; i++) {
+        free(lines[i]);
+    }
+}
+
+/* True if the node says that there is a leader. */
+static bool knows_leader(const struct dev_node *node)
+{
+    struct endpoint endpoint;
+    struct endpoints one = {.endpoint = &endpoint, .count = 1};
+    struct query query = {0};
+    const struct resp_reply *reply;
+    char why[HASP_WHY_SIZE];
+    if (endpoint_parse(node->address, strlen(node->address), &endpoint, why) !=
+        0) {
+        return false;
+    }
+    struct client *client = client_new(&one);
+    struct client_options options = {
+        .deadline_ns = client_now_ns() + 500 * NS_PER_MS, .is_once = true};
+    query_begin(&query, "RAFT.STATUS");
+    bool knows = client_ask(client, &query, &options, &reply) == 0;
+    if (knows) {
+        json_t *status = value_of_reply(reply, 0);
+        knows = value_number(status, "leader") != 0;
+        json_decref(status);
+    }
+    if (knows) {
+        /* Only a leader that serves answers this. */
+        query_begin(&query, "LOCK.LIST");
+        query_text(&query, "COUNT");
+        query_number(&query, 1);
+        options.deadline_ns = client_now_ns() + 500 * NS_PER_MS;
+        knows = client_ask(client, &query, &options, &reply) == 0;
+    }
+    query_done(&query);
+    client_free(client);
+    return knows;
+}
+
+static int wait_ready(struct dev *dev)
+{
+    uint64_t end_ns = client_now_ns() + READY_MS * NS_PER_MS;
+    for (;;) {
+        uint64_t ready = 0;
+        for (uint64_t i = 0; i < dev->count; i++) {
+            ready += dev->node[i].pid != 0 && knows_leader(&dev->node[i]);
+        }
+        if (ready == dev->count) {
+            return 0;
+        }
+        bool all_run = take_signals(dev, client_now_ns() + POLL_MS * NS_PER_MS);
+        if (dev->is_stopping) {
+            return 0;
+        }
+        if (!all_run || client_now_ns() >= end_ns) {
+            tool_fail(0,
+                      "no leader after %d s: %" PRIu64 " of %" PRIu64
+                      " nodes are ready; the ends of their logs:",
+                      READY_MS / 1000, ready, dev->count);
+            for (uint64_t i = 0; i < dev->count; i++) {
+                print_log_tail(&dev->node[i]);
+            }
+            return EX_UNAVAILABLE;
+        }
+    }
+}
+
+static void print_ready(const struct dev *dev)
+{
+    printf("ready endpoints=");
+    for (uint64_t i = 0; i < dev->count; i++) {
+        printf("%s%s", i > 0 ? "," : "", dev->node[i].address);
+    }
+    printf(" pids=");
+    for (uint64_t i = 0; i < dev->count; i++) {
+        printf("%s%ld", i > 0 ? "," : "", (long)dev->node[i].pid);
+    }
+    putchar('\n');
+    fflush(stdout);
+    if (dev->tool->is_quiet) {
+        return;
+    }
+    fprintf(stderr, "hasp: the nodes live in %s; to use them:\n", dev->folder);
+    fprintf(stderr, "  export HASP_ENDPOINTS=");
+    for (uint64_t i = 0; i < dev->count; i++) {
+        fprintf(stderr, "%s%s", i > 0 ? "," : "", dev->node[i].address);
+    }
+    fprintf(stderr, "\n  hasp status\n"
+                    "  hasp run demo -- echo done under the lock\n"
+                    "hasp: Ctrl-C stops them\n");
+}
+
+static void watch_nodes(struct dev *dev)
+{
+    while (!dev->is_stopping) {
+        take_signals(dev, UINT64_MAX);
+    }
+}
+
+static void tell_death(const struct dev *dev, const struct dev_node *node,
+                       int status)
+{
+    char how[64];
+    if (WIFEXITED(status)) {
+        snprintf(how, sizeof how, "exited with %d", WEXITSTATUS(status));
+    } else {
+        snprintf(how, sizeof how, "was ended by signal %d", WTERMSIG(status));
+    }
+    tool_fail(0,
+              "node %d (%s, pid %ld) %s; its log is %s; to start it again:\n"
+              "  %s --config %s",
+              (int)(node - dev->node) + 1, node->address, (long)node->pid, how,
+              node->log, dev->binary, node->config);
+}
+
+/* Waits for a signal until then and takes note. False: a node has died. */
+static bool take_signals(struct dev *dev, uint64_t until_ns)
+{
+    bool all_run = true;
+    struct signalfd_siginfo info;
+    struct pollfd fd = {.fd = dev->signal_fd, .events = POLLIN};
+    poll(&fd, 1, until_ns == UINT64_MAX ? -1 : client_poll_ms(until_ns));
+    while (read(dev->signal_fd, &info, sizeof info) == sizeof info) {
+        dev->is_stopping |= info.ssi_signo != SIGCHLD;
+    }
+    for (uint64_t i = 0; i < dev->count; i++) {
+        struct dev_node *node = &dev->node[i];
+        int status;
+        if (node->pid != 0 &&
+            waitpid(node->pid, &status, WNOHANG) == node->pid) {
+            if (!dev->is_stopping) {
+                tell_death(dev, node, status);
+            }
+            node->pid = 0;
+            all_run = false;
+        }
+    }
+    return all_run;
+}
+
+static uint64_t count_running(const struct dev *dev)
+{
+    uint64_t running = 0;
+    for (uint64_t i = 0; i < dev->count; i++) {
+        running += dev->node[i].pid != 0;
+    }
+    return running;
+}
+
+static void signal_nodes(const struct dev *dev, int number)
+{
+    for (uint64_t i = 0; i < dev->count; i++) {
+        if (dev->node[i].pid != 0) {
+            kill(dev->node[i].pid, number);
+            /* One that was paused must go on to hear it. */
+            kill(dev->node[i].pid, SIGCONT);
+        }
+    }
+}
+
+static void stop_nodes(struct dev *dev)
+{
+    uint64_t end_ns = client_now_ns() + STOP_MS * NS_PER_MS;
+    dev->is_stopping = true;
+    signal_nodes(dev, SIGTERM);
+    while (count_running(dev) > 0 && client_now_ns() < end_ns) {
+        take_signals(dev, client_now_ns() + POLL_MS * NS_PER_MS);
+    }
+    if (count_running(dev) > 0) {
+        tool_fail(0,
+                  "%" PRIu64 " nodes did not stop within %d s and are "
+                  "killed",
+                  count_running(dev), STOP_MS / 1000);
+        signal_nodes(dev, SIGKILL);
+        for (uint64_t i = 0; i < dev->count; i++) {
+            if (dev->node[i].pid != 0) {
+                waitpid(dev->node[i].pid, NULL, 0);
+                dev->node[i].pid = 0;
+            }
+        }
+    }
+}

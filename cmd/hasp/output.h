@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Results as tables for people, JSON for programs, plain lines for scripts.
+ *
+ * A result is a JSON value made of the reply, so that the keys are those of the
+ * protocol. One list of fields says what a table or a plain line shows of it;
+ * JSON shows everything.
+ *
+ *     table   columns with headings, by libsmartcols
+ *     json    an array of objects, or one object
+ *     plain   one line per record, fields separated by tabs, no headings, times
+ * in milliseconds */
+
+#ifndef HASP_CMD_HASP_OUTPUT_H
+#define HASP_CMD_HASP_OUTPUT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "client/connection.h"
+
+enum format { FORMAT_TABLE, FORMAT_JSON, FORMAT_PLAIN };
+
+enum field_kind {
+    FIELD_TEXT,
+    FIELD_NUMBER,   /* Right-aligned. */
+    FIELD_DURATION, /* Milliseconds; "2m10s" in a table. */
+    FIELD_COUNT,    /* Of the elements of an array. */
+    FIELD_FLAG      /* "yes" or "". */
+};
+
+struct field {
+    const char *key; /* A path: "holders.0.client". */
+    const char *title;
+    enum field_kind kind;
+};
+
+/* The value at 'at' of a reply, and all inside it. Bytes that are not UTF-8
+ * become
+ * "\xHH". */
+json_t *value_of_reply(const struct resp_reply *reply, uint32_t at);
+
+/* The value under a path, or NULL. */
+json_t *value_at(json_t *value, const char *path);
+const char *value_text(json_t *value, const char *path); /* "" if none. */
+uint64_t value_number(json_t *value, const char *path);  /* 0 if none. */
+
+/* Writes records ('rows' is an array of objects); 'fields' end with a key of
+ * NULL. */
+void output_rows(enum format format, const struct field *fields, json_t *rows);
+/* Writes one record: below each other in a table. */
+void output_record(enum format format, const struct field *fields,
+                   json_t *record);
+void output_json(json_t *value);
+
+/* "7.4s", "2m10s", "350ms". */
+void format_duration(uint64_t time_ms, char *out, size_t size);
+
+#endif /* HASP_CMD_HASP_OUTPUT_H */

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: MIT */
+
+/* hasp run: a command under a lock. hasp acquire: a lock for a script. hasp
+ * release: the end of that. */
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "cmd/hasp/acquire.h"
+#include "cmd/hasp/child.h"
+#include "cmd/hasp/tool.h"
+
+static const struct field acquired_fields[] = {
+    {"token", "TOKEN", FIELD_NUMBER},
+    {"session", "SESSION", FIELD_NUMBER},
+    {"secret", "SECRET", FIELD_TEXT},
+    {0},
+};
+
+struct run {
+    struct tool *tool;
+    struct acquire_options acquire;
+    enum on_lost on_lost;
+    uint64_t grace_ms;
+    bool has_grace;
+    atomic_bool hold_has_ended;
+    _Atomic uint64_t token;
+};
+
+static bool parse_on_lost(const char *text, enum on_lost *ret_on_lost)
+{
+    static const char *const names[] = {"term", "kill", "freeze", "ignore"};
+    for (int i = 0; i < 4; i++) {
+        if (strcmp(text, names[i]) == 0) {
+            *ret_on_lost = (enum on_lost)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static int read_run(struct run *run, int argc, char **argv)
+{
+    static const struct option options[] = {
+        ACQUIRE_LONG_OPTIONS,
+        {"on-lost", required_argument, NULL, 'l'},
+        {"grace", required_argument, NULL, 'g'},
+        {0},
+    };
+    const struct tool *tool = run->tool;
+    int option;
+    tool_options_begin();
+    while ((option = tool_option(tool, argc, argv, "+" ACQUIRE_SHORT_OPTIONS,
+                                 options)) != -1) {
+        if (option == 'l') {
+            if (!parse_on_lost(optarg, &run->on_lost)) {
+                return tool_usage(tool, "--on-lost is term, kill, freeze or "
+                                        "ignore");
+            }
+        } else if (option == 'g') {
+            run->has_grace = true;
+            if (!parse_duration(optarg, &run->grace_ms)) {
+                return tool_usage(tool, "'%s' is no time; write 2s", optarg);
+            }
+        } else {
+            int exit_code = acquire_option(tool, option, optarg, &run->acquire);
+            if (exit_code != 0) {
+                return EX_USAGE;
+            }
+        }
+    }
+    if (optind >= argc) {
+        return tool_usage(tool, "the name of a lock is needed");
+    }
+    run->acquire.name = argv[optind++];
+    if (optind < argc && strcmp(argv[optind], "--") == 0) {
+        optind++;
+    }
+    if (optind >= argc) {
+        return tool_usage(tool, "a command to run is needed");
+    }
+    return acquire_options_check(tool, &run->acquire);
+}
+
+/* On the keeper's thread: one of our holds ended without being given back. */
+static void hold_ended(void *data, struct bytes lock, struct bytes reason,
+                       uint64_t token)
+{
+    struct run *run = data;
+    (void)lock;
+    if (token == atomic_load(&run->token) &&
+        !atomic_exchange(&run->hold_has_ended, true)) {
+        tool_fail(0, "the hold of '%s' has ended: %.*s", run->acquire.name,
+                  (int)reason.size, (const char *)reason.data);
+    }
+}
+
+/* On the keeper's thread: somebody asks us to give the lock back. */
+static void tell_push(void *data, const struct resp_reply *reply)
+{
+    struct run *run = data;
+    json_t *push = value_of_reply(reply, 0);
+    if (strcmp(value_text(push, "1"), "please") == 0 && !run->tool->is_quiet) {
+        const char *message = value_text(push, "2.message");
+        tool_fail(0, "somebody asks for '%s' to be given back%s%s",
+                  run->acquire.name, message[0] != '\0' ? ": " : "", message);
+    }
+    json_decref(push);
+}
+
+/* The environment of the command: ours, with these in place of what an outer
+ * 'hasp run' may have set. */
+static char **make_environment(const struct run *run,
+                               const struct acquired *acquired)
+{
+    extern char **environ;
+    static const char *const names[] = {"HASP_LOCK", "HASP_TOKEN",
+                                        "HASP_SESSION", "HASP_ENDPOINTS"};
+    struct buffer text = {0};
+    size_t count = 0, made = 0;
+    while (environ[count] != NULL) {
+        count++;
+    }
+    char **environment = memory_new((count + 5) * sizeof *environment);
+    for (size_t i = 0; i < count; i++) {
+        bool is_ours = false;
+        for (size_t n = 0; n < 4; n++) {
+            size_t size = strlen(names[n]);
+            is_ours |= strncmp(environ[i], names[n], size) == 0 &&
+                       environ[i][size] == '=';
+        }
+        if (!is_ours) {
+            environment[made++] = memory_text(environ[i]);
+        }
+    }
+    for (size_t n = 0; n < 4; n++) {
+        buffer_clear(&text);
+        buffer_printf(&text, "%s=", names[n]);
+        if (n == 0) {
+            buffer_put_text(&text, run->acquire.name);
+        } else if (n == 3) {
+            buffer_put_text(&text, run->tool->endpoints_text);
+        } else {
+            buffer_printf(&text, "%" PRIu64,
+                          n == 1 ? acquired->token
+                                 : acquired->session.credentials.session);
+        }
+        buffer_put_u8(&text, '\0');
+        environment[made++] = memory_text((const char *)text.data);
+    }
+    buffer_done(&text);
+    return environment;
+}
+
+static void free_environment(char **environment)
+{
+    for (size_t i = 0; environment[i] != NULL; i++) {
+        free(environment[i]);
+    }
+    free(environment);
+}
+
+/* Runs the command under the lock, which was acquired. */
+static int run_command(struct run *run, struct acquired *acquired, char **argv,
+                       int signal_fd, const sigset_t *mask)
+{
+    uint64_t trust_ms = acquired->session.ttl_ms / 5 * 4;
+    if (acquired->session.linger_ms != 0 &&
+        acquired->session.linger_ms < acquired->session.ttl_ms) {
+        trust_ms = acquired->session.linger_ms / 5 * 4;
+    }
+    uint64_t grace_ms = run->has_grace ? run->grace_ms : trust_ms / 4;
+    uint64_t margin_ms = trust_ms / 80 > 10 ? trust_ms / 80 : 10;
+    if (grace_ms > trust_ms / 2) {
+        grace_ms = trust_ms / 2;
+        if (run->has_grace) {
+            tool_say(run->tool,
+                     "--grace is cut to %" PRIu64 "ms, half of what the lease "
+                     "can be trusted; a longer --ttl allows more",
+                     grace_ms);
+        }
+    }
+    struct child child = {.argv = argv,
+                          .environment = make_environment(run, acquired),
+                          .on_lost = run->on_lost,
+                          .grace_ns = grace_ms * NS_PER_MS,
+                          .margin_ns = margin_ms * NS_PER_MS,
+                          .signal_fd = signal_fd,
+                          .keeper = acquired->keeper,
+                          .hold_has_ended = &run->hold_has_ended,
+                          .name = run->acquire.name,
+                          .is_quiet = run->tool->is_quiet,
+                          .mask = *mask};
+    int exit_code = child_start(&child);
+    if (exit_code == 0) {
+        exit_code = child_watch(&child);
+    }
+    free_environment(child.environment);
+    return exit_code;
+}
+
+int run_run(struct tool *tool, int argc, char **argv)
+{
+    struct run run = {
+        .tool = tool,
+        .acquire = {.wait_ms = WAIT_FOR_EVER, .exit_code = EX_TEMPFAIL}};
+    struct acquired acquired = {0};
+    sigset_t signals, mask;
+    int exit_code = read_run(&run, argc, argv);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    const char *outer = getenv("HASP_LOCK");
+    if (outer != NULL && strcmp(outer, run.acquire.name) == 0 &&
+        run.acquire.wait_ms == WAIT_FOR_EVER && !run.acquire.is_shared &&
+        run.acquire.slots == 0) {
+        return tool_fail(EX_USAGE,
+                         "'%s' is held by the 'hasp run' around this one and "
+                         "would be waited for for ever; use another name or -n",
+                         outer);
+    }
+    child_signals(&signals);
+    sigprocmask(SIG_BLOCK, &signals, &mask);
+    int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    struct keeper_options keeper = {
+        .ended = hold_ended, .push = tell_push, .data = &run};
+    exit_code = acquire_in_new_session(tool, &run.acquire, &keeper, signal_fd,
+                                       &acquired);
+    if (exit_code != 0) {
+        if (acquired.signal_number == 0 && exit_code == run.acquire.exit_code) {
+            tool_say(tool, "'%s' is not free; see: hasp show %s",
+                     run.acquire.name, run.acquire.name);
+        }
+        close(signal_fd);
+        return exit_code;
+    }
+    atomic_store(&run.token, acquired.token);
+    /* From here on only the keeper's connection speaks for the session. */
+    client_drop(tool_client(tool));
+    exit_code = run_command(&run, &acquired, argv + optind, signal_fd, &mask);
+    if (exit_code == EXIT_LOCK_LOST) {
+        keeper_stop(acquired.keeper);
+    } else if (acquired_close(tool, &acquired) != 0) {
+        tool_say(tool, "'%s' stays locked until then", run.acquire.name);
+    }
+    close(signal_fd);
+    return exit_code;
+}
+
+static void print_acquired(const struct tool *tool,
+                           const struct acquired *acquired)
+{
+    json_t *record = json_pack(
+        "{s:I, s:I, s:s, s:I}", "token", (json_int_t)acquired->token, "session",
+        (json_int_t)acquired->session.credentials.session, "secret",
+        acquired->session.credentials.secret, "ttl_ms",
+        (json_int_t)acquired->session.ttl_ms);
+    if (tool->format == FORMAT_JSON) {
+        output_json(record);
+    } else {
+        json_t *rows = json_pack("[O]", record);
+        output_rows(tool->format, acquired_fields, rows);
+        json_decref(rows);
+    }
+    json_decref(record);
+}
+
+static int read_acquire(struct tool *tool, int argc, char **argv,
+                        struct acquire_options *acquire,
+                        struct credentials *credentials)
+{
+    static const struct option options[] = {
+        ACQUIRE_LONG_OPTIONS,
+        {"session", required_argument, NULL, 'S'},
+        {"owner", required_argument, NULL, 'O'},
+        {0},
+    };
+    int option;
+    tool_options_begin();
+    while ((option = tool_option(tool, argc, argv, ACQUIRE_SHORT_OPTIONS,
+                                 options)) != -1) {
+        if (option == 'S') {
+            if (credentials_parse(optarg, credentials) != 0) {
+                return tool_usage(tool, "'%s' is no session; write ID:SECRET",
+                                  optarg);
+            }
+        } else if (option == 'O') {
+            acquire->owner = optarg;
+        } else if (acquire_option(tool, option, optarg, acquire) != 0) {
+            return EX_USAGE;
+        }
+    }
+    if (argc - optind != 1) {
+        return tool_usage(tool, "the name of one lock is needed");
+    }
+    acquire->name = argv[optind];
+    return acquire_options_check(tool, acquire);
+}
+
+int run_acquire(struct tool *tool, int argc, char **argv)
+{
+    struct acquire_options acquire = {.exit_code = EX_TEMPFAIL};
+    struct credentials credentials = {0};
+    struct acquired acquired = {0};
+    struct keeper_options keeper = {0};
+    int exit_code = read_acquire(tool, argc, argv, &acquire, &credentials);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    bool is_new = credentials.session == 0;
+    exit_code = is_new ? acquire_in_new_session(tool, &acquire, &keeper, -1,
+                                                &acquired)
+                       : acquire_in_session(tool, &acquire, &credentials,
+                                            &acquired);
+    if (exit_code != 0) {
+        if (exit_code == acquire.exit_code) {
+            tool_say(tool, "'%s' is not free; see: hasp show %s", acquire.name,
+                     acquire.name);
+        }
+        return exit_code;
+    }
+    keeper_stop(acquired.keeper);
+    if (is_new && acquire.wait_ms != 0) {
+        /* After a wait the lease has run for a while: the caller gets all. */
+        int error = client_session_keep(tool_client(tool), &acquired.session,
+                                        tool_deadline_ns(tool), NULL, NULL);
+        if (error != 0) {
+            return tool_client_error(tool_client(tool), error,
+                                     "cannot keep the session");
+        }
+    }
+    print_acquired(tool, &acquired);
+    return 0;
+}
+
+int run_release(struct tool *tool, int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"session", required_argument, NULL, 'S'},
+        {"owner", required_argument, NULL, 'O'},
+        {"token", required_argument, NULL, 'T'},
+        {0},
+    };
+    struct credentials credentials = {0};
+    struct query query = {0};
+    const struct resp_reply *reply;
+    const char *owner = NULL;
+    uint64_t token = 0;
+    char what[600];
+    int option;
+    tool_options_begin();
+    while ((option = tool_option(tool, argc, argv, "", options)) != -1) {
+        if (option == 'O') {
+            owner = optarg;
+        } else if ((option == 'S' &&
+                    credentials_parse(optarg, &credentials) != 0) ||
+                   (option == 'T' &&
+                    (!parse_number(optarg, &token) || token == 0))) {
+            return tool_usage(tool, "'%s' is no %s", optarg,
+                              option == 'S' ? "session; write ID:SECRET"
+                                            : "token");
+        } else if (option == '?') {
+            return EX_USAGE;
+        }
+    }
+    if (argc - optind != 1 || credentials.session == 0) {
+        return tool_usage(tool, "a name and --session ID:SECRET are needed, "
+                                "as 'hasp acquire' printed it");
+    }
+    client_set_session(tool_client(tool), &credentials);
+    query_begin(&query, "LOCK.RELEASE");
+    query_text(&query, argv[optind]);
+    if (owner != NULL) {
+        query_text(&query, "OWNER");
+        query_text(&query, owner);
+    }
+    if (token != 0) {
+        query_text(&query, "TOKEN");
+        query_number(&query, token);
+    }
+    snprintf(what, sizeof what, "cannot release '%.511s'", argv[optind]);
+    int exit_code = tool_change(tool, &query, what, &reply);
+    query_done(&query);
+    if (exit_code == 0 && reply->value[0].integer > 0) {
+        tool_say(tool, "still held %" PRId64 " times by this owner",
+                 reply->value[0].integer);
+    }
+    return exit_code;
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+
+/* hasp session list, show, keep, close. */
+
+#include "client/session.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cmd/hasp/tool.h"
+
+static const struct field session_fields[] = {
+    {"id", "SESSION", FIELD_NUMBER},
+    {"name", "NAME", FIELD_TEXT},
+    {"address", "ADDRESS", FIELD_TEXT},
+    {"ttl_ms", "TTL", FIELD_DURATION},
+    {"left_ms", "LEFT", FIELD_DURATION},
+    {"holds", "HOLDS", FIELD_COUNT},
+    {"waits", "WAITS", FIELD_COUNT},
+    {"blacklisted", "BLACKLISTED", FIELD_FLAG},
+    {"labels", "LABELS", FIELD_TEXT},
+    {0},
+};
+
+static const struct field kept_fields[] = {
+    {"session", "SESSION", FIELD_NUMBER},
+    {"ttl_ms", "TTL", FIELD_DURATION},
+    {"linger_ms", "LINGER", FIELD_DURATION},
+    {0},
+};
+
+int run_session_list(struct tool *tool, int argc, char **argv)
+{
+    json_t *rows;
+    tool_options_begin();
+    if (tool_option(tool, argc, argv, "", NULL) != -1) {
+        return EX_USAGE;
+    }
+    if (argc - optind > 1) {
+        return tool_usage(tool, "one prefix at most");
+    }
+    int exit_code = tool_list(tool, "SESSION.LIST", argv[optind], &rows);
+    if (exit_code == 0) {
+        output_rows(tool->format, session_fields, rows);
+        json_decref(rows);
+    }
+    return exit_code;
+}
+
+int run_session_show(struct tool *tool, int argc, char **argv)
+{
+    struct query query = {0};
+    const struct resp_reply *reply;
+    uint64_t id;
+    char what[80];
+    tool_options_begin();
+    if (tool_option(tool, argc, argv, "", NULL) != -1) {
+        return EX_USAGE;
+    }
+    /* The secret that may stand behind is not needed and not sent. */
+    if (argc - optind != 1 ||
+        !bytes_to_u64(bytes_of(argv[optind], strcspn(argv[optind], ":")),
+                      &id)) {
+        return tool_usage(tool, "the number of a session is needed");
+    }
+    snprintf(what, sizeof what, "cannot show session %" PRIu64, id);
+    query_begin(&query, "SESSION.SHOW");
+    query_number(&query, id);
+    int exit_code = tool_read(tool, &query, what, &reply);
+    query_done(&query);
+    if (exit_code == 0) {
+        json_t *session = value_of_reply(reply, 0);
+        output_record(tool->format, session_fields, session);
+        json_decref(session);
+    }
+    return exit_code;
+}
+
+/* Reads the credentials that keep and close take. */
+static int read_credentials(struct tool *tool, int argc, char **argv,
+                            struct credentials *ret_credentials)
+{
+    tool_options_begin();
+    if (tool_option(tool, argc, argv, "", NULL) != -1) {
+        return EX_USAGE;
+    }
+    if (argc - optind != 1 ||
+        credentials_parse(argv[optind], ret_credentials) != 0) {
+        return tool_usage(tool, "the session as ID:SECRET is needed, as 'hasp "
+                                "acquire' printed it; another's session is "
+                                "ended with 'hasp blacklist add'");
+    }
+    return 0;
+}
+
+int run_session_keep(struct tool *tool, int argc, char **argv)
+{
+    struct credentials credentials;
+    struct client_session session;
+    int exit_code = read_credentials(tool, argc, argv, &credentials);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    struct client *client = tool_client(tool);
+    int error = client_session_attach(client, &credentials,
+                                      tool_deadline_ns(tool), &session);
+    if (error == 0) {
+        error = client_session_keep(client, &session, tool_deadline_ns(tool),
+                                    NULL, NULL);
+    }
+    if (error != 0) {
+        return tool_client_error(client, error, "cannot keep the session");
+    }
+    json_t *kept = json_pack(
+        "{s:I, s:I, s:I}", "session", (json_int_t)credentials.session, "ttl_ms",
+        (json_int_t)session.ttl_ms, "linger_ms", (json_int_t)session.linger_ms);
+    output_record(tool->format, kept_fields, kept);
+    json_decref(kept);
+    return 0;
+}
+
+int run_session_close(struct tool *tool, int argc, char **argv)
+{
+    struct credentials credentials;
+    struct client_session session;
+    uint64_t released;
+    int exit_code = read_credentials(tool, argc, argv, &credentials);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    struct client *client = tool_client(tool);
+    int error = client_session_attach(client, &credentials,
+                                      tool_deadline_ns(tool), &session);
+    if (error == 0) {
+        error = client_session_close(client, &session, tool_deadline_ns(tool),
+                                     &released);
+    }
+    if (error != 0) {
+        return tool_client_error(client, error, "cannot close the session");
+    }
+    if (tool->format == FORMAT_JSON) {
+        json_t *result = json_pack("{s:I}", "released", (json_int_t)released);
+        output_json(result);
+        json_decref(result);
+    } else {
+        printf("%" PRIu64 "\n", released);
+    }
+    return 0;
+}

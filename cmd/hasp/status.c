@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: MIT */
+
+/* hasp status, health, version, member list, transfer, add, promote, demote,
+ * remove. */
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cmd/hasp/tool.h"
+
+/* One silent node must not hold up the picture of the others. */
+#define NODE_TIMEOUT_MS 1500
+
+static const struct field node_fields[] = {
+    {"node", "NODE", FIELD_NUMBER},
+    {"endpoint", "ENDPOINT", FIELD_TEXT},
+    {"role", "ROLE", FIELD_TEXT},
+    {"term", "TERM", FIELD_NUMBER},
+    {"leader", "LEADER", FIELD_NUMBER},
+    {"commit", "COMMIT", FIELD_NUMBER},
+    {"applied", "APPLIED", FIELD_NUMBER},
+    {"version", "VERSION", FIELD_TEXT},
+    {0},
+};
+
+static const struct field member_fields[] = {
+    {"id", "ID", FIELD_NUMBER},
+    {"address", "ADDRESS", FIELD_TEXT},
+    {"role", "ROLE", FIELD_TEXT},
+    {"match", "MATCH", FIELD_NUMBER},
+    {"last_contact_ms", "LAST CONTACT", FIELD_DURATION},
+    {0},
+};
+
+static const struct field version_fields[] = {
+    {"endpoint", "ENDPOINT", FIELD_TEXT},
+    {"version", "VERSION", FIELD_TEXT},
+    {0},
+};
+
+/* Asks one node for its own view; its map with "endpoint", or a map with
+ * "error" in it. */
+static json_t *status_of(const struct tool *tool, struct endpoint *endpoint)
+{
+    struct endpoints one = {.endpoint = endpoint, .count = 1};
+    struct client *client = client_new(&one);
+    struct query query = {0};
+    const struct resp_reply *reply;
+    uint64_t timeout_ms = tool->timeout_ms < NODE_TIMEOUT_MS ? tool->timeout_ms
+                                                             : NODE_TIMEOUT_MS;
+    struct client_options options = {.deadline_ns = client_now_ns() +
+                                                    timeout_ms * NS_PER_MS,
+                                     .is_once = true};
+    json_t *status;
+    query_begin(&query, "RAFT.STATUS");
+    int error = client_ask(client, &query, &options, &reply);
+    if (error == 0) {
+        status = value_of_reply(reply, 0);
+    } else {
+        status = json_pack("{s:s, s:s}", "role", "unreachable", "error",
+                           client_why(client));
+    }
+    json_object_set_new(status, "endpoint", json_string(endpoint->text));
+    query_done(&query);
+    client_free(client);
+    return status;
+}
+
+static json_t *status_of_all(struct tool *tool)
+{
+    json_t *nodes = json_array();
+    for (uint32_t i = 0; i < tool->endpoints.count; i++) {
+        json_array_append_new(nodes,
+                              status_of(tool, &tool->endpoints.endpoint[i]));
+    }
+    return nodes;
+}
+
+static int read_nothing(struct tool *tool, int argc, char **argv)
+{
+    tool_options_begin();
+    if (tool_option(tool, argc, argv, "", NULL) != -1) {
+        return EX_USAGE;
+    }
+    return argc == optind ? 0 : tool_usage(tool, "no argument is needed");
+}
+
+/* What is wrong is said last and on stderr, where it is seen. */
+static int judge(json_t *nodes)
+{
+    size_t i, reached = 0, leaders = 0;
+    json_t *node;
+    json_array_foreach(nodes, i, node)
+    {
+        const char *why = value_text(node, "error");
+        reached += why[0] == '\0';
+        leaders += strcmp(value_text(node, "role"), "leader") == 0;
+        if (why[0] != '\0') {
+            tool_fail(0, "%s", why);
+        }
+    }
+    json_array_foreach(nodes, i, node)
+    {
+        /* The leader may be one that was not asked. */
+        leaders += value_number(node, "leader") != 0;
+    }
+    if (reached == 0) {
+        return tool_fail(EX_UNAVAILABLE,
+                         "no node answers; name the nodes with -e or "
+                         "HASP_ENDPOINTS, or start some with: hasp dev");
+    }
+    if (leaders == 0) {
+        return tool_fail(EX_UNAVAILABLE,
+                         "no leader: %zu of %zu nodes answer; a majority of "
+                         "the members must run and reach each other",
+                         reached, json_array_size(nodes));
+    }
+    return 0;
+}
+
+int run_status(struct tool *tool, int argc, char **argv)
+{
+    int exit_code = read_nothing(tool, argc, argv);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    json_t *nodes = status_of_all(tool);
+    output_rows(tool->format, node_fields, nodes);
+    exit_code = judge(nodes);
+    json_decref(nodes);
+    return exit_code;
+}
+
+/* A read that the confirmed leader answers: it shows that a majority is there.
+ */
+int run_health(struct tool *tool, int argc, char **argv)
+{
+    struct query query = {0};
+    const struct resp_reply *reply;
+    int exit_code = read_nothing(tool, argc, argv);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    query_begin(&query, "LOCK.LIST");
+    query_text(&query, "COUNT");
+    query_number(&query, 1);
+    exit_code = tool_read(tool, &query, "not healthy", &reply);
+    query_done(&query);
+    return exit_code;
+}
+
+int run_version(struct tool *tool, int argc, char **argv)
+{
+    int exit_code = read_nothing(tool, argc, argv);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    json_t *nodes = status_of_all(tool), *rows = json_array(), *node;
+    size_t i;
+    json_array_append_new(rows, json_pack("{s:s, s:s}", "endpoint", "hasp",
+                                          "version", HASP_VERSION));
+    json_array_foreach(nodes, i, node)
+    {
+        const char *version = value_text(node, "version");
+        json_array_append_new(
+            rows,
+            json_pack("{s:s, s:s}", "endpoint", value_text(node, "endpoint"),
+                      "version", version[0] != '\0' ? version : "unreachable"));
+    }
+    output_rows(tool->format, version_fields, rows);
+    json_decref(rows);
+    json_decref(nodes);
+    return 0;
+}
+
+/* The leader's list, since only the leader knows how far the others are. */
+int run_member_list(struct tool *tool, int argc, char **argv)
+{
+    struct endpoint leader;
+    char why[HASP_WHY_SIZE];
+    int exit_code = read_nothing(tool, argc, argv);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    struct query query = {0};
+    const struct resp_reply *reply;
+    query_begin(&query, "RAFT.STATUS");
+    exit_code = tool_read(tool, &query, "cannot list the members", &reply);
+    query_done(&query);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    json_t *status = value_of_reply(reply, 0);
+    const char *address = value_text(status, "leader_address");
+    if (strcmp(value_text(status, "role"), "leader") != 0 &&
+        endpoint_parse(address, strlen(address), &leader, why) == 0) {
+        json_t *better = status_of(tool, &leader);
+        if (value_at(better, "members") != NULL) {
+            json_decref(status);
+            status = better;
+        } else {
+            json_decref(better);
+        }
+    }
+    json_t *members = value_at(status, "members");
+    if (members != NULL) {
+        output_rows(tool->format, member_fields, members);
+    } else {
+        exit_code = tool_fail(EX_PROTOCOL, "%s tells no members",
+                              client_peer(tool->client));
+    }
+    json_decref(status);
+    return exit_code;
+}
+
+/* Sends RAFT.<word> with a member's number and explains a failure. */
+static int change(struct tool *tool, struct query *query)
+{
+    const struct resp_reply *reply;
+    int exit_code = tool_change(tool, query, "cannot change the members",
+                                &reply);
+    query_done(query);
+    return exit_code;
+}
+
+int run_member_transfer(struct tool *tool, int argc, char **argv)
+{
+    struct query query = {0};
+    uint64_t id;
+    tool_options_begin();
+    if (tool_option(tool, argc, argv, "", NULL) != -1) {
+        return EX_USAGE;
+    }
+    query_begin(&query, "RAFT.TRANSFER");
+    if (argc - optind > 1 ||
+        (argc > optind && !parse_number(argv[optind], &id))) {
+        query_done(&query);
+        return tool_usage(tool, "the number of one member, or nothing");
+    }
+    if (argc > optind) {
+        query_number(&query, id);
+    }
+    return change(tool, &query);
+}
+
+int run_member_change(struct tool *tool, int argc, char **argv)
+{
+    static const char *const commands[][2] = {
+        {"member promote", "RAFT.PROMOTE"},
+        {"member demote", "RAFT.DEMOTE"},
+        {"member remove", "RAFT.REMOVE"},
+    };
+    struct query query = {0};
+    uint64_t id;
+    tool_options_begin();
+    if (tool_option(tool, argc, argv, "", NULL) != -1) {
+        return EX_USAGE;
+    }
+    if (argc - optind != 1 || !parse_number(argv[optind], &id)) {
+        return tool_usage(tool, "the number of a member is needed");
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        if (strcmp(tool->subcommand->name, commands[i][0]) == 0) {
+            query_begin(&query, commands[i][1]);
+        }
+    }
+    query_number(&query, id);
+    return change(tool, &query);
+}
+
+int run_member_add(struct tool *tool, int argc, char **argv)
+{
+    static const struct option options[] = {{"standby", no_argument, NULL, 's'},
+                                            {0}};
+    struct query query = {0};
+    uint64_t id;
+    bool is_standby = false;
+    int option;
+    tool_options_begin();
+    while ((option = tool_option(tool, argc, argv, "", options)) != -1) {
+        if (option == '?') {
+            return EX_USAGE;
+        }
+        is_standby = true;
+    }
+    if (argc - optind != 2 || !parse_number(argv[optind], &id)) {
+        return tool_usage(tool, "the number and the addresses of the new "
+                                "member are needed");
+    }
+    query_begin(&query, "RAFT.ADD");
+    query_number(&query, id);
+    query_text(&query, argv[optind + 1]);
+    if (is_standby) {
+        query_text(&query, "STANDBY");
+    }
+    return change(tool, &query);
+}

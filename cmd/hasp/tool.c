@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "cmd/hasp/tool.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void say(const char *format, va_list args)
+{
+    fflush(stdout);
+    fputs("hasp: ", stderr);
+    vfprintf(stderr, format, args);
+    fputc('\n', stderr);
+}
+
+int tool_fail(int exit_code, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say(format, args);
+    va_end(args);
+    return exit_code;
+}
+
+void tool_say(const struct tool *tool, const char *format, ...)
+{
+    va_list args;
+    if (!tool->is_quiet) {
+        va_start(args, format);
+        say(format, args);
+        va_end(args);
+    }
+}
+
+int tool_usage(const struct tool *tool, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    say(format, args);
+    va_end(args);
+    fprintf(stderr, "usage: hasp %s %s\n       hasp help %s\n",
+            tool->subcommand->name, tool->subcommand->arguments,
+            tool->subcommand->name);
+    return EX_USAGE;
+}
+
+/* What each word of the server means to a script. */
+static int exit_code_of(const char *code)
+{
+    static const struct {
+        const char *word;
+        int exit_code;
+    } codes[] = {
+        {"NOSESSION", EX_DATAERR},    {"EXPIRED", EX_DATAERR},
+        {"NOTHELD", EX_DATAERR},      {"BADARG", EX_USAGE},
+        {"BLACKLISTED", EX_NOPERM},   {"NOAUTH", EX_NOPERM},
+        {"WRONGPASS", EX_NOPERM},     {"NOPERM", EX_NOPERM},
+        {"DEADLOCK", EX_TEMPFAIL},    {"LIMIT", EX_TEMPFAIL},
+        {"NOLEADER", EX_UNAVAILABLE}, {"BUSY", EX_UNAVAILABLE},
+        {"UNKNOWN", EX_UNAVAILABLE},  {"ERR", EX_PROTOCOL},
+    };
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+        if (strcmp(code, codes[i].word) == 0) {
+            return codes[i].exit_code;
+        }
+    }
+    return EX_UNAVAILABLE;
+}
+
+/* The server's words for people. */
+static const char *meaning_of(const char *code)
+{
+    static const struct {
+        const char *word;
+        const char *text;
+    } meanings[] = {
+        {"NOSESSION", "there is no such session (any more), or the secret is "
+                      "wrong; see: hasp session list"},
+        {"EXPIRED", "the session has ended"},
+        {"NOTHELD", "it is not held so; see: hasp show NAME"},
+        {"BLACKLISTED", "this client is on the blacklist; see: hasp blacklist "
+                        "list"},
+        {"DEADLOCK", "waiting would be waiting for oneself"},
+        {"LIMIT", "a limit of the cluster is reached"},
+        {"NOAUTH", "the node wants a user and a password"},
+        {"NOPERM", "not allowed"},
+    };
+    for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++) {
+        if (strcmp(code, meanings[i].word) == 0) {
+            return meanings[i].text;
+        }
+    }
+    return NULL;
+}
+
+int tool_client_error(const struct client *client, int error, const char *what)
+{
+    const char *why = client_why(client);
+    const char *code = client_code(client);
+    const char *meaning = meaning_of(code);
+    switch (error) {
+    case HASP_EREPLY:
+        if (meaning != NULL && strcmp(why, code) != 0) {
+            return tool_fail(exit_code_of(code), "%s: %s (%s %s)", what,
+                             meaning, code, why);
+        }
+        return tool_fail(exit_code_of(code), "%s: %s", what,
+                         meaning != NULL ? meaning : why);
+    case HASP_ECONNECT:
+        return tool_fail(EX_UNAVAILABLE,
+                         "%s: %s; name the nodes with -e or HASP_ENDPOINTS, "
+                         "or start some with: hasp dev",
+                         what, why);
+    case HASP_ENOTLEADER:
+        return tool_fail(EX_UNAVAILABLE, "%s: %s; see: hasp status", what, why);
+    case HASP_EPROTO:
+        return tool_fail(EX_PROTOCOL, "%s: %s; is %s the port for clients?",
+                         what, why, client_peer(client));
+    case HASP_EINTR:
+        return tool_fail(EX_UNAVAILABLE, "%s: interrupted", what);
+    default:
+        return tool_fail(EX_UNAVAILABLE, "%s: %s", what, why);
+    }
+}
+
+void tool_options_begin(void)
+{
+    /* 0 and not 1: glibc then forgets the argv before. */
+    optind = 0;
+    opterr = 0;
+}
+
+int tool_option(const struct tool *tool, int argc, char **argv,
+                const char *short_options, const struct option *options)
+{
+    int option = getopt_long(argc, argv, short_options, options, NULL);
+    if (option == '?') {
+        const char *word = argv[optind > 0 ? optind - 1 : 0];
+        if (optopt == 'e' || optopt == 'o' ||
+            strncmp(word, "--endpoints", 11) == 0 ||
+            strncmp(word, "--output", 8) == 0) {
+            tool_usage(tool,
+                       "global options stand before the subcommand: hasp %s "
+                       "... %s",
+                       word, tool->subcommand->name);
+        } else {
+            tool_usage(tool,
+                       "'%s' is no option of hasp %s, or its value is "
+                       "missing",
+                       word, tool->subcommand->name);
+        }
+    }
+    return option;
+}
+
+bool parse_number(const char *text, uint64_t *ret_number)
+{
+    return bytes_to_u64(bytes_of_text(text), ret_number);
+}
+
+bool parse_duration(const char *text, uint64_t *ret_time_ms)
+{
+    static const struct {
+        const char *unit;
+        double time_ms;
+    } units[] = {
+        {"ms", 1},    {"s", 1000},    {"", 1000},
+        {"m", 60000}, {"h", 3600000}, {"d", 86400000},
+    };
+    char *end;
+    if (text[0] < '0' || text[0] > '9' || text[1] == 'x' || text[1] == 'X') {
+        return false;
+    }
+    errno = 0;
+    double number = strtod(text, &end);
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        if (errno == 0 && strcmp(end, units[i].unit) == 0) {
+            double time_ms = number * units[i].time_ms;
+            if (time_ms < 0 || time_ms > 1e15) {
+                return false;
+            }
+            *ret_time_ms = (uint64_t)(time_ms + 0.5);
+            return true;
+        }
+    }
+    return false;
+}
+
+struct client *tool_client(struct tool *tool)
+{
+    if (tool->client == NULL) {
+        tool->client = client_new(&tool->endpoints);
+    }
+    return tool->client;
+}
+
+uint64_t tool_deadline_ns(const struct tool *tool)
+{
+    return client_now_ns() + tool->timeout_ms * NS_PER_MS;
+}
+
+static int ask(struct tool *tool, const struct query *query, bool is_read,
+               const char *what, const struct resp_reply **ret_reply)
+{
+    struct client_options options = {.deadline_ns = tool_deadline_ns(tool),
+                                     .is_repeatable = true,
+                                     .is_read = is_read};
+    int error = client_ask(tool_client(tool), query, &options, ret_reply);
+    return error == 0 ? 0 : tool_client_error(tool->client, error, what);
+}
+
+int tool_read(struct tool *tool, const struct query *query, const char *what,
+              const struct resp_reply **ret_reply)
+{
+    return ask(tool, query, true, what, ret_reply);
+}
+
+int tool_change(struct tool *tool, const struct query *query, const char *what,
+                const struct resp_reply **ret_reply)
+{
+    return ask(tool, query, false, what, ret_reply);
+}
+
+/* The cursor of the next page, which is bytes and not always text; false if
+ * this page was the last. */
+static bool next_cursor(const struct resp_reply *reply,
+                        struct buffer *ret_cursor)
+{
+    buffer_clear(ret_cursor);
+    if (reply->value[0].type != RESP_ARRAY || reply->value[0].count < 2) {
+        return false;
+    }
+    if (reply->value[1].type == RESP_INTEGER) {
+        buffer_printf(ret_cursor, "%lld", (long long)reply->value[1].integer);
+    } else if (reply->value[1].type != RESP_NULL) {
+        buffer_put_bytes(ret_cursor, reply->value[1].bytes);
+    }
+    return ret_cursor->size > 0 &&
+           !bytes_equal(buffer_bytes(ret_cursor), BYTES_LITERAL("0"));
+}
+
+int tool_list(struct tool *tool, const char *command, const char *prefix,
+              json_t **ret_rows)
+{
+    struct query query = {0};
+    struct buffer cursor = {0};
+    const struct resp_reply *reply;
+    json_t *rows = json_array();
+    int exit_code;
+    bool has_next = false;
+    do {
+        query_begin(&query, command);
+        if (prefix != NULL) {
+            query_text(&query, "PREFIX");
+            query_text(&query, prefix);
+        }
+        if (has_next) {
+            query_text(&query, "CURSOR");
+            query_bytes(&query, buffer_bytes(&cursor));
+        }
+        exit_code = tool_read(tool, &query, "cannot list", &reply);
+        if (exit_code != 0) {
+            break;
+        }
+        json_t *page = value_of_reply(reply, 0);
+        json_array_extend(rows, json_array_get(page, 1));
+        has_next = next_cursor(reply, &cursor);
+        json_decref(page);
+    } while (has_next);
+    query_done(&query);
+    buffer_done(&cursor);
+    if (exit_code != 0) {
+        json_decref(rows);
+        return exit_code;
+    }
+    *ret_rows = rows;
+    return 0;
+}

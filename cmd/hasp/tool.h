@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What the subcommands of hasp share: global options, the connection, errors,
+ * exit codes.
+ *
+ * Data goes to stdout, talk to stderr. Exit codes are those of sysexits.h where
+ * one fits; what they mean to a user of hasp:
+ *
+ *     0   done, or yes             65  what was named does not exist or fit
+ *     1   no ('hasp check')        69  no leader, no node, no answer
+ *     64  usage                    75  not acquired in time
+ *     76  no node of hasp          77  denied
+ *     78  configuration            79  the lock was lost */
+
+#ifndef HASP_CMD_HASP_TOOL_H
+#define HASP_CMD_HASP_TOOL_H
+
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sysexits.h>
+
+#include "client/client.h"
+#include "client/clock.h"
+#include "client/endpoints.h"
+#include "client/query.h"
+#include "cmd/hasp/output.h"
+
+#define EXIT_NO 1
+#define EXIT_LOCK_LOST 79
+
+#define ENDPOINTS_DEFAULT "127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440"
+#define TIMEOUT_DEFAULT_MS 5000
+
+struct subcommand;
+
+struct tool {
+    const char *endpoints_text;
+    struct endpoints endpoints;
+    enum format format;
+    uint64_t timeout_ms; /* For an answer. */
+    bool is_quiet;       /* No talk but errors. */
+    struct client *client;
+    const struct subcommand *subcommand;
+};
+
+/* Runs with argv[0] being the subcommand's last word; returns the exit code. */
+typedef int subcommand_fn(struct tool *tool, int argc, char **argv);
+
+struct subcommand {
+    const char *name; /* "session list" for one of a group. */
+    const char *arguments;
+    const char *summary;
+    const char *details; /* Options, one per line, or NULL. */
+    subcommand_fn *run;
+};
+
+extern const struct subcommand subcommands[]; /* Ends with a name of NULL. */
+
+subcommand_fn run_acquire, run_blacklist_add, run_blacklist_list,
+    run_blacklist_remove, run_check, run_dev, run_health, run_list,
+    run_member_add, run_member_change, run_member_list, run_member_transfer,
+    run_please, run_release, run_run, run_session_close, run_session_keep,
+    run_session_list, run_session_show, run_show, run_status, run_version,
+    run_watch, run_why;
+
+/* --- Errors --------------------------------------------------------------- */
+
+/* Says "hasp: ..." on stderr and returns 'exit_code'. */
+int tool_fail(int exit_code, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Says it unless --quiet. */
+void tool_say(const struct tool *tool, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Says how the subcommand is used, after what is wrong. */
+int tool_usage(const struct tool *tool, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Explains an error of 'client': what could not be done, why, what next. */
+int tool_client_error(const struct client *client, int error, const char *what);
+
+/* --- Options -------------------------------------------------------------- */
+
+/* getopt_long() for a subcommand: an unknown option has been explained when '?'
+ * is returned. 'short_options' begins with "+" if the first operand ends them.
+ */
+int tool_option(const struct tool *tool, int argc, char **argv,
+                const char *short_options, const struct option *options);
+/* Begins with the options of another argv. */
+void tool_options_begin(void);
+
+/* "10s", "500ms", "2m", "1.5h", a bare number being seconds. */
+bool parse_duration(const char *text, uint64_t *ret_time_ms);
+bool parse_number(const char *text, uint64_t *ret_number);
+
+/* --- Asking --------------------------------------------------------------- */
+
+/* The client for all endpoints, made when first needed. */
+struct client *tool_client(struct tool *tool);
+uint64_t tool_deadline_ns(const struct tool *tool);
+
+/* Asks and explains an error; 0 or the exit code. 'what' begins the text:
+ * "cannot show 'x'". A change that is sent so may be sent twice. */
+int tool_read(struct tool *tool, const struct query *query, const char *what,
+              const struct resp_reply **ret_reply);
+int tool_change(struct tool *tool, const struct query *query, const char *what,
+                const struct resp_reply **ret_reply);
+
+/* All records of a paged list, as an array of maps. 'prefix' may be NULL. */
+int tool_list(struct tool *tool, const char *command, const char *prefix,
+              json_t **ret_rows);
+
+#endif /* HASP_CMD_HASP_TOOL_H */

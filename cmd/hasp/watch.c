@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+
+/* hasp watch: events of locks, one line each. */
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "cmd/hasp/tool.h"
+
+static const struct field event_fields[] = {
+    {"kind", "KIND", FIELD_TEXT},
+    {"lock", "LOCK", FIELD_TEXT},
+    {"session", "SESSION", FIELD_NUMBER},
+    {"token", "TOKEN", FIELD_NUMBER},
+    {"index", "INDEX", FIELD_NUMBER},
+    {"message", "MESSAGE", FIELD_TEXT},
+    {0},
+};
+
+struct watch {
+    struct tool *tool;
+    uint64_t left; /* Events still to print; UINT64_MAX: no end. */
+};
+
+/* ["lock", kind, {lock, session, token, index, message}] as one line. */
+static void print_event(void *data, const struct resp_reply *reply)
+{
+    struct watch *watch = data;
+    json_t *push = value_of_reply(reply, 0);
+    json_t *event = value_at(push, "2");
+    if (strcmp(value_text(push, "0"), "lock") != 0 || !json_is_object(event) ||
+        watch->left == 0) {
+        json_decref(push);
+        return;
+    }
+    json_object_set(event, "kind", value_at(push, "1"));
+    if (watch->tool->format == FORMAT_JSON) {
+        json_dumpf(event, stdout, JSON_COMPACT);
+        putchar('\n');
+    } else if (watch->tool->format == FORMAT_PLAIN) {
+        json_t *rows = json_pack("[O]", event);
+        output_rows(FORMAT_PLAIN, event_fields, rows);
+        json_decref(rows);
+    } else {
+        char clock[16];
+        time_t now = time(NULL);
+        strftime(clock, sizeof clock, "%H:%M:%S", localtime(&now));
+        printf("%s %-12s %s", clock, value_text(event, "kind"),
+               value_text(event, "lock"));
+        if (value_number(event, "session") != 0) {
+            printf("  session %" PRIu64, value_number(event, "session"));
+        }
+        if (value_number(event, "token") != 0) {
+            printf("  token %" PRIu64, value_number(event, "token"));
+        }
+        if (value_text(event, "message")[0] != '\0') {
+            printf("  \"%s\"", value_text(event, "message"));
+        }
+        putchar('\n');
+    }
+    fflush(stdout);
+    if (watch->left != UINT64_MAX) {
+        watch->left--;
+    }
+    json_decref(push);
+}
+
+/* Watches on one connection until it is lost; 0 if all events were printed. */
+static int watch_once(struct watch *watch, const struct query *query)
+{
+    const struct resp_reply *reply;
+    struct tool *tool = watch->tool;
+    int exit_code = tool_read(tool, query, "cannot watch", &reply);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    tool_say(tool, "watching at %s", client_peer(tool->client));
+    while (watch->left > 0) {
+        int error = client_wait_push(tool->client,
+                                     client_now_ns() + 3600 * NS_PER_S);
+        if (error != 0 && error != HASP_ETIMEDOUT) {
+            return -1;
+        }
+        if (ferror(stdout)) {
+            return EX_IOERR;
+        }
+    }
+    return 0;
+}
+
+int run_watch(struct tool *tool, int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"count", required_argument, NULL, 'c'}, {0}};
+    struct watch watch = {.tool = tool, .left = UINT64_MAX};
+    struct query query = {0};
+    int option, exit_code;
+    tool_options_begin();
+    while ((option = tool_option(tool, argc, argv, "c:", options)) != -1) {
+        if (option == '?') {
+            return EX_USAGE;
+        }
+        if (!parse_number(optarg, &watch.left) || watch.left == 0) {
+            return tool_usage(tool, "'%s' is no number of events", optarg);
+        }
+    }
+    if (argc - optind > 1) {
+        return tool_usage(tool, "one prefix at most");
+    }
+    query_begin(&query, "LOCK.WATCH");
+    query_text(&query, argc > optind ? argv[optind] : "");
+    client_set_push(tool_client(tool), print_event, &watch);
+    do {
+        exit_code = watch_once(&watch, &query);
+        if (exit_code == -1) {
+            tool_say(tool, "lost the connection, events may be missing here");
+            client_drop(tool->client);
+        }
+    } while (exit_code == -1);
+    query_done(&query);
+    return exit_code;
+}
