@@ -169,11 +169,16 @@ static bool newest_voters_have_it(const struct replica *replica, uint64_t id)
     return true;
 }
 
+/* It lacks little, and knows itself as a member: so its vote can be had (T14).
+ */
 static bool has_caught_up(const struct replica *replica, uint64_t id)
 {
+    const struct members_record *newest = members_history_at(&replica->history,
+                                                             UINT64_MAX);
     uint64_t match = replica_match(replica, id);
-    return match > 0 && log_last(&replica->log) - match <=
-                            replica->in_flight_max / CATCH_UP_SHARE;
+    return newest != NULL && match >= newest->log_index &&
+           log_last(&replica->log) - match <=
+               replica->in_flight_max / CATCH_UP_SHARE;
 }
 
 static int check_added(const struct replica_members *members, uint64_t id,

@@ -36,6 +36,8 @@ static void receive_append_result(struct replica *replica, uint64_t from,
                                   const struct message *message);
 static int receive_vote(struct replica *replica, uint64_t from,
                         const struct message *message);
+static bool may_lend_vote(const struct replica *replica, uint64_t from,
+                          const struct message *message);
 static int receive_vote_result(struct replica *replica, uint64_t from,
                                const struct message *message);
 static void receive_timeout_now(struct replica *replica, uint64_t from,
@@ -112,8 +114,7 @@ static int receive_append(struct replica *replica, uint64_t from,
         reanchor(replica, &all);
     }
     feed_parts(replica, from, message, all);
-    replica->leader_term = message->term;
-    replica->has_heard_leader = true;
+    note_leader(replica, message->term);
     return 0;
 }
 
@@ -303,8 +304,58 @@ static int receive_vote(struct replica *replica, uint64_t from,
     m.request_vote.last_log_term = message->vote.last_term;
     m.request_vote.disrupt_leader = message->vote.is_disrupting;
     m.request_vote.pre_vote = message->vote.is_pre_vote;
-    feed(replica, from, &m);
+    if (!may_lend_vote(replica, from, message)) {
+        feed(replica, from, &m);
+    } else if (message->vote.is_pre_vote) {
+        struct message answer = {.kind = MESSAGE_VOTE_RESULT,
+                                 .term = message->term};
+        answer.vote_result.is_granted = true;
+        answer.vote_result.is_pre_vote = true;
+        step_send(replica, from, &answer);
+    } else {
+        m.request_vote.disrupt_leader = true; /* We have looked for one. */
+        replica->is_lending_vote = true;
+        feed(replica, from, &m);
+        replica->is_lending_vote = false;
+        CHECK(replica->core.current_term == message->term);
+        CHECK(replica->core.voted_for == 0 || replica->core.voted_for == from);
+        replica->core.voted_for = from;
+        replica->out.save_vote = true;
+    }
     return 0;
+}
+
+/* T14: a member that is no voter by its own log refuses every vote. But who
+ * asks for its vote has promoted it; if that entry has not arrived yet and its
+ * votes are needed (from one voter to two they always are), nobody can ever be
+ * elected to send it. So it votes, by the rules for voters: a vote counts by
+ * the candidate's configuration (thesis, 4.1). */
+static bool may_lend_vote(const struct replica *replica, uint64_t from,
+                          const struct message *message)
+{
+    const struct raft *core = &replica->core;
+    const struct replica_members *members = newest_members(replica);
+    const struct replica_member *self = members_find(members, replica->id);
+    uint64_t last = log_last(&replica->log);
+    uint64_t last_term = known_term(replica, last);
+    if (members->count == 0 || (self != NULL && self->role == MEMBER_VOTER) ||
+        core->state != RAFT_FOLLOWER || replica->is_installing ||
+        message->term < core->current_term) {
+        return false;
+    }
+    /* The core of a member that does not vote never gives up a leader. */
+    bool has_leader = replica->has_heard_leader &&
+                      replica->clock_ms - replica->heard_ms <
+                          replica->election_ms;
+    bool has_voted = message->term == core->current_term &&
+                     core->voted_for != 0 && core->voted_for != from;
+    if ((has_leader && !message->vote.is_disrupting) ||
+        (has_voted && !message->vote.is_pre_vote)) {
+        return false;
+    }
+    return message->vote.last_term > last_term ||
+           (message->vote.last_term == last_term &&
+            message->vote.last_index >= last);
 }
 
 static int receive_vote_result(struct replica *replica, uint64_t from,

@@ -38,6 +38,7 @@ struct replica *replica_new(const struct replica_options *options)
     struct replica *replica = memory_new(sizeof *replica);
     struct raft *core = &replica->core;
     replica->id = options->id;
+    replica->election_ms = options->election_ms;
     replica->heartbeat_ms = options->heartbeat_ms;
     replica->in_flight_max = options->in_flight_max > 0 ? options->in_flight_max
                                                         : IN_FLIGHT_DEFAULT;
@@ -150,10 +151,14 @@ int replica_submit(struct replica *replica, const struct bytes *commands,
     CHECK(count > 0);
     step_begin(replica, now_ms);
     uint64_t last = log_last(&replica->log);
+    /* What a predecessor left behind does not count: a new leader's first
+     * entry must not be refused because of it. */
+    uint64_t settled = replica->core.commit_index > replica->reign_index
+                           ? replica->core.commit_index
+                           : replica->reign_index;
     if (!is_leader(replica) || replica_is_transferring(replica)) {
         error = HASP_ENOTLEADER;
-    } else if (last - replica->core.commit_index + count >
-               replica->in_flight_max) {
+    } else if (last - settled + count > replica->in_flight_max) {
         error = HASP_EBUSY;
     }
     for (uint32_t i = 0; error == 0 && i < count; i++) {
@@ -275,8 +280,7 @@ bool replica_install(struct replica *replica, uint64_t from,
         replica->is_answering_stale = false;
         is_accepted = replica->is_installing;
         if (leader_term >= current) {
-            replica->leader_term = leader_term;
-            replica->has_heard_leader = true;
+            note_leader(replica, leader_term);
         }
     }
     if (is_accepted) {

@@ -9,7 +9,8 @@
  * it becomes one replica_update
  *
  * The core (struct raft) is read through its public fields where it has no
- * accessor, and never written to. */
+ * accessor. One field is written, 'voted_for', in one place (receive.c, T14).
+ */
 
 #ifndef HASP_RAFT_REPLICA_STATE_H
 #define HASP_RAFT_REPLICA_STATE_H
@@ -74,6 +75,7 @@ struct send_time {
 struct replica {
     struct raft core;
     uint64_t id;
+    uint32_t election_ms;
     uint32_t heartbeat_ms;
     uint32_t in_flight_max;
     bool is_begun;
@@ -90,11 +92,14 @@ struct replica {
     struct members_history history;
     struct confirm confirm;
 
+    uint64_t reign_index; /* The log's end when this leader was elected. */
     uint64_t leader_term; /* In which the core's leader was heard. */
+    uint64_t heard_ms;    /* Raft's clock at its last sign of life. */
     bool has_heard_leader;
     uint64_t applied_index;
     bool is_installing;
     bool is_answering_stale; /* B5: the reply's last index is not set. */
+    bool is_lending_vote;    /* T14: the reply is to say yes. */
     struct raft_snapshot_metadata metadata; /* While installing. */
 
     uint64_t snapshot_to[MEMBER_COUNT_MAX]; /* Not yet told to the caller. */
@@ -137,6 +142,9 @@ const struct replica_members *newest_members(const struct replica *replica);
 /* The term of an entry in the cache or of the snapshot's last one, else 0. */
 uint64_t known_term(const struct replica *replica, uint64_t log_index);
 bool is_leader(const struct replica *replica);
+
+/* A leader of 'term' has given a sign of life. */
+void note_leader(struct replica *replica, uint64_t term);
 
 /* Tells the core of a configuration that has become committed (A26). */
 void feed_configuration(struct replica *replica, uint64_t log_index);

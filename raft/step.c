@@ -177,6 +177,13 @@ bool is_leader(const struct replica *replica)
     return replica->core.state == RAFT_LEADER;
 }
 
+void note_leader(struct replica *replica, uint64_t term)
+{
+    replica->leader_term = term;
+    replica->heard_ms = replica->clock_ms;
+    replica->has_heard_leader = true;
+}
+
 void feed_configuration(struct replica *replica, uint64_t log_index)
 {
     const struct members_record *record = members_history_at(&replica->history,
@@ -283,7 +290,8 @@ static void take_message(struct replica *replica, const struct raft_message *m)
     case RAFT_REQUEST_VOTE_RESULT:
         message.kind = MESSAGE_VOTE_RESULT;
         message.term = m->request_vote_result.term;
-        message.vote_result.is_granted = m->request_vote_result.vote_granted;
+        message.vote_result.is_granted = m->request_vote_result.vote_granted ||
+                                         replica->is_lending_vote;
         message.vote_result.is_pre_vote = m->request_vote_result.pre_vote;
         break;
     case RAFT_TIMEOUT_NOW:
@@ -429,6 +437,7 @@ static void follow_leadership(struct replica *replica)
         confirm_begin(&replica->confirm, leading_term);
         replica->confirmed = 0;
         replica->snapshot_to_count = 0;
+        replica->reign_index = log_last(&replica->log);
     }
 }
 
