@@ -9,9 +9,13 @@
 #include "cmd/hasp/tool.h"
 
 static const struct field blacklist_fields[] = {
-    {"session", "SESSION", FIELD_TEXT},  {"client", "CLIENT", FIELD_TEXT},
-    {"reason", "REASON", FIELD_TEXT},    {"by", "BY", FIELD_TEXT},
-    {"left_ms", "LEFT", FIELD_DURATION}, {0},
+    {"session", "SESSION", FIELD_NUMBER},
+    {"client", "CLIENT", FIELD_TEXT},
+    {"reason", "REASON", FIELD_TEXT},
+    {"by", "BY", FIELD_TEXT},
+    {"since_ms", "SINCE", FIELD_DURATION},
+    {"for_ms", "FOR", FIELD_DURATION},
+    {0},
 };
 
 static const struct option options[] = {

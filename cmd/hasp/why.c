@@ -9,6 +9,8 @@
 #include "cmd/hasp/tool.h"
 
 #define QUEUE_SHOWN 10
+/* Rounding on the server's side is no delay. */
+#define DELAY_SEEN_MS 50
 
 static const char *duration(json_t *value, const char *key)
 {
@@ -34,44 +36,69 @@ static json_t *session_of(struct tool *tool, uint64_t id)
     return error == 0 ? value_of_reply(reply, 0) : NULL;
 }
 
-/* Adds to each holder what is known of its session. */
-static void add_sessions(struct tool *tool, json_t *lock)
+/* The names of the locks in whose queue a session stands. */
+static json_t *waited_for(json_t *locks, uint64_t session)
+{
+    json_t *names = json_array(), *lock, *waiter;
+    size_t i, j;
+    json_array_foreach(locks, i, lock)
+    {
+        json_array_foreach(value_at(lock, "queue"), j, waiter)
+        {
+            if (value_number(waiter, "session") == session) {
+                json_array_append(names, value_at(lock, "name"));
+                break;
+            }
+        }
+    }
+    return names;
+}
+
+/* Adds to each holder its session's state and what that session waits for. */
+static int add_sessions(struct tool *tool, json_t *lock)
 {
     size_t i;
-    json_t *holder;
+    json_t *holder, *locks = NULL;
+    int exit_code = 0;
     json_array_foreach(value_at(lock, "holders"), i, holder)
     {
-        json_t *session = session_of(tool, value_number(holder, "session"));
-        if (session != NULL) {
-            json_object_set_new(holder, "session_state", session);
+        uint64_t id = value_number(holder, "session");
+        json_t *session = session_of(tool, id);
+        if (session == NULL) {
+            continue;
+        }
+        bool is_waiting = value_number(session, "waits") > 0;
+        json_object_set_new(holder, "session_state", session);
+        if (is_waiting && locks == NULL) {
+            exit_code = tool_list(tool, "LOCK.LIST", NULL, &locks);
+            if (exit_code != 0) {
+                return exit_code;
+            }
+        }
+        if (is_waiting) {
+            json_object_set_new(holder, "waits_for", waited_for(locks, id));
         }
     }
+    json_decref(locks);
+    return 0;
 }
 
-static void print_waits(json_t *session)
+static void print_waits(json_t *names)
 {
-    json_t *waits = value_at(session, "waits"), *wait;
+    json_t *name;
     size_t i;
-    json_array_foreach(waits, i, wait)
+    json_array_foreach(names, i, name)
     {
-        const char *name = json_is_string(wait) ? json_string_value(wait)
-                                                : value_text(wait, "name");
-        if (name[0] == '\0') {
-            name = value_text(wait, "lock");
-        }
-        printf("  it waits itself for '%s'; see: hasp why %s\n", name, name);
-    }
-    if (json_is_integer(waits) && json_integer_value(waits) > 0) {
-        printf("  it waits itself for %" JSON_INTEGER_FORMAT " locks; see: "
-               "hasp session show %" PRIu64 "\n",
-               json_integer_value(waits), value_number(session, "id"));
+        printf("  it waits itself for '%s'; see: hasp why %s\n",
+               json_string_value(name), json_string_value(name));
     }
 }
 
-static void print_holder(json_t *holder)
+static void print_holder(const char *name, json_t *holder)
 {
     json_t *session = value_at(holder, "session_state");
-    printf("held, %s, by %s (session %" PRIu64, value_text(holder, "mode"),
+    printf("'%s' is held, %s, by %s (session %" PRIu64, name,
+           value_text(holder, "mode"),
            value_text(holder, "client")[0] != '\0'
                ? value_text(holder, "client")
                : "a client without a name",
@@ -100,7 +127,7 @@ static void print_holder(json_t *holder)
                  value_number(session, "blacklisted") != 0
              ? "; it is on the blacklist, nothing prolongs it"
              : "; each heartbeat prolongs it");
-    print_waits(session);
+    print_waits(value_at(holder, "waits_for"));
 }
 
 static void print_queue(json_t *queue)
@@ -122,43 +149,58 @@ static void print_queue(json_t *queue)
     }
 }
 
-/* earliest_ms is the server's; its terms are the longest of the leases that
- * must end and the delay that follows. */
+/* When this hold ends if nobody does anything: with its lease or its maximum.
+ */
+static uint64_t end_of(json_t *holder, const char **ret_what)
+{
+    uint64_t lease_ms = value_number(holder, "lease_left_ms");
+    uint64_t hold_ms = value_number(holder, "hold_left_ms");
+    bool is_limited = value_at(holder, "hold_left_ms") != NULL &&
+                      hold_ms < lease_ms;
+    *ret_what = is_limited ? "of the hold's maximum" : "of the lease";
+    return is_limited ? hold_ms : lease_ms;
+}
+
+/* earliest_ms is the server's: when enough of the holders have ended and the
+ * lock delay after an unclean end is over. The holder on which it depends is
+ * the one whose own end lies nearest before it. */
 static void print_earliest(json_t *lock)
 {
     json_t *holders = value_at(lock, "holders"), *holder;
     size_t i;
-    uint64_t lease_ms = 0;
     uint64_t earliest_ms = value_number(lock, "earliest_ms");
-    uint64_t delay_ms = value_number(lock, "delay_left_ms");
-    char total[32], lease[32], rest[32];
+    uint64_t best_ms = 0;
+    const char *best = "";
+    char total[32], first[32], rest[32];
     json_array_foreach(holders, i, holder)
     {
-        uint64_t left_ms = value_number(holder, "lease_left_ms");
-        lease_ms = left_ms > lease_ms ? left_ms : lease_ms;
+        const char *what;
+        uint64_t end_ms = end_of(holder, &what);
+        if (end_ms >= best_ms && end_ms <= earliest_ms) {
+            best_ms = end_ms;
+            best = what;
+        }
     }
     format_duration(earliest_ms, total, sizeof total);
-    format_duration(lease_ms, lease, sizeof lease);
-    putchar('\n');
     if (earliest_ms == 0) {
-        puts("it could pass on now");
-    } else if (json_array_size(holders) == 0) {
-        printf("earliest it could pass on: in %s, when the delay after an "
-               "unclean end is over\n",
-               total);
-    } else if (earliest_ms < lease_ms) {
-        printf("earliest it could pass on, unless it is given back: in %s, "
-               "when the first of its holders ends\n",
-               total);
-    } else {
-        format_duration(earliest_ms - lease_ms, rest, sizeof rest);
-        printf("earliest it could pass on, unless it is given back: in %s\n"
-               "  = %s of lease left + %s of lock delay\n",
-               total, lease, rest);
+        puts("\nit could pass on now");
+        return;
     }
-    if (delay_ms != 0) {
-        printf("  it is kept closed for %s\n", duration(lock, "delay_left_ms"));
+    if (json_array_size(holders) == 0) {
+        printf("\nit is kept closed after an unclean end and could pass on in "
+               "%s\n",
+               total);
+        return;
     }
+    printf("\nunless it is given back it could pass on in %s at the earliest",
+           total);
+    format_duration(best_ms, first, sizeof first);
+    if (earliest_ms < best_ms + DELAY_SEEN_MS) {
+        printf(":\n  %s left %s\n", first, best);
+        return;
+    }
+    format_duration(earliest_ms - best_ms, rest, sizeof rest);
+    printf(":\n  %s left %s\n+ %s of lock delay after it\n", first, best, rest);
 }
 
 int run_why(struct tool *tool, int argc, char **argv)
@@ -182,19 +224,22 @@ int run_why(struct tool *tool, int argc, char **argv)
         return exit_code;
     }
     json_t *lock = value_of_reply(reply, 0);
-    add_sessions(tool, lock);
-    if (tool->format == FORMAT_JSON) {
-        output_json(lock);
+    exit_code = add_sessions(tool, lock);
+    if (exit_code != 0 || tool->format == FORMAT_JSON) {
+        if (exit_code == 0) {
+            output_json(lock);
+        }
         json_decref(lock);
-        return 0;
+        return exit_code;
     }
     size_t i;
     json_t *holder, *holders = value_at(lock, "holders");
-    printf("'%s' is %s\n", argv[optind],
-           json_array_size(holders) > 0 ? "not free" : "held by nobody");
+    if (json_array_size(holders) == 0) {
+        printf("'%s' is held by nobody\n", argv[optind]);
+    }
     json_array_foreach(holders, i, holder)
     {
-        print_holder(holder);
+        print_holder(argv[optind], holder);
     }
     print_queue(value_at(lock, "queue"));
     print_earliest(lock);

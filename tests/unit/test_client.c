@@ -1,0 +1,846 @@
+/* SPDX-License-Identifier: MIT */
+
+/* client/: endpoints, connections, asking again, sessions and their keeper,
+ * against nodes that follow a script. A scripted node is a thread that takes
+ * connections on a free port of loopback and gives each request the next answer
+ * of its script. */
+
+#include "client/client.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "client/clock.h"
+#include "client/keeper.h"
+#include "client/session.h"
+
+/* --- A scripted node ------------------------------------------------------ */
+
+#define CONNECTIONS_MAX 16
+#define HELLO_REPLY "%1\r\n$6\r\nserver\r\n$5\r\nhaspd\r\n"
+#define SILENCE "silence" /* As an answer: none. */
+#define HANG_UP "hang up" /* As an answer: the connection is closed. */
+
+struct node {
+    pthread_t thread;
+    int listen_fd;
+    int stop_fd;
+    char address[32];
+    const char *(*answer)(struct node *node, const char *request);
+    void *data;
+    atomic_int connections;
+    pthread_mutex_t mutex;
+    char seen[8192]; /* Requests but HELLO, words separated by blanks, '|'. */
+};
+
+static void answer_one(struct node *node, struct pollfd *fd,
+                       const struct resp_request *request)
+{
+    char line[512] = "";
+    for (uint32_t i = 0; i < request->count; i++) {
+        size_t used = strlen(line);
+        snprintf(line + used, sizeof line - used, "%s%.*s", i > 0 ? " " : "",
+                 (int)request->argument[i].size,
+                 (const char *)request->argument[i].data);
+    }
+    const char *reply = HELLO_REPLY;
+    if (strncmp(line, "HELLO", 5) != 0) {
+        pthread_mutex_lock(&node->mutex);
+        size_t used = strlen(node->seen);
+        snprintf(node->seen + used, sizeof node->seen - used, "%s|", line);
+        pthread_mutex_unlock(&node->mutex);
+        reply = node->answer(node, line);
+    }
+    if (strcmp(reply, HANG_UP) == 0) {
+        close(fd->fd);
+        fd->fd = -1;
+    } else if (strcmp(reply, SILENCE) != 0) {
+        /* In two pieces: a reply is seldom read at once. */
+        size_t half = strlen(reply) / 2;
+        send(fd->fd, reply, half, MSG_NOSIGNAL);
+        send(fd->fd, reply + half, strlen(reply) - half, MSG_NOSIGNAL);
+    }
+}
+
+static void serve(struct node *node, struct pollfd *fd, struct buffer *in,
+                  struct resp_parser *parser)
+{
+    struct resp_request request;
+    size_t used;
+    const char *why;
+    uint8_t *at = buffer_reserve(in, 4096);
+    ssize_t count = recv(fd->fd, at, 4096, MSG_DONTWAIT);
+    if (count <= 0) {
+        close(fd->fd);
+        fd->fd = -1;
+        buffer_clear(in);
+        return;
+    }
+    in->size += (size_t)count;
+    while (fd->fd >= 0 && in->size > 0 &&
+           resp_parse(parser, buffer_bytes(in), &request, &used, &why) == 0) {
+        answer_one(node, fd, &request);
+        buffer_consume(in, used);
+    }
+}
+
+static void *run_node(void *data)
+{
+    struct node *node = data;
+    struct pollfd fds[CONNECTIONS_MAX + 2];
+    struct buffer in[CONNECTIONS_MAX] = {0};
+    struct resp_parser parser[CONNECTIONS_MAX] = {0};
+    for (int i = 0; i < CONNECTIONS_MAX + 2; i++) {
+        fds[i] = (struct pollfd){.fd = -1, .events = POLLIN};
+    }
+    fds[CONNECTIONS_MAX].fd = node->listen_fd;
+    fds[CONNECTIONS_MAX + 1].fd = node->stop_fd;
+    for (;;) {
+        poll(fds, CONNECTIONS_MAX + 2, -1);
+        if (fds[CONNECTIONS_MAX + 1].revents != 0) {
+            break;
+        }
+        for (int i = 0; i < CONNECTIONS_MAX; i++) {
+            if (fds[i].fd >= 0 && fds[i].revents != 0) {
+                serve(node, &fds[i], &in[i], &parser[i]);
+            }
+        }
+        if (fds[CONNECTIONS_MAX].revents != 0) {
+            int slot = 0;
+            while (fds[slot].fd >= 0) {
+                slot++;
+            }
+            buffer_clear(&in[slot]);
+            fds[slot].fd = accept(node->listen_fd, NULL, NULL);
+            fds[slot].revents = 0;
+            atomic_fetch_add(&node->connections, 1);
+        }
+    }
+    for (int i = 0; i < CONNECTIONS_MAX; i++) {
+        if (fds[i].fd >= 0) {
+            close(fds[i].fd);
+        }
+        buffer_done(&in[i]);
+        resp_parser_done(&parser[i]);
+    }
+    return NULL;
+}
+
+static int listen_on_loopback(char address[32])
+{
+    struct sockaddr_in name = {.sin_family = AF_INET,
+                               .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t size = sizeof name;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&name, size), 0);
+    assert_int_equal(listen(fd, 16), 0);
+    getsockname(fd, (struct sockaddr *)&name, &size);
+    snprintf(address, 32, "127.0.0.1:%u", ntohs(name.sin_port));
+    return fd;
+}
+
+static struct node *
+node_start(const char *(*answer)(struct node *, const char *), void *data)
+{
+    struct node *node = memory_new(sizeof *node);
+    node->answer = answer;
+    node->data = data;
+    pthread_mutex_init(&node->mutex, NULL);
+    node->listen_fd = listen_on_loopback(node->address);
+    node->stop_fd = eventfd(0, EFD_CLOEXEC);
+    assert_int_equal(pthread_create(&node->thread, NULL, run_node, node), 0);
+    return node;
+}
+
+static void node_stop(struct node *node)
+{
+    uint64_t one = 1;
+    assert_int_equal(write(node->stop_fd, &one, sizeof one), sizeof one);
+    pthread_join(node->thread, NULL);
+    close(node->listen_fd);
+    close(node->stop_fd);
+    pthread_mutex_destroy(&node->mutex);
+    free(node);
+}
+
+/* Answers line by line; 'data' is an array of answers that ends with NULL, the
+ * last one being repeated. */
+static const char *next_answer(struct node *node, const char *request)
+{
+    const char **script = node->data;
+    (void)request;
+    const char *answer = script[0];
+    if (script[1] != NULL) {
+        node->data = script + 1;
+    }
+    return answer;
+}
+
+/* --- Helpers -------------------------------------------------------------- */
+
+static struct client *client_of(const char *addresses)
+{
+    struct endpoints endpoints;
+    char why[HASP_WHY_SIZE];
+    assert_int_equal(endpoints_parse(addresses, &endpoints, why), 0);
+    struct client *client = client_new(&endpoints);
+    endpoints_done(&endpoints);
+    return client;
+}
+
+static struct client *client_of_two(const char *one, const char *two)
+{
+    char both[80];
+    snprintf(both, sizeof both, "%s,%s", one, two);
+    return client_of(both);
+}
+
+static uint64_t in_ms(uint64_t time_ms)
+{
+    return client_now_ns() + time_ms * NS_PER_MS;
+}
+
+static int ask(struct client *client, const char *command,
+               const struct client_options *options, int64_t *ret_integer)
+{
+    struct query query = {0};
+    const struct resp_reply *reply;
+    query_begin(&query, command);
+    int error = client_ask(client, &query, options, &reply);
+    query_done(&query);
+    if (error == 0) {
+        *ret_integer = reply->value[0].integer;
+    }
+    return error;
+}
+
+static void assert_contains(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL) {
+        fail_msg("'%s' is not in '%s'", part, text);
+    }
+}
+
+/* --- Endpoints ------------------------------------------------------------ */
+
+static void addresses_are_understood(void **state)
+{
+    (void)state;
+    struct endpoints endpoints;
+    char why[HASP_WHY_SIZE];
+    assert_int_equal(
+        endpoints_parse("a:1,b,[::1]:65535,[fe80::1],fe80::2", &endpoints, why),
+        0);
+    assert_int_equal(endpoints.count, 5);
+    assert_string_equal(endpoints.endpoint[0].host, "a");
+    assert_string_equal(endpoints.endpoint[0].port, "1");
+    assert_string_equal(endpoints.endpoint[1].text, "b:7420");
+    assert_string_equal(endpoints.endpoint[2].host, "::1");
+    assert_string_equal(endpoints.endpoint[2].text, "[::1]:65535");
+    assert_string_equal(endpoints.endpoint[3].text, "[fe80::1]:7420");
+    assert_string_equal(endpoints.endpoint[4].text, "[fe80::2]:7420");
+    endpoints_done(&endpoints);
+}
+
+static void what_is_no_address_is_refused_with_its_text(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {
+        "",     ",",      "a:1,", "a:",   ":1",   "a:0",  "a:65536", "a:1x",
+        "[::1", "[::1]x", "[]:1", "a: 1", "a:-1", "a:+1", "a:0x10",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct endpoints endpoints;
+        char why[HASP_WHY_SIZE] = "";
+        if (endpoints_parse(bad[i], &endpoints, why) != HASP_EINVALID) {
+            fail_msg("'%s' was taken for an address", bad[i]);
+        }
+        assert_contains(why, "host:port");
+    }
+}
+
+static void credentials_are_a_number_and_32_hex_digits(void **state)
+{
+    (void)state;
+    struct credentials credentials;
+    assert_int_equal(
+        credentials_parse("42:00112233445566778899aabbccddeeff", &credentials),
+        0);
+    assert_int_equal(credentials.session, 42);
+    assert_string_equal(credentials.secret, "00112233445566778899aabbccddeeff");
+    static const char *const bad[] = {
+        "42",
+        "42:",
+        "0:00112233445566778899aabbccddeeff",
+        "x:00112233445566778899aabbccddeeff",
+        "42:00112233445566778899aabbccddeef",
+        "42:00112233445566778899aabbccddeefff",
+        "42:00112233445566778899aabbccddeefg",
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        assert_int_equal(credentials_parse(bad[i], &credentials),
+                         HASP_EINVALID);
+    }
+}
+
+/* --- Asking --------------------------------------------------------------- */
+
+static void an_answer_is_given_out(void **state)
+{
+    (void)state;
+    const char *script[] = {":7\r\n", NULL};
+    struct node *node = node_start(next_answer, script);
+    struct client *client = client_of(node->address);
+    struct client_options options = {.deadline_ns = in_ms(5000)};
+    int64_t value;
+    assert_int_equal(ask(client, "A", &options, &value), 0);
+    assert_int_equal(value, 7);
+    assert_int_equal(ask(client, "B", &options, &value), 0);
+    assert_string_equal(node->seen, "A|B|");
+    assert_int_equal(atomic_load(&node->connections), 1);
+    client_free(client);
+    node_stop(node);
+}
+
+static void a_refusal_is_not_repeated(void **state)
+{
+    (void)state;
+    const char *script[] = {"-NOTHELD not held by you\r\n", ":1\r\n", NULL};
+    struct node *node = node_start(next_answer, script);
+    struct client *client = client_of(node->address);
+    struct client_options options = {.deadline_ns = in_ms(5000),
+                                     .is_repeatable = true};
+    int64_t value;
+    assert_int_equal(ask(client, "A", &options, &value), HASP_EREPLY);
+    assert_string_equal(client_code(client), "NOTHELD");
+    assert_string_equal(client_why(client), "not held by you");
+    assert_string_equal(node->seen, "A|");
+    client_free(client);
+    node_stop(node);
+}
+
+/* Nothing was done, so even what must not be done twice is asked again. */
+static void no_leader_and_busy_are_asked_again(void **state)
+{
+    (void)state;
+    const char *script[] = {"-NOLEADER\r\n", "-BUSY later\r\n",
+                            "-NOLEADER no leader\r\n", ":3\r\n", NULL};
+    struct node *node = node_start(next_answer, script);
+    struct client *client = client_of(node->address);
+    struct client_options options = {.deadline_ns = in_ms(5000)};
+    int64_t value;
+    assert_int_equal(ask(client, "A", &options, &value), 0);
+    assert_int_equal(value, 3);
+    assert_string_equal(node->seen, "A|A|A|A|");
+    client_free(client);
+    node_stop(node);
+}
+
+static void the_next_endpoint_is_asked_where_one_is_dead(void **state)
+{
+    (void)state;
+    const char *script[] = {":1\r\n", NULL};
+    char dead[32];
+    close(listen_on_loopback(dead));
+    struct node *node = node_start(next_answer, script);
+    struct client *client = client_of_two(dead, node->address);
+    struct client_options options = {.deadline_ns = in_ms(5000)};
+    int64_t value;
+    assert_int_equal(ask(client, "A", &options, &value), 0);
+    assert_string_equal(client_peer(client), node->address);
+    client_free(client);
+    node_stop(node);
+}
+
+/* A paused node's kernel accepts, and then nothing comes. */
+static void a_node_that_accepts_and_is_silent_is_left(void **state)
+{
+    (void)state;
+    const char *script[] = {":1\r\n", NULL};
+    char paused[32];
+    int fd = listen_on_loopback(paused);
+    struct node *node = node_start(next_answer, script);
+    struct client *client = client_of_two(paused, node->address);
+    struct client_options options = {.deadline_ns = in_ms(10000)};
+    int64_t value;
+    assert_int_equal(ask(client, "A", &options, &value), 0);
+    client_free(client);
+    node_stop(node);
+    close(fd);
+}
+
+static void moved_leads_to_the_node_that_is_named(void **state)
+{
+    (void)state;
+    const char *leads[] = {":9\r\n", NULL};
+    char moved[64];
+    struct node *leader = node_start(next_answer, leads);
+    snprintf(moved, sizeof moved, "-MOVED 0 %s\r\n", leader->address);
+    const char *sends[] = {moved, NULL};
+    struct node *follower = node_start(next_answer, sends);
+    struct client *client = client_of(follower->address);
+    struct client_options options = {.deadline_ns = in_ms(5000)};
+    int64_t value;
+    assert_int_equal(ask(client, "A", &options, &value), 0);
+    assert_int_equal(value, 9);
+    assert_string_equal(client_peer(client), leader->address);
+    client_free(client);
+    node_stop(follower);
+    node_stop(leader);
+}
+
+static void a_lost_connection_leaves_a_change_unknown(void **state)
+{
+    (void)state;
+    const char *script[] = {HANG_UP, ":1\r\n", NULL};
+    struct node *node = node_start(next_answer, script);
+    struct client *client = client_of(node->address);
+    struct client_options options = {.deadline_ns = in_ms(5000)};
+    int64_t value;
+    assert_int_equal(ask(client, "A", &options, &value), HASP_ETIMEDOUT);
+    assert_contains(client_why(client), "may have been done");
+    assert_string_equal(node->seen, "A|");
+    client_free(client);
+    node_stop(node);
+}
+
+static void what_is_repeatable_is_asked_again_after_a_lost_answer(void **state)
+{
+    (void)state;
+    const char *script[] = {HANG_UP, "-UNKNOWN the leader died\r\n", SILENCE,
+                            ":1\r\n", NULL};
+    struct node *node = node_start(next_answer, script);
+    struct client *client = client_of(node->address);
+    struct client_options options = {
+        .deadline_ns = in_ms(8000), .attempt_ms = 200, .is_repeatable = true};
+    int64_t value;
+    assert_int_equal(ask(client, "A", &options, &value), 0);
+    assert_string_equal(node->seen, "A|A|A|A|");
+    client_free(client);
+    node_stop(node);
+}
+
+static void a_silent_cluster_is_told_from_one_without_a_leader(void **state)
+{
+    (void)state;
+    const char *silent[] = {SILENCE, NULL};
+    const char *leaderless[] = {"-NOLEADER\r\n", NULL};
+    int64_t value;
+    struct node *node = node_start(next_answer, silent);
+    struct client *client = client_of(node->address);
+    struct client_options options = {.deadline_ns = in_ms(300),
+                                     .is_repeatable = true};
+    assert_int_equal(ask(client, "A", &options, &value), HASP_ETIMEDOUT);
+    options = (struct client_options){.deadline_ns = in_ms(300),
+                                      .is_read = true};
+    assert_int_equal(ask(client, "A", &options, &value), HASP_ECONNECT);
+    client_free(client);
+    node_stop(node);
+
+    node = node_start(next_answer, leaderless);
+    client = client_of(node->address);
+    options = (struct client_options){.deadline_ns = in_ms(300)};
+    assert_int_equal(ask(client, "A", &options, &value), HASP_ENOTLEADER);
+    assert_contains(client_why(client), node->address);
+    client_free(client);
+    node_stop(node);
+
+    char dead[32];
+    close(listen_on_loopback(dead));
+    client = client_of(dead);
+    options = (struct client_options){.deadline_ns = in_ms(300)};
+    assert_int_equal(ask(client, "A", &options, &value), HASP_ECONNECT);
+    assert_contains(client_why(client), "refused");
+    client_free(client);
+}
+
+static void what_does_not_speak_the_protocol_is_named(void **state)
+{
+    (void)state;
+    const char *script[] = {"HTTP/1.1 400 Bad Request\r\n\r\n", NULL};
+    int64_t value;
+    struct node *node = node_start(next_answer, script);
+    struct client *client = client_of(node->address);
+    struct client_options options = {.deadline_ns = in_ms(5000),
+                                     .is_once = true};
+    assert_int_equal(ask(client, "A", &options, &value), HASP_EPROTO);
+    assert_contains(client_why(client), node->address);
+    client_free(client);
+    node_stop(node);
+}
+
+static void a_session_is_attached_anew_on_each_connection(void **state)
+{
+    (void)state;
+    const char *script[] = {"+OK\r\n", ":1\r\n", HANG_UP,
+                            "+OK\r\n", ":2\r\n", NULL};
+    int64_t value;
+    struct node *node = node_start(next_answer, script);
+    struct client *client = client_of(node->address);
+    struct credentials credentials = {5, "00112233445566778899aabbccddeeff"};
+    struct client_options options = {.deadline_ns = in_ms(5000),
+                                     .is_repeatable = true};
+    client_set_session(client, &credentials);
+    assert_int_equal(ask(client, "A", &options, &value), 0);
+    assert_int_equal(ask(client, "B", &options, &value), 0);
+    assert_int_equal(value, 2);
+    assert_string_equal(node->seen,
+                        "SESSION.ATTACH 5 00112233445566778899aabbccddeeff|A|B|"
+                        "SESSION.ATTACH 5 00112233445566778899aabbccddeeff|B|");
+    client_free(client);
+    node_stop(node);
+}
+
+static void count_push(void *data, const struct resp_reply *reply)
+{
+    int *count = data;
+    assert_int_equal(reply->value[0].type, RESP_PUSH);
+    (*count)++;
+}
+
+static void pushes_go_past_the_answers(void **state)
+{
+    (void)state;
+    const char *script[] = {">2\r\n+lock\r\n+please\r\n:1\r\n>1\r\n+x\r\n",
+                            NULL};
+    int64_t value;
+    int count = 0;
+    struct node *node = node_start(next_answer, script);
+    struct client *client = client_of(node->address);
+    struct client_options options = {.deadline_ns = in_ms(5000)};
+    client_set_push(client, count_push, &count);
+    assert_int_equal(ask(client, "A", &options, &value), 0);
+    assert_int_equal(value, 1);
+    assert_int_equal(count, 1);
+    assert_int_equal(client_wait_push(client, in_ms(5000)), 0);
+    assert_int_equal(count, 2);
+    assert_int_equal(client_wait_push(client, in_ms(50)), HASP_ETIMEDOUT);
+    client_free(client);
+    node_stop(node);
+}
+
+static void a_wait_can_be_interrupted(void **state)
+{
+    (void)state;
+    const char *script[] = {SILENCE, NULL};
+    uint64_t one = 1;
+    int64_t value;
+    int fd = eventfd(0, EFD_CLOEXEC);
+    struct node *node = node_start(next_answer, script);
+    struct client *client = client_of(node->address);
+    struct client_options options = {.deadline_ns = in_ms(20000),
+                                     .is_repeatable = true};
+    client_set_interrupt(client, fd);
+    assert_int_equal(write(fd, &one, sizeof one), sizeof one);
+    assert_int_equal(ask(client, "A", &options, &value), HASP_EINTR);
+    client_free(client);
+    node_stop(node);
+    close(fd);
+}
+
+/* --- Sessions ------------------------------------------------------------- */
+
+#define OPENED                                           \
+    "%5\r\n$2\r\nid\r\n:17\r\n$6\r\nsecret\r\n"          \
+    "$32\r\n00112233445566778899aabbccddeeff\r\n"        \
+    "$6\r\nttl_ms\r\n:1000\r\n$9\r\nlinger_ms\r\n:0\r\n" \
+    "$8\r\ntrust_ms\r\n:800\r\n"
+#define KEPT                                                   \
+    "%4\r\n$6\r\nttl_ms\r\n:1000\r\n$9\r\nlinger_ms\r\n:0\r\n" \
+    "$8\r\ntrust_ms\r\n:800\r\n$5\r\nended\r\n*0\r\n"
+#define KEPT_ENDED                                             \
+    "%4\r\n$6\r\nttl_ms\r\n:1000\r\n$9\r\nlinger_ms\r\n:0\r\n" \
+    "$8\r\ntrust_ms\r\n:800\r\n$5\r\nended\r\n*1\r\n"          \
+    "%4\r\n$4\r\nlock\r\n$1\r\na\r\n$5\r\nowner\r\n$0\r\n\r\n" \
+    "$5\r\ntoken\r\n:9\r\n$6\r\nreason\r\n$8\r\nmax hold\r\n"
+
+static void open_session(struct client *client,
+                         struct client_session *ret_session)
+{
+    struct session_options options = {
+        .ttl_ms = 1000, .linger_ms = 0, .name = "me"};
+    assert_int_equal(
+        client_session_open(client, &options, in_ms(5000), ret_session), 0);
+}
+
+static void an_opened_session_counts_from_before_it_was_asked(void **state)
+{
+    (void)state;
+    const char *script[] = {OPENED, NULL};
+    struct node *node = node_start(next_answer, script);
+    struct client *client = client_of(node->address);
+    struct client_session session;
+    struct lease_clock before = client_clock_read();
+    open_session(client, &session);
+    struct lease_clock after = client_clock_read();
+    assert_int_equal(session.credentials.session, 17);
+    assert_string_equal(node->seen, "SESSION.OPEN TTL 1000 NAME me|");
+    assert_int_equal(lease_check(&session.lease, after), LEASE_HELD);
+    assert_true(session.lease.sent.monotonic_ns >= before.monotonic_ns);
+    assert_true(session.lease.sent.monotonic_ns <= after.monotonic_ns);
+    after.monotonic_ns = session.lease.sent.monotonic_ns + 800 * NS_PER_MS;
+    assert_int_equal(lease_check(&session.lease, after), LEASE_LOST);
+    client_free(client);
+    node_stop(node);
+}
+
+struct ended {
+    char text[64];
+    uint64_t token;
+};
+
+static void note_ended(void *data, struct bytes lock, struct bytes reason,
+                       uint64_t token)
+{
+    struct ended *ended = data;
+    snprintf(ended->text, sizeof ended->text, "%.*s:%.*s", (int)lock.size,
+             (const char *)lock.data, (int)reason.size,
+             (const char *)reason.data);
+    ended->token = token;
+}
+
+static void a_heartbeat_tells_of_holds_that_ended(void **state)
+{
+    (void)state;
+    const char *script[] = {OPENED, "%1\r\n$6\r\nttl_ms\r\n:1000\r\n",
+                            KEPT_ENDED, NULL};
+    struct node *node = node_start(next_answer, script);
+    struct client *client = client_of(node->address);
+    struct client_session session;
+    struct ended ended = {0};
+    open_session(client, &session);
+    assert_int_equal(
+        client_session_keep(client, &session, in_ms(5000), note_ended, &ended),
+        0);
+    assert_string_equal(ended.text, "a:max hold");
+    assert_int_equal(ended.token, 9);
+    client_free(client);
+    node_stop(node);
+}
+
+static void changes_are_numbered_and_acknowledged(void **state)
+{
+    (void)state;
+    struct client_session session = {0};
+    struct query query = {0};
+    struct buffer out = {0};
+    query_begin(&query, "X");
+    client_session_number(&session, &query);
+    query_encode(&query, &out);
+    buffer_put_u8(&out, '\0');
+    assert_string_equal((char *)out.data,
+                        "*3\r\n$1\r\nX\r\n$3\r\nREQ\r\n$1\r\n1\r\n");
+    buffer_clear(&out);
+    query_begin(&query, "X");
+    client_session_number(&session, &query);
+    query_encode(&query, &out);
+    buffer_put_u8(&out, '\0');
+    assert_string_equal(
+        (char *)out.data,
+        "*5\r\n$1\r\nX\r\n$3\r\nREQ\r\n$1\r\n2\r\n$5\r\nACKED\r\n$1\r\n1\r\n");
+    query_done(&query);
+    buffer_done(&out);
+}
+
+/* --- The keeper ----------------------------------------------------------- */
+
+struct kept_script {
+    atomic_int beats;
+    int refuse_after; /* 0: never. */
+    const char *refusal;
+};
+
+static const char *answer_keeper(struct node *node, const char *request)
+{
+    struct kept_script *script = node->data;
+    if (strncmp(request, "SESSION.OPEN", 12) == 0) {
+        return OPENED;
+    }
+    if (strncmp(request, "SESSION.KEEP", 12) == 0) {
+        int beat = atomic_fetch_add(&script->beats, 1) + 1;
+        return script->refuse_after != 0 && beat > script->refuse_after
+                   ? script->refusal
+                   : KEPT;
+    }
+    return "%1\r\n$6\r\nttl_ms\r\n:1000\r\n";
+}
+
+struct kept {
+    struct kept_script script;
+    struct node *node;
+    struct client *client;
+    struct keeper *keeper;
+};
+
+static void keep(struct kept *kept, int refuse_after, const char *refusal,
+                 const char *other_address)
+{
+    struct endpoints endpoints;
+    struct client_session session;
+    char addresses[80], why[HASP_WHY_SIZE];
+    struct keeper_options options = {0};
+    *kept = (struct kept){
+        .script = {.refuse_after = refuse_after, .refusal = refusal}};
+    kept->node = node_start(answer_keeper, &kept->script);
+    snprintf(addresses, sizeof addresses, "%s%s%s",
+             other_address != NULL ? other_address : "",
+             other_address != NULL ? "," : "", kept->node->address);
+    kept->client = client_of(kept->node->address);
+    open_session(kept->client, &session);
+    assert_int_equal(endpoints_parse(addresses, &endpoints, why), 0);
+    assert_int_equal(
+        keeper_start(&endpoints, &session, &options, &kept->keeper), 0);
+    endpoints_done(&endpoints);
+}
+
+static void keep_no_longer(struct kept *kept)
+{
+    keeper_stop(kept->keeper);
+    client_free(kept->client);
+    node_stop(kept->node);
+}
+
+/* Waits for news of the keeper until it has the wanted state. */
+static bool comes_to(struct keeper *keeper, enum lease_state state,
+                     bool is_refused)
+{
+    uint64_t end_ns = in_ms(10000);
+    struct keeper_view view;
+    for (;;) {
+        keeper_view(keeper, &view);
+        if (view.state == state && view.is_refused == is_refused) {
+            return true;
+        }
+        if (client_now_ns() >= end_ns) {
+            return false;
+        }
+        client_sleep_ms(5);
+    }
+}
+
+static void a_keeper_keeps_the_lease_beyond_its_ttl(void **state)
+{
+    (void)state;
+    struct kept kept;
+    struct keeper_view view;
+    uint64_t begin_ns = client_now_ns();
+    keep(&kept, 0, NULL, NULL);
+    while (client_now_ns() < begin_ns + 1500 * NS_PER_MS ||
+           atomic_load(&kept.script.beats) < 6) {
+        assert_true(client_now_ns() < begin_ns + 20000 * NS_PER_MS);
+        client_sleep_ms(20);
+    }
+    keeper_view(kept.keeper, &view);
+    assert_int_equal(view.state, LEASE_HELD);
+    assert_true(view.remaining_ns > 0);
+    assert_int_equal(view.sure_ns, view.remaining_ns);
+    keep_no_longer(&kept);
+}
+
+static void a_keeper_goes_round_a_silent_node(void **state)
+{
+    (void)state;
+    struct kept kept;
+    struct keeper_view view;
+    char paused[32];
+    int fd = listen_on_loopback(paused);
+    keep(&kept, 0, NULL, paused);
+    uint64_t end_ns = in_ms(10000);
+    while (atomic_load(&kept.script.beats) == 0) {
+        assert_true(client_now_ns() < end_ns);
+        client_sleep_ms(5);
+    }
+    keeper_view(kept.keeper, &view);
+    assert_int_equal(view.state, LEASE_HELD);
+    keep_no_longer(&kept);
+    close(fd);
+}
+
+static void an_expired_session_is_lost_at_once_and_for_ever(void **state)
+{
+    (void)state;
+    struct kept kept;
+    struct keeper_view view;
+    keep(&kept, 1, "-EXPIRED the session has ended\r\n", NULL);
+    assert_true(comes_to(kept.keeper, LEASE_LOST, true));
+    keeper_view(kept.keeper, &view);
+    assert_contains(view.why, "EXPIRED");
+    assert_int_equal(view.remaining_ns, 0);
+    assert_int_equal(view.sure_ns, 0);
+    int beats = atomic_load(&kept.script.beats);
+    client_sleep_ms(500);
+    assert_int_equal(atomic_load(&kept.script.beats), beats);
+    keep_no_longer(&kept);
+}
+
+/* The lease is not prolonged, but it is not taken away either. */
+static void a_blacklisted_session_is_held_until_its_lease_ends(void **state)
+{
+    (void)state;
+    struct kept kept;
+    struct keeper_view view;
+    keep(&kept, 1, "-BLACKLISTED too greedy\r\n", NULL);
+    uint64_t end_ns = in_ms(10000);
+    do {
+        assert_true(client_now_ns() < end_ns);
+        client_sleep_ms(2);
+        keeper_view(kept.keeper, &view);
+    } while (!view.is_refused);
+    assert_contains(view.why, "too greedy");
+    assert_true(comes_to(kept.keeper, LEASE_LOST, true));
+    keep_no_longer(&kept);
+}
+
+static void without_answers_the_lease_runs_out(void **state)
+{
+    (void)state;
+    struct kept kept;
+    keep(&kept, 1, SILENCE, NULL);
+    assert_true(comes_to(kept.keeper, LEASE_LOST, false));
+    keep_no_longer(&kept);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(addresses_are_understood),
+        cmocka_unit_test(what_is_no_address_is_refused_with_its_text),
+        cmocka_unit_test(credentials_are_a_number_and_32_hex_digits),
+        cmocka_unit_test(an_answer_is_given_out),
+        cmocka_unit_test(a_refusal_is_not_repeated),
+        cmocka_unit_test(no_leader_and_busy_are_asked_again),
+        cmocka_unit_test(the_next_endpoint_is_asked_where_one_is_dead),
+        cmocka_unit_test(a_node_that_accepts_and_is_silent_is_left),
+        cmocka_unit_test(moved_leads_to_the_node_that_is_named),
+        cmocka_unit_test(a_lost_connection_leaves_a_change_unknown),
+        cmocka_unit_test(what_is_repeatable_is_asked_again_after_a_lost_answer),
+        cmocka_unit_test(a_silent_cluster_is_told_from_one_without_a_leader),
+        cmocka_unit_test(what_does_not_speak_the_protocol_is_named),
+        cmocka_unit_test(a_session_is_attached_anew_on_each_connection),
+        cmocka_unit_test(pushes_go_past_the_answers),
+        cmocka_unit_test(a_wait_can_be_interrupted),
+        cmocka_unit_test(an_opened_session_counts_from_before_it_was_asked),
+        cmocka_unit_test(a_heartbeat_tells_of_holds_that_ended),
+        cmocka_unit_test(changes_are_numbered_and_acknowledged),
+        cmocka_unit_test(a_keeper_keeps_the_lease_beyond_its_ttl),
+        cmocka_unit_test(a_keeper_goes_round_a_silent_node),
+        cmocka_unit_test(an_expired_session_is_lost_at_once_and_for_ever),
+        cmocka_unit_test(a_blacklisted_session_is_held_until_its_lease_ends),
+        cmocka_unit_test(without_answers_the_lease_runs_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
