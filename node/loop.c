@@ -131,7 +131,6 @@ static void on_stop(uv_async_t *stop)
     if (loop->is_stopping) {
         return;
     }
-    LOG_INFO("stopping", "within_ms=%d", (int)(STOP_NS / 1000000));
     loop->is_stopping = true;
     node_status(node);
     loop->stop_by_ns = now + STOP_NS;

@@ -164,7 +164,6 @@ static void on_up(void *data, uint64_t id, const struct frame_hello *hello)
     struct hasp_node *node = members->node;
     struct member_link *link = find(members, id);
     uint64_t now = node_now();
-    LOG_INFO("member is up", "member=%" PRIu64, id);
     if (link == NULL || node->has_failed || node->loop.is_over) {
         return;
     }
@@ -193,8 +192,6 @@ static void on_down(void *data, uint64_t id, bool was_closed_by_peer)
     if (members->peers == NULL || node->has_failed || node->loop.is_over) {
         return;
     }
-    LOG_INFO("member is down", "member=%" PRIu64 " closed_by=%s", id,
-             was_closed_by_peer ? "member" : "us");
     if (was_told && node->has_begun) {
         core_peer_down(node->core, id, was_closed_by_peer, node_now());
     }

@@ -31,6 +31,7 @@ static int compare_members(const void *a, const void *b);
 void hasp_node_options_init(struct hasp_node_options *options)
 {
     const struct core_limits *core = &core_default_limits;
+    const struct lockfsm_limits *state = &lockfsm_default_limits;
     *options = (struct hasp_node_options){.size = sizeof *options,
                                           .listen_client = "127.0.0.1:7420",
                                           .listen_peer = "127.0.0.1:7421",
@@ -50,13 +51,13 @@ void hasp_node_options_init(struct hasp_node_options *options)
         .snapshot_chunk_size = core->snapshot_chunk_size,
         .flush_records = core->flush_records,
         .flush_ms = core->flush_ms,
-        .sessions = core->state.sessions,
-        .locks = core->state.locks,
-        .holds_per_session = core->state.holds_per_session,
-        .waits_per_lock = core->state.waits_per_lock,
-        .waits_per_session = core->state.waits_per_session,
-        .fences = core->state.fences,
-        .blacklist = core->state.blacklist,
+        .sessions = state->sessions,
+        .locks = state->locks,
+        .holds_per_session = state->holds_per_session,
+        .waits_per_lock = state->waits_per_lock,
+        .waits_per_session = state->waits_per_session,
+        .fences = state->fences,
+        .blacklist = state->blacklist,
         .disk_reserve = 256 * MIB,
         .wal_segment_size = 64 * MIB,
         .table_size = 16384 * MIB};

@@ -116,7 +116,9 @@ static const char help[] =
     "storage\n"
     "error, 78 configuration.\n";
 
-static struct hasp_node *running_node; /* For the signal handler. */
+/* For the signal handler. */
+static struct hasp_node *volatile running_node;
+static volatile sig_atomic_t is_told_to_stop;
 
 static int parse(int argc, char **argv, struct command_line *line);
 static int add_setting(struct command_line *line, const char *flag,
@@ -258,21 +260,26 @@ static int run(struct config *config)
     config->options.on_status = on_status;
     umask(077);
     raise_file_limit();
-    int status = hasp_node_open(&config->options, &running_node, why);
+    struct hasp_node *node;
+    handle_signals(on_signal);
+    int status = hasp_node_open(&config->options, &node, why);
     if (status != 0) {
         fprintf(stderr, "haspd: %s\n", why);
         return status;
     }
-    handle_signals(on_signal);
+    running_node = node;
+    if (is_told_to_stop) {
+        hasp_node_stop(node);
+    }
     sd_notify(0, "READY=1");
-    status = hasp_node_run(running_node);
+    status = hasp_node_run(node);
     if (status != 0) {
         /* The disk may hang: nothing that waits for it any more. */
-        fprintf(stderr, "haspd: %s\n", hasp_node_why(running_node));
+        fprintf(stderr, "haspd: %s\n", hasp_node_why(node));
         _exit(status);
     }
     handle_signals(SIG_IGN); /* It has stopped, and the handler's node goes. */
-    hasp_node_close(running_node);
+    hasp_node_close(node);
     return 0;
 }
 
@@ -291,7 +298,10 @@ static void on_signal(int number)
 {
     int saved = errno;
     (void)number;
-    hasp_node_stop(running_node);
+    is_told_to_stop = 1;
+    if (running_node != NULL) {
+        hasp_node_stop(running_node);
+    }
     errno = saved;
 }
 

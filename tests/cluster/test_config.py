@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: MIT
+"""The daemon's configuration: what is refused, and who wins."""
+
+import os
+import signal
+import socket
+import subprocess
+
+import pytest
+
+from cluster import HASPD, free_ports
+
+GOOD = "[node]\nid = 1\ndir = /nowhere\n"
+
+
+def haspd(*flags, environment=None, timeout=20):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("HASP_")}
+    env.update(environment or {})
+    return subprocess.run(
+        [HASPD, *flags], capture_output=True, text=True, timeout=timeout, env=env
+    )
+
+
+@pytest.fixture
+def check(tmp_path):
+    """Runs --check-config on a text and returns the finished process."""
+
+    def run(content, *flags, environment=None):
+        path = tmp_path / "haspd.conf"
+        path.write_text(content)
+        return haspd(
+            "--config", str(path), "--check-config", *flags, environment=environment
+        )
+
+    return run
+
+
+def printed(result):
+    """--print-config as {section.key: value}, comments cut."""
+    section, values = None, {}
+    for line in result.stdout.splitlines():
+        if line.startswith("["):
+            section = line.strip("[]")
+        elif " = " in line:
+            key, value = line.split(" = ", 1)
+            values["%s.%s" % (section, key)] = value.split(" ;")[0]
+    return values
+
+
+def test_a_small_file_is_enough(check):
+    result = check(GOOD)
+    assert (result.returncode, result.stdout) == (0, "configuration ok\n")
+
+
+@pytest.mark.parametrize(
+    "content, line, words",
+    [
+        (GOOD + "[raft]\nelecton_ms = 5\n", 5, "nearest is 'election_ms'"),
+        (GOOD + "[rafts]\nelection_ms = 500\n", 5, "nearest is [raft]"),
+        (GOOD + "[raft]\nid = 2\n", 5, "'id' belongs into [node]"),
+        ("id = 1\n", 1, "before any [section]"),
+        (GOOD + "[raft]\nelection_ms = 29\n", 5, "from 30 to 60000"),
+        (GOOD + "[raft]\nelection_ms = 0x40\n", 5, "is not a number"),
+        (GOOD + "[raft]\nelection_ms = -600\n", 5, "is not a number"),
+        (GOOD + "[limits]\ntable_size = 5Q\n", 5, "is not a number"),
+        (GOOD + "[limits]\ndisk_reserve = 99999999999999999999\n", 5, "not a number"),
+        (GOOD + "[client]\nredirect = follow\n", 5, "forward or moved"),
+        (GOOD + "[security]\ninsecure = true\n", 5, "yes or no"),
+        (GOOD + "id = 2\n", 4, "'id' stands in line 2 already"),
+        (GOOD + "what is this\n", 4, "neither"),
+        (GOOD + "[cluster]\nmember = 1 127.0.0.1:7421\n", 5, "ID PEER-ADDRESS"),
+        (GOOD + "[cluster]\nname = " + 300 * "x" + "\n", 5, "longer than"),
+        (GOOD + "dir =\n", 4, "stands in line 3 already"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(check, content, line, words):
+    result = check(content)
+    assert result.returncode == 78
+    assert "haspd.conf:%d: " % line in result.stderr
+    assert words in result.stderr
+
+
+@pytest.mark.parametrize(
+    "content, words",
+    [
+        ("[node]\ndir = /nowhere\n", "needs an id"),
+        ("[node]\nid = 1\n", "needs a data directory"),
+        (GOOD + "[raft]\nelection_ms = 100\nheartbeat_ms = 50\n", "three times"),
+        (GOOD + "[limits]\nwal_segment_size = 1048577\n", "multiple of 4096"),
+        (GOOD + "[listen]\nclient = 7420\n", "not an address"),
+        (
+            GOOD
+            + "[cluster]\nmember = 1 127.0.0.1:1 127.0.0.1:2\n"
+            + "member = 1 127.0.0.1:3 127.0.0.1:4\n",
+            "named twice",
+        ),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(check, content, words):
+    result = check(content)
+    assert result.returncode == 78
+    assert words in result.stderr
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[listen]\nclient = 0.0.0.0:7420\n",
+        "[listen]\npeer = 192.0.2.1:7421\n",
+        "[listen]\nhttp = [::]:7422\n",
+        "[cluster]\nmember = 1 host.example:7421 127.0.0.1:7420\n",
+        "[cluster]\nmember = 2 127.0.0.1:7421 192.0.2.1:7420\n",
+    ],
+)
+def test_a_network_address_needs_insecure(check, line):
+    result = check(GOOD + line)
+    assert result.returncode == 78
+    assert "insecure = yes" in result.stderr
+    result = check(GOOD + line + "[security]\ninsecure = yes\n")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert check(GOOD + line, "--insecure").returncode == 0
+
+
+def test_flag_beats_environment_beats_file_beats_default(tmp_path):
+    path = tmp_path / "c"
+    path.write_text(GOOD + "[raft]\nelection_ms = 901\nheartbeat_ms = 91\n")
+    environment = {"HASP_RAFT_ELECTION_MS": "902", "HASP_NODE_ID": "7"}
+    base = ["--config", str(path), "--print-config"]
+    assert printed(haspd("--print-config", "--id", "1", "--dir", "/x"))[
+        "raft.election_ms"
+    ] == "600"
+    assert printed(haspd(*base))["raft.election_ms"] == "901"
+    values = printed(haspd(*base, environment=environment))
+    assert (values["raft.election_ms"], values["node.id"]) == ("902", "7")
+    assert values["raft.heartbeat_ms"] == "91"
+    values = printed(haspd(*base, "--election-ms", "903", environment=environment))
+    assert values["raft.election_ms"] == "903"
+    values = printed(
+        haspd(*base, "--set", "raft.election_ms=904", environment=environment)
+    )
+    assert values["raft.election_ms"] == "904"
+
+
+def test_members_of_a_later_source_replace_the_earlier(tmp_path):
+    path = tmp_path / "c"
+    path.write_text(
+        GOOD
+        + "[cluster]\nmember = 1 127.0.0.1:1 127.0.0.1:2\n"
+        + "member = 2 127.0.0.1:3 127.0.0.1:4\n"
+    )
+    result = haspd(
+        "--config",
+        str(path),
+        "--print-config",
+        environment={
+            "HASP_CLUSTER_MEMBER": "1 127.0.0.1:5 127.0.0.1:6,3 127.0.0.1:7 127.0.0.1:8"
+        },
+    )
+    members = [x for x in result.stdout.splitlines() if x.startswith("member")]
+    assert [x.split(" ;")[0] for x in members] == [
+        "member = 1 127.0.0.1:5 127.0.0.1:6",
+        "member = 3 127.0.0.1:7 127.0.0.1:8",
+    ]
+    assert printed(result)["listen.client"] == "127.0.0.1:6", "where its line says"
+    assert printed(result)["listen.peer"] == "127.0.0.1:5"
+
+
+def test_what_is_printed_can_be_read_back(tmp_path):
+    path = tmp_path / "c"
+    flags = ["--id", "3", "--dir", "/x y", "--set", "limits.table_size=2G"]
+    first = haspd("--print-config", *flags)
+    path.write_text(first.stdout)
+    second = haspd("--config", str(path), "--print-config")
+    assert second.returncode == 0, second.stderr
+    assert printed(second) == printed(first)
+    assert printed(first)["limits.table_size"] == str(2 << 30)
+
+
+def test_indented_keys_and_comments_are_fine(check):
+    result = check("# a\n; b\n[node]\n\tid = 1 ; mine\n    dir = /nowhere\n")
+    assert result.returncode == 0, result.stderr
+
+
+def test_variables_of_others_are_left_alone_but_typing_errors_are_not(check):
+    fine = {"HASP_ENDPOINTS": "x", "HASP_TOKEN": "3", "HASP_LOCK": "a"}
+    assert check(GOOD, environment=fine).returncode == 0
+    result = check(GOOD, environment={"HASP_RAFT_ELECTION": "600"})
+    assert result.returncode == 78
+    assert "HASP_RAFT_ELECTION: " in result.stderr
+    assert "'election_ms'" in result.stderr
+
+
+def test_usage(tmp_path):
+    assert haspd("--nonsense").returncode == 64
+    assert haspd("--set", "raft.election_ms").returncode == 64
+    assert haspd("start").returncode == 64
+    assert haspd("--version").stdout.startswith("haspd ")
+    assert "--check-config" in haspd("--help").stdout
+    result = haspd("--config", str(tmp_path / "missing"))
+    assert result.returncode == 78
+    assert "missing" in result.stderr
+
+
+def test_a_taken_port_is_69(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        for flag in ("--listen-client", "--listen-peer"):
+            others = free_ports(2)
+            ports = {
+                "--listen-client": others[0],
+                "--listen-peer": others[1],
+                flag: port,
+            }
+            flags = [w for f, p in ports.items() for w in (f, "127.0.0.1:%d" % p)]
+            result = haspd("--id", "1", "--dir", str(tmp_path / "d"),
+                           "--listen-http", "off", *flags)
+            assert result.returncode == 69, result.stderr
+            assert str(port) in result.stderr
+
+
+def test_a_directory_that_cannot_be_used_is_70(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("")
+    result = haspd("--id", "1", "--dir", str(file / "d"), "--listen-http", "off")
+    assert result.returncode == 70
+    assert str(file) in result.stderr
+
+
+def test_the_directory_of_another_node_is_refused(tmp_path):
+    client, peer = free_ports(2)
+    flags = ["--dir", str(tmp_path / "d"), "--listen-http", "off",
+             "--listen-client", "127.0.0.1:%d" % client,
+             "--listen-peer", "127.0.0.1:%d" % peer]
+    first = subprocess.Popen([HASPD, "--id", "1", *flags], stderr=subprocess.PIPE)
+    try:
+        assert b"data directory made" in first.stderr.readline()
+        second = haspd("--id", "1", *flags)
+        assert second.returncode == 70, "the directory is in use"
+        first.send_signal(signal.SIGTERM)
+        first.communicate(timeout=10)
+        assert first.returncode == 0
+    finally:
+        first.kill()
+        first.communicate()
+    result = haspd("--id", "2", *flags)
+    assert result.returncode == 70
+    assert "1" in result.stderr and "2" in result.stderr

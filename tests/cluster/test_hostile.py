@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: MIT
+"""What strangers send costs them their connection and us nothing."""
+
+import os
+import random
+import socket
+import struct
+import time
+
+import pytest
+
+from cluster import Client, Cluster, Session, wait_until
+
+GARBAGE = [
+    b"",
+    b"\x00" * 4096,
+    b"\xff" * 4096,
+    b"GET / HTTP/1.1\r\nHost: hasp\r\n\r\n",
+    b"POST / HTTP/1.1\r\nContent-Length: 30\r\n\r\nLOCK.ACQUIRE a FOREVER\r\n",
+    b"*-7\r\n",
+    b"*99999999999999999999\r\n",
+    b"*1048576\r\n" + b"$1\r\na\r\n" * 1000,
+    b"*1\r\n$-1\r\n",
+    b"*1\r\n$2147483647\r\n",
+    b"*2\r\n$4\r\nPING\r\n:5\r\n",
+    b"$" * 100000,
+    b"\r\n" * 10000,
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(500),
+    b"*3\r\n$3\r\nSET\r\n" + b"$70000\r\n" + b"x" * 70000,
+]
+
+PEER_GARBAGE = GARBAGE + [
+    struct.pack("<IBBH", 0xFFFFFFFF, 1, 0, 0),
+    struct.pack("<IBBH", 32 << 20, 2, 0, 0) + bytes(65536),
+    struct.pack("<IBBH", 44, 1, 0, 0) + bytes(44),
+    struct.pack("<IBBH", 44, 1, 0, 0) + b"\xff" * 44,
+    struct.pack("<IBBH", 0, 2, 0, 0) * 1000,
+    struct.pack("<IBBH", 8, 8, 7, 7) + bytes(8),
+]
+
+
+def throw(port, data, linger=0.2):
+    """Sends until the other side closes or takes no more; returns what it said."""
+    said = b""
+    try:
+        with socket.create_connection(("127.0.0.1", port), 5) as one:
+            one.settimeout(linger)
+            one.sendall(data)
+            while True:
+                part = one.recv(65536)
+                if not part:
+                    break
+                said += part
+    except OSError:
+        pass
+    return said
+
+
+def calm(cluster):
+    """The terms and leaders that the nodes see."""
+    return {(n.status()["term"], n.status()["leader"]) for n in cluster.nodes}
+
+
+def test_garbage_moves_nothing():
+    rng = random.Random(17)
+    with Cluster(3) as cluster:
+        leader = cluster.leader()
+        cluster.converged()
+        with leader.connect() as client:
+            session = Session(client, ttl=60000)
+            token = client.do("LOCK.ACQUIRE", "a")
+            before = calm(cluster)
+            for node in cluster.nodes:
+                for data in GARBAGE:
+                    throw(node.client_port, data, 0.02)
+                for data in PEER_GARBAGE:
+                    throw(node.peer_port, data, 0.02)
+                for _ in range(100):
+                    data = bytes(rng.randrange(256) for _ in range(rng.randrange(400)))
+                    throw(node.client_port, data, 0.002)
+                    throw(node.peer_port, data, 0.002)
+            assert all(n.is_running for n in cluster.nodes)
+            assert calm(cluster) == before
+            assert client.do("LOCK.CHECK", "a", token) == 1
+            assert session.id
+
+
+def test_memory_stays_flat_under_garbage():
+    with Cluster(1) as cluster:
+        node = cluster.leader()
+
+        def flood():
+            for data in GARBAGE:
+                throw(node.client_port, data, 0.005)
+            for data in PEER_GARBAGE:
+                throw(node.peer_port, data, 0.005)
+
+        for _ in range(5):
+            flood()
+        before = node.memory_kib()
+        for _ in range(20):
+            flood()
+        wait_until(node.is_serving, 5, "it serves")
+        after = node.memory_kib()
+        print("KiB before %d, after %d" % (before, after))
+        assert after < before + 8192
+
+
+def test_an_unfinished_request_is_closed_and_silence_is_not():
+    with Cluster(1) as cluster:
+        node = cluster.leader()
+        with node.connect(30) as silent, node.connect(30) as slow:
+            assert silent.do("PING") == "PONG"
+            slow.socket.sendall(b"*2\r\n$4\r\nECHO\r\n$5\r\nhe")
+            started = time.monotonic()
+            assert slow.socket.recv(100) == b""
+            assert 9.0 < time.monotonic() - started < 20
+            assert silent.do("PING") == "PONG"
+
+
+def test_a_request_byte_by_byte_is_served():
+    with Cluster(1) as cluster:
+        node = cluster.leader()
+        with node.connect() as client:
+            for byte in b"*2\r\n$4\r\nECHO\r\n$5\r\nhello\r\n":
+                client.socket.sendall(bytes([byte]))
+            assert client.receive() == b"hello"
+
+
+def test_a_reader_that_never_reads_is_closed_and_memory_stays_bounded():
+    with Cluster(1) as cluster:
+        node = cluster.leader()
+        before = node.memory_kib()
+        with socket.create_connection(("127.0.0.1", node.client_port), 5) as one:
+            one.settimeout(1)
+            request = b"*2\r\n$4\r\nECHO\r\n$60000\r\n" + b"x" * 60000 + b"\r\n"
+            sent = 0
+            try:
+                while sent < 400 << 20:
+                    one.sendall(request)
+                    sent += len(request)
+            except OSError:
+                pass
+            assert sent < 400 << 20, "it took everything and gave nothing back"
+            assert node.memory_kib() < before + (96 << 10)
+        assert node.is_serving()
+
+
+def test_many_pipelined_requests_are_all_answered_in_order():
+    with Cluster(1) as cluster:
+        node = cluster.leader()
+        with node.connect(60) as client:
+            Session(client, ttl=60000)
+            count = 20000
+            parts = []
+            for i in range(count):
+                text = b"%d" % i
+                parts.append(b"*2\r\n$4\r\nECHO\r\n$%d\r\n%s\r\n" % (len(text), text))
+                if i % 10 == 0:
+                    parts.append(b"*3\r\n$11\r\nFENCE.ADMIT\r\n$1\r\nf\r\n$%d\r\n%s\r\n"
+                                 % (len(text), text))
+            client.socket.setblocking(True)
+            import threading
+
+            sender = threading.Thread(
+                target=client.socket.sendall, args=(b"".join(parts),), daemon=True
+            )
+            sender.start()
+            for i in range(count):
+                assert client.receive() == b"%d" % i
+                if i % 10 == 0:
+                    assert client.receive() == (1 if i else 0) or i == 0
+            sender.join(10)
+
+
+def test_a_flood_of_connections_leaves_the_others_alone():
+    with Cluster(3) as cluster:
+        leader = cluster.leader()
+        before = calm(cluster)
+        with leader.connect() as client:
+            Session(client, ttl=60000)
+            flood = []
+            try:
+                for _ in range(1500):
+                    one = socket.socket()
+                    one.setblocking(False)
+                    one.connect_ex(("127.0.0.1", leader.client_port))
+                    flood.append(one)
+                    other = socket.socket()
+                    other.setblocking(False)
+                    other.connect_ex(("127.0.0.1", leader.peer_port))
+                    flood.append(other)
+                for i in range(100):
+                    assert client.do("FENCE.ADMIT", "flood", i + 1) == 1
+            finally:
+                for one in flood:
+                    one.close()
+            assert calm(cluster) == before
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="needs /proc")
+def test_connections_come_and_go_without_leaving_memory_behind():
+    with Cluster(1) as cluster:
+        node = cluster.leader()
+
+        def visit(count):
+            for _ in range(count):
+                with Client(node.client_port) as client:
+                    client.do("SESSION.OPEN", "TTL", 100)
+                    client.do("LOCK.ACQUIRE", "x")
+
+        visit(300)
+        time.sleep(0.5)
+        before = node.memory_kib()
+        visit(1500)
+        time.sleep(0.5)
+        after = node.memory_kib()
+        print("KiB before %d, after %d" % (before, after))
+        assert after < before + 4096

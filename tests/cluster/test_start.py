@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: MIT
+"""How a cluster begins, how nodes come and go, and who is not let in."""
+
+import os
+import shutil
+import socket
+import subprocess
+import time
+
+import pytest
+
+from cluster import Client, Cluster, ReplyError, Session, wait_until
+
+
+def test_one_node_serves():
+    with Cluster(1) as cluster:
+        node = cluster.leader()
+        with node.connect() as client:
+            assert client.do("PING") == "PONG"
+            session = Session(client, ttl=5000, name="one")
+            token = client.do("LOCK.ACQUIRE", "a")
+            assert token > 0
+            assert client.do("LOCK.CHECK", "a", token) == 1
+            assert client.do("LOCK.RELEASE", "a") == 0
+            assert session.id > 0
+
+
+def test_three_nodes_agree_on_a_leader_and_all_of_them_serve():
+    with Cluster(3) as cluster:
+        leader = cluster.leader()
+        for node in cluster.nodes:
+            with node.connect() as client:
+                Session(client)
+                assert client.do("LOCK.ACQUIRE", "n%d" % node.id) > 0
+        cluster.converged()
+        seen = {(n.status()["leader"], n.status()["term"]) for n in cluster.nodes}
+        assert seen == {(leader.id, leader.status()["term"])}
+
+
+def test_founding_waits_for_all_members_and_says_so():
+    with Cluster(3, start=False) as cluster:
+        cluster.nodes[0].start()
+        cluster.nodes[1].start()
+        first = cluster.nodes[0]
+        wait_until(
+            lambda: first.log().count("peer up") == 1, 10, "they greet each other"
+        )
+        with first.connect() as client:
+            with pytest.raises(ReplyError) as refused:
+                client.do("SESSION.OPEN")
+            assert refused.value.code == "NOLEADER"
+            assert "greeting of 3" in str(refused.value)
+            # The same connection serves once the cluster has begun.
+            cluster.nodes[2].start()
+            cluster.leader()
+            Session(client)
+
+
+def test_after_the_first_start_a_majority_is_enough():
+    with Cluster(3) as cluster:
+        cluster.leader()
+        cluster.converged()
+        for node in cluster.nodes:
+            assert node.stop() == 0
+        cluster.nodes[0].start()
+        cluster.nodes[2].start()
+        with cluster.leader().connect() as client:
+            Session(client)
+
+
+def test_a_wiped_member_is_refused_and_has_no_vote():
+    with Cluster(3) as cluster:
+        cluster.leader()
+        cluster.converged()
+        wiped, dead, alone = cluster.nodes
+        with alone.connect() as client:
+            session = Session(client, ttl=600000)
+            token = client.do("LOCK.ACQUIRE", "kept")
+        for node in cluster.nodes:
+            node.kill()
+        shutil.rmtree(wiped.dir)
+        # The wiped one and the one that remembers would be a majority.
+        wiped.start()
+        alone.start()
+        wait_until(lambda: "another data directory" in alone.log(), 15, "it is refused")
+        time.sleep(2.0)
+        assert not alone.is_serving() and not wiped.is_serving()
+        with alone.connect() as client:
+            with pytest.raises(ReplyError) as refused:
+                client.do("LOCK.SHOW", "kept")
+            assert refused.value.code == "NOLEADER"
+        # With the third one the cluster is there again, and nothing is lost.
+        dead.start()
+        leader = cluster.leader(besides=[wiped])
+        with leader.connect() as client:
+            session.attach(client)
+            assert client.do("LOCK.CHECK", "kept", token) == 1
+        assert not wiped.is_serving()
+
+
+def test_all_members_but_one_wiped_do_not_found_a_second_cluster():
+    with Cluster(3) as cluster:
+        cluster.leader()
+        for node in cluster.nodes:
+            node.kill()
+        for node in cluster.nodes[1:]:
+            shutil.rmtree(node.dir)
+            node.start()
+        # They greet each other, but not the first one: no new cluster.
+        wait_until(
+            lambda: "peer up" in cluster.nodes[1].log().split("made")[-1],
+            10,
+            "the wiped ones greet each other",
+        )
+        time.sleep(1.5)
+        for node in cluster.nodes[1:]:
+            assert not node.is_serving()
+        cluster.nodes[0].start()
+        time.sleep(7.0)
+        for node in cluster.nodes:
+            assert not node.is_serving(), node.id
+
+
+def test_members_with_different_configurations_do_not_form_a_cluster():
+    with Cluster(3, start=False) as cluster:
+        odd = cluster.nodes[2]
+        with open(odd.config) as file:
+            content = file.read()
+        with open(odd.config, "w") as file:
+            file.write(content.replace("name = test", "name = prod"))
+        cluster.start()
+        wait_until(
+            lambda: "cluster founded" in cluster.nodes[0].log(), 10, "one founds"
+        )
+        wait_until(
+            lambda: any("another cluster" in n.log() for n in cluster.nodes),
+            15,
+            "a line says that the ids differ",
+        )
+
+
+def test_a_node_of_another_cluster_is_not_let_in():
+    with Cluster(3) as ours, Cluster(3) as theirs:
+        ours.leader()
+        theirs.leader()
+        theirs.converged()
+        for node in theirs.nodes:
+            assert node.stop() == 0
+        # The greater ids dial the smaller one.
+        victim = ours.nodes[0]
+        victim.kill()
+        shutil.rmtree(victim.dir)
+        shutil.copytree(theirs.nodes[0].dir, victim.dir)
+        term = ours.leader().status()["term"]
+        victim.start()
+        wait_until(
+            lambda: any("another cluster" in n.log() for n in ours.nodes),
+            10,
+            "a line says that the clusters differ",
+        )
+        time.sleep(1.0)
+        assert not victim.is_serving()
+        assert ours.leader().status()["term"] == term
+
+
+def test_a_second_process_on_the_directory_is_refused():
+    with Cluster(1) as cluster:
+        node = cluster.leader()
+        first = node.process
+        node.process = None
+        try:
+            node.start("--listen-client", "127.0.0.1:0", "--listen-peer", "127.0.0.1:0")
+            assert node.wait_exit() == 70
+            assert "in use by process" in node.log()
+        finally:
+            node.process = first
+        assert node.is_serving()
+
+
+def test_a_clean_stop_closes_the_table_for_any_boot():
+    with Cluster(1) as cluster:
+        node = cluster.leader()
+        with node.connect() as client:
+            Session(client, ttl=600000)
+            client.do("LOCK.ACQUIRE", "a")
+        assert node.stop() == 0
+        with open(os.path.join(node.dir, "trust")) as file:
+            assert "clean" in file.read()
+        node.start()
+        cluster.leader()
+        assert "rebuilt" not in node.log()
+        with node.connect() as client:
+            assert len(client.map("LOCK.SHOW", "a")["holders"]) == 1
+
+
+def test_a_stop_hands_leadership_over():
+    with Cluster(3) as cluster:
+        leader = cluster.leader()
+        others = cluster.followers(leader)
+        assert leader.stop() == 0
+        started = time.monotonic()
+        assert cluster.leader() in others
+        assert "handed_over=yes" in leader.log()
+        print("next leader after %.3f s" % (time.monotonic() - started))
+
+
+def test_the_service_manager_is_told(tmp_path):
+    path = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(path)
+        manager.settimeout(10)
+        with Cluster(1, start=False) as cluster:
+            node = cluster.nodes[0]
+            node.start(environment={"NOTIFY_SOCKET": path})
+            assert manager.recv(4096) == b"READY=1"
+            assert node.stop() == 0
+            told = []
+            while b"STOPPING=1" not in told:
+                told.append(manager.recv(4096))
+            assert any(b"STATUS=leader" in one for one in told)
+
+
+def test_under_journald_lines_have_priorities_and_no_time(tmp_path):
+    with Cluster(1, start=False) as cluster:
+        node = cluster.nodes[0]
+        open(node.log_path, "w").close()
+        status = os.stat(node.log_path)
+        stream = "%d:%d" % (status.st_dev, status.st_ino)
+        node.start(environment={"JOURNAL_STREAM": stream})
+        cluster.leader()
+        lines = node.log().splitlines()
+        assert lines and all(line.startswith("<") for line in lines)
+        assert all(" node=1 " in line and "ts=" not in line for line in lines)
+
+
+def test_connections_are_limited():
+    extra = "connections = 20\nconnections_per_address = 10\n"
+    with Cluster(1, extra) as cluster:
+        node = cluster.leader()
+        wait_until(lambda: node.is_serving(), 5, "serves")
+        held = []
+        refusal = None
+        for _ in range(15):
+            client = Client(node.client_port)
+            try:
+                client.do("PING")
+                held.append(client)
+            except (ReplyError, ConnectionError) as error:
+                refusal = error
+                client.close()
+        assert len(held) == 10
+        assert isinstance(refusal, ReplyError) and refusal.code == "LIMIT"
+        for client in held:
+            client.close()
+        wait_until(lambda: node.is_serving(), 5, "there is room again")

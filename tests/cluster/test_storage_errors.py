@@ -1,0 +1,241 @@
+# SPDX-License-Identifier: MIT
+"""A node whose disk fails stops at once, says why, and costs nobody anything.
+
+strace(1) makes single system calls of a running node fail. Where it cannot attach,
+these tests are skipped."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+
+import pytest
+
+from cluster import Cluster, ReplyError, Session, wait_until
+
+SMALL = "snapshot_entries = 300\nwal_segment_size = 1M\nflush_ms = 20\n"
+
+
+def can_trace():
+    if shutil.which("strace") is None:
+        return False
+    child = subprocess.Popen(["sleep", "30"])
+    tracer = subprocess.Popen(
+        ["strace", "-qq", "-e", "trace=none", "-o", "/dev/null", "-p", str(child.pid)],
+        stderr=subprocess.DEVNULL,
+    )
+    time.sleep(0.5)
+    works = tracer.poll() is None
+    tracer.kill()
+    child.kill()
+    tracer.wait()
+    child.wait()
+    return works
+
+
+needs_strace = pytest.mark.skipif(not can_trace(), reason="strace cannot attach")
+
+
+class Fault:
+    """Makes 'call' of the node fail with 'error' from now on."""
+
+    def __init__(self, node, call, error):
+        self.tracer = subprocess.Popen(
+            [
+                "strace",
+                "-f",
+                "-qq",
+                "-e",
+                "trace=" + call,
+                "-e",
+                "inject=%s:error=%s" % (call, error),
+                "-o",
+                "/dev/null",
+                "-p",
+                str(node.process.pid),
+            ],
+            stderr=subprocess.DEVNULL,
+        )
+        path = "/proc/%d/status" % node.process.pid
+
+        def is_traced():
+            with open(path) as file:
+                return "TracerPid:\t0\n" not in file.read()
+
+        wait_until(is_traced, 10, "strace has attached")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.tracer.terminate()
+        self.tracer.wait(10)
+
+
+def load(cluster, stop_when, timeout=20):
+    """Admits tokens until stop_when(); returns the highest acknowledged one."""
+    acknowledged = 0
+    token = 0
+    by = time.monotonic() + timeout
+    while not stop_when():
+        assert time.monotonic() < by, "the fault was not met"
+        for node in cluster.nodes:
+            if not node.is_running:
+                continue
+            try:
+                with node.connect(3) as client:
+                    for _ in range(50):
+                        token += 1
+                        if client.do("FENCE.ADMIT", "f", token) == 1:
+                            acknowledged = token
+            except (OSError, ReplyError):
+                pass
+    return acknowledged
+
+
+@needs_strace
+@pytest.mark.parametrize(
+    "call, error",
+    [
+        ("io_submit", "EIO"),
+        ("io_submit", "ENOSPC"),
+        ("pwritev2", "EIO"),
+        ("pwrite64", "ENOSPC"),
+        ("fsync", "EIO"),
+    ],
+)
+def test_a_failed_write_ends_the_leader_and_nothing_is_lost(call, error):
+    with Cluster(3, SMALL) as cluster:
+        leader = cluster.leader()
+        load(cluster, lambda: True)
+        with Fault(leader, call, error):
+            acknowledged = load(cluster, lambda: not leader.is_running)
+        assert leader.wait_exit() == 70
+        log = leader.log()
+        assert "cannot" in log and leader.dir in log
+        assert ("no space left" in log) == (error == "ENOSPC")
+        # The others go on, and it comes back.
+        new = cluster.leader()
+        assert new is not leader
+        with new.connect() as client:
+            assert client.do("FENCE.SHOW", "f") >= acknowledged
+        leader.start()
+        cluster.converged(20)
+
+
+def without_kaio(*injections):
+    """A wrapper under which the log is written by a thread with pwritev2. With -D
+    the node stays our child, and the tracer goes with it."""
+    words = ["strace", "-D", "-f", "-qq", "-e", "trace=io_setup,pwritev2"]
+    for injection in ("io_setup:error=ENOSYS",) + injections:
+        words += ["-e", "inject=" + injection]
+    return words + ["-o", "/dev/null"]
+
+
+@needs_strace
+def test_without_kaio_a_failed_write_ends_the_node_too():
+    with Cluster(1, SMALL, start=False) as cluster:
+        node = cluster.nodes[0]
+        node.start(wrapper=without_kaio("pwritev2:error=EIO:when=200+"))
+        cluster.leader()
+        acknowledged = load(cluster, lambda: not node.is_running, 60)
+        assert node.wait_exit() == 70
+        assert "cannot write the log" in node.log()
+        node.start()
+        cluster.leader()
+        with node.connect() as client:
+            assert client.do("FENCE.SHOW", "f") >= acknowledged > 0
+
+
+@needs_strace
+def test_a_disk_that_hangs_ends_the_node():
+    extra = SMALL + "[raft]\nelection_ms = 200\nheartbeat_ms = 40\n"
+    with Cluster(3, extra, start=False) as cluster:
+        node = cluster.nodes[0]
+        node.start(wrapper=without_kaio("pwritev2:delay_enter=60000000:when=200+"))
+        cluster.start()
+        cluster.leader()
+        acknowledged = load(cluster, lambda: not node.is_running, 60)
+        assert node.wait_exit() == 70
+        assert "disk hangs" in node.log()
+        with cluster.leader().connect() as client:
+            assert client.do("FENCE.SHOW", "f") >= acknowledged > 0
+
+
+def test_a_scarce_disk_refuses_changes_and_serves_the_rest():
+    with Cluster(1, "") as cluster:
+        node = cluster.leader()
+        with node.connect() as client:
+            session = Session(client, ttl=600000)
+            token = client.do("LOCK.ACQUIRE", "a")
+        assert node.stop() == 0
+        # More than any disk has: as if it had become full.
+        node.start("--set", "limits.disk_reserve=1024G")
+        wait_until(lambda: "nearly full" in node.log(), 10, "it notices")
+
+        def refused():
+            try:
+                with node.connect() as client:
+                    session.attach(client)
+                    client.do("LOCK.ACQUIRE", "b")
+                    return None
+            except (ReplyError, OSError) as error:
+                return error
+
+        error = wait_until(refused, 10, "a change is refused")
+        assert isinstance(error, ReplyError), error
+        assert "disk" in str(error)
+        with node.connect() as client:
+            session.attach(client)
+            assert client.do("PING") == "PONG"
+            assert client.do("LOCK.CHECK", "a", token) == 1
+            # What gives room is served from the reserve.
+            assert client.do("LOCK.RELEASE", "a") == 0
+            assert client.do("SESSION.KEEP") is not None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+def test_a_disk_that_really_fills_up():
+    folder = tempfile.mkdtemp(prefix="hasp-small-")
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=24m", "none", folder],
+        stderr=subprocess.DEVNULL,
+    )
+    if mounted.returncode != 0:
+        os.rmdir(folder)
+        pytest.skip("mount is not allowed here")
+    try:
+        with Cluster(3, SMALL, start=False) as cluster:
+            small = cluster.nodes[0]
+            cluster.start()
+            cluster.leader()
+            small.stop()
+            moved = os.path.join(folder, "data")
+            shutil.copytree(small.dir, moved)
+            small.start("--dir", moved)
+            cluster.leader()
+            cluster.converged(20)
+            ballast = os.path.join(folder, "ballast")
+            with open(ballast, "wb") as file:
+                try:
+                    while True:
+                        file.write(bytes(65536))
+                        file.flush()
+                except OSError:
+                    pass
+            acknowledged = load(
+                cluster, lambda: not small.is_running or "nearly full" in small.log()
+            )
+            # Whether it refuses or stops: the others serve.
+            new = cluster.leader(besides=[small])
+            with new.connect() as client:
+                assert client.do("FENCE.SHOW", "f") >= acknowledged
+            os.unlink(ballast)
+            if not small.is_running:
+                assert small.process.returncode == 70
+                small.start("--dir", moved)
+            cluster.converged(30)
+    finally:
+        subprocess.run(["umount", "-l", folder], check=True)
+        os.rmdir(folder)
