@@ -448,6 +448,39 @@ static void an_address_that_leads_to_another_node_is_refused(void **state)
     assert_int_equal(fixture->node[2].ups[3], 0);
 }
 
+/* The socket at node 1's address says that it is node 2. */
+static void an_answer_of_another_node_is_refused(void **state)
+{
+    (void)state;
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    char address[32];
+    struct buffer in = {0};
+    struct buffer body = {0};
+    int listening = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(listening, (struct sockaddr *)&at, size), 0);
+    assert_int_equal(listen(listening, 1), 0);
+    assert_int_equal(getsockname(listening, (struct sockaddr *)&at, &size), 0);
+    open_node(3, cluster_a);
+    snprintf(address, sizeof address, "127.0.0.1:%u", ntohs(at.sin_port));
+    peers_add(fixture->node[3].peers, 2, "127.0.0.1:1");
+    peers_add(fixture->node[3].peers, 1, address);
+    run_for(20);
+    int fd = accept(listening, NULL, NULL);
+    assert_true(fd >= 0);
+    assert_int_equal(hear(fd, &in, &body), FRAME_HELLO);
+    struct frame_hello hello = hello_of(2, 3);
+    say_hello(fd, &hello);
+    RUN_UNTIL(fixture->log_lines > 0);
+    assert_true(was_logged("node 2 answers at the address of node 1"));
+    assert_int_equal(fixture->node[3].ups[1] + fixture->node[3].ups[2], 0);
+    close(fd);
+    close(listening);
+    buffer_done(&in);
+    buffer_done(&body);
+}
+
 static void a_node_that_is_no_member_is_refused(void **state)
 {
     (void)state;
@@ -921,6 +954,7 @@ int main(void)
         PEERS_TEST(a_node_that_does_not_know_its_cluster_yet_may_join),
         PEERS_TEST(a_node_of_another_cluster_is_refused),
         PEERS_TEST(an_address_that_leads_to_another_node_is_refused),
+        PEERS_TEST(an_answer_of_another_node_is_refused),
         PEERS_TEST(a_node_that_is_no_member_is_refused),
         PEERS_TEST(the_owners_check_can_refuse_with_its_reason),
         PEERS_TEST(a_node_comes_back_after_it_went_away),

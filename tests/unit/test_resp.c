@@ -175,6 +175,29 @@ a_burst_is_parsed_without_allocating_in_the_steady_state(void **state)
     buffer_done(&burst);
 }
 
+static void bytes_that_were_looked_at_are_not_looked_at_again(void **state)
+{
+    (void)state;
+    struct resp_parser parser = {0};
+    struct resp_request request;
+    size_t used;
+    const char *why;
+    uint8_t line[3000];
+    memset(line, 'a', sizeof line);
+    assert_int_equal(
+        resp_parse(&parser, bytes_of(line, sizeof line), &request, &used, &why),
+        HASP_EMORE);
+    assert_int_equal(parser.parsed, sizeof line);
+    resp_parser_done(&parser);
+    /* Where an argument begins, its size is known, and its bytes do not matter.
+     */
+    struct bytes start = BYTES_LITERAL("*2\r\n$4\r\nPING\r\n$3000\r\nabc");
+    assert_int_equal(resp_parse(&parser, start, &request, &used, &why),
+                     HASP_EMORE);
+    assert_int_equal(parser.parsed, start.size - 3);
+    resp_parser_done(&parser);
+}
+
 static void an_announced_size_allocates_nothing(void **state)
 {
     (void)state;
@@ -716,6 +739,7 @@ int main(void)
         cmocka_unit_test(requests_are_parsed_at_every_single_split),
         cmocka_unit_test(
             a_burst_is_parsed_without_allocating_in_the_steady_state),
+        cmocka_unit_test(bytes_that_were_looked_at_are_not_looked_at_again),
         cmocka_unit_test(an_announced_size_allocates_nothing),
         cmocka_unit_test(a_trimmed_parser_keeps_its_place),
         cmocka_unit_test(what_is_no_request_is_refused_with_its_reason),

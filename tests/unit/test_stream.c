@@ -4,7 +4,9 @@
  * blocking socket that plays the stranger. Every loop is bounded in time. */
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
+#include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -222,10 +224,9 @@ static void connect_pair(struct fixture *f)
     RUN_UNTIL(f, f->client.connected_calls == 1 && f->accepted == 1);
 }
 
-/* A stranger's blocking socket, connected and accepted. */
-static int connect_stranger(struct fixture *f)
+/* A stranger's blocking socket, connected. */
+static int open_stranger(struct fixture *f)
 {
-    int before = f->accepted;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct sockaddr_in to = {.sin_family = AF_INET,
                              .sin_port = htons(listener_port(f->listener)),
@@ -235,8 +236,24 @@ static int connect_stranger(struct fixture *f)
     assert_int_equal(
         setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &bound, sizeof bound), 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
+
+/* Likewise, and accepted. */
+static int connect_stranger(struct fixture *f)
+{
+    int before = f->accepted;
+    int fd = open_stranger(f);
     RUN_UNTIL(f, f->accepted > before);
     return fd;
+}
+
+static int option_of(int fd, int level, int name)
+{
+    int value = -1;
+    socklen_t size = sizeof value;
+    assert_int_equal(getsockopt(fd, level, name, &value, &size), 0);
+    return value;
 }
 
 static void put_random(struct buffer *out, struct prng *prng, size_t size)
@@ -346,6 +363,7 @@ static void small_bites_see_every_byte_once(void **state)
     while (f->server.got.size < sent.size) {
         assert_true(pushed++ < 100000);
         assert_true(stream_input(&f->server.stream).size <= 5000);
+        assert_true(f->server.stream.input.capacity <= 16384);
         stream_pause(&f->server.stream);
         stream_resume(&f->server.stream);
         uv_run(&f->loop, UV_RUN_NOWAIT);
@@ -592,16 +610,64 @@ static void a_refused_connection_is_told(void **state)
     assert_false(f->client.stream.was_closed_by_peer);
 }
 
+/* Stands before libuv's: the name "two.addresses" has 127.0.0.2, where nobody
+ * listens, and then 127.0.0.1. */
+typedef int getaddrinfo_fn(uv_loop_t *loop, uv_getaddrinfo_t *request,
+                           uv_getaddrinfo_cb cb, const char *node,
+                           const char *service, const struct addrinfo *hints);
+static uv_getaddrinfo_cb resolved_cb;
+
+static void append_second(uv_getaddrinfo_t *request, int status,
+                          struct addrinfo *list)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    if (status == 0) {
+        assert_int_equal(getaddrinfo("127.0.0.1", "1", &hints, &list->ai_next),
+                         0);
+        ((struct sockaddr_in *)list->ai_next->ai_addr)
+            ->sin_port = ((struct sockaddr_in *)list->ai_addr)->sin_port;
+    }
+    resolved_cb(request, status, list);
+}
+
+int uv_getaddrinfo(uv_loop_t *loop, uv_getaddrinfo_t *request,
+                   uv_getaddrinfo_cb cb, const char *node, const char *service,
+                   const struct addrinfo *hints)
+{
+    getaddrinfo_fn *real = NULL;
+    *(void **)&real = dlsym(RTLD_NEXT, "uv_getaddrinfo");
+    assert_true(real != NULL);
+    if (strcmp(node, "two.addresses") != 0) {
+        return real(loop, request, cb, node, service, hints);
+    }
+    resolved_cb = cb;
+    return real(loop, request, append_second, "127.0.0.2", service, hints);
+}
+
 static void each_address_of_a_name_is_tried(void **state)
 {
     struct fixture *f = *state;
-    /* Where localhost is ::1 first, that is refused: we listen on 127.0.0.1. */
-    assert_int_equal(stream_connect(&f->client.stream, &f->loop, "localhost",
-                                    listener_port(f->listener), &events, NULL,
+    assert_int_equal(stream_connect(&f->client.stream, &f->loop,
+                                    "two.addresses", listener_port(f->listener),
+                                    &events, NULL, &f->client),
+                     0);
+    RUN_UNTIL(f, f->client.connected_calls == 1 && f->accepted == 1);
+    assert_int_equal(f->client.closed_calls, 0);
+    assert_memory_equal(f->client.stream.address, "127.0.0.1:", 10);
+}
+
+static void when_all_addresses_fail_the_last_reason_is_told(void **state)
+{
+    struct fixture *f = *state;
+    uint16_t port = listener_port(f->listener);
+    listener_close(f->listener);
+    f->listener = NULL;
+    assert_int_equal(stream_connect(&f->client.stream, &f->loop,
+                                    "two.addresses", port, &events, NULL,
                                     &f->client),
                      0);
-    RUN_UNTIL(f, f->client.connected_calls == 1);
-    assert_memory_equal(f->client.stream.address, "127.0.0.1:", 10);
+    RUN_UNTIL(f, f->client.closed_calls == 1);
+    assert_string_equal(f->client.reason, "connection refused");
 }
 
 static void a_name_that_does_not_exist_is_told(void **state)
@@ -618,7 +684,7 @@ static void closing_while_connecting_or_resolving_is_fine(void **state)
 {
     struct fixture *f = *state;
     const char *hosts[] = {"127.0.0.1", "localhost", "no such host",
-                           "192.0.2.1"};
+                           "two.addresses"};
     for (int i = 0; i < 40; i++) {
         f->client = (struct end){0};
         assert_int_equal(stream_connect(&f->client.stream, &f->loop,
@@ -654,14 +720,6 @@ static void an_unusable_target_starts_nothing(void **state)
     assert_null(f->client.stream.events);
 }
 
-static int option_of(int fd, int level, int name)
-{
-    int value = -1;
-    socklen_t size = sizeof value;
-    assert_int_equal(getsockopt(fd, level, name, &value, &size), 0);
-    return value;
-}
-
 static void half_open_connections_are_noticed_within_seconds(void **state)
 {
     struct fixture *f = *state;
@@ -682,20 +740,28 @@ static void half_open_connections_are_noticed_within_seconds(void **state)
 /* --- Listening -------------------------------------------------------------
  */
 
+/* Also one that has said something already: what it said must not turn our
+ * close into a reset. */
 static void a_refused_client_is_told_why(void **state)
 {
     struct fixture *f = *state;
-    char got[64] = "";
     f->refuses = true;
-    f->refusal = "-LIMIT connections\r\n";
-    int fd = connect_stranger(f);
-    assert_int_equal(recv(fd, got, sizeof got, MSG_WAITALL), 20);
-    assert_string_equal(got, "-LIMIT connections\r\n");
-    close(fd);
-    f->refusal = NULL;
-    fd = connect_stranger(f);
-    assert_int_equal(recv(fd, got, sizeof got, 0), 0);
-    close(fd);
+    for (int i = 0; i < 3; i++) {
+        char got[64] = "";
+        f->refusal = i < 2 ? "-LIMIT connections\r\n" : NULL;
+        int fd = open_stranger(f);
+        if (i == 1) {
+            assert_int_equal(write(fd, "HELLO 3\r\n", 9), 9);
+        }
+        RUN_UNTIL(f, f->accepted == i + 1);
+        if (f->refusal != NULL) {
+            assert_int_equal(recv(fd, got, 20, MSG_WAITALL), 20);
+            assert_string_equal(got, f->refusal);
+        }
+        assert_int_equal(recv(fd, got, sizeof got, 0), 0);
+        assert_int_equal(option_of(fd, SOL_SOCKET, SO_ERROR), 0);
+        close(fd);
+    }
 }
 
 static void a_greeting_may_be_written_in_ready(void **state)
@@ -870,6 +936,7 @@ int main(void)
         LOOP_TEST(last_words_to_one_that_never_closes_are_bounded),
         LOOP_TEST(a_refused_connection_is_told),
         LOOP_TEST(each_address_of_a_name_is_tried),
+        LOOP_TEST(when_all_addresses_fail_the_last_reason_is_told),
         LOOP_TEST(a_name_that_does_not_exist_is_told),
         LOOP_TEST(closing_while_connecting_or_resolving_is_fine),
         LOOP_TEST(an_unusable_target_starts_nothing),
