@@ -175,6 +175,20 @@ struct folder_image {
     size_t count;
 };
 
+static inline void forget_segments(struct folder_image *image)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < image->count; i++) {
+        uint64_t number = 0;
+        if (wal_file_number(image->files[i].name, &number)) {
+            free(image->files[i].data);
+        } else {
+            image->files[kept++] = image->files[i];
+        }
+    }
+    image->count = kept;
+}
+
 static inline void read_image(const char *folder, const char *name,
                               struct folder_image *image)
 {
@@ -183,7 +197,9 @@ static inline void read_image(const char *folder, const char *name,
     snprintf(path, sizeof path, "%s/%.39s", folder, name);
     int fd = open(path, O_RDONLY);
     if (fd < 0 && errno == ENOENT) {
-        return; /* It was trimmed meanwhile. */
+        /* It was trimmed meanwhile, and all segments before it earlier. */
+        forget_segments(image);
+        return;
     }
     assert_true(fd >= 0);
     assert_int_equal(fstat(fd, &status), 0);
