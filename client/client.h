@@ -81,7 +81,7 @@ struct client_options {
     uint64_t attempt_ms;  /* Of an answer at one node; 0: CLIENT_ATTEMPT_MS. */
     struct lease_clock *ret_sent; /* Before the answered one was sent; NULL. */
     bool is_repeatable;
-    bool is_read; /* Changes nothing: repeatable, and no answer is no harm. */
+    bool is_read; /* Repeatable, and whether it was done does not matter. */
     bool is_once; /* One attempt at one node, whatever it ends with. */
 };
 

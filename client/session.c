@@ -61,7 +61,7 @@ int client_session_open(struct client *client,
     int error = client_ask(client, &query,
                            &(struct client_options){.deadline_ns = deadline_ns,
                                                     .ret_sent = &sent,
-                                                    .is_repeatable = true},
+                                                    .is_read = true},
                            &reply);
     query_done(&query);
     if (error != 0) {
@@ -95,10 +95,10 @@ int client_session_attach(struct client *client,
     query_begin(&query, "SESSION.ATTACH");
     query_number(&query, credentials->session);
     query_text(&query, credentials->secret);
-    int error = client_ask(client, &query,
-                           &(struct client_options){.deadline_ns = deadline_ns,
-                                                    .is_repeatable = true},
-                           &reply);
+    int error = client_ask(
+        client, &query,
+        &(struct client_options){.deadline_ns = deadline_ns, .is_read = true},
+        &reply);
     query_done(&query);
     if (error != 0) {
         return error;
@@ -137,7 +137,7 @@ int client_session_keep(struct client *client, struct client_session *session,
     int error = client_ask(client, &query,
                            &(struct client_options){.deadline_ns = deadline_ns,
                                                     .ret_sent = &sent,
-                                                    .is_repeatable = true},
+                                                    .is_read = true},
                            &reply);
     query_done(&query);
     if (error != 0) {

@@ -23,7 +23,6 @@ static int open_session(struct tool *tool,
                         const struct acquire_options *options,
                         const struct keeper_options *keeper,
                         struct acquired *acquired);
-static void close_quietly(struct tool *tool, struct acquired *acquired);
 static int take_signal(int signal_fd);
 static uint64_t wait_deadline_ns(const struct tool *tool,
                                  const struct acquire_options *options);
@@ -140,7 +139,7 @@ int acquire_in_new_session(struct tool *tool,
         } else if (error != 0) {
             exit_code = explain(tool, error, options);
         }
-        close_quietly(tool, &acquired);
+        acquired_abandon(tool, &acquired);
         return exit_code;
     }
 }
@@ -180,6 +179,20 @@ int acquired_close(struct tool *tool, struct acquired *acquired)
                : tool_client_error(client, error,
                                    "cannot close the session, it ends with "
                                    "its TTL");
+}
+
+void acquired_abandon(struct tool *tool, struct acquired *acquired)
+{
+    uint64_t released;
+    keeper_stop(acquired->keeper);
+    acquired->keeper = NULL;
+    if (acquired->session.credentials.session != 0) {
+        /* If it fails the session ends with its TTL. */
+        int error = client_session_close(tool_client(tool), &acquired->session,
+                                         client_now_ns() + 1000 * NS_PER_MS,
+                                         &released);
+        (void)error;
+    }
 }
 
 static uint64_t wait_deadline_ns(const struct tool *tool,
@@ -296,20 +309,6 @@ static int ask_for_lock(struct tool *tool,
         acquired->token = (uint64_t)reply->value[0].integer;
     }
     return error;
-}
-
-static void close_quietly(struct tool *tool, struct acquired *acquired)
-{
-    uint64_t released;
-    keeper_stop(acquired->keeper);
-    acquired->keeper = NULL;
-    if (acquired->session.credentials.session != 0) {
-        /* If it fails the session ends with its TTL. */
-        int error = client_session_close(tool_client(tool), &acquired->session,
-                                         client_now_ns() + 1000 * NS_PER_MS,
-                                         &released);
-        (void)error;
-    }
 }
 
 static int take_signal(int signal_fd)

@@ -72,6 +72,10 @@ int acquire_in_session(struct tool *tool, const struct acquire_options *options,
                        const struct credentials *credentials,
                        struct acquired *ret_acquired);
 
+/* Likewise without a word, where little hope is: a session that cannot be
+ * closed ends with its TTL. */
+void acquired_abandon(struct tool *tool, struct acquired *acquired);
+
 /* Stops the keeper and closes the session; an error is explained. */
 int acquired_close(struct tool *tool, struct acquired *acquired);
 

@@ -244,7 +244,8 @@ int run_run(struct tool *tool, int argc, char **argv)
     client_drop(tool_client(tool));
     exit_code = run_command(&run, &acquired, argv + optind, signal_fd, &mask);
     if (exit_code == EXIT_LOCK_LOST) {
-        keeper_stop(acquired.keeper);
+        /* The command is dead: a lock that is held still may pass on. */
+        acquired_abandon(tool, &acquired);
     } else if (acquired_close(tool, &acquired) != 0) {
         tool_say(tool, "'%s' stays locked until then", run.acquire.name);
     }
