@@ -260,11 +260,19 @@ void encode_please(struct buffer *out, const struct origin *origin,
 void encode_wait_timeout(struct buffer *out, uint64_t session,
                          struct bytes owner, uint64_t wait_index)
 {
+    encode_wait_over(out, &(struct wait_key){.session = session,
+                                             .owner = owner,
+                                             .wait_index = wait_index});
+}
+
+void encode_wait_over(struct buffer *out, const struct wait_key *wait)
+{
     Hasp__Command command = HASP__COMMAND__INIT;
     Hasp__WaitTimeout message = HASP__WAIT_TIMEOUT__INIT;
-    message.session = session;
-    message.owner = data_of(owner);
-    message.wait_index = wait_index;
+    message.session = wait->session;
+    message.owner = data_of(wait->owner);
+    message.wait_index = wait->wait_index;
+    message.asked_index = wait->asked_index;
     command.wait_timeout = &message;
     put(out, HASP__COMMAND__OP_WAIT_TIMEOUT, &command);
 }

@@ -115,6 +115,16 @@ void encode_please(struct buffer *out, const struct origin *origin,
 
 void encode_wait_timeout(struct buffer *out, uint64_t session,
                          struct bytes owner, uint64_t wait_index);
+/* The same, void also if the place was asked for again since 'asked_index'
+ * (EFFECT_QUEUED tells it), so that a new WAIT is not cut short by the end of
+ * the one it replaces. */
+struct wait_key {
+    uint64_t session;
+    struct bytes owner;
+    uint64_t wait_index;
+    uint64_t asked_index; /* 0: whatever was asked since. */
+};
+void encode_wait_over(struct buffer *out, const struct wait_key *wait);
 void encode_delay_over(struct buffer *out, struct bytes name,
                        uint64_t since_index);
 /* A hold, named so exactly that no later one can be meant. */

@@ -32,7 +32,8 @@ static void renew(struct lockfsm *fsm, struct session *session, uint32_t ttl_ms,
 
 static bool ttl_is_valid(uint32_t ttl_ms, uint64_t px_ms)
 {
-    return ttl_ms > 0 && ttl_ms <= SESSION_TTL_MS_MAX && px_ms <= TIME_MS_MAX;
+    return ttl_ms > 0 && ttl_ms <= SESSION_TTL_MS_MAX && px_ms > 0 &&
+           px_ms <= TIME_MS_MAX;
 }
 
 static void set_new(struct lockfsm *fsm, const Hasp__RedisSet *message,

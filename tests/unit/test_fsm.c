@@ -1,0 +1,908 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Runs the transcripts of tests/fsm: what the state machine answers and tells,
+ * entry by entry, in a form that a person can check.
+ *
+ *     # A lock passes to the first waiter when its owner's session expires.
+ *     open s1
+ *     ----
+ *     ok token=1
+ *     opened s1 ttl=10000
+ *
+ * A block is one or more commands, a line "----", and what they give; an empty
+ * line ends it. The log index is 1 for the first command and grows by one with
+ * each, so a token is the number of its command. REWRITE=1 writes the outputs
+ * anew (then read the difference).
+ *
+ * Each entry is applied to two machines. The second is flushed into a table and
+ * loaded from it again after every entry; both must tell the same and have the
+ * same hash. After every entry the invariants are checked.
+ *
+ * Commands: see the table at the end. Names of sessions are ours: "open s1"
+ * gives the name s1 to the session, "s1/x" is owner x of session s1. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <glob.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "lockfsm/encode.h"
+#include "lockfsm/lockfsm.h"
+#include "storage/table.h"
+
+#define WORD_MAX 64
+#define ALIAS_MAX 64
+
+struct alias {
+    char name[32];
+    uint64_t session;
+};
+
+struct machine {
+    struct lockfsm *fsm;
+    struct lockfsm_delta *delta;
+    struct effects effects;
+};
+
+struct script {
+    struct machine plain;
+    struct machine reloaded;
+    struct table *table;
+    struct lockfsm_limits limits;
+    uint64_t index;
+    struct alias alias[ALIAS_MAX];
+    uint32_t alias_count;
+    char *word[WORD_MAX]; /* Of the command being run. */
+    uint32_t word_count;
+    struct buffer command;
+    struct buffer output;
+};
+
+/* --- Words ---------------------------------------------------------------- */
+
+static _Noreturn void bad(const struct script *script, const char *what)
+{
+    fail_msg("bad command '%s': %s",
+             script->word_count > 0 ? script->word[0] : "", what);
+    abort();
+}
+
+/* The value of "name=value", or NULL. */
+static const char *option(const struct script *script, const char *name)
+{
+    size_t size = strlen(name);
+    for (uint32_t i = 1; i < script->word_count; i++) {
+        if (strncmp(script->word[i], name, size) == 0 &&
+            script->word[i][size] == '=') {
+            return script->word[i] + size + 1;
+        }
+    }
+    return NULL;
+}
+
+static bool flag(const struct script *script, const char *name)
+{
+    for (uint32_t i = 1; i < script->word_count; i++) {
+        if (strcmp(script->word[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static uint64_t number(const struct script *script, const char *name)
+{
+    const char *text = option(script, name);
+    return text != NULL ? strtoull(text, NULL, 10) : 0;
+}
+
+static struct bytes text_of(const struct script *script, const char *name)
+{
+    const char *text = option(script, name);
+    return text != NULL ? bytes_of_text(text) : (struct bytes){NULL, 0};
+}
+
+static const char *word(const struct script *script, uint32_t at)
+{
+    if (at >= script->word_count) {
+        bad(script, "too few words");
+    }
+    return script->word[at];
+}
+
+/* A session's name, or "#5" for an id that never was ours. */
+static uint64_t session_named(const struct script *script, const char *name)
+{
+    if (name[0] == '#') {
+        return strtoull(name + 1, NULL, 10);
+    }
+    for (uint32_t i = script->alias_count; i > 0; i--) {
+        if (strcmp(script->alias[i - 1].name, name) == 0) {
+            return script->alias[i - 1].session;
+        }
+    }
+    bad(script, "unknown session");
+}
+
+/* "s1" or "s1/owner" in word 1, with REQ and ACKED. */
+static struct origin origin_in(const struct script *script)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s", word(script, 1));
+    char *slash = strchr(name, '/');
+    struct origin origin = {.req = number(script, "req"),
+                            .acked = number(script, "acked")};
+    if (slash != NULL) {
+        *slash = '\0';
+        origin.owner = bytes_of_text(strchr(word(script, 1), '/') + 1);
+    }
+    origin.session = session_named(script, name);
+    return origin;
+}
+
+/* --- Commands ------------------------------------------------------------- */
+
+static void add_alias(struct script *script, const char *name)
+{
+    CHECK(script->alias_count < ALIAS_MAX);
+    struct alias *alias = &script->alias[script->alias_count++];
+    snprintf(alias->name, sizeof alias->name, "%s", name);
+    alias->session = lockfsm_token_base(script->plain.fsm) + script->index + 1;
+}
+
+static void run_begin(struct script *script, struct buffer *out)
+{
+    uint8_t id[16] = {1};
+    struct begin_command c = {.node = number(script, "node"),
+                              .incarnation = number(script, "incarnation"),
+                              .cluster_id = flag(script, "new") ? id : NULL,
+                              .token_base = number(script, "base")};
+    encode_begin(out, &c);
+}
+
+static void run_open(struct script *script, struct buffer *out)
+{
+    struct label label = {text_of(script, "label"), BYTES_LITERAL("v")};
+    struct open_command c = {.ttl_ms = 10000,
+                             .linger_ms = (uint32_t)number(script, "linger"),
+                             .name = text_of(script, "client"),
+                             .address = BYTES_LITERAL("127.0.0.1:1"),
+                             .labels = &label,
+                             .label_count = label.key.size > 0};
+    if (option(script, "ttl") != NULL) {
+        c.ttl_ms = (uint32_t)number(script, "ttl");
+    }
+    add_alias(script, word(script, 1));
+    encode_open(out, &c);
+}
+
+static void run_close(struct script *script, struct buffer *out)
+{
+    struct origin origin = origin_in(script);
+    encode_close(out, &origin);
+}
+
+static void run_expire(struct script *script, struct buffer *out)
+{
+    uint64_t sessions[WORD_MAX];
+    for (uint32_t i = 1; i < script->word_count; i++) {
+        sessions[i - 1] = session_named(script, script->word[i]);
+    }
+    encode_expire(out, sessions, script->word_count - 1);
+}
+
+static void run_age(struct script *script, struct buffer *out)
+{
+    struct session_age age = {session_named(script, word(script, 1)),
+                              (uint32_t)number(script, "ms")};
+    encode_age(out, &age, 1);
+}
+
+static void run_ttl(struct script *script, struct buffer *out)
+{
+    encode_set_ttl(out, session_named(script, word(script, 1)),
+                   (uint32_t)number(script, "ms"));
+}
+
+/* Splits "a,b" into names; they live as long as the words. */
+static uint32_t split_names(char *list, struct bytes *ret_names)
+{
+    uint32_t count = 0;
+    char *rest = NULL;
+    for (char *name = strtok_r(list, ",", &rest); name != NULL;
+         name = strtok_r(NULL, ",", &rest)) {
+        CHECK(count < MULTI_COUNT_MAX);
+        ret_names[count++] = bytes_of_text(name);
+    }
+    return count;
+}
+
+static enum lock_mode mode_in(const struct script *script)
+{
+    if (option(script, "slots") != NULL) {
+        return LOCK_SLOTS;
+    }
+    return flag(script, "shared") ? LOCK_SHARED : LOCK_EXCLUSIVE;
+}
+
+static void run_acquire(struct script *script, struct buffer *out)
+{
+    struct bytes names[MULTI_COUNT_MAX];
+    char *list = memory_text(word(script, 2));
+    struct acquire_command c = {.origin = origin_in(script),
+                                .names = names,
+                                .name_count = split_names(list, names),
+                                .mode = mode_in(script),
+                                .slots = (uint32_t)number(script, "slots"),
+                                .is_waiting = flag(script, "wait") ||
+                                              option(script, "wait") != NULL,
+                                .wait_ms = number(script, "wait"),
+                                .is_barging = flag(script, "barge"),
+                                .value = text_of(script, "value"),
+                                .delay_ms = number(script, "delay"),
+                                .hold_ms = number(script, "hold")};
+    encode_acquire(out, &c);
+    free(list);
+}
+
+static void run_release(struct script *script, struct buffer *out)
+{
+    struct bytes names[MULTI_COUNT_MAX];
+    char *list = memory_text(word(script, 2));
+    struct release_command c = {.origin = origin_in(script),
+                                .names = names,
+                                .name_count = split_names(list, names),
+                                .token = number(script, "token")};
+    encode_release(out, &c);
+    free(list);
+}
+
+static void run_release_if(struct script *script, struct buffer *out)
+{
+    const char *session = option(script, "session");
+    struct release_if_command c = {.name = bytes_of_text(word(script, 1)),
+                                   .owner = text_of(script, "owner"),
+                                   .token = number(script, "token")};
+    c.session = session != NULL ? session_named(script, session) : 0;
+    encode_release_if(out, &c);
+}
+
+static void run_convert(struct script *script, struct buffer *out)
+{
+    struct convert_command c = {
+        .origin = origin_in(script),
+        .name = bytes_of_text(word(script, 2)),
+        .to = flag(script, "shared") ? LOCK_SHARED : LOCK_EXCLUSIVE,
+        .is_waiting = flag(script, "wait") || option(script, "wait") != NULL,
+        .wait_ms = number(script, "wait")};
+    encode_convert(out, &c);
+}
+
+static void run_cancel(struct script *script, struct buffer *out)
+{
+    struct origin origin = origin_in(script);
+    encode_cancel(out, &origin, bytes_of_text(word(script, 2)));
+}
+
+static void run_please(struct script *script, struct buffer *out)
+{
+    struct origin origin = {0};
+    encode_please(out, &origin, bytes_of_text(word(script, 1)),
+                  text_of(script, "message"));
+}
+
+static void run_timeout(struct script *script, struct buffer *out)
+{
+    struct origin origin = origin_in(script);
+    encode_wait_over(out, &(struct wait_key){origin.session, origin.owner,
+                                             number(script, "place"),
+                                             number(script, "asked")});
+}
+
+static void run_delay_over(struct script *script, struct buffer *out)
+{
+    encode_delay_over(out, bytes_of_text(word(script, 1)),
+                      number(script, "since"));
+}
+
+static struct hold_key hold_in(const struct script *script)
+{
+    struct origin origin = origin_in(script);
+    return (struct hold_key){.name = bytes_of_text(word(script, 2)),
+                             .session = origin.session,
+                             .owner = origin.owner,
+                             .token = number(script, "token")};
+}
+
+static void run_hold_over(struct script *script, struct buffer *out)
+{
+    struct hold_key hold = hold_in(script);
+    encode_hold_over(out, &hold);
+}
+
+static void run_hold_age(struct script *script, struct buffer *out)
+{
+    struct hold_key hold = hold_in(script);
+    encode_hold_age(out, &hold, number(script, "ms"));
+}
+
+static struct blacklist_command listing_in(const struct script *script)
+{
+    const char *session = option(script, "session");
+    return (struct blacklist_command){
+        .session = session != NULL ? session_named(script, session) : 0,
+        .client = text_of(script, "client"),
+        .reason = text_of(script, "reason"),
+        .by = text_of(script, "by"),
+        .for_ms = number(script, "for")};
+}
+
+static void run_blacklist(struct script *script, struct buffer *out)
+{
+    struct blacklist_command c = listing_in(script);
+    encode_blacklist_add(out, &c);
+}
+
+static void run_pardon(struct script *script, struct buffer *out)
+{
+    struct blacklist_command c = listing_in(script);
+    encode_blacklist_remove(out, &c);
+}
+
+static void run_blacklist_over(struct script *script, struct buffer *out)
+{
+    encode_blacklist_over(out, number(script, "since"));
+}
+
+static void run_fence(struct script *script, struct buffer *out)
+{
+    struct origin origin = {0};
+    encode_fence_admit(out, &origin, bytes_of_text(word(script, 1)),
+                       number(script, "token"));
+}
+
+static void run_register(struct script *script, struct buffer *out)
+{
+    encode_register(out, number(script, "node"), number(script, "incarnation"));
+}
+
+static void run_feature(struct script *script, struct buffer *out)
+{
+    encode_set_feature(out, (uint32_t)number(script, "level"));
+}
+
+static void run_quarantine_over(struct script *script, struct buffer *out)
+{
+    encode_quarantine_over(out, number(script, "since"));
+}
+
+/* "set NAME key value px=ms": NAME is for the session that it may open. */
+static void run_set(struct script *script, struct buffer *out)
+{
+    struct redis_set_command c = {
+        .name = bytes_of_text(word(script, 2)),
+        .value = bytes_of_text(word(script, 3)),
+        .px_ms = number(script, "px"),
+        .client = text_of(script, "client"),
+        .ttl_ms = (uint32_t)(number(script, "px") * 5 / 4 + 5)};
+    add_alias(script, word(script, 1));
+    encode_redis_set(out, &c);
+}
+
+static void run_del(struct script *script, struct buffer *out)
+{
+    encode_redis_delete(out, bytes_of_text(word(script, 1)),
+                        bytes_of_text(word(script, 2)));
+}
+
+static void run_pexpire(struct script *script, struct buffer *out)
+{
+    struct redis_expire_command c = {
+        .name = bytes_of_text(word(script, 1)),
+        .value = bytes_of_text(word(script, 2)),
+        .any_value = strcmp(word(script, 2), "*") == 0,
+        .px_ms = number(script, "px"),
+        .ttl_ms = (uint32_t)(number(script, "px") * 5 / 4 + 5)};
+    encode_redis_expire(out, &c);
+}
+
+/* --- What is told --------------------------------------------------------- */
+
+static const char *const code_names[] = {
+    [RESULT_OK] = "ok",
+    [RESULT_QUEUED] = "queued",
+    [RESULT_NOT_ACQUIRED] = "not acquired",
+    [RESULT_NOT_HELD] = "not held",
+    [RESULT_NO_SESSION] = "no session",
+    [RESULT_EXPIRED] = "expired",
+    [RESULT_BLACKLISTED] = "blacklisted",
+    [RESULT_DEADLOCK] = "deadlock",
+    [RESULT_LIMIT] = "limit",
+    [RESULT_BAD_ARGUMENT] = "bad argument",
+};
+
+static const char *const effect_names[] = {
+    [EFFECT_RESULT] = "result",
+    [EFFECT_WAIT_RESULT] = "answer",
+    [EFFECT_SESSION_OPENED] = "opened",
+    [EFFECT_SESSION_ENDED] = "ended",
+    [EFFECT_SESSION_AGED] = "aged",
+    [EFFECT_SESSION_CHANGED] = "changed",
+    [EFFECT_GRANTED] = "granted",
+    [EFFECT_QUEUED] = "queued",
+    [EFFECT_RELEASED] = "released",
+    [EFFECT_HOLD_EXPIRED] = "unclean end",
+    [EFFECT_WAIT_ENDED] = "wait ended",
+    [EFFECT_DELAYED] = "delayed",
+    [EFFECT_DELAY_OVER] = "delay over",
+    [EFFECT_PLEASE] = "please",
+    [EFFECT_BLACKLISTED] = "blacklisting",
+    [EFFECT_BEGUN] = "begun",
+    [EFFECT_REGISTERED] = "registered",
+};
+
+static void put_number(struct buffer *out, const char *name, uint64_t value)
+{
+    if (value != 0) {
+        buffer_printf(out, " %s=%" PRIu64, name, value);
+    }
+}
+
+static void put_text(struct buffer *out, const char *before, struct bytes text)
+{
+    if (text.size > 0) {
+        buffer_printf(out, "%s%.*s", before, (int)text.size,
+                      (const char *)text.data);
+    }
+}
+
+static void put_session(const struct script *script, struct buffer *out,
+                        uint64_t session, struct bytes owner)
+{
+    for (uint32_t i = 0; i < script->alias_count; i++) {
+        if (script->alias[i].session == session) {
+            buffer_printf(out, " %s", script->alias[i].name);
+            put_text(out, "/", owner);
+            return;
+        }
+    }
+    if (session != 0) {
+        buffer_printf(out, " #%" PRIu64, session);
+    }
+}
+
+static void put_result(struct buffer *out, const struct result *result)
+{
+    buffer_put_text(out, code_names[result->code]);
+    if (result->token_count > 1) {
+        buffer_put_text(out, " tokens=");
+        for (uint32_t i = 0; i < result->token_count; i++) {
+            buffer_printf(out, "%s%" PRIu64, i > 0 ? "," : "",
+                          result->tokens[i]);
+        }
+    } else {
+        put_number(out, "token", result->token);
+    }
+    put_number(out, "count", result->count);
+    put_text(out, ": ", result->text);
+}
+
+static void put_effect(const struct script *script, struct buffer *out,
+                       const struct effect *effect)
+{
+    if (effect->type == EFFECT_RESULT) {
+        put_result(out, &effect->result);
+        put_number(out, "place", effect->wait_index);
+    } else {
+        buffer_put_text(out, effect_names[effect->type]);
+        put_session(script, out, effect->session, effect->owner);
+        put_text(out, " ", effect->lock);
+        if (effect->type == EFFECT_WAIT_RESULT) {
+            buffer_put_text(out, " ");
+            put_result(out, &effect->result);
+        } else {
+            put_number(out, "token", effect->token);
+            put_number(out, "count", effect->count);
+        }
+        put_number(out, "place", effect->wait_index);
+        put_number(out, "asked", effect->asked_index);
+        put_number(out, "ms", effect->time_ms);
+        put_number(out, "hold", effect->hold_ms);
+        if (effect->reason != NULL) {
+            buffer_printf(out, " (%s)", effect->reason);
+        }
+        put_text(out, ": ", effect->text);
+    }
+    buffer_put_text(out, "\n");
+}
+
+static void put_effects(const struct script *script, struct buffer *out,
+                        const struct effects *effects)
+{
+    for (uint32_t i = 0; i < effects->count; i++) {
+        put_effect(script, out, &effects->effect[i]);
+    }
+}
+
+/* --- Looking -------------------------------------------------------------- */
+
+static void show_lock(struct script *script, struct buffer *out)
+{
+    const struct lock *lock = lockfsm_lock(script->plain.fsm,
+                                           bytes_of_text(word(script, 1)));
+    if (lock == NULL) {
+        buffer_put_text(out, "nothing\n");
+        return;
+    }
+    put_text(out, "", lock->name);
+    put_number(out, "slots", lock->slots);
+    put_number(out, "delay", lock->delay_ms);
+    put_number(out, "since", lock->delay_index);
+    put_number(out, "closed", lock->delay_slots);
+    buffer_put_text(out, "\n");
+    LIST_EACH (node, &lock->holds) {
+        const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
+        buffer_put_text(out, "hold");
+        put_session(script, out, hold->session->id, hold->owner);
+        buffer_printf(out, " %s token=%" PRIu64, lock_mode_name(hold->mode),
+                      hold->token);
+        put_number(out, "count", hold->count);
+        put_number(out, "hold", hold->hold_ms);
+        put_number(out, "age", hold->hold_age_ms);
+        put_text(out, " value=", hold->value);
+        buffer_put_text(out, "\n");
+    }
+    LIST_EACH (node, &lock->queue) {
+        const struct wait *wait = LIST_ENTRY(node, struct wait, in_lock);
+        buffer_put_text(out, "wait");
+        put_session(script, out, wait->session->id, wait->owner);
+        buffer_printf(out, " %s place=%" PRIu64, lock_mode_name(wait->mode),
+                      wait->wait_index);
+        put_number(out, "wait", wait->wait_ms);
+        buffer_put_text(out, wait->is_upgrade ? " upgrade\n" : "\n");
+    }
+}
+
+static void show_session(struct script *script, struct buffer *out)
+{
+    uint64_t id = session_named(script, word(script, 1));
+    const struct session *session = lockfsm_session(script->plain.fsm, id);
+    if (session == NULL) {
+        buffer_put_text(out, "nothing\n");
+        return;
+    }
+    buffer_printf(out, "session ttl=%" PRIu32, session->ttl_ms);
+    put_number(out, "linger", session->linger_ms);
+    put_number(out, "age", session->age_ms);
+    put_number(out, "holds", session->hold_count);
+    put_number(out, "waits", session->wait_count);
+    put_number(out, "results", session->result_count);
+    put_number(out, "blacklisting", session->blacklist_index);
+    put_number(out, "px", session->px_ms);
+    buffer_put_text(out, "\n");
+    LIST_EACH (node, &session->ended) {
+        const struct ended_hold *ended = LIST_ENTRY(node, struct ended_hold,
+                                                    in_session);
+        put_text(out, "ended ", ended->lock);
+        put_text(out, "/", ended->owner);
+        put_number(out, "token", ended->token);
+        buffer_printf(out, " (%s)\n", ended->reason);
+    }
+}
+
+static void show_kept(struct script *script, struct buffer *out)
+{
+    struct origin origin = origin_in(script);
+    struct result result;
+    if (lockfsm_kept_result(script->plain.fsm, origin.session, origin.owner,
+                            origin.req, &result)) {
+        put_result(out, &result);
+        buffer_put_text(out, "\n");
+    } else {
+        buffer_put_text(out, "nothing\n");
+    }
+}
+
+static void show_cluster(struct script *script, struct buffer *out)
+{
+    uint64_t ms = 0;
+    const struct lockfsm *fsm = script->plain.fsm;
+    uint64_t since = lockfsm_quarantine(fsm, &ms);
+    buffer_put_text(out, "cluster");
+    put_number(out, "base", lockfsm_token_base(fsm));
+    put_number(out, "feature", lockfsm_feature_level(fsm));
+    put_number(out, "quarantine", since);
+    put_number(out, "ms", ms);
+    put_number(out, "node1", lockfsm_incarnation(fsm, 1));
+    put_number(out, "node2", lockfsm_incarnation(fsm, 2));
+    buffer_put_text(out, "\n");
+}
+
+/* --- Applying ------------------------------------------------------------- */
+
+static void check_machine(struct machine *machine)
+{
+    const char *wrong = lockfsm_check_basic(machine->fsm);
+    if (wrong == NULL) {
+        wrong = lockfsm_check_delta(machine->delta, machine->fsm);
+    }
+    if (wrong != NULL) {
+        fail_msg("after entry %" PRIu64 ": %s",
+                 lockfsm_applied_index(machine->fsm), wrong);
+    }
+}
+
+static void apply_to(struct script *script, struct machine *machine)
+{
+    effects_clear(&machine->effects);
+    assert_int_equal(lockfsm_apply(machine->fsm, script->index, 1,
+                                   buffer_bytes(&script->command),
+                                   &machine->effects),
+                     0);
+    check_machine(machine);
+}
+
+static void reload(struct script *script)
+{
+    char why[HASP_WHY_SIZE] = "";
+    struct lockfsm *fsm = script->reloaded.fsm;
+    assert_int_equal(lockfsm_flush(fsm, script->table), 0);
+    assert_int_equal(lockfsm_dirty_count(fsm), 0);
+    lockfsm_free(fsm);
+    script->reloaded.fsm = lockfsm_new(&script->limits);
+    if (lockfsm_load(script->reloaded.fsm, script->table, why) != 0) {
+        fail_msg("%s", why);
+    }
+    assert_true(lockfsm_hash(script->plain.fsm) ==
+                lockfsm_hash(script->reloaded.fsm));
+}
+
+static void apply(struct script *script)
+{
+    script->index++;
+    apply_to(script, &script->plain);
+    apply_to(script, &script->reloaded);
+    struct buffer other = {0};
+    size_t start = script->output.size;
+    put_effects(script, &script->output, &script->plain.effects);
+    put_effects(script, &other, &script->reloaded.effects);
+    if (!bytes_equal(
+            bytes_of(script->output.data + start, script->output.size - start),
+            buffer_bytes(&other))) {
+        fail_msg("a reloaded state tells otherwise:\n%.*s", (int)other.size,
+                 (const char *)other.data);
+    }
+    buffer_done(&other);
+    reload(script);
+}
+
+static void run_new_life(struct script *script, struct buffer *out)
+{
+    (void)out;
+    lockfsm_new_life(script->plain.fsm, number(script, "ms"));
+    lockfsm_new_life(script->reloaded.fsm, number(script, "ms"));
+    reload(script);
+}
+
+/* The limits of the whole script; stands first. */
+static void run_limits(struct script *script, struct buffer *out)
+{
+    (void)out;
+    struct lockfsm_limits *limits = &script->limits;
+    limits->sessions = (uint32_t)number(script, "sessions");
+    limits->locks = (uint32_t)number(script, "locks");
+    limits->holds_per_session = (uint32_t)number(script, "holds");
+    limits->waits_per_lock = (uint32_t)number(script, "queue");
+    limits->waits_per_session = (uint32_t)number(script, "waits");
+    limits->fences = (uint32_t)number(script, "fences");
+    limits->blacklist = (uint32_t)number(script, "blacklist");
+    limits->owners_per_session = (uint32_t)number(script, "owners");
+    lockfsm_free(script->plain.fsm);
+    lockfsm_free(script->reloaded.fsm);
+    script->plain.fsm = lockfsm_new(limits);
+    script->reloaded.fsm = lockfsm_new(limits);
+}
+
+typedef void run_fn(struct script *script, struct buffer *out);
+static const struct {
+    const char *name;
+    run_fn *run;
+    bool is_entry; /* It encodes an entry; else it looks or sets up. */
+} runs[] = {
+    {"begin", run_begin, true},
+    {"register", run_register, true},
+    {"feature", run_feature, true},
+    {"quarantineover", run_quarantine_over, true},
+    {"open", run_open, true},
+    {"close", run_close, true},
+    {"expire", run_expire, true},
+    {"age", run_age, true},
+    {"ttl", run_ttl, true},
+    {"acquire", run_acquire, true},
+    {"release", run_release, true},
+    {"releaseif", run_release_if, true},
+    {"convert", run_convert, true},
+    {"cancel", run_cancel, true},
+    {"please", run_please, true},
+    {"timeout", run_timeout, true},
+    {"delayover", run_delay_over, true},
+    {"holdover", run_hold_over, true},
+    {"holdage", run_hold_age, true},
+    {"blacklist", run_blacklist, true},
+    {"pardon", run_pardon, true},
+    {"blacklistover", run_blacklist_over, true},
+    {"fence", run_fence, true},
+    {"set", run_set, true},
+    {"del", run_del, true},
+    {"pexpire", run_pexpire, true},
+    {"limits", run_limits, false},
+    {"newlife", run_new_life, false},
+    {"lock", show_lock, false},
+    {"session", show_session, false},
+    {"kept", show_kept, false},
+    {"cluster", show_cluster, false},
+};
+
+static void run_line(struct script *script, char *line)
+{
+    char *rest = NULL;
+    script->word_count = 0;
+    for (char *at = strtok_r(line, " ", &rest); at != NULL;
+         at = strtok_r(NULL, " ", &rest)) {
+        CHECK(script->word_count < WORD_MAX);
+        script->word[script->word_count++] = at;
+    }
+    for (size_t i = 0; i < sizeof runs / sizeof runs[0]; i++) {
+        if (strcmp(runs[i].name, script->word[0]) != 0) {
+            continue;
+        }
+        if (!runs[i].is_entry) {
+            runs[i].run(script, &script->output);
+            return;
+        }
+        buffer_clear(&script->command);
+        runs[i].run(script, &script->command);
+        apply(script);
+        return;
+    }
+    bad(script, "unknown");
+}
+
+/* --- Files ---------------------------------------------------------------- */
+
+static char *read_text(const char *path)
+{
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    struct buffer text = {0};
+    char piece[4096];
+    size_t size;
+    while ((size = fread(piece, 1, sizeof piece, file)) > 0) {
+        buffer_put(&text, piece, size);
+    }
+    fclose(file);
+    buffer_put_u8(&text, 0);
+    return (char *)text.data;
+}
+
+static void script_init(struct script *script)
+{
+    *script = (struct script){.table = table_new_memory()};
+    script->plain.fsm = lockfsm_new(&script->limits);
+    script->plain.delta = lockfsm_delta_new();
+    script->reloaded.fsm = lockfsm_new(&script->limits);
+    script->reloaded.delta = lockfsm_delta_new();
+}
+
+static void script_done(struct script *script)
+{
+    lockfsm_free(script->plain.fsm);
+    lockfsm_free(script->reloaded.fsm);
+    lockfsm_delta_free(script->plain.delta);
+    lockfsm_delta_free(script->reloaded.delta);
+    effects_done(&script->plain.effects);
+    effects_done(&script->reloaded.effects);
+    buffer_done(&script->command);
+    buffer_done(&script->output);
+    table_close(script->table);
+}
+
+/* Runs the commands of 'text' and writes the transcript as it should be. */
+static void replay(struct script *script, char *text, struct buffer *transcript)
+{
+    bool is_output = false;
+    char *rest = text;
+    while (rest != NULL && *rest != '\0') {
+        char *line = strsep(&rest, "\n");
+        if (strcmp(line, "----") == 0) {
+            buffer_put_text(transcript, "----\n");
+            buffer_put_bytes(transcript, buffer_bytes(&script->output));
+            buffer_clear(&script->output);
+            is_output = true;
+        } else if (line[0] == '\0') {
+            is_output = false;
+            buffer_put_text(transcript, "\n");
+        } else if (!is_output) {
+            buffer_printf(transcript, "%s\n", line);
+            if (line[0] != '#') {
+                run_line(script, line);
+            }
+        }
+    }
+    assert_int_equal(script->output.size, 0);
+}
+
+/* Tells the first line that differs. */
+static void compare(const char *path, const char *expected, const char *real)
+{
+    uint32_t line = 1;
+    while (*expected != '\0' && *expected == *real) {
+        line += *expected == '\n';
+        expected++;
+        real++;
+    }
+    if (*expected != *real) {
+        fail_msg("%s:%" PRIu32 ": expected '%.*s' and what follows, got '%.*s'"
+                 " (REWRITE=1 writes the file anew)",
+                 path, line, (int)strcspn(expected, "\n"), expected,
+                 (int)strcspn(real, "\n"), real);
+    }
+}
+
+static void transcript_is_true(void **state)
+{
+    const char *path = *state;
+    char *expected = read_text(path);
+    char *text = memory_text(expected);
+    struct buffer transcript = {0};
+    struct script script;
+    script_init(&script);
+    replay(&script, text, &transcript);
+    buffer_put_u8(&transcript, 0);
+    if (getenv("REWRITE") != NULL) {
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        fputs((const char *)transcript.data, file);
+        fclose(file);
+    } else {
+        compare(path, expected, (const char *)transcript.data);
+    }
+    script_done(&script);
+    buffer_done(&transcript);
+    free(text);
+    free(expected);
+}
+
+int main(void)
+{
+    glob_t paths;
+    if (glob("tests/fsm/*.txt", 0, NULL, &paths) != 0) {
+        fprintf(stderr, "no transcripts: run from the top of the tree\n");
+        return 1;
+    }
+    struct CMUnitTest *tests = memory_new(paths.gl_pathc * sizeof *tests);
+    for (size_t i = 0; i < paths.gl_pathc; i++) {
+        char *name = memory_text(strrchr(paths.gl_pathv[i], '/') + 1);
+        *strrchr(name, '.') = '\0';
+        tests[i] = (struct CMUnitTest){.name = name,
+                                       .test_func = transcript_is_true,
+                                       .initial_state = paths.gl_pathv[i]};
+    }
+    int failed = _cmocka_run_group_tests("transcripts", tests, paths.gl_pathc,
+                                         NULL, NULL);
+    for (size_t i = 0; i < paths.gl_pathc; i++) {
+        free((void *)tests[i].name);
+    }
+    free(tests);
+    globfree(&paths);
+    return failed;
+}
