@@ -1,0 +1,305 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "tests/sim/sim.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "tests/sim/sim_check.h"
+#include "tests/sim/sim_client.h"
+#include "tests/sim/sim_disk.h"
+#include "tests/sim/sim_faults.h"
+#include "tests/sim/sim_net.h"
+#include "tests/sim/sim_node.h"
+
+/* After the faults: until when there must have been progress, and until when
+ * everything must have come to an end. */
+#define CALM_NS (20 * SIM_S)
+#define DRAIN_NS (120 * SIM_S)
+
+uint64_t sim_clock_at(const struct sim_clock *clock, uint64_t true_ns)
+{
+    return clock->local_ns +
+           (true_ns - clock->true_ns) / 1000 * clock->permille +
+           (true_ns - clock->true_ns) % 1000 * clock->permille / 1000;
+}
+
+uint64_t sim_clock_when(const struct sim_clock *clock, uint64_t local_ns)
+{
+    if (local_ns <= clock->local_ns) {
+        return clock->true_ns;
+    }
+    if (local_ns == UINT64_MAX) {
+        return UINT64_MAX;
+    }
+    uint64_t passed_ns = local_ns - clock->local_ns;
+    uint64_t true_ns = clock->true_ns + passed_ns / clock->permille * 1000 +
+                       passed_ns % clock->permille * 1000 / clock->permille;
+    while (sim_clock_at(clock, true_ns) < local_ns) {
+        true_ns++;
+    }
+    return true_ns;
+}
+
+uint64_t sim_between(struct sim *sim, uint64_t low, uint64_t high)
+{
+    return low + prng_below(&sim->prng, high - low + 1);
+}
+
+bool sim_chance(struct sim *sim, double probability)
+{
+    return prng_chance(&sim->prng, probability);
+}
+
+void sim_at(struct sim *sim, struct sim_event *event, uint64_t true_ns)
+{
+    CHECK(event->run != NULL);
+    heap_set(&sim->events, &event->node,
+             true_ns > sim->now_ns ? true_ns : sim->now_ns);
+}
+
+void sim_at_latest(struct sim *sim, struct sim_event *event, uint64_t true_ns)
+{
+    if (event->node.slot == 0 || event->node.key > true_ns) {
+        sim_at(sim, event, true_ns);
+    }
+}
+
+void sim_cancel(struct sim *sim, struct sim_event *event)
+{
+    heap_remove(&sim->events, &event->node);
+}
+
+static void mix(struct sim *sim, uint64_t value)
+{
+    struct prng prng = {sim->trace ^ value};
+    sim->trace = prng_next(&prng);
+}
+
+void sim_note(struct sim *sim, const struct sim_host *who, const char *what,
+              uint64_t a, uint64_t b, uint64_t c)
+{
+    mix(sim, sim->now_ns);
+    mix(sim, who != NULL ? who->number : 1000);
+    mix(sim, (uint64_t)what[0] << 8 | (uint64_t)what[1]);
+    mix(sim, a);
+    mix(sim, b);
+    mix(sim, c);
+    if (sim->options.is_verbose) {
+        printf("%12.6f %-4s %s %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
+               (double)sim->now_ns / 1e9, who != NULL ? who->name : "", what, a,
+               b, c);
+    }
+}
+
+void sim_say(struct sim *sim, const struct sim_host *who, const char *format,
+             ...)
+{
+    if (!sim->options.is_verbose) {
+        return;
+    }
+    va_list args;
+    va_start(args, format);
+    printf("%12.6f %-4s ", (double)sim->now_ns / 1e9,
+           who != NULL ? who->name : "");
+    vprintf(format, args);
+    printf("\n");
+    va_end(args);
+}
+
+void sim_fail(struct sim *sim, const char *format, ...)
+{
+    if (sim->has_failed) {
+        return;
+    }
+    sim->has_failed = true;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(sim->why, sizeof sim->why, format, args);
+    va_end(args);
+    sim_say(sim, NULL, "VIOLATION: %s", sim->why);
+}
+
+void sim_host_init(struct sim *sim, struct sim_host *host, uint32_t number,
+                   char kind)
+{
+    static const uint64_t extremes[] = {900, 1100, 1000};
+    *host = (struct sim_host){.number = number};
+    uint32_t shown = kind == 'n' ? number + 1 : number - sim->node_count + 1;
+    snprintf(host->name, sizeof host->name, "%c%u", kind, shown % 1000);
+    list_init(&host->inbox);
+    host->clock.true_ns = sim->now_ns;
+    host->clock.local_ns = sim_between(sim, 1000, 100000) * SIM_S;
+    host->clock.permille = sim_chance(sim, 0.6)
+                               ? extremes[prng_below(&sim->prng, 3)]
+                               : sim_between(sim, 900, 1100);
+    sim->host[number] = host;
+    host->is_os_up = true;
+}
+
+uint64_t sim_host_now(const struct sim *sim, const struct sim_host *host)
+{
+    return sim_clock_at(&host->clock, sim->now_ns);
+}
+
+void sim_host_poke(struct sim *sim, struct sim_host *host)
+{
+    if (host->is_running && !host->is_paused) {
+        uint64_t at_ns = sim->now_ns > host->busy_until_ns
+                             ? sim->now_ns
+                             : host->busy_until_ns;
+        sim_at_latest(sim, &host->wake, at_ns);
+    }
+}
+
+static void build(struct sim *sim)
+{
+    const struct sim_options *options = &sim->options;
+    hash_seed_set(options->seed);
+    sim->prng.state = options->seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    sim->node_count = options->node_count;
+    if (sim->node_count == 0) {
+        sim->node_count = sim_chance(sim, 0.7) ? 3 : 5;
+    }
+    sim->client_count = (uint32_t)sim_between(sim, 2, 8);
+    sim->host_count = sim->node_count + sim->client_count;
+    sim->net = sim_net_new(sim);
+    sim->check = sim_check_new(sim);
+    for (uint32_t i = 0; i < sim->node_count; i++) {
+        sim->node[i] = sim_node_new(sim, i);
+    }
+    for (uint32_t i = 0; i < sim->client_count; i++) {
+        sim->client[i] = sim_client_new(sim, sim->node_count + i);
+    }
+    sim->faults = sim_faults_new(sim);
+    for (uint32_t i = 0; i < sim->node_count; i++) {
+        sim_node_start(sim->node[i]);
+    }
+    for (uint32_t i = 0; i < sim->client_count; i++) {
+        sim_client_start(sim->client[i]);
+    }
+}
+
+/* Runs events until 'until_ns', or until 'is_over' says so. */
+static void run_until(struct sim *sim, uint64_t until_ns,
+                      bool (*is_over)(struct sim *sim))
+{
+    uint64_t looked_ns = sim->now_ns;
+    while (!sim->has_failed) {
+        struct heap_node *first = heap_first(&sim->events);
+        if (first == NULL || first->key > until_ns) {
+            sim->now_ns = until_ns;
+            return;
+        }
+        struct sim_event *event = LIST_ENTRY(first, struct sim_event, node);
+        CHECK(first->key >= sim->now_ns);
+        sim->now_ns = first->key;
+        heap_remove(&sim->events, first);
+        event->run(sim, event);
+        if (is_over != NULL && sim->now_ns - looked_ns > 100 * SIM_MS) {
+            looked_ns = sim->now_ns;
+            if (is_over(sim)) {
+                return;
+            }
+        }
+    }
+}
+
+static void check_progress(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->client_count && !sim->has_failed; i++) {
+        if (sim_client_progress(sim->client[i]) == 0) {
+            sim_fail(sim,
+                     "there is progress once all is healed: %s has got "
+                     "no answer for %llu s",
+                     sim_client_host(sim->client[i])->name,
+                     (unsigned long long)(CALM_NS / SIM_S));
+        }
+    }
+}
+
+static bool has_ended(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->client_count; i++) {
+        if (!sim_client_is_done(sim->client[i])) {
+            return false;
+        }
+    }
+    if (!sim_check_has_converged(sim)) {
+        return false;
+    }
+    const struct lockfsm *fsm = core_state(sim_node_core(sim->node[0]));
+    return lockfsm_sessions(fsm) == NULL && lockfsm_locks(fsm) == NULL;
+}
+
+static void check_end(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->client_count; i++) {
+        if (!sim_client_is_done(sim->client[i])) {
+            sim_fail(sim, "every waiter is served or told: %s is not done",
+                     sim_client_host(sim->client[i])->name);
+        }
+    }
+    if (!sim_check_has_converged(sim)) {
+        sim_fail(sim, "in the end all nodes have applied the same");
+        return;
+    }
+    const struct lockfsm *fsm = core_state(sim_node_core(sim->node[0]));
+    if (lockfsm_sessions(fsm) != NULL) {
+        sim_fail(sim, "a dead session ends: %" PRIu64 " is still there",
+                 lockfsm_sessions(fsm)->id);
+    } else if (lockfsm_locks(fsm) != NULL) {
+        sim_fail(sim, "what nobody holds is not there: '%.*s' is",
+                 (int)lockfsm_locks(fsm)->name.size,
+                 (const char *)lockfsm_locks(fsm)->name.data);
+    }
+}
+
+void sim_run(struct sim *sim, const struct sim_options *options)
+{
+    *sim = (struct sim){.options = *options};
+    build(sim);
+    run_until(sim, options->seconds * SIM_S, NULL);
+    if (!sim->has_failed) {
+        sim_note(sim, NULL, "calm", 0, 0, 0);
+        sim->phase = SIM_CALM;
+        sim_faults_heal(sim);
+        for (uint32_t i = 0; i < sim->client_count; i++) {
+            sim_client_reset_progress(sim->client[i]);
+        }
+        run_until(sim, sim->now_ns + CALM_NS, NULL);
+        check_progress(sim);
+    }
+    if (!sim->has_failed) {
+        sim_note(sim, NULL, "drain", 0, 0, 0);
+        sim->phase = SIM_DRAIN;
+        for (uint32_t i = 0; i < sim->client_count; i++) {
+            sim_client_drain(sim->client[i]);
+        }
+        run_until(sim, sim->now_ns + DRAIN_NS, has_ended);
+    }
+    if (!sim->has_failed) {
+        check_end(sim);
+    }
+    sim->phase = SIM_OVER;
+    sim->stats.simulated_ns = sim->now_ns;
+}
+
+void sim_done(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->client_count; i++) {
+        sim_client_free(sim->client[i]);
+    }
+    for (uint32_t i = 0; i < sim->node_count; i++) {
+        sim_node_free(sim->node[i]);
+    }
+    sim_faults_free(sim->faults);
+    sim_check_free(sim->check);
+    sim_net_free(sim->net);
+    heap_done(&sim->events);
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The simulator's world: true time, events, clocks, hosts.
+ *
+ * Everything happens in one thread at points of true time, in the order of a
+ * heap of events; one seeded generator decides all that is left to chance, so a
+ * seed is a whole history. Hosts (nodes, clients) do not see true time: each
+ * has a clock of its own that starts anywhere and runs at 0.9 to 1.1.
+ *
+ * sim_note() is the trace: what happened, as a word and three numbers. Notes
+ * are hashed (two runs of a seed must agree) and printed with --verbose. */
+
+#ifndef HASP_TESTS_SIM_SIM_H
+#define HASP_TESTS_SIM_SIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "base/heap.h"
+#include "base/list.h"
+#include "base/prng.h"
+
+#define SIM_US UINT64_C(1000)
+#define SIM_MS UINT64_C(1000000)
+#define SIM_S UINT64_C(1000000000)
+
+#define SIM_NODE_MAX 7
+#define SIM_CLIENT_MAX 16
+#define SIM_HOST_MAX (SIM_NODE_MAX + SIM_CLIENT_MAX)
+
+struct sim;
+
+/* Something that will happen; embedded in what it happens to. */
+struct sim_event {
+    struct heap_node node;
+    void (*run)(struct sim *sim, struct sim_event *event);
+};
+
+/* A clock that runs at 'permille' of true time. */
+struct sim_clock {
+    uint64_t true_ns;
+    uint64_t local_ns;
+    uint64_t permille;
+};
+uint64_t sim_clock_at(const struct sim_clock *clock, uint64_t true_ns);
+/* The first moment of true time at which the clock shows 'local_ns'. */
+uint64_t sim_clock_when(const struct sim_clock *clock, uint64_t local_ns);
+
+/* A machine and the one process of it that matters. */
+struct sim_host {
+    uint32_t number; /* Nodes first, then clients. */
+    char name[8];    /* "n1", "c1". */
+    bool is_os_up;
+    bool is_running; /* The process exists. */
+    bool is_paused;  /* It is stopped; its sockets still take bytes. */
+    struct sim_clock clock;
+    struct list inbox; /* Of sim_news: what the kernel holds for it. */
+    struct sim_event wake;
+    uint64_t busy_until_ns; /* The process is computing. */
+};
+
+struct sim_stats {
+    uint64_t operations; /* Answered. */
+    uint64_t grants;
+    uint64_t beats;
+    uint64_t reads;
+    uint64_t unknowns; /* Operations that were asked again. */
+    uint64_t crashes;
+    uint64_t partitions;
+    uint64_t cuts;
+    uint64_t pauses;
+    uint64_t disk_faults;
+    uint64_t leaders;
+    uint64_t expired;
+    uint64_t lost; /* Sessions that their client gave up. */
+    uint64_t entries;
+    uint64_t snapshots;
+    uint64_t installs;
+    uint64_t transfers;
+    uint64_t simulated_ns;
+};
+
+struct sim_options {
+    uint64_t seed;
+    uint32_t node_count; /* 0: 3 or 5, as the seed says. */
+    uint32_t seconds;
+    bool is_verbose;
+};
+
+enum sim_phase {
+    SIM_CHAOS, /* Faults happen. */
+    SIM_CALM,  /* All is healed: there must be progress. */
+    SIM_DRAIN, /* Clients come to an end; nothing must be left. */
+    SIM_OVER
+};
+
+struct sim {
+    struct sim_options options;
+    struct prng prng;
+    uint64_t now_ns;
+    struct heap events;
+    enum sim_phase phase;
+    struct sim_node *node[SIM_NODE_MAX];
+    uint32_t node_count;
+    struct sim_client *client[SIM_CLIENT_MAX];
+    uint32_t client_count;
+    struct sim_host *host[SIM_HOST_MAX];
+    uint32_t host_count;
+    struct sim_net *net;
+    struct sim_check *check;
+    struct sim_faults *faults;
+    struct sim_stats stats;
+    uint64_t trace;
+    bool has_failed;
+    char why[1024]; /* The rule that was broken, and how. */
+};
+
+/* Runs one seed to its end; what happened stands in 'sim'. */
+void sim_run(struct sim *sim, const struct sim_options *options);
+void sim_done(struct sim *sim);
+
+void sim_at(struct sim *sim, struct sim_event *event, uint64_t true_ns);
+void sim_cancel(struct sim *sim, struct sim_event *event);
+/* Like sim_at(), unless the event comes sooner already. */
+void sim_at_latest(struct sim *sim, struct sim_event *event, uint64_t true_ns);
+
+/* 'who' may be NULL. 'what' is a constant text. */
+void sim_note(struct sim *sim, const struct sim_host *who, const char *what,
+              uint64_t a, uint64_t b, uint64_t c);
+/* A line for people only. */
+void sim_say(struct sim *sim, const struct sim_host *who, const char *format,
+             ...) __attribute__((format(printf, 3, 4)));
+/* A rule is broken: the run ends. Only the first one counts. */
+void sim_fail(struct sim *sim, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* A number from 'low' to 'high', both included. */
+uint64_t sim_between(struct sim *sim, uint64_t low, uint64_t high);
+bool sim_chance(struct sim *sim, double probability);
+
+void sim_host_init(struct sim *sim, struct sim_host *host, uint32_t number,
+                   char kind);
+uint64_t sim_host_now(const struct sim *sim, const struct sim_host *host);
+/* Lets the process run as soon as it can. */
+void sim_host_poke(struct sim *sim, struct sim_host *host);
+
+#endif /* HASP_TESTS_SIM_SIM_H */

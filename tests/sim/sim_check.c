@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "tests/sim/sim_check.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "raft/replica.h"
+#include "tests/sim/sim_history.h"
+#include "tests/sim/sim_node.h"
+
+struct past_entry {
+    uint64_t term;
+    uint64_t hash; /* Of type and body. */
+    uint64_t effects_hash;
+    uint64_t state_hash;
+    bool has_command;
+};
+
+struct past_term {
+    uint64_t leader; /* 0: none yet. */
+};
+
+struct sim_check {
+    struct past_entry *entries; /* By index; [0] is unused. */
+    uint64_t newest;
+    uint64_t capacity;
+    struct past_term *terms;
+    uint64_t term_capacity;
+    struct sim_history *history;
+    struct lockfsm_delta *delta[SIM_NODE_MAX];
+    uint64_t stepped[SIM_NODE_MAX]; /* Applied index at the last look. */
+    uint8_t cluster_id[16];
+    bool has_cluster_id;
+};
+
+struct sim_check *sim_check_new(struct sim *sim)
+{
+    struct sim_check *check = memory_new(sizeof *check);
+    check->history = sim_history_new(sim);
+    return check;
+}
+
+void sim_check_free(struct sim_check *check)
+{
+    for (int i = 0; i < SIM_NODE_MAX; i++) {
+        lockfsm_delta_free(check->delta[i]);
+    }
+    sim_history_free(check->history);
+    free(check->entries);
+    free(check->terms);
+    free(check);
+}
+
+struct sim_history *sim_check_history(const struct sim *sim)
+{
+    return sim->check->history;
+}
+
+uint64_t sim_check_newest(const struct sim *sim)
+{
+    return sim->check->newest;
+}
+
+void sim_check_node_starts(struct sim *sim, struct sim_node *node)
+{
+    uint32_t number = sim_node_host(node)->number;
+    lockfsm_delta_free(sim->check->delta[number]);
+    sim->check->delta[number] = lockfsm_delta_new();
+    sim->check->stepped[number] = 0;
+}
+
+void sim_check_node_stops(struct sim *sim, struct sim_node *node)
+{
+    uint32_t number = sim_node_host(node)->number;
+    lockfsm_delta_free(sim->check->delta[number]);
+    sim->check->delta[number] = NULL;
+}
+
+/* FNV-1a. */
+static uint64_t mix(uint64_t hash, const void *data, size_t size)
+{
+    const uint8_t *bytes = data;
+    for (size_t i = 0; i < size; i++) {
+        hash = (hash ^ bytes[i]) * UINT64_C(0x100000001b3);
+    }
+    return hash;
+}
+
+static uint64_t mix_bytes(uint64_t hash, struct bytes bytes)
+{
+    hash = mix(hash, &bytes.size, sizeof bytes.size);
+    return mix(hash, bytes.data, bytes.size);
+}
+
+static uint64_t hash_effects(const struct effects *effects)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (uint32_t i = 0; i < effects->count; i++) {
+        const struct effect *e = &effects->effect[i];
+        uint64_t numbers[] = {
+            e->type,         e->log_index,    e->result.code,
+            e->result.token, e->result.count, e->result.token_count,
+            e->asked_index,  e->session,      e->token,
+            e->wait_index,   e->time_ms,      e->hold_ms,
+            e->count};
+        hash = mix(hash, numbers, sizeof numbers);
+        hash = mix_bytes(hash, e->lock);
+        hash = mix_bytes(hash, e->owner);
+        hash = mix_bytes(hash, e->text);
+        hash = mix_bytes(hash, e->result.text);
+        const char *reason = e->reason != NULL ? e->reason : "";
+        hash = mix_bytes(hash, bytes_of_text(reason));
+    }
+    return hash;
+}
+
+static struct past_entry *entry_at(struct sim_check *check, uint64_t log_index)
+{
+    if (log_index >= check->capacity) {
+        uint64_t capacity = check->capacity == 0 ? 4096 : check->capacity;
+        while (capacity <= log_index) {
+            capacity *= 2;
+        }
+        check->entries = memory_resize(check->entries,
+                                       capacity * sizeof *check->entries);
+        memset(check->entries + check->capacity, 0,
+               (capacity - check->capacity) * sizeof *check->entries);
+        check->capacity = capacity;
+    }
+    return &check->entries[log_index];
+}
+
+static void look_at_state(struct sim *sim, struct sim_node *node)
+{
+    const struct lockfsm *fsm = core_state(sim_node_core(node));
+    const char *wrong = lockfsm_check_basic(fsm);
+    if (wrong != NULL) {
+        sim_fail(sim,
+                 "every state is sound in itself: %s at index %" PRIu64 ": %s",
+                 sim_node_host(node)->name, lockfsm_applied_index(fsm), wrong);
+        return;
+    }
+    wrong = lockfsm_check_delta(sim->check->delta[sim_node_host(node)->number],
+                                fsm);
+    if (wrong != NULL) {
+        sim_fail(sim,
+                 "states follow each other soundly: %s at index %" PRIu64
+                 ": %s",
+                 sim_node_host(node)->name, lockfsm_applied_index(fsm), wrong);
+    }
+}
+
+void sim_check_applied(void *data, uint64_t log_index,
+                       const struct effects *effects)
+{
+    struct sim_node *node = data;
+    struct sim *sim = sim_node_sim(node);
+    struct sim_check *check = sim->check;
+    struct core *core = sim_node_core(node);
+    const struct lockfsm *fsm = core_state(core);
+    struct replica_entry entry = replica_entry(core_replica(core), log_index);
+    struct past_entry now = {
+        .term = entry.term,
+        .hash = mix_bytes(entry.type, entry.body),
+        .effects_hash = hash_effects(effects),
+        .state_hash = lockfsm_hash(fsm),
+        .has_command = entry.type == ENTRY_COMMAND,
+    };
+    CHECK(lockfsm_applied_index(fsm) == log_index);
+    look_at_state(sim, node);
+    struct past_entry *past = entry_at(check, log_index);
+    if (past->term == 0) {
+        if (log_index != check->newest + 1) {
+            sim_fail(sim,
+                     "entries are applied one after the other: %s "
+                     "applies %" PRIu64 " after %" PRIu64,
+                     sim_node_host(node)->name, log_index, check->newest);
+            return;
+        }
+        *past = now;
+        check->newest = log_index;
+        sim->stats.entries++;
+        sim_note(sim, sim_node_host(node), "commits", log_index, entry.term,
+                 now.state_hash & 0xffffff);
+        sim_history_write(check->history, &entry, effects, fsm);
+        return;
+    }
+    if (past->term != now.term || past->hash != now.hash) {
+        sim_fail(sim,
+                 "all nodes apply the same entries: %s has another entry "
+                 "at index %" PRIu64 " (term %" PRIu64 ", was %" PRIu64 ")",
+                 sim_node_host(node)->name, log_index, now.term, past->term);
+    } else if (past->effects_hash != now.effects_hash) {
+        sim_fail(sim,
+                 "an entry has the same effects everywhere: %s differs "
+                 "at index %" PRIu64,
+                 sim_node_host(node)->name, log_index);
+    } else if (past->state_hash != now.state_hash) {
+        sim_fail(sim,
+                 "equal applied index means equal state: %s differs at "
+                 "index %" PRIu64,
+                 sim_node_host(node)->name, log_index);
+    }
+}
+
+static void look_at_leadership(struct sim *sim, struct sim_node *node)
+{
+    struct sim_check *check = sim->check;
+    if (!sim_node_leads(node)) {
+        return;
+    }
+    uint64_t term = replica_term(core_replica(sim_node_core(node)));
+    if (term >= check->term_capacity) {
+        uint64_t capacity = 2 * term + 64;
+        check->terms = memory_resize(check->terms,
+                                     capacity * sizeof *check->terms);
+        memset(check->terms + check->term_capacity, 0,
+               (capacity - check->term_capacity) * sizeof *check->terms);
+        check->term_capacity = capacity;
+    }
+    if (check->terms[term].leader == 0) {
+        check->terms[term].leader = sim_node_id(node);
+        sim->stats.leaders++;
+        sim_note(sim, sim_node_host(node), "leads", term, 0, 0);
+    } else if (check->terms[term].leader != sim_node_id(node)) {
+        sim_fail(sim,
+                 "there is one leader per term: %s leads term %" PRIu64
+                 ", and so did n%" PRIu64,
+                 sim_node_host(node)->name, term, check->terms[term].leader);
+    }
+}
+
+void sim_check_stepped(struct sim *sim, struct sim_node *node)
+{
+    struct sim_check *check = sim->check;
+    look_at_leadership(sim, node);
+    uint32_t number = sim_node_host(node)->number;
+    const struct lockfsm *fsm = core_state(sim_node_core(node));
+    uint64_t applied = lockfsm_applied_index(fsm);
+    if (applied == check->stepped[number]) {
+        return;
+    }
+    check->stepped[number] = applied;
+    look_at_state(sim, node);
+    if (applied > check->newest) {
+        sim_fail(sim,
+                 "what is applied is committed: %s has applied %" PRIu64
+                 " and nobody has told of it",
+                 sim_node_host(node)->name, applied);
+        return;
+    }
+    const struct past_entry *past = entry_at(check, applied);
+    if (applied > 0 && past->state_hash != lockfsm_hash(fsm)) {
+        sim_fail(sim,
+                 "equal applied index means equal state: %s differs at "
+                 "index %" PRIu64 " (after a start or a snapshot)",
+                 sim_node_host(node)->name, applied);
+    }
+}
+
+void sim_check_cluster(struct sim *sim, struct sim_node *node,
+                       const uint8_t cluster_id[16])
+{
+    struct sim_check *check = sim->check;
+    if (!check->has_cluster_id) {
+        memcpy(check->cluster_id, cluster_id, 16);
+        check->has_cluster_id = true;
+    } else if (memcmp(check->cluster_id, cluster_id, 16) != 0) {
+        sim_fail(sim, "a cluster has one id: %s has another",
+                 sim_node_host(node)->name);
+    }
+}
+
+bool sim_check_has_converged(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->node_count; i++) {
+        struct core *core = sim_node_core(sim->node[i]);
+        if (core == NULL ||
+            lockfsm_applied_index(core_state(core)) != sim->check->newest) {
+            return false;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The oracles that look at the nodes: one committed history.
+ *
+ * The first node to apply an entry writes it into the history, with what it did
+ * (effects), and the state's hash after it; each other node that applies it
+ * must do the same. From the effects a model of its own is kept (who holds what
+ * since when, who waits, which session has ended, which numbered request had
+ * which result), against which states, answers and reads are held.
+ *
+ * The list of the oracles stands in sim_main.c. */
+
+#ifndef HASP_TESTS_SIM_SIM_CHECK_H
+#define HASP_TESTS_SIM_SIM_CHECK_H
+
+#include "lockfsm/lockfsm.h"
+#include "tests/sim/sim.h"
+
+struct sim_node;
+struct sim_history;
+
+struct sim_check *sim_check_new(struct sim *sim);
+void sim_check_free(struct sim_check *check);
+
+/* A node's life. sim_check_applied is the core's hook: 'data' is the node. */
+void sim_check_node_starts(struct sim *sim, struct sim_node *node);
+void sim_check_node_stops(struct sim *sim, struct sim_node *node);
+void sim_check_applied(void *data, uint64_t log_index,
+                       const struct effects *effects);
+/* After each turn. */
+void sim_check_stepped(struct sim *sim, struct sim_node *node);
+void sim_check_cluster(struct sim *sim, struct sim_node *node,
+                       const uint8_t cluster_id[16]);
+
+/* The newest entry that any node has applied: all that is asked from now on
+ * must see it. */
+uint64_t sim_check_newest(const struct sim *sim);
+
+struct sim_history *sim_check_history(const struct sim *sim);
+
+/* All nodes run and have applied the same. */
+bool sim_check_has_converged(struct sim *sim);
+
+#endif /* HASP_TESTS_SIM_SIM_CHECK_H */

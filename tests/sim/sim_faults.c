@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "tests/sim/sim_faults.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "tests/sim/sim_client.h"
+#include "tests/sim/sim_disk.h"
+#include "tests/sim/sim_net.h"
+#include "tests/sim/sim_node.h"
+
+enum fault {
+    FAULT_KILL,
+    FAULT_KILL_WITHIN,
+    FAULT_POWER,
+    FAULT_STOP,
+    FAULT_PAUSE,
+    FAULT_SLOW_LOOP,
+    FAULT_SLOW_DISK,
+    FAULT_BAD_DISK,
+    FAULT_SCARCE_DISK,
+    FAULT_ISOLATE,
+    FAULT_SPLIT,
+    FAULT_ONE_WAY,
+    FAULT_SLOW_LINK,
+    FAULT_CUT,
+    FAULT_CLIENT_KILL,
+    FAULT_CLIENT_POWER,
+    FAULT_CLIENT_PAUSE,
+    FAULT_CLIENT_SUSPEND,
+    FAULT_CLIENT_RECONNECT,
+    FAULT_CLIENT_CUT_OFF,
+    FAULT_COUNT
+};
+
+/* Something that ends by itself. */
+struct ailment {
+    struct sim_event end;
+    struct sim_faults *faults;
+    enum fault fault;
+    uint32_t host;
+    bool is_on;
+};
+
+struct sim_faults {
+    struct sim *sim;
+    struct sim_event next;
+    uint64_t weight[FAULT_COUNT];
+    uint64_t weight_sum;
+    uint64_t gap_ms; /* Mean time between two faults. */
+    struct ailment ailment[SIM_HOST_MAX][FAULT_COUNT];
+};
+
+static uint32_t any_node(struct sim *sim)
+{
+    /* The leader is worth more. */
+    if (sim_chance(sim, 0.4)) {
+        for (uint32_t i = 0; i < sim->node_count; i++) {
+            if (sim_node_leads(sim->node[i])) {
+                return i;
+            }
+        }
+    }
+    return (uint32_t)prng_below(&sim->prng, sim->node_count);
+}
+
+static struct sim_client *client_at(struct sim *sim, uint32_t host)
+{
+    return sim->client[host - sim->node_count];
+}
+
+/* --- Ends
+ * ---------------------------------------------------------------------- */
+
+static void open_host(struct sim *sim, uint32_t host)
+{
+    for (uint32_t i = 0; i < sim->host_count; i++) {
+        sim_net_block(sim, host, i, false);
+        sim_net_block(sim, i, host, false);
+    }
+}
+
+static void set_delays(struct sim *sim, uint32_t host, uint64_t low_us,
+                       uint64_t high_us)
+{
+    for (uint32_t i = 0; i < sim->host_count; i++) {
+        sim_net_set_delay(sim, host, i,
+                          sim_between(sim, low_us, high_us) * SIM_US);
+        sim_net_set_delay(sim, i, host,
+                          sim_between(sim, low_us, high_us) * SIM_US);
+    }
+}
+
+static void end_ailment(struct sim *sim, struct ailment *ailment)
+{
+    uint32_t host = ailment->host;
+    ailment->is_on = false;
+    switch (ailment->fault) {
+    case FAULT_KILL:
+        sim_node_start(sim->node[host]);
+        break;
+    case FAULT_PAUSE:
+        sim_node_pause(sim->node[host], false);
+        break;
+    case FAULT_SCARCE_DISK:
+        sim_node_scarce(sim->node[host], false);
+        break;
+    case FAULT_ISOLATE:
+        open_host(sim, host);
+        break;
+    case FAULT_SLOW_LINK:
+        set_delays(sim, host, 50, 1000);
+        break;
+    case FAULT_CLIENT_KILL:
+        sim_client_start(client_at(sim, host));
+        break;
+    case FAULT_CLIENT_PAUSE:
+        sim_client_pause(client_at(sim, host), false, false);
+        break;
+    default:
+        break;
+    }
+}
+
+static void ailment_over(struct sim *sim, struct sim_event *event)
+{
+    end_ailment(sim, LIST_ENTRY(event, struct ailment, end));
+}
+
+/* Lasts for a random time; one that is on already lasts as it is. */
+static void last(struct sim *sim, enum fault fault, uint32_t host,
+                 uint64_t high_ms)
+{
+    struct ailment *ailment = &sim->faults->ailment[host][fault];
+    if (!ailment->is_on) {
+        ailment->is_on = true;
+        /* Short ones are as frequent as long ones. */
+        uint64_t bound_ms = sim_between(sim, 50, high_ms);
+        sim_at(sim, &ailment->end,
+               sim->now_ns + sim_between(sim, 10, bound_ms) * SIM_MS);
+    }
+}
+
+/* --- Faults of nodes
+ * -------------------------------------------------------------- */
+
+static void kill_node(struct sim *sim, uint32_t host, bool is_os_down)
+{
+    sim_node_kill(sim->node[host], is_os_down);
+    last(sim, FAULT_KILL, host, 6000);
+}
+
+static void split(struct sim *sim)
+{
+    sim->stats.partitions++;
+    uint64_t sides = prng_next(&sim->prng);
+    sim_note(sim, NULL, "split", sides & ((1u << sim->host_count) - 1), 0, 0);
+    bool is_one_way = sim_chance(sim, 0.2);
+    for (uint32_t i = 0; i < sim->host_count; i++) {
+        for (uint32_t j = 0; j < sim->host_count; j++) {
+            bool is_apart = (sides >> i & 1) != (sides >> j & 1);
+            if (is_apart && !(is_one_way && (sides >> i & 1) == 0)) {
+                sim_net_block(sim, i, j, true);
+            }
+        }
+    }
+    /* Healed host by host, each in its time. */
+    for (uint32_t i = 0; i < sim->host_count; i++) {
+        last(sim, FAULT_ISOLATE, i, 10000);
+    }
+}
+
+static void isolate(struct sim *sim, uint32_t host)
+{
+    sim->stats.partitions++;
+    uint64_t way = prng_below(&sim->prng, 4);
+    bool spares_clients = sim_chance(sim, 0.5);
+    sim_note(sim, sim->host[host], "isolated", way, spares_clients, 0);
+    uint32_t count = spares_clients ? sim->node_count : sim->host_count;
+    for (uint32_t i = 0; i < count; i++) {
+        if (i != host && way != 1) {
+            sim_net_block(sim, host, i, true);
+        }
+        if (i != host && way != 2) {
+            sim_net_block(sim, i, host, true);
+        }
+    }
+    last(sim, FAULT_ISOLATE, host, 10000);
+}
+
+static void block_one(struct sim *sim)
+{
+    uint32_t from = any_node(sim);
+    uint32_t to = (uint32_t)prng_below(&sim->prng, sim->host_count);
+    if (from == to) {
+        return;
+    }
+    sim->stats.partitions++;
+    sim_note(sim, sim->host[from], "cannot reach", to, 0, 0);
+    sim_net_block(sim, from, to, true);
+    last(sim, FAULT_ISOLATE, from, 8000);
+}
+
+static void node_fault(struct sim *sim, enum fault fault, uint32_t host)
+{
+    struct sim_node *node = sim->node[host];
+    switch (fault) {
+    case FAULT_KILL:
+        kill_node(sim, host, false);
+        break;
+    case FAULT_KILL_WITHIN:
+        sim_node_kill_within(node, (uint32_t)sim_between(sim, 1, 300));
+        break;
+    case FAULT_POWER:
+        kill_node(sim, host, true);
+        break;
+    case FAULT_STOP:
+        sim_node_stop(node);
+        break;
+    case FAULT_PAUSE:
+        sim_node_pause(node, true);
+        last(sim, FAULT_PAUSE, host, 8000);
+        break;
+    case FAULT_SLOW_LOOP:
+        sim_node_slow(node, sim->now_ns + sim_between(sim, 100, 8000) * SIM_MS);
+        break;
+    case FAULT_SLOW_DISK:
+        sim->stats.disk_faults++;
+        sim_node_disk(node)->slow_until_ns = sim->now_ns +
+                                             sim_between(sim, 100, 8000) *
+                                                 SIM_MS;
+        break;
+    case FAULT_BAD_DISK:
+        /* The write fails and the node exits. */
+        sim->stats.disk_faults++;
+        kill_node(sim, host, false);
+        break;
+    case FAULT_SCARCE_DISK:
+        sim->stats.disk_faults++;
+        sim_node_scarce(node, true);
+        last(sim, FAULT_SCARCE_DISK, host, 6000);
+        break;
+    case FAULT_ISOLATE:
+        isolate(sim, host);
+        break;
+    default:
+        sim_note(sim, sim->host[host], "slow link", 0, 0, 0);
+        set_delays(sim, host, 1000, 300000);
+        last(sim, FAULT_SLOW_LINK, host, 8000);
+        break;
+    }
+}
+
+/* --- Faults of clients
+ * ------------------------------------------------------------ */
+
+static void client_fault(struct sim *sim, enum fault fault, uint32_t host)
+{
+    struct sim_client *client = client_at(sim, host);
+    switch (fault) {
+    case FAULT_CLIENT_KILL:
+    case FAULT_CLIENT_POWER:
+        sim_client_kill(client, fault == FAULT_CLIENT_POWER);
+        last(sim, FAULT_CLIENT_KILL, host, 5000);
+        break;
+    case FAULT_CLIENT_PAUSE:
+    case FAULT_CLIENT_SUSPEND:
+        sim_client_pause(client, true, fault == FAULT_CLIENT_SUSPEND);
+        last(sim, FAULT_CLIENT_PAUSE, host, 10000);
+        break;
+    case FAULT_CLIENT_RECONNECT:
+        sim_client_reconnect(client);
+        break;
+    default:
+        isolate(sim, host);
+        break;
+    }
+}
+
+static void strike(struct sim *sim, enum fault fault)
+{
+    if (fault == FAULT_SPLIT) {
+        split(sim);
+    } else if (fault == FAULT_ONE_WAY) {
+        block_one(sim);
+    } else if (fault == FAULT_CUT) {
+        struct sim_wire *wire = sim_net_any(sim);
+        if (wire != NULL) {
+            sim->stats.cuts++;
+            sim_note(sim, NULL, "cut", wire->id, wire->host[0], wire->host[1]);
+            sim_net_cut(sim, wire);
+        }
+    } else if (fault >= FAULT_CLIENT_KILL) {
+        client_fault(sim, fault,
+                     sim->node_count +
+                         (uint32_t)prng_below(&sim->prng, sim->client_count));
+    } else {
+        node_fault(sim, fault, any_node(sim));
+    }
+}
+
+/* A node that ended in the middle of a turn, or cleanly, comes back, too. */
+static void revive(struct sim *sim)
+{
+    for (uint32_t i = 0; i < sim->node_count; i++) {
+        if (!sim->host[i]->is_running) {
+            last(sim, FAULT_KILL, i, 6000);
+        }
+    }
+}
+
+static void next_fault(struct sim *sim, struct sim_event *event)
+{
+    struct sim_faults *faults = sim->faults;
+    if (sim->phase != SIM_CHAOS) {
+        return;
+    }
+    revive(sim);
+    uint64_t pick = prng_below(&sim->prng, faults->weight_sum);
+    for (int i = 0; i < FAULT_COUNT; i++) {
+        if (pick < faults->weight[i]) {
+            strike(sim, (enum fault)i);
+            break;
+        }
+        pick -= faults->weight[i];
+    }
+    sim_at(sim, event,
+           sim->now_ns + sim_between(sim, 1, 2 * faults->gap_ms) * SIM_MS);
+}
+
+struct sim_faults *sim_faults_new(struct sim *sim)
+{
+    static const uint64_t gaps_ms[] = {50, 200, 500, 1000, 3000};
+    struct sim_faults *faults = memory_new(sizeof *faults);
+    faults->sim = sim;
+    for (int i = 0; i < FAULT_COUNT; i++) {
+        /* About half of the kinds take no part in a run. */
+        faults->weight[i] = sim_chance(sim, 0.5) ? sim_between(sim, 1, 10) : 0;
+        faults->weight_sum += faults->weight[i];
+    }
+    faults->weight[FAULT_CUT]++;
+    faults->weight_sum++;
+    faults->gap_ms = gaps_ms[prng_below(&sim->prng, 5)];
+    for (uint32_t host = 0; host < SIM_HOST_MAX; host++) {
+        for (int i = 0; i < FAULT_COUNT; i++) {
+            struct ailment *ailment = &faults->ailment[host][i];
+            ailment->faults = faults;
+            ailment->fault = (enum fault)i;
+            ailment->host = host;
+            ailment->end.run = ailment_over;
+        }
+    }
+    faults->next.run = next_fault;
+    sim_at(sim, &faults->next, sim_between(sim, 500, 3000) * SIM_MS);
+    return faults;
+}
+
+void sim_faults_free(struct sim_faults *faults)
+{
+    free(faults);
+}
+
+void sim_faults_heal(struct sim *sim)
+{
+    struct sim_faults *faults = sim->faults;
+    sim_cancel(sim, &faults->next);
+    for (uint32_t host = 0; host < sim->host_count; host++) {
+        for (int i = 0; i < FAULT_COUNT; i++) {
+            struct ailment *ailment = &faults->ailment[host][i];
+            if (ailment->is_on) {
+                sim_cancel(sim, &ailment->end);
+                end_ailment(sim, ailment);
+            }
+        }
+        set_delays(sim, host, 50, 1000);
+    }
+    sim_net_open_all(sim);
+    for (uint32_t i = 0; i < sim->node_count; i++) {
+        sim_node_slow(sim->node[i], 0);
+        sim_node_disk(sim->node[i])->slow_until_ns = 0;
+        sim_node_kill_within(sim->node[i], 0);
+        sim_node_pause(sim->node[i], false);
+        sim_node_start(sim->node[i]);
+    }
+    for (uint32_t i = 0; i < sim->client_count; i++) {
+        sim_client_pause(sim->client[i], false, false);
+        sim_client_start(sim->client[i]);
+    }
+}

@@ -1,0 +1,867 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "tests/sim/sim_history.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/memory.h"
+#include "lockfsm/command.pb-c.h"
+#include "tests/sim/sim_client.h"
+
+#define NEVER UINT64_MAX
+
+struct past_grant {
+    struct list in_lock;
+    struct bytes owner; /* Owned. */
+    uint64_t session;
+    uint64_t token;
+    uint64_t from; /* Entry that granted it. */
+    uint64_t to;   /* Entry that ended it; NEVER. */
+    bool is_exclusive;
+};
+
+struct past_wait {
+    struct list in_lock;
+    struct bytes owner; /* Owned. */
+    uint64_t session;
+    uint64_t wait_index;
+    bool is_upgrade;
+    bool is_granted; /* By the entry that is being written. */
+};
+
+struct past_lock {
+    UT_hash_handle hh;
+    struct list grants; /* In the order of entries, ended ones too. */
+    struct list waits;
+    uint64_t last_token;
+    size_t name_size;
+    uint8_t name[];
+};
+
+struct past_session {
+    UT_hash_handle hh;
+    uint64_t id;
+    uint64_t ended_index;
+    uint64_t beat_sent_ns; /* True time; 0: none was answered. */
+    uint64_t ttl_ms;
+    uint64_t linger_ms;
+};
+
+struct past_request {
+    UT_hash_handle hh;
+    struct past_result result;
+    uint64_t wait_index; /* It waits there; 0: answered. */
+    size_t key_size;
+    uint8_t key[];
+};
+
+struct past_asker {
+    UT_hash_handle hh;
+    uint64_t acked;
+    size_t key_size;
+    uint8_t key[];
+};
+
+struct sim_history {
+    struct sim *sim;
+    struct past_lock *locks;
+    struct past_session *sessions;
+    struct past_request *requests;
+    struct past_asker *askers;
+    struct buffer key;
+};
+
+/* The entry that is being written. */
+struct writing {
+    struct sim_history *history;
+    struct sim *sim;
+    const struct lockfsm *fsm;
+    const struct effects *effects;
+    uint64_t index;
+    uint64_t token;
+    const Hasp__Command *command; /* NULL: no command. */
+};
+
+static struct past_lock *find_lock(const struct sim_history *history,
+                                   struct bytes name)
+{
+    struct past_lock *lock = NULL;
+    HASH_FIND(hh, history->locks, name.data, name.size, lock);
+    return lock;
+}
+
+static struct past_lock *obtain_lock(struct sim_history *history,
+                                     struct bytes name)
+{
+    struct past_lock *lock = find_lock(history, name);
+    if (lock == NULL) {
+        lock = memory_new(sizeof *lock + name.size);
+        lock->name_size = name.size;
+        memcpy(lock->name, name.data, name.size);
+        list_init(&lock->grants);
+        list_init(&lock->waits);
+        HASH_ADD_KEYPTR(hh, history->locks, lock->name, lock->name_size, lock);
+    }
+    return lock;
+}
+
+static struct past_session *find_session(const struct sim_history *history,
+                                         uint64_t id)
+{
+    struct past_session *session = NULL;
+    HASH_FIND(hh, history->sessions, &id, sizeof id, session);
+    return session;
+}
+
+static struct bytes make_key(struct sim_history *history, uint64_t session,
+                             struct bytes owner, uint64_t req)
+{
+    buffer_clear(&history->key);
+    buffer_put_u64(&history->key, session);
+    buffer_put_u64(&history->key, req);
+    buffer_put_bytes(&history->key, owner);
+    return buffer_bytes(&history->key);
+}
+
+static struct past_request *find_request(struct sim_history *history,
+                                         uint64_t session, struct bytes owner,
+                                         uint64_t req)
+{
+    struct bytes key = make_key(history, session, owner, req);
+    struct past_request *request = NULL;
+    HASH_FIND(hh, history->requests, key.data, key.size, request);
+    return request;
+}
+
+static struct past_asker *obtain_asker(struct sim_history *history,
+                                       uint64_t session, struct bytes owner)
+{
+    struct bytes key = make_key(history, session, owner, 0);
+    struct past_asker *asker = NULL;
+    HASH_FIND(hh, history->askers, key.data, key.size, asker);
+    if (asker == NULL) {
+        asker = memory_new(sizeof *asker + key.size);
+        asker->key_size = key.size;
+        memcpy(asker->key, key.data, key.size);
+        HASH_ADD_KEYPTR(hh, history->askers, asker->key, asker->key_size,
+                        asker);
+    }
+    return asker;
+}
+
+static struct bytes copy(struct bytes bytes)
+{
+    return bytes_of(memory_copy(bytes.data, bytes.size), bytes.size);
+}
+
+static void free_bytes(struct bytes bytes)
+{
+    free((void *)(uintptr_t)bytes.data);
+}
+
+struct sim_history *sim_history_new(struct sim *sim)
+{
+    struct sim_history *history = memory_new(sizeof *history);
+    history->sim = sim;
+    return history;
+}
+
+static void free_lock(struct past_lock *lock)
+{
+    LIST_EACH_SAFE (node, &lock->grants) {
+        struct past_grant *grant = LIST_ENTRY(node, struct past_grant, in_lock);
+        free_bytes(grant->owner);
+        free(grant);
+    }
+    LIST_EACH_SAFE (node, &lock->waits) {
+        struct past_wait *wait = LIST_ENTRY(node, struct past_wait, in_lock);
+        free_bytes(wait->owner);
+        free(wait);
+    }
+    free(lock);
+}
+
+void sim_history_free(struct sim_history *history)
+{
+    struct past_lock *lock, *next_lock;
+    HASH_ITER (hh, history->locks, lock, next_lock) {
+        HASH_DEL(history->locks, lock);
+        free_lock(lock);
+    }
+    struct past_session *session, *next_session;
+    HASH_ITER (hh, history->sessions, session, next_session) {
+        HASH_DEL(history->sessions, session);
+        free(session);
+    }
+    struct past_request *request, *next_request;
+    HASH_ITER (hh, history->requests, request, next_request) {
+        HASH_DEL(history->requests, request);
+        free(request);
+    }
+    struct past_asker *asker, *next_asker;
+    HASH_ITER (hh, history->askers, asker, next_asker) {
+        HASH_DEL(history->askers, asker);
+        free(asker);
+    }
+    buffer_done(&history->key);
+    free(history);
+}
+
+/* --- Holds and waits
+ * ---------------------------------------------------------- */
+
+static struct past_grant *current_grant(struct past_lock *lock,
+                                        uint64_t session, struct bytes owner)
+{
+    LIST_EACH (node, &lock->grants) {
+        struct past_grant *grant = LIST_ENTRY(node, struct past_grant, in_lock);
+        if (grant->to == NEVER && grant->session == session &&
+            bytes_equal(grant->owner, owner)) {
+            return grant;
+        }
+    }
+    return NULL;
+}
+
+static struct past_wait *find_wait(struct past_lock *lock, uint64_t wait_index)
+{
+    LIST_EACH (node, &lock->waits) {
+        struct past_wait *wait = LIST_ENTRY(node, struct past_wait, in_lock);
+        if (wait->wait_index == wait_index) {
+            return wait;
+        }
+    }
+    return NULL;
+}
+
+static void drop_wait(struct past_wait *wait)
+{
+    list_remove(&wait->in_lock);
+    free_bytes(wait->owner);
+    free(wait);
+}
+
+static bool ends_here(const struct writing *w, uint64_t session)
+{
+    for (uint32_t i = 0; i < w->effects->count; i++) {
+        const struct effect *effect = &w->effects->effect[i];
+        if (effect->type == EFFECT_SESSION_ENDED &&
+            effect->session == session) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_barging(const struct writing *w)
+{
+    return w->command->op_case == HASP__COMMAND__OP_ACQUIRE &&
+           w->command->acquire->is_barging;
+}
+
+static void check_token(const struct writing *w, const struct past_lock *lock,
+                        const struct effect *e)
+{
+    bool is_shared = false;
+    if (e->token == lock->last_token && !list_is_empty(&lock->grants)) {
+        const struct past_grant *last = LIST_ENTRY(lock->grants.prev,
+                                                   struct past_grant, in_lock);
+        is_shared = last->from == w->index && !last->is_exclusive;
+    }
+    if (e->token <= lock->last_token && !is_shared) {
+        sim_fail(w->sim,
+                 "tokens of a lock grow: '%.*s' was granted with %" PRIu64
+                 " after %" PRIu64,
+                 (int)e->lock.size, e->lock.data, e->token, lock->last_token);
+    } else if (e->token != w->token) {
+        sim_fail(w->sim,
+                 "a token is token_base plus log index: entry %" PRIu64
+                 " granted '%.*s' with %" PRIu64,
+                 w->index, (int)e->lock.size, e->lock.data, e->token);
+    }
+}
+
+static void check_grantee(const struct writing *w, const struct past_lock *lock,
+                          const struct effect *e)
+{
+    const struct past_session *session = find_session(w->history, e->session);
+    if (session == NULL || session->ended_index != 0 ||
+        ends_here(w, e->session)) {
+        sim_fail(w->sim,
+                 "nothing is granted to the dead: entry %" PRIu64
+                 " grants '%.*s' to session %" PRIu64,
+                 w->index, (int)e->lock.size, e->lock.data, e->session);
+    } else if (e->wait_index == 0 && e->reason == NULL &&
+               !list_is_empty(&lock->waits) && !is_barging(w)) {
+        sim_fail(w->sim,
+                 "nobody passes the queue: entry %" PRIu64
+                 " grants '%.*s' to session %" PRIu64 " past those who wait",
+                 w->index, (int)e->lock.size, e->lock.data, e->session);
+    }
+}
+
+static bool is_exclusive_now(const struct writing *w, const struct effect *e)
+{
+    const struct lock *lock = lockfsm_lock(w->fsm, e->lock);
+    return lock != NULL && lock->mode == LOCK_EXCLUSIVE;
+}
+
+static void write_grant(const struct writing *w, const struct effect *e)
+{
+    struct past_lock *lock = obtain_lock(w->history, e->lock);
+    struct past_grant *before = current_grant(lock, e->session, e->owner);
+    if (e->reason != NULL && strcmp(e->reason, "downgraded") == 0) {
+        CHECK(before != NULL && before->token == e->token);
+        before->is_exclusive = false;
+        return;
+    }
+    check_token(w, lock, e);
+    check_grantee(w, lock, e);
+    if (before != NULL) {
+        before->to = w->index; /* An upgrade. */
+    }
+    struct past_grant *grant = memory_new(sizeof *grant);
+    grant->owner = copy(e->owner);
+    grant->session = e->session;
+    grant->token = e->token;
+    grant->from = w->index;
+    grant->to = NEVER;
+    grant->is_exclusive = is_exclusive_now(w, e);
+    list_push_back(&lock->grants, &grant->in_lock);
+    lock->last_token = e->token;
+    w->sim->stats.grants++;
+    struct past_wait *wait = find_wait(lock, e->wait_index);
+    if (e->wait_index != 0 && wait == NULL) {
+        sim_fail(w->sim,
+                 "who is granted from the queue stood there: entry %" PRIu64
+                 ", lock '%.*s'",
+                 w->index, (int)e->lock.size, e->lock.data);
+    } else if (wait != NULL) {
+        wait->is_granted = true;
+    }
+}
+
+static void write_end(const struct writing *w, const struct effect *e)
+{
+    struct past_lock *lock = obtain_lock(w->history, e->lock);
+    struct past_grant *grant = current_grant(lock, e->session, e->owner);
+    if (grant == NULL || grant->token != e->token) {
+        sim_fail(w->sim,
+                 "grant and end of a hold alternate: entry %" PRIu64
+                 " ends a hold of '%.*s' that is not there",
+                 w->index, (int)e->lock.size, e->lock.data);
+        return;
+    }
+    grant->to = w->index;
+}
+
+static void write_wait(const struct writing *w, const struct effect *e)
+{
+    struct past_lock *lock = obtain_lock(w->history, e->lock);
+    struct past_wait *wait = find_wait(lock, e->wait_index);
+    if (e->count == 1) {
+        if (wait == NULL) {
+            sim_fail(w->sim,
+                     "asking again keeps a place that is there: entry "
+                     "%" PRIu64 ", lock '%.*s'",
+                     w->index, (int)e->lock.size, e->lock.data);
+        }
+        return;
+    }
+    CHECK(wait == NULL);
+    wait = memory_new(sizeof *wait);
+    wait->owner = copy(e->owner);
+    wait->session = e->session;
+    wait->wait_index = e->wait_index;
+    wait->is_upgrade = w->command->op_case == HASP__COMMAND__OP_CONVERT;
+    list_push_back(&lock->waits, &wait->in_lock);
+}
+
+static void write_wait_end(const struct writing *w, const struct effect *e)
+{
+    struct past_lock *lock = obtain_lock(w->history, e->lock);
+    struct past_wait *wait = find_wait(lock, e->wait_index);
+    if (wait == NULL) {
+        sim_fail(w->sim,
+                 "a wait that ends stood in the queue: entry %" PRIu64
+                 ", lock '%.*s'",
+                 w->index, (int)e->lock.size, e->lock.data);
+        return;
+    }
+    drop_wait(wait);
+}
+
+static bool is_before(const struct past_wait *a, const struct past_wait *b)
+{
+    if (a->is_upgrade != b->is_upgrade) {
+        return a->is_upgrade;
+    }
+    return a->wait_index < b->wait_index;
+}
+
+/* Takes the granted ones out; none of those that stay may have stood before. */
+static void settle_queue(const struct writing *w, struct past_lock *lock)
+{
+    LIST_EACH_SAFE (node, &lock->waits) {
+        struct past_wait *granted = LIST_ENTRY(node, struct past_wait, in_lock);
+        if (!granted->is_granted) {
+            continue;
+        }
+        LIST_EACH (other, &lock->waits) {
+            struct past_wait *wait = LIST_ENTRY(other, struct past_wait,
+                                                in_lock);
+            if (!wait->is_granted && is_before(wait, granted)) {
+                sim_fail(w->sim,
+                         "first come, first served: entry %" PRIu64
+                         " grants '%.*s' to the wait of entry %" PRIu64
+                         " before that of %" PRIu64,
+                         w->index, (int)lock->name_size, lock->name,
+                         granted->wait_index, wait->wait_index);
+            }
+        }
+        drop_wait(granted);
+    }
+}
+
+static void compare_lock(const struct writing *w, struct past_lock *lock)
+{
+    struct bytes name = bytes_of(lock->name, lock->name_size);
+    const struct lock *real = lockfsm_lock(w->fsm, name);
+    uint32_t holds = 0, exclusive = 0, waits = 0;
+    LIST_EACH (node, &lock->grants) {
+        const struct past_grant *grant = LIST_ENTRY(node, struct past_grant,
+                                                    in_lock);
+        if (grant->to != NEVER) {
+            continue;
+        }
+        holds++;
+        exclusive += grant->is_exclusive ? 1 : 0;
+        const struct hold *hold = real == NULL ? NULL
+                                               : lockfsm_hold(w->fsm, real,
+                                                              grant->session,
+                                                              grant->owner);
+        if (hold == NULL || hold->token != grant->token) {
+            sim_fail(w->sim,
+                     "effects tell what happened: after entry %" PRIu64
+                     " the holder of '%.*s' is not who was granted it",
+                     w->index, (int)name.size, name.data);
+        }
+    }
+    LIST_EACH (node, &lock->waits) {
+        waits++;
+    }
+    if (holds != (real == NULL ? 0 : real->hold_count) ||
+        waits != (real == NULL ? 0 : real->wait_count)) {
+        sim_fail(w->sim,
+                 "effects tell what happened: after entry %" PRIu64
+                 " '%.*s' has %u holds and %u waits, by its effects "
+                 "%u and %u",
+                 w->index, (int)name.size, name.data,
+                 real == NULL ? 0 : real->hold_count,
+                 real == NULL ? 0 : real->wait_count, holds, waits);
+    }
+    if (exclusive > 0 && holds > 1) {
+        sim_fail(w->sim,
+                 "one owner per exclusive lock: after entry %" PRIu64
+                 " '%.*s' has %u",
+                 w->index, (int)name.size, name.data, holds);
+    }
+}
+
+/* --- Sessions
+ * ------------------------------------------------------------------ */
+
+static void write_opened(const struct writing *w, const struct effect *e)
+{
+    if (find_session(w->history, e->session) != NULL) {
+        sim_fail(w->sim,
+                 "a session id is never used again: %" PRIu64
+                 " at entry %" PRIu64,
+                 e->session, w->index);
+        return;
+    }
+    struct past_session *session = memory_new(sizeof *session);
+    session->id = e->session;
+    session->ttl_ms = e->time_ms;
+    HASH_ADD(hh, w->history->sessions, id, sizeof session->id, session);
+}
+
+/* The leader's clock runs at most at 1.1: since the newest heartbeat that was
+ * answered OK at least T/1.1 of true time must have passed. With linger a close
+ * may have been seen. */
+static void check_expiry(const struct writing *w,
+                         const struct past_session *session)
+{
+    w->sim->stats.expired++;
+    uint64_t least_ms = session->ttl_ms;
+    if (session->linger_ms != 0 && session->linger_ms < least_ms) {
+        least_ms = session->linger_ms;
+    }
+    uint64_t least_ns = least_ms * SIM_MS * 10 / 11;
+    uint64_t quiet_ns = w->sim->now_ns - session->beat_sent_ns;
+    if (session->beat_sent_ns != 0 && quiet_ns < least_ns) {
+        sim_fail(w->sim,
+                 "no session expires too early: %" PRIu64 " at entry %" PRIu64
+                 ", %" PRIu64
+                 " ms after a heartbeat that was answered, %" PRIu64
+                 " ms promised",
+                 session->id, w->index, quiet_ns / SIM_MS, least_ms);
+    }
+    const char *believer = sim_clients_believe_in(w->sim, session->id);
+    if (believer != NULL) {
+        sim_fail(w->sim,
+                 "the client ends first: %s trusts session %" PRIu64
+                 ", which entry %" PRIu64 " expires",
+                 believer, session->id, w->index);
+    }
+}
+
+static void write_ended(const struct writing *w, const struct effect *e)
+{
+    struct past_session *session = find_session(w->history, e->session);
+    if (session == NULL || session->ended_index != 0) {
+        sim_fail(w->sim, "a session ends once: %" PRIu64 " at entry %" PRIu64,
+                 e->session, w->index);
+        return;
+    }
+    session->ended_index = w->index;
+    if (e->reason != NULL && strcmp(e->reason, "expired") == 0) {
+        check_expiry(w, session);
+    }
+}
+
+/* --- Exactly once
+ * --------------------------------------------------------------- */
+
+static const Hasp__Origin *origin_of(const Hasp__Command *c)
+{
+    switch (c->op_case) {
+    case HASP__COMMAND__OP_CLOSE:
+        return c->close->origin;
+    case HASP__COMMAND__OP_ACQUIRE:
+        return c->acquire->origin;
+    case HASP__COMMAND__OP_RELEASE:
+        return c->release->origin;
+    case HASP__COMMAND__OP_RELEASE_IF:
+        return c->release_if->origin;
+    case HASP__COMMAND__OP_CONVERT:
+        return c->convert->origin;
+    case HASP__COMMAND__OP_CANCEL:
+        return c->cancel->origin;
+    case HASP__COMMAND__OP_PLEASE:
+        return c->please->origin;
+    case HASP__COMMAND__OP_BLACKLIST_ADD:
+        return c->blacklist_add->origin;
+    case HASP__COMMAND__OP_BLACKLIST_REMOVE:
+        return c->blacklist_remove->origin;
+    case HASP__COMMAND__OP_FENCE_ADMIT:
+        return c->fence_admit->origin;
+    default:
+        return NULL;
+    }
+}
+
+static bool changes_locks(const struct effects *effects)
+{
+    for (uint32_t i = 0; i < effects->count; i++) {
+        switch (effects->effect[i].type) {
+        case EFFECT_GRANTED:
+        case EFFECT_RELEASED:
+        case EFFECT_WAIT_ENDED:
+        case EFFECT_HOLD_EXPIRED:
+            return true;
+        default:
+            break;
+        }
+    }
+    return false;
+}
+
+/* Refusals that depend on the moment are not kept. */
+static bool is_kept(enum result_code code)
+{
+    return code == RESULT_OK || code == RESULT_NOT_ACQUIRED ||
+           code == RESULT_NOT_HELD || code == RESULT_QUEUED;
+}
+
+static void write_repetition(const struct writing *w, uint64_t req,
+                             struct past_request *past,
+                             const struct result *result)
+{
+    bool is_same = past->wait_index != 0
+                       ? result->code == RESULT_QUEUED
+                       : result->code == past->result.code &&
+                             result->token == past->result.token &&
+                             result->count == past->result.count;
+    if (!is_same || (past->wait_index == 0 && changes_locks(w->effects))) {
+        sim_fail(w->sim,
+                 "a request takes effect once: REQ %" PRIu64
+                 " of entry %" PRIu64 " was asked again in entry %" PRIu64
+                 " and had another result (%d, was %d)",
+                 req, past->result.first_index, w->index, (int)result->code,
+                 (int)past->result.code);
+    }
+}
+
+static void write_result(const struct writing *w, const struct effect *e)
+{
+    const Hasp__Origin *origin = origin_of(w->command);
+    if (origin == NULL || origin->req == 0) {
+        return;
+    }
+    struct bytes owner = bytes_of(origin->owner.data, origin->owner.len);
+    const struct past_session *session = find_session(w->history,
+                                                      origin->session);
+    if (session == NULL || session->ended_index != 0) {
+        if (is_kept(e->result.code) && e->result.code != RESULT_NOT_HELD) {
+            sim_fail(w->sim,
+                     "dead stays dead: entry %" PRIu64
+                     " does what session %" PRIu64 " asks, which has "
+                     "ended",
+                     w->index, origin->session);
+        }
+        return;
+    }
+    struct past_asker *asker = obtain_asker(w->history, origin->session, owner);
+    if (origin->req <= asker->acked) {
+        if (is_kept(e->result.code) || changes_locks(w->effects)) {
+            sim_fail(w->sim,
+                     "an acknowledged request is refused for ever: "
+                     "REQ %" PRIu64 " in entry %" PRIu64,
+                     origin->req, w->index);
+        }
+        return;
+    }
+    if (origin->acked > asker->acked) {
+        asker->acked = origin->acked;
+    }
+    struct past_request *past = find_request(w->history, origin->session, owner,
+                                             origin->req);
+    if (past != NULL) {
+        write_repetition(w, origin->req, past, &e->result);
+        return;
+    }
+    if (!is_kept(e->result.code)) {
+        return;
+    }
+    struct bytes key = make_key(w->history, origin->session, owner,
+                                origin->req);
+    past = memory_new(sizeof *past + key.size);
+    past->key_size = key.size;
+    memcpy(past->key, key.data, key.size);
+    past->result = (struct past_result){
+        .code = e->result.code,
+        .token = e->result.token,
+        .count = e->result.count,
+        .first_index = w->index,
+    };
+    past->wait_index = e->result.code == RESULT_QUEUED ? e->wait_index : 0;
+    HASH_ADD_KEYPTR(hh, w->history->requests, past->key, past->key_size, past);
+}
+
+static void write_wait_result(const struct writing *w, const struct effect *e)
+{
+    struct past_request *request, *next;
+    HASH_ITER (hh, w->history->requests, request, next) {
+        if (request->wait_index != 0 && request->wait_index == e->wait_index) {
+            request->wait_index = 0;
+            request->result.code = e->result.code;
+            request->result.token = e->result.token;
+            request->result.count = e->result.count;
+        }
+    }
+}
+
+/* --- Writing
+ * -------------------------------------------------------------------- */
+
+static void write_effect(const struct writing *w, const struct effect *e)
+{
+    switch (e->type) {
+    case EFFECT_SESSION_OPENED:
+        write_opened(w, e);
+        break;
+    case EFFECT_SESSION_ENDED:
+        write_ended(w, e);
+        break;
+    case EFFECT_GRANTED:
+        write_grant(w, e);
+        break;
+    case EFFECT_RELEASED:
+    case EFFECT_HOLD_EXPIRED:
+        write_end(w, e);
+        break;
+    case EFFECT_QUEUED:
+        write_wait(w, e);
+        break;
+    case EFFECT_WAIT_ENDED:
+        write_wait_end(w, e);
+        break;
+    case EFFECT_WAIT_RESULT:
+        write_wait_result(w, e);
+        break;
+    default:
+        break;
+    }
+    sim_say(w->sim, NULL,
+            "    effect %d session %" PRIu64 " lock %.*s owner "
+            "%.*s token %" PRIu64 " wait %" PRIu64 " code %d %s",
+            (int)e->type, e->session, (int)e->lock.size,
+            (const char *)e->lock.data, (int)e->owner.size,
+            (const char *)e->owner.data, e->token, e->wait_index,
+            (int)e->result.code, e->reason != NULL ? e->reason : "");
+}
+
+void sim_history_write(struct sim_history *history,
+                       const struct replica_entry *entry,
+                       const struct effects *effects, const struct lockfsm *fsm)
+{
+    if (entry->type != ENTRY_COMMAND) {
+        return;
+    }
+    Hasp__Command *command = hasp__command__unpack(NULL, entry->body.size,
+                                                   entry->body.data);
+    CHECK(command != NULL);
+    struct writing w = {
+        .history = history,
+        .sim = history->sim,
+        .fsm = fsm,
+        .effects = effects,
+        .index = entry->log_index,
+        .token = lockfsm_token_base(fsm) + entry->log_index,
+        .command = command,
+    };
+    sim_say(w.sim, NULL, "  entry %" PRIu64 ": %s", w.index,
+            command->base.descriptor->fields[command->op_case - 1].name);
+    /* Results first: they speak of the sessions as they were. */
+    for (uint32_t i = 0; i < effects->count; i++) {
+        if (effects->effect[i].type == EFFECT_RESULT) {
+            write_result(&w, &effects->effect[i]);
+        }
+    }
+    for (uint32_t i = 0; i < effects->count; i++) {
+        write_effect(&w, &effects->effect[i]);
+    }
+    struct past_lock *lock, *next;
+    HASH_ITER (hh, history->locks, lock, next) {
+        settle_queue(&w, lock);
+        compare_lock(&w, lock);
+    }
+    hasp__command__free_unpacked(command, NULL);
+}
+
+/* --- Reading
+ * -------------------------------------------------------------------- */
+
+bool sim_history_result(const struct sim_history *history, uint64_t session,
+                        struct bytes owner, uint64_t req,
+                        struct past_result *ret_result)
+{
+    struct past_request *past = find_request(
+        (struct sim_history *)(uintptr_t)history, session, owner, req);
+    if (past == NULL || past->wait_index != 0) {
+        return false;
+    }
+    *ret_result = past->result;
+    return true;
+}
+
+bool sim_history_held_sometime(const struct sim_history *history,
+                               struct bytes name, uint64_t token, uint64_t from,
+                               uint64_t to)
+{
+    const struct past_lock *lock = find_lock(history, name);
+    if (lock == NULL) {
+        return false;
+    }
+    LIST_EACH (node, &lock->grants) {
+        const struct past_grant *grant = LIST_ENTRY(node, struct past_grant,
+                                                    in_lock);
+        if (grant->token == token && grant->from <= to && grant->to > from) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sim_history_held_always(const struct sim_history *history,
+                             struct bytes name, uint64_t token, uint64_t from,
+                             uint64_t to)
+{
+    const struct past_lock *lock = find_lock(history, name);
+    if (lock == NULL) {
+        return false;
+    }
+    LIST_EACH (node, &lock->grants) {
+        const struct past_grant *grant = LIST_ENTRY(node, struct past_grant,
+                                                    in_lock);
+        if (grant->token == token && grant->from <= from && grant->to > to) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sim_history_taken_always(const struct sim_history *history,
+                              struct bytes name, uint64_t from, uint64_t to)
+{
+    const struct past_lock *lock = find_lock(history, name);
+    if (lock == NULL) {
+        return false;
+    }
+    /* Grants stand in the order of their beginnings: one goes on where others
+     * end, or there is a moment without. */
+    uint64_t covered = from;
+    LIST_EACH (node, &lock->grants) {
+        const struct past_grant *grant = LIST_ENTRY(node, struct past_grant,
+                                                    in_lock);
+        if (grant->from <= covered && grant->to > covered) {
+            covered = grant->to;
+        }
+    }
+    return covered > to;
+}
+
+bool sim_history_granted(const struct sim_history *history, struct bytes name,
+                         uint64_t session, struct bytes owner, uint64_t token)
+{
+    const struct past_lock *lock = find_lock(history, name);
+    if (lock == NULL) {
+        return false;
+    }
+    LIST_EACH (node, &lock->grants) {
+        const struct past_grant *grant = LIST_ENTRY(node, struct past_grant,
+                                                    in_lock);
+        if (grant->token == token && grant->session == session &&
+            bytes_equal(grant->owner, owner)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+uint64_t sim_history_ended(const struct sim_history *history, uint64_t session)
+{
+    const struct past_session *past = find_session(history, session);
+    return past == NULL ? 0 : past->ended_index;
+}
+
+bool sim_history_opened(const struct sim_history *history, uint64_t session)
+{
+    return find_session(history, session) != NULL;
+}
+
+void sim_history_beat(struct sim_history *history, uint64_t session,
+                      uint64_t sent_ns, uint64_t ttl_ms, uint64_t linger_ms)
+{
+    struct past_session *past = find_session(history, session);
+    if (past != NULL && sent_ns > past->beat_sent_ns) {
+        past->beat_sent_ns = sent_ns;
+        past->ttl_ms = ttl_ms;
+        past->linger_ms = linger_ms;
+    }
+}

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What the committed entries have done, kept apart from the state machine: who
+ * held what from which entry to which, who waits, which session has ended, what
+ * a numbered request was answered. Written from the effects of each entry when
+ * it is applied for the first time anywhere; compared with the state machine's
+ * own state each time, and with what clients are told. */
+
+#ifndef HASP_TESTS_SIM_SIM_HISTORY_H
+#define HASP_TESTS_SIM_SIM_HISTORY_H
+
+#include "lockfsm/lockfsm.h"
+#include "raft/replica.h"
+#include "tests/sim/sim.h"
+
+struct sim_history;
+
+struct sim_history *sim_history_new(struct sim *sim);
+void sim_history_free(struct sim_history *history);
+void sim_history_write(struct sim_history *history,
+                       const struct replica_entry *entry,
+                       const struct effects *effects,
+                       const struct lockfsm *fsm);
+
+/* The result of request 'req' of (session, owner). */
+struct past_result {
+    enum result_code code;
+    uint64_t token;
+    uint64_t count;
+    uint64_t first_index; /* Of the entry that asked it first. */
+};
+/* False if no entry has asked it, or it still waits. */
+bool sim_history_result(const struct sim_history *history, uint64_t session,
+                        struct bytes owner, uint64_t req,
+                        struct past_result *ret_result);
+
+/* True if a hold of 'lock' with 'token' stood at some moment between entry
+ * 'from' and entry 'to', or at every one of them. */
+bool sim_history_held_sometime(const struct sim_history *history,
+                               struct bytes lock, uint64_t token, uint64_t from,
+                               uint64_t to);
+bool sim_history_held_always(const struct sim_history *history,
+                             struct bytes lock, uint64_t token, uint64_t from,
+                             uint64_t to);
+/* True if somebody held 'lock' at every moment between the two entries. */
+bool sim_history_taken_always(const struct sim_history *history,
+                              struct bytes lock, uint64_t from, uint64_t to);
+/* True if (session, owner) was granted 'lock' with 'token', ever. */
+bool sim_history_granted(const struct sim_history *history, struct bytes lock,
+                         uint64_t session, struct bytes owner, uint64_t token);
+/* The entry that ended the session; 0 while it lives or is unknown. */
+uint64_t sim_history_ended(const struct sim_history *history, uint64_t session);
+bool sim_history_opened(const struct sim_history *history, uint64_t session);
+
+/* A client was told OK for a heartbeat that it had sent at 'sent_ns' of true
+ * time. */
+void sim_history_beat(struct sim_history *history, uint64_t session,
+                      uint64_t sent_ns, uint64_t ttl_ms, uint64_t linger_ms);
+
+#endif /* HASP_TESTS_SIM_SIM_HISTORY_H */

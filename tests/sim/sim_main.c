@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The simulator: whole nodes and clients in one process on virtual time.
+ *
+ *     sim [--seed N] [--seeds K] [--nodes 3|5] [--seconds S] [--jobs J]
+ *         [--verbose]
+ *
+ * runs K seeds from N on, each S simulated seconds of faults, then a calm in
+ * which there must be progress, then an end after which nothing may be left. A
+ * run is decided by its seed alone; a failing one prints the rule that was
+ * broken and the command that repeats it. How it works: tests/sim/README.md.
+ *
+ * The oracles, each checked all the time:
+ *
+ *     1. one leader per term
+ *     2. all nodes apply the same entries, one after the other, with the same
+ *        effects; equal applied index means equal state (lockfsm_hash), also
+ *        after a restart and a snapshot; the state on disk is never ahead of
+ *        the log
+ *     3. every state is sound in itself and follows from the one before
+ *        (lockfsm_check_basic, lockfsm_check_delta)
+ *     4. one owner per exclusive lock; grant and end of a hold alternate;
+ * tokens of a lock grow and are token_base plus log index; effects tell what
+ *        happened
+ *     5. first come, first served; nobody passes the queue
+ *     6. nothing is granted to the dead, and a dead session stays dead
+ *     7. one believer per exclusive lock, as many as slots for a semaphore, by
+ *        the clients' own clocks, at every moment of true time
+ *     8. no session expires sooner than T/1.1 after a heartbeat that was
+ *        answered OK was sent; the client ends first
+ *     9. acknowledged results stay: each answer is that of a committed entry,
+ *        later than the question; a numbered request takes effect once
+ *    10. who believes in a hold has it
+ *    11. reads are linearizable
+ *    12. a refusal is about what is committed; errors are those of the contract
+ *    13. no node stops by itself, and each starts from what it left on disk
+ *    14. once all is healed every client gets answers; in the end every waiter
+ *        has been served or told, dead sessions have ended, no lock is left,
+ * and all nodes are equal */
+
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "tests/sim/sim.h"
+
+/* What a worker process tells of a seed. */
+struct outcome {
+    bool is_over; /* False: the process died. */
+    bool has_failed;
+    uint64_t trace;
+    struct sim_stats stats;
+    char why[1024];
+};
+
+struct batch {
+    struct sim_options options; /* The seed is the first one. */
+    uint64_t seed_count;
+    uint32_t job_count;
+    bool is_quiet;
+};
+
+static void log_line(void *data, enum log_level level, const char *event,
+                     const char *fields)
+{
+    struct sim *sim = data;
+    sim_say(sim, NULL, "log %s: %s %s", log_level_name(level), event, fields);
+}
+
+static void run_seed(const struct batch *batch, uint64_t seed,
+                     struct outcome *outcome)
+{
+    static struct sim sim;
+    struct sim_options options = batch->options;
+    options.seed = seed;
+    if (options.is_verbose) {
+        log_set_level(LOG_DEBUG_LEVEL);
+        log_set_sink(log_line, &sim);
+        setvbuf(stdout, NULL, _IOFBF, 1 << 16);
+    }
+    sim_run(&sim, &options);
+    outcome->has_failed = sim.has_failed;
+    outcome->trace = sim.trace;
+    outcome->stats = sim.stats;
+    memcpy(outcome->why, sim.why, sizeof outcome->why);
+    sim_done(&sim);
+    outcome->is_over = true;
+    fflush(stdout);
+}
+
+/* Job 'job' runs each job_count-th seed; a process of its own for each seed, so
+ * that one that dies says which it was and the rest goes on. */
+static void run_job(const struct batch *batch, uint32_t job,
+                    struct outcome *outcomes)
+{
+    for (uint64_t i = job; i < batch->seed_count; i += batch->job_count) {
+        uint64_t seed = batch->options.seed + i;
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) {
+            run_seed(batch, seed, &outcomes[i]);
+            _exit(0);
+        }
+        int status = 0;
+        CHECK(waitpid(pid, &status, 0) == pid);
+        struct outcome *outcome = &outcomes[i];
+        if (!outcome->is_over) {
+            outcome->has_failed = true;
+            snprintf(outcome->why, sizeof outcome->why,
+                     "the program does not crash: it ended with status %d",
+                     WIFSIGNALED(status) ? 128 + WTERMSIG(status)
+                                         : WEXITSTATUS(status));
+        }
+        if (outcome->has_failed) {
+            printf("seed %" PRIu64 ": %s\n"
+                   "  repeat: sim --seed %" PRIu64 " --seconds %u%s%c "
+                   "--verbose\n",
+                   seed, outcome->why, seed, batch->options.seconds,
+                   batch->options.node_count != 0 ? " --nodes " : "",
+                   batch->options.node_count != 0
+                       ? (char)('0' + batch->options.node_count)
+                       : ' ');
+            fflush(stdout);
+        }
+    }
+}
+
+static void add(struct sim_stats *sum, const struct sim_stats *one)
+{
+    /* All fields are numbers of one type. */
+    uint64_t *to = (uint64_t *)sum;
+    const uint64_t *from = (const uint64_t *)one;
+    for (size_t i = 0; i < sizeof *sum / sizeof *to; i++) {
+        to[i] += from[i];
+    }
+}
+
+static int report(const struct batch *batch, const struct outcome *outcomes)
+{
+    struct sim_stats sum = {0};
+    uint64_t failed = 0, trace = 0;
+    for (uint64_t i = 0; i < batch->seed_count; i++) {
+        add(&sum, &outcomes[i].stats);
+        failed += outcomes[i].has_failed ? 1 : 0;
+        trace = trace * 31 + outcomes[i].trace;
+    }
+    printf("seeds %" PRIu64 " hours %.2f entries %" PRIu64
+           " operations %" PRIu64 " (asked again %" PRIu64 ") grants %" PRIu64
+           " beats %" PRIu64 " reads %" PRIu64 " expired %" PRIu64
+           " lost %" PRIu64 " crashes %" PRIu64 " pauses %" PRIu64
+           " partitions %" PRIu64 " cuts %" PRIu64 " disk faults %" PRIu64
+           " leaders %" PRIu64 " snapshots %" PRIu64 " installs %" PRIu64
+           " transfers %" PRIu64 " violations %" PRIu64 " trace %016" PRIx64
+           "\n",
+           batch->seed_count, (double)sum.simulated_ns / 3.6e12, sum.entries,
+           sum.operations, sum.unknowns, sum.grants, sum.beats, sum.reads,
+           sum.expired, sum.lost, sum.crashes, sum.pauses, sum.partitions,
+           sum.cuts, sum.disk_faults, sum.leaders, sum.snapshots, sum.installs,
+           sum.transfers, failed, trace);
+    printf("sim: %" PRIu64 " passed, %" PRIu64 " failed\n",
+           batch->seed_count - failed, failed);
+    return failed == 0 ? 0 : 1;
+}
+
+static int run_batch(const struct batch *batch)
+{
+    size_t size = batch->seed_count * sizeof(struct outcome);
+    struct outcome *outcomes = mmap(NULL, size, PROT_READ | PROT_WRITE,
+                                    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    CHECK(outcomes != MAP_FAILED);
+    if (batch->seed_count == 1) {
+        run_seed(batch, batch->options.seed, &outcomes[0]);
+        if (outcomes[0].has_failed) {
+            printf("seed %" PRIu64 ": %s\n", batch->options.seed,
+                   outcomes[0].why);
+        }
+        return report(batch, outcomes);
+    }
+    for (uint32_t job = 1; job < batch->job_count; job++) {
+        pid_t pid = fork();
+        CHECK(pid >= 0);
+        if (pid == 0) {
+            run_job(batch, job, outcomes);
+            _exit(0);
+        }
+    }
+    run_job(batch, 0, outcomes);
+    while (wait(NULL) > 0) {
+        continue;
+    }
+    int result = report(batch, outcomes);
+    munmap(outcomes, size);
+    return result;
+}
+
+static uint64_t number(const char *text)
+{
+    uint64_t value = 0;
+    if (!bytes_to_u64(bytes_of_text(text), &value)) {
+        fprintf(stderr, "sim: not a number: '%s'\n", text);
+        exit(64);
+    }
+    return value;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"seed", required_argument, NULL, 's'},
+        {"seeds", required_argument, NULL, 'k'},
+        {"nodes", required_argument, NULL, 'n'},
+        {"seconds", required_argument, NULL, 't'},
+        {"jobs", required_argument, NULL, 'j'},
+        {"verbose", no_argument, NULL, 'v'},
+        {NULL, 0, NULL, 0},
+    };
+    struct batch batch = {
+        .options = {.seed = 1, .seconds = 30}, .seed_count = 1, .job_count = 1};
+    int option;
+    while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
+        switch (option) {
+        case 's':
+            batch.options.seed = number(optarg);
+            break;
+        case 'k':
+            batch.seed_count = number(optarg);
+            break;
+        case 'n':
+            batch.options.node_count = (uint32_t)number(optarg);
+            break;
+        case 't':
+            batch.options.seconds = (uint32_t)number(optarg);
+            break;
+        case 'j':
+            batch.job_count = (uint32_t)number(optarg);
+            break;
+        case 'v':
+            batch.options.is_verbose = true;
+            break;
+        default:
+            return 64;
+        }
+    }
+    if (batch.seed_count == 0 || batch.job_count == 0 ||
+        batch.options.node_count > SIM_NODE_MAX) {
+        fprintf(stderr, "sim: nothing to do\n");
+        return 64;
+    }
+    return run_batch(&batch);
+}

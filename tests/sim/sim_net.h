@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The virtual network: TCP connections between hosts.
+ *
+ * What real TCP shows is what this shows: the bytes of a connection arrive in
+ * order and once, or the connection goes down and takes with it what was on the
+ * way; the two ends learn of that at different times, or by silence alone. A
+ * blocked direction (an asymmetric partition) holds its bytes back: they arrive
+ * late, when it opens again, or never, when the connection has timed out.
+ * There is no loss of single messages and no reordering within a connection.
+ *
+ * What arrives is put into the receiver's inbox as sim_news, also while its
+ * process is stopped: the kernel takes bytes for it. */
+
+#ifndef HASP_TESTS_SIM_SIM_NET_H
+#define HASP_TESTS_SIM_SIM_NET_H
+
+#include "tests/sim/sim.h"
+
+enum wire_kind { WIRE_PEER, WIRE_CLIENT };
+
+struct wire_side {
+    bool is_open; /* The process of this end has the socket. */
+    bool is_established;
+    struct list arriving; /* Chunks on the way to this end. */
+    uint64_t last_ns;     /* Delivery of the last of them. */
+    struct sim_event delivery;
+};
+
+struct sim_wire {
+    struct list in_net;
+    uint64_t id;
+    enum wire_kind kind;
+    uint32_t host[2]; /* [0] has dialled. */
+    struct wire_side side[2];
+    bool is_over;
+};
+
+enum news_kind {
+    NEWS_ACCEPTED,
+    NEWS_CONNECTED,
+    NEWS_DATA,
+    NEWS_CLOSED,
+    /* Not from the network: */
+    NEWS_PERSISTED,
+    NEWS_SNAPSHOT_TAKEN,
+    NEWS_SNAPSHOT_RECEIVED
+};
+
+struct sim_news {
+    struct list in_inbox;
+    enum news_kind kind;
+    struct sim_wire *wire;
+    int side;           /* Which end the host is. */
+    bool is_by_peer;    /* CLOSED: the other end closed or reset it. */
+    uint64_t term;      /* PERSISTED. */
+    uint64_t log_index; /* PERSISTED, SNAPSHOT_TAKEN. */
+    int error;          /* SNAPSHOT_... */
+    struct bytes bytes; /* DATA; owned. */
+};
+
+struct sim_net *sim_net_new(struct sim *sim);
+void sim_net_free(struct sim_net *net);
+
+struct sim_wire *sim_net_dial(struct sim *sim, enum wire_kind kind,
+                              uint32_t from, uint32_t to);
+/* Sends 'bytes' from the end 'side' after 'after_ns'. */
+void sim_net_send(struct sim *sim, struct sim_wire *wire, int side,
+                  struct bytes bytes, uint64_t after_ns);
+/* The process of this end closes the socket; what it has sent arrives. */
+void sim_net_close(struct sim *sim, struct sim_wire *wire, int side,
+                   uint64_t after_ns);
+/* A connection dies on the way. */
+void sim_net_cut(struct sim *sim, struct sim_wire *wire);
+/* A random connection that stands, or NULL. */
+struct sim_wire *sim_net_any(struct sim *sim);
+/* The process of 'host' has died: its connections are closed by the kernel, or,
+ * if the machine went down, just fall silent. */
+void sim_net_host_died(struct sim *sim, uint32_t host, bool is_os_down);
+
+/* Blocks or opens one direction. */
+void sim_net_block(struct sim *sim, uint32_t from, uint32_t to,
+                   bool is_blocked);
+bool sim_net_is_blocked(const struct sim *sim, uint32_t from, uint32_t to);
+void sim_net_open_all(struct sim *sim);
+/* Base delay of one direction; jitter comes on top. */
+void sim_net_set_delay(struct sim *sim, uint32_t from, uint32_t to,
+                       uint64_t delay_ns);
+
+void sim_news_free(struct sim_news *news);
+/* Empties an inbox. */
+void sim_inbox_clear(struct list *inbox);
+
+#endif /* HASP_TESTS_SIM_SIM_NET_H */

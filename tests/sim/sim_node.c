@@ -1,0 +1,750 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "tests/sim/sim_node.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "tests/sim/sim_check.h"
+#include "tests/sim/sim_disk.h"
+#include "tests/sim/sim_net.h"
+#include "tests/sim/sim_peers.h"
+
+/* A client's connection as the node sees it. */
+struct server_conn {
+    struct list in_node;
+    uint64_t id;
+    struct sim_wire *wire;
+    struct buffer input;
+    struct buffer output;
+    struct resp_parser parser;
+    bool is_blocked;
+    bool is_closing; /* By the core, once the output has left. */
+    bool is_gone;    /* The other end has closed, and the core knows. */
+};
+
+struct sim_node {
+    struct sim *sim;
+    struct sim_host host;
+    uint64_t id;
+    struct core *core;
+    struct sim_disk disk;
+    struct sim_peers *peers;
+    struct list conns;
+    uint64_t conn_count;
+    uint64_t incarnation;
+    uint32_t election_ms;
+    uint32_t heartbeat_ms;
+    uint64_t next_turn_ns; /* Local time. */
+    uint64_t slow_until_ns;
+    uint64_t stopping_until_ns; /* 0: not stopping. */
+    bool is_dying;              /* Nothing it does reaches the world. */
+    uint32_t calls_left;        /* Until it dies; 0: it does not. */
+    bool is_in_turn;
+};
+
+static void node_wake(struct sim *sim, struct sim_event *event);
+
+/* True if the process still acts; counts down to its death. */
+static bool acts(struct sim_node *node)
+{
+    if (node->calls_left > 0 && --node->calls_left == 0) {
+        node->is_dying = true;
+    }
+    return !node->is_dying;
+}
+
+/* --- The port ---------------------------------------------------------------
+ */
+
+static void port_save_vote(void *data, uint64_t term, uint64_t voted_for)
+{
+    struct sim_node *node = data;
+    if (acts(node)) {
+        sim_note(node->sim, &node->host, "votes", term, voted_for, 0);
+        sim_disk_save_vote(&node->disk, term, voted_for);
+    }
+}
+
+static void port_log_truncate(void *data, uint64_t from_index)
+{
+    struct sim_node *node = data;
+    if (acts(node)) {
+        sim_note(node->sim, &node->host, "truncates", from_index, 0, 0);
+        sim_disk_truncate(&node->disk, from_index);
+    }
+}
+
+static void port_log_append(void *data, const struct replica_entry *entries,
+                            uint32_t count)
+{
+    struct sim_node *node = data;
+    if (acts(node)) {
+        sim_note(node->sim, &node->host, "appends", entries[0].log_index, count,
+                 entries[0].term);
+        sim_disk_append(&node->disk, entries, count);
+    }
+}
+
+static void port_log_trim(void *data, uint64_t up_to_index)
+{
+    struct sim_node *node = data;
+    if (acts(node)) {
+        sim_note(node->sim, &node->host, "trims", up_to_index, 0, 0);
+        sim_disk_trim(&node->disk, up_to_index);
+    }
+}
+
+static void port_log_reset(void *data, uint64_t next_index)
+{
+    struct sim_node *node = data;
+    if (acts(node)) {
+        sim_note(node->sim, &node->host, "resets", next_index, 0, 0);
+        sim_disk_reset(&node->disk, next_index);
+    }
+}
+
+static void port_snapshot_take(void *data, const struct snapshot_header *header)
+{
+    struct sim_node *node = data;
+    if (acts(node)) {
+        sim_note(node->sim, &node->host, "snapshots", header->last_index,
+                 header->last_term, 0);
+        sim_disk_snapshot_take(&node->disk, header);
+    }
+}
+
+static bool port_snapshot_stat(void *data, uint64_t *ret_index,
+                               uint64_t *ret_term, uint64_t *ret_size)
+{
+    struct sim_node *node = data;
+    const struct disk_snapshot *newest = sim_disk_newest(&node->disk);
+    if (newest == NULL) {
+        return false;
+    }
+    *ret_index = newest->log_index;
+    *ret_term = newest->term;
+    *ret_size = newest->stream.size;
+    return true;
+}
+
+static bool port_snapshot_read(void *data, uint64_t index, uint64_t term,
+                               uint64_t offset, size_t size, struct buffer *out)
+{
+    struct sim_node *node = data;
+    return sim_disk_snapshot_read(&node->disk, index, term, offset, size, out);
+}
+
+static void port_snapshot_write(void *data, uint64_t offset, struct bytes chunk)
+{
+    struct sim_node *node = data;
+    if (acts(node)) {
+        sim_disk_snapshot_write(&node->disk, offset, chunk);
+    }
+}
+
+static void port_snapshot_adopt(void *data)
+{
+    struct sim_node *node = data;
+    if (acts(node)) {
+        sim_note(node->sim, &node->host, "adopts", 0, 0, 0);
+        sim_disk_snapshot_adopt(&node->disk);
+    }
+}
+
+static void port_snapshot_load(void *data)
+{
+    struct sim_node *node = data;
+    if (acts(node)) {
+        sim_disk_snapshot_load(&node->disk);
+        sim_note(node->sim, &node->host, "loads",
+                 sim_disk_newest(&node->disk)->log_index, 0, 0);
+    }
+}
+
+static bool port_peer_is_up(void *data, uint64_t id)
+{
+    struct sim_node *node = data;
+    return sim_peers_output(node->peers, id) != NULL;
+}
+
+static struct buffer *port_peer_output(void *data, uint64_t id)
+{
+    struct sim_node *node = data;
+    acts(node);
+    return sim_peers_output(node->peers, id);
+}
+
+static void port_peers_changed(void *data,
+                               const struct replica_members *members)
+{
+    struct sim_node *node = data;
+    if (acts(node)) {
+        sim_peers_want(node->peers, members);
+    }
+}
+
+static uint64_t port_peer_silence_ms(void *data, uint64_t id)
+{
+    struct sim_node *node = data;
+    return sim_peers_silence_ms(node->peers, id);
+}
+
+static struct server_conn *find_conn(struct sim_node *node, uint64_t id)
+{
+    LIST_EACH (at, &node->conns) {
+        struct server_conn *conn = LIST_ENTRY(at, struct server_conn, in_node);
+        if (conn->id == id) {
+            return conn;
+        }
+    }
+    return NULL;
+}
+
+static struct buffer *port_client_output(void *data, uint64_t id)
+{
+    struct sim_node *node = data;
+    acts(node);
+    struct server_conn *conn = find_conn(node, id);
+    CHECK(conn != NULL && !conn->is_gone);
+    return &conn->output;
+}
+
+static void port_client_close(void *data, uint64_t id, const char *reason)
+{
+    struct sim_node *node = data;
+    struct server_conn *conn = find_conn(node, id);
+    if (acts(node) && conn != NULL) {
+        sim_say(node->sim, &node->host, "closes connection %llu: %s",
+                (unsigned long long)id, reason);
+        conn->is_closing = true;
+    }
+}
+
+static void port_client_block(void *data, uint64_t id, bool is_blocked)
+{
+    struct sim_node *node = data;
+    struct server_conn *conn = find_conn(node, id);
+    if (conn != NULL) {
+        conn->is_blocked = is_blocked;
+    }
+}
+
+static void port_random(void *data, void *out, size_t size)
+{
+    struct sim_node *node = data;
+    for (size_t i = 0; i < size; i++) {
+        ((uint8_t *)out)[i] = (uint8_t)prng_next(&node->sim->prng);
+    }
+}
+
+static void port_cluster_known(void *data, const uint8_t cluster_id[16])
+{
+    struct sim_node *node = data;
+    sim_check_cluster(node->sim, node, cluster_id);
+}
+
+static void port_fatal(void *data, int exit_code, const char *why)
+{
+    struct sim_node *node = data;
+    if (!node->is_dying) {
+        sim_fail(node->sim, "no node stops by itself: %s exits with %d: %s",
+                 node->host.name, exit_code, why);
+    }
+    node->is_dying = true;
+}
+
+static struct core_port make_port(struct sim_node *node)
+{
+    return (struct core_port){
+        .save_vote = port_save_vote,
+        .log_truncate = port_log_truncate,
+        .log_append = port_log_append,
+        .log_trim = port_log_trim,
+        .log_reset = port_log_reset,
+        .snapshot_take = port_snapshot_take,
+        .snapshot_stat = port_snapshot_stat,
+        .snapshot_read = port_snapshot_read,
+        .snapshot_write = port_snapshot_write,
+        .snapshot_adopt = port_snapshot_adopt,
+        .snapshot_load = port_snapshot_load,
+        .peer_is_up = port_peer_is_up,
+        .peer_output = port_peer_output,
+        .peers_changed = port_peers_changed,
+        .peer_silence_ms = port_peer_silence_ms,
+        .client_output = port_client_output,
+        .client_close = port_client_close,
+        .client_block = port_client_block,
+        .random = port_random,
+        .cluster_known = port_cluster_known,
+        .fatal = port_fatal,
+        .data = node,
+    };
+}
+
+/* --- Life --------------------------------------------------------------------
+ */
+
+static void node_address(uint64_t id, char address[MEMBER_ADDRESS_SIZE])
+{
+    snprintf(address, MEMBER_ADDRESS_SIZE, "10.0.0.%llu:7421,10.0.0.%llu:7420",
+             (unsigned long long)id, (unsigned long long)id);
+}
+
+static void bootstrap(struct sim_node *node)
+{
+    struct replica_members members = {.count = node->sim->node_count};
+    for (uint32_t i = 0; i < members.count; i++) {
+        members.member[i].id = i + 1;
+        members.member[i].role = MEMBER_VOTER;
+        node_address(i + 1, members.member[i].address);
+    }
+    struct buffer encoded = {0};
+    replica_members_encode(&members, &encoded);
+    sim_disk_bootstrap(&node->disk, buffer_bytes(&encoded));
+    buffer_done(&encoded);
+}
+
+struct sim_node *sim_node_new(struct sim *sim, uint32_t number)
+{
+    struct sim_node *node = memory_new(sizeof *node);
+    node->sim = sim;
+    node->id = number + 1;
+    sim_host_init(sim, &node->host, number, 'n');
+    node->host.wake.run = node_wake;
+    sim_disk_init(&node->disk, sim, node);
+    list_init(&node->conns);
+    node->incarnation = prng_next(&sim->prng) | 1;
+    node->election_ms = (uint32_t)sim_between(sim, 200, 1000);
+    node->heartbeat_ms = node->election_ms / 10 + 10;
+    node->peers = sim_peers_new(sim, node);
+    return node;
+}
+
+static void free_conn(struct server_conn *conn)
+{
+    list_remove(&conn->in_node);
+    buffer_done(&conn->input);
+    buffer_done(&conn->output);
+    resp_parser_done(&conn->parser);
+    free(conn);
+}
+
+static void drop_process(struct sim_node *node)
+{
+    LIST_EACH_SAFE (at, &node->conns) {
+        free_conn(LIST_ENTRY(at, struct server_conn, in_node));
+    }
+    sim_inbox_clear(&node->host.inbox);
+    sim_peers_clear(node->peers);
+    core_free(node->core);
+    node->core = NULL;
+    node->host.is_running = false;
+    node->host.is_paused = false;
+    node->is_dying = false;
+    node->calls_left = 0;
+    node->stopping_until_ns = 0;
+    sim_cancel(node->sim, &node->host.wake);
+}
+
+void sim_node_free(struct sim_node *node)
+{
+    drop_process(node);
+    sim_disk_done(&node->disk);
+    sim_peers_free(node->peers);
+    free(node);
+}
+
+struct sim *sim_node_sim(struct sim_node *node)
+{
+    return node->sim;
+}
+
+struct sim_host *sim_node_host(struct sim_node *node)
+{
+    return &node->host;
+}
+
+uint64_t sim_node_id(const struct sim_node *node)
+{
+    return node->id;
+}
+
+uint64_t sim_node_incarnation(const struct sim_node *node)
+{
+    return node->incarnation;
+}
+
+struct sim_disk *sim_node_disk(struct sim_node *node)
+{
+    return &node->disk;
+}
+
+struct core *sim_node_core(struct sim_node *node)
+{
+    return node->core;
+}
+
+bool sim_node_leads(struct sim_node *node)
+{
+    return node->core != NULL &&
+           replica_role(core_replica(node->core)) == REPLICA_LEADER;
+}
+
+static struct core_options make_options(struct sim_node *node)
+{
+    struct sim *sim = node->sim;
+    struct core_options options = {
+        .id = node->id,
+        .seed = prng_next(&sim->prng),
+        .incarnation = node->incarnation,
+        .token_base = 26 * UINT64_C(1000000) << 20,
+        .election_ms = node->election_ms,
+        .heartbeat_ms = node->heartbeat_ms,
+        .redirect = sim->options.seed % 4 == 3 ? REDIRECT_MOVED
+                                               : REDIRECT_FORWARD,
+        .limits = core_default_limits,
+        .version = "0.0.0",
+    };
+    options.limits.snapshot_entries = 20 + sim->options.seed % 7 * 60;
+    options.limits.snapshot_chunk_size = 1024;
+    options.limits.flush_records = 50;
+    options.limits.flush_ms = 200;
+    return options;
+}
+
+void sim_node_start(struct sim_node *node)
+{
+    struct sim *sim = node->sim;
+    if (node->host.is_running) {
+        return;
+    }
+    if (!node->host.is_os_up) {
+        node->host.is_os_up = true;
+        node->host.clock.true_ns = sim->now_ns;
+        node->host.clock.local_ns = sim_between(sim, 1, 100) * SIM_S;
+    }
+    if (node->disk.entry_count == 0 && node->disk.snapshot_count == 0) {
+        bootstrap(node);
+    }
+    struct core_start start = {.table = node->disk.table};
+    sim_disk_open(&node->disk, &start.replica);
+    start.table = node->disk.table;
+    struct core_options options = make_options(node);
+    struct core_port port = make_port(node);
+    node->core = core_new(&options, &port);
+    node->host.is_running = true;
+    node->host.is_paused = false;
+    node->slow_until_ns = 0;
+    sim_note(sim, &node->host, "starts", start.replica.term,
+             start.replica.applied_index, start.replica.entry_count);
+    sim_check_node_starts(sim, node);
+    core_set_applied_hook(node->core, sim_check_applied, node);
+    char why[HASP_WHY_SIZE];
+    int error = core_begin(node->core, &start, sim_host_now(sim, &node->host),
+                           why);
+    free((void *)(uintptr_t)start.replica.entries);
+    if (error != 0) {
+        sim_fail(sim, "a node starts from what it left on disk: %s: %s",
+                 node->host.name, why);
+        return;
+    }
+    sim_peers_start(node->peers);
+    sim_host_poke(sim, &node->host);
+}
+
+void sim_node_kill(struct sim_node *node, bool is_os_down)
+{
+    struct sim *sim = node->sim;
+    CHECK(!node->is_in_turn);
+    if (is_os_down) {
+        node->host.is_os_up = false;
+    }
+    if (node->host.is_running) {
+        sim_note(sim, &node->host, is_os_down ? "loses power" : "is killed", 0,
+                 0, 0);
+        sim->stats.crashes++;
+        drop_process(node);
+        sim_disk_crash(&node->disk, is_os_down);
+        sim_net_host_died(sim, node->host.number, is_os_down);
+        sim_check_node_stops(sim, node);
+    } else if (is_os_down) {
+        sim_disk_crash(&node->disk, true);
+    }
+}
+
+void sim_node_kill_within(struct sim_node *node, uint32_t calls)
+{
+    node->calls_left = calls;
+}
+
+void sim_node_stop(struct sim_node *node)
+{
+    if (!node->host.is_running || node->stopping_until_ns != 0) {
+        return;
+    }
+    sim_note(node->sim, &node->host, "is asked to stop", 0, 0, 0);
+    node->stopping_until_ns = node->sim->now_ns + 5 * SIM_S;
+    core_stop(node->core, sim_host_now(node->sim, &node->host));
+    sim_host_poke(node->sim, &node->host);
+}
+
+void sim_node_pause(struct sim_node *node, bool is_paused)
+{
+    if (!node->host.is_running || node->host.is_paused == is_paused) {
+        return;
+    }
+    sim_note(node->sim, &node->host, is_paused ? "is stopped" : "goes on", 0, 0,
+             0);
+    node->host.is_paused = is_paused;
+    if (is_paused) {
+        node->sim->stats.pauses++;
+        sim_cancel(node->sim, &node->host.wake);
+    } else {
+        sim_host_poke(node->sim, &node->host);
+    }
+}
+
+void sim_node_slow(struct sim_node *node, uint64_t until_ns)
+{
+    node->slow_until_ns = until_ns;
+}
+
+void sim_node_scarce(struct sim_node *node, bool is_scarce)
+{
+    if (node->host.is_running) {
+        sim_note(node->sim, &node->host, "disk scarce", is_scarce, 0, 0);
+        core_disk_scarce(node->core, is_scarce,
+                         sim_host_now(node->sim, &node->host));
+        sim_host_poke(node->sim, &node->host);
+    }
+}
+
+/* --- The loop
+ * ----------------------------------------------------------------- */
+
+static void accept_client(struct sim_node *node, struct sim_wire *wire,
+                          uint64_t now_ns)
+{
+    struct server_conn *conn = memory_new(sizeof *conn);
+    conn->id = ++node->conn_count;
+    conn->wire = wire;
+    list_push_back(&node->conns, &conn->in_node);
+    char address[32];
+    snprintf(address, sizeof address, "10.0.1.%u:%llu", wire->host[0],
+             (unsigned long long)(40000 + wire->id % 20000));
+    core_client_opened(node->core, conn->id, address, now_ns);
+}
+
+static struct server_conn *conn_of(struct sim_node *node,
+                                   const struct sim_wire *wire)
+{
+    LIST_EACH (at, &node->conns) {
+        struct server_conn *conn = LIST_ENTRY(at, struct server_conn, in_node);
+        if (conn->wire == wire) {
+            return conn;
+        }
+    }
+    return NULL;
+}
+
+static void feed_client(struct sim_node *node, const struct sim_news *news,
+                        uint64_t now_ns)
+{
+    if (news->kind == NEWS_ACCEPTED) {
+        accept_client(node, news->wire, now_ns);
+        return;
+    }
+    struct server_conn *conn = conn_of(node, news->wire);
+    if (conn == NULL) {
+        return;
+    }
+    if (news->kind == NEWS_DATA) {
+        buffer_put_bytes(&conn->input, news->bytes);
+    } else {
+        conn->is_gone = true;
+        core_client_closed(node->core, conn->id, now_ns);
+    }
+}
+
+static void feed_snapshot(struct sim_node *node, const struct sim_news *news,
+                          uint64_t now_ns)
+{
+    struct snapshot_header header = {.last_index = 0};
+    char why[HASP_WHY_SIZE];
+    if (news->error == 0) {
+        struct bytes stream = buffer_bytes(
+            &sim_disk_newest(&node->disk)->stream);
+        CHECK(snapshot_check(stream, &header, why) == 0);
+    }
+    core_snapshot_received(node->core, &header, news->error, now_ns);
+}
+
+static void feed(struct sim_node *node, const struct sim_news *news,
+                 uint64_t now_ns)
+{
+    switch (news->kind) {
+    case NEWS_PERSISTED:
+        core_persisted(node->core, news->term, news->log_index, now_ns);
+        break;
+    case NEWS_SNAPSHOT_TAKEN:
+        core_snapshot_taken(node->core, news->log_index, news->error, now_ns);
+        break;
+    case NEWS_SNAPSHOT_RECEIVED:
+        feed_snapshot(node, news, now_ns);
+        break;
+    default:
+        if (news->wire->kind == WIRE_PEER) {
+            sim_peers_feed(node->peers, news, now_ns);
+        } else {
+            feed_client(node, news, now_ns);
+        }
+        break;
+    }
+}
+
+/* True if requests were left because the connection is blocked or this was
+ * enough for one turn. */
+static void feed_requests(struct sim_node *node, struct server_conn *conn,
+                          uint64_t now_ns)
+{
+    while (!conn->is_blocked && !conn->is_closing && !conn->is_gone &&
+           conn->input.size > 0 && !node->is_dying) {
+        struct resp_request request;
+        size_t used = 0;
+        const char *why = NULL;
+        int error = resp_parse(&conn->parser, buffer_bytes(&conn->input),
+                               &request, &used, &why);
+        if (error == HASP_EMORE) {
+            return;
+        }
+        CHECK(error == 0);
+        if (request.count > 0) {
+            core_client_request(node->core, conn->id, &request, now_ns);
+        }
+        buffer_consume(&conn->input, used);
+    }
+}
+
+/* Feeds what has arrived, all or a part of it; true if it was all. */
+static bool read_all(struct sim_node *node)
+{
+    struct sim *sim = node->sim;
+    uint64_t limit = sim_chance(sim, 0.02) ? sim_between(sim, 0, 3) : 100000;
+    uint64_t now_ns = sim_host_now(sim, &node->host);
+    while (!list_is_empty(&node->host.inbox) && limit > 0 && !node->is_dying) {
+        struct sim_news *news = LIST_FIRST(&node->host.inbox, struct sim_news,
+                                           in_inbox);
+        list_remove(&news->in_inbox);
+        feed(node, news, now_ns);
+        sim_news_free(news);
+        limit--;
+        now_ns += 500;
+    }
+    LIST_EACH_SAFE (at, &node->conns) {
+        struct server_conn *conn = LIST_ENTRY(at, struct server_conn, in_node);
+        feed_requests(node, conn, now_ns);
+    }
+    return list_is_empty(&node->host.inbox);
+}
+
+/* Sends what the turn has put out; true if there are requests to be fed. */
+static bool send_all(struct sim_node *node, uint64_t after_ns)
+{
+    bool has_more = false;
+    sim_peers_flush(node->peers, after_ns);
+    LIST_EACH_SAFE (at, &node->conns) {
+        struct server_conn *conn = LIST_ENTRY(at, struct server_conn, in_node);
+        if (conn->output.size > 0) {
+            sim_net_send(node->sim, conn->wire, 1, buffer_bytes(&conn->output),
+                         after_ns);
+            buffer_clear(&conn->output);
+        }
+        if (conn->is_gone || conn->is_closing) {
+            if (!conn->is_gone) {
+                core_client_closed(node->core, conn->id,
+                                   sim_host_now(node->sim, &node->host));
+            }
+            sim_net_close(node->sim, conn->wire, 1, after_ns);
+            free_conn(conn);
+            continue;
+        }
+        has_more |= !conn->is_blocked && conn->input.size > 0;
+    }
+    return has_more;
+}
+
+/* How long this turn of the loop takes. */
+static uint64_t turn_duration(struct sim_node *node)
+{
+    struct sim *sim = node->sim;
+    if (node->slow_until_ns > sim->now_ns) {
+        return sim_between(sim, 50, 800) * SIM_MS;
+    }
+    return sim_chance(sim, 0.0005) ? sim_between(sim, 1, 50) * SIM_MS
+                                   : sim_between(sim, 2, 40) * SIM_US;
+}
+
+static void end_cleanly(struct sim_node *node)
+{
+    struct sim *sim = node->sim;
+    sim_note(sim, &node->host, "stops", 0, 0, 0);
+    int error = core_flush(node->core);
+    CHECK(error == 0);
+    drop_process(node);
+    sim_disk_crash(&node->disk, false);
+    sim_net_host_died(sim, node->host.number, false);
+    sim_check_node_stops(sim, node);
+}
+
+static void plan_next(struct sim_node *node, bool is_soon)
+{
+    struct sim *sim = node->sim;
+    uint64_t at_ns = sim_peers_next(node->peers);
+    uint64_t turn_ns = node->next_turn_ns == UINT64_MAX
+                           ? UINT64_MAX
+                           : sim_clock_when(&node->host.clock,
+                                            node->next_turn_ns);
+    at_ns = turn_ns < at_ns ? turn_ns : at_ns;
+    if (is_soon || !list_is_empty(&node->host.inbox)) {
+        at_ns = sim->now_ns;
+    }
+    if (node->stopping_until_ns != 0 && node->stopping_until_ns < at_ns) {
+        at_ns = node->stopping_until_ns;
+    }
+    at_ns = at_ns > node->host.busy_until_ns ? at_ns : node->host.busy_until_ns;
+    sim_at(sim, &node->host.wake, at_ns);
+}
+
+static void node_wake(struct sim *sim, struct sim_event *event)
+{
+    struct sim_host *host = LIST_ENTRY(event, struct sim_host, wake);
+    struct sim_node *node = LIST_ENTRY(host, struct sim_node, host);
+    CHECK(host->is_running && !host->is_paused);
+    node->is_in_turn = true;
+    bool has_read_all = read_all(node);
+    sim_peers_work(node->peers, sim_host_now(sim, host));
+    if (!node->is_dying) {
+        node->next_turn_ns = core_turn(node->core, has_read_all,
+                                       sim_host_now(sim, host) + 1000);
+    }
+    node->is_in_turn = false;
+    if (node->is_dying) {
+        sim_node_kill(node, sim_chance(sim, 0.3));
+        return;
+    }
+    sim_check_stepped(sim, node);
+    uint64_t duration_ns = turn_duration(node);
+    host->busy_until_ns = sim->now_ns + duration_ns;
+    bool has_more = send_all(node, duration_ns);
+    sim_disk_start(&node->disk);
+    if (node->stopping_until_ns != 0 &&
+        (core_is_quiet(node->core) || sim->now_ns >= node->stopping_until_ns)) {
+        end_cleanly(node);
+        return;
+    }
+    plan_next(node, has_more);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A node: the daemon's core (node/core with raft/ and lockfsm/ under it) on a
+ * virtual disk and network.
+ *
+ * The node does what the loop around the core does: reads what has arrived,
+ * feeds it, calls core_turn(), sends and writes what came out of it. The life
+ * of its process is short: it is killed between two calls of the port or
+ * anywhere else, stopped, stalled, and started again from what the disk has
+ * kept. */
+
+#ifndef HASP_TESTS_SIM_SIM_NODE_H
+#define HASP_TESTS_SIM_SIM_NODE_H
+
+#include "node/core/core.h"
+#include "tests/sim/sim.h"
+
+struct sim_node;
+
+struct sim_node *sim_node_new(struct sim *sim, uint32_t number);
+void sim_node_free(struct sim_node *node);
+struct sim *sim_node_sim(struct sim_node *node);
+struct sim_host *sim_node_host(struct sim_node *node);
+uint64_t sim_node_id(const struct sim_node *node);
+struct sim_disk *sim_node_disk(struct sim_node *node);
+/* NULL while the process does not run. */
+struct core *sim_node_core(struct sim_node *node);
+
+/* Starts the process from what is on its disk. */
+void sim_node_start(struct sim_node *node);
+/* Ends it at once; with 'is_os_down' the machine as well. */
+void sim_node_kill(struct sim_node *node, bool is_os_down);
+/* Ends it after so many more calls of its port: in the middle of something. */
+void sim_node_kill_within(struct sim_node *node, uint32_t calls);
+/* Asks it to stop cleanly. */
+void sim_node_stop(struct sim_node *node);
+void sim_node_pause(struct sim_node *node, bool is_paused);
+/* Every turn takes long until 'until_ns'. */
+void sim_node_slow(struct sim_node *node, uint64_t until_ns);
+/* The disk is nearly full, or has room again. */
+void sim_node_scarce(struct sim_node *node, bool is_scarce);
+uint64_t sim_node_incarnation(const struct sim_node *node);
+bool sim_node_leads(struct sim_node *node);
+
+#endif /* HASP_TESTS_SIM_SIM_NODE_H */

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A node's connections to the other nodes, as net/peers.h has them: dialled by
+ * the greater id, up when both HELLOs have been exchanged, PINGs, closed after
+ * three seconds of silence, replaced by a second one of the same incarnation,
+ * all that was queued lost when one closes. */
+
+#ifndef HASP_TESTS_SIM_SIM_PEERS_H
+#define HASP_TESTS_SIM_SIM_PEERS_H
+
+#include "raft/replica.h"
+#include "tests/sim/sim.h"
+#include "tests/sim/sim_net.h"
+
+struct sim_node;
+struct sim_peers;
+
+struct sim_peers *sim_peers_new(struct sim *sim, struct sim_node *node);
+void sim_peers_free(struct sim_peers *peers);
+/* The process has ended. */
+void sim_peers_clear(struct sim_peers *peers);
+void sim_peers_start(struct sim_peers *peers);
+void sim_peers_want(struct sim_peers *peers,
+                    const struct replica_members *members);
+/* Where to append frames; NULL if not up. */
+struct buffer *sim_peers_output(struct sim_peers *peers, uint64_t id);
+uint64_t sim_peers_silence_ms(const struct sim_peers *peers, uint64_t id);
+void sim_peers_feed(struct sim_peers *peers, const struct sim_news *news,
+                    uint64_t now_ns);
+/* Dials, pings, gives up. */
+void sim_peers_work(struct sim_peers *peers, uint64_t now_ns);
+/* When there is work next, in true time. */
+uint64_t sim_peers_next(const struct sim_peers *peers);
+void sim_peers_flush(struct sim_peers *peers, uint64_t after_ns);
+
+#endif /* HASP_TESTS_SIM_SIM_PEERS_H */

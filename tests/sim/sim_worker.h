@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What a client is made of, and its workers: owners that acquire, hold and
+ * release, and the oracles on what they are told. Private to sim_client.c and
+ * sim_worker.c. */
+
+#ifndef HASP_TESTS_SIM_SIM_WORKER_H
+#define HASP_TESTS_SIM_SIM_WORKER_H
+
+#include "lockfsm/model.h"
+#include "tests/sim/sim_channel.h"
+#include "tests/sim/sim_client.h"
+
+#define WORKER_COUNT 2
+#define HOLD_MAX 3
+#define LOCK_COUNT_MAX 8
+
+enum op_kind {
+    OP_NONE,
+    OP_ACQUIRE,
+    OP_RELEASE,
+    OP_CONVERT, /* To exclusive or to shared. */
+    OP_CANCEL,  /* The other worker's wait. */
+    OP_CHECK,
+    OP_SHOW,
+    OP_ADMIN
+};
+
+enum op_wait { WAIT_NOT, WAIT_SOME, WAIT_EVER };
+
+struct op {
+    enum op_kind kind;
+    uint32_t lock;
+    uint32_t owner; /* The worker as which it acts. */
+    uint64_t req;   /* 0: without a number. */
+    uint64_t acked;
+    enum lock_mode mode;
+    enum op_wait wait;
+    uint64_t wait_ms;
+    uint64_t hold_ms;
+    uint64_t delay_ms;
+    bool is_barging;
+    uint64_t token;
+    bool was_sent;
+    bool is_asked;     /* On the wire, not yet answered. */
+    bool is_uncertain; /* An earlier try may have taken effect. */
+    bool was_believed; /* RELEASE, CONVERT of what was surely held. */
+    uint64_t newest;   /* The newest entry when it was first sent. */
+    uint64_t since_ns;
+    struct lease_clock sent; /* When it was first sent. */
+};
+
+/* A hold that the client was told of. */
+struct held {
+    bool is_there;
+    bool is_over; /* RELEASE has been sent: no belief any more. */
+    uint32_t lock;
+    enum lock_mode mode;
+    uint64_t token;
+    uint64_t count;
+    uint64_t hold_ms;
+    struct lease_clock sent;
+};
+
+struct worker {
+    struct sim_client *client;
+    uint32_t number; /* Its owner tag is "a", "b". */
+    struct sim_channel channel;
+    struct op op;
+    struct held held[HOLD_MAX];
+    uint64_t next_req;
+    uint64_t acked;
+    uint64_t think_until_ns;
+    uint64_t last_token[LOCK_COUNT_MAX];
+    /* + 1: the outcome is unknown; to be cancelled and given back. */
+    uint32_t dirty_lock;
+    bool has_cancelled;
+};
+
+struct sim_client {
+    struct sim *sim;
+    struct sim_host host;
+    uint64_t session; /* 0: none. */
+    char secret[40];
+    uint64_t ttl_ms;
+    uint64_t linger_ms;
+    struct lease lease;
+    bool is_closing; /* CLOSE has been sent: no belief any more. */
+    bool is_draining;
+    bool is_done;
+    struct sim_channel beat;
+    enum {
+        BEAT_NONE,
+        BEAT_OPEN,
+        BEAT_KEEP,
+        BEAT_ATTACH,
+        BEAT_CLOSE
+    } beat_asked;
+    struct worker worker[WORKER_COUNT];
+    uint32_t lock_count;
+    uint64_t progress;
+    bool is_suspended;
+    uint64_t asleep_ns;       /* Sum of its suspensions, by its own clock. */
+    uint64_t suspended_at_ns; /* Its clock when it fell asleep. */
+};
+
+struct lease_clock sim_client_clock(const struct sim_client *client);
+/* The lease is held at this moment, and the process is there to trust it. */
+bool sim_client_trusts(const struct sim_client *client);
+/* The session is gone for the client: told so, or run out. */
+void sim_client_lose(struct sim_client *client, const char *why);
+
+void sim_worker_init(struct worker *worker, struct sim_client *client,
+                     uint32_t number);
+void sim_worker_done(struct worker *worker);
+/* A new session: nothing is held, numbers start again. */
+void sim_worker_reset(struct worker *worker);
+/* Does what is to be done now. */
+void sim_worker_work(struct worker *worker);
+/* When there is something to do, in true time. */
+uint64_t sim_worker_next(const struct worker *worker);
+bool sim_worker_is_idle(const struct worker *worker);
+/* Beliefs of the whole client begin (again): a jeopardy has ended. */
+void sim_client_beliefs_begin(struct sim_client *client);
+
+#endif /* HASP_TESTS_SIM_SIM_WORKER_H */
