@@ -25,7 +25,7 @@ HASP_CFLAGS := -std=c11 -D_GNU_SOURCE -iquote . -iquote build/gen \
     -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
     -Wpointer-arith -Wvla -Wformat=2 -Wundef
 HASP_LDFLAGS := -pthread -Wl,-z,relro,-z,now
-LIBS := -lraft -luv -llmdb -lprotobuf-c -lxxhash
+LIBS := -lraft -luv -llmdb -lprotobuf-c -lxxhash -lmicrohttpd
 
 ifneq ($(filter check asan tsan coverage fuzz,$(FLAVOUR)),)
 HASP_CFLAGS += -DHASP_CHECK_SLOW -Werror

@@ -64,7 +64,7 @@ static int bind_first(const struct addrinfo *list)
     return error;
 }
 
-static uint16_t port_of(int fd)
+uint16_t listener_port_of(int fd)
 {
     struct sockaddr_storage address = {0};
     socklen_t size = sizeof address;
@@ -74,9 +74,7 @@ static uint16_t port_of(int fd)
                : ntohs(((struct sockaddr_in *)&address)->sin_port);
 }
 
-int listener_open(uv_loop_t *loop, const char *host, uint16_t port,
-                  listener_accept_fn *accept, listener_ready_fn *ready,
-                  void *data, struct listener **ret_listener,
+int listener_bind(const char *host, uint16_t port, int *ret_fd,
                   char why[HASP_WHY_SIZE])
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC,
@@ -99,12 +97,26 @@ int listener_open(uv_loop_t *loop, const char *host, uint16_t port,
                  (unsigned)port, strerror(-fd));
         return fd == -EADDRINUSE ? HASP_EBUSY : HASP_ECONNECT;
     }
+    *ret_fd = fd;
+    return 0;
+}
+
+int listener_open(uv_loop_t *loop, const char *host, uint16_t port,
+                  listener_accept_fn *accept, listener_ready_fn *ready,
+                  void *data, struct listener **ret_listener,
+                  char why[HASP_WHY_SIZE])
+{
+    int fd;
+    int error = listener_bind(host, port, &fd, why);
+    if (error != 0) {
+        return error;
+    }
     struct listener *listener = memory_new(sizeof *listener);
     listener->accept = accept;
     listener->ready = ready;
     listener->data = data;
     listener->fd = fd;
-    listener->port = port_of(fd);
+    listener->port = listener_port_of(fd);
     CHECK(uv_poll_init(loop, &listener->poll, fd) == 0);
     CHECK(uv_timer_init(loop, &listener->timer) == 0);
     listener->handle_count = 2;

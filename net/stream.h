@@ -145,6 +145,10 @@ MUST_CHECK int listener_open(uv_loop_t *loop, const char *host, uint16_t port,
                              listener_ready_fn *ready, void *data,
                              struct listener **ret_listener,
                              char why[HASP_WHY_SIZE]);
+/* The bound socket alone, for who accepts by other means. */
+MUST_CHECK int listener_bind(const char *host, uint16_t port, int *ret_fd,
+                             char why[HASP_WHY_SIZE]);
+uint16_t listener_port_of(int fd);
 uint16_t listener_port(const struct listener *listener);
 /* Stops accepting at once; the memory goes when the loop has closed it. */
 void listener_close(struct listener *listener);

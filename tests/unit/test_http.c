@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The HTTP side with plain sockets as clients. Every loop is bounded in time.
+ */
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "net/http.h"
+
+#define BOUND_NS 8000000000u
+#define LARGE_SIZE (3u << 20)
+
+struct fixture {
+    uv_loop_t loop;
+    struct http *http;
+    int requests;
+    int closed;
+    bool closes_in_handler;
+};
+
+static void note_closed(void *data)
+{
+    struct fixture *f = data;
+    f->closed++;
+}
+
+static void handle(void *data, const char *path, struct http_reply *reply)
+{
+    struct fixture *f = data;
+    f->requests++;
+    if (strcmp(path, "/healthz") == 0) {
+        reply->status = 200;
+        buffer_put_text(&reply->body, "ok\n");
+    } else if (strcmp(path, "/readyz") == 0) {
+        reply->status = 503;
+        buffer_put_text(&reply->body, "no leader\n");
+    } else if (strcmp(path, "/metrics") == 0) {
+        reply->status = 200;
+        reply->content_type = "text/plain; version=0.0.4";
+        while (reply->body.size < LARGE_SIZE) {
+            buffer_printf(&reply->body, "hasp_line %zu\n", reply->body.size);
+        }
+    } else if (strcmp(path, "/empty") == 0) {
+        reply->status = 204;
+    }
+    if (f->closes_in_handler) {
+        http_close(f->http, note_closed, f);
+        f->http = NULL;
+    }
+}
+
+static int set_up(void **state)
+{
+    struct fixture *f = memory_new(sizeof *f);
+    char why[HASP_WHY_SIZE];
+    signal(SIGPIPE, SIG_IGN);
+    assert_int_equal(uv_loop_init(&f->loop), 0);
+    assert_int_equal(
+        http_open(&f->loop, "127.0.0.1", 0, handle, f, &f->http, why), 0);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+    if (f->http != NULL) {
+        http_close(f->http, note_closed, f);
+    }
+    assert_int_equal(uv_run(&f->loop, UV_RUN_DEFAULT), 0);
+    assert_int_equal(f->closed, 1);
+    assert_int_equal(uv_loop_close(&f->loop), 0);
+    free(f);
+    return 0;
+}
+
+static int connect_client(struct fixture *f)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons(http_port(f->http)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
+
+static void say(int fd, const char *text)
+{
+    assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), strlen(text));
+}
+
+/* Reads until 'text' has come or, with NULL, until the other end has closed.
+ * The loop is turned as the daemon turns it: it waits, bounded by a timer. */
+static void wake_cb(uv_timer_t *timer)
+{
+    (void)timer;
+}
+
+static void hear(struct fixture *f, int fd, const char *text,
+                 struct buffer *got)
+{
+    uint64_t start = uv_hrtime();
+    uv_timer_t wake;
+    uv_timer_init(&f->loop, &wake);
+    uv_timer_start(&wake, wake_cb, 5, 5);
+    for (;;) {
+        ssize_t size = recv(fd, buffer_reserve(got, 65537), 65536,
+                            MSG_DONTWAIT);
+        if (size > 0) {
+            got->size += (size_t)size;
+        }
+        got->data[got->size] = '\0';
+        if (text == NULL ? size == 0 || (size < 0 && errno != EAGAIN)
+                         : strstr((char *)got->data, text) != NULL) {
+            break;
+        }
+        assert_true(uv_hrtime() - start < BOUND_NS);
+        if (size < 0) {
+            uv_run(&f->loop, UV_RUN_ONCE);
+        }
+        assert_true(text == NULL || size != 0);
+    }
+    uv_close((uv_handle_t *)&wake, NULL);
+    uv_run(&f->loop, UV_RUN_NOWAIT);
+}
+
+static void assert_reply(struct fixture *f, const char *request,
+                         const char *status, const char *end)
+{
+    struct buffer got = {0};
+    int fd = connect_client(f);
+    say(fd, request);
+    hear(f, fd, end, &got);
+    if (strncmp((char *)got.data, status, strlen(status)) != 0) {
+        fail_msg("'%s' was answered: %s", request, (char *)got.data);
+    }
+    buffer_done(&got);
+    close(fd);
+}
+
+static void each_path_has_its_answer(void **state)
+{
+    struct fixture *f = *state;
+    assert_reply(f, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n",
+                 "HTTP/1.1 200 OK\r\n", "\r\n\r\nok\n");
+    assert_reply(f, "GET /healthz?x=1 HTTP/1.1\r\nHost: a\r\n\r\n",
+                 "HTTP/1.1 200 OK\r\n", "\r\n\r\nok\n");
+    assert_reply(f, "GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 503 ",
+                 "\r\n\r\nno leader\n");
+    assert_reply(f, "GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 404 ",
+                 "\r\n\r\nnot found\n");
+    assert_reply(f, "GET /empty HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 204 ",
+                 "\r\n\r\n");
+    assert_int_equal(f->requests, 5);
+}
+
+static void what_is_no_get_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    assert_reply(
+        f,
+        "POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 999999\r\n"
+        "\r\n",
+        "HTTP/1.1 405 ", NULL);
+    assert_reply(f, "DELETE / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 405 ",
+                 "GET and HEAD only\n");
+    assert_reply(f, "garbage\r\n\r\n", "", NULL); /* Closed. */
+    assert_int_equal(f->requests, 0);
+}
+
+static void a_request_head_is_bounded(void **state)
+{
+    struct fixture *f = *state;
+    struct buffer got = {0};
+    char line[1001];
+    int fd = connect_client(f);
+    memset(line, 'a', sizeof line);
+    line[1000] = '\0';
+    say(fd, "GET /healthz HTTP/1.1\r\n");
+    for (int i = 0; i < 40; i++) {
+        if (send(fd, "X: ", 3, MSG_NOSIGNAL) != 3 ||
+            send(fd, line, 1000, MSG_NOSIGNAL) != 1000 ||
+            send(fd, "\r\n", 2, MSG_NOSIGNAL) != 2) {
+            break;
+        }
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+    }
+    hear(f, fd, NULL, &got);
+    assert_int_equal(f->requests, 0);
+    buffer_done(&got);
+    close(fd);
+}
+
+static void head_has_no_body(void **state)
+{
+    struct fixture *f = *state;
+    struct buffer got = {0};
+    int fd = connect_client(f);
+    say(fd, "HEAD /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    hear(f, fd, NULL, &got);
+    assert_non_null(strstr((char *)got.data, "Content-Length: 3\r\n"));
+    assert_memory_equal(got.data + got.size - 4, "\r\n\r\n", 4);
+    buffer_done(&got);
+    close(fd);
+}
+
+static void requests_follow_each_other_on_one_connection(void **state)
+{
+    struct fixture *f = *state;
+    struct buffer got = {0};
+    static const char request[] = "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n";
+    int fd = connect_client(f);
+    for (int i = 1; i <= 20; i++) {
+        buffer_clear(&got);
+        say(fd, request);
+        hear(f, fd, "\r\n\r\nok\n", &got);
+        assert_int_equal(f->requests, i);
+    }
+    /* Two in one packet, then one byte by byte. */
+    say(fd, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+            "GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n");
+    buffer_clear(&got);
+    hear(f, fd, "no leader\n", &got);
+    for (const char *c = request; *c != '\0'; c++) {
+        assert_int_equal(send(fd, c, 1, MSG_NOSIGNAL), 1);
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+    }
+    buffer_clear(&got);
+    hear(f, fd, "\r\n\r\nok\n", &got);
+    assert_int_equal(f->requests, 23);
+    buffer_done(&got);
+    close(fd);
+}
+
+static void a_large_body_reaches_a_slow_reader_whole(void **state)
+{
+    struct fixture *f = *state;
+    struct buffer got = {0};
+    int fd = connect_client(f);
+    say(fd, "GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    for (int i = 0; i < 50; i++) {
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+        usleep(1000);
+    }
+    /* It could not be sent in one go. */
+    assert_true(recv(fd, buffer_reserve(&got, LARGE_SIZE), LARGE_SIZE,
+                     MSG_DONTWAIT | MSG_PEEK) < LARGE_SIZE);
+    hear(f, fd, NULL, &got);
+    const char *body = strstr((char *)got.data, "\r\n\r\n");
+    assert_non_null(body);
+    body += 4;
+    size_t size = got.size - (size_t)(body - (char *)got.data);
+    assert_true(size >= LARGE_SIZE);
+    size_t at = 0;
+    while (at < size) {
+        char line[64];
+        int length = snprintf(line, sizeof line, "hasp_line %zu\n", at);
+        assert_memory_equal(body + at, line, (size_t)length);
+        at += (size_t)length;
+    }
+    assert_non_null(strstr((char *)got.data, "version=0.0.4"));
+    buffer_done(&got);
+    close(fd);
+}
+
+static void many_connections_are_answered_in_parallel(void **state)
+{
+    struct fixture *f = *state;
+    int fd[16];
+    for (int i = 0; i < 16; i++) {
+        fd[i] = connect_client(f);
+        say(fd[i], "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n");
+    }
+    for (int i = 0; i < 16; i++) {
+        struct buffer got = {0};
+        hear(f, fd[i], "\r\n\r\nok\n", &got);
+        buffer_done(&got);
+        close(fd[i]);
+    }
+    assert_int_equal(f->requests, 16);
+}
+
+static void one_address_gets_sixteen_connections(void **state)
+{
+    struct fixture *f = *state;
+    int fd[17];
+    struct buffer got = {0};
+    for (int i = 0; i < 17; i++) {
+        fd[i] = connect_client(f);
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+    }
+    hear(f, fd[16], NULL, &got); /* Closed without a word. */
+    assert_int_equal(got.size, 0);
+    for (int i = 0; i < 17; i++) {
+        close(fd[i]);
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+    }
+    assert_reply(f, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n",
+                 "HTTP/1.1 200 OK\r\n", "\r\n\r\nok\n");
+    buffer_done(&got);
+}
+
+static void clients_that_leave_in_the_middle_do_no_harm(void **state)
+{
+    struct fixture *f = *state;
+    for (int i = 0; i < 60; i++) {
+        int fd = connect_client(f);
+        struct linger now = {.l_onoff = 1, .l_linger = 0};
+        say(fd, i % 2 == 0 ? "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n"
+                           : "GET /metr");
+        if (i % 4 < 2) {
+            setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+        }
+        for (int turn = 0; turn < i % 5; turn++) {
+            uv_run(&f->loop, UV_RUN_NOWAIT);
+        }
+        close(fd);
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+    }
+    assert_reply(f, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n",
+                 "HTTP/1.1 200 OK\r\n", "\r\n\r\nok\n");
+}
+
+static void closing_with_open_connections_is_fine(void **state)
+{
+    struct fixture *f = *state;
+    int fd[3];
+    for (int i = 0; i < 3; i++) {
+        fd[i] = connect_client(f);
+        say(fd[i],
+            i == 0 ? "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n" : "GET /he");
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+    }
+    http_close(f->http, note_closed, f);
+    f->http = NULL;
+    assert_int_equal(f->closed, 0);
+    assert_int_equal(uv_run(&f->loop, UV_RUN_DEFAULT), 0);
+    assert_int_equal(f->closed, 1);
+    for (int i = 0; i < 3; i++) {
+        close(fd[i]);
+    }
+}
+
+static void closing_inside_the_handler_is_fine(void **state)
+{
+    struct fixture *f = *state;
+    int fd = connect_client(f);
+    f->closes_in_handler = true;
+    say(fd, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+            "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_int_equal(uv_run(&f->loop, UV_RUN_DEFAULT), 0);
+    assert_int_equal(f->closed, 1);
+    assert_int_equal(f->requests, 1);
+    close(fd);
+}
+
+static void a_port_in_use_is_told(void **state)
+{
+    struct fixture *f = *state;
+    struct http *second = NULL;
+    char why[HASP_WHY_SIZE] = "";
+    assert_int_equal(http_open(&f->loop, "127.0.0.1", http_port(f->http),
+                               handle, f, &second, why),
+                     HASP_EBUSY);
+    assert_non_null(strstr(why, "127.0.0.1"));
+    assert_null(second);
+}
+
+#define HTTP_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        HTTP_TEST(each_path_has_its_answer),
+        HTTP_TEST(what_is_no_get_is_refused),
+        HTTP_TEST(a_request_head_is_bounded),
+        HTTP_TEST(head_has_no_body),
+        HTTP_TEST(requests_follow_each_other_on_one_connection),
+        HTTP_TEST(a_large_body_reaches_a_slow_reader_whole),
+        HTTP_TEST(many_connections_are_answered_in_parallel),
+        HTTP_TEST(one_address_gets_sixteen_connections),
+        HTTP_TEST(clients_that_leave_in_the_middle_do_no_harm),
+        HTTP_TEST(closing_with_open_connections_is_fine),
+        HTTP_TEST(closing_inside_the_handler_is_fine),
+        HTTP_TEST(a_port_in_use_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
