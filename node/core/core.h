@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The core of a node: requests, forwarding, leases and the replica, without I/O.
+/* The core of a node: requests, forwarding, leases and the replica, without
+ * I/O.
  *
  * It joins raft/ (who leads, what is committed) with lockfsm/ (what the entries
  * mean) and speaks for both to clients and peers. Everything that happens comes
  * in as a call with the time at which it happened; everything that must be done
- * goes out through struct core_port. The daemon stands on libuv, the WAL and LMDB;
- * the simulator on virtual ones; both link these same objects.
+ * goes out through struct core_port. The daemon stands on libuv, the WAL and
+ * LMDB; the simulator on virtual ones; both link these same objects.
  *
  * A turn: the caller feeds all events it has (bytes read, frames, completions),
  * then calls core_turn() once. In it the core
@@ -14,23 +15,24 @@
  *     1. proposes every command gathered in this turn as ONE batch,
  *     2. asks ONE question for all heartbeats and reads that wait,
  *     3. lets what became due expire (after a confirmation, rule 6),
- *     4. applies what is committed, answers, and flushes the state now and then.
+ *     4. applies what is committed, answers, and flushes the state now and
+ * then.
  *
  * The port's calls only record or start; they never call back into the core.
  *
  * The way of a request: core_request() finds its command in the table of
- * node/core/commands.h. A follower wraps it in FORWARD (or says MOVED); the leader
- * handles it: a refusal or a heartbeat or a read waits for a confirmed question,
- * a change waits for its entry to be applied. Each request has a slot in its
- * connection; answers leave in the order of the requests. A request that may wait
- * (WAIT, OPEN, ATTACH) holds back those behind it on its connection.
+ * node/core/commands.h. A follower wraps it in FORWARD (or says MOVED); the
+ * leader handles it: a refusal or a heartbeat or a read waits for a confirmed
+ * question, a change waits for its entry to be applied. Each request has a slot
+ * in its connection; answers leave in the order of the requests. A request that
+ * may wait (WAIT, OPEN, ATTACH) holds back those behind it on its connection.
  *
- * Leadership: after its election the core submits BEGIN; until that is applied it
- * answers nothing, starts no deadline and proposes nothing else.
+ * Leadership: after its election the core submits BEGIN; until that is applied
+ * it answers nothing, starts no deadline and proposes nothing else.
  *
- * Time: 'now_ns' is CLOCK_MONOTONIC, read after the event's bytes were read; never
- * a cached loop time.
- * Threads: one. Memory: bounded by struct core_limits. */
+ * Time: 'now_ns' is CLOCK_MONOTONIC, read after the event's bytes were read;
+ * never a cached loop time. Threads: one. Memory: bounded by struct
+ * core_limits. */
 
 #ifndef HASP_NODE_CORE_CORE_H
 #define HASP_NODE_CORE_CORE_H
@@ -51,12 +53,12 @@
 
 struct core;
 
-/* What the core asks of the world. All calls are on the core's thread and return
- * at once; 'data' is the first argument of each. */
+/* What the core asks of the world. All calls are on the core's thread and
+ * return at once; 'data' is the first argument of each. */
 struct core_port {
-    /* Disk. save_vote is synchronous and durable; the log is not: its durability
-     * comes back as core_persisted(). Errors are fatal: the port itself stops the
-     * node. */
+    /* Disk. save_vote is synchronous and durable; the log is not: its
+     * durability comes back as core_persisted(). Errors are fatal: the port
+     * itself stops the node. */
     void (*save_vote)(void *data, uint64_t term, uint64_t voted_for);
     void (*log_truncate)(void *data, uint64_t from_index);
     void (*log_append)(void *data, const struct replica_entry *entries,
@@ -78,13 +80,14 @@ struct core_port {
                           uint64_t offset, size_t size, struct buffer *out);
     /* Writes a received chunk (in order; offset 0 begins anew). */
     void (*snapshot_write)(void *data, uint64_t offset, struct bytes chunk);
-    /* Checks what was written and makes it durable as the newest snapshot; ends in
-     * core_snapshot_received(). */
+    /* Checks what was written and makes it durable as the newest snapshot; ends
+     * in core_snapshot_received(). */
     void (*snapshot_adopt)(void *data);
     /* Puts the adopted snapshot into the table, synchronously. */
     void (*snapshot_load)(void *data);
 
-    /* Network. Frames to one peer arrive in order or the connection goes down. */
+    /* Network. Frames to one peer arrive in order or the connection goes down.
+     */
     bool (*peer_is_up)(void *data, uint64_t id);
     struct buffer *(*peer_output)(void *data, uint64_t id); /* NULL: not up. */
     void (*peers_changed)(void *data, const struct replica_members *members);
@@ -105,14 +108,14 @@ struct core_port {
 };
 
 struct core_limits {
-    uint32_t requests_in_flight;   /* Of the node; beyond: BUSY. */
-    uint32_t requests_per_conn;    /* Pipelined and unanswered; beyond: block. */
+    uint32_t requests_in_flight; /* Of the node; beyond: BUSY. */
+    uint32_t requests_per_conn;  /* Pipelined and unanswered; beyond: block. */
     uint32_t sessions_per_conn;
-    uint64_t snapshot_log_size;    /* Take a snapshot when the log has grown so. */
-    uint64_t snapshot_entries;     /* Or by so many entries. */
+    uint64_t snapshot_log_size; /* Take a snapshot when the log has grown so. */
+    uint64_t snapshot_entries;  /* Or by so many entries. */
     uint32_t snapshot_chunk_size;
-    uint32_t flush_records;        /* Flush the state when so many are dirty ... */
-    uint32_t flush_ms;             /* ... or after this time. */
+    uint32_t flush_records; /* Flush the state when so many are dirty ... */
+    uint32_t flush_ms;      /* ... or after this time. */
     struct lockfsm_limits state;
 };
 extern const struct core_limits core_default_limits;
@@ -151,8 +154,8 @@ MUST_CHECK int core_begin(struct core *core, const struct core_start *start,
 
 void core_client_opened(struct core *core, uint64_t conn, const char *address,
                         uint64_t now_ns);
-/* One request; its arguments are borrowed during the call. The caller calls again
- * for the next one unless client_block() said to wait. */
+/* One request; its arguments are borrowed during the call. The caller calls
+ * again for the next one unless client_block() said to wait. */
 void core_client_request(struct core *core, uint64_t conn,
                          const struct resp_request *request, uint64_t now_ns);
 void core_client_closed(struct core *core, uint64_t conn, uint64_t now_ns);
@@ -172,8 +175,8 @@ MUST_CHECK int core_peer_frame(struct core *core, uint64_t id,
 
 void core_persisted(struct core *core, uint64_t term, uint64_t log_index,
                     uint64_t now_ns);
-/* The snapshot asked for is on disk ('error' 0), or could not be written: that is
- * not fatal, it is tried again later. */
+/* The snapshot asked for is on disk ('error' 0), or could not be written: that
+ * is not fatal, it is tried again later. */
 void core_snapshot_taken(struct core *core, uint64_t log_index, int error,
                          uint64_t now_ns);
 /* The received snapshot was checked and made durable, or was bad. */
@@ -181,16 +184,17 @@ void core_snapshot_received(struct core *core,
                             const struct snapshot_header *header, int error,
                             uint64_t now_ns);
 
-/* Ends a turn. 'has_read_all': every input that was ready has been fed (rule 6).
- * Returns when to call it again at the latest. */
+/* Ends a turn. 'has_read_all': every input that was ready has been fed (rule
+ * 6). Returns when to call it again at the latest. */
 uint64_t core_turn(struct core *core, bool has_read_all, uint64_t now_ns);
 
-/* The disk has become scarce, or has room again: refuse changes of clients, hand
- * over leadership. */
+/* The disk has become scarce, or has room again: refuse changes of clients,
+ * hand over leadership. */
 void core_disk_scarce(struct core *core, bool is_scarce, uint64_t now_ns);
 
 /* A clean stop: logs the ages, hands leadership over, refuses new requests.
- * core_is_quiet() becomes true when the caller may go on (it bounds the wait). */
+ * core_is_quiet() becomes true when the caller may go on (it bounds the wait).
+ */
 void core_stop(struct core *core, uint64_t now_ns);
 bool core_is_quiet(const struct core *core);
 /* The last act: flushes the state into the table. */

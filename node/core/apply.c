@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "node/core/apply.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "node/core/attach.h"
+#include "node/core/commands.h"
+#include "node/core/events.h"
+#include "node/core/lease.h"
+#include "node/core/membership.h"
+#include "node/core/propose.h"
+#include "node/core/request.h"
+#include "node/core/update.h"
+
+/* Effects of one turn: with EXPIRE of many sessions an entry has thousands, and
+ * Raft's heartbeats must leave in between. */
+#define EFFECT_BUDGET 32768
+
+static bool apply_entry(struct core *core, const struct replica_entry *entry);
+static void act(struct core *core, const struct replica_entry *entry);
+static void follow(struct core *core, const struct replica_entry *entry,
+                   const struct effect *effect);
+static void answer_entry(struct core *core, uint64_t log_index,
+                         const struct effect *result);
+static void answer_wait(struct core *core, const struct effect *effect);
+static void tell_cluster(struct core *core);
+
+void apply_committed(struct core *core)
+{
+    uint64_t applied = lockfsm_applied_index(core->fsm);
+    uint64_t target = replica_appliable(core->replica);
+    uint64_t budget = EFFECT_BUDGET;
+    if (applied >= target || core->has_fatal) {
+        return;
+    }
+    while (applied < target && budget > 0) {
+        struct replica_entry entry = replica_entry(core->replica, applied + 1);
+        CHECK(entry.log_index == applied + 1);
+        if (!apply_entry(core, &entry)) {
+            return;
+        }
+        applied++;
+        budget -= core->effects.count < budget ? core->effects.count : budget;
+        act(core, &entry);
+        effects_clear(&core->effects);
+        if (entry.type == ENTRY_CHANGE) {
+            membership_applied(core, applied);
+        }
+    }
+    core->has_left_over |= applied < target;
+    history_note(&core->history, applied, core->now_ns);
+    if (core->flush_due_ns == 0) {
+        core->flush_due_ns = core->now_ns +
+                             core->options.limits.flush_ms * NS_PER_MS;
+    }
+    struct replica_update update;
+    replica_applied(core->replica, applied, core->now_ns / NS_PER_MS, &update);
+    update_carry_out(core, &update);
+    membership_progress(core, applied);
+    lease_ended(core);
+}
+
+void apply_flush(struct core *core, bool is_now)
+{
+    if (core->has_fatal ||
+        lockfsm_flushed_index(core->fsm) == lockfsm_applied_index(core->fsm)) {
+        return;
+    }
+    if (!is_now && core->now_ns < core->flush_due_ns &&
+        lockfsm_dirty_count(core->fsm) < core->options.limits.flush_records) {
+        return;
+    }
+    int error = lockfsm_flush(core->fsm, core->table);
+    core->flush_due_ns = 0;
+    if (error != 0) {
+        char why[HASP_WHY_SIZE];
+        snprintf(why, sizeof why, "cannot write the state to the table: %s",
+                 hasp_strerror(error));
+        core_fatal(core, 70, why);
+    }
+}
+
+/* False: the node must stop. */
+static bool apply_entry(struct core *core, const struct replica_entry *entry)
+{
+    if (entry->type != ENTRY_COMMAND) {
+        lockfsm_skip(core->fsm, entry->log_index, entry->term);
+        return true;
+    }
+    int error = lockfsm_apply(core->fsm, entry->log_index, entry->term,
+                              entry->body, &core->effects);
+    if (error != 0) {
+        char why[HASP_WHY_SIZE];
+        snprintf(why, sizeof why,
+                 "cannot apply entry %" PRIu64 ": %s; if another node runs a "
+                 "newer version, upgrade this one",
+                 entry->log_index, hasp_strerror(error));
+        core_fatal(core, 70, why);
+        return false;
+    }
+    return true;
+}
+
+static void act(struct core *core, const struct replica_entry *entry)
+{
+    const struct effects *effects = &core->effects;
+    const struct effect *result = NULL;
+    for (uint32_t i = 0; i < effects->count; i++) {
+        const struct effect *effect = &effects->effect[i];
+        if (effect->type == EFFECT_RESULT) {
+            result = effect;
+        } else {
+            follow(core, entry, effect);
+        }
+    }
+    answer_entry(core, entry->log_index, result);
+    if (core->hook != NULL) {
+        core->hook(core->hook_data, entry->log_index, effects);
+    }
+}
+
+static void follow(struct core *core, const struct replica_entry *entry,
+                   const struct effect *effect)
+{
+    if (core->is_serving) {
+        timers_follow(core->timers, core->fsm, effect, core->now_ns);
+    }
+    switch (effect->type) {
+    case EFFECT_WAIT_RESULT:
+        answer_wait(core, effect);
+        return;
+    case EFFECT_SESSION_ENDED:
+        attach_ended(core, effect->session);
+        core->has_session_ended = true;
+        core->count_sessions_ended++;
+        return;
+    case EFFECT_BEGUN:
+        tell_cluster(core);
+        if (core->is_leader && !core->is_serving &&
+            effect->count == core->options.id &&
+            entry->term == core->led_term) {
+            leader_serve(core);
+        }
+        return;
+    case EFFECT_GRANTED:
+        core->count_grants++;
+        break;
+    case EFFECT_HOLD_EXPIRED:
+        core->count_unclean++;
+        break;
+    default:
+        break;
+    }
+    events_effect(core, effect);
+}
+
+/* Answers those who wait for the entry itself. */
+static void answer_entry(struct core *core, uint64_t log_index,
+                         const struct effect *result)
+{
+    struct request *next;
+    for (struct request *request = propose_take(core, log_index);
+         request != NULL; request = next) {
+        next = request->next;
+        if ((request->command->flags & COMMAND_CHANGE) == 0) {
+            commands_read(core, request); /* A KEEP whose AGE 0 this was. */
+        } else if (result->result.code == RESULT_QUEUED) {
+            request_wait(core, request, result->wait_index);
+        } else {
+            commands_result(core, request, &result->result);
+        }
+    }
+}
+
+static void answer_wait(struct core *core, const struct effect *effect)
+{
+    struct request *next;
+    for (struct request *request = requests_end_wait(core, effect->wait_index);
+         request != NULL; request = next) {
+        next = request->next;
+        commands_result(core, request, &effect->result);
+    }
+}
+
+static void tell_cluster(struct core *core)
+{
+    uint8_t id[CLUSTER_ID_SIZE];
+    if (!core->is_cluster_told) {
+        lockfsm_cluster_id(core->fsm, id);
+        core->is_cluster_told = true;
+        core->port.cluster_known(core->port.data, id);
+    }
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The one place that applies: committed entries into the state, their effects
+ * to those whom they concern. */
+
+#ifndef HASP_NODE_CORE_APPLY_H
+#define HASP_NODE_CORE_APPLY_H
+
+#include "node/core/state.h"
+
+/* Applies what may be applied, up to a budget per turn (core->has_left_over).
+ */
+void apply_committed(struct core *core);
+/* Writes the state into the table, if it is time to. */
+void apply_flush(struct core *core, bool is_now);
+
+#endif /* HASP_NODE_CORE_APPLY_H */

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The way of a request through the core, up to where somebody decides. */
+
+#include "node/core/commands.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "node/core/attach.h"
+#include "node/core/conn.h"
+#include "node/core/forward.h"
+#include "node/core/propose.h"
+#include "node/core/questions.h"
+#include "node/core/request.h"
+
+static uint32_t name_hash(const uint8_t *name, size_t size);
+static bool may_begin(struct core *core, struct request *request,
+                      const struct bytes *argument, uint32_t count);
+static bool choose_session(struct core *core, struct request *request,
+                           const struct call *call);
+static bool may_wait(const struct command *command, const struct call *call);
+static void unknown_command(struct core *core, struct request *request,
+                            struct bytes name);
+
+void commands_init(struct core *core)
+{
+    memset(core->command_slots, 0, sizeof core->command_slots);
+    for (uint32_t i = 0; i < commands_count(); i++) {
+        const char *name = commands_table[i].name;
+        uint32_t slot = name_hash((const uint8_t *)name, strlen(name));
+        while (core->command_slots[slot % 512] != 0) {
+            slot++;
+        }
+        core->command_slots[slot % 512] = (uint16_t)(i + 1);
+    }
+}
+
+const struct command *commands_find(const struct core *core, struct bytes name)
+{
+    uint32_t slot = name_hash(name.data, name.size);
+    for (;; slot++) {
+        uint32_t i = core->command_slots[slot % 512];
+        if (i == 0) {
+            return NULL;
+        }
+        if (bytes_is_word(name, commands_table[i - 1].name)) {
+            return &commands_table[i - 1];
+        }
+    }
+}
+
+void commands_received(struct core *core, struct conn *conn,
+                       const struct bytes *argument, uint32_t count)
+{
+    struct request *request = request_new_local(core, conn);
+    struct call call;
+    core->count_commands++;
+    request->command = commands_find(core, argument[0]);
+    if (request->command == NULL) {
+        unknown_command(core, request, argument[0]);
+        return;
+    }
+    if (!may_begin(core, request, argument, count)) {
+        return;
+    }
+    buffer_clear(&core->parse_error);
+    struct resp_writer writer = {&core->parse_error, conn->version};
+    if (!call_parse(&call, request->command, argument, count, &writer)) {
+        buffer_put_bytes(request_reply(core, request)->out,
+                         buffer_bytes(&core->parse_error));
+        request_done(core, request);
+        return;
+    }
+    if ((request->command->flags & COMMAND_LOCAL) != 0) {
+        request->command->run(core, request, &call);
+        return;
+    }
+    if (!choose_session(core, request, &call)) {
+        return;
+    }
+    request->has_req = call_has(&call, OPTION_REQ);
+    request_keep(core, request, argument, count);
+    if (may_wait(request->command, &call)) {
+        conn_block(core, conn, request->slot);
+    } else {
+        conn_block_update(core, conn);
+    }
+    if (core->is_serving) {
+        commands_decide(core, request, &call);
+    } else {
+        forward_request(core, request);
+    }
+}
+
+void commands_decide(struct core *core, struct request *request,
+                     const struct call *call)
+{
+    const struct command *command = request->command;
+    if ((command->flags & COMMAND_CHANGE) != 0) {
+        if (core->is_disk_scarce && (command->flags & COMMAND_FREES) == 0) {
+            request_refuse(core, request, "LIMIT",
+                           "disk: the leader's disk is nearly full");
+            return;
+        }
+        if (!propose_is_open(core)) {
+            if (request->body.size == 0) {
+                request_keep(core, request, call->argument, call->count);
+            }
+            request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
+            request_move(core, request, &core->parked, REQUEST_PARKED);
+            return;
+        }
+    }
+    if (command->run != NULL) {
+        command->run(core, request, call);
+    } else if ((command->flags & COMMAND_CHANGE) != 0) {
+        command->encode(core, request, call, propose_begin(core));
+        propose_end(core, request);
+    } else {
+        if (request->body.size == 0) {
+            request_keep(core, request, call->argument, call->count);
+        }
+        question_wait(core, request);
+    }
+}
+
+/* Understands again what was understood when it came in. */
+static void parse_kept(struct core *core, struct request *request,
+                       struct call *call)
+{
+    struct frame_forward kept = request_kept(core, request);
+    buffer_clear(&core->scratch);
+    struct resp_writer writer = {&core->scratch, request->version};
+    bool is_good = call_parse(call, request->command, kept.argument, kept.count,
+                              &writer);
+    CHECK(is_good);
+}
+
+void commands_resume(struct core *core, struct request *request)
+{
+    struct call call;
+    struct frame_forward kept = request_kept(core, request);
+    buffer_clear(&core->scratch);
+    struct resp_writer writer = {&core->scratch, request->version};
+    request_leave(core, request);
+    if (!call_parse(&call, request->command, kept.argument, kept.count,
+                    &writer)) {
+        /* Parked before it was looked at: it came from a peer. */
+        CHECK(request->conn == NULL);
+        request_done(core, request);
+        return;
+    }
+    request->has_req = call_has(&call, OPTION_REQ);
+    commands_decide(core, request, &call);
+}
+
+void commands_read(struct core *core, struct request *request)
+{
+    struct call call;
+    parse_kept(core, request, &call);
+    request_leave(core, request);
+    request->command->read(core, request, &call);
+}
+
+void commands_result(struct core *core, struct request *request,
+                     const struct result *result)
+{
+    static const struct {
+        const char *word;
+        const char *text; /* NULL: the result's own. */
+    } refusals[] = {
+        [RESULT_NOT_HELD] = {"NOTHELD", "not held by this session and owner, "
+                                        "or not with this token"},
+        [RESULT_NO_SESSION] = {"NOSESSION", "no such session"},
+        [RESULT_EXPIRED] = {"EXPIRED", "the session has ended"},
+        [RESULT_BLACKLISTED] = {"BLACKLISTED", NULL},
+        [RESULT_DEADLOCK] = {"DEADLOCK", NULL},
+        [RESULT_LIMIT] = {"LIMIT", NULL},
+        [RESULT_BAD_ARGUMENT] = {"BADARG", NULL},
+    };
+    const struct command *command = request->command;
+    enum result_code code = result->code;
+    if (code == RESULT_NO_SESSION && request->session != 0) {
+        code = RESULT_EXPIRED; /* It acts, so it has existed. */
+    }
+    if (command->reply_kind == REPLY_OWN &&
+        (code == RESULT_OK || (command->flags & COMMAND_REDIS) != 0)) {
+        command->reply(core, request, result);
+        return;
+    }
+    struct resp_writer *writer = request_reply(core, request);
+    if (code == RESULT_NOT_ACQUIRED) {
+        if (command->reply_kind == REPLY_TOKENS) {
+            resp_null_array(writer);
+        } else {
+            resp_null(writer);
+        }
+    } else if (code != RESULT_OK) {
+        CHECK(code != RESULT_QUEUED);
+        struct bytes text = refusals[code].text != NULL
+                                ? bytes_of_text(refusals[code].text)
+                                : result->text;
+        resp_error(writer, refusals[code].word, "%.*s", (int)text.size,
+                   (const char *)text.data);
+    } else if (command->reply_kind == REPLY_TOKEN) {
+        resp_integer(writer, (int64_t)result->token);
+    } else if (command->reply_kind == REPLY_TOKENS) {
+        resp_array(writer, result->token_count);
+        for (uint32_t i = 0; i < result->token_count; i++) {
+            resp_integer(writer, (int64_t)result->tokens[i]);
+        }
+    } else if (command->reply_kind == REPLY_OK) {
+        resp_simple(writer, "OK");
+    } else {
+        resp_integer(writer, (int64_t)result->count);
+    }
+    request_done(core, request);
+}
+
+struct origin call_origin(const struct request *request,
+                          const struct call *call)
+{
+    return (struct origin){.session = request->session,
+                           .owner = call_text(call, OPTION_OWNER),
+                           .req = call_number(call, OPTION_REQ, 0),
+                           .acked = call_number(call, OPTION_ACKED, 0)};
+}
+
+/* FNV-1a over the name in upper case. */
+static uint32_t name_hash(const uint8_t *name, size_t size)
+{
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < size; i++) {
+        hash = (hash ^ (uint32_t)toupper(name[i])) * 16777619u;
+    }
+    return hash;
+}
+
+/* What may refuse a command before its arguments are looked at. */
+static bool may_begin(struct core *core, struct request *request,
+                      const struct bytes *argument, uint32_t count)
+{
+    const struct command *command = request->command;
+    struct conn *conn = request->conn;
+    struct call call = {.command = command};
+    char name[64];
+    call_name(&call, name, sizeof name);
+    (void)argument;
+    if (command->arity > 0 ? count != (uint32_t)command->arity
+                           : count < (uint32_t)-command->arity) {
+        bool is_ours = (command->flags & COMMAND_REDIS) == 0;
+        resp_error(request_reply(core, request), is_ours ? "BADARG" : "ERR",
+                   is_ours ? "%s: wrong number of arguments"
+                           : "wrong number of arguments for '%s' command",
+                   name);
+        request_done(core, request);
+        return false;
+    }
+    if (conn->version == 2 && conn->channel_count > 0 &&
+        (command->flags & COMMAND_PUBSUB) == 0) {
+        resp_error(request_reply(core, request), "ERR",
+                   "Can't execute '%s': only (P)SUBSCRIBE / (P)UNSUBSCRIBE / "
+                   "PING / QUIT / RESET are allowed in this context",
+                   name);
+        request_done(core, request);
+        return false;
+    }
+    if ((command->flags & COMMAND_LOCAL) != 0) {
+        return true;
+    }
+    if (core->is_stopping) {
+        request_refuse(core, request, "NOLEADER",
+                       "this node is stopping; nothing was done");
+        return false;
+    }
+    if (core->in_flight > core->options.limits.requests_in_flight) {
+        request_refuse(core, request, "BUSY",
+                       "too much is in flight; try later");
+        return false;
+    }
+    return true;
+}
+
+/* Finds the session that acts. What this connection has attached only this node
+ * knows, so nobody else need be asked. */
+static bool choose_session(struct core *core, struct request *request,
+                           const struct call *call)
+{
+    uint32_t flags = request->command->flags;
+    if ((flags & (COMMAND_SESSION | COMMAND_ORIGIN)) == 0) {
+        return true;
+    }
+    request->session = attach_newest(request->conn);
+    if ((flags & COMMAND_SESSION) != 0 && call_has(call, OPTION_SESSION)) {
+        request->session = call->number[OPTION_SESSION];
+        if (attach_find(core, request->conn, request->session) == NULL) {
+            request_refuse(core, request, "NOSESSION",
+                           "that session is not attached to this connection");
+            return false;
+        }
+    }
+    if (request->session == 0 && call->pair_count == 0 &&
+        ((flags & COMMAND_SESSION) != 0 || call_has(call, OPTION_REQ))) {
+        request_refuse(core, request, "NOSESSION",
+                       "no session is attached to this connection");
+        return false;
+    }
+    return true;
+}
+
+static bool may_wait(const struct command *command, const struct call *call)
+{
+    return (command->flags & COMMAND_BLOCKS) != 0 ||
+           call_number(call, OPTION_WAIT, 0) != 0;
+}
+
+static void unknown_command(struct core *core, struct request *request,
+                            struct bytes name)
+{
+    char shown[128];
+    size_t size = name.size < sizeof shown - 1 ? name.size : sizeof shown - 1;
+    for (size_t i = 0; i < size; i++) {
+        shown[i] = isprint(name.data[i]) ? (char)name.data[i] : '?';
+    }
+    shown[size] = '\0';
+    resp_error(request_reply(core, request), "ERR", "unknown command '%s'",
+               shown);
+    request_done(core, request);
+}

@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "node/core/core.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "node/core/apply.h"
+#include "node/core/attach.h"
+#include "node/core/commands.h"
+#include "node/core/conn.h"
+#include "node/core/forward.h"
+#include "node/core/lease.h"
+#include "node/core/membership.h"
+#include "node/core/peer.h"
+#include "node/core/propose.h"
+#include "node/core/questions.h"
+#include "node/core/request.h"
+#include "node/core/snapshots.h"
+#include "node/core/state.h"
+#include "node/core/update.h"
+
+const struct core_limits core_default_limits = {
+    .requests_in_flight = 16384,
+    .requests_per_conn = 1024,
+    .sessions_per_conn = 4096,
+    .snapshot_log_size = UINT64_C(64) << 20,
+    .snapshot_entries = 1000000,
+    .snapshot_chunk_size = 128 << 10,
+    .flush_records = 16384,
+    .flush_ms = 100,
+};
+
+/* Rounds of one turn: what an applied BEGIN lets in is proposed at once. */
+#define TURN_ROUNDS 3
+
+static void set_now(struct core *core, uint64_t now_ns);
+static void init_lists(struct core *core);
+static uint64_t next_deadline(struct core *core);
+static uint64_t sooner(uint64_t a, uint64_t b);
+
+struct core *core_new(const struct core_options *options,
+                      const struct core_port *port)
+{
+    struct core *core = memory_new(sizeof *core);
+    core->options = *options;
+    core->port = *port;
+    core->version = memory_text(options->version);
+    struct core_limits *limits = &core->options.limits;
+    if (limits->sessions_per_conn > FRAME_SESSION_MAX) {
+        limits->sessions_per_conn = FRAME_SESSION_MAX;
+    }
+    /* Beside the clients' and our own there are the AGE 0 and the changes. */
+    core->in_flight_max = limits->requests_in_flight + OWN_IN_FLIGHT_MAX + 1024;
+    struct replica_options replica = {
+        .id = options->id,
+        .seed = options->seed,
+        .election_ms = options->election_ms,
+        .heartbeat_ms = options->heartbeat_ms,
+        .in_flight_max = core->in_flight_max,
+    };
+    core->replica = replica_new(&replica);
+    core->fsm = lockfsm_new(&limits->state);
+    core->timers = timers_new();
+    core->arguments = memory_new(FRAME_ARGUMENT_MAX * sizeof *core->arguments);
+    core->closed_sessions = memory_new(FRAME_SESSION_MAX *
+                                       sizeof *core->closed_sessions);
+    init_lists(core);
+    commands_init(core);
+    return core;
+}
+
+void core_free(struct core *core)
+{
+    if (core == NULL) {
+        return;
+    }
+    core->is_stopping = true; /* Nobody is told of the connections' end. */
+    LIST_EACH_SAFE (node, &core->conns_by_age) {
+        conn_free(core, LIST_ENTRY(node, struct conn, in_core));
+    }
+    attach_free(core);
+    requests_free(core);
+    propose_free(core);
+    history_done(&core->history);
+    effects_done(&core->effects);
+    buffer_done(&core->scratch);
+    buffer_done(&core->parse_error);
+    buffer_done(&core->event);
+    timers_free(core->timers);
+    lockfsm_free(core->fsm);
+    replica_free(core->replica);
+    free(core->arguments);
+    free(core->closed_sessions);
+    free(core->version);
+    free(core);
+}
+
+int core_begin(struct core *core, const struct core_start *start,
+               uint64_t now_ns, char why[HASP_WHY_SIZE])
+{
+    struct replica_update update;
+    struct replica_start replica = start->replica;
+    core->table = start->table;
+    core->started_ns = core->last_turn_ns = now_ns;
+    set_now(core, now_ns);
+    int error = lockfsm_load(core->fsm, core->table, why);
+    if (error != 0) {
+        return error;
+    }
+    replica.applied_index = lockfsm_applied_index(core->fsm);
+    if (replica.applied_index < replica.snapshot_index) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "the table ends at %" PRIu64
+                 ", before the snapshot at %" PRIu64,
+                 replica.applied_index, replica.snapshot_index);
+        return HASP_ECORRUPT;
+    }
+    core->snapshot_index = replica.snapshot_index;
+    history_begin(&core->history, replica.applied_index, now_ns);
+    error = replica_begin(core->replica, &replica, now_ns / NS_PER_MS, &update,
+                          why);
+    if (error != 0) {
+        return error;
+    }
+    struct replica_members members;
+    replica_members(core->replica, &members);
+    core->port.peers_changed(core->port.data, &members);
+    uint8_t id[CLUSTER_ID_SIZE], none[CLUSTER_ID_SIZE] = {0};
+    lockfsm_cluster_id(core->fsm, id);
+    if (memcmp(id, none, sizeof none) != 0) {
+        core->is_cluster_told = true;
+        core->port.cluster_known(core->port.data, id);
+    }
+    update_carry_out(core, &update);
+    return 0;
+}
+
+void core_client_opened(struct core *core, uint64_t conn, const char *address,
+                        uint64_t now_ns)
+{
+    set_now(core, now_ns);
+    CHECK(conn_find(core, conn) == NULL);
+    conn_open(core, conn, address);
+}
+
+void core_client_request(struct core *core, uint64_t conn,
+                         const struct resp_request *request, uint64_t now_ns)
+{
+    set_now(core, now_ns);
+    struct conn *found = conn_find(core, conn);
+    if (found == NULL || found->is_closing || request->count == 0) {
+        return;
+    }
+    commands_received(core, found, request->argument, request->count);
+}
+
+void core_client_closed(struct core *core, uint64_t conn, uint64_t now_ns)
+{
+    set_now(core, now_ns);
+    struct conn *found = conn_find(core, conn);
+    if (found != NULL) {
+        found->is_closing = true;
+        conn_free(core, found);
+    }
+}
+
+int core_check_peer(const struct core *core, uint64_t id, uint64_t incarnation,
+                    char why[HASP_WHY_SIZE])
+{
+    uint64_t known = lockfsm_incarnation(core->fsm, id);
+    if (known != 0 && known != incarnation) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "member %" PRIu64 " comes with another data directory "
+                 "(incarnation %016" PRIx64 ", registered is %016" PRIx64
+                 "): remove the member and add it again",
+                 id, incarnation, known);
+        return HASP_EREFUSED;
+    }
+    return 0;
+}
+
+void core_peer_up(struct core *core, uint64_t id, uint64_t incarnation,
+                  uint64_t now_ns)
+{
+    set_now(core, now_ns);
+    struct peer *peer = peer_get(core, id);
+    if (peer == NULL) {
+        return;
+    }
+    if (peer->is_up) {
+        core_peer_down(core, id, false, now_ns);
+    }
+    peer->is_up = true;
+    peer->incarnation = incarnation;
+    core->must_register = true;
+    if (id == core->known_leader) {
+        attach_tell(core);
+    }
+}
+
+void core_peer_down(struct core *core, uint64_t id, bool was_closed_by_peer,
+                    uint64_t now_ns)
+{
+    set_now(core, now_ns);
+    struct peer *peer = peer_find(core, id);
+    if (peer != NULL) {
+        peer->is_up = false;
+        attach_forget_peer(core, peer);
+        snapshots_peer_lost(core, peer);
+    }
+    forward_peer_lost(core, id);
+    if (was_closed_by_peer) {
+        replica_hurry(core->replica, id, now_ns / NS_PER_MS);
+    }
+}
+
+int core_peer_frame(struct core *core, uint64_t id, enum frame_type type,
+                    struct bytes body, uint64_t now_ns)
+{
+    struct replica_update update;
+    set_now(core, now_ns);
+    switch (type) {
+    case FRAME_RAFT: {
+        int error = replica_receive(core->replica, id, body, now_ns / NS_PER_MS,
+                                    &update);
+        if (error == 0) {
+            update_carry_out(core, &update);
+        }
+        return error;
+    }
+    case FRAME_FORWARD:
+        return forward_received(core, id, body);
+    case FRAME_ANSWER:
+        return forward_answered(core, id, body);
+    case FRAME_CLOSED:
+        return forward_closed(core, id, body);
+    case FRAME_SNAPSHOT:
+        return snapshots_chunk(core, id, body);
+    case FRAME_SNAPSHOT_ACK:
+        return snapshots_ack(core, id, body);
+    default:
+        return HASP_EPROTO;
+    }
+}
+
+void core_persisted(struct core *core, uint64_t term, uint64_t log_index,
+                    uint64_t now_ns)
+{
+    struct replica_update update;
+    set_now(core, now_ns);
+    replica_persisted(core->replica, term, log_index, now_ns / NS_PER_MS,
+                      &update);
+    update_carry_out(core, &update);
+}
+
+uint64_t core_turn(struct core *core, bool has_read_all, uint64_t now_ns)
+{
+    struct replica_update update;
+    set_now(core, now_ns);
+    if (now_ns - core->last_turn_ns > STALL_NS) {
+        core->has_stalled = true;
+    }
+    core->last_turn_ns = now_ns;
+    core->has_left_over = false;
+    if (now_ns / NS_PER_MS >= replica_deadline(core->replica)) {
+        replica_tick(core->replica, now_ns / NS_PER_MS, &update);
+        update_carry_out(core, &update);
+    }
+    for (int round = 0; round < TURN_ROUNDS && !core->has_fatal; round++) {
+        bool was_serving = core->is_serving;
+        leader_begin(core);
+        forward_turn(core);
+        membership_turn(core);
+        lease_turn(core, has_read_all);
+        propose_submit(core);
+        questions_ask(core);
+        apply_committed(core);
+        questions_answer(core);
+        if (core->item_count == 0 && core->age0_count == 0 &&
+            core->is_serving == was_serving) {
+            break;
+        }
+    }
+    core->has_left_over |= core->item_count > 0 || core->age0_count > 0;
+    apply_flush(core, false);
+    snapshots_turn(core);
+    return core->has_left_over ? now_ns : next_deadline(core);
+}
+
+void core_disk_scarce(struct core *core, bool is_scarce, uint64_t now_ns)
+{
+    set_now(core, now_ns);
+    core->is_disk_scarce = is_scarce;
+    core->scarce_retry_ns = now_ns;
+}
+
+void core_stop(struct core *core, uint64_t now_ns)
+{
+    set_now(core, now_ns);
+    if (!core->is_stopping) {
+        core->is_stopping = true;
+        membership_leave(core);
+    }
+}
+
+bool core_is_quiet(const struct core *core)
+{
+    if (!core->is_stopping) {
+        return false;
+    }
+    if (core->is_leader && membership_has_heir(core)) {
+        return false;
+    }
+    return list_is_empty(&core->logged) && list_is_empty(&core->asking);
+}
+
+int core_flush(struct core *core)
+{
+    return lockfsm_flush(core->fsm, core->table);
+}
+
+const struct lockfsm *core_state(const struct core *core)
+{
+    return core->fsm;
+}
+
+const struct replica *core_replica(const struct core *core)
+{
+    return core->replica;
+}
+
+bool core_is_serving(const struct core *core)
+{
+    return core->is_serving;
+}
+
+void core_set_applied_hook(struct core *core, core_applied_fn *hook, void *data)
+{
+    core->hook = hook;
+    core->hook_data = data;
+}
+
+/* Time does not go back, whatever order the events come in. */
+static void set_now(struct core *core, uint64_t now_ns)
+{
+    if (now_ns > core->now_ns) {
+        core->now_ns = now_ns;
+    }
+}
+
+static void init_lists(struct core *core)
+{
+    list_init(&core->conns_by_age);
+    list_init(&core->watches);
+    list_init(&core->parked);
+    list_init(&core->forwarded);
+    list_init(&core->asking);
+    list_init(&core->logged);
+    list_init(&core->queued);
+    list_init(&core->doomed);
+    list_init(&core->snapshotting);
+    for (int i = 0; i < PEER_COUNT_MAX; i++) {
+        list_init(&core->peers[i].attachments);
+    }
+}
+
+static uint64_t next_deadline(struct core *core)
+{
+    uint64_t now_ns = core->now_ns;
+    uint64_t raft_ms = replica_deadline(core->replica);
+    uint64_t next = raft_ms > UINT64_MAX / NS_PER_MS ? UINT64_MAX
+                                                     : raft_ms * NS_PER_MS;
+    /* A deadline of Raft's that stays in the past must not spin the loop. */
+    next = next > now_ns ? next : now_ns + NS_PER_MS;
+    next = sooner(next, lease_next(core));
+    next = sooner(next, questions_next(core));
+    next = sooner(next, forward_next(core));
+    next = sooner(next, membership_next(core));
+    next = sooner(next, snapshots_next(core));
+    if (core->flush_due_ns != 0) {
+        next = sooner(next, core->flush_due_ns);
+    }
+    return next > now_ns ? next : now_ns + NS_PER_MS;
+}
+
+/* The smaller one. */
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "node/core/forward.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "node/core/attach.h"
+#include "node/core/cluster.h"
+#include "node/core/commands.h"
+#include "node/core/conn.h"
+#include "node/core/membership.h"
+#include "node/core/peer.h"
+#include "node/core/propose.h"
+#include "node/core/request.h"
+
+static void park(struct core *core, struct request *request);
+static bool send(struct core *core, struct request *request);
+static void give_up(struct core *core, struct request *request);
+static void serve_parked(struct core *core);
+static void send_parked(struct core *core);
+static void orphan_all(struct core *core, struct list *list, uint64_t peer);
+static void answered(struct core *core, uint64_t peer, struct request *request,
+                     const struct frame_answer *answer);
+
+void forward_request(struct core *core, struct request *request)
+{
+    request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
+    if (core->is_leader || !send(core, request)) {
+        park(core, request);
+    }
+}
+
+void forward_again(struct core *core, struct request *request)
+{
+    uint32_t flags = request->command->flags;
+    request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
+    request->not_before_ns = 0;
+    if (request->command->run == raft_transfer_run) {
+        /* That leadership has moved is what it asked for. */
+        request->is_retry = true;
+        park(core, request);
+    } else if ((flags & COMMAND_CHANGE) == 0 ||
+               (flags & COMMAND_REPEATABLE) != 0) {
+        park(core, request);
+    } else if (request->has_req) {
+        request->is_retry = true;
+        park(core, request);
+    } else {
+        request_refuse(core, request, "UNKNOWN",
+                       "the leader changed, and whether this took effect is "
+                       "not known");
+    }
+}
+
+void forward_leader_changed(struct core *core)
+{
+    LIST_EACH_SAFE (node, &core->forwarded) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (request->sent_to != core->known_leader ||
+            request->sent_term != core->known_term) {
+            forward_again(core, request);
+        }
+    }
+}
+
+void forward_peer_lost(struct core *core, uint64_t peer)
+{
+    LIST_EACH_SAFE (node, &core->forwarded) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (request->sent_to == peer) {
+            forward_again(core, request);
+        }
+    }
+    /* Its own requests are its own to repeat; and a new process of it will
+     * count connections from the start, so no late answer may reach it. */
+    orphan_all(core, &core->parked, peer);
+    orphan_all(core, &core->asking, peer);
+    orphan_all(core, &core->logged, peer);
+    orphan_all(core, &core->queued, peer);
+    orphan_all(core, &core->doomed, peer);
+    orphan_all(core, &core->snapshotting, peer);
+    membership_peer_lost(core, peer);
+}
+
+void forward_turn(struct core *core)
+{
+    if (list_is_empty(&core->parked)) {
+        return;
+    }
+    if (core->is_serving) {
+        serve_parked(core);
+    } else if (!core->is_leader && core->known_leader != 0) {
+        send_parked(core);
+    }
+    LIST_EACH_SAFE (node, &core->parked) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (request->deadline_ns > core->now_ns) {
+            break;
+        }
+        give_up(core, request);
+    }
+}
+
+uint64_t forward_next(const struct core *core)
+{
+    const struct request *first = LIST_FIRST(&core->parked, struct request,
+                                             in_list);
+    if (first == NULL) {
+        return UINT64_MAX;
+    }
+    /* Those that wait to be sent again do so for FORWARD_RETRY_NS only. */
+    return !core->is_leader && core->known_leader != 0 &&
+                   first->not_before_ns > core->now_ns
+               ? first->not_before_ns
+               : first->deadline_ns;
+}
+
+int forward_received(struct core *core, uint64_t peer, struct bytes body)
+{
+    struct frame_forward forward = {.argument = core->arguments};
+    int error = frame_get_forward(body, &forward);
+    if (error != 0 || forward.count == 0 ||
+        (forward.version != 2 && forward.version != 3)) {
+        return HASP_EPROTO;
+    }
+    core->remote_address = forward.address;
+    core->remote_client = forward.client;
+    core->count_commands++;
+    struct request *request = request_new_remote(core, peer, &forward);
+    request->command = commands_find(core, forward.argument[0]);
+    if (request->command == NULL ||
+        (request->command->flags & COMMAND_LOCAL) != 0) {
+        request_refuse(core, request, "ERR", "unknown command at the leader");
+        return 0;
+    }
+    if (!core->is_leader || core->is_stopping) {
+        request_return(core, request);
+        return 0;
+    }
+    if (core->in_flight > core->options.limits.requests_in_flight) {
+        request_refuse(core, request, "BUSY",
+                       "too much is in flight; try later");
+        return 0;
+    }
+    if (!core->is_serving) {
+        request_keep(core, request, forward.argument, forward.count);
+        request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
+        park(core, request);
+        return 0;
+    }
+    struct call call;
+    buffer_clear(&core->scratch);
+    struct resp_writer writer = {&core->scratch, forward.version};
+    if (!call_parse(&call, request->command, forward.argument, forward.count,
+                    &writer)) {
+        request_done(core, request); /* The error stands in the scratch. */
+        return 0;
+    }
+    request->has_req = call_has(&call, OPTION_REQ);
+    commands_decide(core, request, &call);
+    return 0;
+}
+
+int forward_answered(struct core *core, uint64_t peer, struct bytes body)
+{
+    struct frame_answer answer;
+    int error = frame_get_answer(body, &answer);
+    if (error != 0) {
+        return error;
+    }
+    struct conn *conn = conn_find(core, answer.conn);
+    struct request *request = conn != NULL
+                                  ? conn_slot_request(conn, answer.slot)
+                                  : NULL;
+    if (request != NULL && (request->state == REQUEST_FORWARDED ||
+                            request->state == REQUEST_PARKED)) {
+        answered(core, peer, request, &answer);
+        return 0;
+    }
+    /* Nobody waits for it any more. A session that it opened belongs to nobody,
+     * which is what its linger is for. */
+    struct buffer *out = peer_output(core, peer);
+    if (answer.kind == ANSWER_ATTACHED && out != NULL &&
+        (conn == NULL || attach_find(core, conn, answer.session) == NULL)) {
+        frame_put_closed(out, answer.conn, &answer.session, 1);
+    }
+    return 0;
+}
+
+int forward_closed(struct core *core, uint64_t peer, struct bytes body)
+{
+    uint64_t conn;
+    uint32_t count;
+    int error = frame_get_closed(body, &conn, core->closed_sessions, &count);
+    if (error == 0) {
+        attach_closed_at(core, peer, conn, core->closed_sessions, count);
+    }
+    return error;
+}
+
+void member_client_address(const struct core *core, uint64_t id,
+                           char out[MEMBER_ADDRESS_SIZE])
+{
+    struct replica_members members;
+    replica_members(core->replica, &members);
+    out[0] = '\0';
+    for (uint32_t i = 0; i < members.count; i++) {
+        const char *comma = strchr(members.member[i].address, ',');
+        if (members.member[i].id == id && comma != NULL) {
+            strcpy(out, comma + 1);
+        }
+    }
+}
+
+static void park(struct core *core, struct request *request)
+{
+    request_move(core, request, &core->parked, REQUEST_PARKED);
+}
+
+/* To the leader, if it can be reached; or tells the client where it is. */
+static bool send(struct core *core, struct request *request)
+{
+    if (core->known_leader == 0 || core->known_leader == core->options.id) {
+        return false;
+    }
+    if (core->options.redirect == REDIRECT_MOVED) {
+        char address[MEMBER_ADDRESS_SIZE];
+        member_client_address(core, core->known_leader, address);
+        if (address[0] == '\0') {
+            return false;
+        }
+        struct frame_forward kept = request_kept(core, request);
+        resp_error(request_reply(core, request), "MOVED", "%u %s",
+                   cluster_slot(&kept), address);
+        request_done(core, request);
+        return true;
+    }
+    struct buffer *out = peer_output(core, core->known_leader);
+    if (out == NULL) {
+        return false;
+    }
+    if (request->is_retry) {
+        struct frame_forward kept = request_kept(core, request);
+        kept.is_retry = true;
+        frame_put_forward(out, &kept);
+    } else {
+        buffer_put_bytes(out, buffer_bytes(&request->body));
+    }
+    request->sent_to = core->known_leader;
+    request->sent_term = core->known_term;
+    request_move(core, request, &core->forwarded, REQUEST_FORWARDED);
+    return true;
+}
+
+/* No leader was found in time. */
+static void give_up(struct core *core, struct request *request)
+{
+    if (request->is_retry) {
+        request_refuse(
+            core, request, "UNKNOWN",
+            "no leader was found, and whether an earlier one carried "
+            "this out is not known");
+    } else {
+        request_refuse(core, request, "NOLEADER",
+                       "no leader was found; nothing was done");
+    }
+}
+
+static bool is_retried_transfer(const struct request *request)
+{
+    return request->is_retry && request->conn != NULL &&
+           request->command->run == raft_transfer_run;
+}
+
+static void serve_parked(struct core *core)
+{
+    bool is_open = propose_is_open(core);
+    LIST_EACH_SAFE (node, &core->parked) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (is_retried_transfer(request)) {
+            membership_transfer_seen(core, request);
+        } else if (is_open || (request->command->flags & COMMAND_CHANGE) == 0) {
+            commands_resume(core, request);
+        }
+    }
+}
+
+static void send_parked(struct core *core)
+{
+    if (peer_output(core, core->known_leader) == NULL &&
+        core->options.redirect == REDIRECT_FORWARD) {
+        return;
+    }
+    LIST_EACH_SAFE (node, &core->parked) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (request->conn == NULL || request->not_before_ns > core->now_ns) {
+            continue;
+        }
+        if (is_retried_transfer(request)) {
+            membership_transfer_seen(core, request);
+            continue;
+        }
+        if (!send(core, request)) {
+            break;
+        }
+    }
+}
+
+static void orphan_all(struct core *core, struct list *list, uint64_t peer)
+{
+    LIST_EACH_SAFE (node, list) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (request->conn == NULL && request->peer == peer) {
+            request_orphan(core, request);
+        }
+    }
+}
+
+static void answered(struct core *core, uint64_t peer, struct request *request,
+                     const struct frame_answer *answer)
+{
+    if (answer->kind == ANSWER_NOT_LEADER) {
+        if (request->state == REQUEST_FORWARDED && request->sent_to == peer) {
+            request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
+            request->not_before_ns = core->now_ns + FORWARD_RETRY_NS;
+            park(core, request);
+        }
+        return;
+    }
+    struct resp_writer *writer = request_reply(core, request);
+    buffer_put_bytes(writer->out, answer->reply);
+    request_done_as(core, request, answer->kind, answer->session);
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "node/core/lease.h"
+
+#include "base/check.h"
+#include "node/core/commands.h"
+#include "node/core/propose.h"
+#include "node/core/questions.h"
+#include "node/core/request.h"
+
+/* One turn proposes at most so much, so that the end of very many sessions at
+ * once does not keep the loop from Raft's heartbeats. */
+#define EXPIRE_SESSION_MAX 256
+#define DUE_COMMAND_MAX 32
+
+/* One session that a heartbeat names. */
+struct beat {
+    uint64_t id;
+    const uint8_t *secret;         /* NULL: an attached one, no proof needed. */
+    const struct session *session; /* NULL: there is none, or not this one. */
+};
+
+static uint32_t beat_count(const struct call *call);
+static struct beat beat_at(struct core *core, const struct request *request,
+                           const struct call *call, uint32_t i,
+                           uint8_t secret[SECRET_SIZE]);
+static bool wait_on(struct core *core, struct request *request,
+                    const struct call *call);
+static void put_answer(struct core *core, const struct beat *beat,
+                       struct resp_writer *writer);
+
+void session_keep_run(struct core *core, struct request *request,
+                      const struct call *call)
+{
+    uint8_t secret[SECRET_SIZE];
+    bool needs_age0 = false, is_open = propose_is_open(core);
+    request->is_heard = true;
+    for (uint32_t i = 0; i < beat_count(call); i++) {
+        struct beat beat = beat_at(core, request, call, i, secret);
+        if (beat.session == NULL || beat.session->blacklist_index != 0 ||
+            !timers_heard(core->timers, beat.id, request->received_ns)) {
+            request->is_heard = false; /* To be refused: moves nothing. */
+            continue;
+        }
+        if (is_open && timers_needs_age0(core->timers, beat.id)) {
+            propose_age0(core, beat.id);
+            needs_age0 = true;
+        }
+    }
+    if (request->body.size == 0) {
+        request_keep(core, request, call->argument, call->count);
+    }
+    if (needs_age0) {
+        propose_after_age0(core, request);
+    } else {
+        question_wait(core, request);
+    }
+}
+
+void session_keep_read(struct core *core, struct request *request,
+                       const struct call *call)
+{
+    uint8_t secret[SECRET_SIZE];
+    if (wait_on(core, request, call)) {
+        return;
+    }
+    struct resp_writer *writer = request_reply(core, request);
+    uint32_t count = beat_count(call);
+    if (count > 1) {
+        resp_array(writer, count);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct beat beat = beat_at(core, request, call, i, secret);
+        put_answer(core, &beat, writer);
+    }
+    request_done(core, request);
+}
+
+void lease_ended(struct core *core)
+{
+    if (!core->has_session_ended) {
+        return;
+    }
+    core->has_session_ended = false;
+    struct list waiting;
+    list_init(&waiting);
+    while (!list_is_empty(&core->doomed)) {
+        struct list *node = core->doomed.next;
+        list_remove(node);
+        list_push_back(&waiting, node);
+    }
+    while (!list_is_empty(&waiting)) {
+        commands_read(core, LIST_ENTRY(waiting.next, struct request, in_list));
+    }
+}
+
+void lease_turn(struct core *core, bool has_read_all)
+{
+    if (!core->is_serving) {
+        return;
+    }
+    if (core->has_stalled) {
+        if (!has_read_all) {
+            return;
+        }
+        core->has_stalled = false;
+        core->confirmed_ns = 0; /* Only a question asked from now on counts. */
+        core->asked = core->asked_before = 0;
+    }
+    if (timers_next(core->timers) > core->now_ns || !propose_is_open(core)) {
+        return;
+    }
+    uint64_t at_ns = core->now_ns;
+    if (timers_has_due_sessions(core->timers, at_ns)) {
+        at_ns = core->confirmed_ns;
+        if (!timers_has_due_sessions(core->timers, at_ns)) {
+            core->wants_expiry_question = true;
+        }
+    }
+    uint32_t before = core->item_count;
+    timers_due(core->timers, core->fsm, at_ns, EXPIRE_SESSION_MAX,
+               DUE_COMMAND_MAX, propose_own, core);
+    if (core->item_count - before >= DUE_COMMAND_MAX) {
+        core->has_left_over = true;
+    }
+}
+
+uint64_t lease_next(const struct core *core)
+{
+    if (!core->is_serving) {
+        return UINT64_MAX;
+    }
+    uint64_t next = timers_next(core->timers);
+    /* What is due already waits for a confirmation or for a transfer's end, and
+     * those are events; the clock is only for safety. */
+    return next > core->now_ns ? next : core->now_ns + 5 * NS_PER_MS;
+}
+
+bool session_secret_is(const struct session *session,
+                       const uint8_t secret[SECRET_SIZE])
+{
+    volatile uint8_t difference = 0;
+    for (int i = 0; i < SECRET_SIZE; i++) {
+        difference |= (uint8_t)(session->secret[i] ^ secret[i]);
+    }
+    return difference == 0;
+}
+
+void session_put_times(struct resp_writer *writer, uint64_t ttl_ms,
+                       uint64_t linger_ms)
+{
+    uint64_t least = linger_ms != 0 && linger_ms < ttl_ms ? linger_ms : ttl_ms;
+    resp_text(writer, "ttl_ms");
+    resp_integer(writer, (int64_t)ttl_ms);
+    resp_text(writer, "linger_ms");
+    resp_integer(writer, (int64_t)linger_ms);
+    resp_text(writer, "trust_ms");
+    resp_integer(writer, (int64_t)(least * 8 / 10));
+}
+
+static uint32_t beat_count(const struct call *call)
+{
+    return call->pair_count > 0 ? call->pair_count : 1;
+}
+
+/* The i-th session that is named, or the one that acts. */
+static struct beat beat_at(struct core *core, const struct request *request,
+                           const struct call *call, uint32_t i,
+                           uint8_t secret[SECRET_SIZE])
+{
+    struct beat beat = {.id = request->session};
+    if (call->pair_count > 0) {
+        struct bytes id = call->argument[1 + 2 * i];
+        struct bytes proof = call->argument[2 + 2 * i];
+        beat.secret = secret;
+        if (!bytes_to_u64(id, &beat.id) || !call_secret(proof, secret)) {
+            beat.id = 0;
+        }
+    }
+    beat.session = lockfsm_session(core->fsm, beat.id);
+    if (beat.session != NULL && beat.secret != NULL &&
+        !session_secret_is(beat.session, beat.secret)) {
+        beat.session = NULL;
+    }
+    return beat;
+}
+
+/* True if it is too early to answer: a session is doomed, and its EXPIRE will
+ * tell; or was logged as aged since, and its AGE 0 must come first. */
+static bool wait_on(struct core *core, struct request *request,
+                    const struct call *call)
+{
+    uint8_t secret[SECRET_SIZE];
+    bool needs_age0 = false;
+    for (uint32_t i = 0; i < beat_count(call); i++) {
+        struct beat beat = beat_at(core, request, call, i, secret);
+        if (beat.session == NULL || beat.session->blacklist_index != 0) {
+            continue;
+        }
+        /* One that was to be refused at its receipt (blacklisted until just
+         * now) must move the deadline before it is answered otherwise. */
+        if (timers_is_doomed(core->timers, beat.id) ||
+            (!request->is_heard &&
+             !timers_heard(core->timers, beat.id, request->received_ns))) {
+            request_move(core, request, &core->doomed, REQUEST_DOOMED);
+            return true;
+        }
+        if (timers_needs_age0(core->timers, beat.id)) {
+            needs_age0 = true;
+            if (propose_is_open(core)) {
+                propose_age0(core, beat.id);
+            }
+        }
+    }
+    if (!needs_age0) {
+        return false;
+    }
+    if (propose_is_open(core)) {
+        propose_after_age0(core, request);
+    } else {
+        request_return(core, request);
+    }
+    return true;
+}
+
+static void put_ended(const struct session *session, struct resp_writer *writer)
+{
+    uint64_t count = 0;
+    LIST_EACH (node, &session->ended) {
+        count++;
+    }
+    resp_text(writer, "ended");
+    resp_array(writer, count);
+    LIST_EACH (node, &session->ended) {
+        const struct ended_hold *ended = LIST_ENTRY(node, struct ended_hold,
+                                                    in_session);
+        resp_map(writer, 4);
+        resp_text(writer, "lock");
+        resp_bulk(writer, ended->lock);
+        resp_text(writer, "owner");
+        resp_bulk(writer, ended->owner);
+        resp_text(writer, "token");
+        resp_integer(writer, (int64_t)ended->token);
+        resp_text(writer, "reason");
+        resp_text(writer, ended->reason);
+    }
+}
+
+static void put_answer(struct core *core, const struct beat *beat,
+                       struct resp_writer *writer)
+{
+    const struct session *session = beat->session;
+    if (session == NULL && beat->secret == NULL) {
+        resp_error(writer, "EXPIRED", "the session has ended");
+    } else if (session == NULL) {
+        resp_error(writer, "NOSESSION", "no such session, or a wrong secret");
+    } else if (session->blacklist_index != 0) {
+        const struct blacklisting *entry = lockfsm_blacklisting(
+            core->fsm, session->blacklist_index);
+        struct bytes reason = entry != NULL ? entry->reason : BYTES_LITERAL("");
+        resp_error(writer, "BLACKLISTED", "%.*s", (int)reason.size,
+                   (const char *)reason.data);
+    } else {
+        resp_map(writer, 4);
+        session_put_times(writer, session->ttl_ms, session->linger_ms);
+        put_ended(session, writer);
+    }
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The leader's side of leases (design: section 4, rules 2 to 9).
+ *
+ * A heartbeat moves its sessions' deadlines on receipt, if it will not be
+ * refused, and is answered when leadership has been confirmed by a question
+ * asked later than its receipt, or, where a session has been logged as aged,
+ * when an AGE 0 proposed later than its receipt has been applied. Everything is
+ * looked at again when it is answered: a session that has been doomed meanwhile
+ * is not answered OK; its heartbeats hear EXPIRED once its EXPIRE is applied.
+ */
+
+#ifndef HASP_NODE_CORE_LEASE_H
+#define HASP_NODE_CORE_LEASE_H
+
+#include "node/core/state.h"
+
+/* Proposes what has become due; EXPIRE only after a confirmation asked for
+ * later than the deadline. 'has_read_all': see core_turn(). */
+void lease_turn(struct core *core, bool has_read_all);
+uint64_t lease_next(const struct core *core);
+/* A session has ended: heartbeats that waited for that. */
+void lease_ended(struct core *core);
+
+/* True if 'secret' is the session's; takes the same time for all. */
+bool session_secret_is(const struct session *session,
+                       const uint8_t secret[SECRET_SIZE]);
+/* Writes ttl_ms, linger_ms and trust_ms (three pairs). */
+void session_put_times(struct resp_writer *writer, uint64_t ttl_ms,
+                       uint64_t linger_ms);
+
+#endif /* HASP_NODE_CORE_LEASE_H */

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "node/core/membership.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "node/core/commands.h"
+#include "node/core/forward.h"
+#include "node/core/peer.h"
+#include "node/core/propose.h"
+#include "node/core/request.h"
+#include "node/core/update.h"
+
+#define CATCH_UP_NS (10000 * NS_PER_MS)
+#define TRANSFER_NS (5000 * NS_PER_MS)
+#define RETRY_NS (50 * NS_PER_MS)
+#define SCARCE_RETRY_NS (5000 * NS_PER_MS)
+
+static const struct replica_member *
+find_member(const struct replica_members *members, uint64_t id);
+static void change_begin(struct core *core, struct request *request,
+                         uint64_t id);
+static void change_end(struct core *core, const char *code, const char *text);
+static void change_refused(struct core *core, int error);
+static void promote(struct core *core);
+static void transfer_begin(struct core *core, struct request *request,
+                           uint64_t to);
+static void transfer_end(struct core *core, const char *why);
+static void transfer_turn(struct core *core);
+static void register_members(struct core *core);
+
+void raft_add_run(struct core *core, struct request *request,
+                  const struct call *call)
+{
+    struct replica_members members;
+    struct replica_update update;
+    char address[MEMBER_ADDRESS_SIZE] = {0};
+    memcpy(address, call->name.data, call->name.size);
+    replica_members(core->replica, &members);
+    const struct replica_member *member = find_member(&members, call->id);
+    if (core->changing != NULL) {
+        request_refuse(core, request, "BUSY", "another change is under way");
+        return;
+    }
+    change_begin(core, request, call->id);
+    if (member != NULL && strcmp(member->address, address) == 0) {
+        /* Repeated: goes on where the first one stopped. */
+        if (member->role == MEMBER_VOTER || call_has(call, OPTION_STANDBY)) {
+            change_end(core, NULL, NULL);
+        } else {
+            core->change_promotes = true;
+            promote(core);
+        }
+        return;
+    }
+    if (lockfsm_incarnation(core->fsm, call->id) != 0 && member == NULL) {
+        /* An old data directory's: forgotten, since this is a new member. */
+        buffer_clear(&core->scratch);
+        encode_register(&core->scratch, call->id, 0);
+        propose_own(core, buffer_bytes(&core->scratch));
+    }
+    int error = replica_add(core->replica, call->id, address,
+                            core->now_ns / NS_PER_MS, &core->change_index,
+                            &update);
+    if (error != 0) {
+        change_refused(core, error);
+        return;
+    }
+    core->change_promotes = !call_has(call, OPTION_STANDBY);
+    update_carry_out(core, &update);
+}
+
+void raft_promote_run(struct core *core, struct request *request,
+                      const struct call *call)
+{
+    struct replica_members members;
+    replica_members(core->replica, &members);
+    const struct replica_member *member = find_member(&members, call->id);
+    if (core->changing != NULL) {
+        request_refuse(core, request, "BUSY", "another change is under way");
+        return;
+    }
+    change_begin(core, request, call->id);
+    if (member == NULL) {
+        change_refused(core, HASP_ENOENT);
+    } else if (member->role == MEMBER_VOTER) {
+        change_end(core, NULL, NULL);
+    } else {
+        core->change_promotes = true;
+        promote(core);
+    }
+}
+
+/* DEMOTE and REMOVE. */
+static void take_away(struct core *core, struct request *request, uint64_t id,
+                      bool is_removal)
+{
+    struct replica_update update;
+    uint64_t now_ms = core->now_ns / NS_PER_MS;
+    int error;
+    if (core->changing != NULL) {
+        request_refuse(core, request, "BUSY", "another change is under way");
+        return;
+    }
+    if (id == core->options.id) {
+        request_refuse(core, request, "BADARG",
+                       "this member leads: hand over with RAFT.TRANSFER first");
+        return;
+    }
+    change_begin(core, request, id);
+    if (is_removal) {
+        error = replica_remove(core->replica, id, now_ms, &core->change_index,
+                               &update);
+    } else {
+        error = replica_set_role(core->replica, id, MEMBER_STANDBY, now_ms,
+                                 &core->change_index, &update);
+    }
+    if (error != 0) {
+        change_refused(core, error);
+        return;
+    }
+    update_carry_out(core, &update);
+}
+
+void raft_demote_run(struct core *core, struct request *request,
+                     const struct call *call)
+{
+    take_away(core, request, call->id, false);
+}
+
+void raft_remove_run(struct core *core, struct request *request,
+                     const struct call *call)
+{
+    take_away(core, request, call->id, true);
+}
+
+void raft_transfer_run(struct core *core, struct request *request,
+                       const struct call *call)
+{
+    struct replica_members members;
+    replica_members(core->replica, &members);
+    const struct replica_member *member = find_member(&members, call->id);
+    if (call->has_id && call->id == core->options.id) {
+        resp_simple(request_reply(core, request), "OK");
+        request_done(core, request);
+    } else if (call->has_id &&
+               (member == NULL || member->role != MEMBER_VOTER)) {
+        request_refuse(core, request, "BADARG",
+                       "raft.transfer: no voter has that id");
+    } else if (!membership_has_heir(core)) {
+        request_refuse(core, request, "BUSY",
+                       "no other voter is connected to take over");
+    } else if (core->wants_transfer || core->transferring != NULL) {
+        request_refuse(core, request, "BUSY", "a transfer is under way");
+    } else {
+        transfer_begin(core, request, call->has_id ? call->id : 0);
+    }
+}
+
+void membership_turn(struct core *core)
+{
+    if (!core->is_serving) {
+        return;
+    }
+    if (core->must_register) {
+        register_members(core);
+    }
+    if (core->changing != NULL && core->change_promotes &&
+        core->change_index == 0 && core->now_ns >= core->change_retry_ns) {
+        promote(core);
+    }
+    if ((core->is_stopping ||
+         (core->is_disk_scarce && core->now_ns >= core->scarce_retry_ns)) &&
+        !core->wants_transfer && !replica_is_transferring(core->replica) &&
+        membership_has_heir(core)) {
+        core->scarce_retry_ns = core->now_ns + SCARCE_RETRY_NS;
+        transfer_begin(core, NULL, 0);
+    }
+    transfer_turn(core);
+}
+
+uint64_t membership_next(const struct core *core)
+{
+    if (!core->is_serving) {
+        return UINT64_MAX;
+    }
+    bool is_busy = core->changing != NULL || core->wants_transfer ||
+                   core->transferring != NULL || core->is_stopping;
+    if (is_busy) {
+        return core->now_ns + RETRY_NS;
+    }
+    return core->is_disk_scarce ? core->scarce_retry_ns : UINT64_MAX;
+}
+
+void membership_applied(struct core *core, uint64_t log_index)
+{
+    (void)log_index;
+    core->must_register = true;
+}
+
+void membership_progress(struct core *core, uint64_t applied)
+{
+    if (core->changing == NULL || core->change_index == 0 ||
+        applied < core->change_index) {
+        return;
+    }
+    core->change_index = 0;
+    if (core->change_promotes) {
+        struct replica_members members;
+        replica_members(core->replica, &members);
+        const struct replica_member *member = find_member(&members,
+                                                          core->change_member);
+        if (member == NULL || member->role != MEMBER_VOTER) {
+            promote(core);
+            return;
+        }
+    } else if (core->changing->command->run == raft_remove_run) {
+        buffer_clear(&core->scratch);
+        encode_register(&core->scratch, core->change_member, 0);
+        propose_own(core, buffer_bytes(&core->scratch));
+    }
+    change_end(core, NULL, NULL);
+}
+
+void membership_stepped_down(struct core *core)
+{
+    struct request *lost[2] = {core->changing, core->transferring};
+    core->changing = core->transferring = NULL;
+    core->wants_transfer = core->change_promotes = false;
+    core->change_index = 0;
+    for (int i = 0; i < 2; i++) {
+        if (lost[i] == NULL) {
+            continue;
+        }
+        lost[i]->state = REQUEST_NEW;
+        if (lost[i]->conn == NULL) {
+            request_drop(core, lost[i]); /* Its node sees the change itself. */
+        } else {
+            forward_again(core, lost[i]);
+        }
+    }
+}
+
+void membership_peer_lost(struct core *core, uint64_t peer)
+{
+    struct request *own[2] = {core->changing, core->transferring};
+    for (int i = 0; i < 2; i++) {
+        if (own[i] != NULL && own[i]->conn == NULL && own[i]->peer == peer) {
+            request_orphan(core, own[i]);
+        }
+    }
+}
+
+void membership_transfer_seen(struct core *core, struct request *request)
+{
+    struct frame_forward kept = request_kept(core, request);
+    uint64_t wanted = 0;
+    if (kept.count > 1 && !bytes_to_u64(kept.argument[1], &wanted)) {
+        wanted = 0;
+    }
+    /* It was sent to the old leader, or that was this node. */
+    uint64_t old = request->sent_to != 0 ? request->sent_to : core->options.id;
+    if (wanted != 0 ? core->known_leader == wanted
+                    : core->known_leader != old) {
+        resp_simple(request_reply(core, request), "OK");
+        request_done(core, request);
+    } else {
+        request_refuse(core, request, "BUSY",
+                       "leadership did not go where it was asked to go");
+    }
+}
+
+void membership_leave(struct core *core)
+{
+    LOG_INFO("stopping", "role=%s",
+             replica_role_name(replica_role(core->replica)));
+}
+
+bool membership_has_heir(const struct core *core)
+{
+    struct replica_members members;
+    replica_members(core->replica, &members);
+    for (uint32_t i = 0; i < members.count; i++) {
+        const struct replica_member *member = &members.member[i];
+        if (member->role == MEMBER_VOTER && member->id != core->options.id &&
+            core->port.peer_is_up(core->port.data, member->id)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static const struct replica_member *
+find_member(const struct replica_members *members, uint64_t id)
+{
+    for (uint32_t i = 0; i < members->count; i++) {
+        if (members->member[i].id == id) {
+            return &members->member[i];
+        }
+    }
+    return NULL;
+}
+
+static void change_begin(struct core *core, struct request *request,
+                         uint64_t id)
+{
+    request_leave(core, request);
+    request->state = REQUEST_CHANGING;
+    core->changing = request;
+    core->change_index = 0;
+    core->change_member = id;
+    core->change_promotes = false;
+    core->change_retry_ns = core->now_ns;
+    core->change_deadline_ns = core->now_ns + CATCH_UP_NS;
+}
+
+/* Answers the change; 'code' NULL: OK. */
+static void change_end(struct core *core, const char *code, const char *text)
+{
+    struct request *request = core->changing;
+    core->changing = NULL;
+    core->change_promotes = false;
+    request->state = REQUEST_NEW;
+    if (code != NULL) {
+        request_refuse(core, request, code, text);
+        return;
+    }
+    LOG_INFO("membership changed", "command=%s member=%" PRIu64,
+             request->command->name, core->change_member);
+    resp_simple(request_reply(core, request), "OK");
+    request_done(core, request);
+}
+
+static void change_refused(struct core *core, int error)
+{
+    static const struct {
+        int error;
+        const char *code;
+        const char *text;
+    } refusals[] = {
+        {HASP_ENOTLEADER, "NOLEADER", "this node leads no longer"},
+        {HASP_EBUSY, "BUSY", "another change or a transfer is under way"},
+        {HASP_EEXIST, "BADARG", "the id or the address is a member's already"},
+        {HASP_ENOENT, "BADARG", "no member has that id"},
+        {HASP_EFULL, "LIMIT", "members"},
+        {HASP_EINVALID, "BADARG", "that would leave fewer than two voters"},
+    };
+    for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+        if (refusals[i].error == error) {
+            change_end(core, refusals[i].code, refusals[i].text);
+            return;
+        }
+    }
+    change_end(core, "BADARG", hasp_strerror(error));
+}
+
+/* Tries to promote; until the member has caught up the core refuses. */
+static void promote(struct core *core)
+{
+    struct replica_update update;
+    int error = replica_set_role(core->replica, core->change_member,
+                                 MEMBER_VOTER, core->now_ns / NS_PER_MS,
+                                 &core->change_index, &update);
+    if (error == 0) {
+        update_carry_out(core, &update);
+    } else if (error == HASP_EEXIST) {
+        change_end(core, NULL, NULL);
+    } else if (error != HASP_EBUSY) {
+        change_refused(core, error);
+    } else if (core->now_ns >= core->change_deadline_ns) {
+        change_end(core, "BUSY",
+                   "the member is a standby and has not caught up: start it, "
+                   "and promote it later with RAFT.PROMOTE");
+    } else {
+        core->change_index = 0;
+        core->change_retry_ns = core->now_ns + RETRY_NS;
+    }
+}
+
+static void transfer_begin(struct core *core, struct request *request,
+                           uint64_t to)
+{
+    if (request != NULL) {
+        request_leave(core, request);
+        request->state = REQUEST_CHANGING;
+    }
+    core->transferring = request;
+    core->wants_transfer = true;
+    core->transfer_to = to;
+    core->transfer_after_index = 0;
+    core->transfer_deadline_ns = core->now_ns + TRANSFER_NS;
+    timers_before_transfer(core->timers, core->fsm, core->now_ns, propose_own,
+                           core);
+}
+
+/* 'why' NULL: it has begun and failed. */
+static void transfer_end(struct core *core, const char *why)
+{
+    struct request *request = core->transferring;
+    core->transferring = NULL;
+    core->wants_transfer = false;
+    if (request != NULL) {
+        request->state = REQUEST_NEW;
+        request_refuse(core, request, "BUSY", why);
+    }
+}
+
+/* The ages have to be applied first, and nothing may be waiting to be
+ * submitted, since during a transfer nothing is taken. */
+static void transfer_turn(struct core *core)
+{
+    struct replica_update update;
+    if (!core->wants_transfer) {
+        if (core->transferring != NULL &&
+            !replica_is_transferring(core->replica)) {
+            transfer_end(core, "the other member did not take over in time");
+        }
+        return;
+    }
+    if (core->now_ns >= core->transfer_deadline_ns) {
+        transfer_end(core, "the log did not settle in time");
+        return;
+    }
+    if (core->item_count > 0 || core->age0_count > 0) {
+        return;
+    }
+    if (core->transfer_after_index == 0) {
+        core->transfer_after_index = replica_last_index(core->replica);
+    }
+    if (lockfsm_applied_index(core->fsm) < core->transfer_after_index) {
+        return;
+    }
+    core->wants_transfer = false;
+    int error = replica_transfer(core->replica, core->transfer_to,
+                                 core->now_ns / NS_PER_MS, &update);
+    if (error != 0) {
+        transfer_end(core, "leadership cannot be handed over now");
+        return;
+    }
+    update_carry_out(core, &update);
+}
+
+/* Members whose data directory is not registered yet (amnesia guard). */
+static void register_members(struct core *core)
+{
+    struct replica_members members;
+    replica_members(core->replica, &members);
+    core->must_register = false;
+    for (uint32_t i = 0; i < members.count; i++) {
+        uint64_t id = members.member[i].id;
+        const struct peer *peer = peer_find(core, id);
+        if (peer == NULL || !peer->is_up || peer->incarnation == 0 ||
+            lockfsm_incarnation(core->fsm, id) != 0) {
+            continue;
+        }
+        buffer_clear(&core->scratch);
+        encode_register(&core->scratch, id, peer->incarnation);
+        propose_own(core, buffer_bytes(&core->scratch));
+    }
+}

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Understanding arguments: operands in their order, then options in any.
+ *
+ * 'operands' of a command is a word of letters, one per operand:
+ *
+ *     l  a lock's name           n  a count and so many names
+ *     r  a resource's name       p  a prefix (may be empty)
+ *     t  a token                 i  a session's or member's number
+ *     s  a secret                a  a member's address
+ *     I  a number that may be missing
+ *
+ * Everything a stranger can get wrong is said here, with the command's name. */
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "node/core/commands.h"
+
+enum option_kind { KIND_FLAG, KIND_NUMBER, KIND_TEXT, KIND_LABEL };
+
+static const struct {
+    const char *word;
+    enum option_kind kind;
+    uint64_t min; /* Of a number; of a text's size. */
+    uint64_t max;
+} options[OPTION_COUNT_ALL] = {
+    [OPTION_TTL] = {"TTL", KIND_NUMBER, 100, 3600000},
+    [OPTION_NAME] = {"NAME", KIND_TEXT, 0, CLIENT_NAME_SIZE_MAX},
+    [OPTION_LINGER] = {"LINGER", KIND_NUMBER, 50, 3600000},
+    [OPTION_LABEL] = {"LABEL", KIND_LABEL, 0, LABEL_SIZE_MAX},
+    [OPTION_SHARED] = {"SHARED", KIND_FLAG, 0, 0},
+    [OPTION_EXCLUSIVE] = {"EXCLUSIVE", KIND_FLAG, 0, 0},
+    [OPTION_SLOTS] = {"SLOTS", KIND_NUMBER, 1, INT32_MAX},
+    [OPTION_WAIT] = {"WAIT", KIND_NUMBER, 0, TIME_MS_MAX},
+    [OPTION_OWNER] = {"OWNER", KIND_TEXT, 0, OWNER_SIZE_MAX},
+    [OPTION_VALUE] = {"VALUE", KIND_TEXT, 0, VALUE_SIZE_MAX},
+    [OPTION_BARGE] = {"BARGE", KIND_FLAG, 0, 0},
+    [OPTION_DELAY] = {"DELAY", KIND_NUMBER, 0, TIME_MS_MAX},
+    [OPTION_HOLD] = {"HOLD", KIND_NUMBER, 1, TIME_MS_MAX},
+    [OPTION_REQ] = {"REQ", KIND_NUMBER, 1, INT64_MAX},
+    [OPTION_ACKED] = {"ACKED", KIND_NUMBER, 0, INT64_MAX},
+    [OPTION_TOKEN] = {"TOKEN", KIND_NUMBER, 1, TOKEN_MAX},
+    [OPTION_SESSION] = {"SESSION", KIND_NUMBER, 1, INT64_MAX},
+    [OPTION_PREFIX] = {"PREFIX", KIND_TEXT, 0, LOCK_NAME_SIZE_MAX},
+    [OPTION_COUNT] = {"COUNT", KIND_NUMBER, 1, 1000},
+    [OPTION_CURSOR] = {"CURSOR", KIND_TEXT, 0, LOCK_NAME_SIZE_MAX + 1},
+    [OPTION_MESSAGE] = {"MESSAGE", KIND_TEXT, 0, VALUE_SIZE_MAX},
+    [OPTION_REASON] = {"REASON", KIND_TEXT, 0, VALUE_SIZE_MAX},
+    [OPTION_BY] = {"BY", KIND_TEXT, 0, CLIENT_NAME_SIZE_MAX},
+    [OPTION_FOR] = {"FOR", KIND_NUMBER, 1, TIME_MS_MAX},
+    [OPTION_CLIENT] = {"CLIENT", KIND_TEXT, 1, CLIENT_NAME_SIZE_MAX},
+    [OPTION_STANDBY] = {"STANDBY", KIND_FLAG, 0, 0},
+};
+
+/* Where an error goes; every message begins with the command's name. */
+struct parse {
+    struct call *call;
+    struct resp_writer *writer;
+    uint32_t at; /* The next argument. */
+};
+
+static bool parse_operand(struct parse *parse, char letter);
+static bool parse_names(struct parse *parse);
+static bool parse_options(struct parse *parse);
+static bool parse_option(struct parse *parse, enum option option);
+static bool parse_label(struct parse *parse);
+static bool check_req(struct parse *parse);
+static bool fail(struct parse *parse, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+bool call_parse(struct call *call, const struct command *command,
+                const struct bytes *argument, uint32_t count,
+                struct resp_writer *writer)
+{
+    struct parse parse = {call, writer, 1};
+    call->command = command;
+    call->argument = argument;
+    call->count = count;
+    call->given = 0;
+    call->name = (struct bytes){NULL, 0};
+    call->name_count = 0;
+    call->has_id = false;
+    call->token = 0;
+    call->pair_count = 0;
+    call->label_count = 0;
+    if (command->operands == NULL) {
+        return command->parse == NULL || command->parse(call, writer);
+    }
+    for (const char *o = command->operands; *o != '\0'; o++) {
+        if (!parse_operand(&parse, *o)) {
+            return false;
+        }
+    }
+    if (!parse_options(&parse) || !check_req(&parse)) {
+        return false;
+    }
+    return command->parse == NULL || command->parse(call, writer);
+}
+
+bool call_fail(const struct call *call, struct resp_writer *writer,
+               const char *text)
+{
+    char name[64];
+    call_name(call, name, sizeof name);
+    resp_error(writer, "BADARG", "%s: %s", name, text);
+    return false;
+}
+
+void call_name(const struct call *call, char *name, size_t size)
+{
+    size_t i = 0;
+    for (; call->command->name[i] != '\0' && i + 1 < size; i++) {
+        name[i] = (char)tolower((unsigned char)call->command->name[i]);
+    }
+    name[i] = '\0';
+}
+
+bool call_secret(struct bytes text, uint8_t ret_secret[SECRET_SIZE])
+{
+    uint8_t secret[SECRET_SIZE];
+    if (text.size != 2 * SECRET_SIZE) {
+        return false;
+    }
+    for (size_t i = 0; i < text.size; i++) {
+        static const char digits[] = "0123456789abcdef";
+        const char *digit = memchr(digits, tolower(text.data[i]), 16);
+        if (digit == NULL) {
+            return false;
+        }
+        secret[i / 2] = (uint8_t)(secret[i / 2] << 4 | (digit - digits));
+    }
+    memcpy(ret_secret, secret, SECRET_SIZE);
+    return true;
+}
+
+/* Shows an argument in a message: printable, cut short. */
+static const char *shown(struct bytes argument, char out[48])
+{
+    size_t size = argument.size < 40 ? argument.size : 40;
+    for (size_t i = 0; i < size; i++) {
+        uint8_t c = argument.data[i];
+        out[i] = c >= 0x20 && c < 0x7f ? (char)c : '?';
+    }
+    out[size] = '\0';
+    return out;
+}
+
+static bool parse_number(struct parse *parse, const char *what, uint64_t min,
+                         uint64_t max, uint64_t *ret_value)
+{
+    struct bytes text = parse->call->argument[parse->at];
+    uint64_t value;
+    char buffer[48];
+    if (!bytes_to_u64(text, &value)) {
+        return fail(parse, "%s must be a decimal integer, not '%s'", what,
+                    shown(text, buffer));
+    }
+    if (value < min || value > max) {
+        return fail(parse, "%s must be from %llu to %llu", what,
+                    (unsigned long long)min, (unsigned long long)max);
+    }
+    parse->at++;
+    *ret_value = value;
+    return true;
+}
+
+static bool check_size(struct parse *parse, const char *what, size_t size,
+                       size_t min, size_t max)
+{
+    if (size < min || size > max) {
+        return fail(parse, "%s must have %zu to %zu bytes", what, min, max);
+    }
+    return true;
+}
+
+static bool parse_operand(struct parse *parse, char letter)
+{
+    struct call *call = parse->call;
+    if (letter == 'I') {
+        if (parse->at == call->count) {
+            return true;
+        }
+    } else if (parse->at >= call->count) {
+        return fail(parse, "wrong number of arguments");
+    }
+    struct bytes argument = call->argument[parse->at];
+    switch (letter) {
+    case 'l':
+    case 'r':
+        call->name = argument;
+        call->names = &call->argument[parse->at++];
+        call->name_count = 1;
+        return check_size(
+            parse, letter == 'l' ? "the lock's name" : "the resource's name",
+            argument.size, 1, LOCK_NAME_SIZE_MAX);
+    case 'p':
+        call->name = argument;
+        parse->at++;
+        return check_size(parse, "the prefix", argument.size, 0,
+                          LOCK_NAME_SIZE_MAX);
+    case 'a':
+        call->name = argument;
+        parse->at++;
+        return check_size(parse, "the address", argument.size, 1,
+                          MEMBER_ADDRESS_SIZE - 1);
+    case 'n':
+        return parse_names(parse);
+    case 't':
+        return parse_number(parse, "the token", 0, TOKEN_MAX, &call->token);
+    case 's':
+        /* A malformed secret is a wrong one, see the table of error words. */
+        if (!call_secret(argument, call->secret)) {
+            memset(call->secret, 0, SECRET_SIZE);
+        }
+        parse->at++;
+        return true;
+    default:
+        call->has_id = true;
+        return parse_number(parse, "the id", 1, INT64_MAX, &call->id);
+    }
+}
+
+static bool parse_names(struct parse *parse)
+{
+    struct call *call = parse->call;
+    uint64_t count;
+    if (!parse_number(parse, "the number of names", 1, MULTI_COUNT_MAX,
+                      &count)) {
+        return false;
+    }
+    if (call->count - parse->at < count) {
+        return fail(parse, "%llu names expected, fewer follow",
+                    (unsigned long long)count);
+    }
+    call->names = &call->argument[parse->at];
+    call->name_count = (uint32_t)count;
+    parse->at += (uint32_t)count;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!check_size(parse, "a lock's name", call->names[i].size, 1,
+                        LOCK_NAME_SIZE_MAX)) {
+            return false;
+        }
+        for (uint32_t j = 0; j < i; j++) {
+            if (bytes_equal(call->names[i], call->names[j])) {
+                return fail(parse, "a name stands there twice");
+            }
+        }
+    }
+    call->name = call->names[0];
+    return true;
+}
+
+static bool parse_options(struct parse *parse)
+{
+    struct call *call = parse->call;
+    while (parse->at < call->count) {
+        struct bytes word = call->argument[parse->at];
+        int found = -1;
+        for (int i = 0; i < OPTION_COUNT_ALL; i++) {
+            if ((call->command->options >> i & 1) != 0 &&
+                bytes_is_word(word, options[i].word)) {
+                found = i;
+                break;
+            }
+        }
+        if (found < 0) {
+            char buffer[48];
+            return fail(parse, "unknown option '%s'", shown(word, buffer));
+        }
+        if (call_has(call, (enum option)found) && found != OPTION_LABEL) {
+            return fail(parse, "option %s stands there twice",
+                        options[found].word);
+        }
+        parse->at++;
+        if (!parse_option(parse, (enum option)found)) {
+            return false;
+        }
+        call->given |= UINT32_C(1) << found;
+    }
+    return true;
+}
+
+static bool parse_option(struct parse *parse, enum option option)
+{
+    struct call *call = parse->call;
+    const char *word = options[option].word;
+    if (options[option].kind == KIND_FLAG) {
+        return true;
+    }
+    if (parse->at >= call->count) {
+        return fail(parse, "option %s needs a value", word);
+    }
+    struct bytes argument = call->argument[parse->at];
+    if (option == OPTION_WAIT && bytes_is_word(argument, "FOREVER")) {
+        call->number[option] = WAIT_FOREVER;
+        parse->at++;
+        return true;
+    }
+    switch (options[option].kind) {
+    case KIND_NUMBER:
+        return parse_number(parse, word, options[option].min,
+                            options[option].max, &call->number[option]);
+    case KIND_LABEL:
+        return parse_label(parse);
+    default:
+        call->text[option] = argument;
+        parse->at++;
+        return check_size(parse, word, argument.size, options[option].min,
+                          options[option].max);
+    }
+}
+
+static bool parse_label(struct parse *parse)
+{
+    struct call *call = parse->call;
+    if (call->count - parse->at < 2) {
+        return fail(parse, "option LABEL needs a key and a value");
+    }
+    if (call->label_count == LABEL_COUNT_MAX) {
+        return fail(parse, "more than %d labels", LABEL_COUNT_MAX);
+    }
+    struct label *label = &call->labels[call->label_count++];
+    label->key = call->argument[parse->at++];
+    label->value = call->argument[parse->at++];
+    return check_size(parse, "a label's key", label->key.size, 1,
+                      LABEL_SIZE_MAX) &&
+           check_size(parse, "a label's value", label->value.size, 0,
+                      LABEL_SIZE_MAX);
+}
+
+static bool check_req(struct parse *parse)
+{
+    struct call *call = parse->call;
+    if (!call_has(call, OPTION_ACKED)) {
+        return true;
+    }
+    if (!call_has(call, OPTION_REQ)) {
+        return fail(parse, "ACKED needs REQ");
+    }
+    if (call->number[OPTION_REQ] <= call->number[OPTION_ACKED]) {
+        return fail(parse, "REQ must be greater than ACKED");
+    }
+    return true;
+}
+
+static bool fail(struct parse *parse, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return call_fail(parse->call, parse->writer, text);
+}

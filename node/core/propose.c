@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "node/core/propose.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "node/core/request.h"
+#include "node/core/update.h"
+
+#define RING_SIZE_FIRST 1024
+/* In the ring: an entry of our own, for which nobody waits. */
+#define RING_OWN ((struct request *)core)
+
+static void add_item(struct core *core, size_t start, struct request *chain);
+static void add_age0(struct core *core);
+static void enter(struct core *core, uint64_t first);
+static void refused(struct core *core, int error);
+
+bool propose_is_open(const struct core *core)
+{
+    return core->is_serving && !replica_is_transferring(core->replica);
+}
+
+struct buffer *propose_begin(struct core *core)
+{
+    core->item_start = core->batch.size;
+    return &core->batch;
+}
+
+void propose_end(struct core *core, struct request *request)
+{
+    if (request != NULL) {
+        request_move(core, request, &core->logged, REQUEST_LOGGED);
+        request->next = NULL;
+    }
+    add_item(core, core->item_start, request);
+}
+
+bool propose_own(void *data, struct bytes command)
+{
+    struct core *core = data;
+    if (!propose_is_open(core) || core->own_in_flight >= OWN_IN_FLIGHT_MAX) {
+        return false;
+    }
+    buffer_put_bytes(propose_begin(core), command);
+    propose_end(core, NULL);
+    return true;
+}
+
+void propose_age0(struct core *core, uint64_t session)
+{
+    if (core->age0_count == core->age0_capacity) {
+        core->age0_capacity = core->age0_capacity == 0
+                                  ? 64
+                                  : 2 * core->age0_capacity;
+        core->age0 = memory_resize(core->age0,
+                                   core->age0_capacity * sizeof *core->age0);
+    }
+    core->age0[core->age0_count++] = (struct session_age){session, 0};
+}
+
+void propose_after_age0(struct core *core, struct request *request)
+{
+    request_move(core, request, &core->logged, REQUEST_LOGGED);
+    request->next = core->age0_requests;
+    core->age0_requests = request;
+}
+
+void propose_submit(struct core *core)
+{
+    uint64_t first;
+    struct replica_update update;
+    if (core->age0_count > 0) {
+        add_age0(core);
+    }
+    if (core->item_count == 0) {
+        return;
+    }
+    for (uint32_t i = 0; i < core->item_count; i++) {
+        core->commands[i] = bytes_of(core->batch.data + core->items[i].start,
+                                     core->items[i].size);
+    }
+    int error = replica_submit(core->replica, core->commands, core->item_count,
+                               core->now_ns / NS_PER_MS, &first, &update);
+    if (error != 0) {
+        refused(core, error);
+        return;
+    }
+    enter(core, first);
+    core->item_count = 0;
+    buffer_clear(&core->batch);
+    update_carry_out(core, &update);
+}
+
+void propose_abandon(struct core *core)
+{
+    /* The requests stand in core->logged, and stepping down deals with them:
+     * but these were never submitted, so nothing was done. */
+    if (core->age0_count > 0) {
+        add_age0(core);
+    }
+    for (uint32_t i = 0; i < core->item_count; i++) {
+        struct request *next;
+        for (struct request *r = core->items[i].requests; r != NULL; r = next) {
+            next = r->next;
+            request_return(core, r);
+        }
+    }
+    core->item_count = 0;
+    buffer_clear(&core->batch);
+}
+
+struct request *propose_take(struct core *core, uint64_t log_index)
+{
+    if (log_index < core->ring_first || log_index >= core->ring_end) {
+        return NULL;
+    }
+    CHECK(log_index == core->ring_first);
+    core->ring_first++;
+    struct request *chain = core->ring[log_index & (core->ring_size - 1)];
+    if (chain == RING_OWN) {
+        core->own_in_flight--;
+        return NULL;
+    }
+    return chain;
+}
+
+void propose_forget(struct core *core)
+{
+    core->ring_first = core->ring_end = 0;
+    core->own_in_flight = 0;
+}
+
+void propose_free(struct core *core)
+{
+    buffer_done(&core->batch);
+    free(core->items);
+    free(core->commands);
+    free(core->ring);
+    free(core->age0);
+}
+
+static void add_item(struct core *core, size_t start, struct request *chain)
+{
+    if (core->item_count == core->item_capacity) {
+        core->item_capacity = core->item_capacity == 0
+                                  ? 256
+                                  : 2 * core->item_capacity;
+        core->items = memory_resize(core->items,
+                                    core->item_capacity * sizeof *core->items);
+        core->commands = memory_resize(
+            core->commands, core->item_capacity * sizeof *core->commands);
+    }
+    core->items[core->item_count++] = (struct batch_item){
+        start, core->batch.size - start, chain};
+}
+
+/* All heartbeats of a turn that need one share one entry. */
+static void add_age0(struct core *core)
+{
+    size_t start = core->batch.size;
+    encode_age(&core->batch, core->age0, core->age0_count);
+    add_item(core, start, core->age0_requests);
+    core->age0_count = 0;
+    core->age0_requests = NULL;
+}
+
+/* Enters the batch into the ring, from index 'first' on. */
+static void enter(struct core *core, uint64_t first)
+{
+    if (core->ring_first == core->ring_end) {
+        core->ring_first = core->ring_end = first;
+    }
+    /* Between two batches there may be an entry that is not ours to answer (a
+     * barrier, a change). */
+    uint64_t end = first + core->item_count;
+    CHECK(first >= core->ring_end);
+    if (core->ring_size == 0 || end - core->ring_first > core->ring_size) {
+        uint64_t size = core->ring_size == 0 ? RING_SIZE_FIRST
+                                             : core->ring_size;
+        while (end - core->ring_first > size) {
+            size *= 2;
+        }
+        struct request **ring = memory_new(size * sizeof *ring);
+        for (uint64_t i = core->ring_first; i < core->ring_end; i++) {
+            ring[i & (size - 1)] = core->ring[i & (core->ring_size - 1)];
+        }
+        free(core->ring);
+        core->ring = ring;
+        core->ring_size = size;
+    }
+    for (; core->ring_end < first; core->ring_end++) {
+        core->ring[core->ring_end & (core->ring_size - 1)] = NULL;
+    }
+    for (uint32_t i = 0; i < core->item_count; i++, core->ring_end++) {
+        struct request *chain = core->items[i].requests;
+        core->ring[core->ring_end & (core->ring_size - 1)] = chain != NULL
+                                                                 ? chain
+                                                                 : RING_OWN;
+        core->own_in_flight += chain == NULL;
+        for (struct request *r = chain; r != NULL; r = r->next) {
+            r->index = core->ring_end;
+        }
+    }
+}
+
+/* Nothing of the batch was submitted. */
+static void refused(struct core *core, int error)
+{
+    struct request *next;
+    for (uint32_t i = 0; i < core->item_count; i++) {
+        /* Whoever proposes for us takes it for submitted: what is proposed only
+         * while propose_is_open(), within OWN_IN_FLIGHT_MAX, is never refused.
+         */
+        CHECK(core->items[i].requests != NULL);
+        for (struct request *r = core->items[i].requests; r != NULL; r = next) {
+            next = r->next;
+            if (error == HASP_ENOTLEADER) {
+                request_return(core, r);
+            } else {
+                request_refuse(core, r, "BUSY",
+                               "too much is in flight; try later");
+            }
+        }
+    }
+    core->item_count = 0;
+    buffer_clear(&core->batch);
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Snapshots: when to take one, sending it to a follower in chunks, receiving
+ * it.
+ *
+ * A sender has at most WINDOW chunks on the way, so that Raft's messages on the
+ * same connection are never far behind. A receiver hands chunks to the port in
+ * order; when all are there the port checks them, and only then is the replica
+ * asked whether it wants them. */
+
+#ifndef HASP_NODE_CORE_SNAPSHOTS_H
+#define HASP_NODE_CORE_SNAPSHOTS_H
+
+#include "node/core/state.h"
+
+/* Takes one if the log has grown enough. */
+void snapshots_turn(struct core *core);
+uint64_t snapshots_next(const struct core *core);
+
+/* The replica asks to send the newest one to 'member'. */
+void snapshots_send(struct core *core, uint64_t member);
+void snapshots_peer_lost(struct core *core, struct peer *peer);
+void snapshots_stepped_down(struct core *core);
+MUST_CHECK int snapshots_chunk(struct core *core, uint64_t from,
+                               struct bytes body);
+MUST_CHECK int snapshots_ack(struct core *core, uint64_t from,
+                             struct bytes body);
+
+#endif /* HASP_NODE_CORE_SNAPSHOTS_H */

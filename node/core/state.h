@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What the core is made of. Private to node/core.
+ *
+ * One structure, struct request, follows a command through all its stations;
+ * the list it stands in says what it waits for:
+ *
+ *     parked      for a leader to be known, or for this one's BEGIN
+ *     forwarded   for the leader's ANSWER
+ *     asking      for a confirmed question (reads, heartbeats, refusals)
+ *     logged      for its entry to be applied
+ *     queued      for the end of its wait in a lock's queue
+ *     doomed      heartbeats whose session's EXPIRE is under way
+ *
+ * Invariant: a request of a local connection stands in exactly one slot of it;
+ * when it is answered it leaves its list, its slot and the count in flight. */
+
+#ifndef HASP_NODE_CORE_STATE_H
+#define HASP_NODE_CORE_STATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/list.h"
+#include "lockfsm/encode.h"
+#include "lockfsm/timers.h"
+#include "node/core/core.h"
+#include "node/core/history.h"
+
+#define NS_PER_MS UINT64_C(1000000)
+/* How long a request waits for a leader before NOLEADER. */
+#define LEADER_WAIT_NS (3000 * NS_PER_MS)
+/* A loop that did not turn for longer has stalled (rule 6). */
+#define STALL_NS (500 * NS_PER_MS)
+/* Questions asked for heartbeats alone are so far apart. */
+#define HEARTBEAT_SPACING_NS (2 * NS_PER_MS)
+/* A request that a node refused is not sent there again sooner. */
+#define FORWARD_RETRY_NS (20 * NS_PER_MS)
+#define PEER_COUNT_MAX 32
+
+/* Entries of our own that may be under way beside those of clients. */
+#define OWN_IN_FLIGHT_MAX 8192
+
+struct command;
+struct request;
+
+/* --- Connections ---------------------------------------------------------- */
+
+/* The place of one reply in the order of a connection's requests. */
+struct slot {
+    struct request *request; /* NULL: its reply stands in 'reply'. */
+    struct buffer reply;
+};
+
+/* A connection closed while no leader could be told (rule 8). */
+struct untold_close {
+    uint64_t conn;
+    uint64_t session;
+};
+#define UNTOLD_CLOSE_MAX 4096
+
+struct watch {
+    struct list in_conn;
+    struct list in_core;
+    struct conn *conn;
+    struct bytes pattern; /* Owned. */
+    enum { WATCH_PREFIX, WATCH_CHANNEL, WATCH_PATTERN } kind;
+};
+
+struct conn {
+    UT_hash_handle by_id;
+    struct list in_core; /* By age, for CLIENT LIST. */
+    uint64_t id;
+    uint64_t opened_ns;
+    char *address;
+    struct bytes name; /* CLIENT SETNAME; owned. */
+    int version;       /* RESP 2 or 3. */
+    struct slot *slots;
+    uint32_t slot_capacity; /* A power of two. */
+    uint64_t first_slot;    /* The oldest that is not answered. */
+    uint64_t next_slot;
+    uint64_t blocking_slot; /* Holds back what follows it; UINT64_MAX: none. */
+    struct list sessions;   /* Of attachment.in_owner, newest last. */
+    uint32_t session_count;
+    struct list watches;
+    uint32_t watch_count;   /* Of all kinds; channels and patterns as well in */
+    uint32_t channel_count; /* ... this one (the mode of RESP2). */
+    bool is_blocked;
+    bool is_closing; /* We have closed it; nothing more is written. */
+};
+
+/* That a connection acts for a session: of this node, or of another one. */
+struct attachment {
+    struct list in_owner;   /* conn.sessions or peer.attachments. */
+    struct list in_session; /* attached.attachments. */
+    struct attached *attached;
+    struct conn *conn;  /* NULL: of a peer. */
+    uint64_t peer_conn; /* Of a peer: its number there. */
+    uint64_t peer;
+    bool is_ended;
+};
+
+/* A session to which connections known here are attached. */
+struct attached {
+    UT_hash_handle by_session;
+    uint64_t session;
+    struct list attachments;
+};
+
+/* --- Peers ------------------------------------------------------------------
+ */
+
+struct snapshot_sender {
+    bool is_active;
+    uint64_t index;
+    uint64_t term;
+    uint64_t size;
+    uint64_t sent;
+    uint64_t acked;
+};
+
+struct peer {
+    uint64_t id; /* 0: free. */
+    bool is_up;
+    uint64_t incarnation;
+    struct list attachments;
+    struct snapshot_sender sender;
+};
+
+/* --- Requests ----------------------------------------------------------------
+ */
+
+enum request_state {
+    REQUEST_NEW,
+    REQUEST_PARKED,
+    REQUEST_FORWARDED,
+    REQUEST_ASKING,
+    REQUEST_LOGGED,
+    REQUEST_QUEUED,
+    REQUEST_DOOMED,
+    REQUEST_CHANGING /* Membership, see membership.c. */
+};
+
+struct request {
+    struct list in_list;
+    struct request *next; /* Of those that wait for the same entry or place. */
+    const struct command *command;
+    enum request_state state;
+    bool has_req;
+    bool is_heard; /* KEEP: all its sessions' deadlines were moved. */
+    bool is_retry; /* An earlier leader may have carried it out. */
+    uint8_t version;
+    struct conn *conn;  /* Of a local one. */
+    uint64_t peer;      /* Of a remote one; with conn NULL and 0: nobody's. */
+    uint64_t peer_conn; /* Of a remote one. */
+    uint64_t slot;
+    uint64_t session; /* That acts; 0: none. */
+    uint64_t received_ns;
+    uint64_t deadline_ns;   /* Parked: until when. */
+    uint64_t not_before_ns; /* Parked: not to be sent sooner. */
+    uint64_t question;      /* Asking: the number that it needs. */
+    uint64_t read_index;    /* Asking: must be applied. */
+    uint64_t index;         /* Logged: its entry. Queued: its wait. */
+    uint64_t sent_to;       /* Forwarded. */
+    uint64_t sent_term;
+    UT_hash_handle by_wait; /* Queued: the first of its wait. */
+    struct buffer body;     /* The FORWARD frame; empty: not kept. */
+};
+
+struct batch_item {
+    size_t start;
+    size_t size;
+    struct request *requests; /* NULL: an entry of our own. */
+};
+
+struct snapshot_receiver {
+    bool is_active;   /* Chunks are coming in. */
+    bool is_adopting; /* All is there, the port checks it. */
+    uint64_t from;
+    uint64_t leader_term;
+    uint64_t index;
+    uint64_t term;
+    uint64_t size;
+    uint64_t offset;
+};
+
+struct core {
+    struct core_options options;
+    struct core_port port;
+    char *version;
+    struct replica *replica;
+    struct lockfsm *fsm;
+    struct timers *timers;
+    struct table *table;
+    struct effects effects;
+    uint64_t now_ns;
+    uint64_t started_ns;
+    core_applied_fn *hook;
+    void *hook_data;
+    uint16_t command_slots[512]; /* Hash of a name -> place in the table + 1. */
+
+    /* Leadership, as last seen. */
+    bool is_leader;
+    bool must_begin; /* BEGIN has yet to be submitted. */
+    bool is_serving; /* BEGIN of 'led_term' has been applied. */
+    uint64_t led_term;
+    uint64_t known_leader;
+    uint64_t known_term;
+    bool is_cluster_told;
+    bool has_fatal;
+
+    /* Connections, sessions, peers. */
+    struct conn *conns;
+    struct list conns_by_age;
+    uint32_t conn_count;
+    struct attached *attached;
+    struct untold_close *untold; /* UNTOLD_CLOSE_MAX, or NULL. */
+    uint32_t untold_count;
+    struct list watches;
+    struct peer peers[PEER_COUNT_MAX];
+
+    /* Requests. */
+    struct request *free_requests;
+    uint32_t free_count;
+    uint32_t in_flight;     /* All but the queued. */
+    uint32_t in_flight_max; /* Entries, of the replica. */
+    struct list parked;
+    struct list forwarded;
+    struct list asking;
+    struct list logged;
+    struct list queued;
+    struct list doomed;
+    struct list snapshotting; /* RAFT.SNAPSHOT. */
+    struct request *by_wait;
+    struct resp_writer writer;
+    struct buffer scratch;
+    struct buffer parse_error;
+    struct buffer event;         /* The payload of a message. */
+    uint64_t *closed_sessions;   /* FRAME_SESSION_MAX, for decoding. */
+    struct bytes *arguments;     /* FRAME_ARGUMENT_MAX, for decoding. */
+    struct bytes remote_address; /* Of the forwarded request at hand. */
+    struct bytes remote_client;
+
+    /* The batch of this turn, and who waits for which entry. */
+    struct buffer batch;
+    struct batch_item *items;
+    struct bytes *commands;
+    uint32_t item_count;
+    uint32_t item_capacity;
+    size_t item_start;
+    uint32_t own_in_flight; /* Entries of our own. */
+    struct request **ring;  /* By log index. */
+    uint64_t ring_size;     /* A power of two. */
+    uint64_t ring_first;    /* Indexes from here on ... */
+    uint64_t ring_end;      /* ... to before here are in it. */
+    struct session_age *age0;
+    uint32_t age0_count;
+    uint32_t age0_capacity;
+    struct request *age0_requests; /* Looked at again after it. */
+
+    /* Questions. */
+    uint64_t asked;         /* The newest one. */
+    uint64_t asked_before;  /* The one before it. */
+    uint32_t unasked_reads; /* That wait, other than heartbeats. */
+    uint64_t asked_ns;
+    uint64_t asked_before_ns;
+    uint64_t confirmed_ns; /* When the newest confirmed one was asked. */
+    bool wants_expiry_question;
+    bool has_stalled;
+    uint64_t last_turn_ns;
+    bool has_session_ended; /* Since doomed heartbeats were last looked at. */
+    bool has_left_over;     /* Work was put off to the next turn. */
+    uint64_t scan_budget;   /* Of this turn, for LIST. */
+
+    struct history history; /* When was an entry applied? */
+
+    /* The table and snapshots. */
+    uint64_t flush_due_ns; /* 0: nothing to flush. */
+    bool is_taking_snapshot;
+    uint64_t snapshot_index; /* Newest one taken or loaded. */
+    uint64_t snapshot_retry_ns;
+    struct snapshot_receiver receiver;
+
+    /* Membership, transfer, stop. */
+    struct request *changing; /* ADD, PROMOTE ...: at most one. */
+    uint64_t change_index;
+    uint64_t change_member;
+    bool change_promotes;
+    uint64_t change_retry_ns;
+    uint64_t change_deadline_ns;
+    struct request *transferring;
+    bool wants_transfer; /* Once the batch of ages has been applied. */
+    uint64_t transfer_to;
+    uint64_t transfer_after_index;
+    uint64_t transfer_deadline_ns;
+    bool must_register; /* Look for members without an incarnation. */
+    bool is_disk_scarce;
+    uint64_t scarce_retry_ns;
+    bool is_stopping;
+
+    /* Counted for INFO. */
+    uint64_t count_commands;
+    uint64_t count_grants;
+    uint64_t count_sessions_ended;
+    uint64_t count_unclean;
+    uint64_t count_refused;
+};
+
+#endif /* HASP_NODE_CORE_STATE_H */

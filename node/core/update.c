@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "node/core/update.h"
+
+#include <inttypes.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "node/core/attach.h"
+#include "node/core/commands.h"
+#include "node/core/forward.h"
+#include "node/core/membership.h"
+#include "node/core/peer.h"
+#include "node/core/propose.h"
+#include "node/core/request.h"
+#include "node/core/snapshots.h"
+
+static void send_messages(struct core *core,
+                          const struct replica_update *update);
+static void look_at_role(struct core *core);
+static void step_down(struct core *core);
+static void give_up(struct core *core, struct list *list);
+
+void update_carry_out(struct core *core, const struct replica_update *update)
+{
+    const struct core_port *port = &core->port;
+    if (update->save_vote) {
+        port->save_vote(port->data, update->term, update->voted_for);
+    }
+    if (update->truncate_from != 0) {
+        port->log_truncate(port->data, update->truncate_from);
+    }
+    if (update->entry_count > 0) {
+        port->log_append(port->data, update->entries, update->entry_count);
+    }
+    send_messages(core, update);
+    if (update->members_changed) {
+        struct replica_members members;
+        replica_members(core->replica, &members);
+        port->peers_changed(port->data, &members);
+    }
+    look_at_role(core);
+}
+
+void leader_begin(struct core *core)
+{
+    if (!core->must_begin) {
+        return;
+    }
+    uint8_t cluster_id[CLUSTER_ID_SIZE], none[CLUSTER_ID_SIZE] = {0};
+    struct begin_command begin = {.node = core->options.id,
+                                  .incarnation = core->options.incarnation};
+    lockfsm_cluster_id(core->fsm, cluster_id);
+    if (memcmp(cluster_id, none, sizeof none) == 0) {
+        memcpy(cluster_id, core->options.cluster_id, sizeof cluster_id);
+        if (memcmp(cluster_id, none, sizeof none) == 0) {
+            core->port.random(core->port.data, cluster_id, sizeof cluster_id);
+        }
+        begin.cluster_id = cluster_id;
+        begin.token_base = core->options.token_base;
+    }
+    buffer_clear(&core->scratch);
+    encode_begin(&core->scratch, &begin);
+    struct bytes command = buffer_bytes(&core->scratch);
+    struct replica_update update;
+    uint64_t index;
+    int error = replica_submit(core->replica, &command, 1,
+                               core->now_ns / NS_PER_MS, &index, &update);
+    if (error != 0) {
+        return; /* Tried again in the next turn, if still leader. */
+    }
+    core->must_begin = false;
+    update_carry_out(core, &update);
+}
+
+void leader_serve(struct core *core)
+{
+    core->is_serving = true;
+    core->asked = core->asked_before = 0;
+    core->confirmed_ns = 0;
+    core->wants_expiry_question = false;
+    core->must_register = true;
+    timers_begin(core->timers, core->fsm, core->now_ns);
+    attach_tell(core);
+    LOG_INFO("serving", "term=%" PRIu64 " sessions=%u", core->led_term,
+             (unsigned)HASH_CNT(by_id, lockfsm_sessions(core->fsm)));
+}
+
+void core_fatal(struct core *core, int exit_code, const char *why)
+{
+    if (!core->has_fatal) {
+        core->has_fatal = true;
+        core->port.fatal(core->port.data, exit_code, why);
+    }
+}
+
+static void send_messages(struct core *core,
+                          const struct replica_update *update)
+{
+    for (uint32_t i = 0; i < update->message_count; i++) {
+        const struct replica_message *message = &update->messages[i];
+        struct buffer *out = peer_output(core, message->to);
+        if (out != NULL) {
+            size_t start = frame_begin(out, FRAME_RAFT);
+            buffer_put_bytes(out, message->bytes);
+            frame_end(out, start);
+        }
+    }
+    if (update->snapshot_to != 0) {
+        snapshots_send(core, update->snapshot_to);
+    }
+}
+
+static void look_at_role(struct core *core)
+{
+    bool is_leader = replica_role(core->replica) == REPLICA_LEADER;
+    uint64_t term = replica_term(core->replica);
+    uint64_t leader = replica_leader(core->replica);
+    if (core->is_leader && (!is_leader || term != core->led_term)) {
+        LOG_INFO("stepped down", "term=%" PRIu64, core->led_term);
+        step_down(core);
+    }
+    if (is_leader && !core->is_leader) {
+        core->is_leader = true;
+        core->must_begin = true;
+        core->led_term = term;
+        LOG_INFO("became leader", "term=%" PRIu64, term);
+    }
+    if (leader != core->known_leader || term != core->known_term) {
+        core->known_leader = leader;
+        core->known_term = term;
+        forward_leader_changed(core);
+        attach_tell(core);
+    }
+}
+
+/* Volatile state of a leader ends with its term (4a.3). */
+static void step_down(struct core *core)
+{
+    core->is_leader = false;
+    core->must_begin = false;
+    core->is_serving = false;
+    timers_end(core->timers);
+    propose_abandon(core);
+    propose_forget(core);
+    give_up(core, &core->logged);
+    give_up(core, &core->queued);
+    LIST_EACH_SAFE (node, &core->asking) {
+        request_return(core, LIST_ENTRY(node, struct request, in_list));
+    }
+    LIST_EACH_SAFE (node, &core->doomed) {
+        request_return(core, LIST_ENTRY(node, struct request, in_list));
+    }
+    LIST_EACH_SAFE (node, &core->parked) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (request->conn == NULL) {
+            request_return(core, request);
+        }
+    }
+    membership_stepped_down(core);
+    snapshots_stepped_down(core);
+}
+
+/* Changes that were logged: whether they will take effect is not known. What
+ * came from a peer is left to that peer, which learns of the new term as well.
+ */
+static void give_up(struct core *core, struct list *list)
+{
+    LIST_EACH_SAFE (node, list) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (request->conn == NULL) {
+            request_drop(core, request);
+        } else {
+            forward_again(core, request);
+        }
+    }
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Carrying out what the replica asks for, and what its role means for us.
+ *
+ * Whenever the replica has taken an event, update_carry_out() hands its entries
+ * and messages to the port and looks at role, term and leader:
+ *
+ *   - become leader: BEGIN is submitted in the same turn; nothing is answered
+ *     before it is applied;
+ *   - step down: lease state is dropped, pending changes are UNKNOWN (with REQ:
+ *     asked again of the next leader), reads and heartbeats are asked again;
+ *   - another leader or term: what was forwarded to the old one likewise. */
+
+#ifndef HASP_NODE_CORE_UPDATE_H
+#define HASP_NODE_CORE_UPDATE_H
+
+#include "node/core/state.h"
+
+void update_carry_out(struct core *core, const struct replica_update *update);
+/* Submits the BEGIN of a new term, if that is due. */
+void leader_begin(struct core *core);
+/* Our BEGIN has been applied. */
+void leader_serve(struct core *core);
+/* The node must stop. */
+void core_fatal(struct core *core, int exit_code, const char *why);
+
+#endif /* HASP_NODE_CORE_UPDATE_H */

@@ -1,0 +1,795 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A world for tests of node/core: one to five cores, each with a log, a table
+ * in memory and clients, joined by an in-process network, on a virtual clock of
+ * milliseconds. A message takes 1 ms, a write of the log 1 ms. Included by one
+ * test program each; everything is static. */
+
+#ifndef HASP_TESTS_UNIT_CORE_WORLD_H
+#define HASP_TESTS_UNIT_CORE_WORLD_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "base/prng.h"
+#include "node/core/core.h"
+
+#define NODE_MAX 6
+#define CONN_MAX 64
+#define MS UINT64_C(1000000)
+#define WRITE_MS 1
+#define LATENCY_MS 1
+
+struct world_client {
+    bool is_open;
+    bool is_blocked;
+    bool was_closed; /* By the core. */
+    struct buffer output;
+    struct buffer waiting; /* Requests not fed yet, in RESP. */
+};
+
+struct world_log {
+    struct replica_entry *entry; /* Bodies owned. */
+    uint32_t count;
+    uint64_t first; /* Index of entry[0]. */
+};
+
+struct world_node {
+    struct world *world;
+    uint64_t id;
+    struct core *core;
+    struct table *table;
+    struct world_log log;
+    uint64_t term, voted_for;
+    uint64_t durable_due_ms; /* 0: nothing is being written. */
+    struct buffer out[NODE_MAX + 1];
+    bool link_up[NODE_MAX + 1];
+    uint64_t next_turn_ms;
+    uint64_t clock_offset_ns;
+    struct buffer snapshot;
+    uint64_t snapshot_index, snapshot_term;
+    bool snapshot_due, snapshot_adopt_due;
+    struct buffer incoming;
+    struct world_client client[CONN_MAX];
+    bool is_paused;
+    struct prng prng;
+    int fatal_code;
+    uint64_t log_bytes;
+};
+
+struct world_message {
+    uint64_t due_ms;
+    uint64_t from, to;
+    enum frame_type type;
+    struct bytes body; /* Owned. */
+};
+
+struct world {
+    uint64_t now_ms;
+    struct world_node node[NODE_MAX + 1]; /* From 1. */
+    uint64_t node_count;
+    bool cut[NODE_MAX + 1][NODE_MAX + 1];
+    struct world_message *message;
+    uint32_t message_count, message_capacity;
+    struct core_limits limits;
+    enum core_redirect redirect;
+};
+
+/* --- The port ----------------------------------------------------------------
+ */
+
+static void port_save_vote(void *data, uint64_t term, uint64_t voted_for)
+{
+    struct world_node *node = data;
+    node->term = term;
+    node->voted_for = voted_for;
+}
+
+static void port_log_truncate(void *data, uint64_t from_index)
+{
+    struct world_node *node = data;
+    CHECK(from_index >= node->log.first);
+    while (node->log.count > 0 &&
+           node->log.first + node->log.count > from_index) {
+        free((void *)node->log.entry[--node->log.count].body.data);
+    }
+}
+
+static void port_log_append(void *data, const struct replica_entry *entries,
+                            uint32_t count)
+{
+    struct world_node *node = data;
+    struct world_log *log = &node->log;
+    log->entry = memory_resize(log->entry,
+                               (log->count + count) * sizeof *log->entry);
+    for (uint32_t i = 0; i < count; i++) {
+        CHECK(entries[i].log_index == log->first + log->count);
+        log->entry[log->count] = entries[i];
+        log->entry[log->count++].body = bytes_of(
+            memory_copy(entries[i].body.data, entries[i].body.size),
+            entries[i].body.size);
+        node->log_bytes += entries[i].body.size;
+    }
+    if (node->durable_due_ms == 0) {
+        node->durable_due_ms = node->world->now_ms + WRITE_MS;
+    }
+}
+
+static void port_log_trim(void *data, uint64_t up_to_index)
+{
+    struct world_node *node = data;
+    struct world_log *log = &node->log;
+    while (log->count > 0 && log->first <= up_to_index) {
+        free((void *)log->entry[0].body.data);
+        memmove(log->entry, log->entry + 1, --log->count * sizeof *log->entry);
+        log->first++;
+    }
+}
+
+static void port_log_reset(void *data, uint64_t next_index)
+{
+    struct world_node *node = data;
+    port_log_truncate(data, node->log.first);
+    node->log.first = next_index;
+    node->durable_due_ms = 0;
+}
+
+static int put_piece(void *data, struct bytes piece)
+{
+    buffer_put_bytes(data, piece);
+    return 0;
+}
+
+static void port_snapshot_take(void *data, const struct snapshot_header *header)
+{
+    struct world_node *node = data;
+    struct table_txn *txn;
+    assert_int_equal(table_begin_read(node->table, &txn), 0);
+    buffer_clear(&node->snapshot);
+    assert_int_equal(snapshot_encode(header, txn, put_piece, &node->snapshot),
+                     0);
+    table_abort(txn);
+    node->snapshot_index = header->last_index;
+    node->snapshot_term = header->last_term;
+    node->snapshot_due = true;
+}
+
+static bool port_snapshot_stat(void *data, uint64_t *ret_index,
+                               uint64_t *ret_term, uint64_t *ret_size)
+{
+    struct world_node *node = data;
+    *ret_index = node->snapshot_index;
+    *ret_term = node->snapshot_term;
+    *ret_size = node->snapshot.size;
+    return node->snapshot_index != 0;
+}
+
+static bool port_snapshot_read(void *data, uint64_t index, uint64_t term,
+                               uint64_t offset, size_t size, struct buffer *out)
+{
+    struct world_node *node = data;
+    if (index != node->snapshot_index || term != node->snapshot_term ||
+        offset >= node->snapshot.size) {
+        return false;
+    }
+    if (size > node->snapshot.size - offset) {
+        size = node->snapshot.size - offset;
+    }
+    buffer_put(out, node->snapshot.data + offset, size);
+    return true;
+}
+
+static void port_snapshot_write(void *data, uint64_t offset, struct bytes chunk)
+{
+    struct world_node *node = data;
+    if (offset == 0) {
+        buffer_clear(&node->incoming);
+    }
+    CHECK(offset == node->incoming.size);
+    buffer_put_bytes(&node->incoming, chunk);
+}
+
+static void port_snapshot_adopt(void *data)
+{
+    struct world_node *node = data;
+    node->snapshot_adopt_due = true;
+}
+
+static void port_snapshot_load(void *data)
+{
+    struct world_node *node = data;
+    struct table_txn *txn;
+    assert_int_equal(table_begin_write(node->table, &txn), 0);
+    assert_int_equal(snapshot_decode(buffer_bytes(&node->snapshot), txn), 0);
+    assert_int_equal(table_commit(txn), 0);
+}
+
+static bool port_peer_is_up(void *data, uint64_t id)
+{
+    struct world_node *node = data;
+    return id <= NODE_MAX && node->link_up[id];
+}
+
+static struct buffer *port_peer_output(void *data, uint64_t id)
+{
+    struct world_node *node = data;
+    return port_peer_is_up(data, id) ? &node->out[id] : NULL;
+}
+
+static void port_peers_changed(void *data,
+                               const struct replica_members *members)
+{
+    (void)data;
+    (void)members;
+}
+
+static uint64_t port_peer_silence_ms(void *data, uint64_t id)
+{
+    return port_peer_is_up(data, id) ? 1 : UINT64_MAX;
+}
+
+static struct buffer *port_client_output(void *data, uint64_t conn)
+{
+    struct world_node *node = data;
+    CHECK(conn < CONN_MAX);
+    return &node->client[conn].output;
+}
+
+static void port_client_close(void *data, uint64_t conn, const char *reason)
+{
+    struct world_node *node = data;
+    (void)reason;
+    node->client[conn].was_closed = true;
+}
+
+static void port_client_block(void *data, uint64_t conn, bool is_blocked)
+{
+    struct world_node *node = data;
+    node->client[conn].is_blocked = is_blocked;
+}
+
+static void port_random(void *data, void *out, size_t size)
+{
+    struct world_node *node = data;
+    for (size_t i = 0; i < size; i++) {
+        ((uint8_t *)out)[i] = (uint8_t)prng_next(&node->prng);
+    }
+}
+
+static void port_cluster_known(void *data, const uint8_t cluster_id[16])
+{
+    (void)data;
+    (void)cluster_id;
+}
+
+static void port_fatal(void *data, int exit_code, const char *why)
+{
+    struct world_node *node = data;
+    fprintf(stderr, "node %d: %s\n", (int)node->id, why);
+    node->fatal_code = exit_code;
+}
+
+static struct core_port port_of(struct world_node *node)
+{
+    return (struct core_port){
+        .save_vote = port_save_vote,
+        .log_truncate = port_log_truncate,
+        .log_append = port_log_append,
+        .log_trim = port_log_trim,
+        .log_reset = port_log_reset,
+        .snapshot_take = port_snapshot_take,
+        .snapshot_stat = port_snapshot_stat,
+        .snapshot_read = port_snapshot_read,
+        .snapshot_write = port_snapshot_write,
+        .snapshot_adopt = port_snapshot_adopt,
+        .snapshot_load = port_snapshot_load,
+        .peer_is_up = port_peer_is_up,
+        .peer_output = port_peer_output,
+        .peers_changed = port_peers_changed,
+        .peer_silence_ms = port_peer_silence_ms,
+        .client_output = port_client_output,
+        .client_close = port_client_close,
+        .client_block = port_client_block,
+        .random = port_random,
+        .cluster_known = port_cluster_known,
+        .fatal = port_fatal,
+        .data = node,
+    };
+}
+
+/* --- Nodes
+ * -------------------------------------------------------------------- */
+
+static uint64_t node_now(const struct world_node *node)
+{
+    return node->world->now_ms * MS + node->clock_offset_ns;
+}
+
+static struct replica_members world_members(uint64_t count)
+{
+    struct replica_members members = {.count = (uint32_t)count};
+    for (uint64_t i = 1; i <= count; i++) {
+        struct replica_member *member = &members.member[i - 1];
+        member->id = i;
+        member->role = MEMBER_VOTER;
+        snprintf(member->address, sizeof member->address,
+                 "127.0.0.1:%d,127.0.0.1:%d", 7100 + (int)i, 7200 + (int)i);
+    }
+    return members;
+}
+
+/* Starts the core on what its "disk" holds. */
+static void node_start(struct world *world, uint64_t id)
+{
+    struct world_node *node = &world->node[id];
+    struct core_port port = port_of(node);
+    struct core_options options = {
+        .id = id,
+        .seed = 1000 + id,
+        .incarnation = 77000 + id,
+        .token_base = 0,
+        .election_ms = 200,
+        .heartbeat_ms = 40,
+        .redirect = world->redirect,
+        .limits = world->limits,
+        .version = "0.0.test",
+    };
+    char why[HASP_WHY_SIZE] = "";
+    struct core_start start = {.table = node->table};
+    start.replica.term = node->term;
+    start.replica.voted_for = node->voted_for;
+    start.replica.entries = node->log.entry;
+    start.replica.entry_count = node->log.count;
+    struct snapshot_header header;
+    if (node->snapshot_index != 0) {
+        assert_int_equal(
+            snapshot_check(buffer_bytes(&node->snapshot), &header, why), 0);
+        start.replica.snapshot_index = header.last_index;
+        start.replica.snapshot_term = header.last_term;
+        start.replica.snapshot_members = header.configuration;
+        start.replica.snapshot_members_index = header.configuration_index;
+    }
+    node->core = core_new(&options, &port);
+    if (core_begin(node->core, &start, node_now(node), why) != 0) {
+        fail_msg("core_begin: %s", why);
+    }
+    node->next_turn_ms = world->now_ms;
+}
+
+static void links_update(struct world *world);
+
+static struct world *world_new(uint64_t count)
+{
+    struct world *world = memory_new(sizeof *world);
+    world->now_ms = 1000;
+    world->node_count = count;
+    world->limits = core_default_limits;
+    for (uint64_t id = 1; id <= NODE_MAX; id++) {
+        struct world_node *node = &world->node[id];
+        node->world = world;
+        node->id = id;
+        node->table = table_new_memory();
+        node->log.first = 1;
+        node->prng.state = id;
+    }
+    return world;
+}
+
+/* The first entry of a new cluster, the same on each founder. */
+static void world_found(struct world *world)
+{
+    struct replica_members members = world_members(world->node_count);
+    struct buffer encoded = {0};
+    replica_members_encode(&members, &encoded);
+    for (uint64_t id = 1; id <= world->node_count; id++) {
+        struct replica_entry entry = {1, 1, ENTRY_CHANGE,
+                                      buffer_bytes(&encoded)};
+        port_log_append(&world->node[id], &entry, 1);
+        world->node[id].durable_due_ms = 0;
+        node_start(world, id);
+    }
+    buffer_done(&encoded);
+    links_update(world);
+}
+
+static void client_drop(struct world_client *client)
+{
+    buffer_done(&client->output);
+    buffer_done(&client->waiting);
+    *client = (struct world_client){0};
+}
+
+/* The process dies; what its disk and table hold stays. What had not become
+ * durable is lost. */
+static void node_kill(struct world *world, uint64_t id)
+{
+    struct world_node *node = &world->node[id];
+    core_free(node->core);
+    node->core = NULL;
+    for (int i = 0; i < CONN_MAX; i++) {
+        client_drop(&node->client[i]);
+    }
+    for (int i = 0; i <= NODE_MAX; i++) {
+        buffer_done(&node->out[i]);
+    }
+    node->durable_due_ms = 0;
+    node->snapshot_due = node->snapshot_adopt_due = false;
+    links_update(world);
+}
+
+static void world_free(struct world *world)
+{
+    for (uint64_t id = 1; id <= NODE_MAX; id++) {
+        struct world_node *node = &world->node[id];
+        if (node->core != NULL) {
+            core_free(node->core);
+        }
+        for (int i = 0; i < CONN_MAX; i++) {
+            client_drop(&node->client[i]);
+        }
+        for (int i = 0; i <= NODE_MAX; i++) {
+            buffer_done(&node->out[i]);
+        }
+        port_log_truncate(node, node->log.first);
+        free(node->log.entry);
+        buffer_done(&node->snapshot);
+        buffer_done(&node->incoming);
+        table_close(node->table);
+    }
+    for (uint32_t i = 0; i < world->message_count; i++) {
+        free((void *)world->message[i].body.data);
+    }
+    free(world->message);
+    free(world);
+}
+
+/* Links go up and down as nodes live and cables are cut. */
+static void links_update(struct world *world)
+{
+    for (uint64_t a = 1; a <= NODE_MAX; a++) {
+        for (uint64_t b = 1; b <= NODE_MAX; b++) {
+            struct world_node *node = &world->node[a];
+            struct world_node *other = &world->node[b];
+            bool is_up = a != b && node->core != NULL && other->core != NULL &&
+                         !world->cut[a][b] && !world->cut[b][a];
+            if (node->link_up[b] == is_up) {
+                continue;
+            }
+            node->link_up[b] = is_up;
+            buffer_clear(&node->out[b]);
+            for (uint32_t i = 0; !is_up && i < world->message_count;) {
+                struct world_message *m = &world->message[i];
+                if (m->from == b && m->to == a) {
+                    free((void *)m->body.data);
+                    memmove(m, m + 1, (--world->message_count - i) * sizeof *m);
+                } else {
+                    i++;
+                }
+            }
+            if (node->core == NULL) {
+                continue;
+            }
+            if (is_up) {
+                core_peer_up(node->core, b, 77000 + b, node_now(node));
+            } else {
+                core_peer_down(node->core, b, other->core == NULL,
+                               node_now(node));
+            }
+            node->next_turn_ms = world->now_ms;
+        }
+    }
+}
+
+__attribute__((unused)) static void world_cut(struct world *world, uint64_t id,
+                                              bool is_cut)
+{
+    for (uint64_t other = 1; other <= NODE_MAX; other++) {
+        world->cut[id][other] = is_cut;
+    }
+    links_update(world);
+}
+
+/* --- Clients
+ * ------------------------------------------------------------------ */
+
+static void client_open(struct world *world, uint64_t node, uint64_t conn)
+{
+    struct world_node *at = &world->node[node];
+    char address[32];
+    client_drop(&at->client[conn]);
+    at->client[conn].is_open = true;
+    snprintf(address, sizeof address, "10.0.0.%d:%d", (int)node, (int)conn);
+    core_client_opened(at->core, conn, address, node_now(at));
+}
+
+static void client_close(struct world *world, uint64_t node, uint64_t conn)
+{
+    struct world_node *at = &world->node[node];
+    core_client_closed(at->core, conn, node_now(at));
+    at->client[conn].is_open = false;
+    at->next_turn_ms = world->now_ms;
+}
+
+/* Feeds what the core lets in. */
+static void client_feed(struct world_node *node, uint64_t conn)
+{
+    struct world_client *client = &node->client[conn];
+    struct resp_parser parser = {0};
+    while (client->is_open && !client->is_blocked && !client->was_closed &&
+           client->waiting.size > 0) {
+        struct resp_request request;
+        size_t used;
+        const char *why;
+        struct buffer copy = {0};
+        buffer_put_bytes(&copy, buffer_bytes(&client->waiting));
+        assert_int_equal(
+            resp_parse(&parser, buffer_bytes(&copy), &request, &used, &why), 0);
+        buffer_consume(&client->waiting, used);
+        core_client_request(node->core, conn, &request, node_now(node));
+        node->next_turn_ms = node->world->now_ms;
+        buffer_done(&copy);
+    }
+    resp_parser_done(&parser);
+}
+
+/* Sends a request given as words; "''" is the empty one. */
+static void client_send(struct world *world, uint64_t node, uint64_t conn,
+                        const char *format, ...)
+{
+    char text[4096];
+    struct bytes words[64];
+    uint32_t count = 0;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    for (char *word = strtok(text, " "); word != NULL;
+         word = strtok(NULL, " ")) {
+        words[count++] = strcmp(word, "''") == 0 ? BYTES_LITERAL("")
+                                                 : bytes_of_text(word);
+    }
+    struct world_client *client = &world->node[node].client[conn];
+    resp_request_begin(&client->waiting, count);
+    for (uint32_t i = 0; i < count; i++) {
+        resp_request_argument(&client->waiting, words[i]);
+    }
+    client_feed(&world->node[node], conn);
+}
+
+static const char *client_text(struct world *world, uint64_t node,
+                               uint64_t conn)
+{
+    struct buffer *output = &world->node[node].client[conn].output;
+    buffer_put_u8(output, 0);
+    output->size--;
+    return (const char *)output->data;
+}
+
+static void client_clear(struct world *world, uint64_t node, uint64_t conn)
+{
+    buffer_clear(&world->node[node].client[conn].output);
+}
+
+/* --- Time
+ * --------------------------------------------------------------------- */
+
+static void world_collect(struct world *world, struct world_node *node)
+{
+    for (uint64_t to = 1; to <= NODE_MAX; to++) {
+        struct buffer *out = &node->out[to];
+        size_t at = 0;
+        while (at < out->size) {
+            struct world_message message = {
+                world->now_ms + LATENCY_MS, node->id, to, 0, {0}};
+            struct bytes body;
+            size_t used;
+            assert_int_equal(
+                frame_parse(bytes_of(out->data + at, out->size - at),
+                            FRAME_SIZE_MAX, &message.type, &body, &used),
+                0);
+            at += used;
+            message.body = bytes_of(memory_copy(body.data, body.size),
+                                    body.size);
+            if (world->message_count == world->message_capacity) {
+                world->message_capacity = 2 * world->message_capacity + 64;
+                world->message = memory_resize(world->message,
+                                               world->message_capacity *
+                                                   sizeof *world->message);
+            }
+            world->message[world->message_count++] = message;
+        }
+        buffer_clear(out);
+    }
+}
+
+static void world_deliver(struct world *world)
+{
+    uint32_t kept = 0, count = world->message_count;
+    struct world_message *messages = memory_copy(world->message,
+                                                 count * sizeof *messages);
+    for (uint32_t i = 0; i < count; i++) {
+        if (messages[i].due_ms > world->now_ms ||
+            world->node[messages[i].to].is_paused) {
+            world->message[kept++] = messages[i];
+        }
+    }
+    world->message_count = kept;
+    for (uint32_t i = 0; i < count; i++) {
+        struct world_message *m = &messages[i];
+        struct world_node *to = &world->node[m->to];
+        if (m->due_ms > world->now_ms || to->is_paused) {
+            continue;
+        }
+        if (to->core != NULL && to->link_up[m->from]) {
+            int error = core_peer_frame(to->core, m->from, m->type, m->body,
+                                        node_now(to));
+            assert_int_equal(error, 0);
+            to->next_turn_ms = world->now_ms;
+        }
+        free((void *)m->body.data);
+    }
+    free(messages);
+}
+
+static void node_disk(struct world_node *node)
+{
+    struct world *world = node->world;
+    if (node->durable_due_ms != 0 && node->durable_due_ms <= world->now_ms) {
+        node->durable_due_ms = 0;
+        if (node->log.count > 0) {
+            struct replica_entry *last = &node->log.entry[node->log.count - 1];
+            core_persisted(node->core, last->term, last->log_index,
+                           node_now(node));
+        }
+        node->next_turn_ms = world->now_ms;
+    }
+    if (node->snapshot_due) {
+        node->snapshot_due = false;
+        core_snapshot_taken(node->core, node->snapshot_index, 0,
+                            node_now(node));
+        node->next_turn_ms = world->now_ms;
+    }
+    if (node->snapshot_adopt_due) {
+        struct snapshot_header header;
+        char why[HASP_WHY_SIZE];
+        node->snapshot_adopt_due = false;
+        buffer_clear(&node->snapshot);
+        buffer_put_bytes(&node->snapshot, buffer_bytes(&node->incoming));
+        int error = snapshot_check(buffer_bytes(&node->snapshot), &header, why);
+        assert_int_equal(error, 0);
+        node->snapshot_index = header.last_index;
+        node->snapshot_term = header.last_term;
+        core_snapshot_received(node->core, &header, 0, node_now(node));
+        node->next_turn_ms = world->now_ms;
+    }
+}
+
+/* Lets everything happen that is due now. */
+static void world_step(struct world *world)
+{
+    world_deliver(world);
+    for (uint64_t id = 1; id <= NODE_MAX; id++) {
+        struct world_node *node = &world->node[id];
+        if (node->core == NULL || node->is_paused) {
+            continue;
+        }
+        node_disk(node);
+        for (int round = 0; round < 8 && node->next_turn_ms <= world->now_ms;
+             round++) {
+            uint64_t next = core_turn(node->core, true, node_now(node));
+            CHECK(next >= node_now(node));
+            node->next_turn_ms = next == UINT64_MAX
+                                     ? UINT64_MAX
+                                     : (next - node->clock_offset_ns + MS - 1) /
+                                           MS;
+            for (uint64_t conn = 0; conn < CONN_MAX; conn++) {
+                client_feed(node, conn);
+            }
+        }
+        assert_int_equal(node->fatal_code, 0);
+        const char *wrong = lockfsm_check_basic(core_state(node->core));
+        if (wrong != NULL) {
+            fail_msg("invariant: %s", wrong);
+        }
+        world_collect(world, node);
+    }
+}
+
+static void world_run(struct world *world, uint64_t ms)
+{
+    for (uint64_t i = 0; i < ms; i++) {
+        world_step(world);
+        world->now_ms++;
+    }
+    world_step(world);
+}
+
+/* The node that serves, 0 if there is none or more than one. */
+static uint64_t world_leader(struct world *world)
+{
+    uint64_t leader = 0;
+    for (uint64_t id = 1; id <= NODE_MAX; id++) {
+        struct core *core = world->node[id].core;
+        if (core != NULL && core_is_serving(core)) {
+            leader = leader == 0 ? id : 0;
+        }
+    }
+    return leader;
+}
+
+static uint64_t world_elect(struct world *world)
+{
+    for (int i = 0; i < 5000; i++) {
+        world_run(world, 1);
+        if (world_leader(world) != 0) {
+            return world_leader(world);
+        }
+    }
+    fail_msg("no leader was elected");
+    return 0;
+}
+
+/* Sends and waits for an answer; what it is, as text, until the next call. */
+static const char *client_ask(struct world *world, uint64_t node, uint64_t conn,
+                              const char *format, ...)
+{
+    char text[4096];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    client_clear(world, node, conn);
+    client_send(world, node, conn, "%s", text);
+    for (int i = 0; i < 10000; i++) {
+        world_step(world);
+        if (world->node[node].client[conn].output.size > 0) {
+            break;
+        }
+        world->now_ms++;
+    }
+    return client_text(world, node, conn);
+}
+
+#define assert_answer(world, node, conn, answer, ...) \
+    assert_string_equal(client_ask(world, node, conn, __VA_ARGS__), answer)
+
+/* The number under 'key' of a map answered last (RESP2), or -1. */
+static int64_t answer_number(struct world *world, uint64_t node, uint64_t conn,
+                             const char *key)
+{
+    char wanted[64];
+    snprintf(wanted, sizeof wanted, "%s\r\n:", key);
+    const char *at = strstr(client_text(world, node, conn), wanted);
+    return at != NULL ? strtoll(at + strlen(wanted), NULL, 10) : -1;
+}
+
+struct credentials {
+    uint64_t id;
+    char secret[33];
+};
+
+static struct credentials client_session(struct world *world, uint64_t node,
+                                         uint64_t conn, const char *options)
+{
+    struct credentials credentials = {0};
+    const char *text = client_ask(world, node, conn, "SESSION.OPEN %s",
+                                  options);
+    const char *secret = strstr(text, "secret\r\n$32\r\n");
+    if (secret == NULL) {
+        fail_msg("SESSION.OPEN answered %s", text);
+        return credentials;
+    }
+    credentials.id = (uint64_t)answer_number(world, node, conn, "id");
+    memcpy(credentials.secret, secret + 13, 32);
+    return credentials;
+}
+
+#endif /* HASP_TESTS_UNIT_CORE_WORLD_H */

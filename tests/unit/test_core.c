@@ -1,0 +1,534 @@
+/* SPDX-License-Identifier: MIT */
+
+/* node/core with one node: requests in, replies out, byte by byte. */
+
+#include "tests/unit/core_world.h"
+
+static struct world *world;
+
+static int set_up(void **state)
+{
+    (void)state;
+    world = world_new(1);
+    return 0;
+}
+
+static int set_up_serving(void **state)
+{
+    set_up(state);
+    world_found(world);
+    world_elect(world);
+    client_open(world, 1, 1);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    world_free(world);
+    return 0;
+}
+
+#define assert_begins(text, begin) \
+    assert_memory_equal(text, begin, sizeof(begin) - 1)
+#define ask(...) client_ask(world, 1, 1, __VA_ARGS__)
+#define expect(answer, ...) assert_answer(world, 1, 1, answer, __VA_ARGS__)
+
+static void
+nothing_is_answered_before_the_nodes_own_begin_is_applied(void **state)
+{
+    (void)state;
+    world_found(world);
+    client_open(world, 1, 1);
+    client_send(world, 1, 1, "SESSION.OPEN");
+    client_send(world, 1, 1, "PING");
+    while (!core_is_serving(world->node[1].core)) {
+        assert_int_equal(world->node[1].client[1].output.size, 0);
+        world_run(world, 1);
+    }
+    world_run(world, 20);
+    assert_non_null(strstr(client_text(world, 1, 1), "+PONG\r\n"));
+}
+
+static void greetings_are_answered_as_redis_does(void **state)
+{
+    (void)state;
+    expect("+PONG\r\n", "PING");
+    expect("$2\r\nhi\r\n", "ping hi");
+    expect("$5\r\nhello\r\n", "ECHO hello");
+    expect("+OK\r\n", "SELECT 0");
+    expect("-ERR DB index is out of range\r\n", "SELECT 1");
+    expect("-ERR unknown command 'nonsense'\r\n", "nonsense");
+    expect("-ERR wrong number of arguments for 'echo' command\r\n", "ECHO");
+    expect("+OK\r\n", "CLIENT SETNAME me");
+    expect("$2\r\nme\r\n", "CLIENT GETNAME");
+    expect("-NOPROTO unsupported protocol version\r\n", "HELLO 4");
+    expect(
+        "%7\r\n$6\r\nserver\r\n$4\r\nhasp\r\n$7\r\nversion\r\n$8\r\n0.0."
+        "test\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:1\r\n$4\r\nmode\r\n$10\r\n"
+        "standalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n",
+        "HELLO 3");
+    expect("+RESET\r\n", "RESET");
+    expect("$-1\r\n", "CLIENT GETNAME");
+}
+
+static void a_lock_is_acquired_and_released(void **state)
+{
+    (void)state;
+    char token[64];
+    struct credentials session = client_session(world, 1, 1, "TTL 5000");
+    assert_true(session.id > 0);
+    snprintf(token, sizeof token, ":%llu\r\n",
+             (unsigned long long)session.id + 1);
+    expect(token, "LOCK.ACQUIRE a OWNER t1");
+    expect(token, "lock.acquire a owner t1"); /* Re-entry keeps the token. */
+    expect("$-1\r\n", "LOCK.ACQUIRE a OWNER t2");
+    expect(":1\r\n", "LOCK.CHECK a %llu", (unsigned long long)session.id + 1);
+    expect(":0\r\n", "LOCK.CHECK a 1");
+    expect(":1\r\n", "LOCK.RELEASE a OWNER t1");
+    expect(":0\r\n", "LOCK.RELEASE a OWNER t1");
+    expect("-NOTHELD not held by this session and owner, or not with this "
+           "token\r\n",
+           "LOCK.RELEASE a OWNER t1");
+    expect(":0\r\n", "SESSION.CLOSE");
+    expect("-NOSESSION no session is attached to this connection\r\n",
+           "LOCK.ACQUIRE a");
+}
+
+static void argument_errors_name_the_command_and_the_option(void **state)
+{
+    (void)state;
+    client_session(world, 1, 1, "");
+    expect("-BADARG lock.acquire: unknown option 'FOO'\r\n",
+           "LOCK.ACQUIRE a FOO");
+    expect("-BADARG lock.acquire: option WAIT needs a value\r\n",
+           "LOCK.ACQUIRE a WAIT");
+    expect("-BADARG lock.acquire: WAIT must be a decimal integer, not '-1'\r\n",
+           "LOCK.ACQUIRE a WAIT -1");
+    expect("-BADARG lock.acquire: option WAIT stands there twice\r\n",
+           "LOCK.ACQUIRE a WAIT 1 WAIT 1");
+    expect("-BADARG lock.acquire: wrong number of arguments\r\n",
+           "LOCK.ACQUIRE");
+    expect("-BADARG lock.acquire: the lock's name must have 1 to 511 bytes\r\n",
+           "LOCK.ACQUIRE ''");
+    expect("-BADARG lock.acquire: SHARED and SLOTS exclude each other\r\n",
+           "LOCK.ACQUIRE a SHARED SLOTS 2");
+    expect("-BADARG lock.acquire: REQ must be greater than ACKED\r\n",
+           "LOCK.ACQUIRE a REQ 3 ACKED 3");
+    expect("-BADARG session.open: TTL must be from 100 to 3600000\r\n",
+           "SESSION.OPEN TTL 99");
+    expect("-BADARG session.open: LINGER must not exceed the TTL\r\n",
+           "SESSION.OPEN TTL 1000 LINGER 1001");
+    expect("-BADARG session.open: LINGER must be from 50 to 3600000\r\n",
+           "SESSION.OPEN LINGER 49");
+    expect("-BADARG lock.macquire: 3 names expected, fewer follow\r\n",
+           "LOCK.MACQUIRE 3 a b");
+    expect("-BADARG blacklist.add: either SESSION or CLIENT must be given\r\n",
+           "BLACKLIST.ADD REASON x");
+}
+
+static void a_heartbeat_answers_the_times_and_moves_the_deadline(void **state)
+{
+    (void)state;
+    struct credentials session = client_session(world, 1, 1,
+                                                "TTL 1000 LINGER 400");
+    world_run(world, 600);
+    expect("*8\r\n$6\r\nttl_ms\r\n:1000\r\n$9\r\nlinger_ms\r\n:400\r\n$8\r\n"
+           "trust_ms\r\n:320\r\n$5\r\nended\r\n*0\r\n",
+           "SESSION.KEEP");
+    world_run(world, 900);
+    ask("SESSION.SHOW %llu", (unsigned long long)session.id);
+    int64_t left_ms = answer_number(world, 1, 1, "left_ms");
+    assert_in_range(left_ms, 80, 110);
+    world_run(world, 250);
+    expect("-EXPIRED the session has ended\r\n", "SESSION.KEEP");
+    expect("-EXPIRED the session has ended\r\n", "LOCK.ACQUIRE a");
+    expect("-NOSESSION no such session\r\n", "SESSION.SHOW %llu",
+           (unsigned long long)session.id);
+}
+
+static void several_sessions_are_kept_in_one_request(void **state)
+{
+    (void)state;
+    struct credentials one = client_session(world, 1, 1, "TTL 1000");
+    struct credentials two = client_session(world, 1, 1, "TTL 2000");
+    char wrong[33] = "00000000000000000000000000000000";
+    const char *text = ask("SESSION.KEEP %llu %s %llu %s %llu %s",
+                           (unsigned long long)one.id, one.secret,
+                           (unsigned long long)two.id, wrong,
+                           (unsigned long long)two.id, two.secret);
+    assert_string_equal(
+        text, "*3\r\n*8\r\n$6\r\nttl_ms\r\n:1000\r\n$9\r\nlinger_ms\r\n:0\r\n"
+              "$8\r\ntrust_ms\r\n:800\r\n$5\r\nended\r\n*0\r\n"
+              "-NOSESSION no such session, or a wrong secret\r\n"
+              "*8\r\n$6\r\nttl_ms\r\n:2000\r\n$9\r\nlinger_ms\r\n:0\r\n"
+              "$8\r\ntrust_ms\r\n:1600\r\n$5\r\nended\r\n*0\r\n");
+    client_open(world, 1, 2);
+    assert_answer(world, 1, 2,
+                  "-NOSESSION no session is attached to this connection\r\n",
+                  "SESSION.KEEP");
+    assert_answer(world, 1, 2,
+                  "-NOSESSION no such session, or a wrong secret\r\n",
+                  "SESSION.ATTACH %llu %s", (unsigned long long)one.id, wrong);
+    assert_answer(world, 1, 2,
+                  "*6\r\n$6\r\nttl_ms\r\n:1000\r\n$9\r\nlinger_ms\r\n:0\r\n"
+                  "$8\r\ntrust_ms\r\n:800\r\n",
+                  "SESSION.ATTACH %llu %s", (unsigned long long)one.id,
+                  one.secret);
+    assert_non_null(strstr(client_ask(world, 1, 2, "LOCK.ACQUIRE a"), ":"));
+}
+
+static void a_session_is_chosen_by_its_id(void **state)
+{
+    (void)state;
+    struct credentials one = client_session(world, 1, 1, "");
+    struct credentials two = client_session(world, 1, 1, "");
+    ask("LOCK.ACQUIRE a SESSION %llu", (unsigned long long)one.id);
+    ask("LOCK.SHOW a");
+    assert_int_equal(answer_number(world, 1, 1, "session"), one.id);
+    expect("-NOTHELD not held by this session and owner, or not with this "
+           "token\r\n",
+           "LOCK.RELEASE a");
+    expect(":0\r\n", "LOCK.RELEASE a SESSION %llu", (unsigned long long)one.id);
+    ask("LOCK.ACQUIRE b");
+    ask("LOCK.SHOW b");
+    assert_int_equal(answer_number(world, 1, 1, "session"), two.id);
+    expect("-NOSESSION that session is not attached to this connection\r\n",
+           "LOCK.ACQUIRE b SESSION 999999");
+}
+
+static void replies_come_in_the_order_of_the_requests(void **state)
+{
+    (void)state;
+    client_session(world, 1, 1, "");
+    client_clear(world, 1, 1);
+    client_send(world, 1, 1, "LOCK.ACQUIRE a");
+    client_send(world, 1, 1, "PING");
+    client_send(world, 1, 1, "LOCK.CHECK a 1");
+    client_send(world, 1, 1, "LOCK.RELEASE a");
+    client_send(world, 1, 1, "ECHO end");
+    assert_int_equal(world->node[1].client[1].output.size, 0);
+    world_run(world, 20);
+    const char *text = client_text(world, 1, 1);
+    assert_int_equal(text[0], ':');
+    assert_string_equal(strstr(text, "+PONG"),
+                        "+PONG\r\n:0\r\n:0\r\n$3\r\nend\r\n");
+}
+
+static void an_acquire_that_waits_blocks_its_connection_only(void **state)
+{
+    (void)state;
+    client_session(world, 1, 1, "");
+    client_open(world, 1, 2);
+    client_session(world, 1, 2, "");
+    ask("LOCK.ACQUIRE a");
+    client_clear(world, 1, 2);
+    client_send(world, 1, 2, "LOCK.ACQUIRE a WAIT 5000");
+    assert_true(world->node[1].client[2].is_blocked);
+    client_send(world, 1, 2, "PING");
+    world_run(world, 50);
+    assert_int_equal(world->node[1].client[2].output.size, 0);
+    expect("+PONG\r\n", "PING");
+    expect(":0\r\n", "LOCK.RELEASE a");
+    world_run(world, 5);
+    assert_false(world->node[1].client[2].is_blocked);
+    const char *text = client_text(world, 1, 2);
+    assert_int_equal(text[0], ':');
+    assert_non_null(strstr(text, "\r\n+PONG\r\n"));
+}
+
+static void a_wait_ends_with_nil_when_its_time_is_over(void **state)
+{
+    (void)state;
+    client_session(world, 1, 1, "");
+    client_open(world, 1, 2);
+    client_session(world, 1, 2, "");
+    ask("LOCK.ACQUIRE a");
+    uint64_t before = world->now_ms;
+    assert_answer(world, 1, 2, "$-1\r\n", "LOCK.ACQUIRE a WAIT 300");
+    assert_in_range(world->now_ms - before, 300, 330);
+    ask("LOCK.SHOW a");
+    assert_non_null(strstr(client_text(world, 1, 1), "queue\r\n*0\r\n"));
+}
+
+static void the_same_wait_asked_again_answers_both(void **state)
+{
+    (void)state;
+    client_session(world, 1, 1, "");
+    client_open(world, 1, 2);
+    struct credentials waiter = client_session(world, 1, 2, "");
+    client_open(world, 1, 3);
+    client_ask(world, 1, 3, "SESSION.ATTACH %llu %s",
+               (unsigned long long)waiter.id, waiter.secret);
+    ask("LOCK.ACQUIRE a");
+    client_clear(world, 1, 2);
+    client_clear(world, 1, 3);
+    client_send(world, 1, 2, "LOCK.ACQUIRE a WAIT FOREVER REQ 1");
+    world_run(world, 10);
+    client_send(world, 1, 3, "LOCK.ACQUIRE a WAIT FOREVER REQ 1");
+    world_run(world, 10);
+    ask("LOCK.RELEASE a");
+    world_run(world, 10);
+    assert_int_equal(client_text(world, 1, 2)[0], ':');
+    assert_string_equal(client_text(world, 1, 2), client_text(world, 1, 3));
+}
+
+static void a_repeated_request_number_repeats_the_result(void **state)
+{
+    (void)state;
+    char first[64];
+    client_session(world, 1, 1, "");
+    snprintf(first, sizeof first, "%s", ask("LOCK.ACQUIRE a REQ 1"));
+    assert_int_equal(first[0], ':');
+    expect(first, "LOCK.ACQUIRE a REQ 1");
+    expect(":0\r\n", "LOCK.RELEASE a REQ 2 ACKED 1");
+    expect(":0\r\n", "LOCK.RELEASE a REQ 2 ACKED 1");
+    assert_non_null(strstr(ask("LOCK.ACQUIRE b REQ 2 ACKED 1"), "-BADARG"));
+    assert_non_null(strstr(ask("LOCK.ACQUIRE a REQ 1 ACKED 0"), "-BADARG"));
+}
+
+static void too_many_pipelined_requests_block_the_connection(void **state)
+{
+    (void)state;
+    world_free(world);
+    world = world_new(1);
+    world->limits.requests_per_conn = 4;
+    world_found(world);
+    world_elect(world);
+    client_open(world, 1, 1);
+    client_session(world, 1, 1, "");
+    client_clear(world, 1, 1);
+    for (int i = 0; i < 10; i++) {
+        client_send(world, 1, 1, "LOCK.ACQUIRE a%d", i);
+    }
+    assert_true(world->node[1].client[1].is_blocked);
+    assert_true(world->node[1].client[1].waiting.size > 0);
+    world_run(world, 50);
+    assert_false(world->node[1].client[1].is_blocked);
+    uint32_t count = 0;
+    for (const char *at = client_text(world, 1, 1); *at != '\0'; at++) {
+        count += *at == ':';
+    }
+    assert_int_equal(count, 10);
+}
+
+static void too_much_in_flight_is_busy(void **state)
+{
+    (void)state;
+    world_free(world);
+    world = world_new(1);
+    world->limits.requests_in_flight = 3;
+    world_found(world);
+    world_elect(world);
+    client_open(world, 1, 1);
+    client_session(world, 1, 1, "");
+    client_clear(world, 1, 1);
+    for (int i = 0; i < 6; i++) {
+        client_send(world, 1, 1, "LOCK.ACQUIRE a%d", i);
+    }
+    world_run(world, 20);
+    assert_non_null(strstr(client_text(world, 1, 1), "-BUSY "));
+    assert_int_equal(client_text(world, 1, 1)[0], ':');
+}
+
+static void linger_shortens_the_lease_of_a_closed_connection(void **state)
+{
+    (void)state;
+    client_open(world, 1, 2);
+    struct credentials session = client_session(world, 1, 2,
+                                                "TTL 10000 LINGER 200");
+    client_open(world, 1, 3);
+    client_ask(world, 1, 3, "SESSION.ATTACH %llu %s",
+               (unsigned long long)session.id, session.secret);
+    client_ask(world, 1, 2, "LOCK.ACQUIRE a");
+    client_close(world, 1, 2);
+    world_run(world, 500); /* Another connection is still attached. */
+    ask("SESSION.SHOW %llu", (unsigned long long)session.id);
+    assert_true(answer_number(world, 1, 1, "left_ms") > 5000);
+    client_close(world, 1, 3);
+    world_run(world, 1);
+    ask("SESSION.SHOW %llu", (unsigned long long)session.id);
+    assert_in_range(answer_number(world, 1, 1, "left_ms"), 150, 200);
+    world_run(world, 250);
+    ask("LOCK.SHOW a");
+    assert_non_null(strstr(client_text(world, 1, 1), "holders\r\n*0\r\n"));
+}
+
+static void
+a_blacklisted_sessions_heartbeat_is_refused_and_moves_nothing(void **state)
+{
+    (void)state;
+    client_open(world, 1, 2);
+    struct credentials session = client_session(world, 1, 2, "TTL 1000");
+    expect("+OK\r\n", "BLACKLIST.ADD SESSION %llu REASON broken BY me",
+           (unsigned long long)session.id);
+    uint64_t since = world->now_ms;
+    while (world->now_ms < since + 800) {
+        assert_answer(world, 1, 2, "-BLACKLISTED broken\r\n", "SESSION.KEEP");
+        world_run(world, 50);
+    }
+    world_run(world, 400);
+    assert_answer(world, 1, 2, "-EXPIRED the session has ended\r\n",
+                  "SESSION.KEEP");
+}
+
+static void events_are_pushed_to_watchers(void **state)
+{
+    (void)state;
+    client_open(world, 1, 2);
+    client_ask(world, 1, 2, "HELLO 3");
+    assert_answer(world, 1, 2, "+OK\r\n", "LOCK.WATCH jobs/");
+    client_clear(world, 1, 2);
+    client_open(world, 1, 3);
+    assert_answer(world, 1, 3,
+                  "*3\r\n$10\r\npsubscribe\r\n$11\r\nlock:jobs/*\r\n:1\r\n",
+                  "PSUBSCRIBE lock:jobs/*");
+    client_clear(world, 1, 3);
+    struct credentials session = client_session(world, 1, 1, "");
+    ask("LOCK.ACQUIRE other");
+    assert_int_equal(world->node[1].client[2].output.size, 0);
+    unsigned long long token = strtoull(ask("LOCK.ACQUIRE jobs/1") + 1, NULL,
+                                        10);
+    char expected[512];
+    snprintf(
+        expected, sizeof expected,
+        ">3\r\n$4\r\nlock\r\n$7\r\ngranted\r\n%%5\r\n$4\r\nlock\r\n$6\r\n"
+        "jobs/1\r\n$7\r\nsession\r\n:%llu\r\n$5\r\ntoken\r\n:%llu\r\n$5\r\n"
+        "index\r\n:%llu\r\n$7\r\nmessage\r\n$0\r\n\r\n",
+        (unsigned long long)session.id, token, token);
+    assert_string_equal(client_text(world, 1, 2), expected);
+    assert_non_null(strstr(client_text(world, 1, 3),
+                           "*4\r\n$8\r\npmessage\r\n$11\r\nlock:jobs/*\r\n$11"
+                           "\r\nlock:jobs/1\r\n"));
+    assert_non_null(strstr(client_text(world, 1, 3),
+                           "{\"kind\":\"granted\",\"lock\":"
+                           "\"jobs/1\",\"session\":"));
+    assert_answer(world, 1, 3,
+                  "-ERR Can't execute 'echo': only (P)SUBSCRIBE / "
+                  "(P)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this "
+                  "context\r\n",
+                  "ECHO x");
+}
+
+static void please_reaches_the_holder_unasked(void **state)
+{
+    (void)state;
+    client_open(world, 1, 2);
+    client_ask(world, 1, 2, "HELLO 3");
+    client_ask(world, 1, 2, "SESSION.OPEN");
+    client_ask(world, 1, 2, "LOCK.ACQUIRE a");
+    client_clear(world, 1, 2);
+    expect(":1\r\n", "LOCK.PLEASE a MESSAGE hurry");
+    assert_non_null(strstr(client_text(world, 1, 2),
+                           ">3\r\n$4\r\nlock\r\n$6\r\n"
+                           "please\r\n"));
+    assert_non_null(strstr(client_text(world, 1, 2), "$5\r\nhurry\r\n"));
+}
+
+static void locks_are_listed_page_by_page(void **state)
+{
+    (void)state;
+    client_session(world, 1, 1, "");
+    for (int i = 0; i < 7; i++) {
+        ask("LOCK.ACQUIRE n%d", 6 - i);
+    }
+    ask("LOCK.ACQUIRE m");
+    const char *text = ask("LOCK.LIST PREFIX n COUNT 3");
+    assert_begins(text, "*2\r\n$3\r\n=n2\r\n*3\r\n");
+    assert_null(strstr(text, "$2\r\nn3\r\n"));
+    text = ask("LOCK.LIST PREFIX n COUNT 3 CURSOR =n2");
+    assert_begins(text, "*2\r\n$3\r\n=n5\r\n*3\r\n");
+    text = ask("LOCK.LIST PREFIX n COUNT 3 CURSOR =n5");
+    assert_begins(text, "*2\r\n$1\r\n0\r\n*1\r\n");
+    text = ask("SESSION.LIST");
+    assert_begins(text, "*2\r\n$1\r\n0\r\n*1\r\n");
+}
+
+static void an_unknown_lock_shows_as_free(void **state)
+{
+    (void)state;
+    expect("*14\r\n$4\r\nname\r\n$4\r\nnone\r\n$4\r\nmode\r\n$4\r\nfree\r\n$5"
+           "\r\nslots\r\n:0\r\n$7\r\nholders\r\n*0\r\n$5\r\nqueue\r\n*0\r\n$13"
+           "\r\ndelay_left_ms\r\n:0\r\n$11\r\nearliest_ms\r\n:0\r\n",
+           "LOCK.SHOW none");
+}
+
+static void the_state_survives_a_restart(void **state)
+{
+    (void)state;
+    struct credentials session = client_session(world, 1, 1, "TTL 60000");
+    char token[64];
+    snprintf(token, sizeof token, "%s", ask("LOCK.ACQUIRE a REQ 7"));
+    expect("+OK\r\n", "RAFT.SNAPSHOT");
+    ask("LOCK.ACQUIRE b");
+    world_run(world, 5);
+    node_kill(world, 1);
+    node_start(world, 1);
+    world_elect(world);
+    client_open(world, 1, 1);
+    ask("SESSION.ATTACH %llu %s", (unsigned long long)session.id,
+        session.secret);
+    expect(token, "LOCK.ACQUIRE a REQ 7");
+    expect("$-1\r\n", "LOCK.ACQUIRE b OWNER other");
+}
+
+static void a_clean_stop_refuses_and_becomes_quiet(void **state)
+{
+    (void)state;
+    client_session(world, 1, 1, "");
+    core_stop(world->node[1].core, world->now_ms * MS);
+    expect("-NOLEADER this node is stopping; nothing was done\r\n",
+           "LOCK.ACQUIRE a");
+    world_run(world, 10);
+    assert_true(core_is_quiet(world->node[1].core));
+    assert_int_equal(core_flush(world->node[1].core), 0);
+}
+
+static void a_scarce_disk_refuses_what_takes_but_not_what_gives(void **state)
+{
+    (void)state;
+    client_session(world, 1, 1, "TTL 1000");
+    ask("LOCK.ACQUIRE a");
+    core_disk_scarce(world->node[1].core, true, world->now_ms * MS);
+    expect("-LIMIT disk: the leader's disk is nearly full\r\n",
+           "LOCK.ACQUIRE b");
+    expect(":0\r\n", "LOCK.RELEASE a");
+    assert_begins(ask("SESSION.KEEP"), "*8\r\n");
+    core_disk_scarce(world->node[1].core, false, world->now_ms * MS);
+    assert_int_equal(ask("LOCK.ACQUIRE b")[0], ':');
+}
+
+#define serving(test) \
+    cmocka_unit_test_setup_teardown(test, set_up_serving, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(
+            nothing_is_answered_before_the_nodes_own_begin_is_applied, set_up,
+            tear_down),
+        serving(greetings_are_answered_as_redis_does),
+        serving(a_lock_is_acquired_and_released),
+        serving(argument_errors_name_the_command_and_the_option),
+        serving(a_heartbeat_answers_the_times_and_moves_the_deadline),
+        serving(several_sessions_are_kept_in_one_request),
+        serving(a_session_is_chosen_by_its_id),
+        serving(replies_come_in_the_order_of_the_requests),
+        serving(an_acquire_that_waits_blocks_its_connection_only),
+        serving(a_wait_ends_with_nil_when_its_time_is_over),
+        serving(the_same_wait_asked_again_answers_both),
+        serving(a_repeated_request_number_repeats_the_result),
+        serving(too_many_pipelined_requests_block_the_connection),
+        serving(too_much_in_flight_is_busy),
+        serving(linger_shortens_the_lease_of_a_closed_connection),
+        serving(a_blacklisted_sessions_heartbeat_is_refused_and_moves_nothing),
+        serving(events_are_pushed_to_watchers),
+        serving(please_reaches_the_holder_unasked),
+        serving(locks_are_listed_page_by_page),
+        serving(an_unknown_lock_shows_as_free),
+        serving(the_state_survives_a_restart),
+        serving(a_clean_stop_refuses_and_becomes_quiet),
+        serving(a_scarce_disk_refuses_what_takes_but_not_what_gives),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
