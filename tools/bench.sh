@@ -32,6 +32,10 @@ for clients in ${BENCH_CLIENTS:-1 16 64 256 1000}; do
     "$build/bench" cycle --endpoints "$endpoints" --pids "$pids" \
         --clients "$clients" --seconds "$seconds"
 done
+for clients in ${BENCH_SHARING:-64 1000}; do
+    "$build/bench" cycle --endpoints "$endpoints" --pids "$pids" \
+        --clients "$clients" --connections 4 --seconds "$seconds"
+done
 for clients in ${BENCH_WAITERS:-16 100}; do
     "$build/bench" handover --endpoints "$endpoints" --pids "$pids" \
         --clients "$clients" --seconds "$seconds"

@@ -55,7 +55,7 @@ part sim-asan make -s -j"$jobs" FLAVOUR=asan sim SEEDS=20
 part fuzz-build make -s -j"$jobs" FLAVOUR=fuzz fuzz-build
 part fuzz tools/run-fuzz.sh 0
 part cluster make -s cluster
-part readme tools/readme.sh
+part readme tools/readme.py build/release
 
 printf '%s passed, %s failed\n' "$passed" "$failed"
 [ "$failed" = 0 ] && [ "$passed" -gt 0 ]

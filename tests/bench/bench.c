@@ -3,7 +3,7 @@
 /* A load generator: how many locks a second, how long each takes.
  *
  *     bench MODE --endpoints HOST:PORT,... [--clients N] [--seconds S]
- *           [--pids PID,PID,...] [--any]
+ *           [--pids PID,PID,...] [--any] [--connections C]
  *
  * Modes: 'cycle', each client acquires and releases a lock of its own in a
  * closed loop; 'handover', all clients wait for one lock, and each releases it
@@ -44,12 +44,23 @@ enum mode { MODE_CYCLE, MODE_HANDOVER, MODE_IDLE };
 
 enum state { OPENING, READY, ACQUIRING, RELEASING, KEEPING, RESTING };
 
-struct client {
+/* What is asked goes out once a turn; answers come in the order of the asking.
+ */
+struct link {
     int fd;
+    struct buffer input;
+    struct buffer output;
+    uint32_t *asker; /* Ring of the clients that wait for an answer. */
+    uint32_t first;
+    uint32_t count;
+    uint32_t capacity;
+};
+
+struct client {
+    struct link *link;
     uint32_t number;
     enum state state;
-    struct buffer input;
-    struct buffer request;
+    char session[32];
     uint64_t sent_ns;
     uint64_t token;
     struct buffer keep; /* MODE_IDLE: one KEEP of all sessions. */
@@ -70,6 +81,7 @@ static struct {
     int pid[PID_MAX];
     uint32_t pid_count;
     uint32_t clients;
+    uint32_t connections; /* 0: one for each client. */
     double seconds;
     bool any;
     bool is_measuring;
@@ -203,50 +215,59 @@ static char *find_leader(void)
     die("no leader", bytes_of_text(bench.endpoint[0]));
 }
 
+/* The request is in the link's output; it leaves at the end of the turn. */
 static void ask(struct client *client, enum state state)
 {
+    struct link *link = client->link;
+    CHECK(link->count < link->capacity);
+    link->asker[(link->first + link->count++) % link->capacity] = client
+                                                                      ->number;
     client->state = state;
     client->sent_ns = now_ns();
-    send_all(client->fd, buffer_bytes(&client->request));
 }
 
 static void ask_open(struct client *client)
 {
     const char *const words[] = {"SESSION.OPEN", "TTL", "60000", "NAME",
                                  "bench"};
-    buffer_clear(&client->request);
-    put_words(&client->request, 5, words);
+    put_words(&client->link->output, 5, words);
     ask(client, OPENING);
+}
+
+/* A name of this run: an earlier one's sessions may still hold theirs. */
+static void name_of(const struct client *client, char name[64])
+{
+    snprintf(name, 64, "bench/%d/%u", (int)getpid(),
+             bench.mode == MODE_HANDOVER ? 0 : client->number);
 }
 
 static void ask_acquire(struct client *client)
 {
     char name[64];
-    snprintf(name, sizeof name, "bench/%u",
-             bench.mode == MODE_HANDOVER ? 0 : client->number);
-    const char *const words[] = {"LOCK.ACQUIRE", name, "WAIT", "FOREVER"};
-    buffer_clear(&client->request);
-    put_words(&client->request, bench.mode == MODE_HANDOVER ? 4 : 2, words);
+    name_of(client, name);
+    const char *const words[] = {"LOCK.ACQUIRE",  name,   "SESSION",
+                                 client->session, "WAIT", "FOREVER"};
+    put_words(&client->link->output, bench.mode == MODE_HANDOVER ? 6 : 4,
+              words);
     ask(client, ACQUIRING);
 }
 
 static void ask_release(struct client *client)
 {
     char name[64];
-    snprintf(name, sizeof name, "bench/%u",
-             bench.mode == MODE_HANDOVER ? 0 : client->number);
-    const char *const words[] = {"LOCK.RELEASE", name};
-    buffer_clear(&client->request);
-    put_words(&client->request, 2, words);
+    name_of(client, name);
+    const char *const words[] = {"LOCK.RELEASE", name, "SESSION",
+                                 client->session};
+    put_words(&client->link->output, 4, words);
     ask(client, RELEASING);
 }
 
 static void ask_keep(struct client *client)
 {
-    buffer_clear(&client->request);
-    resp_request_begin(&client->request, 1 + 2 * client->opened);
-    resp_request_argument(&client->request, BYTES_LITERAL("SESSION.KEEP"));
-    buffer_put_bytes(&client->request, buffer_bytes(&client->keep));
+    struct buffer *output = &client->link->output;
+    resp_request_begin(output, 1 + 2 * client->opened);
+    resp_request_argument(output, BYTES_LITERAL("SESSION.KEEP"));
+    buffer_put_bytes(output, buffer_bytes(&client->keep));
     ask(client, KEEPING);
 }
 
@@ -263,6 +284,7 @@ static void opened(struct client *client, const struct resp_reply *reply)
                  (const char *)id->bytes.data);
     }
     client->opened++;
+    snprintf(client->session, sizeof client->session, "%s", number);
     if (bench.mode != MODE_IDLE) {
         client->state = READY;
         return;
@@ -322,27 +344,40 @@ static void answered(struct client *client, const struct resp_reply *reply)
     }
 }
 
-static void readable(struct client *client)
+static void readable(struct link *link, struct client *clients)
 {
     static struct resp_reply reply;
-    size_t used;
-    uint8_t *room = buffer_reserve(&client->input, 16384);
-    ssize_t got = recv(client->fd, room, 16384, 0);
+    size_t used, done = 0;
+    uint8_t *room = buffer_reserve(&link->input, 65536);
+    ssize_t got = recv(link->fd, room, 65536, 0);
     if (got <= 0) {
         die("connection lost", bytes_of_text(got < 0 ? strerror(errno) : ""));
     }
-    client->input.size += (size_t)got;
-    while (client->input.size > 0) {
-        int status = resp_parse_reply(buffer_bytes(&client->input), 65536,
-                                      &reply, &used);
+    link->input.size += (size_t)got;
+    while (done < link->input.size) {
+        struct bytes rest = bytes_of(link->input.data + done,
+                                     link->input.size - done);
+        int status = resp_parse_reply(rest, 65536, &reply, &used);
         if (status == HASP_EMORE) {
             break;
         }
-        if (status != 0) {
-            die("bad reply", buffer_bytes(&client->input));
+        if (status != 0 || link->count == 0) {
+            die("bad reply", rest);
         }
+        struct client *client = &clients[link->asker[link->first]];
+        link->first = (link->first + 1) % link->capacity;
+        link->count--;
+        done += used;
         answered(client, &reply);
-        buffer_consume(&client->input, used);
+    }
+    buffer_consume(&link->input, done);
+}
+
+static void flush(struct link *link)
+{
+    if (link->output.size > 0) {
+        send_all(link->fd, buffer_bytes(&link->output));
+        buffer_clear(&link->output);
     }
 }
 
@@ -378,9 +413,13 @@ static void keep_due(struct client *clients)
 }
 
 /* Runs the loop until 'until_ns', or until all clients have their sessions. */
-static void run(int epoll, struct client *clients, uint64_t until_ns)
+static void run(int epoll, struct link *links, struct client *clients,
+                uint64_t until_ns)
 {
     struct epoll_event events[256];
+    for (uint32_t i = 0; i < bench.connections; i++) {
+        flush(&links[i]);
+    }
     for (;;) {
         uint64_t now = now_ns();
         uint32_t waiting = 0;
@@ -397,10 +436,16 @@ static void run(int epoll, struct client *clients, uint64_t until_ns)
         }
         int count = epoll_wait(epoll, events, 256, 10);
         for (int i = 0; i < count; i++) {
-            readable(events[i].data.ptr);
+            readable(events[i].data.ptr, clients);
+        }
+        for (int i = 0; i < count; i++) {
+            flush(events[i].data.ptr);
         }
         if (bench.mode == MODE_IDLE) {
             keep_due(clients);
+            for (uint32_t i = 0; i < bench.connections; i++) {
+                flush(&links[i]);
+            }
         }
     }
 }
@@ -415,9 +460,10 @@ static void report(double seconds, double cpu)
         printf(" cpu %.2f cores\n", cpu / seconds);
         return;
     }
-    printf("%-8s %6u clients %9.0f cycles/s  acquire p50 %7.0f us p99 %7.0f us",
-           names[bench.mode], bench.clients, (double)bench.cycles / seconds,
-           histogram_us(&bench.latency, 0.5),
+    printf("%-8s %6u clients on %4u connections %9.0f cycles/s  acquire p50 "
+           "%7.0f us p99 %7.0f us",
+           names[bench.mode], bench.clients, bench.connections,
+           (double)bench.cycles / seconds, histogram_us(&bench.latency, 0.5),
            histogram_us(&bench.latency, 0.99));
     if (bench.pid_count > 0 && bench.cycles > 0) {
         printf("  cpu %.4f s per 1000", 1000 * cpu / (double)bench.cycles);
@@ -432,6 +478,7 @@ static void parse(int argc, char **argv)
         {"clients", required_argument, NULL, 'c'},
         {"seconds", required_argument, NULL, 's'},
         {"pids", required_argument, NULL, 'p'},
+        {"connections", required_argument, NULL, 'n'},
         {"any", no_argument, NULL, 'a'},
         {0}};
     int option;
@@ -458,6 +505,9 @@ static void parse(int argc, char **argv)
                 bench.pid[bench.pid_count++] = (int)strtol(at, NULL, 10);
             }
             break;
+        case 'n':
+            bench.connections = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
         case 'a':
             bench.any = true;
             break;
@@ -473,6 +523,13 @@ static void parse(int argc, char **argv)
         fprintf(stderr, "bench: --endpoints and --clients are needed\n");
         exit(64);
     }
+    if (bench.connections == 0 || bench.connections > bench.clients) {
+        bench.connections = bench.clients;
+    }
+    if (bench.mode == MODE_HANDOVER && bench.connections < bench.clients) {
+        fprintf(stderr, "bench: a connection that waits serves one client\n");
+        exit(64);
+    }
 }
 
 int main(int argc, char **argv)
@@ -482,28 +539,35 @@ int main(int argc, char **argv)
     (void)setrlimit(RLIMIT_NOFILE, &files);
     const char *leader = find_leader();
     struct client *clients = memory_new(bench.clients * sizeof *clients);
+    struct link *links = memory_new(bench.connections * sizeof *links);
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     CHECK(epoll >= 0);
+    for (uint32_t i = 0; i < bench.connections; i++) {
+        const char *node = bench.endpoint[i % bench.endpoint_count];
+        struct link *link = &links[i];
+        link->fd = dial(bench.any ? node : leader);
+        link->capacity = bench.clients / bench.connections + 1;
+        link->asker = memory_new(link->capacity * sizeof *link->asker);
+        struct epoll_event event = {.events = EPOLLIN, .data.ptr = link};
+        CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, link->fd, &event) == 0);
+    }
     for (uint32_t i = 0; i < bench.clients; i++) {
         clients[i].number = i;
-        clients[i].fd = dial(
-            bench.any ? bench.endpoint[i % bench.endpoint_count] : leader);
-        struct epoll_event event = {.events = EPOLLIN, .data.ptr = &clients[i]};
-        CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, clients[i].fd, &event) == 0);
+        clients[i].link = &links[i % bench.connections];
         ask_open(&clients[i]);
     }
-    run(epoll, clients, 0);
+    run(epoll, links, clients, 0);
     if (bench.mode != MODE_IDLE) {
         for (uint32_t i = 0; i < bench.clients; i++) {
             ask_acquire(&clients[i]);
         }
     }
-    run(epoll, clients, now_ns() + 500000000u);
+    run(epoll, links, clients, now_ns() + 500000000u);
     double cpu = cpu_seconds();
     uint64_t start = now_ns();
     bench.is_measuring = true;
     bench.keeps = 0;
-    run(epoll, clients, start + (uint64_t)(bench.seconds * 1e9));
+    run(epoll, links, clients, start + (uint64_t)(bench.seconds * 1e9));
     double seconds = (double)(now_ns() - start) / 1e9;
     report(seconds, cpu_seconds() - cpu);
     return 0;

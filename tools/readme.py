@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Runs the examples of README.md and docs/ and compares what they print.
+
+An example is a fenced block with the info string "console": lines that begin
+with "$ " are commands (a trailing backslash goes on), the lines below them the
+output. Runs of digits and of hex digits count as equal whatever their value,
+"..." on a line of its own stands for any lines, "..." inside a line for any
+text. The blocks of one file run in one shell, against one fresh cluster of three
+nodes on free ports; the default ports of the text are replaced by those.
+
+    tools/readme.py BUILD [FILE...]
+"""
+
+import glob
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+
+TIMEOUT = 60
+
+
+def free_port():
+    """A base such that the thirty ports from it on are free."""
+    for base in range(21000 + os.getpid() % 5000, 60000, 40):
+        try:
+            for port in range(base, base + 30):
+                with socket.socket() as probe:
+                    probe.bind(('127.0.0.1', port))
+            return base
+        except OSError:
+            continue
+    sys.exit('readme: no free ports')
+
+
+def blocks(path):
+    """Gives (line, [(command, [expected line])]) of each example."""
+    found, current = [], None
+    with open(path, encoding='utf-8') as file:
+        for number, line in enumerate(file.read().split('\n'), 1):
+            if current is None:
+                if line.strip() == '```console':
+                    current = (number, [])
+            elif line.strip() == '```':
+                found.append(current)
+                current = None
+            elif line.startswith('$ '):
+                current[1].append([line[2:], []])
+            elif current[1] and current[1][-1][0].endswith('\\') and \
+                    not current[1][-1][1]:
+                current[1][-1][0] += '\n' + line
+            elif current[1]:
+                current[1][-1][1].append(line)
+    return found
+
+
+def normal(line):
+    line = re.sub(r'\b[0-9a-f]{16,}\b', '#', line.rstrip())
+    return re.sub(r'\d+', '#', re.sub(r'\s+', ' ', line))
+
+
+def matches(expected, actual):
+    pattern = ''
+    for line in expected:
+        if line.strip() == '...':
+            pattern += r'(?:.*\n)*?'
+        else:
+            pattern += '.*?'.join(re.escape(normal(part)) for part in
+                                  line.split('...')) + '\n'
+    text = ''.join(normal(line) + '\n' for line in actual)
+    return re.fullmatch(pattern, text) is not None
+
+
+class Shell:
+    def __init__(self, build, port, folder):
+        environment = dict(os.environ, PATH=f'{build}:{os.environ["PATH"]}',
+                           HASP_ENDPOINTS=','.join(
+                               f'127.0.0.1:{port + 10 * i}'
+                               for i in range(3)), NO_COLOR='1')
+        self.port = port
+        self.process = subprocess.Popen(
+            ['bash', '--norc'], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env=environment, cwd=folder, start_new_session=True)
+
+    def run(self, command):
+        for i in range(3):
+            for j in range(3):
+                command = command.replace(str(7420 + 10 * i + j),
+                                          str(self.port + 10 * i + j))
+        if re.match(r'hasp dev\b', command) and '--port' not in command:
+            command = command.replace('hasp dev',
+                                      f'hasp dev --port {self.port}', 1)
+        self.process.stdin.write(f'{command}\necho; echo "@@end $?"\n')
+        self.process.stdin.flush()
+        lines = []
+        for line in self.process.stdout:
+            if line.startswith('@@end'):
+                break
+            lines.append(line.rstrip('\n'))
+        while lines and lines[-1] == '':
+            lines.pop()
+        return lines
+
+    def close(self):
+        try:
+            os.killpg(self.process.pid, signal.SIGTERM)
+            self.process.wait(10)
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            os.killpg(self.process.pid, signal.SIGKILL)
+
+
+def run_file(build, path):
+    """Runs the examples of one file; gives (passed, failed)."""
+    passed = failed = 0
+    examples = blocks(path)
+    if not examples:
+        return 0, 0
+    port = free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        shell = Shell(build, port, folder)
+        text = open(path, encoding='utf-8').read()
+        own = re.search(r'^\$ hasp dev', text, re.M)
+        cluster = None
+        if not own:
+            cluster = subprocess.Popen(
+                [f'{build}/hasp', 'dev', '--port', str(port)],
+                stdout=subprocess.PIPE, text=True, start_new_session=True)
+            if not cluster.stdout.readline().startswith('ready'):
+                print(f'{path}:1: the cluster did not start')
+                return 0, 1
+        signal.alarm(TIMEOUT * 5)
+        try:
+            for line, commands in examples:
+                for command, expected in commands:
+                    while expected and expected[-1] == '':
+                        expected.pop()
+                    actual = shell.run(command)
+                    if matches(expected, actual):
+                        passed += 1
+                        continue
+                    failed += 1
+                    print(f'{path}:{line}: $ {command}')
+                    print('  expected:', *expected, sep='\n    ')
+                    print('  actual:', *actual, sep='\n    ')
+        finally:
+            signal.alarm(0)
+            shell.close()
+            if cluster:
+                cluster.terminate()
+                cluster.wait(15)
+    return passed, failed
+
+
+def main():
+    build = os.path.abspath(sys.argv[1])
+    files = sys.argv[2:] or ['README.md'] + sorted(glob.glob('docs/**/*.md',
+                                                             recursive=True))
+    passed = failed = 0
+    for path in files:
+        good, bad = run_file(build, path)
+        if good + bad:
+            print(f'{path}: {good} passed, {bad} failed')
+        passed, failed = passed + good, failed + bad
+    return 1 if failed or not passed else 0
+
+
+sys.exit(main())
