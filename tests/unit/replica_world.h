@@ -132,6 +132,7 @@ struct world {
     uint32_t disk_ms;  /* At most. */
     uint32_t in_flight_max;
     uint64_t snapshot_entries; /* Take one after so many; 0: never. */
+    bool stops_half_way;       /* Some installations end only with a crash. */
     bool loses_tables; /* A crash throws the table back to the snapshot. */
 
     uint64_t *leader_of_term;
@@ -452,7 +453,7 @@ static inline void world_install(struct world *world, struct world_node *node,
     while (node->write_count > 0) {
         world_write_done(&node->writes[--node->write_count]);
     }
-    if (world_below(world, 10) == 0) {
+    if (world->stops_half_way && world_below(world, 10) == 0) {
         return;
     }
     world_disk_truncate(&node->disk, 1);

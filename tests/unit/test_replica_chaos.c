@@ -149,6 +149,7 @@ static uint64_t run_seed(uint64_t seed, const struct chaos *chaos)
     world_init(&world, seed, chaos->founders);
     world.delay_ms = chaos->delay_ms;
     world.disk_ms = chaos->disk_ms;
+    world.stops_half_way = true;
     world.drop = chaos->drop;
     world.twice = chaos->twice;
     world.snapshot_entries = chaos->snapshot_entries;

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A replica's contract, call by call: questions, the flow of entries, start. */
+
+#include "tests/unit/replica_lone.h"
+
+/* --- Questions ---------------------------------------------------------- */
+
+static void answer(struct lone *lone, uint64_t from, uint64_t term,
+                   uint64_t number)
+{
+    struct message confirmed = {
+        .kind = MESSAGE_CONFIRMED, .term = term, .number = number};
+    assert_int_equal(receive(lone, from, &confirmed), 0);
+}
+
+static void a_question_needs_a_majority_of_the_newest_voters(void **state)
+{
+    struct lone lone;
+    uint64_t log_index;
+    (void)state;
+    found(&lone, 3, 1);
+    uint64_t own = serve(&lone);
+    uint64_t term = replica_term(lone.replica);
+    uint64_t number = replica_ask(lone.replica, lone.now_ms, &lone.update);
+    assert_int_equal(number, 1);
+    assert_int_equal(lone.update.message_count, 2); /* The other voters. */
+    assert_int_equal(sent(&lone, 0).kind, MESSAGE_CONFIRM);
+    assert_int_equal(sent(&lone, 0).number, number);
+    answer(&lone, 4, term, number);     /* A standby. */
+    answer(&lone, 2, term - 1, number); /* Of another term. */
+    answer(&lone, 2, term, number + 1); /* To what was never asked. */
+    answer(&lone, 9, term, number);     /* A stranger. */
+    assert_int_equal(replica_confirmed(lone.replica), 0);
+    answer(&lone, 3, term, number);
+    assert_true(lone.update.confirmed);
+    assert_int_equal(replica_confirmed(lone.replica), number);
+    /* Four voters: two are no majority any more. */
+    accept_up_to(&lone, 4, own);
+    assert_int_equal(replica_set_role(lone.replica, 4, MEMBER_VOTER,
+                                      lone.now_ms, &log_index, &lone.update),
+                     0);
+    assert_int_equal(replica_next_question(lone.replica), 2);
+    number = replica_ask(lone.replica, lone.now_ms, &lone.update);
+    assert_int_equal(lone.update.message_count, 3);
+    answer(&lone, 3, term, number);
+    assert_int_equal(replica_confirmed(lone.replica), 1);
+    answer(&lone, 4, term, number);
+    assert_int_equal(replica_confirmed(lone.replica), 2);
+    done(&lone);
+}
+
+static void a_removed_leader_does_not_count_itself(void **state)
+{
+    struct lone lone;
+    uint64_t log_index;
+    (void)state;
+    found(&lone, 3, 0);
+    serve(&lone);
+    assert_int_equal(
+        replica_remove(lone.replica, 1, lone.now_ms, &log_index, &lone.update),
+        0);
+    uint64_t term = replica_term(lone.replica);
+    uint64_t number = replica_ask(lone.replica, lone.now_ms, &lone.update);
+    answer(&lone, 2, term, number);
+    assert_int_equal(replica_confirmed(lone.replica), 0);
+    answer(&lone, 3, term, number);
+    assert_int_equal(replica_confirmed(lone.replica), number);
+    persist(&lone, term, log_index);
+    accept_up_to(&lone, 2, log_index);
+    accept_up_to(&lone, 3, log_index);
+    assert_int_equal(replica_role(lone.replica), REPLICA_FOLLOWER);
+    assert_true(lone.update.role_changed);
+    assert_int_equal(replica_confirmed(lone.replica), 0);
+    done(&lone);
+}
+
+static void only_the_present_term_is_confirmed(void **state)
+{
+    struct lone lone;
+    struct message question = {.kind = MESSAGE_CONFIRM, .term = 2, .number = 8};
+    (void)state;
+    found(&lone, 3, 0);
+    assert_int_equal(receive(&lone, 2, &question), 0);
+    assert_int_equal(lone.update.message_count, 0); /* Ours is 1. */
+    assert_int_equal(append(&lone, 2, 1, 0, 1), 0);
+    assert_int_equal(receive(&lone, 2, &question), 0);
+    assert_int_equal(lone.update.message_count, 1);
+    assert_int_equal(lone.update.messages[0].to, 2);
+    assert_int_equal(sent(&lone, 0).kind, MESSAGE_CONFIRMED);
+    assert_int_equal(sent(&lone, 0).term, 2);
+    assert_int_equal(sent(&lone, 0).number, 8);
+    /* A vote for another raises the term: from now on, silence. */
+    struct message vote = {.kind = MESSAGE_VOTE, .term = 3};
+    vote.vote.candidate = 3;
+    vote.vote.last_index = 1;
+    vote.vote.last_term = 1;
+    vote.vote.is_disrupting = true;
+    assert_int_equal(receive(&lone, 3, &vote), 0);
+    assert_true(sent(&lone, 0).vote_result.is_granted);
+    assert_int_equal(receive(&lone, 2, &question), 0);
+    assert_int_equal(lone.update.message_count, 0);
+    done(&lone);
+}
+
+static void a_new_term_forgets_the_answers_of_the_last(void **state)
+{
+    struct lone lone;
+    (void)state;
+    found(&lone, 3, 0);
+    serve(&lone);
+    uint64_t term = replica_term(lone.replica);
+    uint64_t number = replica_ask(lone.replica, lone.now_ms, &lone.update);
+    struct message higher = {.kind = MESSAGE_APPEND_RESULT, .term = term + 1};
+    assert_int_equal(receive(&lone, 2, &higher), 0);
+    assert_int_equal(replica_ask(lone.replica, lone.now_ms, &lone.update), 0);
+    serve(&lone);
+    answer(&lone, 2, term, number);
+    answer(&lone, 2, replica_term(lone.replica), number);
+    assert_int_equal(replica_confirmed(lone.replica), 0);
+    uint64_t later = replica_ask(lone.replica, lone.now_ms, &lone.update);
+    assert_true(later > number);
+    answer(&lone, 2, replica_term(lone.replica), later);
+    assert_int_equal(replica_confirmed(lone.replica), later);
+    done(&lone);
+}
+
+static void a_lost_question_goes_out_again_with_the_heartbeat(void **state)
+{
+    struct lone lone;
+    uint32_t again = 0;
+    (void)state;
+    found(&lone, 5, 0);
+    serve(&lone);
+    uint64_t number = replica_ask(lone.replica, lone.now_ms, &lone.update);
+    answer(&lone, 2, replica_term(lone.replica), number);
+    tick(&lone);
+    for (uint32_t i = 0; i < lone.update.message_count; i++) {
+        struct message message = sent(&lone, i);
+        if (message.kind == MESSAGE_CONFIRM) {
+            assert_int_equal(message.number, number);
+            assert_int_not_equal(lone.update.messages[i].to, 2);
+            again++;
+        }
+    }
+    assert_int_equal(again, 3);
+    answer(&lone, 5, replica_term(lone.replica), number);
+    assert_int_equal(replica_confirmed(lone.replica), number);
+    tick(&lone);
+    for (uint32_t i = 0; i < lone.update.message_count; i++) {
+        assert_int_equal(sent(&lone, i).kind, MESSAGE_APPEND);
+    }
+    done(&lone);
+}
+
+/* --- Flow --------------------------------------------------------------- */
+
+static void followers_at_the_same_place_share_the_bytes(void **state)
+{
+    struct lone lone;
+    struct bytes commands[3] = {BYTES_LITERAL("a"), BYTES_LITERAL(""),
+                                BYTES_LITERAL("ccc")};
+    uint64_t first;
+    (void)state;
+    found(&lone, 3, 0);
+    uint64_t own = serve(&lone);
+    accept_up_to(&lone, 3, own);
+    assert_int_equal(replica_submit(lone.replica, commands, 3, lone.now_ms,
+                                    &first, &lone.update),
+                     0);
+    assert_int_equal(first, own + 1);
+    assert_int_equal(lone.update.entry_count, 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(lone.update.entries[i].log_index, first + i);
+        assert_int_equal(lone.update.entries[i].type, ENTRY_COMMAND);
+        assert_true(bytes_equal(lone.update.entries[i].body, commands[i]));
+        assert_ptr_not_equal(lone.update.entries[i].body.data,
+                             commands[i].data);
+    }
+    assert_int_equal(lone.update.message_count, 2);
+    assert_int_not_equal(lone.update.messages[0].to,
+                         lone.update.messages[1].to);
+    assert_ptr_equal(lone.update.messages[0].bytes.data,
+                     lone.update.messages[1].bytes.data);
+    assert_int_equal(sent(&lone, 0).append.count, 3);
+    done(&lone);
+}
+
+static void too_much_in_flight_is_refused(void **state)
+{
+    struct lone lone;
+    struct bytes commands[17] = {BYTES_LITERAL("x")};
+    uint8_t *big = calloc(1, REPLICA_ENTRY_SIZE_MAX + 1);
+    uint64_t first = 77;
+    (void)state;
+    found(&lone, 3, 0);
+    assert_int_equal(replica_submit(lone.replica, commands, 1, lone.now_ms,
+                                    &first, &lone.update),
+                     HASP_ENOTLEADER);
+    serve(&lone);
+    assert_int_equal(replica_submit(lone.replica, commands, 17, lone.now_ms,
+                                    &first, &lone.update),
+                     HASP_EBUSY);
+    assert_int_equal(lone.update.entry_count, 0);
+    commands[1] = bytes_of(big, REPLICA_ENTRY_SIZE_MAX + 1);
+    assert_int_equal(replica_submit(lone.replica, commands, 2, lone.now_ms,
+                                    &first, &lone.update),
+                     HASP_ETOOBIG);
+    commands[1].size = 0;
+    assert_int_equal(first, 77);
+    assert_int_equal(replica_submit(lone.replica, commands, 16, lone.now_ms,
+                                    &first, &lone.update),
+                     0);
+    assert_int_equal(replica_submit(lone.replica, commands, 1, lone.now_ms,
+                                    &first, &lone.update),
+                     HASP_EBUSY);
+    accept_up_to(&lone, 2, first + 15);
+    accept_up_to(&lone, 3, first + 15);
+    assert_int_equal(replica_submit(lone.replica, commands, 1, lone.now_ms,
+                                    &first, &lone.update),
+                     0);
+    free(big);
+    done(&lone);
+}
+
+/* T5 */
+static void a_full_window_does_not_flood_the_follower(void **state)
+{
+    struct lone lone;
+    uint32_t to_slow = 0;
+    (void)state;
+    found(&lone, 3, 0);
+    uint64_t own = serve(&lone);
+    accept_up_to(&lone, 3, own);
+    for (uint32_t i = 0; i < 200; i++) {
+        uint64_t last = submit(&lone);
+        for (uint32_t j = 0; j < lone.update.message_count; j++) {
+            to_slow += lone.update.messages[j].to == 3 ? 1 : 0;
+        }
+        persist(&lone, replica_term(lone.replica), last);
+        accept_up_to(&lone, 2, last);
+    }
+    assert_true(to_slow <= 16 + 2);
+    done(&lone);
+}
+
+static void a_large_append_is_cut_into_messages(void **state)
+{
+    struct lone lone;
+    static uint8_t large[600000];
+    struct bytes commands[12];
+    uint64_t first;
+    uint32_t count = 0;
+    (void)state;
+    found(&lone, 3, 0);
+    serve(&lone);
+    for (uint32_t i = 0; i < 12; i++) {
+        commands[i] = bytes_of(large, sizeof large);
+    }
+    assert_int_equal(replica_submit(lone.replica, commands, 12, lone.now_ms,
+                                    &first, &lone.update),
+                     0);
+    for (uint32_t i = 0; i < lone.update.message_count; i++) {
+        struct message message = sent(&lone, i);
+        if (lone.update.messages[i].to == 2) {
+            assert_true(lone.update.messages[i].bytes.size < 2 << 20);
+            assert_int_equal(message.append.prev_index, first - 1 + count);
+            count += message.append.count;
+        }
+    }
+    assert_int_equal(count, 12);
+    done(&lone);
+}
+
+/* --- Start -------------------------------------------------------------- */
+
+static int try_begin(const struct replica_start *start,
+                     struct replica_update *update)
+{
+    struct replica_options options = {
+        .id = 1, .seed = 7, .election_ms = 300, .heartbeat_ms = 50};
+    char why[HASP_WHY_SIZE] = "";
+    struct replica *replica = replica_new(&options);
+    int error = replica_begin(replica, start, 1000, update, why);
+    assert_true((error != 0) == (why[0] != '\0'));
+    replica_free(replica);
+    return error;
+}
+
+static void what_does_not_fit_together_is_corrupt(void **state)
+{
+    struct lone lone = {0};
+    struct replica_members members;
+    struct replica_update update;
+    (void)state;
+    make_members(&members, 3, 0);
+    add_entry(&lone, 1, &members);
+    for (uint64_t i = 2; i <= 9; i++) {
+        add_entry(&lone, i / 3 + 1, NULL);
+    }
+    struct replica_start good = {.term = 4,
+                                 .voted_for = 2,
+                                 .snapshot_index = 5,
+                                 .snapshot_term = 2,
+                                 .snapshot_members = lone.entries[0].body,
+                                 .snapshot_members_index = 1,
+                                 .entries = lone.entries,
+                                 .entry_count = 9,
+                                 .applied_index = 7};
+    assert_int_equal(try_begin(&good, &update), 0);
+    assert_int_equal(update.truncate_from, 0);
+    struct replica_start bad = good;
+    bad.term = 3; /* Behind the log. */
+    assert_int_equal(try_begin(&bad, &update), HASP_ECORRUPT);
+    bad = good;
+    bad.applied_index = 4; /* Behind the snapshot. */
+    assert_int_equal(try_begin(&bad, &update), HASP_ECORRUPT);
+    bad.applied_index = 10; /* Ahead of the log. */
+    assert_int_equal(try_begin(&bad, &update), HASP_ECORRUPT);
+    bad = good;
+    bad.entries += 6; /* A hole between snapshot and log. */
+    bad.entry_count -= 6;
+    assert_int_equal(try_begin(&bad, &update), HASP_ECORRUPT);
+    bad.entries--;
+    bad.entry_count++;
+    assert_int_equal(try_begin(&bad, &update), 0);
+    bad = good;
+    bad.snapshot_members.size -= 8;
+    assert_int_equal(try_begin(&bad, &update), HASP_ECORRUPT);
+    bad = good;
+    bad.snapshot_index = 0; /* A log without its beginning. */
+    bad.snapshot_term = 0;
+    bad.entries++;
+    bad.entry_count--;
+    assert_int_equal(try_begin(&bad, &update), HASP_ECORRUPT);
+    lone.entries[4].term = 1; /* Terms go back. */
+    assert_int_equal(try_begin(&good, &update), HASP_ECORRUPT);
+    lone.entries[4].term = 2;
+    lone.entries[6].log_index++; /* A gap. */
+    assert_int_equal(try_begin(&good, &update), HASP_ECORRUPT);
+    lone.entries[6].log_index--;
+    lone.entries[7].type = (enum replica_entry_type)9;
+    assert_int_equal(try_begin(&good, &update), HASP_ECORRUPT);
+    lone.entries[7].type = ENTRY_CHANGE; /* No configuration. */
+    assert_int_equal(try_begin(&good, &update), HASP_ECORRUPT);
+    for (uint32_t i = 0; i < ENTRIES_MAX; i++) {
+        buffer_done(&lone.bodies[i]);
+    }
+}
+
+static void a_log_that_a_snapshot_made_obsolete_is_given_up(void **state)
+{
+    struct lone lone = {0};
+    struct replica_members members;
+    struct replica_update update;
+    (void)state;
+    make_members(&members, 3, 0);
+    add_entry(&lone, 1, &members);
+    for (uint64_t i = 2; i <= 9; i++) {
+        add_entry(&lone, 2, NULL);
+    }
+    struct replica_start start = {.term = 4,
+                                  .snapshot_index = 12,
+                                  .snapshot_term = 3,
+                                  .snapshot_members = lone.entries[0].body,
+                                  .snapshot_members_index = 1,
+                                  .entries = lone.entries,
+                                  .entry_count = 9,
+                                  .applied_index = 12};
+    assert_int_equal(try_begin(&start, &update), 0);
+    assert_int_equal(update.truncate_from, 1);
+    assert_int_equal(update.entry_count, 0);
+    start.snapshot_index = 7; /* The log reaches it, but is of another term. */
+    start.applied_index = 7;
+    assert_int_equal(try_begin(&start, &update), 0);
+    assert_int_equal(update.truncate_from, 1);
+    for (uint32_t i = 0; i < ENTRIES_MAX; i++) {
+        buffer_done(&lone.bodies[i]);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_question_needs_a_majority_of_the_newest_voters),
+        cmocka_unit_test(a_removed_leader_does_not_count_itself),
+        cmocka_unit_test(only_the_present_term_is_confirmed),
+        cmocka_unit_test(a_new_term_forgets_the_answers_of_the_last),
+        cmocka_unit_test(a_lost_question_goes_out_again_with_the_heartbeat),
+        cmocka_unit_test(followers_at_the_same_place_share_the_bytes),
+        cmocka_unit_test(too_much_in_flight_is_refused),
+        cmocka_unit_test(a_full_window_does_not_flood_the_follower),
+        cmocka_unit_test(a_large_append_is_cut_into_messages),
+        cmocka_unit_test(what_does_not_fit_together_is_corrupt),
+        cmocka_unit_test(a_log_that_a_snapshot_made_obsolete_is_given_up),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,513 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The traps of libraft that raft/README.md lists, each in its shortest form. */
+
+#include "tests/unit/replica_lone.h"
+
+/* --- Log ---------------------------------------------------------------- */
+
+static void only_what_is_durable_here_may_be_applied(void **state)
+{
+    struct lone lone;
+    (void)state;
+    found(&lone, 3, 0);
+    add_entry(&lone, 2, NULL);
+    add_entry(&lone, 2, NULL);
+    assert_int_equal(append(&lone, 2, 1, 2, 3), 0);
+    assert_int_equal(lone.update.entry_count, 2);
+    assert_int_equal(lone.update.message_count, 0);
+    assert_int_equal(replica_commit_index(lone.replica), 3);
+    assert_int_equal(replica_appliable(lone.replica), 1);
+    persist(&lone, 2, 2);
+    assert_true(lone.update.committed);
+    assert_int_equal(replica_appliable(lone.replica), 2);
+    persist(&lone, 2, 3);
+    assert_int_equal(replica_appliable(lone.replica), 3);
+    assert_int_equal(sent(&lone, 0).kind, MESSAGE_APPEND_RESULT);
+    assert_int_equal(sent(&lone, 0).append_result.last_index, 3);
+    done(&lone);
+}
+
+static void a_completion_of_a_replaced_write_is_dropped(void **state)
+{
+    struct lone lone;
+    (void)state;
+    found(&lone, 3, 0);
+    add_entry(&lone, 2, NULL);
+    assert_int_equal(append(&lone, 2, 1, 1, 1), 0); /* 2^2 */
+    lone.count = 1;
+    add_entry(&lone, 3, NULL);
+    assert_int_equal(append(&lone, 3, 1, 1, 1), 0); /* 2^3 instead */
+    assert_int_equal(lone.update.truncate_from, 2);
+    persist(&lone, 2, 2);
+    assert_int_equal(lone.update.message_count, 0);
+    assert_int_equal(replica_appliable(lone.replica), 1);
+    persist(&lone, 3, 2);
+    assert_int_equal(sent(&lone, 0).append_result.last_index, 2);
+    done(&lone);
+}
+
+static void the_same_entry_written_twice_needs_the_second_write(void **state)
+{
+    struct lone lone;
+    struct replica_entry twice;
+    (void)state;
+    found(&lone, 3, 0);
+    add_entry(&lone, 2, NULL);
+    assert_int_equal(append(&lone, 2, 1, 1, 1), 0); /* 2^2 */
+    twice = lone.entries[1];
+    add_entry(&lone, 3, NULL);
+    lone.entries[1] = lone.entries[2];
+    assert_int_equal(append(&lone, 3, 1, 1, 1), 0); /* 2^3 */
+    lone.entries[1] = twice;
+    assert_int_equal(append(&lone, 4, 1, 1, 2), 0); /* 2^2 again */
+    /* The first write has ended. A crash could still leave 2^3 on disk. */
+    persist(&lone, 2, 2);
+    assert_int_equal(lone.update.message_count, 0);
+    assert_int_equal(replica_appliable(lone.replica), 1);
+    persist(&lone, 3, 2);
+    assert_int_equal(replica_appliable(lone.replica), 1);
+    persist(&lone, 2, 2);
+    assert_int_equal(replica_appliable(lone.replica), 2);
+    done(&lone);
+}
+
+/* T12 */
+static void the_commit_index_never_goes_back(void **state)
+{
+    struct lone lone;
+    (void)state;
+    found(&lone, 3, 0);
+    for (uint32_t i = 0; i < 4; i++) {
+        add_entry(&lone, 2, NULL);
+    }
+    assert_int_equal(append(&lone, 2, 1, 4, 5), 0);
+    persist(&lone, 2, 5);
+    assert_int_equal(replica_commit_index(lone.replica), 5);
+    /* A window that is full, or a retry: it ends below what is committed. */
+    assert_int_equal(append(&lone, 2, 1, 1, 9), 0);
+    assert_int_equal(replica_commit_index(lone.replica), 5);
+    assert_int_equal(sent(&lone, 0).append_result.rejected_index, 0);
+    done(&lone);
+}
+
+/* --- Configurations ----------------------------------------------------- */
+
+/* T1 */
+static void a_configuration_inside_a_batch_is_committed(void **state)
+{
+    struct lone lone;
+    struct replica_members members;
+    uint64_t log_index;
+    (void)state;
+    found(&lone, 3, 0);
+    add_entry(&lone, 2, NULL);
+    add_entry(&lone, 2, NULL);
+    make_members(&members, 3, 1);
+    add_entry(&lone, 2, &members);
+    add_entry(&lone, 2, NULL);
+    assert_int_equal(append(&lone, 2, 1, 4, 5), 0);
+    assert_int_equal(lone.update.entry_count, 4);
+    assert_true(lone.update.members_changed);
+    persist(&lone, 2, 5);
+    serve(&lone);
+    /* Were it still uncommitted in the core, this would be refused. */
+    assert_int_equal(
+        replica_remove(lone.replica, 4, lone.now_ms, &log_index, &lone.update),
+        0);
+    done(&lone);
+}
+
+/* T13 */
+static void
+a_configuration_that_another_follows_is_not_rolled_back(void **state)
+{
+    struct lone lone;
+    struct replica_members first, second, newest;
+    uint64_t log_index;
+    (void)state;
+    found(&lone, 3, 0);
+    make_members(&first, 3, 1);
+    make_members(&second, 3, 2);
+    add_entry(&lone, 2, &first);
+    assert_int_equal(append(&lone, 2, 1, 1, 1), 0);
+    /* The leader has committed it, fell, and its successor's message does not
+     * know that yet. */
+    add_entry(&lone, 2, &second);
+    assert_int_equal(append(&lone, 2, 2, 1, 1), 0);
+    persist(&lone, 2, 3);
+    lone.count = 2;
+    add_entry(&lone, 3, NULL);
+    assert_int_equal(append(&lone, 3, 2, 1, 1), 0);
+    assert_int_equal(lone.update.truncate_from, 3);
+    assert_true(lone.update.members_changed);
+    persist(&lone, 3, 3);
+    replica_members(lone.replica, &newest);
+    assert_int_equal(newest.count, 4);
+    /* The core agrees: it votes and counts by the same one. */
+    serve(&lone);
+    assert_int_equal(
+        replica_remove(lone.replica, 4, lone.now_ms, &log_index, &lone.update),
+        0);
+    replica_members(lone.replica, &newest);
+    assert_int_equal(newest.count, 3);
+    done(&lone);
+}
+
+/* T11 */
+static void a_change_needs_a_committed_entry_of_the_own_term(void **state)
+{
+    struct lone lone;
+    uint64_t log_index;
+    (void)state;
+    found(&lone, 4, 0);
+    lead(&lone);
+    assert_int_equal(lone.update.entry_count, 0); /* No barrier: idle. */
+    assert_int_equal(
+        replica_remove(lone.replica, 4, lone.now_ms, &log_index, &lone.update),
+        HASP_EBUSY);
+    uint64_t own = submit(&lone);
+    persist(&lone, replica_term(lone.replica), own);
+    assert_int_equal(
+        replica_remove(lone.replica, 4, lone.now_ms, &log_index, &lone.update),
+        HASP_EBUSY);
+    accept_up_to(&lone, 2, own);
+    accept_up_to(&lone, 3, own);
+    assert_int_equal(
+        replica_remove(lone.replica, 4, lone.now_ms, &log_index, &lone.update),
+        0);
+    assert_int_equal(log_index, own + 1);
+    assert_int_equal(lone.update.entry_count, 1);
+    assert_int_equal(lone.update.entries[0].type, ENTRY_CHANGE);
+    assert_int_equal(
+        replica_remove(lone.replica, 3, lone.now_ms, &log_index, &lone.update),
+        HASP_EBUSY);
+    done(&lone);
+}
+
+static void a_change_waits_for_the_member_promoted_last(void **state)
+{
+    struct lone lone;
+    uint64_t promoted, log_index;
+    (void)state;
+    found(&lone, 3, 1);
+    uint64_t own = serve(&lone);
+    assert_int_equal(replica_set_role(lone.replica, 4, MEMBER_VOTER,
+                                      lone.now_ms, &promoted, &lone.update),
+                     HASP_EBUSY); /* Has nothing yet. */
+    accept_up_to(&lone, 4, own);
+    assert_int_equal(replica_set_role(lone.replica, 4, MEMBER_VOTER,
+                                      lone.now_ms, &promoted, &lone.update),
+                     0);
+    persist(&lone, replica_term(lone.replica), promoted);
+    accept_up_to(&lone, 2, promoted);
+    accept_up_to(&lone, 3, promoted);
+    assert_int_equal(replica_commit_index(lone.replica), promoted);
+    assert_int_equal(
+        replica_remove(lone.replica, 3, lone.now_ms, &log_index, &lone.update),
+        HASP_EBUSY);
+    accept_up_to(&lone, 4, promoted);
+    assert_int_equal(
+        replica_remove(lone.replica, 3, lone.now_ms, &log_index, &lone.update),
+        0);
+    done(&lone);
+}
+
+static void the_last_two_voters_stay(void **state)
+{
+    struct lone lone;
+    uint64_t log_index;
+    (void)state;
+    found(&lone, 2, 1);
+    serve(&lone);
+    assert_int_equal(
+        replica_remove(lone.replica, 2, lone.now_ms, &log_index, &lone.update),
+        HASP_EINVALID);
+    assert_int_equal(replica_set_role(lone.replica, 2, MEMBER_STANDBY,
+                                      lone.now_ms, &log_index, &lone.update),
+                     HASP_EINVALID);
+    assert_int_equal(
+        replica_remove(lone.replica, 9, lone.now_ms, &log_index, &lone.update),
+        HASP_ENOENT);
+    assert_int_equal(replica_add(lone.replica, 3, "elsewhere", lone.now_ms,
+                                 &log_index, &lone.update),
+                     HASP_EEXIST);
+    assert_int_equal(replica_add(lone.replica, 4, "n3", lone.now_ms, &log_index,
+                                 &lone.update),
+                     HASP_EEXIST);
+    assert_int_equal(
+        replica_add(lone.replica, 4, "", lone.now_ms, &log_index, &lone.update),
+        HASP_EINVALID);
+    assert_int_equal(
+        replica_transfer(lone.replica, 3, lone.now_ms, &lone.update),
+        HASP_EINVALID);
+    assert_int_equal(
+        replica_remove(lone.replica, 3, lone.now_ms, &log_index, &lone.update),
+        0);
+    done(&lone);
+}
+
+/* T3 */
+static void a_demoted_spare_does_not_keep_the_timer_busy(void **state)
+{
+    struct lone lone;
+    uint64_t log_index;
+    uint32_t ticks = 0;
+    (void)state;
+    found(&lone, 3, 1);
+    uint64_t own = serve(&lone);
+    accept_up_to(&lone, 4, own);
+    assert_int_equal(replica_set_role(lone.replica, 4, MEMBER_SPARE,
+                                      lone.now_ms, &log_index, &lone.update),
+                     0);
+    persist(&lone, replica_term(lone.replica), log_index);
+    accept_up_to(&lone, 2, log_index);
+    uint64_t until = lone.now_ms + 1000;
+    while (lone.now_ms < until) {
+        tick(&lone);
+        accept_up_to(&lone, 2, log_index);
+        ticks++;
+    }
+    assert_int_equal(replica_role(lone.replica), REPLICA_LEADER);
+    assert_true(ticks <= 1000 / (50 / 4) + 2);
+    done(&lone);
+}
+
+/* --- Elections ---------------------------------------------------------- */
+
+/* T2 */
+static void a_single_voter_starts_each_life_in_a_new_term(void **state)
+{
+    struct lone lone;
+    (void)state;
+    found(&lone, 1, 0);
+    assert_true(lone.update.save_vote);
+    assert_int_equal(lone.update.term, 2);
+    assert_int_equal(lone.update.voted_for, 1);
+    assert_int_equal(replica_role(lone.replica), REPLICA_LEADER);
+    replica_free(lone.replica);
+    begin(&lone, 2, 1);
+    assert_true(lone.update.save_vote);
+    assert_int_equal(lone.update.term, 3);
+    assert_int_equal(replica_role(lone.replica), REPLICA_LEADER);
+    uint64_t number = replica_ask(lone.replica, lone.now_ms, &lone.update);
+    assert_true(lone.update.confirmed);
+    assert_int_equal(replica_confirmed(lone.replica), number);
+    done(&lone);
+}
+
+/* T2, at run time */
+static void a_single_voter_that_stepped_down_leads_in_a_new_term(void **state)
+{
+    struct lone lone;
+    struct message late = {.kind = MESSAGE_APPEND_RESULT, .term = 6};
+    (void)state;
+    found(&lone, 1, 1);
+    assert_int_equal(receive(&lone, 2, &late), 0);
+    assert_int_equal(replica_role(lone.replica), REPLICA_FOLLOWER);
+    assert_int_equal(replica_term(lone.replica), 6);
+    for (int i = 0; i < 3 && replica_leader(lone.replica) == 0; i++) {
+        tick(&lone);
+        for (uint32_t j = 0; j < lone.update.message_count; j++) {
+            assert_int_equal(lone.update.messages[j].to, 2);
+        }
+    }
+    assert_int_equal(replica_role(lone.replica), REPLICA_LEADER);
+    assert_int_equal(replica_term(lone.replica), 7);
+    assert_int_equal(replica_voted_for(lone.replica), 1);
+    done(&lone);
+}
+
+/* T14 */
+static void a_standby_votes_for_who_has_promoted_it(void **state)
+{
+    struct lone lone;
+    struct replica_members members;
+    struct message vote = {.kind = MESSAGE_VOTE, .term = 5};
+    (void)state;
+    *(&lone) = (struct lone){0};
+    make_members(&members, 2, 0);
+    members.member[0].role = MEMBER_STANDBY; /* This replica. */
+    add_entry(&lone, 1, &members);
+    add_entry(&lone, 1, NULL);
+    begin(&lone, 4, 0);
+    vote.vote.candidate = 2;
+    vote.vote.last_index = 1; /* Older than ours. */
+    vote.vote.last_term = 1;
+    assert_int_equal(receive(&lone, 2, &vote), 0);
+    assert_false(sent(&lone, 0).vote_result.is_granted);
+    vote.vote.last_index = 3;
+    vote.vote.is_pre_vote = true;
+    vote.term = 6;
+    assert_int_equal(receive(&lone, 2, &vote), 0);
+    assert_true(sent(&lone, 0).vote_result.is_granted);
+    assert_true(sent(&lone, 0).vote_result.is_pre_vote);
+    assert_false(lone.update.save_vote);
+    vote.vote.is_pre_vote = false;
+    assert_int_equal(receive(&lone, 2, &vote), 0);
+    assert_true(sent(&lone, 0).vote_result.is_granted);
+    assert_true(lone.update.save_vote);
+    assert_int_equal(lone.update.voted_for, 2);
+    assert_int_equal(lone.update.term, 6);
+    vote.vote.candidate = 3; /* One vote per term. */
+    assert_int_equal(receive(&lone, 3, &vote), 0);
+    assert_false(sent(&lone, 0).vote_result.is_granted);
+    assert_int_equal(replica_voted_for(lone.replica), 2);
+    /* A leader that was heard just now is not deposed. */
+    assert_int_equal(append(&lone, 6, 2, 0, 1), 0);
+    vote.term = 7;
+    assert_int_equal(receive(&lone, 3, &vote), 0);
+    assert_false(sent(&lone, 0).vote_result.is_granted);
+    assert_int_equal(replica_term(lone.replica), 6);
+    done(&lone);
+}
+
+static void hurrying_moves_only_the_own_leaders_election(void **state)
+{
+    struct lone lone;
+    (void)state;
+    found(&lone, 3, 0);
+    uint64_t at_first = replica_deadline(lone.replica);
+    replica_hurry(lone.replica, 2, lone.now_ms);
+    assert_int_equal(replica_deadline(lone.replica), at_first);
+    assert_int_equal(append(&lone, 2, 1, 0, 1), 0);
+    replica_hurry(lone.replica, 3, lone.now_ms);
+    replica_hurry(lone.replica, 0, lone.now_ms);
+    assert_true(replica_deadline(lone.replica) >= lone.now_ms + 300);
+    replica_hurry(lone.replica, 2, lone.now_ms);
+    assert_true(replica_deadline(lone.replica) < lone.now_ms + 50);
+    tick(&lone);
+    assert_int_equal(replica_role(lone.replica), REPLICA_CANDIDATE);
+    done(&lone);
+}
+
+/* --- Snapshots ---------------------------------------------------------- */
+
+/* T9 */
+static void an_append_below_the_trimmed_log_is_acknowledged(void **state)
+{
+    struct lone lone;
+    (void)state;
+    found(&lone, 3, 0);
+    for (uint32_t i = 0; i < 39; i++) {
+        add_entry(&lone, 2, NULL);
+    }
+    assert_int_equal(append(&lone, 2, 1, 39, 40), 0);
+    persist(&lone, 2, 40);
+    take_snapshot(&lone, 38);
+    uint64_t prevs[] = {0, 1, 10, 22, 23};
+    for (uint32_t i = 0; i < 5; i++) {
+        assert_int_equal(append(&lone, 2, prevs[i], 5, 40), 0);
+        assert_int_equal(lone.update.entry_count, 0);
+        assert_int_equal(sent(&lone, 0).append_result.rejected_index, 0);
+        assert_true(sent(&lone, 0).append_result.last_index >= 28 ||
+                    prevs[i] == 23);
+        assert_int_equal(replica_last_index(lone.replica), 40);
+    }
+    add_entry(&lone, 2, NULL);
+    assert_int_equal(append(&lone, 2, 5, 36, 41), 0);
+    assert_int_equal(lone.update.entry_count, 1);
+    assert_int_equal(lone.update.entries[0].log_index, 41);
+    done(&lone);
+}
+
+/* T9, the leader's side */
+static void a_rejection_of_what_was_acknowledged_is_late(void **state)
+{
+    struct lone lone;
+    struct message late = {.kind = MESSAGE_APPEND_RESULT};
+    (void)state;
+    found(&lone, 3, 0);
+    uint64_t own = serve(&lone);
+    for (int i = 0; i < 20; i++) { /* Silence: from pipeline to probe. */
+        lone.now_ms += 49;
+        accept_up_to(&lone, 3, own);
+        tick(&lone);
+    }
+    late.term = replica_term(lone.replica);
+    late.append_result.rejected_index = own;
+    late.append_result.last_index = 0;
+    assert_int_equal(receive(&lone, 2, &late), 0);
+    assert_int_equal(replica_match(lone.replica, 2), own);
+    uint64_t next = submit(&lone);
+    lone.now_ms += 50;
+    tick(&lone);
+    bool is_sent = false;
+    for (uint32_t i = 0; i < lone.update.message_count; i++) {
+        struct message message = sent(&lone, i);
+        if (lone.update.messages[i].to == 2 && message.append.count == 1) {
+            is_sent = message.append.prev_index == next - 1;
+        }
+    }
+    assert_true(is_sent);
+    done(&lone);
+}
+
+static void a_snapshot_is_installed_only_if_it_is_news(void **state)
+{
+    struct lone lone;
+    struct replica_members members;
+    struct buffer encoded = {0};
+    uint64_t members_index;
+    (void)state;
+    found(&lone, 3, 0);
+    make_members(&members, 3, 1);
+    replica_members_encode(&members, &encoded);
+    struct bytes body = buffer_bytes(&encoded);
+    uint64_t now_ms = lone.now_ms;
+    add_entry(&lone, 2, NULL);
+    assert_int_equal(append(&lone, 2, 1, 1, 1), 0);
+    struct replica *r = lone.replica;
+    struct replica_update *u = &lone.update;
+    assert_false(replica_install(r, 2, 1, 9, 1, body, 5, now_ms, u));
+    assert_int_equal(sent(&lone, 0).term, 2); /* Its term is stale. */
+    assert_false(replica_install(r, 3, 2, 9, 2, body, 5, now_ms, u));
+    assert_false(replica_install(r, 2, 2, 9, 3, body, 5, now_ms, u));
+    assert_false(replica_install(r, 2, 2, 9, 2, body, 10, now_ms, u));
+    assert_false(replica_install(r, 2, 2, 2, 2, body, 1, now_ms, u));
+    body.size--;
+    assert_false(replica_install(r, 2, 2, 9, 2, body, 5, now_ms, u));
+    body.size++;
+    assert_true(replica_install(r, 2, 2, 9, 2, body, 5, now_ms, u));
+    assert_false(replica_install(r, 2, 2, 12, 2, body, 5, now_ms, u));
+    assert_int_equal(replica_appliable(r), 0);
+    persist(&lone, 2, 2); /* The old log's: means nothing any more. */
+    assert_int_equal(replica_snapshot_taken(r, 1, now_ms, u), 0);
+    replica_installed(r, now_ms, u);
+    assert_true(u->committed && u->members_changed);
+    assert_int_equal(replica_appliable(r), 9);
+    assert_int_equal(replica_last_index(r), 9);
+    assert_int_equal(sent(&lone, 0).append_result.last_index, 9);
+    buffer_clear(&encoded);
+    replica_members_at(r, 9, &encoded, &members_index);
+    assert_int_equal(members_index, 5);
+    assert_false(
+        replica_install(r, 2, 2, 9, 2, buffer_bytes(&encoded), 5, now_ms, u));
+    buffer_done(&encoded);
+    done(&lone);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(only_what_is_durable_here_may_be_applied),
+        cmocka_unit_test(a_completion_of_a_replaced_write_is_dropped),
+        cmocka_unit_test(the_same_entry_written_twice_needs_the_second_write),
+        cmocka_unit_test(the_commit_index_never_goes_back),
+        cmocka_unit_test(a_configuration_inside_a_batch_is_committed),
+        cmocka_unit_test(
+            a_configuration_that_another_follows_is_not_rolled_back),
+        cmocka_unit_test(a_change_needs_a_committed_entry_of_the_own_term),
+        cmocka_unit_test(a_change_waits_for_the_member_promoted_last),
+        cmocka_unit_test(the_last_two_voters_stay),
+        cmocka_unit_test(a_demoted_spare_does_not_keep_the_timer_busy),
+        cmocka_unit_test(a_single_voter_starts_each_life_in_a_new_term),
+        cmocka_unit_test(a_single_voter_that_stepped_down_leads_in_a_new_term),
+        cmocka_unit_test(a_standby_votes_for_who_has_promoted_it),
+        cmocka_unit_test(hurrying_moves_only_the_own_leaders_election),
+        cmocka_unit_test(an_append_below_the_trimmed_log_is_acknowledged),
+        cmocka_unit_test(a_rejection_of_what_was_acknowledged_is_late),
+        cmocka_unit_test(a_snapshot_is_installed_only_if_it_is_news),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
