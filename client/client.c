@@ -92,6 +92,13 @@ void client_set_session(struct client *client,
     }
 }
 
+void client_adopt_session(struct client *client,
+                          const struct credentials *credentials)
+{
+    client_set_session(client, credentials);
+    client->is_attached = true;
+}
+
 void client_set_interrupt(struct client *client, int fd)
 {
     client->connection.interrupt_fd = fd;

@@ -78,7 +78,7 @@ int client_session_open(struct client *client,
     memcpy(session.credentials.secret, secret.data, secret.size);
     lease_init(&session.lease);
     lease_answered(&session.lease, sent, session.ttl_ms, session.linger_ms);
-    client_set_session(client, &session.credentials);
+    client_adopt_session(client, &session.credentials);
     *ret_session = session;
     return 0;
 }
@@ -106,7 +106,7 @@ int client_session_attach(struct client *client,
     lease_init(&session.lease);
     session.ttl_ms = number_of(reply, 0, "ttl_ms");
     session.linger_ms = number_of(reply, 0, "linger_ms");
-    client_set_session(client, credentials);
+    client_adopt_session(client, credentials);
     *ret_session = session;
     return 0;
 }

@@ -294,17 +294,18 @@ static int start_nodes(struct dev *dev)
 static void print_log_tail(const struct dev_node *node)
 {
     char *lines[LOG_TAIL_LINES] = {0};
-    size_t size = 0, count = 0;
+    size_t sizes[LOG_TAIL_LINES] = {0};
+    size_t count = 0;
     FILE *file = fopen(node->log, "r");
     fprintf(stderr, "--- %s\n", node->log);
-    while (file != NULL &&
-           getline(&lines[count % LOG_TAIL_LINES], &(size_t){0}, file) >= 0) {
+    if (file == NULL) {
+        return;
+    }
+    while (getline(&lines[count % LOG_TAIL_LINES],
+                   &sizes[count % LOG_TAIL_LINES], file) >= 0) {
         count++;
     }
-    (void)size;
-    if (file != NULL) {
-        fclose(file);
-    }
+    fclose(file);
     for (size_t i = count < LOG_TAIL_LINES ? 0 : count - LOG_TAIL_LINES;
          i < count; i++) {
         fputs(lines[i % LOG_TAIL_LINES], stderr);
@@ -365,10 +366,13 @@ static int wait_ready(struct dev *dev)
             return 0;
         }
         if (!all_run || client_now_ns() >= end_ns) {
+            if (all_run) {
+                tool_fail(0, "no leader after %d s", READY_MS / 1000);
+            }
             tool_fail(0,
-                      "no leader after %d s: %" PRIu64 " of %" PRIu64
+                      "%" PRIu64 " of %" PRIu64
                       " nodes are ready; the ends of their logs:",
-                      READY_MS / 1000, ready, dev->count);
+                      ready, dev->count);
             for (uint64_t i = 0; i < dev->count; i++) {
                 print_log_tail(&dev->node[i]);
             }
