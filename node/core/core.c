@@ -37,6 +37,7 @@ const struct core_limits core_default_limits = {
 /* Rounds of one turn: what an applied BEGIN lets in is proposed at once. */
 #define TURN_ROUNDS 3
 
+static void free_requests(struct core *core);
 static void set_now(struct core *core, uint64_t now_ns);
 static void init_lists(struct core *core);
 static uint64_t next_deadline(struct core *core);
@@ -83,7 +84,7 @@ void core_free(struct core *core)
         conn_free(core, LIST_ENTRY(node, struct conn, in_core));
     }
     attach_free(core);
-    requests_free(core);
+    free_requests(core);
     propose_free(core);
     history_done(&core->history);
     effects_done(&core->effects);
@@ -273,6 +274,7 @@ uint64_t core_turn(struct core *core, bool has_read_all, uint64_t now_ns)
     for (int round = 0; round < TURN_ROUNDS && !core->has_fatal; round++) {
         bool was_serving = core->is_serving;
         leader_begin(core);
+        questions_note(core);
         forward_turn(core);
         membership_turn(core);
         lease_turn(core, has_read_all);
@@ -342,6 +344,25 @@ void core_set_applied_hook(struct core *core, core_applied_fn *hook, void *data)
 {
     core->hook = hook;
     core->hook_data = data;
+}
+
+static void free_requests(struct core *core)
+{
+    struct list *lists[] = {&core->parked,      &core->forwarded, &core->asking,
+                            &core->logged,      &core->queued,    &core->doomed,
+                            &core->snapshotting};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        LIST_EACH_SAFE (node, lists[i]) {
+            request_drop(core, LIST_ENTRY(node, struct request, in_list));
+        }
+    }
+    if (core->changing != NULL) {
+        request_drop(core, core->changing);
+    }
+    if (core->transferring != NULL) {
+        request_drop(core, core->transferring);
+    }
+    requests_free(core);
 }
 
 /* Time does not go back, whatever order the events come in. */

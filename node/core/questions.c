@@ -22,6 +22,16 @@ void question_wait(struct core *core, struct request *request)
     }
 }
 
+void questions_note(struct core *core)
+{
+    uint64_t confirmed = replica_confirmed(core->replica);
+    if (core->asked != 0 && confirmed >= core->asked) {
+        core->confirmed_ns = core->asked_ns;
+    } else if (core->asked_before != 0 && confirmed >= core->asked_before) {
+        core->confirmed_ns = core->asked_before_ns;
+    }
+}
+
 void questions_ask(struct core *core)
 {
     struct replica_update update;
@@ -50,11 +60,6 @@ void questions_answer(struct core *core)
     }
     uint64_t confirmed = replica_confirmed(core->replica);
     uint64_t applied = lockfsm_applied_index(core->fsm);
-    if (core->asked != 0 && confirmed >= core->asked) {
-        core->confirmed_ns = core->asked_ns;
-    } else if (core->asked_before != 0 && confirmed >= core->asked_before) {
-        core->confirmed_ns = core->asked_before_ns;
-    }
     core->scan_budget = SCAN_BUDGET;
     while (!list_is_empty(&core->asking)) {
         struct request *request = LIST_ENTRY(core->asking.next, struct request,

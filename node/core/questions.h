@@ -14,6 +14,8 @@
 
 /* The request, whose arguments are kept, waits to be read for. */
 void question_wait(struct core *core, struct request *request);
+/* Takes note of what has been confirmed, before more is asked. */
+void questions_note(struct core *core);
 /* Asks, if something waits and not too much is being asked. */
 void questions_ask(struct core *core);
 /* Answers what has been confirmed. */

@@ -1,0 +1,539 @@
+/* SPDX-License-Identifier: MIT */
+
+/* node/core with three nodes: forwarding, failover, leases over leaders. */
+
+#include "tests/unit/core_world.h"
+
+static struct world *world;
+static uint64_t leader, follower, third;
+
+static void find_roles(void)
+{
+    leader = world_elect(world);
+    follower = leader % 3 + 1;
+    third = follower % 3 + 1;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    world = world_new(3);
+    world_found(world);
+    find_roles();
+    world_run(world, 100); /* All know the leader. */
+    client_open(world, leader, 1);
+    client_open(world, follower, 1);
+    client_open(world, third, 1);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    world_free(world);
+    return 0;
+}
+
+/* Cuts the leader off, and waits for its successor. */
+static uint64_t depose(void)
+{
+    uint64_t old = leader;
+    world_cut(world, old, true);
+    for (int i = 0; i < 5000; i++) {
+        world_run(world, 1);
+        for (uint64_t id = 1; id <= 3; id++) {
+            if (id != old && core_is_serving(world->node[id].core)) {
+                leader = id;
+                follower = 6 - leader - old;
+                third = old;
+                return old;
+            }
+        }
+    }
+    fail_msg("no successor");
+    return 0;
+}
+
+#define KEEP_TIMES(ttl, linger, trust)                              \
+    "*8\r\n$6\r\nttl_ms\r\n:" ttl "\r\n$9\r\nlinger_ms\r\n:" linger \
+    "\r\n$8\r\ntrust_ms\r\n:" trust "\r\n$5\r\nended\r\n*0\r\n"
+#define ID(session) ((unsigned long long)(session).id)
+
+static void a_follower_forwards_and_answers(void **state)
+{
+    (void)state;
+    struct credentials session = client_session(world, follower, 1, "");
+    char token[64];
+    snprintf(token, sizeof token, "%s",
+             client_ask(world, follower, 1, "LOCK.ACQUIRE a REQ 1"));
+    assert_int_equal(token[0], ':');
+    assert_answer(world, follower, 1, token, "LOCK.ACQUIRE a REQ 1");
+    client_ask(world, leader, 1, "LOCK.SHOW a");
+    assert_int_equal(answer_number(world, leader, 1, "session"), session.id);
+    assert_non_null(strstr(client_text(world, leader, 1), "10.0.0."));
+    assert_answer(world, follower, 1, KEEP_TIMES("10000", "0", "8000"),
+                  "SESSION.KEEP");
+    assert_answer(world, third, 1,
+                  "*6\r\n$6\r\nttl_ms\r\n:10000\r\n$9\r\nlinger_ms\r\n:0\r\n"
+                  "$8\r\ntrust_ms\r\n:8000\r\n",
+                  "SESSION.ATTACH %llu %s", ID(session), session.secret);
+    assert_answer(world, third, 1, ":0\r\n", "LOCK.RELEASE a");
+    assert_answer(world, follower, 1, ":0\r\n", "SESSION.CLOSE");
+    assert_answer(world, follower, 1,
+                  "-NOSESSION no session is attached to this connection\r\n",
+                  "SESSION.KEEP");
+    assert_answer(world, third, 1, "-EXPIRED the session has ended\r\n",
+                  "LOCK.ACQUIRE a");
+}
+
+static void answers_of_forwarded_requests_keep_their_order(void **state)
+{
+    (void)state;
+    client_session(world, follower, 1, "");
+    client_clear(world, follower, 1);
+    client_send(world, follower, 1, "LOCK.ACQUIRE a");
+    client_send(world, follower, 1, "PING");
+    client_send(world, follower, 1, "LOCK.RELEASE a");
+    client_send(world, follower, 1, "ECHO end");
+    world_run(world, 30);
+    const char *text = client_text(world, follower, 1);
+    assert_int_equal(text[0], ':');
+    assert_string_equal(strstr(text, "+PONG"), "+PONG\r\n:0\r\n$3\r\nend\r\n");
+}
+
+static void the_holder_and_the_queue_survive_the_leaders_death(void **state)
+{
+    (void)state;
+    char token[64];
+    struct credentials holder = client_session(world, follower, 1, "");
+    client_session(world, third, 1, "");
+    snprintf(token, sizeof token, "%s",
+             client_ask(world, follower, 1, "LOCK.ACQUIRE a REQ 1"));
+    client_clear(world, third, 1);
+    client_send(world, third, 1, "LOCK.ACQUIRE a WAIT FOREVER REQ 1");
+    world_run(world, 30);
+    node_kill(world, leader);
+    uint64_t successor = world_elect(world);
+    assert_answer(world, follower, 1, token, "LOCK.ACQUIRE a REQ 1");
+    client_open(world, successor, 2);
+    client_ask(world, successor, 2, "LOCK.SHOW a");
+    assert_int_equal(answer_number(world, successor, 2, "session"), holder.id);
+    assert_int_equal(world->node[third].client[1].output.size, 0);
+    assert_answer(world, follower, 1, ":0\r\n", "LOCK.RELEASE a REQ 2");
+    world_run(world, 20);
+    assert_int_equal(client_text(world, third, 1)[0], ':');
+}
+
+static void a_change_under_way_is_unknown_or_asked_again(void **state)
+{
+    (void)state;
+    client_session(world, follower, 1, "");
+    client_open(world, follower, 2);
+    client_session(world, follower, 2, "");
+    client_clear(world, follower, 1);
+    client_clear(world, follower, 2);
+    client_send(world, follower, 1, "LOCK.ACQUIRE a");
+    client_send(world, follower, 2, "LOCK.ACQUIRE b REQ 1");
+    world_step(world);
+    node_kill(world, leader);
+    world_run(world, 3000);
+    assert_memory_equal(client_text(world, follower, 1), "-UNKNOWN ", 9);
+    assert_int_equal(client_text(world, follower, 2)[0], ':');
+}
+
+static void without_a_majority_nothing_is_answered(void **state)
+{
+    (void)state;
+    client_session(world, leader, 1, "TTL 60000");
+    client_open(world, leader, 2);
+    client_open(world, leader, 3);
+    client_clear(world, leader, 1);
+    world_cut(world, leader, true);
+    client_send(world, leader, 1, "SESSION.KEEP");
+    client_send(world, leader, 2, "LOCK.SHOW a");
+    client_send(world, leader, 3, "SESSION.ATTACH 1 00");
+    world_run(world, 150); /* It still believes that it leads. */
+    for (uint64_t conn = 1; conn <= 3; conn++) {
+        assert_int_equal(world->node[leader].client[conn].output.size, 0);
+    }
+    world_run(world, 6000);
+    for (uint64_t conn = 1; conn <= 3; conn++) {
+        assert_memory_equal(client_text(world, leader, conn), "-NOLEADER ", 10);
+    }
+}
+
+static void a_deposed_leader_asks_its_successor(void **state)
+{
+    (void)state;
+    struct credentials session = client_session(world, leader, 1, "TTL 60000");
+    client_ask(world, leader, 1, "LOCK.ACQUIRE a REQ 1");
+    client_clear(world, leader, 1);
+    world_cut(world, leader, true);
+    client_send(world, leader, 1, "SESSION.KEEP");
+    client_send(world, leader, 1, "LOCK.ACQUIRE b REQ 2");
+    client_send(world, leader, 1, "LOCK.ACQUIRE c");
+    uint64_t old = depose();
+    world_cut(world, old, false);
+    world_run(world, 1000);
+    const char *text = client_text(world, old, 1);
+    assert_non_null(strstr(text, KEEP_TIMES("60000", "0", "48000") ":"));
+    assert_non_null(strstr(text, "-UNKNOWN "));
+    client_ask(world, old, 1, "LOCK.SHOW a");
+    assert_int_equal(answer_number(world, old, 1, "session"), session.id);
+}
+
+static void a_dead_clients_lock_passes_on_after_its_lease(void **state)
+{
+    (void)state;
+    client_session(world, follower, 1, "TTL 1000");
+    client_ask(world, follower, 1, "LOCK.ACQUIRE a");
+    uint64_t opened_ms = world->now_ms;
+    client_session(world, third, 1, "TTL 60000");
+    client_clear(world, third, 1);
+    client_send(world, third, 1, "LOCK.ACQUIRE a WAIT FOREVER");
+    while (world->node[third].client[1].output.size == 0) {
+        world_run(world, 1);
+    }
+    assert_in_range(world->now_ms - opened_ms, 950, 1100);
+}
+
+static void a_new_leader_gives_a_full_lease_less_the_logged_age(void **state)
+{
+    (void)state;
+    struct credentials quiet = client_session(world, follower, 1, "TTL 4000");
+    struct credentials heard = client_session(world, third, 1, "TTL 4000");
+    world_run(world, 2100); /* AGE at T/4 and T/2 have been logged. */
+    client_ask(world, third, 1, "SESSION.KEEP");
+    node_kill(world, leader);
+    leader = world_elect(world);
+    client_open(world, leader, 2);
+    client_ask(world, leader, 2, "SESSION.SHOW %llu", ID(quiet));
+    int64_t left_ms = answer_number(world, leader, 2, "left_ms");
+    assert_in_range(left_ms, 1900, 2050);
+    client_ask(world, leader, 2, "SESSION.SHOW %llu", ID(heard));
+    left_ms = answer_number(world, leader, 2, "left_ms");
+    assert_in_range(left_ms, 3900, 4000);
+}
+
+/* The number of entries of the log at node 'id'. */
+static uint64_t last_index(uint64_t id)
+{
+    return replica_last_index(core_replica(world->node[id].core));
+}
+
+static void an_aged_sessions_heartbeat_is_logged_first(void **state)
+{
+    (void)state;
+    client_session(world, leader, 1, "TTL 4000");
+    uint64_t before = last_index(leader);
+    client_ask(world, leader, 1, "SESSION.KEEP");
+    assert_int_equal(last_index(leader), before);
+    world_run(world, 1100);
+    assert_int_equal(last_index(leader), before + 1); /* AGE */
+    client_clear(world, leader, 1);
+    client_send(world, leader, 1, "SESSION.KEEP");
+    world_step(world);
+    assert_int_equal(last_index(leader), before + 2); /* AGE 0 */
+    assert_int_equal(world->node[leader].client[1].output.size, 0);
+    world_run(world, 10);
+    assert_string_equal(client_text(world, leader, 1),
+                        KEEP_TIMES("4000", "0", "3200"));
+    client_ask(world, leader, 1, "SESSION.KEEP");
+    assert_int_equal(last_index(leader), before + 2);
+}
+
+static void
+a_doomed_session_hears_nothing_before_its_end_is_applied(void **state)
+{
+    (void)state;
+    client_session(world, leader, 1, "TTL 1000");
+    client_clear(world, leader, 1);
+    uint64_t before = last_index(leader);
+    /* Until its EXPIRE has been proposed; the ages before it, too. */
+    uint64_t proposed = before;
+    for (int i = 0; i < 1100 && world->now_ms != 0; i++) {
+        world_run(world, 1);
+        proposed = last_index(leader);
+        if (proposed >= before + 4) {
+            break;
+        }
+    }
+    assert_int_equal(proposed, before + 4);
+    world_cut(world, leader, true);
+    client_send(world, leader, 1, "SESSION.KEEP");
+    world_run(world, 100);
+    assert_int_equal(world->node[leader].client[1].output.size, 0);
+    uint64_t old = depose();
+    world_cut(world, old, false);
+    world_run(world, 300);
+    /* The successor may have the EXPIRE or not: either is told with certainty.
+     */
+    const char *text = client_text(world, old, 1);
+    assert_true(strcmp(text, "-EXPIRED the session has ended\r\n") == 0 ||
+                strcmp(text, KEEP_TIMES("1000", "0", "800")) == 0);
+}
+
+static void a_close_at_a_follower_lets_the_session_linger(void **state)
+{
+    (void)state;
+    struct credentials session = client_session(world, follower, 1,
+                                                "TTL 10000 LINGER 300");
+    client_open(world, third, 2);
+    client_ask(world, third, 2, "SESSION.ATTACH %llu %s", ID(session),
+               session.secret);
+    client_close(world, follower, 1);
+    world_run(world, 20);
+    client_ask(world, leader, 1, "SESSION.SHOW %llu", ID(session));
+    assert_true(answer_number(world, leader, 1, "left_ms") > 9000);
+    client_close(world, third, 2);
+    world_run(world, 20);
+    client_ask(world, leader, 1, "SESSION.SHOW %llu", ID(session));
+    assert_in_range(answer_number(world, leader, 1, "left_ms"), 200, 300);
+    world_run(world, 400);
+    assert_answer(world, leader, 1, "-NOSESSION no such session\r\n",
+                  "SESSION.SHOW %llu", ID(session));
+}
+
+static void a_close_during_an_election_is_told_to_the_next_leader(void **state)
+{
+    (void)state;
+    struct credentials session = client_session(world, follower, 1,
+                                                "TTL 10000 LINGER 300");
+    node_kill(world, leader);
+    client_close(world, follower, 1);
+    leader = world_elect(world);
+    client_open(world, leader, 2);
+    world_run(world, 5);
+    client_ask(world, leader, 2, "SESSION.SHOW %llu", ID(session));
+    assert_in_range(answer_number(world, leader, 2, "left_ms"), 100, 300);
+}
+
+static void a_lost_peer_link_is_no_close(void **state)
+{
+    (void)state;
+    struct credentials session = client_session(world, follower, 1,
+                                                "TTL 10000 LINGER 300");
+    world_cut(world, follower, true);
+    world_run(world, 50);
+    client_ask(world, leader, 1, "SESSION.SHOW %llu", ID(session));
+    assert_true(answer_number(world, leader, 1, "left_ms") > 9000);
+}
+
+static void a_stalled_leader_reads_before_it_expires(void **state)
+{
+    (void)state;
+    struct credentials session = client_session(world, follower, 1, "TTL 1000");
+    /* The leader stands still past the deadline, with the heartbeat unread in
+     * its socket; others are cut off from each other, so it stays leader. */
+    world->cut[follower][third] = world->cut[third][follower] = true;
+    links_update(world);
+    world_run(world, 700);
+    client_clear(world, follower, 1);
+    client_send(world, follower, 1, "SESSION.KEEP");
+    world_step(world);
+    world->now_ms += 600;
+    world_run(world, 50);
+    client_ask(world, leader, 1, "SESSION.SHOW %llu", ID(session));
+    assert_true(answer_number(world, leader, 1, "left_ms") > 500);
+    assert_string_equal(client_text(world, follower, 1),
+                        KEEP_TIMES("1000", "0", "800"));
+}
+
+static void very_many_sessions_expire_without_a_change_of_leader(void **state)
+{
+    (void)state;
+    uint64_t term = replica_term(core_replica(world->node[leader].core));
+    for (uint64_t conn = 2; conn < 62; conn++) {
+        client_open(world, leader, conn);
+        for (int i = 0; i < 50; i++) {
+            client_send(world, leader, conn, "SESSION.OPEN TTL 2000");
+        }
+    }
+    world_run(world, 1000);
+    assert_int_equal(
+        HASH_CNT(by_id, lockfsm_sessions(core_state(world->node[leader].core))),
+        3000);
+    world_run(world, 1600);
+    assert_null(lockfsm_sessions(core_state(world->node[leader].core)));
+    assert_int_equal(replica_term(core_replica(world->node[leader].core)),
+                     term);
+}
+
+static void a_transfer_moves_leadership_and_says_ok(void **state)
+{
+    (void)state;
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.TRANSFER %llu",
+                  (unsigned long long)follower);
+    assert_int_equal(world_elect(world), follower);
+    assert_answer(world, third, 1, "+OK\r\n", "RAFT.TRANSFER %llu",
+                  (unsigned long long)leader);
+    assert_int_equal(world_elect(world), leader);
+    assert_answer(world, leader, 1,
+                  "-BADARG raft.transfer: no voter has that id\r\n",
+                  "RAFT.TRANSFER 9");
+}
+
+static void writes_go_on_over_a_transfer(void **state)
+{
+    (void)state;
+    client_session(world, follower, 1, "");
+    client_open(world, leader, 2);
+    client_send(world, leader, 2, "RAFT.TRANSFER");
+    for (int i = 0; i < 200; i++) {
+        assert_int_equal(client_ask(world, follower, 1,
+                                    "LOCK.ACQUIRE a REQ %d ACKED %d", 2 * i + 1,
+                                    2 * i)[0],
+                         ':');
+        assert_answer(world, follower, 1, ":0\r\n",
+                      "LOCK.RELEASE a REQ %d ACKED %d", 2 * i + 2, 2 * i + 1);
+    }
+    assert_string_equal(client_text(world, leader, 2), "+OK\r\n");
+    assert_int_not_equal(world_leader(world), leader);
+}
+
+static void a_clean_stop_hands_leadership_over(void **state)
+{
+    (void)state;
+    core_stop(world->node[leader].core, world->now_ms * MS);
+    for (int i = 0; i < 1000; i++) {
+        world_run(world, 1);
+        if (core_is_quiet(world->node[leader].core)) {
+            break;
+        }
+    }
+    assert_true(core_is_quiet(world->node[leader].core));
+    assert_int_not_equal(world_elect(world), leader);
+}
+
+static void a_member_joins_by_snapshot_and_is_promoted(void **state)
+{
+    (void)state;
+    client_session(world, leader, 1, "TTL 60000");
+    for (int i = 0; i < 300; i++) {
+        client_ask(world, leader, 1, "LOCK.ACQUIRE n%d", i);
+    }
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.SNAPSHOT");
+    /* As if the log had been trimmed up to it. */
+    node_start(world, 4);
+    links_update(world);
+    client_clear(world, leader, 1);
+    assert_answer(world, leader, 1, "+OK\r\n",
+                  "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204");
+    world_run(world, 300);
+    client_open(world, 4, 1);
+    assert_non_null(strstr(client_ask(world, 4, 1, "RAFT.STATUS"),
+                           "127.0.0.1:7104,127.0.0.1:7204\r\n$4\r\nrole\r\n$5"
+                           "\r\nvoter"));
+    assert_int_equal(lockfsm_hash(core_state(world->node[4].core)),
+                     lockfsm_hash(core_state(world->node[leader].core)));
+    assert_int_equal(
+        lockfsm_incarnation(core_state(world->node[leader].core), 4), 77004);
+    char why[HASP_WHY_SIZE];
+    assert_int_equal(core_check_peer(world->node[leader].core, 4, 1, why),
+                     HASP_EREFUSED);
+    assert_answer(world, follower, 1, "+OK\r\n", "RAFT.REMOVE 4");
+    world_run(world, 20);
+    assert_int_equal(
+        lockfsm_incarnation(core_state(world->node[leader].core), 4), 0);
+    assert_answer(world, leader, 1,
+                  "-BADARG this member leads: hand over with RAFT.TRANSFER "
+                  "first\r\n",
+                  "RAFT.REMOVE %llu", (unsigned long long)leader);
+}
+
+static void a_node_that_lags_gets_a_snapshot_in_chunks(void **state)
+{
+    (void)state;
+    tear_down(NULL);
+    world = world_new(3);
+    world->limits.requests_in_flight = 64;
+    world->limits.snapshot_chunk_size = 1000;
+    world_found(world);
+    find_roles();
+    client_open(world, leader, 1);
+    client_session(world, leader, 1, "TTL 60000");
+    node_kill(world, third);
+    /* More than the log keeps after a snapshot, several in a batch. */
+    for (int i = 0; i < 11000; i++) {
+        client_send(world, leader, 1, "LOCK.ACQUIRE n%d", i % 500);
+        if (i % 50 == 0) {
+            world_run(world, 5);
+            client_clear(world, leader, 1);
+        }
+    }
+    world_run(world, 20);
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.SNAPSHOT");
+    assert_true(world->node[leader].log.first > 100);
+    node_start(world, third);
+    links_update(world);
+    world_run(world, 1500);
+    assert_true(world->node[third].snapshot_index > 10000);
+    assert_int_equal(lockfsm_hash(core_state(world->node[third].core)),
+                     lockfsm_hash(core_state(world->node[leader].core)));
+    node_kill(world, third);
+    node_start(world, third); /* What was installed is also on its disk. */
+    links_update(world);
+    world_run(world, 500);
+    assert_int_equal(lockfsm_hash(core_state(world->node[third].core)),
+                     lockfsm_hash(core_state(world->node[leader].core)));
+}
+
+static void moved_names_the_leader_and_the_slot(void **state)
+{
+    (void)state;
+    tear_down(NULL);
+    world = world_new(3);
+    world->redirect = REDIRECT_MOVED;
+    world_found(world);
+    find_roles();
+    world_run(world, 100);
+    client_open(world, follower, 1);
+    char expected[64];
+    snprintf(expected, sizeof expected, "-MOVED 15495 127.0.0.1:%d\r\n",
+             7200 + (int)leader);
+    assert_answer(world, follower, 1, expected, "LOCK.SHOW a");
+}
+
+static void every_node_serves_its_own_watchers(void **state)
+{
+    (void)state;
+    client_ask(world, follower, 1, "HELLO 3");
+    client_ask(world, follower, 1, "LOCK.WATCH a");
+    client_clear(world, follower, 1);
+    client_session(world, third, 1, "");
+    client_ask(world, third, 1, "LOCK.ACQUIRE abc");
+    world_run(world, 100);
+    assert_non_null(strstr(client_text(world, follower, 1),
+                           ">3\r\n$4\r\nlock\r\n$7\r\ngranted\r\n"));
+}
+
+#define cluster(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cluster(a_follower_forwards_and_answers),
+        cluster(answers_of_forwarded_requests_keep_their_order),
+        cluster(the_holder_and_the_queue_survive_the_leaders_death),
+        cluster(a_change_under_way_is_unknown_or_asked_again),
+        cluster(without_a_majority_nothing_is_answered),
+        cluster(a_deposed_leader_asks_its_successor),
+        cluster(a_dead_clients_lock_passes_on_after_its_lease),
+        cluster(a_new_leader_gives_a_full_lease_less_the_logged_age),
+        cluster(an_aged_sessions_heartbeat_is_logged_first),
+        cluster(a_doomed_session_hears_nothing_before_its_end_is_applied),
+        cluster(a_close_at_a_follower_lets_the_session_linger),
+        cluster(a_close_during_an_election_is_told_to_the_next_leader),
+        cluster(a_lost_peer_link_is_no_close),
+        cluster(a_stalled_leader_reads_before_it_expires),
+        cluster(very_many_sessions_expire_without_a_change_of_leader),
+        cluster(a_transfer_moves_leadership_and_says_ok),
+        cluster(writes_go_on_over_a_transfer),
+        cluster(a_clean_stop_hands_leadership_over),
+        cluster(a_member_joins_by_snapshot_and_is_promoted),
+        cluster(a_node_that_lags_gets_a_snapshot_in_chunks),
+        cluster(moved_names_the_leader_and_the_slot),
+        cluster(every_node_serves_its_own_watchers),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
