@@ -229,7 +229,9 @@ struct bytes reader_bytes(struct reader *reader, size_t size)
         return (struct bytes){NULL, 0};
     }
     struct bytes bytes = {reader->at, size};
-    reader->at += size;
+    if (size > 0) { /* Else it may be NULL, to which not even 0 is added. */
+        reader->at += size;
+    }
     return bytes;
 }
 

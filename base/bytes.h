@@ -98,7 +98,10 @@ struct reader {
 
 static inline struct reader reader_of(struct bytes bytes)
 {
-    return (struct reader){bytes.data, bytes.data + bytes.size, false};
+    /* Adding even 0 to a null pointer is undefined. */
+    const uint8_t *end =
+        bytes.size > 0 ? bytes.data + bytes.size : bytes.data;
+    return (struct reader){bytes.data, end, false};
 }
 static inline size_t reader_left(const struct reader *reader)
 {
