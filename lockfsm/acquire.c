@@ -138,15 +138,17 @@ static void grant(struct lockfsm *fsm, struct acquisition *a,
     answer_tokens(fsm, tokens, a->count, result);
 }
 
-/* The owner's wait at one of the locks that it does not hold, or NULL. */
+/* The owner's wait at one of the locks, or NULL. A request for what it holds
+ * already is a re-entry, whatever waits. */
 static struct wait *find_standing(struct lockfsm *fsm,
                                   const struct acquisition *a)
 {
+    if (a->own_count == a->count) {
+        return NULL;
+    }
     for (uint32_t i = 0; i < a->count; i++) {
-        struct wait *wait = a->own[i] != NULL
-                                ? NULL
-                                : wait_find(fsm, a->locks[i], a->session->id,
-                                            fsm->origin.owner);
+        struct wait *wait = wait_find(fsm, a->locks[i], a->session->id,
+                                      fsm->origin.owner);
         if (wait != NULL) {
             return wait;
         }

@@ -45,6 +45,30 @@ static void queue_upgrade(struct lockfsm *fsm, struct hold *hold,
                       result);
 }
 
+/* Readers that wait here, for another lock of their requests, did not wait for
+ * this holder while it was a reader, too. Now they do, and if it waits
+ * elsewhere for one of them, that closes a cycle: so it is searched as if it
+ * queued. */
+static void upgrade_now(struct lockfsm *fsm, struct hold *hold,
+                        const struct wait_terms *terms, struct result *result)
+{
+    const struct asker *asker = asker_find(fsm, hold->session->id, hold->owner);
+    if (hold->lock->wait_count > 0 && asker != NULL && asker->wait_count > 0) {
+        struct wait *wait = wait_queue(fsm, hold->lock, hold->session, terms);
+        struct bytes cycle;
+        bool is_deadlock = deadlock_found(fsm, wait->asker, &cycle);
+        wait_free(fsm, wait);
+        fsm->queued_index = 0;
+        if (is_deadlock) {
+            result->code = RESULT_DEADLOCK;
+            result->text = cycle;
+            return;
+        }
+    }
+    hold_upgrade(fsm, hold, 0);
+    result->token = hold->token;
+}
+
 static void convert_up(struct lockfsm *fsm, struct hold *hold,
                        const Hasp__Convert *message, struct result *result)
 {
@@ -68,8 +92,7 @@ static void convert_up(struct lockfsm *fsm, struct hold *hold,
         return;
     }
     if (lock_is_free_for_upgrade(fsm, lock)) {
-        hold_upgrade(fsm, hold, 0);
-        result->token = hold->token;
+        upgrade_now(fsm, hold, &terms, result);
         return;
     }
     const struct wait *first = LIST_FIRST(&lock->queue, struct wait, in_lock);
