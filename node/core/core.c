@@ -54,8 +54,12 @@ struct core *core_new(const struct core_options *options,
     if (limits->sessions_per_conn > FRAME_SESSION_MAX) {
         limits->sessions_per_conn = FRAME_SESSION_MAX;
     }
+    if (limits->own_in_flight == 0) {
+        limits->own_in_flight = OWN_IN_FLIGHT_DEFAULT;
+    }
     /* Beside the clients' and our own there are the AGE 0 and the changes. */
-    core->in_flight_max = limits->requests_in_flight + OWN_IN_FLIGHT_MAX + 1024;
+    core->in_flight_max = limits->requests_in_flight + limits->own_in_flight +
+                          limits->own_in_flight / 8;
     struct replica_options replica = {
         .id = options->id,
         .seed = options->seed,

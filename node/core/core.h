@@ -109,6 +109,7 @@ struct core_port {
 
 struct core_limits {
     uint32_t requests_in_flight; /* Of the node; beyond: BUSY. */
+    uint32_t own_in_flight;      /* Entries of its own beside; 0: 8192. */
     uint32_t requests_per_conn;  /* Pipelined and unanswered; beyond: block. */
     uint32_t sessions_per_conn;
     uint64_t snapshot_log_size; /* Take a snapshot when the log has grown so. */

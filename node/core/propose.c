@@ -41,7 +41,8 @@ void propose_end(struct core *core, struct request *request)
 bool propose_own(void *data, struct bytes command)
 {
     struct core *core = data;
-    if (!propose_is_open(core) || core->own_in_flight >= OWN_IN_FLIGHT_MAX) {
+    if (!propose_is_open(core) ||
+        core->own_in_flight >= core->options.limits.own_in_flight) {
         return false;
     }
     buffer_put_bytes(propose_begin(core), command);
@@ -212,7 +213,7 @@ static void refused(struct core *core, int error)
     struct request *next;
     for (uint32_t i = 0; i < core->item_count; i++) {
         /* Whoever proposes for us takes it for submitted: what is proposed only
-         * while propose_is_open(), within OWN_IN_FLIGHT_MAX, is never refused.
+         * while propose_is_open(), within own_in_flight, is never refused.
          */
         CHECK(core->items[i].requests != NULL);
         for (struct request *r = core->items[i].requests; r != NULL; r = next) {

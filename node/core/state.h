@@ -41,7 +41,7 @@
 #define PEER_COUNT_MAX 32
 
 /* Entries of our own that may be under way beside those of clients. */
-#define OWN_IN_FLIGHT_MAX 8192
+#define OWN_IN_FLIGHT_DEFAULT 8192
 
 struct command;
 struct request;

@@ -314,6 +314,11 @@ static void next_fault(struct sim *sim, struct sim_event *event)
 {
     struct sim_faults *faults = sim->faults;
     if (sim->phase != SIM_CHAOS) {
+        /* One that was asked to stop before the calm comes back as well. */
+        for (uint32_t i = 0; i < sim->node_count; i++) {
+            sim_node_start(sim->node[i]);
+        }
+        sim_at(sim, event, sim->now_ns + 500 * SIM_MS);
         return;
     }
     revive(sim);
@@ -364,7 +369,6 @@ void sim_faults_free(struct sim_faults *faults)
 void sim_faults_heal(struct sim *sim)
 {
     struct sim_faults *faults = sim->faults;
-    sim_cancel(sim, &faults->next);
     for (uint32_t host = 0; host < sim->host_count; host++) {
         for (int i = 0; i < FAULT_COUNT; i++) {
             struct ailment *ailment = &faults->ailment[host][i];

@@ -411,6 +411,11 @@ static struct core_options make_options(struct sim_node *node)
     };
     options.limits.snapshot_entries = 20 + sim->options.seed % 7 * 60;
     options.limits.snapshot_chunk_size = 1024;
+    if (sim->options.seed % 3 != 0) {
+        /* A short log: who is away for a while needs a snapshot. */
+        options.limits.requests_in_flight = 40;
+        options.limits.own_in_flight = 24;
+    }
     options.limits.flush_records = 50;
     options.limits.flush_ms = 200;
     return options;
