@@ -24,6 +24,7 @@ static void on_timer(uv_timer_t *timer);
 static void on_stop(uv_async_t *stop);
 static void run_turns(struct hasp_node *node);
 static void turn(struct hasp_node *node, uint64_t now_ns);
+static void look_at_role(struct hasp_node *node);
 static void tick(struct hasp_node *node, uint64_t now_ns);
 static void look_for_end(struct hasp_node *node, uint64_t now_ns);
 static void arm(struct hasp_node *node, uint64_t now_ns);
@@ -188,9 +189,27 @@ static void turn(struct hasp_node *node, uint64_t now_ns)
     if (node->has_failed) {
         return;
     }
+    look_at_role(node);
     peers_flush(node->members.peers);
     clients_flush(&node->clients);
     clients_resume(&node->clients);
+}
+
+/* Who leads is worth telling at once. */
+static void look_at_role(struct hasp_node *node)
+{
+    struct loop *loop = &node->loop;
+    const struct replica *replica = core_replica(node->core);
+    uint64_t leader = replica_leader(replica);
+    uint64_t term = replica_term(replica);
+    bool is_serving = core_is_serving(node->core);
+    if (leader != loop->seen_leader || term != loop->seen_term ||
+        is_serving != loop->seen_serving) {
+        loop->seen_leader = leader;
+        loop->seen_term = term;
+        loop->seen_serving = is_serving;
+        node_status(node);
+    }
 }
 
 static void tick(struct hasp_node *node, uint64_t now_ns)

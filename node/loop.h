@@ -51,6 +51,9 @@ struct loop {
     bool is_stopping;
     bool is_over;
     uint64_t stop_by_ns;
+    uint64_t seen_leader; /* What the host was told last. */
+    uint64_t seen_term;
+    bool seen_serving;
     uint64_t stall_count; /* For the metrics. */
     uint64_t turn_count;
 };

@@ -98,6 +98,11 @@ int hasp_node_run(struct hasp_node *node)
     node->loop.is_over = true; /* The core is not called any more. */
     if (!node->has_failed) {
         stop_cleanly(node);
+    } else {
+        /* At once: a process whose disk hangs may take long to end, and nobody
+         * should wait for it meanwhile. */
+        clients_close(&node->clients);
+        members_close(&node->members);
     }
     return node->exit_status;
 }

@@ -231,13 +231,13 @@ class Node:
             return None
 
     def is_serving(self):
-        """A write has gone through this node, which leads."""
+        """It leads and has answered a question that only a leader answers."""
         status = self.status()
         if status is None or status["role"] != "leader":
             return False
         try:
             with self.connect(2.0) as client:
-                client.do("FENCE.ADMIT", "cluster.py", 1)
+                client.do("LOCK.SHOW", "cluster.py")
                 return True
         except (OSError, ReplyError):
             return False

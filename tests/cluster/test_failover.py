@@ -27,7 +27,7 @@ def test_lock_queue_and_tokens_survive_the_leader():
             for i in range(3):
                 client = survivor.connect(60)
                 session = Session(client, ttl=60000, name="waiter%d" % i)
-                client.send("LOCK.ACQUIRE", "a", "FOREVER")
+                client.send("LOCK.ACQUIRE", "a", "WAIT", "FOREVER", "REQ", 1)
                 waiting.append((client, session))
                 wait_until(
                     lambda: len(show(holder_client, "a")["queue"]) == i + 1,
@@ -151,7 +151,7 @@ def test_a_dead_holder_is_succeeded_though_the_leader_dies_too():
             Session(client, ttl=1000)
             first = client.do("LOCK.ACQUIRE", "a")
             session = Session(waiter, ttl=60000)
-            waiter.send("LOCK.ACQUIRE", "a", "FOREVER")
+            waiter.send("LOCK.ACQUIRE", "a", "WAIT", "FOREVER", "REQ", 1)
             leader.kill()
             second = waiter.receive()
             assert second > first

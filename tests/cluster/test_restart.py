@@ -17,12 +17,13 @@ SMALL = (
 
 
 class Writers:
-    """Threads that admit growing tokens at fences of their own; each remembers
-    the highest that was acknowledged."""
+    """Threads that take a lock of their own, show its token to a fence and give it
+    back; each remembers the newest token that the fence was said to have taken."""
 
     def __init__(self, cluster, count):
         self.cluster = cluster
         self.acknowledged = [0] * count
+        self.failed = None
         self.is_done = threading.Event()
         self.threads = [
             threading.Thread(target=self.run, args=(i,), daemon=True)
@@ -32,23 +33,39 @@ class Writers:
             thread.start()
 
     def run(self, i):
-        token = 0
-        while not self.is_done.is_set():
-            node = random.choice(self.cluster.nodes)
-            try:
-                with node.connect(3.0) as client:
-                    while not self.is_done.is_set():
-                        token += 1
-                        if client.do("FENCE.ADMIT", "fence%d" % i, token) == 1:
-                            self.acknowledged[i] = token
-            except (OSError, ReplyError):
-                time.sleep(0.02)
+        try:
+            session = self.cluster.retry(lambda client: Session(client, ttl=600000))
+            while not self.is_done.is_set():
+                self.visit(i, session)
+        except Exception as error:  # pylint: disable=broad-except
+            self.failed = error
+
+    def visit(self, i, session):
+        node = random.choice(self.cluster.nodes)
+        try:
+            with node.connect(3.0) as client:
+                session.attach(client)
+                while not self.is_done.is_set():
+                    token = client.do("LOCK.ACQUIRE", "lock%d" % i)
+                    assert token >= self.acknowledged[i]
+                    assert client.do("FENCE.ADMIT", "fence%d" % i, token) == 1
+                    self.acknowledged[i] = token
+                    client.do("LOCK.RELEASE", "lock%d" % i)
+        except ReplyError as error:
+            # An acknowledged session or token must not be unknown.
+            if error.code not in ("NOLEADER", "UNKNOWN", "BUSY"):
+                raise
+            time.sleep(0.01)
+        except OSError:
+            time.sleep(0.01)
 
     def stop(self):
         self.is_done.set()
         for thread in self.threads:
             thread.join(20)
             assert not thread.is_alive()
+        if self.failed is not None:
+            raise self.failed
 
     def check(self, client):
         for i, token in enumerate(self.acknowledged):
@@ -111,7 +128,7 @@ def test_holds_queues_and_sessions_are_there_after_a_restart_of_all():
                 for name in ("a", "b", "c")
             }
             waiter = Session(other, ttl=600000)
-            other.send("LOCK.ACQUIRE", "a", "FOREVER", "REQ", 1)
+            other.send("LOCK.ACQUIRE", "a", "WAIT", "FOREVER", "REQ", 1)
             wait_until(
                 lambda: client.map("LOCK.SHOW", "a")["queue"], 5, "the waiter waits"
             )
@@ -128,7 +145,7 @@ def test_holds_queues_and_sessions_are_there_after_a_restart_of_all():
                 assert holder["client"] == "keeper"
             # The waiter takes up its place by asking again.
             waiter.attach(other)
-            other.send("LOCK.ACQUIRE", "a", "FOREVER", "REQ", 1)
+            other.send("LOCK.ACQUIRE", "a", "WAIT", "FOREVER", "REQ", 1)
             assert client.do("LOCK.RELEASE", "a") == 0
             assert other.receive() > tokens["a"]
 
@@ -163,13 +180,18 @@ def test_a_follower_that_was_away_long_gets_a_snapshot():
         away = cluster.followers(leader)[0]
         away.kill()
         with leader.connect() as client:
-            Session(client, ttl=600000)
+            session = Session(client, ttl=600000)
+            tokens = {}
             # More than the log keeps behind a snapshot, in batches.
-            for batch in range(100):
+            for _ in range(100):
                 for i in range(400):
-                    client.send("FENCE.ADMIT", "f%d" % i, batch + 1)
+                    client.send("LOCK.ACQUIRE", "f%d" % i)
                 for i in range(400):
-                    assert client.receive() == 1
+                    tokens[i] = client.receive()
+                for i in range(200):
+                    client.send("LOCK.RELEASE", "f%d" % i)
+                for i in range(200):
+                    client.receive()
         away.start()
         wait_until(
             lambda: "snapshot received" in away.log(), 30, "it receives a snapshot"
@@ -180,10 +202,14 @@ def test_a_follower_that_was_away_long_gets_a_snapshot():
             if node is not leader:
                 node.kill()
         cluster.leader()
-        for node in cluster.nodes:
-            if node.is_running:
-                with node.connect() as client:
-                    assert client.do("FENCE.SHOW", "f7") == 100
+
+        def check(client):
+            session.attach(client)
+            for i in range(200, 400):
+                assert client.do("LOCK.CHECK", "f%d" % i, tokens[i]) == 1
+
+        cluster.retry(check, nodes=[away])
+        assert "snapshot installed" in away.log()
 
 
 def test_a_directory_that_lost_its_log_does_not_start():

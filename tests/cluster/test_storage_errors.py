@@ -74,9 +74,9 @@ class Fault:
 
 
 def load(cluster, stop_when, timeout=20):
-    """Admits tokens until stop_when(); returns the highest acknowledged one."""
+    """Takes locks and shows their tokens to a fence until stop_when(); returns the
+    newest token that was acknowledged."""
     acknowledged = 0
-    token = 0
     by = time.monotonic() + timeout
     while not stop_when():
         assert time.monotonic() < by, "the fault was not met"
@@ -85,13 +85,21 @@ def load(cluster, stop_when, timeout=20):
                 continue
             try:
                 with node.connect(3) as client:
-                    for _ in range(50):
-                        token += 1
+                    name = "l%d" % Session(client, ttl=3000).id
+                    for _ in range(20):
+                        token = client.do("LOCK.ACQUIRE", name)
                         if client.do("FENCE.ADMIT", "f", token) == 1:
                             acknowledged = token
+                        client.do("LOCK.RELEASE", name)
             except (OSError, ReplyError):
                 pass
     return acknowledged
+
+
+def once():
+    """A condition that is false the first time and true from then on."""
+    answers = [True, False]
+    return lambda: not answers.pop() if answers else True
 
 
 @needs_strace
@@ -108,7 +116,7 @@ def load(cluster, stop_when, timeout=20):
 def test_a_failed_write_ends_the_leader_and_nothing_is_lost(call, error):
     with Cluster(3, SMALL) as cluster:
         leader = cluster.leader()
-        load(cluster, lambda: True)
+        load(cluster, once())
         with Fault(leader, call, error):
             acknowledged = load(cluster, lambda: not leader.is_running)
         assert leader.wait_exit() == 70
@@ -153,14 +161,17 @@ def test_a_disk_that_hangs_ends_the_node():
     extra = SMALL + "[raft]\nelection_ms = 200\nheartbeat_ms = 40\n"
     with Cluster(3, extra, start=False) as cluster:
         node = cluster.nodes[0]
-        node.start(wrapper=without_kaio("pwritev2:delay_enter=60000000:when=200+"))
+        node.start(wrapper=without_kaio("pwritev2:delay_enter=15000000:when=200+"))
         cluster.start()
         cluster.leader()
-        acknowledged = load(cluster, lambda: not node.is_running, 60)
-        assert node.wait_exit() == 70
-        assert "disk hangs" in node.log()
-        with cluster.leader().connect() as client:
+        acknowledged = load(cluster, lambda: "disk hangs" in node.log(), 60)
+        assert "disk is slow" in node.log(), "it hands over before it gives up"
+        # It does not wait for its disk to leave the others alone.
+        with cluster.leader(besides=[node]).connect() as client:
             assert client.do("FENCE.SHOW", "f") >= acknowledged > 0
+        with pytest.raises(OSError):
+            node.connect()
+        assert node.wait_exit(30) == 70
 
 
 def test_a_scarce_disk_refuses_changes_and_serves_the_rest():

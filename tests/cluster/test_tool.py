@@ -439,6 +439,15 @@ def test_signals_are_forwarded(name):
         assert orders.closed == 1
 
 
+def test_a_forwarded_signal_reaches_what_the_command_started():
+    with FakeNode(Orders()) as node:
+        run = start_run(node, "a", "sh", "-c", "sleep 60 & echo $!; wait")
+        pid = int(run.stdout.readline())
+        run.send_signal(signal.SIGTERM)
+        assert run.wait(10) == 143
+        wait_for(lambda: is_gone(pid))
+
+
 def test_a_signal_ends_the_wait_and_the_session():
     waiting = []
     orders = Orders()
@@ -483,6 +492,21 @@ def test_a_child_that_ignores_term_is_killed_before_the_lease_ends():
         assert run.stdout.read() == "term\n"
         # The lease ran from before the silence; 1 s is for the closing.
         assert time.monotonic() - before < 2 + 1.5
+
+
+def test_a_refused_session_stops_its_command_long_before_the_lease_ends():
+    orders = Orders(ttl_ms=10000)
+    with FakeNode(orders) as node:
+        run = start_run(node, "a", *STUBBORN)
+        assert int(run.stdout.readline()) > 0
+        orders.refusal = "BLACKLISTED greedy"
+        before = time.monotonic()
+        assert run.stdout.readline() == "term\n"
+        # The next heartbeat is refused after 2 s; without that news TERM would
+        # come after 6 s.
+        assert time.monotonic() - before < 4.5
+        run.kill()
+        run.wait(10)
 
 
 def test_a_hold_that_ended_alone_kills_the_child_too():
