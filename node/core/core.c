@@ -40,6 +40,7 @@ const struct core_limits core_default_limits = {
 static void free_requests(struct core *core);
 static void set_now(struct core *core, uint64_t now_ns);
 static void init_lists(struct core *core);
+static bool sees_majority(struct core *core);
 static uint64_t next_deadline(struct core *core);
 static uint64_t sooner(uint64_t a, uint64_t b);
 
@@ -204,6 +205,10 @@ void core_peer_up(struct core *core, uint64_t id, uint64_t incarnation,
     core->must_register = true;
     if (id == core->known_leader) {
         attach_tell(core);
+    }
+    /* A cluster that starts need not wait out an election's time. */
+    if (sees_majority(core)) {
+        replica_hurry(core->replica, 0, now_ns / NS_PER_MS);
     }
 }
 
@@ -391,6 +396,23 @@ static void init_lists(struct core *core)
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
         list_init(&core->peers[i].attachments);
     }
+}
+
+/* The connected voters, this node among them, are more than half. */
+static bool sees_majority(struct core *core)
+{
+    struct replica_members members;
+    uint32_t voters = 0, up = 0;
+    replica_members(core->replica, &members);
+    for (uint32_t i = 0; i < members.count; i++) {
+        const struct replica_member *member = &members.member[i];
+        if (member->role == MEMBER_VOTER) {
+            voters++;
+            up += member->id == core->options.id ||
+                  peer_is_up(core, member->id);
+        }
+    }
+    return 2 * up > voters;
 }
 
 static uint64_t next_deadline(struct core *core)
