@@ -547,9 +547,10 @@ static void a_failed_write_leaves_nothing_behind(void **state)
     assert_true(child >= 0);
     if (child == 0) {
         struct rlimit limit = {64, 64};
+        struct sigaction ignore = {.sa_handler = SIG_IGN};
         struct table_txn *txn;
         uint64_t size;
-        signal(SIGXFSZ, SIG_IGN);
+        sigaction(SIGXFSZ, &ignore, NULL);
         if (setrlimit(RLIMIT_FSIZE, &limit) != 0 ||
             table_begin_read(f->table, &txn) != 0) {
             _exit(1);

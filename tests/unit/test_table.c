@@ -572,7 +572,8 @@ static void a_failed_commit_is_the_last_one(void **state)
         char folder[128], why[HASP_WHY_SIZE];
         snprintf(folder, sizeof folder, "%s/small", f->folder);
         struct rlimit limit = {128 * 1024, 128 * 1024};
-        signal(SIGXFSZ, SIG_IGN);
+        struct sigaction ignore = {.sa_handler = SIG_IGN};
+        sigaction(SIGXFSZ, &ignore, NULL);
         if (table_open_lmdb(folder, 16 << 20, &table, why) != 0 ||
             setrlimit(RLIMIT_FSIZE, &limit) != 0 ||
             table_begin_write(table, &txn) != 0 ||
