@@ -13,6 +13,7 @@ static struct attachment *add(struct core *core, uint64_t session,
                               struct list *owner);
 static void drop(struct core *core, struct attachment *attachment);
 static void closed(struct core *core, uint64_t conn, uint64_t session);
+static void remember(struct core *core, uint64_t conn, uint64_t session);
 static struct attachment *find_remote(struct core *core, uint64_t peer,
                                       uint64_t peer_conn, uint64_t session);
 
@@ -163,8 +164,15 @@ void attach_closed_at(struct core *core, uint64_t peer, uint64_t peer_conn,
         if (attachment != NULL) {
             drop(core, attachment);
         }
-        if (core->is_serving && find_session(core, sessions[i]) == NULL) {
+        if (find_session(core, sessions[i]) != NULL) {
+            continue;
+        }
+        if (core->is_serving) {
             timers_detached(core->timers, sessions[i], core->now_ns);
+        } else {
+            /* It came before our BEGIN was applied; there are no deadlines yet
+             * that it could lower. */
+            remember(core, 0, sessions[i]);
         }
     }
 }
@@ -275,6 +283,12 @@ static void closed(struct core *core, uint64_t conn, uint64_t session)
         }
         return;
     }
+    remember(core, conn, session);
+}
+
+/* Until a leader can be told, or this node serves itself. */
+static void remember(struct core *core, uint64_t conn, uint64_t session)
+{
     if (core->untold == NULL) {
         core->untold = memory_new(UNTOLD_CLOSE_MAX * sizeof *core->untold);
     }
