@@ -196,20 +196,15 @@ static bool can_go_on(const struct lock *lock, const uint32_t ahead[3])
 }
 
 /* Grants from the head as far as it goes. Steps: those granted, and the
- * requests for several locks that block nobody behind them. */
+ * requests for several locks that block nobody behind them. (An upgrade at the
+ * head goes through since its lock is held shared, and blocks all behind it if
+ * it is not free.) */
 static void grant_queue(struct lockfsm *fsm, struct lock *lock)
 {
-    struct wait *first = LIST_FIRST(&lock->queue, struct wait, in_lock);
-    if (first == NULL || is_quarantined(fsm)) {
-        return;
-    }
-    if (first->is_upgrade) {
-        if (wait_is_free(fsm, first)) {
-            grant_request(fsm, first);
-        }
-        return;
-    }
     uint32_t ahead[3] = {0};
+    if (is_quarantined(fsm)) {
+        return;
+    }
     LIST_EACH_SAFE (node, &lock->queue) {
         struct wait *wait = LIST_ENTRY(node, struct wait, in_lock);
         if (!can_go_on(lock, ahead)) {

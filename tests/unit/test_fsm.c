@@ -57,6 +57,7 @@ struct script {
     struct machine plain;
     struct machine reloaded;
     struct table *table;
+    const struct lockfsm *shown; /* The machine that is looked at. */
     struct lockfsm_limits limits;
     uint64_t index;
     struct alias alias[ALIAS_MAX];
@@ -537,7 +538,7 @@ static void put_effects(const struct script *script, struct buffer *out,
 
 static void show_lock(struct script *script, struct buffer *out)
 {
-    const struct lock *lock = lockfsm_lock(script->plain.fsm,
+    const struct lock *lock = lockfsm_lock(script->shown,
                                            bytes_of_text(word(script, 1)));
     if (lock == NULL) {
         buffer_put_text(out, "nothing\n");
@@ -556,6 +557,7 @@ static void show_lock(struct script *script, struct buffer *out)
         buffer_printf(out, " %s token=%" PRIu64, lock_mode_name(hold->mode),
                       hold->token);
         put_number(out, "count", hold->count);
+        put_number(out, "delay", hold->delay_ms);
         put_number(out, "hold", hold->hold_ms);
         put_number(out, "age", hold->hold_age_ms);
         put_text(out, " value=", hold->value);
@@ -568,6 +570,10 @@ static void show_lock(struct script *script, struct buffer *out)
         buffer_printf(out, " %s place=%" PRIu64, lock_mode_name(wait->mode),
                       wait->wait_index);
         put_number(out, "wait", wait->wait_ms);
+        put_number(out, "delay", wait->delay_ms);
+        put_number(out, "hold", wait->hold_ms);
+        put_number(out, "req", wait->req);
+        put_text(out, " value=", wait->value);
         buffer_put_text(out, wait->is_upgrade ? " upgrade\n" : "\n");
     }
 }
@@ -575,7 +581,7 @@ static void show_lock(struct script *script, struct buffer *out)
 static void show_session(struct script *script, struct buffer *out)
 {
     uint64_t id = session_named(script, word(script, 1));
-    const struct session *session = lockfsm_session(script->plain.fsm, id);
+    const struct session *session = lockfsm_session(script->shown, id);
     if (session == NULL) {
         buffer_put_text(out, "nothing\n");
         return;
@@ -588,6 +594,12 @@ static void show_session(struct script *script, struct buffer *out)
     put_number(out, "results", session->result_count);
     put_number(out, "blacklisting", session->blacklist_index);
     put_number(out, "px", session->px_ms);
+    put_text(out, " name=", session->name);
+    put_text(out, " address=", session->address);
+    for (uint32_t i = 0; i < session->label_count; i++) {
+        put_text(out, " ", session->labels[i].key);
+        put_text(out, "=", session->labels[i].value);
+    }
     buffer_put_text(out, "\n");
     LIST_EACH (node, &session->ended) {
         const struct ended_hold *ended = LIST_ENTRY(node, struct ended_hold,
@@ -603,7 +615,7 @@ static void show_kept(struct script *script, struct buffer *out)
 {
     struct origin origin = origin_in(script);
     struct result result;
-    if (lockfsm_kept_result(script->plain.fsm, origin.session, origin.owner,
+    if (lockfsm_kept_result(script->shown, origin.session, origin.owner,
                             origin.req, &result)) {
         put_result(out, &result);
         buffer_put_text(out, "\n");
@@ -612,10 +624,37 @@ static void show_kept(struct script *script, struct buffer *out)
     }
 }
 
+static void show_fence(struct script *script, struct buffer *out)
+{
+    const struct fence *fence = lockfsm_fence(script->shown,
+                                              bytes_of_text(word(script, 1)));
+    if (fence == NULL) {
+        buffer_put_text(out, "nothing\n");
+    } else {
+        buffer_printf(out, "fence token=%" PRIu64 "\n", fence->token);
+    }
+}
+
+static void show_blacklist(struct script *script, struct buffer *out)
+{
+    LIST_EACH (node, lockfsm_blacklist(script->shown)) {
+        const struct blacklisting *entry = LIST_ENTRY(node, struct blacklisting,
+                                                      in_order);
+        buffer_put_text(out, "listed");
+        put_session(script, out, entry->session, (struct bytes){NULL, 0});
+        put_text(out, " ", entry->client);
+        put_number(out, "since", entry->since_index);
+        put_number(out, "for", entry->for_ms);
+        put_text(out, " by=", entry->by);
+        put_text(out, ": ", entry->reason);
+        buffer_put_text(out, "\n");
+    }
+}
+
 static void show_cluster(struct script *script, struct buffer *out)
 {
     uint64_t ms = 0;
-    const struct lockfsm *fsm = script->plain.fsm;
+    const struct lockfsm *fsm = script->shown;
     uint64_t since = lockfsm_quarantine(fsm, &ms);
     buffer_put_text(out, "cluster");
     put_number(out, "base", lockfsm_token_base(fsm));
@@ -625,6 +664,25 @@ static void show_cluster(struct script *script, struct buffer *out)
     put_number(out, "node1", lockfsm_incarnation(fsm, 1));
     put_number(out, "node2", lockfsm_incarnation(fsm, 2));
     buffer_put_text(out, "\n");
+}
+
+/* Looks at both machines, which must show the same. */
+static void show(struct script *script,
+                 void (*look)(struct script *script, struct buffer *out))
+{
+    struct buffer plain = {0};
+    struct buffer reloaded = {0};
+    script->shown = script->plain.fsm;
+    look(script, &plain);
+    script->shown = script->reloaded.fsm;
+    look(script, &reloaded);
+    if (!bytes_equal(buffer_bytes(&plain), buffer_bytes(&reloaded))) {
+        fail_msg("a reloaded state shows otherwise:\n%.*s", (int)reloaded.size,
+                 (const char *)reloaded.data);
+    }
+    buffer_put_bytes(&script->output, buffer_bytes(&plain));
+    buffer_done(&plain);
+    buffer_done(&reloaded);
 }
 
 /* --- Applying ------------------------------------------------------------- */
@@ -713,43 +771,46 @@ static void run_limits(struct script *script, struct buffer *out)
 }
 
 typedef void run_fn(struct script *script, struct buffer *out);
+enum run_kind { RUN_ENTRY, RUN_SHOW, RUN_SETUP };
 static const struct {
     const char *name;
     run_fn *run;
-    bool is_entry; /* It encodes an entry; else it looks or sets up. */
+    enum run_kind kind;
 } runs[] = {
-    {"begin", run_begin, true},
-    {"register", run_register, true},
-    {"feature", run_feature, true},
-    {"quarantineover", run_quarantine_over, true},
-    {"open", run_open, true},
-    {"close", run_close, true},
-    {"expire", run_expire, true},
-    {"age", run_age, true},
-    {"ttl", run_ttl, true},
-    {"acquire", run_acquire, true},
-    {"release", run_release, true},
-    {"releaseif", run_release_if, true},
-    {"convert", run_convert, true},
-    {"cancel", run_cancel, true},
-    {"please", run_please, true},
-    {"timeout", run_timeout, true},
-    {"delayover", run_delay_over, true},
-    {"holdover", run_hold_over, true},
-    {"holdage", run_hold_age, true},
-    {"blacklist", run_blacklist, true},
-    {"pardon", run_pardon, true},
-    {"blacklistover", run_blacklist_over, true},
-    {"fence", run_fence, true},
-    {"set", run_set, true},
-    {"del", run_del, true},
-    {"pexpire", run_pexpire, true},
-    {"limits", run_limits, false},
-    {"newlife", run_new_life, false},
-    {"lock", show_lock, false},
-    {"session", show_session, false},
-    {"kept", show_kept, false},
-    {"cluster", show_cluster, false},
+    {"begin", run_begin, RUN_ENTRY},
+    {"register", run_register, RUN_ENTRY},
+    {"feature", run_feature, RUN_ENTRY},
+    {"quarantineover", run_quarantine_over, RUN_ENTRY},
+    {"open", run_open, RUN_ENTRY},
+    {"close", run_close, RUN_ENTRY},
+    {"expire", run_expire, RUN_ENTRY},
+    {"age", run_age, RUN_ENTRY},
+    {"ttl", run_ttl, RUN_ENTRY},
+    {"acquire", run_acquire, RUN_ENTRY},
+    {"release", run_release, RUN_ENTRY},
+    {"releaseif", run_release_if, RUN_ENTRY},
+    {"convert", run_convert, RUN_ENTRY},
+    {"cancel", run_cancel, RUN_ENTRY},
+    {"please", run_please, RUN_ENTRY},
+    {"timeout", run_timeout, RUN_ENTRY},
+    {"delayover", run_delay_over, RUN_ENTRY},
+    {"holdover", run_hold_over, RUN_ENTRY},
+    {"holdage", run_hold_age, RUN_ENTRY},
+    {"blacklist", run_blacklist, RUN_ENTRY},
+    {"pardon", run_pardon, RUN_ENTRY},
+    {"blacklistover", run_blacklist_over, RUN_ENTRY},
+    {"fence", run_fence, RUN_ENTRY},
+    {"set", run_set, RUN_ENTRY},
+    {"del", run_del, RUN_ENTRY},
+    {"pexpire", run_pexpire, RUN_ENTRY},
+    {"limits", run_limits, RUN_SETUP},
+    {"newlife", run_new_life, RUN_SETUP},
+    {"lock", show_lock, RUN_SHOW},
+    {"session", show_session, RUN_SHOW},
+    {"kept", show_kept, RUN_SHOW},
+    {"mark", show_fence, RUN_SHOW},
+    {"listed", show_blacklist, RUN_SHOW},
+    {"cluster", show_cluster, RUN_SHOW},
 };
 
 static void run_line(struct script *script, char *line)
@@ -765,13 +826,15 @@ static void run_line(struct script *script, char *line)
         if (strcmp(runs[i].name, script->word[0]) != 0) {
             continue;
         }
-        if (!runs[i].is_entry) {
-            runs[i].run(script, &script->output);
-            return;
-        }
         buffer_clear(&script->command);
-        runs[i].run(script, &script->command);
-        apply(script);
+        if (runs[i].kind == RUN_SHOW) {
+            show(script, runs[i].run);
+        } else {
+            runs[i].run(script, &script->command);
+        }
+        if (runs[i].kind == RUN_ENTRY) {
+            apply(script);
+        }
         return;
     }
     bad(script, "unknown");

@@ -1,0 +1,732 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The state machine's bounds, what strangers may send, flushing and loading.
+ * What the operations mean is tested by the transcripts (test_fsm.c), what
+ * holds under any order of operations by test_lockfsm_random.c. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "lockfsm/encode.h"
+#include "lockfsm/lockfsm.h"
+#include "storage/table.h"
+
+#include "lockfsm/command.pb-c.h"
+
+/* --- Fixture -------------------------------------------------------------- */
+
+struct world {
+    struct lockfsm *fsm;
+    struct table *table;
+    struct effects effects;
+    struct buffer command;
+    uint64_t index;
+};
+
+static int world_open(void **state)
+{
+    struct world *world = memory_new(sizeof *world);
+    world->fsm = lockfsm_new(NULL);
+    world->table = table_new_memory();
+    *state = world;
+    return 0;
+}
+
+static int world_close(void **state)
+{
+    struct world *world = *state;
+    lockfsm_free(world->fsm);
+    table_close(world->table);
+    effects_done(&world->effects);
+    buffer_done(&world->command);
+    free(world);
+    return 0;
+}
+
+/* --- Helpers -------------------------------------------------------------- */
+
+/* Applies the encoded command; its result is borrowed until the next. */
+static const struct result *apply(struct world *world)
+{
+    effects_clear(&world->effects);
+    world->index++;
+    assert_int_equal(lockfsm_apply(world->fsm, world->index, 1,
+                                   buffer_bytes(&world->command),
+                                   &world->effects),
+                     0);
+    buffer_clear(&world->command);
+    const char *wrong = lockfsm_check_basic(world->fsm);
+    if (wrong != NULL) {
+        fail_msg("%s", wrong);
+    }
+    assert_true(world->effects.count > 0);
+    assert_int_equal(world->effects.effect[0].type, EFFECT_RESULT);
+    return &world->effects.effect[0].result;
+}
+
+static const struct result *apply_message(struct world *world,
+                                          const Hasp__Command *command)
+{
+    buffer_clear(&world->command);
+    size_t size = hasp__command__get_packed_size(command);
+    hasp__command__pack(command, buffer_reserve(&world->command, size));
+    world->command.size = size;
+    return apply(world);
+}
+
+static uint64_t open_session(struct world *world)
+{
+    struct open_command c = {.ttl_ms = 10000};
+    encode_open(&world->command, &c);
+    const struct result *result = apply(world);
+    assert_int_equal(result->code, RESULT_OK);
+    return result->token;
+}
+
+struct asked {
+    uint64_t session;
+    const char *owner;
+    const char *name;
+    uint64_t req;
+    bool is_waiting;
+};
+
+static const struct result *acquire(struct world *world, struct asked asked)
+{
+    struct bytes name = bytes_of_text(asked.name);
+    struct acquire_command c = {
+        .origin = {.session = asked.session, .req = asked.req},
+        .names = &name,
+        .name_count = 1,
+        .is_waiting = asked.is_waiting};
+    if (asked.owner != NULL) {
+        c.origin.owner = bytes_of_text(asked.owner);
+    }
+    encode_acquire(&world->command, &c);
+    return apply(world);
+}
+
+static const struct result *release(struct world *world, uint64_t session,
+                                    const char *text)
+{
+    struct bytes name = bytes_of_text(text);
+    struct release_command c = {
+        .origin = {.session = session}, .names = &name, .name_count = 1};
+    encode_release(&world->command, &c);
+    return apply(world);
+}
+
+static void expire(struct world *world, uint64_t session)
+{
+    encode_expire(&world->command, &session, 1);
+    apply(world);
+}
+
+static void flush(struct world *world)
+{
+    assert_int_equal(lockfsm_flush(world->fsm, world->table), 0);
+}
+
+static int count_visit(void *data, struct bytes key, struct bytes value)
+{
+    (void)key;
+    (void)value;
+    (*(uint32_t *)data)++;
+    return 0;
+}
+
+static uint32_t record_count(struct world *world, enum table_map map)
+{
+    struct table_txn *txn;
+    uint32_t count = 0;
+    assert_int_equal(table_begin_read(world->table, &txn), 0);
+    assert_int_equal(
+        table_walk(txn, map, (struct bytes){NULL, 0}, count_visit, &count), 0);
+    table_abort(txn);
+    return count;
+}
+
+/* --- Entries -------------------------------------------------------------- */
+
+static void assert_corrupt(struct world *world, const void *data, size_t size)
+{
+    uint64_t hash = lockfsm_hash(world->fsm);
+    assert_int_equal(lockfsm_apply(world->fsm, world->index + 1, 1,
+                                   bytes_of(data, size), &world->effects),
+                     HASP_ECORRUPT);
+    assert_true(lockfsm_hash(world->fsm) == hash);
+}
+
+static void unknown_and_damaged_commands_are_corruption(void **state)
+{
+    struct world *world = *state;
+    assert_corrupt(world, "", 0);
+    assert_corrupt(world, "\xff\xff\xff", 3);
+    /* A whole command of number 99, which a later version may know. */
+    assert_corrupt(world, "\x9a\x06\x00", 3);
+    open_session(world);
+    struct asked asked = {.session = world->index, .name = "a"};
+    struct bytes name = bytes_of_text(asked.name);
+    struct acquire_command c = {
+        .origin = {.session = asked.session}, .names = &name, .name_count = 1};
+    encode_acquire(&world->command, &c);
+    for (size_t size = 1; size < world->command.size; size++) {
+        assert_corrupt(world, world->command.data, size);
+    }
+}
+
+static void skipping_moves_only_the_applied_index(void **state)
+{
+    struct world *world = *state;
+    open_session(world);
+    lockfsm_skip(world->fsm, 2, 3);
+    assert_int_equal(lockfsm_applied_index(world->fsm), 2);
+    assert_int_equal(lockfsm_applied_term(world->fsm), 3);
+    world->index = 6;
+    assert_int_equal(open_session(world), 7);
+}
+
+/* Each field that a proposer should have checked, wrong by one. */
+static void wrong_sizes_are_bad_arguments(void **state)
+{
+    struct world *world = *state;
+    static char long_text[VALUE_SIZE_MAX + 2];
+    memset(long_text, 'x', sizeof long_text - 1);
+    uint64_t session = open_session(world);
+    struct bytes name = BYTES_LITERAL("a");
+    struct acquire_command good = {
+        .origin = {.session = session}, .names = &name, .name_count = 1};
+    struct bytes long_name = bytes_of(long_text, LOCK_NAME_SIZE_MAX + 1);
+    struct bytes no_name = {NULL, 0};
+    struct acquire_command bad[10];
+    for (size_t i = 0; i < 10; i++) {
+        bad[i] = good;
+    }
+    bad[0].names = &long_name;
+    bad[1].names = &no_name;
+    bad[2].name_count = 0;
+    bad[3].origin.owner = bytes_of(long_text, OWNER_SIZE_MAX + 1);
+    bad[4].value = bytes_of(long_text, VALUE_SIZE_MAX + 1);
+    bad[5].mode = LOCK_SLOTS;
+    bad[6].slots = 1;
+    bad[7].mode = (enum lock_mode)3;
+    bad[8].delay_ms = TIME_MS_MAX + 1;
+    bad[9].wait_ms = UINT64_MAX;
+    for (size_t i = 0; i < 10; i++) {
+        encode_acquire(&world->command, &bad[i]);
+        assert_int_equal(apply(world)->code, RESULT_BAD_ARGUMENT);
+    }
+    encode_acquire(&world->command, &good);
+    assert_int_equal(apply(world)->code, RESULT_OK);
+}
+
+static void sessions_with_wrong_parts_are_refused(void **state)
+{
+    struct world *world = *state;
+    static char text[CLIENT_NAME_SIZE_MAX + 1];
+    Hasp__Command command = HASP__COMMAND__INIT;
+    Hasp__Open open = HASP__OPEN__INIT;
+    Hasp__Label label = HASP__LABEL__INIT;
+    Hasp__Label *labels[LABEL_COUNT_MAX + 1];
+    uint8_t secret[SECRET_SIZE] = {0};
+    for (size_t i = 0; i <= LABEL_COUNT_MAX; i++) {
+        labels[i] = &label;
+    }
+    command.op_case = HASP__COMMAND__OP_OPEN;
+    command.open = &open;
+    open.ttl_ms = 1000;
+    open.secret = (ProtobufCBinaryData){SECRET_SIZE - 1, secret};
+    assert_int_equal(apply_message(world, &command)->code, RESULT_BAD_ARGUMENT);
+    open.secret.len = SECRET_SIZE;
+    open.name = (ProtobufCBinaryData){sizeof text, (uint8_t *)text};
+    assert_int_equal(apply_message(world, &command)->code, RESULT_BAD_ARGUMENT);
+    open.name.len = CLIENT_NAME_SIZE_MAX;
+    open.n_labels = 1;
+    open.labels = labels;
+    assert_int_equal(apply_message(world, &command)->code, RESULT_BAD_ARGUMENT);
+    label.key = (ProtobufCBinaryData){LABEL_SIZE_MAX, (uint8_t *)text};
+    open.n_labels = LABEL_COUNT_MAX + 1;
+    assert_int_equal(apply_message(world, &command)->code, RESULT_BAD_ARGUMENT);
+    open.n_labels = LABEL_COUNT_MAX;
+    assert_int_equal(apply_message(world, &command)->code, RESULT_OK);
+}
+
+/* Every command without any of its parts: an answer, never a crash. */
+static void empty_commands_are_answered(void **state)
+{
+    struct world *world = *state;
+    for (uint8_t number = 1; number <= 26; number++) {
+        /* Field 'number', length-delimited, empty. */
+        uint32_t tag = (uint32_t)number << 3 | 2;
+        if (tag < 128) {
+            buffer_put_u8(&world->command, (uint8_t)tag);
+        } else {
+            buffer_put_u8(&world->command, (uint8_t)(tag | 0x80));
+            buffer_put_u8(&world->command, (uint8_t)(tag >> 7));
+        }
+        buffer_put_u8(&world->command, 0);
+        apply(world);
+    }
+    assert_null(lockfsm_sessions(world->fsm));
+    assert_null(lockfsm_locks(world->fsm));
+}
+
+static void effects_outlive_what_they_tell_of(void **state)
+{
+    struct world *world = *state;
+    uint64_t session = open_session(world);
+    acquire(world, (struct asked){.session = session,
+                                  .owner = "thread-17",
+                                  .name = "a-lock-with-a-name"});
+    expire(world, session);
+    assert_null(lockfsm_lock(world->fsm, BYTES_LITERAL("a-lock-with-a-name")));
+    const struct effect *effect = &world->effects.effect[1];
+    assert_int_equal(effect->type, EFFECT_HOLD_EXPIRED);
+    assert_true(bytes_equal(effect->lock, BYTES_LITERAL("a-lock-with-a-name")));
+    assert_true(bytes_equal(effect->owner, BYTES_LITERAL("thread-17")));
+}
+
+/* --- Bounds --------------------------------------------------------------- */
+
+static void the_65th_unacknowledged_result_is_refused(void **state)
+{
+    struct world *world = *state;
+    uint64_t session = open_session(world);
+    struct asked asked = {.session = session, .name = "a"};
+    for (asked.req = 1; asked.req <= RESULT_COUNT_MAX; asked.req++) {
+        assert_int_equal(acquire(world, asked)->code, RESULT_OK);
+    }
+    assert_int_equal(acquire(world, asked)->code, RESULT_LIMIT);
+    assert_int_equal(lockfsm_hold(world->fsm,
+                                  lockfsm_lock(world->fsm, BYTES_LITERAL("a")),
+                                  session, (struct bytes){NULL, 0})
+                         ->count,
+                     RESULT_COUNT_MAX);
+
+    struct bytes name = BYTES_LITERAL("a");
+    struct acquire_command c = {
+        .origin = {.session = session, .req = asked.req, .acked = 1},
+        .names = &name,
+        .name_count = 1};
+    encode_acquire(&world->command, &c);
+    assert_int_equal(apply(world)->code, RESULT_OK);
+    assert_int_equal(lockfsm_session(world->fsm, session)->result_count,
+                     RESULT_COUNT_MAX);
+}
+
+static void the_newest_ended_holds_are_told(void **state)
+{
+    struct world *world = *state;
+    uint64_t session = open_session(world);
+    for (uint32_t i = 0; i < ENDED_COUNT_MAX + 3; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "lock%" PRIu32, i);
+        uint64_t token = acquire(world, (struct asked){.session = session,
+                                                       .name = name})
+                             ->token;
+        struct release_if_command c = {.name = bytes_of_text(name),
+                                       .token = token};
+        encode_release_if(&world->command, &c);
+        assert_int_equal(apply(world)->count, 1);
+    }
+    const struct session *found = lockfsm_session(world->fsm, session);
+    assert_int_equal(found->ended_count, ENDED_COUNT_MAX);
+    const struct ended_hold *first = LIST_FIRST(&found->ended,
+                                                struct ended_hold, in_session);
+    assert_true(bytes_equal(first->lock, BYTES_LITERAL("lock3")));
+}
+
+static void several_locks_at_once_have_a_bound(void **state)
+{
+    struct world *world = *state;
+    uint64_t session = open_session(world);
+    Hasp__Command command = HASP__COMMAND__INIT;
+    Hasp__Acquire message = HASP__ACQUIRE__INIT;
+    Hasp__Origin origin = HASP__ORIGIN__INIT;
+    ProtobufCBinaryData names[MULTI_COUNT_MAX + 1];
+    char text[MULTI_COUNT_MAX + 1][8];
+    for (uint32_t i = 0; i <= MULTI_COUNT_MAX; i++) {
+        int size = snprintf(text[i], sizeof text[i], "n%" PRIu32, i);
+        names[i] = (ProtobufCBinaryData){(size_t)size, (uint8_t *)text[i]};
+    }
+    origin.session = session;
+    message.origin = &origin;
+    message.names = names;
+    command.op_case = HASP__COMMAND__OP_ACQUIRE;
+    command.acquire = &message;
+    message.n_names = MULTI_COUNT_MAX + 1;
+    assert_int_equal(apply_message(world, &command)->code, RESULT_BAD_ARGUMENT);
+    message.n_names = MULTI_COUNT_MAX;
+    const struct result *result = apply_message(world, &command);
+    assert_int_equal(result->code, RESULT_OK);
+    assert_int_equal(result->token_count, MULTI_COUNT_MAX);
+    assert_int_equal(result->tokens[MULTI_COUNT_MAX - 1], result->token);
+}
+
+/* A queue of 'length' strangers between the newcomer and the one that waits for
+ * it. Returns what the newcomer is told. */
+static enum result_code close_long_cycle(struct world *world, uint32_t length)
+{
+    uint64_t holder = open_session(world);
+    uint64_t newcomer = open_session(world);
+    uint64_t head = open_session(world);
+    acquire(world, (struct asked){.session = holder, .name = "hot"});
+    acquire(world, (struct asked){.session = newcomer, .name = "mine"});
+    struct asked asked = {.session = head, .name = "hot", .is_waiting = true};
+    acquire(world, asked);
+    asked.name = "mine";
+    assert_int_equal(acquire(world, asked)->code, RESULT_QUEUED);
+    uint64_t crowd = open_session(world);
+    for (uint32_t i = 0; i < length; i++) {
+        char owner[16];
+        snprintf(owner, sizeof owner, "%" PRIu32, i);
+        struct bytes name = BYTES_LITERAL("hot");
+        struct acquire_command c = {
+            .origin = {.session = crowd, .owner = bytes_of_text(owner)},
+            .names = &name,
+            .name_count = 1,
+            .is_waiting = true};
+        encode_acquire(&world->command, &c);
+        effects_clear(&world->effects);
+        assert_int_equal(lockfsm_apply(world->fsm, ++world->index, 1,
+                                       buffer_bytes(&world->command),
+                                       &world->effects),
+                         0);
+        buffer_clear(&world->command);
+    }
+    asked.session = newcomer;
+    asked.name = "hot";
+    return acquire(world, asked)->code;
+}
+
+static void a_deadlock_through_a_long_queue_is_found(void **state)
+{
+    assert_int_equal(close_long_cycle(*state, DEADLOCK_STEP_MAX / 3),
+                     RESULT_DEADLOCK);
+}
+
+static void past_its_bound_the_search_grants_the_place(void **state)
+{
+    assert_int_equal(close_long_cycle(*state, DEADLOCK_STEP_MAX + 1),
+                     RESULT_QUEUED);
+}
+
+static void a_cycle_with_strange_names_is_plain_text(void **state)
+{
+    struct world *world = *state;
+    uint64_t a = open_session(world);
+    uint64_t b = open_session(world);
+    static char strange[LOCK_NAME_SIZE_MAX + 1];
+    memset(strange, '\r', LOCK_NAME_SIZE_MAX);
+    acquire(world, (struct asked){.session = a, .name = strange});
+    acquire(world, (struct asked){.session = b, .name = "b"});
+    acquire(world,
+            (struct asked){.session = a, .name = "b", .is_waiting = true});
+    const struct result *result = acquire(
+        world,
+        (struct asked){.session = b, .name = strange, .is_waiting = true});
+    assert_int_equal(result->code, RESULT_DEADLOCK);
+    for (size_t i = 0; i < result->text.size; i++) {
+        assert_in_range(result->text.data[i], ' ', '~');
+    }
+    assert_in_range(result->text.size, 10, 120);
+}
+
+/* --- Flushing and loading ------------------------------------------------- */
+
+static void what_came_and_went_costs_the_table_nothing(void **state)
+{
+    struct world *world = *state;
+    uint64_t session = open_session(world);
+    flush(world);
+    assert_int_equal(lockfsm_dirty_count(world->fsm), 0);
+    acquire(world, (struct asked){.session = session, .name = "a"});
+    assert_int_equal(lockfsm_dirty_count(world->fsm), 2);
+    release(world, session, "a");
+    assert_int_equal(lockfsm_dirty_count(world->fsm), 0);
+
+    acquire(world, (struct asked){.session = session, .name = "a"});
+    flush(world);
+    assert_int_equal(record_count(world, TABLE_HOLDS), 1);
+    release(world, session, "a");
+    assert_int_equal(lockfsm_dirty_count(world->fsm), 2);
+    acquire(world, (struct asked){.session = session, .name = "a"});
+    flush(world);
+    assert_int_equal(record_count(world, TABLE_LOCKS), 1);
+    assert_int_equal(record_count(world, TABLE_HOLDS), 1);
+    release(world, session, "a");
+    expire(world, session);
+    flush(world);
+    assert_int_equal(record_count(world, TABLE_LOCKS), 0);
+    assert_int_equal(record_count(world, TABLE_HOLDS), 0);
+    assert_int_equal(record_count(world, TABLE_SESSIONS), 0);
+    assert_int_equal(lockfsm_flushed_index(world->fsm), world->index);
+}
+
+static void acknowledged_results_leave_the_table(void **state)
+{
+    struct world *world = *state;
+    uint64_t session = open_session(world);
+    acquire(world, (struct asked){.session = session, .name = "a", .req = 1});
+    flush(world);
+    assert_int_equal(record_count(world, TABLE_RESULTS), 1);
+    struct bytes name = BYTES_LITERAL("a");
+    struct release_command c = {
+        .origin = {.session = session, .req = 2, .acked = 1},
+        .names = &name,
+        .name_count = 1};
+    encode_release(&world->command, &c);
+    apply(world);
+    flush(world);
+    /* The new result, and the number up to which all is acknowledged. */
+    assert_int_equal(record_count(world, TABLE_RESULTS), 2);
+    expire(world, session);
+    flush(world);
+    assert_int_equal(record_count(world, TABLE_RESULTS), 0);
+}
+
+static void a_new_life_leaves_fences_and_patterns_only(void **state)
+{
+    struct world *world = *state;
+    uint8_t id[16] = {7};
+    struct begin_command begin = {
+        .node = 1, .incarnation = 5, .cluster_id = id, .token_base = 100};
+    encode_begin(&world->command, &begin);
+    apply(world);
+    uint64_t session = open_session(world);
+    uint64_t other = open_session(world);
+    acquire(world, (struct asked){.session = session, .name = "a", .req = 1});
+    acquire(world,
+            (struct asked){.session = other, .name = "a", .is_waiting = true});
+    struct origin nobody = {0};
+    encode_fence_admit(&world->command, &nobody, BYTES_LITERAL("disk"), 101);
+    apply(world);
+    struct blacklist_command c = {.client = BYTES_LITERAL("x*")};
+    encode_blacklist_add(&world->command, &c);
+    apply(world);
+    c = (struct blacklist_command){.session = other};
+    encode_blacklist_add(&world->command, &c);
+    apply(world);
+    flush(world);
+    lockfsm_new_life(world->fsm, 1000);
+    flush(world);
+    const enum table_map empty[] = {TABLE_SESSIONS, TABLE_LOCKS,
+                                    TABLE_HOLDS,    TABLE_WAITS,
+                                    TABLE_RESULTS,  TABLE_MEMBERS};
+    for (size_t i = 0; i < sizeof empty / sizeof empty[0]; i++) {
+        assert_int_equal(record_count(world, empty[i]), 0);
+    }
+    assert_int_equal(record_count(world, TABLE_FENCES), 1);
+    assert_int_equal(record_count(world, TABLE_BLACKLIST), 1);
+    assert_null(lockfsm_check_basic(world->fsm));
+}
+
+/* A state with something in every map. */
+static void fill(struct world *world)
+{
+    uint8_t id[16] = {7};
+    struct begin_command begin = {
+        .node = 1, .incarnation = 5, .cluster_id = id, .token_base = 100};
+    encode_begin(&world->command, &begin);
+    apply(world);
+    uint64_t session = open_session(world);
+    uint64_t other = open_session(world);
+    acquire(world, (struct asked){.session = session, .name = "a", .req = 1});
+    struct bytes names[] = {BYTES_LITERAL("a"), BYTES_LITERAL("b")};
+    struct acquire_command c = {
+        .origin = {.session = other, .req = 2, .acked = 1},
+        .names = names,
+        .name_count = 2,
+        .is_waiting = true};
+    encode_acquire(&world->command, &c);
+    apply(world);
+    struct origin nobody = {0};
+    encode_fence_admit(&world->command, &nobody, BYTES_LITERAL("disk"), 101);
+    apply(world);
+    struct blacklist_command listing = {.client = BYTES_LITERAL("x*")};
+    encode_blacklist_add(&world->command, &listing);
+    apply(world);
+}
+
+struct copied {
+    struct buffer key;
+    struct buffer value;
+};
+
+static int copy_first(void *data, struct bytes key, struct bytes value)
+{
+    struct copied *copied = data;
+    buffer_put_bytes(&copied->key, key);
+    buffer_put_bytes(&copied->value, value);
+    return HASP_EEXIST; /* Ends the walk. */
+}
+
+static void damaged_records_are_corruption(void **state)
+{
+    struct world *world = *state;
+    fill(world);
+    flush(world);
+    for (int map = 0; map < TABLE_MAP_COUNT; map++) {
+        struct copied copied = {0};
+        struct table_txn *txn;
+        char why[HASP_WHY_SIZE] = "";
+        assert_int_equal(table_begin_write(world->table, &txn), 0);
+        /* For TABLE_META the first is "applied". */
+        assert_int_equal(table_walk(txn, (enum table_map)map,
+                                    (struct bytes){NULL, 0}, copy_first,
+                                    &copied),
+                         HASP_EEXIST);
+        struct bytes key = buffer_bytes(&copied.key);
+        assert_int_equal(
+            table_put(txn, (enum table_map)map, key, BYTES_LITERAL("\xff\xff")),
+            0);
+        assert_int_equal(table_commit(txn), 0);
+        struct lockfsm *fsm = lockfsm_new(NULL);
+        assert_int_equal(lockfsm_load(fsm, world->table, why), HASP_ECORRUPT);
+        assert_true(strlen(why) > 0);
+        assert_int_equal(lockfsm_applied_index(fsm), 0);
+
+        assert_int_equal(table_begin_write(world->table, &txn), 0);
+        assert_int_equal(table_put(txn, (enum table_map)map, key,
+                                   buffer_bytes(&copied.value)),
+                         0);
+        assert_int_equal(table_commit(txn), 0);
+        assert_int_equal(lockfsm_load(fsm, world->table, why), 0);
+        assert_true(lockfsm_hash(fsm) == lockfsm_hash(world->fsm));
+        lockfsm_free(fsm);
+        buffer_done(&copied.key);
+        buffer_done(&copied.value);
+    }
+}
+
+/* Whole records that make no whole state. */
+static void missing_records_are_corruption(void **state)
+{
+    struct world *world = *state;
+    const enum table_map needed[] = {TABLE_SESSIONS, TABLE_LOCKS, TABLE_HOLDS,
+                                     TABLE_WAITS};
+    fill(world);
+    flush(world);
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++) {
+        struct copied copied = {0};
+        struct table_txn *txn;
+        char why[HASP_WHY_SIZE] = "";
+        assert_int_equal(table_begin_write(world->table, &txn), 0);
+        assert_int_equal(table_walk(txn, needed[i], (struct bytes){NULL, 0},
+                                    copy_first, &copied),
+                         HASP_EEXIST);
+        assert_int_equal(
+            table_delete(txn, needed[i], buffer_bytes(&copied.key)), 0);
+        assert_int_equal(table_commit(txn), 0);
+        struct lockfsm *fsm = lockfsm_new(NULL);
+        assert_int_equal(lockfsm_load(fsm, world->table, why), HASP_ECORRUPT);
+        lockfsm_free(fsm);
+        assert_int_equal(table_begin_write(world->table, &txn), 0);
+        assert_int_equal(table_put(txn, needed[i], buffer_bytes(&copied.key),
+                                   buffer_bytes(&copied.value)),
+                         0);
+        assert_int_equal(table_commit(txn), 0);
+        buffer_done(&copied.key);
+        buffer_done(&copied.value);
+    }
+}
+
+static void loading_replaces_what_was_there(void **state)
+{
+    struct world *world = *state;
+    char why[HASP_WHY_SIZE];
+    fill(world);
+    flush(world);
+    uint64_t hash = lockfsm_hash(world->fsm);
+    acquire(world, (struct asked){.session = 102, .name = "later"});
+    assert_true(lockfsm_hash(world->fsm) != hash);
+    assert_int_equal(lockfsm_load(world->fsm, world->table, why), 0);
+    assert_true(lockfsm_hash(world->fsm) == hash);
+    assert_int_equal(lockfsm_dirty_count(world->fsm), 0);
+    assert_null(lockfsm_lock(world->fsm, BYTES_LITERAL("later")));
+
+    struct table *empty = table_new_memory();
+    assert_int_equal(lockfsm_load(world->fsm, empty, why), 0);
+    assert_int_equal(lockfsm_applied_index(world->fsm), 0);
+    assert_null(lockfsm_sessions(world->fsm));
+    table_close(empty);
+}
+
+/* The checker must see what it is there for: a state that was bent by hand. */
+static void the_checkers_see_a_bent_state(void **state)
+{
+    struct world *world = *state;
+    fill(world);
+    struct lock *lock = (struct lock *)lockfsm_lock(world->fsm,
+                                                    BYTES_LITERAL("a"));
+    struct hold *hold = LIST_FIRST(&lock->holds, struct hold, in_lock);
+    struct wait *wait = LIST_FIRST(&lock->queue, struct wait, in_lock);
+    assert_null(lockfsm_check_basic(world->fsm));
+    hold->mode = LOCK_SHARED;
+    assert_non_null(lockfsm_check_basic(world->fsm));
+    hold->mode = LOCK_EXCLUSIVE;
+    lock->hold_count++;
+    assert_non_null(lockfsm_check_basic(world->fsm));
+    lock->hold_count--;
+    wait->mode = LOCK_SHARED;
+    assert_non_null(lockfsm_check_basic(world->fsm));
+    wait->mode = LOCK_EXCLUSIVE;
+    hold->token++;
+    assert_non_null(lockfsm_check_basic(world->fsm));
+    hold->token--;
+    wait->session->blacklist_index = 1;
+    assert_non_null(lockfsm_check_basic(world->fsm));
+    wait->session->blacklist_index = 0;
+    assert_null(lockfsm_check_basic(world->fsm));
+
+    struct lockfsm_delta *delta = lockfsm_delta_new();
+    assert_null(lockfsm_check_delta(delta, world->fsm));
+    lock->last_token--;
+    assert_non_null(lockfsm_check_delta(delta, world->fsm));
+    lock->last_token++;
+    uint64_t hash = lockfsm_hash(world->fsm);
+    hold->count++;
+    assert_true(lockfsm_hash(world->fsm) != hash);
+    hold->count--;
+    assert_true(lockfsm_hash(world->fsm) == hash);
+    lockfsm_delta_free(delta);
+}
+
+#define TEST(name) \
+    cmocka_unit_test_setup_teardown(name, world_open, world_close)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(unknown_and_damaged_commands_are_corruption),
+        TEST(skipping_moves_only_the_applied_index),
+        TEST(wrong_sizes_are_bad_arguments),
+        TEST(sessions_with_wrong_parts_are_refused),
+        TEST(empty_commands_are_answered),
+        TEST(effects_outlive_what_they_tell_of),
+        TEST(the_65th_unacknowledged_result_is_refused),
+        TEST(the_newest_ended_holds_are_told),
+        TEST(several_locks_at_once_have_a_bound),
+        TEST(a_deadlock_through_a_long_queue_is_found),
+        TEST(past_its_bound_the_search_grants_the_place),
+        TEST(a_cycle_with_strange_names_is_plain_text),
+        TEST(what_came_and_went_costs_the_table_nothing),
+        TEST(acknowledged_results_leave_the_table),
+        TEST(a_new_life_leaves_fences_and_patterns_only),
+        TEST(damaged_records_are_corruption),
+        TEST(missing_records_are_corruption),
+        TEST(loading_replaces_what_was_there),
+        TEST(the_checkers_see_a_bent_state),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
