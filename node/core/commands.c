@@ -20,7 +20,21 @@ static bool may_begin(struct core *core, struct request *request,
                       const struct bytes *argument, uint32_t count);
 static bool choose_session(struct core *core, struct request *request,
                            const struct call *call);
+/* EVAL and EVALSHA leave as EVALSHA of a name that every node knows. */
+static const struct bytes *canonical_script(struct core *core,
+                                            struct call *call)
+{
+    memcpy(core->arguments, call->argument,
+           call->count * sizeof *core->arguments);
+    core->arguments[0] = BYTES_LITERAL("EVALSHA");
+    core->arguments[1] = bytes_of_text(call->canonical_sha);
+    call->argument = core->arguments;
+    return core->arguments;
+}
+
 static bool may_wait(const struct command *command, const struct call *call);
+static const struct bytes *canonical_script(struct core *core,
+                                            struct call *call);
 static void unknown_command(struct core *core, struct request *request,
                             struct bytes name);
 
@@ -67,7 +81,7 @@ void commands_received(struct core *core, struct conn *conn,
     }
     buffer_clear(&core->parse_error);
     struct resp_writer writer = {&core->parse_error, conn->version};
-    if (!call_parse(&call, request->command, argument, count, &writer)) {
+    if (!call_parse(core, &call, request->command, argument, count, &writer)) {
         buffer_put_bytes(request_reply(core, request)->out,
                          buffer_bytes(&core->parse_error));
         request_done(core, request);
@@ -81,6 +95,9 @@ void commands_received(struct core *core, struct conn *conn,
         return;
     }
     request->has_req = call_has(&call, OPTION_REQ);
+    if (call.canonical_sha != NULL) {
+        argument = canonical_script(core, &call);
+    }
     request_keep(core, request, argument, count);
     if (may_wait(request->command, &call)) {
         conn_block(core, conn, request->slot);
@@ -126,15 +143,14 @@ void commands_decide(struct core *core, struct request *request,
     }
 }
 
-/* Understands again what was understood when it came in. */
-static void parse_kept(struct core *core, struct request *request,
-                       struct call *call)
+void commands_parse_kept(struct core *core, struct request *request,
+                         struct call *call)
 {
     struct frame_forward kept = request_kept(core, request);
     buffer_clear(&core->scratch);
     struct resp_writer writer = {&core->scratch, request->version};
-    bool is_good = call_parse(call, request->command, kept.argument, kept.count,
-                              &writer);
+    bool is_good = call_parse(core, call, request->command, kept.argument,
+                              kept.count, &writer);
     CHECK(is_good);
 }
 
@@ -145,7 +161,7 @@ void commands_resume(struct core *core, struct request *request)
     buffer_clear(&core->scratch);
     struct resp_writer writer = {&core->scratch, request->version};
     request_leave(core, request);
-    if (!call_parse(&call, request->command, kept.argument, kept.count,
+    if (!call_parse(core, &call, request->command, kept.argument, kept.count,
                     &writer)) {
         /* Parked before it was looked at: it came from a peer. */
         CHECK(request->conn == NULL);
@@ -159,7 +175,7 @@ void commands_resume(struct core *core, struct request *request)
 void commands_read(struct core *core, struct request *request)
 {
     struct call call;
-    parse_kept(core, request, &call);
+    commands_parse_kept(core, request, &call);
     request_leave(core, request);
     request->command->read(core, request, &call);
 }
@@ -185,8 +201,10 @@ void commands_result(struct core *core, struct request *request,
     if (code == RESULT_NO_SESSION && request->session != 0) {
         code = RESULT_EXPIRED; /* It acts, so it has existed. */
     }
+    bool is_redis = (command->flags & COMMAND_REDIS) != 0;
     if (command->reply_kind == REPLY_OWN &&
-        (code == RESULT_OK || (command->flags & COMMAND_REDIS) != 0)) {
+        (code == RESULT_OK || (is_redis && (code == RESULT_NOT_ACQUIRED ||
+                                            code == RESULT_NOT_HELD)))) {
         command->reply(core, request, result);
         return;
     }

@@ -94,6 +94,8 @@ struct call {
     uint32_t pair_count; /* KEEP: of (id, secret), from argument 1 on. */
     uint64_t number[OPTION_COUNT_ALL]; /* Set where given. */
     struct bytes text[OPTION_COUNT_ALL];
+    const struct scripts *scripts;
+    const char *canonical_sha; /* EVAL: what every node knows it by. */
     struct label labels[LABEL_COUNT_MAX];
     uint32_t label_count;
 };
@@ -166,6 +168,9 @@ void commands_decide(struct core *core, struct request *request,
                      const struct call *call);
 /* Likewise, from what was kept of the request. */
 void commands_resume(struct core *core, struct request *request);
+/* Understands again what was kept of a request. */
+void commands_parse_kept(struct core *core, struct request *request,
+                         struct call *call);
 /* Reads the state for a request whose leadership is confirmed. */
 void commands_read(struct core *core, struct request *request);
 /* Answers with the result of its entry. */
@@ -173,9 +178,9 @@ void commands_result(struct core *core, struct request *request,
                      const struct result *result);
 
 /* Looks at the arguments; on false the error has been written. */
-bool call_parse(struct call *call, const struct command *command,
-                const struct bytes *argument, uint32_t count,
-                struct resp_writer *writer);
+bool call_parse(struct core *core, struct call *call,
+                const struct command *command, const struct bytes *argument,
+                uint32_t count, struct resp_writer *writer);
 
 /* Writes "BADARG command: text"; returns false. */
 bool call_fail(const struct call *call, struct resp_writer *writer,
@@ -234,9 +239,8 @@ command_run_fn server_hello, server_auth, server_ping, server_echo, server_quit,
 
 /* commands_redis.c */
 command_parse_fn redis_set_parse, redis_setnx_parse, redis_expire_parse,
-    redis_eval_parse, redis_delete_parse;
-command_run_fn redis_set_run, redis_expire_run, redis_eval_run,
-    redis_script_run;
+    redis_eval_parse;
+command_run_fn redis_run, redis_script_run;
 command_read_fn redis_get_read, redis_exists_read, redis_ttl_read,
     redis_delete_read, redis_eval_read;
 command_reply_fn redis_reply;

@@ -92,7 +92,7 @@ static void put_keys(struct core *core, struct request *request,
     buffer_clear(&core->parse_error);
     struct resp_writer nowhere = {&core->parse_error, 2};
     if (command->operands != NULL && command->operands[0] == 'n' &&
-        call_parse(&inner, command, call->argument + 2, call->count - 2,
+        call_parse(core, &inner, command, call->argument + 2, call->count - 2,
                    &nowhere)) {
         struct resp_writer *writer = request_reply(core, request);
         resp_array(writer, inner.name_count);

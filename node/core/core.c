@@ -58,9 +58,9 @@ struct core *core_new(const struct core_options *options,
     if (limits->own_in_flight == 0) {
         limits->own_in_flight = OWN_IN_FLIGHT_DEFAULT;
     }
-    /* Beside the clients' and our own there are the AGE 0 and the changes. */
+    /* Beside the clients' and our own there are BEGIN and a change. */
     core->in_flight_max = limits->requests_in_flight + limits->own_in_flight +
-                          limits->own_in_flight / 8;
+                          limits->own_in_flight / 8 + 8;
     struct replica_options replica = {
         .id = options->id,
         .seed = options->seed,

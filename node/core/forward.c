@@ -152,8 +152,8 @@ int forward_received(struct core *core, uint64_t peer, struct bytes body)
     struct call call;
     buffer_clear(&core->scratch);
     struct resp_writer writer = {&core->scratch, forward.version};
-    if (!call_parse(&call, request->command, forward.argument, forward.count,
-                    &writer)) {
+    if (!call_parse(core, &call, request->command, forward.argument,
+                    forward.count, &writer)) {
         request_done(core, request); /* The error stands in the scratch. */
         return 0;
     }

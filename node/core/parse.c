@@ -71,9 +71,9 @@ static bool check_req(struct parse *parse);
 static bool fail(struct parse *parse, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-bool call_parse(struct call *call, const struct command *command,
-                const struct bytes *argument, uint32_t count,
-                struct resp_writer *writer)
+bool call_parse(struct core *core, struct call *call,
+                const struct command *command, const struct bytes *argument,
+                uint32_t count, struct resp_writer *writer)
 {
     struct parse parse = {call, writer, 1};
     call->command = command;
@@ -86,6 +86,8 @@ bool call_parse(struct call *call, const struct command *command,
     call->token = 0;
     call->pair_count = 0;
     call->label_count = 0;
+    call->scripts = &core->scripts;
+    call->canonical_sha = NULL;
     if (command->operands == NULL) {
         return command->parse == NULL || command->parse(call, writer);
     }

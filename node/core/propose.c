@@ -47,6 +47,7 @@ bool propose_own(void *data, struct bytes command)
     }
     buffer_put_bytes(propose_begin(core), command);
     propose_end(core, NULL);
+    core->own_in_flight++;
     return true;
 }
 
@@ -200,7 +201,6 @@ static void enter(struct core *core, uint64_t first)
         core->ring[core->ring_end & (core->ring_size - 1)] = chain != NULL
                                                                  ? chain
                                                                  : RING_OWN;
-        core->own_in_flight += chain == NULL;
         for (struct request *r = chain; r != NULL; r = r->next) {
             r->index = core->ring_end;
         }

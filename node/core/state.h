@@ -28,6 +28,7 @@
 #include "lockfsm/timers.h"
 #include "node/core/core.h"
 #include "node/core/history.h"
+#include "node/core/scripts.h"
 
 #define NS_PER_MS UINT64_C(1000000)
 /* How long a request waits for a leader before NOLEADER. */
@@ -165,6 +166,9 @@ struct request {
     uint64_t index;         /* Logged: its entry. Queued: its wait. */
     uint64_t sent_to;       /* Forwarded. */
     uint64_t sent_term;
+    uint32_t step; /* Of a script over several keys: the one at hand. */
+    uint32_t hits;
+    bool is_undoing;
     UT_hash_handle by_wait; /* Queued: the first of its wait. */
     struct buffer body;     /* The FORWARD frame; empty: not kept. */
 };
@@ -274,6 +278,7 @@ struct core {
     bool has_left_over;     /* Work was put off to the next turn. */
     uint64_t scan_budget;   /* Of this turn, for LIST. */
 
+    struct scripts scripts;
     struct history history; /* When was an entry applied? */
 
     /* The table and snapshots. */

@@ -510,7 +510,8 @@ static void client_open(struct world *world, uint64_t node, uint64_t conn)
     core_client_opened(at->core, conn, address, node_now(at));
 }
 
-static void client_close(struct world *world, uint64_t node, uint64_t conn)
+__attribute__((unused)) static void client_close(struct world *world,
+                                                 uint64_t node, uint64_t conn)
 {
     struct world_node *at = &world->node[node];
     core_client_closed(at->core, conn, node_now(at));
@@ -776,8 +777,9 @@ struct credentials {
     char secret[33];
 };
 
-static struct credentials client_session(struct world *world, uint64_t node,
-                                         uint64_t conn, const char *options)
+__attribute__((unused)) static struct credentials
+client_session(struct world *world, uint64_t node, uint64_t conn,
+               const char *options)
 {
     struct credentials credentials = {0};
     const char *text = client_ask(world, node, conn, "SESSION.OPEN %s",
