@@ -17,6 +17,7 @@
  * dead leader come at once. */
 #define BACKOFF_FIRST_MS 20
 #define BACKOFF_LAST_MS 400
+#define ATTEMPT_MIN_MS 20
 
 /* How an attempt ended. */
 enum outcome {
@@ -136,6 +137,12 @@ int client_ask(struct client *client, const struct query *query,
         }
         if (tried % client->count == 0) {
             back_off(client, tried / client->count, options->deadline_ns);
+        }
+        /* An attempt that cannot be answered in time would only turn what is
+         * known ("nothing was done") into what is not. */
+        if (client_now_ns() + ATTEMPT_MIN_MS * NS_PER_MS >=
+            options->deadline_ns) {
+            return give_up(client, outcome, seen);
         }
     }
 }
