@@ -20,6 +20,9 @@ static void begin(struct record *record, enum table_map map)
 static void put_value(struct record *record, const ProtobufCMessage *message)
 {
     size_t size = protobuf_c_message_get_packed_size(message);
+    if (size == 0) {
+        return; /* All of it is zero. */
+    }
     uint8_t *at = buffer_reserve(&record->value, size);
     CHECK(protobuf_c_message_pack(message, at) == size);
     record->value.size += size;

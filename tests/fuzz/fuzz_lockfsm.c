@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Any bytes as the entries of a log: two machines under different hash seeds
+ * tell the same and have the same hash; the state stays sound, and is the same
+ * again after it was flushed and loaded.
+ *
+ * The input is a row of entries, each a size (u16) and so many bytes. An entry
+ * that is no command is skipped, so that the rest of the row still counts; that
+ * it changes nothing is checked as well. */
+
+#include "lockfsm/lockfsm.h"
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "storage/table.h"
+
+#define ENTRY_COUNT_MAX 200
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static const struct lockfsm_limits limits = {.sessions = 8,
+                                             .locks = 8,
+                                             .holds_per_session = 8,
+                                             .waits_per_lock = 6,
+                                             .waits_per_session = 6,
+                                             .fences = 3,
+                                             .blacklist = 3,
+                                             .owners_per_session = 4};
+
+/* Counts what was told, so that two runs can be compared. */
+static uint64_t count_effects(const struct effects *effects)
+{
+    uint64_t sum = effects->count;
+    for (uint32_t i = 0; i < effects->count; i++) {
+        const struct effect *effect = &effects->effect[i];
+        const uint64_t parts[] = {(uint64_t)effect->type,
+                                  (uint64_t)effect->result.code,
+                                  effect->result.token,
+                                  effect->result.count,
+                                  effect->result.text.size,
+                                  effect->session,
+                                  effect->token,
+                                  effect->wait_index,
+                                  effect->time_ms,
+                                  effect->count,
+                                  effect->lock.size,
+                                  effect->owner.size};
+        for (size_t j = 0; j < sizeof parts / sizeof parts[0]; j++) {
+            sum = (sum ^ parts[j]) * UINT64_C(0x9e3779b97f4a7c15);
+            sum ^= sum >> 31;
+        }
+    }
+    return sum;
+}
+
+static void check_reloading(struct lockfsm *fsm)
+{
+    struct table *table = table_new_memory();
+    char why[HASP_WHY_SIZE];
+    uint64_t hash = lockfsm_hash(fsm);
+    CHECK(lockfsm_flush(fsm, table) == 0);
+    struct lockfsm *other = lockfsm_new(&limits);
+    CHECK(lockfsm_load(other, table, why) == 0);
+    CHECK(lockfsm_hash(other) == hash);
+    CHECK(lockfsm_check_basic(other) == NULL);
+    lockfsm_free(other);
+    table_close(table);
+}
+
+/* Applies the row; returns a hash of what was told and of the state. */
+static uint64_t run(struct bytes input, uint64_t seed)
+{
+    hash_seed_set(seed);
+    struct lockfsm *fsm = lockfsm_new(&limits);
+    struct lockfsm_delta *delta = lockfsm_delta_new();
+    struct effects effects = {0};
+    struct reader reader = reader_of(input);
+    uint64_t told = 0;
+    for (uint64_t index = 1;
+         index <= ENTRY_COUNT_MAX && reader_left(&reader) > 2; index++) {
+        uint16_t entry_size = reader_u16(&reader);
+        struct bytes entry = reader_bytes(
+            &reader, entry_size < reader_left(&reader) ? entry_size
+                                                       : reader_left(&reader));
+        uint64_t hash = lockfsm_hash(fsm);
+        effects_clear(&effects);
+        if (lockfsm_apply(fsm, index, 1, entry, &effects) != 0) {
+            CHECK(lockfsm_hash(fsm) == hash);
+            lockfsm_skip(fsm, index, 1);
+        }
+        told = told * 31 + count_effects(&effects);
+        CHECK(lockfsm_check_basic(fsm) == NULL);
+        CHECK(lockfsm_check_delta(delta, fsm) == NULL);
+    }
+    told ^= lockfsm_hash(fsm);
+    check_reloading(fsm);
+    lockfsm_delta_free(delta);
+    effects_done(&effects);
+    lockfsm_free(fsm);
+    return told;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct bytes input = bytes_of(data, size);
+    CHECK(run(input, 1) == run(input, 2));
+    return 0;
+}
