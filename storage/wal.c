@@ -56,7 +56,6 @@ struct flight {
     size_t size;       /* With its header. */
     struct extent log; /* The log when it has become durable. */
     uint64_t lowest;   /* The lowest index that was touched. */
-    bool resets;
 };
 
 struct wal {
@@ -477,7 +476,6 @@ static void compose(struct wal *wal, uint64_t room)
         if (record.log_index < flight.lowest) {
             flight.lowest = record.log_index;
         }
-        flight.resets = flight.resets || record.kind == WAL_RECORD_RESET;
     }
     flight.sequence = wal->chain.sequence;
     flight.size = WAL_BATCH_HEADER_SIZE + (size_t)size;
@@ -544,11 +542,11 @@ static void land(struct wal *wal)
     flight->is_on = false;
     for (size_t i = 0; i < wal->segment_count; i++) {
         struct segment *segment = &wal->segments[i];
-        if (flight->resets || segment->high >= flight->lowest) {
+        if (segment->high >= flight->lowest) {
             segment->high = flight->lowest - 1;
         }
     }
-    if (flight->resets || last->low > flight->lowest) {
+    if (last->low > flight->lowest) {
         last->low = flight->lowest;
     }
     last->high = flight->log.next - 1;

@@ -250,10 +250,7 @@ static int replay(void *data, const struct wal_record *record)
         image->first = record->log_index;
         image->next = record->log_index;
         image->entry_count = 0;
-        for (size_t i = 0; i <= loader->at; i++) {
-            loader->files[i].high = record->log_index - 1;
-        }
-        loader->files[loader->at].low = record->log_index;
+        lower_segments(loader, record->log_index);
         return 0;
     }
     return HASP_ECORRUPT;

@@ -255,13 +255,26 @@ static void segments_of_truncated_entries_are_trimmed(void **state)
     wal_truncate(f->wal, 150);
     flush(f);
     append_singly(f, 2, 300);
+    struct folder_image *image = take_image(f->path);
+    /* The segments that held 150 to 200 of term 1 hold nothing any more, and
+     * the one with the truncation begins with 150. */
     assert_int_equal(wal_trim(f->wal, 149), 0);
-    uint64_t first = wal_first(f->wal);
-    assert_true(first > 100 && first <= 150);
+    assert_int_equal(wal_first(f->wal), 150);
     reopen(f);
-    assert_int_equal(f->loaded.first, first);
+    assert_int_equal(f->loaded.first, 150);
     assert_int_equal(f->loaded.next, 450);
     assert_int_equal(f->loaded.term[150], 2);
+    /* The same where all this was learned from the disk. */
+    close_log(f);
+    put_image(f->path, image);
+    free_image(image);
+    reopen(f);
+    assert_int_equal(wal_first(f->wal), 1);
+    assert_int_equal(wal_trim(f->wal, 149), 0);
+    assert_int_equal(wal_first(f->wal), 150);
+    reopen(f);
+    assert_int_equal(f->loaded.first, 150);
+    assert_int_equal(f->loaded.next, 450);
 }
 
 static void a_reset_empties_the_log(void **state)
@@ -463,6 +476,27 @@ static void a_mark_that_is_missing_or_damaged_is_told(void **state)
     free_image(image);
 }
 
+static void the_newest_mark_counts(void **state)
+{
+    struct fixture *f = *state;
+    int fd = open(f->path, O_RDONLY | O_DIRECTORY);
+    assert_int_equal(wal_mark_create(fd, 5), 0);
+    struct wal_mark mark;
+    assert_int_equal(wal_mark_load(fd, &mark), 0);
+    assert_int_equal(mark.sequence, 0);
+    for (uint64_t i = 1; i <= 5; i++) {
+        mark.count++;
+        mark.sequence = i * 10;
+        mark.term = i;
+        mark.log_index = i * 5;
+        assert_int_equal(wal_mark_save(fd, &mark), 0);
+        struct wal_mark again;
+        assert_int_equal(wal_mark_load(fd, &again), 0);
+        assert_memory_equal(&again, &mark, sizeof mark);
+    }
+    close(fd);
+}
+
 static void the_mark_is_written_while_the_log_is_open(void **state)
 {
     struct fixture *f = *state;
@@ -597,6 +631,7 @@ int main(void)
         BOTH(a_log_that_ends_before_its_mark_has_lost_entries),
         BOTH(a_truncation_is_no_loss),
         THREAD(a_mark_that_is_missing_or_damaged_is_told),
+        THREAD(the_newest_mark_counts),
         THREAD(the_mark_is_written_while_the_log_is_open),
         THREAD(bad_options_are_refused),
         BOTH(a_failed_write_is_fatal_and_told),

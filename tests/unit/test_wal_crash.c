@@ -408,11 +408,17 @@ static void a_last_write_cut_at_any_byte_is_gone_or_whole(void **state)
     struct file_image *old = find_segment(before, 1);
     struct file_image *new = find_segment(after, 1);
     size_t end = used_size(new);
-    for (size_t cut = used_size(old) & ~(size_t)7; cut <= end; cut++) {
+    size_t old_end = used_size(old);
+    for (size_t cut = old_end & ~(size_t)7; cut <= end; cut++) {
         memcpy(old->data, new->data, cut);
         put_image(f->copy, before);
         check_copy(f, model, "cut");
         assert_int_equal(f->loaded.next, cut == end ? 9 : 6);
+        /* What was cut off is not left lying behind the end. */
+        struct folder_image *mended = take_image(f->copy);
+        size_t left = used_size(find_segment(mended, 1));
+        assert_int_equal(left, cut == end ? end : old_end);
+        free_image(mended);
     }
     free_image(before);
     free_image(after);
