@@ -8,10 +8,10 @@
  *            6  u16  0
  *            8  ...  body
  *
- * The first frame on a connection, each way, is FRAME_HELLO; anything wrong in it
- * closes the connection. Pure: bytes in, structures out. Every length is checked
- * against FRAME_SIZE_MAX before anything is allocated. Bytes in a decoded frame
- * are borrowed from the input. */
+ * The first frame on a connection, each way, is FRAME_HELLO; anything wrong in
+ * it closes the connection. Pure: bytes in, structures out. Every length is
+ * checked against FRAME_SIZE_MAX before anything is allocated. Bytes in a
+ * decoded frame are borrowed from the input. */
 
 #ifndef HASP_NET_FRAME_H
 #define HASP_NET_FRAME_H
@@ -36,13 +36,13 @@ enum frame_type {
     FRAME_CLOSED = 5,   /* A client's connection was closed. */
     FRAME_SNAPSHOT = 6, /* A chunk of a snapshot. */
     FRAME_SNAPSHOT_ACK = 7,
-    FRAME_PING = 8,     /* Body: u64, echoed by PONG. */
+    FRAME_PING = 8, /* Body: u64, echoed by PONG. */
     FRAME_PONG = 9
 };
 
 /* Cuts one frame off the start of 'input': 0, HASP_EMORE, HASP_EPROTO (unknown
- * type, reserved bytes set) or HASP_ETOOBIG ('size_max' is the largest body that
- * is acceptable now). */
+ * type, reserved bytes set) or HASP_ETOOBIG ('size_max' is the largest body
+ * that is acceptable now). */
 MUST_CHECK int frame_parse(struct bytes input, uint32_t size_max,
                            enum frame_type *ret_type, struct bytes *ret_body,
                            size_t *ret_used);
@@ -65,8 +65,8 @@ MUST_CHECK int frame_get_hello(struct bytes body, struct frame_hello *ret);
 
 #define FRAME_ARGUMENT_MAX 1024
 
-/* 'conn' and 'slot' name the place where the answer belongs, in the asking node's
- * own numbers. */
+/* 'conn' and 'slot' name the place where the answer belongs, in the asking
+ * node's own numbers. */
 struct frame_forward {
     uint64_t conn;
     uint64_t slot;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /* The HTTP side of a node, on the node's own loop: GET and HEAD of a few paths
- * (/healthz, /readyz, /metrics), each answered at once from memory by a handler.
+ * (/healthz, /readyz, /metrics), each answered at once from memory by a
+ * handler.
  *
  * libmicrohttpd parses and writes; its epoll descriptor is polled by our loop.
  * Limits: 64 connections, 16 of one address, 16 KiB of request head, 10 s of
@@ -35,8 +36,8 @@ MUST_CHECK int http_open(uv_loop_t *loop, const char *host, uint16_t port,
                          http_handler_fn *handler, void *data,
                          struct http **ret_http, char why[HASP_WHY_SIZE]);
 uint16_t http_port(const struct http *http);
-/* Closes the port and all connections; 'closed' (may be NULL) is called when the
- * memory has gone. */
+/* Closes the port and all connections; 'closed' (may be NULL) is called when
+ * the memory has gone. */
 void http_close(struct http *http, void (*closed)(void *data), void *data);
 
 #endif /* HASP_NET_HTTP_H */

@@ -3,24 +3,24 @@
 /* Connections between nodes.
  *
  * For each pair of nodes there is one connection, dialled by the node with the
- * greater id (it dials again with jitter, 20 ms to 1 s apart, for as long as the
- * member is wanted; names are resolved at each dial). A connection counts as up
- * when both HELLOs have been exchanged and checked: protocol version, cluster id
- * (one side may not know it yet), node ids, the incarnation that this node has
- * learnt for the member. The dialler says HELLO first; the other answers only a
- * good one. A bad HELLO is logged with its reason (at most a few lines in ten
- * seconds) and closes the connection. A second connection from a member replaces
- * the first only if it carries the same incarnation.
+ * greater id (it dials again with jitter, 20 ms to 1 s apart, for as long as
+ * the member is wanted; names are resolved at each dial). A connection counts
+ * as up when both HELLOs have been exchanged and checked: protocol version,
+ * cluster id (one side may not know it yet), node ids, the incarnation that
+ * this node has learnt for the member. The dialler says HELLO first; the other
+ * answers only a good one. A bad HELLO is logged with its reason (at most a few
+ * lines in ten seconds) and closes the connection. A second connection from a
+ * member replaces the first only if it carries the same incarnation.
  *
- * PINGs every 500 ms; nothing at all received for 3 s closes the connection; after
- * a stall of our own loop what waits in the sockets is read first. What is queued
- * for a connection that closes is lost: Raft repairs itself. Frames to one peer
- * leave in order, one write per turn (peers_flush). Output beyond 64 MiB closes
- * the connection.
+ * PINGs every 500 ms; nothing at all received for 3 s closes the connection;
+ * after a stall of our own loop what waits in the sockets is read first. What
+ * is queued for a connection that closes is lost: Raft repairs itself. Frames
+ * to one peer leave in order, one write per turn (peers_flush). Output beyond
+ * 64 MiB closes the connection.
  *
- * Strangers: at most 64 connections that have not yet said HELLO (a newcomer takes
- * the place of the oldest, so that a flood does not keep members out), each for at
- * most 2 s and FRAME_HELLO_SIZE_MAX bytes.
+ * Strangers: at most 64 connections that have not yet said HELLO (a newcomer
+ * takes the place of the oldest, so that a flood does not keep members out),
+ * each for at most 2 s and FRAME_HELLO_SIZE_MAX bytes.
  *
  * Events come from the loop, never from inside a call of the owner's, and every
  * call may be made from inside every event. For each on_up there is one on_down
@@ -50,7 +50,8 @@ struct peers_events {
      * connection. */
     int (*on_frame)(void *data, uint64_t id, enum frame_type type,
                     struct bytes body);
-    /* May this incarnation of member 'id' join? 0, or an error with a reason. */
+    /* May this incarnation of member 'id' join? 0, or an error with a reason.
+     */
     int (*check)(void *data, const struct frame_hello *hello,
                  char why[HASP_WHY_SIZE]);
 };
@@ -75,15 +76,17 @@ uint16_t peers_port(const struct peers *peers);
 /* The cluster's id is known now. Closes connections of another cluster. */
 void peers_set_cluster(struct peers *peers, const uint8_t cluster_id[16]);
 /* Wants a connection with member 'id' at "host:port"; a known one may move: the
- * new address counts from the next dial on. An address that cannot be dialled is
- * logged, the member may still dial us. */
+ * new address counts from the next dial on. An address that cannot be dialled
+ * is logged, the member may still dial us. */
 void peers_add(struct peers *peers, uint64_t id, const char *address);
 void peers_remove(struct peers *peers, uint64_t id);
 bool peers_is_up(const struct peers *peers, uint64_t id);
-/* Milliseconds since something was last received from 'id'; UINT64_MAX: never. */
+/* Milliseconds since something was last received from 'id'; UINT64_MAX: never.
+ */
 uint64_t peers_silence_ms(const struct peers *peers, uint64_t id);
 
-/* Where to append frames for 'id' (with frame_put_...()); NULL if it is not up. */
+/* Where to append frames for 'id' (with frame_put_...()); NULL if it is not up.
+ */
 struct buffer *peers_output(struct peers *peers, uint64_t id);
 /* Sends what was appended to all of them: at the end of a turn. */
 void peers_flush(struct peers *peers);

@@ -56,12 +56,13 @@ void resp_parser_trim(struct resp_parser *parser);
 /* Looks for one whole request at the start of 'input'.
  *
  * 0: 'ret_request' is set, 'ret_used' bytes are to be consumed from the input.
- * HASP_EMORE: not whole yet; call again with the same bytes and more behind them.
- * HASP_EPROTO, HASP_ETOOBIG: 'ret_why' is a static text for "-ERR Protocol error:
+ * HASP_EMORE: not whole yet; call again with the same bytes and more behind
+ * them. HASP_EPROTO, HASP_ETOOBIG: 'ret_why' is a static text for "-ERR
+ * Protocol error:
  * ..."; the connection must be closed. Inline lines that are HTTP ("POST ...",
- * "GET / HTTP/1.1", "Host: ...") or binary are refused so (cross-protocol attacks;
- * TLS on a plain port); "GET name" is a request. "*0" and "*-1" are empty
- * requests. */
+ * "GET / HTTP/1.1", "Host: ...") or binary are refused so (cross-protocol
+ * attacks; TLS on a plain port); "GET name" is a request. "*0" and "*-1" are
+ * empty requests. */
 MUST_CHECK int resp_parse(struct resp_parser *parser, struct bytes input,
                           struct resp_request *ret_request, size_t *ret_used,
                           const char **ret_why);
@@ -77,8 +78,7 @@ struct resp_writer {
 void resp_simple(struct resp_writer *writer, const char *text);
 /* "-CODE text": CR, LF and other control characters in 'text' become blanks. */
 void resp_error(struct resp_writer *writer, const char *code,
-                const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+                const char *format, ...) __attribute__((format(printf, 3, 4)));
 void resp_integer(struct resp_writer *writer, int64_t value);
 void resp_bulk(struct resp_writer *writer, struct bytes bytes);
 void resp_text(struct resp_writer *writer, const char *text);
@@ -112,9 +112,9 @@ enum resp_type {
  * followed by its elements. */
 struct resp_value {
     enum resp_type type;
-    int64_t integer; /* INTEGER, BOOL. */
-    uint32_t count;  /* ARRAY, PUSH: elements; MAP: pairs. */
-    uint32_t span;   /* This value and all inside it, in values. */
+    int64_t integer;    /* INTEGER, BOOL. */
+    uint32_t count;     /* ARRAY, PUSH: elements; MAP: pairs. */
+    uint32_t span;      /* This value and all inside it, in values. */
     struct bytes bytes; /* SIMPLE, ERROR, BULK, DOUBLE; borrowed. */
 };
 
@@ -129,12 +129,12 @@ void resp_reply_done(struct resp_reply *reply);
 #define RESP_REPLY_LINE_MAX (64u << 10)
 #define RESP_REPLY_BULK_MAX (64u << 20)
 
-/* Looks for one whole reply at the start of 'input': 0, HASP_EMORE, HASP_EPROTO or
- * HASP_ETOOBIG (more than 'value_max' values, deeper than RESP_REPLY_DEPTH_MAX, a
- * string longer than RESP_REPLY_..._MAX). It keeps no place between calls, so one
- * 'reply' (zeroed at first) serves any number of streams. Doubles and big numbers
- * are told as their text; bulk errors as ERROR; attributes and streamed
- * aggregates are refused. */
+/* Looks for one whole reply at the start of 'input': 0, HASP_EMORE, HASP_EPROTO
+ * or HASP_ETOOBIG (more than 'value_max' values, deeper than
+ * RESP_REPLY_DEPTH_MAX, a string longer than RESP_REPLY_..._MAX). It keeps no
+ * place between calls, so one 'reply' (zeroed at first) serves any number of
+ * streams. Doubles and big numbers are told as their text; bulk errors as
+ * ERROR; attributes and streamed aggregates are refused. */
 MUST_CHECK int resp_parse_reply(struct bytes input, uint32_t value_max,
                                 struct resp_reply *reply, size_t *ret_used);
 /* The value under 'key' in the map value[at] (RESP2: a flat array); NULL if it

@@ -3,19 +3,19 @@
 /* A byte stream over TCP on libuv, with limits: the layer on which clients' and
  * peers' connections stand, and under which TLS will slip.
  *
- * A stream is born from a listener or from stream_connect(), calls 'on_bytes' for
- * what arrives, and is closed once, by either side, with a reason; 'on_closed' is
- * its last call, always from the loop and never from inside a call of the owner's;
- * after it the owner may free what embeds the stream. Every call may be made from
- * inside every callback, stream_close() included. Output gathers in
- * stream_output() and leaves with ONE write per stream_flush(); a second flush
- * while one is under way waits for it.
+ * A stream is born from a listener or from stream_connect(), calls 'on_bytes'
+ * for what arrives, and is closed once, by either side, with a reason;
+ * 'on_closed' is its last call, always from the loop and never from inside a
+ * call of the owner's; after it the owner may free what embeds the stream.
+ * Every call may be made from inside every callback, stream_close() included.
+ * Output gathers in stream_output() and leaves with ONE write per
+ * stream_flush(); a second flush while one is under way waits for it.
  *
  * What is watched:
  *   - input: at most 'input_max' bytes lie unread by the owner; beyond, reading
  *     pauses until the owner has consumed half of them (back-pressure);
- *   - output: beyond 'output_max' bytes unsent the peer is too slow and the stream
- *     closes with the reason "output limit";
+ *   - output: beyond 'output_max' bytes unsent the peer is too slow and the
+ * stream closes with the reason "output limit";
  *   - TCP: NODELAY, keepalive (idle 2 s, interval 1 s, 3 probes) and
  *     TCP_USER_TIMEOUT (5 s), so that a half-open connection is noticed within
  *     seconds;
@@ -53,7 +53,8 @@ struct stream_events {
     /* A connection asked for by stream_connect() stands. May be NULL. */
     void (*on_connected)(struct stream *stream);
     /* The last call. 'reason' is a static text: "closed by the other end",
-     * "connection refused", "output limit", what stream_close() was given ... */
+     * "connection refused", "output limit", what stream_close() was given ...
+     */
     void (*on_closed)(struct stream *stream, const char *reason);
 };
 
@@ -70,7 +71,8 @@ struct stream {
     const struct stream_events *events;
     struct stream_limits limits; /* The owner may change them. */
     void *owner;
-    struct bytes arrived; /* Being handed over, from the shared buffer; or else: */
+    struct bytes
+        arrived; /* Being handed over, from the shared buffer; or else: */
     struct buffer input;
     size_t input_start; /* Consumed part of 'input'. */
     struct buffer output;
@@ -90,21 +92,22 @@ struct stream {
     bool was_closed_by_peer; /* The other end closed or reset it. */
 };
 
-/* Connects to the numeric address or host name 'host':'port' (names are resolved
- * asynchronously at each connect, and each of their addresses is tried). on_closed
- * tells of a failure. An error return means that nothing was started. */
+/* Connects to the numeric address or host name 'host':'port' (names are
+ * resolved asynchronously at each connect, and each of their addresses is
+ * tried). on_closed tells of a failure. An error return means that nothing was
+ * started. */
 MUST_CHECK int stream_connect(struct stream *stream, uv_loop_t *loop,
                               const char *host, uint16_t port,
                               const struct stream_events *events,
                               const struct stream_limits *limits, void *owner);
-/* Takes the connected socket 'fd'; used by the listener. Does not fail: what goes
- * wrong is told by on_closed. */
+/* Takes the connected socket 'fd'; used by the listener. Does not fail: what
+ * goes wrong is told by on_closed. */
 void stream_adopt(struct stream *stream, uv_loop_t *loop, int fd,
                   const struct stream_events *events,
                   const struct stream_limits *limits, void *owner);
 
-/* What lies unread. Inside on_bytes the bytes stay where they are until it returns;
- * outside of it, until stream_consume() or until the loop goes on. */
+/* What lies unread. Inside on_bytes the bytes stay where they are until it
+ * returns; outside of it, until stream_consume() or until the loop goes on. */
 struct bytes stream_input(const struct stream *stream);
 void stream_consume(struct stream *stream, size_t size);
 /* Stops calling on_bytes (a blocked client) and starts it again; on resuming,
@@ -118,23 +121,26 @@ struct buffer *stream_output(struct stream *stream);
 void stream_flush(struct stream *stream);
 /* Bytes that have not been handed to the kernel yet. */
 size_t stream_unsent(const struct stream *stream);
-/* Closes now; what was not sent is lost. Idempotent. 'reason' is static text. */
+/* Closes now; what was not sent is lost. Idempotent. 'reason' is static text.
+ */
 void stream_close(struct stream *stream, const char *reason);
-/* Closes after what is in the output has been sent and the other end has closed in
- * return (bounded: STREAM_LAST_FLUSH_MS); on_bytes is not called any more. */
+/* Closes after what is in the output has been sent and the other end has closed
+ * in return (bounded: STREAM_LAST_FLUSH_MS); on_bytes is not called any more.
+ */
 void stream_close_flushed(struct stream *stream, const char *reason);
 
 /* --- Listening ------------------------------------------------------------ */
 
 struct listener;
 /* A connection was accepted: the owner gives a stream's memory (zeroed) with
- * '*ret_owner', '*ret_events' and '*ret_limits' set, or NULL to refuse it (over a
- * limit); it is then closed at once after 'refusal' (may be NULL) was written. */
-typedef struct stream *listener_accept_fn(void *data, const char *address,
-                                          const struct stream_events **ret_events,
-                                          const struct stream_limits **ret_limits,
-                                          void **ret_owner,
-                                          const char **ret_refusal);
+ * '*ret_owner', '*ret_events' and '*ret_limits' set, or NULL to refuse it (over
+ * a limit); it is then closed at once after 'refusal' (may be NULL) was
+ * written. */
+typedef struct stream *
+listener_accept_fn(void *data, const char *address,
+                   const struct stream_events **ret_events,
+                   const struct stream_limits **ret_limits, void **ret_owner,
+                   const char **ret_refusal);
 /* Called when the accepted stream is ready (may write). */
 typedef void listener_ready_fn(void *data, struct stream *stream);
 
@@ -156,7 +162,8 @@ void listener_close(struct listener *listener);
 void listener_close_then(struct listener *listener, void (*closed)(void *data),
                          void *data);
 
-/* --- Addresses (net/address.c) --------------------------------------------- */
+/* --- Addresses (net/address.c) ---------------------------------------------
+ */
 
 /* True if 'host' (numeric) is a loopback address. */
 bool address_is_loopback(const char *host);

@@ -67,7 +67,7 @@ static int set_up(void **state)
 {
     struct fixture *f = memory_new(sizeof *f);
     char why[HASP_WHY_SIZE];
-    signal(SIGPIPE, SIG_IGN);
+    sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     assert_int_equal(uv_loop_init(&f->loop), 0);
     assert_int_equal(
         http_open(&f->loop, "127.0.0.1", 0, handle, f, &f->http, why), 0);

@@ -224,7 +224,7 @@ static int set_up(void **state)
 {
     (void)state;
     fixture = memory_new(sizeof *fixture);
-    signal(SIGPIPE, SIG_IGN);
+    sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     assert_int_equal(uv_loop_init(&fixture->loop), 0);
     assert_int_equal(uv_timer_init(&fixture->loop, &fixture->bound), 0);
     log_set_sink(log_sink, NULL);
