@@ -143,6 +143,32 @@ def test_a_stopped_leader_does_not_answer_from_the_past():
         cluster.converged()
 
 
+@pytest.mark.parametrize("is_new", [False, True])
+def test_a_stalled_leader_reads_what_waits_before_it_expires(is_new):
+    """Heartbeats that lie in the sockets when the process goes on, also on a
+    connection that has yet to be accepted, come before what became due."""
+    with Cluster(1) as cluster:
+        node = cluster.leader()
+        with node.connect() as client:
+            session = Session(client, ttl=1000)
+            token = client.do("LOCK.ACQUIRE", "a")
+            node.pause()
+            time.sleep(2.5)
+            keeper = node.connect() if is_new else client
+            if is_new:
+                keeper.send("SESSION.ATTACH", session.id, session.secret)
+            keeper.send("SESSION.KEEP")
+            time.sleep(0.3)
+            node.resume()
+            if is_new:
+                keeper.receive()
+            assert keeper.receive() is not None
+            assert "loop stalled" in node.log()
+            assert client.do("LOCK.CHECK", "a", token) == 1
+            if is_new:
+                keeper.close()
+
+
 def test_a_dead_holder_is_succeeded_though_the_leader_dies_too():
     with Cluster(3) as cluster:
         leader = cluster.leader()

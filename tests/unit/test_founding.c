@@ -162,10 +162,12 @@ static void a_stranger_to_the_configuration_joins(void **state)
 
 static void the_record_survives_and_forgets_removed_members(void **state)
 {
-    char folder[] = "/tmp/hasp-founding-XXXXXX";
-    char why[HASP_WHY_SIZE], path[128];
+    const char *above = getenv("TMPDIR");
+    char folder[256], why[HASP_WHY_SIZE], path[300];
     struct founding one = begin(1), again = begin(1);
     (void)state;
+    snprintf(folder, sizeof folder, "%s/hasp-founding-XXXXXX",
+             above != NULL ? above : "/tmp");
     assert_non_null(mkdtemp(folder));
     assert_int_equal(founding_load(&again, folder, why), HASP_ENOENT);
     founding_heard(&one, 2, 102, none, 0);
