@@ -65,6 +65,7 @@ struct lockfsm_limits {
 };
 extern const struct lockfsm_limits lockfsm_default_limits;
 
+/* Kept results are stored with these values: append only. */
 enum result_code {
     RESULT_OK,           /* token, count or text as the command says. */
     RESULT_QUEUED,       /* No answer yet: a wait stands in the queue. */
@@ -78,11 +79,23 @@ enum result_code {
     RESULT_BAD_ARGUMENT /* text: what. */
 };
 
+/* What 'token' and 'count' mean with RESULT_OK:
+ *
+ *   OPEN                    token: the session's id
+ *   ACQUIRE, CONVERT        token, and tokens: one per name
+ *   RELEASE                 count: holds left; of several names: released
+ *   CLOSE, EXPIRE           count: holds released; sessions ended
+ *   RELEASEIF, BLACKLIST_REMOVE, times that are over   count: 1 or 0
+ *   CANCEL                  count: 1 or 0; 0 with a token: it came too late
+ *   PLEASE                  count: holders told
+ *   FENCE_ADMIT             count: 1 or 0; token: the highest admitted
+ *   REDIS_SET               token (as the session's id, if it is a new value)
+ *   REDIS_DELETE, _EXPIRE   count: 1, or 0: another value (NOT_HELD: none) */
 struct result {
     enum result_code code;
-    uint64_t token; /* ACQUIRE, CONVERT: the token. OPEN: session id. */
-    uint64_t count; /* RELEASE: holds left. CLOSE: released. Others 0/1. */
-    const uint64_t *tokens; /* MACQUIRE: one per name, borrowed. */
+    uint64_t token;
+    uint64_t count;
+    const uint64_t *tokens; /* Borrowed as 'text'. */
     uint32_t token_count;
     struct bytes text; /* Borrowed until the effects are cleared. */
 };
