@@ -205,7 +205,7 @@ static const struct chaos plain = {
 static void three_nodes_survive_crashes_and_partitions(void **state)
 {
     (void)state;
-    run(&plain, 100);
+    run(&plain, 60);
 }
 
 static void five_nodes_survive_a_bad_network(void **state)
@@ -225,7 +225,7 @@ static void a_single_node_survives_crashes(void **state)
     (void)state;
     chaos.founders = 1;
     chaos.crash_every_ms = 300;
-    run(&chaos, 100);
+    run(&chaos, 60);
 }
 
 static void snapshots_are_taken_and_installed(void **state)
@@ -234,7 +234,7 @@ static void snapshots_are_taken_and_installed(void **state)
     (void)state;
     chaos.snapshot_entries = 40;
     chaos.in_flight_max = 24;
-    run(&chaos, 100);
+    run(&chaos, 60);
     assert_true(installed > 0);
 }
 
@@ -246,7 +246,7 @@ static void membership_changes_under_chaos(void **state)
     chaos.crash_every_ms = 4000;
     chaos.cut_every_ms = 2000;
     chaos.snapshot_entries = 60;
-    run(&chaos, 100);
+    run(&chaos, 60);
     assert_true(changes > 100);
 }
 

@@ -395,6 +395,8 @@ static void an_append_below_the_trimmed_log_is_acknowledged(void **state)
     assert_int_equal(append(&lone, 2, 1, 39, 40), 0);
     persist(&lone, 2, 40);
     take_snapshot(&lone, 38);
+    assert_int_equal(replica_log_size(lone.replica),
+                     lone.entries[38].body.size + lone.entries[39].body.size);
     uint64_t prevs[] = {0, 1, 10, 22, 23};
     for (uint32_t i = 0; i < 5; i++) {
         assert_int_equal(append(&lone, 2, prevs[i], 5, 40), 0);
