@@ -51,8 +51,9 @@
  * (an undetected deadlock still ends by WAIT or lease). */
 #define DEADLOCK_STEP_MAX 10000
 
-/* Limits on what the state may hold. They are the same on every node and part
- * of what it means to apply an entry; LIMIT is answered at each. */
+/* Limits on what the state may hold; 0 stands for the default. They are the
+ * same on every node and part of what it means to apply an entry; LIMIT is
+ * answered at each. */
 struct lockfsm_limits {
     uint32_t sessions;
     uint32_t locks;
