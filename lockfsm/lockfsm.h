@@ -47,7 +47,7 @@
 #define TOKEN_MAX ((UINT64_C(1) << 53) - 1)
 /* Longest WAIT, DELAY, HOLD, FOR: 34 years. In nanoseconds it fits 64 bits. */
 #define TIME_MS_MAX (UINT64_C(1) << 40)
-/* Deadlock detection looks at this many owners at most, then grants the place
+/* Deadlock detection looks at this many edges at most, then grants the place
  * (an undetected deadlock still ends by WAIT or lease). */
 #define DEADLOCK_STEP_MAX 10000
 
