@@ -7,6 +7,13 @@
 #include "node/core/listing.h"
 #include "node/core/request.h"
 
+/* The first so many are shown: an answer stays below what a connection takes.
+ */
+#define SHOWN_HOLDERS_MAX 2000
+#define SHOWN_WAITERS_MAX 10000
+/* A page of LIST ends when it has become so large. */
+#define PAGE_SIZE_MAX (1u << 20)
+
 static void put_lock(struct core *core, const struct lock *lock,
                      struct bytes name, struct resp_writer *writer);
 static void put_holder(struct core *core, const struct hold *hold,
@@ -56,8 +63,17 @@ void lock_list_read(struct core *core, struct request *request,
         }
     }
     listing_end(core, &listing, HASH_CNT(by_name, lockfsm_locks(core->fsm)));
+    /* A page ends early where locks have very many holders or waiters. */
+    uint32_t count = 0;
+    struct resp_writer page = {&core->event, request->version};
+    buffer_clear(page.out);
+    while (count < listing.count && page.out->size < PAGE_SIZE_MAX) {
+        const struct lock *lock = listing.item[count++];
+        put_lock(core, lock, lock->name, &page);
+    }
+    bool is_cut = listing.is_cut || count < listing.count;
+    const struct lock *last = is_cut ? listing.item[count - 1] : NULL;
     struct resp_writer *writer = request_reply(core, request);
-    const struct lock *last = listing.is_cut ? listing_last(&listing) : NULL;
     resp_array(writer, 2);
     if (last == NULL) {
         resp_text(writer, "0");
@@ -66,11 +82,8 @@ void lock_list_read(struct core *core, struct request *request,
         memcpy(text + 1, last->name.data, last->name.size);
         resp_bulk(writer, bytes_of(text, last->name.size + 1));
     }
-    resp_array(writer, listing.count);
-    for (uint32_t i = 0; i < listing.count; i++) {
-        const struct lock *lock = listing.item[i];
-        put_lock(core, lock, lock->name, writer);
-    }
+    resp_array(writer, count);
+    buffer_put_bytes(writer->out, buffer_bytes(page.out));
     listing_done(&listing);
     request_done(core, request);
 }
@@ -120,6 +133,11 @@ static void put_bytes(struct resp_writer *writer, const char *key,
     resp_bulk(writer, value);
 }
 
+static uint32_t at_most(uint32_t count, uint32_t max)
+{
+    return count < max ? count : max;
+}
+
 /* A lock that does not exist is free: a map without holders. */
 static void put_lock(struct core *core, const struct lock *lock,
                      struct bytes name, struct resp_writer *writer)
@@ -132,16 +150,24 @@ static void put_lock(struct core *core, const struct lock *lock,
     put_number(writer, "slots",
                is_held && lock->mode == LOCK_SLOTS ? lock->slots : 0);
     resp_text(writer, "holders");
-    resp_array(writer, is_held ? lock->hold_count : 0);
+    uint32_t left = is_held ? at_most(lock->hold_count, SHOWN_HOLDERS_MAX) : 0;
+    resp_array(writer, left);
     if (is_held) {
         LIST_EACH (node, &lock->holds) {
+            if (left-- == 0) {
+                break;
+            }
             put_holder(core, LIST_ENTRY(node, struct hold, in_lock), writer);
         }
     }
     resp_text(writer, "queue");
-    resp_array(writer, lock != NULL ? lock->wait_count : 0);
+    left = lock != NULL ? at_most(lock->wait_count, SHOWN_WAITERS_MAX) : 0;
+    resp_array(writer, left);
     if (lock != NULL) {
         LIST_EACH (node, &lock->queue) {
+            if (left-- == 0) {
+                break;
+            }
             put_waiter(core, LIST_ENTRY(node, struct wait, in_lock), writer);
         }
     }

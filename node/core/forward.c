@@ -321,9 +321,14 @@ static void answered(struct core *core, uint64_t peer, struct request *request,
                      const struct frame_answer *answer)
 {
     if (answer->kind == ANSWER_NOT_LEADER) {
-        if (request->state == REQUEST_FORWARDED && request->sent_to == peer) {
-            request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
-            request->not_before_ns = core->now_ns + FORWARD_RETRY_NS;
+        if (request->state != REQUEST_FORWARDED || request->sent_to != peer) {
+            return;
+        }
+        /* The wait for a leader goes on; it does not begin again. */
+        request->not_before_ns = core->now_ns + FORWARD_RETRY_NS;
+        if (core->now_ns >= request->deadline_ns) {
+            give_up(core, request);
+        } else {
             park(core, request);
         }
         return;
