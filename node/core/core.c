@@ -135,7 +135,7 @@ int core_begin(struct core *core, const struct core_start *start,
     struct replica_members members;
     replica_members(core->replica, &members);
     core->port.peers_changed(core->port.data, &members);
-    uint8_t id[CLUSTER_ID_SIZE], none[CLUSTER_ID_SIZE] = {0};
+    uint8_t id[CORE_CLUSTER_ID_SIZE], none[CORE_CLUSTER_ID_SIZE] = {0};
     lockfsm_cluster_id(core->fsm, id);
     if (memcmp(id, none, sizeof none) != 0) {
         core->is_cluster_told = true;

@@ -47,9 +47,11 @@
 #include "net/frame.h"
 #include "net/resp.h"
 #include "raft/replica.h"
-#include "storage/datadir.h"
 #include "storage/snapshot.h"
 #include "storage/table.h"
+
+/* Bytes of a cluster's id. */
+#define CORE_CLUSTER_ID_SIZE 16
 
 struct core;
 
@@ -129,8 +131,8 @@ struct core_options {
     uint64_t incarnation; /* Of the data directory. */
     uint64_t token_base;  /* For a new life, should this node begin it: seconds
                              since 2025 times 2^20 (4a.10). */
-    uint8_t cluster_id[CLUSTER_ID_SIZE]; /* Likewise, for BEGIN; all zero: drawn
-                                            with port.random. */
+    uint8_t cluster_id[CORE_CLUSTER_ID_SIZE]; /* Likewise, for BEGIN; all zero:
+                                            drawn with port.random. */
     uint32_t election_ms;
     uint32_t heartbeat_ms;
     enum core_redirect redirect;

@@ -2,6 +2,7 @@
 
 #include "node/core/forward.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -208,7 +209,7 @@ void member_client_address(const struct core *core, uint64_t id,
     for (uint32_t i = 0; i < members.count; i++) {
         const char *comma = strchr(members.member[i].address, ',');
         if (members.member[i].id == id && comma != NULL) {
-            strcpy(out, comma + 1);
+            snprintf(out, MEMBER_ADDRESS_SIZE, "%s", comma + 1);
         }
     }
 }

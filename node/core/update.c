@@ -47,7 +47,7 @@ void leader_begin(struct core *core)
     if (!core->must_begin) {
         return;
     }
-    uint8_t cluster_id[CLUSTER_ID_SIZE], none[CLUSTER_ID_SIZE] = {0};
+    uint8_t cluster_id[CORE_CLUSTER_ID_SIZE], none[CORE_CLUSTER_ID_SIZE] = {0};
     struct begin_command begin = {.node = core->options.id,
                                   .incarnation = core->options.incarnation};
     lockfsm_cluster_id(core->fsm, cluster_id);

@@ -552,8 +552,9 @@ static void client_send(struct world *world, uint64_t node, uint64_t conn,
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    for (char *word = strtok(text, " "); word != NULL;
-         word = strtok(NULL, " ")) {
+    char *rest = NULL;
+    for (char *word = strtok_r(text, " ", &rest); word != NULL;
+         word = strtok_r(NULL, " ", &rest)) {
         words[count++] = strcmp(word, "''") == 0 ? BYTES_LITERAL("")
                                                  : bytes_of_text(word);
     }
