@@ -16,7 +16,7 @@ DESTDIR ?=
 B := build/$(FLAVOUR)
 
 CFLAGS ?= -O2 -g
-PKGS := raft libuv lmdb libprotobuf-c inih libsmartcols jansson libsystemd
+PKGS := raft libuv lmdb libprotobuf-c inih smartcols jansson libsystemd
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 
 HASP_CFLAGS := -std=c11 -D_GNU_SOURCE -iquote . -iquote build/gen \

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# Starts a throw-away cluster of three nodes and prints what it can do: cycles of
-# acquire and release, hand-overs of one contended lock, idle sessions.
+# Starts a throw-away cluster of three nodes and prints what it can do: cycles
+# of acquire and release, hand-overs of one contended lock, idle sessions.
 #
 #     tools/bench.sh BUILD [SECONDS]
 set -eu

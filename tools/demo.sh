@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: MIT
 #
 # A real three-node cluster through its paces: a lock is taken, another client
-# queues, the leader is killed with -9, the lock and the queue are still there, the
-# next holder gets a larger token, the killed node comes back and catches up. Ends
-# by itself, with a failure if anything is not as it says.
+# queues, the leader is killed with -9, the lock and the queue are still there,
+# the next holder gets a larger token, the killed node comes back and catches
+# up. Ends by itself, with a failure if anything is not as it says.
 set -eu
 cd "$(dirname "$0")/.."
 build=$PWD/build/release
@@ -115,7 +115,7 @@ say "the second client held it with token $next, above $token"
 haspd --config "$dir/n$first/haspd.conf" 2>> "$dir/n$first/haspd.log" &
 restarted=$!
 say "node $first is started again"
-# Whether each reachable node has applied as much as any other, and all are there.
+# Whether all nodes are there and have applied as much as one another.
 caught_up()
 {
     local applied

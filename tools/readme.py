@@ -6,8 +6,8 @@ An example is a fenced block with the info string "console": lines that begin
 with "$ " are commands (a trailing backslash goes on), the lines below them the
 output. Runs of digits and of hex digits count as equal whatever their value,
 "..." on a line of its own stands for any lines, "..." inside a line for any
-text. The blocks of one file run in one shell, against one fresh cluster of three
-nodes on free ports; the default ports of the text are replaced by those.
+text. The blocks of one file run in one shell, against one fresh cluster of
+three nodes on free ports; the default ports of the text are replaced by those.
 
     tools/readme.py BUILD [FILE...]
 """

@@ -13,6 +13,12 @@ log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 export TMPDIR=${TMPDIR:-/tmp}
 
+# sum WORD: adds up each "N WORD" of the log.
+sum()
+{
+    grep -oE "[0-9]+ $1" "$log" | awk '{ n += $1 } END { print n + 0 }'
+}
+
 # part NAME COMMAND...: adds up the counts that the command prints, or counts it
 # as one if it prints none.
 part()
@@ -26,8 +32,8 @@ part()
     printf '== %s\n' "$name"
     "$@" > "$log" 2>&1
     status=$?
-    ok=$(grep -oE '[0-9]+ passed' "$log" | awk '{ n += $1 } END { print n + 0 }')
-    bad=$(grep -oE '[0-9]+ failed' "$log" | awk '{ n += $1 } END { print n + 0 }')
+    ok=$(sum passed)
+    bad=$(sum failed)
     if [ "$status" = 0 ] && [ $((ok + bad)) = 0 ]; then
         ok=1
     elif [ "$status" != 0 ] && [ "$bad" = 0 ]; then

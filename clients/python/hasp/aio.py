@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The same for asyncio: `async with Session() as s, s.lock('orders') as lock:`.
 
-The clock rules are those of hasp.lease; one task keeps the session alive. A task
-that is cancelled while it waits for a lock leaves the queue.
+The clock rules are those of hasp.lease; one task keeps the session alive. A
+task that is cancelled while it waits for a lock leaves the queue.
 """
 
 from __future__ import annotations

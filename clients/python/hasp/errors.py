@@ -15,7 +15,7 @@ class Unknown(HaspError):
 
 
 class Refused(HaspError):
-    """The server said no; 'code' is its word: LIMIT, DEADLOCK, BLACKLISTED..."""
+    """The server said no; 'code' is its word: LIMIT, DEADLOCK and so on."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

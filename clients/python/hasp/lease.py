@@ -5,8 +5,8 @@ A lease of T is valid until S0 + 0.8 T, S0 being the clock when the newest
 heartbeat that was answered OK was *sent*. The leader counts T from its receipt,
 so with clocks up to 10 % off on either side the client ends first. Of
 CLOCK_MONOTONIC and CLOCK_BOOTTIME the smaller remainder counts: the monotonic
-clock of a suspended machine stands still while its lease runs out. With a linger,
-the lease is in jeopardy (not held, though an answer mends it) from
+clock of a suspended machine stands still while its lease runs out. With a
+linger, the lease is in jeopardy (not held, though an answer mends it) from
 S0 + 0.8 min(T, linger) on; from S0 + 0.8 T it is lost, and nothing leaves lost.
 """
 

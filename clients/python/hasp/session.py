@@ -2,9 +2,9 @@
 """Sessions and locks for threads.
 
 A Session is kept alive by a thread of its own on a connection of its own. Each
-call that waits uses a connection from a small pool, so any number of threads may
-share a session. Every change carries a request number: after a lost connection it
-is asked again, through another node, and never done twice.
+call that waits uses a connection from a small pool, so any number of threads
+may share a session. Every change carries a request number: after a lost
+connection it is asked again, through another node, and never done twice.
 """
 
 from __future__ import annotations
@@ -112,11 +112,11 @@ class Session:
             with session.lock('orders') as lock:
                 write(..., token=lock.token)
 
-    'on_event' is called from the keeper's thread with 'jeopardy', 'safe', 'lost'
-    or 'please' and, for the last, the message. Times are in seconds.
+    'on_event' is called from the keeper's thread with 'jeopardy', 'safe',
+    'lost' or 'please' and, for the last, the message. Times are in seconds.
 
-    After os.fork() the child must not use the parent's session: every call raises
-    HaspError there. Open a session of its own.
+    After os.fork() the child must not use the parent's session: every call
+    raises HaspError there. Open a session of its own.
     """
 
     def __init__(self, endpoints: Union[None, str, Sequence[str]] = None, *,
@@ -201,9 +201,9 @@ class Session:
 
     def _request(self, words: Sequence[resp.Argument], timeout: float,
                  wait: Optional[float] = 0.0) -> Tuple[Any, Clock]:
-        """Asks until there is an answer. 'wait' is how long the server itself may
-        take beyond the time-out (None: for ever). Gives the reply and the clock
-        before the answered request was sent."""
+        """Asks until there is an answer. 'wait' is how long the server itself
+        may take beyond the time-out (None: for ever). Gives the reply and the
+        clock before the answered request was sent."""
         if self._pid != os.getpid():
             raise HaspError('this session belongs to the parent process; '
                             'open one in the child')
@@ -326,10 +326,11 @@ class Session:
 class Lock:
     """A lock by name, owned by this object.
 
-    Two Lock objects exclude each other even inside one session; the same object may
-    acquire again (it counts). With 'shared', readers hold together; with
-    'slots=n', n holders do. 'delay' keeps the lock closed so long after its holder
-    died; 'hold' bounds one hold. Belief ends when the release is sent.
+    Two Lock objects exclude each other even inside one session; the same
+    object may acquire again (it counts). With 'shared', readers hold together;
+    with 'slots=n', n holders do. 'delay' keeps the lock closed so long after
+    its holder died; 'hold' bounds one hold. Belief ends when the release is
+    sent.
     """
 
     def __init__(self, session: Session, name: str, *, owner: str = '',
