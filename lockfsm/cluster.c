@@ -173,8 +173,8 @@ struct fence *fence_new(struct lockfsm *fsm, struct bytes resource)
 }
 
 /* Tokens of a former life lie below token_base and are never admitted again,
- * though the restored fence may not remember their successors. One above all
- * that were granted would shut the fence for everybody. */
+ * though the restored fence may not remember their successors. Where a token
+ * comes from is not asked: a resource may be fenced with numbers of its own. */
 void apply_fence_admit(struct lockfsm *fsm, const Hasp__Command *command,
                        struct result *result)
 {
@@ -184,8 +184,8 @@ void apply_fence_admit(struct lockfsm *fsm, const Hasp__Command *command,
         refuse(result, RESULT_BAD_ARGUMENT, "resource");
         return;
     }
-    if (message->token == 0 || message->token > new_token(fsm)) {
-        refuse(result, RESULT_BAD_ARGUMENT, "no such token was granted");
+    if (message->token > TOKEN_MAX) {
+        refuse(result, RESULT_BAD_ARGUMENT, "token");
         return;
     }
     struct fence *fence = fence_find(fsm, resource);
