@@ -160,7 +160,7 @@ sim: $(B)/sim ## the simulator (SEED=, SEEDS=, SIM_ARGS=)
 .PHONY: cluster
 cluster: $(B)/haspd $(B)/hasp ## tests on real processes (T=part of a name)
 	HASPD=$(B)/haspd HASP=$(B)/hasp /usr/bin/python3 -m pytest -q \
-	    $(if $(T),-k $(T)) tests/cluster
+	    $(if $(T),-k $(T)) tests/cluster clients/python/tests
 
 .PHONY: asan tsan
 asan tsan: ## unit tests and simulator under the sanitizers
