@@ -129,7 +129,9 @@ static int write_all(int fd, struct bytes data, uint64_t offset, int flags)
     size_t done = 0;
     while (done < data.size) {
         struct iovec part = {(void *)(data.data + done), data.size - done};
-        ssize_t n = pwritev2(fd, &part, 1, (off_t)(offset + done), flags);
+        off_t at = (off_t)(offset + done);
+        ssize_t n = flags == 0 ? pwrite(fd, part.iov_base, part.iov_len, at)
+                               : pwritev2(fd, &part, 1, at, flags);
         if (n < 0 && errno == EINTR) {
             continue;
         }
