@@ -290,6 +290,12 @@ static void take_message(struct replica *replica, const struct raft_message *m)
     case RAFT_REQUEST_VOTE_RESULT:
         message.kind = MESSAGE_VOTE_RESULT;
         message.term = m->request_vote_result.term;
+        if (message.term < replica->core.current_term) {
+            /* T15: the core refuses a pre-vote of an earlier term and answers
+             * with that term: the candidate would never learn of the later one
+             * and ask with its own for ever. */
+            message.term = replica->core.current_term;
+        }
         message.vote_result.is_granted = m->request_vote_result.vote_granted ||
                                          replica->is_lending_vote;
         message.vote_result.is_pre_vote = m->request_vote_result.pre_vote;

@@ -362,6 +362,39 @@ static void a_standby_votes_for_who_has_promoted_it(void **state)
     done(&lone);
 }
 
+/* T15 */
+static void a_refused_pre_vote_tells_the_later_term(void **state)
+{
+    struct lone lone;
+    struct message vote = {.kind = MESSAGE_VOTE, .term = 2};
+    struct message refusal = {.kind = MESSAGE_VOTE_RESULT, .term = 9};
+    (void)state;
+    found(&lone, 3, 0);
+    assert_int_equal(append(&lone, 8, 1, 0, 1), 0);
+    vote.vote.candidate = 3;
+    vote.vote.last_index = 5;
+    vote.vote.last_term = 1;
+    vote.vote.is_pre_vote = true;
+    assert_int_equal(receive(&lone, 3, &vote), 0);
+    assert_false(sent(&lone, 0).vote_result.is_granted);
+    assert_true(sent(&lone, 0).vote_result.is_pre_vote);
+    assert_int_equal(sent(&lone, 0).term, 8);
+    /* And who hears it goes on from there. */
+    replica_free(lone.replica);
+    begin(&lone, 1, 0);
+    tick(&lone);
+    assert_true(sent(&lone, 0).vote.is_pre_vote);
+    assert_int_equal(sent(&lone, 0).term, 2);
+    refusal.vote_result.is_pre_vote = true;
+    assert_int_equal(receive(&lone, 3, &refusal), 0);
+    assert_true(lone.update.save_vote);
+    assert_int_equal(replica_term(lone.replica), 9);
+    tick(&lone);
+    assert_true(sent(&lone, 0).vote.is_pre_vote);
+    assert_int_equal(sent(&lone, 0).term, 10);
+    done(&lone);
+}
+
 static void hurrying_moves_only_the_own_leaders_election(void **state)
 {
     struct lone lone;
@@ -506,6 +539,7 @@ int main(void)
         cmocka_unit_test(a_single_voter_starts_each_life_in_a_new_term),
         cmocka_unit_test(a_single_voter_that_stepped_down_leads_in_a_new_term),
         cmocka_unit_test(a_standby_votes_for_who_has_promoted_it),
+        cmocka_unit_test(a_refused_pre_vote_tells_the_later_term),
         cmocka_unit_test(hurrying_moves_only_the_own_leaders_election),
         cmocka_unit_test(an_append_below_the_trimmed_log_is_acknowledged),
         cmocka_unit_test(a_rejection_of_what_was_acknowledged_is_late),
