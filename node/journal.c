@@ -50,7 +50,6 @@ void journal_start(struct journal *journal)
         journal->began_ns = 0;
     } else if (journal->began_ns == 0) {
         journal->began_ns = node_now();
-        journal->write_count++;
     }
 }
 
@@ -164,6 +163,8 @@ static void take_completions(struct journal *journal)
     uint64_t now = node_now();
     if (journal->began_ns != 0) {
         uint64_t took = now - journal->began_ns;
+        journal->write_count++;
+        journal->write_ns_sum += took;
         journal->write_ns_max = took > journal->write_ns_max
                                     ? took
                                     : journal->write_ns_max;

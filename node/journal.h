@@ -35,6 +35,7 @@ struct journal {
     bool is_full;
     bool is_hung;
     uint64_t write_count; /* For the metrics. */
+    uint64_t write_ns_sum;
     uint64_t write_ns_max;
     uint64_t free_size;
 };

@@ -72,7 +72,10 @@ int hasp_node_open(const struct hasp_node_options *options,
     } else if (members_open(&node->members, node, node->options.listen_peer,
                             why) != 0 ||
                clients_open(&node->clients, node, node->options.listen_client,
-                            why) != 0) {
+                            why) != 0 ||
+               (node->options.listen_http != NULL &&
+                health_open(&node->health, node, node->options.listen_http,
+                            why) != 0)) {
         status = HASP_NODE_UNAVAILABLE;
     } else {
         journal_watch(&node->journal);
@@ -120,6 +123,7 @@ void hasp_node_close(struct hasp_node *node)
     node->loop.is_over = true;
     clients_close(&node->clients);
     members_close(&node->members);
+    health_close(&node->health);
     settle(node);
     journal_unwatch(&node->journal);
     loop_close(node);
@@ -452,6 +456,7 @@ static void stop_cleanly(struct hasp_node *node)
 {
     clients_close(&node->clients);
     members_close(&node->members);
+    health_close(&node->health);
     settle(node);
     if (node->has_failed || !node->has_begun) {
         return;

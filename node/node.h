@@ -8,6 +8,7 @@
  *     snapshots.c  taken and received ones, by a worker
  *     recovery.c   what a start finds on disk
  *     founding.c   how a cluster begins (amnesia guard)
+ *     health.c     what is told over HTTP
  *     loop.c       when what happens: one turn of the core for all that came in
  *     node.c       life: open, run, stop, close
  *
@@ -35,6 +36,7 @@
 #include "node/clients.h"
 #include "node/core/core.h"
 #include "node/founding.h"
+#include "node/health.h"
 #include "node/journal.h"
 #include "node/loop.h"
 #include "node/members.h"
@@ -56,6 +58,7 @@ struct hasp_node {
 
     struct members members;
     struct clients clients;
+    struct health health;
     struct loop loop;
     char client_address[128];
     char status_text[128];

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "node/health.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "net/http.h"
+#include "net/stream.h"
+#include "node/node.h"
+#include "storage/wal.h"
+
+static void answer(void *data, const char *path, struct http_reply *reply);
+static bool is_ready(const struct hasp_node *node, struct buffer *reason);
+static void put_metrics(const struct hasp_node *node, struct buffer *out);
+static void put_raft(const struct hasp_node *node, struct buffer *out);
+static void put_members(const struct hasp_node *node, struct buffer *out);
+static void put_state(const struct hasp_node *node, struct buffer *out);
+static void put_disk(const struct hasp_node *node, struct buffer *out);
+static void head(struct buffer *out, const char *name, const char *type,
+                 const char *help);
+static void gauge(struct buffer *out, const char *name, const char *help,
+                  uint64_t value);
+static void counter(struct buffer *out, const char *name, const char *help,
+                    uint64_t value);
+
+int health_open(struct health *health, struct hasp_node *node,
+                const char *address, char why[HASP_WHY_SIZE])
+{
+    char host[128];
+    uint16_t port;
+    health->node = node;
+    int rv = address_split(address, host, sizeof host, &port);
+    if (rv != 0) {
+        snprintf(why, HASP_WHY_SIZE, "'%s' is not an address", address);
+        return rv;
+    }
+    return http_open(&node->uv, host, port, answer, health, &health->http, why);
+}
+
+void health_close(struct health *health)
+{
+    if (health->http != NULL) {
+        http_close(health->http, NULL, NULL);
+        health->http = NULL;
+    }
+}
+
+static void answer(void *data, const char *path, struct http_reply *reply)
+{
+    const struct health *health = data;
+    if (strcmp(path, "/healthz") == 0) {
+        reply->status = 200;
+        buffer_put_text(&reply->body, "ok\n");
+    } else if (strcmp(path, "/readyz") == 0) {
+        reply->status = is_ready(health->node, &reply->body) ? 200 : 503;
+    } else if (strcmp(path, "/metrics") == 0) {
+        reply->status = 200;
+        reply->content_type = "text/plain; version=0.0.4; charset=utf-8";
+        put_metrics(health->node, &reply->body);
+    } else {
+        buffer_put_text(&reply->body,
+                        "not here; there are /healthz, /readyz, /metrics\n");
+    }
+}
+
+/* The reason, or "ok", is written in any case. */
+static bool is_ready(const struct hasp_node *node, struct buffer *reason)
+{
+    if (node->loop.is_stopping) {
+        buffer_put_text(reason, "stopping\n");
+        return false;
+    }
+    if (!node->has_begun) {
+        char missing[128];
+        founding_missing(&node->founding, missing, sizeof missing);
+        buffer_printf(reason, "waiting for members %s to found the cluster\n",
+                      missing);
+        return false;
+    }
+    uint64_t leader = replica_leader(core_replica(node->core));
+    if (core_is_serving(node->core)) {
+        buffer_put_text(reason, "ok, leader\n");
+        return true;
+    }
+    if (leader == 0) {
+        buffer_put_text(reason, "no leader is known\n");
+        return false;
+    }
+    if (leader == node->options.id) {
+        buffer_put_text(reason, "leader, not serving yet\n");
+        return false;
+    }
+    if (!peers_is_up(node->members.peers, leader)) {
+        buffer_printf(reason,
+                      "no connection with the leader, member %" PRIu64 "\n",
+                      leader);
+        return false;
+    }
+    buffer_printf(reason, "ok, follower of %" PRIu64 "\n", leader);
+    return true;
+}
+
+static void put_metrics(const struct hasp_node *node, struct buffer *out)
+{
+    struct buffer reason = {0};
+    head(out, "hasp_build_info", "gauge", "The program's version.");
+    buffer_printf(out, "hasp_build_info{version=\"%s\"} 1\n", HASP_VERSION);
+    gauge(out, "hasp_node_id", "Id of this node in its cluster.",
+          node->options.id);
+    gauge(out, "hasp_ready", "1 if clients are served here.",
+          is_ready(node, &reason));
+    buffer_done(&reason);
+    gauge(out, "hasp_connections", "Connections of clients.",
+          node->clients.count);
+    counter(out, "hasp_connections_refused_total",
+            "Connections refused because of a limit.",
+            node->clients.refused_count);
+    counter(out, "hasp_requests_total", "Requests received from clients.",
+            node->clients.request_count);
+    counter(out, "hasp_loop_turns_total", "Turns of the event loop's core.",
+            node->loop.turn_count);
+    counter(out, "hasp_loop_stalls_total",
+            "Times the event loop was away for longer than a tick.",
+            node->loop.stall_count);
+    if (node->has_begun) {
+        put_raft(node, out);
+        put_state(node, out);
+    }
+    put_members(node, out);
+    put_disk(node, out);
+}
+
+static void put_raft(const struct hasp_node *node, struct buffer *out)
+{
+    const struct replica *replica = core_replica(node->core);
+    gauge(out, "hasp_raft_term", "Raft's current term.", replica_term(replica));
+    gauge(out, "hasp_raft_leader", "Id of the leader, 0 if none is known.",
+          replica_leader(replica));
+    gauge(out, "hasp_raft_is_leader", "1 if this node leads.",
+          replica_role(replica) == REPLICA_LEADER);
+    gauge(out, "hasp_raft_is_serving",
+          "1 if this node leads and answers requests.",
+          core_is_serving(node->core));
+    gauge(out, "hasp_raft_last_index", "Index of the newest entry of the log.",
+          replica_last_index(replica));
+    gauge(out, "hasp_raft_commit_index", "Index of the newest committed entry.",
+          replica_commit_index(replica));
+    gauge(out, "hasp_raft_applied_index", "Index of the newest applied entry.",
+          lockfsm_applied_index(core_state(node->core)));
+    gauge(out, "hasp_raft_log_cache_bytes", "Payload of entries in memory.",
+          replica_log_size(replica));
+}
+
+static void put_members(const struct hasp_node *node, struct buffer *out)
+{
+    head(out, "hasp_member_up", "gauge",
+         "1 if there is a connection with the member.");
+    for (uint32_t i = 0; i < node->members.count; i++) {
+        const struct member_link *link = &node->members.link[i];
+        buffer_printf(out, "hasp_member_up{member=\"%" PRIu64 "\"} %d\n",
+                      link->id, link->is_up);
+    }
+}
+
+static void put_state(const struct hasp_node *node, struct buffer *out)
+{
+    const struct lockfsm *state = core_state(node->core);
+    gauge(out, "hasp_sessions", "Open sessions.",
+          HASH_CNT(by_id, lockfsm_sessions(state)));
+    gauge(out, "hasp_locks", "Locks that are held, waited for or delayed.",
+          HASH_CNT(by_name, lockfsm_locks(state)));
+    gauge(out, "hasp_state_dirty_records",
+          "Records of the state that are not in the table yet.",
+          lockfsm_dirty_count(state));
+}
+
+static void put_disk(const struct hasp_node *node, struct buffer *out)
+{
+    const struct journal *journal = &node->journal;
+    head(out, "hasp_log_write_seconds", "summary",
+         "Durable writes of the log.");
+    buffer_printf(out, "hasp_log_write_seconds_sum %.6f\n",
+                  (double)journal->write_ns_sum / 1e9);
+    buffer_printf(out, "hasp_log_write_seconds_count %" PRIu64 "\n",
+                  journal->write_count);
+    head(out, "hasp_log_write_seconds_max", "gauge",
+         "The longest durable write since the start.");
+    buffer_printf(out, "hasp_log_write_seconds_max %.6f\n",
+                  (double)journal->write_ns_max / 1e9);
+    gauge(out, "hasp_log_disk_bytes", "Size of the log on disk.",
+          wal_disk_size(journal->wal));
+    gauge(out, "hasp_disk_free_bytes", "Room left for the data directory.",
+          journal->free_size);
+    gauge(out, "hasp_disk_is_scarce",
+          "1 if changes are refused because the disk is full or hangs.",
+          journal->is_full || journal->is_hung);
+    gauge(out, "hasp_snapshot_index", "Index of the newest snapshot.",
+          node->snapshots.newest_index);
+    gauge(out, "hasp_snapshot_bytes", "Size of the newest snapshot.",
+          node->snapshots.newest_size);
+}
+
+static void head(struct buffer *out, const char *name, const char *type,
+                 const char *help)
+{
+    buffer_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void gauge(struct buffer *out, const char *name, const char *help,
+                  uint64_t value)
+{
+    head(out, name, "gauge", help);
+    buffer_printf(out, "%s %" PRIu64 "\n", name, value);
+}
+
+static void counter(struct buffer *out, const char *name, const char *help,
+                    uint64_t value)
+{
+    head(out, name, "counter", help);
+    buffer_printf(out, "%s %" PRIu64 "\n", name, value);
+}

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: MIT
+"""Health and metrics."""
+
+import re
+import shutil
+import subprocess
+import urllib.error
+import urllib.request
+
+import pytest
+
+from cluster import Cluster, Session, wait_until
+
+
+def get(node, path):
+    """Status, content type and text."""
+    url = "http://127.0.0.1:%d%s" % (node.http_port, path)
+    try:
+        with urllib.request.urlopen(url, timeout=5) as reply:
+            return reply.status, reply.headers["Content-Type"], reply.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.headers["Content-Type"], error.read().decode()
+
+
+def metrics(node):
+    """{name with labels: value}; every line must be of Prometheus' format."""
+    status, kind, text = get(node, "/metrics")
+    assert status == 200 and kind.startswith("text/plain; version=0.0.4")
+    values, typed = {}, set()
+    for line in text.splitlines():
+        if line.startswith("#"):
+            kind, name = re.match(r"# (HELP|TYPE) ([a-z_]+) .+$", line).groups()
+            if kind == "TYPE":
+                assert name not in typed
+                typed.add(name)
+            continue
+        name, labels, value = re.match(
+            r'([a-z_]+)(\{[a-z]+="[^"]*"\})? ([0-9.]+)$', line
+        ).groups()
+        assert name in typed or name.rsplit("_", 1)[0] in typed
+        values[name + (labels or "")] = float(value)
+    return values
+
+
+def test_ready_says_whether_clients_are_served():
+    with Cluster(3, start=False) as cluster:
+        first = cluster.nodes[0]
+        first.start()
+        wait_until(lambda: "waiting to found" in first.log(), 10, "it waits")
+        assert get(first, "/healthz")[0] == 200
+        status, _, text = get(first, "/readyz")
+        assert status == 503 and "waiting for members 2, 3" in text
+        assert metrics(first)["hasp_ready"] == 0
+        cluster.start()
+        leader = cluster.leader()
+        for node in cluster.nodes:
+            wait_until(lambda: get(node, "/readyz")[0] == 200, 10, "it is ready")
+        assert "leader" in get(leader, "/readyz")[2]
+        for node in cluster.followers(leader):
+            node.kill()
+        wait_until(lambda: get(leader, "/readyz")[0] == 503, 10, "it has no majority")
+        assert get(leader, "/healthz")[0] == 200
+        assert get(leader, "/other")[0] == 404
+
+
+def test_metrics_tell_what_happens():
+    with Cluster(3) as cluster:
+        leader = cluster.leader()
+        with leader.connect() as client:
+            Session(client, ttl=60000)
+            before = metrics(leader)
+            for i in range(10):
+                client.do("LOCK.ACQUIRE", "m%d" % i)
+            after = metrics(leader)
+        assert after["hasp_sessions"] == 1 and after["hasp_locks"] == 10
+        assert after["hasp_raft_is_serving"] == 1
+        assert after["hasp_requests_total"] == before["hasp_requests_total"] + 10
+        assert after["hasp_raft_applied_index"] >= before["hasp_raft_applied_index"] + 10
+        assert after["hasp_log_write_seconds_count"] > 0
+        assert after["hasp_log_write_seconds_sum"] > 0
+        others = {n.id for n in cluster.followers(leader)}
+        assert {k for k in after if k.startswith("hasp_member_up")} == {
+            'hasp_member_up{member="%d"}' % i for i in others
+        }
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool here")
+def test_prometheus_likes_them():
+    with Cluster(1) as cluster:
+        text = get(cluster.leader(), "/metrics")[2]
+        checked = subprocess.run(
+            ["promtool", "check", "metrics"], input=text, text=True, timeout=20,
+            capture_output=True,
+        )
+        assert checked.returncode == 0, checked.stderr + checked.stdout
