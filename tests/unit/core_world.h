@@ -60,6 +60,8 @@ struct world_node {
     struct buffer incoming;
     struct world_client client[CONN_MAX];
     bool is_paused;
+    bool is_disk_stuck; /* What is written does not become durable. */
+    bool has_unread;    /* Input may lie unread (rule 6). */
     struct prng prng;
     int fatal_code;
     uint64_t log_bytes;
@@ -644,7 +646,8 @@ static void world_deliver(struct world *world)
 static void node_disk(struct world_node *node)
 {
     struct world *world = node->world;
-    if (node->durable_due_ms != 0 && node->durable_due_ms <= world->now_ms) {
+    if (node->durable_due_ms != 0 && node->durable_due_ms <= world->now_ms &&
+        !node->is_disk_stuck) {
         node->durable_due_ms = 0;
         if (node->log.count > 0) {
             struct replica_entry *last = &node->log.entry[node->log.count - 1];
@@ -686,7 +689,8 @@ static void world_step(struct world *world)
         node_disk(node);
         for (int round = 0; round < 8 && node->next_turn_ms <= world->now_ms;
              round++) {
-            uint64_t next = core_turn(node->core, true, node_now(node));
+            uint64_t next = core_turn(node->core, !node->has_unread,
+                                      node_now(node));
             CHECK(next >= node_now(node));
             node->next_turn_ms = next == UINT64_MAX
                                      ? UINT64_MAX

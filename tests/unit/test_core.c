@@ -170,6 +170,12 @@ static void several_sessions_are_kept_in_one_request(void **state)
     assert_answer(world, 1, 2,
                   "-NOSESSION no such session, or a wrong secret\r\n",
                   "SESSION.ATTACH %llu %s", (unsigned long long)one.id, wrong);
+    /* Every bit of the secret counts. */
+    snprintf(wrong, sizeof wrong, "%s", one.secret);
+    wrong[31] = wrong[31] == '0' ? '1' : '0';
+    assert_answer(world, 1, 2,
+                  "-NOSESSION no such session, or a wrong secret\r\n",
+                  "SESSION.ATTACH %llu %s", (unsigned long long)one.id, wrong);
     assert_answer(world, 1, 2,
                   "*6\r\n$6\r\nttl_ms\r\n:1000\r\n$9\r\nlinger_ms\r\n:0\r\n"
                   "$8\r\ntrust_ms\r\n:800\r\n",

@@ -273,6 +273,78 @@ a_doomed_session_hears_nothing_before_its_end_is_applied(void **state)
                 strcmp(text, KEEP_TIMES("1000", "0", "800")) == 0);
 }
 
+static void stick_disks(bool is_stuck)
+{
+    for (uint64_t id = 1; id <= 3; id++) {
+        world->node[id].is_disk_stuck = is_stuck;
+    }
+}
+
+static void a_doomed_session_is_not_answered_ok(void **state)
+{
+    (void)state;
+    client_session(world, leader, 1, "TTL 1000");
+    client_clear(world, leader, 1);
+    /* Leadership can be confirmed all the time, but nothing gets committed. */
+    world_run(world, 960);
+    stick_disks(true);
+    uint64_t before = last_index(leader);
+    for (int i = 0; i < 100 && last_index(leader) == before; i++) {
+        world_run(world, 1);
+    }
+    assert_int_equal(last_index(leader), before + 1);
+    client_send(world, leader, 1, "SESSION.KEEP");
+    world_run(world, 50);
+    assert_true(core_is_serving(world->node[leader].core));
+    assert_int_equal(world->node[leader].client[1].output.size, 0);
+    stick_disks(false);
+    world_run(world, 20);
+    assert_string_equal(client_text(world, leader, 1),
+                        "-EXPIRED the session has ended\r\n");
+}
+
+static void a_leader_that_cannot_be_sure_expires_nobody(void **state)
+{
+    (void)state;
+    client_session(world, leader, 1, "TTL 1000");
+    world_run(world, 930);
+    world_cut(world, leader, true);
+    uint64_t before = last_index(leader);
+    world_run(world, 130); /* The deadline passes; it still leads. */
+    assert_true(core_is_serving(world->node[leader].core));
+    assert_int_equal(last_index(leader), before);
+}
+
+static void a_value_whose_session_is_doomed_is_not_renewed(void **state)
+{
+    (void)state;
+    assert_answer(world, leader, 1, "+OK\r\n", "SET k v NX PX 20");
+    client_clear(world, leader, 1);
+    stick_disks(true);
+    client_send(world, leader, 1, "SET k v NX PX 20");
+    world_run(world, 100);
+    assert_true(core_is_serving(world->node[leader].core));
+    stick_disks(false);
+    world_run(world, 20);
+    assert_string_equal(client_text(world, leader, 1), "$-1\r\n");
+    assert_answer(world, leader, 1, "$-1\r\n", "GET k");
+}
+
+static void a_renewal_moves_the_deadline_on_its_receipt(void **state)
+{
+    (void)state;
+    assert_answer(world, leader, 1, "+OK\r\n", "SET k v NX PX 80");
+    client_clear(world, leader, 1);
+    world_run(world, 80); /* The lease is 105 ms. */
+    stick_disks(true);
+    client_send(world, leader, 1, "SET k v NX PX 80");
+    world_run(world, 60);
+    stick_disks(false);
+    world_run(world, 10);
+    assert_string_equal(client_text(world, leader, 1), "+OK\r\n");
+    assert_answer(world, leader, 1, "$1\r\nv\r\n", "GET k");
+}
+
 static void a_close_at_a_follower_lets_the_session_linger(void **state)
 {
     (void)state;
@@ -339,6 +411,50 @@ static void a_stalled_leader_reads_before_it_expires(void **state)
                         KEEP_TIMES("1000", "0", "800"));
 }
 
+static void after_a_stall_nobody_expires_before_all_is_read(void **state)
+{
+    (void)state;
+    client_session(world, leader, 1, "TTL 1000");
+    world->cut[follower][third] = world->cut[third][follower] = true;
+    links_update(world);
+    world_run(world, 800);
+    world->now_ms += 600;
+    world->node[leader].has_unread = true;
+    world_run(world, 30); /* More than a confirmation takes. */
+    assert_true(core_is_serving(world->node[leader].core));
+    client_clear(world, leader, 1);
+    client_send(world, leader, 1, "SESSION.KEEP");
+    world->node[leader].has_unread = false;
+    world_run(world, 20);
+    assert_string_equal(client_text(world, leader, 1),
+                        KEEP_TIMES("1000", "0", "800"));
+}
+
+static void a_late_answer_does_not_reach_another_clients_place(void **state)
+{
+    (void)state;
+    client_open(world, leader, 2);
+    client_session(world, leader, 2, "");
+    client_ask(world, leader, 2, "LOCK.ACQUIRE a");
+    client_ask(world, leader, 2, "LOCK.ACQUIRE b");
+    client_session(world, follower, 1, "");
+    client_send(world, follower, 1, "LOCK.ACQUIRE a WAIT FOREVER");
+    world_run(world, 20);
+    /* The follower's process begins to count connections anew. */
+    node_kill(world, follower);
+    node_start(world, follower);
+    links_update(world);
+    world_run(world, 200);
+    client_open(world, follower, 1);
+    client_session(world, follower, 1, "");
+    client_clear(world, follower, 1);
+    client_send(world, follower, 1, "LOCK.ACQUIRE b WAIT FOREVER");
+    world_run(world, 20);
+    assert_answer(world, leader, 2, ":0\r\n", "LOCK.RELEASE a");
+    world_run(world, 20);
+    assert_int_equal(world->node[follower].client[1].output.size, 0);
+}
+
 static void very_many_sessions_expire_without_a_change_of_leader(void **state)
 {
     (void)state;
@@ -371,6 +487,18 @@ static void a_transfer_moves_leadership_and_says_ok(void **state)
     assert_answer(world, leader, 1,
                   "-BADARG raft.transfer: no voter has that id\r\n",
                   "RAFT.TRANSFER 9");
+}
+
+static void a_transfer_takes_the_quiet_time_along(void **state)
+{
+    (void)state;
+    struct credentials quiet = client_session(world, third, 1, "TTL 4000");
+    world_run(world, 1900); /* Its age was logged at 1000. */
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.TRANSFER %llu",
+                  (unsigned long long)follower);
+    assert_int_equal(world_elect(world), follower);
+    client_ask(world, follower, 1, "SESSION.SHOW %llu", ID(quiet));
+    assert_in_range(answer_number(world, follower, 1, "left_ms"), 1900, 2100);
 }
 
 static void writes_go_on_over_a_transfer(void **state)
@@ -466,7 +594,14 @@ static void a_node_that_lags_gets_a_snapshot_in_chunks(void **state)
     assert_true(world->node[leader].log.first > 100);
     node_start(world, third);
     links_update(world);
-    world_run(world, 1500);
+    for (int i = 0; i < 1500; i++) {
+        uint32_t chunks = 0;
+        world_run(world, 1);
+        for (uint32_t m = 0; m < world->message_count; m++) {
+            chunks += world->message[m].type == FRAME_SNAPSHOT;
+        }
+        assert_in_range(chunks, 0, 2);
+    }
     assert_true(world->node[third].snapshot_index > 10000);
     assert_int_equal(lockfsm_hash(core_state(world->node[third].core)),
                      lockfsm_hash(core_state(world->node[leader].core)));
@@ -522,12 +657,19 @@ int main(void)
         cluster(a_new_leader_gives_a_full_lease_less_the_logged_age),
         cluster(an_aged_sessions_heartbeat_is_logged_first),
         cluster(a_doomed_session_hears_nothing_before_its_end_is_applied),
+        cluster(a_doomed_session_is_not_answered_ok),
+        cluster(a_leader_that_cannot_be_sure_expires_nobody),
+        cluster(a_value_whose_session_is_doomed_is_not_renewed),
+        cluster(a_renewal_moves_the_deadline_on_its_receipt),
         cluster(a_close_at_a_follower_lets_the_session_linger),
         cluster(a_close_during_an_election_is_told_to_the_next_leader),
         cluster(a_lost_peer_link_is_no_close),
         cluster(a_stalled_leader_reads_before_it_expires),
+        cluster(after_a_stall_nobody_expires_before_all_is_read),
+        cluster(a_late_answer_does_not_reach_another_clients_place),
         cluster(very_many_sessions_expire_without_a_change_of_leader),
         cluster(a_transfer_moves_leadership_and_says_ok),
+        cluster(a_transfer_takes_the_quiet_time_along),
         cluster(writes_go_on_over_a_transfer),
         cluster(a_clean_stop_hands_leadership_over),
         cluster(a_member_joins_by_snapshot_and_is_promoted),
