@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void say(const char *format, va_list args)
+__attribute__((format(printf, 1, 0))) static void say(const char *format,
+                                                      va_list args)
 {
     fflush(stdout);
     fputs("hasp: ", stderr);
