@@ -128,6 +128,7 @@ static int configure(const struct command_line *line, struct config *config,
 static int run(struct config *config);
 static void raise_file_limit(void);
 static void on_signal(int number);
+static void ignore_sigpipe(void);
 static void handle_signals(void (*handler)(int number));
 static void on_status(void *data, const char *status);
 
@@ -137,7 +138,7 @@ int main(int argc, char **argv)
     struct config config;
     char why[HASP_WHY_SIZE] = "";
     /* First of all: a peer that dies must not take us with it. */
-    signal(SIGPIPE, SIG_IGN);
+    ignore_sigpipe();
     int status = parse(argc, argv, &line);
     if (status >= 0) {
         return status;
@@ -303,6 +304,12 @@ static void on_signal(int number)
         hasp_node_stop(running_node);
     }
     errno = saved;
+}
+
+static void ignore_sigpipe(void)
+{
+    struct sigaction action = {.sa_handler = SIG_IGN};
+    sigaction(SIGPIPE, &action, NULL);
 }
 
 static void handle_signals(void (*handler)(int number))

@@ -17,8 +17,12 @@ import subprocess
 import tempfile
 import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-HASPD = os.environ.get("HASPD", os.path.join(ROOT, "build", "release", "haspd"))
+ROOT = os.path.dirname(
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+)
+HASPD = os.environ.get(
+    "HASPD", os.path.join(ROOT, "build", "release", "haspd")
+)
 START_S = 15.0
 
 
@@ -128,8 +132,8 @@ class Session:
 
 
 def free_ports(count):
-    """Ports that nobody listens on. They are held together while being chosen, so
-    they differ."""
+    """Ports that nobody listens on. They are held together while being
+    chosen, so they differ."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:
@@ -302,7 +306,11 @@ class Cluster:
 
         def find():
             for node in self.nodes:
-                if node.is_running and node not in besides and node.is_serving():
+                if (
+                    node.is_running
+                    and node not in besides
+                    and node.is_serving()
+                ):
                     return node
             return None
 
@@ -312,9 +320,9 @@ class Cluster:
         return [n for n in self.nodes if n is not leader and n.is_running]
 
     def retry(self, action, timeout=15.0, nodes=None):
-        """Calls action(client) at one node after the other until one answers with
-        something else than a refusal that says nothing was done, or with UNKNOWN
-        (actions must carry a REQ). Returns the answer."""
+        """Calls action(client) at one node after the other until one answers
+        with something else than a refusal that says nothing was done, or with
+        UNKNOWN (actions must carry a REQ). Returns the answer."""
         by = time.monotonic() + timeout
         last = None
         while time.monotonic() < by:
@@ -325,7 +333,12 @@ class Cluster:
                     with node.connect(5.0) as client:
                         return action(client)
                 except ReplyError as error:
-                    if error.code not in ("NOLEADER", "UNKNOWN", "BUSY", "MOVED"):
+                    if error.code not in (
+                        "NOLEADER",
+                        "UNKNOWN",
+                        "BUSY",
+                        "MOVED",
+                    ):
                         raise
                     last = error
                 except OSError as error:
@@ -334,8 +347,8 @@ class Cluster:
         raise AssertionError("no answer in time: %r" % last)
 
     def converged(self, timeout=10.0):
-        """Waits until all running nodes have applied the same index, which is the
-        newest one."""
+        """Waits until all running nodes have applied the same index, which is
+        the newest one."""
 
         def same():
             states = [n.status() for n in self.nodes if n.is_running]

@@ -17,7 +17,11 @@ def haspd(*flags, environment=None, timeout=20):
     env = {k: v for k, v in os.environ.items() if not k.startswith("HASP_")}
     env.update(environment or {})
     return subprocess.run(
-        [HASPD, *flags], capture_output=True, text=True, timeout=timeout, env=env
+        [HASPD, *flags],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env=env,
     )
 
 
@@ -29,7 +33,11 @@ def check(tmp_path):
         path = tmp_path / "haspd.conf"
         path.write_text(content)
         return haspd(
-            "--config", str(path), "--check-config", *flags, environment=environment
+            "--config",
+            str(path),
+            "--check-config",
+            *flags,
+            environment=environment
         )
 
     return run
@@ -63,12 +71,20 @@ def test_a_small_file_is_enough(check):
         (GOOD + "[raft]\nelection_ms = 0x40\n", 5, "is not a number"),
         (GOOD + "[raft]\nelection_ms = -600\n", 5, "is not a number"),
         (GOOD + "[limits]\ntable_size = 5Q\n", 5, "is not a number"),
-        (GOOD + "[limits]\ndisk_reserve = 99999999999999999999\n", 5, "not a number"),
+        (
+            GOOD + "[limits]\ndisk_reserve = 99999999999999999999\n",
+            5,
+            "not a number",
+        ),
         (GOOD + "[client]\nredirect = follow\n", 5, "forward or moved"),
         (GOOD + "[security]\ninsecure = true\n", 5, "yes or no"),
         (GOOD + "id = 2\n", 4, "'id' stands in line 2 already"),
         (GOOD + "what is this\n", 4, "neither"),
-        (GOOD + "[cluster]\nmember = 1 127.0.0.1:7421\n", 5, "ID PEER-ADDRESS"),
+        (
+            GOOD + "[cluster]\nmember = 1 127.0.0.1:7421\n",
+            5,
+            "ID PEER-ADDRESS",
+        ),
         (GOOD + "[cluster]\nname = " + 300 * "x" + "\n", 5, "longer than"),
         (GOOD + "dir =\n", 4, "stands in line 3 already"),
     ],
@@ -85,7 +101,10 @@ def test_a_mistake_is_named_with_its_line(check, content, line, words):
     [
         ("[node]\ndir = /nowhere\n", "needs an id"),
         ("[node]\nid = 1\n", "needs a data directory"),
-        (GOOD + "[raft]\nelection_ms = 100\nheartbeat_ms = 50\n", "three times"),
+        (
+            GOOD + "[raft]\nelection_ms = 100\nheartbeat_ms = 50\n",
+            "three times",
+        ),
         (GOOD + "[limits]\nwal_segment_size = 1048577\n", "multiple of 4096"),
         (GOOD + "[listen]\nclient = 7420\n", "not an address"),
         (
@@ -126,14 +145,19 @@ def test_flag_beats_environment_beats_file_beats_default(tmp_path):
     path.write_text(GOOD + "[raft]\nelection_ms = 901\nheartbeat_ms = 91\n")
     environment = {"HASP_RAFT_ELECTION_MS": "902", "HASP_NODE_ID": "7"}
     base = ["--config", str(path), "--print-config"]
-    assert printed(haspd("--print-config", "--id", "1", "--dir", "/x"))[
-        "raft.election_ms"
-    ] == "600"
+    assert (
+        printed(haspd("--print-config", "--id", "1", "--dir", "/x"))[
+            "raft.election_ms"
+        ]
+        == "600"
+    )
     assert printed(haspd(*base))["raft.election_ms"] == "901"
     values = printed(haspd(*base, environment=environment))
     assert (values["raft.election_ms"], values["node.id"]) == ("902", "7")
     assert values["raft.heartbeat_ms"] == "91"
-    values = printed(haspd(*base, "--election-ms", "903", environment=environment))
+    values = printed(
+        haspd(*base, "--election-ms", "903", environment=environment)
+    )
     assert values["raft.election_ms"] == "903"
     values = printed(
         haspd(*base, "--set", "raft.election_ms=904", environment=environment)
@@ -153,7 +177,8 @@ def test_members_of_a_later_source_replace_the_earlier(tmp_path):
         str(path),
         "--print-config",
         environment={
-            "HASP_CLUSTER_MEMBER": "1 127.0.0.1:5 127.0.0.1:6,3 127.0.0.1:7 127.0.0.1:8"
+            "HASP_CLUSTER_MEMBER": "1 127.0.0.1:5 127.0.0.1:6,"
+            "3 127.0.0.1:7 127.0.0.1:8"
         },
     )
     members = [x for x in result.stdout.splitlines() if x.startswith("member")]
@@ -161,7 +186,9 @@ def test_members_of_a_later_source_replace_the_earlier(tmp_path):
         "member = 1 127.0.0.1:5 127.0.0.1:6",
         "member = 3 127.0.0.1:7 127.0.0.1:8",
     ]
-    assert printed(result)["listen.client"] == "127.0.0.1:6", "where its line says"
+    assert (
+        printed(result)["listen.client"] == "127.0.0.1:6"
+    ), "where its line says"
     assert printed(result)["listen.peer"] == "127.0.0.1:5"
 
 
@@ -213,9 +240,18 @@ def test_a_taken_port_is_69(tmp_path):
                 "--listen-peer": others[1],
                 flag: port,
             }
-            flags = [w for f, p in ports.items() for w in (f, "127.0.0.1:%d" % p)]
-            result = haspd("--id", "1", "--dir", str(tmp_path / "d"),
-                           "--listen-http", "off", *flags)
+            flags = [
+                w for f, p in ports.items() for w in (f, "127.0.0.1:%d" % p)
+            ]
+            result = haspd(
+                "--id",
+                "1",
+                "--dir",
+                str(tmp_path / "d"),
+                "--listen-http",
+                "off",
+                *flags
+            )
             assert result.returncode == 69, result.stderr
             assert str(port) in result.stderr
 
@@ -223,17 +259,28 @@ def test_a_taken_port_is_69(tmp_path):
 def test_a_directory_that_cannot_be_used_is_70(tmp_path):
     file = tmp_path / "file"
     file.write_text("")
-    result = haspd("--id", "1", "--dir", str(file / "d"), "--listen-http", "off")
+    result = haspd(
+        "--id", "1", "--dir", str(file / "d"), "--listen-http", "off"
+    )
     assert result.returncode == 70
     assert str(file) in result.stderr
 
 
 def test_the_directory_of_another_node_is_refused(tmp_path):
     client, peer = free_ports(2)
-    flags = ["--dir", str(tmp_path / "d"), "--listen-http", "off",
-             "--listen-client", "127.0.0.1:%d" % client,
-             "--listen-peer", "127.0.0.1:%d" % peer]
-    first = subprocess.Popen([HASPD, "--id", "1", *flags], stderr=subprocess.PIPE)
+    flags = [
+        "--dir",
+        str(tmp_path / "d"),
+        "--listen-http",
+        "off",
+        "--listen-client",
+        "127.0.0.1:%d" % client,
+        "--listen-peer",
+        "127.0.0.1:%d" % peer,
+    ]
+    first = subprocess.Popen(
+        [HASPD, "--id", "1", *flags], stderr=subprocess.PIPE
+    )
     try:
         assert b"data directory made" in first.stderr.readline()
         second = haspd("--id", "1", *flags)

@@ -79,8 +79,8 @@ def test_a_repeated_request_is_done_once():
 
 
 def test_requests_that_run_over_many_failovers_are_done_exactly_once():
-    """A counter in the shape of reentrant holds: each acknowledged ACQUIRE counts
-    one, none counts twice."""
+    """A counter in the shape of reentrant holds: each acknowledged ACQUIRE
+    counts one, none counts twice."""
     with Cluster(3) as cluster:
         cluster.leader()
         with cluster.nodes[0].connect() as client:
@@ -134,8 +134,8 @@ def test_a_stopped_leader_does_not_answer_from_the_past():
                     assert client.do("LOCK.RELEASE", "a") == 0
             finally:
                 old.resume()
-            # Its question was in the socket before the release; the answer comes
-            # after it, so it must tell of it.
+            # Its question was in the socket before the release; the answer
+            # comes after it, so it must tell of it.
             try:
                 assert stale.receive() == 0
             except ReplyError as refused:

@@ -40,7 +40,8 @@ PEER_GARBAGE = GARBAGE + [
 
 
 def throw(port, data, linger=0.2):
-    """Sends until the other side closes or takes no more; returns what it said."""
+    """Sends until the other side closes or takes no more; returns what it
+    said."""
     said = b""
     try:
         with socket.create_connection(("127.0.0.1", port), 5) as one:
@@ -76,7 +77,9 @@ def test_garbage_moves_nothing():
                 for data in PEER_GARBAGE:
                     throw(node.peer_port, data, 0.02)
                 for _ in range(100):
-                    data = bytes(rng.randrange(256) for _ in range(rng.randrange(400)))
+                    data = bytes(
+                        rng.randrange(256) for _ in range(rng.randrange(400))
+                    )
                     throw(node.client_port, data, 0.002)
                     throw(node.peer_port, data, 0.002)
             assert all(n.is_running for n in cluster.nodes)
@@ -132,9 +135,13 @@ def test_a_reader_that_never_reads_is_closed_and_memory_stays_bounded():
     with Cluster(1) as cluster:
         node = cluster.leader()
         before = node.memory_kib()
-        with socket.create_connection(("127.0.0.1", node.client_port), 5) as one:
+        with socket.create_connection(
+            ("127.0.0.1", node.client_port), 5
+        ) as one:
             one.settimeout(1)
-            request = b"*2\r\n$4\r\nECHO\r\n$60000\r\n" + b"x" * 60000 + b"\r\n"
+            request = (
+                b"*2\r\n$4\r\nECHO\r\n$60000\r\n" + b"x" * 60000 + b"\r\n"
+            )
             sent = 0
             try:
                 while sent < 400 << 20:
@@ -157,12 +164,16 @@ def test_many_pipelined_requests_are_all_answered_in_order():
             parts = []
             for i in range(count):
                 text = b"%d" % i
-                parts.append(b"*2\r\n$4\r\nECHO\r\n$%d\r\n%s\r\n" % (len(text), text))
+                parts.append(
+                    b"*2\r\n$4\r\nECHO\r\n$%d\r\n%s\r\n" % (len(text), text)
+                )
                 if i % 10 == 0:
                     parts.append(b"*2\r\n$12\r\nLOCK.ACQUIRE\r\n$1\r\nf\r\n")
             client.socket.setblocking(True)
             sender = threading.Thread(
-                target=client.socket.sendall, args=(b"".join(parts),), daemon=True
+                target=client.socket.sendall,
+                args=(b"".join(parts),),
+                daemon=True,
             )
             sender.start()
             for i in range(count):

@@ -17,7 +17,11 @@ def get(node, path):
     url = "http://127.0.0.1:%d%s" % (node.http_port, path)
     try:
         with urllib.request.urlopen(url, timeout=5) as reply:
-            return reply.status, reply.headers["Content-Type"], reply.read().decode()
+            return (
+                reply.status,
+                reply.headers["Content-Type"],
+                reply.read().decode(),
+            )
     except urllib.error.HTTPError as error:
         return error.code, error.headers["Content-Type"], error.read().decode()
 
@@ -29,7 +33,9 @@ def metrics(node):
     values, typed = {}, set()
     for line in text.splitlines():
         if line.startswith("#"):
-            kind, name = re.match(r"# (HELP|TYPE) ([a-z_]+) .+$", line).groups()
+            kind, name = re.match(
+                r"# (HELP|TYPE) ([a-z_]+) .+$", line
+            ).groups()
             if kind == "TYPE":
                 assert name not in typed
                 typed.add(name)
@@ -54,11 +60,15 @@ def test_ready_says_whether_clients_are_served():
         cluster.start()
         leader = cluster.leader()
         for node in cluster.nodes:
-            wait_until(lambda: get(node, "/readyz")[0] == 200, 10, "it is ready")
+            wait_until(
+                lambda: get(node, "/readyz")[0] == 200, 10, "it is ready"
+            )
         assert "leader" in get(leader, "/readyz")[2]
         for node in cluster.followers(leader):
             node.kill()
-        wait_until(lambda: get(leader, "/readyz")[0] == 503, 10, "it has no majority")
+        wait_until(
+            lambda: get(leader, "/readyz")[0] == 503, 10, "it has no majority"
+        )
         assert get(leader, "/healthz")[0] == 200
         assert get(leader, "/other")[0] == 404
 
@@ -74,8 +84,13 @@ def test_metrics_tell_what_happens():
             after = metrics(leader)
         assert after["hasp_sessions"] == 1 and after["hasp_locks"] == 10
         assert after["hasp_raft_is_serving"] == 1
-        assert after["hasp_requests_total"] == before["hasp_requests_total"] + 10
-        assert after["hasp_raft_applied_index"] >= before["hasp_raft_applied_index"] + 10
+        assert (
+            after["hasp_requests_total"] == before["hasp_requests_total"] + 10
+        )
+        assert (
+            after["hasp_raft_applied_index"]
+            >= before["hasp_raft_applied_index"] + 10
+        )
         assert after["hasp_log_write_seconds_count"] > 0
         assert after["hasp_log_write_seconds_sum"] > 0
         others = {n.id for n in cluster.followers(leader)}
@@ -84,12 +99,17 @@ def test_metrics_tell_what_happens():
         }
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool here")
+@pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="no promtool here"
+)
 def test_prometheus_likes_them():
     with Cluster(1) as cluster:
         text = get(cluster.leader(), "/metrics")[2]
         checked = subprocess.run(
-            ["promtool", "check", "metrics"], input=text, text=True, timeout=20,
+            ["promtool", "check", "metrics"],
+            input=text,
+            text=True,
+            timeout=20,
             capture_output=True,
         )
         assert checked.returncode == 0, checked.stderr + checked.stdout

@@ -18,7 +18,8 @@ SMALL = (
 
 class Writers:
     """Threads that take a lock of their own, show its token to a fence and give it
-    back; each remembers the newest token that the fence was said to have taken."""
+    back; each remembers the newest token that the fence was said to have taken.
+    """
 
     def __init__(self, cluster, count):
         self.cluster = cluster
@@ -34,7 +35,9 @@ class Writers:
 
     def run(self, i):
         try:
-            session = self.cluster.retry(lambda client: Session(client, ttl=600000))
+            session = self.cluster.retry(
+                lambda client: Session(client, ttl=600000)
+            )
             while not self.is_done.is_set():
                 self.visit(i, session)
         except Exception as error:  # pylint: disable=broad-except
@@ -130,7 +133,9 @@ def test_holds_queues_and_sessions_are_there_after_a_restart_of_all():
             waiter = Session(other, ttl=600000)
             other.send("LOCK.ACQUIRE", "a", "WAIT", "FOREVER", "REQ", 1)
             wait_until(
-                lambda: client.map("LOCK.SHOW", "a")["queue"], 5, "the waiter waits"
+                lambda: client.map("LOCK.SHOW", "a")["queue"],
+                5,
+                "the waiter waits",
             )
             for node in cluster.nodes:
                 node.kill()
@@ -194,7 +199,9 @@ def test_a_follower_that_was_away_long_gets_a_snapshot():
                     client.receive()
         away.start()
         wait_until(
-            lambda: "snapshot received" in away.log(), 30, "it receives a snapshot"
+            lambda: "snapshot received" in away.log(),
+            30,
+            "it receives a snapshot",
         )
         cluster.converged(30)
         # It can lead with what it received.

@@ -33,7 +33,9 @@ def test_three_nodes_agree_on_a_leader_and_all_of_them_serve():
                 Session(client)
                 assert client.do("LOCK.ACQUIRE", "n%d" % node.id) > 0
         cluster.converged()
-        seen = {(n.status()["leader"], n.status()["term"]) for n in cluster.nodes}
+        seen = {
+            (n.status()["leader"], n.status()["term"]) for n in cluster.nodes
+        }
         assert seen == {(leader.id, leader.status()["term"])}
 
 
@@ -43,7 +45,9 @@ def test_founding_waits_for_all_members_and_says_so():
         cluster.nodes[1].start()
         first = cluster.nodes[0]
         wait_until(
-            lambda: first.log().count("peer up") == 1, 10, "they greet each other"
+            lambda: first.log().count("peer up") == 1,
+            10,
+            "they greet each other",
         )
         with first.connect() as client:
             with pytest.raises(ReplyError) as refused:
@@ -82,7 +86,11 @@ def test_a_wiped_member_is_refused_and_has_no_vote():
         # The wiped one and the one that remembers would be a majority.
         wiped.start()
         alone.start()
-        wait_until(lambda: "another data directory" in alone.log(), 15, "it is refused")
+        wait_until(
+            lambda: "another data directory" in alone.log(),
+            15,
+            "it is refused",
+        )
         time.sleep(2.0)
         assert not alone.is_serving() and not wiped.is_serving()
         with alone.connect() as client:
@@ -130,7 +138,9 @@ def test_members_with_different_configurations_do_not_form_a_cluster():
             file.write(content.replace("name = test", "name = prod"))
         cluster.start()
         wait_until(
-            lambda: "cluster founded" in cluster.nodes[0].log(), 10, "one founds"
+            lambda: "cluster founded" in cluster.nodes[0].log(),
+            10,
+            "one founds",
         )
         wait_until(
             lambda: any("another cluster" in n.log() for n in cluster.nodes),
@@ -169,7 +179,12 @@ def test_a_second_process_on_the_directory_is_refused():
         first = node.process
         node.process = None
         try:
-            node.start("--listen-client", "127.0.0.1:0", "--listen-peer", "127.0.0.1:0")
+            node.start(
+                "--listen-client",
+                "127.0.0.1:0",
+                "--listen-peer",
+                "127.0.0.1:0",
+            )
             assert node.wait_exit() == 70
             assert "in use by process" in node.log()
         finally:

@@ -22,7 +22,16 @@ def can_trace():
         return False
     child = subprocess.Popen(["sleep", "30"])
     tracer = subprocess.Popen(
-        ["strace", "-qq", "-e", "trace=none", "-o", "/dev/null", "-p", str(child.pid)],
+        [
+            "strace",
+            "-qq",
+            "-e",
+            "trace=none",
+            "-o",
+            "/dev/null",
+            "-p",
+            str(child.pid),
+        ],
         stderr=subprocess.DEVNULL,
     )
     time.sleep(0.5)
@@ -34,7 +43,9 @@ def can_trace():
     return works
 
 
-needs_strace = pytest.mark.skipif(not can_trace(), reason="strace cannot attach")
+needs_strace = pytest.mark.skipif(
+    not can_trace(), reason="strace cannot attach"
+)
 
 
 class Fault:
@@ -161,7 +172,9 @@ def test_a_disk_that_hangs_ends_the_node():
     extra = SMALL + "[raft]\nelection_ms = 200\nheartbeat_ms = 40\n"
     with Cluster(3, extra, start=False) as cluster:
         node = cluster.nodes[0]
-        node.start(wrapper=without_kaio("pwritev2:delay_enter=15000000:when=200+"))
+        node.start(
+            wrapper=without_kaio("pwritev2:delay_enter=15000000:when=200+")
+        )
         cluster.start()
         cluster.leader()
         acknowledged = load(cluster, lambda: "disk hangs" in node.log(), 60)
@@ -236,7 +249,8 @@ def test_a_disk_that_really_fills_up():
                 except OSError:
                     pass
             acknowledged = load(
-                cluster, lambda: not small.is_running or "nearly full" in small.log()
+                cluster,
+                lambda: not small.is_running or "nearly full" in small.log(),
             )
             # Whether it refuses or stops: the others serve.
             new = cluster.leader(besides=[small])

@@ -9,6 +9,7 @@
 
 #include <arpa/inet.h>
 #include <cmocka.h>
+#include <inttypes.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <signal.h>
@@ -18,6 +19,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/bytes.h"
 #include "include/hasp/node.h"
 
 static char folder[256];
@@ -25,7 +27,8 @@ static char folder[256];
 static int make_folder(void **state)
 {
     (void)state;
-    signal(SIGPIPE, SIG_IGN);
+    struct sigaction action = {.sa_handler = SIG_IGN};
+    sigaction(SIGPIPE, &action, NULL);
     const char *above = getenv("TMPDIR");
     snprintf(folder, sizeof folder, "%s/hasp-node-XXXXXX",
              above != NULL ? above : "/tmp");
@@ -88,10 +91,12 @@ static void stop(struct runner *runner)
 
 static int dial(const struct hasp_node *node)
 {
-    const char *address = hasp_node_client_address(node);
+    uint64_t port;
+    const char *colon = strrchr(hasp_node_client_address(node), ':');
+    assert_true(bytes_to_u64(bytes_of_text(colon + 1), &port));
     struct sockaddr_in to = {.sin_family = AF_INET};
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    to.sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1));
+    to.sin_port = htons((uint16_t)port);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct timeval limit = {.tv_sec = 10};
     assert_true(fd >= 0);
@@ -152,15 +157,16 @@ static void what_it_knew_is_there_when_it_is_opened_again(void **state)
     read_until(fd, "SESSION.OPEN TTL 600000\r\n", "\r\n:480000\r\n", reply);
     read_until(fd, "LOCK.ACQUIRE a\r\n", "\r\n", reply);
     assert_int_equal(reply[0], ':');
-    long long token = atoll(reply + 1);
-    assert_true(token > 1);
+    uint64_t token;
+    reply[strlen(reply) - 2] = '\0';
+    assert_true(bytes_to_u64(bytes_of_text(reply + 1), &token));
     close(fd);
     stop(&runner);
 
     start(&runner);
     fd = dial(runner.node);
     char question[64];
-    snprintf(question, sizeof question, "LOCK.CHECK a %lld\r\n", token);
+    snprintf(question, sizeof question, "LOCK.CHECK a %" PRIu64 "\r\n", token);
     ask(fd, question, ":1\r\n");
     close(fd);
     stop(&runner);
