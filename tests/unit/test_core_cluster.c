@@ -303,6 +303,26 @@ static void a_doomed_session_is_not_answered_ok(void **state)
                         "-EXPIRED the session has ended\r\n");
 }
 
+static void
+a_session_doomed_since_its_heartbeat_is_not_answered_ok(void **state)
+{
+    (void)state;
+    client_session(world, leader, 1, "TTL 100");
+    client_clear(world, leader, 1);
+    world_run(world, 40); /* Its age has been logged. */
+    stick_disks(true);
+    client_send(world, leader, 1, "SESSION.KEEP");
+    uint64_t before = last_index(leader);
+    world_run(world, 130); /* AGE 0 waits for the disks; then the deadline. */
+    assert_true(core_is_serving(world->node[leader].core));
+    assert_true(last_index(leader) > before + 1);
+    assert_int_equal(world->node[leader].client[1].output.size, 0);
+    stick_disks(false);
+    world_run(world, 20);
+    assert_string_equal(client_text(world, leader, 1),
+                        "-EXPIRED the session has ended\r\n");
+}
+
 static void a_leader_that_cannot_be_sure_expires_nobody(void **state)
 {
     (void)state;
@@ -658,6 +678,7 @@ int main(void)
         cluster(an_aged_sessions_heartbeat_is_logged_first),
         cluster(a_doomed_session_hears_nothing_before_its_end_is_applied),
         cluster(a_doomed_session_is_not_answered_ok),
+        cluster(a_session_doomed_since_its_heartbeat_is_not_answered_ok),
         cluster(a_leader_that_cannot_be_sure_expires_nobody),
         cluster(a_value_whose_session_is_doomed_is_not_renewed),
         cluster(a_renewal_moves_the_deadline_on_its_receipt),
