@@ -91,6 +91,7 @@ static void choose_times(struct sim_client *client)
     struct sim *sim = client->sim;
     client->ttl_ms = ttls_ms[prng_below(&sim->prng, 6)];
     client->linger_ms = 0;
+    client->is_raw = sim_chance(sim, 0.3);
     if (sim_chance(sim, 0.4)) {
         client->linger_ms = sim_between(sim, client->ttl_ms / 5,
                                         client->ttl_ms);
@@ -406,7 +407,11 @@ static void beat_work(struct sim_client *client)
 {
     if (client->session != 0 &&
         lease_check(&client->lease, sim_client_clock(client)) == LEASE_LOST) {
-        sim_client_lose(client, "its lease has run out");
+        if (client->is_raw) {
+            lease_init(&client->lease); /* Until the next OK. */
+        } else {
+            sim_client_lose(client, "its lease has run out");
+        }
     }
     if (client->is_done) {
         return;

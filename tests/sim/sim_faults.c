@@ -24,6 +24,7 @@ enum fault {
     FAULT_SPLIT,
     FAULT_ONE_WAY,
     FAULT_SLOW_LINK,
+    FAULT_CORNER,
     FAULT_CUT,
     FAULT_CLIENT_KILL,
     FAULT_CLIENT_POWER,
@@ -50,7 +51,11 @@ struct sim_faults {
     uint64_t weight_sum;
     uint64_t gap_ms; /* Mean time between two faults. */
     struct ailment ailment[SIM_HOST_MAX][FAULT_COUNT];
+    struct sim_event second; /* The second stroke at a client in the corner. */
+    uint32_t cornered;
 };
+
+static void client_fault(struct sim *sim, enum fault fault, uint32_t host);
 
 static uint32_t any_node(struct sim *sim)
 {
@@ -189,6 +194,56 @@ static void isolate(struct sim *sim, uint32_t host)
     last(sim, FAULT_ISOLATE, host, 10000);
 }
 
+/* A leader that does not know yet that it is none, with clients that reach only
+ * it; soon after something happens to one of these. What such a leader grants
+ * or promises must not count. */
+static void corner(struct sim *sim)
+{
+    struct sim_faults *faults = sim->faults;
+    uint32_t leader = any_node(sim);
+    uint64_t sides = prng_next(&sim->prng) | 1;
+    sim->stats.partitions++;
+    sim_note(sim, sim->host[leader], "in a corner with clients", sides & 0xffff,
+             0, 0);
+    for (uint32_t i = 0; i < sim->host_count; i++) {
+        bool is_inside = i == leader || (i >= sim->node_count &&
+                                         (sides >> (i - sim->node_count) & 1));
+        for (uint32_t j = 0; j < sim->host_count && is_inside; j++) {
+            bool is_outside = j != leader &&
+                              (j < sim->node_count ||
+                               (sides >> (j - sim->node_count) & 1) == 0);
+            if (is_outside) {
+                sim_net_block(sim, i, j, true);
+                sim_net_block(sim, j, i, true);
+            }
+        }
+    }
+    uint64_t bound_ms = sim_between(sim, 500, 10000);
+    for (uint32_t i = 0; i < sim->host_count; i++) {
+        last(sim, FAULT_ISOLATE, i, bound_ms);
+    }
+    faults->cornered = sim->node_count;
+    for (uint32_t i = 1; i < sim->client_count; i++) {
+        if ((sides >> i & 1) && sim_chance(sim, 0.4)) {
+            faults->cornered = sim->node_count + i;
+        }
+    }
+    sim_at(sim, &faults->second,
+           sim->now_ns + sim_between(sim, 0, 3000) * SIM_MS);
+}
+
+static void second_stroke(struct sim *sim, struct sim_event *event)
+{
+    (void)event;
+    static const enum fault strokes[] = {FAULT_CLIENT_KILL, FAULT_CLIENT_PAUSE,
+                                         FAULT_CLIENT_CUT_OFF,
+                                         FAULT_CLIENT_CUT_OFF};
+    if (sim->phase == SIM_CHAOS) {
+        client_fault(sim, strokes[prng_below(&sim->prng, 4)],
+                     sim->faults->cornered);
+    }
+}
+
 static void block_one(struct sim *sim)
 {
     uint32_t from = any_node(sim);
@@ -284,6 +339,8 @@ static void strike(struct sim *sim, enum fault fault)
         split(sim);
     } else if (fault == FAULT_ONE_WAY) {
         block_one(sim);
+    } else if (fault == FAULT_CORNER) {
+        corner(sim);
     } else if (fault == FAULT_CUT) {
         struct sim_wire *wire = sim_net_any(sim);
         if (wire != NULL) {
@@ -357,6 +414,7 @@ struct sim_faults *sim_faults_new(struct sim *sim)
         }
     }
     faults->next.run = next_fault;
+    faults->second.run = second_stroke;
     sim_at(sim, &faults->next, sim_between(sim, 500, 3000) * SIM_MS);
     return faults;
 }

@@ -58,6 +58,7 @@ void sim_worker_reset(struct worker *worker)
     worker->next_req = 1;
     worker->acked = 0;
     worker->dirty_lock = 0;
+    worker->has_lost = false;
     worker->think_until_ns = worker->client->sim->now_ns +
                              sim_between(worker->client->sim, 0, 300) * SIM_MS;
 }
@@ -269,7 +270,15 @@ static void choose(struct worker *worker)
     }
     bool is_change = op.kind == OP_ACQUIRE || op.kind == OP_RELEASE ||
                      op.kind == OP_CONVERT || op.kind == OP_CANCEL;
-    if (is_change && !sim_chance(sim, 0.08)) {
+    /* Some ask without a number. What is lost on the way may then arrive late
+     * and do what is not wanted any more: so RELEASE names its token. */
+    bool may_lack = op.kind == OP_ACQUIRE ||
+                    (op.kind == OP_RELEASE && worker->dirty_lock == 0);
+    bool lacks = may_lack && sim_chance(sim, 0.1);
+    if (lacks && op.kind == OP_RELEASE) {
+        op.token = find_held(worker, op.lock)->token;
+    }
+    if (is_change && !lacks) {
         op.req = worker->next_req++;
         op.acked = sim_chance(sim, 0.9) ? worker->acked : 0;
     }
@@ -316,6 +325,10 @@ static void put_options(struct sim_channel *channel, const struct op *op)
         sim_channel_word(channel, "DELAY");
         sim_channel_number(channel, op->delay_ms);
     }
+    if (op->kind == OP_RELEASE && op->token != 0) {
+        sim_channel_word(channel, "TOKEN");
+        sim_channel_number(channel, op->token);
+    }
     if (op->is_barging) {
         sim_channel_word(channel, "BARGE");
     }
@@ -333,6 +346,7 @@ static uint64_t option_count(const struct op *op)
 {
     return (op->wait != WAIT_NOT ? 2 : 0) + 2u + (op->hold_ms != 0 ? 2 : 0) +
            (op->delay_ms != 0 ? 2 : 0) + (op->is_barging ? 1 : 0) +
+           (op->kind == OP_RELEASE && op->token != 0 ? 2 : 0) +
            (op->req != 0 ? 2 : 0) + (op->acked != 0 ? 2 : 0);
 }
 
@@ -675,10 +689,9 @@ static void take_ok(struct worker *worker)
     default:
         break;
     }
-    const struct op *others =
-        &worker->client->worker[1 - worker->number].op;
-    bool is_cancelling =
-        others->kind == OP_CANCEL && others->owner == worker->number;
+    const struct op *others = &worker->client->worker[1 - worker->number].op;
+    bool is_cancelling = others->kind == OP_CANCEL &&
+                         others->owner == worker->number;
     if (worker->op.req != 0 && worker->op.owner == worker->number &&
         !is_cancelling) {
         worker->acked = worker->op.req;
@@ -719,6 +732,12 @@ static void take_not_held(struct worker *worker)
     worker->dirty_lock = 0;
 }
 
+static void clean_up(struct worker *worker, uint32_t lock)
+{
+    worker->dirty_lock = lock + 1;
+    worker->has_cancelled = false;
+}
+
 /* Nothing more is known of it: it will be given back to be sure. */
 static void give_up_unknown(struct worker *worker)
 {
@@ -729,8 +748,8 @@ static void give_up_unknown(struct worker *worker)
         if (held != NULL) {
             held->is_over = true;
         }
-        worker->dirty_lock = op->lock + 1;
-        worker->has_cancelled = false;
+        clean_up(worker, op->lock);
+        worker->has_lost = true;
     }
     op_ends(worker);
 }
@@ -777,6 +796,11 @@ static void take_error(struct worker *worker, const char *word)
         take_not_held(worker);
         op_ends(worker);
     } else if (is_word(word, refused) || op->kind == OP_ADMIN) {
+        op_ends(worker);
+    } else if (strcmp(word, "BADARG") == 0 && worker->has_lost &&
+               op->kind == OP_ACQUIRE) {
+        /* A lost request without a number waits there by now. */
+        clean_up(worker, op->lock);
         op_ends(worker);
     } else {
         sim_fail(sim,

@@ -75,6 +75,7 @@ struct worker {
     /* + 1: the outcome is unknown; to be cancelled and given back. */
     uint32_t dirty_lock;
     bool has_cancelled;
+    bool has_lost; /* A request without a number, in this session. */
 };
 
 struct sim_client {
@@ -85,6 +86,8 @@ struct sim_client {
     uint64_t ttl_ms;
     uint64_t linger_ms;
     struct lease lease;
+    /* It has not heard of "lost": whatever answers OK makes it trust again. */
+    bool is_raw;
     bool is_closing; /* CLOSE has been sent: no belief any more. */
     bool is_draining;
     bool is_done;
