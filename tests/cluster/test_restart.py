@@ -11,15 +11,16 @@ from cluster import Cluster, ReplyError, Session, as_map, wait_until
 
 # Small, so that the tests go through snapshots and new segments.
 SMALL = (
-    "snapshot_entries = 300\nsnapshot_chunk_size = 4096\nwal_segment_size = 1M\n"
+    "snapshot_entries = 300\nsnapshot_chunk_size = 4096\n"
+    "wal_segment_size = 1M\n"
     "flush_ms = 20\n"
 )
 
 
 class Writers:
-    """Threads that take a lock of their own, show its token to a fence and give it
-    back; each remembers the newest token that the fence was said to have taken.
-    """
+    """Threads that take a lock of their own, show its token to a fence and give
+    it back; each remembers the newest token that the fence was said to have
+    taken."""
 
     def __init__(self, cluster, count):
         self.cluster = cluster

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """A node whose disk fails stops at once, says why, and costs nobody anything.
 
-strace(1) makes single system calls of a running node fail. Where it cannot attach,
-these tests are skipped."""
+strace(1) makes single system calls of a running node fail. Where it cannot
+attach, these tests are skipped."""
 
 import os
 import shutil
@@ -84,9 +84,12 @@ class Fault:
         self.tracer.wait(10)
 
 
+VALUE = b"v" * 4000
+
+
 def load(cluster, stop_when, timeout=20):
-    """Takes locks and shows their tokens to a fence until stop_when(); returns the
-    newest token that was acknowledged."""
+    """Takes locks and shows their tokens to a fence until stop_when(); returns
+    the newest token that was acknowledged. The values fill the log."""
     acknowledged = 0
     by = time.monotonic() + timeout
     while not stop_when():
@@ -98,7 +101,7 @@ def load(cluster, stop_when, timeout=20):
                 with node.connect(3) as client:
                     name = "l%d" % Session(client, ttl=3000).id
                     for _ in range(20):
-                        token = client.do("LOCK.ACQUIRE", name)
+                        token = client.do("LOCK.ACQUIRE", name, "VALUE", VALUE)
                         if client.do("FENCE.ADMIT", "f", token) == 1:
                             acknowledged = token
                         client.do("LOCK.RELEASE", name)
@@ -144,8 +147,8 @@ def test_a_failed_write_ends_the_leader_and_nothing_is_lost(call, error):
 
 
 def without_kaio(*injections):
-    """A wrapper under which the log is written by a thread with pwritev2. With -D
-    the node stays our child, and the tracer goes with it."""
+    """A wrapper under which the log is written by a thread with pwritev2. With
+    -D the node stays our child, and the tracer goes with it."""
     words = ["strace", "-D", "-f", "-qq", "-e", "trace=io_setup,pwritev2"]
     for injection in ("io_setup:error=ENOSYS",) + injections:
         words += ["-e", "inject=" + injection]
