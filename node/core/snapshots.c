@@ -304,7 +304,10 @@ static void install(struct core *core, const struct snapshot_header *header)
         core_fatal(core, 70, why);
         return;
     }
-    CHECK(lockfsm_applied_index(core->fsm) == index);
+    if (lockfsm_applied_index(core->fsm) != index) {
+        core_fatal(core, 70, "the received snapshot could not be loaded");
+        return; /* The port has failed and said why. */
+    }
     core->snapshot_index = index;
     core->flush_due_ns = 0;
     history_note(&core->history, index, core->now_ns);
