@@ -25,22 +25,28 @@ bool attach_add(struct core *core, struct conn *conn, uint64_t session)
         list_push_back(&conn->sessions, &attachment->in_owner);
         return true;
     }
-    if (conn->session_count >= core->options.limits.sessions_per_conn) {
-        LIST_EACH_SAFE (node, &conn->sessions) {
-            struct attachment *old = LIST_ENTRY(node, struct attachment,
-                                                in_owner);
-            if (old->is_ended) {
-                drop(core, old);
-            }
-        }
-    }
-    if (conn->session_count >= core->options.limits.sessions_per_conn) {
+    if (!attach_has_room(core, conn)) {
         return false;
     }
     attachment = add(core, session, &conn->sessions);
     attachment->conn = conn;
     conn->session_count++;
     return true;
+}
+
+bool attach_has_room(struct core *core, struct conn *conn)
+{
+    uint32_t max = core->options.limits.sessions_per_conn;
+    if (conn->session_count < max) {
+        return true;
+    }
+    LIST_EACH_SAFE (node, &conn->sessions) {
+        struct attachment *old = LIST_ENTRY(node, struct attachment, in_owner);
+        if (old->is_ended) {
+            drop(core, old);
+        }
+    }
+    return conn->session_count < max;
 }
 
 void attach_answered(struct core *core, struct request *request,

@@ -298,6 +298,11 @@ static bool may_begin(struct core *core, struct request *request,
                        "too much is in flight; try later");
         return false;
     }
+    if ((command->flags & COMMAND_ATTACHES) != 0 &&
+        !attach_has_room(core, conn)) {
+        request_refuse(core, request, "LIMIT", "sessions of a connection");
+        return false;
+    }
     return true;
 }
 

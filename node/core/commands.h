@@ -43,7 +43,8 @@ enum command_flag {
     COMMAND_FREES = 1 << 7,   /* Served while the disk is scarce. */
     COMMAND_PUBSUB = 1 << 8,  /* Allowed to a subscriber of RESP2. */
     COMMAND_REDIS = 1 << 9,   /* Errors in the words of Redis. */
-    COMMAND_REPEATABLE = 1 << 10 /* A change that may be done twice. */
+    COMMAND_REPEATABLE = 1 << 10, /* A change that may be done twice. */
+    COMMAND_ATTACHES = 1 << 11    /* Attaches a session to the connection. */
 };
 
 /* What may follow the operands. */

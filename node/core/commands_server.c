@@ -155,9 +155,10 @@ void server_quit(struct core *core, struct request *request,
                  const struct call *call)
 {
     struct conn *conn = request->conn;
+    uint64_t slot = request->slot;
     (void)call;
     answer_ok(core, request);
-    conn_end(core, conn, "quit");
+    conn_quit(core, conn, slot);
 }
 
 void server_reset(struct core *core, struct request *request,

@@ -61,11 +61,6 @@ void session_attach_read(struct core *core, struct request *request,
 {
     const struct session *session = lockfsm_session(core->fsm, call->id);
     if (session == NULL || !session_secret_is(session, call->secret)) {
-        /* Ids of an earlier life are known to have ended (4a.10). */
-        if (session == NULL && call->id < lockfsm_token_base(core->fsm)) {
-            request_refuse(core, request, "EXPIRED", "the session has ended");
-            return;
-        }
         request_refuse(core, request, "NOSESSION",
                        "no such session, or a wrong secret");
         return;

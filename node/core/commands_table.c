@@ -29,13 +29,14 @@
 #define PUBSUB COMMAND_PUBSUB
 #define REDIS COMMAND_REDIS
 #define REPEATABLE COMMAND_REPEATABLE
+#define ATTACHES COMMAND_ATTACHES
 
 const struct command commands_table[] = {
     /* Sessions. */
     {.name = "SESSION.OPEN",
      .operands = "",
      .options = O(TTL) | O(NAME) | O(LINGER) | O(LABEL),
-     .flags = CHANGE | BLOCKS,
+     .flags = CHANGE | BLOCKS | ATTACHES,
      .arity = -1,
      .reply_kind = REPLY_OWN,
      .encode = session_open_encode,
@@ -45,7 +46,7 @@ const struct command commands_table[] = {
      .summary = "Opens a session and attaches it to this connection"},
     {.name = "SESSION.ATTACH",
      .operands = "is",
-     .flags = READ | BLOCKS,
+     .flags = READ | BLOCKS | ATTACHES,
      .arity = 3,
      .read = session_attach_read,
      .arguments = "id secret",

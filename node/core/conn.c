@@ -28,6 +28,7 @@ struct conn *conn_open(struct core *core, uint64_t id, const char *address)
     conn->opened_ns = core->now_ns;
     conn->version = 2;
     conn->blocking_slot = SLOT_NONE;
+    conn->quit_slot = SLOT_NONE;
     list_init(&conn->sessions);
     list_init(&conn->watches);
     HASH_ADD(by_id, core->conns, id, sizeof conn->id, conn);
@@ -125,6 +126,17 @@ void conn_slot_done(struct core *core, struct conn *conn, uint64_t slot)
         free_slots(conn);
     }
     conn_block_update(core, conn);
+    if (conn->quit_slot < conn->first_slot) {
+        conn_end(core, conn, "quit");
+    }
+}
+
+void conn_quit(struct core *core, struct conn *conn, uint64_t slot)
+{
+    conn->quit_slot = slot;
+    if (slot < conn->first_slot) {
+        conn_end(core, conn, "quit");
+    }
 }
 
 void conn_block(struct core *core, struct conn *conn, uint64_t slot)

@@ -158,7 +158,8 @@ void core_client_request(struct core *core, uint64_t conn,
 {
     set_now(core, now_ns);
     struct conn *found = conn_find(core, conn);
-    if (found == NULL || found->is_closing || request->count == 0) {
+    if (found == NULL || found->is_closing || found->quit_slot != SLOT_NONE ||
+        request->count == 0) {
         return;
     }
     commands_received(core, found, request->argument, request->count);

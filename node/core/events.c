@@ -3,6 +3,7 @@
 #include "node/core/events.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 #include "node/core/attach.h"
@@ -15,6 +16,9 @@
 #define CHANNEL_PREFIX "lock:"
 
 static const char *kind_of(const struct effect *effect);
+static void tell(struct core *core, const char *kind,
+                 const struct effect *effect);
+static void tell_blacklisted(struct core *core, const struct effect *effect);
 static bool watch_hits(const struct watch *watch, struct bytes lock);
 static void push(struct core *core, struct conn *conn, const char *kind,
                  const struct effect *effect);
@@ -29,26 +33,16 @@ static void drop_watch(struct watch *watch);
 
 void events_effect(struct core *core, const struct effect *effect)
 {
+    if (effect->type == EFFECT_SESSION_CHANGED && effect->reason != NULL &&
+        strcmp(effect->reason, "blacklisted") == 0) {
+        tell_blacklisted(core, effect);
+        return;
+    }
     const char *kind = kind_of(effect);
     if (kind == NULL) {
         return;
     }
-    if (!list_is_empty(&core->watches)) {
-        /* A connection that watches several fitting prefixes hears it once. */
-        struct conn *last = NULL;
-        LIST_EACH (node, &core->watches) {
-            struct watch *watch = LIST_ENTRY(node, struct watch, in_core);
-            if (!watch_hits(watch, effect->lock)) {
-                continue;
-            }
-            if (watch->kind != WATCH_PREFIX) {
-                publish(core, watch, kind, effect);
-            } else if (watch->conn != last) {
-                push(core, watch->conn, kind, effect);
-                last = watch->conn;
-            }
-        }
-    }
+    tell(core, kind, effect);
     if (effect->type == EFFECT_PLEASE) {
         please(core, effect);
     }
@@ -176,6 +170,44 @@ void punsubscribe_run(struct core *core, struct request *request,
                       const struct call *call)
 {
     unsubscribe(core, request, call, WATCH_PATTERN, "punsubscribe");
+}
+
+/* A connection that watches several fitting prefixes hears it once. */
+static void tell(struct core *core, const char *kind,
+                 const struct effect *effect)
+{
+    struct conn *last = NULL;
+    LIST_EACH (node, &core->watches) {
+        struct watch *watch = LIST_ENTRY(node, struct watch, in_core);
+        if (!watch_hits(watch, effect->lock)) {
+            continue;
+        }
+        if (watch->kind != WATCH_PREFIX) {
+            publish(core, watch, kind, effect);
+        } else if (watch->conn != last) {
+            push(core, watch->conn, kind, effect);
+            last = watch->conn;
+        }
+    }
+}
+
+/* Locks are what is watched: one event for each that the session holds, and
+ * that will go to somebody else unless the session is pardoned. */
+static void tell_blacklisted(struct core *core, const struct effect *effect)
+{
+    const struct session *session = lockfsm_session(core->fsm, effect->session);
+    if (session == NULL || list_is_empty(&core->watches)) {
+        return;
+    }
+    LIST_EACH (node, &session->holds) {
+        const struct hold *hold = LIST_ENTRY(node, struct hold, in_session);
+        struct effect event = *effect;
+        event.lock = hold->lock->name;
+        event.owner = hold->owner;
+        event.token = hold->token;
+        event.reason = NULL; /* The operator's reason, or no message. */
+        tell(core, "blacklisted", &event);
+    }
 }
 
 static const char *kind_of(const struct effect *effect)

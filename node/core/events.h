@@ -6,8 +6,9 @@
  * [lock, kind, {lock, session, token, index, message}]. RESP2 clients (and 3)
  * SUBSCRIBE to "lock:name" or PSUBSCRIBE to "lock:prefix*" and get messages
  * whose payload is the same map with the kind, as JSON. Kinds: granted, queued,
- * released, expired, wait-ended, delayed, delay-over, please; the message is
- * the reason, or the text of a PLEASE. A PLEASE also goes unasked to
+ * released, expired, wait-ended, delayed, delay-over, please, blacklisted (once
+ * for each lock that the session holds); the message is the reason, or the text
+ * of a PLEASE. A PLEASE also goes unasked to
  * connections attached to a holder's session, if they can take a push. */
 
 #ifndef HASP_NODE_CORE_EVENTS_H

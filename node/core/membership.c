@@ -17,7 +17,6 @@
 #define CATCH_UP_NS (10000 * NS_PER_MS)
 #define TRANSFER_NS (5000 * NS_PER_MS)
 #define RETRY_NS (50 * NS_PER_MS)
-#define SCARCE_RETRY_NS (5000 * NS_PER_MS)
 
 static const struct replica_member *
 find_member(const struct replica_members *members, uint64_t id);

@@ -40,6 +40,8 @@
 /* A request that a node refused is not sent there again sooner. */
 #define FORWARD_RETRY_NS (20 * NS_PER_MS)
 #define PEER_COUNT_MAX 32
+/* A leader whose disk is scarce tries so often to hand over. */
+#define SCARCE_RETRY_NS (5000 * NS_PER_MS)
 
 /* Entries of our own that may be under way beside those of clients. */
 #define OWN_IN_FLIGHT_DEFAULT 8192
@@ -83,6 +85,7 @@ struct conn {
     uint64_t first_slot;    /* The oldest that is not answered. */
     uint64_t next_slot;
     uint64_t blocking_slot; /* Holds back what follows it; UINT64_MAX: none. */
+    uint64_t quit_slot;     /* Its answer is the last; UINT64_MAX: none. */
     struct list sessions;   /* Of attachment.in_owner, newest last. */
     uint32_t session_count;
     struct list watches;

@@ -148,8 +148,8 @@ void server_info(struct core *core, struct request *request,
                       lockfsm_applied_index(core->fsm));
     }
     if (wants(call, "CLUSTER")) {
-        buffer_printf(text, "# Cluster\r\ncluster_enabled:%d\r\n\r\n",
-                      core->options.redirect == REDIRECT_MOVED);
+        /* Whatever followers do: cluster clients find the leader by it. */
+        buffer_put_text(text, "# Cluster\r\ncluster_enabled:1\r\n\r\n");
     }
     if (wants(call, "LOCKS")) {
         buffer_printf(text, "# Locks\r\nlocks:%u\r\nsessions:%u\r\n\r\n",

@@ -80,6 +80,8 @@ void leader_serve(struct core *core)
     core->confirmed_ns = 0;
     core->wants_expiry_question = false;
     core->must_register = true;
+    /* Where every disk is scarce leadership does not go round at once. */
+    core->scarce_retry_ns = core->now_ns + SCARCE_RETRY_NS;
     timers_begin(core->timers, core->fsm, core->now_ns);
     attach_tell(core);
     LOG_INFO("serving", "term=%" PRIu64 " sessions=%u", core->led_term,

@@ -170,6 +170,10 @@ static void several_sessions_are_kept_in_one_request(void **state)
     assert_answer(world, 1, 2,
                   "-NOSESSION no such session, or a wrong secret\r\n",
                   "SESSION.ATTACH %llu %s", (unsigned long long)one.id, wrong);
+    /* An id that never was is as unknown as one of an earlier life. */
+    assert_answer(world, 1, 2,
+                  "-NOSESSION no such session, or a wrong secret\r\n",
+                  "SESSION.ATTACH 1 %s", wrong);
     /* Every bit of the secret counts. */
     snprintf(wrong, sizeof wrong, "%s", one.secret);
     wrong[31] = wrong[31] == '0' ? '1' : '0';
@@ -416,6 +420,29 @@ static void events_are_pushed_to_watchers(void **state)
                   "ECHO x");
 }
 
+static void blacklisting_is_told_of_each_lock_held(void **state)
+{
+    (void)state;
+    client_open(world, 1, 2);
+    client_ask(world, 1, 2, "HELLO 3");
+    struct credentials session = client_session(world, 1, 1, "");
+    ask("LOCK.ACQUIRE jobs/1");
+    ask("LOCK.ACQUIRE other");
+    client_ask(world, 1, 2, "LOCK.WATCH jobs/");
+    client_clear(world, 1, 2);
+    ask("BLACKLIST.ADD SESSION %llu REASON broken",
+        (unsigned long long)session.id);
+    const char *text = client_text(world, 1, 2);
+    assert_begins(text, ">3\r\n$4\r\nlock\r\n$11\r\nblacklisted\r\n%5\r\n$4\r\n"
+                        "lock\r\n$6\r\njobs/1\r\n");
+    assert_non_null(strstr(text, "$7\r\nmessage\r\n$6\r\nbroken\r\n"));
+    assert_null(strstr(text, "other"));
+    /* Again is another reason, not another event. */
+    client_clear(world, 1, 2);
+    ask("BLACKLIST.ADD CLIENT * REASON all");
+    assert_int_equal(world->node[1].client[2].output.size, 0);
+}
+
 static void please_reaches_the_holder_unasked(void **state)
 {
     (void)state;
@@ -478,6 +505,116 @@ static void the_state_survives_a_restart(void **state)
     expect("$-1\r\n", "LOCK.ACQUIRE b OWNER other");
 }
 
+static void quit_answers_what_came_before_it(void **state)
+{
+    (void)state;
+    client_session(world, 1, 1, "");
+    client_clear(world, 1, 1);
+    client_send(world, 1, 1, "LOCK.ACQUIRE a");
+    client_send(world, 1, 1, "QUIT");
+    client_send(world, 1, 1, "LOCK.ACQUIRE b");
+    assert_false(world->node[1].client[1].was_closed);
+    world_run(world, 20);
+    assert_true(world->node[1].client[1].was_closed);
+    assert_int_equal(client_text(world, 1, 1)[0], ':');
+    assert_string_equal(strchr(client_text(world, 1, 1), '\n'), "\n+OK\r\n");
+}
+
+static void a_connection_attaches_only_so_many_sessions(void **state)
+{
+    (void)state;
+    world_free(world);
+    world = world_new(1);
+    world->limits.sessions_per_conn = 2;
+    world_found(world);
+    world_elect(world);
+    client_open(world, 1, 1);
+    client_session(world, 1, 1, "TTL 60000");
+    client_session(world, 1, 1, "TTL 300");
+    expect("-LIMIT sessions of a connection\r\n", "SESSION.OPEN");
+    world_run(world, 400); /* One has ended and makes room. */
+    client_session(world, 1, 1, "TTL 60000");
+    expect("-LIMIT sessions of a connection\r\n", "SESSION.OPEN");
+}
+
+static void conversion_fences_and_several_locks(void **state)
+{
+    (void)state;
+    client_session(world, 1, 1, "");
+    int64_t token = strtoll(ask("LOCK.ACQUIRE a SHARED") + 1, NULL, 10);
+    assert_true(strtoll(ask("LOCK.CONVERT a EXCLUSIVE") + 1, NULL, 10) > token);
+    assert_begins(ask("LOCK.MACQUIRE 2 x y WAIT 100"), "*2\r\n:");
+    expect("*-1\r\n", "LOCK.MACQUIRE 2 y z OWNER other");
+    expect(":2\r\n", "LOCK.MRELEASE 2 x y");
+    expect("-NOTHELD not held by this session and owner, or not with this "
+           "token\r\n",
+           "LOCK.RELEASE x");
+    expect(":0\r\n", "LOCK.CANCEL a");
+    expect(":1\r\n", "FENCE.ADMIT disk %lld", (long long)token);
+    expect(":0\r\n", "FENCE.ADMIT disk %lld", (long long)token - 1);
+    ask("FENCE.SHOW disk");
+    assert_int_equal(strtoll(client_text(world, 1, 1) + 1, NULL, 10), token);
+    expect(":0\r\n", "FENCE.SHOW other");
+    expect(":1\r\n", "LOCK.RELEASEIF a OWNER '' TOKEN %lld",
+           (long long)token + 1);
+    expect("+OK\r\n", "BLACKLIST.ADD CLIENT bad* REASON why");
+    expect("-BLACKLISTED why\r\n", "SESSION.OPEN NAME bad-one");
+    assert_begins(ask("BLACKLIST.LIST"),
+                  "*1\r\n*12\r\n$7\r\nsession\r\n:0\r\n");
+    expect(":1\r\n", "BLACKLIST.REMOVE CLIENT bad*");
+    expect(":0\r\n", "BLACKLIST.REMOVE CLIENT bad*");
+}
+
+static void what_ended_unasked_is_told_by_keep(void **state)
+{
+    (void)state;
+    client_session(world, 1, 1, "");
+    ask("LOCK.ACQUIRE a HOLD 200 OWNER me");
+    ask("LOCK.SHOW a");
+    assert_in_range(answer_number(world, 1, 1, "hold_left_ms"), 190, 200);
+    world_run(world, 300);
+    assert_non_null(
+        strstr(ask("SESSION.KEEP"),
+               "$5\r\nended\r\n*1\r\n*8\r\n$4\r\nlock\r\n$1\r\na\r\n"
+               "$5\r\nowner\r\n$2\r\nme\r\n"));
+    assert_non_null(strstr(client_text(world, 1, 1), "max hold"));
+    ask("LOCK.RELEASE a OWNER me");
+    assert_non_null(strstr(ask("SESSION.KEEP"), "ended\r\n*0\r\n"));
+}
+
+static void commands_describe_themselves(void **state)
+{
+    (void)state;
+    assert_begins(ask("COMMAND INFO lock.acquire nonsense"),
+                  "*2\r\n*10\r\n$12\r\nlock.acquire\r\n:-2\r\n*1\r\n+write"
+                  "\r\n:1\r\n:1\r\n:1\r\n");
+    expect("*3\r\n$1\r\na\r\n$1\r\nb\r\n$1\r\nc\r\n",
+           "COMMAND GETKEYS LOCK.MACQUIRE 3 a b c");
+    expect("*1\r\n$1\r\nk\r\n", "COMMAND GETKEYS EVALSHA x 1 k");
+    assert_non_null(strstr(ask("COMMAND DOCS lock.release"),
+                           "$4\r\nname\r\n$3\r\ntag\r\n$4\r\ntype\r\n$6\r\n"
+                           "string\r\n$5\r\ntoken\r\n$5\r\nOWNER\r\n"));
+    struct resp_reply reply = {0};
+    size_t used;
+    const char *all = ask("COMMAND DOCS");
+    assert_int_equal(
+        resp_parse_reply(bytes_of_text(all), 100000, &reply, &used), 0);
+    assert_int_equal(used, strlen(all)); /* Counts and contents agree. */
+    all = ask("COMMAND");
+    assert_int_equal(
+        resp_parse_reply(bytes_of_text(all), 100000, &reply, &used), 0);
+    assert_int_equal(used, strlen(all));
+    resp_reply_done(&reply);
+    assert_non_null(strstr(ask("INFO"), "loading:0\r\n"));
+    assert_non_null(strstr(ask("CLUSTER SLOTS"),
+                           "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1"
+                           "\r\n:7201\r\n"));
+    expect(":12182\r\n", "CLUSTER KEYSLOT foo");
+    expect(":12182\r\n", "CLUSTER KEYSLOT a{foo}b");
+    expect("*4\r\n$4\r\nsave\r\n$0\r\n\r\n$10\r\nappendonly\r\n$3\r\nyes\r\n",
+           "CONFIG GET save appendonly");
+}
+
 static void a_clean_stop_refuses_and_becomes_quiet(void **state)
 {
     (void)state;
@@ -529,10 +666,16 @@ int main(void)
         serving(linger_shortens_the_lease_of_a_closed_connection),
         serving(a_blacklisted_sessions_heartbeat_is_refused_and_moves_nothing),
         serving(events_are_pushed_to_watchers),
+        serving(blacklisting_is_told_of_each_lock_held),
         serving(please_reaches_the_holder_unasked),
         serving(locks_are_listed_page_by_page),
         serving(an_unknown_lock_shows_as_free),
         serving(the_state_survives_a_restart),
+        serving(quit_answers_what_came_before_it),
+        serving(a_connection_attaches_only_so_many_sessions),
+        serving(conversion_fences_and_several_locks),
+        serving(what_ended_unasked_is_told_by_keep),
+        serving(commands_describe_themselves),
         serving(a_clean_stop_refuses_and_becomes_quiet),
         serving(a_scarce_disk_refuses_what_takes_but_not_what_gives),
     };

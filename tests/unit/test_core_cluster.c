@@ -589,6 +589,52 @@ static void a_member_joins_by_snapshot_and_is_promoted(void **state)
                   "RAFT.REMOVE %llu", (unsigned long long)leader);
 }
 
+static void a_member_that_does_not_come_stays_a_standby(void **state)
+{
+    (void)state;
+    client_send(world, leader, 1, "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204");
+    world_run(world, 9900);
+    assert_int_equal(world->node[leader].client[1].output.size, 0);
+    world_run(world, 300);
+    assert_memory_equal(client_text(world, leader, 1),
+                        "-BUSY the member is a standby", 29);
+    assert_answer(world, follower, 1,
+                  "-BADARG the id or the address is a member's already\r\n",
+                  "RAFT.ADD 4 127.0.0.1:1,127.0.0.1:2");
+    node_start(world, 4);
+    links_update(world);
+    world_run(world, 200);
+    assert_answer(world, follower, 1, "+OK\r\n", "RAFT.PROMOTE 4");
+    assert_answer(world, follower, 1, "+OK\r\n", "RAFT.PROMOTE 4");
+    assert_answer(world, follower, 1, "+OK\r\n", "RAFT.DEMOTE 4");
+    assert_non_null(strstr(client_ask(world, leader, 1, "RAFT.STATUS"),
+                           "$4\r\nrole\r\n$7\r\nstandby\r\n"));
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REMOVE 4");
+    assert_answer(world, leader, 1, "-BADARG no member has that id\r\n",
+                  "RAFT.REMOVE 4");
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REMOVE %llu",
+                  (unsigned long long)third);
+    assert_answer(world, leader, 1,
+                  "-BADARG that would leave fewer than two voters\r\n",
+                  "RAFT.REMOVE %llu", (unsigned long long)follower);
+}
+
+static void a_leader_whose_disk_is_scarce_hands_over(void **state)
+{
+    (void)state;
+    core_disk_scarce(world->node[leader].core, true, world->now_ms * MS);
+    world_run(world, 1000);
+    assert_int_not_equal(world_elect(world), leader);
+    /* Where all are scarce, it does not go round and round. */
+    for (uint64_t id = 1; id <= 3; id++) {
+        core_disk_scarce(world->node[id].core, true, world->now_ms * MS);
+    }
+    uint64_t term = replica_term(core_replica(world->node[leader].core));
+    world_run(world, 10000);
+    assert_true(replica_term(core_replica(world->node[leader].core)) <=
+                term + 4);
+}
+
 static void a_node_that_lags_gets_a_snapshot_in_chunks(void **state)
 {
     (void)state;
@@ -694,6 +740,8 @@ int main(void)
         cluster(writes_go_on_over_a_transfer),
         cluster(a_clean_stop_hands_leadership_over),
         cluster(a_member_joins_by_snapshot_and_is_promoted),
+        cluster(a_member_that_does_not_come_stays_a_standby),
+        cluster(a_leader_whose_disk_is_scarce_hands_over),
         cluster(a_node_that_lags_gets_a_snapshot_in_chunks),
         cluster(moved_names_the_leader_and_the_slot),
         cluster(every_node_serves_its_own_watchers),
