@@ -12,6 +12,7 @@
 VERSION := 0.1.0
 FLAVOUR ?= release
 PREFIX ?= /usr/local
+LIBDIR ?= $(PREFIX)/lib
 DESTDIR ?=
 B := build/$(FLAVOUR)
 
@@ -73,8 +74,23 @@ FUZZ := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 SIM_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/sim/*.c))
 BENCH_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/bench/*.c))
 
+# The client library: what client/ needs and nothing else. SOVERSION changes when
+# a program that was built with an older one would break.
+SOVERSION := 0
+LIBHASP_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard client/*.c))
+LIBHASP_PARTS := $(patsubst %.c,$(B)/%.o,$(wildcard net/resp*.c base/*.c))
+LIBHASP_SO := $(B)/libhasp.so.$(VERSION)
+EXAMPLES := $(patsubst %.c,$(B)/%,$(wildcard examples/*.c))
+CLIENT_TESTS := $(patsubst tests/client/%.c,$(B)/client-tests/%,\
+    $(wildcard tests/client/*.c))
+
 .PHONY: all
-all: $(B)/haspd $(B)/hasp ## the daemon and the tool (default)
+all: $(B)/haspd $(B)/hasp lib ## the daemon, the tool, the library (default)
+
+.PHONY: lib examples client-tests
+lib: $(B)/libhasp.a $(LIBHASP_SO) $(B)/hasp.pc ## the client library
+examples: $(EXAMPLES) ## the programs in examples/
+client-tests: $(CLIENT_TESTS)
 
 # --- compiling ---------------------------------------------------------------
 
@@ -104,6 +120,44 @@ $(B)/haspd: $(HASPD_OBJ) $(LIB)
 $(B)/hasp: $(HASP_OBJ) $(LIB)
 	$(CC) $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) \
 	    -lsmartcols -ljansson
+
+# One object of which only the public functions can be seen, so that a program
+# that links the archive keeps its own names.
+$(B)/libhasp.o: $(LIBHASP_OBJ) $(LIBHASP_PARTS)
+	rm -f $(B)/libhasp-parts.a
+	ar rcs $(B)/libhasp-parts.a $(LIBHASP_PARTS)
+	$(LD) -r -o $@ $(LIBHASP_OBJ) $(B)/libhasp-parts.a
+	objcopy --localize-hidden $@
+
+$(B)/libhasp.a: $(B)/libhasp.o
+	rm -f $@
+	ar rcs $@ $^
+
+$(LIBHASP_SO): $(B)/libhasp.o
+	$(CC) -shared -Wl,-soname,libhasp.so.$(SOVERSION) -Wl,--as-needed \
+	    $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ -luv
+	ln -sf $(@F) $(B)/libhasp.so.$(SOVERSION)
+	ln -sf $(@F) $(B)/libhasp.so
+
+$(B)/hasp.pc: packaging/hasp.pc.in Makefile
+	@mkdir -p $(@D)
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
+	    -e 's|@VERSION@|$(VERSION)|' $< > $@
+
+# As a user builds them: the public headers, the library, libuv where an example
+# names it.
+$(B)/examples/%: examples/%.c $(wildcard include/hasp/*.h) $(LIBHASP_SO)
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -D_GNU_SOURCE -Wall -Wextra -Iinclude $(HASP_LDFLAGS) \
+	    $(filter -Werror -fsanitize% --coverage,$(HASP_CFLAGS)) \
+	    $(CFLAGS) -o $@ $< -L$(B) -Wl,-rpath,'$$ORIGIN/..' -lhasp -luv
+
+$(B)/client-tests/%: tests/client/%.c $(wildcard include/hasp/*.h) \
+    $(LIBHASP_SO)
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -D_GNU_SOURCE -Wall -Wextra -Iinclude $(HASP_LDFLAGS) \
+	    $(filter -Werror -fsanitize% --coverage,$(HASP_CFLAGS)) \
+	    $(CFLAGS) -o $@ $< -L$(B) -Wl,-rpath,'$$ORIGIN/..' -lhasp -luv
 
 $(B)/unit/%: $(B)/tests/unit/%.o $(LIB)
 	@mkdir -p $(@D)
@@ -158,8 +212,8 @@ sim: $(B)/sim ## the simulator (SEED=, SEEDS=, SIM_ARGS=)
 	$(B)/sim --seed $(SEED) --seeds $(SEEDS) $(SIM_ARGS)
 
 .PHONY: cluster
-cluster: $(B)/haspd $(B)/hasp ## tests on real processes (T=part of a name)
-	HASPD=$(B)/haspd HASP=$(B)/hasp /usr/bin/python3 -m pytest -q \
+cluster: $(B)/haspd $(B)/hasp lib examples client-tests ## tests on real processes (T=part of a name)
+	HASPD=$(B)/haspd HASP=$(B)/hasp HASP_BUILD=$(B) /usr/bin/python3 -m pytest -q \
 	    $(if $(T),-k $(T)) tests/cluster clients/python/tests
 
 .PHONY: asan tsan
@@ -199,8 +253,23 @@ lint: ## format, layering, lengths
 .PHONY: install
 install: all ## into $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/sbin
-	install -m 0755 build/release/hasp $(DESTDIR)$(PREFIX)/bin/hasp
-	install -m 0755 build/release/haspd $(DESTDIR)$(PREFIX)/sbin/haspd
+	install -m 0755 $(B)/hasp $(DESTDIR)$(PREFIX)/bin/hasp
+	install -m 0755 $(B)/haspd $(DESTDIR)$(PREFIX)/sbin/haspd
+	$(MAKE) install-lib
+
+.PHONY: install-lib
+install-lib: lib ## the client library alone
+	install -d $(DESTDIR)$(LIBDIR)/pkgconfig \
+	    $(DESTDIR)$(PREFIX)/include/hasp $(DESTDIR)$(PREFIX)/share/man/man3
+	install -m 0644 include/hasp/hasp.h include/hasp/hasp_uv.h \
+	    $(DESTDIR)$(PREFIX)/include/hasp/
+	install -m 0644 $(B)/libhasp.a $(DESTDIR)$(LIBDIR)/
+	install -m 0755 $(LIBHASP_SO) $(DESTDIR)$(LIBDIR)/
+	ln -sf libhasp.so.$(VERSION) \
+	    $(DESTDIR)$(LIBDIR)/libhasp.so.$(SOVERSION)
+	ln -sf libhasp.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libhasp.so
+	install -m 0644 $(B)/hasp.pc $(DESTDIR)$(LIBDIR)/pkgconfig/
+	install -m 0644 docs/man/hasp.3 $(DESTDIR)$(PREFIX)/share/man/man3/
 
 .PHONY: clean
 clean: ## remove build/

@@ -42,15 +42,27 @@
     X(HASP_EREPLY, -17, "the server answered with an error") \
     X(HASP_ELOST, -18, "the lease is lost")                  \
     X(HASP_EINTR, -19, "interrupted")                        \
-    X(HASP_EREFUSED, -20, "refused")
+    X(HASP_EREFUSED, -20, "refused")                         \
+    X(HASP_ENOTHELD, -21, "not held")                        \
+    X(HASP_EDEADLOCK, -22, "deadlock")                       \
+    X(HASP_EFORKED, -23, "belongs to the parent process")    \
+    X(HASP_EUNKNOWN, -24, "the outcome is not known")        \
+    X(HASP_ESHORT, -25, "too little of the lease is left")   \
+    X(HASP_ESTALE, -26, "a higher token has been seen")      \
+    X(HASP_EBLACKLISTED, -27, "blacklisted")
 
+/* The public header has the same enumeration for programs that see nothing of
+ * base/; client/hasp_error.c checks that they agree. */
+#ifndef HASP_ERRORS_DEFINED
+#define HASP_ERRORS_DEFINED
 enum hasp_error {
 #define HASP_ERROR_ENUM(name, value, text) name = value,
     HASP_ERRORS(HASP_ERROR_ENUM)
 #undef HASP_ERROR_ENUM
 };
+#endif
 
-/* Returns the text for 'error'; "success" for 0. Never NULL. */
-const char *hasp_strerror(int error);
+/* Returns the text for 'error'; "success" for 0. Never NULL. Public, too. */
+__attribute__((visibility("default"))) const char *hasp_strerror(int error);
 
 #endif /* HASP_BASE_ERR_H */

@@ -2,6 +2,7 @@
 
 #include "client/client.h"
 
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,7 +57,7 @@ static enum outcome attempt(struct client *client, const struct query *query,
 static int give_up(struct client *client, enum outcome last,
                    const bool seen[OUTCOME_COUNT]);
 static void next_endpoint(struct client *client);
-static void back_off(struct client *client, uint32_t round,
+static bool back_off(struct client *client, uint32_t round,
                      uint64_t deadline_ns);
 
 struct client *client_new(const struct endpoints *endpoints)
@@ -135,14 +136,18 @@ int client_ask(struct client *client, const struct query *query,
         if (outcome != OUTCOME_MOVED || tried % 8 == 0) {
             next_endpoint(client);
         }
-        if (tried % client->count == 0) {
-            back_off(client, tried / client->count, options->deadline_ns);
+        if (tried % client->count == 0 &&
+            !back_off(client, tried / client->count, options->deadline_ns)) {
+            return give_up(client, OUTCOME_INTERRUPTED, seen);
         }
         /* An attempt that cannot be answered in time would only turn what is
          * known ("nothing was done") into what is not. */
         if (client_now_ns() + ATTEMPT_MIN_MS * NS_PER_MS >=
             options->deadline_ns) {
             return give_up(client, outcome, seen);
+        }
+        if (options->again != NULL) {
+            options->again(options->again_data);
         }
     }
 }
@@ -160,6 +165,13 @@ int client_fd(const struct client *client)
 void client_drop(struct client *client)
 {
     next_endpoint(client);
+}
+
+void client_abandon(struct client *client)
+{
+    if (client->connection.fd >= 0) {
+        close(client->connection.fd);
+    }
 }
 
 const char *client_why(const struct client *client)
@@ -185,7 +197,9 @@ static void next_endpoint(struct client *client)
     client->at = (client->at + 1) % client->count;
 }
 
-static void back_off(struct client *client, uint32_t round,
+/* False: the interrupting descriptor has turned readable. Where nobody listens
+ * an attempt ends so quickly that this is the only place to see it. */
+static bool back_off(struct client *client, uint32_t round,
                      uint64_t deadline_ns)
 {
     uint64_t limit_ms = BACKOFF_FIRST_MS;
@@ -195,8 +209,20 @@ static void back_off(struct client *client, uint32_t round,
     client->random = client->random * 6364136223846793005u +
                      1442695040888963407u;
     uint64_t pause_ms = limit_ms / 2 + (client->random >> 33) % limit_ms;
-    uint64_t left_ms = (uint64_t)client_poll_ms(deadline_ns);
-    client_sleep_ms(pause_ms < left_ms ? pause_ms : left_ms);
+    uint64_t until_ns = client_now_ns() + pause_ms * NS_PER_MS;
+    if (until_ns > deadline_ns) {
+        until_ns = deadline_ns;
+    }
+    for (;;) {
+        struct pollfd fd = {.fd = client->connection.interrupt_fd,
+                            .events = POLLIN};
+        if (poll(&fd, 1, client_poll_ms(until_ns)) > 0) {
+            return false;
+        }
+        if (client_now_ns() >= until_ns) {
+            return true;
+        }
+    }
 }
 
 __attribute__((format(printf, 2, 3))) static void note(struct client *client,

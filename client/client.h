@@ -79,6 +79,10 @@ void client_set_interrupt(struct client *client, int fd);
 void client_set_push(struct client *client, connection_push_fn *push,
                      void *data);
 
+/* Writes a query anew, which is about to be sent again: what is left of a wait
+ * has become shorter. */
+typedef void client_again_fn(void *data);
+
 struct client_options {
     uint64_t deadline_ns; /* Of the whole. */
     uint64_t attempt_ms;  /* Of an answer at one node; 0: CLIENT_ATTEMPT_MS. */
@@ -86,6 +90,8 @@ struct client_options {
     bool is_repeatable;
     bool is_read; /* Repeatable, and whether it was done does not matter. */
     bool is_once; /* One attempt at one node, whatever it ends with. */
+    client_again_fn *again; /* Before each attempt but the first; or NULL. */
+    void *again_data;
 };
 
 /* Asks. The reply is borrowed until the next call for 'client'. */
@@ -101,6 +107,10 @@ MUST_CHECK int client_wait_push(struct client *client, uint64_t deadline_ns);
 int client_fd(const struct client *client);
 /* Gives the connection up; the next query opens one to the next endpoint. */
 void client_drop(struct client *client);
+/* In the child of a fork: closes its copy of the connection and touches nothing
+ * else, since the thread that used it may have been in the midst of a change.
+ */
+void client_abandon(struct client *client);
 
 /* After an error: a text for a person; after HASP_EREPLY: the server's word, as
  * in "NOTHELD". */

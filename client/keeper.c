@@ -100,6 +100,21 @@ void keeper_stop(struct keeper *keeper)
     free(keeper);
 }
 
+void keeper_lose(struct keeper *keeper)
+{
+    pthread_mutex_lock(&keeper->mutex);
+    lease_refused(&keeper->session.lease);
+    pthread_mutex_unlock(&keeper->mutex);
+    signal_fd(keeper->news_fd);
+}
+
+void keeper_abandon(struct keeper *keeper)
+{
+    client_abandon(keeper->client);
+    close(keeper->stop_fd);
+    close(keeper->news_fd);
+}
+
 void keeper_view(struct keeper *keeper, struct keeper_view *ret_view)
 {
     struct keeper_view view = {0};
@@ -160,6 +175,10 @@ static bool beat(struct keeper *keeper, struct client_session *session)
         period_ms = session->linger_ms / 5;
     }
     lease_beat_sent(&session->lease, now);
+    if (keeper->options.may_beat != NULL &&
+        !keeper->options.may_beat(keeper->options.data)) {
+        return true;
+    }
     int error = client_session_keep(
         keeper->client, session, client_now_ns() + period_ms * NS_PER_MS,
         keeper->options.ended, keeper->options.data);

@@ -28,6 +28,7 @@ struct keeper;
 struct keeper_options {
     session_ended_fn *ended;  /* Again and again, until its RELEASE; or NULL. */
     connection_push_fn *push; /* Please and other messages; or NULL. */
+    bool (*may_beat)(void *data); /* False: no heartbeat this time; or NULL. */
     void *data;
 };
 
@@ -48,6 +49,15 @@ MUST_CHECK int keeper_start(const struct endpoints *endpoints,
 /* Waits for the thread to end; the session lives on until its TTL. NULL is
  * fine. */
 void keeper_stop(struct keeper *keeper);
+
+/* The server said that the session has ended, in answer to somebody else's
+ * request. */
+void keeper_lose(struct keeper *keeper);
+
+/* In the child of a fork, where the thread is not: closes its copies of the
+ * descriptors. The memory is given up, since the thread may have been in the
+ * midst of a change. */
+void keeper_abandon(struct keeper *keeper);
 
 /* The state of the lease now. */
 void keeper_view(struct keeper *keeper, struct keeper_view *ret_view);

@@ -120,8 +120,8 @@ static void tell_ended(const struct resp_reply *reply, session_ended_fn *ended,
     }
     uint32_t at = (uint32_t)(list - reply->value) + 1;
     for (uint32_t i = 0; i < list->count; i++) {
-        ended(data, text_of(reply, at, "lock"), text_of(reply, at, "reason"),
-              number_of(reply, at, "token"));
+        ended(data, text_of(reply, at, "lock"), text_of(reply, at, "owner"),
+              text_of(reply, at, "reason"), number_of(reply, at, "token"));
         at += reply->value[at].span;
     }
 }

@@ -48,7 +48,7 @@ MUST_CHECK int client_session_attach(struct client *client,
                                      struct client_session *ret_session);
 
 /* Called for each hold that ended without being given back. */
-typedef void session_ended_fn(void *data, struct bytes lock,
+typedef void session_ended_fn(void *data, struct bytes lock, struct bytes owner,
                               struct bytes reason, uint64_t token);
 
 /* Sends a heartbeat and waits for its answer. 'ended' may be NULL. */

@@ -88,11 +88,12 @@ static int read_run(struct run *run, int argc, char **argv)
 }
 
 /* On the keeper's thread: one of our holds ended without being given back. */
-static void hold_ended(void *data, struct bytes lock, struct bytes reason,
-                       uint64_t token)
+static void hold_ended(void *data, struct bytes lock, struct bytes owner,
+                       struct bytes reason, uint64_t token)
 {
     struct run *run = data;
     (void)lock;
+    (void)owner;
     if (token == atomic_load(&run->token) &&
         !atomic_exchange(&run->hold_has_ended, true)) {
         tool_fail(0, "the hold of '%s' has ended: %.*s", run->acquire.name,

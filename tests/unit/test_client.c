@@ -603,10 +603,11 @@ struct ended {
     uint64_t token;
 };
 
-static void note_ended(void *data, struct bytes lock, struct bytes reason,
-                       uint64_t token)
+static void note_ended(void *data, struct bytes lock, struct bytes owner,
+                       struct bytes reason, uint64_t token)
 {
     struct ended *ended = data;
+    (void)owner;
     snprintf(ended->text, sizeof ended->text, "%.*s:%.*s", (int)lock.size,
              (const char *)lock.data, (int)reason.size,
              (const char *)reason.data);

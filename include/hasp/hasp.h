@@ -1,0 +1,499 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The client library of hasp, a replicated lock service.
+ *
+ * What it is for: a program takes a lock in a cluster, works, and gives it
+ * back; while it works nobody else has the lock. If the program dies or is cut
+ * off, the lock passes on, and the program knows it before anybody else can
+ * have it.
+ *
+ * Calling sequence
+ * ----------------
+ *
+ *     struct hasp_options options;
+ *     struct hasp_session *session;
+ *     struct hasp_hold *hold;
+ *
+ *     hasp_options_init(&options);
+ *     options.endpoints = "10.0.0.1:7420,10.0.0.2:7420,10.0.0.3:7420";
+ *     int status = hasp_open(&options, &session);
+ *     if (status != 0) {
+ *         ... print hasp_why() ...
+ *     }
+ *     status = hasp_acquire(session, "billing/nightly", NULL, &hold);
+ *     if (status == 0) {
+ *         while (there is work && hasp_guard(hold, need_ns) == 0) {
+ *             ... one step that takes at most need_ns, and that shows
+ *                 hasp_token(hold) to what it writes to ...
+ *         }
+ *         status = hasp_release(hold);
+ *     }
+ *     hasp_close(session);
+ *
+ * A SESSION is what the cluster knows a program by. It has a lease, which a
+ * thread of the library (the keeper) renews. A HOLD is the possession of a lock
+ * (or of several, taken at once) by a session. Its TOKEN is a number that grows
+ * with each grant of the lock.
+ *
+ * What you must never do, and why
+ * -------------------------------
+ *
+ * Do not trust a hold without looking. A lease runs out if the network is cut
+ * or the machine stands still; the keeper cannot prevent it. Ask hasp_guard()
+ * before each step that must not overlap with the next holder's.
+ *
+ * Do not trust even hasp_guard() where a late write does harm that cannot be
+ * mended. A program may stop between the check and the write for as long as its
+ * machine pleases, and go on as if nothing had been. No lock service can
+ * prevent that. What is written to must compare tokens: hasp_fence_enter() does
+ * it for a program that stores things, hasp_admit() in the cluster.
+ *
+ * Do not take "I could not tell" for "no". HASP_EUNKNOWN says that a change may
+ * have been made or not. What to do stands with each function.
+ *
+ * Do not use anything of a session after hasp_close(), nor a hold after
+ * hasp_release(): they are freed.
+ *
+ * Do not wait in an event callback, and do not close the session there.
+ *
+ * Errors
+ * ------
+ *
+ * A function that can fail returns 0 or a negative HASP_E... code, and marks
+ * itself HASP_MUST_CHECK. hasp_strerror() has a text for each code, hasp_why()
+ * a message about what happened last in this thread. Outputs ('ret_...') are
+ * set on success only. "Held by somebody else" is no error but a result:
+ * HASP_NOT_ACQUIRED, which is positive. The library prints nothing, and misuse
+ * that it can see is HASP_EINVALID; it aborts the process only if memory runs
+ * out inside it or if it finds itself broken.
+ *
+ * Changes are numbered and asked again, at other nodes, until there is an
+ * answer or the time-out has passed; none is ever made twice.
+ *
+ * Threads
+ * -------
+ *
+ * Every function may be called from any thread; a call that waits does not keep
+ * others from being made. What frees (hasp_close(), hasp_release()) must not
+ * run while another thread uses what it frees. hasp_interrupt() may be called
+ * from a signal handler, nothing else. A signal does not end a wait. A session
+ * has two threads of its own, with all signals blocked, and a third one while
+ * an outcome is being cleared up.
+ *
+ * fork()
+ * ------
+ *
+ * The child owns nothing: every call on a session, hold or fence of its parent
+ * returns HASP_EFORKED there (hasp_remaining() and hasp_token() return 0), and
+ * touches no connection. It may hasp_close() the session, which then only
+ * closes the child's copies of the descriptors and frees what it safely can;
+ * the parent's session and locks are not affected. A child that wants a lock
+ * opens a session. All descriptors are close-on-exec.
+ *
+ * Ownership
+ * ---------
+ *
+ * Every pointer that is passed in is borrowed for the time of the call.
+ * Sessions and holds belong to the caller; closing a session ends and frees its
+ * holds. Texts that come back say how long they live.
+ *
+ * Times are in milliseconds or nanoseconds as the name says; what counts is
+ * CLOCK_MONOTONIC and CLOCK_BOOTTIME together, so that time for which a machine
+ * was suspended is not forgotten. */
+
+#ifndef HASP_HASP_H
+#define HASP_HASP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined __GNUC__
+#define HASP_API __attribute__((visibility("default")))
+#define HASP_MUST_CHECK __attribute__((warn_unused_result))
+#else
+#define HASP_API
+#define HASP_MUST_CHECK
+#endif
+
+/* The version of this header; hasp_version() is that of the library. Within one
+ * major version structures only grow, at their end. */
+#define HASP_VERSION_MAJOR 0
+#define HASP_VERSION_MINOR 1
+#define HASP_VERSION_PATCH 0
+
+/* --- Errors ----------------------------------------------------------------
+ */
+
+/* Values are stable and never reused. (The sources of hasp have the same list
+ * in base/err.h; the first one that is included defines it.) */
+#ifndef HASP_ERRORS_DEFINED
+#define HASP_ERRORS_DEFINED
+enum hasp_error {
+    /* A null pointer, an empty name, options that contradict each other; or the
+     * cluster says so of an argument. */
+    HASP_EINVALID = -1,
+    /* What answers does not speak the protocol of hasp. */
+    HASP_EPROTO = -2,
+    HASP_ETOOBIG = -3,
+    /* A limit of the cluster, or of this process, is reached. */
+    HASP_EFULL = -4,
+    /* A file could not be read or written (fences); no thread or descriptor
+     * could be had. */
+    HASP_EIO = -5,
+    HASP_ENOSPC = -6,
+    /* A fence's file is damaged. */
+    HASP_ECORRUPT = -7,
+    /* Nodes answered, none knows a leader. Nothing was done. */
+    HASP_ENOTLEADER = -8,
+    /* The cluster has too much to do. Nothing was done. */
+    HASP_EBUSY = -9,
+    HASP_ENOENT = -10,
+    HASP_EEXIST = -11,
+    HASP_ECLOSED = -12,
+    HASP_ETIMEDOUT = -13,
+    HASP_ENOMEM = -14,
+    HASP_EMORE = -15, /* Not returned by functions of this header. */
+    /* No node could be reached. Nothing was done. */
+    HASP_ECONNECT = -16,
+    /* The cluster refused with an error that has no code here: hasp_why(). */
+    HASP_EREPLY = -17,
+    /* The session's lease, or the hold, is lost. Nothing brings it back. */
+    HASP_ELOST = -18,
+    /* hasp_interrupt() or the interrupting descriptor ended the wait. */
+    HASP_EINTR = -19,
+    /* The cluster does not allow it (authentication, permissions). */
+    HASP_EREFUSED = -20,
+    /* Released, but the cluster had already ended the hold. */
+    HASP_ENOTHELD = -21,
+    /* Waiting would close a cycle of waits; hasp_why() names it. */
+    HASP_EDEADLOCK = -22,
+    /* The session belongs to the parent process. */
+    HASP_EFORKED = -23,
+    /* No answer in time: it may have been done or not. */
+    HASP_EUNKNOWN = -24,
+    /* The lease does not last for as long as the step needs. */
+    HASP_ESHORT = -25,
+    /* A higher token has been seen: whoever shows this one lost the lock. */
+    HASP_ESTALE = -26,
+    /* An operator has blacklisted the session or its name. */
+    HASP_EBLACKLISTED = -27
+};
+#endif
+
+/* Not an error: somebody else has the lock, and the wait, if any, is over. */
+#define HASP_NOT_ACQUIRED 1
+
+/* A text for 'error'; "success" for 0. Never NULL, lives for ever. */
+HASP_API const char *hasp_strerror(int error);
+
+/* What happened in the newest call of this thread that failed, for a person,
+ * e.g. "no node answers (127.0.0.1:7420: Connection refused)"; lives until this
+ * thread's next failing call. Never NULL. */
+HASP_API const char *hasp_why(void);
+
+/* "0.1.0"; lives for ever. */
+HASP_API const char *hasp_version(void);
+
+/* --- Sessions --------------------------------------------------------------
+ */
+
+struct hasp_session;
+struct hasp_hold;
+
+enum hasp_event_kind {
+    /* The cluster has not answered for too long, and the locks may pass on soon
+     * (only sessions with a linger time know this state). Not held: begin no
+     * step, keep what is in memory. */
+    HASP_EVENT_JEOPARDY = 1,
+    /* After JEOPARDY: the lease is renewed, nothing was lost. */
+    HASP_EVENT_SAFE = 2,
+    /* Lost for ever. Without a name: the session and all its holds. With a
+     * name: the hold of that lock, whose limit (hold_ms) is over or which an
+     * operator took away. */
+    HASP_EVENT_LOST = 3,
+    /* Somebody asks for the lock 'name' to be given back when it suits. It is
+     * told once, at best. */
+    HASP_EVENT_PLEASE = 4
+};
+
+#define HASP_EVENT_NAME_SIZE 512
+#define HASP_EVENT_TEXT_SIZE 512
+
+struct hasp_event {
+    enum hasp_event_kind kind;
+    uint64_t token;                  /* Of the hold; 0: of the session. */
+    char name[HASP_EVENT_NAME_SIZE]; /* Of the lock; "": of the session. */
+    char text[HASP_EVENT_TEXT_SIZE]; /* The message, or the reason; cut off. */
+};
+
+/* Runs on a thread of the library that does nothing else, so it delays neither
+ * heartbeats nor calls, only later events. It may call every function but
+ * hasp_close(). */
+typedef void hasp_event_fn(void *data, const struct hasp_event *event);
+
+struct hasp_options {
+    size_t size; /* Set by hasp_options_init(). */
+
+    /* "host:port,host:port,..."; without ":port", 7420. NULL: the environment's
+     * HASP_ENDPOINTS, or "127.0.0.1:7420". Name all nodes; any of them finds
+     * the leader. */
+    const char *endpoints;
+
+    /* Shown to people who ask who holds a lock. NULL: "program@host:pid". */
+    const char *name;
+
+    /* The lease: after the last heartbeat the cluster waits so long before
+     * locks pass on. 100 to 3600000; 0: the cluster's default, 10 s. The
+     * program believes for 0.8 of it. Long ones ride out long interruptions,
+     * short ones pass on sooner. */
+    uint32_t ttl_ms;
+
+    /* If the connections are closed (the program has died) locks pass on after
+     * this time already. 0: none; else from 50 up to ttl_ms. */
+    uint32_t linger_ms;
+
+    /* For one request, from the first attempt to the last, apart from the wait
+     * for a lock itself. 0: 10 s. */
+    uint32_t timeout_ms;
+
+    /* An earned heartbeat: unless hasp_alive() is called at least so often, the
+     * lease is not renewed, so that a program which hangs loses its locks as a
+     * dead one does: alive_ms + ttl_ms after its last report at the latest. 0:
+     * the keeper needs no reports. */
+    uint32_t alive_ms;
+
+    /* NULL: events are fetched with hasp_event_next(). */
+    hasp_event_fn *on_event;
+    void *event_data;
+};
+
+/* Fills in every default. */
+HASP_API void hasp_options_init(struct hasp_options *options);
+
+/* Opens a session and starts to keep it. Options may be NULL: the defaults.
+ * Waits for at most timeout_ms. HASP_ECONNECT, HASP_ENOTLEADER, HASP_EBUSY: no
+ * session, try later; HASP_EBLACKLISTED; HASP_EINVALID. A session of which the
+ * answer was lost owns nothing and ends by itself, so there is no
+ * HASP_EUNKNOWN. */
+HASP_API HASP_MUST_CHECK int hasp_open(const struct hasp_options *options,
+                                       struct hasp_session **ret_session);
+
+/* Ends the session: its holds are given back, its waits cancelled, all at once;
+ * its holds are freed, then itself. Belief in the holds ends when this is
+ * called. If no node can be reached within timeout_ms, the session ends when
+ * its lease runs out. No other thread may be in a call on the session: use
+ * hasp_interrupt() and wait for them. NULL is fine. */
+HASP_API void hasp_close(struct hasp_session *session);
+
+/* The session's number in the cluster; 0 for NULL. */
+HASP_API uint64_t hasp_session_id(const struct hasp_session *session);
+
+/* Nanoseconds for which the session's lease may be trusted, without a round
+ * trip; 0 in jeopardy and when it is lost. */
+HASP_API uint64_t hasp_session_remaining(struct hasp_session *session);
+
+/* Reports that the program makes progress (see alive_ms). Call it where the
+ * work is done, not from a timer or a thread of its own: those live on when the
+ * work hangs. HASP_ELOST if the session is lost. No round trip. */
+HASP_API int hasp_alive(struct hasp_session *session);
+
+/* Ends every wait in this session with HASP_EINTR, those which are under way
+ * and those which begin later, until hasp_interrupt_clear(). So there is no
+ * moment at which it could come too early. It ends waits for a lock only: other
+ * calls are short (timeout_ms). Safe in a signal handler. */
+HASP_API int hasp_interrupt(struct hasp_session *session);
+HASP_API int hasp_interrupt_clear(struct hasp_session *session);
+
+/* A descriptor that is readable while hasp_event_next() has something, for
+ * poll() and its kin; do not read it. It lives as long as the session.
+ * Negative: an error. */
+HASP_API int hasp_event_fd(struct hasp_session *session);
+
+/* Takes the oldest event: true, or false if there is none. It never waits.
+ * Events of a session with a callback go there instead. If a program does not
+ * fetch them, PLEASE events beyond 64 are dropped, no others. */
+HASP_API bool hasp_event_next(struct hasp_session *session,
+                              struct hasp_event *ret_event);
+
+/* --- Locks -----------------------------------------------------------------
+ */
+
+#define HASP_FOREVER UINT64_MAX
+
+enum hasp_mode {
+    HASP_EXCLUSIVE = 0,
+    HASP_SHARED = 1, /* With other shared holders. */
+    HASP_SLOTS = 2   /* With at most 'slots' holders. */
+};
+
+struct hasp_acquire_options {
+    size_t size; /* Set by hasp_acquire_options_init(). */
+    enum hasp_mode mode;
+    uint32_t slots; /* With HASP_SLOTS; all holders must say the same. */
+
+    /* 0: try. Else the time for which to queue; HASP_FOREVER. */
+    uint64_t wait_ms;
+
+    /* Whose hold it is, inside the session. NULL: nobody else's, so that two
+     * acquisitions exclude each other, in two threads as in one. The same text
+     * (at most 128 bytes) makes a lock re-entrant: who has it acquires it again
+     * and must release it as often. It stands for one thread of control: do not
+     * use it in two at the same time. */
+    const char *owner;
+
+    /* A text of at most 4096 bytes that people see with the hold. NULL: none.
+     */
+    const char *value;
+
+    /* For resources that cannot check tokens: if the hold ends uncleanly the
+     * lock stays closed for so long. 0: none. */
+    uint64_t delay_ms;
+
+    /* The hold ends after this time whatever happens; it is believed in for 0.8
+     * of it. 0: no limit. */
+    uint64_t hold_ms;
+
+    /* Before those who wait, never before those who hold. */
+    bool is_barging;
+
+    /* The wait ends with HASP_EINTR when this descriptor is readable (a pipe,
+     * eventfd, signalfd or socket; it is not read). -1: none. */
+    int interrupt_fd;
+};
+
+/* Fills in: exclusive, wait for ever, no interrupting descriptor. */
+HASP_API void hasp_acquire_options_init(struct hasp_acquire_options *options);
+
+/* Acquires a lock: a name of 1 to 511 bytes. Options may be NULL: exclusive,
+ * waiting for ever, in the order of arrival. The place in the queue survives
+ * lost connections and changes of leader.
+ *
+ * 0: it is held, and the caller must hasp_release() it. HASP_NOT_ACQUIRED: it
+ * is not, and there is no place in the queue. HASP_EINTR, HASP_EUNKNOWN: the
+ * caller has no hold; if the cluster has granted it nevertheless, it is given
+ * back in the background. HASP_EDEADLOCK: waiting would be for ever.
+ * HASP_ELOST: the session is lost (open another one). */
+HASP_API HASP_MUST_CHECK int
+hasp_acquire(struct hasp_session *session, const char *name,
+             const struct hasp_acquire_options *options,
+             struct hasp_hold **ret_hold);
+
+/* Likewise with 'count' different locks, all or none of them: one hold. Those
+ * who take several locks this way never block each other in a circle. */
+HASP_API HASP_MUST_CHECK int
+hasp_acquire_many(struct hasp_session *session, const char *const *names,
+                  size_t count, const struct hasp_acquire_options *options,
+                  struct hasp_hold **ret_hold);
+
+/* Gives the hold back and frees it, whatever is returned. Belief in it ends
+ * when this is called. 0: given back. HASP_ENOTHELD: the cluster had ended it
+ * before (the work may have been done without the lock). HASP_EUNKNOWN and
+ * other errors: no answer came in timeout_ms; the library goes on trying while
+ * the session lives. NULL is HASP_EINVALID. */
+HASP_API int hasp_release(struct hasp_hold *hold);
+
+/* Makes an exclusive hold of one lock shared, at once, or a shared one
+ * exclusive, ahead of the queue, when the other holders have gone: until then
+ * it stays shared. An upgrade is a new grant with a new token. 'options' counts
+ * with wait_ms and interrupt_fd only; NULL: wait for ever.
+ *
+ * HASP_NOT_ACQUIRED, HASP_EINTR, HASP_EDEADLOCK (somebody else waits to
+ * upgrade): still shared. HASP_EUNKNOWN: at least shared; treat it so. */
+HASP_API HASP_MUST_CHECK int
+hasp_convert(struct hasp_hold *hold, enum hasp_mode mode,
+             const struct hasp_acquire_options *options);
+
+/* The token: below 2^53, greater than that of every earlier grant of the lock.
+ * hasp_token_of() is that of the i-th lock of several. 0 if there is none. */
+HASP_API uint64_t hasp_token(const struct hasp_hold *hold);
+HASP_API uint64_t hasp_token_of(const struct hasp_hold *hold, size_t i);
+
+/* Nanoseconds for which the hold may be trusted, without a round trip. 0: not
+ * at all, now; with linger_ms it may come back (HASP_EVENT_SAFE), without
+ * never. The number is old as soon as it is read: prefer hasp_guard(). */
+HASP_API uint64_t hasp_remaining(struct hasp_hold *hold);
+
+/* May a step that takes 'need_ns' be started? 0: it ends inside the lease, if
+ * it takes no longer. HASP_ESHORT: too little of the lease is left, now.
+ * HASP_ELOST: the hold is lost. No round trip: cheap enough for every step. */
+HASP_API HASP_MUST_CHECK int hasp_guard(struct hasp_hold *hold,
+                                        uint64_t need_ns);
+
+/* Is 'token' a holder's of the lock, at this moment? Asks the cluster. For a
+ * program that was handed a token and cannot keep a mark. The answer is old
+ * when it comes. */
+HASP_API HASP_MUST_CHECK int hasp_check(struct hasp_session *session,
+                                        const char *name, uint64_t token,
+                                        bool *ret_is_holder);
+
+/* Asks the holders of a lock to give it back (HASP_EVENT_PLEASE); tells how
+ * many there are. 'message' may be NULL. */
+HASP_API HASP_MUST_CHECK int hasp_please(struct hasp_session *session,
+                                         const char *name, const char *message,
+                                         uint64_t *ret_holder_count);
+
+/* --- Fences ----------------------------------------------------------------
+ */
+
+/* Shows a token to the cluster's own high-water mark for 'resource': 0 if no
+ * higher one was ever shown, and from now on lower ones are HASP_ESTALE. It is
+ * exact only for a resource on which nothing else happens between this and the
+ * write. */
+HASP_API HASP_MUST_CHECK int hasp_admit(struct hasp_session *session,
+                                        const char *resource, uint64_t token);
+
+/* The same in a file, for a program that stores things: no session is needed.
+ * One file is one mark, for one resource that is written to under one lock.
+ *
+ *     struct hasp_fence *fence;
+ *     status = hasp_fence_open("/var/lib/mine/orders.fence", &fence);
+ *     ... for each write that comes with a token:
+ *     status = hasp_fence_enter(fence, token);
+ *     if (status == 0) {
+ *         ... write ...
+ *         hasp_fence_leave(fence);
+ *     }
+ *
+ * Between enter and leave no one else is inside, in any thread or process that
+ * uses the file: a write cannot be overtaken between check and write. The mark
+ * is on the disk before hasp_fence_enter() returns 0. */
+struct hasp_fence;
+
+/* Opens the mark, and makes it (0) if there is none. HASP_EIO, HASP_ENOSPC,
+ * HASP_ECORRUPT (restore nothing: choose a mark above all tokens that were
+ * used), HASP_EINVALID. The file must be on a local file system; it must
+ * neither be copied back from a backup nor removed while old tokens are about.
+ */
+HASP_API HASP_MUST_CHECK int hasp_fence_open(const char *path,
+                                             struct hasp_fence **ret_fence);
+
+/* Waits for its turn. 0: 'token' is at least the mark, which is now 'token'.
+ * HASP_ESTALE: it is lower, the writer has lost the lock: refuse the write.
+ * HASP_EIO, HASP_ENOSPC: the mark could not be stored; refuse the write. After
+ * a failed flush nothing is admitted any more by this fence: close it, find out
+ * what is wrong with the disk. Not twice in one thread without leaving. */
+HASP_API HASP_MUST_CHECK int hasp_fence_enter(struct hasp_fence *fence,
+                                              uint64_t token);
+HASP_API void hasp_fence_leave(struct hasp_fence *fence);
+
+/* Enter and leave in one, for a storage that orders its writes itself. */
+HASP_API HASP_MUST_CHECK int hasp_fence_admit(struct hasp_fence *fence,
+                                              uint64_t token);
+
+/* The mark, as it is in the file now. */
+HASP_API HASP_MUST_CHECK int hasp_fence_mark(struct hasp_fence *fence,
+                                             uint64_t *ret_mark);
+
+/* Frees the fence; the file stays. NULL is fine. */
+HASP_API void hasp_fence_close(struct hasp_fence *fence);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* HASP_HASP_H */
