@@ -14,6 +14,7 @@
 #define WORKER_COUNT 2
 #define HOLD_MAX 3
 #define LOCK_COUNT_MAX 8
+#define SLOT_COUNT 2
 
 enum op_kind {
     OP_NONE,
@@ -123,6 +124,29 @@ void sim_worker_work(struct worker *worker);
 /* When there is something to do, in true time. */
 uint64_t sim_worker_next(const struct worker *worker);
 bool sim_worker_is_idle(const struct worker *worker);
+/* The locks by number, and what is done with them. */
+const char *sim_lock_name(uint32_t lock);
+struct bytes sim_lock_bytes(uint32_t lock);
+bool sim_lock_is_shared(uint32_t lock);
+bool sim_lock_is_slots(uint32_t lock);
+const char *sim_owner(uint32_t number);
+
+struct held *sim_held_find(struct worker *worker, uint32_t lock);
+uint32_t sim_held_count(const struct worker *worker);
+bool sim_held_believed(const struct worker *worker, const struct held *held);
+/* 'held' is believed in from this moment on: nobody else may believe in what
+ * excludes it. Beliefs that overlap do so at the beginning of one of them. */
+void sim_held_begins(struct worker *worker, const struct held *held);
+
+/* sim_ask.c: chooses what to do next, and asks for it (again). */
+void sim_ask_choose(struct worker *worker);
+void sim_ask(struct worker *worker);
+void sim_ask_attach(struct worker *worker);
+
+/* sim_answer.c: takes the reply that has come; or none will. */
+void sim_answer_take(struct worker *worker);
+void sim_answer_never_comes(struct worker *worker);
+
 /* Beliefs of the whole client begin (again): a jeopardy has ended. */
 void sim_client_beliefs_begin(struct sim_client *client);
 

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "tests/sim/sim_worker.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "tests/sim/sim_check.h"
+#include "tests/sim/sim_history.h"
+#include "tests/sim/sim_node.h"
+
+/* --- Answers
+ * ---------------------------------------------------------------------- */
+
+static void op_ends(struct worker *worker)
+{
+    struct sim *sim = worker->client->sim;
+    sim->stats.operations++;
+    worker->client->progress++;
+    worker->op.kind = OP_NONE;
+    uint64_t think_ms = sim_chance(sim, 0.5) ? sim_between(sim, 0, 20)
+                                             : sim_between(sim, 20, 800);
+    worker->think_until_ns = sim->now_ns + think_ms * SIM_MS;
+}
+
+/* The answer was OK; what it says must stand in the history. */
+static void check_answer(struct worker *worker, enum result_code code,
+                         uint64_t token, uint64_t count)
+{
+    struct sim_client *client = worker->client;
+    struct sim *sim = client->sim;
+    const struct op *op = &worker->op;
+    uint64_t ended = sim_history_ended(sim_check_history(sim), client->session);
+    if (ended != 0 && ended <= worker->channel.sent_newest) {
+        sim_fail(sim,
+                 "dead stays dead: %s was answered for session %" PRIu64
+                 ", which entry %" PRIu64 " had ended before it asked",
+                 client->host.name, client->session, ended);
+    }
+    if (op->req == 0) {
+        return;
+    }
+    struct past_result past;
+    if (!sim_history_result(sim_check_history(sim), client->session,
+                            bytes_of_text(sim_owner(op->owner)), op->req,
+                            &past)) {
+        sim_fail(sim,
+                 "an answer is about what is committed: %s.%s was "
+                 "answered REQ %" PRIu64 " and no entry has it",
+                 client->host.name, sim_owner(op->owner), op->req);
+    } else if (past.code != code || past.token != token ||
+               past.count != count) {
+        sim_fail(sim,
+                 "acknowledged results stay: %s.%s was told token %" PRIu64
+                 " count %" PRIu64 " code %d for REQ %" PRIu64
+                 ", committed are %" PRIu64 ", %" PRIu64 ", %d",
+                 client->host.name, sim_owner(op->owner), token, count,
+                 (int)code, op->req, past.token, past.count, (int)past.code);
+    } else if (past.first_index <= op->newest) {
+        sim_fail(sim,
+                 "an effect follows its cause: REQ %" PRIu64 " of %s.%s "
+                 "took effect before it was asked",
+                 op->req, client->host.name, sim_owner(op->owner));
+    }
+}
+
+static void take_grant(struct worker *worker, uint64_t token)
+{
+    struct sim_client *client = worker->client;
+    struct op *op = &worker->op;
+    /* A token answers with count 1 for the first hold, more for a re-entry. */
+    struct held *held = sim_held_find(worker, op->lock);
+    if (!sim_history_granted(sim_check_history(client->sim),
+                             sim_lock_bytes(op->lock), client->session,
+                             bytes_of_text(sim_owner(op->owner)), token)) {
+        sim_fail(client->sim,
+                 "an answer is about what is committed: %s.%s "
+                 "was told token %" PRIu64 " of '%s'",
+                 client->host.name, sim_owner(op->owner), token,
+                 sim_lock_name(op->lock));
+    }
+    worker->last_token[op->lock] = token;
+    if (held != NULL && held->token == token) {
+        held->count++;
+        return;
+    }
+    for (int i = 0; i < HOLD_MAX && held == NULL; i++) {
+        if (!worker->held[i].is_there) {
+            held = &worker->held[i];
+        }
+    }
+    CHECK(held != NULL);
+    *held = (struct held){
+        .is_there = true,
+        .lock = op->lock,
+        .mode = op->mode,
+        .token = token,
+        .count = 1,
+        .hold_ms = op->hold_ms,
+        .sent = op->sent,
+    };
+    sim_held_begins(worker, held);
+}
+
+static void take_acquired(struct worker *worker, const struct resp_value *value)
+{
+    struct op *op = &worker->op;
+    if (value->type == RESP_NULL) {
+        check_answer(worker, RESULT_NOT_ACQUIRED, 0, 0);
+    } else {
+        struct past_result past = {.count = 0};
+        sim_history_result(sim_check_history(worker->client->sim),
+                           worker->client->session,
+                           bytes_of_text(sim_owner(op->owner)), op->req, &past);
+        check_answer(worker, RESULT_OK, (uint64_t)value->integer, past.count);
+        take_grant(worker, (uint64_t)value->integer);
+    }
+}
+
+static void take_converted(struct worker *worker,
+                           const struct resp_value *value)
+{
+    struct op *op = &worker->op;
+    struct held *held = sim_held_find(worker, op->lock);
+    if (value->type == RESP_NULL || held == NULL) {
+        return;
+    }
+    uint64_t token = (uint64_t)value->integer;
+    if (op->mode == LOCK_SHARED && held->token != token) {
+        sim_fail(worker->client->sim,
+                 "a downgrade keeps its token: %s.%s had %" PRIu64
+                 " of '%s' and has %" PRIu64,
+                 worker->client->host.name, sim_owner(worker->number),
+                 held->token, sim_lock_name(op->lock), token);
+    }
+    held->token = token;
+    held->mode = op->mode;
+    worker->last_token[op->lock] = token;
+    sim_held_begins(worker, held);
+}
+
+static void take_released(struct worker *worker, const struct resp_value *value)
+{
+    struct op *op = &worker->op;
+    struct held *held = sim_held_find(worker, op->lock);
+    check_answer(worker, RESULT_OK, 0, (uint64_t)value->integer);
+    if (held != NULL) {
+        held->count = (uint64_t)value->integer;
+        if (held->count == 0) {
+            held->is_there = false;
+        }
+    }
+    if (value->integer == 0) {
+        worker->dirty_lock = 0;
+    }
+}
+
+static void check_cancelled(struct worker *worker,
+                            const struct resp_value *value)
+{
+    /* One that came too late says so with 0, and keeps the token as well. */
+    struct op *op = &worker->op;
+    struct past_result past = {.token = 0};
+    sim_history_result(sim_check_history(worker->client->sim),
+                       worker->client->session,
+                       bytes_of_text(sim_owner(op->owner)), op->req, &past);
+    check_answer(worker, RESULT_OK, past.token, (uint64_t)value->integer);
+}
+
+/* A read sees everything up to what was committed when it was asked, and
+ * nothing later than what is now. */
+static void take_checked(struct worker *worker, const struct resp_value *value)
+{
+    struct sim *sim = worker->client->sim;
+    struct op *op = &worker->op;
+    uint64_t from = worker->channel.sent_newest;
+    uint64_t to = sim_check_newest(sim);
+    struct bytes name = sim_lock_bytes(op->lock);
+    bool is_wrong = value->integer == 1
+                        ? !sim_history_held_sometime(sim_check_history(sim),
+                                                     name, op->token, from, to)
+                        : sim_history_held_always(sim_check_history(sim), name,
+                                                  op->token, from, to);
+    sim->stats.reads++;
+    if (is_wrong) {
+        sim_fail(sim,
+                 "reads are linearizable: %s was told %d for token "
+                 "%" PRIu64 " of '%s' between entries %" PRIu64 " and %" PRIu64,
+                 worker->client->host.name, (int)value->integer, op->token,
+                 sim_lock_name(op->lock), from, to);
+    }
+}
+
+static void take_shown(struct worker *worker)
+{
+    struct sim *sim = worker->client->sim;
+    const struct resp_reply *reply = &worker->channel.reply;
+    const struct resp_value *holders = resp_find(reply, 0, "holders");
+    uint64_t from = worker->channel.sent_newest;
+    uint64_t to = sim_check_newest(sim);
+    struct bytes name = sim_lock_bytes(worker->op.lock);
+    sim->stats.reads++;
+    if (holders == NULL || holders->type != RESP_ARRAY) {
+        sim_fail(sim, "SHOW answers a map with holders");
+        return;
+    }
+    if (holders->count == 0 &&
+        sim_history_taken_always(sim_check_history(sim), name, from, to)) {
+        sim_fail(sim,
+                 "reads are linearizable: %s was shown '%s' without "
+                 "holders between entries %" PRIu64 " and %" PRIu64,
+                 worker->client->host.name, sim_lock_name(worker->op.lock),
+                 from, to);
+    }
+    uint32_t at = (uint32_t)(holders - reply->value) + 1;
+    for (uint32_t i = 0; i < holders->count; i++) {
+        const struct resp_value *token = resp_find(reply, at, "token");
+        if (token == NULL ||
+            !sim_history_held_sometime(sim_check_history(sim), name,
+                                       (uint64_t)token->integer, from, to)) {
+            sim_fail(sim,
+                     "reads are linearizable: %s was shown a holder of "
+                     "'%s' that was none between entries %" PRIu64
+                     " and %" PRIu64,
+                     worker->client->host.name, sim_lock_name(worker->op.lock),
+                     from, to);
+        }
+        at += reply->value[at].span;
+    }
+}
+
+static void take_ok(struct worker *worker)
+{
+    const struct resp_value *value = &worker->channel.reply.value[0];
+    switch (worker->op.kind) {
+    case OP_ACQUIRE:
+        take_acquired(worker, value);
+        break;
+    case OP_RELEASE:
+        take_released(worker, value);
+        break;
+    case OP_CONVERT:
+        take_converted(worker, value);
+        break;
+    case OP_CANCEL:
+        check_cancelled(worker, value);
+        worker->has_cancelled |= worker->op.owner == worker->number;
+        break;
+    case OP_CHECK:
+        take_checked(worker, value);
+        break;
+    case OP_SHOW:
+        take_shown(worker);
+        break;
+    default:
+        break;
+    }
+    const struct op *others = &worker->client->worker[1 - worker->number].op;
+    bool is_cancelling = others->kind == OP_CANCEL &&
+                         others->owner == worker->number;
+    if (worker->op.req != 0 && worker->op.owner == worker->number &&
+        !is_cancelling) {
+        worker->acked = worker->op.req;
+    }
+    op_ends(worker);
+}
+
+static bool is_word(const char *word, const char *const *words)
+{
+    for (; *words != NULL; words++) {
+        if (strcmp(word, *words) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_disk_full(struct bytes text)
+{
+    return bytes_has_prefix(text, BYTES_LITERAL("LIMIT disk"));
+}
+
+/* What was held was believed in, and is not held. */
+static void take_not_held(struct worker *worker)
+{
+    struct op *op = &worker->op;
+    if (op->was_believed && (!op->is_uncertain || op->req != 0)) {
+        sim_fail(worker->client->sim,
+                 "who believes in a hold has it: %s.%s gives back '%s' and is "
+                 "told NOTHELD",
+                 worker->client->host.name, sim_owner(worker->number),
+                 sim_lock_name(op->lock));
+    }
+    struct held *held = sim_held_find(worker, op->lock);
+    if (held != NULL) {
+        held->is_there = false;
+    }
+    worker->dirty_lock = 0;
+}
+
+static void clean_up(struct worker *worker, uint32_t lock)
+{
+    worker->dirty_lock = lock + 1;
+    worker->has_cancelled = false;
+}
+
+/* Nothing more is known of it: it will be given back to be sure. */
+void sim_answer_never_comes(struct worker *worker)
+{
+    struct op *op = &worker->op;
+    if (op->kind == OP_ACQUIRE || op->kind == OP_RELEASE ||
+        op->kind == OP_CONVERT) {
+        struct held *held = sim_held_find(worker, op->lock);
+        if (held != NULL) {
+            held->is_over = true;
+        }
+        clean_up(worker, op->lock);
+        worker->has_lost = true;
+    }
+    op_ends(worker);
+}
+
+static void take_error(struct worker *worker, const char *word)
+{
+    static const char *const later[] = {"NOLEADER", "BUSY", "MOVED", NULL};
+    static const char *const ended[] = {"EXPIRED", "NOSESSION", "BLACKLISTED",
+                                        NULL};
+    const struct resp_value *value = &worker->channel.reply.value[0];
+    static const char *const refused[] = {"DEADLOCK", "LIMIT", NULL};
+    struct sim_client *client = worker->client;
+    struct sim *sim = client->sim;
+    struct op *op = &worker->op;
+    sim_say(sim, &client->host, "op of %s answered %s",
+            sim_owner(worker->number), word);
+    if (is_word(word, later) || is_disk_full(value->bytes)) {
+        sim_channel_later(&worker->channel, sim_between(sim, 10, 300) * SIM_MS);
+        if (strcmp(word, "MOVED") == 0) {
+            sim_channel_close(&worker->channel);
+        }
+    } else if (is_word(word, ended)) {
+        if (sim_history_ended(sim_check_history(sim), client->session) != 0) {
+            lease_refused(&client->lease);
+            sim_client_lose(client, word);
+        } else if (strcmp(word, "EXPIRED") == 0) {
+            sim_fail(sim,
+                     "a refusal is about what is committed: %s was told "
+                     "%s, and session %" PRIu64 " lives",
+                     client->host.name, word, client->session);
+        } else {
+            sim_channel_close(&worker->channel);
+        }
+    } else if (strcmp(word, "UNKNOWN") == 0) {
+        sim->stats.unknowns++;
+        op->is_uncertain = true;
+        if (op->req == 0) {
+            sim_answer_never_comes(worker);
+        } else {
+            sim_channel_later(&worker->channel,
+                              sim_between(sim, 10, 300) * SIM_MS);
+        }
+    } else if (strcmp(word, "NOTHELD") == 0) {
+        take_not_held(worker);
+        op_ends(worker);
+    } else if (is_word(word, refused) || op->kind == OP_ADMIN) {
+        op_ends(worker);
+    } else if (strcmp(word, "BADARG") == 0 && worker->has_lost &&
+               op->kind == OP_ACQUIRE) {
+        /* A lost request without a number waits there by now. */
+        clean_up(worker, op->lock);
+        op_ends(worker);
+    } else {
+        sim_fail(sim,
+                 "errors are those of the contract: %s.%s was told "
+                 "'%.*s'",
+                 client->host.name, sim_owner(worker->number),
+                 (int)value->bytes.size, (const char *)value->bytes.data);
+    }
+}
+
+void sim_answer_take(struct worker *worker)
+{
+    struct sim_client *client = worker->client;
+    char word[32];
+    sim_channel_error(&worker->channel, word);
+    if (worker->channel.attached != client->session) {
+        if (word[0] == '\0') {
+            worker->channel.attached = client->session;
+        } else {
+            sim_channel_close(&worker->channel);
+        }
+    } else if (word[0] == '\0') {
+        take_ok(worker);
+    } else {
+        take_error(worker, word);
+    }
+}

@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "tests/sim/sim_worker.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "tests/sim/sim_check.h"
+#include "tests/sim/sim_history.h"
+#include "tests/sim/sim_node.h"
+
+static struct held *any_held(struct worker *worker)
+{
+    uint64_t pick = prng_below(&worker->client->sim->prng,
+                               sim_held_count(worker));
+    for (int i = 0; i < HOLD_MAX; i++) {
+        if (worker->held[i].is_there && pick-- == 0) {
+            return &worker->held[i];
+        }
+    }
+    return NULL;
+}
+
+/* --- Choosing
+ * ------------------------------------------------------------------- */
+
+static void choose_acquire(struct worker *worker, struct op *op)
+{
+    struct sim *sim = worker->client->sim;
+    op->kind = OP_ACQUIRE;
+    op->lock = (uint32_t)prng_below(&sim->prng, worker->client->lock_count);
+    op->mode = LOCK_EXCLUSIVE;
+    if (sim_lock_is_slots(op->lock)) {
+        op->mode = LOCK_SLOTS;
+    } else if (sim_lock_is_shared(op->lock) && sim_chance(sim, 0.6)) {
+        op->mode = LOCK_SHARED;
+    }
+    struct held *held = sim_held_find(worker, op->lock);
+    if (held != NULL) {
+        op->mode = held->mode; /* Another one is CONVERT's matter. */
+    }
+    static const enum op_wait waits[] = {WAIT_NOT, WAIT_SOME, WAIT_SOME,
+                                         WAIT_EVER};
+    op->wait = waits[prng_below(&sim->prng, 4)];
+    op->wait_ms = sim_between(sim, 20, 4000);
+    op->is_barging = held == NULL && sim_chance(sim, 0.03);
+    if (held == NULL && sim_chance(sim, 0.05)) {
+        op->hold_ms = sim_between(sim, 300, 4000);
+    }
+    if (held == NULL && sim_chance(sim, 0.1)) {
+        op->delay_ms = sim_between(sim, 100, 2000);
+    }
+}
+
+static void choose_read(struct worker *worker, struct op *op)
+{
+    struct sim *sim = worker->client->sim;
+    op->lock = (uint32_t)prng_below(&sim->prng, worker->client->lock_count);
+    op->token = worker->last_token[op->lock];
+    op->kind = op->token != 0 && sim_chance(sim, 0.7) ? OP_CHECK : OP_SHOW;
+}
+
+static void choose_release(struct op *op, const struct held *held)
+{
+    op->kind = OP_RELEASE;
+    op->lock = held->lock;
+}
+
+/* The other worker waits for long: cancel that. */
+static bool choose_cancel(struct worker *worker, struct op *op)
+{
+    struct sim *sim = worker->client->sim;
+    struct worker *other = &worker->client->worker[1 - worker->number];
+    if (other->op.kind != OP_ACQUIRE || other->op.wait == WAIT_NOT ||
+        other->op.req == 0 || !other->op.was_sent ||
+        sim->now_ns - other->op.since_ns < 300 * SIM_MS ||
+        !sim_chance(sim, 0.2)) {
+        return false;
+    }
+    op->kind = OP_CANCEL;
+    op->lock = other->op.lock;
+    op->owner = other->number;
+    op->req = other->next_req++;
+    op->acked = other->acked;
+    return true;
+}
+
+static void choose_while_holding(struct worker *worker, struct op *op)
+{
+    struct sim *sim = worker->client->sim;
+    struct held *held = any_held(worker);
+    uint64_t dice = prng_below(&sim->prng, 100);
+    if (worker->client->is_draining || dice < 55) {
+        choose_release(op, held);
+    } else if (dice < 65 && sim_lock_is_shared(held->lock) &&
+               held->hold_ms == 0) {
+        op->kind = OP_CONVERT;
+        op->lock = held->lock;
+        op->mode = held->mode == LOCK_SHARED ? LOCK_EXCLUSIVE : LOCK_SHARED;
+        op->wait = sim_chance(sim, 0.7) ? WAIT_SOME : WAIT_NOT;
+        op->wait_ms = sim_between(sim, 20, 2000);
+    } else if (dice < 80 && sim_held_count(worker) < HOLD_MAX) {
+        choose_acquire(worker, op);
+    } else {
+        choose_read(worker, op);
+    }
+}
+
+void sim_ask_choose(struct worker *worker)
+{
+    struct sim_client *client = worker->client;
+    struct sim *sim = client->sim;
+    struct op op = {.owner = worker->number, .since_ns = sim->now_ns};
+    if (worker->dirty_lock != 0) {
+        op.kind = worker->has_cancelled ? OP_RELEASE : OP_CANCEL;
+        op.lock = worker->dirty_lock - 1;
+    } else if (choose_cancel(worker, &op)) {
+        worker->op = op;
+        return;
+    } else if (sim_held_count(worker) > 0) {
+        choose_while_holding(worker, &op);
+    } else if (client->is_draining) {
+        return;
+    } else if (sim_chance(sim, 0.1)) {
+        choose_read(worker, &op);
+    } else if (sim_chance(sim, 0.01)) {
+        op.kind = OP_ADMIN;
+        op.lock = (uint32_t)prng_below(&sim->prng, 2);
+    } else {
+        choose_acquire(worker, &op);
+    }
+    bool is_change = op.kind == OP_ACQUIRE || op.kind == OP_RELEASE ||
+                     op.kind == OP_CONVERT || op.kind == OP_CANCEL;
+    /* Some ask without a number. What is lost on the way may then arrive late
+     * and do what is not wanted any more: so RELEASE names its token. */
+    bool may_lack = op.kind == OP_ACQUIRE ||
+                    (op.kind == OP_RELEASE && worker->dirty_lock == 0);
+    bool lacks = may_lack && sim_chance(sim, 0.1);
+    if (lacks && op.kind == OP_RELEASE) {
+        op.token = sim_held_find(worker, op.lock)->token;
+    }
+    if (is_change && !lacks) {
+        op.req = worker->next_req++;
+        op.acked = sim_chance(sim, 0.9) ? worker->acked : 0;
+    }
+    worker->op = op;
+}
+
+/* --- Asking
+ * ---------------------------------------------------------------------- */
+
+/* RELEASE, and CONVERT to less, end the belief when they are sent. */
+static void end_belief(struct worker *worker)
+{
+    struct op *op = &worker->op;
+    struct held *held = sim_held_find(worker, op->lock);
+    if (held == NULL || (op->kind != OP_RELEASE && op->kind != OP_CONVERT)) {
+        return;
+    }
+    if (!op->was_sent) {
+        op->was_believed = sim_held_believed(worker, held) &&
+                           held->hold_ms == 0;
+    }
+    if (op->kind == OP_RELEASE && held->count <= 1) {
+        held->is_over = true;
+    } else if (op->kind == OP_CONVERT && op->mode == LOCK_SHARED) {
+        held->mode = LOCK_SHARED;
+    }
+}
+
+static void put_options(struct sim_channel *channel, const struct op *op)
+{
+    if (op->wait == WAIT_SOME) {
+        sim_channel_word(channel, "WAIT");
+        sim_channel_number(channel, op->wait_ms);
+    } else if (op->wait == WAIT_EVER) {
+        sim_channel_word(channel, "WAIT");
+        sim_channel_word(channel, "FOREVER");
+    }
+    sim_channel_word(channel, "OWNER");
+    sim_channel_word(channel, sim_owner(op->owner));
+    if (op->hold_ms != 0) {
+        sim_channel_word(channel, "HOLD");
+        sim_channel_number(channel, op->hold_ms);
+    }
+    if (op->delay_ms != 0) {
+        sim_channel_word(channel, "DELAY");
+        sim_channel_number(channel, op->delay_ms);
+    }
+    if (op->kind == OP_RELEASE && op->token != 0) {
+        sim_channel_word(channel, "TOKEN");
+        sim_channel_number(channel, op->token);
+    }
+    if (op->is_barging) {
+        sim_channel_word(channel, "BARGE");
+    }
+    if (op->req != 0) {
+        sim_channel_word(channel, "REQ");
+        sim_channel_number(channel, op->req);
+    }
+    if (op->acked != 0) {
+        sim_channel_word(channel, "ACKED");
+        sim_channel_number(channel, op->acked);
+    }
+}
+
+static uint64_t option_count(const struct op *op)
+{
+    return (op->wait != WAIT_NOT ? 2 : 0) + 2u + (op->hold_ms != 0 ? 2 : 0) +
+           (op->delay_ms != 0 ? 2 : 0) + (op->is_barging ? 1 : 0) +
+           (op->kind == OP_RELEASE && op->token != 0 ? 2 : 0) +
+           (op->req != 0 ? 2 : 0) + (op->acked != 0 ? 2 : 0);
+}
+
+static void put_change(struct sim_channel *channel, const struct op *op)
+{
+    uint64_t mode_count = 0;
+    const char *word = "LOCK.RELEASE";
+    if (op->kind == OP_CANCEL) {
+        word = "LOCK.CANCEL";
+    } else if (op->kind == OP_CONVERT) {
+        word = "LOCK.CONVERT";
+        mode_count = 1;
+    } else if (op->kind == OP_ACQUIRE) {
+        word = "LOCK.ACQUIRE";
+        mode_count = op->mode == LOCK_SHARED  ? 1
+                     : op->mode == LOCK_SLOTS ? 2
+                                              : 0;
+    }
+    sim_channel_begin(channel, 2 + mode_count + option_count(op));
+    sim_channel_word(channel, word);
+    sim_channel_word(channel, sim_lock_name(op->lock));
+    if (mode_count > 0) {
+        sim_channel_word(channel, op->mode == LOCK_SLOTS    ? "SLOTS"
+                                  : op->mode == LOCK_SHARED ? "SHARED"
+                                                            : "EXCLUSIVE");
+    }
+    if (mode_count > 1) {
+        sim_channel_number(channel, SLOT_COUNT);
+    }
+    put_options(channel, op);
+}
+
+static void put_admin(struct sim_channel *channel, const struct op *op)
+{
+    sim_channel_begin(channel, 1);
+    sim_channel_word(channel,
+                     op->lock == 0 ? "RAFT.TRANSFER" : "RAFT.SNAPSHOT");
+    if (op->lock == 0) {
+        channel->sim->stats.transfers++;
+    }
+}
+
+void sim_ask(struct worker *worker)
+{
+    struct op *op = &worker->op;
+    struct sim_client *client = worker->client;
+    struct sim_channel *channel = &worker->channel;
+    struct lease_clock now = sim_client_clock(client);
+    uint64_t wait_ns = 4 * SIM_S;
+    switch (op->kind) {
+    case OP_CHECK:
+        sim_channel_begin(channel, 3);
+        sim_channel_word(channel, "LOCK.CHECK");
+        sim_channel_word(channel, sim_lock_name(op->lock));
+        sim_channel_number(channel, op->token);
+        break;
+    case OP_SHOW:
+        sim_channel_begin(channel, 2);
+        sim_channel_word(channel, "LOCK.SHOW");
+        sim_channel_word(channel, sim_lock_name(op->lock));
+        break;
+    case OP_ADMIN:
+        put_admin(channel, op);
+        break;
+    default:
+        put_change(channel, op);
+        end_belief(worker);
+        break;
+    }
+    if (op->wait == WAIT_SOME) {
+        wait_ns += op->wait_ms * SIM_MS;
+    } else if (op->wait == WAIT_EVER) {
+        wait_ns = sim_between(client->sim, 1000, 20000) * SIM_MS;
+    }
+    if (!op->was_sent) {
+        op->was_sent = true;
+        op->sent = now;
+        op->newest = sim_check_newest(client->sim);
+    }
+    sim_note(client->sim, &client->host, "op", worker->number,
+             (uint64_t)op->kind * 100 + op->lock, op->req);
+    op->is_asked = true;
+    sim_channel_send(channel, now, wait_ns);
+}
+
+void sim_ask_attach(struct worker *worker)
+{
+    struct sim_client *client = worker->client;
+    struct sim_channel *channel = &worker->channel;
+    sim_channel_begin(channel, 3);
+    sim_channel_word(channel, "SESSION.ATTACH");
+    sim_channel_number(channel, client->session);
+    sim_channel_word(channel, client->secret);
+    sim_channel_send(channel, sim_client_clock(client), 4 * SIM_S);
+}
