@@ -248,7 +248,7 @@ static void a_log_is_what_the_array_says_after_any_crash(void **state)
     model->base = f->loaded;
     model->term = 1;
     print_message("reproduce: WAL_SEED=%lu\n", (unsigned long)seed);
-    for (uint64_t i = rounds_of_run(500); i > 0; i--) {
+    for (uint64_t i = rounds_of_run(250); i > 0; i--) {
         take_step(f, model, &prng);
     }
     free(model);
@@ -367,7 +367,7 @@ static void a_torn_write_never_brings_old_records_back(void **state)
     model->term = 1;
     uint64_t tear_count = 0;
     print_message("reproduce: WAL_SEED=%lu\n", (unsigned long)seed);
-    for (uint64_t i = rounds_of_run(60); i > 0; i--) {
+    for (uint64_t i = rounds_of_run(24); i > 0; i--) {
         struct change change = {.before = take_image(f->path)};
         if (prng_chance(&prng, 0.3)) {
             truncate_some(f, model, &prng);
