@@ -172,12 +172,14 @@ class Node:
         members = "".join(
             "member = %d 127.0.0.1:%d 127.0.0.1:%d\n"
             % (n.id, n.peer_port, n.client_port)
-            for n in self.cluster.nodes
+            for n in self.cluster.founders
         )
         with open(self.config, "w") as out:
             out.write(
                 "[node]\nid = %d\ndir = %s\n" % (self.id, self.dir)
                 + "[listen]\nhttp = 127.0.0.1:%d\n" % self.http_port
+                + "client = 127.0.0.1:%d\n" % self.client_port
+                + "peer = 127.0.0.1:%d\n" % self.peer_port
                 + "[cluster]\nname = test\n"
                 + members
                 + "[limits]\ndisk_reserve = 1M\n"
@@ -225,6 +227,11 @@ class Node:
     def wait_exit(self, timeout=15):
         return self.process.wait(timeout)
 
+    @property
+    def addresses(self):
+        """As RAFT.ADD takes them."""
+        return "127.0.0.1:%d,127.0.0.1:%d" % (self.peer_port, self.client_port)
+
     def connect(self, timeout=10.0):
         return Client(self.client_port, timeout)
 
@@ -266,6 +273,7 @@ class Cluster:
         self.nodes = []
         for i in range(count):
             self.nodes.append(Node(self, i + 1, ports[3 * i : 3 * i + 3]))
+        self.founders = list(self.nodes)
         for node in self.nodes:
             node.write_config(extra)
         if start:
@@ -284,6 +292,13 @@ class Cluster:
             if not node.is_running:
                 node.start()
         return self
+
+    def newcomer(self):
+        """Starts a node that is not among the founders."""
+        node = Node(self, len(self.nodes) + 1, free_ports(3))
+        node.write_config(self.extra)
+        self.nodes.append(node)
+        return node.start()
 
     def close(self):
         for node in self.nodes:

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: MIT
+"""Members come and go while the cluster serves."""
+
+import shutil
+
+import pytest
+
+from cluster import Cluster, ReplyError, Session, as_map, wait_until
+
+
+def roles(node):
+    """{id: role} as this node sees it."""
+    status = node.status()
+    if status is None:
+        return {}
+    return {m["id"]: m["role"] for m in map(as_map, status["members"])}
+
+
+def leader_do(cluster, *words, besides=()):
+    with cluster.leader(besides=besides).connect(30) as client:
+        return client.do(*words)
+
+
+def test_a_cluster_grows_and_lives_on_the_newcomers():
+    with Cluster(3) as cluster:
+        first = cluster.leader()
+        with first.connect() as client:
+            session = Session(client, ttl=600000)
+            token = client.do("LOCK.ACQUIRE", "kept")
+        for _ in range(2):
+            node = cluster.newcomer()
+            wait_until(
+                lambda: "waiting to be added" in node.log(), 10, "waits"
+            )
+            assert (
+                leader_do(cluster, "RAFT.ADD", node.id, node.addresses) == "OK"
+            )
+            wait_until(
+                lambda: roles(node).get(node.id) == "voter", 10, "it votes"
+            )
+        cluster.converged()
+        # Two of five may go, the first leader among them.
+        first.kill()
+        next(n for n in cluster.founders if n is not first).kill()
+        with cluster.leader().connect() as client:
+            session.attach(client)
+            assert client.do("LOCK.CHECK", "kept", token) == 1
+            assert client.do("LOCK.ACQUIRE", "more") > token
+
+
+def test_a_newcomer_keeps_its_place_over_a_restart():
+    with Cluster(3) as cluster:
+        cluster.leader()
+        node = cluster.newcomer()
+        assert leader_do(cluster, "RAFT.ADD", node.id, node.addresses) == "OK"
+        cluster.converged()
+        for one in cluster.nodes:
+            one.kill()
+        cluster.start()
+        cluster.leader()
+        cluster.converged()
+        assert set(roles(node)) == {1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_wiped_member_comes_back_when_removed_and_added(number):
+    with Cluster(3) as cluster:
+        cluster.leader()
+        cluster.converged()
+        wiped = cluster.nodes[number - 1]
+        others = [n for n in cluster.nodes if n is not wiped]
+        wiped.kill()
+        shutil.rmtree(wiped.dir)
+        wiped.start()
+        wait_until(
+            lambda: any("another data directory" in n.log() for n in others),
+            15,
+            "it is refused",
+        )
+        do = lambda *words: leader_do(cluster, *words, besides=[wiped])
+        assert do("RAFT.REMOVE", wiped.id) == "OK"
+        assert do("RAFT.ADD", wiped.id, wiped.addresses) == "OK"
+        cluster.converged(20)
+        assert roles(others[0]) == {1: "voter", 2: "voter", 3: "voter"}
+        # Now it counts again.
+        others[0].kill()
+        with cluster.leader().connect() as client:
+            Session(client)
+
+
+def test_a_removed_member_serves_nobody_and_is_not_needed():
+    with Cluster(3) as cluster:
+        leader = cluster.leader()
+        gone = cluster.followers(leader)[0]
+        assert leader_do(cluster, "RAFT.REMOVE", gone.id) == "OK"
+        wait_until(
+            lambda: gone.id not in roles(leader), 5, "it is no member any more"
+        )
+        with gone.connect() as client:
+            with pytest.raises((ReplyError, OSError)):
+                client.do("SESSION.OPEN")
+        gone.kill()
+        with leader.connect() as client:
+            Session(client)
+            assert client.do("LOCK.ACQUIRE", "a") > 0
+
+
+def test_leadership_can_be_handed_to_a_chosen_member():
+    with Cluster(3) as cluster:
+        leader = cluster.leader()
+        heir = cluster.followers(leader)[-1]
+        cluster.converged()
+        assert leader_do(cluster, "RAFT.TRANSFER", heir.id) == "OK"
+        assert cluster.leader() is heir
