@@ -17,7 +17,7 @@
 
 static uint32_t name_hash(const uint8_t *name, size_t size);
 static bool may_begin(struct core *core, struct request *request,
-                      const struct bytes *argument, uint32_t count);
+                      uint32_t count);
 static bool choose_session(struct core *core, struct request *request,
                            const struct call *call);
 /* EVAL and EVALSHA leave as EVALSHA of a name that every node knows. */
@@ -76,7 +76,7 @@ void commands_received(struct core *core, struct conn *conn,
         unknown_command(core, request, argument[0]);
         return;
     }
-    if (!may_begin(core, request, argument, count)) {
+    if (!may_begin(core, request, count)) {
         return;
     }
     buffer_clear(&core->parse_error);
@@ -246,44 +246,57 @@ struct origin call_origin(const struct request *request,
                            .acked = call_number(call, OPTION_ACKED, 0)};
 }
 
-/* FNV-1a over the name in upper case. */
+/* FNV-1a, for which upper and lower case are the same (and some other bytes,
+ * too, which does no harm). */
 static uint32_t name_hash(const uint8_t *name, size_t size)
 {
     uint32_t hash = 2166136261u;
     for (size_t i = 0; i < size; i++) {
-        hash = (hash ^ (uint32_t)toupper(name[i])) * 16777619u;
+        hash = (hash ^ (name[i] & 0xdfu)) * 16777619u;
     }
     return hash;
 }
 
+static bool refuse_arity(struct core *core, struct request *request)
+{
+    bool is_ours = (request->command->flags & COMMAND_REDIS) == 0;
+    struct call call = {.command = request->command};
+    char name[64];
+    call_name(&call, name, sizeof name);
+    resp_error(request_reply(core, request), is_ours ? "BADARG" : "ERR",
+               is_ours ? "%s: wrong number of arguments"
+                       : "wrong number of arguments for '%s' command",
+               name);
+    request_done(core, request);
+    return false;
+}
+
+static bool refuse_subscriber(struct core *core, struct request *request)
+{
+    struct call call = {.command = request->command};
+    char name[64];
+    call_name(&call, name, sizeof name);
+    resp_error(request_reply(core, request), "ERR",
+               "Can't execute '%s': only (P)SUBSCRIBE / (P)UNSUBSCRIBE / "
+               "PING / QUIT / RESET are allowed in this context",
+               name);
+    request_done(core, request);
+    return false;
+}
+
 /* What may refuse a command before its arguments are looked at. */
 static bool may_begin(struct core *core, struct request *request,
-                      const struct bytes *argument, uint32_t count)
+                      uint32_t count)
 {
     const struct command *command = request->command;
     struct conn *conn = request->conn;
-    struct call call = {.command = command};
-    char name[64];
-    call_name(&call, name, sizeof name);
-    (void)argument;
     if (command->arity > 0 ? count != (uint32_t)command->arity
                            : count < (uint32_t)-command->arity) {
-        bool is_ours = (command->flags & COMMAND_REDIS) == 0;
-        resp_error(request_reply(core, request), is_ours ? "BADARG" : "ERR",
-                   is_ours ? "%s: wrong number of arguments"
-                           : "wrong number of arguments for '%s' command",
-                   name);
-        request_done(core, request);
-        return false;
+        return refuse_arity(core, request);
     }
     if (conn->version == 2 && conn->channel_count > 0 &&
         (command->flags & COMMAND_PUBSUB) == 0) {
-        resp_error(request_reply(core, request), "ERR",
-                   "Can't execute '%s': only (P)SUBSCRIBE / (P)UNSUBSCRIBE / "
-                   "PING / QUIT / RESET are allowed in this context",
-                   name);
-        request_done(core, request);
-        return false;
+        return refuse_subscriber(core, request);
     }
     if ((command->flags & COMMAND_LOCAL) != 0) {
         return true;

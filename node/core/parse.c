@@ -21,38 +21,41 @@
 
 enum option_kind { KIND_FLAG, KIND_NUMBER, KIND_TEXT, KIND_LABEL };
 
+#define WORD(text) (text), sizeof(text) - 1
+
 static const struct {
     const char *word;
+    size_t size; /* Of the word. */
     enum option_kind kind;
     uint64_t min; /* Of a number; of a text's size. */
     uint64_t max;
 } options[OPTION_COUNT_ALL] = {
-    [OPTION_TTL] = {"TTL", KIND_NUMBER, 100, 3600000},
-    [OPTION_NAME] = {"NAME", KIND_TEXT, 0, CLIENT_NAME_SIZE_MAX},
-    [OPTION_LINGER] = {"LINGER", KIND_NUMBER, 50, 3600000},
-    [OPTION_LABEL] = {"LABEL", KIND_LABEL, 0, LABEL_SIZE_MAX},
-    [OPTION_SHARED] = {"SHARED", KIND_FLAG, 0, 0},
-    [OPTION_EXCLUSIVE] = {"EXCLUSIVE", KIND_FLAG, 0, 0},
-    [OPTION_SLOTS] = {"SLOTS", KIND_NUMBER, 1, INT32_MAX},
-    [OPTION_WAIT] = {"WAIT", KIND_NUMBER, 0, TIME_MS_MAX},
-    [OPTION_OWNER] = {"OWNER", KIND_TEXT, 0, OWNER_SIZE_MAX},
-    [OPTION_VALUE] = {"VALUE", KIND_TEXT, 0, VALUE_SIZE_MAX},
-    [OPTION_BARGE] = {"BARGE", KIND_FLAG, 0, 0},
-    [OPTION_DELAY] = {"DELAY", KIND_NUMBER, 0, TIME_MS_MAX},
-    [OPTION_HOLD] = {"HOLD", KIND_NUMBER, 1, TIME_MS_MAX},
-    [OPTION_REQ] = {"REQ", KIND_NUMBER, 1, INT64_MAX},
-    [OPTION_ACKED] = {"ACKED", KIND_NUMBER, 0, INT64_MAX},
-    [OPTION_TOKEN] = {"TOKEN", KIND_NUMBER, 1, TOKEN_MAX},
-    [OPTION_SESSION] = {"SESSION", KIND_NUMBER, 1, INT64_MAX},
-    [OPTION_PREFIX] = {"PREFIX", KIND_TEXT, 0, LOCK_NAME_SIZE_MAX},
-    [OPTION_COUNT] = {"COUNT", KIND_NUMBER, 1, 1000},
-    [OPTION_CURSOR] = {"CURSOR", KIND_TEXT, 0, LOCK_NAME_SIZE_MAX + 1},
-    [OPTION_MESSAGE] = {"MESSAGE", KIND_TEXT, 0, VALUE_SIZE_MAX},
-    [OPTION_REASON] = {"REASON", KIND_TEXT, 0, VALUE_SIZE_MAX},
-    [OPTION_BY] = {"BY", KIND_TEXT, 0, CLIENT_NAME_SIZE_MAX},
-    [OPTION_FOR] = {"FOR", KIND_NUMBER, 1, TIME_MS_MAX},
-    [OPTION_CLIENT] = {"CLIENT", KIND_TEXT, 1, CLIENT_NAME_SIZE_MAX},
-    [OPTION_STANDBY] = {"STANDBY", KIND_FLAG, 0, 0},
+    [OPTION_TTL] = {WORD("TTL"), KIND_NUMBER, 100, 3600000},
+    [OPTION_NAME] = {WORD("NAME"), KIND_TEXT, 0, CLIENT_NAME_SIZE_MAX},
+    [OPTION_LINGER] = {WORD("LINGER"), KIND_NUMBER, 50, 3600000},
+    [OPTION_LABEL] = {WORD("LABEL"), KIND_LABEL, 0, LABEL_SIZE_MAX},
+    [OPTION_SHARED] = {WORD("SHARED"), KIND_FLAG, 0, 0},
+    [OPTION_EXCLUSIVE] = {WORD("EXCLUSIVE"), KIND_FLAG, 0, 0},
+    [OPTION_SLOTS] = {WORD("SLOTS"), KIND_NUMBER, 1, INT32_MAX},
+    [OPTION_WAIT] = {WORD("WAIT"), KIND_NUMBER, 0, TIME_MS_MAX},
+    [OPTION_OWNER] = {WORD("OWNER"), KIND_TEXT, 0, OWNER_SIZE_MAX},
+    [OPTION_VALUE] = {WORD("VALUE"), KIND_TEXT, 0, VALUE_SIZE_MAX},
+    [OPTION_BARGE] = {WORD("BARGE"), KIND_FLAG, 0, 0},
+    [OPTION_DELAY] = {WORD("DELAY"), KIND_NUMBER, 0, TIME_MS_MAX},
+    [OPTION_HOLD] = {WORD("HOLD"), KIND_NUMBER, 1, TIME_MS_MAX},
+    [OPTION_REQ] = {WORD("REQ"), KIND_NUMBER, 1, INT64_MAX},
+    [OPTION_ACKED] = {WORD("ACKED"), KIND_NUMBER, 0, INT64_MAX},
+    [OPTION_TOKEN] = {WORD("TOKEN"), KIND_NUMBER, 1, TOKEN_MAX},
+    [OPTION_SESSION] = {WORD("SESSION"), KIND_NUMBER, 1, INT64_MAX},
+    [OPTION_PREFIX] = {WORD("PREFIX"), KIND_TEXT, 0, LOCK_NAME_SIZE_MAX},
+    [OPTION_COUNT] = {WORD("COUNT"), KIND_NUMBER, 1, 1000},
+    [OPTION_CURSOR] = {WORD("CURSOR"), KIND_TEXT, 0, LOCK_NAME_SIZE_MAX + 1},
+    [OPTION_MESSAGE] = {WORD("MESSAGE"), KIND_TEXT, 0, VALUE_SIZE_MAX},
+    [OPTION_REASON] = {WORD("REASON"), KIND_TEXT, 0, VALUE_SIZE_MAX},
+    [OPTION_BY] = {WORD("BY"), KIND_TEXT, 0, CLIENT_NAME_SIZE_MAX},
+    [OPTION_FOR] = {WORD("FOR"), KIND_NUMBER, 1, TIME_MS_MAX},
+    [OPTION_CLIENT] = {WORD("CLIENT"), KIND_TEXT, 1, CLIENT_NAME_SIZE_MAX},
+    [OPTION_STANDBY] = {WORD("STANDBY"), KIND_FLAG, 0, 0},
 };
 
 /* Where an error goes; every message begins with the command's name. */
@@ -263,6 +266,7 @@ static bool parse_options(struct parse *parse)
         int found = -1;
         for (int i = 0; i < OPTION_COUNT_ALL; i++) {
             if ((call->command->options >> i & 1) != 0 &&
+                word.size == options[i].size &&
                 bytes_is_word(word, options[i].word)) {
                 found = i;
                 break;
