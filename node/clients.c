@@ -204,7 +204,11 @@ void clients_port_close(void *data, uint64_t conn, const char *reason)
     if (client != NULL && !client->is_closing) {
         client->is_closing = true;
         list_remove(&client->in_unfinished);
-        stream_close_flushed(&client->stream, reason);
+        if (node->has_failed) {
+            stream_close(&client->stream, reason);
+        } else {
+            stream_close_flushed(&client->stream, reason);
+        }
     }
 }
 

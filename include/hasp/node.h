@@ -29,12 +29,11 @@
  *   - SIGPIPE must be ignored (signal(SIGPIPE, SIG_IGN)), else the death of a
  *     peer kills the process.
  *   - A node stops for good when its disk fails or when it finds a bug in
- * itself; the first ends hasp_node_run() with HASP_NODE_STORAGE, the second
- * aborts the process. Memory that runs out aborts, too.
- *   - After HASP_NODE_STORAGE the node must not be opened again before the
- * cause has been looked at; a service manager that starts it anew is fine.
- *   - One process may run several nodes, each with its own directory; log lines
- *     go to one place for all of them.
+ *     itself: the first ends hasp_node_run() with HASP_NODE_STORAGE, the
+ *     second aborts the process, as does memory that runs out.
+ *   - After HASP_NODE_STORAGE only a new start, which reads back what is on
+ *     the disk, can tell what got there; a service manager may do that.
+ *   - One process runs one node at a time.
  *   - A node must not be used after fork().
  *
  * Nothing here depends on other headers of hasp, and none is included. */
@@ -75,8 +74,7 @@ struct hasp_node_member {
     const char *client_address;
 };
 
-/* Bounds on what is kept, per node. Those marked * are part of what it means to
- * apply an entry of the log: they must be the same on every member. */
+/* Bounds on what is kept. */
 struct hasp_node_limits {
     uint32_t connections;             /* Of clients. */
     uint32_t connections_per_address; /* From one host. */
@@ -86,15 +84,19 @@ struct hasp_node_limits {
     uint64_t snapshot_log_size; /* A snapshot when the log has grown so ... */
     uint64_t snapshot_entries;  /* ... or by so many entries. */
     uint32_t snapshot_chunk_size;
-    uint32_t flush_records;     /* The state goes to its table by so many ... */
-    uint32_t flush_ms;          /* ... or after this time. */
-    uint32_t sessions;          /* * */
-    uint32_t locks;             /* * */
-    uint32_t holds_per_session; /* * */
-    uint32_t waits_per_lock;    /* * */
-    uint32_t waits_per_session; /* * */
-    uint32_t fences;            /* * */
-    uint32_t blacklist;         /* * */
+    uint32_t flush_records; /* The state goes to its table by so many ... */
+    uint32_t flush_ms;      /* ... or after this time. */
+
+    /* These are part of what it means to apply an entry of the log: they must
+     * be the same on every member. */
+    uint32_t sessions;
+    uint32_t locks;
+    uint32_t holds_per_session;
+    uint32_t waits_per_lock;
+    uint32_t waits_per_session;
+    uint32_t fences;
+    uint32_t blacklist;
+
     uint64_t disk_reserve;     /* Free bytes below which changes are refused. */
     uint64_t wal_segment_size; /* Bytes, a multiple of 4096. */
     uint64_t table_size;       /* Address space of the table. */
@@ -139,7 +141,7 @@ struct hasp_node_options {
     bool is_insecure; /* Addresses other than loopback, without TLS. */
     enum hasp_node_redirect redirect;
 
-    hasp_node_log_fn *log; /* NULL: no log. One for all nodes of a process. */
+    hasp_node_log_fn *log; /* NULL: no log. */
     void *log_data;
     enum hasp_node_log_level log_level;
 
