@@ -247,7 +247,7 @@ static uint64_t tell_limits(struct hasp_session *session, bool is_lost)
     session_lock(session);
     LIST_EACH (node, &session->holds) {
         struct hasp_hold *hold = LIST_ENTRY(node, struct hasp_hold, in_session);
-        uint64_t left_ns = hold_limit_ns(hold, now);
+        uint64_t left_ns = client_hold_limit_ns(hold, now);
         if (left_ns == 0 && !hold->is_told && !is_lost) {
             add_event(session, HASP_EVENT_LOST, hold->held[0].token,
                       bytes_of_text(hold->held[0].name),

@@ -10,8 +10,8 @@
 
 #include "client/hasp_session.h"
 
-int hold_new(struct change *change, const uint64_t *tokens,
-             struct hasp_hold **ret_hold)
+int client_hold_new(struct change *change, const uint64_t *tokens,
+                    struct hasp_hold **ret_hold)
 {
     struct hasp_hold *hold = calloc(1, sizeof *hold);
     if (hold != NULL) {
@@ -39,7 +39,7 @@ int hold_new(struct change *change, const uint64_t *tokens,
     return 0;
 }
 
-void hold_free(struct hasp_hold *hold)
+void client_hold_free(struct hasp_hold *hold)
 {
     for (size_t i = 0; i < hold->count; i++) {
         free(hold->held[i].name);
@@ -48,7 +48,8 @@ void hold_free(struct hasp_hold *hold)
     free(hold);
 }
 
-uint64_t hold_limit_ns(const struct hasp_hold *hold, struct lease_clock now)
+uint64_t client_hold_limit_ns(const struct hasp_hold *hold,
+                              struct lease_clock now)
 {
     if (hold->has_ended) {
         return 0;
@@ -81,7 +82,7 @@ static uint64_t remaining(struct hasp_hold *hold, bool *ret_is_lost)
     struct hasp_session *session = hold->session;
     struct keeper_view view;
     session_lock(session);
-    uint64_t limit_ns = hold_limit_ns(hold, client_clock_read());
+    uint64_t limit_ns = client_hold_limit_ns(hold, client_clock_read());
     session_unlock(session);
     keeper_view(session->keeper, &view);
     *ret_is_lost = limit_ns == 0 || view.state == LEASE_LOST;

@@ -119,7 +119,7 @@ int hasp_acquire_many(struct hasp_session *session, const char *const *names,
         error = acquire(change, &result);
     }
     if (error == 0) {
-        error = hold_new(change, result.tokens, &hold);
+        error = client_hold_new(change, result.tokens, &hold);
         if (error != 0) {
             resolver_add(change);
         }
@@ -169,13 +169,13 @@ int hasp_release(struct hasp_hold *hold)
         free(names);
     }
     if (error != 0) {
-        hold_free(hold);
+        client_hold_free(hold);
         return error;
     }
     if (hold->count == 1 && hold->is_token_sure) {
         change->token = hold->held[0].token;
     }
-    hold_free(hold);
+    client_hold_free(hold);
     error = change_ask(change, 0, -1, &result);
     if (change_is_open(error)) {
         resolver_add(change);

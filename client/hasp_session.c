@@ -235,7 +235,7 @@ static void free_all(struct hasp_session *session)
         free(line);
     }
     LIST_EACH_SAFE (node, &session->holds) {
-        hold_free(LIST_ENTRY(node, struct hasp_hold, in_session));
+        client_hold_free(LIST_ENTRY(node, struct hasp_hold, in_session));
     }
     LIST_EACH_SAFE (node, &session->owners) {
         free(LIST_ENTRY(node, struct owner, in_session));
@@ -269,7 +269,7 @@ static void close_in_child(struct hasp_session *session)
         }
     }
     LIST_EACH_SAFE (node, &session->holds) {
-        hold_free(LIST_ENTRY(node, struct hasp_hold, in_session));
+        client_hold_free(LIST_ENTRY(node, struct hasp_hold, in_session));
     }
     LIST_EACH_SAFE (node, &session->owners) {
         free(LIST_ENTRY(node, struct owner, in_session));

@@ -226,10 +226,11 @@ void resolver_stop(struct hasp_session *session);
 
 /* --- hasp_hold.c --- */
 
-MUST_CHECK int hold_new(struct change *change, const uint64_t *tokens,
-                        struct hasp_hold **ret_hold);
-void hold_free(struct hasp_hold *hold);
+MUST_CHECK int client_hold_new(struct change *change, const uint64_t *tokens,
+                               struct hasp_hold **ret_hold);
+void client_hold_free(struct hasp_hold *hold);
 /* How long it may be trusted, its session's lease apart. With the mutex. */
-uint64_t hold_limit_ns(const struct hasp_hold *hold, struct lease_clock now);
+uint64_t client_hold_limit_ns(const struct hasp_hold *hold,
+                              struct lease_clock now);
 
 #endif /* HASP_CLIENT_HASP_SESSION_H */

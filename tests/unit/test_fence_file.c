@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The mark of a fence: never down, on the disk before it counts, and exact
+ * between threads and processes. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client/fence_file.h"
+#include "include/hasp/hasp.h"
+
+struct fixture {
+    char folder[64];
+    char path[80];
+    struct hasp_fence *fence;
+};
+
+static int set_up(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    const char *base = getenv("TMPDIR");
+    snprintf(f->folder, sizeof f->folder, "%.36s/hasp-fence-XXXXXX",
+             base != NULL ? base : "/tmp");
+    assert_non_null(mkdtemp(f->folder));
+    snprintf(f->path, sizeof f->path, "%s/mark", f->folder);
+    assert_int_equal(hasp_fence_open(f->path, &f->fence), 0);
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+    hasp_fence_close(f->fence);
+    unlink(f->path);
+    assert_int_equal(rmdir(f->folder), 0); /* Nothing else was left there. */
+    free(f);
+    return 0;
+}
+
+static uint64_t mark_of(struct hasp_fence *fence)
+{
+    uint64_t mark = 12345;
+    assert_int_equal(hasp_fence_mark(fence, &mark), 0);
+    return mark;
+}
+
+static void reopen(struct fixture *f)
+{
+    hasp_fence_close(f->fence);
+    f->fence = NULL;
+    assert_int_equal(hasp_fence_open(f->path, &f->fence), 0);
+}
+
+static void overwrite(struct fixture *f, off_t at, const void *bytes,
+                      size_t size)
+{
+    int fd = open(f->path, O_RDWR);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, bytes, size, at), (ssize_t)size);
+    close(fd);
+}
+
+static void a_lower_token_is_stale_an_equal_one_is_not(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(mark_of(f->fence), 0);
+    assert_int_equal(hasp_fence_admit(f->fence, 33), 0);
+    assert_int_equal(hasp_fence_admit(f->fence, 33), 0);
+    assert_int_equal(hasp_fence_admit(f->fence, 34), 0);
+    assert_int_equal(hasp_fence_admit(f->fence, 33), HASP_ESTALE);
+    assert_int_equal(mark_of(f->fence), 34);
+}
+
+static void the_mark_outlives_the_program(void **state)
+{
+    struct fixture *f = *state;
+    for (uint64_t token = 1; token <= 5; token++) {
+        assert_int_equal(hasp_fence_admit(f->fence, token * 10), 0);
+        reopen(f);
+        assert_int_equal(mark_of(f->fence), token * 10);
+        assert_int_equal(hasp_fence_admit(f->fence, token * 10 - 1),
+                         HASP_ESTALE);
+    }
+}
+
+static void tokens_out_of_range_are_invalid(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(hasp_fence_admit(f->fence, 0), HASP_EINVALID);
+    assert_int_equal(hasp_fence_admit(f->fence, UINT64_C(1) << 53),
+                     HASP_EINVALID);
+    assert_int_equal(hasp_fence_admit(NULL, 1), HASP_EINVALID);
+    assert_int_equal(hasp_fence_open("", &f->fence), HASP_EINVALID);
+    /* What was refused has locked nothing. */
+    assert_int_equal(hasp_fence_admit(f->fence, (UINT64_C(1) << 53) - 1), 0);
+}
+
+/* A power loss in the midst of a write leaves any prefix of the new slot. */
+static void a_torn_write_leaves_the_mark_before(void **state)
+{
+    struct fixture *f = *state;
+    for (uint64_t round = 1; round <= 2; round++) {
+        uint8_t before[FENCE_FILE_SIZE], after[FENCE_FILE_SIZE];
+        assert_int_equal(hasp_fence_admit(f->fence, 100 * round), 0);
+        int fd = open(f->path, O_RDONLY);
+        assert_int_equal(pread(fd, before, sizeof before, 0), FENCE_FILE_SIZE);
+        assert_int_equal(hasp_fence_admit(f->fence, 100 * round + 1), 0);
+        assert_int_equal(pread(fd, after, sizeof after, 0), FENCE_FILE_SIZE);
+        close(fd);
+        size_t at = memcmp(before, after, FENCE_SLOT_SIZE) != 0
+                        ? 0
+                        : FENCE_SLOT_SIZE;
+        assert_memory_equal(before + FENCE_SLOT_SIZE - at,
+                            after + FENCE_SLOT_SIZE - at, FENCE_SLOT_SIZE);
+        for (size_t cut = 0; cut <= 40; cut++) {
+            overwrite(f, 0, before, sizeof before);
+            overwrite(f, (off_t)at, after + at, cut);
+            reopen(f);
+            bool is_whole = memcmp(before + at + cut, after + at + cut,
+                                   FENCE_SLOT_SIZE - cut) == 0;
+            assert_int_equal(mark_of(f->fence), 100 * round + is_whole);
+        }
+        /* And it goes on from there. */
+        assert_int_equal(hasp_fence_admit(f->fence, 100 * round + 2), 0);
+        reopen(f);
+        assert_int_equal(mark_of(f->fence), 100 * round + 2);
+    }
+}
+
+static void a_damaged_or_foreign_file_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct hasp_fence *other = NULL;
+    uint8_t rubbish[FENCE_FILE_SIZE];
+    assert_int_equal(hasp_fence_admit(f->fence, 7), 0);
+    memset(rubbish, 'x', sizeof rubbish);
+    overwrite(f, 0, rubbish, sizeof rubbish);
+    assert_int_equal(hasp_fence_open(f->path, &other), HASP_ECORRUPT);
+    assert_int_equal(hasp_fence_admit(f->fence, 8), HASP_ECORRUPT);
+    /* An empty one is no new one: somebody has lost a mark. */
+    assert_int_equal(truncate(f->path, 0), 0);
+    assert_int_equal(hasp_fence_open(f->path, &other), HASP_ECORRUPT);
+    assert_null(other);
+}
+
+static void every_bit_of_a_slot_is_guarded(void **state)
+{
+    uint8_t bytes[FENCE_SLOT_SIZE];
+    struct fence_slot slot = {.sequence = 77, .mark = 123456789}, read;
+    (void)state;
+    fence_slot_encode(&slot, bytes);
+    assert_int_equal(fence_slot_decode(bytes, &read), 0);
+    assert_int_equal(read.sequence, 77);
+    assert_int_equal(read.mark, 123456789);
+    for (unsigned bit = 0; bit < 40 * 8; bit++) {
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_int_equal(fence_slot_decode(bytes, &read), HASP_ECORRUPT);
+        bytes[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+}
+
+/* A write that fails is refused, and so is all that follows, since nobody knows
+ * what reached the disk. */
+static void after_a_failed_write_nothing_is_admitted(void **state)
+{
+    struct fixture *f = *state;
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct hasp_fence *fence;
+        struct rlimit none = {0, 0};
+        struct sigaction ignore = {.sa_handler = SIG_IGN};
+        sigaction(SIGXFSZ, &ignore, NULL);
+        if (hasp_fence_open(f->path, &fence) != 0 ||
+            hasp_fence_admit(fence, 5) != 0 ||
+            setrlimit(RLIMIT_FSIZE, &none) != 0) {
+            _exit(1);
+        }
+        if (hasp_fence_admit(fence, 6) != HASP_EIO) {
+            _exit(2);
+        }
+        /* Even one that needs no write. */
+        _exit(hasp_fence_admit(fence, 5) == HASP_EIO ? 0 : 3);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(mark_of(f->fence), 5);
+    assert_int_equal(hasp_fence_admit(f->fence, 6), 0);
+}
+
+static void a_child_must_open_its_own(void **state)
+{
+    struct fixture *f = *state;
+    int status;
+    pid_t pid = fork();
+    if (pid == 0) {
+        struct hasp_fence *own;
+        int inherited = hasp_fence_admit(f->fence, 9);
+        hasp_fence_close(f->fence);
+        int error = hasp_fence_open(f->path, &own);
+        error = error == 0 ? hasp_fence_admit(own, 9) : error;
+        _exit(inherited == HASP_EFORKED && error == 0 ? 0 : 1);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(mark_of(f->fence), 9);
+}
+
+/* --- Order between those who write ------------------------------------------
+ */
+
+#define WRITERS 4
+#define ROUNDS 40
+
+struct writer {
+    struct hasp_fence *fence;
+    atomic_ulong *next;
+    atomic_int *inside;
+    unsigned long last; /* What this one was allowed last. */
+    unsigned admitted;
+    bool is_wrong;
+};
+
+static atomic_ulong newest;
+
+static void *write_often(void *data)
+{
+    struct writer *writer = data;
+    for (int i = 0; i < ROUNDS; i++) {
+        unsigned long token = atomic_fetch_add(writer->next, 1);
+        if (hasp_fence_enter(writer->fence, token) != 0) {
+            continue;
+        }
+        if (atomic_fetch_add(writer->inside, 1) != 0 ||
+            atomic_exchange(&newest, token) > token) {
+            writer->is_wrong = true;
+        }
+        atomic_fetch_sub(writer->inside, 1);
+        writer->admitted++;
+        hasp_fence_leave(writer->fence);
+    }
+    return NULL;
+}
+
+/* Two of them share a fence, the others have opened the file themselves, as
+ * other processes would. */
+static void inside_is_one_at_a_time_and_never_a_lower_token(void **state)
+{
+    struct fixture *f = *state;
+    pthread_t threads[WRITERS];
+    struct writer writers[WRITERS];
+    struct hasp_fence *others[2];
+    atomic_ulong next = 1;
+    atomic_int inside = 0;
+    unsigned admitted = 0;
+    atomic_store(&newest, 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(hasp_fence_open(f->path, &others[i]), 0);
+    }
+    for (int i = 0; i < WRITERS; i++) {
+        writers[i] = (struct writer){.fence = i < 2 ? f->fence : others[i - 2],
+                                     .next = &next,
+                                     .inside = &inside};
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, write_often, &writers[i]), 0);
+    }
+    for (int i = 0; i < WRITERS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_false(writers[i].is_wrong);
+        admitted += writers[i].admitted;
+    }
+    assert_true(admitted > 0);
+    assert_int_equal(mark_of(f->fence), atomic_load(&newest));
+    hasp_fence_close(others[0]);
+    hasp_fence_close(others[1]);
+}
+
+/* Eight processes make the same file at the same moment. */
+static void made_by_many_it_is_one(void **state)
+{
+    struct fixture *f = *state;
+    int status, failed = 0;
+    hasp_fence_close(f->fence);
+    f->fence = NULL;
+    assert_int_equal(unlink(f->path), 0);
+    for (uint64_t i = 1; i <= 8; i++) {
+        if (fork() == 0) {
+            struct hasp_fence *own;
+            int error = hasp_fence_open(f->path, &own);
+            error = error == 0 ? hasp_fence_admit(own, i) : error;
+            _exit(error == 0 || error == HASP_ESTALE ? 0 : 1);
+        }
+    }
+    for (int i = 0; i < 8; i++) {
+        assert_true(wait(&status) > 0);
+        failed += status != 0;
+    }
+    assert_int_equal(failed, 0);
+    assert_int_equal(hasp_fence_open(f->path, &f->fence), 0);
+    assert_int_equal(mark_of(f->fence), 8);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(a_lower_token_is_stale_an_equal_one_is_not),
+        CASE(the_mark_outlives_the_program),
+        CASE(tokens_out_of_range_are_invalid),
+        CASE(a_torn_write_leaves_the_mark_before),
+        CASE(a_damaged_or_foreign_file_is_refused),
+        CASE(every_bit_of_a_slot_is_guarded),
+        CASE(after_a_failed_write_nothing_is_admitted),
+        CASE(a_child_must_open_its_own),
+        CASE(inside_is_one_at_a_time_and_never_a_lower_token),
+        CASE(made_by_many_it_is_one),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
