@@ -635,6 +635,19 @@ static void a_leader_whose_disk_is_scarce_hands_over(void **state)
                 term + 4);
 }
 
+static void a_leader_whose_disk_hangs_hands_over(void **state)
+{
+    (void)state;
+    client_session(world, leader, 1, "TTL 4000");
+    world_run(world, 1500);
+    world->node[leader].is_disk_stuck = true;
+    client_send(world, leader, 1, "LOCK.ACQUIRE a");
+    core_disk_scarce(world->node[leader].core, true, world->now_ms * MS);
+    world_run(world, 600);
+    assert_false(core_is_serving(world->node[leader].core));
+    assert_int_not_equal(world_elect(world), leader);
+}
+
 static void a_node_that_lags_gets_a_snapshot_in_chunks(void **state)
 {
     (void)state;
@@ -742,6 +755,7 @@ int main(void)
         cluster(a_member_joins_by_snapshot_and_is_promoted),
         cluster(a_member_that_does_not_come_stays_a_standby),
         cluster(a_leader_whose_disk_is_scarce_hands_over),
+        cluster(a_leader_whose_disk_hangs_hands_over),
         cluster(a_node_that_lags_gets_a_snapshot_in_chunks),
         cluster(moved_names_the_leader_and_the_slot),
         cluster(every_node_serves_its_own_watchers),
