@@ -122,6 +122,15 @@ void clients_close(struct clients *clients)
     }
 }
 
+void clients_cut(struct clients *clients)
+{
+    for (uint32_t i = 0; i < clients->slot_count; i++) {
+        if (clients->slot[i] != NULL) {
+            stream_close(&clients->slot[i]->stream, "node stops");
+        }
+    }
+}
+
 void clients_done(struct clients *clients)
 {
     CHECK(clients->count == 0 && clients->listener == NULL);

@@ -61,6 +61,8 @@ void clients_begin(struct clients *clients);
 void clients_refuse(struct clients *clients);
 /* Closes all connections after their output was sent. */
 void clients_close(struct clients *clients);
+/* Closes those that have not gone yet at once. */
+void clients_cut(struct clients *clients);
 /* After the last one has gone. */
 void clients_done(struct clients *clients);
 

@@ -23,6 +23,8 @@
 /* A node that stops waits so long at most for its connections to close. */
 #define SETTLE_NS (3 * UINT64_C(1000000000))
 #define SETTLE_STEP_MS 20
+/* So long a client has to take its last answers. */
+#define GOODBYE_NS (300 * UINT64_C(1000000))
 /* How often the log tells whom a founding waits for. */
 #define WAITING_NS (10 * UINT64_C(1000000000))
 
@@ -428,7 +430,8 @@ static void begin(struct hasp_node *node, const struct replica_start *start)
 /* Runs the loop until connections and workers have ended. */
 static void settle(struct hasp_node *node)
 {
-    uint64_t by = node_now() + SETTLE_NS;
+    uint64_t began = node_now();
+    uint64_t by = began + SETTLE_NS;
     uv_prepare_stop(&node->loop.prepare);
     uv_check_stop(&node->loop.check);
     uv_idle_stop(&node->loop.idle);
@@ -441,6 +444,9 @@ static void settle(struct hasp_node *node)
              (node->journal.wal != NULL && !node->has_failed &&
               wal_is_busy(node->journal.wal))))) {
         uv_run(&node->uv, UV_RUN_ONCE);
+        if (node_now() >= began + GOODBYE_NS) {
+            clients_cut(&node->clients);
+        }
     }
     CHECK(uv_timer_stop(&node->loop.timer) == 0);
 }
