@@ -48,7 +48,7 @@ void apply_committed(struct core *core)
         act(core, &entry);
         effects_clear(&core->effects);
         if (entry.type == ENTRY_CHANGE) {
-            membership_applied(core, applied);
+            core->must_register = true; /* It may have a new member. */
         }
     }
     core->has_left_over |= applied < target;

@@ -9,6 +9,7 @@
 #include "node/core/peer.h"
 
 static struct attached *find_session(struct core *core, uint64_t session);
+static bool attach(struct core *core, struct conn *conn, uint64_t session);
 static struct attachment *add(struct core *core, uint64_t session,
                               struct list *owner);
 static void drop(struct core *core, struct attachment *attachment);
@@ -16,23 +17,6 @@ static void closed(struct core *core, uint64_t conn, uint64_t session);
 static void remember(struct core *core, uint64_t conn, uint64_t session);
 static struct attachment *find_remote(struct core *core, uint64_t peer,
                                       uint64_t peer_conn, uint64_t session);
-
-bool attach_add(struct core *core, struct conn *conn, uint64_t session)
-{
-    struct attachment *attachment = attach_find(core, conn, session);
-    if (attachment != NULL) {
-        list_remove(&attachment->in_owner);
-        list_push_back(&conn->sessions, &attachment->in_owner);
-        return true;
-    }
-    if (!attach_has_room(core, conn)) {
-        return false;
-    }
-    attachment = add(core, session, &conn->sessions);
-    attachment->conn = conn;
-    conn->session_count++;
-    return true;
-}
 
 bool attach_has_room(struct core *core, struct conn *conn)
 {
@@ -53,7 +37,7 @@ void attach_answered(struct core *core, struct request *request,
                      uint64_t session)
 {
     if (request->conn != NULL) {
-        if (!attach_add(core, request->conn, session)) {
+        if (!attach(core, request->conn, session)) {
             closed(core, request->conn->id, session);
         }
         return;
@@ -234,6 +218,24 @@ void attach_free(struct core *core)
     }
     free(core->untold);
     core->untold = NULL;
+}
+
+/* The connection acts for the session, as its newest; false: too many. */
+static bool attach(struct core *core, struct conn *conn, uint64_t session)
+{
+    struct attachment *attachment = attach_find(core, conn, session);
+    if (attachment != NULL) {
+        list_remove(&attachment->in_owner);
+        list_push_back(&conn->sessions, &attachment->in_owner);
+        return true;
+    }
+    if (!attach_has_room(core, conn)) {
+        return false;
+    }
+    attachment = add(core, session, &conn->sessions);
+    attachment->conn = conn;
+    conn->session_count++;
+    return true;
 }
 
 static struct attached *find_session(struct core *core, uint64_t session)

@@ -15,8 +15,6 @@
 
 #include "node/core/state.h"
 
-/* The connection acts for the session, as its newest; false: too many. */
-bool attach_add(struct core *core, struct conn *conn, uint64_t session);
 /* False if no further session can be attached. */
 bool attach_has_room(struct core *core, struct conn *conn);
 /* An OPEN or ATTACH is being answered OK to its asker. */

@@ -29,31 +29,11 @@ static void put_slots(struct core *core, struct request *request);
 static void put_shards(struct core *core, struct request *request);
 static void put_nodes(struct core *core, struct request *request);
 static void put_info(struct core *core, struct request *request);
-
-uint32_t cluster_key_slot(struct bytes key)
-{
-    const uint8_t *open = key.size > 0 ? memchr(key.data, '{', key.size) : NULL;
-    if (open != NULL) {
-        size_t rest = key.size - (size_t)(open + 1 - key.data);
-        const uint8_t *close = rest > 0 ? memchr(open + 1, '}', rest) : NULL;
-        if (close != NULL && close > open + 1) {
-            key = bytes_of(open + 1, (size_t)(close - open - 1));
-        }
-    }
-    uint32_t crc = 0;
-    for (size_t i = 0; i < key.size; i++) {
-        crc ^= (uint32_t)key.data[i] << 8;
-        for (int bit = 0; bit < 8; bit++) {
-            crc = crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1;
-        }
-        crc &= 0xffff;
-    }
-    return crc % CLUSTER_SLOT_COUNT;
-}
+static uint32_t key_slot(struct bytes key);
 
 uint32_t cluster_slot(const struct frame_forward *request)
 {
-    return request->count > 1 ? cluster_key_slot(request->argument[1]) : 0;
+    return request->count > 1 ? key_slot(request->argument[1]) : 0;
 }
 
 void server_cluster(struct core *core, struct request *request,
@@ -74,14 +54,35 @@ void server_cluster(struct core *core, struct request *request,
         resp_text(request_reply(core, request), name);
         request_done(core, request);
     } else if (bytes_is_word(what, "KEYSLOT") && call->count == 3) {
-        resp_integer(request_reply(core, request),
-                     cluster_key_slot(call->argument[2]));
+        resp_integer(request_reply(core, request), key_slot(call->argument[2]));
         request_done(core, request);
     } else {
         request_refuse(core, request, "ERR",
                        "unknown subcommand of CLUSTER: try SLOTS, SHARDS, "
                        "NODES, INFO, MYID or KEYSLOT");
     }
+}
+
+/* The slot of a key: CRC16 (XMODEM) of it, or of its {tag}. */
+static uint32_t key_slot(struct bytes key)
+{
+    const uint8_t *open = key.size > 0 ? memchr(key.data, '{', key.size) : NULL;
+    if (open != NULL) {
+        size_t rest = key.size - (size_t)(open + 1 - key.data);
+        const uint8_t *close = rest > 0 ? memchr(open + 1, '}', rest) : NULL;
+        if (close != NULL && close > open + 1) {
+            key = bytes_of(open + 1, (size_t)(close - open - 1));
+        }
+    }
+    uint32_t crc = 0;
+    for (size_t i = 0; i < key.size; i++) {
+        crc ^= (uint32_t)key.data[i] << 8;
+        for (int bit = 0; bit < 8; bit++) {
+            crc = crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1;
+        }
+        crc &= 0xffff;
+    }
+    return crc % CLUSTER_SLOT_COUNT;
 }
 
 /* The leader first. Members without a client address are left out. */

@@ -10,8 +10,6 @@
 
 #define CLUSTER_SLOT_COUNT 16384
 
-/* The slot of a key: CRC16 (XMODEM) of it, or of its {tag}. */
-uint32_t cluster_key_slot(struct bytes key);
 /* The slot of a request's first key, 0 if it has none. */
 uint32_t cluster_slot(const struct frame_forward *request);
 

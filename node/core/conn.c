@@ -19,6 +19,7 @@
 static struct slot *slot_at(struct conn *conn, uint64_t slot);
 static void grow(struct conn *conn);
 static void free_slots(struct conn *conn);
+static void end(struct core *core, struct conn *conn);
 
 struct conn *conn_open(struct core *core, uint64_t id, const char *address)
 {
@@ -127,7 +128,7 @@ void conn_slot_done(struct core *core, struct conn *conn, uint64_t slot)
     }
     conn_block_update(core, conn);
     if (conn->quit_slot < conn->first_slot) {
-        conn_end(core, conn, "quit");
+        end(core, conn);
     }
 }
 
@@ -135,7 +136,7 @@ void conn_quit(struct core *core, struct conn *conn, uint64_t slot)
 {
     conn->quit_slot = slot;
     if (slot < conn->first_slot) {
-        conn_end(core, conn, "quit");
+        end(core, conn);
     }
 }
 
@@ -159,18 +160,19 @@ void conn_block_update(struct core *core, struct conn *conn)
     }
 }
 
-void conn_end(struct core *core, struct conn *conn, const char *reason)
-{
-    if (!conn->is_closing) {
-        conn->is_closing = true;
-        core->port.client_close(core->port.data, conn->id, reason);
-    }
-}
-
 void conn_set_name(struct conn *conn, struct bytes name)
 {
     free((void *)conn->name.data);
     conn->name = bytes_of(memory_copy(name.data, name.size), name.size);
+}
+
+/* Ends the connection; what was written before is still sent. */
+static void end(struct core *core, struct conn *conn)
+{
+    if (!conn->is_closing) {
+        conn->is_closing = true;
+        core->port.client_close(core->port.data, conn->id, "quit");
+    }
 }
 
 static struct slot *slot_at(struct conn *conn, uint64_t slot)

@@ -35,8 +35,6 @@ void conn_block(struct core *core, struct conn *conn, uint64_t slot);
 void conn_block_update(struct core *core, struct conn *conn);
 /* The answer in 'slot' is the last: once it has gone the connection ends. */
 void conn_quit(struct core *core, struct conn *conn, uint64_t slot);
-/* Ends the connection; what was written before is still sent. */
-void conn_end(struct core *core, struct conn *conn, const char *reason);
 
 void conn_set_name(struct conn *conn, struct bytes name);
 

@@ -315,7 +315,8 @@ void core_stop(struct core *core, uint64_t now_ns)
     set_now(core, now_ns);
     if (!core->is_stopping) {
         core->is_stopping = true;
-        membership_leave(core);
+        LOG_INFO("stopping", "role=%s",
+                 replica_role_name(replica_role(core->replica)));
     }
 }
 

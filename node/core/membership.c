@@ -193,12 +193,6 @@ uint64_t membership_next(const struct core *core)
     return core->is_disk_scarce ? core->scarce_retry_ns : UINT64_MAX;
 }
 
-void membership_applied(struct core *core, uint64_t log_index)
-{
-    (void)log_index;
-    core->must_register = true;
-}
-
 void membership_progress(struct core *core, uint64_t applied)
 {
     if (core->changing == NULL || core->change_index == 0 ||
@@ -269,12 +263,6 @@ void membership_transfer_seen(struct core *core, struct request *request)
         request_refuse(core, request, "BUSY",
                        "leadership did not go where it was asked to go");
     }
-}
-
-void membership_leave(struct core *core)
-{
-    LOG_INFO("stopping", "role=%s",
-             replica_role_name(replica_role(core->replica)));
 }
 
 bool membership_has_heir(const struct core *core)

@@ -16,16 +16,12 @@
 /* What waits for the clock or for other members. */
 void membership_turn(struct core *core);
 uint64_t membership_next(const struct core *core);
-/* A configuration has been applied. */
-void membership_applied(struct core *core, uint64_t log_index);
 /* Everything up to 'applied' has been applied. */
 void membership_progress(struct core *core, uint64_t applied);
 void membership_stepped_down(struct core *core);
 void membership_peer_lost(struct core *core, uint64_t peer);
 /* Leadership is elsewhere: answers a TRANSFER that asked for that. */
 void membership_transfer_seen(struct core *core, struct request *request);
-/* A clean stop: hands leadership over, if this node has it. */
-void membership_leave(struct core *core);
 /* True if another voter could lead. */
 bool membership_has_heir(const struct core *core);
 
