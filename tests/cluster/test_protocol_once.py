@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: MIT
+"""REQ and ACKED: every changing command has its effect once."""
+
+import pytest
+
+from wire import NULL_BULK, connect, eventually, name, opened, opens, plain, world
+
+
+@pytest.fixture
+def client(connect):
+    def one(*options, version=2):
+        wire = connect(version)
+        wire.session, wire.secret = opens(wire, *options)
+        return wire
+
+    return one
+
+
+def test_a_repeated_acquire_gives_the_first_token_and_counts_once(client, name):
+    wire = client()
+    token = wire.do("LOCK.ACQUIRE", name, "REQ", 1)
+    assert wire.do("LOCK.ACQUIRE", name, "REQ", 1) == token
+    assert plain(wire.map("LOCK.SHOW", name)["holders"][0])["count"] == 1
+    assert wire.do("LOCK.ACQUIRE", name, "REQ", 2) == token
+    assert plain(wire.map("LOCK.SHOW", name)["holders"][0])["count"] == 2
+
+
+def test_a_repeated_release_tells_the_first_result(client, name):
+    wire = client()
+    wire.do("LOCK.ACQUIRE", name, "REQ", 1)
+    assert wire.do("LOCK.RELEASE", name, "REQ", 2) == 0
+    assert wire.do("LOCK.RELEASE", name, "REQ", 2) == 0
+    assert wire.error("LOCK.RELEASE", name, "REQ", 3)[0] == "NOTHELD"
+    assert wire.error("LOCK.RELEASE", name, "REQ", 3)[0] == "NOTHELD"
+
+
+def test_a_refusal_is_a_result_too(client, name):
+    wire, other = client(), client()
+    other.do("LOCK.ACQUIRE", name)
+    assert wire.do("LOCK.ACQUIRE", name, "REQ", 1) is NULL_BULK
+    other.do("LOCK.RELEASE", name)
+    assert wire.do("LOCK.ACQUIRE", name, "REQ", 1) is NULL_BULK
+    assert wire.do("LOCK.ACQUIRE", name, "REQ", 2) > 0
+
+
+def test_the_same_number_of_another_command_is_badarg(client, name):
+    wire = client()
+    wire.do("LOCK.ACQUIRE", name, "REQ", 1)
+    assert wire.error("LOCK.RELEASE", name, "REQ", 1)[0] == "BADARG"
+    assert wire.error("LOCK.ACQUIRE", name + "x", "REQ", 1)[0] == "BADARG"
+    assert wire.error("LOCK.ACQUIRE", name, "SHARED", "REQ", 1)[0] == "BADARG"
+    assert wire.map("LOCK.SHOW", name + "x")["holders"] == []
+
+
+def test_numbers_may_have_gaps_and_need_no_order(client, name):
+    wire = client()
+    for n in (100, 7, 2**62):
+        assert wire.do("LOCK.ACQUIRE", name + str(n), "REQ", n) > 0
+
+
+def test_numbers_belong_to_session_and_owner(client, name):
+    one, two = client(), client()
+    assert one.do("LOCK.ACQUIRE", name, "OWNER", "a", "REQ", 1) > 0
+    assert one.do("LOCK.ACQUIRE", name + "b", "OWNER", "b", "REQ", 1) > 0
+    assert two.do("LOCK.ACQUIRE", name + "c", "REQ", 1) > 0
+
+
+def test_what_is_acknowledged_is_refused_for_ever(client, name):
+    wire = client()
+    wire.do("LOCK.ACQUIRE", name, "REQ", 1)
+    wire.do("LOCK.RELEASE", name, "REQ", 2, "ACKED", 1)
+    for n in (1,):
+        assert wire.error("LOCK.ACQUIRE", name, "REQ", n)[0] == "BADARG"
+    assert wire.map("LOCK.SHOW", name)["holders"] == []
+    assert wire.do("LOCK.RELEASE", name, "REQ", 2, "ACKED", 1) == 0
+    assert wire.error("LOCK.ACQUIRE", name, "REQ", 3, "ACKED", 3)[0] == "BADARG"
+    assert wire.error("LOCK.ACQUIRE", name, "ACKED", 3)[0] == "BADARG"
+
+
+def test_the_65th_unacknowledged_result_is_limit(client, name):
+    wire = client()
+    for n in range(1, 65):
+        assert wire.do("LOCK.ACQUIRE", name, "REQ", n) > 0
+    assert wire.error("LOCK.ACQUIRE", name, "REQ", 65)[0] == "LIMIT"
+    assert plain(wire.map("LOCK.SHOW", name)["holders"][0])["count"] == 64
+    assert wire.do("LOCK.ACQUIRE", name, "REQ", 64) > 0
+    assert wire.do("LOCK.ACQUIRE", name, "REQ", 65, "ACKED", 1) > 0
+    assert wire.error("LOCK.ACQUIRE", name, "REQ", 66)[0] == "LIMIT"
+    assert wire.do("LOCK.ACQUIRE", name, "REQ", 66, "ACKED", 65) > 0
+
+
+def test_a_wait_is_joined_again_by_its_number(client, connect, name):
+    holder, waiter, again = client(), client(), connect()
+    holder.do("LOCK.ACQUIRE", name)
+    waiter.send("LOCK.ACQUIRE", name, "WAIT", "FOREVER", "REQ", 5)
+    eventually(lambda: len(holder.map("LOCK.SHOW", name)["queue"]) == 1)
+    waiter.close()
+    again.do("SESSION.ATTACH", waiter.session, waiter.secret)
+    again.send("LOCK.ACQUIRE", name, "WAIT", "FOREVER", "REQ", 5)
+    eventually(lambda: len(holder.map("LOCK.SHOW", name)["queue"]) == 1)
+    holder.do("LOCK.RELEASE", name)
+    token = again.receive()
+    assert again.do("LOCK.ACQUIRE", name, "REQ", 5) == token
+    assert plain(holder.map("LOCK.SHOW", name)["holders"][0])["count"] == 1
+
+
+def test_every_changing_command_takes_req(client, name):
+    wire = client()
+    req = iter(range(1, 1000))
+
+    def twice(*words):
+        n = next(req)
+        first = wire.do(*words, "REQ", n, "ACKED", n - 1)
+        assert wire.do(*words, "REQ", n) == first
+        return first
+
+    token = twice("LOCK.ACQUIRE", name)
+    assert twice("LOCK.CONVERT", name, "SHARED") == token
+    assert twice("LOCK.CONVERT", name, "EXCLUSIVE") > token
+    assert twice("LOCK.PLEASE", name) == 1
+    assert twice("LOCK.CANCEL", name) == 0
+    assert twice("LOCK.RELEASE", name) == 0
+    assert len(twice("LOCK.MACQUIRE", 2, name + "a", name + "b")) == 2
+    assert twice("LOCK.MRELEASE", 2, name + "a", name + "b") == 2
+    token = wire.do("LOCK.ACQUIRE", name, "OWNER", "o")
+    assert twice("LOCK.RELEASEIF", name, "OWNER", "o", "TOKEN", token) == 1
+    assert twice("FENCE.ADMIT", name, token) == 1
+    assert twice("BLACKLIST.ADD", "CLIENT", name) == "OK"
+    assert twice("BLACKLIST.REMOVE", "CLIENT", name) == 1
+    assert wire.do("SESSION.CLOSE", "REQ", next(req)) == 0
+
+
+def test_req_needs_a_session_to_belong_to(connect, name):
+    assert connect().error("FENCE.ADMIT", name, 1, "REQ", 1)[0] == "NOSESSION"
+
+
+def test_results_survive_at_another_node(client, connect, world, name):
+    wire = client()
+    token = wire.do("LOCK.ACQUIRE", name, "REQ", 9)
+    for node in world.cluster.nodes:
+        other = connect(node=node)
+        other.do("SESSION.ATTACH", wire.session, wire.secret)
+        assert other.do("LOCK.ACQUIRE", name, "REQ", 9) == token
+    assert plain(wire.map("LOCK.SHOW", name)["holders"][0])["count"] == 1
+
+
+def test_results_survive_a_new_leader(client, connect, world, name):
+    wire = client()
+    token = wire.do("LOCK.ACQUIRE", name, "REQ", 1)
+    assert connect().do("RAFT.TRANSFER") == "OK"
+    world.find()
+    assert wire.do("LOCK.ACQUIRE", name, "REQ", 1) == token
+    assert wire.do("LOCK.RELEASE", name, "REQ", 2) == 0
