@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 
 #define ENDPOINTS_DEFAULT "127.0.0.1:7420"
 #define TIMEOUT_DEFAULT_MS 10000
+/* For the keeper to be heard for the first time; without it all goes on. */
+#define FIRST_BEAT_MS 500
 
 static int make(const struct hasp_options *options,
                 struct hasp_session **ret_session);
@@ -108,9 +111,9 @@ static int make(const struct hasp_options *options,
     atomic_init(&session->alive_until_ns, alive_until(session));
     if (text == NULL) {
         text = getenv("HASP_ENDPOINTS");
-    }
-    if (text == NULL || text[0] == '\0') {
-        text = ENDPOINTS_DEFAULT;
+        if (text == NULL || text[0] == '\0') {
+            text = ENDPOINTS_DEFAULT;
+        }
     }
     int error = 0;
     if (!open_fds(session)) {
@@ -158,6 +161,7 @@ static int begin(struct hasp_session *session,
     struct keeper_options keeper = {.ended = events_ended,
                                     .push = events_push,
                                     .may_beat = may_beat,
+                                    .is_eager = true,
                                     .data = session};
     if (open.name == NULL) {
         name_process(name, sizeof name);
@@ -183,6 +187,10 @@ static int begin(struct hasp_session *session,
     if (error != 0) {
         return why_set(error, "no thread for the keeper");
     }
+    /* Until the keeper's own connection acts for the session too, nobody would
+     * hear a PLEASE. */
+    struct pollfd news = {.fd = keeper_fd(session->keeper), .events = POLLIN};
+    poll(&news, 1, FIRST_BEAT_MS);
     error = events_start(session);
     if (error != 0) {
         keeper_stop(session->keeper);

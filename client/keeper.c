@@ -215,6 +215,7 @@ static void *keep(void *data)
 {
     struct keeper *keeper = data;
     struct client_session session = keeper->session;
+    bool is_due = keeper->options.is_eager;
     for (;;) {
         struct lease_clock now = client_clock_read();
         uint64_t next_ns = lease_next_beat(&session.lease, now);
@@ -222,9 +223,10 @@ static void *keep(void *data)
             lease_check(&session.lease, now) == LEASE_LOST) {
             break;
         }
-        if (!wait_for_beat(keeper, now.monotonic_ns + next_ns)) {
+        if (!is_due && !wait_for_beat(keeper, now.monotonic_ns + next_ns)) {
             return NULL;
         }
+        is_due = false;
         if (!beat(keeper, &session)) {
             break;
         }

@@ -95,6 +95,7 @@ int client_session_attach(struct client *client,
     query_begin(&query, "SESSION.ATTACH");
     query_number(&query, credentials->session);
     query_text(&query, credentials->secret);
+    query_text(&query, "FULL");
     int error = client_ask(
         client, &query,
         &(struct client_options){.deadline_ns = deadline_ns, .is_read = true},
@@ -134,6 +135,7 @@ int client_session_keep(struct client *client, struct client_session *session,
     struct lease_clock sent;
     const struct resp_reply *reply;
     query_begin(&query, "SESSION.KEEP");
+    query_text(&query, "FULL");
     int error = client_ask(client, &query,
                            &(struct client_options){.deadline_ns = deadline_ns,
                                                     .ret_sent = &sent,
