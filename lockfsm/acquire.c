@@ -156,21 +156,21 @@ static struct wait *find_standing(struct lockfsm *fsm,
     return NULL;
 }
 
-/* True if 'wait' stands for the very request 'a': the same locks, the same
- * mode. Its terms may differ. */
-static bool is_same_request(struct lockfsm *fsm, struct wait *wait,
-                            const struct acquisition *a)
+/* True if 'wait' stands for the very request 'a': the same locks in the same
+ * order, which is that of the tokens, and the same mode. Its terms may differ.
+ */
+static bool is_same_request(struct wait *wait, const struct acquisition *a)
 {
     if (wait->is_upgrade || wait->mode != a->terms.hold.mode ||
         wait->slots != a->terms.hold.slots || request_count(wait) != a->count) {
         return false;
     }
+    struct wait *member = request_first(wait);
     for (uint32_t i = 0; i < a->count; i++) {
-        struct wait *member = wait_find(fsm, a->locks[i], a->session->id,
-                                        fsm->origin.owner);
-        if (member == NULL || member->wait_index != wait->wait_index) {
+        if (member->lock != a->locks[i]) {
             return false;
         }
+        member = REQUEST_NEXT(member);
     }
     return true;
 }
@@ -282,6 +282,10 @@ void queue_or_deadlock(struct lockfsm *fsm, struct wait *first,
     }
     struct wait *member = first;
     do {
+        if (member->slots != member->lock->slots && member->slots != 0) {
+            member->lock->slots = member->slots;
+            lock_changed(fsm, member->lock);
+        }
         wait_tell_queued(fsm, member, false);
         member = REQUEST_NEXT(member);
     } while (member != first);
@@ -316,11 +320,11 @@ void apply_acquire(struct lockfsm *fsm, const Hasp__Command *command,
     a.terms = terms_of(fsm, message);
     if (!find_asking_session(fsm, &a.session, result) ||
         session_is_refused(fsm, a.session, result) ||
-        !look_up(fsm, &a, result)) {
+        session_is_value(a.session, result) || !look_up(fsm, &a, result)) {
         return;
     }
     struct wait *standing = find_standing(fsm, &a);
-    if (standing != NULL && is_same_request(fsm, standing, &a)) {
+    if (standing != NULL && is_same_request(standing, &a)) {
         wait_ask_again(fsm, standing, &a.terms, message->is_waiting, result);
     } else if (standing != NULL) {
         refuse(result, RESULT_BAD_ARGUMENT,

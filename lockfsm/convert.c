@@ -125,7 +125,8 @@ void apply_convert(struct lockfsm *fsm, const Hasp__Command *command,
     }
     struct session *session;
     if (!find_asking_session(fsm, &session, result) ||
-        (is_up && session_is_refused(fsm, session, result))) {
+        (is_up && session_is_refused(fsm, session, result)) ||
+        session_is_value(session, result)) {
         return;
     }
     struct hold *hold = hold_find(fsm, lock_find(fsm, name), session->id,

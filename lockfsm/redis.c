@@ -7,6 +7,14 @@
 
 #include "lockfsm/state.h"
 
+bool session_is_value(const struct session *session, struct result *result)
+{
+    if (session->is_redis) {
+        refuse(result, RESULT_BAD_ARGUMENT, "a session of a Redis value");
+    }
+    return session->is_redis;
+}
+
 /* The hold of a Redis value under this name, or NULL. */
 static struct hold *find_value(const struct lock *lock)
 {

@@ -453,6 +453,12 @@ void blacklisting_free(struct lockfsm *fsm, struct blacklisting *entry);
 void blacklist_forget_session(struct lockfsm *fsm,
                               const struct session *session);
 
+/* --- redis.c -------------------------------------------------------------- */
+
+/* True with the refusal if the session is a Redis value: it has that one
+ * exclusive hold and gets nothing else. */
+bool session_is_value(const struct session *session, struct result *result);
+
 /* --- cluster.c ------------------------------------------------------------ */
 
 struct member *member_find(const struct lockfsm *fsm, uint64_t node);

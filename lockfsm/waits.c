@@ -95,10 +95,6 @@ struct wait *wait_queue(struct lockfsm *fsm, struct lock *lock,
     wait->serial = ++fsm->next_serial;
     wait->req = fsm->origin.req;
     wait_link(fsm, wait);
-    if (wait->mode == LOCK_SLOTS && lock->slots != wait->slots) {
-        lock->slots = wait->slots;
-        lock_changed(fsm, lock);
-    }
     wait_changed(fsm, wait);
     fsm->queued_index = wait->wait_index;
     return wait;
