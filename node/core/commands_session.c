@@ -66,14 +66,22 @@ void session_attach_read(struct core *core, struct request *request,
         return;
     }
     struct resp_writer *writer = request_reply(core, request);
-    resp_map(writer, 3);
-    session_put_times(writer, session->ttl_ms, session->linger_ms);
+    if (call_has(call, OPTION_FULL)) {
+        resp_map(writer, 3);
+        session_put_times(writer, session->ttl_ms, session->linger_ms);
+    } else {
+        resp_simple(writer, "OK");
+    }
     request_done_as(core, request, ANSWER_ATTACHED, session->id);
 }
 
 bool session_keep_parse(struct call *call, struct resp_writer *writer)
 {
     uint32_t rest = call->count - 1;
+    if (rest > 0 && bytes_is_word(call->argument[rest], "FULL")) {
+        call->given |= UINT32_C(1) << OPTION_FULL;
+        rest--;
+    }
     if (rest == 2 && bytes_is_word(call->argument[1], "SESSION")) {
         uint64_t id;
         if (!bytes_to_u64(call->argument[2], &id) || id == 0) {

@@ -26,7 +26,7 @@ static struct beat beat_at(struct core *core, const struct request *request,
                            uint8_t secret[SECRET_SIZE]);
 static bool wait_on(struct core *core, struct request *request,
                     const struct call *call);
-static void put_answer(struct core *core, const struct beat *beat,
+static void put_answer(struct core *core, const struct beat *beat, bool is_full,
                        struct resp_writer *writer);
 
 void session_keep_run(struct core *core, struct request *request,
@@ -71,7 +71,7 @@ void session_keep_read(struct core *core, struct request *request,
     }
     for (uint32_t i = 0; i < count; i++) {
         struct beat beat = beat_at(core, request, call, i, secret);
-        put_answer(core, &beat, writer);
+        put_answer(core, &beat, call_has(call, OPTION_FULL), writer);
     }
     request_done(core, request);
 }
@@ -246,7 +246,8 @@ static void put_ended(const struct session *session, struct resp_writer *writer)
     }
 }
 
-static void put_answer(struct core *core, const struct beat *beat,
+/* 'is_full': a map with what a client of ours lives by, else the TTL alone. */
+static void put_answer(struct core *core, const struct beat *beat, bool is_full,
                        struct resp_writer *writer)
 {
     const struct session *session = beat->session;
@@ -260,9 +261,11 @@ static void put_answer(struct core *core, const struct beat *beat,
         struct bytes reason = entry != NULL ? entry->reason : BYTES_LITERAL("");
         resp_error(writer, "BLACKLISTED", "%.*s", (int)reason.size,
                    (const char *)reason.data);
-    } else {
+    } else if (is_full) {
         resp_map(writer, 4);
         session_put_times(writer, session->ttl_ms, session->linger_ms);
         put_ended(session, writer);
+    } else {
+        resp_integer(writer, session->ttl_ms);
     }
 }

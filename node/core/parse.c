@@ -56,6 +56,7 @@ static const struct {
     [OPTION_FOR] = {WORD("FOR"), KIND_NUMBER, 1, TIME_MS_MAX},
     [OPTION_CLIENT] = {WORD("CLIENT"), KIND_TEXT, 1, CLIENT_NAME_SIZE_MAX},
     [OPTION_STANDBY] = {WORD("STANDBY"), KIND_FLAG, 0, 0},
+    [OPTION_FULL] = {WORD("FULL"), KIND_FLAG, 0, 0},
 };
 
 /* Where an error goes; every message begins with the command's name. */

@@ -74,7 +74,7 @@ def test_a_pattern_hits_clients_new_and_old(client, connect, name):
     assert new.map("SESSION.OPEN", "NAME", name)["id"] > 0
     assert operator.do("BLACKLIST.REMOVE", "CLIENT", name + "-*") == 1
     assert operator.do("BLACKLIST.REMOVE", "CLIENT", name + "-*") == 0
-    assert old.map("SESSION.KEEP")["ttl_ms"] == 10000
+    assert old.map("SESSION.KEEP", "FULL")["ttl_ms"] == 10000
     assert new.map("SESSION.OPEN", "NAME", name + "-8")["id"] > 0
 
 
@@ -83,7 +83,7 @@ def test_blacklisting_for_a_time_ends_by_itself(client, connect):
     operator.do("BLACKLIST.ADD", "SESSION", one.session, "FOR", 200)
     assert one.error("SESSION.KEEP")[0] == "BLACKLISTED"
     time.sleep(0.4)
-    assert one.map("SESSION.KEEP")["ttl_ms"] == 10000
+    assert one.map("SESSION.KEEP", "FULL")["ttl_ms"] == 10000
 
 
 def test_a_waiter_that_is_blacklisted_leaves_the_queue(client, connect, name):
@@ -170,6 +170,12 @@ def test_a_fence_admits_what_is_not_below_its_mark(connect, client, name):
     assert wire.do("FENCE.ADMIT", name + "x", token) == 1
 
 
+def test_a_fence_takes_numbers_that_are_no_tokens_of_ours(connect, name):
+    wire = connect()
+    assert [wire.do("FENCE.ADMIT", name, n) for n in (5, 4, 5, 6)] == [1, 0, 1, 1]
+    assert wire.do("FENCE.SHOW", name) == 6
+
+
 def test_fences_are_one_for_all_nodes(connect, client, world, name):
     token = client().do("LOCK.ACQUIRE", name)
     wires = [connect(node=node) for node in world.cluster.nodes]
@@ -224,7 +230,7 @@ def test_transfer_moves_the_leadership(connect, world, client, name):
     world.find()
     assert world.leader is heir
     assert holder.do("LOCK.CHECK", name, token) == 1
-    assert holder.map("SESSION.KEEP")["ttl_ms"] == 10000
+    assert holder.map("SESSION.KEEP", "FULL")["ttl_ms"] == 10000
     assert connect(node=old).do("RAFT.TRANSFER", heir.id) == OK
 
 

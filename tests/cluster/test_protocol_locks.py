@@ -660,8 +660,8 @@ def test_hold_bounds_a_hold_whatever_the_heartbeats(client, name):
 def test_hold_that_ended_is_told_by_keep(client, name):
     one = client()
     token = one.do("LOCK.ACQUIRE", name, "HOLD", 50)
-    eventually(lambda: one.map("SESSION.KEEP")["ended"] != [])
-    ended = plain(one.map("SESSION.KEEP")["ended"][0])
+    eventually(lambda: one.map("SESSION.KEEP", "FULL")["ended"] != [])
+    ended = plain(one.map("SESSION.KEEP", "FULL")["ended"][0])
     assert (ended["lock"], ended["token"]) == (name.encode(), token)
 
 

@@ -135,13 +135,14 @@ static void a_heartbeat_answers_the_times_and_moves_the_deadline(void **state)
     world_run(world, 600);
     expect("*8\r\n$6\r\nttl_ms\r\n:1000\r\n$9\r\nlinger_ms\r\n:400\r\n$8\r\n"
            "trust_ms\r\n:320\r\n$5\r\nended\r\n*0\r\n",
-           "SESSION.KEEP");
+           "SESSION.KEEP FULL");
+    expect(":1000\r\n", "SESSION.KEEP");
     world_run(world, 900);
     ask("SESSION.SHOW %llu", (unsigned long long)session.id);
     int64_t left_ms = answer_number(world, 1, 1, "left_ms");
     assert_in_range(left_ms, 80, 110);
     world_run(world, 250);
-    expect("-EXPIRED the session has ended\r\n", "SESSION.KEEP");
+    expect("-EXPIRED the session has ended\r\n", "SESSION.KEEP FULL");
     expect("-EXPIRED the session has ended\r\n", "LOCK.ACQUIRE a");
     expect("-NOSESSION no such session\r\n", "SESSION.SHOW %llu",
            (unsigned long long)session.id);
@@ -153,7 +154,7 @@ static void several_sessions_are_kept_in_one_request(void **state)
     struct credentials one = client_session(world, 1, 1, "TTL 1000");
     struct credentials two = client_session(world, 1, 1, "TTL 2000");
     char wrong[33] = "00000000000000000000000000000000";
-    const char *text = ask("SESSION.KEEP %llu %s %llu %s %llu %s",
+    const char *text = ask("SESSION.KEEP %llu %s %llu %s %llu %s FULL",
                            (unsigned long long)one.id, one.secret,
                            (unsigned long long)two.id, wrong,
                            (unsigned long long)two.id, two.secret);
@@ -166,7 +167,7 @@ static void several_sessions_are_kept_in_one_request(void **state)
     client_open(world, 1, 2);
     assert_answer(world, 1, 2,
                   "-NOSESSION no session is attached to this connection\r\n",
-                  "SESSION.KEEP");
+                  "SESSION.KEEP FULL");
     assert_answer(world, 1, 2,
                   "-NOSESSION no such session, or a wrong secret\r\n",
                   "SESSION.ATTACH %llu %s", (unsigned long long)one.id, wrong);
@@ -183,7 +184,7 @@ static void several_sessions_are_kept_in_one_request(void **state)
     assert_answer(world, 1, 2,
                   "*6\r\n$6\r\nttl_ms\r\n:1000\r\n$9\r\nlinger_ms\r\n:0\r\n"
                   "$8\r\ntrust_ms\r\n:800\r\n",
-                  "SESSION.ATTACH %llu %s", (unsigned long long)one.id,
+                  "SESSION.ATTACH %llu %s FULL", (unsigned long long)one.id,
                   one.secret);
     assert_non_null(strstr(client_ask(world, 1, 2, "LOCK.ACQUIRE a"), ":"));
 }
@@ -374,12 +375,13 @@ a_blacklisted_sessions_heartbeat_is_refused_and_moves_nothing(void **state)
            (unsigned long long)session.id);
     uint64_t since = world->now_ms;
     while (world->now_ms < since + 800) {
-        assert_answer(world, 1, 2, "-BLACKLISTED broken\r\n", "SESSION.KEEP");
+        assert_answer(world, 1, 2, "-BLACKLISTED broken\r\n",
+                      "SESSION.KEEP FULL");
         world_run(world, 50);
     }
     world_run(world, 400);
     assert_answer(world, 1, 2, "-EXPIRED the session has ended\r\n",
-                  "SESSION.KEEP");
+                  "SESSION.KEEP FULL");
 }
 
 static void events_are_pushed_to_watchers(void **state)
@@ -574,12 +576,12 @@ static void what_ended_unasked_is_told_by_keep(void **state)
     assert_in_range(answer_number(world, 1, 1, "hold_left_ms"), 190, 200);
     world_run(world, 300);
     assert_non_null(
-        strstr(ask("SESSION.KEEP"),
+        strstr(ask("SESSION.KEEP FULL"),
                "$5\r\nended\r\n*1\r\n*8\r\n$4\r\nlock\r\n$1\r\na\r\n"
                "$5\r\nowner\r\n$2\r\nme\r\n"));
     assert_non_null(strstr(client_text(world, 1, 1), "max hold"));
     ask("LOCK.RELEASE a OWNER me");
-    assert_non_null(strstr(ask("SESSION.KEEP"), "ended\r\n*0\r\n"));
+    assert_non_null(strstr(ask("SESSION.KEEP FULL"), "ended\r\n*0\r\n"));
 }
 
 static void commands_describe_themselves(void **state)
@@ -636,7 +638,7 @@ static void a_scarce_disk_refuses_what_takes_but_not_what_gives(void **state)
     expect("-LIMIT disk: the leader's disk is nearly full\r\n",
            "LOCK.ACQUIRE b");
     expect(":0\r\n", "LOCK.RELEASE a");
-    assert_begins(ask("SESSION.KEEP"), "*8\r\n");
+    assert_begins(ask("SESSION.KEEP FULL"), "*8\r\n");
     core_disk_scarce(world->node[1].core, false, world->now_ms * MS);
     assert_int_equal(ask("LOCK.ACQUIRE b")[0], ':');
 }

@@ -72,16 +72,14 @@ static void a_follower_forwards_and_answers(void **state)
     assert_int_equal(answer_number(world, leader, 1, "session"), session.id);
     assert_non_null(strstr(client_text(world, leader, 1), "10.0.0."));
     assert_answer(world, follower, 1, KEEP_TIMES("10000", "0", "8000"),
-                  "SESSION.KEEP");
-    assert_answer(world, third, 1,
-                  "*6\r\n$6\r\nttl_ms\r\n:10000\r\n$9\r\nlinger_ms\r\n:0\r\n"
-                  "$8\r\ntrust_ms\r\n:8000\r\n",
-                  "SESSION.ATTACH %llu %s", ID(session), session.secret);
+                  "SESSION.KEEP FULL");
+    assert_answer(world, third, 1, "+OK\r\n", "SESSION.ATTACH %llu %s",
+                  ID(session), session.secret);
     assert_answer(world, third, 1, ":0\r\n", "LOCK.RELEASE a");
     assert_answer(world, follower, 1, ":0\r\n", "SESSION.CLOSE");
     assert_answer(world, follower, 1,
                   "-NOSESSION no session is attached to this connection\r\n",
-                  "SESSION.KEEP");
+                  "SESSION.KEEP FULL");
     assert_answer(world, third, 1, "-EXPIRED the session has ended\r\n",
                   "LOCK.ACQUIRE a");
 }
@@ -149,7 +147,7 @@ static void without_a_majority_nothing_is_answered(void **state)
     client_open(world, leader, 3);
     client_clear(world, leader, 1);
     world_cut(world, leader, true);
-    client_send(world, leader, 1, "SESSION.KEEP");
+    client_send(world, leader, 1, "SESSION.KEEP FULL");
     client_send(world, leader, 2, "LOCK.SHOW a");
     client_send(world, leader, 3, "SESSION.ATTACH 1 00");
     world_run(world, 150); /* It still believes that it leads. */
@@ -169,7 +167,7 @@ static void a_deposed_leader_asks_its_successor(void **state)
     client_ask(world, leader, 1, "LOCK.ACQUIRE a REQ 1");
     client_clear(world, leader, 1);
     world_cut(world, leader, true);
-    client_send(world, leader, 1, "SESSION.KEEP");
+    client_send(world, leader, 1, "SESSION.KEEP FULL");
     client_send(world, leader, 1, "LOCK.ACQUIRE b REQ 2");
     client_send(world, leader, 1, "LOCK.ACQUIRE c");
     uint64_t old = depose();
@@ -203,7 +201,7 @@ static void a_new_leader_gives_a_full_lease_less_the_logged_age(void **state)
     struct credentials quiet = client_session(world, follower, 1, "TTL 4000");
     struct credentials heard = client_session(world, third, 1, "TTL 4000");
     world_run(world, 2100); /* AGE at T/4 and T/2 have been logged. */
-    client_ask(world, third, 1, "SESSION.KEEP");
+    client_ask(world, third, 1, "SESSION.KEEP FULL");
     node_kill(world, leader);
     leader = world_elect(world);
     client_open(world, leader, 2);
@@ -226,19 +224,19 @@ static void an_aged_sessions_heartbeat_is_logged_first(void **state)
     (void)state;
     client_session(world, leader, 1, "TTL 4000");
     uint64_t before = last_index(leader);
-    client_ask(world, leader, 1, "SESSION.KEEP");
+    client_ask(world, leader, 1, "SESSION.KEEP FULL");
     assert_int_equal(last_index(leader), before);
     world_run(world, 1100);
     assert_int_equal(last_index(leader), before + 1); /* AGE */
     client_clear(world, leader, 1);
-    client_send(world, leader, 1, "SESSION.KEEP");
+    client_send(world, leader, 1, "SESSION.KEEP FULL");
     world_step(world);
     assert_int_equal(last_index(leader), before + 2); /* AGE 0 */
     assert_int_equal(world->node[leader].client[1].output.size, 0);
     world_run(world, 10);
     assert_string_equal(client_text(world, leader, 1),
                         KEEP_TIMES("4000", "0", "3200"));
-    client_ask(world, leader, 1, "SESSION.KEEP");
+    client_ask(world, leader, 1, "SESSION.KEEP FULL");
     assert_int_equal(last_index(leader), before + 2);
 }
 
@@ -260,7 +258,7 @@ a_doomed_session_hears_nothing_before_its_end_is_applied(void **state)
     }
     assert_int_equal(proposed, before + 4);
     world_cut(world, leader, true);
-    client_send(world, leader, 1, "SESSION.KEEP");
+    client_send(world, leader, 1, "SESSION.KEEP FULL");
     world_run(world, 100);
     assert_int_equal(world->node[leader].client[1].output.size, 0);
     uint64_t old = depose();
@@ -293,7 +291,7 @@ static void a_doomed_session_is_not_answered_ok(void **state)
         world_run(world, 1);
     }
     assert_int_equal(last_index(leader), before + 1);
-    client_send(world, leader, 1, "SESSION.KEEP");
+    client_send(world, leader, 1, "SESSION.KEEP FULL");
     world_run(world, 50);
     assert_true(core_is_serving(world->node[leader].core));
     assert_int_equal(world->node[leader].client[1].output.size, 0);
@@ -311,7 +309,7 @@ a_session_doomed_since_its_heartbeat_is_not_answered_ok(void **state)
     client_clear(world, leader, 1);
     world_run(world, 40); /* Its age has been logged. */
     stick_disks(true);
-    client_send(world, leader, 1, "SESSION.KEEP");
+    client_send(world, leader, 1, "SESSION.KEEP FULL");
     uint64_t before = last_index(leader);
     world_run(world, 130); /* AGE 0 waits for the disks; then the deadline. */
     assert_true(core_is_serving(world->node[leader].core));
@@ -421,7 +419,7 @@ static void a_stalled_leader_reads_before_it_expires(void **state)
     links_update(world);
     world_run(world, 700);
     client_clear(world, follower, 1);
-    client_send(world, follower, 1, "SESSION.KEEP");
+    client_send(world, follower, 1, "SESSION.KEEP FULL");
     world_step(world);
     world->now_ms += 600;
     world_run(world, 50);
@@ -443,7 +441,7 @@ static void after_a_stall_nobody_expires_before_all_is_read(void **state)
     world_run(world, 30); /* More than a confirmation takes. */
     assert_true(core_is_serving(world->node[leader].core));
     client_clear(world, leader, 1);
-    client_send(world, leader, 1, "SESSION.KEEP");
+    client_send(world, leader, 1, "SESSION.KEEP FULL");
     world->node[leader].has_unread = false;
     world_run(world, 20);
     assert_string_equal(client_text(world, leader, 1),
