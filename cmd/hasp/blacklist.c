@@ -160,7 +160,16 @@ int run_blacklist_list(struct tool *tool, int argc, char **argv)
     int exit_code = tool_read(tool, &query, "cannot list", &reply);
     query_done(&query);
     if (exit_code == 0) {
-        json_t *rows = value_of_reply(reply, 0);
+        json_t *rows = value_of_reply(reply, 0), *row;
+        size_t i;
+        json_array_foreach(rows, i, row)
+        {
+            /* 0 is not "for no time". */
+            if (tool->format == FORMAT_TABLE &&
+                value_number(row, "for_ms") == 0) {
+                json_object_set_new(row, "for_ms", json_string("ever"));
+            }
+        }
         output_rows(tool->format, blacklist_fields, rows);
         json_decref(rows);
     }

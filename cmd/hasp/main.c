@@ -114,7 +114,8 @@ static void print_help(FILE *out)
 
 static void print_subcommand(const struct subcommand *s)
 {
-    printf("usage: hasp %s %s\n\n%s\n", s->name, s->arguments, s->summary);
+    printf("usage: hasp %s%s%s\n\n%s\n", s->name,
+           s->arguments[0] == '\0' ? "" : " ", s->arguments, s->summary);
     if (s->details != NULL) {
         putchar('\n');
         for (const char *line = s->details; *line != '\0';) {
@@ -141,14 +142,33 @@ static const struct subcommand *find(int argc, char **argv, int *ret_words)
     return NULL;
 }
 
+static bool is_in_group(const struct subcommand *s, const char *group)
+{
+    size_t size = strlen(group);
+    return strncmp(s->name, group, size) == 0 && s->name[size] == ' ';
+}
+
+/* True if there is such a group; its subcommands are then printed. */
+static bool print_group(const char *group)
+{
+    bool is_group = false;
+    for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
+        if (is_in_group(s, group)) {
+            printf("%s hasp %s%s%s\n", is_group ? "      " : "usage:", s->name,
+                   s->arguments[0] == '\0' ? "" : " ", s->arguments);
+            is_group = true;
+        }
+    }
+    return is_group;
+}
+
 static int unknown_subcommand(int argc, char **argv)
 {
     struct buffer group = {0};
-    size_t size = strlen(argv[0]);
     for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
-        if (strncmp(s->name, argv[0], size) == 0 && s->name[size] == ' ') {
+        if (is_in_group(s, argv[0])) {
             buffer_printf(&group, "%s%s", group.size > 0 ? ", " : "",
-                          s->name + size + 1);
+                          s->name + strlen(argv[0]) + 1);
         }
     }
     buffer_put_u8(&group, '\0');
@@ -164,6 +184,12 @@ static int unknown_subcommand(int argc, char **argv)
     return exit_code;
 }
 
+static bool asks_for_help(int argc, char **argv)
+{
+    return argc > 1 &&
+           (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
+}
+
 static int help(int argc, char **argv)
 {
     int words;
@@ -172,6 +198,9 @@ static int help(int argc, char **argv)
         return 0;
     }
     const struct subcommand *s = find(argc, argv, &words);
+    if (s == NULL && argc == 1 && print_group(argv[0])) {
+        return 0;
+    }
     if (s == NULL) {
         return unknown_subcommand(argc, argv);
     }
@@ -271,12 +300,13 @@ static int dispatch(struct tool *tool, int argc, char **argv)
     }
     tool->subcommand = find(argc, argv, &words);
     if (tool->subcommand == NULL) {
-        return unknown_subcommand(argc, argv);
+        return asks_for_help(argc, argv) && print_group(argv[0])
+                   ? 0
+                   : unknown_subcommand(argc, argv);
     }
     argc -= words - 1;
     argv += words - 1;
-    if (argc > 1 &&
-        (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+    if (asks_for_help(argc, argv)) {
         print_subcommand(tool->subcommand);
         return 0;
     }

@@ -5,12 +5,16 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "cmd/hasp/tool.h"
 
 /* One silent node must not hold up the picture of the others. */
 #define NODE_TIMEOUT_MS 1500
 #define CHANGE_MS 20000
+/* Before the leader is looked for again. */
+#define PAUSE_US 50000
 
 static const struct field node_fields[] = {
     {"node", "NODE", FIELD_NUMBER},
@@ -58,8 +62,14 @@ static json_t *status_of(const struct tool *tool, struct endpoint *endpoint)
     if (error == 0) {
         status = value_of_reply(reply, 0);
     } else {
-        status = json_pack("{s:s, s:s}", "role", "unreachable", "error",
-                           client_why(client));
+        /* The client speaks of all its endpoints: "what (each one: why)". Here
+         * it has one. */
+        const char *why = strchr(client_why(client), '(');
+        why = why == NULL ? client_why(client) : why + 1;
+        size_t size = strlen(why);
+        size -= size > 0 && why[size - 1] == ')';
+        status = json_pack("{s:s, s:s%}", "role", "unreachable", "error", why,
+                           size);
     }
     json_object_set_new(status, "endpoint", json_string(endpoint->text));
     query_done(&query);
@@ -174,62 +184,112 @@ int run_version(struct tool *tool, int argc, char **argv)
     return 0;
 }
 
+/* Of several statuses the one of the leader in the newest term that is told, or
+ * of a node that knows of it; a member that was removed or wiped tells an old
+ * story. NULL if none does. */
+static json_t *newest(json_t *nodes)
+{
+    json_t *node, *best = NULL;
+    size_t i;
+    json_array_foreach(nodes, i, node)
+    {
+        bool is_leader = strcmp(value_text(node, "role"), "leader") == 0;
+        uint64_t term = value_number(node, "term");
+        uint64_t best_term = value_number(best, "term");
+        if ((is_leader || value_number(node, "leader") != 0) &&
+            (best == NULL || term > best_term ||
+             (term == best_term && is_leader))) {
+            best = node;
+        }
+    }
+    return best;
+}
+
+/* The status of the leader, from itself, also if it is not among the endpoints;
+ * NULL if it is not found in time, with a message. */
+static json_t *status_of_leader(struct tool *tool, const char *what)
+{
+    uint64_t deadline_ns = tool_deadline_ns(tool);
+    for (;;) {
+        json_t *nodes = status_of_all(tool);
+        json_t *best = json_incref(newest(nodes));
+        const char *address = value_text(best, "leader_address");
+        struct endpoint endpoint;
+        char why[HASP_WHY_SIZE];
+        json_decref(nodes);
+        if (best != NULL && strcmp(value_text(best, "role"), "leader") != 0) {
+            json_t *told = endpoint_parse(address, strlen(address), &endpoint,
+                                          why) == 0
+                               ? status_of(tool, &endpoint)
+                               : NULL;
+            json_decref(best);
+            best = told;
+        }
+        if (best != NULL && strcmp(value_text(best, "role"), "leader") == 0) {
+            return best;
+        }
+        json_decref(best);
+        if (client_now_ns() >= deadline_ns) {
+            tool_fail(0, "%s: no leader answers; see: hasp status", what);
+            return NULL;
+        }
+        usleep(PAUSE_US);
+    }
+}
+
 /* The leader's list, since only the leader knows how far the others are. */
 int run_member_list(struct tool *tool, int argc, char **argv)
 {
-    struct endpoint leader;
-    char why[HASP_WHY_SIZE];
     int exit_code = read_nothing(tool, argc, argv);
     if (exit_code != 0) {
         return exit_code;
     }
-    struct query query = {0};
-    const struct resp_reply *reply;
-    query_begin(&query, "RAFT.STATUS");
-    exit_code = tool_read(tool, &query, "cannot list the members", &reply);
-    query_done(&query);
-    if (exit_code != 0) {
-        return exit_code;
-    }
-    json_t *status = value_of_reply(reply, 0);
-    const char *address = value_text(status, "leader_address");
-    if (strcmp(value_text(status, "role"), "leader") != 0 &&
-        endpoint_parse(address, strlen(address), &leader, why) == 0) {
-        json_t *better = status_of(tool, &leader);
-        if (value_at(better, "members") != NULL) {
-            json_decref(status);
-            status = better;
-        } else {
-            json_decref(better);
-        }
+    json_t *status = status_of_leader(tool, "cannot list the members");
+    if (status == NULL) {
+        return EX_UNAVAILABLE;
     }
     json_t *members = value_at(status, "members");
     if (members != NULL) {
         output_rows(tool->format, member_fields, members);
     } else {
         exit_code = tool_fail(EX_PROTOCOL, "%s tells no members",
-                              client_peer(tool->client));
+                              value_text(status, "endpoint"));
     }
     json_decref(status);
     return exit_code;
 }
 
-/* Sends the change, takes the query and explains a failure. A new member
- * catches up before it is answered, which takes longer than other answers. */
+/* Sends the change to the leader itself, takes the query and explains a
+ * failure: the answer of a member that is being removed could be lost with its
+ * connection, and asking again would find it gone. A new member catches up
+ * before it is answered, which takes longer than other answers. */
 static int change(struct tool *tool, struct query *query)
 {
+    static const char what[] = "cannot change the members";
     const struct resp_reply *reply;
     uint64_t time_ms = tool->timeout_ms > CHANGE_MS ? tool->timeout_ms
                                                     : CHANGE_MS;
-    struct client_options options = {.deadline_ns = client_now_ns() +
-                                                    time_ms * NS_PER_MS,
-                                     .attempt_ms = time_ms,
+    struct client_options options = {.attempt_ms = time_ms,
                                      .is_repeatable = true};
-    int error = client_ask(tool_client(tool), query, &options, &reply);
+    struct endpoint leader;
+    char why[HASP_WHY_SIZE];
+    json_t *status = status_of_leader(tool, what);
+    const char *address = value_text(status, "endpoint");
+    int error = status == NULL
+                    ? HASP_ENOTLEADER
+                    : endpoint_parse(address, strlen(address), &leader, why);
+    json_decref(status);
+    if (error != 0) {
+        query_done(query);
+        return EX_UNAVAILABLE;
+    }
+    struct endpoints one = {.endpoint = &leader, .count = 1};
+    client_free(tool->client);
+    tool->client = client_new(&one);
+    options.deadline_ns = client_now_ns() + time_ms * NS_PER_MS;
+    error = client_ask(tool->client, query, &options, &reply);
     query_done(query);
-    return error == 0 ? 0
-                      : tool_client_error(tool->client, error,
-                                          "cannot change the members");
+    return error == 0 ? 0 : tool_client_error(tool->client, error, what);
 }
 
 int run_member_transfer(struct tool *tool, int argc, char **argv)

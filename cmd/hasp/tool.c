@@ -42,9 +42,9 @@ int tool_usage(const struct tool *tool, const char *format, ...)
     va_start(args, format);
     say(format, args);
     va_end(args);
-    fprintf(stderr, "usage: hasp %s %s\n       hasp help %s\n",
-            tool->subcommand->name, tool->subcommand->arguments,
-            tool->subcommand->name);
+    const struct subcommand *s = tool->subcommand;
+    fprintf(stderr, "usage: hasp %s%s%s\n       hasp help %s\n", s->name,
+            s->arguments[0] == '\0' ? "" : " ", s->arguments, s->name);
     return EX_USAGE;
 }
 

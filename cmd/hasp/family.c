@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "cmd/hasp/family.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "client/clock.h"
+
+/* Members that start others faster than they are found are met again in the
+ * next round; one that goes on for ever is stopped by family_kill(). */
+#define ROUNDS_MAX 20
+#define ENVIRONMENT_MAX (1024 * 1024)
+
+struct process {
+    pid_t pid;
+    pid_t parent;
+    char state;
+    char name[16];
+    bool is_member;
+    bool is_signalled;
+};
+
+struct census {
+    struct process *process;
+    size_t count;
+    size_t capacity;
+};
+
+static bool read_process(pid_t pid, struct process *ret_process)
+{
+    char path[32], text[512];
+    struct process process = {.pid = pid};
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return false;
+    }
+    ssize_t size = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (size <= 0) {
+        return false;
+    }
+    text[size] = '\0';
+    /* "pid (name) state parent ...", where the name may hold anything. */
+    const char *name = strchr(text, '('), *end = strrchr(text, ')');
+    long parent;
+    if (name == NULL || end == NULL ||
+        sscanf(end + 1, " %c %ld", &process.state, &parent) != 2) {
+        return false;
+    }
+    snprintf(process.name, sizeof process.name, "%.*s", (int)(end - name - 1),
+             name + 1);
+    process.parent = (pid_t)parent;
+    *ret_process = process;
+    return true;
+}
+
+static void take_census(struct census *census)
+{
+    DIR *folder = opendir("/proc");
+    struct dirent *entry;
+    census->count = 0;
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        struct process process;
+        if (!isdigit((unsigned char)entry->d_name[0]) ||
+            !read_process((pid_t)strtol(entry->d_name, NULL, 10), &process)) {
+            continue;
+        }
+        if (census->count == census->capacity) {
+            census->capacity = census->capacity * 2 + 64;
+            census->process = memory_resize(census->process,
+                                            census->capacity *
+                                                sizeof *census->process);
+        }
+        census->process[census->count++] = process;
+    }
+    if (folder != NULL) {
+        closedir(folder);
+    }
+}
+
+/* Does HASP_RUNS, as the process was started with it, name this run? */
+static bool has_run_id(pid_t pid, const char *run_id)
+{
+    char path[32];
+    char *text = memory_new(ENVIRONMENT_MAX);
+    size_t size = 0;
+    bool has = false;
+    snprintf(path, sizeof path, "/proc/%ld/environ", (long)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && size < ENVIRONMENT_MAX - 1) {
+        ssize_t got = read(fd, text + size, ENVIRONMENT_MAX - 1 - size);
+        if (got <= 0) {
+            break;
+        }
+        size += (size_t)got;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    for (size_t at = 0; at < size && !has; at += strlen(text + at) + 1) {
+        has = strncmp(text + at, "HASP_RUNS=", 10) == 0 &&
+              strstr(text + at, run_id) != NULL;
+    }
+    free(text);
+    return has;
+}
+
+static bool is_alive(const struct process *process)
+{
+    return process->state != 'Z' && process->state != 'X';
+}
+
+static bool is_guardian(const struct process *process)
+{
+    return strcmp(process->name, FAMILY_GUARDIAN_NAME) == 0;
+}
+
+static const struct process *find(const struct census *census, pid_t pid)
+{
+    for (size_t i = 0; i < census->count; i++) {
+        if (census->process[i].pid == pid) {
+            return &census->process[i];
+        }
+    }
+    return NULL;
+}
+
+static bool is_member(const struct family *family, const struct census *census,
+                      const struct process *process, int number)
+{
+    if (process->pid == getpid() || process->pid == family->run ||
+        is_guardian(process)) {
+        return false;
+    }
+    if (process->pid == family->command ||
+        (family->run != 0 && process->parent == family->run)) {
+        return true;
+    }
+    const struct process *parent = find(census, process->parent);
+    if (parent != NULL && parent->is_member) {
+        return number != SIGCONT ||
+               strcmp(parent->name, FAMILY_RUN_NAME) != 0;
+    }
+    return family->run == 0 && is_alive(process) &&
+           has_run_id(process->pid, family->run_id);
+}
+
+/* Marks all members, children after their parents. */
+static void find_members(const struct family *family, struct census *census,
+                         int number)
+{
+    bool has_new = true;
+    for (bool is_first = true; has_new; is_first = false) {
+        struct family by_parent = *family;
+        if (!is_first && family->run == 0) {
+            by_parent.run = -1; /* Environments are read once. */
+        }
+        has_new = false;
+        for (size_t i = 0; i < census->count; i++) {
+            struct process *process = &census->process[i];
+            if (!process->is_member &&
+                is_member(&by_parent, census, process, number)) {
+                process->is_member = true;
+                has_new = true;
+            }
+        }
+    }
+}
+
+size_t family_signal(const struct family *family, int number)
+{
+    struct census census = {0};
+    size_t alive = 0;
+    bool has_new = true;
+    kill(-family->command, number);
+    pid_t *done = NULL;
+    size_t done_count = 0;
+    for (int round = 0; has_new && round < ROUNDS_MAX; round++) {
+        has_new = false;
+        alive = 0;
+        take_census(&census);
+        find_members(family, &census, number);
+        for (size_t i = 0; i < census.count; i++) {
+            const struct process *process = &census.process[i];
+            bool is_done = false;
+            if (!process->is_member || !is_alive(process)) {
+                continue;
+            }
+            alive++;
+            for (size_t d = 0; d < done_count && !is_done; d++) {
+                is_done = done[d] == process->pid;
+            }
+            if (!is_done) {
+                kill(process->pid, number);
+                done = memory_resize(done, (done_count + 1) * sizeof *done);
+                done[done_count++] = process->pid;
+                has_new = true;
+            }
+        }
+    }
+    free(done);
+    free(census.process);
+    return alive;
+}
+
+void family_kill(const struct family *family, unsigned limit_ms)
+{
+    uint64_t until_ns = client_now_ns() + limit_ms * NS_PER_MS;
+    while (family_signal(family, SIGKILL) > 0 && client_now_ns() < until_ns) {
+        client_sleep_ms(1);
+    }
+}

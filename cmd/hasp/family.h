@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+
+/* All that a command has started, wherever it went: its children, theirs, and
+ * those that left its process group or its session or lost their parent.
+ *
+ * They are found in /proc, in rounds until no new one turns up:
+ *
+ *     by parent        from the command on; 'hasp run' is a subreaper
+ *                      (prctl(2)), so that orphans become its own children
+ *     by environment   when 'hasp run' is dead, and orphans have gone to init:
+ *                      HASP_RUNS has the number of the run in it
+ *
+ * A guardian is never among them: it must outlive what it guards. Not found is
+ * what was started by somebody else on the command's behalf (a service manager,
+ * cron, a container engine), and, once 'hasp run' is dead, an orphan that has
+ * emptied its environment or may not be looked at (a set-user-id program). */
+
+#ifndef HASP_CMD_HASP_FAMILY_H
+#define HASP_CMD_HASP_FAMILY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+/* As ps(1) shows them, and as they are known here. */
+#define FAMILY_RUN_NAME "hasp-run"
+#define FAMILY_GUARDIAN_NAME "hasp-guardian"
+
+struct family {
+    pid_t command;   /* The command, leader of its group. */
+    pid_t run;       /* 'hasp run'; 0: it is dead. */
+    const char *run_id; /* Its entry in HASP_RUNS begins with it. */
+};
+
+/* Sends SIGSTOP, SIGCONT or SIGKILL to the group of the command and to all of
+ * the family. SIGCONT stops short of what another 'hasp run' in the family
+ * guards, which wakes that by itself, or does not. Returns how many are alive,
+ * not counting the dead that nobody has fetched. */
+size_t family_signal(const struct family *family, int number);
+
+/* Kills them again and again until none is alive, for at most so long: one that
+ * hangs in the kernel dies when it comes back. */
+void family_kill(const struct family *family, unsigned limit_ms);
+
+#endif /* HASP_CMD_HASP_FAMILY_H */
