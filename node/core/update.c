@@ -17,6 +17,8 @@
 
 static void send_messages(struct core *core,
                           const struct replica_update *update);
+static void forget_removed(struct core *core,
+                           const struct replica_members *members);
 static void look_at_role(struct core *core);
 static void step_down(struct core *core);
 static void give_up(struct core *core, struct list *list);
@@ -38,6 +40,7 @@ void update_carry_out(struct core *core, const struct replica_update *update)
         struct replica_members members;
         replica_members(core->replica, &members);
         port->peers_changed(port->data, &members);
+        forget_removed(core, &members);
     }
     look_at_role(core);
 }
@@ -110,6 +113,24 @@ static void send_messages(struct core *core,
     }
     if (update->snapshot_to != 0) {
         snapshots_send(core, update->snapshot_to);
+    }
+}
+
+/* A removed member's connection has gone with it. What was known of its data
+ * directory must not be taken for that of the member which is added under its
+ * id later. */
+static void forget_removed(struct core *core,
+                           const struct replica_members *members)
+{
+    for (int i = 0; i < PEER_COUNT_MAX && members->count > 0; i++) {
+        struct peer *peer = &core->peers[i];
+        bool is_member = false;
+        for (uint32_t j = 0; j < members->count; j++) {
+            is_member |= members->member[j].id == peer->id;
+        }
+        if (peer->is_up && !is_member) {
+            core_peer_down(core, peer->id, false, core->now_ns);
+        }
     }
 }
 
