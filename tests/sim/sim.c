@@ -162,9 +162,13 @@ static void build(struct sim *sim)
     const struct sim_options *options = &sim->options;
     hash_seed_set(options->seed);
     sim->prng.state = options->seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
-    sim->node_count = options->node_count;
-    if (sim->node_count == 0) {
-        sim->node_count = sim_chance(sim, 0.7) ? 3 : 5;
+    sim->member_count = options->node_count;
+    if (sim->member_count == 0) {
+        sim->member_count = sim_chance(sim, 0.7) ? 3 : 5;
+    }
+    sim->node_count = sim->member_count;
+    if (options->seed % 4 == 1) {
+        sim->node_count += 2; /* Membership will change. */
     }
     sim->client_count = (uint32_t)sim_between(sim, 2, 8);
     sim->host_count = sim->node_count + sim->client_count;
@@ -233,7 +237,7 @@ static bool has_ended(struct sim *sim)
     if (!sim_check_has_converged(sim)) {
         return false;
     }
-    const struct lockfsm *fsm = core_state(sim_node_core(sim->node[0]));
+    const struct lockfsm *fsm = core_state(sim_node_core(sim_leader(sim)));
     return lockfsm_sessions(fsm) == NULL && lockfsm_locks(fsm) == NULL;
 }
 
@@ -249,7 +253,7 @@ static void check_end(struct sim *sim)
         sim_fail(sim, "in the end all nodes have applied the same");
         return;
     }
-    const struct lockfsm *fsm = core_state(sim_node_core(sim->node[0]));
+    const struct lockfsm *fsm = core_state(sim_node_core(sim_leader(sim)));
     if (lockfsm_sessions(fsm) != NULL) {
         sim_fail(sim, "a dead session ends: %" PRIu64 " is still there",
                  lockfsm_sessions(fsm)->id);

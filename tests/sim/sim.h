@@ -79,6 +79,7 @@ struct sim_stats {
     uint64_t snapshots;
     uint64_t installs;
     uint64_t transfers;
+    uint64_t changes; /* Of the membership, asked for. */
     uint64_t simulated_ns;
 };
 
@@ -108,6 +109,9 @@ struct sim {
     uint32_t client_count;
     struct sim_host *host[SIM_HOST_MAX];
     uint32_t host_count;
+    uint32_t member_count;   /* The first nodes are members from the start. */
+    uint64_t fence_asked[8]; /* By lock: the highest token that was shown ... */
+    uint64_t fence_admitted[8]; /* ... and that was let in. */
     struct sim_net *net;
     struct sim_check *check;
     struct sim_faults *faults;

@@ -66,22 +66,22 @@ static void check_answer(struct worker *worker, enum result_code code,
     }
 }
 
-static void take_grant(struct worker *worker, uint64_t token)
+static void take_grant(struct worker *worker, uint32_t lock, uint64_t token)
 {
     struct sim_client *client = worker->client;
     struct op *op = &worker->op;
     /* A token answers with count 1 for the first hold, more for a re-entry. */
-    struct held *held = sim_held_find(worker, op->lock);
+    struct held *held = sim_held_find(worker, lock);
     if (!sim_history_granted(sim_check_history(client->sim),
-                             sim_lock_bytes(op->lock), client->session,
+                             sim_lock_bytes(lock), client->session,
                              bytes_of_text(sim_owner(op->owner)), token)) {
         sim_fail(client->sim,
                  "an answer is about what is committed: %s.%s "
                  "was told token %" PRIu64 " of '%s'",
                  client->host.name, sim_owner(op->owner), token,
-                 sim_lock_name(op->lock));
+                 sim_lock_name(lock));
     }
-    worker->last_token[op->lock] = token;
+    worker->last_token[lock] = token;
     if (held != NULL && held->token == token) {
         held->count++;
         return;
@@ -94,7 +94,7 @@ static void take_grant(struct worker *worker, uint64_t token)
     CHECK(held != NULL);
     *held = (struct held){
         .is_there = true,
-        .lock = op->lock,
+        .lock = lock,
         .mode = op->mode,
         .token = token,
         .count = 1,
@@ -115,7 +115,47 @@ static void take_acquired(struct worker *worker, const struct resp_value *value)
                            worker->client->session,
                            bytes_of_text(sim_owner(op->owner)), op->req, &past);
         check_answer(worker, RESULT_OK, (uint64_t)value->integer, past.count);
-        take_grant(worker, (uint64_t)value->integer);
+        take_grant(worker, worker->op.lock, (uint64_t)value->integer);
+    }
+}
+
+static void take_several(struct worker *worker, const struct resp_value *value)
+{
+    struct op *op = &worker->op;
+    struct past_result past = {.count = 0};
+    if (value->type == RESP_NULL) {
+        check_answer(worker, RESULT_NOT_ACQUIRED, 0, 0);
+        return;
+    }
+    sim_history_result(sim_check_history(worker->client->sim),
+                       worker->client->session,
+                       bytes_of_text(sim_owner(op->owner)), op->req, &past);
+    check_answer(worker, RESULT_OK, past.token, past.count);
+    if (value->type != RESP_ARRAY || value->count != 2) {
+        sim_fail(worker->client->sim, "MACQUIRE answers a token for each");
+        return;
+    }
+    take_grant(worker, op->lock, (uint64_t)value[1].integer);
+    take_grant(worker, op->second, (uint64_t)value[2].integer);
+}
+
+static void take_fence(struct worker *worker, const struct resp_value *value)
+{
+    struct sim *sim = worker->client->sim;
+    struct op *op = &worker->op;
+    if (value->integer == 1) {
+        if (op->token < op->floor) {
+            sim_fail(sim,
+                     "a fence lets nothing older in: token %" PRIu64
+                     " of '%s' after %" PRIu64,
+                     op->token, sim_lock_name(op->lock), op->floor);
+        }
+        if (sim->fence_admitted[op->lock] < op->token) {
+            sim->fence_admitted[op->lock] = op->token;
+        }
+    } else if (op->token >= sim->fence_asked[op->lock]) {
+        sim_fail(sim, "a fence lets the newest in: token %" PRIu64 " of '%s'",
+                 op->token, sim_lock_name(op->lock));
     }
 }
 
@@ -254,6 +294,12 @@ static void take_ok(struct worker *worker)
     case OP_SHOW:
         take_shown(worker);
         break;
+    case OP_MULTI:
+        take_several(worker, value);
+        break;
+    case OP_FENCE:
+        take_fence(worker, value);
+        break;
     default:
         break;
     }
@@ -325,18 +371,20 @@ void sim_answer_never_comes(struct worker *worker)
 static void take_error(struct worker *worker, const char *word)
 {
     static const char *const later[] = {"NOLEADER", "BUSY", "MOVED", NULL};
-    static const char *const ended[] = {"EXPIRED", "NOSESSION", "BLACKLISTED",
-                                        NULL};
+    static const char *const ended[] = {"EXPIRED", "NOSESSION", NULL};
     const struct resp_value *value = &worker->channel.reply.value[0];
-    static const char *const refused[] = {"DEADLOCK", "LIMIT", NULL};
+    static const char *const refused[] = {"DEADLOCK", "LIMIT", "BLACKLISTED",
+                                          NULL};
     struct sim_client *client = worker->client;
     struct sim *sim = client->sim;
     struct op *op = &worker->op;
     sim_say(sim, &client->host, "op of %s answered %s",
             sim_owner(worker->number), word);
-    if (is_word(word, later) || is_disk_full(value->bytes)) {
+    if (op->kind == OP_ADMIN) {
+        op_ends(worker);
+    } else if (is_word(word, later) || is_disk_full(value->bytes)) {
         sim_channel_later(&worker->channel, sim_between(sim, 10, 300) * SIM_MS);
-        if (strcmp(word, "MOVED") == 0) {
+        if (strcmp(word, "MOVED") == 0 || sim_chance(sim, 0.5)) {
             sim_channel_close(&worker->channel);
         }
     } else if (is_word(word, ended)) {
@@ -363,10 +411,10 @@ static void take_error(struct worker *worker, const char *word)
     } else if (strcmp(word, "NOTHELD") == 0) {
         take_not_held(worker);
         op_ends(worker);
-    } else if (is_word(word, refused) || op->kind == OP_ADMIN) {
+    } else if (is_word(word, refused) || op->kind == OP_FENCE) {
         op_ends(worker);
     } else if (strcmp(word, "BADARG") == 0 && worker->has_lost &&
-               op->kind == OP_ACQUIRE) {
+               (op->kind == OP_ACQUIRE || op->kind == OP_MULTI)) {
         /* A lost request without a number waits there by now. */
         clean_up(worker, op->lock);
         op_ends(worker);

@@ -26,6 +26,18 @@ static struct held *any_held(struct worker *worker)
 /* --- Choosing
  * ------------------------------------------------------------------- */
 
+/* Makes a request for two locks of it. */
+static void choose_second(struct worker *worker, struct op *op)
+{
+    uint32_t second = (uint32_t)prng_below(&worker->client->sim->prng,
+                                           worker->client->lock_count);
+    if (second != op->lock && !sim_lock_is_slots(second)) {
+        op->kind = OP_MULTI;
+        op->second = second;
+        op->mode = LOCK_EXCLUSIVE;
+    }
+}
+
 static void choose_acquire(struct worker *worker, struct op *op)
 {
     struct sim *sim = worker->client->sim;
@@ -46,7 +58,10 @@ static void choose_acquire(struct worker *worker, struct op *op)
     op->wait = waits[prng_below(&sim->prng, 4)];
     op->wait_ms = sim_between(sim, 20, 4000);
     op->is_barging = held == NULL && sim_chance(sim, 0.03);
-    if (held == NULL && sim_chance(sim, 0.05)) {
+    if (sim_held_count(worker) == 0 && !sim_lock_is_slots(op->lock) &&
+        worker->client->lock_count > 1 && sim_chance(sim, 0.15)) {
+        choose_second(worker, op);
+    } else if (held == NULL && sim_chance(sim, 0.05)) {
         op->hold_ms = sim_between(sim, 300, 4000);
     }
     if (held == NULL && sim_chance(sim, 0.1)) {
@@ -59,7 +74,10 @@ static void choose_read(struct worker *worker, struct op *op)
     struct sim *sim = worker->client->sim;
     op->lock = (uint32_t)prng_below(&sim->prng, worker->client->lock_count);
     op->token = worker->last_token[op->lock];
-    op->kind = op->token != 0 && sim_chance(sim, 0.7) ? OP_CHECK : OP_SHOW;
+    op->kind = OP_SHOW;
+    if (op->token != 0 && sim_chance(sim, 0.7)) {
+        op->kind = sim_chance(sim, 0.3) ? OP_FENCE : OP_CHECK;
+    }
 }
 
 static void choose_release(struct op *op, const struct held *held)
@@ -73,8 +91,9 @@ static bool choose_cancel(struct worker *worker, struct op *op)
 {
     struct sim *sim = worker->client->sim;
     struct worker *other = &worker->client->worker[1 - worker->number];
-    if (other->op.kind != OP_ACQUIRE || other->op.wait == WAIT_NOT ||
-        other->op.req == 0 || !other->op.was_sent ||
+    if ((other->op.kind != OP_ACQUIRE && other->op.kind != OP_MULTI) ||
+        other->op.wait == WAIT_NOT || other->op.req == 0 ||
+        !other->op.was_sent ||
         sim->now_ns - other->op.since_ns < 300 * SIM_MS ||
         !sim_chance(sim, 0.2)) {
         return false;
@@ -125,14 +144,12 @@ void sim_ask_choose(struct worker *worker)
         return;
     } else if (sim_chance(sim, 0.1)) {
         choose_read(worker, &op);
-    } else if (sim_chance(sim, 0.01)) {
-        op.kind = OP_ADMIN;
-        op.lock = (uint32_t)prng_below(&sim->prng, 2);
-    } else {
+    } else if (!sim_admin_choose(worker, &op)) {
         choose_acquire(worker, &op);
     }
     bool is_change = op.kind == OP_ACQUIRE || op.kind == OP_RELEASE ||
-                     op.kind == OP_CONVERT || op.kind == OP_CANCEL;
+                     op.kind == OP_CONVERT || op.kind == OP_CANCEL ||
+                     op.kind == OP_MULTI;
     /* Some ask without a number. What is lost on the way may then arrive late
      * and do what is not wanted any more: so RELEASE names its token. */
     bool may_lack = op.kind == OP_ACQUIRE ||
@@ -218,6 +235,15 @@ static void put_change(struct sim_channel *channel, const struct op *op)
 {
     uint64_t mode_count = 0;
     const char *word = "LOCK.RELEASE";
+    if (op->kind == OP_MULTI) {
+        sim_channel_begin(channel, 4 + option_count(op));
+        sim_channel_word(channel, "LOCK.MACQUIRE");
+        sim_channel_word(channel, "2");
+        sim_channel_word(channel, sim_lock_name(op->lock));
+        sim_channel_word(channel, sim_lock_name(op->second));
+        put_options(channel, op);
+        return;
+    }
     if (op->kind == OP_CANCEL) {
         word = "LOCK.CANCEL";
     } else if (op->kind == OP_CONVERT) {
@@ -243,16 +269,6 @@ static void put_change(struct sim_channel *channel, const struct op *op)
     put_options(channel, op);
 }
 
-static void put_admin(struct sim_channel *channel, const struct op *op)
-{
-    sim_channel_begin(channel, 1);
-    sim_channel_word(channel,
-                     op->lock == 0 ? "RAFT.TRANSFER" : "RAFT.SNAPSHOT");
-    if (op->lock == 0) {
-        channel->sim->stats.transfers++;
-    }
-}
-
 void sim_ask(struct worker *worker)
 {
     struct op *op = &worker->op;
@@ -272,8 +288,17 @@ void sim_ask(struct worker *worker)
         sim_channel_word(channel, "LOCK.SHOW");
         sim_channel_word(channel, sim_lock_name(op->lock));
         break;
+    case OP_FENCE:
+        sim_channel_begin(channel, 3);
+        sim_channel_word(channel, "FENCE.ADMIT");
+        sim_channel_word(channel, sim_lock_name(op->lock));
+        sim_channel_number(channel, op->token);
+        if (client->sim->fence_asked[op->lock] < op->token) {
+            client->sim->fence_asked[op->lock] = op->token;
+        }
+        break;
     case OP_ADMIN:
-        put_admin(channel, op);
+        sim_admin_put(channel, op);
         break;
     default:
         put_change(channel, op);
@@ -289,6 +314,7 @@ void sim_ask(struct worker *worker)
         op->was_sent = true;
         op->sent = now;
         op->newest = sim_check_newest(client->sim);
+        op->floor = client->sim->fence_admitted[op->lock];
     }
     sim_note(client->sim, &client->host, "op", worker->number,
              (uint64_t)op->kind * 100 + op->lock, op->req);

@@ -277,8 +277,12 @@ void sim_check_cluster(struct sim *sim, struct sim_node *node,
 
 bool sim_check_has_converged(struct sim *sim)
 {
-    for (uint32_t i = 0; i < sim->node_count; i++) {
-        struct core *core = sim_node_core(sim->node[i]);
+    struct replica_members members;
+    if (!sim_members(sim, &members)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < members.count; i++) {
+        struct core *core = sim_node_core(sim->node[members.member[i].id - 1]);
         if (core == NULL ||
             lockfsm_applied_index(core_state(core)) != sim->check->newest) {
             return false;

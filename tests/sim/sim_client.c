@@ -227,10 +227,11 @@ static void ask_keep(struct sim_client *client)
 {
     struct sim_channel *beat = &client->beat;
     struct lease_clock now = sim_client_clock(client);
-    sim_channel_begin(beat, 3);
+    sim_channel_begin(beat, 4);
     sim_channel_word(beat, "SESSION.KEEP");
     sim_channel_number(beat, client->session);
     sim_channel_word(beat, client->secret);
+    sim_channel_word(beat, "FULL");
     client->beat_asked = BEAT_KEEP;
     lease_beat_sent(&client->lease, now);
     sim_channel_send(beat, now, client->ttl_ms * SIM_MS / 3 + 100 * SIM_MS);
@@ -366,7 +367,7 @@ static void take_refusal(struct sim_client *client, const char *word)
                  client->host.name, (int)client->beat.reply.value[0].bytes.size,
                  (const char *)client->beat.reply.value[0].bytes.data);
     }
-    if (strcmp(word, "MOVED") == 0) {
+    if (strcmp(word, "MOVED") == 0 || sim_chance(client->sim, 0.5)) {
         sim_channel_close(&client->beat);
     }
     sim_channel_later(&client->beat,

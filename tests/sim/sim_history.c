@@ -529,7 +529,8 @@ static void write_ended(const struct writing *w, const struct effect *e)
         return;
     }
     session->ended_index = w->index;
-    if (e->reason != NULL && strcmp(e->reason, "expired") == 0) {
+    if (e->reason != NULL && (strcmp(e->reason, "expired") == 0 ||
+                              strcmp(e->reason, "blacklisted") == 0)) {
         check_expiry(w, session);
     }
 }

@@ -41,8 +41,9 @@ struct sim_node {
     uint64_t next_turn_ns; /* Local time. */
     uint64_t slow_until_ns;
     uint64_t stopping_until_ns; /* 0: not stopping. */
-    bool is_dying;              /* Nothing it does reaches the world. */
-    uint32_t calls_left;        /* Until it dies; 0: it does not. */
+    bool was_wiped;
+    bool is_dying;       /* Nothing it does reaches the world. */
+    uint32_t calls_left; /* Until it dies; 0: it does not. */
     bool is_in_turn;
 };
 
@@ -288,21 +289,27 @@ static struct core_port make_port(struct sim_node *node)
 /* --- Life --------------------------------------------------------------------
  */
 
-static void node_address(uint64_t id, char address[MEMBER_ADDRESS_SIZE])
+void sim_node_address(uint64_t id, char address[MEMBER_ADDRESS_SIZE])
 {
     snprintf(address, MEMBER_ADDRESS_SIZE, "10.0.0.%llu:7421,10.0.0.%llu:7420",
              (unsigned long long)id, (unsigned long long)id);
 }
 
+static void founders(const struct sim *sim, struct replica_members *members)
+{
+    members->count = sim->member_count;
+    for (uint32_t i = 0; i < members->count; i++) {
+        members->member[i].id = i + 1;
+        members->member[i].role = MEMBER_VOTER;
+        sim_node_address(i + 1, members->member[i].address);
+    }
+}
+
 static void bootstrap(struct sim_node *node)
 {
-    struct replica_members members = {.count = node->sim->node_count};
-    for (uint32_t i = 0; i < members.count; i++) {
-        members.member[i].id = i + 1;
-        members.member[i].role = MEMBER_VOTER;
-        node_address(i + 1, members.member[i].address);
-    }
+    struct replica_members members = {.count = 0};
     struct buffer encoded = {0};
+    founders(node->sim, &members);
     replica_members_encode(&members, &encoded);
     sim_disk_bootstrap(&node->disk, buffer_bytes(&encoded));
     buffer_done(&encoded);
@@ -321,6 +328,9 @@ struct sim_node *sim_node_new(struct sim *sim, uint32_t number)
     node->election_ms = (uint32_t)sim_between(sim, 200, 1000);
     node->heartbeat_ms = node->election_ms / 10 + 10;
     node->peers = sim_peers_new(sim, node);
+    struct replica_members members = {.count = 0};
+    founders(sim, &members);
+    sim_peers_configure(node->peers, &members);
     return node;
 }
 
@@ -394,6 +404,30 @@ bool sim_node_leads(struct sim_node *node)
            replica_role(core_replica(node->core)) == REPLICA_LEADER;
 }
 
+struct sim_node *sim_leader(struct sim *sim)
+{
+    struct sim_node *leader = NULL;
+    uint64_t term = 0;
+    for (uint32_t i = 0; i < sim->node_count; i++) {
+        struct core *core = sim->node[i]->core;
+        if (core != NULL && core_is_serving(core) &&
+            replica_term(core_replica(core)) > term) {
+            leader = sim->node[i];
+            term = replica_term(core_replica(core));
+        }
+    }
+    return leader;
+}
+
+bool sim_members(struct sim *sim, struct replica_members *ret_members)
+{
+    struct sim_node *leader = sim_leader(sim);
+    if (leader != NULL) {
+        replica_members(core_replica(leader->core), ret_members);
+    }
+    return leader != NULL;
+}
+
 static struct core_options make_options(struct sim_node *node)
 {
     struct sim *sim = node->sim;
@@ -432,7 +466,8 @@ void sim_node_start(struct sim_node *node)
         node->host.clock.true_ns = sim->now_ns;
         node->host.clock.local_ns = sim_between(sim, 1, 100) * SIM_S;
     }
-    if (node->disk.entry_count == 0 && node->disk.snapshot_count == 0) {
+    if (node->disk.term == 0 && node->id <= sim->member_count &&
+        !node->was_wiped) {
         bootstrap(node);
     }
     struct core_start start = {.table = node->disk.table};
@@ -447,6 +482,7 @@ void sim_node_start(struct sim_node *node)
     sim_note(sim, &node->host, "starts", start.replica.term,
              start.replica.applied_index, start.replica.entry_count);
     sim_check_node_starts(sim, node);
+    sim_peers_start(node->peers);
     core_set_applied_hook(node->core, sim_check_applied, node);
     char why[HASP_WHY_SIZE];
     int error = core_begin(node->core, &start, sim_host_now(sim, &node->host),
@@ -457,7 +493,6 @@ void sim_node_start(struct sim_node *node)
                  node->host.name, why);
         return;
     }
-    sim_peers_start(node->peers);
     sim_host_poke(sim, &node->host);
 }
 
@@ -484,6 +519,17 @@ void sim_node_kill(struct sim_node *node, bool is_os_down)
 void sim_node_kill_within(struct sim_node *node, uint32_t calls)
 {
     node->calls_left = calls;
+}
+
+void sim_node_wipe(struct sim_node *node, const struct replica_members *members)
+{
+    sim_note(node->sim, &node->host, "is wiped", 0, 0, 0);
+    sim_node_kill(node, true);
+    sim_disk_done(&node->disk);
+    sim_disk_init(&node->disk, node->sim, node);
+    node->incarnation = prng_next(&node->sim->prng) | 1;
+    node->was_wiped = true;
+    sim_peers_configure(node->peers, members);
 }
 
 void sim_node_stop(struct sim_node *node)

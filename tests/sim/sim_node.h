@@ -32,6 +32,10 @@ void sim_node_start(struct sim_node *node);
 void sim_node_kill(struct sim_node *node, bool is_os_down);
 /* Ends it after so many more calls of its port: in the middle of something. */
 void sim_node_kill_within(struct sim_node *node, uint32_t calls);
+/* Ends it and gives it an empty data directory, with these members in its
+ * configuration. */
+void sim_node_wipe(struct sim_node *node,
+                   const struct replica_members *members);
 /* Asks it to stop cleanly. */
 void sim_node_stop(struct sim_node *node);
 void sim_node_pause(struct sim_node *node, bool is_paused);
@@ -39,7 +43,13 @@ void sim_node_pause(struct sim_node *node, bool is_paused);
 void sim_node_slow(struct sim_node *node, uint64_t until_ns);
 /* The disk is nearly full, or has room again. */
 void sim_node_scarce(struct sim_node *node, bool is_scarce);
+/* "peer-host:port,client-host:port" */
+void sim_node_address(uint64_t id, char address[MEMBER_ADDRESS_SIZE]);
 uint64_t sim_node_incarnation(const struct sim_node *node);
 bool sim_node_leads(struct sim_node *node);
+/* The node that leads and serves; NULL if none does. */
+struct sim_node *sim_leader(struct sim *sim);
+/* The members by its configuration. */
+bool sim_members(struct sim *sim, struct replica_members *ret_members);
 
 #endif /* HASP_TESTS_SIM_SIM_NODE_H */

@@ -29,6 +29,7 @@ struct sim_peer {
 struct sim_peers {
     struct sim *sim;
     struct sim_node *node;
+    struct replica_members configured;      /* Until the log names some. */
     struct sim_peer peer[SIM_NODE_MAX + 1]; /* By id. */
 };
 
@@ -61,11 +62,34 @@ void sim_peers_start(struct sim_peers *peers)
     for (uint32_t id = 1; id <= SIM_NODE_MAX; id++) {
         peers->peer[id].dial_ns = peers->sim->now_ns;
     }
+    sim_peers_want(peers, &peers->configured);
+}
+
+void sim_peers_configure(struct sim_peers *peers,
+                         const struct replica_members *members)
+{
+    peers->configured = *members;
+}
+
+static void forget(struct sim_peers *peers, uint64_t id)
+{
+    struct sim *sim = peers->sim;
+    struct sim_peer *peer = &peers->peer[id];
+    sim_net_close(sim, peer->wire, peer->side, 0);
+    peer->wire = NULL;
+    peer->is_connected = false;
+    peer->is_up = false;
+    buffer_clear(&peer->input);
+    buffer_clear(&peer->output);
+    peer->dial_ns = sim->now_ns + sim_between(sim, 20, 1000) * SIM_MS;
 }
 
 void sim_peers_want(struct sim_peers *peers,
                     const struct replica_members *members)
 {
+    if (members->count == 0) {
+        return; /* Nothing is in the log yet: the configuration holds. */
+    }
     for (uint32_t id = 1; id <= SIM_NODE_MAX; id++) {
         peers->peer[id].is_wanted = false;
     }
@@ -73,6 +97,12 @@ void sim_peers_want(struct sim_peers *peers,
         uint64_t id = members->member[i].id;
         CHECK(id <= SIM_NODE_MAX);
         peers->peer[id].is_wanted = id != sim_node_id(peers->node);
+    }
+    /* The core knows: it is what has removed them. */
+    for (uint32_t id = 1; id <= SIM_NODE_MAX; id++) {
+        if (!peers->peer[id].is_wanted && peers->peer[id].wire != NULL) {
+            forget(peers, id);
+        }
     }
 }
 
@@ -94,15 +124,8 @@ static void go_down(struct sim_peers *peers, uint64_t id, bool is_by_peer,
                     uint64_t now_ns)
 {
     struct sim *sim = peers->sim;
-    struct sim_peer *peer = &peers->peer[id];
-    bool was_up = peer->is_up;
-    sim_net_close(sim, peer->wire, peer->side, 0);
-    peer->wire = NULL;
-    peer->is_connected = false;
-    peer->is_up = false;
-    buffer_clear(&peer->input);
-    buffer_clear(&peer->output);
-    peer->dial_ns = sim->now_ns + sim_between(sim, 20, 1000) * SIM_MS;
+    bool was_up = peers->peer[id].is_up;
+    forget(peers, id);
     if (was_up) {
         sim_note(sim, sim_node_host(peers->node), "peer down", id, is_by_peer,
                  0);
@@ -190,7 +213,7 @@ static void take_bytes(struct sim_peers *peers, uint64_t id, struct bytes bytes,
         CHECK(error == 0);
         at += used;
         error = take_frame(peers, id, type, body, now_ns);
-        if (error != 0) {
+        if (error != 0 && peer->wire == wire) {
             go_down(peers, id, false, now_ns);
             return;
         }

@@ -19,7 +19,11 @@ struct sim_peers *sim_peers_new(struct sim *sim, struct sim_node *node);
 void sim_peers_free(struct sim_peers *peers);
 /* The process has ended. */
 void sim_peers_clear(struct sim_peers *peers);
+/* Before the core begins: the members of the configuration are wanted until the
+ * log names some. */
 void sim_peers_start(struct sim_peers *peers);
+void sim_peers_configure(struct sim_peers *peers,
+                         const struct replica_members *members);
 void sim_peers_want(struct sim_peers *peers,
                     const struct replica_members *members);
 /* Where to append frames; NULL if not up. */

@@ -24,7 +24,18 @@ enum op_kind {
     OP_CANCEL,  /* The other worker's wait. */
     OP_CHECK,
     OP_SHOW,
+    OP_MULTI, /* Two locks at once, or none. */
+    OP_FENCE,
     OP_ADMIN
+};
+
+enum admin_kind {
+    ADMIN_TRANSFER,
+    ADMIN_SNAPSHOT,
+    ADMIN_BLACKLIST_SESSION,
+    ADMIN_BLACKLIST_CLIENT,
+    ADMIN_ADD,
+    ADMIN_REMOVE
 };
 
 enum op_wait { WAIT_NOT, WAIT_SOME, WAIT_EVER };
@@ -32,6 +43,9 @@ enum op_wait { WAIT_NOT, WAIT_SOME, WAIT_EVER };
 struct op {
     enum op_kind kind;
     uint32_t lock;
+    uint32_t second; /* MULTI: the other lock. */
+    enum admin_kind admin;
+    uint64_t id;    /* ADMIN: a session, client or member. */
     uint32_t owner; /* The worker as which it acts. */
     uint64_t req;   /* 0: without a number. */
     uint64_t acked;
@@ -47,6 +61,7 @@ struct op {
     bool is_uncertain; /* An earlier try may have taken effect. */
     bool was_believed; /* RELEASE, CONVERT of what was surely held. */
     uint64_t newest;   /* The newest entry when it was first sent. */
+    uint64_t floor;    /* FENCE: the highest token known to be admitted then. */
     uint64_t since_ns;
     struct lease_clock sent; /* When it was first sent. */
 };
@@ -137,6 +152,10 @@ bool sim_held_believed(const struct worker *worker, const struct held *held);
 /* 'held' is believed in from this moment on: nobody else may believe in what
  * excludes it. Beliefs that overlap do so at the beginning of one of them. */
 void sim_held_begins(struct worker *worker, const struct held *held);
+
+/* sim_admin.c: what an operator does now and then. */
+bool sim_admin_choose(struct worker *worker, struct op *op);
+void sim_admin_put(struct sim_channel *channel, const struct op *op);
 
 /* sim_ask.c: chooses what to do next, and asks for it (again). */
 void sim_ask_choose(struct worker *worker);

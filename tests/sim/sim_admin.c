@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What an operator does: moves leadership, takes snapshots, blacklists, changes
+ * the membership one node at a time. */
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "tests/sim/sim_disk.h"
+#include "tests/sim/sim_node.h"
+#include "tests/sim/sim_worker.h"
+
+/* A node that is to become a member is given an empty data directory, unless it
+ * has one. Never one that anybody still takes for a member. */
+static bool prepare(struct sim *sim, uint64_t id,
+                    const struct replica_members *members)
+{
+    for (uint32_t i = 0; i < sim->node_count; i++) {
+        struct replica_members named;
+        struct core *core = sim_node_core(sim->node[i]);
+        if (core == NULL) {
+            return false;
+        }
+        replica_members(core_replica(core), &named);
+        for (uint32_t j = 0; j < named.count; j++) {
+            if (named.member[j].id == id && i + 1 != id) {
+                return false;
+            }
+        }
+    }
+    if (sim_node_disk(sim->node[id - 1])->term != 0) {
+        sim_node_wipe(sim->node[id - 1], members);
+    }
+    return true;
+}
+
+/* Replaces members: adds one that is none, or removes one if there are more
+ * than at the start. */
+static bool choose_member(struct sim *sim, struct op *op)
+{
+    struct replica_members members;
+    if (!sim_members(sim, &members)) {
+        return false;
+    }
+    uint64_t is_member = 0;
+    for (uint32_t i = 0; i < members.count; i++) {
+        is_member |= UINT64_C(1) << members.member[i].id;
+    }
+    if (members.count > sim->member_count ||
+        (members.count > 2 && sim_chance(sim, 0.2))) {
+        op->admin = ADMIN_REMOVE;
+        op->id = members.member[prng_below(&sim->prng, members.count)].id;
+        return true;
+    }
+    for (uint64_t id = 1; id <= sim->node_count; id++) {
+        if ((is_member >> id & 1) == 0 && prepare(sim, id, &members)) {
+            op->admin = ADMIN_ADD;
+            op->id = id;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sim_admin_choose(struct worker *worker, struct op *op)
+{
+    struct sim *sim = worker->client->sim;
+    if (sim->phase != SIM_CHAOS || !sim_chance(sim, 0.02)) {
+        return false;
+    }
+    op->kind = OP_ADMIN;
+    op->admin = (enum admin_kind)prng_below(&sim->prng, 4);
+    uint64_t client = prng_below(&sim->prng, sim->client_count);
+    if (sim->node_count > sim->member_count && sim_chance(sim, 0.6)) {
+        if (!choose_member(sim, op)) {
+            op->kind = OP_NONE;
+            return false;
+        }
+    } else if (op->admin == ADMIN_BLACKLIST_CLIENT) {
+        op->id = client + 1;
+    } else if (op->admin == ADMIN_BLACKLIST_SESSION) {
+        op->id = sim->client[client]->session;
+        if (op->id == 0) {
+            op->admin = ADMIN_SNAPSHOT;
+        }
+    }
+    op->wait_ms = sim_between(sim, 50, 2000);
+    return true;
+}
+
+static void put_blacklisting(struct sim_channel *channel, const struct op *op)
+{
+    sim_channel_begin(channel, 7);
+    sim_channel_word(channel, "BLACKLIST.ADD");
+    if (op->admin == ADMIN_BLACKLIST_SESSION) {
+        sim_channel_word(channel, "SESSION");
+        sim_channel_number(channel, op->id);
+    } else {
+        char name[16];
+        snprintf(name, sizeof name, "c%u", (unsigned)op->id);
+        sim_channel_word(channel, "CLIENT");
+        sim_channel_word(channel, name);
+    }
+    sim_channel_word(channel, "REASON");
+    sim_channel_word(channel, "an operator said so");
+    sim_channel_word(channel, "FOR");
+    sim_channel_number(channel, op->wait_ms);
+}
+
+void sim_admin_put(struct sim_channel *channel, const struct op *op)
+{
+    char address[MEMBER_ADDRESS_SIZE];
+    switch (op->admin) {
+    case ADMIN_TRANSFER:
+        sim_channel_begin(channel, 1);
+        sim_channel_word(channel, "RAFT.TRANSFER");
+        channel->sim->stats.transfers++;
+        break;
+    case ADMIN_SNAPSHOT:
+        sim_channel_begin(channel, 1);
+        sim_channel_word(channel, "RAFT.SNAPSHOT");
+        break;
+    case ADMIN_BLACKLIST_SESSION:
+    case ADMIN_BLACKLIST_CLIENT:
+        put_blacklisting(channel, op);
+        break;
+    case ADMIN_ADD:
+        sim_node_address(op->id, address);
+        sim_channel_begin(channel, 3);
+        sim_channel_word(channel, "RAFT.ADD");
+        sim_channel_number(channel, op->id);
+        sim_channel_word(channel, address);
+        channel->sim->stats.changes++;
+        break;
+    case ADMIN_REMOVE:
+        sim_channel_begin(channel, 2);
+        sim_channel_word(channel, "RAFT.REMOVE");
+        sim_channel_number(channel, op->id);
+        channel->sim->stats.changes++;
+        break;
+    }
+}
