@@ -173,8 +173,13 @@ struct fence *fence_new(struct lockfsm *fsm, struct bytes resource)
 }
 
 /* Tokens of a former life lie below token_base and are never admitted again,
- * though the restored fence may not remember their successors. Where a token
- * comes from is not asked: a resource may be fenced with numbers of its own. */
+ * though the restored fence may not remember their successors. A resource may
+ * be fenced with numbers of its own, too: those are small. */
+static bool is_of_former_life(const struct lockfsm *fsm, uint64_t token)
+{
+    return token >= TOKEN_BASE_MIN && token < fsm->token_base;
+}
+
 void apply_fence_admit(struct lockfsm *fsm, const Hasp__Command *command,
                        struct result *result)
 {
@@ -191,7 +196,7 @@ void apply_fence_admit(struct lockfsm *fsm, const Hasp__Command *command,
     struct fence *fence = fence_find(fsm, resource);
     uint64_t highest = fence != NULL ? fence->token : 0;
     result->token = highest;
-    if (message->token < highest || message->token < fsm->token_base) {
+    if (message->token < highest || is_of_former_life(fsm, message->token)) {
         return;
     }
     if (fence == NULL) {

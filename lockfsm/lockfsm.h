@@ -45,6 +45,9 @@
 #define ENDED_COUNT_MAX 64
 #define REGISTERED_COUNT_MAX 1024
 #define TOKEN_MAX ((UINT64_C(1) << 53) - 1)
+/* A cluster's first token_base is at least this: smaller numbers are nobody's
+ * tokens, and a fence admits them as what they are. */
+#define TOKEN_BASE_MIN (UINT64_C(1) << 40)
 /* Longest WAIT, DELAY, HOLD, FOR: 34 years. In nanoseconds it fits 64 bits. */
 #define TIME_MS_MAX (UINT64_C(1) << 40)
 /* Deadlock detection looks at this many edges at most, then grants the place

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "lockfsm/lockfsm.h"
 #include "node/options.h"
 #include "node/recovery.h"
 #include "storage/wal.h"
@@ -504,11 +505,12 @@ static void log_to_host(void *data, enum log_level level, const char *event,
 }
 
 /* Wall clock, once: a later life of a cluster starts above an earlier one
- * (4a.10). A clock that stands before 2025 gives 0. */
+ * (4a.10). A clock that stands before 2025 gives the least there is. */
 static uint64_t token_base_now(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     int64_t seconds = (int64_t)now.tv_sec - EPOCH_2025;
-    return seconds > 0 ? (uint64_t)seconds << 20 : 0;
+    uint64_t base = seconds > 0 ? (uint64_t)seconds << 20 : 0;
+    return base > TOKEN_BASE_MIN ? base : TOKEN_BASE_MIN;
 }
