@@ -164,9 +164,14 @@ int run_blacklist_list(struct tool *tool, int argc, char **argv)
         size_t i;
         json_array_foreach(rows, i, row)
         {
-            /* 0 is not "for no time". */
-            if (tool->format == FORMAT_TABLE &&
-                value_number(row, "for_ms") == 0) {
+            /* 0 is neither a session nor "for no time". */
+            if (tool->format != FORMAT_TABLE) {
+                break;
+            }
+            if (value_number(row, "session") == 0) {
+                json_object_del(row, "session");
+            }
+            if (value_number(row, "for_ms") == 0) {
                 json_object_set_new(row, "for_ms", json_string("ever"));
             }
         }

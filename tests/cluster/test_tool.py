@@ -294,7 +294,7 @@ def test_status_says_which_node_does_not_answer_and_why():
 
 
 def test_an_entry_of_the_blacklist_without_an_end_is_for_ever():
-    entry = {"client": "x", "reason": "", "by": "me",
+    entry = {"session": 0, "client": "x", "reason": "", "by": "me",
              "since_ms": 5, "for_ms": 0}
     with FakeNode(lambda words: [entry]) as node:
         listed = hasp("blacklist", "list", endpoints=node.endpoint).stdout
