@@ -238,7 +238,10 @@ bool waiting_is_over_limit(const struct lockfsm *fsm,
                            struct result *result)
 {
     const struct lockfsm_limits *limits = &fsm->limits;
-    if ((uint64_t)session->wait_count + count > limits->waits_per_session) {
+    uint64_t waits = (uint64_t)session->wait_count + count;
+    if (session->hold_count + waits > limits->holds_per_session) {
+        refuse(result, RESULT_LIMIT, "holds of the session");
+    } else if (waits > limits->waits_per_session) {
         refuse(result, RESULT_LIMIT, "waits of the session");
     } else if (lock != NULL && lock->wait_count >= limits->waits_per_lock) {
         refuse(result, RESULT_LIMIT, "waits of the lock");

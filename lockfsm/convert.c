@@ -33,11 +33,6 @@ static void queue_upgrade(struct lockfsm *fsm, struct hold *hold,
 {
     const struct lock *lock = hold->lock;
     const struct session *session = hold->session;
-    uint64_t places = (uint64_t)session->hold_count + session->wait_count + 1;
-    if (places > fsm->limits.holds_per_session) {
-        refuse(result, RESULT_LIMIT, "holds of the session");
-        return;
-    }
     if (waiting_is_over_limit(fsm, session, lock, 1, result)) {
         return;
     }

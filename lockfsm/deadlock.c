@@ -75,7 +75,16 @@ static bool walk_holders(struct lockfsm *fsm, const struct wait *wait,
 }
 
 /* An exclusive wait ahead waits for all that is ahead of it, so the walk may
- * stop there. */
+ * stop there; except where its owner has the lock already and waits for
+ * others. */
+static bool waits_for_all_ahead(const struct lockfsm *fsm,
+                                const struct wait *wait)
+{
+    return wait->mode == LOCK_EXCLUSIVE &&
+           (wait->is_upgrade ||
+            hold_find(fsm, wait->lock, wait->session->id, wait->owner) == NULL);
+}
+
 static bool walk_queue(struct lockfsm *fsm, const struct wait *wait,
                        edge_fn *edge, void *data)
 {
@@ -97,7 +106,7 @@ static bool walk_queue(struct lockfsm *fsm, const struct wait *wait,
         if (!is_compatible && !edge(data, ahead->asker, wait, is_one_of_many)) {
             return false;
         }
-        if (ahead->mode == LOCK_EXCLUSIVE) {
+        if (waits_for_all_ahead(fsm, ahead)) {
             return true;
         }
     }
