@@ -99,8 +99,7 @@ struct reader {
 static inline struct reader reader_of(struct bytes bytes)
 {
     /* Adding even 0 to a null pointer is undefined. */
-    const uint8_t *end =
-        bytes.size > 0 ? bytes.data + bytes.size : bytes.data;
+    const uint8_t *end = bytes.size > 0 ? bytes.data + bytes.size : bytes.data;
     return (struct reader){bytes.data, end, false};
 }
 static inline size_t reader_left(const struct reader *reader)
