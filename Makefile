@@ -73,6 +73,7 @@ UNIT := $(patsubst tests/unit/%.c,$(B)/unit/%,$(wildcard tests/unit/test_*.c))
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 SIM_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/sim/*.c))
 BENCH_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/bench/*.c))
+PROPERTY_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/property/*.c))
 
 # The client library: what client/ needs and nothing else. SOVERSION changes when
 # a program that was built with an older one would break.
@@ -99,7 +100,8 @@ build/gen/%.pb-c.c build/gen/%.pb-c.h: %.proto
 	protoc-c --c_out=build/gen $<
 
 # Whatever includes a generated header needs it to exist first.
-$(OBJ) $(HASPD_OBJ) $(HASP_OBJ) $(SIM_OBJ) $(BENCH_OBJ): | $(GEN_C)
+$(OBJ) $(HASPD_OBJ) $(HASP_OBJ) $(SIM_OBJ) $(BENCH_OBJ) \
+    $(PROPERTY_OBJ): | $(GEN_C)
 
 $(B)/gen/%.o: build/gen/%.c
 	@mkdir -p $(@D)
@@ -174,6 +176,9 @@ $(B)/sim: $(SIM_OBJ) $(LIB)
 $(B)/bench: $(BENCH_OBJ) $(LIB)
 	$(CC) $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
+$(B)/property: $(PROPERTY_OBJ) $(LIB)
+	$(CC) $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 
 .PRECIOUS: $(B)/%.o $(B)/tests/unit/%.o $(B)/tests/fuzz/%.o build/gen/%.pb-c.c
@@ -210,6 +215,14 @@ SIM_ARGS ?=
 .PHONY: sim
 sim: $(B)/sim ## the simulator (SEED=, SEEDS=, SIM_ARGS=)
 	$(B)/sim --seed $(SEED) --seeds $(SEEDS) $(SIM_ARGS)
+
+PROPERTY_SECONDS ?= 600
+.PHONY: property property-short
+property: $(B)/property ## the state machine against a model, for long (SEED=)
+	tests/property/run.py --driver $< --seed $(SEED) \
+	    --seconds $(PROPERTY_SECONDS)
+property-short: $(B)/property ## the same with a few fixed seeds
+	tests/property/run.py --driver $< --seed 1 --count 200
 
 .PHONY: cluster
 cluster: $(B)/haspd $(B)/hasp lib examples client-tests ## tests on real processes (T=part of a name)
@@ -281,5 +294,5 @@ deps: ## install what is missing (apt, as root or with sudo)
 
 .PHONY: help
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' \
+	@awk -F ':.*## ' '/^[a-z -]+:.*## /{printf "  %-14s %s\n", $$1, $$2}' \
 	    Makefile

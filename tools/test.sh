@@ -42,7 +42,7 @@ part()
     if [ "$status" != 0 ] || [ "$bad" != 0 ]; then
         tail -n 150 "$log"
     else
-        grep -E '^(sim|fuzz|layers|tidy):|skipped' "$log"
+        grep -E '^(property: [0-9]+ op|(sim|fuzz|layers|tidy):)|skipped' "$log"
     fi
     passed=$((passed + ok))
     failed=$((failed + bad))
@@ -54,6 +54,7 @@ part build make -s -j"$jobs" all
 part gcc make -s -j"$jobs" FLAVOUR=check all
 part clang make -s -j"$jobs" FLAVOUR=check B=build/clang CC=clang all
 part unit make -s -j"$jobs" FLAVOUR=check unit
+part property make -s FLAVOUR=check property-short
 part lint make -s FLAVOUR=check lint
 part sim make -s -j"$jobs" FLAVOUR=check sim SEEDS=200
 part unit-asan make -s -j"$jobs" FLAVOUR=asan unit

@@ -1,0 +1,305 @@
+# SPDX-License-Identifier: MIT
+"""ACQUIRE and what else is done with locks."""
+
+from state import BAD, EXCLUSIVE, LIMIT, NIL, NOT_HELD, SHARED, SLOTS, \
+    TIME_MAX, VOID, Cycle, Result, covers, hold_at, holders_allow, is_free, \
+    ok, size, wait_at
+
+
+class LockOperations:
+    """ACQUIRE and what else is done with locks."""
+
+    # --- ACQUIRE ----------------------------------------------------------
+
+    def op_acq(self, *words):
+        mode, slots, is_waiting, ms = \
+            int(words[4]), int(words[5]), words[6] == '1', int(words[7])
+        is_barging = words[8] == '1'
+        terms = (words[9], int(words[10]), int(words[11]))
+        names = words[12:]
+
+        is_bad = not self.names_are_good(names) or mode > SLOTS or \
+            (mode == SLOTS) != (slots > 0) or \
+            max(ms, terms[1], terms[2]) > TIME_MAX or \
+            size(terms[0]) > 4096 or size(words[1]) > 128
+
+        def do(s, owner, req):
+            if s.listed:
+                return self.refusal(s)
+            if s.redis or len(set(names)) < len(names):
+                return BAD
+            return self.acquire(s, owner, req, names, mode, slots,
+                                is_waiting, ms, is_barging, terms)
+        return self.numbered(words, ('acq', words[4:6], words[8:]), do,
+                             is_bad)
+
+    @staticmethod
+    def names_are_good(names):
+        return 1 <= len(names) <= 64 and \
+            all(1 <= size(name) <= 511 for name in names)
+
+    def acquire(self, s, owner, req, names, mode, slots, is_waiting, ms,
+                is_barging, terms):
+        locks = [self.locks.get(name) for name in names]
+        owns = [lock and hold_at(lock, s.id, owner) for lock in locks]
+        for lock, own in zip(locks, owns):
+            if mode == SLOTS and lock and lock.slots not in (0, slots):
+                return BAD
+            if own and not covers(own, mode):
+                return self.held_otherwise()
+        if all(owns):
+            for own in owns:
+                own.count += 1
+            tokens = [own.token for own in owns]
+            return Result('ok', tokens[0], tokens=tokens)
+        wait = next((w for lock in locks if lock
+                     for w in [wait_at(lock, s.id, owner)] if w), None)
+        if wait:
+            if wait.upgrade or [w.lock.name for w in wait.group] != \
+                    list(names) or wait.mode != mode or \
+                    (mode == SLOTS and wait.slots != slots):
+                return BAD
+            return self.ask_again(wait, is_waiting, ms, terms, req)
+        need = sum(not own for own in owns)
+        if len(s.holds) + len(s.waits) + need > self.limits[2] or \
+                len(self.locks) + locks.count(None) > self.limits[1]:
+            return LIMIT
+        if self.is_free_now(s, owner, locks, owns, mode, slots, is_barging):
+            tokens = []
+            for name, own in zip(names, owns):
+                if own:
+                    own.count += 1
+                else:
+                    own = self.grant(self.obtain(name), s, owner, mode, terms,
+                                     0)
+                    own.lock.slots = slots or own.lock.slots
+                tokens.append(own.token)
+            return Result('ok', tokens[0], tokens=tokens)
+        if not is_waiting:
+            return NIL
+        return self.enqueue(s, owner, req, names, mode, slots, ms, terms)
+
+    @staticmethod
+    def held_otherwise():
+        result = Result('deadlock')
+        result.check = Cycle(None, None)
+        return result
+
+    def is_free_now(self, s, owner, locks, owns, mode, slots, is_barging):
+        if self.quarantine or self.new_life:
+            return False
+        others = [lock for lock, own in zip(locks, owns) if lock and not own]
+        if all(is_free(lock, mode, slots, lock.queue) for lock in others):
+            return True
+        return is_barging and not any(w.owner == owner for w in s.waits) and \
+            all(holders_allow(lock, mode, slots) and
+                not (mode == SHARED and lock.holds and lock.queue)
+                for lock in others)
+
+    def waits_pass_limits(self, s, owner, locks, count):
+        return any(lock and len(lock.queue) >= self.limits[3]
+                   for lock in locks) or \
+            len(s.waits) + count > self.limits[4] or \
+            len(s.holds) + len(s.waits) + count > self.limits[2] or \
+            (owner not in s.askers() and
+             len(s.askers()) >= self.limits[7] and
+             owner not in s.results)
+
+    def enqueue(self, s, owner, req, names, mode, slots, ms, terms):
+        locks = [self.locks.get(name) for name in names]
+        if self.waits_pass_limits(s, owner, locks, len(names)):
+            return LIMIT
+        new = [n for n, lock in zip(names, locks) if not lock]
+        group = [self.new_wait(self.obtain(name), s, owner, mode, slots, ms,
+                               terms, req) for name in names]
+        for wait in group:
+            wait.group = group
+            wait.lock.queue.append(wait)
+            s.waits.append(wait)
+        cycle = self.deadlock(s, owner)
+        if cycle:
+            for wait in group:
+                wait.lock.queue.remove(wait)
+                s.waits.remove(wait)
+            for name in new:
+                del self.locks[name]
+            return cycle
+        if mode == SLOTS:
+            for wait in group:
+                wait.lock.slots = slots
+        return self.tell_queued(group[0], 0)
+
+    # --- RELEASE, CONVERT, CANCEL, PLEASE ---------------------------------
+
+    def op_rel(self, *words):
+        token, names = int(words[4]), words[5:]
+
+        def do(s, owner, _req):
+            released = 0
+            for name in names:
+                s.ended = [e for e in s.ended if e[:2] != (name, owner)]
+                lock = self.locks.get(name)
+                hold = lock and hold_at(lock, s.id, owner)
+                if not hold or token not in (0, hold.token):
+                    continue
+                released += 1
+                hold.count -= 1
+                left = hold.count
+                if not left:
+                    self.end_hold(hold, 'released', True)
+                    if s.redis:
+                        break
+            if len(names) > 1:
+                return ok(released)
+            return ok(left) if released else NOT_HELD
+        return self.numbered(words, ('rel', words[4:]), do,
+                             not self.names_are_good(names))
+
+    def op_relif(self, *words):
+        name, session, howner, token = \
+            words[4], int(words[5]), words[6], int(words[7])
+
+        def do(_s, _owner, _req):
+            lock = self.locks.get(name)
+            holds = [h for h in lock.holds if h.owner == howner and
+                     session in (0, h.session.id)] if lock else []
+            if len(holds) > 1:
+                return BAD
+            if not holds or token not in (0, holds[0].token):
+                return ok(0)
+            self.end_hold(holds[0], 'releaseif', True)
+            return ok(1)
+        is_bad = not self.names_are_good([name]) or size(howner) > 128 or \
+            (howner == '-' and not token)
+        return self.numbered(words, ('relif', words[4:]), do, is_bad, True)
+
+    def op_conv(self, *words):
+        name, mode, is_waiting, ms = \
+            words[4], int(words[5]), words[6] == '1', int(words[7])
+
+        def do(s, owner, req):
+            if mode == EXCLUSIVE and s.listed:
+                return self.refusal(s)
+            if s.redis:
+                return BAD
+            return self.convert(s, owner, req, name, mode, is_waiting, ms)
+        is_bad = not self.names_are_good([name]) or mode > SHARED or \
+            ms > TIME_MAX
+        return self.numbered(words, ('conv', words[4:6]), do, is_bad)
+
+    def convert(self, s, owner, req, name, mode, is_waiting, ms):
+        lock = self.locks.get(name)
+        hold = lock and hold_at(lock, s.id, owner)
+        if not hold:
+            return NOT_HELD
+        if hold.mode == SLOTS:
+            return BAD
+        wait = wait_at(lock, s.id, owner)
+        if wait and wait.upgrade and mode == EXCLUSIVE:
+            return self.ask_again(wait, is_waiting, ms, None, req)
+        if hold.mode == mode:
+            return ok(token=hold.token)
+        if wait:
+            return BAD
+        if mode == SHARED:
+            hold.mode = SHARED
+            self.touched[name] = True
+            self.out.append(f'G {s.id} {owner} {name} {hold.token} 0 '
+                            f'{hold.hold} downgraded')
+            return ok(token=hold.token)
+        if lock.holds == [hold] and not lock.delay:
+            hold.mode = EXCLUSIVE
+            cycle = any(w.owner == owner for w in s.waits) and \
+                self.deadlock(s, owner)
+            if cycle:
+                hold.mode = SHARED
+                return cycle
+            self.upgrade(hold, 0)
+            return ok(token=hold.token)
+        if any(w.upgrade for w in lock.queue):
+            return self.held_otherwise()
+        if not is_waiting:
+            return NIL
+        return self.enqueue_upgrade(s, owner, req, lock, ms, hold)
+
+    def enqueue_upgrade(self, s, owner, req, lock, ms, hold):
+        if self.waits_pass_limits(s, owner, [lock], 1):
+            return LIMIT
+        wait = self.new_wait(lock, s, owner, EXCLUSIVE, 0, ms,
+                             (hold.value, hold.delay, hold.hold), req)
+        wait.upgrade = True
+        lock.queue.insert(0, wait)
+        s.waits.append(wait)
+        cycle = self.deadlock(s, owner)
+        if cycle:
+            lock.queue.remove(wait)
+            s.waits.remove(wait)
+            return cycle
+        return self.tell_queued(wait, 0)
+
+    def op_cancel(self, *words):
+        name = words[4]
+
+        def do(s, owner, _req):
+            lock = self.locks.get(name)
+            wait = lock and wait_at(lock, s.id, owner)
+            if wait:
+                self.end_wait(wait, 'cancelled', NIL)
+                return ok(1)
+            hold = lock and hold_at(lock, s.id, owner)
+            return ok(token=hold.token if hold else 0)
+        return self.numbered(words, ('cancel', name), do,
+                             not self.names_are_good([name]))
+
+    def op_please(self, *words):
+        name, message = words[4:]
+
+        def do(_s, _owner, _req):
+            lock = self.locks.get(name)
+            holds = lock.holds if lock else []
+            for h in holds:
+                self.out.append(f'P {h.session.id} {h.owner} {name} {message}')
+            return ok(len(holds))
+        is_bad = not self.names_are_good([name]) or size(message) > 4096
+        return self.numbered(words, ('please', name, message), do, is_bad,
+                             True)
+
+    # --- Times that are over ----------------------------------------------
+
+    def op_waitover(self, session, owner, place, asked):
+        s = self.sessions.get(int(session))
+        for wait in s.waits if s else ():
+            if wait.owner == owner and wait.index == int(place):
+                if int(asked) not in (0, wait.asked):
+                    return VOID
+                self.end_wait(wait, 'timeout', NIL)
+                return ok(1)
+        return VOID
+
+    def op_delayover(self, name, since):
+        lock = self.locks.get(name)
+        if not lock or not lock.delay or lock.delay_index != int(since):
+            return VOID
+        lock.delay = lock.delay_index = lock.delay_slots = 0
+        self.touched[name] = True
+        self.out.append(f'd {name}')
+        return ok(1)
+
+    def named_hold(self, name, session, owner, token):
+        lock = self.locks.get(name)
+        hold = lock and hold_at(lock, int(session), owner)
+        return hold if hold and hold.token == int(token) else None
+
+    def op_holdover(self, name, session, owner, token):
+        hold = self.named_hold(name, session, owner, token)
+        if not hold:
+            return VOID
+        self.end_hold(hold, 'max-hold', False)
+        return ok(1)
+
+    def op_holdage(self, name, session, owner, token, age):
+        hold = self.named_hold(name, session, owner, token)
+        if not hold:
+            return VOID
+        hold.age = min(hold.hold, max(hold.age, int(age)))
+        return ok(1)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: MIT
+"""A naive model of the state machine, to be compared with lockfsm/.
+
+Written from the words of lockfsm/README.md and of the design, not from the
+code, and sharing nothing with it: plain lists and dicts, every question
+answered by looking at everything. Where the words leave open which of two
+refusals that both fit is told, it is the one that the code tells. A script is a list of lines, each an entry
+("INDEX OPERATION ARGUMENTS") or a question to the state ("dump"); the model
+and driver.c print the same lines for the same script.
+
+Texts are bare words; "-" is the empty one and "*N" one of N bytes.
+"""
+
+from locks import LockOperations
+from rules import Rules
+from sessions import SessionOperations
+from state import Cycle
+
+
+class Model(SessionOperations, LockOperations, Rules):
+    """One state, and what a line of a script does to it and tells of it."""
+
+    def run(self, line):
+        """The lines that belong to one line of a script; a Cycle stands for a
+        text that is not foreseen."""
+        words = line.split()
+        if not words[0].isdigit():
+            return getattr(self, 'ask_' + words[0])(*words[1:])
+        self.index = int(words[0])
+        self.out = out = []
+        if words[1] == 'skip':
+            return [f'@{self.index}']
+        result = getattr(self, 'op_' + words[1])(*words[2:])
+        self.settle()
+        lines = [f'@{self.index}', f'r {result.line()} {result.place}']
+        if result.check:
+            lines.append(result.check)
+        return lines + out
+
+    def ask_limits(self, *numbers):
+        self.limits = [int(n) or 1 << 60 for n in numbers]
+        return []
+
+    def ask_restore(self):
+        return ['restored']
+
+    def ask_reload(self):
+        return ['reloaded']
+
+    def ask_flush(self):
+        return []
+
+    def ask_newlife(self, ms):
+        self.locks = {}
+        self.sessions = {}
+        self.blacklist = [b for b in self.blacklist if not b[1]]
+        self.members = {}
+        self.is_begun = False
+        self.new_life = True
+        self.quarantine = 0
+        self.quarantine_ms = int(ms)
+        return []
+
+    def ask_kept(self, session, owner, req):
+        found = self.sessions.get(int(session))
+        kept = found and found.results.get(owner, {}).get(int(req))
+        if not kept or kept[1]:
+            return ['k none']
+        lines = [f'k {kept[2].line()}']
+        if kept[2].check:
+            lines.append(kept[2].check)
+        return lines
+
+    def ask_dump(self, *resources):
+        out = [f'I {self.index} {self.base} {int(self.is_begun)} '
+               f'{self.quarantine} {self.quarantine_ms} {self.feature}']
+        out += [f'M {n} {i}' for n, i in sorted(self.members.items())]
+        for s in sorted(self.sessions.values(), key=lambda s: s.id):
+            results = sum(map(len, s.results.values()))
+            out.append(
+                f'S {s.id} {s.ttl} {s.linger} {s.age} {s.name} {s.address} '
+                f'{s.labels} {s.listed} {s.redis} {s.px} {len(s.holds)} '
+                f'{len(s.waits)} {len(s.askers())} {results}')
+            out += [f'E {" ".join(map(str, e))}' for e in s.ended]
+        for lock in sorted(self.locks.values(), key=lambda l: l.name):
+            out.append(f'L {lock.name} {lock.slots} {lock.delay} '
+                       f'{lock.delay_index} {lock.delay_slots} '
+                       f'{lock.last_token}')
+            out += [f'H {h.session.id} {h.owner} {h.value} {h.mode} {h.token} '
+                    f'{h.granted} {h.count} {h.delay} {h.hold} {h.age}'
+                    for h in lock.holds]
+            out += [f'W {w.session.id} {w.owner} {w.value} {w.mode} {w.slots} '
+                    f'{w.index} {w.asked} {w.ms} {w.delay} {w.hold} {w.req} '
+                    f'{int(w.upgrade)}' for w in lock.queue]
+        out += [f'B {" ".join(map(str, b))}' for b in self.blacklist]
+        out += [f'F {r} {self.fences[r]}' for r in resources
+                if r in self.fences]
+        return out

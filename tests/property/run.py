@@ -1,0 +1,686 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Random sequences of operations, applied to the state machine and to a naive
+model of it; both must answer, tell and hold the same.
+
+    run.py [--driver BIN] [--seed N] [--count N] [--ops N] [--seconds S]
+           [--length N] [--jobs N] [--failures N]
+    run.py [--driver BIN] --script FILE
+
+A sequence is determined by its seed. Where it differs, the sequence is
+shortened as long as it still differs, printed, and kept in a file. The last
+line is "property: N passed, N failed", counted in sequences.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from model import Model  # noqa: E402
+from state import EXCLUSIVE, SHARED, SLOTS, Cycle  # noqa: E402
+
+# How often each operation is generated.
+WEIGHTS = {
+    'acquire': 34, 'repeat': 5, 'release': 18, 'convert': 8, 'cancel': 3,
+    'open': 5, 'close': 1.5, 'expire': 2.5, 'age': 1, 'ttl': 1,
+    'release_if': 2, 'please': 0.6, 'wait_over': 4, 'delay_over': 4,
+    'hold_over': 2, 'hold_age': 1, 'blacklist_add': 1.2,
+    'blacklist_remove': 1.2, 'blacklist_over': 0.7, 'fence': 1.2,
+    'redis_set': 2.5, 'redis_delete': 1.2, 'redis_expire': 1.2,
+    'begin': 0.3, 'quarantine_over': 0.3, 'register': 0.2, 'feature': 0.1,
+    'kept': 2,
+}
+RESOURCES = ('disk', 'tape', 'f1', 'f2', 'f3')
+LONG = {'name': '*512', 'owner': '*129', 'value': '*4097'}
+
+
+class Generator:
+    """Writes a script line by line, looking at the model's state to hit what
+    matters."""
+
+    def __init__(self, seed, length):
+        self.rng = rng = random.Random(seed)
+        self.model = Model()
+        self.length = length
+        self.lines = []
+        self.expected = []
+        self.index = 0
+        self.req = {}
+        self.numbered_lines = []
+        self.old_keys = {'wait': [], 'hold': [], 'delay': []}
+        self.names = ['a', 'b', 'c', 'd', 'e', '*511'][:rng.randint(1, 6)]
+        self.owners = ['-', 'x', 'y', '*128'][:rng.randint(1, 4)]
+        self.clients = ['-', 'bob', 'bill', 'eve']
+        self.values = ['-', 'v', 'w', '*4096' if rng.random() < .1 else 'u']
+        self.session_max = rng.randint(2, 8)
+        self.modes = rng.choice([
+            [EXCLUSIVE], [EXCLUSIVE, SHARED], [EXCLUSIVE, SHARED],
+            [EXCLUSIVE, SHARED, SLOTS], [SLOTS], [SHARED, SLOTS],
+            [EXCLUSIVE, SLOTS], [EXCLUSIVE, SHARED, SHARED, SLOTS, SLOTS]])
+        self.slots = {n: rng.randint(1, 4) for n in self.names}
+        if rng.random() < .6:
+            self.slots = dict.fromkeys(self.names, rng.randint(1, 4))
+        self.multi = rng.choice([0, .1, .3, .6])
+        self.barge = rng.choice([0, .05, .3])
+        self.delay = rng.choice([0, .1, .5])
+        self.hold = rng.choice([0, .1, .5])
+        self.wait = rng.choice([.5, .8, .95])
+        self.numbers = rng.choice([0, .1, .5, .9])
+        self.ack = rng.choice([0, .1, .4])
+        self.bad = rng.choice([0, .01, .05])
+        self.quiet = rng.choice([.03, .2])  # How often a session goes.
+        weights = {}
+        for name, weight in WEIGHTS.items():
+            weight *= rng.choice([1, 1, 1, .2, 3])
+            if name in ('close', 'expire'):
+                weight *= self.quiet * 5
+            weights[name] = weight
+        if rng.random() < .4:
+            for name in ('redis_set', 'redis_delete', 'redis_expire'):
+                weights[name] = 0
+        if rng.random() < .4:
+            weights['blacklist_add'] = 0
+        self.deck = [getattr(self, name) for name, weight in weights.items()
+                     for _ in range(round(weight * 20))]
+
+    def pick(self, items):
+        return items[int(self.rng.random() * len(items))]
+
+    def chance(self, probability):
+        return self.rng.random() < probability
+
+    # --- Writing ----------------------------------------------------------
+
+    def say(self, line):
+        self.lines.append(line)
+        self.expected.append(self.model.run(line))
+
+    def entry(self, *words):
+        self.index += 1 if self.rng.random() < .98 else self.rng.randint(2, 9)
+        self.say(f'{self.index} ' + ' '.join(map(str, words)))
+
+    def run(self):
+        if self.chance(.2):
+            self.say('limits ' + ' '.join(
+                str(self.rng.choice([0, 0, self.rng.randint(1, 8)]))
+                for _ in range(8)))
+        if self.chance(.9):
+            self.entry('begin', 1, 11, 1,
+                       self.rng.choice([0, 1000, 1 << 41, 1 << 50]))
+        rng_random, deck = self.rng.random, self.deck
+        size = len(deck)
+        while len(self.lines) < self.length:
+            if len(self.model.sessions) < 2 and rng_random() < .5:
+                self.open()
+            deck[int(rng_random() * size)]()
+            if rng_random() < .012:
+                self.state()
+        self.dump()
+        return self
+
+    def dump(self):
+        self.say('dump ' + ' '.join(RESOURCES))
+
+    def state(self):
+        at = self.rng.random()
+        if at < .25:
+            self.say('restore')
+        elif at < .4:
+            self.say('reload')
+        elif at < .5:
+            self.say('flush')
+            return
+        elif at < .55:
+            self.entry('skip')
+        elif at < .57 and self.model.is_begun:
+            self.new_life()
+        self.dump()
+
+    def new_life(self):
+        if self.chance(.5):
+            self.say('restore')
+        self.say(f'newlife {self.rng.choice([1, 5000])}')
+        if self.chance(.5):
+            self.say('restore')
+        self.entry('begin', self.rng.randint(1, 3), 7, 1,
+                   self.rng.choice([0, 5, self.model.base + (1 << 41)])
+                   if self.model.base < 1 << 51 else 0)
+
+    # --- Picking ----------------------------------------------------------
+
+    def session(self):
+        sessions = self.model.sessions
+        if sessions and not self.chance(.01):
+            return self.pick(list(sessions))
+        base = self.model.base
+        return self.pick([base, base + 1, base + self.index // 2 + 1,
+                          base + self.index + 1, base + self.index + 2, 1,
+                          base + 99999])
+
+    def owner(self):
+        if self.bad and self.chance(self.bad * .1):
+            return LONG['owner']
+        return self.pick(self.owners)
+
+    def name(self):
+        if self.bad and self.chance(self.bad):
+            return self.pick(['-', LONG['name'], 'zz'])
+        return self.pick(self.names)
+
+    def ms(self, probability=.5):
+        if not self.chance(probability):
+            return 0
+        if self.bad and self.chance(self.bad):
+            return self.pick([1 << 40, (1 << 40) + 1, (1 << 64) - 1])
+        return self.pick([1, 50, 700, 9000])
+
+    def numbering(self, session, owner):
+        """REQ and ACKED."""
+        if not self.chance(self.numbers):
+            return '0 0' if self.chance(.98) else '0 3'
+        key = (session, owner)
+        last = self.req.get(key, 0)
+        if self.chance(.9):
+            req = self.req[key] = last + self.pick((1, 1, 1, 2))
+        else:
+            req = self.pick((1, last, max(1, last - 1), last + 1))
+        acked = 0
+        if self.chance(self.ack):
+            acked = max(0, req - self.pick((1, 1, 2, 3, 9, 40)))
+            if self.bad and self.chance(self.bad):
+                acked = req + self.pick((0, 1))
+        return f'{req} {acked}'
+
+    def who(self):
+        session, owner = self.session(), self.owner()
+        return f'{session} {owner} {self.numbering(session, owner)}'
+
+    def anyone(self):
+        """The origin of what needs no session."""
+        return '0 - 0 0' if self.chance(.7) else self.who()
+
+    def holds(self):
+        return [h for s in self.model.sessions.values() for h in s.holds]
+
+    def waits(self):
+        return [w for s in self.model.sessions.values() for w in s.waits]
+
+    def whose(self, thing):
+        """The asker of a hold or wait, as an origin."""
+        session = thing.session.id
+        return f'{session} {thing.owner} ' \
+               f'{self.numbering(session, thing.owner)}'
+
+    # --- Operations -------------------------------------------------------
+
+    def numbered(self, *words):
+        self.entry(*words)
+        line = self.lines[-1].split(None, 1)[1]
+        self.numbered_lines.append(line)
+        del self.numbered_lines[:-30]
+
+    def repeat(self):
+        """Says again what was said, with or without the number."""
+        if not self.numbered_lines:
+            return
+        words = self.pick(self.numbered_lines).split()
+        if self.chance(.2):
+            words[3:5] = self.numbering(int(words[1]), words[2]).split()
+        if words[0] == 'acq' and self.chance(.3):
+            words[7:9] = self.pick((['0', '0'], ['1', '0'], ['1', '77']))
+        if words[0] == 'acq' and self.chance(.1):
+            at = self.pick((5, 9, 10, 11))
+            words[at] = {5: '1', 9: '1', 10: 'w', 11: '77'}[at]
+        if words[0] == 'conv' and self.chance(.3):
+            words[7:9] = self.pick((['0', '0'], ['1', '0'], ['1', '77']))
+        self.entry(*words)
+
+    def open(self):
+        if len(self.model.sessions) > self.session_max and self.chance(.9):
+            return
+        ttl, linger = self.pick((1, 10000, 4500005)), 0
+        if self.chance(.3):
+            linger = self.pick((1, 500, ttl))
+        if self.bad and self.chance(self.bad):
+            ttl = self.pick((0, 4500006, 1 << 31))
+        client = self.pick(self.clients)
+        if self.bad and self.chance(self.bad):
+            client = self.pick(('*128', '*129'))
+        self.entry('open', ttl, linger, client, self.pick(('-', 'host:1')),
+                   self.pick((0, 1, 1, 2)))
+
+    def close(self):
+        self.numbered('close', self.who())
+
+    def expire(self):
+        count = self.pick((1, 1, 2, 3))
+        self.entry('expire', *(self.session() for _ in range(count)))
+
+    def age(self):
+        self.entry('age', *(f'{self.session()} {self.pick((0, 5, 2500))}'
+                            for _ in range(self.pick((1, 1, 3)))))
+
+    def ttl(self):
+        self.entry('ttl', self.session(),
+                   self.pick((0, 1, 500, 10000, 4500005, 4500006)))
+
+    def acquire(self):
+        mode = self.pick(self.modes)
+        names = [self.name()]
+        if self.chance(self.multi):
+            more = self.rng.sample(self.names, self.rng.randint(
+                1, len(self.names)))
+            names = more if len(more) > 1 else names + more
+            if not self.bad:
+                names = list(dict.fromkeys(names))
+        slots = 0
+        if mode == SLOTS:
+            slots = self.slots.get(names[0], 2)
+            if self.chance(.03):
+                slots = self.pick((0, 1, 2, 5))
+        if self.bad and self.chance(self.bad * .2):
+            mode = 7
+        waits = int(self.chance(self.wait))
+        value = self.pick(self.values)
+        if self.bad and self.chance(self.bad * .2):
+            value = LONG['value']
+        self.numbered('acq', self.who(), mode, slots, waits,
+                      self.ms() if waits else 0, int(self.chance(self.barge)),
+                      value, self.ms(self.delay), self.ms(self.hold), *names)
+
+    def release(self):
+        holds = self.holds()
+        if not holds or self.chance(.05):
+            self.numbered('rel', self.who(), self.pick((0, 1, self.index)),
+                          self.name())
+            return
+        hold = self.pick(holds)
+        token = 0 if self.chance(.8) else \
+            self.pick((hold.token, hold.token, hold.token - 1))
+        names = [hold.lock.name]
+        if self.chance(.15):
+            names += [self.name() for _ in range(self.pick((1, 2, 3)))]
+        self.numbered('rel', self.whose(hold), token, *names)
+
+    def convert(self):
+        holds = self.holds()
+        if holds and self.chance(.95):
+            hold = self.pick(holds)
+            who, name = self.whose(hold), hold.lock.name
+        else:
+            who, name = self.who(), self.name()
+        waits = int(self.chance(self.wait))
+        mode = self.pick((EXCLUSIVE, EXCLUSIVE, SHARED))
+        if self.bad and self.chance(self.bad):
+            mode = self.pick((SLOTS, 7))
+        self.numbered('conv', who, name, mode, waits,
+                      self.ms() if waits else 0)
+
+    def cancel(self):
+        waits = self.waits()
+        if waits and self.chance(.8):
+            wait = self.pick(waits)
+            self.numbered('cancel', self.whose(wait), wait.lock.name)
+        else:
+            self.numbered('cancel', self.who(), self.name())
+
+    def please(self):
+        self.numbered('please', self.anyone(), self.name(),
+                      self.pick(('-', 'hurry', '*4096', '*4097')))
+
+    def release_if(self):
+        holds = self.holds()
+        if not holds or self.chance(.1):
+            self.numbered('relif', self.anyone(), self.name(),
+                          self.pick((0, self.session())), self.owner(),
+                          self.pick((0, 1)))
+            return
+        hold = self.pick(holds)
+        self.numbered('relif', self.anyone(), hold.lock.name,
+                      self.pick((0, hold.session.id)), hold.owner,
+                      self.pick((0, hold.token, hold.token,
+                                 hold.token - 1)))
+
+    def stale(self, kind, key):
+        """One of the keys seen before, or this one, which is kept."""
+        keys = self.old_keys[kind]
+        if key:
+            keys.append(key)
+            del keys[:-12]
+        if not keys:
+            return None
+        return key if key and self.chance(.7) else self.pick(keys)
+
+    def wait_over(self):
+        waits = self.waits()
+        key = None
+        if waits:
+            w = self.pick(waits)
+            key = (w.session.id, w.owner, w.index,
+                   self.pick((0, w.asked, w.index)))
+        key = self.stale('wait', key)
+        if key:
+            self.entry('waitover', *key)
+
+    def delay_over(self):
+        locks = [lock for lock in self.model.locks.values() if lock.delay]
+        key = None
+        if locks:
+            lock = self.pick(locks)
+            key = (lock.name, lock.delay_index)
+        key = self.stale('delay', key)
+        if key:
+            self.entry('delayover', *key)
+
+    def hold_key(self):
+        holds = self.holds()
+        key = None
+        if holds:
+            h = self.pick(holds)
+            key = (h.lock.name, h.session.id, h.owner, h.token)
+        return self.stale('hold', key)
+
+    def hold_over(self):
+        key = self.hold_key()
+        if key:
+            self.entry('holdover', *key)
+
+    def hold_age(self):
+        key = self.hold_key()
+        if key:
+            self.entry('holdage', *key, self.pick((1, 25, 700, 1 << 40)))
+
+    def target(self):
+        if self.chance(.5):
+            return f'{self.session()} -'
+        if self.bad and self.chance(self.bad):
+            return self.pick(('0 -', f'{self.session()} bob', '0 *129'))
+        return '0 ' + self.pick(('bob', 'b*', 'bi?l', '*', 'eve', 'ev'))
+
+    def blacklist_add(self):
+        self.numbered('bladd', self.anyone(), self.target(),
+                      self.pick(('-', 'why', 'because')),
+                      self.pick(('-', 'ops')), self.ms())
+
+    def blacklist_remove(self):
+        listed = self.model.blacklist
+        if listed and self.chance(.8):
+            entry = self.pick(listed)
+            self.numbered('blrem', self.anyone(), entry[1], entry[2])
+        else:
+            self.numbered('blrem', self.anyone(), self.target())
+
+    def blacklist_over(self):
+        listed = self.model.blacklist
+        self.entry('blover', self.pick(listed)[0] if listed and
+                   self.chance(.8) else self.rng.randint(0, self.index))
+
+    def fence(self):
+        base = self.model.base
+        highest = base + self.index
+        token = self.pick((0, base, base + 1, highest, highest + 1,
+                           highest + 9, highest // 2 + 1, 1,
+                           (1 << 53) - 1, 1 << 53, (1 << 40) - 1,
+                           1 << 40)
+                          if self.chance(.3) else
+                          (base + self.rng.randint(1, self.index),))
+        self.numbered('fence', self.anyone(), self.pick(RESOURCES), token)
+
+    def px(self):
+        if self.bad and self.chance(self.bad):
+            return self.pick(('0 0', '4500006 3600000'))
+        return self.pick(('6 1', '1255 1000', '4500005 3600000'))
+
+    def redis_set(self):
+        self.entry('rset', self.name(), self.pick(self.values), self.px(),
+                   self.pick(self.clients))
+
+    def redis_key(self):
+        holds = [h for h in self.holds() if h.session.redis]
+        if holds and self.chance(.8):
+            hold = self.pick(holds)
+            return f'{hold.lock.name} {hold.value}'
+        return f'{self.name()} {self.pick(self.values)}'
+
+    def redis_delete(self):
+        self.entry('rdel', self.redis_key())
+
+    def redis_expire(self):
+        self.entry('rexp', self.redis_key(), int(self.chance(.3)), self.px())
+
+    def begin(self):
+        if self.model.is_begun:
+            self.entry('begin', self.rng.randint(1, 3),
+                       self.pick((0, 11, 12)), int(self.chance(.3)), 7777)
+
+    def quarantine_over(self):
+        self.entry('quarover', self.model.quarantine if self.chance(.8) else
+                   self.rng.randint(0, self.index))
+
+    def register(self):
+        self.entry('register', self.rng.randint(1, 4), self.pick((0, 5, 6)))
+
+    def feature(self):
+        self.entry('feature', self.rng.randint(0, 5))
+
+    def kept(self):
+        keys = [(s.id, owner, req) for s in self.model.sessions.values()
+                for owner, kept in s.results.items() for req in kept]
+        if keys and self.chance(.8):
+            self.say('kept {} {} {}'.format(*self.pick(keys)))
+        else:
+            self.say(f'kept {self.session()} {self.owner()} 1')
+
+
+# --- Comparing ----------------------------------------------------------------
+
+def expectation(lines):
+    model = Model()
+    return [model.run(line) for line in lines]
+
+
+def run_driver(driver, lines):
+    ended = subprocess.run([driver], input='\n'.join(lines) + '\n',
+                           capture_output=True, text=True, check=False)
+    out = ended.stdout.split('\n')
+    out.pop()
+    if ended.returncode != 0:
+        out.append(f'!status {ended.returncode} {ended.stderr[-2000:]}')
+    return out
+
+
+def is_same(expected, got):
+    return expected == got if isinstance(expected, str) else \
+        got.startswith('~') and expected.is_right(got[1:])
+
+
+def where(line):
+    """Which lock or session an effect tells of: only effects of the same one
+    have an order between them."""
+    words = line.split(' ')
+    if words[0] in ('G', 'Q', 'R', 'X', 'N', 'P'):
+        return words[3]
+    return words[1] if words[0] in ('D', 'd') else ''
+
+
+def in_any_order(lines):
+    """The effects of an entry, sorted by lock, those of a lock in order."""
+    return lines[:2] + sorted(
+        (line for line in lines[2:] if isinstance(line, str)), key=lambda
+        line: (where(line), line if where(line) == '' else ''))
+
+
+def difference(lines, expected, got):
+    """(number of the line that differs, what was expected, what came)."""
+    at = 0
+    for number, want in enumerate(expected):
+        have = got[at:at + len(want)]
+        at += len(want)
+        if have == want:
+            continue
+        if len(have) == len(want):
+            if all(map(is_same, want, have)):
+                continue
+            if lines[number][0].isdigit() and want[:2] == have[:2] and \
+                    not any(isinstance(w, Cycle) for w in want) and \
+                    in_any_order(want) == in_any_order(have):
+                continue
+        # Where it is in the entries' bounds, show just this entry's lines.
+        rest = got[at - len(want):]
+        end = next((i for i, line in enumerate(rest[1:], 1)
+                    if line[:1] in '@I'), len(rest)) if rest else 0
+        return number, want, rest[:end]
+    if at != len(got):
+        return len(lines), ['the end'], got[at:at + 20]
+    return None
+
+
+def find_difference(driver, lines, expected=None):
+    return difference(lines, expected or expectation(lines),
+                      run_driver(driver, lines))
+
+
+def what(found):
+    """What kind of difference it is, so that shortening keeps to it."""
+    _, want, have = found
+    if any(line.startswith('!') for line in have):
+        return 'stop'
+    for w, h in zip(want, have):
+        if not is_same(w, h):
+            return (str(w)[:8], h[:8])
+    return 'length'
+
+
+def shrink(driver, lines, deadline):
+    """Drops lines as long as it still differs."""
+    found = find_difference(driver, lines)
+    kind = what(found)
+    lines = lines[:found[0] + 1]
+    size = max(1, len(lines) // 2)
+    while True:
+        at = 0
+        is_shorter = False
+        while at < len(lines):
+            fewer = lines[:at] + lines[at + size:]
+            if time.monotonic() > deadline:
+                return lines
+            try:
+                again = find_difference(driver, fewer) if fewer else None
+            except (KeyError, ValueError, AttributeError):
+                again = None
+            if again and what(again) == kind:
+                lines = fewer[:again[0] + 1]
+                is_shorter = True
+            else:
+                at += size
+        if size == 1 and not is_shorter:
+            return lines
+        size = max(1, size // 2)
+
+
+def show(driver, lines, why):
+    number, want, have = find_difference(driver, lines)
+    with tempfile.NamedTemporaryFile('w', delete=False, suffix='.txt',
+                                     prefix='property-') as file:
+        file.write('\n'.join(lines) + '\n')
+    print(f'property: {why} differs; the shortest script:')
+    for line in lines:
+        print('    ' + line)
+    print('at its last line the model says:')
+    for line in want:
+        print('    ' + (line if isinstance(line, str) else
+                        f'~ a cycle of {line.newcomer} along {line.edges}'))
+    print('and the state machine:')
+    for line in have:
+        print('    ' + line)
+    print(f'again: {sys.argv[0]} --driver {driver} --script {file.name}')
+    sys.stdout.flush()
+
+
+def run_seed(driver, seed, length):
+    """(number of entries, None or the script that differs)."""
+    generated = Generator(seed, length).run()
+    found = find_difference(driver, generated.lines, generated.expected)
+    if not found:
+        return generated.index, None
+    return generated.index, generated.lines
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--driver', default='build/check/property')
+    parser.add_argument('--seed', type=int, default=1)
+    parser.add_argument('--count', type=int, default=0,
+                        help='stop after so many sequences')
+    parser.add_argument('--ops', type=int, default=0,
+                        help='stop after so many operations')
+    parser.add_argument('--seconds', type=float, default=0)
+    parser.add_argument('--length', type=int, default=1000,
+                        help='lines of a sequence')
+    parser.add_argument('--jobs', type=int, default=os.cpu_count())
+    parser.add_argument('--failures', type=int, default=3,
+                        help='stop after so many')
+    parser.add_argument('--script')
+    arguments = parser.parse_args()
+    driver = arguments.driver
+    if arguments.script:
+        with open(arguments.script, encoding='ascii') as file:
+            lines = file.read().split('\n')
+        lines = [line for line in lines if line]
+        found = find_difference(driver, lines)
+        if found:
+            show(driver, lines, arguments.script)
+        print(f'property: {int(not found)} passed, {int(bool(found))} failed')
+        return int(bool(found))
+    return run_many(arguments, driver)
+
+
+def run_many(arguments, driver):
+    start = time.monotonic()
+    passed = failed = ops = 0
+    seed = arguments.seed
+    if not (arguments.count or arguments.ops or arguments.seconds):
+        arguments.count = 1
+
+    def is_over():
+        return failed >= arguments.failures or \
+            (arguments.count and seed >= arguments.seed + arguments.count) or \
+            (arguments.ops and ops >= arguments.ops) or \
+            (arguments.seconds and
+             time.monotonic() - start >= arguments.seconds)
+
+    with concurrent.futures.ProcessPoolExecutor(arguments.jobs) as pool:
+        running = {}
+        while not is_over() or running:
+            while not is_over() and len(running) < arguments.jobs + 1:
+                future = pool.submit(run_seed, driver, seed, arguments.length)
+                running[future] = seed
+                seed += 1
+            done, _ = concurrent.futures.wait(
+                running, return_when=concurrent.futures.FIRST_COMPLETED)
+            for future in done:
+                number = running.pop(future)
+                count, lines = future.result()
+                ops += count
+                if lines is None:
+                    passed += 1
+                    continue
+                failed += 1
+                lines = shrink(driver, lines, time.monotonic() + 60)
+                show(driver, lines, f'seed {number}')
+    seconds = time.monotonic() - start
+    print(f'property: {ops} operations, {ops / seconds:.0f} per second, seeds '
+          f'{arguments.seed} to {seed - 1}')
+    print(f'property: {passed} passed, {failed} failed')
+    return int(failed > 0 or passed == 0)
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: MIT
+"""The cluster and its sessions, the blacklist, fences and Redis values."""
+
+from state import BAD, EXCLUSIVE, LIFE, LIMIT, NIL, NOT_HELD, TIME_MAX, \
+    TOKEN_MAX, TTL_MAX, VOID, Result, Session, is_free, is_match, ok, size
+
+
+class SessionOperations:
+    """The cluster and its sessions, the blacklist, fences and Redis values."""
+
+    # --- Sessions ---------------------------------------------------------
+
+    def op_begin(self, node, incarnation, is_new, base):
+        node, incarnation = int(node), int(incarnation)
+        if is_new == '1' and not self.is_begun:
+            self.is_begun = True
+            if self.new_life:
+                self.base = max(self.base + LIFE, int(base))
+                self.new_life = False
+                self.quarantine = self.index
+            else:
+                self.base = int(base)
+        if incarnation:
+            self.register(node, incarnation)
+        self.out.append(f'b {node}')
+        return ok(node)
+
+    def op_register(self, node, incarnation):
+        self.register(int(node), int(incarnation))
+        return ok()
+
+    def register(self, node, incarnation):
+        if self.members.get(node, 0) == incarnation:
+            return
+        if incarnation:
+            self.members[node] = incarnation
+        else:
+            del self.members[node]
+        self.out.append(f'g {node} {incarnation}')
+
+    def op_feature(self, level):
+        self.feature = max(self.feature, int(level))
+        return ok(self.feature)
+
+    def op_quarover(self, since):
+        if not self.quarantine or int(since) != self.quarantine:
+            return VOID
+        self.quarantine = 0
+        self.quarantine_ms = 0
+        self.touched.update(dict.fromkeys(self.locks))
+        return ok(1)
+
+    def hit(self, session, name):
+        """The oldest entry of the blacklist that hits."""
+        for entry in self.blacklist:
+            if entry[1] == session if entry[1] else is_match(entry[2], name):
+                return entry
+        return None
+
+    def op_open(self, ttl, linger, name, address, labels):
+        ttl, linger = int(ttl), int(linger)
+        if not 1 <= ttl <= TTL_MAX or linger > ttl or size(name) > 128:
+            return BAD
+        listed = self.hit(0, name)
+        if listed:
+            return Result('blacklisted', text=listed[3])
+        if len(self.sessions) >= self.limits[0]:
+            return LIMIT
+        s = Session(self.base + self.index, ttl, linger, name, address,
+                    int(labels))
+        self.sessions[s.id] = s
+        self.out.append(f'O {s.id} {ttl}')
+        return ok(token=s.id)
+
+    def end_session(self, s, reason, is_clean):
+        while s.waits:
+            self.end_wait(s.waits[0], 'session', Result('expired'))
+        while s.holds:
+            self.end_hold(s.holds[0], reason, is_clean, True)
+        del self.sessions[s.id]
+        self.blacklist = [b for b in self.blacklist if b[1] != s.id]
+        self.out.append(f'E {s.id} {reason}')
+
+    def op_close(self, *words):
+        def do(s, _owner, _req):
+            count = len(s.holds)
+            self.end_session(s, 'closed', True)
+            return ok(count)
+        return self.numbered(words, ('close',), do, False)
+
+    def op_expire(self, *ids):
+        count = 0
+        for id_ in ids:
+            s = self.sessions.get(int(id_))
+            if s:
+                count += 1
+                reason = 'blacklisted' if s.listed else 'expired'
+                self.end_session(s, reason, False)
+        return ok(count)
+
+    def op_age(self, *words):
+        count = 0
+        for id_, age in zip(words[::2], words[1::2]):
+            s = self.sessions.get(int(id_))
+            if s:
+                count += 1
+                s.age = int(age)
+                self.out.append(f'A {s.id} {age}')
+        return ok(count)
+
+    def op_ttl(self, id_, ttl):
+        s, refused = self.find(int(id_))
+        if refused:
+            return refused
+        if s.listed:
+            return self.refusal(s)
+        if not 1 <= int(ttl) <= TTL_MAX:
+            return BAD
+        s.ttl = int(ttl)
+        s.linger = min(s.linger, s.ttl)
+        self.out.append(f'C {s.id} {s.ttl} ttl -')
+        return VOID
+
+    # --- Blacklist and fences ---------------------------------------------
+
+    def review(self):
+        """Who is blacklisted now, after the list has changed."""
+        for s in sorted(self.sessions.values(), key=lambda s: s.id):
+            entry = self.hit(s.id, s.name)
+            was, s.listed = s.listed, entry[0] if entry else 0
+            if s.listed and not was:
+                while s.waits:
+                    self.end_wait(s.waits[0], 'blacklisted',
+                                  Result('blacklisted', text=entry[3]))
+                self.out.append(f'C {s.id} {s.ttl} blacklisted {entry[3]}')
+            elif was and not s.listed:
+                self.out.append(f'C {s.id} {s.ttl} pardoned -')
+
+    def op_bladd(self, *words):
+        session, client, reason, by, ms = \
+            int(words[4]), words[5], words[6], words[7], int(words[8])
+
+        def do(_s, _owner, _req):
+            if session:
+                refused = self.find(session)[1]
+                if refused:
+                    return refused
+            kept = [b for b in self.blacklist if b[1:3] != [session, client]]
+            if kept == self.blacklist and len(kept) >= self.limits[6]:
+                return LIMIT
+            self.blacklist = kept + [[self.index, session, client, reason, by,
+                                      ms]]
+            self.out.append(f'B {session} {self.index} {ms} {reason}')
+            self.review()
+            return VOID
+        is_bad = bool(session) == (client != '-') or size(client) > 128 or \
+            size(reason) > 4096 or size(by) > 128 or ms > TIME_MAX
+        return self.numbered(words, ('bladd', words[4:]), do, is_bad, True)
+
+    def op_blrem(self, *words):
+        session, client = int(words[4]), words[5]
+
+        def do(_s, _owner, _req):
+            kept = [b for b in self.blacklist if b[1:3] != [session, client]]
+            return self.shorten_blacklist(kept)
+        return self.numbered(words, ('blrem', words[4:]), do, False, True)
+
+    def shorten_blacklist(self, kept):
+        count = len(self.blacklist) - len(kept)
+        self.blacklist = kept
+        self.review()
+        return ok(count)
+
+    def op_blover(self, since):
+        return self.shorten_blacklist([b for b in self.blacklist
+                                       if b[0] != int(since)])
+
+    def op_fence(self, *words):
+        resource, token = words[4], int(words[5])
+
+        def do(_s, _owner, _req):
+            highest = self.fences.get(resource, 0)
+            if token < highest or 1 << 40 <= token < self.base:
+                return ok(0, highest)
+            if resource not in self.fences and \
+                    len(self.fences) >= self.limits[5]:
+                return LIMIT
+            self.fences[resource] = token
+            return ok(1, token)
+        is_bad = not self.names_are_good([resource]) or token > TOKEN_MAX
+        return self.numbered(words, ('fence', words[4:]), do, is_bad, True)
+
+    # --- Redis ------------------------------------------------------------
+
+    def redis_hold(self, name, value):
+        """The hold of this value, or None."""
+        lock = self.locks.get(name)
+        for hold in lock.holds if lock else ():
+            if hold.session.redis and value in (None, hold.value):
+                return hold
+        return None
+
+    def renew(self, hold, ttl, px):
+        s = hold.session
+        if s.listed:
+            return self.refusal(s)
+        s.ttl, s.px = ttl, px
+        if s.age:
+            s.age = 0
+            self.out.append(f'A {s.id} 0')
+        self.out.append(f'C {s.id} {ttl} renewed -')
+        return None
+
+    def op_rset(self, name, value, ttl, px, client):
+        ttl, px = int(ttl), int(px)
+        if not self.names_are_good([name]) or size(value) > 4096 or \
+                size(client) > 128 or not 1 <= ttl <= TTL_MAX or not px:
+            return BAD
+        hold = self.redis_hold(name, value)
+        if hold:
+            return self.renew(hold, ttl, px) or ok(token=hold.token)
+        lock = self.locks.get(name)
+        if self.quarantine or self.new_life or \
+                lock and not is_free(lock, EXCLUSIVE, 0, lock.queue):
+            return NIL
+        if not lock and len(self.locks) >= self.limits[1]:
+            return LIMIT
+        listed = self.hit(0, client)
+        if listed:
+            return Result('blacklisted', text=listed[3])
+        if len(self.sessions) >= self.limits[0]:
+            return LIMIT
+        s = Session(self.base + self.index, ttl, 0, client, 'host:1', 0)
+        s.redis, s.px = 1, px
+        self.sessions[s.id] = s
+        self.out.append(f'O {s.id} {ttl}')
+        self.grant(self.obtain(name), s, '-', EXCLUSIVE, (value, 0, 0), 0)
+        return ok(token=s.id)
+
+    def op_rdel(self, name, value):
+        lock = self.locks.get(name)
+        if not lock or not lock.holds:
+            return NOT_HELD
+        hold = self.redis_hold(name, value)
+        if not hold:
+            return ok(0)
+        self.end_session(hold.session, 'deleted', True)
+        return ok(1)
+
+    def op_rexp(self, name, value, is_any, ttl, px):
+        ttl, px = int(ttl), int(px)
+        if not 1 <= ttl <= TTL_MAX or not px:
+            return BAD
+        lock = self.locks.get(name)
+        if not lock or not lock.holds:
+            return NOT_HELD
+        hold = self.redis_hold(name, None if is_any == '1' else value)
+        if not hold:
+            return ok(0)
+        return self.renew(hold, ttl, px) or ok(1, hold.token)

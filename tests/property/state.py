@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: MIT
+"""What the model is made of: sessions, locks, holds, waits, results."""
+
+EXCLUSIVE, SHARED, SLOTS = 0, 1, 2
+TTL_MAX = 4500005
+TIME_MAX = 1 << 40
+LIFE = 1 << 40
+TOKEN_MAX = (1 << 53) - 1
+
+
+def size(text):
+    if text == '-':
+        return 0
+    return int(text[1:]) if text[0] == '*' < text else len(text)
+
+
+def is_match(pattern, text):
+    """A glob of '*', '?' and plain characters, over the words of a script."""
+    pattern = '' if pattern == '-' else pattern
+    text = '' if text == '-' else text
+    if not pattern:
+        return not text
+    if pattern[0] == '*':
+        return any(is_match(pattern[1:] or '-', text[i:] or '-')
+                   for i in range(len(text) + 1))
+    return bool(text) and pattern[0] in ('?', text[0]) and \
+        is_match(pattern[1:] or '-', text[1:] or '-')
+
+
+class Session:
+    def __init__(self, id_, ttl, linger, name, address, labels):
+        self.id = id_
+        self.ttl = ttl
+        self.linger = linger
+        self.age = 0
+        self.name = name
+        self.address = address
+        self.labels = labels
+        self.listed = 0
+        self.redis = 0
+        self.px = 0
+        self.holds = []
+        self.waits = []
+        self.ended = []
+        self.results = {}  # owner -> {number: [command, place, result]}
+        self.acked = {}    # owner -> number
+
+    def askers(self):
+        owners = {wait.owner for wait in self.waits}
+        owners.update(o for o, kept in self.results.items() if kept)
+        owners.update(self.acked)
+        return owners
+
+
+class Lock:
+    def __init__(self, name):
+        self.name = name
+        self.slots = 0
+        self.holds = []
+        self.queue = []
+        self.delay = 0
+        self.delay_index = 0
+        self.delay_slots = 0
+        self.last_token = 0
+
+
+class Hold:
+    pass
+
+
+class Wait:
+    pass
+
+
+class Result:
+    def __init__(self, code, token=0, count=0, tokens=(), text='-', place=0):
+        self.code = code
+        self.token = token
+        self.count = count
+        self.tokens = tokens
+        self.text = text
+        self.place = place
+        self.check = None  # Of a deadlock: what its text must be.
+
+    def line(self):
+        tokens = '-'
+        token = self.token
+        if len(self.tokens) > 1:
+            tokens = ','.join(map(str, self.tokens))
+            token = 0
+        return f'{self.code} {token} {self.count} {tokens} {self.text}'
+
+
+BAD = Result('badarg')
+NIL = Result('nil')
+NOT_HELD = Result('notheld')
+LIMIT = Result('limit')
+VOID = Result('ok')
+
+
+def ok(count=0, token=0):
+    return Result('ok', token, count)
+
+
+class Cycle:
+    """What the text of a DEADLOCK may say: a way along these edges from the
+    newcomer to itself; without edges, any words. Told again, the same."""
+
+    def __init__(self, newcomer, edges):
+        self.newcomer = newcomer
+        self.edges = edges
+        self.told = None
+
+    def is_right(self, text):
+        if self.told is not None:
+            return text == self.told
+        self.told = text
+        if self.edges is None:
+            return '->' not in text
+        # Who stands further ahead in a queue is waited for through those
+        # between, and may be named at once.
+        words = text.split(' -> ')
+        is_cut = len(text) >= 390
+        if is_cut:
+            words = words[:(len(words) - 2) // 2 * 2 + 1]
+        names = [words[i] for i in range(0, len(words), 2)]
+        hops = zip(names, words[1::2], names[1:])
+        return len(words) >= 5 and names[0] == self.newcomer and \
+            (is_cut or names[-1] == self.newcomer) and \
+            all(self.leads(*hop) for hop in hops)
+
+    def leads(self, at, lock, to):
+        seen = set()
+        todo = {at}
+        while todo:
+            seen |= todo
+            todo = {e[2] for e in self.edges
+                    if e[0] in todo and e[1] == lock} - seen
+        return to in seen and to != at
+
+
+def short(text):
+    """As a cycle names it."""
+    return '#' * 40 + '...' if text[0] == '*' else text
+
+
+def asker_text(session, owner):
+    return str(session) if owner == '-' else f'{session}/{short(owner)}'
+
+
+def covers(hold, mode):
+    """Does the owner's own hold cover a further request?"""
+    return hold.mode == EXCLUSIVE or hold.mode == mode
+
+
+def hold_at(lock, session, owner):
+    for hold in lock.holds:
+        if hold.session.id == session and hold.owner == owner:
+            return hold
+    return None
+
+
+def wait_at(lock, session, owner):
+    for wait in lock.queue:
+        if wait.session.id == session and wait.owner == owner:
+            return wait
+    return None
+
+
+def holders_allow(lock, mode, slots, more=0):
+    """'more': slots that others ahead will take."""
+    if lock.delay and not (mode == SLOTS and lock.delay_slots):
+        return False
+    if mode == EXCLUSIVE:
+        return not lock.holds
+    if any(hold.mode != mode for hold in lock.holds):
+        return False
+    return mode == SHARED or \
+        len(lock.holds) + lock.delay_slots + more < slots
+
+
+def is_free(lock, mode, slots, ahead):
+    """May a request that stands behind 'ahead' have it?"""
+    if ahead and (mode == EXCLUSIVE or
+                  any(wait.mode != mode for wait in ahead)):
+        return False
+    return holders_allow(lock, mode, slots, len(ahead))
