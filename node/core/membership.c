@@ -16,6 +16,8 @@
 
 #define CATCH_UP_NS (10000 * NS_PER_MS)
 #define RETRY_NS (50 * NS_PER_MS)
+/* A new voter that does not answer holds up nobody for longer. */
+#define SETTLE_NS (1000 * NS_PER_MS)
 
 static const struct replica_member *
 find_member(const struct replica_members *members, uint64_t id);
@@ -24,6 +26,7 @@ static void change_begin(struct core *core, struct request *request,
 static void change_end(struct core *core, const char *code, const char *text);
 static void change_refused(struct core *core, int error);
 static void promote(struct core *core);
+static void settle(struct core *core);
 static void transfer_begin(struct core *core, struct request *request,
                            uint64_t to);
 static void transfer_end(struct core *core, const char *why);
@@ -170,6 +173,9 @@ void membership_turn(struct core *core)
         core->change_index == 0 && core->now_ns >= core->change_retry_ns) {
         promote(core);
     }
+    if (core->changing != NULL && core->change_settles != 0) {
+        settle(core);
+    }
     if ((core->is_stopping ||
          (core->is_disk_scarce && core->now_ns >= core->scarce_retry_ns)) &&
         !core->wants_transfer && !replica_is_transferring(core->replica) &&
@@ -199,6 +205,7 @@ void membership_progress(struct core *core, uint64_t applied)
         applied < core->change_index) {
         return;
     }
+    uint64_t change_index = core->change_index;
     core->change_index = 0;
     if (core->change_promotes) {
         struct replica_members members;
@@ -209,7 +216,13 @@ void membership_progress(struct core *core, uint64_t applied)
             promote(core);
             return;
         }
-    } else if (core->changing->command->run == raft_remove_run) {
+        core->change_promotes = false;
+        core->change_settles = change_index;
+        core->change_retry_ns = core->now_ns + SETTLE_NS;
+        settle(core);
+        return;
+    }
+    if (core->changing->command->run == raft_remove_run) {
         buffer_clear(&core->scratch);
         encode_register(&core->scratch, core->change_member, 0);
         propose_own(core, buffer_bytes(&core->scratch));
@@ -219,6 +232,9 @@ void membership_progress(struct core *core, uint64_t applied)
 
 void membership_stepped_down(struct core *core)
 {
+    if (core->changing != NULL && core->change_settles != 0) {
+        change_end(core, NULL, NULL); /* It is committed. */
+    }
     struct request *lost[2] = {core->changing, core->transferring};
     core->changing = core->transferring = NULL;
     core->wants_transfer = core->change_promotes = false;
@@ -299,6 +315,7 @@ static void change_begin(struct core *core, struct request *request,
     core->change_index = 0;
     core->change_member = id;
     core->change_promotes = false;
+    core->change_settles = 0;
     core->change_retry_ns = core->now_ns;
     core->change_deadline_ns = core->now_ns + CATCH_UP_NS;
 }
@@ -309,6 +326,7 @@ static void change_end(struct core *core, const char *code, const char *text)
     struct request *request = core->changing;
     core->changing = NULL;
     core->change_promotes = false;
+    core->change_settles = 0;
     request->state = REQUEST_NEW;
     if (code != NULL) {
         request_refuse(core, request, code, text);
@@ -363,6 +381,17 @@ static void promote(struct core *core)
     } else {
         core->change_index = 0;
         core->change_retry_ns = core->now_ns + RETRY_NS;
+    }
+}
+
+/* Nothing else may change before the new voter knows that it is one: so OK is
+ * said when it does, and what the operator asks for next is not refused. */
+static void settle(struct core *core)
+{
+    if (replica_match(core->replica, core->change_member) >=
+            core->change_settles ||
+        core->now_ns >= core->change_retry_ns) {
+        change_end(core, NULL, NULL);
     }
 }
 

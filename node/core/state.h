@@ -296,6 +296,7 @@ struct core {
     uint64_t change_index;
     uint64_t change_member;
     bool change_promotes;
+    uint64_t change_settles; /* Not 0: the member lacks this index yet. */
     uint64_t change_retry_ns;
     uint64_t change_deadline_ns;
     struct request *transferring;

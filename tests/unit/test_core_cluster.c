@@ -602,7 +602,14 @@ static void a_member_that_does_not_come_stays_a_standby(void **state)
     node_start(world, 4);
     links_update(world);
     world_run(world, 200);
-    assert_answer(world, follower, 1, "+OK\r\n", "RAFT.PROMOTE 4");
+    /* OK means that the next change may follow at once. */
+    client_clear(world, leader, 1);
+    client_send(world, leader, 1, "RAFT.PROMOTE 4");
+    client_send(world, leader, 1,
+                "RAFT.ADD 5 127.0.0.1:7105,127.0.0.1:7205 STANDBY");
+    client_send(world, leader, 1, "RAFT.REMOVE 5");
+    world_run(world, 200);
+    assert_string_equal(client_text(world, leader, 1), "+OK\r\n+OK\r\n+OK\r\n");
     assert_answer(world, follower, 1, "+OK\r\n", "RAFT.PROMOTE 4");
     assert_answer(world, follower, 1, "+OK\r\n", "RAFT.DEMOTE 4");
     assert_non_null(strstr(client_ask(world, leader, 1, "RAFT.STATUS"),
