@@ -89,7 +89,7 @@ CLIENT_TESTS := $(patsubst tests/client/%.c,$(B)/client-tests/%,\
 all: $(B)/haspd $(B)/hasp lib ## the daemon, the tool, the library (default)
 
 .PHONY: lib examples client-tests
-lib: $(B)/libhasp.a $(LIBHASP_SO) $(B)/hasp.pc ## the client library
+lib: $(B)/libhasp.a $(LIBHASP_SO) ## the client library
 examples: $(EXAMPLES) ## the programs in examples/
 client-tests: $(CLIENT_TESTS)
 
@@ -140,11 +140,6 @@ $(LIBHASP_SO): $(B)/libhasp.o
 	    $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ -luv
 	ln -sf $(@F) $(B)/libhasp.so.$(SOVERSION)
 	ln -sf $(@F) $(B)/libhasp.so
-
-$(B)/hasp.pc: packaging/hasp.pc.in Makefile
-	@mkdir -p $(@D)
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
-	    -e 's|@VERSION@|$(VERSION)|' $< > $@
 
 # As a user builds them: the public headers, the library, libuv where an example
 # names it.
@@ -281,7 +276,9 @@ install-lib: lib ## the client library alone
 	ln -sf libhasp.so.$(VERSION) \
 	    $(DESTDIR)$(LIBDIR)/libhasp.so.$(SOVERSION)
 	ln -sf libhasp.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libhasp.so
-	install -m 0644 $(B)/hasp.pc $(DESTDIR)$(LIBDIR)/pkgconfig/
+	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
+	    -e 's|@VERSION@|$(VERSION)|' packaging/hasp.pc.in \
+	    > $(DESTDIR)$(LIBDIR)/pkgconfig/hasp.pc
 	install -m 0644 docs/man/hasp.3 $(DESTDIR)$(PREFIX)/share/man/man3/
 
 .PHONY: clean

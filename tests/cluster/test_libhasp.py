@@ -122,3 +122,74 @@ def test_only_public_functions_can_be_seen():
         check=True, capture_output=True, text=True).stdout.split('\n')
     names = {line.split()[-1] for line in names if ' T ' in line}
     assert [name for name in names if not name.startswith('hasp_')] == []
+
+
+def run(cluster, *command, timeout=60, **environment):
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=timeout,
+        env=dict(os.environ, HASP_ENDPOINTS=endpoints(cluster),
+                 **environment))
+
+
+def test_callbacks_on_a_loop(cluster):
+    done = run(cluster, os.path.join(BUILD, 'client-tests', 'libhasp_uv'))
+    assert (done.returncode, done.stderr) == (0, '')
+
+
+@pytest.mark.parametrize('command, code, words', [
+    (['exclusive'], 0, '3 of 3 steps'),
+    (['leader', '0.5'], 0, 'stepped down'),
+    (['slots', '6'], 0, 'at most 2 at the same time'),
+    (['loop'], 0, 'given back\nthe loop turned'),
+    (['paused', 'check'], 0, 'the number is 2: nothing is lost'),
+    (['paused', 'nocheck'], 1, 'the number is 1: an update is lost')])
+def test_example(cluster, command, code, words):
+    program = os.path.join(BUILD, 'examples', command[0])
+    done = run(cluster, program, *command[1:])
+    assert done.returncode == code, done.stdout + done.stderr
+    assert words in done.stdout
+
+
+def test_every_example_is_run():
+    names = {name[:-2] for name in os.listdir(os.path.join(ROOT, 'examples'))
+             if name.endswith('.c')}
+    assert names == {'exclusive', 'leader', 'slots', 'loop', 'paused'}
+
+
+def test_an_installed_library_is_enough(cluster, tmp_path):
+    """Headers, library and hasp.pc from `make install-lib`, used from C with
+    both kinds of linking, and the headers from C++."""
+    prefix = str(tmp_path / 'usr')
+    made = subprocess.run(
+        ['make', '-s', 'install-lib', 'PREFIX=' + prefix,
+         'B=' + os.path.relpath(BUILD, ROOT)],
+        cwd=ROOT, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    config = dict(os.environ, PKG_CONFIG_PATH=prefix + '/lib/pkgconfig')
+
+    def flags(*options):
+        return subprocess.run(
+            ['pkg-config', *options, 'hasp'], env=config, check=True,
+            capture_output=True, text=True).stdout.split()
+
+    assert flags('--modversion')[0] == subprocess.run(
+        ['sed', '-n', 's/^VERSION := //p', os.path.join(ROOT, 'Makefile')],
+        capture_output=True, text=True).stdout.strip()
+    source = os.path.join(ROOT, 'examples', 'exclusive.c')
+    shared = str(tmp_path / 'shared')
+    subprocess.run(['cc', '-o', shared, source, *flags('--cflags', '--libs')],
+                   check=True)
+    static = str(tmp_path / 'static')
+    words = ['-l:libhasp.a' if word == '-lhasp' else word
+             for word in flags('--cflags', '--libs', '--static')]
+    subprocess.run(['cc', '-o', static, source, *words], check=True)
+    for program in (shared, static):
+        done = run(cluster, program, 'installed', '1',
+                   LD_LIBRARY_PATH=prefix + '/lib')
+        assert done.returncode == 0, done.stderr
+    plus = tmp_path / 'plus.cc'
+    plus.write_text('#include <hasp/hasp_uv.h>\n'
+                    'int main() { return hasp_version()[0] == 0; }\n')
+    subprocess.run(['c++', '-Wall', '-Werror', '-o', str(tmp_path / 'plus'),
+                    str(plus), *flags('--cflags', '--libs')], check=True)
+    assert os.path.exists(prefix + '/share/man/man3/hasp.3')

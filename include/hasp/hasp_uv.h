@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+
+/* hasp for programs that live in a libuv loop: the calls of hasp/hasp.h that
+ * wait, with a callback on the loop's thread instead.
+ *
+ *     static void held(void *data, int status, const char *why,
+ *                      struct hasp_hold *hold)
+ *     {
+ *         if (status == 0) {
+ *             ... work; hasp_guard(hold, need_ns) before each step ...
+ *             hasp_uv_release(uv, hold, released, NULL);
+ *         }
+ *     }
+ *     static void opened(void *data, int status, const char *why)
+ *     {
+ *         if (status != 0 ||
+ *             hasp_uv_acquire(uv, "billing", NULL, held, NULL) != 0) {
+ *             hasp_uv_close(uv, NULL, NULL);
+ *         }
+ *     }
+ *     ...
+ *     status = hasp_uv_open(&loop, &options, opened, NULL, &uv);
+ *     uv_run(&loop, UV_RUN_DEFAULT);
+ *
+ * What does not wait (hasp_guard(), hasp_remaining(), hasp_token(),
+ * hasp_alive(), hasp_interrupt()) is called directly, on hasp_uv_session(). Do
+ * not call the blocking functions on the loop's thread: they would stop the
+ * loop. Do not hasp_close() the session: hasp_uv_close() does.
+ *
+ * How it works: each call that is under way has a thread of its own (not one of
+ * libuv's pool, which waits for locks would soon fill up), and tells the loop
+ * by a uv_async_t. That is right for tens of waits at once, not for thousands.
+ *
+ * Threads: all functions here belong to the loop's thread; all callbacks run on
+ * it, none from inside the call that it answers. Each callback is called
+ * exactly once if the call returned 0, never otherwise. 'why' is hasp_why() of
+ * the call,
+ * "" on success, and lives as long as the callback.
+ *
+ * The handle keeps the loop running until it is closed. Link with -lhasp -luv.
+ * The header does not include <uv.h>; a uv_loop_t is a struct uv_loop_s. */
+
+#ifndef HASP_HASP_UV_H
+#define HASP_HASP_UV_H
+
+#include "hasp.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct uv_loop_s;
+struct hasp_uv;
+
+typedef void hasp_uv_fn(void *data, int status, const char *why);
+/* 'hold' is NULL unless 'status' is 0. */
+typedef void hasp_uv_hold_fn(void *data, int status, const char *why,
+                             struct hasp_hold *hold);
+
+/* Begins to open a session. 'options' as for hasp_open(), but on_event is
+ * called on the loop's thread. 'ret_uv' is to be closed, also if 'done' is told
+ * an error. HASP_EINVALID, HASP_ENOMEM, HASP_EIO. */
+HASP_API HASP_MUST_CHECK int hasp_uv_open(struct uv_loop_s *loop,
+                                          const struct hasp_options *options,
+                                          hasp_uv_fn *done, void *data,
+                                          struct hasp_uv **ret_uv);
+
+/* The session; NULL until it has been opened. */
+HASP_API struct hasp_session *hasp_uv_session(struct hasp_uv *uv);
+
+/* hasp_acquire() with a callback; 'name' and 'options' are copied. */
+HASP_API HASP_MUST_CHECK int
+hasp_uv_acquire(struct hasp_uv *uv, const char *name,
+                const struct hasp_acquire_options *options,
+                hasp_uv_hold_fn *done, void *data);
+
+/* hasp_release() with a callback, which may be NULL. From here on the hold
+ * belongs to the library, and nobody may believe in it. If this returns an
+ * error nothing was begun and the hold is still the caller's. */
+HASP_API HASP_MUST_CHECK int hasp_uv_release(struct hasp_uv *uv,
+                                             struct hasp_hold *hold,
+                                             hasp_uv_fn *done, void *data);
+
+/* Ends the waits (their callbacks are told HASP_EINTR), closes the session, and
+ * frees 'uv'; last, 'closed' is called, which may be NULL. No other call after
+ * this. */
+HASP_API void hasp_uv_close(struct hasp_uv *uv, hasp_uv_fn *closed, void *data);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* HASP_HASP_UV_H */
