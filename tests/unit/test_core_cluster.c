@@ -603,12 +603,16 @@ static void a_member_that_does_not_come_stays_a_standby(void **state)
     links_update(world);
     world_run(world, 200);
     /* OK means that the next change may follow at once. */
+    world_cut(world, 4, true);
     client_clear(world, leader, 1);
     client_send(world, leader, 1, "RAFT.PROMOTE 4");
     client_send(world, leader, 1,
                 "RAFT.ADD 5 127.0.0.1:7105,127.0.0.1:7205 STANDBY");
     client_send(world, leader, 1, "RAFT.REMOVE 5");
     world_run(world, 200);
+    assert_int_equal(world->node[leader].client[1].output.size, 0);
+    world_cut(world, 4, false);
+    world_run(world, 500);
     assert_string_equal(client_text(world, leader, 1), "+OK\r\n+OK\r\n+OK\r\n");
     assert_answer(world, follower, 1, "+OK\r\n", "RAFT.PROMOTE 4");
     assert_answer(world, follower, 1, "+OK\r\n", "RAFT.DEMOTE 4");
