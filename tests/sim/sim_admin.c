@@ -65,13 +65,14 @@ static bool choose_member(struct sim *sim, struct op *op)
 bool sim_admin_choose(struct worker *worker, struct op *op)
 {
     struct sim *sim = worker->client->sim;
-    if (sim->phase != SIM_CHAOS || !sim_chance(sim, 0.02)) {
+    bool changes = sim->node_count > sim->member_count;
+    if (sim->phase != SIM_CHAOS || !sim_chance(sim, changes ? 0.06 : 0.02)) {
         return false;
     }
     op->kind = OP_ADMIN;
     op->admin = (enum admin_kind)prng_below(&sim->prng, 4);
     uint64_t client = prng_below(&sim->prng, sim->client_count);
-    if (sim->node_count > sim->member_count && sim_chance(sim, 0.6)) {
+    if (changes && sim_chance(sim, 0.8)) {
         if (!choose_member(sim, op)) {
             op->kind = OP_NONE;
             return false;

@@ -384,7 +384,7 @@ static void take_error(struct worker *worker, const char *word)
         op_ends(worker);
     } else if (is_word(word, later) || is_disk_full(value->bytes)) {
         sim_channel_later(&worker->channel, sim_between(sim, 10, 300) * SIM_MS);
-        if (strcmp(word, "MOVED") == 0 || sim_chance(sim, 0.5)) {
+        if (strcmp(word, "BUSY") != 0) {
             sim_channel_close(&worker->channel);
         }
     } else if (is_word(word, ended)) {

@@ -154,7 +154,12 @@ const char *sim_channel_error(struct sim_channel *channel, char word[32])
         i++;
     }
     word[i] = '\0';
-    if (strcmp(word, "MOVED") == 0) {
+    if (strcmp(word, "NOLEADER") == 0) {
+        /* Not by chance: each has its turn. */
+        channel->next_node = (channel->wire->host[1] + 1) %
+                                 channel->sim->node_count +
+                             1;
+    } else if (strcmp(word, "MOVED") == 0) {
         char text[128] = "";
         size_t size = value->bytes.size < sizeof text - 1 ? value->bytes.size
                                                           : sizeof text - 1;

@@ -367,7 +367,7 @@ static void take_refusal(struct sim_client *client, const char *word)
                  client->host.name, (int)client->beat.reply.value[0].bytes.size,
                  (const char *)client->beat.reply.value[0].bytes.data);
     }
-    if (strcmp(word, "MOVED") == 0 || sim_chance(client->sim, 0.5)) {
+    if (strcmp(word, "BUSY") != 0) {
         sim_channel_close(&client->beat);
     }
     sim_channel_later(&client->beat,
