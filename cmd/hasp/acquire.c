@@ -15,9 +15,11 @@
 #define SILENCE_MS 15000
 /* Beyond the wait itself: for its answer to come. */
 #define ANSWER_MS 2000
+/* A wait that lasts longer is explained. */
+#define PATIENCE_MS 700
 
 static int ask_for_lock(struct tool *tool,
-                        const struct acquire_options *options,
+                        const struct acquire_options *options, int signal_fd,
                         struct acquired *acquired, uint64_t deadline_ns);
 static int open_session(struct tool *tool,
                         const struct acquire_options *options,
@@ -112,7 +114,8 @@ int acquire_in_new_session(struct tool *tool,
         client_set_interrupt(client, signal_fd);
         int error = open_session(tool, options, keeper, &acquired);
         if (error == 0) {
-            error = ask_for_lock(tool, options, &acquired, deadline_ns);
+            error = ask_for_lock(tool, options, signal_fd, &acquired,
+                                 deadline_ns);
         }
         client_set_interrupt(client, -1);
         if (error == 0 && acquired.token != 0) {
@@ -153,7 +156,7 @@ int acquire_in_session(struct tool *tool, const struct acquire_options *options,
     int error = client_session_attach(
         client, credentials, tool_deadline_ns(tool), &acquired.session);
     if (error == 0) {
-        error = ask_for_lock(tool, options, &acquired,
+        error = ask_for_lock(tool, options, -1, &acquired,
                              wait_deadline_ns(tool, options));
     }
     if (error != 0) {
@@ -227,10 +230,34 @@ static int open_session(struct tool *tool,
     return error;
 }
 
-static void begin_query(struct query *query,
-                        const struct acquire_options *options,
-                        struct client_session *session)
+/* A request for the lock, as it is sent and sent again. */
+struct request {
+    struct query query;
+    const struct acquire_options *options;
+    struct client_session *session;
+    uint64_t deadline_ns; /* Of the wait. */
+    uint64_t number;      /* Its REQ, once it has one. */
+};
+
+/* What is left of the wait, which is at least to be asked for: 0 would be
+ * another request. */
+static uint64_t wait_left_ms(const struct request *request)
 {
+    uint64_t now_ns = client_now_ns();
+    if (request->number == 0) {
+        return request->options->wait_ms;
+    }
+    return request->deadline_ns > now_ns + NS_PER_MS
+               ? (request->deadline_ns - now_ns) / NS_PER_MS
+               : 1;
+}
+
+/* A client_again_fn. */
+static void write_request(void *data)
+{
+    struct request *request = data;
+    const struct acquire_options *options = request->options;
+    struct query *query = &request->query;
     query_begin(query, "LOCK.ACQUIRE");
     query_text(query, options->name);
     if (options->is_shared) {
@@ -244,7 +271,7 @@ static void begin_query(struct query *query,
         query_text(query, "FOREVER");
     } else if (options->wait_ms != 0) {
         query_text(query, "WAIT");
-        query_number(query, options->wait_ms);
+        query_number(query, wait_left_ms(request));
     }
     if (options->owner != NULL) {
         query_text(query, "OWNER");
@@ -254,6 +281,9 @@ static void begin_query(struct query *query,
         query_text(query, "VALUE");
         query_text(query, options->value);
     }
+    if (options->is_barging) {
+        query_text(query, "BARGE");
+    }
     if (options->delay_ms != 0) {
         query_text(query, "DELAY");
         query_number(query, options->delay_ms);
@@ -262,51 +292,167 @@ static void begin_query(struct query *query,
         query_text(query, "HOLD");
         query_number(query, options->hold_ms);
     }
-    client_session_number(session, query);
+    /* It stays one request, however often it is sent. */
+    if (request->number != 0) {
+        request->session->request_number = request->number - 1;
+    }
+    client_session_number(request->session, query);
+    request->number = request->session->request_number;
+}
+
+/* The lock as the cluster sees it, over 'client'; NULL if it does not say. */
+static json_t *show(struct tool *tool, struct client *client, const char *name,
+                    struct lease_clock *ret_sent)
+{
+    struct query query = {0};
+    const struct resp_reply *reply;
+    struct client_options ask = {.deadline_ns = tool_deadline_ns(tool),
+                                 .ret_sent = ret_sent,
+                                 .is_read = true};
+    query_begin(&query, "LOCK.SHOW");
+    query_text(&query, name);
+    int error = client_ask(client, &query, &ask, &reply);
+    query_done(&query);
+    return error == 0 ? value_of_reply(reply, 0) : NULL;
+}
+
+/* How many wait before this session. */
+static size_t place_of(json_t *lock, uint64_t session)
+{
+    size_t i;
+    json_t *waiter;
+    json_array_foreach(value_at(lock, "queue"), i, waiter)
+    {
+        if (value_number(waiter, "session") == session) {
+            return i;
+        }
+    }
+    return 0;
+}
+
+static void tell(const struct tool *tool, const char *name, json_t *lock,
+                 uint64_t session)
+{
+    char since[32], ahead[40] = "";
+    json_t *holder = value_at(lock, "holders.0");
+    size_t count = json_array_size(value_at(lock, "holders"));
+    size_t place = place_of(lock, session);
+    if (place > 0) {
+        snprintf(ahead, sizeof ahead, ", %zu before us", place);
+    }
+    if (holder == NULL) {
+        tool_say(tool, "waiting for '%s', which is kept closed%s", name, ahead);
+        return;
+    }
+    format_duration(value_number(holder, "since_ms"), since, sizeof since);
+    tool_say(
+        tool, "waiting for '%s', held by %s%s (session %" PRIu64 ") for %s%s",
+        name,
+        value_text(holder, "client")[0] != '\0' ? value_text(holder, "client")
+                                                : "a client without a name",
+        count > 1 ? " and others" : "", value_number(holder, "session"), since,
+        ahead);
+}
+
+/* Tells who holds the lock while we wait for it, and again when that has
+ * changed. Our own connection is taken by the wait, so another one asks. */
+static void tell_holder(struct tool *tool, const char *name, int signal_fd,
+                        uint64_t session, uint64_t *told_token)
+{
+    struct client *client = client_new(&tool->endpoints);
+    client_set_interrupt(client, signal_fd);
+    json_t *lock = show(tool, client, name, NULL);
+    uint64_t token = value_number(lock, "holders.0.token");
+    if (lock != NULL && (token != *told_token || *told_token == 0)) {
+        tell(tool, name, lock, session);
+        *told_token = token;
+    }
+    json_decref(lock);
+    client_free(client);
+}
+
+/* The longest time for one hold counts from the grant. That lies after
+ * 'asked', which is right in any case; after a wait the cluster knows better.
+ */
+static void limit_hold(struct tool *tool, const struct acquire_options *options,
+                       struct acquired *acquired, struct lease_clock asked)
+{
+    struct lease_clock sent;
+    size_t i;
+    json_t *holder;
+    acquired->hold_left_ms = options->hold_ms;
+    acquired->hold_sent = asked;
+    if (options->hold_ms == 0 || options->wait_ms == 0) {
+        return;
+    }
+    json_t *lock = show(tool, tool_client(tool), options->name, &sent);
+    json_array_foreach(value_at(lock, "holders"), i, holder)
+    {
+        uint64_t left_ms = value_number(holder, "hold_left_ms");
+        if (value_number(holder, "token") == acquired->token && left_ms != 0 &&
+            left_ms <= options->hold_ms &&
+            value_number(holder, "session") ==
+                acquired->session.credentials.session) {
+            acquired->hold_left_ms = left_ms;
+            acquired->hold_sent = sent;
+        }
+    }
+    json_decref(lock);
 }
 
 /* Sets the token, or leaves 0 if the lock was not acquired in time. The same
  * request with the same number is sent until an answer comes: the place in the
  * queue stays. */
 static int ask_for_lock(struct tool *tool,
-                        const struct acquire_options *options,
+                        const struct acquire_options *options, int signal_fd,
                         struct acquired *acquired, uint64_t deadline_ns)
 {
-    struct query query = {0};
+    struct request request = {.options = options,
+                              .session = &acquired->session,
+                              .deadline_ns = deadline_ns};
     const struct resp_reply *reply;
     struct client *client = tool_client(tool);
-    begin_query(&query, options, &acquired->session);
+    struct lease_clock asked = client_clock_read();
+    uint64_t told_token = 0, slice_ms = PATIENCE_MS;
     int error;
     bool has_told = false;
+    if (options->wait_ms == 0 || tool->is_quiet) {
+        slice_ms = SILENCE_MS + tool->timeout_ms;
+    }
     for (;;) {
-        uint64_t now_ns = client_now_ns();
-        uint64_t slice_ns = now_ns +
-                            (SILENCE_MS + tool->timeout_ms) * NS_PER_MS;
+        uint64_t slice_ns = client_now_ns() + slice_ms * NS_PER_MS;
         uint64_t end_ns = deadline_ns == UINT64_MAX
                               ? UINT64_MAX
                               : deadline_ns + ANSWER_MS * NS_PER_MS;
         struct client_options ask = {
             .deadline_ns = slice_ns < end_ns ? slice_ns : end_ns,
             .attempt_ms = options->wait_ms == 0 ? 0 : SILENCE_MS,
-            .is_repeatable = true};
-        error = client_ask(client, &query, &ask, &reply);
+            .is_repeatable = true,
+            .again = write_request,
+            .again_data = &request};
+        write_request(&request);
+        error = client_ask(client, &request.query, &ask, &reply);
         if (error == 0 || error == HASP_EREPLY || error == HASP_EINTR ||
             client_now_ns() >= deadline_ns) {
             break;
         }
-        /* A node that is silent while we wait is no news. */
-        if (!has_told && error != HASP_ETIMEDOUT) {
+        slice_ms = SILENCE_MS + tool->timeout_ms;
+        if (!tool->is_quiet && error == HASP_ETIMEDOUT) {
+            tell_holder(tool, options->name, signal_fd,
+                        acquired->session.credentials.session, &told_token);
+        } else if (!has_told && error != HASP_ETIMEDOUT) {
             tool_say(tool, "%s; still waiting for '%s'", client_why(client),
                      options->name);
             has_told = true;
         }
     }
-    query_done(&query);
+    query_done(&request.query);
     if (error == HASP_ETIMEDOUT && options->wait_ms != 0) {
         return 0; /* The wait was over before its answer came. */
     }
     if (error == 0 && reply->value[0].type == RESP_INTEGER) {
         acquired->token = (uint64_t)reply->value[0].integer;
+        limit_hold(tool, options, acquired, asked);
     }
     return error;
 }

@@ -27,6 +27,7 @@ struct acquire_options {
     uint64_t hold_ms;
     const char *owner;
     const char *value;
+    bool is_barging; /* Ahead of the queue. */
 };
 
 /* The options that both subcommands take, for getopt_long(). */
@@ -55,6 +56,10 @@ struct acquired {
     struct client_session session;
     struct keeper *keeper; /* NULL in a session that was there before. */
     uint64_t token;
+    /* Of the longest time for one hold so much was left, by the answer to what
+     * was sent then; 0: there is no such limit. */
+    uint64_t hold_left_ms;
+    struct lease_clock hold_sent;
     int signal_number; /* Not 0: a signal ended the wait. */
 };
 

@@ -13,15 +13,23 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cmd/hasp/family.h"
 #include "cmd/hasp/tool.h"
 
 /* The lease is looked at at least so often, whatever was computed. */
 #define LOOK_NS (500 * NS_PER_MS)
+/* A process that hangs in the kernel is not waited for longer. */
+#define KILL_LIMIT_MS 10000
 
-static void become_command(struct child *child, int error_fd)
+static void become_command(struct child *child, int error_fd, int go_fd)
     __attribute__((noreturn));
+static int start_guardian(struct child *child, int go[2]);
 static void take_signals(struct child *child);
-static void take_end(struct child *child);
+static void take_ends(struct child *child);
+static struct lease_clock look(const struct child *child,
+                               struct keeper_view *ret_view);
+static void tell_guardian(struct child *child, struct lease_clock at,
+                          const struct keeper_view *view);
 static void act_on_lease(struct child *child);
 static void set_timer(struct child *child, const struct keeper_view *view);
 
@@ -34,7 +42,18 @@ void child_signals(sigset_t *ret_signals)
     sigaddset(ret_signals, SIGQUIT);
     sigaddset(ret_signals, SIGUSR1);
     sigaddset(ret_signals, SIGUSR2);
-    sigaddset(ret_signals, SIGCHLD);
+}
+
+/* While the command runs there are more: its end, and job control. */
+static void take_more_signals(struct child *child)
+{
+    sigset_t signals;
+    child_signals(&signals);
+    sigaddset(&signals, SIGCHLD);
+    sigaddset(&signals, SIGTSTP);
+    sigaddset(&signals, SIGCONT);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    signalfd(child->signal_fd, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
 static void signal_group(const struct child *child, int number)
@@ -59,30 +78,36 @@ static void give_terminal(pid_t group)
 
 int child_start(struct child *child)
 {
-    int error_pipe[2], code = 0;
+    int error_pipe[2], go_pipe[2], code = 0;
     child->has_terminal = tcgetpgrp(STDIN_FILENO) == getpgrp();
     child->timer_fd = timerfd_create(CLOCK_BOOTTIME,
                                      TFD_CLOEXEC | TFD_NONBLOCK);
-    if (child->timer_fd < 0 || pipe2(error_pipe, O_CLOEXEC) != 0) {
+    if (child->timer_fd < 0 || guardian_init(&child->guardian) != 0 ||
+        pipe2(error_pipe, O_CLOEXEC) != 0 || pipe2(go_pipe, O_CLOEXEC) != 0) {
         return tool_fail(EX_OSERR, "cannot start '%s': %s", child->argv[0],
                          strerror(errno));
     }
+    prctl(PR_SET_NAME, FAMILY_RUN_NAME);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    take_more_signals(child);
     fflush(stdout);
     child->pid = fork();
     if (child->pid == 0) {
-        become_command(child, error_pipe[1]);
+        close(go_pipe[1]);
+        become_command(child, error_pipe[1], go_pipe[0]);
     }
     code = child->pid < 0 ? errno : 0;
     close(error_pipe[1]);
     if (child->pid > 0) {
         /* In both processes, since either may come first. */
         setpgid(child->pid, child->pid);
-        if (child->has_terminal) {
-            give_terminal(child->pid);
-        }
+        code = start_guardian(child, go_pipe);
         /* The pipe closes with the exec; bytes in it tell why there was none.
          */
-        if (read(error_pipe[0], &code, sizeof code) == sizeof code) {
+        if (code != 0 ||
+            read(error_pipe[0], &code, sizeof code) == sizeof code) {
+            kill(child->pid, SIGKILL);
+            guardian_dismiss(&child->guardian);
             waitpid(child->pid, NULL, 0);
             if (child->has_terminal) {
                 give_terminal(getpgrp());
@@ -91,6 +116,7 @@ int child_start(struct child *child)
     }
     close(error_pipe[0]);
     if (code != 0) {
+        guardian_done(&child->guardian);
         close(child->timer_fd);
         return tool_fail(code == ENOENT ? 127 : 126, "cannot run '%s': %s",
                          child->argv[0], strerror(code));
@@ -123,6 +149,7 @@ int child_watch(struct child *child)
         give_terminal(getpgrp());
     }
     close(child->timer_fd);
+    guardian_done(&child->guardian);
     if (child->was_lost) {
         return tool_fail(EXIT_LOCK_LOST,
                          "the lock '%s' was lost, the command did not run "
@@ -133,23 +160,54 @@ int child_watch(struct child *child)
                                     : 128 + WTERMSIG(child->status);
 }
 
-static void become_command(struct child *child, int error_fd)
+/* From here on the deadline is guarded; the command starts only then. */
+static int start_guardian(struct child *child, int go[2])
 {
+    struct guardian_ward ward = {
+        .command = child->pid,
+        .run_id = child->run_id,
+        .first_signal = child->on_lost == ON_LOST_FREEZE ? SIGSTOP : SIGTERM,
+        .go_fd = go[1]};
+    struct keeper_view view;
+    tell_guardian(child, look(child, &view), &view);
+    int code = guardian_start(&child->guardian, &ward) == 0 ? 0 : errno;
+    close(go[0]);
+    close(go[1]);
+    return code;
+}
+
+static void become_command(struct child *child, int error_fd, int go_fd)
+{
+    char go;
     pid_t parent = getppid();
     setpgid(0, 0);
-    if (child->has_terminal) {
+    if (child->has_terminal && isatty(STDOUT_FILENO)) {
         give_terminal(getpid());
     }
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) {
         _exit(128 + SIGKILL); /* It has died in between. */
     }
-    sigprocmask(SIG_SETMASK, &child->mask, NULL);
-    execvpe(child->argv[0], child->argv, child->environment);
-    int code = errno;
+    int code = EAGAIN; /* There is no guardian, or the lease has run out. */
+    if (read(go_fd, &go, 1) == 1) {
+        sigprocmask(SIG_SETMASK, &child->mask, NULL);
+        execvpe(child->argv[0], child->argv, child->environment);
+        code = errno;
+    }
     ssize_t ignored = write(error_fd, &code, sizeof code);
     (void)ignored;
     _exit(code == ENOENT ? 127 : 126);
+}
+
+/* Lets the command go on after a stop, if the lock is ours still. */
+static void wake(struct child *child)
+{
+    struct keeper_view view;
+    look(child, &view);
+    if (!child->is_frozen &&
+        (view.state == LEASE_HELD || child->on_lost == ON_LOST_IGNORE)) {
+        signal_group(child, SIGCONT);
+    }
 }
 
 static void take_signals(struct child *child)
@@ -158,8 +216,13 @@ static void take_signals(struct child *child)
     while (read(child->signal_fd, &info, sizeof info) == sizeof info) {
         int number = (int)info.ssi_signo;
         if (number == SIGCHLD) {
-            take_end(child);
-        } else if (!child->has_ended) {
+            take_ends(child);
+        } else if (child->has_ended) {
+            continue;
+        } else if (number == SIGCONT) {
+            wake(child);
+        } else {
+            child->stops_along |= number == SIGTSTP;
             signal_group(child, number);
         }
     }
@@ -170,57 +233,146 @@ static void take_signals(struct child *child)
  * stands still, too, and goes on only if the lease is held still. */
 static void stop_along(struct child *child)
 {
-    struct keeper_view view;
-    give_terminal(getpgrp());
+    child->stops_along = false;
+    if (child->has_terminal) {
+        give_terminal(getpgrp());
+    }
     kill(getpid(), SIGSTOP);
-    if (tcgetpgrp(STDIN_FILENO) == getpgrp()) {
+    if (child->has_terminal && tcgetpgrp(STDIN_FILENO) == getpgrp()) {
         give_terminal(child->pid);
     }
-    keeper_view(child->keeper, &view);
-    if (view.state == LEASE_HELD || child->on_lost == ON_LOST_IGNORE) {
-        signal_group(child, SIGCONT);
+    wake(child);
+}
+
+static void take_stop(struct child *child, int number)
+{
+    if (child->is_frozen || guardian_has_warned(&child->guardian)) {
+        return;
     }
+    bool wants_terminal = number == SIGTTIN || number == SIGTTOU;
+    if (wants_terminal && child->has_terminal &&
+        tcgetpgrp(STDIN_FILENO) == getpgrp()) {
+        give_terminal(child->pid);
+        wake(child);
+    } else if (child->has_terminal || child->stops_along) {
+        stop_along(child);
+    }
+}
+
+static struct family family_of(const struct child *child)
+{
+    return (struct family){
+        .command = child->pid, .run = getpid(), .run_id = child->run_id};
 }
 
 /* The command has ended and is not reaped yet, so its group's number still is
  * its own. */
-static void judge_end(struct child *child)
+static void take_end(struct child *child)
 {
     struct keeper_view view;
-    keeper_view(child->keeper, &view);
+    look(child, &view);
     child->has_ended = true;
     if (child->on_lost != ON_LOST_IGNORE) {
         child->was_lost = child->is_lost || child->is_termed ||
+                          child->unguarded_ns != 0 ||
                           view.state != LEASE_HELD ||
+                          guardian_has_killed(&child->guardian) ||
                           atomic_load(child->hold_has_ended);
     }
     if (child->was_lost) {
-        /* What the command has left behind in its group must not live on. */
-        kill(-child->pid, SIGKILL);
+        /* What the command has left behind must not live on. */
+        struct family family = family_of(child);
+        family_kill(&family, KILL_LIMIT_MS);
+    }
+    guardian_dismiss(&child->guardian);
+}
+
+/* A command without its guardian could outlive its lock. */
+static void take_guardian_death(struct child *child)
+{
+    if (child->on_lost == ON_LOST_IGNORE ||
+        guardian_has_killed(&child->guardian)) {
+        return;
+    }
+    child->unguarded_ns = client_now_ns();
+    tool_fail(0,
+              "the guardian of '%s' was killed, the command is being "
+              "stopped",
+              child->name);
+}
+
+/* Of the command, of its guardian, and of orphans, which come to us. */
+static void take_ends(struct child *child)
+{
+    siginfo_t info = {0};
+    while (waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) ==
+               0 &&
+           info.si_pid != 0) {
+        bool has_stopped = info.si_code == CLD_STOPPED;
+        bool is_command = info.si_pid == child->pid;
+        if (is_command && !has_stopped) {
+            take_end(child);
+        }
+        int status = 0;
+        waitpid(info.si_pid, &status, WUNTRACED | WNOHANG);
+        if (is_command && has_stopped) {
+            take_stop(child, info.si_status);
+        } else if (is_command) {
+            child->status = status;
+            return;
+        } else if (!has_stopped &&
+                   guardian_take_death(&child->guardian, info.si_pid)) {
+            take_guardian_death(child);
+        }
+        info.si_pid = 0;
     }
 }
 
-static void take_end(struct child *child)
+/* How long the lock may be trusted, counted from the clock that is returned: it
+ * is read first, so that a pause in between makes it less and not more. */
+static struct lease_clock look(const struct child *child,
+                               struct keeper_view *ret_view)
 {
-    for (;;) {
-        siginfo_t info = {0};
-        if (waitid(P_PID, (id_t)child->pid, &info,
-                   WEXITED | WSTOPPED | WNOHANG | WNOWAIT) != 0 ||
-            info.si_pid == 0) {
-            return;
+    struct lease_clock at = client_clock_read();
+    keeper_view(child->keeper, ret_view);
+    if (child->hold_left_ms != 0 && ret_view->state != LEASE_LOST) {
+        uint64_t hold_ns = lease_hold_remaining(child->hold_sent,
+                                                child->hold_left_ms, at);
+        if (hold_ns < ret_view->remaining_ns) {
+            ret_view->remaining_ns = hold_ns;
         }
-        bool has_stopped = info.si_code == CLD_STOPPED;
-        if (!has_stopped) {
-            judge_end(child);
+        if (hold_ns < ret_view->sure_ns) {
+            ret_view->sure_ns = hold_ns;
         }
-        waitpid(child->pid, &child->status, WUNTRACED);
-        if (!has_stopped) {
-            return;
-        }
-        if (!child->is_frozen && child->has_terminal) {
-            stop_along(child);
+        if (hold_ns == 0) {
+            ret_view->state = LEASE_LOST;
+            snprintf(ret_view->why, sizeof ret_view->why, "its --hold is over");
         }
     }
+    return at;
+}
+
+static uint64_t less(uint64_t time_ns, uint64_t by_ns)
+{
+    return time_ns > by_ns ? time_ns - by_ns : 0;
+}
+
+/* It comes after us in everything, but in time. */
+static void tell_guardian(struct child *child, struct lease_clock at,
+                          const struct keeper_view *view)
+{
+    uint64_t reserve_ns = child->margin_ns / 2;
+    uint64_t first_ns = GUARDIAN_NEVER;
+    uint64_t kill_ns = less(view->remaining_ns, reserve_ns);
+    if (child->on_lost == ON_LOST_IGNORE) {
+        kill_ns = GUARDIAN_NEVER;
+    } else if (child->on_lost == ON_LOST_FREEZE) {
+        first_ns = kill_ns;
+        kill_ns = less(view->sure_ns, reserve_ns);
+    } else if (child->on_lost == ON_LOST_TERM && !child->is_termed) {
+        first_ns = less(view->remaining_ns, child->grace_ns / 4 * 3);
+    }
+    guardian_trust(&child->guardian, at, first_ns, kill_ns);
 }
 
 static void say(const struct child *child, const char *text,
@@ -242,44 +394,70 @@ static void act_on_loss(struct child *child, const struct keeper_view *view)
         say(child, "is lost, the command goes on without it", view);
         return;
     }
-    signal_group(child, SIGKILL);
-    say(child, "is lost, the command was killed", view);
+    struct family family = family_of(child);
+    family_signal(&family, SIGKILL);
+    say(child,
+        child->unguarded_ns != 0 ? "has no guardian, the command was killed"
+                                 : "is lost, the command was killed",
+        view);
 }
 
-static void freeze(struct child *child, bool is_frozen,
-                   const struct keeper_view *view)
+static void act_on_term(struct child *child, const struct keeper_view *view,
+                        bool is_near, bool is_due)
 {
-    if (child->is_frozen != is_frozen) {
-        child->is_frozen = is_frozen;
-        signal_group(child, is_frozen ? SIGSTOP : SIGCONT);
-        say(child,
-            is_frozen ? "is in jeopardy, the command is frozen"
-                      : "is safe again, the command goes on",
-            view);
+    if (guardian_has_warned(&child->guardian)) {
+        child->is_termed = true;
+    }
+    if (is_near && !child->is_termed) {
+        child->is_termed = true;
+        signal_group(child, SIGTERM);
+        signal_group(child, SIGCONT);
+        say(child, "cannot be kept, the command is being stopped", view);
+    }
+    if (is_due) {
+        act_on_loss(child, view);
+    }
+}
+
+static void act_on_freeze(struct child *child, const struct keeper_view *view,
+                          bool is_near)
+{
+    struct family family = family_of(child);
+    bool was_frozen = child->is_frozen || guardian_has_warned(&child->guardian);
+    if (child->unguarded_ns != 0 || view->sure_ns <= child->margin_ns) {
+        act_on_loss(child, view);
+        return;
+    }
+    child->is_frozen = is_near;
+    if (is_near && !was_frozen) {
+        family_signal(&family, SIGSTOP);
+        say(child, "is in jeopardy, the command is frozen", view);
+    } else if (!is_near && was_frozen) {
+        guardian_forget_warning(&child->guardian);
+        family_signal(&family, SIGCONT);
+        say(child, "is safe again, the command goes on", view);
     }
 }
 
 static void act_on_lease(struct child *child)
 {
     struct keeper_view view;
-    keeper_view(child->keeper, &view);
-    bool is_near = view.remaining_ns <= child->grace_ns || view.is_refused;
-    bool is_due = view.remaining_ns <= child->margin_ns;
+    tell_guardian(child, look(child, &view), &view);
+    uint64_t alone_ns = child->unguarded_ns != 0
+                            ? client_now_ns() - child->unguarded_ns
+                            : 0;
+    bool is_alone = child->unguarded_ns != 0;
+    bool is_near = view.remaining_ns <= child->grace_ns || view.is_refused ||
+                   is_alone;
+    bool is_due = view.remaining_ns <= child->margin_ns ||
+                  (is_alone && (alone_ns >= child->grace_ns ||
+                                child->on_lost != ON_LOST_TERM));
     if (view.state == LEASE_LOST || atomic_load(child->hold_has_ended)) {
         act_on_loss(child, &view);
     } else {
         switch (child->on_lost) {
         case ON_LOST_TERM:
-            if (is_near && !child->is_termed) {
-                child->is_termed = true;
-                signal_group(child, SIGTERM);
-                signal_group(child, SIGCONT);
-                say(child, "cannot be kept, the command is being stopped",
-                    &view);
-            }
-            if (is_due) {
-                act_on_loss(child, &view);
-            }
+            act_on_term(child, &view, is_near, is_due);
             break;
         case ON_LOST_KILL:
             if (is_due) {
@@ -287,10 +465,7 @@ static void act_on_lease(struct child *child)
             }
             break;
         case ON_LOST_FREEZE:
-            freeze(child, is_near, &view);
-            if (view.sure_ns <= child->margin_ns) {
-                act_on_loss(child, &view);
-            }
+            act_on_freeze(child, &view, is_near);
             break;
         case ON_LOST_IGNORE:
             break;

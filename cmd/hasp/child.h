@@ -16,10 +16,17 @@
  * maximum, or somebody who released it for us). The margin is for the time that
  * a signal takes.
  *
- * The group is signalled, not only the command: what it started belongs to it.
- * If the tool itself is killed, the kernel kills the command. The timer is one
- * of CLOCK_BOOTTIME, so that it is due at once when a suspended machine wakes
- * up. */
+ * TERM goes to the group of the command; STOP and KILL to all that it has
+ * started (family.h). A guardian (guardian.h) does the same when this process
+ * is killed or stands still; if the guardian is killed, the command is stopped.
+ * The timer is one of CLOCK_BOOTTIME, so that it is due at once when a
+ * suspended machine wakes up.
+ *
+ * The command has the terminal while it runs, if we had it: its group is the
+ * one in the foreground. In a pipeline the others of it may want to read the
+ * terminal; then the command gets it when it first asks. If the command is
+ * stopped by the terminal or by a forwarded SIGTSTP, we stop as well; meanwhile
+ * nobody sends heartbeats. */
 
 #ifndef HASP_CMD_HASP_CHILD_H
 #define HASP_CMD_HASP_CHILD_H
@@ -31,6 +38,7 @@
 #include <sys/types.h>
 
 #include "client/keeper.h"
+#include "cmd/hasp/guardian.h"
 
 enum on_lost { ON_LOST_TERM, ON_LOST_KILL, ON_LOST_FREEZE, ON_LOST_IGNORE };
 
@@ -44,22 +52,28 @@ struct child {
     int signal_fd; /* A signalfd of child_signals(), which are blocked. */
     struct keeper *keeper;
     atomic_bool *hold_has_ended; /* Set by the keeper's thread. */
-    const char *name;            /* Of the lock, for messages. */
+    uint64_t hold_left_ms;       /* As in struct acquired. */
+    struct lease_clock hold_sent;
+    const char *name;   /* Of the lock, for messages. */
+    const char *run_id; /* struct family has it. */
     bool is_quiet;
+    sigset_t mask; /* For the command: what was there before. */
 
     pid_t pid; /* The rest is private; also the id of the group. */
+    struct guardian guardian;
     int timer_fd;
     int status;
     bool has_ended;
-    bool has_terminal;
+    bool has_terminal; /* There is one, in whose foreground we were. */
+    bool stops_along;
     bool is_termed;
     bool is_frozen;
     bool is_lost;
-    bool was_lost; /* At its end. */
-    sigset_t mask; /* For the command: what was there before. */
+    bool was_lost;         /* At its end. */
+    uint64_t unguarded_ns; /* Since when; 0: it is guarded. */
 };
 
-/* The signals that are forwarded, and SIGCHLD. */
+/* The signals that end a wait and are forwarded to the command. */
 void child_signals(sigset_t *ret_signals);
 
 /* Starts the command. On an error says so and returns 126 or 127, as a shell

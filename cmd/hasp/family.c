@@ -25,13 +25,13 @@ struct process {
     char state;
     char name[16];
     bool is_member;
-    bool is_signalled;
 };
 
 struct census {
     struct process *process;
     size_t count;
     size_t capacity;
+    char *text; /* Room for an environment, when one is first read. */
 };
 
 static bool read_process(pid_t pid, struct process *ret_process)
@@ -76,9 +76,8 @@ static void take_census(struct census *census)
         }
         if (census->count == census->capacity) {
             census->capacity = census->capacity * 2 + 64;
-            census->process = memory_resize(census->process,
-                                            census->capacity *
-                                                sizeof *census->process);
+            census->process = memory_resize(
+                census->process, census->capacity * sizeof *census->process);
         }
         census->process[census->count++] = process;
     }
@@ -88,12 +87,15 @@ static void take_census(struct census *census)
 }
 
 /* Does HASP_RUNS, as the process was started with it, name this run? */
-static bool has_run_id(pid_t pid, const char *run_id)
+static bool has_run_id(struct census *census, pid_t pid, const char *run_id)
 {
     char path[32];
-    char *text = memory_new(ENVIRONMENT_MAX);
     size_t size = 0;
     bool has = false;
+    if (census->text == NULL) {
+        census->text = memory_new(ENVIRONMENT_MAX);
+    }
+    char *text = census->text;
     snprintf(path, sizeof path, "/proc/%ld/environ", (long)pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     while (fd >= 0 && size < ENVIRONMENT_MAX - 1) {
@@ -106,22 +108,17 @@ static bool has_run_id(pid_t pid, const char *run_id)
     if (fd >= 0) {
         close(fd);
     }
+    text[size] = '\0';
     for (size_t at = 0; at < size && !has; at += strlen(text + at) + 1) {
         has = strncmp(text + at, "HASP_RUNS=", 10) == 0 &&
               strstr(text + at, run_id) != NULL;
     }
-    free(text);
     return has;
 }
 
 static bool is_alive(const struct process *process)
 {
     return process->state != 'Z' && process->state != 'X';
-}
-
-static bool is_guardian(const struct process *process)
-{
-    return strcmp(process->name, FAMILY_GUARDIAN_NAME) == 0;
 }
 
 static const struct process *find(const struct census *census, pid_t pid)
@@ -134,41 +131,44 @@ static const struct process *find(const struct census *census, pid_t pid)
     return NULL;
 }
 
-static bool is_member(const struct family *family, const struct census *census,
-                      const struct process *process, int number)
+static bool is_kin(const struct family *family, const struct census *census,
+                   const struct process *process, int number)
 {
-    if (process->pid == getpid() || process->pid == family->run ||
-        is_guardian(process)) {
-        return false;
-    }
     if (process->pid == family->command ||
         (family->run != 0 && process->parent == family->run)) {
         return true;
     }
     const struct process *parent = find(census, process->parent);
-    if (parent != NULL && parent->is_member) {
-        return number != SIGCONT ||
-               strcmp(parent->name, FAMILY_RUN_NAME) != 0;
-    }
-    return family->run == 0 && is_alive(process) &&
-           has_run_id(process->pid, family->run_id);
+    return parent != NULL && parent->is_member &&
+           (number != SIGCONT || strcmp(parent->name, FAMILY_RUN_NAME) != 0);
 }
 
-/* Marks all members, children after their parents. */
+static bool may_be_member(const struct family *family,
+                          const struct process *process)
+{
+    return !process->is_member && process->pid != getpid() &&
+           process->pid != family->run &&
+           strcmp(process->name, FAMILY_GUARDIAN_NAME) != 0;
+}
+
+/* Marks all members. */
 static void find_members(const struct family *family, struct census *census,
                          int number)
 {
     bool has_new = true;
-    for (bool is_first = true; has_new; is_first = false) {
-        struct family by_parent = *family;
-        if (!is_first && family->run == 0) {
-            by_parent.run = -1; /* Environments are read once. */
+    for (size_t i = 0; family->run == 0 && i < census->count; i++) {
+        struct process *process = &census->process[i];
+        if (may_be_member(family, process) && is_alive(process)) {
+            process->is_member = has_run_id(census, process->pid,
+                                            family->run_id);
         }
+    }
+    while (has_new) {
         has_new = false;
         for (size_t i = 0; i < census->count; i++) {
             struct process *process = &census->process[i];
-            if (!process->is_member &&
-                is_member(&by_parent, census, process, number)) {
+            if (may_be_member(family, process) &&
+                is_kin(family, census, process, number)) {
                 process->is_member = true;
                 has_new = true;
             }
@@ -209,6 +209,7 @@ size_t family_signal(const struct family *family, int number)
     }
     free(done);
     free(census.process);
+    free(census.text);
     return alive;
 }
 

@@ -27,8 +27,8 @@
 #define FAMILY_GUARDIAN_NAME "hasp-guardian"
 
 struct family {
-    pid_t command;   /* The command, leader of its group. */
-    pid_t run;       /* 'hasp run'; 0: it is dead. */
+    pid_t command;      /* The command, leader of its group. */
+    pid_t run;          /* 'hasp run'; 0: it is dead. */
     const char *run_id; /* Its entry in HASP_RUNS begins with it. */
 };
 

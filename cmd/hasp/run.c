@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "cmd/hasp/acquire.h"
 #include "cmd/hasp/child.h"
+#include "cmd/hasp/nest.h"
 #include "cmd/hasp/tool.h"
 
 static const struct field acquired_fields[] = {
@@ -28,6 +29,7 @@ struct run {
     enum on_lost on_lost;
     uint64_t grace_ms;
     bool has_grace;
+    char id[NEST_ID_SIZE];
     atomic_bool hold_has_ended;
     _Atomic uint64_t token;
 };
@@ -121,16 +123,19 @@ static char **make_environment(const struct run *run,
 {
     extern char **environ;
     static const char *const names[] = {"HASP_LOCK", "HASP_TOKEN",
-                                        "HASP_SESSION", "HASP_ENDPOINTS"};
+                                        "HASP_SESSION", "HASP_ENDPOINTS",
+                                        "HASP_RUNS"};
+    enum { NAME_COUNT = sizeof names / sizeof names[0] };
     struct buffer text = {0};
     size_t count = 0, made = 0;
     while (environ[count] != NULL) {
         count++;
     }
-    char **environment = memory_new((count + 5) * sizeof *environment);
+    char **environment = memory_new((count + NAME_COUNT + 1) *
+                                    sizeof *environment);
     for (size_t i = 0; i < count; i++) {
         bool is_ours = false;
-        for (size_t n = 0; n < 4; n++) {
+        for (size_t n = 0; n < NAME_COUNT; n++) {
             size_t size = strlen(names[n]);
             is_ours |= strncmp(environ[i], names[n], size) == 0 &&
                        environ[i][size] == '=';
@@ -139,13 +144,15 @@ static char **make_environment(const struct run *run,
             environment[made++] = memory_text(environ[i]);
         }
     }
-    for (size_t n = 0; n < 4; n++) {
+    for (size_t n = 0; n < NAME_COUNT; n++) {
         buffer_clear(&text);
         buffer_printf(&text, "%s=", names[n]);
         if (n == 0) {
             buffer_put_text(&text, run->acquire.name);
         } else if (n == 3) {
             buffer_put_text(&text, run->tool->endpoints_text);
+        } else if (n == 4) {
+            nest_put(&text, run->id, &run->acquire, acquired);
         } else {
             buffer_printf(&text, "%" PRIu64,
                           n == 1 ? acquired->token
@@ -194,6 +201,9 @@ static int run_command(struct run *run, struct acquired *acquired, char **argv,
                           .signal_fd = signal_fd,
                           .keeper = acquired->keeper,
                           .hold_has_ended = &run->hold_has_ended,
+                          .hold_left_ms = acquired->hold_left_ms,
+                          .hold_sent = acquired->hold_sent,
+                          .run_id = run->id,
                           .name = run->acquire.name,
                           .is_quiet = run->tool->is_quiet,
                           .mask = *mask};
@@ -216,14 +226,10 @@ int run_run(struct tool *tool, int argc, char **argv)
     if (exit_code != 0) {
         return exit_code;
     }
-    const char *outer = getenv("HASP_LOCK");
-    if (outer != NULL && strcmp(outer, run.acquire.name) == 0 &&
-        run.acquire.wait_ms == WAIT_FOR_EVER && !run.acquire.is_shared &&
-        run.acquire.slots == 0) {
-        return tool_fail(EX_USAGE,
-                         "'%s' is held by the 'hasp run' around this one and "
-                         "would be waited for for ever; use another name or -n",
-                         outer);
+    nest_make_id(run.id);
+    exit_code = nest_check(tool, &run.acquire);
+    if (exit_code != 0) {
+        return exit_code;
     }
     child_signals(&signals);
     sigprocmask(SIG_BLOCK, &signals, &mask);
