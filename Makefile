@@ -246,6 +246,7 @@ coverage: ## line and branch coverage of unit tests and simulator
 .PHONY: bench
 bench: all $(B)/bench ## acquire+release cycles on three nodes
 	@tools/bench.sh $(B)
+	@tools/failover.py $(B) 20 | tail -1
 
 FORMATTED = $(shell git ls-files '*.c' '*.h')
 .PHONY: format lint
