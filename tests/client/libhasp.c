@@ -115,6 +115,10 @@ static void basic(void)
     struct hasp_session *one = open_one(), *two = open_one();
     struct hasp_hold *hold, *other;
     bool is_holder;
+    char version[32];
+    snprintf(version, sizeof version, "%d.%d.%d", HASP_VERSION_MAJOR,
+             HASP_VERSION_MINOR, HASP_VERSION_PATCH);
+    EXPECT(strcmp(version, hasp_version()) == 0);
     EXPECT(hasp_session_id(one) != hasp_session_id(two));
     EXPECT_IS(hasp_acquire(one, "basic", NULL, &hold), 0);
     uint64_t token = hasp_token(hold);
@@ -697,6 +701,8 @@ static void unknown(void)
      */
     int status = hasp_release(kept);
     EXPECT(status == HASP_EUNKNOWN || status == HASP_ECONNECT);
+    /* Longer than one attempt to clear it up takes. */
+    sleep_ms(3500);
     say("resume all");
     hasp_close(two);
     two = open_one();
