@@ -4,11 +4,12 @@
 Written from the words of lockfsm/README.md and of the design, not from the
 code, and sharing nothing with it: plain lists and dicts, every question
 answered by looking at everything. Where the words leave open which of two
-refusals that both fit is told, it is the one that the code tells. A script is a list of lines, each an entry
-("INDEX OPERATION ARGUMENTS") or a question to the state ("dump"); the model
-and driver.c print the same lines for the same script.
+refusals that both fit is told, it is the one that the code tells.
 
-Texts are bare words; "-" is the empty one and "*N" one of N bytes.
+A script is a list of lines, each an entry ("INDEX OPERATION ARGUMENTS") or a
+question to the state ("dump"); the model and driver.c print the same lines for
+the same script. Texts are bare words; "-" is the empty one and "*N" one of N
+bytes.
 """
 
 from locks import LockOperations

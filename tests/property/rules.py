@@ -244,10 +244,10 @@ class Rules:
     # --- Deadlock ---------------------------------------------------------
 
     @staticmethod
-    def edges(s, owner, with_spare=False):
+    def edges(s, owner):
         """(lock, other session, other owner, the wait for a slot or None) of
-        all whom this asker waits for. For a slot, one of many must end, or
-        none ('with_spare')."""
+        all whom this asker waits for. For a slot one of many must end, or none:
+        that they are too many is left to reduce()."""
         found = []
         for wait in s.waits:
             if wait.owner != owner:
@@ -265,13 +265,11 @@ class Rules:
             same = [o for o in others if o.mode == wait.mode]
             found += [(lock, o.session, o.owner, None) for o in others
                       if o.mode != wait.mode or wait.mode == EXCLUSIVE]
-            if wait.mode == SLOTS and \
-                    (with_spare or
-                     len(same) + lock.delay_slots >= wait.slots):
+            if wait.mode == SLOTS:
                 found += [(lock, o.session, o.owner, wait) for o in same]
         return found
 
-    def reachable(self, s, owner, is_all, with_spare=False):
+    def reachable(self, s, owner, is_all):
         """The edges of all askers on the ways from this one: {asker: edges};
         without 'is_all' only along those that must all end."""
         graph = {}
@@ -280,8 +278,7 @@ class Rules:
             at = todo.pop()
             if at in graph:
                 continue
-            graph[at] = [e for e in self.edges(*at, with_spare)
-                         if is_all or not e[3]]
+            graph[at] = [e for e in self.edges(*at) if is_all or not e[3]]
             todo += [(e[1], e[2]) for e in graph[at]]
         return graph
 
@@ -300,8 +297,7 @@ class Rules:
         result = Result('deadlock')
         edges = {(asker_text(at[0].id, at[1]), short(e[0].name),
                   asker_text(e[1].id, e[2]))
-                 for at, found in self.reachable(s, owner, True, True).items()
-                 for e in found}
+                 for at, found in graph.items() for e in found}
         result.check = Cycle(asker_text(s.id, owner), edges)
         return result
 
