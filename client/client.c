@@ -167,6 +167,17 @@ void client_drop(struct client *client)
     next_endpoint(client);
 }
 
+uint32_t client_endpoint(const struct client *client)
+{
+    return client->at;
+}
+
+void client_begin_at(struct client *client, uint32_t endpoint)
+{
+    CHECK(!connection_is_open(&client->connection));
+    client->at = endpoint % client->count;
+}
+
 void client_abandon(struct client *client)
 {
     if (client->connection.fd >= 0) {

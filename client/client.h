@@ -107,6 +107,10 @@ MUST_CHECK int client_wait_push(struct client *client, uint64_t deadline_ns);
 int client_fd(const struct client *client);
 /* Gives the connection up; the next query opens one to the next endpoint. */
 void client_drop(struct client *client);
+/* The endpoint in use, as a number, and where to begin before the first query:
+ * one client of a program need not find out again what another one knows. */
+uint32_t client_endpoint(const struct client *client);
+void client_begin_at(struct client *client, uint32_t endpoint);
 /* In the child of a fork: closes its copy of the connection and touches nothing
  * else, since the thread that used it may have been in the midst of a change.
  */

@@ -59,6 +59,7 @@ int line_take(struct hasp_session *session, struct line **ret_line)
         line->is_busy = true;
         client_set_session(line->client, &session->opened.credentials);
         session_lock(session);
+        client_begin_at(line->client, session->endpoint);
         list_push_front(&session->lines, &line->in_session);
         session_unlock(session);
     }
@@ -75,6 +76,7 @@ void line_put(struct hasp_session *session, struct line *line)
         idle += !LIST_ENTRY(node, struct line, in_session)->is_busy;
     }
     line->is_busy = false;
+    session->endpoint = client_endpoint(line->client);
     bool is_surplus = idle >= IDLE_MAX;
     if (is_surplus) {
         list_remove(&line->in_session);

@@ -24,7 +24,6 @@ int client_hold_new(struct change *change, const uint64_t *tokens,
     hold->session = change->session;
     hold->owner = change->owner;
     hold->count = change->count;
-    hold->mode = change->options.mode;
     hold->is_token_sure = true;
     hold->limit_ms = change->options.hold_ms;
     hold->left_ms = hold->limit_ms;

@@ -187,11 +187,9 @@ int hasp_release(struct hasp_hold *hold)
 }
 
 /* With the mutex nowhere held: the hold belongs to the caller. */
-static void converted(struct hasp_hold *hold, enum hasp_mode mode,
-                      uint64_t token)
+static void converted(struct hasp_hold *hold, uint64_t token)
 {
     session_lock(hold->session);
-    hold->mode = mode;
     hold->held[0].token = token;
     hold->is_token_sure = true;
     session_unlock(hold->session);
@@ -253,7 +251,7 @@ int hasp_convert(struct hasp_hold *hold, enum hasp_mode mode,
     if (!result.is_granted) {
         return HASP_NOT_ACQUIRED;
     }
-    converted(hold, mode, token);
+    converted(hold, token);
     return 0;
 }
 

@@ -141,13 +141,10 @@ static void name_process(char *name, size_t size)
 }
 
 /* Programs that start together should not all ask the first node. */
-static void spread(struct client *client, uint32_t count)
+static uint32_t any_endpoint(void)
 {
     uint64_t seed = client_now_ns() ^ (uint64_t)getpid() << 20;
-    seed *= UINT64_C(0x9e3779b97f4a7c15);
-    for (uint64_t i = (seed >> 32) % count; i > 0; i--) {
-        client_drop(client);
-    }
+    return (uint32_t)(seed * UINT64_C(0x9e3779b97f4a7c15) >> 33);
 }
 
 static int begin(struct hasp_session *session,
@@ -167,12 +164,12 @@ static int begin(struct hasp_session *session,
         name_process(name, sizeof name);
         open.name = name;
     }
+    session->endpoint = any_endpoint();
     int error = line_take(session, &line);
     if (error != 0) {
         return error;
     }
     client_set_session(line->client, NULL);
-    spread(line->client, session->endpoints.count);
     error = client_session_open(line->client, &open,
                                 session_deadline_ns(session), &session->opened);
     if (error != 0) {
@@ -182,6 +179,7 @@ static int begin(struct hasp_session *session,
     if (error != 0) {
         return error;
     }
+    keeper.endpoint = session->endpoint;
     error = keeper_start(&session->endpoints, &session->opened, &keeper,
                          &session->keeper);
     if (error != 0) {

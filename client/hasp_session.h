@@ -65,7 +65,6 @@ struct hasp_hold {
     struct owner *owner;
     struct held *held;
     size_t count;
-    enum hasp_mode mode;
     bool is_token_sure; /* False: an upgrade may have changed it. */
     bool has_ended;     /* The cluster says so. */
     bool is_told;       /* LOST has been told. */
@@ -98,6 +97,7 @@ struct hasp_session {
 
     pthread_mutex_t mutex;
     struct list lines;
+    uint32_t endpoint; /* The one that answered last. */
     struct list owners;
     struct list holds;
     struct list events;

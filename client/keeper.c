@@ -48,6 +48,7 @@ int keeper_start(const struct endpoints *endpoints,
         goto out_close;
     }
     keeper->client = client_new(endpoints);
+    client_begin_at(keeper->client, options->endpoint);
     client_set_session(keeper->client, &session->credentials);
     client_set_interrupt(keeper->client, keeper->stop_fd);
     client_set_push(keeper->client, options->push, options->data);

@@ -29,6 +29,7 @@ struct keeper_options {
     session_ended_fn *ended;  /* Again and again, until its RELEASE; or NULL. */
     connection_push_fn *push; /* Please and other messages; or NULL. */
     bool (*may_beat)(void *data); /* False: no heartbeat this time; or NULL. */
+    uint32_t endpoint;            /* Where to begin. */
     bool is_eager; /* The first heartbeat leaves at once: 'push' hears then. */
     void *data;
 };
