@@ -49,6 +49,7 @@ void apply_committed(struct core *core)
         effects_clear(&core->effects);
         if (entry.type == ENTRY_CHANGE) {
             core->must_register = true; /* It may have a new member. */
+            peers_applied(core, applied);
         }
     }
     core->has_left_over |= applied < target;

@@ -132,9 +132,11 @@ int core_begin(struct core *core, const struct core_start *start,
     if (error != 0) {
         return error;
     }
-    struct replica_members members;
-    replica_members(core->replica, &members);
-    core->port.peers_changed(core->port.data, &members);
+    if (replica.applied_index > 0) {
+        peers_applied(core, replica.applied_index);
+    } else {
+        peers_want(core);
+    }
     uint8_t id[CORE_CLUSTER_ID_SIZE], none[CORE_CLUSTER_ID_SIZE] = {0};
     lockfsm_cluster_id(core->fsm, id);
     if (memcmp(id, none, sizeof none) != 0) {

@@ -314,5 +314,6 @@ static void install(struct core *core, const struct snapshot_header *header)
     LOG_INFO("snapshot installed", "index=%" PRIu64, index);
     replica_installed(core->replica, core->now_ns / NS_PER_MS, &update);
     update_carry_out(core, &update);
+    peers_applied(core, index);
     attach_check(core);
 }

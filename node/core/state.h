@@ -304,6 +304,7 @@ struct core {
     uint64_t transfer_to;
     uint64_t transfer_after_index;
     uint64_t transfer_deadline_ns; /* Of the wait for them. */
+    struct replica_members applied_members; /* The configuration applied. */
     bool must_register; /* Look for members without an incarnation. */
     bool is_disk_scarce;
     uint64_t scarce_retry_ns;

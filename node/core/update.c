@@ -17,6 +17,7 @@
 
 static void send_messages(struct core *core,
                           const struct replica_update *update);
+static bool is_member(const struct replica_members *members, uint64_t id);
 static void forget_removed(struct core *core,
                            const struct replica_members *members);
 static void look_at_role(struct core *core);
@@ -37,12 +38,38 @@ void update_carry_out(struct core *core, const struct replica_update *update)
     }
     send_messages(core, update);
     if (update->members_changed) {
-        struct replica_members members;
-        replica_members(core->replica, &members);
-        port->peers_changed(port->data, &members);
-        forget_removed(core, &members);
+        peers_want(core);
     }
     look_at_role(core);
+}
+
+void peers_applied(struct core *core, uint64_t log_index)
+{
+    struct buffer encoded = {0};
+    uint64_t ignored;
+    replica_members_at(core->replica, log_index, &encoded, &ignored);
+    int error = replica_members_decode(buffer_bytes(&encoded),
+                                       &core->applied_members);
+    CHECK(error == 0);
+    buffer_done(&encoded);
+    peers_want(core);
+}
+
+/* Who was removed by an entry that is not committed may lead, and then has to
+ * tell us that it was not. */
+void peers_want(struct core *core)
+{
+    struct replica_members wanted;
+    const struct replica_members *applied = &core->applied_members;
+    replica_members(core->replica, &wanted);
+    for (uint32_t i = 0; i < applied->count; i++) {
+        if (!is_member(&wanted, applied->member[i].id) &&
+            wanted.count < MEMBER_COUNT_MAX) {
+            wanted.member[wanted.count++] = applied->member[i];
+        }
+    }
+    core->port.peers_changed(core->port.data, &wanted);
+    forget_removed(core, &wanted);
 }
 
 void leader_begin(struct core *core)
@@ -116,6 +143,16 @@ static void send_messages(struct core *core,
     }
 }
 
+static bool is_member(const struct replica_members *members, uint64_t id)
+{
+    for (uint32_t i = 0; i < members->count; i++) {
+        if (members->member[i].id == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* A removed member's connection has gone with it. What was known of its data
  * directory must not be taken for that of the member which is added under its
  * id later. */
@@ -124,11 +161,7 @@ static void forget_removed(struct core *core,
 {
     for (int i = 0; i < PEER_COUNT_MAX && members->count > 0; i++) {
         struct peer *peer = &core->peers[i];
-        bool is_member = false;
-        for (uint32_t j = 0; j < members->count; j++) {
-            is_member |= members->member[j].id == peer->id;
-        }
-        if (peer->is_up && !is_member) {
+        if (peer->is_up && !is_member(members, peer->id)) {
             core_peer_down(core, peer->id, false, core->now_ns);
         }
     }

@@ -17,6 +17,11 @@
 #include "node/core/state.h"
 
 void update_carry_out(struct core *core, const struct replica_update *update);
+/* Tells the port with whom there are to be connections: the members by the
+ * newest configuration, and those that it has removed until that is applied. */
+void peers_want(struct core *core);
+/* The state is now that of 'log_index', and the configuration has changed. */
+void peers_applied(struct core *core, uint64_t log_index);
 /* Submits the BEGIN of a new term, if that is due. */
 void leader_begin(struct core *core);
 /* Our BEGIN has been applied. */

@@ -234,7 +234,8 @@ static bool has_ended(struct sim *sim)
             return false;
         }
     }
-    if (!sim_check_has_converged(sim)) {
+    char why[HASP_WHY_SIZE];
+    if (!sim_check_has_converged(sim, why)) {
         return false;
     }
     const struct lockfsm *fsm = core_state(sim_node_core(sim_leader(sim)));
@@ -249,8 +250,9 @@ static void check_end(struct sim *sim)
                      sim_client_host(sim->client[i])->name);
         }
     }
-    if (!sim_check_has_converged(sim)) {
-        sim_fail(sim, "in the end all nodes have applied the same");
+    char why[HASP_WHY_SIZE];
+    if (!sim_check_has_converged(sim, why)) {
+        sim_fail(sim, "in the end all nodes have applied the same: %s", why);
         return;
     }
     const struct lockfsm *fsm = core_state(sim_node_core(sim_leader(sim)));

@@ -3,6 +3,7 @@
 #include "tests/sim/sim_check.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -275,16 +276,25 @@ void sim_check_cluster(struct sim *sim, struct sim_node *node,
     }
 }
 
-bool sim_check_has_converged(struct sim *sim)
+bool sim_check_has_converged(struct sim *sim, char why[HASP_WHY_SIZE])
 {
     struct replica_members members;
     if (!sim_members(sim, &members)) {
+        snprintf(why, HASP_WHY_SIZE, "no node leads");
         return false;
     }
     for (uint32_t i = 0; i < members.count; i++) {
         struct core *core = sim_node_core(sim->node[members.member[i].id - 1]);
-        if (core == NULL ||
-            lockfsm_applied_index(core_state(core)) != sim->check->newest) {
+        uint64_t applied = core == NULL
+                               ? 0
+                               : lockfsm_applied_index(core_state(core));
+        if (applied != sim->check->newest) {
+            snprintf(why, HASP_WHY_SIZE,
+                     "n%" PRIu64 " (%s) has applied %" PRIu64 " of %" PRIu64,
+                     members.member[i].id,
+                     members.member[i].role == MEMBER_VOTER ? "voter"
+                                                            : "standby",
+                     applied, sim->check->newest);
             return false;
         }
     }

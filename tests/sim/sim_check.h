@@ -39,6 +39,6 @@ uint64_t sim_check_newest(const struct sim *sim);
 struct sim_history *sim_check_history(const struct sim *sim);
 
 /* All nodes run and have applied the same. */
-bool sim_check_has_converged(struct sim *sim);
+bool sim_check_has_converged(struct sim *sim, char why[HASP_WHY_SIZE]);
 
 #endif /* HASP_TESTS_SIM_SIM_CHECK_H */
