@@ -199,25 +199,6 @@ uint64_t replica_confirmed(const struct replica *replica)
     return is_leader(replica) ? replica->confirmed : 0;
 }
 
-void replica_hurry(struct replica *replica, uint64_t id, uint64_t now_ms)
-{
-    const struct raft *core = &replica->core;
-    if (core->state != RAFT_FOLLOWER) {
-        return;
-    }
-    uint64_t leader = core->follower_state.current_leader.id;
-    if (id == 0 ? replica->has_heard_leader : id != leader) {
-        return;
-    }
-    /* The deadline is to come after a random part of a heartbeat from now, so
-     * that the survivors do not all stand for election at once. */
-    uint64_t wait_ms = prng_below(&replica->prng, replica->heartbeat_ms);
-    uint64_t deadline = raft_timeout(core);
-    if (deadline > now_ms + replica->ahead_ms + wait_ms) {
-        replica->ahead_ms = deadline - now_ms - wait_ms;
-    }
-}
-
 /* --- Snapshots ---------------------------------------------------------- */
 
 uint64_t replica_snapshot_taken(struct replica *replica, uint64_t log_index,

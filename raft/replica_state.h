@@ -72,6 +72,9 @@ struct send_time {
     uint64_t clock_ms;
 };
 
+/* So many waits of a hurried election are shortened, then it takes its time. */
+#define HURRY_MAX 16
+
 struct replica {
     struct raft core;
     uint64_t id;
@@ -86,6 +89,8 @@ struct replica {
     uint64_t ahead_ms;  /* By how much replica_hurry() has moved it. */
     uint64_t ticked_ms; /* The caller's clock at the last RAFT_TIMEOUT. */
     bool has_ticked;
+    uint32_t hurries; /* Waits for an election still to be shortened ... */
+    uint64_t hurried; /* ... and the core's deadline after the last one. */
 
     struct log log;
     struct written written;
@@ -120,6 +125,9 @@ struct replica {
     struct replica_entry *received;
     uint32_t received_capacity;
 };
+
+/* Shortens the wait of a hurried election that has begun anew (hurry.c). */
+void hurry_on(struct replica *replica);
 
 void step_begin(struct replica *replica, uint64_t now_ms);
 /* Feeds one event, whose preconditions the caller has checked. */

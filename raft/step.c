@@ -112,6 +112,7 @@ void step_end(struct replica *replica, struct replica_update *update)
     end_entries(replica, update);
     end_messages(replica, update);
     end_news(replica, update);
+    hurry_on(replica);
     CHECK_SLOW(is_consistent(replica));
 }
 
@@ -182,6 +183,7 @@ void note_leader(struct replica *replica, uint64_t term)
     replica->leader_term = term;
     replica->heard_ms = replica->clock_ms;
     replica->has_heard_leader = true;
+    replica->hurries = 0;
 }
 
 void feed_configuration(struct replica *replica, uint64_t log_index)

@@ -138,6 +138,11 @@ static uint64_t failover_ms(uint64_t seed, bool is_hurried)
     world_init(&world, seed, 3);
     struct world_node *old = world_wait_leader(&world);
     world_run(&world, 500);
+    /* A connection closes after its last message: none is under way then. */
+    for (uint64_t id = 1; id <= 3; id++) {
+        world.cut[old->id][id] = true;
+    }
+    world_run(&world, 20);
     uint64_t from_ms = world.now_ms;
     if (is_hurried) {
         world_kill(&world, old);
@@ -156,8 +161,11 @@ static void hurrying_shortens_the_time_without_a_leader(void **state)
 {
     (void)state;
     for (uint64_t seed = 1; seed <= 20; seed++) {
-        assert_true(failover_ms(seed, true) < 150);
         assert_true(failover_ms(seed, false) > 250);
+    }
+    /* Also where both survivors stood at once and the votes were split. */
+    for (uint64_t seed = 1; seed <= 500; seed++) {
+        assert_true(failover_ms(seed, true) < 250);
     }
 }
 
