@@ -217,7 +217,7 @@ property: $(B)/property ## the state machine against a model, for long (SEED=)
 	tests/property/run.py --driver $< --seed $(SEED) \
 	    --seconds $(PROPERTY_SECONDS)
 property-short: $(B)/property ## the same with a few fixed seeds
-	tests/property/run.py --driver $< --seed 1 --count 200
+	tests/property/run.py --driver $< --seed 1 --count 400
 
 .PHONY: cluster
 cluster: $(B)/haspd $(B)/hasp lib examples client-tests ## tests on real processes (T=part of a name)
