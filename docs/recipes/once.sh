@@ -1,0 +1,27 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# A cron job once per cluster: the same line in every machine's crontab.
+#
+#   once.sh NAME PERIOD COMMAND...
+#
+#   0 2 * * *  once.sh nightly "$(date -u +\%F)" /usr/local/bin/nightly
+#
+# The first machine takes the lock NAME/PERIOD and leaves it to its TTL of an
+# hour, so a machine whose clock is behind by less than that finds it taken, even
+# if the job has ended. The second lock keeps tonight's run from overlapping
+# with last night's. A machine that dies in the midst does not repeat the job.
+set -eu
+name=$1
+period=$2
+shift 2
+status=0
+hasp -q acquire -n --ttl 1h "$name/$period" > /dev/null 2>&1 || status=$?
+case $status in
+0) exec hasp run "$name" -- "$@" ;;
+75) exit 0 ;; # Another machine has it.
+*)
+    echo "once: no cluster, so '$name' was not run" >&2
+    exit "$status"
+    ;;
+esac
