@@ -364,7 +364,8 @@ def modules():
                 shutil.copy(os.path.join(FOLDER, file), folder)
         try:
             result = subprocess.run(
-                ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts"],
+                ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts"]
+                + ["--fetch-retries=0"],
                 cwd=folder,
                 capture_output=True,
                 text=True,
