@@ -715,6 +715,33 @@ static void unknown(void)
     hasp_close(two);
 }
 
+/* Nobody listens any more, so each attempt ends at once; the wait can still be
+ * interrupted, and nothing else takes longer than its time-out. */
+static void refused(void)
+{
+    struct hasp_session *holder = open_with(60000, 500);
+    struct hasp_hold *hold, *other;
+    pthread_t thread;
+    struct waiting waiting = {"re", NULL, -1, HASP_FOREVER, NULL, 0};
+    shared_session = open_with(60000, 500);
+    EXPECT_IS(hasp_acquire(holder, "re", NULL, &hold), 0);
+    EXPECT(pthread_create(&thread, NULL, wait_for_it, &waiting) == 0);
+    say("queue re 1");
+    say("end all");
+    sleep_ms(1000);
+    uint64_t from_ms = now_ms();
+    EXPECT_IS(hasp_interrupt(shared_session), 0);
+    pthread_join(thread, NULL);
+    EXPECT_IS(waiting.status, HASP_EINTR);
+    EXPECT_IS(acquire(holder, "re2", 0, &other), HASP_ECONNECT);
+    /* The lease lasts, whoever answers. */
+    EXPECT_IS(hasp_guard(hold, 0), 0);
+    EXPECT_IS(hasp_release(hold), HASP_ECONNECT);
+    hasp_close(holder);
+    hasp_close(shared_session);
+    EXPECT(now_ms() - from_ms < 20000);
+}
+
 /* The program itself is stopped for longer than its lease. */
 static void stopped(void)
 {
@@ -774,6 +801,7 @@ int main(int argc, char **argv)
         {"unknown", unknown},
         {"stopped", stopped},
         {"blacklisted", blacklisted},
+        {"refused", refused},
     };
     for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++) {
         if (argc == 2 && strcmp(argv[1], scenarios[i].name) == 0) {

@@ -47,6 +47,10 @@ class Act:
         leader.kill()
         self.cluster.leader(besides=(leader,))
 
+    def end(self, _):
+        for node in self.cluster.nodes:
+            node.kill()
+
     def pause(self, _):
         for node in self.cluster.nodes:
             node.pause()
@@ -111,6 +115,12 @@ def test_a_leader_dies_while_one_holds_and_one_waits():
     with Cluster() as three:
         three.leader()
         play(three, 'failover')
+
+
+def test_a_wait_can_be_interrupted_when_nobody_listens():
+    with Cluster() as three:
+        three.leader()
+        play(three, 'refused')
 
 
 class Cutter(threading.Thread):
