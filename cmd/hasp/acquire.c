@@ -281,9 +281,6 @@ static void write_request(void *data)
         query_text(query, "VALUE");
         query_text(query, options->value);
     }
-    if (options->is_barging) {
-        query_text(query, "BARGE");
-    }
     if (options->delay_ms != 0) {
         query_text(query, "DELAY");
         query_number(query, options->delay_ms);

@@ -27,7 +27,7 @@ struct acquire_options {
     uint64_t hold_ms;
     const char *owner;
     const char *value;
-    bool is_barging; /* Ahead of the queue. */
+    bool is_inside; /* Of a run that holds it shared, too; not to wait. */
 };
 
 /* The options that both subcommands take, for getopt_long(). */

@@ -135,13 +135,17 @@ int nest_check(struct tool *tool, struct acquire_options *options)
         }
         slots_held += entry.mode == 'n';
         if (mode == 's' && entry.mode == 's') {
-            options->is_barging = true;
+            options->is_inside = options->wait_ms == WAIT_FOR_EVER;
         } else if (mode != 'n' || entry.mode != 'n' ||
                    slots_held >= options->slots) {
             is_refused = options->wait_ms == WAIT_FOR_EVER;
         }
     }
     json_decref(lock);
+    if (options->is_inside) {
+        options->wait_ms = 0;
+        options->exit_code = EX_USAGE;
+    }
     return is_refused
                ? tool_fail(EX_USAGE,
                            "'%s' is held by the 'hasp run' around this one, "

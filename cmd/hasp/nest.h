@@ -31,8 +31,8 @@ void nest_put(struct buffer *out, const char *id,
 
 /* Says no (an exit code, explained) if this request would wait for a lock that
  * a run around this one holds, without end; 0 else. A shared one inside of a
- * shared one is told to pass the queue, in which a writer may wait for the
- * outer one. The cluster is asked whether what the environment says still
+ * shared one is told to try only: a writer may be in the queue, which waits for
+ * the outer one. The cluster is asked whether what the environment says still
  * holds. */
 int nest_check(struct tool *tool, struct acquire_options *options);
 

@@ -239,7 +239,14 @@ int run_run(struct tool *tool, int argc, char **argv)
     exit_code = acquire_in_new_session(tool, &run.acquire, &keeper, signal_fd,
                                        &acquired);
     if (exit_code != 0) {
-        if (acquired.signal_number == 0 && exit_code == run.acquire.exit_code) {
+        if (run.acquire.is_inside && exit_code == EX_USAGE) {
+            tool_fail(exit_code,
+                      "'%s' is held, shared, by the 'hasp run' around this "
+                      "one, for which somebody waits in the queue: this one "
+                      "would wait for ever; use another name, -n or -w",
+                      run.acquire.name);
+        } else if (acquired.signal_number == 0 &&
+                   exit_code == run.acquire.exit_code) {
             tool_say(tool, "'%s' is not free; see: hasp show %s",
                      run.acquire.name, run.acquire.name);
         }
@@ -247,8 +254,6 @@ int run_run(struct tool *tool, int argc, char **argv)
         return exit_code;
     }
     atomic_store(&run.token, acquired.token);
-    /* From here on only the keeper's connection speaks for the session. */
-    client_drop(tool_client(tool));
     exit_code = run_command(&run, &acquired, argv + optind, signal_fd, &mask);
     if (exit_code == EXIT_LOCK_LOST) {
         /* The command is dead: a lock that is held still may pass on. */
