@@ -152,7 +152,9 @@ def test_every_command_of_the_page_is_there(connect):
     assert set(NAMES) <= known
 
 
-@pytest.mark.parametrize("word", ["x", "lock.grab", "FLUSHALL", "LOCK.ACQUIREX", "EXEC"])
+@pytest.mark.parametrize(
+    "word", ["x", "lock.grab", "FLUSHALL", "LOCK.ACQUIREX", "EXEC"]
+)
 def test_an_unknown_command_says_so(connect, word):
     wire = connect()
     wire.send(word, "a")

@@ -546,7 +546,7 @@ static void a_failed_write_is_fatal_and_told(void **state)
     struct fixture *f = *state;
     uint64_t term = 77;
     uint64_t log_index = 77;
-    signal(SIGXFSZ, SIG_IGN);
+    sigaction(SIGXFSZ, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     append_singly(f, 1, 3);
     limit_file_size(WAL_BLOCK_SIZE);
     append(f, 1, 1);
