@@ -311,11 +311,6 @@ static bool may_begin(struct core *core, struct request *request,
                        "too much is in flight; try later");
         return false;
     }
-    if ((command->flags & COMMAND_ATTACHES) != 0 &&
-        !attach_has_room(core, conn)) {
-        request_refuse(core, request, "LIMIT", "sessions of a connection");
-        return false;
-    }
     return true;
 }
 
@@ -325,6 +320,12 @@ static bool choose_session(struct core *core, struct request *request,
                            const struct call *call)
 {
     uint32_t flags = request->command->flags;
+    if ((flags & COMMAND_ATTACHES) != 0 &&
+        !attach_has_room(core, request->conn) &&
+        (!call->has_id || attach_find(core, request->conn, call->id) == NULL)) {
+        request_refuse(core, request, "LIMIT", "sessions of a connection");
+        return false;
+    }
     if ((flags & (COMMAND_SESSION | COMMAND_ORIGIN)) == 0) {
         return true;
     }

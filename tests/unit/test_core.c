@@ -531,9 +531,12 @@ static void a_connection_attaches_only_so_many_sessions(void **state)
     world_found(world);
     world_elect(world);
     client_open(world, 1, 1);
-    client_session(world, 1, 1, "TTL 60000");
+    struct credentials one = client_session(world, 1, 1, "TTL 60000");
     client_session(world, 1, 1, "TTL 300");
     expect("-LIMIT sessions of a connection\r\n", "SESSION.OPEN");
+    /* One that it has already may be attached again. */
+    expect("+OK\r\n", "SESSION.ATTACH %llu %s", (unsigned long long)one.id,
+           one.secret);
     world_run(world, 400); /* One has ended and makes room. */
     client_session(world, 1, 1, "TTL 60000");
     expect("-LIMIT sessions of a connection\r\n", "SESSION.OPEN");
