@@ -5,11 +5,13 @@ import time
 
 import pytest
 
+from cluster import ReplyError
 from wire import (
     NULL_BULK,
     OK,
     Map,
     connect,
+    encode,
     eventually,
     name,
     opened,
@@ -466,3 +468,51 @@ def test_keep_tells_of_holds_that_ended_until_they_are_released(connect, name):
         ]
     assert wire.error("LOCK.RELEASE", name, "OWNER", "o")[0] == "NOTHELD"
     assert wire.map("SESSION.KEEP", "FULL")["ended"] == []
+
+
+def test_when_the_newest_session_ends_no_other_takes_its_place(connect, name):
+    wire = connect()
+    older, _ = opens(wire)
+    opens(wire, "TTL", 100)
+    time.sleep(0.4)
+    assert wire.error("LOCK.ACQUIRE", name)[0] == "EXPIRED"
+    assert wire.map("LOCK.SHOW", name)["holders"] == []
+    assert wire.do("LOCK.ACQUIRE", name, "SESSION", older) > 0
+
+
+def test_what_is_pipelined_behind_open_acts_for_it(connect, name):
+    wire = connect()
+    wire.raw(
+        encode(["SESSION.OPEN"])
+        + encode(["LOCK.ACQUIRE", name])
+        + encode(["SESSION.CLOSE"])
+        + encode(["LOCK.ACQUIRE", name])
+    )
+    assert plain(wire.receive())["id"] > 0
+    assert wire.receive() > 0
+    assert wire.receive() == 1
+    with pytest.raises(ReplyError, match="NOSESSION|EXPIRED"):
+        wire.receive()
+
+
+def test_many_sessions_on_one_connection(connect, name):
+    wire = connect()
+    ids = [opens(wire)[0] for _ in range(100)]
+    for i, id in enumerate(ids):
+        wire.send("LOCK.ACQUIRE", "%s-%d" % (name, i), "SESSION", id)
+    assert all(wire.receive() > 0 for _ in ids)
+    for i, id in enumerate(ids):
+        holder = wire.map("LOCK.SHOW", "%s-%d" % (name, i))["holders"][0]
+        assert plain(holder)["session"] == id
+
+
+def test_reset_and_quit_leave_the_session_alive(connect, name):
+    wire, other = connect(), connect()
+    id, secret = opens(wire)
+    token = wire.do("LOCK.ACQUIRE", name)
+    wire.do("RESET")
+    other.do("SESSION.ATTACH", id, secret)
+    other.do("QUIT")
+    assert wire.do("LOCK.CHECK", name, token) == 1
+    wire.do("SESSION.ATTACH", id, secret)
+    assert wire.do("LOCK.RELEASE", name) == 0
