@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,7 @@
 
 struct hasp_fence {
     pthread_mutex_t mutex; /* From enter to leave. */
+    atomic_int inside;     /* The thread that has it; 0: none. */
     pid_t pid;
     int fd;
     bool is_broken; /* A flush failed: nobody knows what is on the disk. */
@@ -127,7 +129,8 @@ int hasp_fence_enter(struct hasp_fence *fence, uint64_t token)
 
 void hasp_fence_leave(struct hasp_fence *fence)
 {
-    if (fence != NULL && fence->pid == getpid()) {
+    if (fence != NULL && fence->pid == getpid() &&
+        atomic_load(&fence->inside) == gettid()) {
         unlock_file(fence);
     }
 }
@@ -284,6 +287,9 @@ static int lock_file(struct hasp_fence *fence)
         return why_set(HASP_EFORKED, "the fence belongs to the parent "
                                      "process; open it in the child");
     }
+    if (atomic_load(&fence->inside) == gettid()) {
+        return why_set(HASP_EINVALID, "this thread is inside already");
+    }
     pthread_mutex_lock(&fence->mutex);
     while (flock(fence->fd, LOCK_EX) != 0) {
         if (errno != EINTR) {
@@ -292,11 +298,13 @@ static int lock_file(struct hasp_fence *fence)
             return error;
         }
     }
+    atomic_store(&fence->inside, gettid());
     return 0;
 }
 
 static void unlock_file(struct hasp_fence *fence)
 {
+    atomic_store(&fence->inside, 0);
     flock(fence->fd, LOCK_UN);
     pthread_mutex_unlock(&fence->mutex);
 }

@@ -3,10 +3,12 @@
 /* A connection does one request at a time and waits for its answer, so each
  * call takes one from a pool and gives it back. */
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "client/hasp_session.h"
 
@@ -42,6 +44,20 @@ static struct line *find_idle(struct hasp_session *session)
     return NULL;
 }
 
+/* A connection that was closed while it was idle is dropped before anything is
+ * sent on it: afterwards nobody could tell whether it arrived. */
+static void drop_if_closed(struct line *line)
+{
+    char byte;
+    int fd = client_fd(line->client);
+    if (fd >= 0) {
+        ssize_t count = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+        if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) {
+            client_drop(line->client);
+        }
+    }
+}
+
 int line_take(struct hasp_session *session, struct line **ret_line)
 {
     session_lock(session);
@@ -50,7 +66,9 @@ int line_take(struct hasp_session *session, struct line **ret_line)
         line->is_busy = true;
     }
     session_unlock(session);
-    if (line == NULL) {
+    if (line != NULL) {
+        drop_if_closed(line);
+    } else {
         line = calloc(1, sizeof *line);
         if (line == NULL) {
             return why_set(HASP_ENOMEM, "out of memory");

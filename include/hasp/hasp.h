@@ -476,9 +476,11 @@ HASP_API HASP_MUST_CHECK int hasp_fence_open(const char *path,
  * HASP_ESTALE: it is lower, the writer has lost the lock: refuse the write.
  * HASP_EIO, HASP_ENOSPC: the mark could not be stored; refuse the write. After
  * a failed flush nothing is admitted any more by this fence: close it, find out
- * what is wrong with the disk. Not twice in one thread without leaving. */
+ * what is wrong with the disk. Entering twice in one thread is HASP_EINVALID.
+ */
 HASP_API HASP_MUST_CHECK int hasp_fence_enter(struct hasp_fence *fence,
                                               uint64_t token);
+/* In the thread that entered; anywhere else it does nothing. */
 HASP_API void hasp_fence_leave(struct hasp_fence *fence);
 
 /* Enter and leave in one, for a storage that orders its writes itself. */

@@ -124,8 +124,8 @@ def test_a_wait_can_be_interrupted_when_nobody_listens():
 
 
 class Cutter(threading.Thread):
-    """Stands before a node and, now and then, takes a request there and cuts the
-    connection when the answer comes: done, but nobody was told."""
+    """Stands before a node and, now and then, takes a request there and cuts
+    the connection when the answer comes: done, but nobody was told."""
 
     def __init__(self, node, seed):
         super().__init__(daemon=True)

@@ -221,6 +221,21 @@ static void a_child_must_open_its_own(void **state)
     assert_int_equal(mark_of(f->fence), 9);
 }
 
+static void misuse_of_enter_and_leave_does_no_harm(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t mark;
+    hasp_fence_leave(f->fence);
+    hasp_fence_leave(NULL);
+    assert_int_equal(hasp_fence_enter(f->fence, 5), 0);
+    assert_int_equal(hasp_fence_enter(f->fence, 6), HASP_EINVALID);
+    assert_int_equal(hasp_fence_mark(f->fence, &mark), HASP_EINVALID);
+    hasp_fence_leave(f->fence);
+    hasp_fence_leave(f->fence);
+    assert_int_equal(hasp_fence_admit(f->fence, 6), 0);
+    assert_int_equal(mark_of(f->fence), 6);
+}
+
 /* --- Order between those who write ------------------------------------------
  */
 
@@ -328,6 +343,7 @@ int main(void)
         CASE(every_bit_of_a_slot_is_guarded),
         CASE(after_a_failed_write_nothing_is_admitted),
         CASE(a_child_must_open_its_own),
+        CASE(misuse_of_enter_and_leave_does_no_harm),
         CASE(inside_is_one_at_a_time_and_never_a_lower_token),
         CASE(made_by_many_it_is_one),
     };
