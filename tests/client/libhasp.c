@@ -742,6 +742,23 @@ static void refused(void)
     EXPECT(now_ms() - from_ms < 20000);
 }
 
+/* A node says in answer to any request that the session has ended. */
+static void expired(void)
+{
+    struct hasp_session *session = open_with(60000, 0);
+    struct hasp_event event;
+    struct hasp_hold *hold, *other;
+    EXPECT_IS(hasp_acquire(session, "ex", NULL, &hold), 0);
+    EXPECT_IS(hasp_guard(hold, 0), 0);
+    EXPECT_IS(acquire(session, "doomed", 0, &other), HASP_ELOST);
+    EXPECT_IS(hasp_guard(hold, 0), HASP_ELOST);
+    EXPECT(hasp_session_remaining(session) == 0);
+    EXPECT(next_event(session, 2000, &event));
+    EXPECT(event.kind == HASP_EVENT_LOST && event.name[0] == '\0');
+    EXPECT_IS(acquire(session, "ex2", 0, &other), HASP_ELOST);
+    hasp_close(session);
+}
+
 /* The program itself is stopped for longer than its lease. */
 static void stopped(void)
 {
@@ -802,6 +819,7 @@ int main(int argc, char **argv)
         {"stopped", stopped},
         {"blacklisted", blacklisted},
         {"refused", refused},
+        {"expired", expired},
     };
     for (size_t i = 0; i < sizeof scenarios / sizeof scenarios[0]; i++) {
         if (argc == 2 && strcmp(argv[1], scenarios[i].name) == 0) {

@@ -127,8 +127,10 @@ class Cutter(threading.Thread):
     """Stands before a node and, now and then, takes a request there and cuts
     the connection when the answer comes: done, but nobody was told."""
 
-    def __init__(self, node, seed):
+    def __init__(self, node, seed, part=0.1, doomed=None):
         super().__init__(daemon=True)
+        self.part = part
+        self.doomed = doomed  # A request with this word is told EXPIRED.
         self.node = node
         self.random = random.Random(seed)
         self.cuts = 0
@@ -147,7 +149,10 @@ class Cutter(threading.Thread):
         other = self.peers[one]
         try:
             data = one.recv(65536)
-            if is_answer and data and self.random.random() < 0.1:
+            if self.doomed and not is_answer and self.doomed in data:
+                one.sendall(b'-EXPIRED the session has ended\r\n')
+                return
+            if is_answer and data and self.random.random() < self.part:
                 self.cuts += 1
                 data = b''
             if data:
@@ -198,6 +203,17 @@ def test_lost_answers_change_nothing(cluster, scenario):
                 cutter.join()
         cuts += sum(cutter.cuts for cutter in cutters)
     assert cuts > 0
+
+
+def test_all_is_lost_at_once_when_a_node_says_so(cluster):
+    """Not only when the keeper hears of it at the next heartbeat."""
+    cutter = Cutter(cluster.nodes[0], 0, part=0, doomed=b'doomed')
+    cutter.start()
+    try:
+        play(cluster, 'expired', cutter.address)
+    finally:
+        cutter.is_stopping = True
+        cutter.join()
 
 
 def test_only_public_functions_can_be_seen():
