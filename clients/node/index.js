@@ -237,12 +237,15 @@ class Lock {
   }
 
   /** One change after the other, each numbered, so that asking again never does it
-   * twice. */
+   * twice. 'after' gets the reply and the clock before it was asked for the first
+   * time: an attempt whose answer was lost may be the one that had its effect. */
   change(words, wait, after) {
     const run = async () => {
       const req = ++this.req;
-      return after(await this.session.request(
-        [...words, 'REQ', req, 'ACKED', req - 1], wait));
+      const first = readClock();
+      const { reply } = await this.session.request(
+        [...words, 'REQ', req, 'ACKED', req - 1], wait);
+      return after({ reply, first });
     };
     const result = this.tail.then(run);
     this.tail = result.catch(() => {});
@@ -259,13 +262,13 @@ class Lock {
         wait > 0 ? ['WAIT', Math.ceil(wait)] : []),
       ...(value ? ['VALUE', value] : []), ...(delay ? ['DELAY', delay] : []),
       ...(hold ? ['HOLD', hold] : []), ...(barge ? ['BARGE'] : [])];
-    return this.change(words, wait, ({ reply, sent }) => {
+    return this.change(words, wait, ({ reply, first }) => {
       if (reply === null) {
         return false;
       }
       this.token = reply;
       if (++this.count === 1 && hold) {
-        this.holdUntil = sent.monotonic + 0.8 * hold;
+        this.holdUntil = first.monotonic + 0.8 * hold;
       }
       return true;
     });

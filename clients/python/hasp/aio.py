@@ -248,10 +248,13 @@ class Lock:
 
     async def _change(self, words: List[resp.Argument],
                       wait: Optional[float] = 0.0) -> Tuple[Any, Clock]:
+        """As hasp.Lock: the clock is that of the first attempt."""
         self._req += 1
-        return await self.session._request(
+        first = read_clock()
+        reply, _ = await self.session._request(
             words + ['REQ', self._req, 'ACKED', self._req - 1],
             self.session.timeout, wait)
+        return reply, first
 
     async def acquire(self, timeout: Optional[float] = None) -> bool:
         """Waits up to 'timeout' seconds (None: for ever, 0: not at all)."""
@@ -259,7 +262,7 @@ class Lock:
             words = acquire_words(self.name, owner=self.owner,
                                   timeout=timeout, **self.options)
             try:
-                token, sent = await self._change(words, timeout)
+                token, first = await self._change(words, timeout)
             except asyncio.CancelledError:
                 await asyncio.shield(self._give_up())
                 raise
@@ -269,7 +272,7 @@ class Lock:
             self._count += 1
             hold = self.options.get('hold', 0)
             if hold and self._count == 1:
-                self._hold_until = sent.monotonic + 0.8 * hold
+                self._hold_until = first.monotonic + 0.8 * hold
             return True
 
     async def _give_up(self) -> None:

@@ -347,24 +347,28 @@ class Lock:
 
     def _change(self, words: List[resp.Argument],
                 wait: Optional[float] = 0.0) -> Tuple[Any, Clock]:
-        """One change, numbered, so that asking again never does it twice."""
+        """One change, numbered, so that asking again never does it twice. Gives
+        the reply and the clock before it was asked for the first time: an
+        attempt whose answer was lost may be the one that had its effect."""
         self._req += 1
         words = words + ['REQ', self._req, 'ACKED', self._req - 1]
-        return self.session._request(words, self.session.timeout, wait)
+        first = read_clock()
+        reply, _ = self.session._request(words, self.session.timeout, wait)
+        return reply, first
 
     def acquire(self, timeout: Optional[float] = None) -> bool:
         """Waits up to 'timeout' seconds (None: for ever, 0: not at all)."""
         with self._mutex:
             words = acquire_words(self.name, owner=self.owner,
                                   timeout=timeout, **self.options)
-            token, sent = self._change(words, timeout)
+            token, first = self._change(words, timeout)
             if token is None:
                 return False
             self.token = token
             self._count += 1
             hold = self.options.get('hold', 0)
             if hold and self._count == 1:
-                self._hold_until = sent.monotonic + 0.8 * hold
+                self._hold_until = first.monotonic + 0.8 * hold
             return True
 
     def release(self) -> None:
