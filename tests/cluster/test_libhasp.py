@@ -71,8 +71,7 @@ class Act:
 
 
 def play(cluster, scenario, at=None):
-    environment = dict(os.environ, HASP_ENDPOINTS=at or endpoints(cluster),
-                       TSAN_OPTIONS='die_after_fork=0')
+    environment = dict(os.environ, HASP_ENDPOINTS=at or endpoints(cluster))
     process = subprocess.Popen(
         [DRIVER, scenario], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, env=environment)
