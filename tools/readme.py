@@ -6,8 +6,11 @@ An example is a fenced block with the info string "console": lines that begin
 with "$ " are commands (a trailing backslash goes on), the lines below them the
 output. Runs of digits and of hex digits count as equal whatever their value,
 "..." on a line of its own stands for any lines, "..." inside a line for any
-text. The blocks of one file run in one shell, against one fresh cluster of
-three nodes on free ports; the default ports of the text are replaced by those.
+text; in the table of "hasp status" any node may lead. The blocks of one file
+run in one shell, against one fresh cluster of three nodes on free ports (its
+own, if the file has "$ hasp dev"); the default ports (7420 to 7452) are replaced
+by those. The folder is an empty one that has "docs" and "clients" as the
+checkout has.
 
     tools/readme.py BUILD [FILE...]
 """
@@ -20,15 +23,16 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 
 TIMEOUT = 60
 
 
 def free_port():
-    """A base such that the thirty ports from it on are free."""
+    """A base such that the forty ports from it on are free."""
     for base in range(21000 + os.getpid() % 5000, 60000, 40):
         try:
-            for port in range(base, base + 30):
+            for port in range(base, base + 40):
                 with socket.socket() as probe:
                     probe.bind(('127.0.0.1', port))
             return base
@@ -60,7 +64,8 @@ def blocks(path):
 
 def normal(line):
     line = re.sub(r'\b[0-9a-f]{16,}\b', '#', line.rstrip())
-    return re.sub(r'\d+', '#', re.sub(r'\s+', ' ', line))
+    line = re.sub(r'\d+', '#', re.sub(r'\s+', ' ', line))
+    return re.sub(r'^( ?# \S+) (leader|follower)\b', r'\1 role', line)
 
 
 def matches(expected, actual):
@@ -77,10 +82,13 @@ def matches(expected, actual):
 
 class Shell:
     def __init__(self, build, port, folder):
+        for name in ('docs', 'clients'):
+            os.symlink(os.path.abspath(name), os.path.join(folder, name))
         environment = dict(os.environ, PATH=f'{build}:{os.environ["PATH"]}',
                            HASP_ENDPOINTS=','.join(
                                f'127.0.0.1:{port + 10 * i}'
-                               for i in range(3)), NO_COLOR='1')
+                               for i in range(3)), NO_COLOR='1',
+                           PYTHONDONTWRITEBYTECODE='1')
         self.port = port
         self.process = subprocess.Popen(
             ['bash', '--norc'], stdin=subprocess.PIPE,
@@ -88,7 +96,7 @@ class Shell:
             env=environment, cwd=folder, start_new_session=True)
 
     def run(self, command):
-        for i in range(3):
+        for i in range(4):
             for j in range(3):
                 command = command.replace(str(7420 + 10 * i + j),
                                           str(self.port + 10 * i + j))
@@ -107,11 +115,19 @@ class Shell:
         return lines
 
     def close(self):
+        """Ends whatever the file started, and waits for its end."""
+        group = self.process.pid
         try:
-            os.killpg(self.process.pid, signal.SIGTERM)
+            os.killpg(group, signal.SIGTERM)
             self.process.wait(10)
-        except (ProcessLookupError, subprocess.TimeoutExpired):
-            os.killpg(self.process.pid, signal.SIGKILL)
+            for _ in range(100):
+                os.killpg(group, 0)
+                time.sleep(0.1)
+            os.killpg(group, signal.SIGKILL)
+        except subprocess.TimeoutExpired:
+            os.killpg(group, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
 
 
 def run_file(build, path):
