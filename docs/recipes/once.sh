@@ -8,9 +8,10 @@
 #   0 2 * * *  once.sh nightly "$(date -u +\%F)" /usr/local/bin/nightly
 #
 # The first machine takes the lock NAME/PERIOD and leaves it to its TTL of an
-# hour, so a machine whose clock is behind by less than that finds it taken, even
-# if the job has ended. The second lock keeps tonight's run from overlapping
-# with last night's. A machine that dies in the midst does not repeat the job.
+# hour, so a machine whose clock is behind by less than that finds it taken,
+# even if the job has ended. The second lock keeps tonight's run from
+# overlapping with last night's. A machine that dies in the midst does not
+# repeat the job.
 set -eu
 name=$1
 period=$2

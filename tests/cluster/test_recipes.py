@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: MIT
 """The programs of docs/recipes on a real cluster."""
 
+import glob
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 
 import pytest
 
@@ -186,6 +189,55 @@ def test_the_sql_is_that_of_sqlite_too():
     assert [admit(t) for t in (5, 5, 4, 6, 5)] == [
         [(5,)], [(5,)], [], [(6,)], [],
     ]
+
+
+def programs_of_postgres():
+    found = sorted(glob.glob("/usr/lib/postgresql/*/bin/pg_ctl"))
+    # It refuses to run as root.
+    can = os.geteuid() != 0 or shutil.which("setpriv")
+    return os.path.dirname(found[-1]) if found and can else None
+
+
+@pytest.mark.skipif(
+    programs_of_postgres() is None or shutil.which("psql") is None,
+    reason="no PostgreSQL server here",
+)
+def test_the_sql_is_that_of_postgres_too():
+    home = tempfile.mkdtemp(prefix="hasp-pg-")
+    user, tools = [], programs_of_postgres()
+    if os.geteuid() == 0:
+        shutil.chown(home, "nobody")
+        user = ["setpriv", "--reuid=nobody", "--clear-groups"]
+
+    def do(*words):
+        return subprocess.run(
+            user + list(words), cwd=home, check=True, timeout=60,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+        ).stdout
+
+    data = os.path.join(home, "data")
+    control = [os.path.join(tools, "pg_ctl"), "-D", data, "-w"]
+    try:
+        do(os.path.join(tools, "initdb"), "-D", data, "-A", "trust",
+           "-U", "me", "--no-sync")
+        do(*control, "-l", os.path.join(home, "log"), "-o",
+           "-k %s -c listen_addresses= -c fsync=off" % home, "start")
+        with open(os.path.join(RECIPES, "fence.sql")) as file:
+            text = file.read()
+        path = os.path.join(home, "fence.sql")
+        with open(path, "w") as file:
+            file.write(text)
+        answers = [
+            do("psql", "-qAtX", "-h", home, "-U", "me", "-d", "postgres",
+               "-v", "resource='r'", "-v", "token=%d" % token, "-f", path)
+            for token in (5, 5, 4, 6, 5)
+        ]
+        assert answers == ["5\n", "5\n", "", "6\n", ""]
+    finally:
+        subprocess.run(user + control + ["-m", "immediate", "stop"],
+                       cwd=home, timeout=60, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL)
+        shutil.rmtree(home, ignore_errors=True)
 
 
 def test_redis_py_runs_as_it_is(cluster, run):
