@@ -157,8 +157,8 @@ static struct wait *find_standing(struct lockfsm *fsm,
 }
 
 /* True if 'wait' stands for the very request 'a': the same locks in the same
- * order, which is that of the tokens, and the same mode. Its terms may differ.
- */
+ * order, which is that of the tokens, and the same mode. Its terms may
+ * differ. */
 static bool is_same_request(struct wait *wait, const struct acquisition *a)
 {
     if (wait->is_upgrade || wait->mode != a->terms.hold.mode ||

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /* The cluster's own: its id and life, members' data directories, the feature
- * level, the quarantine after a restore; and fences, which outlive all locks.
- */
+ * level, the quarantine after a restore; and fences, which outlive all
+ * locks. */
 
 #include "lockfsm/state.h"
 

@@ -185,8 +185,8 @@ MUST_CHECK int lockfsm_load(struct lockfsm *fsm, struct table *table,
 MUST_CHECK int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index,
                              uint64_t term, struct bytes command,
                              struct effects *effects);
-/* An entry without a command (barrier, change): only the applied index moves.
- */
+/* An entry without a command (barrier, change): only the applied index
+ * moves. */
 void lockfsm_skip(struct lockfsm *fsm, uint64_t log_index, uint64_t term);
 
 /* Writes all that changed since the last flush in one transaction. Errors are

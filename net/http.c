@@ -3,12 +3,12 @@
 /* Two traps of libmicrohttpd on a foreign loop:
  *
  *   1. Its epoll set is edge-triggered and it may stop in the middle of its
- * work, so a readable epoll descriptor is not enough: before each wait of the
- * loop MHD_get_timeout() says when to run again, 0 included. Without that,
- *      connections hang (as they did in systemd-journal-remote).
+ *      work, so a readable epoll descriptor is not enough: before each wait of
+ *      the loop MHD_get_timeout() says when to run again, 0 included. Without
+ *      that, connections hang (as they did in systemd-journal-remote).
  *   2. MHD_resume_connection() does not wake an external epoll: whoever
- * suspends a request has to call MHD_run() after resuming it. Nothing is
- * suspended here: every answer is made at once. */
+ *      suspends a request has to call MHD_run() after resuming it. Nothing is
+ *      suspended here: every answer is made at once. */
 
 #include "net/http.h"
 
@@ -172,8 +172,7 @@ static void prepare_cb(uv_prepare_t *prepare)
     }
 }
 
-/* --- Requests --------------------------------------------------------------
- */
+/* --- Requests ------------------------------------------------------------- */
 
 static enum MHD_Result send_reply(struct MHD_Connection *connection,
                                   struct http_reply *reply)

@@ -111,8 +111,7 @@ void peers_part_closed(struct peers *peers)
     }
 }
 
-/* --- Members ---------------------------------------------------------------
- */
+/* --- Members -------------------------------------------------------------- */
 
 struct peer *peers_find(const struct peers *peers, uint64_t id)
 {
@@ -265,8 +264,7 @@ void peers_flush(struct peers *peers)
     }
 }
 
-/* --- Strangers -------------------------------------------------------------
- */
+/* --- Strangers ------------------------------------------------------------ */
 
 /* The place of a member's connection must not be kept by those who never say
  * HELLO, and a member says it at once: so the oldest stranger makes room. */
@@ -304,8 +302,7 @@ static struct stream *accept_cb(void *data, const char *address,
     return &link->stream;
 }
 
-/* --- Time ------------------------------------------------------------------
- */
+/* --- Time ----------------------------------------------------------------- */
 
 void peers_wake_by(struct peers *peers, uint64_t at_ms)
 {

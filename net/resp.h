@@ -57,12 +57,11 @@ void resp_parser_trim(struct resp_parser *parser);
  *
  * 0: 'ret_request' is set, 'ret_used' bytes are to be consumed from the input.
  * HASP_EMORE: not whole yet; call again with the same bytes and more behind
- * them. HASP_EPROTO, HASP_ETOOBIG: 'ret_why' is a static text for "-ERR
- * Protocol error:
- * ..."; the connection must be closed. Inline lines that are HTTP ("POST ...",
- * "GET / HTTP/1.1", "Host: ...") or binary are refused so (cross-protocol
- * attacks; TLS on a plain port); "GET name" is a request. "*0" and "*-1" are
- * empty requests. */
+ * them. HASP_EPROTO, HASP_ETOOBIG: 'ret_why' is a static text that goes behind
+ * "-ERR Protocol error: "; the connection must be closed. Inline lines that are
+ * HTTP ("POST ...", "GET / HTTP/1.1", "Host: ...") or binary are refused so
+ * (cross-protocol attacks; TLS on a plain port); "GET name" is a request. "*0"
+ * and "*-1" are empty requests. */
 MUST_CHECK int resp_parse(struct resp_parser *parser, struct bytes input,
                           struct resp_request *ret_request, size_t *ret_used,
                           const char **ret_why);

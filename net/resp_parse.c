@@ -285,8 +285,7 @@ static int parse_arguments(struct scan *scan)
     return 0;
 }
 
-/* --- Inline lines ----------------------------------------------------------
- */
+/* --- Inline lines --------------------------------------------------------- */
 
 static bool is_blank(uint8_t c)
 {

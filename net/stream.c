@@ -70,8 +70,7 @@ static size_t unread_size(const struct stream *stream)
     return stream->arrived.size + stream->input.size - stream->input_start;
 }
 
-/* --- Birth -----------------------------------------------------------------
- */
+/* --- Birth ---------------------------------------------------------------- */
 
 static void init(struct stream *stream, uv_loop_t *loop,
                  const struct stream_events *events,
@@ -271,8 +270,7 @@ static void begin(struct stream *stream)
     keep_reading(stream);
 }
 
-/* --- Input -----------------------------------------------------------------
- */
+/* --- Input ---------------------------------------------------------------- */
 
 /* Between alloc_cb() and the end of read_cb() nothing else runs on a thread, so
  * one spare buffer serves all streams; a second thread makes one of its own. */
@@ -455,8 +453,7 @@ void stream_resume(struct stream *stream)
     }
 }
 
-/* --- Output ----------------------------------------------------------------
- */
+/* --- Output --------------------------------------------------------------- */
 
 struct buffer *stream_output(struct stream *stream)
 {
@@ -556,8 +553,7 @@ static void shutdown_cb(uv_shutdown_t *request, int status)
     }
 }
 
-/* --- Time and end ----------------------------------------------------------
- */
+/* --- Time and end --------------------------------------------------------- */
 
 static void start_timer(struct stream *stream, uint64_t after_ms)
 {

@@ -15,7 +15,7 @@
  *   - input: at most 'input_max' bytes lie unread by the owner; beyond, reading
  *     pauses until the owner has consumed half of them (back-pressure);
  *   - output: beyond 'output_max' bytes unsent the peer is too slow and the
- * stream closes with the reason "output limit";
+ *     stream closes with the reason "output limit";
  *   - TCP: NODELAY, keepalive (idle 2 s, interval 1 s, 3 probes) and
  *     TCP_USER_TIMEOUT (5 s), so that a half-open connection is noticed within
  *     seconds;
@@ -53,8 +53,8 @@ struct stream_events {
     /* A connection asked for by stream_connect() stands. May be NULL. */
     void (*on_connected)(struct stream *stream);
     /* The last call. 'reason' is a static text: "closed by the other end",
-     * "connection refused", "output limit", what stream_close() was given ...
-     */
+     * "connection refused", "output limit", or what stream_close() was
+     * given. */
     void (*on_closed)(struct stream *stream, const char *reason);
 };
 
@@ -121,12 +121,12 @@ struct buffer *stream_output(struct stream *stream);
 void stream_flush(struct stream *stream);
 /* Bytes that have not been handed to the kernel yet. */
 size_t stream_unsent(const struct stream *stream);
-/* Closes now; what was not sent is lost. Idempotent. 'reason' is static text.
- */
+/* Closes now; what was not sent is lost. Idempotent. 'reason' is static
+ * text. */
 void stream_close(struct stream *stream, const char *reason);
 /* Closes after what is in the output has been sent and the other end has closed
- * in return (bounded: STREAM_LAST_FLUSH_MS); on_bytes is not called any more.
- */
+ * in return (bounded: STREAM_LAST_FLUSH_MS); on_bytes is not called any
+ * more. */
 void stream_close_flushed(struct stream *stream, const char *reason);
 
 /* --- Listening ------------------------------------------------------------ */
@@ -162,8 +162,7 @@ void listener_close(struct listener *listener);
 void listener_close_then(struct listener *listener, void (*closed)(void *data),
                          void *data);
 
-/* --- Addresses (net/address.c) ---------------------------------------------
- */
+/* --- Addresses (net/address.c) -------------------------------------------- */
 
 /* True if 'host' (numeric) is a loopback address. */
 bool address_is_loopback(const char *host);

@@ -13,17 +13,17 @@
  *      incarnation (a random number made with its directory) and its cluster id
  *      (zero while it has none).
  *   2. The cluster id is the digest of the cluster's name, the first entry of
- * the log (all members as voters) and all founders' incarnations. So founders
- *      compute the same id without talking about it, founders whose
- * configurations differ compute different ones and refuse each other, and a
- * directory made later computes one that nobody has.
+ *      the log (all members as voters) and all founders' incarnations. So
+ *      founders compute the same id without talking about it, founders whose
+ *      configurations differ compute different ones and refuse each other, and
+ *      a directory made later computes one that nobody has.
  *   3. If all greetings showed no cluster, or the very id that was computed,
- * the node founds: it writes down who the founders are, then term 1, then the
- *      first entry, then the cluster id; only then does it take part.
+ *      the node founds: it writes down who the founders are, then term 1, then
+ *      the first entry, then the cluster id; only then does it take part.
  *   4. If a greeting showed another cluster id, the cluster exists without this
  *      directory: the node joins with an empty log. It has no vote until the
  *      cluster's log tells it that it is a voter, and the members refuse it if
- * its id is registered with another incarnation.
+ *      its id is registered with another incarnation.
  *
  * The founders' incarnations stay on disk, so that a founder which comes back
  * empty is refused by the others even before the replicated state has
@@ -85,8 +85,8 @@ enum founding_verdict founding_decide(const struct founding *founding,
 /* The id that these founders give their cluster; all must have been heard. */
 void founding_cluster_id(const struct founding *founding,
                          uint8_t ret_id[CLUSTER_ID_SIZE]);
-/* This node founds: from now on 'founder' is the record and 'seen_id' the id.
- */
+/* This node founds: from now on 'founder' is the record and 'seen_id' the
+ * id. */
 void founding_found(struct founding *founding);
 /* Writes the ids of those not heard yet: "2, 3". */
 void founding_missing(const struct founding *founding, char *out, size_t size);

@@ -48,8 +48,8 @@ void journal_unwatch(struct journal *journal);
 void journal_start(struct journal *journal);
 /* Housekeeping. */
 void journal_tick(struct journal *journal, uint64_t now_ns);
-/* Writes entries and waits until they are durable: only before the loop runs.
- */
+/* Writes entries and waits until they are durable: only before the loop
+ * runs. */
 MUST_CHECK int journal_write_now(struct journal *journal,
                                  const struct replica_entry *entries,
                                  uint32_t count);

@@ -11,7 +11,7 @@
  *     peers_flush()    ... and runs in parallel with the network
  *     clients_flush()  one write for each connection that has output
  *     clients_resume() connections that were held back parse on; if that
- * brought requests, once more from the start (bounded)
+ *                      brought requests, once more from the start (bounded)
  *
  * uv_prepare does the same for what came from timers and closed handles. One
  * timer serves the core's deadline and the housekeeping of each second.

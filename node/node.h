@@ -4,10 +4,11 @@
  *
  *     clients.c    connections of clients: bytes to requests, answers to bytes
  *     members.c    connections of members: greetings, frames
- *     disk.c       the log, the vote, room on the disk
+ *     journal.c    the log, the vote, room on the disk
  *     snapshots.c  taken and received ones, by a worker
  *     recovery.c   what a start finds on disk
  *     founding.c   how a cluster begins (amnesia guard)
+ *     options.c    the options: defaults, checks
  *     health.c     what is told over HTTP
  *     loop.c       when what happens: one turn of the core for all that came in
  *     node.c       life: open, run, stop, close
@@ -69,8 +70,8 @@ struct hasp_node {
     char why[HASP_NODE_WHY_SIZE];
 };
 
-/* CLOCK_MONOTONIC, read now: R of the lease rules must never be a cached time.
- */
+/* CLOCK_MONOTONIC, read now: R of the lease rules must never be a cached
+ * time. */
 static inline uint64_t node_now(void)
 {
     struct timespec now;

@@ -307,8 +307,8 @@ static void receiving_path(const struct snapshots *snapshots, char out[4096])
              (unsigned)(snapshots->receiving_turn % 2));
 }
 
-/* The lock tells whoever clears away left-over files that this one is in use.
- */
+/* The lock tells whoever clears away left-over files that this one is in
+ * use. */
 static void begin_receiving(struct snapshots *snapshots)
 {
     char path[4096];

@@ -169,8 +169,8 @@ static bool newest_voters_have_it(const struct replica *replica, uint64_t id)
     return true;
 }
 
-/* It lacks little, and knows itself as a member: so its vote can be had (T14).
- */
+/* It lacks little, and knows itself as a member: so its vote can be had
+ * (T14). */
 static bool has_caught_up(const struct replica *replica, uint64_t id)
 {
     const struct members_record *newest = members_history_at(&replica->history,

@@ -180,8 +180,8 @@ static bool read_member(struct reader *reader,
     return !reader->is_bad && role <= MEMBER_SPARE;
 }
 
-/* The core refuses a configuration in which an id or an address stands twice.
- */
+/* The core refuses a configuration in which an id or an address stands
+ * twice. */
 static bool member_is_new(const struct replica_members *members,
                           const struct replica_member *member)
 {

@@ -118,8 +118,8 @@ static int receive_append(struct replica *replica, uint64_t from,
     return 0;
 }
 
-/* True unless it contradicts what is committed here, or another leader's term.
- */
+/* True unless it contradicts what is committed here, or another leader's
+ * term. */
 static bool append_fits(const struct replica *replica, uint64_t from,
                         const struct message *message)
 {
@@ -231,8 +231,8 @@ static void feed_part(struct replica *replica, uint64_t from,
 /* T12: the core sets its commit index to min(leader's, last entry of the
  * message), which goes BACK if the message ends below what is committed here
  * already (old, or a part of one). Then it is told nothing new. The first entry
- * of the log is the same everywhere and counts as committed, as at its start.
- */
+ * of the log is the same everywhere and counts as committed, as at its
+ * start. */
 static uint64_t sound_commit(const struct replica *replica,
                              const struct part *part, uint64_t commit_index)
 {

@@ -36,6 +36,7 @@
  *
  * Memory: 'entries' and 'messages' of an update belong to the replica and live
  * until the next event. Bytes given to an event are copied.
+ *
  * Threads: one. Determinism: the same options and the same events give the same
  * updates, byte for byte. */
 
@@ -162,8 +163,8 @@ struct replica_start {
  * term (a single voter must never lead two lives of one term). A log that a
  * received snapshot has made obsolete is given up (update.truncate_from).
  * HASP_ECORRUPT if what disk holds does not fit together ('why' says how). Term
- * and vote may be 0 only for a node with nothing or with just the first entry.
- */
+ * and vote may be 0 only for a node with nothing or with just the first
+ * entry. */
 MUST_CHECK int replica_begin(struct replica *replica,
                              const struct replica_start *start, uint64_t now_ms,
                              struct replica_update *update,
@@ -289,8 +290,8 @@ void replica_applied(struct replica *replica, uint64_t log_index,
 /* The newest configuration in the log. */
 void replica_members(const struct replica *replica,
                      struct replica_members *ret_members);
-/* The newest configuration at or below 'log_index' (for its snapshot), encoded.
- */
+/* The newest configuration at or below 'log_index' (for its snapshot),
+ * encoded. */
 void replica_members_at(const struct replica *replica, uint64_t log_index,
                         struct buffer *out, uint64_t *ret_index);
 /* Of a leader: what is known of member 'id'. */

@@ -5,12 +5,12 @@
  *     step_begin()     the event's time; what the last one gave is gone
  *       step_core()    any number of times: one raft_step() and, at once, what
  *                      it asks for: entries into the cache, messages into
- * bytes, a committed configuration back into the core step_end()       all of
- * it becomes one replica_update
+ *                      bytes, a committed configuration back into the core
+ *     step_end()       all of it becomes one replica_update
  *
  * The core (struct raft) is read through its public fields where it has no
- * accessor. One field is written, 'voted_for', in one place (receive.c, T14).
- */
+ * accessor. One field is written, 'voted_for', in one place (receive.c,
+ * T14). */
 
 #ifndef HASP_RAFT_REPLICA_STATE_H
 #define HASP_RAFT_REPLICA_STATE_H

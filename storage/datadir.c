@@ -28,8 +28,8 @@
 #define BOOT_ID_SIZE_MAX 64u
 
 /* A vote record: magic, count of the record, term, voted for, CRC32C of these.
- * The second one stands in a block of its own, so that no write touches both.
- */
+ * The second one stands in a block of its own, so that no write touches
+ * both. */
 #define VOTE_NAME "vote"
 #define VOTE_MAGIC "haspvote"
 #define VOTE_SIZE 36u

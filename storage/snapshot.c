@@ -24,8 +24,8 @@ struct encoder {
     enum table_map map;
 };
 
-/* What the walk over a stream calls for each record; a non-zero return ends it.
- */
+/* What the walk over a stream calls for each record; a non-zero return ends
+ * it. */
 typedef int record_fn(void *data, enum table_map map, struct bytes key,
                       struct bytes value);
 

@@ -75,8 +75,8 @@ int snapshot_file_write(const char *folder,
     if (error != 0) {
         return error;
     }
-    /* What is checked should be what the disk has, not what memory remembers.
-     */
+    /* What is checked should be what the disk has, not what memory
+     * remembers. */
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     error = map_fd(fd, &file, why);
     if (error != 0) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /* A wal_writer by the kernel's own asynchronous I/O (io_submit(2)) with
- * O_DIRECT and RWF_DSYNC: no thread, no wake-up between the loop and the disk.
- */
+ * O_DIRECT and RWF_DSYNC: no thread, no wake-up between the loop and the
+ * disk. */
 
 #ifndef HASP_STORAGE_WAL_KAIO_H
 #define HASP_STORAGE_WAL_KAIO_H

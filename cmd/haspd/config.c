@@ -504,8 +504,8 @@ static bool size_of_text(const char *text, uint64_t *ret_value)
     return true;
 }
 
-/* Edits from 'a' to 'b' (Levenshtein 1966), for names of up to 63 characters.
- */
+/* Edits from 'a' to 'b' (Levenshtein 1966), for names of up to 63
+ * characters. */
 static size_t distance(const char *a, const char *b)
 {
     size_t row[64];

@@ -2,8 +2,7 @@
 
 /* Where the daemon's log lines go: stderr, in logfmt.
  *
- *     ts=2025-11-20T10:13:00.123Z level=info node=1 event="became leader"
- * term=3
+ *     ts=2025-11-20T10:13:00.123Z level=info node=1 event="peer up" peer=2
  *
  * Under journald (JOURNAL_STREAM names our stderr) a line begins with <N>, its
  * syslog priority, and has no time: the journal has both of its own. Each line

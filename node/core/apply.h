@@ -8,8 +8,8 @@
 
 #include "node/core/state.h"
 
-/* Applies what may be applied, up to a budget per turn (core->has_left_over).
- */
+/* Applies what may be applied, up to a budget per turn
+ * (core->has_left_over). */
 void apply_committed(struct core *core);
 /* Writes the state into the table, if it is time to. */
 void apply_flush(struct core *core, bool is_now);

@@ -21,8 +21,9 @@
  *     SESSION.ATTACH  map: ttl_ms, linger_ms, trust_ms
  *     SESSION.KEEP    map: ttl_ms, linger_ms, trust_ms, ended (array of maps:
  *                     lock, owner, token, reason; holds that ended without
- * being given back, until their LOCK.RELEASE is sent); where several pairs are
- * named, an array of such maps or errors
+ *                     being given back, until their LOCK.RELEASE is sent);
+ *                     where several pairs are named, an array of such maps or
+ *                     errors
  *
  * trust_ms is 0.8 min(ttl, linger), to be counted from before the request was
  * sent. */

@@ -518,8 +518,8 @@ static void answer(struct core *core, struct request *request,
     request_done(core, request);
 }
 
-/* As Redis: -2 absent, -1 without a time to live (a lock that is not a value).
- */
+/* As Redis: -2 absent, -1 without a time to live (a lock that is not a
+ * value). */
 static int64_t pttl(struct core *core, const struct hold *hold)
 {
     if (hold == NULL) {

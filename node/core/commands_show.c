@@ -7,8 +7,8 @@
 #include "node/core/listing.h"
 #include "node/core/request.h"
 
-/* The first so many are shown: an answer stays below what a connection takes.
- */
+/* The first so many are shown: an answer stays below what a connection
+ * takes. */
 #define SHOWN_HOLDERS_MAX 2000
 #define SHOWN_WAITERS_MAX 10000
 /* A page of LIST ends when it has become so large. */

@@ -8,8 +8,8 @@
  * whose payload is the same map with the kind, as JSON. Kinds: granted, queued,
  * released, expired, wait-ended, delayed, delay-over, please, blacklisted (once
  * for each lock that the session holds); the message is the reason, or the text
- * of a PLEASE. A PLEASE also goes unasked to
- * connections attached to a holder's session, if they can take a push. */
+ * of a PLEASE. A PLEASE also goes unasked to connections attached to a holder's
+ * session, if they can take a push. */
 
 #ifndef HASP_NODE_CORE_EVENTS_H
 #define HASP_NODE_CORE_EVENTS_H

@@ -7,8 +7,8 @@
  * asked later than its receipt, or, where a session has been logged as aged,
  * when an AGE 0 proposed later than its receipt has been applied. Everything is
  * looked at again when it is answered: a session that has been doomed meanwhile
- * is not answered OK; its heartbeats hear EXPIRED once its EXPIRE is applied.
- */
+ * is not answered OK; its heartbeats hear EXPIRED once its EXPIRE is
+ * applied. */
 
 #ifndef HASP_NODE_CORE_LEASE_H
 #define HASP_NODE_CORE_LEASE_H

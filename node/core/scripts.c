@@ -143,8 +143,8 @@ const char *scripts_name(enum script_op op)
 }
 
 /* Leaves out comments and white space, folds the quotes, pcall and the case of
- * Redis' commands. Names and other text keep their case. A text that is
- * too long gives an empty one. */
+ * Redis' commands. Names and other text keep their case. A text that is too
+ * long gives an empty one. */
 static size_t normalise(struct bytes body, char out[TEXT_SIZE_MAX])
 {
     static const char call[] = "redis.call('";

@@ -85,8 +85,7 @@ struct world {
     enum core_redirect redirect;
 };
 
-/* --- The port ----------------------------------------------------------------
- */
+/* --- The port ------------------------------------------------------------- */
 
 static void port_save_vote(void *data, uint64_t term, uint64_t voted_for)
 {
@@ -307,8 +306,7 @@ static struct core_port port_of(struct world_node *node)
     };
 }
 
-/* --- Nodes
- * -------------------------------------------------------------------- */
+/* --- Nodes ---------------------------------------------------------------- */
 
 static uint64_t node_now(const struct world_node *node)
 {
@@ -499,8 +497,7 @@ __attribute__((unused)) static void world_cut(struct world *world, uint64_t id,
     links_update(world);
 }
 
-/* --- Clients
- * ------------------------------------------------------------------ */
+/* --- Clients -------------------------------------------------------------- */
 
 static void client_open(struct world *world, uint64_t node, uint64_t conn)
 {
@@ -582,8 +579,7 @@ static void client_clear(struct world *world, uint64_t node, uint64_t conn)
     buffer_clear(&world->node[node].client[conn].output);
 }
 
-/* --- Time
- * --------------------------------------------------------------------- */
+/* --- Time ----------------------------------------------------------------- */
 
 static void world_collect(struct world *world, struct world_node *node)
 {

@@ -236,8 +236,7 @@ static void misuse_of_enter_and_leave_does_no_harm(void **state)
     assert_int_equal(mark_of(f->fence), 6);
 }
 
-/* --- Order between those who write ------------------------------------------
- */
+/* --- Order between those who write ---------------------------------------- */
 
 #define WRITERS 4
 #define ROUNDS 40

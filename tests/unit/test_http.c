@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The HTTP side with plain sockets as clients. Every loop is bounded in time.
- */
+/* The HTTP side with plain sockets as clients. Every loop is bounded in
+ * time. */
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -66,8 +66,8 @@ static void a_lease_is_held_for_four_fifths_of_ttl_and_not_longer(void **state)
 }
 
 /* Rule 1: the answer came at 2900, which must not matter. There is no way to
- * tell a lease when an answer came; this pins down that 'sent' is what counts.
- */
+ * tell a lease when an answer came; this pins down that 'sent' is what
+ * counts. */
 static void a_late_answer_does_not_prolong_a_lease(void **state)
 {
     (void)state;

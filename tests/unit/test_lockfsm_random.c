@@ -465,8 +465,8 @@ static void add_node(struct graph *graph, uint64_t session, struct bytes owner)
     }
 }
 
-/* True if some owner can never go on; with 'newcomer', if that one could not.
- */
+/* True if some owner can never go on; with 'newcomer', if that one could
+ * not. */
 static bool deadlock_stands(const struct lockfsm *fsm,
                             const struct acquire_command *newcomer)
 {

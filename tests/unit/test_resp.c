@@ -16,8 +16,7 @@
 #include "base/prng.h"
 #include "net/resp.h"
 
-/* --- Requests --------------------------------------------------------------
- */
+/* --- Requests ------------------------------------------------------------- */
 
 /* Appends "<a><b|c>" for a request, so that texts can be compared. */
 static void describe(struct buffer *out, const struct resp_request *request)
@@ -189,8 +188,8 @@ static void bytes_that_were_looked_at_are_not_looked_at_again(void **state)
         HASP_EMORE);
     assert_int_equal(parser.parsed, sizeof line);
     resp_parser_done(&parser);
-    /* Where an argument begins, its size is known, and its bytes do not matter.
-     */
+    /* Where an argument begins, its size is known, and its bytes do not
+     * matter. */
     struct bytes start = BYTES_LITERAL("*2\r\n$4\r\nPING\r\n$3000\r\nabc");
     assert_int_equal(resp_parse(&parser, start, &request, &used, &why),
                      HASP_EMORE);
@@ -247,8 +246,7 @@ static void a_trimmed_parser_keeps_its_place(void **state)
     resp_parser_done(&parser);
 }
 
-/* --- What strangers send ---------------------------------------------------
- */
+/* --- What strangers send -------------------------------------------------- */
 
 struct refusal {
     const char *input;
@@ -415,8 +413,7 @@ static void mutated_requests_never_read_outside_of_the_input(void **state)
     }
 }
 
-/* --- Writing ---------------------------------------------------------------
- */
+/* --- Writing -------------------------------------------------------------- */
 
 typedef void write_fn(struct resp_writer *writer);
 
@@ -553,8 +550,7 @@ static void written_requests_are_parsed_back(void **state)
     resp_parser_done(&parser);
 }
 
-/* --- Replies ---------------------------------------------------------------
- */
+/* --- Replies -------------------------------------------------------------- */
 
 /* A reply with one of everything, nested. */
 static void write_everything(struct resp_writer *w)

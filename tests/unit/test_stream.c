@@ -64,8 +64,7 @@ struct fixture {
     bool ready_closes;
 };
 
-/* --- Fixture ---------------------------------------------------------------
- */
+/* --- Fixture -------------------------------------------------------------- */
 
 static void on_bytes(struct stream *stream)
 {
@@ -268,8 +267,7 @@ static void put_random(struct buffer *out, struct prng *prng, size_t size)
     out->size += size;
 }
 
-/* --- Bytes -----------------------------------------------------------------
- */
+/* --- Bytes ---------------------------------------------------------------- */
 
 static void bytes_arrive_in_order_both_ways(void **state)
 {
@@ -390,8 +388,7 @@ static void several_appends_leave_with_one_write(void **state)
     close(fd);
 }
 
-/* --- Pressure --------------------------------------------------------------
- */
+/* --- Pressure ------------------------------------------------------------- */
 
 static void a_paused_owner_gets_no_more_than_the_limit(void **state)
 {
@@ -455,8 +452,7 @@ static void a_reader_that_is_too_slow_is_closed(void **state)
     close(fd);
 }
 
-/* --- The end ---------------------------------------------------------------
- */
+/* --- The end -------------------------------------------------------------- */
 
 static void the_other_ends_close_is_told_as_such(void **state)
 {
@@ -594,8 +590,7 @@ static void last_words_to_one_that_never_closes_are_bounded(void **state)
     close(fd);
 }
 
-/* --- Connecting ------------------------------------------------------------
- */
+/* --- Connecting ----------------------------------------------------------- */
 
 static void a_refused_connection_is_told(void **state)
 {
@@ -785,8 +780,7 @@ static void a_dead_network_is_noticed_within_seconds(void **state)
     close(before);
 }
 
-/* --- Listening -------------------------------------------------------------
- */
+/* --- Listening ------------------------------------------------------------ */
 
 /* Also one that has said something already: what it said must not turn our
  * close into a reset. */

@@ -13,8 +13,8 @@
 #include "base/prng.h"
 #include "net/stream.h"
 
-/* A loop of its own with both ends: all that threads share is the spare buffer.
- */
+/* A loop of its own with both ends: all that threads share is the spare
+ * buffer. */
 struct worker {
     uv_loop_t loop;
     struct listener *listener;

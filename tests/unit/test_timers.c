@@ -5,8 +5,8 @@
  *
  * due() gives what was proposed as text, one command per line, sessions by the
  * order in which they were opened: "expire 1 2". What was proposed waits until
- * apply_proposed() applies it, as it does in the log. Times are milliseconds.
- */
+ * apply_proposed() applies it, as it does in the log. Times are
+ * milliseconds. */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -584,8 +584,7 @@ static void an_unknown_session_is_not_heard(void **state)
     timers_detached(w->timers, 4711, ns(w));
 }
 
-/* --- Rule 8: linger --------------------------------------------------------
- */
+/* --- Rule 8: linger ------------------------------------------------------- */
 
 static void a_close_lowers_the_deadline_to_linger(void **state)
 {
@@ -657,8 +656,7 @@ static void a_client_that_comes_back_gets_its_whole_ttl(void **state)
     assert_string_equal(due(w, t0 + 2599), "");
 }
 
-/* --- Transfer --------------------------------------------------------------
- */
+/* --- Transfer ------------------------------------------------------------- */
 
 static void ages_above_a_quarter_are_logged_before_a_transfer(void **state)
 {
@@ -675,8 +673,7 @@ static void ages_above_a_quarter_are_logged_before_a_transfer(void **state)
     assert_string_equal((const char *)w->text.data, "age 1=333\n");
 }
 
-/* --- Waits, delays, max holds, blacklistings --------------------------------
- */
+/* --- Waits, delays, max holds, blacklistings ------------------------------ */
 
 static void a_wait_is_over_after_its_time(void **state)
 {
@@ -848,8 +845,7 @@ static void the_rest_is_left_after_a_refusal(void **state)
     assert_non_null(strstr(due(w, t0 + 400), "wait-timeout 2"));
 }
 
-/* --- In the large ------------------------------------------------------------
- */
+/* --- In the large --------------------------------------------------------- */
 
 /* A naive model: deadlines in an array, looked through at each step. */
 static void deadlines_agree_with_a_naive_model(void **state)

@@ -287,8 +287,8 @@ static struct folder_image *mix(const struct change *change, struct prng *prng)
     return mixed;
 }
 
-/* True if there was one write only, and not a second one to the next segment.
- */
+/* True if there was one write only, and not a second one to the next
+ * segment. */
 static bool is_one_write(const struct change *change)
 {
     int count = 0;
