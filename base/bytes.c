@@ -188,12 +188,6 @@ void buffer_put_u8(struct buffer *buffer, uint8_t value)
     buffer_put(buffer, &value, 1);
 }
 
-void buffer_put_u16(struct buffer *buffer, uint16_t value)
-{
-    buffer_put_u8(buffer, (uint8_t)value);
-    buffer_put_u8(buffer, (uint8_t)(value >> 8));
-}
-
 void buffer_put_u32(struct buffer *buffer, uint32_t value)
 {
     store_u32(buffer_reserve(buffer, 4), value);

@@ -82,7 +82,6 @@ void buffer_put_text(struct buffer *buffer, const char *text);
 void buffer_printf(struct buffer *buffer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 void buffer_put_u8(struct buffer *buffer, uint8_t value);
-void buffer_put_u16(struct buffer *buffer, uint16_t value);
 void buffer_put_u32(struct buffer *buffer, uint32_t value);
 void buffer_put_u64(struct buffer *buffer, uint64_t value);
 /* A u32 length and then the bytes. */

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-extern uint64_t hash_seed;
+extern uint64_t hash_seed; /* 0: not set yet. */
 void hash_seed_set(uint64_t seed);
 uint64_t hash_bytes(const void *data, size_t size);
 

@@ -73,7 +73,7 @@ struct blacklisting *blacklisting_new(struct lockfsm *fsm)
     return entry;
 }
 
-void blacklisting_free(struct lockfsm *fsm, struct blacklisting *entry)
+static void free_entry(struct lockfsm *fsm, struct blacklisting *entry)
 {
     blacklisting_gone(fsm, entry);
     list_remove(&entry->in_order);
@@ -144,7 +144,7 @@ static void remove_entry(struct lockfsm *fsm, struct blacklisting *entry)
 {
     size_t count;
     struct session **sessions = find_sessions(fsm, entry, &count);
-    blacklisting_free(fsm, entry);
+    free_entry(fsm, entry);
     for (size_t i = 0; i < count; i++) {
         recheck(fsm, sessions[i]);
     }
@@ -161,7 +161,7 @@ void blacklist_forget_session(struct lockfsm *fsm,
         struct blacklisting *entry = LIST_ENTRY(node, struct blacklisting,
                                                 in_order);
         if (entry->session == session->id) {
-            blacklisting_free(fsm, entry);
+            free_entry(fsm, entry);
         }
     }
 }

@@ -114,7 +114,8 @@ static bool waits_ahead_allow(const struct wait *wait)
     return true;
 }
 
-bool wait_is_free(const struct lockfsm *fsm, const struct wait *wait)
+/* In its own lock alone. */
+static bool wait_is_free(const struct lockfsm *fsm, const struct wait *wait)
 {
     const struct lock *lock = wait->lock;
     if (wait->is_upgrade) {

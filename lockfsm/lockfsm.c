@@ -330,13 +330,6 @@ const struct hold *lockfsm_hold(const struct lockfsm *fsm,
     return hold_find(fsm, lock, session, owner);
 }
 
-const struct wait *lockfsm_wait(const struct lockfsm *fsm,
-                                const struct lock *lock, uint64_t session,
-                                struct bytes owner)
-{
-    return wait_find(fsm, lock, session, owner);
-}
-
 const struct fence *lockfsm_fence(const struct lockfsm *fsm,
                                   struct bytes resource)
 {
@@ -362,12 +355,6 @@ const struct blacklisting *lockfsm_blacklisting(const struct lockfsm *fsm,
                                                 uint64_t since_index)
 {
     return blacklist_find(fsm, since_index);
-}
-
-const struct blacklisting *lockfsm_blacklisted(const struct lockfsm *fsm,
-                                               struct bytes client_name)
-{
-    return blacklist_hit(fsm, 0, client_name);
 }
 
 bool lockfsm_kept_result(const struct lockfsm *fsm, uint64_t session,

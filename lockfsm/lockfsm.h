@@ -226,20 +226,14 @@ const struct fence *lockfsm_fence(const struct lockfsm *fsm,
 const struct session *lockfsm_sessions(const struct lockfsm *fsm);
 const struct lock *lockfsm_locks(const struct lockfsm *fsm);
 const struct list *lockfsm_blacklist(const struct lockfsm *fsm);
-/* The hold or wait of (session, owner) at a lock, or NULL. O(1). */
+/* The hold of (session, owner) at a lock, or NULL. O(1). */
 const struct hold *lockfsm_hold(const struct lockfsm *fsm,
-                                const struct lock *lock, uint64_t session,
-                                struct bytes owner);
-const struct wait *lockfsm_wait(const struct lockfsm *fsm,
                                 const struct lock *lock, uint64_t session,
                                 struct bytes owner);
 /* The blacklist's entry of this since_index (session.blacklist_index), or
  * NULL. */
 const struct blacklisting *lockfsm_blacklisting(const struct lockfsm *fsm,
                                                 uint64_t since_index);
-/* The entry of the blacklist that hits a client of this name, or NULL. */
-const struct blacklisting *lockfsm_blacklisted(const struct lockfsm *fsm,
-                                               struct bytes client_name);
 /* The result kept for request 'req' of (session, owner), for a repetition that
  * need not be logged; false if there is none. */
 bool lockfsm_kept_result(const struct lockfsm *fsm, uint64_t session,

@@ -408,8 +408,7 @@ bool lock_is_free(const struct lockfsm *fsm, const struct lock *lock,
                   enum lock_mode mode, uint32_t slots);
 bool lock_is_free_for_upgrade(const struct lockfsm *fsm,
                               const struct lock *lock);
-/* The same of one that waits, in its lock and in all locks of its request. */
-bool wait_is_free(const struct lockfsm *fsm, const struct wait *wait);
+/* The same of one that waits, in all locks of its request. */
 bool request_is_free(const struct lockfsm *fsm, const struct wait *wait);
 /* True if the owner's own hold covers a further request of this mode. */
 bool hold_covers(const struct hold *hold, enum lock_mode mode);
@@ -448,7 +447,6 @@ void refuse_blacklisted(struct lockfsm *fsm, const struct blacklisting *entry,
 struct blacklisting *blacklist_find(const struct lockfsm *fsm,
                                     uint64_t since_index);
 struct blacklisting *blacklisting_new(struct lockfsm *fsm);
-void blacklisting_free(struct lockfsm *fsm, struct blacklisting *entry);
 /* Drops the entries that name a session which ends. */
 void blacklist_forget_session(struct lockfsm *fsm,
                               const struct session *session);

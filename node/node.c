@@ -29,6 +29,7 @@
 /* How often the log tells whom a founding waits for. */
 #define WAITING_NS (10 * UINT64_C(1000000000))
 
+static void fill_random(void *out, size_t size);
 static int open_disk(struct hasp_node *node, struct recovery *recovery,
                      char why[HASP_WHY_SIZE]);
 static void begin_from_disk(struct hasp_node *node,
@@ -63,7 +64,9 @@ int hasp_node_open(const struct hasp_node_options *options,
         log_set_level((enum log_level)node->options.log_level);
     }
     if (hash_seed == 0) {
-        node_random(&hash_seed, sizeof hash_seed);
+        uint64_t seed;
+        fill_random(&seed, sizeof seed);
+        hash_seed_set(seed);
     }
     CHECK(uv_loop_init(&node->uv) == 0);
     node->journal.node = node;
@@ -176,19 +179,6 @@ void node_fail(struct hasp_node *node, int status, const char *format, ...)
     uv_stop(&node->uv);
 }
 
-void node_random(void *out, size_t size)
-{
-    uint8_t *at = out;
-    while (size > 0) {
-        ssize_t got = getrandom(at, size, 0);
-        CHECK(got > 0 || (got < 0 && errno == EINTR));
-        if (got > 0) {
-            at += got;
-            size -= (size_t)got;
-        }
-    }
-}
-
 void node_found(struct hasp_node *node, uint64_t now_ns)
 {
     char missing[128];
@@ -245,12 +235,26 @@ void node_status(struct hasp_node *node)
     }
 }
 
+/* From the operating system. */
+static void fill_random(void *out, size_t size)
+{
+    uint8_t *at = out;
+    while (size > 0) {
+        ssize_t got = getrandom(at, size, 0);
+        CHECK(got > 0 || (got < 0 && errno == EINTR));
+        if (got > 0) {
+            at += got;
+            size -= (size_t)got;
+        }
+    }
+}
+
 static int open_disk(struct hasp_node *node, struct recovery *recovery,
                      char why[HASP_WHY_SIZE])
 {
     uint64_t incarnation;
     bool is_new;
-    node_random(&incarnation, sizeof incarnation);
+    fill_random(&incarnation, sizeof incarnation);
     int rv = datadir_open(node->options.directory, node->options.id,
                           incarnation | 1, &node->datadir, &is_new, why);
     if (rv != 0) {
@@ -363,6 +367,7 @@ static void join_cluster(struct hasp_node *node)
         node_fail(node, HASP_NODE_STORAGE, "%s", why);
         return;
     }
+    node->members.is_joining = true;
     if (node->founding.saw_cluster) {
         LOG_WARN("joining a cluster that exists",
                  "hint=\"if this node lost its directory, or if the [cluster] "
@@ -409,7 +414,7 @@ static void begin(struct hasp_node *node, const struct replica_start *start)
     options.incarnation = identity->incarnation;
     options.token_base = token_base_now();
     memcpy(options.cluster_id, identity->cluster_id, CLUSTER_ID_SIZE);
-    node_random(&options.seed, sizeof options.seed);
+    fill_random(&options.seed, sizeof options.seed);
     port.data = node;
     uint64_t now = node_now();
     node->core = core_new(&options, &port);
@@ -488,7 +493,7 @@ static void stop_cleanly(struct hasp_node *node)
 static void port_random(void *data, void *out, size_t size)
 {
     (void)data;
-    node_random(out, size);
+    fill_random(out, size);
 }
 
 static void port_fatal(void *data, int exit_code, const char *why)

@@ -84,9 +84,6 @@ static inline uint64_t node_now(void)
 void node_fail(struct hasp_node *node, int status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Random bytes from the operating system. */
-void node_random(void *out, size_t size);
-
 /* Looks whether a new directory may found or join by now, and then begins;
  * fails with node_fail(). */
 void node_found(struct hasp_node *node, uint64_t now_ns);

@@ -305,11 +305,6 @@ void replica_installed(struct replica *replica, uint64_t now_ms,
 
 /* --- Questions ---------------------------------------------------------- */
 
-uint64_t replica_id(const struct replica *replica)
-{
-    return replica->id;
-}
-
 enum replica_role replica_role(const struct replica *replica)
 {
     switch (replica->core.state) {

@@ -269,7 +269,6 @@ MUST_CHECK int replica_transfer(struct replica *replica, uint64_t id,
 
 /* --- Questions ---------------------------------------------------------- */
 
-uint64_t replica_id(const struct replica *replica);
 enum replica_role replica_role(const struct replica *replica);
 uint64_t replica_term(const struct replica *replica);
 uint64_t replica_voted_for(const struct replica *replica);
