@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Askers: the owners of a session that wait or number their requests. */
+
 #include "lockfsm/state.h"
 
 struct asker *asker_find(const struct lockfsm *fsm, uint64_t session,

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Effects: the list that an entry leaves behind, and the memory of what they
+ * carry, given back in one piece when the list is cleared. */
+
 #include "lockfsm/state.h"
 
 #include <stdlib.h>

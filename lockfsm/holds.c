@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Locks and holds as structures: made, found, linked, freed, with the effects
+ * that tell of it. Who may have a lock is grant.c's matter. */
+
 #include "lockfsm/state.h"
 
 struct lock *lock_new(struct lockfsm *fsm, struct bytes name)

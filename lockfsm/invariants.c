@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The checkers of lockfsm.h: what is true of any state, what is true between
+ * two of them, and the hash by which replicas are compared. A node checks a
+ * state when it has loaded it; tests do so after every step. */
+
 #include "lockfsm/records.h"
 
 #include <stdlib.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* A new life of the cluster after a restore: what must not outlive the old one
+ * goes. cluster.c has the quarantine that follows. */
+
 #include "lockfsm/state.h"
 
 static void drop_lock(struct lockfsm *fsm, struct lock *lock)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Sessions: as structures, and the commands that open, age and end them. An end
+ * takes all that the session holds and waits for. */
+
 #include "lockfsm/state.h"
 
 struct session *session_new(struct lockfsm *fsm, uint64_t id)

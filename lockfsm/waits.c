@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Waits as structures: their places in the queues and indexes, and their end. A
+ * request for several locks has a wait in each queue, all in one ring. */
+
 #include "lockfsm/state.h"
 
 struct wait *wait_find(const struct lockfsm *fsm, const struct lock *lock,

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Addresses, "host:port" and "[v6]:port": see net/stream.h. */
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>
