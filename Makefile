@@ -123,6 +123,19 @@ $(B)/hasp: $(HASP_OBJ) $(LIB)
 	$(CC) $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) \
 	    -lsmartcols -ljansson
 
+# Both are made from the tool's own table of subcommands.
+MAN := build/man/hasp.1
+COMPLETION := build/man/hasp.bash
+$(MAN): $(B)/hasp
+	@mkdir -p $(@D)
+	$(B)/hasp help --man > $@
+$(COMPLETION): $(B)/hasp
+	@mkdir -p $(@D)
+	$(B)/hasp completion bash > $@
+
+.PHONY: man
+man: $(MAN) $(COMPLETION) ## the manual page of hasp, the completion for bash
+
 # One object of which only the public functions can be seen, so that a program
 # that links the archive keeps its own names.
 $(B)/libhasp.o: $(LIBHASP_OBJ) $(LIBHASP_PARTS)
@@ -260,10 +273,15 @@ lint: ## format, layering, lengths
 # --- installing --------------------------------------------------------------
 
 .PHONY: install
-install: all ## into $(DESTDIR)$(PREFIX)
+install: all man ## into $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/sbin
 	install -m 0755 $(B)/hasp $(DESTDIR)$(PREFIX)/bin/hasp
 	install -m 0755 $(B)/haspd $(DESTDIR)$(PREFIX)/sbin/haspd
+	install -d $(DESTDIR)$(PREFIX)/share/man/man1 \
+	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+	install -m 0644 $(MAN) $(DESTDIR)$(PREFIX)/share/man/man1/hasp.1
+	install -m 0644 $(COMPLETION) \
+	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/hasp
 	$(MAKE) install-lib
 
 .PHONY: install-lib

@@ -10,96 +10,20 @@
 
 #include "cmd/hasp/tool.h"
 
-#define ACQUIRE_OPTIONS                                                       \
-    "-s, --shared        several may hold it together\n"                      \
-    "    --slots N       at most N may hold it\n"                             \
-    "-n, --nonblock      do not wait\n"                                       \
-    "-w, --wait SECS     wait at most so long\n"                              \
-    "-E, --exit-code N   exit so if it was not acquired (75)\n"               \
-    "    --ttl 10s       lease of the session\n"                              \
-    "    --linger TIME   end it so soon after the last connection closed\n"   \
-    "    --value TEXT    shown to those who ask\n"                            \
-    "    --delay TIME    keep the lock closed so long after an unclean end\n" \
-    "    --hold TIME     hold it at most so long\n"
-
-const struct subcommand subcommands[] = {
-    {"acquire", "NAME [--ttl TIME] [-n | -w SECS] [--session ID:SECRET]",
-     "acquire a lock and leave it held until the TTL",
-     ACQUIRE_OPTIONS "    --owner TAG     hold it as this owner\n"
-                     "    --session ID:SECRET  in this session, not a new "
-                     "one\n",
-     run_acquire},
-    {"blacklist add", "--session ID | --client PATTERN [--reason TEXT]",
-     "refuse a client's heartbeats and sessions",
-     "    --session ID      one session\n"
-     "    --client PATTERN  clients by name (a glob)\n"
-     "    --reason TEXT     told to the refused\n"
-     "    --by WHO          who decided it (user@host)\n"
-     "    --for TIME        how long (until removed)\n",
-     run_blacklist_add},
-    {"blacklist list", "", "who is refused", NULL, run_blacklist_list},
-    {"blacklist remove", "--session ID | --client PATTERN", "refuse no longer",
-     NULL, run_blacklist_remove},
-    {"check", "NAME TOKEN", "is this still the holder's token? exit 0 or 1",
-     NULL, run_check},
-    {"dev", "[--nodes 3] [--dir DIR] [--port 7420]",
-     "a throw-away cluster on loopback",
-     "    --nodes N   how many\n"
-     "    --dir DIR   keep it here (default: a temporary folder)\n"
-     "    --port P    node i has the ports from P + 10 (i - 1)\n",
-     run_dev},
-    {"health", "", "exit 0 if the cluster serves, else 69", NULL, run_health},
-    {"list", "[PREFIX]", "locks that are held or waited for", NULL, run_list},
-    {"member add", "ID PEER-ADDRESS,CLIENT-ADDRESS [--standby]",
-     "add a node to the cluster", NULL, run_member_add},
-    {"member demote", "ID", "make a member a standby", NULL, run_member_change},
-    {"member list", "", "the members, as the leader sees them", NULL,
-     run_member_list},
-    {"member promote", "ID", "make a standby a voter", NULL, run_member_change},
-    {"member remove", "ID", "remove a node from the cluster", NULL,
-     run_member_change},
-    {"member transfer", "[ID]", "hand the leadership over", NULL,
-     run_member_transfer},
-    {"please", "NAME [MESSAGE]", "ask the holders to give a lock back", NULL,
-     run_please},
-    {"release", "NAME --session ID:SECRET [--token N]", "give a lock back",
-     "    --session ID:SECRET  as 'hasp acquire' printed it\n"
-     "    --owner TAG          of this owner\n"
-     "    --token N            only if this is its token\n",
-     run_release},
-    {"run", "[-s] [-n] [-w SECS] [--on-lost HOW] NAME [--] COMMAND...",
-     "run a command while holding a lock",
-     ACQUIRE_OPTIONS
-     "    --on-lost term  TERM in time, then KILL (default)\n"
-     "    --on-lost kill|freeze|ignore   KILL; STOP and go on if it is kept "
-     "after all; nothing\n"
-     "    --grace TIME    between TERM and KILL (a quarter of the lease)\n",
-     run_run},
-    {"session close", "ID:SECRET", "end a session and release its holds", NULL,
-     run_session_close},
-    {"session keep", "ID:SECRET", "send one heartbeat", NULL, run_session_keep},
-    {"session list", "[PREFIX]", "sessions, by prefix of their names", NULL,
-     run_session_list},
-    {"session show", "ID", "one session", NULL, run_session_show},
-    {"show", "NAME", "holders and queue of a lock", NULL, run_show},
-    {"status", "", "the nodes and their roles", NULL, run_status},
-    {"version", "", "versions of the tool and of the nodes", NULL, run_version},
-    {"watch", "[PREFIX] [--count N]", "events of locks as they happen",
-     "    --count N   end after so many events\n", run_watch},
-    {"why", "NAME", "why a lock is not free, and until when", NULL, run_why},
-    {0},
-};
+static void print_lines(FILE *out, const char *text)
+{
+    while (*text != '\0') {
+        int size = (int)strcspn(text, "\n");
+        fprintf(out, "  %.*s\n", size, text);
+        text += size + (text[size] == '\n');
+    }
+}
 
 static void print_help(FILE *out)
 {
-    fputs("usage: hasp [options] SUBCOMMAND ...\n\n"
-          "  -e, --endpoints HOST:PORT,...  the nodes (HASP_ENDPOINTS, else\n"
-          "                                 " ENDPOINTS_DEFAULT ")\n"
-          "  -o, --output table|json|plain\n"
-          "  -t, --timeout TIME             for an answer (5s)\n"
-          "  -q, --quiet                    errors only\n"
-          "  -h, --help    -V, --version\n\n",
-          out);
+    fputs("usage: hasp [options] SUBCOMMAND ...\n\n", out);
+    print_lines(out, tool_options_text);
+    fputc('\n', out);
     for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
         fprintf(out, "  %-17s %s\n", s->name, s->summary);
     }
@@ -118,11 +42,10 @@ static void print_subcommand(const struct subcommand *s)
            s->arguments[0] == '\0' ? "" : " ", s->arguments, s->summary);
     if (s->details != NULL) {
         putchar('\n');
-        for (const char *line = s->details; *line != '\0';) {
-            int size = (int)strcspn(line, "\n");
-            printf("  %.*s\n", size, line);
-            line += size + (line[size] == '\n');
-        }
+        print_lines(stdout, s->details);
+    }
+    if (manual_notes(s->name) != NULL) {
+        printf("\n%s", manual_notes(s->name));
     }
 }
 
@@ -195,6 +118,10 @@ static int help(int argc, char **argv)
     int words;
     if (argc == 0) {
         print_help(stdout);
+        return 0;
+    }
+    if (strcmp(argv[0], "--man") == 0) {
+        manual_print();
         return 0;
     }
     const struct subcommand *s = find(argc, argv, &words);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/check.h"
 
@@ -255,11 +256,36 @@ static void write_header(const struct field *fields)
     putchar('\n');
 }
 
+const char *output_colour(enum colour colour)
+{
+    static const char *const codes[] = {"\033[0m", "\033[1m", "\033[32m",
+                                        "\033[31m"};
+    const char *no_colour = getenv("NO_COLOR"), *term = getenv("TERM");
+    bool is_plain = (no_colour != NULL && no_colour[0] != '\0') ||
+                    term == NULL || strcmp(term, "dumb") == 0 ||
+                    !isatty(STDOUT_FILENO);
+    return is_plain ? "" : codes[colour];
+}
+
+/* The colour of a cell, or NULL for none. */
+static const char *colour_of(const struct field *field, const char *text)
+{
+    bool is_good = strcmp(text, "leader") == 0;
+    bool is_bad = strcmp(text, "unreachable") == 0 ||
+                  strcmp(text, "candidate") == 0;
+    if (field->kind != FIELD_ROLE || (!is_good && !is_bad)) {
+        return NULL;
+    }
+    const char *code = output_colour(is_good ? COLOUR_GOOD : COLOUR_BAD);
+    return code[0] != '\0' ? code : NULL;
+}
+
 static void write_table(const struct field *fields, json_t *rows)
 {
     struct libscols_table *table = scols_new_table();
     struct buffer cell = {0};
     CHECK(table != NULL);
+    scols_table_enable_colors(table, output_colour(COLOUR_BOLD)[0] != '\0');
     for (size_t i = 0; fields[i].key != NULL; i++) {
         CHECK(scols_table_new_column(table, fields[i].title, 0,
                                      is_right(&fields[i]) ? SCOLS_FL_RIGHT
@@ -271,7 +297,10 @@ static void write_table(const struct field *fields, json_t *rows)
         for (size_t i = 0; fields[i].key != NULL; i++) {
             buffer_clear(&cell);
             put_cell(&cell, &fields[i], json_array_get(rows, r), true);
-            CHECK(scols_line_set_data(line, i, (const char *)cell.data) == 0);
+            const char *text = (const char *)cell.data;
+            CHECK(scols_line_set_data(line, i, text) == 0);
+            scols_cell_set_color(scols_line_get_cell(line, i),
+                                 colour_of(&fields[i], text));
         }
     }
     scols_print_table(table);

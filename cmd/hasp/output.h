@@ -28,6 +28,7 @@ enum field_kind {
     FIELD_NUMBER,   /* Right-aligned. */
     FIELD_DURATION, /* Milliseconds; "2m10s" in a table. */
     FIELD_COUNT,    /* Of the elements of an array. */
+    FIELD_ROLE,     /* Of a node; in colour on a terminal. */
     FIELD_FLAG      /* "yes" or "". */
 };
 
@@ -54,6 +55,12 @@ void output_rows(enum format format, const struct field *fields, json_t *rows);
 void output_record(enum format format, const struct field *fields,
                    json_t *record);
 void output_json(json_t *value);
+
+enum colour { COLOUR_NONE, COLOUR_BOLD, COLOUR_GOOD, COLOUR_BAD };
+
+/* What switches to a colour, or back with COLOUR_NONE; "" if stdout is no
+ * terminal that has colours, or NO_COLOR is set (https://no-color.org). */
+const char *output_colour(enum colour colour);
 
 /* "7.4s", "2m10s", "350ms". */
 void format_duration(uint64_t time_ms, char *out, size_t size);

@@ -19,7 +19,7 @@
 static const struct field node_fields[] = {
     {"node", "NODE", FIELD_NUMBER},
     {"endpoint", "ENDPOINT", FIELD_TEXT},
-    {"role", "ROLE", FIELD_TEXT},
+    {"role", "ROLE", FIELD_ROLE},
     {"term", "TERM", FIELD_NUMBER},
     {"leader", "LEADER", FIELD_NUMBER},
     {"commit", "COMMIT", FIELD_NUMBER},
@@ -31,7 +31,7 @@ static const struct field node_fields[] = {
 static const struct field member_fields[] = {
     {"id", "ID", FIELD_NUMBER},
     {"address", "ADDRESS", FIELD_TEXT},
-    {"role", "ROLE", FIELD_TEXT},
+    {"role", "ROLE", FIELD_ROLE},
     {"match", "MATCH", FIELD_NUMBER},
     {"last_contact_ms", "LAST CONTACT", FIELD_DURATION},
     {0},

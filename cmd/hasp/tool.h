@@ -55,14 +55,24 @@ struct subcommand {
     subcommand_fn *run;
 };
 
+/* The options before the subcommand, as in 'details'. */
+extern const char tool_options_text[];
 extern const struct subcommand subcommands[]; /* Ends with a name of NULL. */
 
+subcommand_fn run_bench, run_completion, run_top;
 subcommand_fn run_acquire, run_blacklist_add, run_blacklist_list,
     run_blacklist_remove, run_check, run_dev, run_health, run_list,
     run_member_add, run_member_change, run_member_list, run_member_transfer,
     run_please, run_release, run_run, run_session_close, run_session_keep,
     run_session_list, run_session_show, run_show, run_status, run_version,
     run_watch, run_why;
+
+/* --- The manual ----------------------------------------------------------- */
+
+/* hasp(1) for man(1), made from the table. */
+void manual_print(void);
+/* What a subcommand's options do not say, as paragraphs; or NULL. */
+const char *manual_notes(const char *subcommand);
 
 /* --- Errors --------------------------------------------------------------- */
 

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: MIT */
+
+/* hasp bench: clients in threads, each of which acquires and releases a lock
+ * over and over, waiting for every answer. */
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "client/session.h"
+#include "cmd/hasp/names.h"
+#include "cmd/hasp/tool.h"
+
+#define CLIENTS_MAX 1000
+#define SECONDS_MAX 3000
+/* A session outlives the measurement without heartbeats, by so much. */
+#define TTL_EXTRA_MS 30000
+
+struct bench {
+    struct tool *tool;
+    uint64_t clients;
+    uint64_t seconds;
+    uint64_t locks; /* 0: as many as clients. */
+    const char *prefix;
+    uint64_t end_ns;
+    atomic_uint_least64_t cycles;
+    atomic_bool is_stopped;
+};
+
+struct worker {
+    struct bench *bench;
+    pthread_t thread;
+    uint64_t number;
+    uint32_t *took_us;
+    size_t count;
+    size_t capacity;
+    int error;
+    char why[HASP_WHY_SIZE];
+};
+
+static const struct field bench_fields[] = {
+    {"clients", "CLIENTS", FIELD_NUMBER},
+    {"locks", "LOCKS", FIELD_NUMBER},
+    {"seconds", "SECONDS", FIELD_TEXT},
+    {"cycles", "CYCLES", FIELD_NUMBER},
+    {"cycles_per_second", "CYCLES/S", FIELD_NUMBER},
+    {"p50_us", "P50 US", FIELD_NUMBER},
+    {"p99_us", "P99 US", FIELD_NUMBER},
+    {"max_us", "MAX US", FIELD_NUMBER},
+    {"errors", "ERRORS", FIELD_NUMBER},
+    {0},
+};
+
+static atomic_bool was_interrupted;
+
+static void interrupt(int number)
+{
+    (void)number;
+    atomic_store(&was_interrupted, true);
+}
+
+static bool is_over(const struct bench *bench)
+{
+    return client_now_ns() >= bench->end_ns ||
+           atomic_load(&bench->is_stopped) || atomic_load(&was_interrupted);
+}
+
+static int ask(struct client *client, struct query *query,
+               const struct bench *bench, const struct resp_reply **ret_reply)
+{
+    uint64_t time_ms = bench->tool->timeout_ms + bench->seconds * 1000;
+    struct client_options options = {.deadline_ns = client_now_ns() +
+                                                    time_ms * NS_PER_MS,
+                                     .attempt_ms = time_ms,
+                                     .is_repeatable = true};
+    return client_ask(client, query, &options, ret_reply);
+}
+
+/* Acquires, waiting if others have it, and gives it back. */
+static int cycle(struct worker *worker, struct client *client,
+                 struct client_session *session, struct query *query)
+{
+    const struct bench *bench = worker->bench;
+    const struct resp_reply *reply;
+    char name[256];
+    snprintf(name, sizeof name, "%.200s%" PRIu64, bench->prefix,
+             worker->number % bench->locks);
+    query_begin(query, "LOCK.ACQUIRE");
+    query_text(query, name);
+    query_text(query, "WAIT");
+    query_text(query, "FOREVER");
+    client_session_number(session, query);
+    int error = ask(client, query, bench, &reply);
+    if (error != 0) {
+        return error;
+    }
+    query_begin(query, "LOCK.RELEASE");
+    query_text(query, name);
+    client_session_number(session, query);
+    return ask(client, query, bench, &reply);
+}
+
+static void note(struct worker *worker, uint64_t took_ns)
+{
+    if (worker->count == worker->capacity) {
+        worker->capacity = worker->capacity * 2 + 1024;
+        worker->took_us = memory_resize(
+            worker->took_us, worker->capacity * sizeof *worker->took_us);
+    }
+    uint64_t took_us = took_ns / 1000;
+    worker->took_us[worker->count++] = took_us < UINT32_MAX ? (uint32_t)took_us
+                                                            : UINT32_MAX;
+    atomic_fetch_add(&worker->bench->cycles, 1);
+}
+
+static void *work(void *data)
+{
+    struct worker *worker = data;
+    struct bench *bench = worker->bench;
+    struct client *client = client_new(&bench->tool->endpoints);
+    struct client_session session;
+    struct query query = {0};
+    char name[NAME_TEXT_SIZE];
+    uint64_t released;
+    name_of_process(name);
+    struct session_options options = {
+        .ttl_ms = bench->seconds * 1000 + TTL_EXTRA_MS, .name = name};
+    uint64_t deadline_ns = tool_deadline_ns(bench->tool);
+    worker->error = client_session_open(client, &options, deadline_ns,
+                                        &session);
+    bool is_open = worker->error == 0;
+    while (worker->error == 0 && !is_over(bench)) {
+        uint64_t start_ns = client_now_ns();
+        worker->error = cycle(worker, client, &session, &query);
+        if (worker->error == 0) {
+            note(worker, client_now_ns() - start_ns);
+        }
+    }
+    if (worker->error != 0) {
+        snprintf(worker->why, sizeof worker->why, "%s %.480s",
+                 client_code(client), client_why(client));
+        atomic_store(&bench->is_stopped, true);
+    }
+    if (is_open) {
+        /* If it fails the session ends with its TTL. */
+        int ignored = client_session_close(
+            client, &session, client_now_ns() + NS_PER_S, &released);
+        (void)ignored;
+    }
+    query_done(&query);
+    client_free(client);
+    return NULL;
+}
+
+/* On a terminal: a line that is written over each second. */
+static void show_progress(const struct bench *bench)
+{
+    uint64_t before = 0;
+    bool is_shown = isatty(STDERR_FILENO) && !bench->tool->is_quiet;
+    uint64_t start_ns = bench->end_ns - bench->seconds * NS_PER_S;
+    while (!is_over(bench)) {
+        uint64_t look_ns = client_now_ns() + NS_PER_S;
+        while (client_now_ns() < look_ns && !is_over(bench)) {
+            client_sleep_ms(20);
+        }
+        uint64_t cycles = atomic_load(&bench->cycles);
+        if (is_shown) {
+            fprintf(stderr,
+                    "\r\033[K%" PRIu64 " of %" PRIu64 " s, %" PRIu64
+                    " cycles/s",
+                    (client_now_ns() - start_ns) / NS_PER_S, bench->seconds,
+                    cycles - before);
+        }
+        before = cycles;
+    }
+    if (is_shown) {
+        fputs("\r\033[K", stderr);
+    }
+}
+
+static int compare(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int report(const struct bench *bench, struct worker *workers,
+                  uint64_t took_ns)
+{
+    size_t count = 0, errors = 0;
+    const struct worker *failed = NULL;
+    for (uint64_t i = 0; i < bench->clients; i++) {
+        count += workers[i].count;
+        errors += workers[i].error != 0;
+        failed = workers[i].error != 0 ? &workers[i] : failed;
+    }
+    uint32_t *all = memory_new((count + 1) * sizeof *all);
+    count = 0;
+    for (uint64_t i = 0; i < bench->clients; i++) {
+        for (size_t n = 0; n < workers[i].count; n++) {
+            all[count++] = workers[i].took_us[n];
+        }
+    }
+    qsort(all, count, sizeof *all, compare);
+    char seconds[32];
+    snprintf(seconds, sizeof seconds, "%.2f", (double)took_ns / 1e9);
+    size_t last = count > 0 ? count - 1 : 0;
+    json_t *record = json_pack(
+        "{s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "clients",
+        (json_int_t)bench->clients, "locks", (json_int_t)bench->locks,
+        "seconds", seconds, "cycles", (json_int_t)count, "cycles_per_second",
+        (json_int_t)((double)count * 1e9 / (double)took_ns), "p50_us",
+        (json_int_t)all[last / 2], "p99_us", (json_int_t)all[last - last / 100],
+        "max_us", (json_int_t)all[last], "errors", (json_int_t)errors);
+    output_record(bench->tool->format, bench_fields, record);
+    json_decref(record);
+    free(all);
+    return failed == NULL
+               ? 0
+               : tool_fail(EX_UNAVAILABLE,
+                           "%zu of %" PRIu64
+                           " clients failed and the measurement was ended: %s",
+                           errors, bench->clients, failed->why);
+}
+
+static int read_bench(struct bench *bench, int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"clients", required_argument, NULL, 'c'},
+        {"seconds", required_argument, NULL, 's'},
+        {"locks", required_argument, NULL, 'l'},
+        {"prefix", required_argument, NULL, 'p'},
+        {0},
+    };
+    const struct tool *tool = bench->tool;
+    int option;
+    tool_options_begin();
+    while ((option = tool_option(tool, argc, argv, "c:s:l:", options)) != -1) {
+        uint64_t *number = option == 'c'   ? &bench->clients
+                           : option == 's' ? &bench->seconds
+                                           : &bench->locks;
+        if (option == '?') {
+            return EX_USAGE;
+        }
+        if (option == 'p') {
+            bench->prefix = optarg;
+        } else if (!parse_number(optarg, number) || *number == 0) {
+            return tool_usage(tool, "'%s' is no number above 0", optarg);
+        }
+    }
+    if (argc != optind) {
+        return tool_usage(tool, "no argument is needed");
+    }
+    if (bench->clients > CLIENTS_MAX || bench->seconds > SECONDS_MAX) {
+        return tool_usage(tool, "at most %d clients and %d seconds",
+                          CLIENTS_MAX, SECONDS_MAX);
+    }
+    if (bench->locks == 0) {
+        bench->locks = bench->clients;
+    }
+    return 0;
+}
+
+int run_bench(struct tool *tool, int argc, char **argv)
+{
+    struct bench bench = {
+        .tool = tool, .clients = 16, .seconds = 5, .prefix = "bench/"};
+    struct sigaction action = {.sa_handler = interrupt,
+                               .sa_flags = (int)SA_RESETHAND};
+    int exit_code = read_bench(&bench, argc, argv);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    struct worker *workers = memory_new(bench.clients * sizeof *workers);
+    uint64_t start_ns = client_now_ns(), started = 0;
+    bench.end_ns = start_ns + bench.seconds * NS_PER_S;
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    for (; started < bench.clients; started++) {
+        workers[started].bench = &bench;
+        workers[started].number = started;
+        if (pthread_create(&workers[started].thread, NULL, work,
+                           &workers[started]) != 0) {
+            exit_code = tool_fail(EX_OSERR,
+                                  "cannot start more than %" PRIu64 " threads",
+                                  started);
+            atomic_store(&bench.is_stopped, true);
+            break;
+        }
+    }
+    show_progress(&bench);
+    uint64_t took_ns = client_now_ns() - start_ns;
+    for (uint64_t i = 0; i < started; i++) {
+        pthread_join(workers[i].thread, NULL);
+    }
+    if (exit_code == 0) {
+        exit_code = report(&bench, workers, took_ns);
+    }
+    for (uint64_t i = 0; i < started; i++) {
+        free(workers[i].took_us);
+    }
+    free(workers);
+    return exit_code;
+}

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: MIT */
+
+/* hasp help --man: the manual page. hasp completion: a script for bash. Both
+ * are made from the table of subcommands. */
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/hasp/tool.h"
+
+static const struct {
+    const char *subcommand;
+    const char *text;
+} notes[] = {
+    {"run",
+     "The command runs in a process group of its own, without a shell. It "
+     "gets\n"
+     "the terminal, stdin, stdout and stderr as they are, the signals TERM,\n"
+     "INT, HUP, QUIT, USR1, USR2, TSTP and CONT that hasp gets, and "
+     "HASP_LOCK,\n"
+     "HASP_TOKEN, HASP_SESSION, HASP_ENDPOINTS and HASP_RUNS in its\n"
+     "environment. Its exit status is passed on (128 + N for signal N); 126 "
+     "and\n"
+     "127 mean that it could not be started.\n"
+     "\n"
+     "It is stopped before the lock can be granted to anybody else, together\n"
+     "with all that it started: by hasp run, or by its guardian, a small\n"
+     "process that watches the deadline and hasp run itself, if that was "
+     "killed\n"
+     "or stands still (SIGSTOP). Then hasp run exits with 79. If the guardian\n"
+     "is killed, the command is stopped as well.\n"
+     "\n"
+     "Not stopped are: what others start on the command's behalf (a service\n"
+     "manager, cron, a container engine); set-user-id programs of another "
+     "user;\n"
+     "what has left the process group, emptied its environment and lost its\n"
+     "parent, if hasp run was killed. All processes of a cgroup or a virtual\n"
+     "machine that was frozen as a whole go on for a moment when it is "
+     "thawed,\n"
+     "and a write that the kernel has taken is not taken back. Against these\n"
+     "only the token helps: let the resource check it (hasp check, "
+     "FENCE.ADMIT).\n"
+     "\n"
+     "While hasp run is stopped (Ctrl-Z) nothing keeps the lock: after the "
+     "TTL\n"
+     "it is lost. What the command leaves running in the background when it\n"
+     "ends lives on without the lock.\n"
+     "\n"
+     "Inside of another hasp run that holds the same lock it exits with 64, "
+     "if\n"
+     "it would wait for ever; with -n or -w it exits with 75.\n"},
+    {"top",
+     "Grants per second are counted from the events that the node tells; what\n"
+     "happens between two looks counts, too. When stdout is no terminal, each\n"
+     "look is printed below the one before.\n"},
+    {"bench",
+     "Each client waits for its answer before it asks again; a cycle is one\n"
+     "acquire and one release, each of them on the disks of a majority.\n"},
+};
+
+static const struct {
+    const char *code;
+    const char *meaning;
+} exit_codes[] = {
+    {"0", "Done, or yes."},
+    {"1", "No (hasp check)."},
+    {"64", "Wrong usage."},
+    {"65", "What was named does not exist or does not fit."},
+    {"69", "No leader, no node, no answer."},
+    {"75", "Not acquired in time; -E changes it."},
+    {"76", "What answers is no node of hasp."},
+    {"77", "Denied."},
+    {"78", "Wrong configuration."},
+    {"79",
+     "The lock was lost; the command was stopped before it could pass on."},
+    {"other", "The status of the command of hasp run."},
+};
+
+static const struct {
+    const char *name;
+    const char *meaning;
+} variables[] = {
+    {"HASP_ENDPOINTS", "The nodes, as for -e."},
+    {"HASP_LOCK, HASP_TOKEN, HASP_SESSION",
+     "Set for the command of hasp run: the name of the lock, the token of the "
+     "hold, the number of the session."},
+    {"HASP_RUNS",
+     "Set for the command of hasp run: one entry for it and for each hasp run "
+     "around it."},
+    {"NO_COLOR", "No colours, if it is set and not empty."},
+};
+
+const char *manual_notes(const char *subcommand)
+{
+    for (size_t i = 0; i < sizeof notes / sizeof notes[0]; i++) {
+        if (strcmp(notes[i].subcommand, subcommand) == 0) {
+            return notes[i].text;
+        }
+    }
+    return NULL;
+}
+
+/* --- The manual page ------------------------------------------------------ */
+
+/* Text for roff: a backslash, a hyphen and a dot at the begin of a line mean
+ * something there. */
+static void put_roff(const char *text, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        if (text[i] == '\\') {
+            fputs("\\e", stdout);
+        } else if (text[i] == '-') {
+            fputs("\\-", stdout);
+        } else if ((text[i] == '.' || text[i] == '\'') &&
+                   (i == 0 || text[i - 1] == '\n')) {
+            printf("\\&%c", text[i]);
+        } else {
+            putchar(text[i]);
+        }
+    }
+}
+
+static void put_text(const char *text)
+{
+    put_roff(text, strlen(text));
+}
+
+/* An option and its meaning are two blanks apart, or the meaning goes on from
+ * the line before. */
+static void put_option(const char *line, size_t size)
+{
+    size_t from = 0, end;
+    while (from < size && line[from] == ' ') {
+        from++;
+    }
+    if (line[from] != '-') {
+        put_roff(line + from, size - from);
+        putchar('\n');
+        return;
+    }
+    for (end = from; end + 1 < size; end++) {
+        if (line[end] == ' ' && line[end + 1] == ' ') {
+            break;
+        }
+    }
+    end = end + 1 < size ? end : size;
+    fputs(".TP\n.B ", stdout);
+    put_roff(line + from, end - from);
+    putchar('\n');
+    while (end < size && line[end] == ' ') {
+        end++;
+    }
+    put_roff(line + end, size - end);
+    putchar('\n');
+}
+
+static void put_options(const char *text)
+{
+    while (text != NULL && *text != '\0') {
+        size_t size = strcspn(text, "\n");
+        bool is_prose = isupper((unsigned char)text[0]);
+        if (is_prose) {
+            puts(".PP");
+        }
+        put_option(text, size);
+        text += size + (text[size] == '\n');
+    }
+}
+
+static void put_paragraphs(const char *text)
+{
+    puts(".PP");
+    while (*text != '\0') {
+        size_t size = strcspn(text, "\n");
+        if (size == 0) {
+            puts(".PP");
+        } else {
+            put_roff(text, size);
+            putchar('\n');
+        }
+        text += size + (text[size] == '\n');
+    }
+}
+
+static void put_subcommand(const struct subcommand *s)
+{
+    fputs(".SS \"hasp ", stdout);
+    put_text(s->name);
+    if (s->arguments[0] != '\0') {
+        putchar(' ');
+        put_text(s->arguments);
+    }
+    puts("\"");
+    putchar(toupper((unsigned char)s->summary[0]));
+    put_text(s->summary + 1);
+    puts(".");
+    put_options(s->details);
+    if (manual_notes(s->name) != NULL) {
+        put_paragraphs(manual_notes(s->name));
+    }
+}
+
+void manual_print(void)
+{
+    printf(".TH HASP 1 \"\" \"hasp %s\" \"User Commands\"\n", HASP_VERSION);
+    puts(".SH NAME\nhasp \\- locks of a hasp cluster, for people and scripts\n"
+         ".SH SYNOPSIS\n.B hasp\n[\\fIoptions\\fR] \\fIsubcommand\\fR "
+         "[\\fIarguments\\fR]\n.SH DESCRIPTION\n"
+         "hasp talks to the nodes of a cluster (haspd). Results go to stdout, "
+         "talk goes to\nstderr. Times are written 500ms, 10s, 2m or 1h; a bare "
+         "number is seconds. Options of\nhasp stand before the subcommand, "
+         "options of\n.B hasp run\nbefore the name of the lock.\n"
+         ".SH OPTIONS");
+    put_options(tool_options_text);
+    puts(".SH SUBCOMMANDS");
+    for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
+        put_subcommand(s);
+    }
+    puts(".SH EXIT STATUS");
+    for (size_t i = 0; i < sizeof exit_codes / sizeof exit_codes[0]; i++) {
+        printf(".TP\n.B %s\n", exit_codes[i].code);
+        put_text(exit_codes[i].meaning);
+        putchar('\n');
+    }
+    puts(".SH ENVIRONMENT");
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        printf(".TP\n.B %s\n", variables[i].name);
+        put_text(variables[i].meaning);
+        putchar('\n');
+    }
+    puts(".SH EXAMPLES\nA cluster to try things with, and a job that never "
+         "runs twice at a time:\n.PP\n.nf\n.RS\nhasp dev &\n"
+         "hasp run nightly\\-backup \\-\\- /usr/local/bin/backup\n"
+         "hasp why nightly\\-backup\n.RE\n.fi\n"
+         ".PP\nIn cron: do not wait, and be quiet if another machine is at "
+         "it:\n.PP\n.nf\n.RS\nhasp \\-q run \\-n \\-E 0 nightly\\-backup "
+         "/usr/local/bin/backup\n.RE\n.fi\n"
+         ".SH SEE ALSO\n.BR flock (1),\n.BR hasp (3)");
+}
+
+/* --- Completion ----------------------------------------------------------- */
+
+/* The options that stand in a text, short and long, each after a blank. */
+static void put_words(const char *text)
+{
+    while (text != NULL && *text != '\0') {
+        size_t size = strcspn(text, "\n"), at = strspn(text, " ");
+        while (at < size && text[at] == '-') {
+            size_t word = at;
+            while (word < size &&
+                   (isalnum((unsigned char)text[word]) || text[word] == '-')) {
+                word++;
+            }
+            printf(" %.*s", (int)(word - at), text + at);
+            at = text[word] == ',' ? word + 2 : size;
+        }
+        text += size + (text[size] == '\n');
+    }
+}
+
+static size_t first_word(const struct subcommand *s)
+{
+    return strcspn(s->name, " ");
+}
+
+static bool is_same_group(const struct subcommand *a,
+                          const struct subcommand *b)
+{
+    return first_word(a) == first_word(b) &&
+           strncmp(a->name, b->name, first_word(a)) == 0;
+}
+
+/* One case for each first word, and one for each subcommand. */
+static void put_cases(void)
+{
+    for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
+        if (s->name[first_word(s)] == ' ' &&
+            (s == subcommands || !is_same_group(s - 1, s))) {
+            printf("    %.*s) words=\"", (int)first_word(s), s->name);
+            for (const struct subcommand *o = s;
+                 o->name != NULL && is_same_group(o, s); o++) {
+                printf("%s%s", o == s ? "" : " ", o->name + first_word(o) + 1);
+            }
+            puts("\" ;;");
+        }
+        printf("    \"%s\") words=\"", s->name);
+        put_words(s->details);
+        puts(" --help\" ;;");
+    }
+}
+
+static void put_bash(void)
+{
+    puts("# bash completion for hasp; source it, or save it as\n"
+         "# /usr/share/bash-completion/completions/hasp\n"
+         "_hasp() {\n"
+         "  local cur=${COMP_WORDS[COMP_CWORD]} name= words= i=1 after=0\n"
+         "  COMPREPLY=()\n"
+         "  case ${COMP_WORDS[COMP_CWORD-1]} in\n"
+         "    -o|--output) words=\"table json plain\" ;;\n"
+         "    --on-lost) words=\"term kill freeze ignore\" ;;\n"
+         "    -e|--endpoints|-t|--timeout) return ;;\n"
+         "  esac\n"
+         "  if [[ $words ]]; then\n"
+         "    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")); return\n"
+         "  fi\n"
+         "  while ((i < COMP_CWORD)); do\n"
+         "    case ${COMP_WORDS[i]} in\n"
+         "      -e|--endpoints|-o|--output|-t|--timeout) ((i += 2)) ;;\n"
+         "      -*) ((i += 1)) ;;\n"
+         "      *) break ;;\n"
+         "    esac\n"
+         "  done\n"
+         "  ((i < COMP_CWORD)) && name=${COMP_WORDS[i]}\n"
+         "  case $name in");
+    printf("    blacklist|member|session)\n"
+           "      ((i + 1 < COMP_CWORD)) && name+=\" ${COMP_WORDS[i+1]}\" ;;\n"
+           "    run)\n"
+           "      for ((i++; i < COMP_CWORD; i++)); do\n"
+           "        case ${COMP_WORDS[i]} in\n"
+           "          -s|-n|--shared|--nonblock|--) ;;\n"
+           "          -*) ((i++)) ;;\n"
+           "          *) after=1 ;;\n"
+           "        esac\n"
+           "      done\n"
+           "      ((after)) && { COMPREPLY=($(compgen -c -- \"$cur\")); "
+           "return; } ;;\n"
+           "  esac\n"
+           "  case $name in\n"
+           "    \"\") words=\"help");
+    for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
+        if (s == subcommands || !is_same_group(s - 1, s)) {
+            printf(" %.*s", (int)first_word(s), s->name);
+        }
+    }
+    put_words(tool_options_text);
+    puts("\" ;;");
+    put_cases();
+    puts("  esac\n"
+         "  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+         "}\n"
+         "complete -o default -F _hasp hasp");
+}
+
+int run_completion(struct tool *tool, int argc, char **argv)
+{
+    tool_options_begin();
+    if (tool_option(tool, argc, argv, "", NULL) != -1) {
+        return EX_USAGE;
+    }
+    if (argc - optind > 1 ||
+        (argc > optind && strcmp(argv[optind], "bash") != 0)) {
+        return tool_usage(tool, "there is a script for bash only");
+    }
+    put_bash();
+    return 0;
+}

@@ -1,0 +1,319 @@
+# SPDX-License-Identifier: MIT
+"""What the tool shows of a running cluster again and again (top, bench), and
+what it makes from its own table of subcommands (manual, completion).
+
+The programs under test are $HASPD and $HASP (default: build/release/...)."""
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import termios
+import time
+
+import pytest
+
+from cluster import ROOT, Cluster, wait_until
+
+HASP = os.path.abspath(
+    os.environ.get("HASP", os.path.join(ROOT, "build", "release", "hasp"))
+)
+
+
+@pytest.fixture(scope="module")
+def endpoints():
+    with Cluster() as cluster:
+        cluster.leader()
+        yield ",".join("127.0.0.1:%d" % n.client_port for n in cluster.nodes)
+
+
+def environment(**more):
+    clean = {
+        k: v for k, v in os.environ.items()
+        if not k.startswith("HASP_") and k != "NO_COLOR"
+    }
+    clean.update(LC_ALL="C.UTF-8", TERM="xterm")
+    clean.update(more)
+    return clean
+
+
+def hasp(endpoints, *words, **more):
+    return subprocess.run(
+        [HASP, "-e", endpoints] + list(words), capture_output=True,
+        encoding="utf-8", timeout=60, env=environment(**more),
+    )
+
+
+class Screen:
+    """The tool on a terminal of 80 x 40. Text is what it wrote."""
+
+    def __init__(self, endpoints, *words, **more):
+        self.pid, self.fd = pty.fork()
+        if self.pid == 0:
+            os.execve(
+                HASP, ["hasp", "-e", endpoints] + list(words),
+                environment(**more),
+            )
+        fcntl.ioctl(
+            self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 80, 0, 0)
+        )
+        self.text = ""
+        self.status = None
+
+    def read(self, seconds=0.1):
+        if select.select([self.fd], [], [], seconds)[0]:
+            try:
+                self.text += os.read(self.fd, 65536).decode()
+            except OSError:
+                return False
+        return True
+
+    def expect(self, what, timeout=15):
+        """Reads until the pattern is there; forgets all up to its end."""
+        by = time.monotonic() + timeout
+        while not (found := re.search(what, self.text, re.S)):
+            assert time.monotonic() < by, (what, self.text)
+            self.read()
+        self.text = self.text[found.end():]
+        return found.group(0)
+
+    def press(self, key):
+        os.write(self.fd, key.encode())
+
+    def wait(self, timeout=10):
+        by = time.monotonic() + timeout
+        while self.status is None:
+            self.read(0.02)
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.status = os.waitstatus_to_exitcode(status)
+            assert time.monotonic() < by, self.text
+        while self.read(0) and select.select([self.fd], [], [], 0)[0]:
+            pass
+        return self.status
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.status is None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+
+class Held:
+    """A lock held by one command and waited for by another."""
+
+    def __init__(self, endpoints, name):
+        self.runs = []
+        for _ in range(2):
+            self.runs.append(subprocess.Popen(
+                [HASP, "-q", "-e", endpoints, "run", name, "sleep", "60"],
+                env=environment(),
+            ))
+            wait_until(lambda: self.count(endpoints, name) == len(self.runs),
+                       10, "holder and waiter")
+
+    @staticmethod
+    def count(endpoints, name):
+        lock = json.loads(hasp(endpoints, "-o", "json", "show", name).stdout)
+        return len(lock["holders"]) + len(lock["queue"])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for run in self.runs:
+            run.terminate()
+        for run in self.runs:
+            run.wait(10)
+
+
+# --- top --------------------------------------------------------------------
+
+
+def test_top_repeats_plain_output_where_there_is_no_terminal(endpoints):
+    with Held(endpoints, "plain"):
+        result = hasp(endpoints, "top", "-n", "2", "-i", "200ms")
+    assert result.returncode == 0 and result.stderr == ""
+    assert result.stdout.count("hasp top ") == 2
+    for part in ("Hottest locks", "Longest waits", "Sessions"):
+        assert result.stdout.count(part) == 2
+    assert "\033" not in result.stdout
+    assert re.search(r"^plain +\d+ exclusive +1 +1 ", result.stdout, re.M)
+    assert "Longest waits (1)" in result.stdout
+
+
+def test_top_counts_the_grants_of_the_hottest_lock(endpoints):
+    bench = subprocess.Popen(
+        [HASP, "-e", endpoints, "bench", "-c", "1", "-s", "3", "--prefix",
+         "hot/"],
+        stdout=subprocess.PIPE, env=environment(),
+    )
+    result = hasp(endpoints, "-o", "json", "top", "-n", "3", "-i", "500ms")
+    looks = [json.loads(line) for line in result.stdout.splitlines()]
+    bench.communicate(timeout=20)
+    assert len(looks) == 3
+    hottest = looks[-1]["locks"][0]
+    assert hottest["name"] == "hot/0" and hottest["grants_per_second"] > 5
+    assert hasp(endpoints, "top", "-n", "0").returncode == 64
+    assert hasp(endpoints, "top", "-i", "1ms").returncode == 64
+
+
+def test_top_obeys_its_keys_and_leaves_the_terminal_as_it_was(endpoints):
+    with Held(endpoints, "keys"), Screen(
+        endpoints, "top", "-i", "200ms"
+    ) as top:
+        top.expect(r"Hottest locks.*keys.*Longest waits.*Sessions")
+        # s: one part after the other, then all of them again.
+        for there, gone in (("Hottest", "Sessions"), ("Longest", "Hottest"),
+                            ("Sessions", "Longest")):
+            top.press("s")
+            top.expect(there)
+            top.expect(r"\033\[H")
+            picture = top.expect(r"hasp top.*?\033\[H")
+            assert there in picture and gone not in picture
+        top.press("s")
+        top.expect(r"Hottest locks.*Sessions")
+        # p: nothing moves until p again.
+        top.press("p")
+        top.expect(r"\[paused\].*Sessions")
+        time.sleep(0.3)
+        top.read()
+        top.text = ""
+        for _ in range(5):
+            top.read()
+        assert top.text == ""
+        top.press("p")
+        top.expect(r"hasp top.*hasp top")
+        top.press("q")
+        assert top.wait() == 0
+        assert top.text.endswith("\033[?7h\033[?25h\033[?1049l")
+        mode = termios.tcgetattr(top.fd)[3]
+        assert mode & termios.ECHO and mode & termios.ICANON
+
+
+def test_top_puts_the_terminal_back_when_a_signal_ends_it(endpoints):
+    with Screen(endpoints, "top", "-i", "200ms") as top:
+        top.expect(r"Sessions")
+        top.press("\x03")
+        assert top.wait() == 130
+        assert top.text.endswith("\033[?1049l")
+        assert termios.tcgetattr(top.fd)[3] & termios.ECHO
+
+
+def test_top_without_a_cluster_says_so_and_exits_69():
+    result = hasp("127.0.0.1:1", "-t", "500ms", "top", "-n", "1")
+    assert result.returncode == 69 and "no node answers" in result.stderr
+
+
+# --- bench ------------------------------------------------------------------
+
+
+def test_bench_measures_cycles_and_leaves_nothing_behind(endpoints):
+    result = hasp(
+        endpoints, "-o", "json", "bench", "-c", "4", "-s", "1", "-l", "2"
+    )
+    assert result.returncode == 0, result.stderr
+    told = json.loads(result.stdout)
+    assert (told["clients"], told["locks"], told["errors"]) == (4, 2, 0)
+    assert told["cycles"] > 10
+    assert 0 < told["p50_us"] <= told["p99_us"] <= told["max_us"]
+    assert result.stderr == "", "progress is for terminals"
+    locks = json.loads(hasp(endpoints, "-o", "json", "list", "bench/").stdout)
+    assert locks == []
+    assert hasp(endpoints, "bench", "-c", "0").returncode == 64
+    assert hasp(endpoints, "bench", "-c", "9999").returncode == 64
+
+
+def test_bench_shows_progress_on_a_terminal_and_may_be_interrupted(endpoints):
+    with Screen(endpoints, "bench", "-c", "2", "-s", "60") as bench:
+        bench.expect(r"\d+ of 60 s, \d+ cycles/s")
+        bench.press("\x03")
+        bench.expect(r"CYCLES/S")
+        assert bench.wait() == 0
+
+
+def test_bench_without_a_cluster_exits_69():
+    result = hasp("127.0.0.1:1", "-t", "500ms", "bench", "-s", "1")
+    assert result.returncode == 69 and "no node answers" in result.stderr
+
+
+# --- Colours ----------------------------------------------------------------
+
+
+def test_colours_are_for_terminals_and_not_under_no_color(endpoints):
+    assert "\033" not in hasp(endpoints, "status").stdout
+    for more, is_coloured in (({}, True), ({"NO_COLOR": "1"}, False),
+                              ({"NO_COLOR": ""}, True),
+                              ({"TERM": "dumb"}, False)):
+        with Screen(endpoints, "status", **more) as status:
+            assert status.wait() == 0
+            assert "leader" in status.text
+            assert ("\033[32m" in status.text) == is_coloured, more
+
+
+# --- The manual and the completion ------------------------------------------
+
+
+def subcommands():
+    text = hasp("", "help").stdout
+    return re.findall(r"^  ([a-z]+(?: [a-z]+)?)  +\S", text, re.M)
+
+
+def test_the_manual_has_every_subcommand_with_every_option():
+    page = hasp("", "help", "--man")
+    assert page.returncode == 0
+    text = page.stdout.replace("\\-", "-").replace("\\&", "")
+    names = subcommands()
+    assert len(names) > 25
+    for name in names:
+        assert '.SS "hasp %s' % name in text
+        for option in re.findall(
+            r"(?:^|\s)(--[a-z-]+)", hasp("", "help", *name.split()).stdout
+        ):
+            assert option in text
+    for part in ("EXIT STATUS", "ENVIRONMENT", "guardian", "SEE ALSO"):
+        assert part in text
+    if shutil.which("groff"):
+        check = subprocess.run(
+            ["groff", "-man", "-Tutf8", "-ww"], input=page.stdout,
+            capture_output=True, encoding="utf-8",
+        )
+        assert check.returncode == 0 and check.stderr == ""
+        assert "people and scripts" in check.stdout
+
+
+def complete(tmp_path, *words):
+    """What bash offers for the last of the words."""
+    script = tmp_path / "hasp.bash"
+    script.write_text(hasp("", "completion", "bash").stdout)
+    return subprocess.run(
+        ["bash", "-c",
+         'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _hasp; '
+         'printf "%s\\n" "${COMPREPLY[@]}"', str(script), "hasp"]
+        + list(words),
+        capture_output=True, encoding="utf-8", env=environment(), check=True,
+    ).stdout.split()
+
+
+def test_the_completion_knows_words_options_and_commands(tmp_path):
+    first = complete(tmp_path, "")
+    assert {name.split()[0] for name in subcommands()} <= set(first)
+    assert complete(tmp_path, "se") == ["session"]
+    assert complete(tmp_path, "session", "") == [
+        "close", "keep", "list", "show",
+    ]
+    assert complete(tmp_path, "-o", "json", "bench", "--cl") == ["--clients"]
+    assert complete(tmp_path, "-o", "pl") == ["plain"]
+    assert complete(tmp_path, "run", "--on-lost", "fr") == ["freeze"]
+    assert complete(tmp_path, "run", "--gr") == ["--grace"]
+    assert "bash" in complete(tmp_path, "run", "-n", "--ttl", "9s", "x", "bas")
+    assert hasp("", "completion", "fish").returncode == 64
