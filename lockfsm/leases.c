@@ -6,9 +6,9 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/units.h"
 #include "lockfsm/encode.h"
 
-#define NS_PER_MS UINT64_C(1000000)
 /* Ages are logged in milliseconds, rounded down, and 0 means something else. */
 #define AGE_MIN_NS NS_PER_MS
 

@@ -6,9 +6,8 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/units.h"
 #include "lockfsm/encode.h"
-
-#define NS_PER_MS UINT64_C(1000000)
 
 enum span_kind {
     SPAN_WAIT,

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/units.h"
 #include "net/peer_link.h"
 #include "net/stream.h"
 
@@ -29,7 +30,7 @@ static struct stream *accept_cb(void *data, const char *address,
 
 uint64_t peers_now_ms(void)
 {
-    return uv_hrtime() / 1000000;
+    return uv_hrtime() / NS_PER_MS;
 }
 
 int peers_open(uv_loop_t *loop, const struct peers_options *options,

@@ -23,8 +23,9 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/list.h"
+#include "base/units.h"
 
-#define CLIENT_REQUEST_NS (10 * UINT64_C(1000000000))
+#define CLIENT_REQUEST_NS (10 * NS_PER_S)
 
 struct hasp_node;
 struct client;

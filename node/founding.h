@@ -44,12 +44,13 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
+#include "base/units.h"
 #include "raft/replica.h"
 #include "storage/datadir.h"
 
 /* How long a node that sees a cluster waits for the other greetings, which may
  * show that it is one of the founders after all. */
-#define FOUNDING_GRACE_NS (5 * UINT64_C(1000000000))
+#define FOUNDING_GRACE_NS (5 * NS_PER_S)
 
 struct founder {
     uint64_t id;

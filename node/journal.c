@@ -221,24 +221,24 @@ static void look_at_space(struct journal *journal, uint64_t now_ns)
 static void look_at_write(struct journal *journal, uint64_t now_ns)
 {
     struct hasp_node *node = journal->node;
-    uint64_t election_ns = node->options.election_ms * UINT64_C(1000000);
+    uint64_t election_ns = node->options.election_ms * NS_PER_MS;
     if (node->loop.passes_left > 0) {
         return;
     }
-    uint64_t since = journal->began_ns == 0 || now_ns < journal->began_ns
-                         ? 0
-                         : now_ns - journal->began_ns;
-    if (since > 10 * election_ns) {
+    uint64_t since_ns = journal->began_ns == 0 || now_ns < journal->began_ns
+                            ? 0
+                            : now_ns - journal->began_ns;
+    if (since_ns > 10 * election_ns) {
         node_fail(node, HASP_NODE_STORAGE,
                   "a write to the log in '%s' has not ended for %" PRIu64
                   " ms: the disk hangs",
-                  node->options.directory, since / 1000000);
-    } else if (since > 2 * election_ns && !journal->is_hung) {
+                  node->options.directory, since_ns / NS_PER_MS);
+    } else if (since_ns > 2 * election_ns && !journal->is_hung) {
         journal->is_hung = true;
         LOG_ERROR("disk is slow",
                   "write_ms=%" PRIu64 " effect=\"leadership is handed over\"",
-                  since / 1000000);
-    } else if (since == 0 && journal->is_hung) {
+                  since_ns / NS_PER_MS);
+    } else if (since_ns == 0 && journal->is_hung) {
         journal->is_hung = false;
         LOG_INFO("disk writes again", "dir=%s", node->options.directory);
     }

@@ -9,9 +9,9 @@
 #include "node/node.h"
 
 /* A tick of the lease rules: so long may the loop stay away unnoticed. */
-#define STALL_NS (100 * UINT64_C(1000000))
-#define TICK_NS (1000 * UINT64_C(1000000))
-#define STOP_NS (2000 * UINT64_C(1000000))
+#define STALL_NS (100 * NS_PER_MS)
+#define TICK_NS NS_PER_S
+#define STOP_NS (2 * NS_PER_S)
 #define PASSES_AFTER_STALL 2
 #define PASSES_MAX 16
 /* Turns in one iteration before the sockets are looked at again. */
@@ -253,10 +253,12 @@ static void arm(struct hasp_node *node, uint64_t now_ns)
                          : uv_idle_stop(&loop->idle)) == 0);
     }
     if (at != loop->armed_ns) {
-        uint64_t left = at > now_ns ? (at - now_ns + 999999) / 1000000 : 1;
+        uint64_t left_ms = at > now_ns
+                               ? (at - now_ns + NS_PER_MS - 1) / NS_PER_MS
+                               : 1;
         loop->armed_ns = at;
         uv_update_time(&node->uv);
-        CHECK(uv_timer_start(&loop->timer, on_timer, left, 0) == 0);
+        CHECK(uv_timer_start(&loop->timer, on_timer, left_ms, 0) == 0);
     }
 }
 
@@ -267,7 +269,7 @@ static bool note_alive(struct loop *loop, uint64_t expected_ns, uint64_t now_ns)
     bool has_stalled = now_ns > expected_ns + STALL_NS;
     if (has_stalled) {
         LOG_WARN("loop stalled", "ms=%" PRIu64,
-                 (now_ns - expected_ns) / 1000000);
+                 (now_ns - expected_ns) / NS_PER_MS);
         loop->stall_count++;
         loop->passes_left = PASSES_AFTER_STALL;
         loop->passes_max = PASSES_MAX;

@@ -22,12 +22,12 @@
 /* 2025-01-01T00:00:00Z. */
 #define EPOCH_2025 INT64_C(1735689600)
 /* A node that stops waits so long at most for its connections to close. */
-#define SETTLE_NS (3 * UINT64_C(1000000000))
+#define SETTLE_NS (3 * NS_PER_S)
 #define SETTLE_STEP_MS 20
 /* So long a client has to take its last answers. */
-#define GOODBYE_NS (300 * UINT64_C(1000000))
+#define GOODBYE_NS (300 * NS_PER_MS)
 /* How often the log tells whom a founding waits for. */
-#define WAITING_NS (10 * UINT64_C(1000000000))
+#define WAITING_NS (10 * NS_PER_S)
 
 static void fill_random(void *out, size_t size);
 static int open_disk(struct hasp_node *node, struct recovery *recovery,

@@ -32,6 +32,7 @@
 #include <uv.h>
 
 #include "base/err.h"
+#include "base/units.h"
 #include "include/hasp/node.h"
 #include "net/peers.h"
 #include "node/clients.h"
@@ -76,7 +77,7 @@ static inline uint64_t node_now(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
 /* Notes the first fatal error, logs it and ends the loop. 'status' is what the

@@ -242,7 +242,7 @@ static void put_client(struct core *core, const struct conn *conn,
                   " db=0 sub=%u sessions=%u resp=%d\n",
                   conn->id & INT64_MAX, conn->address, (int)conn->name.size,
                   (const char *)conn->name.data,
-                  (core->now_ns - conn->opened_ns) / 1000000000u,
+                  (core->now_ns - conn->opened_ns) / NS_PER_S,
                   conn->channel_count, conn->session_count, conn->version);
 }
 

@@ -5,8 +5,9 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "base/units.h"
 
-#define SPACING_MIN_NS UINT64_C(10000000)
+#define SPACING_MIN_NS (10 * NS_PER_MS)
 
 void history_begin(struct history *history, uint64_t log_index, uint64_t ns)
 {
@@ -71,5 +72,5 @@ uint64_t history_age_ms(const struct history *history, uint64_t log_index,
         }
     }
     uint64_t ns = low < history->count ? history->marks[low].ns : now_ns;
-    return now_ns > ns ? (now_ns - ns) / 1000000 : 0;
+    return now_ns > ns ? (now_ns - ns) / NS_PER_MS : 0;
 }

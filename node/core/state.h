@@ -24,13 +24,13 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/list.h"
+#include "base/units.h"
 #include "lockfsm/encode.h"
 #include "lockfsm/timers.h"
 #include "node/core/core.h"
 #include "node/core/history.h"
 #include "node/core/scripts.h"
 
-#define NS_PER_MS UINT64_C(1000000)
 /* How long a request waits for a leader before NOLEADER. */
 #define LEADER_WAIT_NS (3000 * NS_PER_MS)
 /* A loop that did not turn for longer has stalled (rule 6). */

@@ -112,7 +112,7 @@ void server_info(struct core *core, struct request *request,
             "node_id:%" PRIu64 "\r\nuptime_in_seconds:%" PRIu64 "\r\n\r\n",
             core->version,
             core->options.redirect == REDIRECT_MOVED ? "cluster" : "standalone",
-            core->options.id, (core->now_ns - core->started_ns) / 1000000000u);
+            core->options.id, (core->now_ns - core->started_ns) / NS_PER_S);
     }
     if (wants(call, "CLIENTS")) {
         buffer_printf(text,
