@@ -47,8 +47,8 @@ void frame_end(struct buffer *out, size_t start)
     store_u32(out->data + start, (uint32_t)size);
 }
 
-/* A newer node's HELLO may be longer; its version is refused by who reads it.
- */
+/* A newer node's HELLO may be longer; its version is refused by who reads
+ * it. */
 void frame_put_hello(struct buffer *out, const struct frame_hello *hello)
 {
     size_t start = frame_begin(out, FRAME_HELLO);

@@ -29,8 +29,7 @@ const struct stream_limits peer_link_stranger_limits = {
     .output_max = 64u << 10,
     .idle_max = 4096};
 
-/* --- Life ------------------------------------------------------------------
- */
+/* --- Life ----------------------------------------------------------------- */
 
 struct peer_link *peer_link_new(struct peers *peers)
 {
@@ -127,8 +126,7 @@ static void closed_cb(struct stream *stream, const char *reason)
     peers_part_closed(peers);
 }
 
-/* --- Refusing --------------------------------------------------------------
- */
+/* --- Refusing ------------------------------------------------------------- */
 
 /* Strangers must not be able to fill the log: a few lines per window, and how
  * many were left out. */
@@ -164,8 +162,7 @@ static void refuse(struct peer_link *link, const char *format, ...)
     peer_link_close(link, "refused");
 }
 
-/* --- HELLO -----------------------------------------------------------------
- */
+/* --- HELLO ---------------------------------------------------------------- */
 
 static bool is_known(const uint8_t cluster_id[16])
 {
@@ -301,8 +298,7 @@ static void take_hello(struct peer_link *link, struct bytes body)
     }
 }
 
-/* --- Frames ----------------------------------------------------------------
- */
+/* --- Frames --------------------------------------------------------------- */
 
 static void take_frame(struct peer_link *link, enum frame_type type,
                        struct bytes body)

@@ -50,8 +50,8 @@ struct peers_events {
      * connection. */
     int (*on_frame)(void *data, uint64_t id, enum frame_type type,
                     struct bytes body);
-    /* May this incarnation of member 'id' join? 0, or an error with a reason.
-     */
+    /* May this incarnation of member 'id' join? 0, or an error with a
+     * reason. */
     int (*check)(void *data, const struct frame_hello *hello,
                  char why[HASP_WHY_SIZE]);
 };
@@ -81,12 +81,12 @@ void peers_set_cluster(struct peers *peers, const uint8_t cluster_id[16]);
 void peers_add(struct peers *peers, uint64_t id, const char *address);
 void peers_remove(struct peers *peers, uint64_t id);
 bool peers_is_up(const struct peers *peers, uint64_t id);
-/* Milliseconds since something was last received from 'id'; UINT64_MAX: never.
- */
+/* Milliseconds since something was last received from 'id'; UINT64_MAX:
+ * never. */
 uint64_t peers_silence_ms(const struct peers *peers, uint64_t id);
 
-/* Where to append frames for 'id' (with frame_put_...()); NULL if it is not up.
- */
+/* Where to append frames for 'id' (with frame_put_...()); NULL if it is not
+ * up. */
 struct buffer *peers_output(struct peers *peers, uint64_t id);
 /* Sends what was appended to all of them: at the end of a turn. */
 void peers_flush(struct peers *peers);

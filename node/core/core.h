@@ -16,11 +16,11 @@
  *     2. asks ONE question for all heartbeats and reads that wait,
  *     3. lets what became due expire (after a confirmation, rule 6),
  *     4. applies what is committed, answers, and flushes the state now and
- * then.
+ *        then.
  *
  * The port's calls only record or start; they never call back into the core.
  *
- * The way of a request: core_request() finds its command in the table of
+ * The way of a request: core_client_request() finds its command in the table of
  * node/core/commands.h. A follower wraps it in FORWARD (or says MOVED); the
  * leader handles it: a refusal or a heartbeat or a read waits for a confirmed
  * question, a change waits for its entry to be applied. Each request has a slot
@@ -88,8 +88,8 @@ struct core_port {
     /* Puts the adopted snapshot into the table, synchronously. */
     void (*snapshot_load)(void *data);
 
-    /* Network. Frames to one peer arrive in order or the connection goes down.
-     */
+    /* Network. Frames to one peer arrive in order or the connection goes
+     * down. */
     bool (*peer_is_up)(void *data, uint64_t id);
     struct buffer *(*peer_output)(void *data, uint64_t id); /* NULL: not up. */
     void (*peers_changed)(void *data, const struct replica_members *members);
@@ -196,8 +196,8 @@ uint64_t core_turn(struct core *core, bool has_read_all, uint64_t now_ns);
 void core_disk_scarce(struct core *core, bool is_scarce, uint64_t now_ns);
 
 /* A clean stop: logs the ages, hands leadership over, refuses new requests.
- * core_is_quiet() becomes true when the caller may go on (it bounds the wait).
- */
+ * core_is_quiet() becomes true when the caller may go on (it bounds the
+ * wait). */
 void core_stop(struct core *core, uint64_t now_ns);
 bool core_is_quiet(const struct core *core);
 /* The last act: flushes the state into the table. */

@@ -113,8 +113,7 @@ struct attached {
     struct list attachments;
 };
 
-/* --- Peers ------------------------------------------------------------------
- */
+/* --- Peers ---------------------------------------------------------------- */
 
 struct snapshot_sender {
     bool is_active;
@@ -133,8 +132,7 @@ struct peer {
     struct snapshot_sender sender;
 };
 
-/* --- Requests ----------------------------------------------------------------
- */
+/* --- Requests ------------------------------------------------------------- */
 
 enum request_state {
     REQUEST_NEW,

@@ -218,8 +218,8 @@ static void step_down(struct core *core)
 }
 
 /* Changes that were logged: whether they will take effect is not known. What
- * came from a peer is left to that peer, which learns of the new term as well.
- */
+ * came from a peer is left to that peer, which learns of the new term as
+ * well. */
 static void give_up(struct core *core, struct list *list)
 {
     LIST_EACH_SAFE (node, list) {
