@@ -234,6 +234,14 @@ void spans_inherit(struct spans *spans, const struct lockfsm *fsm,
                            now_ns + entry->for_ms * NS_PER_MS);
         }
     }
+    /* It begins with the BEGIN of the new life, which no leader follows: by
+     * then it has not served. */
+    uint64_t quarantine_ms;
+    uint64_t since_index = lockfsm_quarantine(fsm, &quarantine_ms);
+    if (since_index != 0) {
+        start_numbered(spans, SPAN_QUARANTINE, since_index,
+                       now_ns + quarantine_ms * NS_PER_MS);
+    }
 }
 
 static void follow_grant(struct spans *spans, const struct effect *effect,

@@ -205,6 +205,10 @@ static void describe(struct world *w, struct bytes command)
         buffer_printf(&w->text, "blacklist-over @%llu",
                       (unsigned long long)c->blacklist_over->since_index);
         break;
+    case HASP__COMMAND__OP_QUARANTINE_OVER:
+        buffer_printf(&w->text, "quarantine-over @%llu",
+                      (unsigned long long)c->quarantine_over->since_index);
+        break;
     default:
         buffer_put_text(&w->text, "another");
         break;
@@ -831,6 +835,34 @@ static void a_blacklisting_ends_after_its_time(void **state)
     assert_string_equal(due(w, t0 + 9000), "");
 }
 
+/* 4a.10: without this command nothing would ever be granted again. */
+static void a_quarantine_ends_after_its_time(void **state)
+{
+    struct world *w = *state;
+    uint8_t cluster_id[16] = {2};
+    struct begin_command begin = {.node = 1, .cluster_id = cluster_id};
+    timers_end(w->timers);
+    lockfsm_new_life(w->fsm, 700);
+    encode_begin(&w->command, &begin);
+    apply_command(w);
+    char expected[64];
+    snprintf(expected, sizeof expected, "quarantine-over @%llu\n",
+             (unsigned long long)w->index);
+    uint64_t t0 = w->now_ms;
+    change_leader(w, t0);
+    assert_string_equal(due(w, t0 + 600), "");
+    change_leader(w, t0 + 600); /* It counts anew: longer, never shorter. */
+    assert_string_equal(due(w, t0 + 1299), "");
+    assert_string_equal(due(w, t0 + 1300), expected);
+    apply_proposed(w);
+    assert_int_equal(lockfsm_quarantine(w->fsm, NULL), 0);
+    uint64_t s = open_session(w, 100000, 0);
+    assert_int_equal(acquire(w, s, "a", (struct ask){.wait_ms = 0}).code,
+                     RESULT_OK);
+    change_leader(w, t0 + 2000);
+    assert_string_equal(due(w, t0 + 9000), "");
+}
+
 static void the_rest_is_left_after_a_refusal(void **state)
 {
     struct world *w = *state;
@@ -981,6 +1013,7 @@ int main(void)
         TEST(a_released_hold_is_not_ended_later),
         TEST(re_entry_does_not_prolong_a_limited_hold),
         TEST(a_blacklisting_ends_after_its_time),
+        TEST(a_quarantine_ends_after_its_time),
         TEST(the_rest_is_left_after_a_refusal),
         TEST(deadlines_agree_with_a_naive_model),
         TEST(a_hundred_thousand_sessions_are_kept_alive),
