@@ -209,13 +209,18 @@ void attach_tell(struct core *core)
     core->untold_count = 0;
 }
 
-void attach_free(struct core *core)
+void attach_stepped_down(struct core *core)
 {
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
         if (core->peers[i].id != 0) {
             attach_forget_peer(core, &core->peers[i]);
         }
     }
+}
+
+void attach_free(struct core *core)
+{
+    attach_stepped_down(core);
     free(core->untold);
     core->untold = NULL;
 }

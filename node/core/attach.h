@@ -41,6 +41,9 @@ void attach_closed_at(struct core *core, uint64_t peer, uint64_t peer_conn,
                       const uint64_t *sessions, uint32_t count);
 /* The link to a peer is lost: forgets what is attached there. */
 void attach_forget_peer(struct core *core, struct peer *peer);
+/* Other nodes' connections are told to the next leader from now on: what this
+ * one knows of them grows old. */
+void attach_stepped_down(struct core *core);
 /* Closes that could be told to nobody: a leader is there now. */
 void attach_tell(struct core *core);
 void attach_free(struct core *core);

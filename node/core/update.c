@@ -213,6 +213,7 @@ static void step_down(struct core *core)
             request_return(core, request);
         }
     }
+    attach_stepped_down(core);
     membership_stepped_down(core);
     snapshots_stepped_down(core);
 }

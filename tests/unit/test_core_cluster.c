@@ -398,6 +398,32 @@ static void a_close_during_an_election_is_told_to_the_next_leader(void **state)
     assert_in_range(answer_number(world, leader, 2, "left_ms"), 100, 300);
 }
 
+static void a_leader_that_comes_back_knows_no_old_connections(void **state)
+{
+    (void)state;
+    uint64_t first = leader, at = follower;
+    struct credentials session = client_session(world, at, 1,
+                                                "TTL 10000 LINGER 300");
+    assert_answer(world, first, 1, "+OK\r\n", "RAFT.TRANSFER %d", (int)third);
+    find_roles();
+    assert_int_not_equal(leader, first);
+    /* The connection that 'first' knows of closes under another leader, which
+     * has heard of a second one. */
+    client_open(world, leader, 2);
+    assert_answer(world, leader, 2, "+OK\r\n", "SESSION.ATTACH %llu %s",
+                  ID(session), session.secret);
+    client_close(world, at, 1);
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.TRANSFER %d", (int)first);
+    uint64_t second = leader;
+    leader = world_elect(world);
+    assert_int_equal(leader, first);
+    assert_string_not_equal(client_ask(world, second, 2, "SESSION.KEEP"), "");
+    client_close(world, second, 2);
+    world_run(world, 20);
+    client_ask(world, leader, 1, "SESSION.SHOW %llu", ID(session));
+    assert_in_range(answer_number(world, leader, 1, "left_ms"), 100, 300);
+}
+
 static void a_lost_peer_link_is_no_close(void **state)
 {
     (void)state;
@@ -752,6 +778,7 @@ int main(void)
         cluster(a_renewal_moves_the_deadline_on_its_receipt),
         cluster(a_close_at_a_follower_lets_the_session_linger),
         cluster(a_close_during_an_election_is_told_to_the_next_leader),
+        cluster(a_leader_that_comes_back_knows_no_old_connections),
         cluster(a_lost_peer_link_is_no_close),
         cluster(a_stalled_leader_reads_before_it_expires),
         cluster(after_a_stall_nobody_expires_before_all_is_read),
