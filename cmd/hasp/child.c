@@ -116,8 +116,16 @@ int child_start(struct child *child)
     }
     close(error_pipe[0]);
     if (code != 0) {
+        struct keeper_view view;
+        look(child, &view);
         guardian_done(&child->guardian);
         close(child->timer_fd);
+        if (view.state != LEASE_HELD && child->on_lost != ON_LOST_IGNORE) {
+            return tool_fail(EXIT_LOCK_LOST,
+                             "the lock '%s' was lost before the command could "
+                             "be started",
+                             child->name);
+        }
         return tool_fail(code == ENOENT ? 127 : 126, "cannot run '%s': %s",
                          child->argv[0], strerror(code));
     }

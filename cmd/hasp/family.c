@@ -215,8 +215,9 @@ size_t family_signal(const struct family *family, int number)
 
 void family_kill(const struct family *family, unsigned limit_ms)
 {
-    uint64_t until_ns = client_now_ns() + limit_ms * NS_PER_MS;
+    uint64_t until_ns = client_now_ns() + limit_ms * NS_PER_MS, pause_ms = 1;
     while (family_signal(family, SIGKILL) > 0 && client_now_ns() < until_ns) {
-        client_sleep_ms(1);
+        client_sleep_ms(pause_ms);
+        pause_ms = pause_ms < 50 ? pause_ms * 2 : 50;
     }
 }

@@ -193,8 +193,7 @@ static void let_go(struct watch *watch)
     (void)ignored;
 }
 
-static void wait_until_due(const struct watch *watch, uint64_t left_ns,
-                           bool *ret_is_dead)
+static void wait_until_due(const struct watch *watch, uint64_t left_ns)
 {
     uint64_t ignored;
     struct pollfd fds[2] = {{.fd = watch->life_fd, .events = POLLIN},
@@ -211,7 +210,12 @@ static void wait_until_due(const struct watch *watch, uint64_t left_ns,
     if (read(watch->timer_fd, &ignored, sizeof ignored) < 0) {
         ignored = 0; /* Not due. */
     }
-    *ret_is_dead = (fds[0].revents & (POLLHUP | POLLERR)) != 0;
+}
+
+static bool is_run_dead(const struct watch *watch)
+{
+    struct pollfd life = {.fd = watch->life_fd, .events = POLLIN};
+    return poll(&life, 1, 0) > 0;
 }
 
 static void guard(struct watch *watch)
@@ -225,12 +229,12 @@ static void guard(struct watch *watch)
     let_go(watch);
     watch->timer_fd = timerfd_create(CLOCK_BOOTTIME,
                                      TFD_CLOEXEC | TFD_NONBLOCK);
-    bool is_dead = false;
-    if (write(watch->ward.go_fd, "", 1) != 1) {
-        _exit(1);
+    if (left_of(&page->kill, client_clock_read()) == 0 ||
+        write(watch->ward.go_fd, "", 1) != 1) {
+        _exit(1); /* Too late to begin. */
     }
     close(watch->ward.go_fd);
-    while (!is_dead) {
+    for (;;) {
         struct lease_clock now = client_clock_read();
         uint64_t first_ns = atomic_load(&page->has_warned)
                                 ? GUARDIAN_NEVER
@@ -238,7 +242,7 @@ static void guard(struct watch *watch)
         uint64_t kill_ns = left_of(&page->kill, now);
         if (kill_ns == 0) {
             atomic_store(&page->has_killed, true);
-            signal_family(watch, SIGKILL, false);
+            signal_family(watch, SIGKILL, is_run_dead(watch));
             break;
         }
         if (first_ns == 0) {
@@ -248,10 +252,11 @@ static void guard(struct watch *watch)
             continue;
         }
         uint64_t left_ns = first_ns < kill_ns ? first_ns : kill_ns;
-        wait_until_due(watch, left_ns < LOOK_NS ? left_ns : LOOK_NS, &is_dead);
-    }
-    if (is_dead) {
-        signal_family(watch, SIGKILL, true);
+        wait_until_due(watch, left_ns < LOOK_NS ? left_ns : LOOK_NS);
+        if (is_run_dead(watch)) {
+            signal_family(watch, SIGKILL, true);
+            break;
+        }
     }
     _exit(0);
 }

@@ -355,6 +355,37 @@ def test_ignore_lets_the_command_go_on(cluster):
         end(run)
 
 
+def test_a_lock_that_came_and_went_while_we_stood_still_starts_nothing(
+    cluster
+):
+    first = start(cluster, "run", "late", "sh", "-c", "echo up; sleep 60")
+    second = start(
+        cluster, "run", "--ttl", "1s", "late", "sh", "-c", "echo started"
+    )
+    try:
+        assert first.stdout.readline() == "up\n"
+        assert "held by" in second.stderr.readline()
+        time.sleep(0.5)  # It asks again, and then stands in its wait.
+        second.send_signal(signal.SIGSTOP)
+        first.terminate()
+        assert first.wait(10) == 143
+        wait_until(
+            lambda: ask_json(cluster, "show", "late")["holders"], 5,
+            "it was granted to the one that stands still",
+        )
+        wait_until(
+            lambda: not ask_json(cluster, "show", "late")["holders"], 5,
+            "it has expired",
+        )
+        second.send_signal(signal.SIGCONT)
+        assert second.wait(10) == 79
+        assert second.stdout.read() == ""
+        assert "before the command could be started" in second.stderr.read()
+    finally:
+        end(first)
+        end(second)
+
+
 # --- The guardian -----------------------------------------------------------
 
 
