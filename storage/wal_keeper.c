@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "storage/disk.h"
+#include "storage/worker.h"
 
 struct wal_keeper {
     struct wal_keeper_options options;
@@ -55,18 +55,12 @@ int wal_keeper_new(const struct wal_keeper_options *options,
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&keeper->changed, &attributes);
     pthread_condattr_destroy(&attributes);
-    /* Signals are for the loop's thread. */
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&keeper->thread, NULL, run, keeper);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = worker_start(run, keeper, &keeper->thread);
     if (error != 0) {
         pthread_cond_destroy(&keeper->changed);
         pthread_mutex_destroy(&keeper->mutex);
         free(keeper);
-        return HASP_EREFUSED;
+        return error;
     }
     *ret_keeper = keeper;
     return 0;

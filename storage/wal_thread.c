@@ -3,13 +3,13 @@
 #include "storage/wal_thread.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "base/check.h"
 #include "base/memory.h"
 #include "storage/disk.h"
+#include "storage/worker.h"
 
 enum thread_state { THREAD_IDLE, THREAD_ASKED, THREAD_DONE, THREAD_STOP };
 
@@ -46,18 +46,12 @@ int wal_thread_open(int event_fd, struct wal_writer **ret_writer)
     self->event_fd = event_fd;
     pthread_mutex_init(&self->mutex, NULL);
     pthread_cond_init(&self->changed, NULL);
-    /* Signals are for the loop's thread. */
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&self->thread, NULL, run, self);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int error = worker_start(run, self, &self->thread);
     if (error != 0) {
         pthread_cond_destroy(&self->changed);
         pthread_mutex_destroy(&self->mutex);
         free(self);
-        return HASP_EREFUSED;
+        return error;
     }
     *ret_writer = &self->writer;
     return 0;
