@@ -20,18 +20,6 @@ static bool may_begin(struct core *core, struct request *request,
                       uint32_t count);
 static bool choose_session(struct core *core, struct request *request,
                            const struct call *call);
-/* EVAL and EVALSHA leave as EVALSHA of a name that every node knows. */
-static const struct bytes *canonical_script(struct core *core,
-                                            struct call *call)
-{
-    memcpy(core->arguments, call->argument,
-           call->count * sizeof *core->arguments);
-    core->arguments[0] = BYTES_LITERAL("EVALSHA");
-    core->arguments[1] = bytes_of_text(call->canonical_sha);
-    call->argument = core->arguments;
-    return core->arguments;
-}
-
 static bool may_wait(const struct command *command, const struct call *call);
 static const struct bytes *canonical_script(struct core *core,
                                             struct call *call);
@@ -351,6 +339,18 @@ static bool may_wait(const struct command *command, const struct call *call)
 {
     return (command->flags & COMMAND_BLOCKS) != 0 ||
            call_number(call, OPTION_WAIT, 0) != 0;
+}
+
+/* EVAL and EVALSHA leave as EVALSHA of a name that every node knows. */
+static const struct bytes *canonical_script(struct core *core,
+                                            struct call *call)
+{
+    memcpy(core->arguments, call->argument,
+           call->count * sizeof *core->arguments);
+    core->arguments[0] = BYTES_LITERAL("EVALSHA");
+    core->arguments[1] = bytes_of_text(call->canonical_sha);
+    call->argument = core->arguments;
+    return core->arguments;
 }
 
 static void unknown_command(struct core *core, struct request *request,

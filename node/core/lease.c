@@ -225,12 +225,8 @@ static bool wait_on(struct core *core, struct request *request,
 
 static void put_ended(const struct session *session, struct resp_writer *writer)
 {
-    uint64_t count = 0;
-    LIST_EACH (node, &session->ended) {
-        count++;
-    }
     resp_text(writer, "ended");
-    resp_array(writer, count);
+    resp_array(writer, session->ended_count);
     LIST_EACH (node, &session->ended) {
         const struct ended_hold *ended = LIST_ENTRY(node, struct ended_hold,
                                                     in_session);

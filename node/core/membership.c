@@ -21,6 +21,7 @@
 
 static const struct replica_member *
 find_member(const struct replica_members *members, uint64_t id);
+static bool refuse_if_changing(struct core *core, struct request *request);
 static void change_begin(struct core *core, struct request *request,
                          uint64_t id);
 static void change_end(struct core *core, const char *code, const char *text);
@@ -42,8 +43,7 @@ void raft_add_run(struct core *core, struct request *request,
     memcpy(address, call->name.data, call->name.size);
     replica_members(core->replica, &members);
     const struct replica_member *member = find_member(&members, call->id);
-    if (core->changing != NULL) {
-        request_refuse(core, request, "BUSY", "another change is under way");
+    if (refuse_if_changing(core, request)) {
         return;
     }
     change_begin(core, request, call->id);
@@ -80,8 +80,7 @@ void raft_promote_run(struct core *core, struct request *request,
     struct replica_members members;
     replica_members(core->replica, &members);
     const struct replica_member *member = find_member(&members, call->id);
-    if (core->changing != NULL) {
-        request_refuse(core, request, "BUSY", "another change is under way");
+    if (refuse_if_changing(core, request)) {
         return;
     }
     change_begin(core, request, call->id);
@@ -102,8 +101,7 @@ static void take_away(struct core *core, struct request *request, uint64_t id,
     struct replica_update update;
     uint64_t now_ms = core->now_ns / NS_PER_MS;
     int error;
-    if (core->changing != NULL) {
-        request_refuse(core, request, "BUSY", "another change is under way");
+    if (refuse_if_changing(core, request)) {
         return;
     }
     if (id == core->options.id) {
@@ -304,6 +302,16 @@ find_member(const struct replica_members *members, uint64_t id)
         }
     }
     return NULL;
+}
+
+/* True if another change is under way; 'request' is refused then. */
+static bool refuse_if_changing(struct core *core, struct request *request)
+{
+    if (core->changing == NULL) {
+        return false;
+    }
+    request_refuse(core, request, "BUSY", "another change is under way");
+    return true;
 }
 
 static void change_begin(struct core *core, struct request *request,
