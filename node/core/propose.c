@@ -10,6 +10,9 @@
 #include "node/core/update.h"
 
 #define RING_SIZE_FIRST 1024
+/* Sessions after which an AGE 0 takes no further heartbeat: the batch must not
+ * be refused because one entry is too big. */
+#define AGE0_SESSION_MAX 4096
 /* In the ring: an entry of our own, for which nobody waits. */
 #define RING_OWN ((struct request *)core)
 
@@ -68,6 +71,9 @@ void propose_after_age0(struct core *core, struct request *request)
     request_move(core, request, &core->logged, REQUEST_LOGGED);
     request->next = core->age0_requests;
     core->age0_requests = request;
+    if (core->age0_count >= AGE0_SESSION_MAX) {
+        add_age0(core);
+    }
 }
 
 void propose_submit(struct core *core)
@@ -159,7 +165,7 @@ static void add_item(struct core *core, size_t start, struct request *chain)
         start, core->batch.size - start, chain};
 }
 
-/* All heartbeats of a turn that need one share one entry. */
+/* The heartbeats of a turn that need one share an entry. */
 static void add_age0(struct core *core)
 {
     size_t start = core->batch.size;

@@ -342,6 +342,43 @@ static void too_much_in_flight_is_busy(void **state)
     assert_int_equal(client_text(world, 1, 1)[0], ':');
 }
 
+/* An AGE 0 for all of them would be longer than an entry may be. */
+static void very_many_aged_sessions_are_heard_in_one_turn(void **state)
+{
+    (void)state;
+    enum { PAIRS = (FRAME_ARGUMENT_MAX - 1) / 2, BEATS = 1000 };
+    static struct bytes words[1 + 2 * PAIRS];
+    struct credentials one = client_session(world, 1, 1, "TTL 1000");
+    char id[24];
+    snprintf(id, sizeof id, "%llu", (unsigned long long)one.id);
+    words[0] = BYTES_LITERAL("SESSION.KEEP");
+    for (int i = 0; i < PAIRS; i++) {
+        words[1 + 2 * i] = bytes_of_text(id);
+        words[2 + 2 * i] = bytes_of_text(one.secret);
+    }
+    const struct resp_request beat = {.argument = words,
+                                      .count = 1 + 2 * PAIRS};
+    world_run(world, 300); /* AGE 250 is in the log. */
+    client_clear(world, 1, 1);
+    client_open(world, 1, 2);
+    client_open(world, 1, 3);
+    for (int i = 0; i < BEATS; i++) {
+        for (uint64_t conn = 1; conn <= 3; conn++) {
+            core_client_request(world->node[1].core, conn, &beat,
+                                node_now(&world->node[1]));
+        }
+    }
+    world->node[1].next_turn_ms = world->now_ms;
+    world_run(world, 20);
+    for (uint64_t conn = 1; conn <= 3; conn++) {
+        const char *text = client_text(world, 1, conn);
+        assert_null(strchr(text, '-'));
+        assert_int_equal(
+            world->node[1].client[conn].output.size,
+            BEATS * (strlen("*511\r\n") + PAIRS * strlen(":1000\r\n")));
+    }
+}
+
 static void linger_shortens_the_lease_of_a_closed_connection(void **state)
 {
     (void)state;
@@ -668,6 +705,7 @@ int main(void)
         serving(a_repeated_request_number_repeats_the_result),
         serving(too_many_pipelined_requests_block_the_connection),
         serving(too_much_in_flight_is_busy),
+        serving(very_many_aged_sessions_are_heard_in_one_turn),
         serving(linger_shortens_the_lease_of_a_closed_connection),
         serving(a_blacklisted_sessions_heartbeat_is_refused_and_moves_nothing),
         serving(events_are_pushed_to_watchers),
