@@ -1,0 +1,73 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# Runs the simulator against libraft's core built with its assertions, which
+# Debian's build leaves out: a precondition that we break shows as an abort
+# instead of silent corruption. The source is Debian's own, fetched with apt
+# (checked by its signed index) into build/; where it cannot be had, this says
+# so and skips.
+#
+#     tools/raft-asserts.sh BUILD [SEEDS]      e.g. build/check 100
+set -eu
+build=$1
+seeds=${2:-100}
+dir=build/raft-asserts
+version=0.22.1
+
+skip()
+{
+    printf 'raft-asserts: skipped: %s\n' "$1"
+    exit 0
+}
+
+fetch()
+{
+    local lists=$PWD/$dir/apt mirror suite=bookworm-backports
+    mkdir -p "$lists/lists/partial" "$lists/cache"
+    # shellcheck disable=SC1091
+    [ "$(. /etc/os-release && echo "${VERSION_CODENAME:-}")" = bookworm ] ||
+        suite=trixie
+    mirror=$(apt-get indextargets --format '$(REPO_URI)' \
+        'Created-By: Packages' 'Origin: Debian' 'Component: main' 2>/dev/null |
+        sort -u | grep -v security | head -1)
+    [ -n "$mirror" ] || return 1
+    printf 'deb-src [signed-by=%s] %s %s main\n' \
+        /usr/share/keyrings/debian-archive-keyring.gpg "$mirror" "$suite" \
+        > "$lists/sources.list"
+    apt=(apt-get -qq -o Dir::Etc::sourcelist="$lists/sources.list"
+        -o Dir::Etc::sourceparts=- -o Dir::State::lists="$lists/lists"
+        -o Dir::Cache="$lists/cache" -o APT::Sandbox::User=)
+    "${apt[@]}" update >/dev/null 2>&1 || return 1
+    # The packaging files may be missing at a mirror; the source is enough.
+    (cd "$dir" && "${apt[@]}" source --download-only raft) \
+        >/dev/null 2>&1 || true
+    [ -f "$dir/raft_$version.orig.tar.gz" ]
+}
+
+mkdir -p "$dir"
+[ -f "$dir/raft_$version.orig.tar.gz" ] || fetch ||
+    skip "the source of libraft $version is not to be had here"
+rm -rf "$dir/src" "$dir/obj"
+mkdir -p "$dir/src" "$dir/obj"
+tar -xf "$dir/raft_$version.orig.tar.gz" -C "$dir/src" --strip-components=1
+
+# The core only: libraft's own I/O is not used; its legacy layer is, by symbol.
+# The sources ask for "../include/raft.h", which is generated: the installed one.
+objects=()
+for source in "$dir"/src/src/*.c; do
+    name=$(basename "$source" .c)
+    case $name in
+    uv | uv_* | fixture | syscall) continue ;;
+    esac
+    cc -std=c11 -D_GNU_SOURCE -DV0_ENABLED -O1 -g -fno-strict-aliasing -w \
+        -UNDEBUG -I/usr/include \
+        -c -o "$dir/obj/$name.o" "$source" ||
+        skip "libraft's source does not compile here"
+    objects+=("$dir/obj/$name.o")
+done
+nm -u "${objects[@]}" | grep -q __assert_fail ||
+    { printf 'raft-asserts: the core has no assertions\n' >&2; exit 1; }
+
+cc -pthread -o "$dir/sim" "$build"/tests/sim/*.o "$build/libhasp-all.a" \
+    "${objects[@]}" -luv -llmdb -lprotobuf-c -lxxhash -lmicrohttpd
+"$dir/sim" --seed 1 --seeds "$seeds"
