@@ -57,6 +57,7 @@ part unit make -s -j"$jobs" FLAVOUR=check unit
 part property make -s FLAVOUR=check property-short
 part lint make -s FLAVOUR=check lint
 part sim make -s -j"$jobs" FLAVOUR=check sim SEEDS=200
+part raft-asserts tools/raft-asserts.sh build/check 50
 part unit-asan make -s -j"$jobs" FLAVOUR=asan unit
 part sim-asan make -s -j"$jobs" FLAVOUR=asan sim SEEDS=20
 part fuzz-build make -s -j"$jobs" FLAVOUR=fuzz fuzz-build
