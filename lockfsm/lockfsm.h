@@ -195,10 +195,10 @@ MUST_CHECK int lockfsm_flush(struct lockfsm *fsm, struct table *table);
 /* How many records the next flush would write. */
 uint32_t lockfsm_dirty_count(const struct lockfsm *fsm);
 
-/* Makes of a restored state the beginning of a new life of the cluster (design
- * 4a.10): sessions, holds, waits, results and members are dropped and the
- * cluster id forgotten. The next BEGIN brings a new id and raises token_base
- * above all tokens of the old life; nothing is granted before QUARANTINE_OVER,
+/* Makes of a restored state the beginning of a new life of the cluster (rule
+ * 21): sessions, holds, waits, results and members are dropped and the cluster
+ * id forgotten. The next BEGIN brings a new id and raises token_base above all
+ * tokens of the old life; nothing is granted before QUARANTINE_OVER,
  * 'quarantine_ms' after that BEGIN: as long as clients of the old life may
  * trust their leases. */
 void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms);

@@ -2,9 +2,10 @@
 
 /* The leader's deadlines: sessions, waits, delays, max holds, blacklist ends.
  *
- * Volatile state of a leader (design: rules 2, 4, 5, 8, 9 and 4a). It exists
- * from the moment the leader's own BEGIN is applied until it steps down, and is
- * pure: 'now_ns' comes in, commands to propose come out. Rules:
+ * Volatile state of a leader (ARCHITECTURE.md: the rules of time, above all 2,
+ * 4, 5, 8, 9 and 13 to 16). It exists from the moment the leader's own BEGIN is
+ * applied until it steps down, and is pure: 'now_ns' comes in, commands to
+ * propose come out:
  *
  *   1. timers_begin(): every session's deadline is now + T - age.
  *   2. timers_heard(R): deadline = max(deadline, R + T), for a heartbeat that

@@ -16,8 +16,8 @@
  * uv_prepare does the same for what came from timers and closed handles. One
  * timer serves the core's deadline and the housekeeping of each second.
  *
- * Stalls (design: rule 6). If the loop did not come round for longer than a
- * tick (SIGSTOP, a suspended machine, a long turn), input may lie unread that
+ * Stalls (rule 6). If the loop did not come round for longer than a tick
+ * (SIGSTOP, a suspended machine, a long turn), input may lie unread that
  * belongs before what has become due. From then on the loop polls without
  * blocking, and the core is told 'has_read_all' only after PASSES_AFTER_STALL
  * whole passes: the first accepts and reads, the second reads what was

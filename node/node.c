@@ -510,7 +510,7 @@ static void log_to_host(void *data, enum log_level level, const char *event,
 }
 
 /* Wall clock, once: a later life of a cluster starts above an earlier one
- * (4a.10). A clock that stands before 2025 gives the least there is. */
+ * (rule 21). A clock that stands before 2025 gives the least there is. */
 static uint64_t token_base_now(void)
 {
     struct timespec now;

@@ -391,7 +391,7 @@ static void receive_timeout_now(struct replica *replica, uint64_t from,
     feed(replica, from, &m);
 }
 
-/* 4a.11: the answer comes from the core's current term, in this very step. */
+/* Rule 22: the answer comes from the core's current term, in this very step. */
 static void receive_confirm(struct replica *replica, uint64_t from,
                             const struct message *message)
 {

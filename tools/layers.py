@@ -42,7 +42,7 @@ ROOMS = [
     ('include', r'include/', '', '', False),
     # What users would write: system includes (<hasp/hasp.h>) only.
     ('examples', r'examples/', '', 'uv', False),
-    ('client', r'client/', 'base net/resp net/stream.h client/lease include',
+    ('client', r'client/', 'base net/resp client/lease include',
      'uv openssl', False),
     ('cmd/haspd', r'cmd/haspd/', 'base node node/core include',
      'inih systemd uv', False),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Redis lock clients: SET NX PX and what goes with it (design: section 9).
+/* Redis lock clients: SET NX PX and what goes with it (rule 18).
  *
  * A value is an exclusive lock held by a session of its own, whose lease is
  * 1.25 PX + 5 ms: those clients trust the whole PX of their own clock, and with

@@ -200,7 +200,7 @@ static void put_holder(struct core *core, const struct hold *hold,
                timers_lease_left(core->timers, session->id, core->now_ns) /
                    NS_PER_MS);
     if (hold->hold_ms != 0) {
-        /* Believed in for 0.8 of this (4a.5): rounded down. */
+        /* Believed in for 0.8 of this (rule 16): rounded down. */
         put_number(writer, "hold_left_ms",
                    timers_hold_left(core->timers, hold->lock->name, session->id,
                                     hold->owner, core->now_ns) /

@@ -130,7 +130,7 @@ struct core_options {
     uint64_t seed;
     uint64_t incarnation; /* Of the data directory. */
     uint64_t token_base;  /* For a new life, should this node begin it: seconds
-                             since 2025 times 2^20 (4a.10). */
+                             since 2025 times 2^20 (rule 21). */
     uint8_t cluster_id[CORE_CLUSTER_ID_SIZE]; /* Likewise, for BEGIN; all zero:
                                             drawn with port.random. */
     uint32_t election_ms;

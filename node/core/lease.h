@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The leader's side of leases (design: section 4, rules 2 to 9).
+/* The leader's side of leases (ARCHITECTURE.md: the rules of time, 2 to 9).
  *
  * A heartbeat moves its sessions' deadlines on receipt, if it will not be
  * refused, and is answered when leadership has been confirmed by a question

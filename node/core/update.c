@@ -190,7 +190,7 @@ static void look_at_role(struct core *core)
     }
 }
 
-/* Volatile state of a leader ends with its term (4a.3). */
+/* Volatile state of a leader ends with its term (rule 14). */
 static void step_down(struct core *core)
 {
     core->is_leader = false;
