@@ -47,6 +47,39 @@ void client_hold_free(struct hasp_hold *hold)
     free(hold);
 }
 
+/* A re-entry has the token of the hold that it counts up. */
+static bool is_entered_again(const struct hasp_hold *outer,
+                             const struct hasp_hold *hold)
+{
+    for (size_t i = 0; i < outer->count; i++) {
+        for (size_t j = 0; j < hold->count; j++) {
+            if (strcmp(outer->held[i].name, hold->held[j].name) == 0 &&
+                (outer->held[i].token == hold->held[j].token ||
+                 !outer->is_token_sure)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+void client_hold_enter_again(struct hasp_hold *hold)
+{
+    struct lease_clock now = client_clock_read();
+    LIST_EACH (node, &hold->session->holds) {
+        const struct hasp_hold *outer = LIST_ENTRY(node, struct hasp_hold,
+                                                   in_session);
+        if (outer->owner == hold->owner && outer->limit_ms != 0 &&
+            !outer->has_ended && is_entered_again(outer, hold) &&
+            client_hold_limit_ns(outer, now) <
+                client_hold_limit_ns(hold, now)) {
+            hold->limit_ms = outer->limit_ms;
+            hold->left_ms = outer->left_ms;
+            hold->limit_sent = outer->limit_sent;
+        }
+    }
+}
+
 uint64_t client_hold_limit_ns(const struct hasp_hold *hold,
                               struct lease_clock now)
 {

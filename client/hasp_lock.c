@@ -131,6 +131,7 @@ int hasp_acquire_many(struct hasp_session *session, const char *const *names,
     limit_hold(hold, change);
     change_free(change);
     session_lock(session);
+    client_hold_enter_again(hold);
     list_push_back(&session->holds, &hold->in_session);
     session_unlock(session);
     events_wake(session);

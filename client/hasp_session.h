@@ -229,6 +229,9 @@ void resolver_stop(struct hasp_session *session);
 MUST_CHECK int client_hold_new(struct change *change, const uint64_t *tokens,
                                struct hasp_hold **ret_hold);
 void client_hold_free(struct hasp_hold *hold);
+/* Where its owner held a lock of it already the cluster has counted up that
+ * hold, whose limit goes on. With the mutex. */
+void client_hold_enter_again(struct hasp_hold *hold);
 /* How long it may be trusted, its session's lease apart. With the mutex. */
 uint64_t client_hold_limit_ns(const struct hasp_hold *hold,
                               struct lease_clock now);

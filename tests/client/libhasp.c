@@ -200,6 +200,35 @@ static void reentrant(void)
     hasp_close(session);
 }
 
+/* To enter again does not prolong a limited hold, at the cluster or here. */
+static void limit_of_re_entry(void)
+{
+    struct hasp_session *session = open_one();
+    struct hasp_acquire_options options;
+    struct hasp_hold *outer, *inner, *innermost;
+    hasp_acquire_options_init(&options);
+    options.wait_ms = 0;
+    options.owner = "me";
+    options.hold_ms = 5000;
+    EXPECT_IS(hasp_acquire(session, "lr", &options, &outer), 0);
+    EXPECT_IS(hasp_acquire(session, "lr", &options, &inner), 0);
+    uint64_t outer_ns = hasp_remaining(outer);
+    EXPECT(hasp_remaining(inner) <= outer_ns);
+    EXPECT_IS(hasp_release(outer), 0);
+    options.hold_ms = 0;
+    EXPECT_IS(hasp_acquire(session, "lr", &options, &innermost), 0);
+    EXPECT(hasp_remaining(innermost) <= outer_ns);
+    /* What is held anew has a limit of its own, whatever became of another. */
+    options.hold_ms = 400;
+    EXPECT_IS(hasp_acquire(session, "lr2", &options, &outer), 0);
+    sleep_ms(1500);
+    EXPECT_IS(hasp_guard(outer, 0), HASP_ELOST);
+    options.hold_ms = 5000;
+    EXPECT_IS(hasp_acquire(session, "lr2", &options, &inner), 0);
+    EXPECT(hasp_remaining(inner) > 0);
+    hasp_close(session);
+}
+
 static void many(void)
 {
     struct hasp_session *session = open_one();
@@ -802,6 +831,7 @@ int main(int argc, char **argv)
         {"basic", basic},
         {"modes", modes},
         {"reentrant", reentrant},
+        {"limit_of_re_entry", limit_of_re_entry},
         {"many", many},
         {"threads", threads},
         {"deadlock", deadlock},
