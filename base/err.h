@@ -9,7 +9,7 @@
  * buffer of HASP_WHY_SIZE bytes goes along with the code.
  *
  * An answer such as "held by somebody else" is not an error: it is a result
- * (lockfsm/result.h). */
+ * (struct result, lockfsm/lockfsm.h). */
 
 #ifndef HASP_BASE_ERR_H
 #define HASP_BASE_ERR_H

@@ -495,14 +495,19 @@ static void acknowledged_results_leave_the_table(void **state)
     assert_int_equal(record_count(world, TABLE_RESULTS), 0);
 }
 
-static void a_new_life_leaves_fences_and_patterns_only(void **state)
+static void begin_life(struct world *world)
 {
-    struct world *world = *state;
     uint8_t id[16] = {7};
     struct begin_command begin = {
         .node = 1, .incarnation = 5, .cluster_id = id, .token_base = 100};
     encode_begin(&world->command, &begin);
     apply(world);
+}
+
+static void a_new_life_leaves_fences_and_patterns_only(void **state)
+{
+    struct world *world = *state;
+    begin_life(world);
     uint64_t session = open_session(world);
     uint64_t other = open_session(world);
     acquire(world, (struct asked){.session = session, .name = "a", .req = 1});
@@ -534,11 +539,7 @@ static void a_new_life_leaves_fences_and_patterns_only(void **state)
 /* A state with something in every map. */
 static void fill(struct world *world)
 {
-    uint8_t id[16] = {7};
-    struct begin_command begin = {
-        .node = 1, .incarnation = 5, .cluster_id = id, .token_base = 100};
-    encode_begin(&world->command, &begin);
-    apply(world);
+    begin_life(world);
     uint64_t session = open_session(world);
     uint64_t other = open_session(world);
     acquire(world, (struct asked){.session = session, .name = "a", .req = 1});
