@@ -14,7 +14,8 @@ build='gcc make pkg-config libraft-dev libuv1-dev liblmdb-dev libssl-dev
     libprotobuf-c-dev protobuf-c-compiler uthash-dev libxxhash-dev
     libinih-dev libsmartcols-dev libjansson-dev libsystemd-dev
     libmicrohttpd-dev'
-test='libcmocka-dev clang clang-format python3 python3-pytest python3-redis
+test='libcmocka-dev clang libclang-rt-dev clang-format python3 python3-pytest
+    python3-redis
     redis-tools iproute2 procps strace'
 
 missing()
