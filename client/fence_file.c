@@ -28,6 +28,7 @@ struct hasp_fence {
     pid_t pid;
     int fd;
     bool is_broken; /* A flush failed: nobody knows what is on the disk. */
+    uint64_t flushed_mark; /* The newest of which we know that it is there. */
     char path[];
 };
 
@@ -37,6 +38,7 @@ static int lock_file(struct hasp_fence *fence);
 static void unlock_file(struct hasp_fence *fence);
 static int read_mark(struct hasp_fence *fence, struct fence_slot *ret_slot);
 static int write_mark(struct hasp_fence *fence, struct fence_slot slot);
+static int flush_mark(struct hasp_fence *fence, uint64_t mark);
 static int of_errno(const char *what, const char *path);
 
 int hasp_fence_open(const char *path, struct hasp_fence **ret_fence)
@@ -120,6 +122,9 @@ int hasp_fence_enter(struct hasp_fence *fence, uint64_t token)
         slot.sequence++;
         slot.mark = token;
         error = write_mark(fence, slot);
+    } else if (error == 0 && slot.mark != fence->flushed_mark) {
+        /* Who wrote it may have been killed before its flush. */
+        error = flush_mark(fence, slot.mark);
     }
     if (error != 0) {
         unlock_file(fence);
@@ -345,9 +350,15 @@ static int write_mark(struct hasp_fence *fence, struct fence_slot slot)
         fence->is_broken = true;
         return of_errno("write", fence->path);
     }
+    return flush_mark(fence, slot.mark);
+}
+
+static int flush_mark(struct hasp_fence *fence, uint64_t mark)
+{
     if (fdatasync(fence->fd) != 0) {
         fence->is_broken = true;
         return of_errno("flush", fence->path);
     }
+    fence->flushed_mark = mark;
     return 0;
 }

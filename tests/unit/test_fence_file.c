@@ -17,11 +17,21 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "client/fence_file.h"
 #include "include/hasp/hasp.h"
+
+static atomic_int flush_count;
+
+/* Stands before that of the C library. */
+int fdatasync(int fd)
+{
+    atomic_fetch_add(&flush_count, 1);
+    return (int)syscall(SYS_fdatasync, fd);
+}
 
 struct fixture {
     char folder[64];
@@ -96,6 +106,28 @@ static void the_mark_outlives_the_program(void **state)
         assert_int_equal(hasp_fence_admit(f->fence, token * 10 - 1),
                          HASP_ESTALE);
     }
+}
+
+/* Another process has written a mark and was killed before its flush: the token
+ * counts only when it is on the disk. */
+static void a_mark_that_another_one_wrote_is_flushed_once(void **state)
+{
+    struct fixture *f = *state;
+    uint8_t bytes[FENCE_SLOT_SIZE];
+    const struct fence_slot slot = {.sequence = 3, .mark = 70};
+    assert_int_equal(hasp_fence_admit(f->fence, 60), 0);
+    int before = atomic_load(&flush_count);
+    assert_int_equal(hasp_fence_admit(f->fence, 60), 0);
+    assert_int_equal(atomic_load(&flush_count), before);
+    fence_slot_encode(&slot, bytes);
+    overwrite(f, 0, bytes, sizeof bytes);
+    assert_int_equal(hasp_fence_admit(f->fence, 70), 0);
+    assert_int_equal(atomic_load(&flush_count), before + 1);
+    assert_int_equal(hasp_fence_admit(f->fence, 70), 0);
+    assert_int_equal(atomic_load(&flush_count), before + 1);
+    reopen(f);
+    assert_int_equal(hasp_fence_admit(f->fence, 70), 0);
+    assert_int_equal(atomic_load(&flush_count), before + 2);
 }
 
 static void tokens_out_of_range_are_invalid(void **state)
@@ -336,6 +368,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_lower_token_is_stale_an_equal_one_is_not),
         CASE(the_mark_outlives_the_program),
+        CASE(a_mark_that_another_one_wrote_is_flushed_once),
         CASE(tokens_out_of_range_are_invalid),
         CASE(a_torn_write_leaves_the_mark_before),
         CASE(a_damaged_or_foreign_file_is_refused),
