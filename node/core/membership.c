@@ -164,7 +164,7 @@ void membership_turn(struct core *core)
     if (!core->is_serving) {
         return;
     }
-    if (core->must_register) {
+    if (core->must_register && propose_is_open(core)) {
         register_members(core);
     }
     if (core->changing != NULL && core->change_promotes &&
@@ -482,6 +482,6 @@ static void register_members(struct core *core)
         }
         buffer_clear(&core->scratch);
         encode_register(&core->scratch, id, peer->incarnation);
-        propose_own(core, buffer_bytes(&core->scratch));
+        core->must_register |= !propose_own(core, buffer_bytes(&core->scratch));
     }
 }

@@ -613,6 +613,28 @@ static void a_member_joins_by_snapshot_and_is_promoted(void **state)
                   "RAFT.REMOVE %llu", (unsigned long long)leader);
 }
 
+/* While leadership is being handed over nothing may be proposed. */
+static void a_member_that_connects_during_a_transfer_is_registered(void **state)
+{
+    (void)state;
+    assert_answer(world, leader, 1, "+OK\r\n",
+                  "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 STANDBY");
+    world->node[third].is_paused = true;
+    client_clear(world, leader, 1);
+    client_send(world, leader, 1, "RAFT.TRANSFER %llu",
+                (unsigned long long)third);
+    world_run(world, 10);
+    node_start(world, 4);
+    links_update(world);
+    world_run(world, 1000);
+    assert_non_null(strstr(client_text(world, leader, 1), "-BUSY"));
+    assert_int_equal(world_leader(world), leader);
+    assert_int_equal(
+        lockfsm_incarnation(core_state(world->node[leader].core), 4), 77004);
+    world->node[third].is_paused = false;
+    world_run(world, 10);
+}
+
 static void a_member_that_does_not_come_stays_a_standby(void **state)
 {
     (void)state;
@@ -789,6 +811,7 @@ int main(void)
         cluster(writes_go_on_over_a_transfer),
         cluster(a_clean_stop_hands_leadership_over),
         cluster(a_member_joins_by_snapshot_and_is_promoted),
+        cluster(a_member_that_connects_during_a_transfer_is_registered),
         cluster(a_member_that_does_not_come_stays_a_standby),
         cluster(a_leader_whose_disk_is_scarce_hands_over),
         cluster(a_leader_whose_disk_hangs_hands_over),
