@@ -14,8 +14,10 @@
 #define STOP_NS (2 * NS_PER_S)
 #define PASSES_AFTER_STALL 2
 #define PASSES_MAX 16
-/* Turns in one iteration before the sockets are looked at again. */
+/* Turns in one iteration before the sockets are looked at again, and how long
+ * they may take: a leader that does not read is deposed. */
 #define TURNS_MAX 8
+#define TURNS_NS (10 * NS_PER_MS)
 
 static void on_prepare(uv_prepare_t *prepare);
 static void on_check(uv_check_t *check);
@@ -146,7 +148,8 @@ static void run_turns(struct hasp_node *node)
 {
     struct loop *loop = &node->loop;
     uint64_t now = node_now();
-    for (int i = 0; i < TURNS_MAX && loop->has_events; i++) {
+    uint64_t by = now + TURNS_NS;
+    for (int i = 0; i < TURNS_MAX && loop->has_events && now < by; i++) {
         if (node->has_failed || loop->is_over) {
             return;
         }

@@ -45,7 +45,8 @@ enum command_flag {
     COMMAND_PUBSUB = 1 << 8,  /* Allowed to a subscriber of RESP2. */
     COMMAND_REDIS = 1 << 9,   /* Errors in the words of Redis. */
     COMMAND_REPEATABLE = 1 << 10, /* A change that may be done twice. */
-    COMMAND_ATTACHES = 1 << 11    /* Attaches a session to the connection. */
+    COMMAND_ATTACHES = 1 << 11,   /* Attaches a session to the connection. */
+    COMMAND_SCANS = 1 << 12       /* Looks at all there is: bounded in a turn */
 };
 
 /* What may follow the operands. */

@@ -24,6 +24,8 @@
 #define SESSION COMMAND_SESSION
 #define ORIGIN COMMAND_ORIGIN
 #define BLOCKS COMMAND_BLOCKS
+/* Each connection has one scan at a time, so that many take turns. */
+#define SCANS (COMMAND_SCANS | COMMAND_BLOCKS)
 #define ADMIN COMMAND_ADMIN
 #define FREES COMMAND_FREES
 #define PUBSUB COMMAND_PUBSUB
@@ -81,7 +83,7 @@ const struct command commands_table[] = {
     {.name = "SESSION.LIST",
      .operands = "",
      .options = PAGE,
-     .flags = READ,
+     .flags = READ | SCANS,
      .arity = -1,
      .read = session_list_read,
      .arguments = PAGE_ARGUMENTS,
@@ -167,7 +169,7 @@ const struct command commands_table[] = {
     {.name = "LOCK.LIST",
      .operands = "",
      .options = PAGE,
-     .flags = READ,
+     .flags = READ | SCANS,
      .arity = -1,
      .read = lock_list_read,
      .arguments = PAGE_ARGUMENTS,
