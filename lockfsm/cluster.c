@@ -73,16 +73,6 @@ static void register_member(struct lockfsm *fsm, uint64_t node,
     effect->token = incarnation;
 }
 
-static bool is_zero(struct bytes bytes)
-{
-    for (size_t i = 0; i < bytes.size; i++) {
-        if (bytes.data[i] != 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
 /* A new life takes its id, and a base above every token of the life before. */
 static void begin_life(struct lockfsm *fsm, const Hasp__Begin *begin,
                        struct result *result)
@@ -92,7 +82,7 @@ static void begin_life(struct lockfsm *fsm, const Hasp__Begin *begin,
     if (base < begin->token_base) {
         base = begin->token_base;
     }
-    if (id.size != sizeof fsm->cluster_id || is_zero(id)) {
+    if (id.size != CLUSTER_ID_SIZE || !cluster_id_is_known(id.data)) {
         refuse(result, RESULT_BAD_ARGUMENT, "cluster id");
         return;
     }

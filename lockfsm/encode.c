@@ -48,7 +48,7 @@ void encode_begin(struct buffer *out, const struct begin_command *c)
     begin.node = c->node;
     begin.incarnation = c->incarnation;
     if (c->cluster_id != NULL) {
-        begin.cluster_id = data_of(bytes_of(c->cluster_id, 16));
+        begin.cluster_id = data_of(bytes_of(c->cluster_id, CLUSTER_ID_SIZE));
     }
     begin.token_base = c->token_base;
     command.begin = &begin;

@@ -32,7 +32,7 @@ struct origin {
 struct begin_command {
     uint64_t node;
     uint64_t incarnation;
-    const uint8_t *cluster_id; /* 16 bytes for a new life, or NULL. */
+    const uint8_t *cluster_id; /* For a new life, or NULL. */
     uint64_t token_base;       /* Of that new life. */
 };
 void encode_begin(struct buffer *out, const struct begin_command *c);

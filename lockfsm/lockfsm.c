@@ -289,7 +289,8 @@ uint64_t lockfsm_token_base(const struct lockfsm *fsm)
     return fsm->token_base;
 }
 
-void lockfsm_cluster_id(const struct lockfsm *fsm, uint8_t ret_id[16])
+void lockfsm_cluster_id(const struct lockfsm *fsm,
+                        uint8_t ret_id[CLUSTER_ID_SIZE])
 {
     memcpy(ret_id, fsm->cluster_id, sizeof fsm->cluster_id);
 }

@@ -29,6 +29,7 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
+#include "base/cluster_id.h"
 #include "base/err.h"
 #include "lockfsm/model.h"
 #include "storage/table.h"
@@ -210,7 +211,8 @@ uint64_t lockfsm_applied_term(const struct lockfsm *fsm);
 uint64_t lockfsm_flushed_index(const struct lockfsm *fsm);
 uint64_t lockfsm_token_base(const struct lockfsm *fsm);
 /* All zero before the first BEGIN, which brings it and token_base. */
-void lockfsm_cluster_id(const struct lockfsm *fsm, uint8_t ret_id[16]);
+void lockfsm_cluster_id(const struct lockfsm *fsm,
+                        uint8_t ret_id[CLUSTER_ID_SIZE]);
 /* The incarnation registered for member 'node'; 0 if none is. */
 uint64_t lockfsm_incarnation(const struct lockfsm *fsm, uint64_t node);
 uint32_t lockfsm_feature_level(const struct lockfsm *fsm);

@@ -127,7 +127,7 @@ struct lockfsm {
     uint64_t applied_index;
     uint64_t applied_term;
     uint64_t token_base;
-    uint8_t cluster_id[16];
+    uint8_t cluster_id[CLUSTER_ID_SIZE];
     bool is_begun;    /* Has a cluster id. */
     bool is_new_life; /* Restored, and waits for its BEGIN. */
     uint64_t quarantine_ms;

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
+#include "base/cluster_id.h"
 #include "base/err.h"
 
 #define FRAME_HEADER_SIZE 8
@@ -55,8 +56,8 @@ void frame_end(struct buffer *out, size_t start);
 struct frame_hello {
     uint32_t protocol_version;
     uint32_t feature_level;
-    uint8_t cluster_id[16]; /* All zero: not known yet. */
-    uint64_t from;          /* Node id. */
+    uint8_t cluster_id[CLUSTER_ID_SIZE];
+    uint64_t from; /* Node id. */
     uint64_t to;
     uint64_t incarnation;
 };

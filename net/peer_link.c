@@ -164,12 +164,6 @@ static void refuse(struct peer_link *link, const char *format, ...)
 
 /* --- HELLO ---------------------------------------------------------------- */
 
-static bool is_known(const uint8_t cluster_id[16])
-{
-    static const uint8_t unknown[16];
-    return memcmp(cluster_id, unknown, sizeof unknown) != 0;
-}
-
 /* Who may speak for whom; 0, or HASP_EREFUSED with the reason. */
 static int check_ids(const struct peer_link *link,
                      const struct frame_hello *hello, char why[HASP_WHY_SIZE])
@@ -212,8 +206,9 @@ static int check_hello(const struct peer_link *link,
                  hello->protocol_version, FRAME_PROTOCOL_VERSION);
         return HASP_EREFUSED;
     }
-    if (is_known(hello->cluster_id) && is_known(peers->cluster_id) &&
-        memcmp(hello->cluster_id, peers->cluster_id, 16) != 0) {
+    if (cluster_id_is_known(hello->cluster_id) &&
+        cluster_id_is_known(peers->cluster_id) &&
+        !cluster_id_equal(hello->cluster_id, peers->cluster_id)) {
         snprintf(why, HASP_WHY_SIZE, "it belongs to another cluster");
         return HASP_EREFUSED;
     }

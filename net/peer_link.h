@@ -45,7 +45,7 @@ struct peer_link {
     struct list node;  /* In peers->links, oldest first. */
     uint64_t id;       /* From the HELLO. */
     uint64_t incarnation;
-    uint8_t cluster_id[16];
+    uint8_t cluster_id[CLUSTER_ID_SIZE];
     uint64_t up_ms;
     uint64_t deadline_ms; /* Until it is up; UINT64_MAX while connecting. */
     uint64_t heard_ms;
@@ -59,7 +59,7 @@ struct peers {
     uv_loop_t *loop;
     uint64_t id;
     uint64_t incarnation;
-    uint8_t cluster_id[16];
+    uint8_t cluster_id[CLUSTER_ID_SIZE];
     struct peers_events events;
     struct listener *listener;
     uv_timer_t timer;

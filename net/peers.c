@@ -222,14 +222,14 @@ void peers_remove(struct peers *peers, uint64_t id)
     free(peer);
 }
 
-void peers_set_cluster(struct peers *peers, const uint8_t cluster_id[16])
+void peers_set_cluster(struct peers *peers,
+                       const uint8_t cluster_id[CLUSTER_ID_SIZE])
 {
-    static const uint8_t unknown[16];
     memcpy(peers->cluster_id, cluster_id, sizeof peers->cluster_id);
     LIST_EACH (node, &peers->links) {
         struct peer_link *link = LIST_ENTRY(node, struct peer_link, node);
-        if (link->is_up && memcmp(link->cluster_id, unknown, 16) != 0 &&
-            memcmp(link->cluster_id, cluster_id, 16) != 0) {
+        if (link->is_up && cluster_id_is_known(link->cluster_id) &&
+            !cluster_id_equal(link->cluster_id, cluster_id)) {
             peer_link_close(link, "it belongs to another cluster");
         }
     }

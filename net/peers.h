@@ -59,7 +59,7 @@ struct peers_events {
 struct peers_options {
     uint64_t id;
     uint64_t incarnation;
-    uint8_t cluster_id[16];
+    uint8_t cluster_id[CLUSTER_ID_SIZE];
     const char *host; /* To listen on. */
     uint16_t port;
 };
@@ -74,7 +74,8 @@ void peers_close(struct peers *peers, void (*closed)(void *data), void *data);
 uint16_t peers_port(const struct peers *peers);
 
 /* The cluster's id is known now. Closes connections of another cluster. */
-void peers_set_cluster(struct peers *peers, const uint8_t cluster_id[16]);
+void peers_set_cluster(struct peers *peers,
+                       const uint8_t cluster_id[CLUSTER_ID_SIZE]);
 /* Wants a connection with member 'id' at "host:port"; a known one may move: the
  * new address counts from the next dial on. An address that cannot be dialled
  * is logged, the member may still dial us. */

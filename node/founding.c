@@ -17,7 +17,6 @@
 
 static struct founder *find(struct founding *founding, uint64_t id);
 static bool all_are_heard(const struct founding *founding);
-static bool id_is_zero(const uint8_t id[CLUSTER_ID_SIZE]);
 static void put_hex(struct buffer *text, const uint8_t digest[DIGEST_SIZE]);
 static bool parse_line(struct founding *founding, const char *line);
 
@@ -51,7 +50,7 @@ void founding_heard(struct founding *founding, uint64_t id,
     if (founder != NULL) {
         founder->incarnation = incarnation;
     }
-    if (!id_is_zero(cluster_id)) {
+    if (cluster_id_is_known(cluster_id)) {
         if (!founding->saw_cluster) {
             founding->saw_since_ns = now_ns;
         }
@@ -233,12 +232,6 @@ static bool all_are_heard(const struct founding *founding)
         }
     }
     return true;
-}
-
-static bool id_is_zero(const uint8_t id[CLUSTER_ID_SIZE])
-{
-    static const uint8_t zero[CLUSTER_ID_SIZE];
-    return memcmp(id, zero, sizeof zero) == 0;
 }
 
 static void put_hex(struct buffer *text, const uint8_t digest[DIGEST_SIZE])

@@ -64,7 +64,8 @@ void members_close(struct members *members)
     peers_close(peers, on_closed, members);
 }
 
-void members_set_cluster(struct members *members, const uint8_t cluster_id[16],
+void members_set_cluster(struct members *members,
+                         const uint8_t cluster_id[CLUSTER_ID_SIZE],
                          bool greet_again)
 {
     peers_set_cluster(members->peers, cluster_id);
@@ -140,11 +141,12 @@ uint64_t members_port_silence_ms(void *data, uint64_t id)
                : peers_silence_ms(node->members.peers, id);
 }
 
-void members_port_cluster_known(void *data, const uint8_t cluster_id[16])
+void members_port_cluster_known(void *data,
+                                const uint8_t cluster_id[CLUSTER_ID_SIZE])
 {
     struct hasp_node *node = data;
     const struct datadir_identity *identity = datadir_identity(node->datadir);
-    if (memcmp(identity->cluster_id, cluster_id, CLUSTER_ID_SIZE) != 0) {
+    if (!cluster_id_equal(identity->cluster_id, cluster_id)) {
         int rv = datadir_set_cluster(node->datadir, cluster_id);
         if (rv != 0) {
             node_fail(node, HASP_NODE_STORAGE,

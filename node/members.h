@@ -43,7 +43,8 @@ void members_close(struct members *members);
 
 /* The cluster's id is known now: later greetings carry it. Those that were
  * exchanged before are exchanged again if 'greet_again'. */
-void members_set_cluster(struct members *members, const uint8_t cluster_id[16],
+void members_set_cluster(struct members *members,
+                         const uint8_t cluster_id[CLUSTER_ID_SIZE],
                          bool greet_again);
 /* Tells the core of the links that are up. */
 void members_tell_core(struct members *members, uint64_t now_ns);
@@ -53,6 +54,7 @@ bool members_port_is_up(void *data, uint64_t id);
 struct buffer *members_port_output(void *data, uint64_t id);
 void members_port_changed(void *data, const struct replica_members *members);
 uint64_t members_port_silence_ms(void *data, uint64_t id);
-void members_port_cluster_known(void *data, const uint8_t cluster_id[16]);
+void members_port_cluster_known(void *data,
+                                const uint8_t cluster_id[CLUSTER_ID_SIZE]);
 
 #endif /* HASP_NODE_MEMBERS_H */

@@ -152,11 +152,9 @@ static int find_snapshot(struct recovery *recovery, struct hasp_node *node,
 static int look_for_gaps(const struct recovery *recovery,
                          struct hasp_node *node, char why[HASP_WHY_SIZE])
 {
-    static const uint8_t unknown[CLUSTER_ID_SIZE];
     const struct datadir_identity *identity = datadir_identity(node->datadir);
     const struct wal *wal = node->journal.wal;
-    bool was_in_cluster = memcmp(identity->cluster_id, unknown,
-                                 CLUSTER_ID_SIZE) != 0;
+    bool was_in_cluster = cluster_id_is_known(identity->cluster_id);
     bool is_fresh = wal_first(wal) == 1 && wal_last(wal) == 0;
     uint64_t reached = recovery->has_snapshot
                            ? recovery->snapshot.header.last_index

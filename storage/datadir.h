@@ -33,9 +33,8 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
+#include "base/cluster_id.h"
 #include "base/err.h"
-
-#define CLUSTER_ID_SIZE 16
 
 struct datadir;
 

@@ -189,7 +189,7 @@ static void answer_wait(struct core *core, const struct effect *effect)
 
 static void tell_cluster(struct core *core)
 {
-    uint8_t id[CORE_CLUSTER_ID_SIZE];
+    uint8_t id[CLUSTER_ID_SIZE];
     if (!core->is_cluster_told) {
         lockfsm_cluster_id(core->fsm, id);
         core->is_cluster_told = true;

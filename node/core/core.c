@@ -137,9 +137,9 @@ int core_begin(struct core *core, const struct core_start *start,
     } else {
         peers_want(core);
     }
-    uint8_t id[CORE_CLUSTER_ID_SIZE], none[CORE_CLUSTER_ID_SIZE] = {0};
+    uint8_t id[CLUSTER_ID_SIZE];
     lockfsm_cluster_id(core->fsm, id);
-    if (memcmp(id, none, sizeof none) != 0) {
+    if (cluster_id_is_known(id)) {
         core->is_cluster_told = true;
         core->port.cluster_known(core->port.data, id);
     }

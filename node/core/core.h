@@ -41,6 +41,7 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
+#include "base/cluster_id.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "lockfsm/lockfsm.h"
@@ -49,9 +50,6 @@
 #include "raft/replica.h"
 #include "storage/snapshot.h"
 #include "storage/table.h"
-
-/* Bytes of a cluster's id. */
-#define CORE_CLUSTER_ID_SIZE 16
 
 struct core;
 
@@ -103,7 +101,8 @@ struct core_port {
 
     void (*random)(void *data, void *out, size_t size); /* For secrets. */
     /* The cluster's id is known now (or again, at each start). */
-    void (*cluster_known)(void *data, const uint8_t cluster_id[16]);
+    void (*cluster_known)(void *data,
+                          const uint8_t cluster_id[CLUSTER_ID_SIZE]);
     /* The node must stop: exit code and a message for a person. */
     void (*fatal)(void *data, int exit_code, const char *why);
     void *data;
@@ -131,7 +130,7 @@ struct core_options {
     uint64_t incarnation; /* Of the data directory. */
     uint64_t token_base;  /* For a new life, should this node begin it: seconds
                              since 2025 times 2^20 (rule 21). */
-    uint8_t cluster_id[CORE_CLUSTER_ID_SIZE]; /* Likewise, for BEGIN; all zero:
+    uint8_t cluster_id[CLUSTER_ID_SIZE]; /* Likewise, for BEGIN; all zero:
                                             drawn with port.random. */
     uint32_t election_ms;
     uint32_t heartbeat_ms;

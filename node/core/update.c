@@ -77,13 +77,13 @@ void leader_begin(struct core *core)
     if (!core->must_begin) {
         return;
     }
-    uint8_t cluster_id[CORE_CLUSTER_ID_SIZE], none[CORE_CLUSTER_ID_SIZE] = {0};
+    uint8_t cluster_id[CLUSTER_ID_SIZE];
     struct begin_command begin = {.node = core->options.id,
                                   .incarnation = core->options.incarnation};
     lockfsm_cluster_id(core->fsm, cluster_id);
-    if (memcmp(cluster_id, none, sizeof none) == 0) {
+    if (!cluster_id_is_known(cluster_id)) {
         memcpy(cluster_id, core->options.cluster_id, sizeof cluster_id);
-        if (memcmp(cluster_id, none, sizeof none) == 0) {
+        if (!cluster_id_is_known(cluster_id)) {
             core->port.random(core->port.data, cluster_id, sizeof cluster_id);
         }
         begin.cluster_id = cluster_id;
