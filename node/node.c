@@ -35,8 +35,9 @@ static int open_disk(struct hasp_node *node, struct recovery *recovery,
 static void begin_from_disk(struct hasp_node *node,
                             const struct recovery *recovery);
 static void found_cluster(struct hasp_node *node);
-static int write_beginning(struct hasp_node *node, uint64_t *ret_term,
-                           char why[HASP_WHY_SIZE]);
+static int write_beginning(struct hasp_node *node,
+                           const struct replica_entry *first,
+                           uint64_t *ret_term, char why[HASP_WHY_SIZE]);
 static void join_cluster(struct hasp_node *node);
 static void begin(struct hasp_node *node, const struct replica_start *start);
 static void settle(struct hasp_node *node);
@@ -310,7 +311,7 @@ static void found_cluster(struct hasp_node *node)
         .body = buffer_bytes(&founding->configuration)};
     struct replica_start start = {.entries = &first, .entry_count = 1};
     founding_found(founding);
-    if (write_beginning(node, &start.term, why) != 0) {
+    if (write_beginning(node, &first, &start.term, why) != 0) {
         node_fail(node, HASP_NODE_STORAGE, "%s", why);
         return;
     }
@@ -323,15 +324,11 @@ static void found_cluster(struct hasp_node *node)
 
 /* In this order, so that each step, if it is the last, leads to the next start
  * doing the rest. */
-static int write_beginning(struct hasp_node *node, uint64_t *ret_term,
-                           char why[HASP_WHY_SIZE])
+static int write_beginning(struct hasp_node *node,
+                           const struct replica_entry *first,
+                           uint64_t *ret_term, char why[HASP_WHY_SIZE])
 {
     struct founding *founding = &node->founding;
-    struct replica_entry first = {
-        .term = 1,
-        .log_index = 1,
-        .type = ENTRY_CHANGE,
-        .body = buffer_bytes(&founding->configuration)};
     uint64_t term, voted_for;
     int rv = founding_save(founding, node->options.directory, why);
     if (rv == 0) {
@@ -344,7 +341,7 @@ static int write_beginning(struct hasp_node *node, uint64_t *ret_term,
     term = term == 0 ? 1 : term;
     rv = datadir_save_vote(node->datadir, term, 0);
     if (rv == 0) {
-        rv = journal_write_now(&node->journal, &first, 1);
+        rv = journal_write_now(&node->journal, first, 1);
     }
     if (rv == 0) {
         rv = datadir_set_cluster(node->datadir, founding->seen_id);
