@@ -58,6 +58,7 @@ void frame_put_hello(struct buffer *out, const struct frame_hello *hello)
     buffer_put_u64(out, hello->from);
     buffer_put_u64(out, hello->to);
     buffer_put_u64(out, hello->incarnation);
+    buffer_put_u64(out, hello->applied_index);
     frame_end(out, start);
 }
 
@@ -71,6 +72,7 @@ int frame_get_hello(struct bytes body, struct frame_hello *ret)
     hello.from = reader_u64(&reader);
     hello.to = reader_u64(&reader);
     hello.incarnation = reader_u64(&reader);
+    hello.applied_index = reader_u64(&reader);
     if (!reader_ok(&reader, false)) {
         return HASP_EPROTO;
     }

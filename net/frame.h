@@ -60,6 +60,7 @@ struct frame_hello {
     uint64_t from; /* Node id. */
     uint64_t to;
     uint64_t incarnation;
+    uint64_t applied_index; /* How much of the log this node knows. */
 };
 void frame_put_hello(struct buffer *out, const struct frame_hello *hello);
 MUST_CHECK int frame_get_hello(struct bytes body, struct frame_hello *ret);

@@ -63,6 +63,9 @@ static void put_hello(struct peer_link *link, uint64_t to)
                                 .from = peers->id,
                                 .to = to,
                                 .incarnation = peers->incarnation};
+    if (peers->events.applied != NULL) {
+        hello.applied_index = peers->events.applied(peers->events.data);
+    }
     memcpy(hello.cluster_id, peers->cluster_id, sizeof hello.cluster_id);
     frame_put_hello(stream_output(&link->stream), &hello);
 }

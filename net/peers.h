@@ -54,6 +54,8 @@ struct peers_events {
      * reason. */
     int (*check)(void *data, const struct frame_hello *hello,
                  char why[HASP_WHY_SIZE]);
+    /* The applied index, for our HELLO. May be NULL. */
+    uint64_t (*applied)(void *data);
 };
 
 struct peers_options {

@@ -17,6 +17,7 @@ static int on_frame(void *data, uint64_t id, enum frame_type type,
                     struct bytes body);
 static int check(void *data, const struct frame_hello *hello,
                  char why[HASP_WHY_SIZE]);
+static uint64_t applied(void *data);
 static void on_closed(void *data);
 static struct member_link *find(struct members *members, uint64_t id);
 static void want(struct members *members, const struct replica_member *member);
@@ -34,7 +35,8 @@ int members_open(struct members *members, struct hasp_node *node,
                                   .on_up = on_up,
                                   .on_down = on_down,
                                   .on_frame = on_frame,
-                                  .check = check};
+                                  .check = check,
+                                  .applied = applied};
     *members = (struct members){.node = node};
     memcpy(options.cluster_id, identity->cluster_id, CLUSTER_ID_SIZE);
     options.host = host;
@@ -113,7 +115,8 @@ void members_port_changed(void *data, const struct replica_members *named)
     }
     for (uint32_t i = 0; i < members->count;) {
         uint64_t id = members->link[i].id;
-        if (is_named(named, id)) {
+        if (is_named(named, id) ||
+            (members->is_joining && !members->link[i].was_named)) {
             i++;
             continue;
         }
@@ -130,6 +133,10 @@ void members_port_changed(void *data, const struct replica_members *named)
     }
     for (uint32_t i = 0; i < named->count; i++) {
         want(members, &named->member[i]);
+        struct member_link *link = find(members, named->member[i].id);
+        if (link != NULL) {
+            link->was_named = true;
+        }
     }
 }
 
@@ -219,7 +226,7 @@ static int check(void *data, const struct frame_hello *hello,
     struct hasp_node *node = members->node;
     if (node->has_begun) {
         int rv = core_check_peer(node->core, hello->from, hello->incarnation,
-                                 why);
+                                 hello->applied_index, why);
         if (rv != 0) {
             return rv;
         }
@@ -237,6 +244,14 @@ static int check(void *data, const struct frame_hello *hello,
         return HASP_EREFUSED;
     }
     return 0;
+}
+
+static uint64_t applied(void *data)
+{
+    struct members *members = data;
+    return members->node->has_begun
+               ? lockfsm_applied_index(core_state(members->node->core))
+               : 0;
 }
 
 static void on_closed(void *data)
@@ -263,7 +278,7 @@ static void want(struct members *members, const struct replica_member *member)
         return;
     }
     if (link == NULL) {
-        CHECK(members->count < MEMBER_COUNT_MAX);
+        CHECK(members->count < 2 * MEMBER_COUNT_MAX);
         link = &members->link[members->count++];
         *link = (struct member_link){.id = member->id};
     } else if (strcmp(link->address, member->address) == 0) {

@@ -3,9 +3,11 @@
 /* Connections of members: joins net/peers to the core.
  *
  * The members that are wanted come from the configuration until the log names
- * some. Greetings are checked here (amnesia guard), and remembered while the
- * node has not begun, so that the core hears of those that are up when it
- * begins. */
+ * some. A node that joins keeps those of its configuration that the log has not
+ * named yet: what it is given first is old, and its members may not include the
+ * one that leads now and has to send it the rest. Greetings are checked here
+ * (amnesia guard), and remembered while the node has not begun, so that the
+ * core hears of those that are up when it begins. */
 
 #ifndef HASP_NODE_MEMBERS_H
 #define HASP_NODE_MEMBERS_H
@@ -24,14 +26,17 @@ struct member_link {
     uint64_t incarnation; /* Of the greeting, while it is up. */
     char address[MEMBER_ADDRESS_SIZE];
     bool is_up;
-    bool is_told; /* The core knows that it is up. */
+    bool is_told;   /* The core knows that it is up. */
+    bool was_named; /* The log has named it, and may take it away again. */
 };
 
 struct members {
     struct hasp_node *node;
     struct peers *peers;
-    struct member_link link[MEMBER_COUNT_MAX];
+    /* Those of the configuration and those that the log names. */
+    struct member_link link[2 * MEMBER_COUNT_MAX];
     uint32_t count;
+    bool is_joining; /* It has begun with an empty log. */
     bool is_closed;
 };
 

@@ -364,6 +364,7 @@ static void join_cluster(struct hasp_node *node)
         node_fail(node, HASP_NODE_STORAGE, "%s", why);
         return;
     }
+    node->members.is_joining = true;
     if (node->founding.saw_cluster) {
         LOG_WARN("joining a cluster that exists",
                  "hint=\"if this node lost its directory, or if the [cluster] "

@@ -178,10 +178,11 @@ void core_client_closed(struct core *core, uint64_t conn, uint64_t now_ns)
 }
 
 int core_check_peer(const struct core *core, uint64_t id, uint64_t incarnation,
-                    char why[HASP_WHY_SIZE])
+                    uint64_t applied_index, char why[HASP_WHY_SIZE])
 {
     uint64_t known = lockfsm_incarnation(core->fsm, id);
-    if (known != 0 && known != incarnation) {
+    if (known != 0 && known != incarnation &&
+        applied_index <= lockfsm_applied_index(core->fsm)) {
         snprintf(why, HASP_WHY_SIZE,
                  "member %" PRIu64 " comes with another data directory "
                  "(incarnation %016" PRIx64 ", registered is %016" PRIx64

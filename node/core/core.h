@@ -163,9 +163,13 @@ void core_client_request(struct core *core, uint64_t conn,
 void core_client_closed(struct core *core, uint64_t conn, uint64_t now_ns);
 
 /* 0 if a data directory of this incarnation may speak for member 'id' (amnesia
- * guard), else an error with its reason. */
+ * guard), else an error with its reason. One that has applied more than this
+ * node may know of its own removal and addition what this node has yet to
+ * learn, if only from it, the leader; an empty one has applied nothing, and
+ * nobody who knows better lets it in. */
 MUST_CHECK int core_check_peer(const struct core *core, uint64_t id,
-                               uint64_t incarnation, char why[HASP_WHY_SIZE]);
+                               uint64_t incarnation, uint64_t applied_index,
+                               char why[HASP_WHY_SIZE]);
 void core_peer_up(struct core *core, uint64_t id, uint64_t incarnation,
                   uint64_t now_ns);
 void core_peer_down(struct core *core, uint64_t id, bool was_closed_by_peer,

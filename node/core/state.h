@@ -301,8 +301,9 @@ struct core {
     bool wants_transfer; /* Once the batch of ages has been applied. */
     uint64_t transfer_to;
     uint64_t transfer_after_index;
-    uint64_t transfer_deadline_ns; /* Of the wait for them. */
+    uint64_t transfer_deadline_ns;          /* Of the wait for them. */
     struct replica_members applied_members; /* The configuration applied. */
+    struct replica_members wanted_members;  /* As the port was told. */
     bool must_register; /* Look for members without an incarnation. */
     bool is_disk_scarce;
     uint64_t scarce_retry_ns;

@@ -70,6 +70,7 @@ void peers_want(struct core *core)
     }
     core->port.peers_changed(core->port.data, &wanted);
     forget_removed(core, &wanted);
+    core->wanted_members = wanted;
 }
 
 void leader_begin(struct core *core)
@@ -159,9 +160,10 @@ static bool is_member(const struct replica_members *members, uint64_t id)
 static void forget_removed(struct core *core,
                            const struct replica_members *members)
 {
-    for (int i = 0; i < PEER_COUNT_MAX && members->count > 0; i++) {
+    for (int i = 0; i < PEER_COUNT_MAX; i++) {
         struct peer *peer = &core->peers[i];
-        if (peer->is_up && !is_member(members, peer->id)) {
+        if (peer->is_up && is_member(&core->wanted_members, peer->id) &&
+            !is_member(members, peer->id)) {
             core_peer_down(core, peer->id, false, core->now_ns);
         }
     }

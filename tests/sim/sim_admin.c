@@ -6,12 +6,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "tests/sim/sim_disk.h"
 #include "tests/sim/sim_node.h"
 #include "tests/sim/sim_worker.h"
 
-/* A node that is to become a member is given an empty data directory, unless it
- * has one. Never one that anybody still takes for a member. */
+/* A node that is to become a member is given an empty data directory and the
+ * present members in its configuration. Never one that anybody still takes for
+ * a member. */
 static bool prepare(struct sim *sim, uint64_t id,
                     const struct replica_members *members)
 {
@@ -28,9 +28,7 @@ static bool prepare(struct sim *sim, uint64_t id,
             }
         }
     }
-    if (sim_node_disk(sim->node[id - 1])->term != 0) {
-        sim_node_wipe(sim->node[id - 1], members);
-    }
+    sim_node_wipe(sim->node[id - 1], members);
     return true;
 }
 

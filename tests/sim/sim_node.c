@@ -482,7 +482,8 @@ void sim_node_start(struct sim_node *node)
     sim_note(sim, &node->host, "starts", start.replica.term,
              start.replica.applied_index, start.replica.entry_count);
     sim_check_node_starts(sim, node);
-    sim_peers_start(node->peers);
+    sim_peers_start(node->peers, start.replica.entry_count == 0 &&
+                                     start.replica.snapshot_index == 0);
     core_set_applied_hook(node->core, sim_check_applied, node);
     char why[HASP_WHY_SIZE];
     int error = core_begin(node->core, &start, sim_host_now(sim, &node->host),

@@ -14,7 +14,8 @@
 #define DIAL_NS (2 * SIM_S)
 
 struct sim_peer {
-    bool is_wanted;
+    bool is_wanted;        /* By the log, or by the configuration. */
+    bool was_named;        /* By the log, which may take it away again. */
     struct sim_wire *wire; /* NULL: none. */
     int side;
     bool is_connected;
@@ -29,7 +30,8 @@ struct sim_peer {
 struct sim_peers {
     struct sim *sim;
     struct sim_node *node;
-    struct replica_members configured;      /* Until the log names some. */
+    struct replica_members configured; /* Until the log names some. */
+    bool is_joining; /* Then also those that it has not named yet. */
     struct sim_peer peer[SIM_NODE_MAX + 1]; /* By id. */
 };
 
@@ -57,12 +59,16 @@ void sim_peers_free(struct sim_peers *peers)
     free(peers);
 }
 
-void sim_peers_start(struct sim_peers *peers)
+void sim_peers_start(struct sim_peers *peers, bool is_joining)
 {
+    peers->is_joining = is_joining;
     for (uint32_t id = 1; id <= SIM_NODE_MAX; id++) {
         peers->peer[id].dial_ns = peers->sim->now_ns;
     }
-    sim_peers_want(peers, &peers->configured);
+    for (uint32_t i = 0; i < peers->configured.count; i++) {
+        uint64_t id = peers->configured.member[i].id;
+        peers->peer[id].is_wanted = id != sim_node_id(peers->node);
+    }
 }
 
 void sim_peers_configure(struct sim_peers *peers,
@@ -87,21 +93,27 @@ static void forget(struct sim_peers *peers, uint64_t id)
 void sim_peers_want(struct sim_peers *peers,
                     const struct replica_members *members)
 {
+    bool is_named[SIM_NODE_MAX + 1] = {false};
     if (members->count == 0) {
         return; /* Nothing is in the log yet: the configuration holds. */
     }
-    for (uint32_t id = 1; id <= SIM_NODE_MAX; id++) {
-        peers->peer[id].is_wanted = false;
-    }
     for (uint32_t i = 0; i < members->count; i++) {
-        uint64_t id = members->member[i].id;
-        CHECK(id <= SIM_NODE_MAX);
-        peers->peer[id].is_wanted = id != sim_node_id(peers->node);
+        CHECK(members->member[i].id <= SIM_NODE_MAX);
+        is_named[members->member[i].id] = members->member[i].id !=
+                                          sim_node_id(peers->node);
     }
-    /* The core knows: it is what has removed them. */
     for (uint32_t id = 1; id <= SIM_NODE_MAX; id++) {
-        if (!peers->peer[id].is_wanted && peers->peer[id].wire != NULL) {
-            forget(peers, id);
+        struct sim_peer *peer = &peers->peer[id];
+        if (is_named[id]) {
+            peer->is_wanted = true;
+            peer->was_named = true;
+        } else if (peer->was_named || !peers->is_joining) {
+            /* The core knows: it is what has removed it. */
+            peer->is_wanted = false;
+            peer->was_named = false;
+            if (peer->wire != NULL) {
+                forget(peers, id);
+            }
         }
     }
 }
@@ -141,6 +153,8 @@ static void put_hello(struct sim_peers *peers, uint64_t id)
         .from = sim_node_id(peers->node),
         .to = id,
         .incarnation = sim_node_incarnation(peers->node),
+        .applied_index = lockfsm_applied_index(
+            core_state(sim_node_core(peers->node))),
     };
     struct buffer out = {0};
     frame_put_hello(&out, &hello);
@@ -157,7 +171,8 @@ static int take_hello(struct sim_peers *peers, uint64_t id, struct bytes body,
     CHECK(frame_get_hello(body, &hello) == 0);
     CHECK(hello.from == id);
     struct core *core = sim_node_core(peers->node);
-    int error = core_check_peer(core, id, hello.incarnation, why);
+    int error = core_check_peer(core, id, hello.incarnation,
+                                hello.applied_index, why);
     if (error != 0) {
         sim_say(peers->sim, sim_node_host(peers->node), "refuses n%llu: %s",
                 (unsigned long long)id, why);

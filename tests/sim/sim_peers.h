@@ -21,7 +21,7 @@ void sim_peers_free(struct sim_peers *peers);
 void sim_peers_clear(struct sim_peers *peers);
 /* Before the core begins: the members of the configuration are wanted until the
  * log names some. */
-void sim_peers_start(struct sim_peers *peers);
+void sim_peers_start(struct sim_peers *peers, bool is_joining);
 void sim_peers_configure(struct sim_peers *peers,
                          const struct replica_members *members);
 void sim_peers_want(struct sim_peers *peers,

@@ -100,7 +100,8 @@ static void hello_comes_back_and_may_be_longer(void **state)
                                 .cluster_id = {1, 2, 3, [15] = 9},
                                 .from = 2,
                                 .to = UINT64_MAX,
-                                .incarnation = 0x0102030405060708};
+                                .incarnation = 0x0102030405060708,
+                                .applied_index = 77};
     struct frame_hello got = {0};
     struct buffer out = {0};
     frame_put_hello(&out, &hello);

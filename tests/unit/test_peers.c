@@ -160,7 +160,7 @@ static void open_node_on(uint64_t id, const uint8_t cluster_id[16],
                                     .incarnation = incarnation,
                                     .host = "127.0.0.1",
                                     .port = port};
-    struct peers_events events = {node, on_up, on_down, on_frame, check};
+    struct peers_events events = {node, on_up, on_down, on_frame, check, NULL};
     char why[HASP_WHY_SIZE];
     memcpy(options.cluster_id, cluster_id, 16);
     node->id = id;
