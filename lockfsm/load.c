@@ -9,7 +9,6 @@
 
 #include "lockfsm/records.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -8,7 +8,6 @@
 
 #include <stdlib.h>
 
-#include "base/check.h"
 #include "base/memory.h"
 
 #define NUMBER_SIZE_MAX 20 /* A sign and 19 digits. */

@@ -6,7 +6,6 @@
 #include "raft/replica_state.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"

@@ -13,7 +13,6 @@
 #ifndef HASP_RAFT_CONFIRM_H
 #define HASP_RAFT_CONFIRM_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "raft/replica.h"

@@ -4,7 +4,6 @@
 
 #include "raft/replica_state.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"

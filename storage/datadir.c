@@ -13,7 +13,6 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include "base/check.h"
 #include "base/memory.h"
 #include "storage/crc32c.h"
 #include "storage/disk.h"

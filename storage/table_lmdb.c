@@ -18,7 +18,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "base/check.h"
 #include "base/list.h"
 #include "base/memory.h"
 #include "storage/table_ops.h"

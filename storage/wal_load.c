@@ -12,7 +12,6 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-#include "base/check.h"
 #include "base/memory.h"
 #include "storage/disk.h"
 

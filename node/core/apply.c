@@ -6,7 +6,6 @@
 #include <stdio.h>
 
 #include "base/check.h"
-#include "base/log.h"
 #include "node/core/attach.h"
 #include "node/core/commands.h"
 #include "node/core/events.h"

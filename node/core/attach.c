@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "node/core/conn.h"
 #include "node/core/peer.h"
 
 static struct attached *find_session(struct core *core, uint64_t session);

@@ -13,8 +13,6 @@
  * Scripts over several keys are carried out key by key, each an entry; where
  * one fails, those set before are taken back. */
 
-#include <stdio.h>
-
 #include "node/core/commands.h"
 #include "node/core/propose.h"
 #include "node/core/questions.h"

@@ -8,7 +8,6 @@
 #include "base/memory.h"
 #include "node/core/attach.h"
 #include "node/core/commands.h"
-#include "node/core/conn.h"
 #include "node/core/request.h"
 
 /* Of one connection. */

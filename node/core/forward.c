@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "node/core/attach.h"
 #include "node/core/cluster.h"
 #include "node/core/commands.h"

@@ -2,7 +2,6 @@
 
 #include "node/core/lease.h"
 
-#include "base/check.h"
 #include "node/core/commands.h"
 #include "node/core/propose.h"
 #include "node/core/questions.h"

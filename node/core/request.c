@@ -7,7 +7,6 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "node/core/attach.h"
-#include "node/core/commands.h"
 #include "node/core/conn.h"
 #include "node/core/peer.h"
 

@@ -10,7 +10,6 @@
 #ifndef HASP_NODE_CORE_SCRIPTS_H
 #define HASP_NODE_CORE_SCRIPTS_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/bytes.h"

@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 
-#include "base/check.h"
 #include "base/log.h"
 #include "node/core/apply.h"
 #include "node/core/attach.h"
