@@ -298,6 +298,11 @@ void sim_run(struct sim *sim, const struct sim_options *options)
 
 void sim_done(struct sim *sim)
 {
+    /* Nothing happens any more; events go with what they are part of. */
+    struct heap_node *event;
+    while ((event = heap_first(&sim->events)) != NULL) {
+        heap_remove(&sim->events, event);
+    }
     for (uint32_t i = 0; i < sim->client_count; i++) {
         sim_client_free(sim->client[i]);
     }
