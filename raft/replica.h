@@ -44,7 +44,6 @@
 #define HASP_RAFT_REPLICA_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 #include "base/bytes.h"

@@ -41,7 +41,6 @@
 #ifndef HASP_STORAGE_SNAPSHOT_H
 #define HASP_STORAGE_SNAPSHOT_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/bytes.h"

@@ -29,7 +29,6 @@
 #ifndef HASP_STORAGE_TABLE_H
 #define HASP_STORAGE_TABLE_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/bytes.h"
