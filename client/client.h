@@ -25,10 +25,12 @@
  *   HASP_EREPLY      the server refused: client_code() is its word
  *   HASP_ECONNECT    no node could be reached; nothing was done
  *   HASP_ENOTLEADER  nodes were reached and none knows a leader; nothing was
- * done HASP_EBUSY       they had too much to do until the deadline; nothing was
- * done HASP_ETIMEDOUT   no answer, the outcome is not known HASP_EINTR the
- * interrupting descriptor; the outcome is not known HASP_EPROTO      what
- * answers does not speak our protocol
+ *                    done
+ *   HASP_EBUSY       they had too much to do until the deadline; nothing was
+ *                    done
+ *   HASP_ETIMEDOUT   no answer, the outcome is not known
+ *   HASP_EINTR       the interrupting descriptor; the outcome is not known
+ *   HASP_EPROTO      what answers does not speak our protocol
  *
  * client_why() then has a message for a person.
  *
@@ -112,8 +114,8 @@ void client_drop(struct client *client);
 uint32_t client_endpoint(const struct client *client);
 void client_begin_at(struct client *client, uint32_t endpoint);
 /* In the child of a fork: closes its copy of the connection and touches nothing
- * else, since the thread that used it may have been in the midst of a change.
- */
+ * else, since the thread that used it may have been in the midst of a
+ * change. */
 void client_abandon(struct client *client);
 
 /* After an error: a text for a person; after HASP_EREPLY: the server's word, as

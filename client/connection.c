@@ -194,8 +194,8 @@ static int open_address(struct connection *connection,
     return 0;
 }
 
-/* Waits until the socket is ready (or broken, which the next call on it tells).
- */
+/* Waits until the socket is ready (or broken, which the next call on it
+ * tells). */
 static int wait_ready(struct connection *connection, short events,
                       uint64_t deadline_ns)
 {

@@ -103,8 +103,7 @@ bool hasp_event_next(struct hasp_session *session, struct hasp_event *ret_event)
     return true;
 }
 
-/* --- What the keeper's thread tells ----------------------------------------
- */
+/* --- What the keeper's thread tells --------------------------------------- */
 
 static struct bytes text_at(const struct resp_reply *reply, uint32_t at,
                             const char *key)
@@ -160,8 +159,7 @@ void events_ended(void *data, struct bytes lock, struct bytes owner,
     events_wake(session);
 }
 
-/* --- The queue -------------------------------------------------------------
- */
+/* --- The queue ------------------------------------------------------------ */
 
 static void copy_text(char *out, size_t size, struct bytes text)
 {
@@ -208,8 +206,7 @@ static void deliver(struct hasp_session *session)
     }
 }
 
-/* --- The thread ------------------------------------------------------------
- */
+/* --- The thread ----------------------------------------------------------- */
 
 static void tell_state(struct hasp_session *session, enum lease_state *told,
                        const struct keeper_view *view)

@@ -209,8 +209,8 @@ void change_free(struct change *change);
  * 'interrupt_fd' -1: none. Public codes; 'tokens' has room for all. */
 MUST_CHECK int change_ask(struct change *change, uint64_t wait_ms,
                           int interrupt_fd, struct change_result *result);
-/* Asks what became of it, giving up the place in the queue; within 'deadline'.
- */
+/* Asks what became of it, giving up the place in the queue; within
+ * 'deadline'. */
 MUST_CHECK int change_withdraw(struct change *change, uint64_t deadline_ns,
                                int interrupt_fd, struct change_result *result);
 /* True if 'error' leaves open whether it was, or will be, done. */

@@ -287,8 +287,7 @@ static void on_event(void *data, const struct hasp_event *event)
     pthread_mutex_unlock(&uv->mutex);
 }
 
-/* --- On the loop's thread ----------------------------------------------------
- */
+/* --- On the loop's thread ------------------------------------------------- */
 
 static void on_closed(uv_handle_t *handle)
 {

@@ -29,8 +29,7 @@
 
 #define LOCK "examples/paused"
 
-/* --- The storage: a file with a number, and perhaps a fence ------------------
- */
+/* --- The storage: a file with a number, and perhaps a fence --------------- */
 
 static char folder[] = "/tmp/hasp-paused-XXXXXX";
 static char value_path[64], fence_path[64];
@@ -78,8 +77,7 @@ static int storage_write(uint64_t token, int value)
     return status;
 }
 
-/* --- The clients
- * --------------------------------------------------------------- */
+/* --- The clients ---------------------------------------------------------- */
 
 /* Adds 1 under the lock; stops itself before it writes if told so. */
 static int add_one(const char *who, bool is_paused)

@@ -369,8 +369,8 @@ static void tell_holder(struct tool *tool, const char *name, int signal_fd,
 }
 
 /* The longest time for one hold counts from the grant. That lies after
- * 'asked', which is right in any case; after a wait the cluster knows better.
- */
+ * 'asked', which is right in any case; after a wait the cluster knows
+ * better. */
 static void limit_hold(struct tool *tool, const struct acquire_options *options,
                        struct acquired *acquired, struct lease_clock asked)
 {

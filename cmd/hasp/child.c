@@ -102,8 +102,8 @@ int child_start(struct child *child)
         /* In both processes, since either may come first. */
         setpgid(child->pid, child->pid);
         code = start_guardian(child, go_pipe);
-        /* The pipe closes with the exec; bytes in it tell why there was none.
-         */
+        /* The pipe closes with the exec; bytes in it tell why there was
+         * none. */
         if (code != 0 ||
             read(error_pipe[0], &code, sizeof code) == sizeof code) {
             kill(child->pid, SIGKILL);

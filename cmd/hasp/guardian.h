@@ -7,7 +7,8 @@
  *       hasp-run            keeps the session; tells how long it may be trusted
  *         |  hasp-guardian    kills the family at the deadline, or at
  *         |                   hasp-run's death; in a session of its own, so
- * that |                   no signal to a group or a terminal reaches it
+ *         |                   that no signal to a group or a terminal reaches
+ *         |                   it
  *         `- command          in a group of its own
  *
  * The deadlines stand in a page that both share, on both clocks, and the nearer

@@ -99,8 +99,8 @@ static json_t *show(struct tool *tool, const char *name)
 }
 
 /* The environment may be older than the lock: it is inherited by what outlives
- * the run, and may tell of another cluster. Without an answer it is believed.
- */
+ * the run, and may tell of another cluster. Without an answer it is
+ * believed. */
 static bool still_holds(json_t *lock, const struct entry *entry)
 {
     json_t *holder, *holders = value_at(lock, "holders");

@@ -9,7 +9,7 @@
  *     table   columns with headings, by libsmartcols
  *     json    an array of objects, or one object
  *     plain   one line per record, fields separated by tabs, no headings, times
- * in milliseconds */
+ *             in milliseconds */
 
 #ifndef HASP_CMD_HASP_OUTPUT_H
 #define HASP_CMD_HASP_OUTPUT_H

@@ -142,8 +142,8 @@ int run_status(struct tool *tool, int argc, char **argv)
     return exit_code;
 }
 
-/* A read that the confirmed leader answers: it shows that a majority is there.
- */
+/* A read that the confirmed leader answers: it shows that a majority is
+ * there. */
 int run_health(struct tool *tool, int argc, char **argv)
 {
     struct query query = {0};

@@ -91,8 +91,8 @@ int tool_client_error(const struct client *client, int error, const char *what);
 /* --- Options -------------------------------------------------------------- */
 
 /* getopt_long() for a subcommand: an unknown option has been explained when '?'
- * is returned. 'short_options' begins with "+" if the first operand ends them.
- */
+ * is returned. 'short_options' begins with "+" if the first operand ends
+ * them. */
 int tool_option(const struct tool *tool, int argc, char **argv,
                 const char *short_options, const struct option *options);
 /* Begins with the options of another argv. */

@@ -149,8 +149,8 @@ static void print_queue(json_t *queue)
     }
 }
 
-/* When this hold ends if nobody does anything: with its lease or its maximum.
- */
+/* When this hold ends if nobody does anything: with its lease or its
+ * maximum. */
 static uint64_t end_of(json_t *holder, const char **ret_what)
 {
     uint64_t lease_ms = value_number(holder, "lease_left_ms");

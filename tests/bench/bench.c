@@ -44,8 +44,8 @@ enum mode { MODE_CYCLE, MODE_HANDOVER, MODE_IDLE };
 
 enum state { OPENING, READY, ACQUIRING, RELEASING, KEEPING, RESTING };
 
-/* What is asked goes out once a turn; answers come in the order of the asking.
- */
+/* What is asked goes out once a turn; answers come in the order of the
+ * asking. */
 struct link {
     int fd;
     struct buffer input;

@@ -11,8 +11,7 @@
 #include "tests/sim/sim_history.h"
 #include "tests/sim/sim_node.h"
 
-/* --- Answers
- * ---------------------------------------------------------------------- */
+/* --- Answers -------------------------------------------------------------- */
 
 static void op_ends(struct worker *worker)
 {

@@ -23,8 +23,7 @@ static struct held *any_held(struct worker *worker)
     return NULL;
 }
 
-/* --- Choosing
- * ------------------------------------------------------------------- */
+/* --- Choosing ------------------------------------------------------------- */
 
 /* Makes a request for two locks of it. */
 static void choose_second(struct worker *worker, struct op *op)
@@ -165,8 +164,7 @@ void sim_ask_choose(struct worker *worker)
     worker->op = op;
 }
 
-/* --- Asking
- * ---------------------------------------------------------------------- */
+/* --- Asking --------------------------------------------------------------- */
 
 /* RELEASE, and CONVERT to less, end the belief when they are sent. */
 static void end_belief(struct worker *worker)

@@ -203,8 +203,7 @@ void sim_client_lose(struct sim_client *client, const char *why)
     choose_times(client);
 }
 
-/* --- Heartbeats
- * ---------------------------------------------------------------- */
+/* --- Heartbeats ----------------------------------------------------------- */
 
 static void ask_open(struct sim_client *client)
 {
@@ -441,8 +440,7 @@ static void beat_work(struct sim_client *client)
     }
 }
 
-/* --- The loop
- * ------------------------------------------------------------------- */
+/* --- The loop ------------------------------------------------------------- */
 
 static void feed(struct sim_client *client, const struct sim_news *news)
 {

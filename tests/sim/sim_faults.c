@@ -75,8 +75,7 @@ static struct sim_client *client_at(struct sim *sim, uint32_t host)
     return sim->client[host - sim->node_count];
 }
 
-/* --- Ends
- * ---------------------------------------------------------------------- */
+/* --- Ends ----------------------------------------------------------------- */
 
 static void open_host(struct sim *sim, uint32_t host)
 {
@@ -147,8 +146,7 @@ static void last(struct sim *sim, enum fault fault, uint32_t host,
     }
 }
 
-/* --- Faults of nodes
- * -------------------------------------------------------------- */
+/* --- Faults of nodes ------------------------------------------------------ */
 
 static void kill_node(struct sim *sim, uint32_t host, bool is_os_down)
 {
@@ -307,8 +305,7 @@ static void node_fault(struct sim *sim, enum fault fault, uint32_t host)
     }
 }
 
-/* --- Faults of clients
- * ------------------------------------------------------------ */
+/* --- Faults of clients ---------------------------------------------------- */
 
 static void client_fault(struct sim *sim, enum fault fault, uint32_t host)
 {

@@ -211,8 +211,7 @@ void sim_history_free(struct sim_history *history)
     free(history);
 }
 
-/* --- Holds and waits
- * ---------------------------------------------------------- */
+/* --- Holds and waits ------------------------------------------------------ */
 
 static struct past_grant *current_grant(struct past_lock *lock,
                                         uint64_t session, struct bytes owner)
@@ -472,8 +471,7 @@ static void compare_lock(const struct writing *w, struct past_lock *lock)
     }
 }
 
-/* --- Sessions
- * ------------------------------------------------------------------ */
+/* --- Sessions ------------------------------------------------------------- */
 
 static void write_opened(const struct writing *w, const struct effect *e)
 {
@@ -535,8 +533,7 @@ static void write_ended(const struct writing *w, const struct effect *e)
     }
 }
 
-/* --- Exactly once
- * --------------------------------------------------------------- */
+/* --- Exactly once --------------------------------------------------------- */
 
 static const Hasp__Origin *origin_of(const Hasp__Command *c)
 {
@@ -677,8 +674,7 @@ static void write_wait_result(const struct writing *w, const struct effect *e)
     }
 }
 
-/* --- Writing
- * -------------------------------------------------------------------- */
+/* --- Writing -------------------------------------------------------------- */
 
 static void write_effect(const struct writing *w, const struct effect *e)
 {
@@ -755,8 +751,7 @@ void sim_history_write(struct sim_history *history,
     hasp__command__free_unpacked(command, NULL);
 }
 
-/* --- Reading
- * -------------------------------------------------------------------- */
+/* --- Reading -------------------------------------------------------------- */
 
 bool sim_history_result(const struct sim_history *history, uint64_t session,
                         struct bytes owner, uint64_t req,

@@ -20,8 +20,8 @@
  *     3. every state is sound in itself and follows from the one before
  *        (lockfsm_check_basic, lockfsm_check_delta)
  *     4. one owner per exclusive lock; grant and end of a hold alternate;
- * tokens of a lock grow and are token_base plus log index; effects tell what
- *        happened
+ *        tokens of a lock grow and are token_base plus log index; effects tell
+ *        what happened
  *     5. first come, first served; nobody passes the queue
  *     6. nothing is granted to the dead, and a dead session stays dead
  *     7. one believer per exclusive lock, as many as slots for a semaphore, by
@@ -36,7 +36,7 @@
  *    13. no node stops by itself, and each starts from what it left on disk
  *    14. once all is healed every client gets answers; in the end every waiter
  *        has been served or told, dead sessions have ended, no lock is left,
- * and all nodes are equal */
+ *        and all nodes are equal */
 
 #include <getopt.h>
 #include <inttypes.h>

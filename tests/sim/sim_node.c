@@ -58,8 +58,7 @@ static bool acts(struct sim_node *node)
     return !node->is_dying;
 }
 
-/* --- The port ---------------------------------------------------------------
- */
+/* --- The port ------------------------------------------------------------- */
 
 static void port_save_vote(void *data, uint64_t term, uint64_t voted_for)
 {
@@ -286,8 +285,7 @@ static struct core_port make_port(struct sim_node *node)
     };
 }
 
-/* --- Life --------------------------------------------------------------------
- */
+/* --- Life ----------------------------------------------------------------- */
 
 void sim_node_address(uint64_t id, char address[MEMBER_ADDRESS_SIZE])
 {
@@ -575,8 +573,7 @@ void sim_node_scarce(struct sim_node *node, bool is_scarce)
     }
 }
 
-/* --- The loop
- * ----------------------------------------------------------------- */
+/* --- The loop ------------------------------------------------------------- */
 
 static void accept_client(struct sim_node *node, struct sim_wire *wire,
                           uint64_t now_ns)

@@ -86,8 +86,7 @@ uint32_t sim_held_count(const struct worker *worker)
     return count;
 }
 
-/* --- Beliefs
- * -------------------------------------------------------------------- */
+/* --- Beliefs -------------------------------------------------------------- */
 
 bool sim_held_believed(const struct worker *worker, const struct held *held)
 {
@@ -156,8 +155,7 @@ void sim_client_beliefs_begin(struct sim_client *client)
     }
 }
 
-/* --- Working
- * -------------------------------------------------------------------- */
+/* --- Working -------------------------------------------------------------- */
 
 void sim_worker_work(struct worker *worker)
 {

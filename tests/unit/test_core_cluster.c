@@ -264,8 +264,8 @@ a_doomed_session_hears_nothing_before_its_end_is_applied(void **state)
     uint64_t old = depose();
     world_cut(world, old, false);
     world_run(world, 300);
-    /* The successor may have the EXPIRE or not: either is told with certainty.
-     */
+    /* The successor may have the EXPIRE or not: either is told with
+     * certainty. */
     const char *text = client_text(world, old, 1);
     assert_true(strcmp(text, "-EXPIRED the session has ended\r\n") == 0 ||
                 strcmp(text, KEEP_TIMES("1000", "0", "800")) == 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Peer frames: there and back, at every length, and what a stranger may claim.
- */
+/* Peer frames: there and back, at every length, and what a stranger may
+ * claim. */
 
 #include <setjmp.h>
 #include <stdarg.h>

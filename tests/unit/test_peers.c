@@ -54,8 +54,7 @@ struct fixture {
 
 static struct fixture *fixture;
 
-/* --- Fixture ---------------------------------------------------------------
- */
+/* --- Fixture -------------------------------------------------------------- */
 
 static void note_closed(void *data)
 {
@@ -249,8 +248,7 @@ static int tear_down(void **state)
     return 0;
 }
 
-/* --- A stranger ------------------------------------------------------------
- */
+/* --- A stranger ----------------------------------------------------------- */
 
 static int dial_node(uint64_t id)
 {
@@ -341,8 +339,7 @@ static int connect_as_member_2(void)
     return fd;
 }
 
-/* --- Members ---------------------------------------------------------------
- */
+/* --- Members -------------------------------------------------------------- */
 
 static void three_nodes_connect_and_the_greater_id_dials(void **state)
 {
@@ -566,8 +563,7 @@ static void a_member_may_move(void **state)
     assert_true(was_logged("peer cannot be dialled"));
 }
 
-/* --- Misbehaving members ---------------------------------------------------
- */
+/* --- Misbehaving members -------------------------------------------------- */
 
 static void a_reset_is_told_as_the_other_ends(void **state)
 {
@@ -740,8 +736,7 @@ static void a_frame_beyond_the_limit_is_refused_at_its_header(void **state)
     close(fd);
 }
 
-/* --- Strangers -------------------------------------------------------------
- */
+/* --- Strangers ------------------------------------------------------------ */
 
 static void strangers_bytes_are_refused_with_a_reason(void **state)
 {
@@ -883,8 +878,7 @@ static void strangers_do_not_fill_the_log(void **state)
     assert_in_range(fixture->log_lines, 1, 5);
 }
 
-/* --- Closing from inside ----------------------------------------------------
- */
+/* --- Closing from inside -------------------------------------------------- */
 
 static void closing_or_removing_inside_an_event_is_fine(void **state)
 {
