@@ -21,6 +21,7 @@
 #include "base/memory.h"
 #include "base/prng.h"
 #include "node/core/core.h"
+#include "raft/message.h"
 
 #define NODE_MAX 6
 #define CONN_MAX 64
@@ -87,9 +88,43 @@ struct world {
 
 /* --- The port ------------------------------------------------------------- */
 
+/* What depends on a term or vote may not have left before it was saved. */
+static void check_unsent(const struct world_node *node, struct bytes out,
+                         uint64_t new_term)
+{
+    enum frame_type type;
+    struct bytes body;
+    struct message message;
+    size_t used;
+    for (size_t at = 0; at < out.size; at += used) {
+        assert_int_equal(frame_parse(bytes_of(out.data + at, out.size - at),
+                                     FRAME_SIZE_MAX, &type, &body, &used),
+                         0);
+        if (type != FRAME_RAFT || message_decode(body, &message) != 0) {
+            continue;
+        }
+        bool is_pre_vote = (message.kind == MESSAGE_VOTE &&
+                            message.vote.is_pre_vote) ||
+                           (message.kind == MESSAGE_VOTE_RESULT &&
+                            message.vote_result.is_pre_vote);
+        bool is_vote = message.kind == MESSAGE_VOTE ||
+                       (message.kind == MESSAGE_VOTE_RESULT &&
+                        message.vote_result.is_granted);
+        if (!is_pre_vote &&
+            (message.term > node->term ||
+             (is_vote && message.term == new_term && node->voted_for == 0))) {
+            fail_msg("a message of term %llu left before its vote was saved",
+                     (unsigned long long)message.term);
+        }
+    }
+}
+
 static void port_save_vote(void *data, uint64_t term, uint64_t voted_for)
 {
     struct world_node *node = data;
+    for (uint64_t to = 1; to <= NODE_MAX; to++) {
+        check_unsent(node, buffer_bytes(&node->out[to]), term);
+    }
     node->term = term;
     node->voted_for = voted_for;
 }
