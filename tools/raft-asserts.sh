@@ -52,7 +52,8 @@ mkdir -p "$dir/src" "$dir/obj"
 tar -xf "$dir/raft_$version.orig.tar.gz" -C "$dir/src" --strip-components=1
 
 # The core only: libraft's own I/O is not used; its legacy layer is, by symbol.
-# The sources ask for "../include/raft.h", which is generated: the installed one.
+# The sources ask for "../include/raft.h", which is generated: they get the
+# installed one.
 objects=()
 for source in "$dir"/src/src/*.c; do
     name=$(basename "$source" .c)
