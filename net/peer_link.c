@@ -22,8 +22,8 @@ static void bytes_cb(struct stream *stream);
 static void connected_cb(struct stream *stream);
 static void closed_cb(struct stream *stream, const char *reason);
 
-const struct stream_events peer_link_events = {bytes_cb, connected_cb,
-                                               closed_cb};
+const struct stream_events peer_link_events = {
+    .on_bytes = bytes_cb, .on_connected = connected_cb, .on_closed = closed_cb};
 const struct stream_limits peer_link_stranger_limits = {
     .input_max = FRAME_HEADER_SIZE + FRAME_HELLO_SIZE_MAX,
     .output_max = 64u << 10,

@@ -543,6 +543,10 @@ static void write_cb(uv_write_t *request, int status)
     } else {
         output_is_empty(stream);
     }
+    if (stream->events->on_drained != NULL && !stream->is_closing &&
+        !stream->is_writing) {
+        stream->events->on_drained(stream);
+    }
 }
 
 static void shutdown_cb(uv_shutdown_t *request, int status)

@@ -56,6 +56,9 @@ struct stream_events {
      * "connection refused", "output limit", or what stream_close() was
      * given. */
     void (*on_closed)(struct stream *stream, const char *reason);
+    /* What did not leave at once has been handed to the kernel, and nothing
+     * waits any more. May be NULL. */
+    void (*on_drained)(struct stream *stream);
 };
 
 #define STREAM_ADDRESS_SIZE 64

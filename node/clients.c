@@ -17,6 +17,9 @@
 /* A parser that has seen a request of more arguments gives its memory back. */
 #define PARSER_KEEPS 64
 
+/* A client with more than this unsent is read again when it has read. */
+#define UNSENT_MAX (256u << 10)
+
 static const struct stream_limits limits = {
     .input_max = 1 << 20, .output_max = 16 << 20, .idle_max = 16 << 10};
 
@@ -40,6 +43,7 @@ struct client {
     bool is_ready;
     bool is_known; /* The core has heard of it. */
     bool is_blocked;
+    bool is_slow; /* More than UNSENT_MAX waits for it. */
     bool is_closing;
 };
 
@@ -50,6 +54,7 @@ static struct stream *on_accept(void *data, const char *address,
 static void on_ready(void *data, struct stream *stream);
 static void on_bytes(struct stream *stream);
 static void on_closed(struct stream *stream, const char *reason);
+static void on_drained(struct stream *stream);
 static void tell_core(struct client *client);
 static void feed(struct client *client, uint64_t now_ns);
 static void answer_too_early(struct client *client);
@@ -59,8 +64,8 @@ static struct client *find(struct clients *clients, uint64_t conn);
 static uint64_t take_slot(struct clients *clients, struct client *client);
 static struct origin *find_origin(struct clients *clients, const char *address);
 
-static const struct stream_events events = {.on_bytes = on_bytes,
-                                            .on_closed = on_closed};
+static const struct stream_events events = {
+    .on_bytes = on_bytes, .on_closed = on_closed, .on_drained = on_drained};
 
 int clients_open(struct clients *clients, struct hasp_node *node,
                  const char *address, char why[HASP_WHY_SIZE])
@@ -147,6 +152,9 @@ void clients_flush(struct clients *clients)
         struct client *client = LIST_ENTRY(node, struct client, in_dirty);
         list_remove(node);
         stream_flush(&client->stream);
+        if (client->is_slow && stream_unsent(&client->stream) <= UNSENT_MAX) {
+            on_drained(&client->stream);
+        }
     }
     buffer_clear(&clients->nowhere);
 }
@@ -167,12 +175,12 @@ void clients_resume(struct clients *clients)
                                            in_resumed);
         list_remove(&client->in_resumed);
         /* What lies there already needs no new round of the loop. */
-        if (!client->is_closing && !client->is_blocked &&
+        if (!client->is_closing && !client->is_blocked && !client->is_slow &&
             stream_input(&client->stream).size > 0) {
             feed(client, node_now());
             loop_wake(clients->node);
         }
-        if (!client->is_closing && !client->is_blocked) {
+        if (!client->is_closing && !client->is_blocked && !client->is_slow) {
             stream_resume(&client->stream);
         }
     }
@@ -319,6 +327,19 @@ static void on_closed(struct stream *stream, const char *reason)
     free(client);
 }
 
+/* It has read: what it asked meanwhile is dealt with. */
+static void on_drained(struct stream *stream)
+{
+    struct client *client = stream->owner;
+    if (client->is_slow) {
+        client->is_slow = false;
+        if (!client->is_blocked && list_is_empty(&client->in_resumed)) {
+            list_push_back(&client->clients->resumed, &client->in_resumed);
+        }
+        loop_wake(client->clients->node);
+    }
+}
+
 static void tell_core(struct client *client)
 {
     struct hasp_node *node = client->clients->node;
@@ -336,6 +357,11 @@ static void feed(struct client *client, uint64_t now_ns)
     const char *why = NULL;
     size_t used;
     while (!client->is_blocked && !client->is_closing) {
+        if (stream_unsent(&client->stream) > UNSENT_MAX) {
+            client->is_slow = true;
+            stream_pause(&client->stream);
+            break;
+        }
         int rv = resp_parse(&client->parser, stream_input(&client->stream),
                             &request, &used, &why);
         if (rv == HASP_EMORE) {
@@ -380,7 +406,7 @@ static void answer_too_early(struct client *client)
 
 static void note_unfinished(struct client *client, uint64_t now_ns)
 {
-    if (client->is_blocked || client->is_closing ||
+    if (client->is_blocked || client->is_slow || client->is_closing ||
         stream_input(&client->stream).size == 0) {
         list_remove(&client->in_unfinished);
     } else if (list_is_empty(&client->in_unfinished)) {

@@ -228,3 +228,56 @@ def test_connections_come_and_go_without_leaving_memory_behind():
         after = node.memory_kib()
         print("KiB before %d, after %d" % (before, after))
         assert after < before + 4096
+
+
+@pytest.mark.skipif(is_sanitized(), reason="a sanitizer keeps freed memory")
+def test_many_who_never_read_cost_little_together():
+    request = b"*2\r\n$4\r\nECHO\r\n$60000\r\n" + b"x" * 60000 + b"\r\n"
+    with Cluster(1) as cluster:
+        node = cluster.leader()
+        before = node.memory_kib()
+        peak = before
+        silent = []
+        try:
+            for _ in range(16):
+                one = socket.create_connection(
+                    ("127.0.0.1", node.client_port), 5
+                )
+                one.settimeout(0.5)
+                silent.append(one)
+                try:
+                    for _ in range(400):
+                        one.sendall(request)
+                except OSError:
+                    pass
+                peak = max(peak, node.memory_kib())
+            print("KiB before %d, at most %d" % (before, peak))
+            # What closes a connection is 16 MiB; here nobody gets so far.
+            assert peak < before + (32 << 10)
+            assert node.is_serving()
+        finally:
+            for one in silent:
+                one.close()
+
+
+def test_a_slow_reader_gets_all_its_replies():
+    with Cluster(1) as cluster:
+        node = cluster.leader()
+        count = 800
+        parts = []
+        for i in range(count):
+            text = b"%08d" % i * 5000
+            parts.append(b"*2\r\n$4\r\nECHO\r\n$%d\r\n" % len(text))
+            parts.append(text + b"\r\n")
+        with node.connect(60) as client:
+            sender = threading.Thread(
+                target=client.socket.sendall,
+                args=(b"".join(parts),),
+                daemon=True,
+            )
+            sender.start()
+            time.sleep(1.5)
+            for i in range(count):
+                assert client.receive() == b"%08d" % i * 5000
+            sender.join(10)
+            assert client.do("PING") == "PONG"

@@ -117,7 +117,8 @@ static void on_closed(struct stream *stream, const char *reason)
     stream->was_closed_by_peer = was_closed_by_peer;
 }
 
-static const struct stream_events events = {on_bytes, on_connected, on_closed};
+static const struct stream_events events = {
+    .on_bytes = on_bytes, .on_connected = on_connected, .on_closed = on_closed};
 
 static struct stream *accept_one(void *data, const char *address,
                                  const struct stream_events **ret_events,

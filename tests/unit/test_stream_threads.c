@@ -64,8 +64,8 @@ static void worker_closed(struct stream *stream, const char *reason)
     worker->closed += strcmp(reason, "done") == 0;
 }
 
-static const struct stream_events worker_events = {worker_bytes, NULL,
-                                                   worker_closed};
+static const struct stream_events worker_events = {.on_bytes = worker_bytes,
+                                                   .on_closed = worker_closed};
 
 static struct stream *worker_accept(void *data, const char *address,
                                     const struct stream_events **ret_events,
