@@ -101,18 +101,45 @@ class Network:
         last = len(self.addresses) + 1
         self.addresses[host] = "10.213.0.%d" % last
         ip("netns", "add", name)
-        ip("-n", self.hub, "link", "add", "name", host, "type", "veth",
-           "peer", "name", "eth0", "netns", name)
+        ip(
+            "-n",
+            self.hub,
+            "link",
+            "add",
+            "name",
+            host,
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "eth0",
+            "netns",
+            name,
+        )
         ip("-n", self.hub, "link", "set", host, "master", "bridge", "up")
-        ip("-n", name, "addr", "add", self.addresses[host] + "/24",
-           "dev", "eth0")
+        ip(
+            "-n",
+            name,
+            "addr",
+            "add",
+            self.addresses[host] + "/24",
+            "dev",
+            "eth0",
+        )
         ip("-n", name, "link", "set", "eth0", "up")
         ip("-n", name, "link", "set", "lo", "up")
 
     def wrapper(self, host):
         """Runs a program on that host; it does not outlive this process."""
-        return ["ip", "netns", "exec", self.namespace(host),
-                "setpriv", "--pdeathsig", "KILL"]
+        return [
+            "ip",
+            "netns",
+            "exec",
+            self.namespace(host),
+            "setpriv",
+            "--pdeathsig",
+            "KILL",
+        ]
 
     @contextlib.contextmanager
     def inside_hub(self):
@@ -130,8 +157,9 @@ class Network:
         pair = (sender, receiver)
         self.cuts[pair] = self.cuts.get(pair, 0) + 1
         if self.cuts[pair] == 1:
-            self.neighbour("replace", pair, "lladdr", NOBODY,
-                           "nud", "permanent")
+            self.neighbour(
+                "replace", pair, "lladdr", NOBODY, "nud", "permanent"
+            )
 
     def mend(self, sender, receiver):
         pair = (sender, receiver)
@@ -141,19 +169,45 @@ class Network:
 
     def neighbour(self, verb, pair, *rest):
         sender, receiver = pair
-        ip("-n", self.namespace(sender), "neigh", verb,
-           self.addresses[receiver], "dev", "eth0", *rest)
+        ip(
+            "-n",
+            self.namespace(sender),
+            "neigh",
+            verb,
+            self.addresses[receiver],
+            "dev",
+            "eth0",
+            *rest,
+        )
 
     def lose(self, host, is_on):
         """A fifth of what reaches the host is lost; not what the test itself
         asks."""
         if self.has_loss:
             subprocess.run(
-                ["ip", "netns", "exec", self.namespace(host), "iptables", "-w",
-                 "-A" if is_on else "-D", "INPUT", "!", "-s", HUB_ADDRESS,
-                 "-m", "statistic", "--mode", "random", "--probability",
-                 "0.2", "-j", "DROP"],
-                check=True, capture_output=True,
+                [
+                    "ip",
+                    "netns",
+                    "exec",
+                    self.namespace(host),
+                    "iptables",
+                    "-w",
+                    "-A" if is_on else "-D",
+                    "INPUT",
+                    "!",
+                    "-s",
+                    HUB_ADDRESS,
+                    "-m",
+                    "statistic",
+                    "--mode",
+                    "random",
+                    "--probability",
+                    "0.2",
+                    "-j",
+                    "DROP",
+                ],
+                check=True,
+                capture_output=True,
             )
 
     def close(self):
@@ -198,10 +252,12 @@ class FarNode(Node):
             out.write(
                 "[node]\nid = %d\ndir = %s\n" % (self.id, self.dir)
                 + "[listen]\nhttp = 127.0.0.1:7422\n"
-                + "[cluster]\nname = nemesis\n" + members
+                + "[cluster]\nname = nemesis\n"
+                + members
                 + "[raft]\nelection_ms = %d\n" % ELECTION_MS
                 + "[security]\ninsecure = yes\n"
-                + "[limits]\ndisk_reserve = 1M\n" + extra
+                + "[limits]\ndisk_reserve = 1M\n"
+                + extra
             )
 
     def start(self, *flags, wrapper=(), environment=None):
@@ -246,7 +302,9 @@ class FarCluster(Cluster):
         """Who says to lead, the newest term first; else any that runs."""
         leaders = []
         for node in self.nodes:
-            status = node.status() if node.is_running and not node.stops else {}
+            status = (
+                node.status() if node.is_running and not node.stops else {}
+            )
             if status and status["role"] == "leader":
                 leaders.append((status["term"], node.id, node))
         return max(leaders)[2] if leaders else None
@@ -304,7 +362,8 @@ class FarClient:
         with open(record + ".err", "wb") as errors:
             self.process = subprocess.Popen(
                 world.network.wrapper(self.host) + words,
-                stdin=subprocess.DEVNULL, stderr=errors,
+                stdin=subprocess.DEVNULL,
+                stderr=errors,
             )
 
     def send(self, number):
@@ -450,8 +509,10 @@ class World:
         rng.shuffle(others)
         client = rng.choice(self.clients)
         another = rng.choice([c for c in self.clients if c is not client])
-        self.say("%s, %.2f s (node %d, client %d)"
-                 % (kind, length, victim.id, client.index))
+        self.say(
+            "%s, %.2f s (node %d, client %d)"
+            % (kind, length, victim.id, client.index)
+        )
         undo = {
             "kill the leader": lambda: self.kill([victim]),
             "kill any": lambda: self.kill([victim]),
@@ -538,14 +599,17 @@ class World:
     def watch_deaths(self):
         for node in self.cluster.nodes:
             if not node.is_killed and not node.is_running:
-                self.found.append("node %d ended by itself with %d: %s" % (
-                    node.id, node.process.returncode,
-                    node.log()[-1500:]))
+                self.found.append(
+                    "node %d ended by itself with %d: %s"
+                    % (node.id, node.process.returncode, node.log()[-1500:])
+                )
                 node.is_killed = True
         for client in self.clients:
             if not client.is_killed and client.process.poll() is not None:
-                self.found.append("client %d ended by itself: %s" % (
-                    client.index, client.errors()))
+                self.found.append(
+                    "client %d ended by itself: %s"
+                    % (client.index, client.errors())
+                )
                 client.is_killed = True
 
     # --- after the faults ----------------------------------------------------
@@ -580,11 +644,13 @@ def one_way(senders, receivers):
 
 def wait_progress(world, timeout):
     """Each client acquires again after the faults."""
+
     def sizes():
         return [os.path.getsize(c.records[-1]) for c in world.clients]
 
     before = sizes()
     wait_until(
         lambda: all(a > b for a, b in zip(sizes(), before)),
-        timeout, "every client works on",
+        timeout,
+        "every client works on",
     )

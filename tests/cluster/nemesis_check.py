@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What a history of beliefs must satisfy.
 
-A belief is an interval of CLOCK_MONOTONIC in which a client trusted that it held
-a lock, with the token it was given. Rules:
+A belief is an interval of CLOCK_MONOTONIC in which a client trusted that it
+held a lock, with the token it was given. Rules:
 
 1. Beliefs that exclude each other never overlap.
 2. Tokens grow with time: a request made after another's grant was known gets a
@@ -42,8 +42,15 @@ def read_history(paths):
                         hold[1] = max(hold[0]["begin"], at)
         for hold, end in [h for hs in open_holds.values() for h in hs]:
             beliefs.append(
-                Belief(client, hold["lock"], hold["mode"], hold["token"],
-                       hold["call"], hold["begin"], end)
+                Belief(
+                    client,
+                    hold["lock"],
+                    hold["mode"],
+                    hold["token"],
+                    hold["call"],
+                    hold["begin"],
+                    end,
+                )
             )
     return beliefs, bad, counts
 
@@ -74,10 +81,17 @@ def check_overlaps(lock, beliefs, slots):
         if not may_share(belief, current, slots):
             found.append(
                 "%s: client %d began to believe (token %d) %.6f s before %s"
-                % (lock, belief.client, belief.token,
-                   max(o.end for o in current) - belief.begin,
-                   ", ".join("client %d (token %d)" % (o.client, o.token)
-                             for o in current) + " ended")
+                % (
+                    lock,
+                    belief.client,
+                    belief.token,
+                    max(o.end for o in current) - belief.begin,
+                    ", ".join(
+                        "client %d (token %d)" % (o.client, o.token)
+                        for o in current
+                    )
+                    + " ended",
+                )
             )
         current.append(belief)
     return found

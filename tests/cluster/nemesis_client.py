@@ -123,9 +123,7 @@ class Session:
         self.is_over = threading.Event()
         connection, opened, sent = self.open()
         self.id, self.secret = opened["id"], opened["secret"]
-        self.lease = Lease(
-            world.ttl_s, world.linger_s, sent, world.plant
-        )
+        self.lease = Lease(world.ttl_s, world.linger_s, sent, world.plant)
         self.connection = connection
         self.keeper = threading.Thread(target=self.keep, daemon=True)
         self.keeper.start()
@@ -143,10 +141,7 @@ class Session:
                 sent = time.monotonic()
                 return connection, connection.map(*words), sent
             except (OSError, ReplyError) as error:
-                if (
-                    isinstance(error, ReplyError)
-                    and error.code not in AGAIN
-                ):
+                if isinstance(error, ReplyError) and error.code not in AGAIN:
                     self.world.recorder.bad("SESSION.OPEN: %s", error)
                 if connection is not None:
                     connection.close()
@@ -168,7 +163,9 @@ class Session:
         if early > 0:
             self.world.recorder.bad(
                 "session %d: '%s' with %.3f s of trust left",
-                self.id, error, early,
+                self.id,
+                error,
+                early,
             )
 
     def keep(self):
@@ -271,8 +268,14 @@ class Hold:
         if self.is_begun:
             for lock, token in tokens.items():
                 self.recorder.write(
-                    k="hold", n=self.number, lock=lock, mode=mode,
-                    token=token, session=session.id, call=first, begin=now,
+                    k="hold",
+                    n=self.number,
+                    lock=lock,
+                    mode=mode,
+                    token=token,
+                    session=session.id,
+                    call=first,
+                    begin=now,
                 )
 
     def until(self):
@@ -389,7 +392,9 @@ def check_token(world, session, hold, lock):
     if is_holder != 1 and hold.is_believed():
         world.recorder.bad(
             "LOCK.CHECK %s %d is %r while it is held",
-            lock, hold.tokens[lock], is_holder,
+            lock,
+            hold.tokens[lock],
+            is_holder,
         )
 
 

@@ -82,7 +82,9 @@ def take_all(world, beliefs):
             token = client.do("LOCK.ACQUIRE", lock, "WAIT", left_ms)
             if token is None:
                 yield "%s cannot be had after the faults: %r" % (
-                    lock, client.do("LOCK.SHOW", lock))
+                    lock,
+                    client.do("LOCK.SHOW", lock),
+                )
             elif token <= greatest[lock]:
                 yield "%s: token %d after %d" % (lock, token, greatest[lock])
         client.do("SESSION.CLOSE")
@@ -100,7 +102,9 @@ def run(nodes, seconds, seed, plant="", plan=None):
         found += take_all(world, beliefs)
         world.cluster.converged(10)
         world.watch_deaths()
-        leaders = sum(n.log().count("became leader") for n in world.cluster.nodes)
+        leaders = sum(
+            n.log().count("became leader") for n in world.cluster.nodes
+        )
         found += [f for f in world.found if f not in found]
         print("\n".join(world.log))
         print("%d beliefs, %d terms, %r" % (len(beliefs), leaders, counts))
