@@ -76,6 +76,7 @@ class Session extends EventEmitter {
     this.lease = new Lease();
     this.idle = [];
     this.owners = 0;
+    this.doubts = new Set(); // Locks whose last outcome is not known.
     this.turn = 0;
     this.told = 'held';
   }
@@ -129,6 +130,7 @@ class Session extends EventEmitter {
     const timeout = this.options.timeout;
     let deadline = performance.now() + timeout;
     const first = Math.floor(Math.random() * this.endpoints.length);
+    let doubt; // An earlier attempt may have been done.
     for (let attempt = 0; ; attempt++) {
       let connection = this.idle.pop();
       let isSent = connection !== undefined;
@@ -153,8 +155,9 @@ class Session extends EventEmitter {
       if (wait === Infinity && this.id && this.state() !== 'lost') {
         deadline = Math.max(deadline, performance.now() + 1000);
       }
+      doubt = failure.code === 'UNKNOWN' ? failure : doubt;
       if (performance.now() >= deadline) {
-        throw failure;
+        throw doubt ?? failure;
       }
       await sleep(between(20, 100) * Math.min(attempt + 1, 5));
     }
@@ -202,6 +205,7 @@ class Session extends EventEmitter {
       }
       this.lease.answered(sent, ...this.times);
       next = this.lease.beatInterval();
+      this.doubts.forEach((lock) => lock.settle());
     } catch (error) {
       this.turn++;
       if (ENDED.includes(error.code)) {
@@ -232,7 +236,8 @@ class Lock {
     this.token = null;
     this.count = 0;
     this.req = 0;
-    this.holdUntil = Infinity;
+    this.holdSince = null; // Of a limited hold.
+    this.doubt = null;
     this.tail = Promise.resolve();
   }
 
@@ -240,16 +245,60 @@ class Lock {
    * twice. 'after' gets the reply and the clock before it was asked for the first
    * time: an attempt whose answer was lost may be the one that had its effect. */
   change(words, wait, after) {
-    const run = async () => {
-      const req = ++this.req;
-      const first = readClock();
-      const { reply } = await this.session.request(
-        [...words, 'REQ', req, 'ACKED', req - 1], wait);
-      return after({ reply, first });
-    };
+    return this.inTurn(async () => {
+      await this.clearUp();
+      return after(await this.numbered(words, wait));
+    });
+  }
+
+  inTurn(run) {
     const result = this.tail.then(run);
     this.tail = result.catch(() => {});
     return result;
+  }
+
+  async numbered(words, wait) {
+    const req = ++this.req;
+    const all = [...words, 'REQ', req, 'ACKED', req - 1];
+    const first = readClock();
+    try {
+      return { reply: (await this.session.request(all, wait)).reply, first };
+    } catch (error) {
+      if (error.code === 'UNKNOWN') {
+        const at = words[0] === 'LOCK.ACQUIRE' ? all.indexOf('WAIT', 4) : -1;
+        this.doubt = at < 0 ? all : [...all.slice(0, at), ...all.slice(at + 2)];
+        this.session.doubts.add(this);
+      }
+      throw error;
+    }
+  }
+
+  /** Called by the keeper after a heartbeat. */
+  settle() {
+    this.inTurn(() => this.clearUp()).catch(() => {}); // Again after the next.
+  }
+
+  /** Clears up a change whose outcome is not known: asked again under its number,
+   * and not waiting, it tells what became of it. A lock that was granted meanwhile
+   * is given back: nobody waits for it any more. */
+  async clearUp() {
+    if (!this.doubt) {
+      return;
+    }
+    const words = this.doubt;
+    let reply = null;
+    try {
+      ({ reply } = await this.session.request(words));
+    } catch (error) {
+      if (['UNKNOWN', 'UNREACHABLE', 'LOST'].includes(error.code)) {
+        throw error;
+      }
+    }
+    this.doubt = null;
+    this.session.doubts.delete(this);
+    if (words[0] === 'LOCK.ACQUIRE' && reply !== null) {
+      await this.numbered(['LOCK.RELEASE', this.name, 'OWNER', this.owner], 0);
+    }
   }
 
   /** Waits up to 'wait' ms (Infinity: for ever, 0: not at all). Resolves with true
@@ -268,7 +317,7 @@ class Lock {
       }
       this.token = reply;
       if (++this.count === 1 && hold) {
-        this.holdUntil = first.monotonic + 0.8 * hold;
+        this.holdSince = first;
       }
       return true;
     });
@@ -279,7 +328,7 @@ class Lock {
     this.count = Math.max(0, this.count - 1);
     if (this.count === 0) {
       this.token = null;
-      this.holdUntil = Infinity;
+      this.holdSince = null;
     }
     return this.change(['LOCK.RELEASE', this.name, 'OWNER', this.owner], 0,
       ({ reply }) => reply);
@@ -294,8 +343,17 @@ class Lock {
 
   /** Milliseconds for which the hold may be trusted; 0 if it is not held. */
   remaining() {
-    return this.count === 0 ? 0 : Math.max(0, Math.min(
-      this.session.remaining(), this.holdUntil - performance.now()));
+    if (this.count === 0) {
+      return 0;
+    }
+    const left = this.session.remaining();
+    if (!this.holdSince) {
+      return left;
+    }
+    const now = readClock();
+    const age = Math.max(now.monotonic - this.holdSince.monotonic,
+      now.boottime - this.holdSince.boottime);
+    return Math.max(0, Math.min(left, 0.8 * this.options.hold - age));
   }
 
   /** Throws unless a step of 'need' ms ends inside the lease. */

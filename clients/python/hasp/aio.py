@@ -12,14 +12,15 @@ import itertools
 import os
 import random
 import socket
-from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
+from typing import (Any, Callable, List, Optional, Sequence, Set, Tuple,
+                    Union)
 
 from . import resp
 from .errors import (HaspError, LeaseLost, NotHeld, Refused, Unknown,
                      Unreachable)
 from .lease import Clock, Lease, State, read_clock
-from .session import (AGAIN, CONNECT_TIMEOUT, ENDED, acquire_words,
-                      parse_endpoints)
+from .session import (AGAIN, CONNECT_TIMEOUT, ENDED, acquire_words, hold_left,
+                      parse_endpoints, without_wait)
 
 LOST = (OSError, asyncio.TimeoutError, asyncio.IncompleteReadError)
 
@@ -83,6 +84,7 @@ class Session:
         self._lease = Lease()
         self._idle: List[Connection] = []
         self._owners = itertools.count(1)
+        self._doubts: Set['Lock'] = set()  # Whose last outcome is not known.
         self._keeper: Optional[asyncio.Task] = None
 
     async def open(self) -> 'Session':
@@ -148,6 +150,7 @@ class Session:
         clock = asyncio.get_running_loop().time
         deadline = clock() + timeout
         first = random.randrange(len(self.endpoints))
+        doubt: Optional[HaspError] = None
         for attempt in itertools.count():
             connection = self._idle.pop() if self._idle else None
             sent = read_clock()
@@ -176,8 +179,9 @@ class Session:
                 raise
             if wait is None and self.id and self.state() is not State.LOST:
                 deadline = max(deadline, clock() + 1)
+            doubt = last if isinstance(last, Unknown) else doubt
             if clock() >= deadline:
-                raise last
+                raise doubt or last  # An earlier attempt may have been done.
             await asyncio.sleep(random.uniform(0.02, 0.1) *
                                 min(attempt + 1, 5))
         raise HaspError('not reached')
@@ -199,6 +203,8 @@ class Session:
             await asyncio.sleep(interval)
             connection, is_ok = await self._beat(connection, turn)
             turn += not is_ok
+            if is_ok and self._doubts:
+                asyncio.create_task(self._settle_doubts())
             interval = self._lease.beat_interval() if is_ok else \
                 random.uniform(0.02, 0.2)
             state = self.state()
@@ -206,6 +212,15 @@ class Session:
                 self.on_event('safe' if state is State.HELD else
                               state.value, '')
             told = state
+
+    async def _settle_doubts(self) -> None:
+        for lock in list(self._doubts):
+            if not lock._mutex.locked():
+                async with lock._mutex:
+                    try:
+                        await lock._settle()
+                    except HaspError:
+                        pass  # Again after the next heartbeat.
 
     async def _beat(self, connection: Optional[Connection], turn: int
                     ) -> Tuple[Optional[Connection], bool]:
@@ -243,18 +258,40 @@ class Lock:
         self.owner = owner or f'{os.getpid()}-{next(session._owners)}'
         self.token: Optional[int] = None
         self._req = self._count = 0
-        self._hold_until = float('inf')
+        self._hold_since: Optional[Clock] = None
+        self._doubt: List[resp.Argument] = []
         self._mutex = asyncio.Lock()
 
     async def _change(self, words: List[resp.Argument],
                       wait: Optional[float] = 0.0) -> Tuple[Any, Clock]:
         """As hasp.Lock: the clock is that of the first attempt."""
+        await self._settle()
         self._req += 1
+        words = words + ['REQ', self._req, 'ACKED', self._req - 1]
         first = read_clock()
-        reply, _ = await self.session._request(
-            words + ['REQ', self._req, 'ACKED', self._req - 1],
-            self.session.timeout, wait)
+        try:
+            reply, _ = await self.session._request(
+                words, self.session.timeout, wait)
+        except (Unknown, asyncio.CancelledError):
+            self._doubt = without_wait(words)
+            self.session._doubts.add(self)
+            raise
         return reply, first
+
+    async def _settle(self) -> None:
+        """Clears up a change whose outcome is not known; see hasp.Lock."""
+        if not self._doubt:
+            return
+        words, reply = self._doubt, None
+        try:
+            reply, _ = await self.session._request(words, self.session.timeout)
+        except (NotHeld, Refused):
+            pass
+        self._doubt = []
+        self.session._doubts.discard(self)
+        if words[0] == 'LOCK.ACQUIRE' and reply is not None:
+            await self._change(['LOCK.RELEASE', self.name, 'OWNER',
+                                self.owner])
 
     async def acquire(self, timeout: Optional[float] = None) -> bool:
         """Waits up to 'timeout' seconds (None: for ever, 0: not at all)."""
@@ -270,27 +307,22 @@ class Lock:
                 return False
             self.token = token
             self._count += 1
-            hold = self.options.get('hold', 0)
-            if hold and self._count == 1:
-                self._hold_until = first.monotonic + 0.8 * hold
+            if self.options.get('hold') and self._count == 1:
+                self._hold_since = first
             return True
 
     async def _give_up(self) -> None:
         """Leaves the queue; gives back a grant that came all the same."""
         try:
-            await self._change(['LOCK.CANCEL', self.name, 'OWNER',
-                                self.owner])
-            if self._count == 0:
-                await self._change(['LOCK.RELEASE', self.name, 'OWNER',
-                                    self.owner])
+            await self._settle()
         except HaspError:
-            pass
+            pass  # The keeper goes on trying.
 
     async def release(self) -> None:
         async with self._mutex:
             self._count = max(0, self._count - 1)
             if self._count == 0:
-                self.token, self._hold_until = None, float('inf')
+                self.token, self._hold_since = None, None
             await self._change(['LOCK.RELEASE', self.name, 'OWNER',
                                 self.owner])
 
@@ -298,8 +330,8 @@ class Lock:
         """Seconds for which the hold may be trusted; 0 if it is not held."""
         if self._count == 0:
             return 0.0
-        return max(0.0, min(self.session.remaining(),
-                            self._hold_until - read_clock().monotonic))
+        return hold_left(self.session.remaining(), self._hold_since,
+                         self.options.get('hold', 0))
 
     def guard(self, need: float) -> None:
         """Raises LeaseLost unless a step of 'need' seconds ends in time."""

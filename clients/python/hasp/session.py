@@ -15,7 +15,8 @@ import random
 import socket
 import threading
 import time
-from typing import Any, Callable, List, Optional, Sequence, Tuple, Union
+from typing import (Any, Callable, List, Optional, Sequence, Set, Tuple,
+                    Union)
 
 from . import resp
 from .errors import (HaspError, LeaseLost, NotHeld, Refused, Unknown,
@@ -63,6 +64,24 @@ def acquire_words(name: str, *, owner: str, timeout: Optional[float],
     if barge:
         words.append('BARGE')
     return words
+
+
+def without_wait(words: List[resp.Argument]) -> List[resp.Argument]:
+    """The same change, not waiting: names and tags stand before WAIT."""
+    if words[0] == 'LOCK.ACQUIRE' and 'WAIT' in words[4:]:
+        at = words.index('WAIT', 4)
+        return words[:at] + words[at + 2:]
+    return words
+
+
+def hold_left(left: float, since: Optional[Clock], hold: float) -> float:
+    """Seconds for which a hold may be trusted, given the session's. A limited
+    one counts 0.8 of its limit from before it was asked for, on both clocks."""
+    if since is None:
+        return left
+    now = read_clock()
+    age = max(now.monotonic - since.monotonic, now.boottime - since.boottime)
+    return max(0.0, min(left, 0.8 * hold - age))
 
 
 class Connection:
@@ -133,6 +152,7 @@ class Session:
         self._mutex = threading.Lock()
         self._idle: List[Connection] = []
         self._owners = itertools.count(1)
+        self._doubts: Set['Lock'] = set()  # Whose last outcome is not known.
         self._lease = Lease()
         self._stop = threading.Event()
         words: List[resp.Argument] = ['SESSION.OPEN', 'TTL', int(ttl * 1000),
@@ -209,6 +229,7 @@ class Session:
                             'open one in the child')
         deadline = time.monotonic() + timeout
         last: Exception = Unreachable('not tried')
+        doubt: Optional[Unknown] = None
         endpoints = random.sample(self.endpoints, len(self.endpoints))
         for attempt in itertools.count():
             try:
@@ -228,17 +249,18 @@ class Session:
                     reply = connection.ask(limit, *words)
                 except OSError as error:
                     connection.close()
-                    last = Unknown(f'connection lost: {error}')
+                    last = doubt = Unknown(f'connection lost: {error}')
                 else:
                     with self._mutex:
                         self._idle.append(connection)
                     if not isinstance(reply, resp.ReplyError):
                         return reply, sent
                     last = self._refused(reply, Unreachable(str(reply)))
+                    doubt = last if isinstance(last, Unknown) else doubt
             if wait is None and self.id and self.state() is not State.LOST:
                 deadline = max(deadline, time.monotonic() + 1)
             if time.monotonic() >= deadline:
-                raise last
+                raise doubt or last  # An earlier attempt may have been done.
             time.sleep(random.uniform(0.02, 0.1) * min(attempt + 1, 5))
         raise last
 
@@ -271,6 +293,8 @@ class Session:
                 connection, is_ok = self._beat(connection, turn)
                 turn += not is_ok
                 interval = self._lease.beat_interval()
+                if is_ok:
+                    self._settle_doubts(interval / 2)
                 next_beat = time.monotonic() + (
                     interval if is_ok else min(interval,
                                                random.uniform(0.02, 0.2)))
@@ -281,6 +305,16 @@ class Session:
                                          max(self.remaining(), 0.02))))
         if connection is not None:
             connection.close()
+
+    def _settle_doubts(self, timeout: float) -> None:
+        for lock in list(self._doubts):
+            if lock._mutex.acquire(blocking=False):
+                try:
+                    lock._settle(timeout)
+                except HaspError:
+                    pass  # Again after the next heartbeat.
+                finally:
+                    lock._mutex.release()
 
     def _beat(self, connection: Optional[Connection], turn: int
               ) -> Tuple[Optional[Connection], bool]:
@@ -343,18 +377,43 @@ class Lock:
         self._req = 0
         self._mutex = threading.Lock()
         self._count = 0
-        self._hold_until = float('inf')
+        self._hold_since: Optional[Clock] = None  # Of a limited hold.
+        self._doubt: List[resp.Argument] = []
 
     def _change(self, words: List[resp.Argument],
                 wait: Optional[float] = 0.0) -> Tuple[Any, Clock]:
         """One change, numbered, so that asking again never does it twice. Gives
         the reply and the clock before it was asked for the first time: an
         attempt whose answer was lost may be the one that had its effect."""
+        self._settle(self.session.timeout)
         self._req += 1
         words = words + ['REQ', self._req, 'ACKED', self._req - 1]
         first = read_clock()
-        reply, _ = self.session._request(words, self.session.timeout, wait)
+        try:
+            reply, _ = self.session._request(words, self.session.timeout, wait)
+        except Unknown:
+            self._doubt = without_wait(words)
+            self.session._doubts.add(self)
+            raise
         return reply, first
+
+    def _settle(self, timeout: float) -> None:
+        """Clears up a change whose outcome is not known: asked again under its
+        number, and not waiting, it tells what became of it. A lock that was
+        granted meanwhile is given back: nobody waits for it any more."""
+        if not self._doubt:
+            return
+        words, reply = self._doubt, None
+        try:
+            reply, _ = self.session._request(words, timeout)
+        except Unknown:
+            raise
+        except (NotHeld, Refused):
+            pass
+        self._doubt = []
+        self.session._doubts.discard(self)
+        if words[0] == 'LOCK.ACQUIRE' and reply is not None:
+            self._change(['LOCK.RELEASE', self.name, 'OWNER', self.owner])
 
     def acquire(self, timeout: Optional[float] = None) -> bool:
         """Waits up to 'timeout' seconds (None: for ever, 0: not at all)."""
@@ -366,9 +425,8 @@ class Lock:
                 return False
             self.token = token
             self._count += 1
-            hold = self.options.get('hold', 0)
-            if hold and self._count == 1:
-                self._hold_until = first.monotonic + 0.8 * hold
+            if self.options.get('hold') and self._count == 1:
+                self._hold_since = first
             return True
 
     def release(self) -> None:
@@ -377,17 +435,15 @@ class Lock:
             if self._count:
                 self._count -= 1
             if self._count == 0:
-                token, self.token = self.token, None
-                self._hold_until = float('inf')
+                self.token, self._hold_since = None, None
             self._change(['LOCK.RELEASE', self.name, 'OWNER', self.owner])
 
     def remaining(self) -> float:
         """Seconds for which the hold may be trusted; 0 if it is not held."""
         if self._count == 0:
             return 0.0
-        now = read_clock().monotonic
-        return max(0.0, min(self.session.remaining(),
-                            self._hold_until - now))
+        return hold_left(self.session.remaining(), self._hold_since,
+                         self.options.get('hold', 0))
 
     def guard(self, need: float) -> None:
         """Raises LeaseLost unless a step of 'need' seconds ends inside the

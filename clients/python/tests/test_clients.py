@@ -105,6 +105,27 @@ def test_a_lost_majority_ends_belief_in_time(cluster):
     session.close()
 
 
+def test_a_grant_that_nobody_heard_of_is_given_back(cluster):
+    with hasp.Session(endpoints(cluster), ttl=2, timeout=0.3) as one, \
+            hasp.Session(endpoints(cluster)) as two:
+        lock = one.lock('a')
+        request = one._request
+
+        def lose_the_answer(words, *rest):
+            request(words, *rest)
+            raise hasp.Unknown('lost on the way')
+
+        one._request = lose_the_answer
+        with pytest.raises(hasp.Unknown):
+            lock.acquire(0)
+        assert lock.remaining() == 0
+        one._request = request
+        # The keeper asks what became of it, and gives it back.
+        assert two.lock('a').acquire(5)
+        assert lock.acquire(0) is False
+        assert one._doubts == set()
+
+
 def test_a_please_reaches_the_holder(cluster):
     asked = threading.Event()
     with hasp.Session(endpoints(cluster), ttl=2, on_event=lambda kind, text:
