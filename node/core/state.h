@@ -211,7 +211,8 @@ struct core {
     bool must_begin; /* BEGIN has yet to be submitted. */
     bool is_serving; /* BEGIN of 'led_term' has been applied. */
     uint64_t led_term;
-    uint64_t known_leader;
+    uint64_t known_leader; /* 0: none. */
+    uint64_t last_leader;  /* The newest that was known. */
     uint64_t known_term;
     bool is_cluster_told;
     bool has_fatal;

@@ -18,6 +18,8 @@
 static void send_messages(struct core *core,
                           const struct replica_update *update);
 static bool is_member(const struct replica_members *members, uint64_t id);
+static void want_leader(const struct core *core,
+                        struct replica_members *wanted);
 static void forget_removed(struct core *core,
                            const struct replica_members *members);
 static void look_at_role(struct core *core);
@@ -68,6 +70,7 @@ void peers_want(struct core *core)
             wanted.member[wanted.count++] = applied->member[i];
         }
     }
+    want_leader(core, &wanted);
     core->port.peers_changed(core->port.data, &wanted);
     forget_removed(core, &wanted);
     core->wanted_members = wanted;
@@ -154,6 +157,20 @@ static bool is_member(const struct replica_members *members, uint64_t id)
     return false;
 }
 
+/* A log that is being caught up with may tell that its own leader was removed,
+ * and only later that it was added again: its connection brings the rest. */
+static void want_leader(const struct core *core, struct replica_members *wanted)
+{
+    const struct replica_members *before = &core->wanted_members;
+    for (uint32_t i = 0; i < before->count; i++) {
+        if (before->member[i].id == core->last_leader &&
+            !is_member(wanted, core->last_leader) &&
+            wanted->count < MEMBER_COUNT_MAX) {
+            wanted->member[wanted->count++] = before->member[i];
+        }
+    }
+}
+
 /* A removed member's connection has gone with it. What was known of its data
  * directory must not be taken for that of the member which is added under its
  * id later. */
@@ -187,6 +204,10 @@ static void look_at_role(struct core *core)
     if (leader != core->known_leader || term != core->known_term) {
         core->known_leader = leader;
         core->known_term = term;
+        if (leader != 0 && leader != core->last_leader) {
+            core->last_leader = leader;
+            peers_want(core); /* The one before may have been removed. */
+        }
         forward_leader_changed(core);
         attach_tell(core);
     }
