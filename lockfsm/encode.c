@@ -257,14 +257,6 @@ void encode_please(struct buffer *out, const struct origin *origin,
     put(out, HASP__COMMAND__OP_PLEASE, &command);
 }
 
-void encode_wait_timeout(struct buffer *out, uint64_t session,
-                         struct bytes owner, uint64_t wait_index)
-{
-    encode_wait_over(out, &(struct wait_key){.session = session,
-                                             .owner = owner,
-                                             .wait_index = wait_index});
-}
-
 void encode_wait_over(struct buffer *out, const struct wait_key *wait)
 {
     Hasp__Command command = HASP__COMMAND__INIT;

@@ -113,11 +113,9 @@ void encode_please(struct buffer *out, const struct origin *origin,
 
 /* --- Times that are over (lockfsm/timers) -------------------------------- */
 
-void encode_wait_timeout(struct buffer *out, uint64_t session,
-                         struct bytes owner, uint64_t wait_index);
-/* The same, void also if the place was asked for again since 'asked_index'
- * (EFFECT_QUEUED tells it), so that a new WAIT is not cut short by the end of
- * the one it replaces. */
+/* WAIT_TIMEOUT: void if the wait has gone, or if the place was asked for again
+ * since 'asked_index' (EFFECT_QUEUED tells it), so that a new WAIT is not cut
+ * short by the end of the one it replaces. */
 struct wait_key {
     uint64_t session;
     struct bytes owner;

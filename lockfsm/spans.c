@@ -33,7 +33,7 @@ struct span {
     enum span_kind kind;
     uint64_t number;
     uint64_t session;  /* WAIT. */
-    uint64_t instance; /* DELAY: since_index; HOLD: token. */
+    uint64_t instance; /* WAIT: asked_index; DELAY: since_index; HOLD: token. */
     uint64_t end_ns;
     uint64_t hold_ns; /* HOLD: the whole; 0 for the others. */
     uint64_t aged_ns; /* HOLD: newest age that was proposed. */
@@ -128,12 +128,13 @@ static void schedule(struct spans *spans, struct span *span)
     heap_set(&spans->due, &span->due, next_command(span));
 }
 
-static void start_wait(struct spans *spans, uint64_t session,
-                       struct bytes owner, uint64_t wait_index, uint64_t end_ns)
+static void start_wait(struct spans *spans, const struct wait_key *wait,
+                       uint64_t end_ns)
 {
-    struct span_key key = {.kind = SPAN_WAIT, .number = wait_index};
-    struct span *span = obtain(spans, &key, owner);
-    span->session = session;
+    struct span_key key = {.kind = SPAN_WAIT, .number = wait->wait_index};
+    struct span *span = obtain(spans, &key, wait->owner);
+    span->session = wait->session;
+    span->instance = wait->asked_index;
     span->end_ns = end_ns;
     schedule(spans, span);
 }
@@ -213,8 +214,11 @@ static void inherit_lock(struct spans *spans, const struct lock *lock,
     LIST_EACH (node, &lock->queue) {
         const struct wait *wait = LIST_ENTRY(node, struct wait, in_lock);
         if (wait->wait_ms > 0) {
-            start_wait(spans, wait->session->id, wait->owner, wait->wait_index,
-                       now_ns + wait->wait_ms * NS_PER_MS);
+            struct wait_key key = {.session = wait->session->id,
+                                   .owner = wait->owner,
+                                   .wait_index = wait->wait_index,
+                                   .asked_index = wait->asked_index};
+            start_wait(spans, &key, now_ns + wait->wait_ms * NS_PER_MS);
         }
     }
 }
@@ -270,8 +274,11 @@ void spans_follow(struct spans *spans, const struct effect *effect,
     switch (effect->type) {
     case EFFECT_QUEUED:
         if (effect->time_ms > 0) {
-            start_wait(spans, effect->session, effect->owner,
-                       effect->wait_index, end_ns);
+            struct wait_key key = {.session = effect->session,
+                                   .owner = effect->owner,
+                                   .wait_index = effect->wait_index,
+                                   .asked_index = effect->asked_index};
+            start_wait(spans, &key, end_ns);
         } else {
             drop_key(spans, &(struct span_key){.kind = SPAN_WAIT,
                                                .number = effect->wait_index});
@@ -351,7 +358,11 @@ static bool encode_due(struct buffer *out, const struct span *span,
     }
     switch (span->kind) {
     case SPAN_WAIT:
-        encode_wait_timeout(out, span->session, span->owner, span->number);
+        encode_wait_over(out,
+                         &(struct wait_key){.session = span->session,
+                                            .owner = span->owner,
+                                            .wait_index = span->number,
+                                            .asked_index = span->instance});
         break;
     case SPAN_DELAY:
         encode_delay_over(out, span->lock, span->instance);

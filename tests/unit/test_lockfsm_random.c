@@ -182,8 +182,10 @@ static void random_ending(struct random_world *world, struct buffer *out)
     if (kind == 0 && lock != NULL) {
         encode_delay_over(out, lock->name, lock->delay_index);
     } else if (kind == 1 && wait != NULL) {
-        encode_wait_timeout(out, wait->session->id, wait->owner,
-                            wait->wait_index);
+        encode_wait_over(out,
+                         &(struct wait_key){.session = wait->session->id,
+                                            .owner = wait->owner,
+                                            .wait_index = wait->wait_index});
     } else if (hold != NULL) {
         struct hold_key key = {lock->name, hold->session->id, hold->owner,
                                hold->token};
@@ -197,8 +199,10 @@ static void random_ending(struct random_world *world, struct buffer *out)
             encode_release_if(out, &c);
         }
     } else {
-        encode_wait_timeout(out, world->session[0], random_owner(world),
-                            recent_index(world));
+        encode_wait_over(out,
+                         &(struct wait_key){.session = world->session[0],
+                                            .owner = random_owner(world),
+                                            .wait_index = recent_index(world)});
     }
 }
 

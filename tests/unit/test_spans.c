@@ -53,6 +53,23 @@ static void a_repeated_wait_counts_anew(void **state)
     assert_string_equal(due(w, t0 + 9000), "");
 }
 
+/* Its WAIT_TIMEOUT was proposed, but the repetition got into the log first. */
+static void a_wait_repeated_at_its_end_is_not_cut_short(void **state)
+{
+    struct world *w = *state;
+    uint64_t t0 = w->now_ms;
+    uint64_t s1 = open_session(w, 100000, 0);
+    uint64_t s2 = open_session(w, 100000, 0);
+    acquire(w, s1, "a", (struct ask){.wait_ms = 0});
+    acquire(w, s2, "a", (struct ask){.wait_ms = 300});
+    assert_non_null(strstr(due(w, t0 + 300), "wait-timeout 2"));
+    w->now_ms = t0 + 300;
+    acquire(w, s2, "a", (struct ask){.wait_ms = 300});
+    apply_proposed(w);
+    assert_string_equal(due(w, t0 + 599), "");
+    assert_non_null(strstr(due(w, t0 + 600), "wait-timeout 2"));
+}
+
 static void a_new_leader_starts_a_wait_in_full(void **state)
 {
     struct world *w = *state;
@@ -211,6 +228,7 @@ int main(void)
         TEST(a_wait_is_over_after_its_time),
         TEST(a_wait_that_was_granted_is_not_timed_out),
         TEST(a_repeated_wait_counts_anew),
+        TEST(a_wait_repeated_at_its_end_is_not_cut_short),
         TEST(a_new_leader_starts_a_wait_in_full),
         TEST(a_delay_is_over_after_its_time),
         TEST(a_limited_hold_ages_and_ends),
