@@ -13,6 +13,7 @@
 
 static void answer(void *data, const char *path, struct http_reply *reply);
 static bool is_ready(const struct hasp_node *node, struct buffer *reason);
+static void put_counts(const struct core_counts *counts, struct buffer *out);
 static void put_metrics(const struct hasp_node *node, struct buffer *out);
 static void put_raft(const struct hasp_node *node, struct buffer *out);
 static void put_members(const struct hasp_node *node, struct buffer *out);
@@ -102,6 +103,22 @@ static bool is_ready(const struct hasp_node *node, struct buffer *reason)
     return true;
 }
 
+static void put_counts(const struct core_counts *counts, struct buffer *out)
+{
+    counter(out, "hasp_grants_total", "Locks granted.", counts->grants);
+    counter(out, "hasp_sessions_ended_total", "Sessions that have ended.",
+            counts->sessions_ended);
+    counter(out, "hasp_unclean_ends_total",
+            "Holds that expired or outlasted their limit.",
+            counts->unclean_ends);
+    head(out, "hasp_refusals_total", "counter",
+         "Requests refused because of a limit, or too much in flight.");
+    buffer_printf(out, "hasp_refusals_total{word=\"LIMIT\"} %" PRIu64 "\n",
+                  counts->limits);
+    buffer_printf(out, "hasp_refusals_total{word=\"BUSY\"} %" PRIu64 "\n",
+                  counts->busy);
+}
+
 static void put_metrics(const struct hasp_node *node, struct buffer *out)
 {
     struct buffer reason = {0};
@@ -127,6 +144,7 @@ static void put_metrics(const struct hasp_node *node, struct buffer *out)
     if (node->has_begun) {
         put_raft(node, out);
         put_state(node, out);
+        put_counts(core_counts(node->core), out);
     }
     put_members(node, out);
     put_disk(node, out);

@@ -136,7 +136,7 @@ static void follow(struct core *core, const struct replica_entry *entry,
     case EFFECT_SESSION_ENDED:
         attach_ended(core, effect->session);
         core->has_session_ended = true;
-        core->count_sessions_ended++;
+        core->counts.sessions_ended++;
         return;
     case EFFECT_BEGUN:
         tell_cluster(core);
@@ -147,10 +147,10 @@ static void follow(struct core *core, const struct replica_entry *entry,
         }
         return;
     case EFFECT_GRANTED:
-        core->count_grants++;
+        core->counts.grants++;
         break;
     case EFFECT_HOLD_EXPIRED:
-        core->count_unclean++;
+        core->counts.unclean_ends++;
         break;
     default:
         break;

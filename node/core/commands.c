@@ -58,7 +58,7 @@ void commands_received(struct core *core, struct conn *conn,
 {
     struct request *request = request_new_local(core, conn);
     struct call call;
-    core->count_commands++;
+    core->counts.commands++;
     request->command = commands_find(core, argument[0]);
     if (request->command == NULL) {
         unknown_command(core, request, argument[0]);
@@ -208,6 +208,7 @@ void commands_result(struct core *core, struct request *request,
         struct bytes text = refusals[code].text != NULL
                                 ? bytes_of_text(refusals[code].text)
                                 : result->text;
+        request_count_refusal(core, refusals[code].word);
         resp_error(writer, refusals[code].word, "%.*s", (int)text.size,
                    (const char *)text.data);
     } else if (command->reply_kind == REPLY_TOKEN) {

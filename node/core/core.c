@@ -354,6 +354,11 @@ bool core_is_serving(const struct core *core)
     return core->is_serving;
 }
 
+const struct core_counts *core_counts(const struct core *core)
+{
+    return &core->counts;
+}
+
 void core_set_applied_hook(struct core *core, core_applied_fn *hook, void *data)
 {
     core->hook = hook;

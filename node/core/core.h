@@ -212,6 +212,18 @@ const struct lockfsm *core_state(const struct core *core);
 const struct replica *core_replica(const struct core *core);
 /* True if this node leads and its BEGIN has been applied. */
 bool core_is_serving(const struct core *core);
+
+/* What has happened at this node since its start, for INFO and the metrics. */
+struct core_counts {
+    uint64_t commands;
+    uint64_t grants;
+    uint64_t sessions_ended;
+    uint64_t unclean_ends; /* Holds that expired or outlasted their limit. */
+    uint64_t refusals;     /* Answers with an error word, of these ... */
+    uint64_t limits;       /* ... LIMIT, */
+    uint64_t busy;         /* BUSY. */
+};
+const struct core_counts *core_counts(const struct core *core);
 /* Called by the simulator after each apply, if set. */
 typedef void core_applied_fn(void *data, uint64_t log_index,
                              const struct effects *effects);

@@ -108,6 +108,7 @@ static void subscribe(struct core *core, struct request *request,
         if (add_watch(core, conn, kind, call->argument[i])) {
             confirm(core, request, word, call->argument[i], true);
         } else {
+            request_count_refusal(core, "LIMIT");
             resp_error(&core->writer, "LIMIT", "watches of a connection");
         }
     }

@@ -126,7 +126,7 @@ int forward_received(struct core *core, uint64_t peer, struct bytes body)
     }
     core->remote_address = forward.address;
     core->remote_client = forward.client;
-    core->count_commands++;
+    core->counts.commands++;
     struct request *request = request_new_remote(core, peer, &forward);
     request->command = commands_find(core, forward.argument[0]);
     if (request->command == NULL ||

@@ -3,6 +3,7 @@
 #include "node/core/request.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "base/memory.h"
@@ -144,9 +145,16 @@ void request_done_as(struct core *core, struct request *request,
 void request_refuse(struct core *core, struct request *request,
                     const char *code, const char *text)
 {
-    core->count_refused++;
+    request_count_refusal(core, code);
     resp_error(request_reply(core, request), code, "%s", text);
     request_done(core, request);
+}
+
+void request_count_refusal(struct core *core, const char *code)
+{
+    core->counts.refusals++;
+    core->counts.limits += strcmp(code, "LIMIT") == 0;
+    core->counts.busy += strcmp(code, "BUSY") == 0;
 }
 
 void request_return(struct core *core, struct request *request)

@@ -48,6 +48,8 @@ void request_done_as(struct core *core, struct request *request,
 /* Answers with an error. */
 void request_refuse(struct core *core, struct request *request,
                     const char *code, const char *text);
+/* Counts an answer with this error word; request_refuse() has done so. */
+void request_count_refusal(struct core *core, const char *code);
 /* Nothing was done and another node is to be asked: a local one is parked, a
  * remote one goes back. */
 void request_return(struct core *core, struct request *request);

@@ -310,12 +310,7 @@ struct core {
     uint64_t scarce_retry_ns;
     bool is_stopping;
 
-    /* Counted for INFO. */
-    uint64_t count_commands;
-    uint64_t count_grants;
-    uint64_t count_sessions_ended;
-    uint64_t count_unclean;
-    uint64_t count_refused;
+    struct core_counts counts;
 };
 
 #endif /* HASP_NODE_CORE_STATE_H */

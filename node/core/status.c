@@ -130,9 +130,9 @@ void server_info(struct core *core, struct request *request,
                       "grants:%" PRIu64 "\r\nsessions_ended:%" PRIu64 "\r\n"
                       "unclean_ends:%" PRIu64 "\r\nrefusals:%" PRIu64
                       "\r\nrequests_in_flight:%u\r\n\r\n",
-                      core->count_commands, core->count_grants,
-                      core->count_sessions_ended, core->count_unclean,
-                      core->count_refused, core->in_flight);
+                      core->counts.commands, core->counts.grants,
+                      core->counts.sessions_ended, core->counts.unclean_ends,
+                      core->counts.refusals, core->in_flight);
     }
     if (wants(call, "REPLICATION")) {
         buffer_printf(text,

@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from cluster import Cluster, Session, wait_until
+from cluster import Cluster, ReplyError, Session, wait_until
 
 
 def get(node, path):
@@ -113,3 +113,18 @@ def test_prometheus_likes_them():
             capture_output=True,
         )
         assert checked.returncode == 0, checked.stderr + checked.stdout
+
+
+def test_refusals_at_a_limit_are_counted():
+    with Cluster(1, extra="[limits]\nlocks = 2\n") as cluster:
+        node = cluster.leader()
+        with node.connect() as client:
+            Session(client, ttl=10000)
+            before = metrics(node)['hasp_refusals_total{word="LIMIT"}']
+            assert client.do("LOCK.ACQUIRE", "a") and client.do("LOCK.ACQUIRE", "b")
+            with pytest.raises(ReplyError) as refused:
+                client.do("LOCK.ACQUIRE", "c")
+            assert refused.value.code == "LIMIT"
+            after = metrics(node)
+            assert after['hasp_refusals_total{word="LIMIT"}'] == before + 1
+            assert after["hasp_grants_total"] == 2
