@@ -14,6 +14,7 @@
 #include "tests/sim/sim_client.h"
 #include "tests/sim/sim_disk.h"
 #include "tests/sim/sim_faults.h"
+#include "tests/sim/sim_history.h"
 #include "tests/sim/sim_net.h"
 #include "tests/sim/sim_node.h"
 
@@ -227,6 +228,20 @@ static void check_progress(struct sim *sim)
     }
 }
 
+/* Whoever died in the chaos, or lost its session, has been quiet for the whole
+ * calm: longer than any TTL at a slow clock, and an election. */
+static void check_overdue(struct sim *sim)
+{
+    uint64_t session = sim_history_overdue(sim_check_history(sim),
+                                           sim->now_ns - CALM_NS);
+    if (session != 0) {
+        sim_fail(sim,
+                 "a dead session ends in time: %" PRIu64
+                 " lives after %llu s without a heartbeat",
+                 session, (unsigned long long)(CALM_NS / SIM_S));
+    }
+}
+
 static bool has_ended(struct sim *sim)
 {
     for (uint32_t i = 0; i < sim->client_count; i++) {
@@ -280,6 +295,7 @@ void sim_run(struct sim *sim, const struct sim_options *options)
         }
         run_until(sim, sim->now_ns + CALM_NS, NULL);
         check_progress(sim);
+        check_overdue(sim);
     }
     if (!sim->has_failed) {
         sim_note(sim, NULL, "drain", 0, 0, 0);

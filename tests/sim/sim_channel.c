@@ -141,6 +141,14 @@ bool sim_channel_take(struct sim_channel *channel)
     return true;
 }
 
+/* Not by chance: each node has its turn. */
+static void next_in_turn(struct sim_channel *channel)
+{
+    channel->next_node = (channel->wire->host[1] + 1) %
+                             channel->sim->node_count +
+                         1;
+}
+
 const char *sim_channel_error(struct sim_channel *channel, char word[32])
 {
     const struct resp_value *value = &channel->reply.value[0];
@@ -155,10 +163,7 @@ const char *sim_channel_error(struct sim_channel *channel, char word[32])
     }
     word[i] = '\0';
     if (strcmp(word, "NOLEADER") == 0) {
-        /* Not by chance: each has its turn. */
-        channel->next_node = (channel->wire->host[1] + 1) %
-                                 channel->sim->node_count +
-                             1;
+        next_in_turn(channel);
     } else if (strcmp(word, "MOVED") == 0) {
         char text[128] = "";
         size_t size = value->bytes.size < sizeof text - 1 ? value->bytes.size
@@ -177,6 +182,7 @@ void sim_channel_watch(struct sim_channel *channel)
     if (channel->wire != NULL && (channel->is_waiting || !channel->is_open) &&
         channel->sim->now_ns >= channel->give_up_ns) {
         channel->sim->stats.unknowns += channel->is_waiting ? 1 : 0;
+        next_in_turn(channel);
         sim_channel_close(channel);
     }
 }

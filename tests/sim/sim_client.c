@@ -30,6 +30,17 @@ bool sim_client_trusts(const struct sim_client *client)
            lease_check(&lease, sim_client_clock(client)) == LEASE_HELD;
 }
 
+bool sim_clients_use(struct sim *sim, uint64_t session)
+{
+    for (uint32_t i = 0; i < sim->client_count; i++) {
+        if (sim->client[i]->session == session &&
+            sim->client[i]->host.is_running) {
+            return true;
+        }
+    }
+    return false;
+}
+
 const char *sim_clients_believe_in(struct sim *sim, uint64_t session)
 {
     for (uint32_t i = 0; i < sim->client_count; i++) {
@@ -51,6 +62,7 @@ struct sim_client *sim_client_new(struct sim *sim, uint32_t number)
     for (uint32_t i = 0; i < WORKER_COUNT; i++) {
         sim_worker_init(&client->worker[i], client, i);
     }
+    sim_redis_init(&client->redis, client);
     client->lock_count = 1 + (uint32_t)(sim->options.seed % LOCK_COUNT_MAX);
     return client;
 }
@@ -73,6 +85,7 @@ static void drop_session(struct sim_client *client)
 void sim_client_free(struct sim_client *client)
 {
     sim_channel_done(&client->beat);
+    sim_redis_done(&client->redis);
     for (uint32_t i = 0; i < WORKER_COUNT; i++) {
         sim_worker_done(&client->worker[i]);
     }
@@ -132,6 +145,8 @@ void sim_client_kill(struct sim_client *client, bool is_os_down)
         sim_channel_done(channel);
         sim_channel_init(channel, client->sim, &client->host);
     }
+    sim_redis_done(&client->redis);
+    sim_redis_init(&client->redis, client);
     sim_inbox_clear(&client->host.inbox);
     drop_session(client);
 }
@@ -165,6 +180,7 @@ void sim_client_reconnect(struct sim_client *client)
     }
     sim_note(client->sim, &client->host, "reconnects", 0, 0, 0);
     sim_channel_close(&client->beat);
+    sim_channel_close(&client->redis.channel);
     client->beat_asked = BEAT_NONE;
     for (uint32_t i = 0; i < WORKER_COUNT; i++) {
         sim_channel_close(&client->worker[i].channel);
@@ -180,7 +196,8 @@ void sim_client_drain(struct sim_client *client)
 
 bool sim_client_is_done(const struct sim_client *client)
 {
-    return client->is_done || !client->host.is_running;
+    return !client->host.is_running ||
+           (client->is_done && sim_redis_is_idle(&client->redis));
 }
 
 uint64_t sim_client_progress(const struct sim_client *client)
@@ -444,7 +461,8 @@ static void beat_work(struct sim_client *client)
 
 static void feed(struct sim_client *client, const struct sim_news *news)
 {
-    if (sim_channel_feed(&client->beat, news)) {
+    if (sim_channel_feed(&client->beat, news) ||
+        sim_channel_feed(&client->redis.channel, news)) {
         return;
     }
     for (uint32_t i = 0; i < WORKER_COUNT; i++) {
@@ -488,7 +506,10 @@ static void client_wake(struct sim *sim, struct sim_event *event)
     }
     sim_channel_watch(&client->beat);
     beat_work(client);
+    sim_redis_work(&client->redis);
     uint64_t next_ns = beat_next(client);
+    uint64_t redis_ns = sim_redis_next(&client->redis);
+    next_ns = redis_ns < next_ns ? redis_ns : next_ns;
     for (uint32_t i = 0; i < WORKER_COUNT; i++) {
         sim_worker_work(&client->worker[i]);
         uint64_t at_ns = sim_worker_next(&client->worker[i]);

@@ -40,6 +40,8 @@ bool sim_client_is_done(const struct sim_client *client);
 uint64_t sim_client_progress(const struct sim_client *client);
 void sim_client_reset_progress(struct sim_client *client);
 
+/* True if 'session' is that of a running client. */
+bool sim_clients_use(struct sim *sim, uint64_t session);
 /* The name of a client that trusts its lease of 'session' at this moment; NULL
  * if none does. */
 const char *sim_clients_believe_in(struct sim *sim, uint64_t session);

@@ -388,14 +388,35 @@ static void next_fault(struct sim *sim, struct sim_event *event)
            sim->now_ns + sim_between(sim, 1, 2 * faults->gap_ms) * SIM_MS);
 }
 
+/* What tries leases most: leaders that are none any more, answers that are
+ * late, clients that are cut off after them. */
+static bool tries_leases(enum fault fault)
+{
+    switch (fault) {
+    case FAULT_CORNER:
+    case FAULT_ISOLATE:
+    case FAULT_ONE_WAY:
+    case FAULT_SLOW_LINK:
+    case FAULT_PAUSE:
+    case FAULT_CLIENT_CUT_OFF:
+    case FAULT_CLIENT_RECONNECT:
+        return true;
+    default:
+        return false;
+    }
+}
+
 struct sim_faults *sim_faults_new(struct sim *sim)
 {
     static const uint64_t gaps_ms[] = {50, 200, 500, 1000, 3000};
     struct sim_faults *faults = memory_new(sizeof *faults);
+    bool is_about_leases = sim_chance(sim, 0.25);
     faults->sim = sim;
     for (int i = 0; i < FAULT_COUNT; i++) {
         /* About half of the kinds take no part in a run. */
-        faults->weight[i] = sim_chance(sim, 0.5) ? sim_between(sim, 1, 10) : 0;
+        bool takes_part = is_about_leases ? tries_leases((enum fault)i)
+                                          : sim_chance(sim, 0.5);
+        faults->weight[i] = takes_part ? sim_between(sim, 1, 10) : 0;
         faults->weight_sum += faults->weight[i];
     }
     faults->weight[FAULT_CUT]++;

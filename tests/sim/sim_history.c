@@ -45,6 +45,7 @@ struct past_lock {
 struct past_session {
     UT_hash_handle hh;
     uint64_t id;
+    uint64_t opened_ns; /* True time. */
     uint64_t ended_index;
     uint64_t beat_sent_ns; /* True time; 0: none was answered. */
     uint64_t ttl_ms;
@@ -485,6 +486,7 @@ static void write_opened(const struct writing *w, const struct effect *e)
     struct past_session *session = memory_new(sizeof *session);
     session->id = e->session;
     session->ttl_ms = e->time_ms;
+    session->opened_ns = w->sim->now_ns;
     HASH_ADD(hh, w->history->sessions, id, sizeof session->id, session);
 }
 
@@ -860,4 +862,18 @@ void sim_history_beat(struct sim_history *history, uint64_t session,
         past->ttl_ms = ttl_ms;
         past->linger_ms = linger_ms;
     }
+}
+
+uint64_t sim_history_overdue(const struct sim_history *history,
+                             uint64_t before_ns)
+{
+    struct past_session *session, *next;
+    HASH_ITER (hh, history->sessions, session, next) {
+        if (session->ended_index == 0 && session->opened_ns < before_ns &&
+            session->beat_sent_ns < before_ns &&
+            !sim_clients_use(history->sim, session->id)) {
+            return session->id;
+        }
+    }
+    return 0;
 }

@@ -52,6 +52,11 @@ bool sim_history_granted(const struct sim_history *history, struct bytes lock,
 uint64_t sim_history_ended(const struct sim_history *history, uint64_t session);
 bool sim_history_opened(const struct sim_history *history, uint64_t session);
 
+/* A session that lives although nobody has used it since 'before_ns' of true
+ * time; 0 if there is none. */
+uint64_t sim_history_overdue(const struct sim_history *history,
+                             uint64_t before_ns);
+
 /* A client was told OK for a heartbeat that it had sent at 'sent_ns' of true
  * time. */
 void sim_history_beat(struct sim_history *history, uint64_t session,

@@ -10,6 +10,7 @@
 #include "lockfsm/model.h"
 #include "tests/sim/sim_channel.h"
 #include "tests/sim/sim_client.h"
+#include "tests/sim/sim_redis.h"
 
 #define WORKER_COUNT 2
 #define HOLD_MAX 3
@@ -116,6 +117,7 @@ struct sim_client {
         BEAT_CLOSE
     } beat_asked;
     struct worker worker[WORKER_COUNT];
+    struct sim_redis redis; /* Beside the session, on its own. */
     uint32_t lock_count;
     uint64_t progress;
     bool is_suspended;

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A Redis lock client, as they are: SET key value NX PX, the script that
+ * deletes if the value is still there, PEXPIRE by script. It trusts the whole
+ * PX of its own clock, counted from before the request was sent; the leader's
+ * lease is 1.25 PX + 5 ms for that. When an answer does not come it asks again
+ * with the same value, which succeeds if it was its own. */
+
+#ifndef HASP_TESTS_SIM_SIM_REDIS_H
+#define HASP_TESTS_SIM_SIM_REDIS_H
+
+#include "tests/sim/sim_channel.h"
+
+struct sim_client;
+
+struct sim_redis {
+    struct sim_client *client;
+    struct sim_channel channel;
+    enum { REDIS_NONE, REDIS_SET, REDIS_EXTEND, REDIS_DELETE } asked;
+    uint32_t key;
+    uint64_t value; /* Another one for each attempt; 0: none. */
+    uint64_t px_ms;
+    bool is_held;             /* A SET or extension has succeeded ... */
+    struct lease_clock since; /* ... that was sent then. */
+    bool is_asking;           /* What was asked is not answered yet. */
+    uint64_t think_until_ns;
+};
+
+void sim_redis_init(struct sim_redis *redis, struct sim_client *client);
+void sim_redis_done(struct sim_redis *redis);
+/* The process is a new one: what it had asked is forgotten. */
+void sim_redis_reset(struct sim_redis *redis);
+void sim_redis_work(struct sim_redis *redis);
+uint64_t sim_redis_next(const struct sim_redis *redis);
+bool sim_redis_is_idle(const struct sim_redis *redis);
+
+#endif /* HASP_TESTS_SIM_SIM_REDIS_H */
