@@ -48,12 +48,22 @@ void update_carry_out(struct core *core, const struct replica_update *update)
 void peers_applied(struct core *core, uint64_t log_index)
 {
     struct buffer encoded = {0};
+    struct replica_members members;
     uint64_t ignored;
     replica_members_at(core->replica, log_index, &encoded, &ignored);
-    int error = replica_members_decode(buffer_bytes(&encoded),
-                                       &core->applied_members);
+    int error = replica_members_decode(buffer_bytes(&encoded), &members);
     CHECK(error == 0);
     buffer_done(&encoded);
+    for (int i = 0; i < PEER_COUNT_MAX; i++) {
+        struct peer *peer = &core->peers[i];
+        if (is_member(&core->applied_members, peer->id) &&
+            !is_member(&members, peer->id)) {
+            /* It may have been added again further on in the log: this
+             * connection is not that of the new member. */
+            peer->incarnation = 0;
+        }
+    }
+    core->applied_members = members;
     peers_want(core);
 }
 
