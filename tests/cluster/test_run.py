@@ -524,6 +524,9 @@ class Terminal:
     def __init__(self, cluster):
         self.pid, self.fd = pty.fork()
         if self.pid == 0:
+            # A test run in the background of a script inherits them ignored.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.signal(signal.SIGQUIT, signal.SIG_DFL)
             os.execvpe(
                 "bash", ["bash", "--norc", "--noprofile", "-i"],
                 environment(PS1="ready> ", HASP=HASP, TERM="dumb",
