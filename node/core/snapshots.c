@@ -14,6 +14,9 @@
 
 #define WINDOW 2
 #define RETRY_NS (10000 * NS_PER_MS)
+/* A sending that nobody has acknowledged a part of for so long is begun anew:
+ * the receiver was adopting another leader's snapshot and took no notice. */
+#define SENDER_STALL_NS (3000 * NS_PER_MS)
 
 static void take(struct core *core);
 static void answer_waiting(struct core *core);
@@ -90,11 +93,16 @@ void core_snapshot_taken(struct core *core, uint64_t log_index, int error,
 void snapshots_send(struct core *core, uint64_t member)
 {
     struct peer *peer = peer_find(core, member);
-    if (peer == NULL || !peer->is_up || peer->sender.is_active) {
+    if (peer == NULL || !peer->is_up) {
         return;
     }
     struct snapshot_sender *sender = &peer->sender;
-    *sender = (struct snapshot_sender){0};
+    bool has_stalled = sender->acked < sender->size &&
+                       core->now_ns - sender->moved_ns >= SENDER_STALL_NS;
+    if (sender->is_active && !has_stalled) {
+        return;
+    }
+    *sender = (struct snapshot_sender){.moved_ns = core->now_ns};
     if (!core->port.snapshot_stat(core->port.data, &sender->index,
                                   &sender->term, &sender->size)) {
         return; /* Asked again; by then there may be one. */
@@ -137,14 +145,16 @@ int snapshots_chunk(struct core *core, uint64_t from, struct bytes body)
     if (receiver->is_adopting) {
         return 0;
     }
+    if (part.leader_term < replica_term(core->replica)) {
+        return 0; /* Its leader is none; a newer one's sending goes on. */
+    }
     if (part.offset == 0) {
         *receiver = (struct snapshot_receiver){.from = from,
                                                .leader_term = part.leader_term,
                                                .index = part.last_index,
                                                .term = part.last_term,
                                                .size = part.total_size};
-        if (part.leader_term < replica_term(core->replica) ||
-            part.last_index <= lockfsm_applied_index(core->fsm)) {
+        if (part.last_index <= lockfsm_applied_index(core->fsm)) {
             acknowledge(core, true); /* Of no use here. */
             return 0;
         }
@@ -188,6 +198,7 @@ int snapshots_ack(struct core *core, uint64_t from, struct bytes body)
         return HASP_EPROTO;
     }
     peer->sender.acked = ack.offset;
+    peer->sender.moved_ns = core->now_ns;
     pump(core, peer);
     return 0;
 }

@@ -122,6 +122,7 @@ struct snapshot_sender {
     uint64_t size;
     uint64_t sent;
     uint64_t acked;
+    uint64_t moved_ns; /* When it began, or a part was acknowledged. */
 };
 
 struct peer {

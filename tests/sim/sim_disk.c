@@ -144,6 +144,8 @@ static void taken(struct sim *sim, struct sim_event *event)
         return;
     }
     sim->stats.snapshots++;
+    sim_note(sim, sim_node_host(disk->node), "has taken",
+             disk->taking.log_index, 0, 0);
     keep_snapshot(disk, &disk->taking);
 }
 
@@ -161,6 +163,8 @@ static void adopted(struct sim *sim, struct sim_event *event)
         return;
     }
     sim->stats.installs++;
+    sim_note(sim, sim_node_host(disk->node), "has adopted", header.last_index,
+             header.last_term, 0);
     disk->receiving.log_index = header.last_index;
     disk->receiving.term = header.last_term;
     keep_snapshot(disk, &disk->receiving);
