@@ -234,7 +234,7 @@ property-short: $(B)/property ## the same with a few fixed seeds
 
 .PHONY: cluster
 cluster: $(B)/haspd $(B)/hasp lib examples client-tests ## tests on real processes (T=part of a name)
-	HASPD=$(B)/haspd HASP=$(B)/hasp HASP_BUILD=$(B) /usr/bin/python3 -m pytest -q \
+	@HASPD=$(B)/haspd HASP=$(B)/hasp HASP_BUILD=$(B) tools/run-cluster.sh \
 	    $(if $(T),-k $(T)) tests/cluster clients/python/tests
 
 .PHONY: asan tsan

@@ -214,7 +214,7 @@ class Relay:
     def check_handed_over(self):
         """The next one has written; nothing of the first comes after it."""
         wait_until(
-            lambda: max(tokens_in(self.path)) > self.token, 30,
+            lambda: max(tokens_in(self.path)) > self.token, 75,
             "the next one writes",
         )
         wait_for_writes(self.path, 200)
