@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# Runs the tests on real processes. What fails is run once more, alone: on a busy
-# machine a bound in time may be missed. A test that then passes is named as
-# unsteady; one that fails again has failed.
+# Runs the tests on real processes. What fails is run once more, alone: on a
+# busy machine a bound in time may be missed. A test that then passes is named
+# as unsteady; one that fails again has failed.
 #
 #     tools/run-cluster.sh PYTEST-ARGUMENT...
 set -u
