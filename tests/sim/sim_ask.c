@@ -150,10 +150,15 @@ void sim_ask_choose(struct worker *worker)
                      op.kind == OP_CONVERT || op.kind == OP_CANCEL ||
                      op.kind == OP_MULTI;
     /* Some ask without a number. What is lost on the way may then arrive late
-     * and do what is not wanted any more: so RELEASE names its token. */
+     * and do what is not wanted any more: so RELEASE names its token, and
+     * ACQUIRE no HOLD, which it would bring to the wait that stands there by
+     * then. */
     bool may_lack = op.kind == OP_ACQUIRE ||
                     (op.kind == OP_RELEASE && worker->dirty_lock == 0);
     bool lacks = may_lack && sim_chance(sim, 0.1);
+    if (lacks && op.kind == OP_ACQUIRE) {
+        op.hold_ms = 0;
+    }
     if (lacks && op.kind == OP_RELEASE) {
         op.token = sim_held_find(worker, op.lock)->token;
     }

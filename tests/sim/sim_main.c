@@ -24,19 +24,21 @@
  *        what happened
  *     5. first come, first served; nobody passes the queue
  *     6. nothing is granted to the dead, and a dead session stays dead
- *     7. one believer per exclusive lock, as many as slots for a semaphore, by
- *        the clients' own clocks, at every moment of true time
+ *     7. one believer per exclusive lock, as many as slots for a semaphore, one
+ *        per Redis lock, by the clients' own clocks, at every moment of true
+ *        time
  *     8. no session expires sooner than T/1.1 after a heartbeat that was
  *        answered OK was sent; the client ends first
  *     9. acknowledged results stay: each answer is that of a committed entry,
  *        later than the question; a numbered request takes effect once
  *    10. who believes in a hold has it
- *    11. reads are linearizable
+ *    11. reads are linearizable; a fence lets nothing older in, and the newest
  *    12. a refusal is about what is committed; errors are those of the contract
  *    13. no node stops by itself, and each starts from what it left on disk
- *    14. once all is healed every client gets answers; in the end every waiter
- *        has been served or told, dead sessions have ended, no lock is left,
- *        and all nodes are equal */
+ *    14. once all is healed every client gets answers, and who died before that
+ *        has lost its session 20 s later; in the end every waiter has been
+ *        served or told, no session and no lock is left, and all members are
+ *        equal */
 
 #include <getopt.h>
 #include <inttypes.h>
