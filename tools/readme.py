@@ -18,6 +18,7 @@ checkout has.
 import glob
 import os
 import re
+import select
 import signal
 import socket
 import subprocess
@@ -80,6 +81,17 @@ def matches(expected, actual):
     return re.fullmatch(pattern, text) is not None
 
 
+def processes(session):
+    """Gives a table of the processes of the session."""
+    return subprocess.run(
+        ['ps', '-s', str(session), '-o', 'pid,ppid,stat,wchan:20,time,args'],
+        capture_output=True, text=True, check=False).stdout
+
+
+class Hang(Exception):
+    """A command that did not end: its output so far, and the processes."""
+
+
 class Shell:
     def __init__(self, build, port, folder):
         for name in ('docs', 'clients'):
@@ -92,7 +104,7 @@ class Shell:
         self.port = port
         self.process = subprocess.Popen(
             ['bash', '--norc'], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             env=environment, cwd=folder, start_new_session=True)
 
     def run(self, command):
@@ -103,16 +115,26 @@ class Shell:
         if re.match(r'hasp dev\b', command) and '--port' not in command:
             command = command.replace('hasp dev',
                                       f'hasp dev --port {self.port}', 1)
-        self.process.stdin.write(f'{command}\necho; echo "@@end $?"\n')
+        self.process.stdin.write(
+            f'{{ {command}\n}} </dev/null\necho; echo "@@end $?"\n'.encode())
         self.process.stdin.flush()
-        lines = []
-        for line in self.process.stdout:
-            if line.startswith('@@end'):
-                break
-            lines.append(line.rstrip('\n'))
+        lines = self.read(command)
         while lines and lines[-1] == '':
             lines.pop()
         return lines
+
+    def read(self, command):
+        """Gives the lines that the command prints, up to the end mark."""
+        end, text = time.monotonic() + TIMEOUT, b''
+        while not re.search(rb'^@@end \d+\n', text, re.M):
+            left = max(0, end - time.monotonic())
+            if not select.select([self.process.stdout], [], [], left)[0]:
+                raise Hang(command, text, processes(self.process.pid))
+            part = os.read(self.process.stdout.fileno(), 65536)
+            if not part:
+                raise Hang(command, text, 'the shell has ended')
+            text += part
+        return text.decode()[:text.index(b'@@end')].split('\n')
 
     def close(self):
         """Ends whatever the file started, and waits for its end."""
@@ -146,10 +168,11 @@ def run_file(build, path):
             cluster = subprocess.Popen(
                 [f'{build}/hasp', 'dev', '--port', str(port)],
                 stdout=subprocess.PIPE, text=True, start_new_session=True)
-            if not cluster.stdout.readline().startswith('ready'):
+            if not select.select([cluster.stdout], [], [], TIMEOUT)[0] or \
+                    not cluster.stdout.readline().startswith('ready'):
                 print(f'{path}:1: the cluster did not start')
+                cluster.kill()
                 return 0, 1
-        signal.alarm(TIMEOUT * 5)
         try:
             for line, commands in examples:
                 for command, expected in commands:
@@ -163,8 +186,13 @@ def run_file(build, path):
                     print(f'{path}:{line}: $ {command}')
                     print('  expected:', *expected, sep='\n    ')
                     print('  actual:', *actual, sep='\n    ')
+        except Hang as hang:
+            command, text, table = hang.args
+            failed += 1
+            print(f'{path}: no end after {TIMEOUT} s: $ {command}')
+            print('  so far:', *text.decode().split('\n'), sep='\n    ')
+            print('  processes:', *table.split('\n'), sep='\n    ')
         finally:
-            signal.alarm(0)
             shell.close()
             if cluster:
                 cluster.terminate()

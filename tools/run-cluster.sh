@@ -31,7 +31,7 @@ if [ -z "$failed" ] || [ "$(wc -l <<< "$failed")" -gt 5 ]; then
     cat "$cache/first"
     exit "$status"
 fi
-sed 's/ failed/ missed/g' "$cache/first" | tail -n 120
+sed 's/ failed/ missed/g; s/ passed/ done/g' "$cache/first" | tail -n 120
 printf 'once more, alone:\n%s\n' "$failed"
 run --lf "$@" > "$cache/second"
 status=$?
@@ -39,6 +39,6 @@ tail -n 60 "$cache/second" | grep -vE '^[0-9]+ (passed|failed)'
 again=$(count passed)
 left=$(count failed)
 [ "$status" = 0 ] || [ "$left" != 0 ] || left=1
-printf 'unsteady: %s\n' "$again"
+printf 'unsteady: %s: %s\n' "$again" "$(tr '\n' ' ' <<< "$failed")"
 printf '%s passed, %s failed\n' $((passed + again)) "$left"
 exit "$status"

@@ -41,6 +41,7 @@ struct dev_node {
     char config[PATH_MAX];
     char log[PATH_MAX];
     char address[64]; /* For clients. */
+    pid_t started;    /* Its pid, also after its end. */
     pid_t pid;        /* 0: not running. */
 };
 
@@ -56,6 +57,7 @@ struct dev {
     int signal_fd;
     sigset_t mask;
     bool is_stopping;
+    bool has_failed; /* A node has ended by itself. */
 };
 
 static int read_dev(struct dev *dev, int argc, char **argv);
@@ -66,7 +68,7 @@ static int wait_ready(struct dev *dev);
 static void print_ready(const struct dev *dev);
 static void watch_nodes(struct dev *dev);
 static void stop_nodes(struct dev *dev);
-static bool take_signals(struct dev *dev, uint64_t until_ns);
+static void take_signals(struct dev *dev, uint64_t until_ns);
 
 int run_dev(struct tool *tool, int argc, char **argv)
 {
@@ -287,6 +289,7 @@ static int start_nodes(struct dev *dev)
             return tool_fail(EX_OSERR, "cannot start a process: %s",
                              strerror(errno));
         }
+        node->started = node->pid;
     }
     return 0;
 }
@@ -350,23 +353,27 @@ static bool knows_leader(const struct dev_node *node)
     return knows;
 }
 
+/* A node that someone kills meanwhile is left dead, as it is later; one that
+ * gives up by itself has said why in its log, and would do so again. */
 static int wait_ready(struct dev *dev)
 {
     uint64_t end_ns = client_now_ns() + READY_MS * NS_PER_MS;
     for (;;) {
         uint64_t ready = 0;
+        uint64_t running = 0;
         for (uint64_t i = 0; i < dev->count; i++) {
+            running += dev->node[i].pid != 0;
             ready += dev->node[i].pid != 0 && knows_leader(&dev->node[i]);
         }
-        if (ready == dev->count) {
+        if (ready == running && 2 * ready > dev->count) {
             return 0;
         }
-        bool all_run = take_signals(dev, client_now_ns() + POLL_MS * NS_PER_MS);
+        take_signals(dev, client_now_ns() + POLL_MS * NS_PER_MS);
         if (dev->is_stopping) {
             return 0;
         }
-        if (!all_run || client_now_ns() >= end_ns) {
-            if (all_run) {
+        if (dev->has_failed || client_now_ns() >= end_ns) {
+            if (!dev->has_failed) {
                 tool_fail(0, "no leader after %d s", READY_MS / 1000);
             }
             tool_fail(0,
@@ -389,7 +396,7 @@ static void print_ready(const struct dev *dev)
     }
     printf(" pids=");
     for (uint64_t i = 0; i < dev->count; i++) {
-        printf("%s%ld", i > 0 ? "," : "", (long)dev->node[i].pid);
+        printf("%s%ld", i > 0 ? "," : "", (long)dev->node[i].started);
     }
     putchar('\n');
     fflush(stdout);
@@ -429,10 +436,9 @@ static void tell_death(const struct dev *dev, const struct dev_node *node,
               node->log, dev->binary, node->config);
 }
 
-/* Waits for a signal until then and takes note. False: a node has died. */
-static bool take_signals(struct dev *dev, uint64_t until_ns)
+/* Waits for a signal until then and takes note. */
+static void take_signals(struct dev *dev, uint64_t until_ns)
 {
-    bool all_run = true;
     struct signalfd_siginfo info;
     struct pollfd fd = {.fd = dev->signal_fd, .events = POLLIN};
     poll(&fd, 1, until_ns == UINT64_MAX ? -1 : client_poll_ms(until_ns));
@@ -448,10 +454,9 @@ static bool take_signals(struct dev *dev, uint64_t until_ns)
                 tell_death(dev, node, status);
             }
             node->pid = 0;
-            all_run = false;
+            dev->has_failed |= WIFEXITED(status);
         }
     }
-    return all_run;
 }
 
 static uint64_t count_running(const struct dev *dev)

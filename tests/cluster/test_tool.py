@@ -761,6 +761,32 @@ def test_dev_is_ready_when_it_says_so_and_stops_its_nodes(tmp_path):
     assert (folder / "n1" / "haspd.log").stat().st_size > 0
 
 
+def test_dev_goes_on_when_a_node_is_killed_before_it_is_ready(tmp_path):
+    log = tmp_path / "n3" / "haspd.log"
+    process = subprocess.Popen(
+        [HASP, "dev", "--port", str(free_base_port()), "--dir", str(tmp_path)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+        env=environment(),
+    )
+    try:
+        end = time.monotonic() + 20
+        while not log.exists() or "cluster founded" not in log.read_text():
+            assert time.monotonic() < end
+            time.sleep(0.002)
+        pid = int((tmp_path / "n3" / "data" / "LOCK").read_text())
+        os.kill(pid, signal.SIGKILL)
+        ready = process.stdout.readline().split()
+        assert ready and ready[0] == "ready"
+        assert ready[2].split(",")[2] == str(pid)
+        endpoints = ready[1].split("=")[1]
+        assert hasp("health", endpoints=endpoints).returncode == 0
+        assert process.poll() is None
+    finally:
+        process.send_signal(signal.SIGTERM)
+        told = process.communicate(timeout=20)[1]
+    assert "node 3" in told and "signal 9" in told
+
+
 def test_dev_says_that_its_ports_are_taken():
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
