@@ -6,9 +6,6 @@
 
 #include "lockfsm/state.h"
 
-/* How far a new life's tokens are from the old one's. */
-#define LIFE_TOKEN_GAP (UINT64_C(1) << 40)
-
 struct member *member_find(const struct lockfsm *fsm, uint64_t node)
 {
     LIST_EACH (at, &fsm->members) {
@@ -73,14 +70,17 @@ static void register_member(struct lockfsm *fsm, uint64_t node,
     effect->token = incarnation;
 }
 
-/* A new life takes its id, and a base above every token of the life before. */
+/* A new life takes its id, and a base above every token of the life before. The
+ * gap is added to the date as well (which BEGIN brings), so that of two lives
+ * begun from one file the later one has the larger tokens. */
 static void begin_life(struct lockfsm *fsm, const Hasp__Begin *begin,
                        struct result *result)
 {
     struct bytes id = bytes_from(begin->cluster_id);
-    uint64_t base = fsm->is_new_life ? fsm->token_base + LIFE_TOKEN_GAP : 0;
-    if (base < begin->token_base) {
-        base = begin->token_base;
+    uint64_t base = begin->token_base;
+    if (fsm->is_new_life) {
+        base = base > fsm->token_base ? base : fsm->token_base;
+        base += base <= TOKEN_BASE_MAX ? LIFE_TOKEN_GAP : 0;
     }
     if (id.size != CLUSTER_ID_SIZE || !cluster_id_is_known(id.data)) {
         refuse(result, RESULT_BAD_ARGUMENT, "cluster id");

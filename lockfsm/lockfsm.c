@@ -331,6 +331,11 @@ const struct hold *lockfsm_hold(const struct lockfsm *fsm,
     return hold_find(fsm, lock, session, owner);
 }
 
+uint32_t lockfsm_fence_count(const struct lockfsm *fsm)
+{
+    return HASH_CNT(by_resource, fsm->fences);
+}
+
 const struct fence *lockfsm_fence(const struct lockfsm *fsm,
                                   struct bytes resource)
 {

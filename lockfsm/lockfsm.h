@@ -49,6 +49,10 @@
 /* A cluster's first token_base is at least this: smaller numbers are nobody's
  * tokens, and a fence admits them as what they are. */
 #define TOKEN_BASE_MIN (UINT64_C(1) << 40)
+/* A new life's tokens lie so far above the old one's, and above the date's. */
+#define LIFE_TOKEN_GAP (UINT64_C(1) << 40)
+/* No lease is longer: 1.25 h + 5 ms, that of a Redis value of an hour. */
+#define SESSION_TTL_MS_MAX 4500005
 /* Longest WAIT, DELAY, HOLD, FOR: 34 years. In nanoseconds it fits 64 bits. */
 #define TIME_MS_MAX (UINT64_C(1) << 40)
 /* Deadlock detection looks at this many edges at most, then grants the place
@@ -224,6 +228,7 @@ const struct session *lockfsm_session(const struct lockfsm *fsm, uint64_t id);
 const struct lock *lockfsm_lock(const struct lockfsm *fsm, struct bytes name);
 const struct fence *lockfsm_fence(const struct lockfsm *fsm,
                                   struct bytes resource);
+uint32_t lockfsm_fence_count(const struct lockfsm *fsm);
 /* Heads for iteration with HASH_ITER (no order) and LIST_EACH. */
 const struct session *lockfsm_sessions(const struct lockfsm *fsm);
 const struct lock *lockfsm_locks(const struct lockfsm *fsm);

@@ -29,8 +29,6 @@
 
 #include "lockfsm/command.pb-c.h"
 
-/* Longest lease: one hour, and 1.25 of it plus 5 ms for a Redis value. */
-#define SESSION_TTL_MS_MAX 4500005
 #define TOKEN_BASE_MAX (UINT64_C(1) << 52)
 #define CYCLE_TEXT_SIZE_MAX 400
 

@@ -128,6 +128,30 @@ out_close:
     return error;
 }
 
+int datadir_open_existing(const char *path, struct datadir **ret_datadir,
+                          char why[HASP_WHY_SIZE])
+{
+    struct datadir looked_at = {.path = memory_text(path)};
+    bool is_new;
+    int error;
+    looked_at.folder_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (looked_at.folder_fd < 0) {
+        error = disk_fail(why, errno, "open the data directory", path, NULL);
+    } else {
+        error = load_identity(&looked_at, why);
+        close(looked_at.folder_fd);
+    }
+    free(looked_at.path);
+    if (error == HASP_ENOENT) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "'%.300s' is no data directory of a node: it has no '%s'",
+                 path, IDENTITY_NAME);
+    }
+    return error != 0 ? error
+                      : datadir_open(path, looked_at.identity.node_id, 0,
+                                     ret_datadir, &is_new, why);
+}
+
 void datadir_close(struct datadir *datadir)
 {
     if (datadir == NULL) {

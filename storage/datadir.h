@@ -53,6 +53,11 @@ MUST_CHECK int datadir_open(const char *path, uint64_t node_id,
                             uint64_t random_incarnation,
                             struct datadir **ret_datadir, bool *ret_is_new,
                             char why[HASP_WHY_SIZE]);
+/* Opens a directory that is there, whoever's it is, and takes its lock. Errors
+ * likewise; HASP_ENOENT: it is none. */
+MUST_CHECK int datadir_open_existing(const char *path,
+                                     struct datadir **ret_datadir,
+                                     char why[HASP_WHY_SIZE]);
 void datadir_close(struct datadir *datadir);
 
 const struct datadir_identity *datadir_identity(const struct datadir *datadir);

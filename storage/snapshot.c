@@ -38,6 +38,7 @@ static int parse(struct bytes stream, struct snapshot_header *ret_header,
 static int put_record(void *data, enum table_map map, struct bytes key,
                       struct bytes value);
 static bool is_applied(enum table_map map, struct bytes key);
+static void say_where(struct bytes stream, char why[HASP_WHY_SIZE]);
 
 int snapshot_encode(const struct snapshot_header *header, struct table_txn *txn,
                     snapshot_sink_fn *sink, void *data)
@@ -93,9 +94,7 @@ int snapshot_check(struct bytes stream, struct snapshot_header *ret_header,
     digest_of(bytes_of(stream.data, stream.size - DIGEST_SIZE), expected);
     if (memcmp(expected, stream.data + stream.size - DIGEST_SIZE,
                DIGEST_SIZE) != 0) {
-        snprintf(why, HASP_WHY_SIZE,
-                 "the checksum of %zu bytes does not match: damaged or cut off",
-                 stream.size);
+        say_where(stream, why);
         return HASP_ECORRUPT;
     }
     return parse(stream, ret_header, NULL, NULL, why);
@@ -124,6 +123,24 @@ void snapshot_checksum(struct bytes stream, uint8_t ret_checksum[DIGEST_SIZE])
 {
     CHECK(stream.size >= DIGEST_SIZE);
     memcpy(ret_checksum, stream.data + stream.size - DIGEST_SIZE, DIGEST_SIZE);
+}
+
+/* The checksum is of the whole; where it does not match, the first thing that
+ * cannot be is the best that is known of the place. */
+static void say_where(struct bytes stream, char why[HASP_WHY_SIZE])
+{
+    struct snapshot_header header;
+    char where[HASP_WHY_SIZE / 2];
+    char found[HASP_WHY_SIZE];
+    if (parse(stream, &header, NULL, NULL, found) == 0) {
+        snprintf(where, sizeof where,
+                 "something inside of its records was changed");
+    } else {
+        snprintf(where, sizeof where, "%.*s", (int)sizeof where - 1, found);
+    }
+    snprintf(why, HASP_WHY_SIZE,
+             "the checksum of %zu bytes does not match: damaged or cut off; %s",
+             stream.size, where);
 }
 
 static bool is_applied(enum table_map map, struct bytes key)
@@ -171,15 +188,23 @@ static int put_record(void *data, enum table_map map, struct bytes key,
     return table_put(data, map, key, value);
 }
 
+/* Where a record begins. */
+struct position {
+    uint64_t record;
+    size_t offset;
+};
+
 __attribute__((format(printf, 3, 4))) static int
-refuse(char why[HASP_WHY_SIZE], uint64_t record, const char *format, ...)
+refuse(char why[HASP_WHY_SIZE], const struct position *at, const char *format,
+       ...)
 {
     char text[HASP_WHY_SIZE / 2];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    snprintf(why, HASP_WHY_SIZE, "record %" PRIu64 ": %s", record, text);
+    snprintf(why, HASP_WHY_SIZE, "record %" PRIu64 ": %s, at offset %zu",
+             at->record, text, at->offset);
     return HASP_ECORRUPT;
 }
 
@@ -203,16 +228,18 @@ static int parse_header(struct reader *reader,
 }
 
 /* Walks the records between the header and the end mark. */
-static int parse_records(struct reader *reader, record_fn *visit, void *data,
-                         uint64_t *ret_count, char why[HASP_WHY_SIZE])
+static int parse_records(struct reader *reader, size_t stream_size,
+                         record_fn *visit, void *data, struct position *ret_end,
+                         char why[HASP_WHY_SIZE])
 {
-    uint64_t count = 0;
+    struct position at = {0};
     unsigned last_map = 0;
     struct bytes last_key = {NULL, 0};
     for (;;) {
+        at.offset = stream_size - reader_left(reader);
         unsigned map = reader_u8(reader);
         if (!reader_ok(reader, false)) {
-            return refuse(why, count, "cut off");
+            return refuse(why, &at, "cut off");
         }
         if (map == 0) {
             break;
@@ -220,21 +247,20 @@ static int parse_records(struct reader *reader, record_fn *visit, void *data,
         struct bytes key = reader_run(reader);
         struct bytes value = reader_run(reader);
         if (!reader_ok(reader, false)) {
-            return refuse(why, count, "cut off");
+            return refuse(why, &at, "cut off");
         }
         if (map > TABLE_MAP_COUNT) {
-            return refuse(why, count, "map %u is not known to this version",
-                          map);
+            return refuse(why, &at, "map %u is not known to this version", map);
         }
         if (key.size == 0 || key.size > TABLE_KEY_SIZE_MAX ||
             value.size > TABLE_VALUE_SIZE_MAX) {
-            return refuse(why, count, "a key of %zu or a value of %zu bytes",
+            return refuse(why, &at, "a key of %zu or a value of %zu bytes",
                           key.size, value.size);
         }
         if (map < last_map ||
             (map == last_map && bytes_compare(last_key, key) >= 0) ||
             is_applied((enum table_map)(map - 1), key)) {
-            return refuse(why, count, "out of order");
+            return refuse(why, &at, "out of order");
         }
         int error = visit == NULL
                         ? 0
@@ -244,9 +270,9 @@ static int parse_records(struct reader *reader, record_fn *visit, void *data,
         }
         last_map = map;
         last_key = key;
-        count++;
+        at.record++;
     }
-    *ret_count = count;
+    *ret_end = at;
     return 0;
 }
 
@@ -255,18 +281,18 @@ static int parse(struct bytes stream, struct snapshot_header *ret_header,
 {
     struct reader reader = reader_of(stream);
     struct snapshot_header header;
-    uint64_t count = 0;
+    struct position end = {0};
     int error = parse_header(&reader, &header, why);
     if (error == 0) {
-        error = parse_records(&reader, visit, data, &count, why);
+        error = parse_records(&reader, stream.size, visit, data, &end, why);
     }
     if (error != 0) {
         return error;
     }
     uint64_t stored_count = reader_u64(&reader);
     reader_bytes(&reader, DIGEST_SIZE);
-    if (!reader_ok(&reader, true) || stored_count != count) {
-        return refuse(why, count, "the trailer is damaged");
+    if (!reader_ok(&reader, true) || stored_count != end.record) {
+        return refuse(why, &end, "the trailer is damaged");
     }
     *ret_header = header;
     return 0;

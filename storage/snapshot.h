@@ -92,6 +92,13 @@ MUST_CHECK int snapshot_file_write(const char *folder,
                                    struct table_txn *txn, uint64_t *ret_size,
                                    char why[HASP_WHY_SIZE]);
 
+/* Likewise, as the file 'path' anywhere, replacing one that is there: written
+ * as 'path'.part, and renamed when it has been checked. */
+MUST_CHECK int snapshot_file_save(const char *path,
+                                  const struct snapshot_header *header,
+                                  struct table_txn *txn, uint64_t *ret_size,
+                                  char why[HASP_WHY_SIZE]);
+
 /* Takes over a received file: checks and flushes 'temporary_path' (on the same
  * file system), renames it to its name in 'folder'. Keeps the newest two. A
  * file that is refused is left where it is. */

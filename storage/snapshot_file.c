@@ -43,6 +43,10 @@ static int write_temporary(const char *path,
                            const struct snapshot_header *header,
                            struct table_txn *txn, int *ret_fd,
                            char why[HASP_WHY_SIZE]);
+static int write_checked(const char *path, const struct snapshot_header *header,
+                         struct table_txn *txn, int *ret_fd, uint64_t *ret_size,
+                         char why[HASP_WHY_SIZE]);
+static int sync_folder(const char *folder);
 static int publish(const char *folder, const char *temporary_path,
                    const struct snapshot_header *header,
                    char why[HASP_WHY_SIZE]);
@@ -64,31 +68,48 @@ int snapshot_file_write(const char *folder,
 {
     char name[NAME_SIZE + 32], path[PATH_MAX];
     AUTO(auto_close) int fd = -1;
-    struct snapshot_file file;
     format_name(name, header->last_index, header->last_term);
     snprintf(name + strlen(name), 32, ".%ld.tmp", (long)getpid());
     if (!join(path, folder, name)) {
         return fail(why, "cannot name a snapshot in", folder);
     }
-    int error = write_temporary(path, header, txn, &fd, why);
+    int error = write_checked(path, header, txn, &fd, ret_size, why);
     if (error != 0) {
         return error;
     }
-    /* What is checked should be what the disk has, not what memory
-     * remembers. */
-    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
-    error = map_fd(fd, &file, why);
-    if (error != 0) {
-        explain(why, path);
-    } else {
-        *ret_size = file.stream.size;
-        snapshot_file_unmap(&file);
-        error = publish(folder, path, header, why);
-    }
+    error = publish(folder, path, header, why);
     if (error != 0) {
         unlink(path);
     }
     return error;
+}
+
+int snapshot_file_save(const char *path, const struct snapshot_header *header,
+                       struct table_txn *txn, uint64_t *ret_size,
+                       char why[HASP_WHY_SIZE])
+{
+    char part[PATH_MAX], folder[PATH_MAX];
+    AUTO(auto_close) int fd = -1;
+    const char *slash = strrchr(path, '/');
+    if (snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part) {
+        errno = ENAMETOOLONG;
+        return fail(why, "cannot create the snapshot", path);
+    }
+    snprintf(folder, sizeof folder, "%.*s",
+             slash == NULL ? 1 : (int)(slash - path) + 1,
+             slash == NULL ? "." : path);
+    int error = write_checked(part, header, txn, &fd, ret_size, why);
+    if (error != 0) {
+        return error;
+    }
+    if (rename(part, path) != 0) {
+        error = fail(why, "cannot rename the snapshot to", path);
+        unlink(part);
+        return error;
+    }
+    return sync_folder(folder) == 0
+               ? 0
+               : fail(why, "cannot flush the folder", folder);
 }
 
 int snapshot_file_adopt(const char *folder, const char *temporary_path,
@@ -282,6 +303,31 @@ static int write_temporary(const char *path,
         return error;
     }
     *ret_fd = fd;
+    return 0;
+}
+
+/* On success the file is on disk and has been read back from there; it is open
+ * and locked in 'ret_fd'. Else there is none. */
+static int write_checked(const char *path, const struct snapshot_header *header,
+                         struct table_txn *txn, int *ret_fd, uint64_t *ret_size,
+                         char why[HASP_WHY_SIZE])
+{
+    struct snapshot_file file;
+    int error = write_temporary(path, header, txn, ret_fd, why);
+    if (error != 0) {
+        return error;
+    }
+    /* What is checked should be what the disk has, not what memory
+     * remembers. */
+    (void)posix_fadvise(*ret_fd, 0, 0, POSIX_FADV_DONTNEED);
+    error = map_fd(*ret_fd, &file, why);
+    if (error != 0) {
+        explain(why, path);
+        unlink(path);
+        return error;
+    }
+    *ret_size = file.stream.size;
+    snapshot_file_unmap(&file);
     return 0;
 }
 

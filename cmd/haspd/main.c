@@ -2,8 +2,9 @@
 
 /* haspd: one node as a daemon.
  *
- * Exit codes (sysexits.h): 0 stopped when told to, 64 usage, 69 cannot listen,
- * 70 storage error, 78 configuration. */
+ * Exit codes (sysexits.h): 0 stopped when told to, 64 usage, 65 the backup is
+ * damaged, 69 cannot listen, 70 storage error, 73 what would be made is there,
+ * 78 configuration. */
 
 #include <errno.h>
 #include <getopt.h>
@@ -18,18 +19,27 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "cmd/haspd/backup.h"
 #include "cmd/haspd/config.h"
 #include "cmd/haspd/log_stderr.h"
 #include "include/hasp/node.h"
 
 extern char **environ;
 
-enum action { ACTION_RUN, ACTION_CHECK, ACTION_PRINT };
+enum action {
+    ACTION_RUN,
+    ACTION_CHECK,
+    ACTION_PRINT,
+    ACTION_EXPORT,
+    ACTION_INSPECT,
+    ACTION_RESTORE
+};
 
 /* What the command line says, before files and variables have been read. */
 struct command_line {
     const char *config_path;
     enum action action;
+    struct backup_request backup;
     /* Settings, in order; applied last. */
     struct {
         const char *flag;
@@ -47,6 +57,11 @@ enum option_value {
     OPTION_INSECURE,
     OPTION_HELP,
     OPTION_VERSION,
+    OPTION_EXPORT,
+    OPTION_INSPECT,
+    OPTION_RESTORE,
+    OPTION_FORCE,
+    OPTION_QUARANTINE,
     OPTION_FIRST_SETTING
 };
 
@@ -64,6 +79,11 @@ static const struct option options[] = {
     {"insecure", no_argument, NULL, OPTION_INSECURE},
     {"help", no_argument, NULL, OPTION_HELP},
     {"version", no_argument, NULL, OPTION_VERSION},
+    {"export", required_argument, NULL, OPTION_EXPORT},
+    {"inspect", required_argument, NULL, OPTION_INSPECT},
+    {"restore", required_argument, NULL, OPTION_RESTORE},
+    {"force", no_argument, NULL, OPTION_FORCE},
+    {"quarantine", required_argument, NULL, OPTION_QUARANTINE},
     {"id", required_argument, NULL, OPTION_FIRST_SETTING},
     {"dir", required_argument, NULL, OPTION_FIRST_SETTING + 1},
     {"log-level", required_argument, NULL, OPTION_FIRST_SETTING + 2},
@@ -112,15 +132,28 @@ static const char help[] =
     "exit\n"
     "  --help, --version\n"
     "\n"
-    "Exit codes: 0 stopped when told to, 64 usage, 69 cannot listen, 70 "
-    "storage\n"
-    "error, 78 configuration.\n";
+    "Instead of running (hasp snapshot does these, and says more):\n"
+    "\n"
+    "  --export FILE [--force] make a backup of the data directory of a node "
+    "that\n"
+    "                          does not run; --force: replace FILE\n"
+    "  --inspect FILE          check a backup, say as JSON what is in it\n"
+    "  --restore FILE [--quarantine TIME]\n"
+    "                          begin a new life of a cluster from a backup, "
+    "with\n"
+    "                          this node as its only member\n"
+    "\n"
+    "Exit codes: 0 stopped when told to, 64 usage, 65 the backup is damaged, "
+    "69\n"
+    "cannot listen, 70 storage error, 73 what would be made is there, 78\n"
+    "configuration.\n";
 
 /* For the signal handler. */
 static struct hasp_node *volatile running_node;
 static volatile sig_atomic_t is_told_to_stop;
 
 static int parse(int argc, char **argv, struct command_line *line);
+static int parse_backup(struct command_line *line, int value);
 static int add_setting(struct command_line *line, const char *flag,
                        const char *name, const char *value);
 static int configure(const struct command_line *line, struct config *config,
@@ -134,7 +167,7 @@ static void on_status(void *data, const char *status);
 
 int main(int argc, char **argv)
 {
-    struct command_line line = {0};
+    struct command_line line = {.backup = backup_request_default};
     struct config config;
     char why[HASP_WHY_SIZE] = "";
     /* First of all: a peer that dies must not take us with it. */
@@ -144,7 +177,9 @@ int main(int argc, char **argv)
         return status;
     }
     config_init(&config);
-    if (configure(&line, &config, why) != 0) {
+    if (line.action == ACTION_INSPECT) {
+        status = backup_inspect(&line.backup);
+    } else if (configure(&line, &config, why) != 0) {
         fprintf(stderr, "haspd: %s\n", why);
         status = EX_CONFIG;
     } else if (line.action == ACTION_CHECK) {
@@ -153,6 +188,13 @@ int main(int argc, char **argv)
     } else if (line.action == ACTION_PRINT) {
         config_print(&config, stdout);
         status = 0;
+    } else if (line.action == ACTION_EXPORT) {
+        umask(077);
+        status = backup_export(&line.backup, &config.options);
+    } else if (line.action == ACTION_RESTORE) {
+        umask(077);
+        status = backup_restore(&line.backup, &config.options,
+                                line.config_path);
     } else {
         status = run(&config);
     }
@@ -179,6 +221,8 @@ static int parse(int argc, char **argv, struct command_line *line)
             line->action = ACTION_CHECK;
         } else if (value == OPTION_PRINT) {
             line->action = ACTION_PRINT;
+        } else if (value >= OPTION_EXPORT && value <= OPTION_QUARANTINE) {
+            rv = parse_backup(line, value);
         } else if (value == OPTION_INSECURE) {
             rv = add_setting(line, "--insecure", "security.insecure", "yes");
         } else if (value == OPTION_SET) {
@@ -207,6 +251,29 @@ static int parse(int argc, char **argv, struct command_line *line)
         return EX_USAGE;
     }
     return -1;
+}
+
+static int parse_backup(struct command_line *line, int value)
+{
+    switch (value) {
+    case OPTION_EXPORT:
+        line->action = ACTION_EXPORT;
+        line->backup.file = optarg;
+        return 0;
+    case OPTION_INSPECT:
+        line->action = ACTION_INSPECT;
+        line->backup.file = optarg;
+        return 0;
+    case OPTION_RESTORE:
+        line->action = ACTION_RESTORE;
+        line->backup.file = optarg;
+        return 0;
+    case OPTION_FORCE:
+        line->backup.may_replace = true;
+        return 0;
+    default:
+        return backup_quarantine(&line->backup, optarg);
+    }
 }
 
 /* 'value' NULL: it follows '=' in 'name'. */
@@ -249,6 +316,9 @@ static int configure(const struct command_line *line, struct config *config,
     for (int i = 0; i < line->set_count && rv == 0; i++) {
         rv = config_set(config, line->set[i].flag, line->set[i].name,
                         line->set[i].value, why);
+    }
+    if (rv == 0 && line->action == ACTION_EXPORT) {
+        return 0; /* The directory is enough, and checked by itself. */
     }
     return rv != 0 ? rv : config_finish(config, why);
 }

@@ -59,8 +59,10 @@ extern "C" {
  * daemon may exit with them. */
 enum hasp_node_status {
     HASP_NODE_OK = 0,
+    HASP_NODE_DATA = 65,        /* A backup: no such file, or it is damaged. */
     HASP_NODE_UNAVAILABLE = 69, /* Cannot listen on an address. */
     HASP_NODE_STORAGE = 70,     /* The disk failed, or what is on it is bad. */
+    HASP_NODE_EXISTS = 73,      /* A backup: what would be made is there. */
     HASP_NODE_CONFIG = 78       /* The options contradict each other. */
 };
 
@@ -186,6 +188,79 @@ hasp_node_client_address(const struct hasp_node *node);
 
 /* After hasp_node_run() has failed: what happened, else "". */
 HASP_NODE_API const char *hasp_node_why(const struct hasp_node *node);
+
+/* --- Backups ----------------------------------------------------------------
+ *
+ * A snapshot file is the state at one index of the log: portable, checksummed,
+ * the same on every node. A restore does not go back in time, it begins a new
+ * life of the cluster: what clients believe in (sessions, holds, queues) is
+ * dropped, and what must never go back (the highest token that each resource
+ * has admitted, the blacklist of client names) is kept. All new tokens are
+ * larger than all old ones. */
+
+/* Of a backup: as many as a cluster may have. */
+#define HASP_NODE_MEMBER_MAX 15
+
+struct hasp_node_snapshot_member {
+    uint64_t id;
+    bool is_voter;
+    char addresses[256]; /* "peer-host:port,client-host:port" */
+};
+
+/* What a snapshot holds. */
+struct hasp_node_snapshot {
+    uint64_t log_index;
+    uint64_t term;
+    uint8_t cluster_id[16]; /* All zero: a new life that has not begun. */
+    uint64_t token_base;    /* All tokens are larger. */
+    uint64_t size;
+    uint8_t checksum[16];
+    uint64_t sessions;
+    uint64_t locks;
+    uint64_t holds;
+    uint64_t waits;
+    uint64_t fences;
+    uint64_t blacklist;
+    uint64_t longest_ttl_ms;   /* Of a session. */
+    uint64_t longest_delay_ms; /* Lock delay, running or asked for. */
+    uint64_t quarantine_ms;    /* Nothing is granted for so long at first. */
+    struct hasp_node_snapshot_member member[HASP_NODE_MEMBER_MAX];
+    uint32_t member_count;
+};
+
+/* Checks the snapshot 'file' and tells what is in it. HASP_NODE_DATA: it is
+ * damaged; 'why' says where, as far as that can be known. */
+HASP_NODE_API int hasp_node_inspect(const char *file,
+                                    struct hasp_node_snapshot *ret_snapshot,
+                                    char why[HASP_NODE_WHY_SIZE]);
+
+/* Makes a snapshot of what is in the directory of a node that does not run: of
+ * its newest one and of the whole log behind that. Whether the end of the log
+ * was committed one node alone does not know; it is taken as if it had been,
+ * since a mark that is too high does no harm and one that is too low does. The
+ * directory stays as it is, except that what a crash has left at the end of the
+ * log is cut off, as at a start. */
+HASP_NODE_API int hasp_node_export(const char *directory, const char *file,
+                                   bool may_replace,
+                                   struct hasp_node_snapshot *ret_snapshot,
+                                   char why[HASP_NODE_WHY_SIZE]);
+
+/* For hasp_node_restore(): as long as any client may trust any lease. */
+#define HASP_NODE_QUARANTINE_FULL UINT64_MAX
+
+/* Begins a new life of a cluster from the snapshot 'file': fills the directory
+ * of 'options', which must be empty or not there, with a cluster of one, the
+ * node of 'options' with its addresses among the members there (or, if none are
+ * named, with those at which it listens). The others begin with empty
+ * directories and are added. Nothing is granted for 'quarantine_ms' after the
+ * first leader has begun. Whoever gives less than HASP_NODE_QUARANTINE_FULL
+ * vouches for it that by the end of that time no client of the old life
+ * believes in a lock any more. 'ret_snapshot' is what the directory begins
+ * with. */
+HASP_NODE_API int hasp_node_restore(const struct hasp_node_options *options,
+                                    const char *file, uint64_t quarantine_ms,
+                                    struct hasp_node_snapshot *ret_snapshot,
+                                    char why[HASP_NODE_WHY_SIZE]);
 
 #ifdef __cplusplus
 }

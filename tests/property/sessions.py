@@ -15,7 +15,7 @@ class SessionOperations:
         if is_new == '1' and not self.is_begun:
             self.is_begun = True
             if self.new_life:
-                self.base = max(self.base + LIFE, int(base))
+                self.base = max(self.base, int(base)) + LIFE
                 self.new_life = False
                 self.quarantine = self.index
             else:

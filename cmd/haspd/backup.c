@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "cmd/haspd/backup.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sysexits.h>
+
+#include "base/bytes.h"
+
+static int explain(int status, const char *why);
+static void print_json(const struct hasp_node_snapshot *snapshot);
+static void print_string(const char *text);
+static void print_hex(const uint8_t *bytes, size_t size);
+static void say_contents(const struct hasp_node_snapshot *snapshot);
+static void say_next(const struct hasp_node_options *options,
+                     const struct hasp_node_snapshot *before,
+                     const struct hasp_node_snapshot *now,
+                     const char *config_path);
+static const char *duration(uint64_t time_ms, char out[32]);
+
+const struct backup_request backup_request_default = {
+    .quarantine_ms = HASP_NODE_QUARANTINE_FULL};
+
+int backup_quarantine(struct backup_request *request, const char *text)
+{
+    static const struct {
+        const char *unit;
+        uint64_t time_ms;
+    } units[] = {
+        {"ms", 1}, {"s", 1000}, {"", 1000}, {"m", 60000}, {"h", 3600000}};
+    size_t digits = strspn(text, "0123456789");
+    uint64_t number;
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
+        if (strcmp(text + digits, units[i].unit) == 0 &&
+            bytes_to_u64(bytes_of(text, digits), &number) &&
+            number <= UINT32_MAX) {
+            request->quarantine_ms = number * units[i].time_ms;
+            return 0;
+        }
+    }
+    fprintf(stderr,
+            "haspd: --quarantine '%s' is no time: a number with ms, s, m or "
+            "h\n",
+            text);
+    return EX_USAGE;
+}
+
+int backup_inspect(const struct backup_request *request)
+{
+    struct hasp_node_snapshot snapshot;
+    char why[HASP_NODE_WHY_SIZE];
+    int status = hasp_node_inspect(request->file, &snapshot, why);
+    if (status != 0) {
+        return explain(status, why);
+    }
+    print_json(&snapshot);
+    return 0;
+}
+
+int backup_export(const struct backup_request *request,
+                  const struct hasp_node_options *options)
+{
+    struct hasp_node_snapshot snapshot;
+    char why[HASP_NODE_WHY_SIZE];
+    if (options->directory == NULL || options->directory[0] == '\0') {
+        return explain(EX_USAGE,
+                       "which data directory? give --dir or --config");
+    }
+    int status = hasp_node_export(options->directory, request->file,
+                                  request->may_replace, &snapshot, why);
+    if (status != 0) {
+        return explain(status, why);
+    }
+    fprintf(stderr,
+            "haspd: saved '%s' as '%s', %" PRIu64 " bytes, checksum ok\n",
+            options->directory, request->file, snapshot.size);
+    say_contents(&snapshot);
+    return 0;
+}
+
+int backup_restore(const struct backup_request *request,
+                   const struct hasp_node_options *options,
+                   const char *config_path)
+{
+    struct hasp_node_snapshot before, now;
+    char why[HASP_NODE_WHY_SIZE];
+    int status = hasp_node_inspect(request->file, &before, why);
+    if (status == 0) {
+        status = hasp_node_restore(options, request->file,
+                                   request->quarantine_ms, &now, why);
+    }
+    if (status != 0) {
+        return explain(status, why);
+    }
+    fprintf(stderr, "haspd: '%s' is the beginning of a new life now:\n",
+            options->directory);
+    say_contents(&before);
+    say_next(options, &before, &now, config_path);
+    return 0;
+}
+
+static int explain(int status, const char *why)
+{
+    fprintf(stderr, "haspd: %s\n", why);
+    return status;
+}
+
+static void print_json(const struct hasp_node_snapshot *snapshot)
+{
+    const struct {
+        const char *key;
+        uint64_t value;
+    } numbers[] = {
+        {"index", snapshot->log_index},
+        {"term", snapshot->term},
+        {"token_base", snapshot->token_base},
+        {"size", snapshot->size},
+        {"sessions", snapshot->sessions},
+        {"locks", snapshot->locks},
+        {"holds", snapshot->holds},
+        {"waits", snapshot->waits},
+        {"fences", snapshot->fences},
+        {"blacklist", snapshot->blacklist},
+        {"longest_ttl_ms", snapshot->longest_ttl_ms},
+        {"longest_delay_ms", snapshot->longest_delay_ms},
+        {"quarantine_ms", snapshot->quarantine_ms},
+    };
+    fputs("{\"cluster\": \"", stdout);
+    print_hex(snapshot->cluster_id, sizeof snapshot->cluster_id);
+    fputs("\", \"checksum\": \"", stdout);
+    print_hex(snapshot->checksum, sizeof snapshot->checksum);
+    fputs("\"", stdout);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        printf(", \"%s\": %" PRIu64, numbers[i].key, numbers[i].value);
+    }
+    fputs(", \"members\": [", stdout);
+    for (uint32_t i = 0; i < snapshot->member_count; i++) {
+        const struct hasp_node_snapshot_member *member = &snapshot->member[i];
+        printf("%s{\"id\": %" PRIu64 ", \"role\": \"%s\", \"address\": ",
+               i > 0 ? ", " : "", member->id,
+               member->is_voter ? "voter" : "standby");
+        print_string(member->addresses);
+        fputs("}", stdout);
+    }
+    fputs("]}\n", stdout);
+}
+
+static void print_string(const char *text)
+{
+    putchar('"');
+    for (; *text != '\0'; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c < 0x20 || c >= 0x7f || c == '"' || c == '\\') {
+            printf("\\u%04x", c);
+        } else {
+            putchar(c);
+        }
+    }
+    putchar('"');
+}
+
+static void print_hex(const uint8_t *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        printf("%02x", bytes[i]);
+    }
+}
+
+static void say_contents(const struct hasp_node_snapshot *snapshot)
+{
+    fprintf(stderr,
+            "haspd: it has the state at index %" PRIu64 " (term %" PRIu64
+            "): %" PRIu64 " sessions, %" PRIu64 " holds, %" PRIu64
+            " waits, %" PRIu64 " fences, %" PRIu64 " on the blacklist\n",
+            snapshot->log_index, snapshot->term, snapshot->sessions,
+            snapshot->holds, snapshot->waits, snapshot->fences,
+            snapshot->blacklist);
+}
+
+static void say_next(const struct hasp_node_options *options,
+                     const struct hasp_node_snapshot *before,
+                     const struct hasp_node_snapshot *now,
+                     const char *config_path)
+{
+    char time[32];
+    fprintf(stderr,
+            "\nkept: %" PRIu64 " marks of fences, %" PRIu64
+            " patterns on the blacklist. Dropped: all sessions, holds and "
+            "waits;\nclients open new sessions. New tokens are larger than all "
+            "of before.\n\nnext:\n"
+            "  1. make sure that no node of the old cluster runs or will be "
+            "started again\n"
+            "  2. start this node, as the user to whom '%s' belongs:\n"
+            "       haspd %s%s\n",
+            now->fences, now->blacklist, options->directory,
+            config_path != NULL ? "--config " : "--id ... --dir ...",
+            config_path != NULL ? config_path : "");
+    if (now->quarantine_ms > 0) {
+        fprintf(stderr,
+                "     nothing is granted for %s from then on, as long as "
+                "clients of the old\n"
+                "     cluster may believe that they hold a lock\n",
+                duration(now->quarantine_ms, time));
+    } else {
+        fputs("     locks are granted at once: you have said that no client "
+              "of the old\n     cluster believes that it holds one\n",
+              stderr);
+    }
+    fputs("  3. start the other nodes with empty data directories, and add "
+          "each:\n",
+          stderr);
+    for (uint32_t i = 0; i < before->member_count; i++) {
+        if (before->member[i].id != options->id) {
+            fprintf(stderr, "       hasp member add %" PRIu64 " %s\n",
+                    before->member[i].id, before->member[i].addresses);
+        }
+    }
+}
+
+static const char *duration(uint64_t time_ms, char out[32])
+{
+    uint64_t seconds = (time_ms + 999) / 1000;
+    if (time_ms < 10000) {
+        snprintf(out, 32, "%" PRIu64 " ms", time_ms);
+    } else if (seconds < 600) {
+        snprintf(out, 32, "%" PRIu64 " s", seconds);
+    } else {
+        snprintf(out, 32, "%" PRIu64 " min", (seconds + 59) / 60);
+    }
+    return out;
+}

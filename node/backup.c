@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Backups outside of a running node: look at one, make one of a directory,
+ * begin a new life from one (include/hasp/node.h has the contracts).
+ *
+ * All of them load a state into a table in memory. What a directory holds is
+ * its newest snapshot and the log behind it; the LMDB table is only a
+ * checkpoint of that and is not looked at. */
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "include/hasp/node.h"
+#include "lockfsm/lockfsm.h"
+#include "node/options.h"
+#include "raft/replica.h"
+#include "storage/datadir.h"
+#include "storage/snapshot.h"
+#include "storage/wal.h"
+#include "storage/wal_load.h"
+
+_Static_assert(HASP_NODE_MEMBER_MAX == MEMBER_COUNT_MAX, "one number");
+_Static_assert(sizeof(((struct hasp_node_snapshot *)0)->cluster_id) ==
+                   CLUSTER_ID_SIZE,
+               "one size of ids");
+_Static_assert(sizeof(((struct hasp_node_snapshot *)0)->checksum) ==
+                   DIGEST_SIZE,
+               "one size of checksums");
+
+/* A state at one index. */
+struct backup {
+    struct lockfsm *fsm;
+    struct table *table; /* In memory. */
+    uint64_t configuration_index;
+    struct replica_members members;
+};
+
+static void backup_new(struct backup *backup);
+static void backup_done(struct backup *backup);
+static int load_file(struct backup *backup, const struct snapshot_file *file,
+                     char why[HASP_WHY_SIZE]);
+static int load_directory(struct backup *backup, struct datadir *datadir,
+                          char why[HASP_WHY_SIZE]);
+static int write_directory(struct backup *backup,
+                           const struct hasp_node_options *options,
+                           uint64_t *ret_size, char why[HASP_WHY_SIZE]);
+static int choose_member(const struct hasp_node_options *options,
+                         struct replica_members *ret_members,
+                         char why[HASP_WHY_SIZE]);
+static int check_empty(const char *directory, char why[HASP_WHY_SIZE]);
+static void describe(const struct backup *backup,
+                     struct hasp_node_snapshot *ret_snapshot);
+static int status_of(int error);
+static void fill_random(void *out, size_t size);
+
+int hasp_node_inspect(const char *path, struct hasp_node_snapshot *ret_snapshot,
+                      char why[HASP_NODE_WHY_SIZE])
+{
+    struct snapshot_file file;
+    struct backup backup;
+    int error = snapshot_file_map(path, &file, why);
+    if (error != 0) {
+        return status_of(error);
+    }
+    backup_new(&backup);
+    error = load_file(&backup, &file, why);
+    if (error == 0) {
+        describe(&backup, ret_snapshot);
+        ret_snapshot->size = file.stream.size;
+        snapshot_checksum(file.stream, ret_snapshot->checksum);
+    }
+    backup_done(&backup);
+    snapshot_file_unmap(&file);
+    return status_of(error);
+}
+
+int hasp_node_export(const char *directory, const char *path, bool may_replace,
+                     struct hasp_node_snapshot *ret_snapshot,
+                     char why[HASP_NODE_WHY_SIZE])
+{
+    struct datadir *datadir;
+    struct backup backup;
+    struct table_txn *txn;
+    struct buffer members = {0};
+    uint64_t size;
+    if (!may_replace && access(path, F_OK) == 0) {
+        snprintf(why, HASP_NODE_WHY_SIZE, "'%.300s' is there already", path);
+        return HASP_NODE_EXISTS;
+    }
+    int error = datadir_open_existing(directory, &datadir, why);
+    if (error != 0) {
+        return error == HASP_ENOENT ? HASP_NODE_CONFIG : HASP_NODE_STORAGE;
+    }
+    backup_new(&backup);
+    error = load_directory(&backup, datadir, why);
+    datadir_close(datadir);
+    if (error == 0) {
+        replica_members_encode(&backup.members, &members);
+        struct snapshot_header header = {
+            .last_index = lockfsm_applied_index(backup.fsm),
+            .last_term = lockfsm_applied_term(backup.fsm),
+            .configuration_index = backup.configuration_index,
+            .configuration = buffer_bytes(&members)};
+        error = lockfsm_flush(backup.fsm, backup.table);
+        CHECK(error == 0 && table_begin_read(backup.table, &txn) == 0);
+        error = snapshot_file_save(path, &header, txn, &size, why);
+        table_abort(txn);
+        buffer_done(&members);
+    }
+    backup_done(&backup);
+    /* What is told is what is in the file now. */
+    return error != 0 ? HASP_NODE_STORAGE
+                      : hasp_node_inspect(path, ret_snapshot, why);
+}
+
+int hasp_node_restore(const struct hasp_node_options *options, const char *path,
+                      uint64_t quarantine_ms,
+                      struct hasp_node_snapshot *ret_snapshot,
+                      char why[HASP_NODE_WHY_SIZE])
+{
+    struct snapshot_file file;
+    struct backup backup;
+    struct replica_members members;
+    struct hasp_node_snapshot snapshot;
+    int status = hasp_node_options_check(options, why);
+    if (status == 0) {
+        status = choose_member(options, &members, why);
+    }
+    if (status == 0) {
+        status = check_empty(options->directory, why);
+    }
+    if (status != 0) {
+        return status;
+    }
+    int error = snapshot_file_map(path, &file, why);
+    if (error != 0) {
+        return status_of(error);
+    }
+    backup_new(&backup);
+    error = load_file(&backup, &file, why);
+    snapshot_file_unmap(&file);
+    status = status_of(error);
+    if (error == 0) {
+        describe(&backup, &snapshot);
+        if (quarantine_ms == HASP_NODE_QUARANTINE_FULL) {
+            quarantine_ms = SESSION_TTL_MS_MAX + snapshot.longest_delay_ms;
+        }
+        lockfsm_new_life(backup.fsm, quarantine_ms < TIME_MS_MAX ? quarantine_ms
+                                                                 : TIME_MS_MAX);
+        backup.members = members;
+        backup.configuration_index = lockfsm_applied_index(backup.fsm);
+        error = lockfsm_flush(backup.fsm, backup.table);
+        CHECK(error == 0);
+        describe(&backup, &snapshot);
+        error = write_directory(&backup, options, &snapshot.size, why);
+        status = error == 0 ? 0 : HASP_NODE_STORAGE;
+    }
+    if (status == 0) {
+        *ret_snapshot = snapshot;
+    }
+    backup_done(&backup);
+    return status;
+}
+
+static void backup_new(struct backup *backup)
+{
+    /* What other limits may have refused once must not be refused now that its
+     * entry is applied again: a mark too many does no harm, one too few
+     * does. */
+    static const struct lockfsm_limits none = {
+        .sessions = UINT32_MAX,
+        .locks = UINT32_MAX,
+        .holds_per_session = UINT32_MAX,
+        .waits_per_lock = UINT32_MAX,
+        .waits_per_session = UINT32_MAX,
+        .fences = UINT32_MAX,
+        .blacklist = UINT32_MAX,
+        .owners_per_session = UINT32_MAX};
+    if (hash_seed == 0) {
+        uint64_t seed;
+        fill_random(&seed, sizeof seed);
+        hash_seed_set(seed);
+    }
+    *backup = (struct backup){.fsm = lockfsm_new(&none),
+                              .table = table_new_memory()};
+}
+
+static void backup_done(struct backup *backup)
+{
+    lockfsm_free(backup->fsm);
+    table_close(backup->table);
+}
+
+static int load_file(struct backup *backup, const struct snapshot_file *file,
+                     char why[HASP_WHY_SIZE])
+{
+    struct table_txn *txn;
+    char reason[HASP_WHY_SIZE] = "the records do not fit together";
+    CHECK(table_begin_write(backup->table, &txn) == 0);
+    int error = snapshot_decode(file->stream, txn);
+    if (error != 0) {
+        table_abort(txn);
+    } else {
+        CHECK(table_commit(txn) == 0);
+        error = lockfsm_load(backup->fsm, backup->table, reason);
+    }
+    if (error == 0 && (file->header.last_index == 0 ||
+                       replica_members_decode(file->header.configuration,
+                                              &backup->members) != 0)) {
+        snprintf(reason, sizeof reason, "the members make no sense");
+        error = HASP_ECORRUPT;
+    }
+    if (error != 0) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "the checksum matches, and yet it is no state: %.400s",
+                 reason);
+        return HASP_ECORRUPT;
+    }
+    backup->configuration_index = file->header.configuration_index;
+    return 0;
+}
+
+/* Applies what the log has behind the state. */
+static int apply_log(struct backup *backup, const struct wal_image *log,
+                     char why[HASP_WHY_SIZE])
+{
+    struct effects effects = {0};
+    uint64_t applied = lockfsm_applied_index(backup->fsm);
+    int error = 0;
+    for (size_t i = 0; i < log->entry_count && error == 0; i++) {
+        const struct wal_entry *entry = &log->entries[i];
+        if (entry->log_index <= applied) {
+            continue;
+        }
+        if (entry->type == ENTRY_COMMAND) {
+            error = lockfsm_apply(backup->fsm, entry->log_index, entry->term,
+                                  entry->body, &effects);
+            effects_clear(&effects);
+        } else {
+            lockfsm_skip(backup->fsm, entry->log_index, entry->term);
+        }
+        if (error == 0 && entry->type == ENTRY_CHANGE) {
+            error = replica_members_decode(entry->body, &backup->members);
+            backup->configuration_index = entry->log_index;
+        }
+        if (error != 0) {
+            snprintf(why, HASP_WHY_SIZE,
+                     "cannot apply entry %" PRIu64
+                     " of the log: %s; a newer version may have written it",
+                     entry->log_index, hasp_strerror(error));
+        }
+    }
+    effects_done(&effects);
+    return error;
+}
+
+/* True if the log goes on from the snapshot; false for what an interrupted
+ * installation leaves behind, where the snapshot is all there is. */
+static bool goes_on(const struct backup *backup, const struct wal_image *log)
+{
+    uint64_t at = lockfsm_applied_index(backup->fsm);
+    if (at < log->first) {
+        return true; /* Or there is a gap. */
+    }
+    return at < log->next && log->entries[at - log->first].term ==
+                                 lockfsm_applied_term(backup->fsm);
+}
+
+static int load_log(struct backup *backup, const char *path,
+                    char why[HASP_WHY_SIZE])
+{
+    struct wal_image log;
+    int folder_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder_fd < 0) {
+        snprintf(why, HASP_WHY_SIZE, "cannot open '%.300s': %s", path,
+                 strerror(errno));
+        return HASP_EIO;
+    }
+    int error = wal_load(folder_fd, path, &log, why);
+    close(folder_fd);
+    if (error == 0 && goes_on(backup, &log)) {
+        if (log.first > lockfsm_applied_index(backup->fsm) + 1) {
+            snprintf(why, HASP_WHY_SIZE,
+                     "'%.200s' is not whole: the log begins after the newest "
+                     "good snapshot ends; what there is of the state is the "
+                     "file in 'snapshot' beside it",
+                     path);
+            error = HASP_ECORRUPT;
+        } else {
+            error = apply_log(backup, &log, why);
+        }
+    }
+    wal_image_done(&log);
+    return error;
+}
+
+static int load_directory(struct backup *backup, struct datadir *datadir,
+                          char why[HASP_WHY_SIZE])
+{
+    struct snapshot_file file;
+    const char *folder = datadir_snapshot_path(datadir);
+    int error = snapshot_file_newest(folder, &file, why);
+    if (error == 0) {
+        error = load_file(backup, &file, why);
+        snapshot_file_unmap(&file);
+    } else if (error == HASP_ENOENT) {
+        error = 0; /* The log is whole. */
+    }
+    if (error == 0) {
+        error = load_log(backup, datadir_wal_path(datadir), why);
+    }
+    if (error == 0 && (lockfsm_applied_index(backup->fsm) == 0 ||
+                       backup->members.count == 0)) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "there is nothing in it: this node has never been a member of "
+                 "a cluster");
+        error = HASP_ECORRUPT;
+    }
+    return error;
+}
+
+/* In this order: from the second step on haspd refuses the directory, because a
+ * cluster is known and its log is missing, and the last step makes that log. So
+ * what is left of a restore that was cut short does not start. */
+static int write_directory(struct backup *backup,
+                           const struct hasp_node_options *options,
+                           uint64_t *ret_size, char why[HASP_WHY_SIZE])
+{
+    struct wal_options wal_options = {
+        .segment_size = options->limits.wal_segment_size};
+    struct snapshot_header header = {
+        .last_index = lockfsm_applied_index(backup->fsm),
+        .last_term = lockfsm_applied_term(backup->fsm),
+        .configuration_index = backup->configuration_index};
+    uint8_t cluster_id[CLUSTER_ID_SIZE];
+    uint64_t incarnation;
+    struct datadir *datadir;
+    struct table_txn *txn;
+    struct wal *wal = NULL;
+    bool is_new;
+    fill_random(cluster_id, sizeof cluster_id);
+    fill_random(&incarnation, sizeof incarnation);
+    int error = datadir_open(options->directory, options->id, incarnation | 1,
+                             &datadir, &is_new, why);
+    if (error != 0) {
+        return error;
+    }
+    CHECK(is_new);
+    error = datadir_set_cluster(datadir, cluster_id);
+    if (error == 0) {
+        error = datadir_save_vote(datadir, header.last_term, 0);
+    }
+    if (error != 0) {
+        snprintf(why, HASP_WHY_SIZE, "cannot write to '%.300s': %s",
+                 options->directory, hasp_strerror(error));
+    } else {
+        struct buffer members = {0};
+        replica_members_encode(&backup->members, &members);
+        header.configuration = buffer_bytes(&members);
+        CHECK(table_begin_read(backup->table, &txn) == 0);
+        error = snapshot_file_write(datadir_snapshot_path(datadir), &header,
+                                    txn, ret_size, why);
+        table_abort(txn);
+        buffer_done(&members);
+    }
+    if (error == 0) {
+        error = wal_open(datadir_wal_path(datadir), &wal_options, NULL, NULL,
+                         &wal, why);
+    }
+    if (error == 0) {
+        error = wal_reset(wal, header.last_index + 1);
+        if (error != 0) {
+            snprintf(why, HASP_WHY_SIZE, "%.400s", wal_why(wal));
+        }
+    }
+    wal_close(wal);
+    datadir_close(datadir);
+    return error;
+}
+
+/* The node of the options alone, with its addresses. */
+static int choose_member(const struct hasp_node_options *options,
+                         struct replica_members *ret_members,
+                         char why[HASP_WHY_SIZE])
+{
+    struct replica_members all;
+    options_members(options, &all);
+    for (uint32_t i = 0; i < all.count; i++) {
+        const struct replica_member *member = &all.member[i];
+        size_t size = strlen(member->address);
+        if (member->id != options->id) {
+            continue;
+        }
+        if (strstr(member->address, ":0,") != NULL ||
+            strcmp(member->address + size - 2, ":0") == 0) {
+            snprintf(why, HASP_WHY_SIZE,
+                     "'%.200s': the others must know the ports, so 0 is none",
+                     member->address);
+            return HASP_NODE_CONFIG;
+        }
+        *ret_members = (struct replica_members){.count = 1,
+                                                .member = {*member}};
+        return 0;
+    }
+    snprintf(why, HASP_WHY_SIZE,
+             "node %" PRIu64 " is not among the members that are named; name "
+             "it with its addresses, or no members at all",
+             options->id);
+    return HASP_NODE_CONFIG;
+}
+
+static int check_empty(const char *directory, char why[HASP_WHY_SIZE])
+{
+    DIR *folder = opendir(directory);
+    bool is_empty = true;
+    struct dirent *found;
+    if (folder == NULL) {
+        if (errno == ENOENT) {
+            return 0; /* It is made. */
+        }
+        snprintf(why, HASP_WHY_SIZE, "cannot read the folder '%.300s': %s",
+                 directory, strerror(errno));
+        return HASP_NODE_STORAGE;
+    }
+    while ((found = readdir(folder)) != NULL) {
+        is_empty = is_empty && (strcmp(found->d_name, ".") == 0 ||
+                                strcmp(found->d_name, "..") == 0);
+    }
+    closedir(folder);
+    if (!is_empty) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "'%.300s' is not empty; a new life begins in a new directory: "
+                 "name another one, or move what is there out of the way",
+                 directory);
+        return HASP_NODE_EXISTS;
+    }
+    return 0;
+}
+
+static void describe_locks(const struct lockfsm *fsm,
+                           struct hasp_node_snapshot *snapshot)
+{
+    uint64_t longest_ms = 0;
+    for (const struct lock *lock = lockfsm_locks(fsm); lock != NULL;
+         lock = lock->by_name.next) {
+        snapshot->locks++;
+        snapshot->holds += lock->hold_count;
+        snapshot->waits += lock->wait_count;
+        longest_ms = lock->delay_ms > longest_ms ? lock->delay_ms : longest_ms;
+        LIST_EACH (node, &lock->holds) {
+            const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
+            if (hold->delay_ms > longest_ms) {
+                longest_ms = hold->delay_ms;
+            }
+        }
+    }
+    snapshot->longest_delay_ms = longest_ms;
+}
+
+static void describe(const struct backup *backup,
+                     struct hasp_node_snapshot *ret_snapshot)
+{
+    const struct lockfsm *fsm = backup->fsm;
+    struct hasp_node_snapshot snapshot = {
+        .log_index = lockfsm_applied_index(fsm),
+        .term = lockfsm_applied_term(fsm),
+        .token_base = lockfsm_token_base(fsm),
+        .fences = lockfsm_fence_count(fsm),
+        .member_count = backup->members.count};
+    lockfsm_cluster_id(fsm, snapshot.cluster_id);
+    lockfsm_quarantine(fsm, &snapshot.quarantine_ms);
+    describe_locks(fsm, &snapshot);
+    for (const struct session *session = lockfsm_sessions(fsm); session != NULL;
+         session = session->by_id.next) {
+        snapshot.sessions++;
+        if (session->ttl_ms > snapshot.longest_ttl_ms) {
+            snapshot.longest_ttl_ms = session->ttl_ms;
+        }
+    }
+    LIST_EACH (node, lockfsm_blacklist(fsm)) {
+        snapshot.blacklist++;
+    }
+    for (uint32_t i = 0; i < backup->members.count; i++) {
+        const struct replica_member *from = &backup->members.member[i];
+        struct hasp_node_snapshot_member *to = &snapshot.member[i];
+        to->id = from->id;
+        to->is_voter = from->role == MEMBER_VOTER;
+        snprintf(to->addresses, sizeof to->addresses, "%s", from->address);
+    }
+    *ret_snapshot = snapshot;
+}
+
+static int status_of(int error)
+{
+    if (error == 0) {
+        return 0;
+    }
+    return error == HASP_ECORRUPT || error == HASP_ENOENT ? HASP_NODE_DATA
+                                                          : HASP_NODE_STORAGE;
+}
+
+static void fill_random(void *out, size_t size)
+{
+    ssize_t got;
+    do {
+        got = getrandom(out, size, 0);
+    } while (got < 0 && errno == EINTR);
+    CHECK(got == (ssize_t)size); /* Up to 256 bytes come at once. */
+}
