@@ -187,6 +187,7 @@ def test_many_pipelined_requests_are_all_answered_in_order():
 def test_a_flood_of_connections_leaves_the_others_alone():
     with Cluster(3) as cluster:
         leader = cluster.leader()
+        cluster.converged()
         before = calm(cluster)
         with leader.connect() as client:
             Session(client, ttl=60000)

@@ -360,7 +360,7 @@ def test_a_lock_that_came_and_went_while_we_stood_still_starts_nothing(
 ):
     first = start(cluster, "run", "late", "sh", "-c", "echo up; sleep 60")
     second = start(
-        cluster, "run", "--ttl", "1s", "late", "sh", "-c", "echo started"
+        cluster, "run", "--ttl", "3s", "late", "sh", "-c", "echo started"
     )
     try:
         assert first.stdout.readline() == "up\n"
@@ -374,7 +374,7 @@ def test_a_lock_that_came_and_went_while_we_stood_still_starts_nothing(
             "it was granted to the one that stands still",
         )
         wait_until(
-            lambda: not ask_json(cluster, "show", "late")["holders"], 5,
+            lambda: not ask_json(cluster, "show", "late")["holders"], 10,
             "it has expired",
         )
         second.send_signal(signal.SIGCONT)
