@@ -119,17 +119,20 @@ static void written(struct sim *sim, struct sim_event *event)
     sim_disk_start(disk);
 }
 
+/* By index, the newest first: one's own may be ready only after a newer one was
+ * received. */
 static void keep_snapshot(struct sim_disk *disk, struct disk_snapshot *snapshot)
 {
     if (disk->snapshot_count == DISK_SNAPSHOT_MAX) {
         buffer_done(&disk->snapshots[DISK_SNAPSHOT_MAX - 1].stream);
         disk->snapshot_count--;
     }
-    for (uint32_t i = disk->snapshot_count; i > 0; i--) {
+    uint32_t i = disk->snapshot_count++;
+    while (i > 0 && disk->snapshots[i - 1].log_index <= snapshot->log_index) {
         disk->snapshots[i] = disk->snapshots[i - 1];
+        i--;
     }
-    disk->snapshots[0] = *snapshot;
-    disk->snapshot_count++;
+    disk->snapshots[i] = *snapshot;
     *snapshot = (struct disk_snapshot){.log_index = 0};
 }
 
