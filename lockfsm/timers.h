@@ -20,8 +20,9 @@
  *      that is, when 'propose' returned true; from that moment on.
  *   6. WAIT, DELAY and FOR start in full at a new leader; HOLD less HOLD_AGE.
  *
- * Deadlines do not move when the loop stalls; the caller reads all input and
- * confirms its leadership before it acts on timers_due() (rule 6).
+ * Deadlines do not move when the loop stalls: what timers_due() is given as the
+ * present is a moment by which all input had been read, and after which
+ * leadership was confirmed (rules 5 and 6).
  *
  * A heartbeat costs O(1), whatever the number of sessions; lockfsm/leases.h
  * says how. Threads: one. Memory: O(sessions + waits with a limit + ...). */

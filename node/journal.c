@@ -17,8 +17,8 @@
 static void on_readable(uv_poll_t *poll, int status, int events);
 static void take_completions(struct journal *journal);
 static void fail(struct hasp_node *node, const char *what, int error);
-static void look_at_space(struct journal *journal, uint64_t now_ns);
-static void look_at_write(struct journal *journal, uint64_t now_ns);
+static void look_at_space(struct journal *journal);
+static void look_at_write(struct journal *journal, uint64_t read_ns);
 static void tell_core(struct journal *journal, bool was_scarce,
                       uint64_t now_ns);
 
@@ -56,8 +56,8 @@ void journal_start(struct journal *journal)
 void journal_tick(struct journal *journal, uint64_t now_ns)
 {
     bool was_scarce = journal->is_full || journal->is_hung;
-    look_at_space(journal, now_ns);
-    look_at_write(journal, now_ns);
+    look_at_space(journal);
+    look_at_write(journal, loop_read(journal->node, now_ns));
     tell_core(journal, was_scarce, now_ns);
 }
 
@@ -162,11 +162,11 @@ static void take_completions(struct journal *journal)
     }
     uint64_t now = node_now();
     if (journal->began_ns != 0) {
-        uint64_t took = now - journal->began_ns;
+        uint64_t took_ns = now - journal->began_ns;
         journal->write_count++;
-        journal->write_ns_sum += took;
-        journal->write_ns_max = took > journal->write_ns_max
-                                    ? took
+        journal->write_ns_sum += took_ns;
+        journal->write_ns_max = took_ns > journal->write_ns_max
+                                    ? took_ns
                                     : journal->write_ns_max;
     }
     /* The next one, if any, was started by wal_complete(). */
@@ -194,11 +194,10 @@ static void fail(struct hasp_node *node, const char *what, int error)
 }
 
 /* With some distance between the two marks, so that it does not flutter. */
-static void look_at_space(struct journal *journal, uint64_t now_ns)
+static void look_at_space(struct journal *journal)
 {
     struct hasp_node *node = journal->node;
     uint64_t reserve = node->options.limits.disk_reserve;
-    (void)now_ns;
     if (datadir_space(node->datadir, &journal->free_size) != 0) {
         LOG_WARN("cannot ask for the free space", "dir=%s",
                  node->options.directory);
@@ -216,24 +215,21 @@ static void look_at_space(struct journal *journal, uint64_t now_ns)
     }
 }
 
-/* Only what is left after all input has been read counts: while the process was
- * stopped, a write may have ended unseen. */
-static void look_at_write(struct journal *journal, uint64_t now_ns)
+/* Only the time up to 'read_ns' counts, by which all input had been read: while
+ * the process was stopped, a write may have ended unseen. */
+static void look_at_write(struct journal *journal, uint64_t read_ns)
 {
     struct hasp_node *node = journal->node;
-    uint64_t election_ns = node->options.election_ms * NS_PER_MS;
-    if (node->loop.passes_left > 0) {
-        return;
-    }
-    uint64_t since_ns = journal->began_ns == 0 || now_ns < journal->began_ns
+    uint64_t slow_ns = 2 * node->options.election_ms * NS_PER_MS;
+    uint64_t since_ns = journal->began_ns == 0 || read_ns < journal->began_ns
                             ? 0
-                            : now_ns - journal->began_ns;
-    if (since_ns > 10 * election_ns) {
+                            : read_ns - journal->began_ns;
+    if (since_ns > 5 * slow_ns) {
         node_fail(node, HASP_NODE_STORAGE,
                   "a write to the log in '%s' has not ended for %" PRIu64
                   " ms: the disk hangs",
                   node->options.directory, since_ns / NS_PER_MS);
-    } else if (since_ns > 2 * election_ns && !journal->is_hung) {
+    } else if (since_ns > slow_ns && !journal->is_hung) {
         journal->is_hung = true;
         LOG_ERROR("disk is slow",
                   "write_ms=%" PRIu64 " effect=\"leadership is handed over\"",

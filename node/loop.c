@@ -8,12 +8,10 @@
 #include "base/log.h"
 #include "node/node.h"
 
-/* A tick of the lease rules: so long may the loop stay away unnoticed. */
-#define STALL_NS (100 * NS_PER_MS)
+/* Housekeeping is done so often. */
 #define TICK_NS NS_PER_S
+/* A node that is told to stop hands over within this time, or goes without. */
 #define STOP_NS (2 * NS_PER_S)
-#define PASSES_AFTER_STALL 2
-#define PASSES_MAX 16
 /* Turns in one iteration before the sockets are looked at again, and how long
  * they may take: a leader that does not read is deposed. */
 #define TURNS_MAX 8
@@ -30,7 +28,7 @@ static void look_at_role(struct hasp_node *node);
 static void tick(struct hasp_node *node, uint64_t now_ns);
 static void look_for_end(struct hasp_node *node, uint64_t now_ns);
 static void arm(struct hasp_node *node, uint64_t now_ns);
-static bool note_alive(struct loop *loop, uint64_t expected_ns,
+static void note_alive(struct loop *loop, uint64_t expected_ns,
                        uint64_t now_ns);
 
 void loop_open(struct hasp_node *node)
@@ -51,8 +49,9 @@ void loop_open(struct hasp_node *node)
 void loop_run(struct hasp_node *node)
 {
     struct loop *loop = &node->loop;
-    loop->alive_ns = node_now();
-    loop->tick_ns = loop->alive_ns + TICK_NS;
+    uint64_t now = node_now();
+    stall_init(&loop->stall, now);
+    loop->tick_ns = now + TICK_NS;
     loop->has_events = true;
     CHECK(uv_prepare_start(&loop->prepare, on_prepare) == 0);
     CHECK(uv_check_start(&loop->check, on_check) == 0);
@@ -79,12 +78,17 @@ void loop_saw_more(struct hasp_node *node)
     node->loop.saw_more = true;
 }
 
+uint64_t loop_read(struct hasp_node *node, uint64_t now_ns)
+{
+    return stall_read(&node->loop.stall, now_ns);
+}
+
 /* Timers and closed handles come before this, so a turn may be due. */
 static void on_prepare(uv_prepare_t *prepare)
 {
     struct hasp_node *node = prepare->data;
     struct loop *loop = &node->loop;
-    note_alive(loop, loop->alive_ns, node_now());
+    note_alive(loop, loop->stall.alive_ns, node_now());
     if (loop->has_events) {
         run_turns(node);
     }
@@ -97,16 +101,14 @@ static void on_check(uv_check_t *check)
     struct hasp_node *node = check->data;
     struct loop *loop = &node->loop;
     uint64_t now = node_now();
-    uint64_t expected = loop->alive_ns;
+    uint64_t expected = loop->stall.alive_ns;
+    bool was_stalled = stall_is_on(&loop->stall);
     if (!loop->is_idling && loop->armed_ns > expected) {
         expected = loop->armed_ns; /* It was free to sleep so long. */
     }
-    if (!note_alive(loop, expected, now) && loop->passes_left > 0) {
-        if (loop->saw_more && loop->passes_max > 0) {
-            loop->passes_max--;
-        } else if (--loop->passes_left == 0) {
-            loop->has_events = true; /* What waited for this may go on. */
-        }
+    note_alive(loop, expected, now);
+    if (was_stalled && stall_pass(&loop->stall, loop->saw_more, now)) {
+        loop->has_events = true; /* What waited for this may go on. */
     }
     loop->saw_more = false;
     if (loop->has_events) {
@@ -181,7 +183,7 @@ static void turn(struct hasp_node *node, uint64_t now_ns)
         }
         return;
     }
-    loop->deadline_ns = core_turn(node->core, loop->passes_left == 0, now_ns);
+    loop->deadline_ns = core_turn(node->core, loop_read(node, now_ns), now_ns);
     if (node->has_failed) {
         return; /* Nothing may leave any more. */
     }
@@ -249,7 +251,7 @@ static void arm(struct hasp_node *node, uint64_t now_ns)
     if (loop->is_stopping && loop->stop_by_ns < at) {
         at = loop->stop_by_ns;
     }
-    bool must_idle = loop->has_events || loop->passes_left > 0;
+    bool must_idle = loop->has_events || stall_is_on(&loop->stall);
     if (must_idle != loop->is_idling) {
         loop->is_idling = must_idle;
         CHECK((must_idle ? uv_idle_start(&loop->idle, on_idle)
@@ -265,18 +267,13 @@ static void arm(struct hasp_node *node, uint64_t now_ns)
     }
 }
 
-/* Notes that the loop runs now, and whether it came later than it should have:
- * then true, and all input has to be read before anything is held overdue. */
-static bool note_alive(struct loop *loop, uint64_t expected_ns, uint64_t now_ns)
+/* Notes that the loop runs now, and tells if it came later than it should
+ * have. */
+static void note_alive(struct loop *loop, uint64_t expected_ns, uint64_t now_ns)
 {
-    bool has_stalled = now_ns > expected_ns + STALL_NS;
-    if (has_stalled) {
+    if (stall_note(&loop->stall, expected_ns, now_ns)) {
         LOG_WARN("loop stalled", "ms=%" PRIu64,
                  (now_ns - expected_ns) / NS_PER_MS);
         loop->stall_count++;
-        loop->passes_left = PASSES_AFTER_STALL;
-        loop->passes_max = PASSES_MAX;
     }
-    loop->alive_ns = now_ns;
-    return has_stalled;
 }

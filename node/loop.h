@@ -16,13 +16,9 @@
  * uv_prepare does the same for what came from timers and closed handles. One
  * timer serves the core's deadline and the housekeeping of each second.
  *
- * Stalls (rule 6). If the loop did not come round for longer than a tick
- * (SIGSTOP, a suspended machine, a long turn), input may lie unread that
- * belongs before what has become due. From then on the loop polls without
- * blocking, and the core is told 'has_read_all' only after PASSES_AFTER_STALL
- * whole passes: the first accepts and reads, the second reads what was
- * accepted; a pass that still found a new connection is followed by another
- * (bounded). */
+ * After a stall (node/stall.h, rule 6) the loop polls without blocking until
+ * all that had come by then is read; up to when it is, the core hears in each
+ * turn. */
 
 #ifndef HASP_NODE_LOOP_H
 #define HASP_NODE_LOOP_H
@@ -30,6 +26,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <uv.h>
+
+#include "node/stall.h"
 
 struct hasp_node;
 
@@ -42,11 +40,9 @@ struct loop {
     uint64_t deadline_ns; /* The core's. */
     uint64_t tick_ns;     /* Housekeeping. */
     uint64_t armed_ns;    /* What the timer stands at. */
-    uint64_t alive_ns;    /* The loop was surely running then. */
-    uint32_t passes_left; /* Until all input has been read after a stall. */
-    uint32_t passes_max;  /* Bounds that under a flood of connections. */
-    bool has_events;      /* Since the last turn. */
-    bool saw_more;        /* In this pass: more input may follow at once. */
+    struct stall stall;
+    bool has_events; /* Since the last turn. */
+    bool saw_more;   /* In this pass: more input may follow at once. */
     bool is_idling;
     bool is_stopping;
     bool is_over;
@@ -68,5 +64,7 @@ void loop_close(struct hasp_node *node);
 void loop_wake(struct hasp_node *node);
 /* A connection was accepted: what it has sent is read in the next pass. */
 void loop_saw_more(struct hasp_node *node);
+/* All input that had come by the returned time has been read. */
+uint64_t loop_read(struct hasp_node *node, uint64_t now_ns);
 
 #endif /* HASP_NODE_LOOP_H */

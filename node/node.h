@@ -10,6 +10,7 @@
  *     founding.c   how a cluster begins (amnesia guard)
  *     options.c    the options: defaults, checks
  *     health.c     what is told over HTTP
+ *     stall.c      up to when all input has been read (rule 6)
  *     loop.c       when what happens: one turn of the core for all that came in
  *     node.c       life: open, run, stop, close
  *

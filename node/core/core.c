@@ -111,7 +111,7 @@ int core_begin(struct core *core, const struct core_start *start,
     struct replica_update update;
     struct replica_start replica = start->replica;
     core->table = start->table;
-    core->started_ns = core->last_turn_ns = now_ns;
+    core->started_ns = now_ns;
     set_now(core, now_ns);
     int error = lockfsm_load(core->fsm, core->table, why);
     if (error != 0) {
@@ -271,14 +271,11 @@ void core_persisted(struct core *core, uint64_t term, uint64_t log_index,
     update_carry_out(core, &update);
 }
 
-uint64_t core_turn(struct core *core, bool has_read_all, uint64_t now_ns)
+uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
 {
     struct replica_update update;
+    CHECK(read_ns <= now_ns);
     set_now(core, now_ns);
-    if (now_ns - core->last_turn_ns > STALL_NS) {
-        core->has_stalled = true;
-    }
-    core->last_turn_ns = now_ns;
     core->has_left_over = false;
     if (now_ns / NS_PER_MS >= replica_deadline(core->replica)) {
         replica_tick(core->replica, now_ns / NS_PER_MS, &update);
@@ -290,7 +287,7 @@ uint64_t core_turn(struct core *core, bool has_read_all, uint64_t now_ns)
         questions_note(core);
         forward_turn(core);
         membership_turn(core);
-        lease_turn(core, has_read_all);
+        lease_turn(core, read_ns);
         propose_submit(core);
         questions_ask(core);
         apply_committed(core);

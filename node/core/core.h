@@ -190,9 +190,10 @@ void core_snapshot_received(struct core *core,
                             const struct snapshot_header *header, int error,
                             uint64_t now_ns);
 
-/* Ends a turn. 'has_read_all': every input that was ready has been fed (rule
- * 6). Returns when to call it again at the latest. */
-uint64_t core_turn(struct core *core, bool has_read_all, uint64_t now_ns);
+/* Ends a turn. All input that had come by 'read_ns' has been fed: 'now_ns',
+ * unless the loop has been away (rule 6). Returns when to call it again at the
+ * latest. */
+uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns);
 
 /* The disk has become scarce, or has room again: refuse changes of clients,
  * hand over leadership. */

@@ -93,25 +93,19 @@ void lease_ended(struct core *core)
     }
 }
 
-void lease_turn(struct core *core, bool has_read_all)
+/* A deadline has passed only if all that had come before it is read (rule 6),
+ * and a question asked after it is confirmed (rule 5). Both are bounds on the
+ * moment up to which anything is held overdue: however late the loop is, they
+ * move on, and what they allow once stays allowed. */
+void lease_turn(struct core *core, uint64_t read_ns)
 {
-    if (!core->is_serving) {
+    if (!core->is_serving || timers_next(core->timers) > read_ns ||
+        !propose_is_open(core)) {
         return;
     }
-    if (core->has_stalled) {
-        if (!has_read_all) {
-            return;
-        }
-        core->has_stalled = false;
-        core->confirmed_ns = 0; /* Only a question asked from now on counts. */
-        core->asked = core->asked_before = 0;
-    }
-    if (timers_next(core->timers) > core->now_ns || !propose_is_open(core)) {
-        return;
-    }
-    uint64_t at_ns = core->now_ns;
+    uint64_t at_ns = read_ns;
     if (timers_has_due_sessions(core->timers, at_ns)) {
-        at_ns = core->confirmed_ns;
+        at_ns = core->confirmed_ns < at_ns ? core->confirmed_ns : at_ns;
         if (!timers_has_due_sessions(core->timers, at_ns)) {
             core->wants_expiry_question = true;
         }

@@ -15,9 +15,9 @@
 
 #include "node/core/state.h"
 
-/* Proposes what has become due; EXPIRE only after a confirmation asked for
- * later than the deadline. 'has_read_all': see core_turn(). */
-void lease_turn(struct core *core, bool has_read_all);
+/* Proposes what had become due by 'read_ns' (see core_turn()); EXPIRE only
+ * after a confirmation asked for later than the deadline. */
+void lease_turn(struct core *core, uint64_t read_ns);
 uint64_t lease_next(const struct core *core);
 /* A session has ended: heartbeats that waited for that. */
 void lease_ended(struct core *core);

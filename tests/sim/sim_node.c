@@ -39,6 +39,7 @@ struct sim_node {
     uint32_t election_ms;
     uint32_t heartbeat_ms;
     uint64_t next_turn_ns; /* Local time. */
+    uint64_t read_ns;      /* All that had come by then was fed; likewise. */
     uint64_t slow_until_ns;
     uint64_t stopping_until_ns; /* 0: not stopping. */
     bool was_wiped;
@@ -531,6 +532,11 @@ void sim_node_wipe(struct sim_node *node, const struct replica_members *members)
     sim_peers_configure(node->peers, members);
 }
 
+bool sim_node_is_fresh(const struct sim_node *node)
+{
+    return node->id > node->sim->member_count && !node->was_wiped;
+}
+
 void sim_node_stop(struct sim_node *node)
 {
     if (!node->host.is_running || node->stopping_until_ns != 0) {
@@ -774,11 +780,14 @@ static void node_wake(struct sim *sim, struct sim_event *event)
     struct sim_node *node = LIST_ENTRY(host, struct sim_node, host);
     CHECK(host->is_running && !host->is_paused);
     node->is_in_turn = true;
-    bool has_read_all = read_all(node);
-    sim_peers_work(node->peers, sim_host_now(sim, host));
+    uint64_t now_ns = sim_host_now(sim, host);
+    if (read_all(node)) {
+        node->read_ns = now_ns;
+    }
+    sim_peers_work(node->peers, now_ns);
     if (!node->is_dying) {
-        node->next_turn_ns = core_turn(node->core, has_read_all,
-                                       sim_host_now(sim, host) + 1000);
+        node->next_turn_ns = core_turn(node->core, node->read_ns,
+                                       now_ns + 1000);
     }
     node->is_in_turn = false;
     if (node->is_dying) {

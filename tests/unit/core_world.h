@@ -62,7 +62,8 @@ struct world_node {
     struct world_client client[CONN_MAX];
     bool is_paused;
     bool is_disk_stuck; /* What is written does not become durable. */
-    bool has_unread;    /* Input may lie unread (rule 6). */
+    bool has_unread;    /* Input may lie unread (rule 6) ... */
+    uint64_t read_ns;   /* ... that came after this. */
     struct prng prng;
     int fatal_code;
     uint64_t log_bytes;
@@ -720,7 +721,10 @@ static void world_step(struct world *world)
         node_disk(node);
         for (int round = 0; round < 8 && node->next_turn_ms <= world->now_ms;
              round++) {
-            uint64_t next = core_turn(node->core, !node->has_unread,
+            if (!node->has_unread) {
+                node->read_ns = node_now(node);
+            }
+            uint64_t next = core_turn(node->core, node->read_ns,
                                       node_now(node));
             CHECK(next >= node_now(node));
             node->next_turn_ms = next == UINT64_MAX

@@ -402,6 +402,18 @@ static void linger_shortens_the_lease_of_a_closed_connection(void **state)
     assert_non_null(strstr(client_text(world, 1, 1), "holders\r\n*0\r\n"));
 }
 
+static void a_session_expires_under_a_loop_that_is_always_late(void **state)
+{
+    (void)state;
+    client_session(world, 1, 1, "TTL 1000");
+    for (int i = 0; i < 10; i++) {
+        world->now_ms += 600;
+        world_step(world);
+    }
+    assert_int_equal(
+        HASH_CNT(by_id, lockfsm_sessions(core_state(world->node[1].core))), 0);
+}
+
 static void
 a_blacklisted_sessions_heartbeat_is_refused_and_moves_nothing(void **state)
 {
@@ -744,6 +756,7 @@ int main(void)
         serving(too_much_in_flight_is_busy),
         serving(very_many_aged_sessions_are_heard_in_one_turn),
         serving(linger_shortens_the_lease_of_a_closed_connection),
+        serving(a_session_expires_under_a_loop_that_is_always_late),
         serving(a_blacklisted_sessions_heartbeat_is_refused_and_moves_nothing),
         serving(events_are_pushed_to_watchers),
         serving(blacklisting_is_told_of_each_lock_held),
