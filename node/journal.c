@@ -163,6 +163,7 @@ static void take_completions(struct journal *journal)
     uint64_t now = node_now();
     if (journal->began_ns != 0) {
         uint64_t took_ns = now - journal->began_ns;
+        journal->took_ns = took_ns;
         journal->write_count++;
         journal->write_ns_sum += took_ns;
         journal->write_ns_max = took_ns > journal->write_ns_max
@@ -234,7 +235,9 @@ static void look_at_write(struct journal *journal, uint64_t read_ns)
         LOG_ERROR("disk is slow",
                   "write_ms=%" PRIu64 " effect=\"leadership is handed over\"",
                   since_ns / NS_PER_MS);
-    } else if (since_ns == 0 && journal->is_hung) {
+    } else if (journal->is_hung &&
+               (journal->began_ns == 0 ||
+                (since_ns <= slow_ns && journal->took_ns <= slow_ns))) {
         journal->is_hung = false;
         LOG_INFO("disk writes again", "dir=%s", node->options.directory);
     }

@@ -32,6 +32,7 @@ struct journal {
     uv_poll_t poll;
     bool is_polling;
     uint64_t began_ns; /* When the write in flight was started; 0: none. */
+    uint64_t took_ns;  /* How long the last one took. */
     bool is_full;
     bool is_hung;
     uint64_t write_count; /* For the metrics. */
