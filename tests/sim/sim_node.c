@@ -478,6 +478,7 @@ void sim_node_start(struct sim_node *node)
     node->host.is_running = true;
     node->host.is_paused = false;
     node->slow_until_ns = 0;
+    node->read_ns = 0; /* The clock may have begun anew. */
     sim_note(sim, &node->host, "starts", start.replica.term,
              start.replica.applied_index, start.replica.entry_count);
     sim_check_node_starts(sim, node);
