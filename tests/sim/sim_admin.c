@@ -11,7 +11,7 @@
 
 /* A node that is to become a member is given an empty data directory and the
  * present members in its configuration. Never one that anybody still takes for
- * a member. */
+ * a member; one that never was a member may come while others are down. */
 static bool prepare(struct sim *sim, uint64_t id,
                     const struct replica_members *members)
 {
@@ -19,6 +19,9 @@ static bool prepare(struct sim *sim, uint64_t id,
         struct replica_members named;
         struct core *core = sim_node_core(sim->node[i]);
         if (core == NULL) {
+            if (sim_node_is_fresh(sim->node[id - 1])) {
+                continue;
+            }
             return false;
         }
         replica_members(core_replica(core), &named);

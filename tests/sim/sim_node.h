@@ -36,6 +36,8 @@ void sim_node_kill_within(struct sim_node *node, uint32_t calls);
  * configuration. */
 void sim_node_wipe(struct sim_node *node,
                    const struct replica_members *members);
+/* No founder, and never prepared for becoming a member. */
+bool sim_node_is_fresh(const struct sim_node *node);
 /* Asks it to stop cleanly. */
 void sim_node_stop(struct sim_node *node);
 void sim_node_pause(struct sim_node *node, bool is_paused);
