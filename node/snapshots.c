@@ -25,6 +25,7 @@ static void begin_receiving(struct snapshots *snapshots);
 static int write_all(int fd, struct bytes bytes, uint64_t offset);
 static struct snapshot_open *open_snapshot(struct snapshots *snapshots,
                                            uint64_t log_index, uint64_t term);
+static void close_idle(struct snapshots *snapshots);
 
 void snapshots_init(struct snapshots *snapshots, struct hasp_node *node)
 {
@@ -64,6 +65,7 @@ void snapshots_set_newest(struct snapshots *snapshots, uint64_t log_index,
     snapshots->newest_index = log_index;
     snapshots->newest_term = term;
     snapshots->newest_size = size;
+    close_idle(snapshots);
 }
 
 int snapshots_restore(struct hasp_node *node, const struct snapshot_file *file)
@@ -343,20 +345,23 @@ static int write_all(int fd, struct bytes bytes, uint64_t offset)
     return 0;
 }
 
-/* An open file stays readable when a newer snapshot has made its name go. */
+/* An open file stays readable when a newer snapshot has made its name go. The
+ * one that was not read for longest makes room. */
 static struct snapshot_open *open_snapshot(struct snapshots *snapshots,
                                            uint64_t log_index, uint64_t term)
 {
     struct snapshot_open *victim = &snapshots->open[0];
     char path[4096];
+    uint64_t now_ns = node_now();
     for (int i = 0; i < SNAPSHOT_OPEN_MAX; i++) {
         struct snapshot_open *open = &snapshots->open[i];
         if (open->fd >= 0 && open->log_index == log_index &&
             open->term == term) {
+            open->read_ns = now_ns;
             return open;
         }
         if (open->fd < 0 ||
-            (victim->fd >= 0 && open->log_index < victim->log_index)) {
+            (victim->fd >= 0 && open->read_ns < victim->read_ns)) {
             victim = open;
         }
     }
@@ -369,6 +374,19 @@ static struct snapshot_open *open_snapshot(struct snapshots *snapshots,
     if (victim->fd >= 0) {
         close(victim->fd);
     }
-    *victim = (struct snapshot_open){fd, log_index, term};
+    *victim = (struct snapshot_open){fd, log_index, term, now_ns};
     return victim;
+}
+
+/* A file without a name takes room on the disk as long as it is open. */
+static void close_idle(struct snapshots *snapshots)
+{
+    uint64_t now_ns = node_now();
+    for (int i = 0; i < SNAPSHOT_OPEN_MAX; i++) {
+        struct snapshot_open *open = &snapshots->open[i];
+        if (open->fd >= 0 && now_ns - open->read_ns > SNAPSHOT_OPEN_NS) {
+            close(open->fd);
+            open->fd = -1;
+        }
+    }
 }

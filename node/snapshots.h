@@ -20,19 +20,23 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
+#include "base/units.h"
 #include "storage/snapshot.h"
 #include "storage/table.h"
 
 struct hasp_node;
 
 /* One being sent may be read by several followers, and the next one may already
- * stand beside it. */
-#define SNAPSHOT_OPEN_MAX 2
+ * stand beside it; and backups may be under way of earlier ones. */
+#define SNAPSHOT_OPEN_MAX 4
+/* Not read for so long, it is kept open no more once there is a newer one. */
+#define SNAPSHOT_OPEN_NS (60 * NS_PER_S)
 
 struct snapshot_open {
     int fd; /* -1: none. */
     uint64_t log_index;
     uint64_t term;
+    uint64_t read_ns; /* When it was last read. */
 };
 
 struct snapshots {

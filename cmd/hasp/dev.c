@@ -152,27 +152,6 @@ static int read_dev(struct dev *dev, int argc, char **argv)
     return 0;
 }
 
-/* haspd from beside this program. */
-static int find_binary(struct dev *dev)
-{
-    char self[PATH_MAX - 16];
-    ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);
-    if (size < 0) {
-        return tool_fail(EX_OSERR, "cannot find this program's folder: %s",
-                         strerror(errno));
-    }
-    self[size] = '\0';
-    *strrchr(self, '/') = '\0';
-    snprintf(dev->binary, sizeof dev->binary, "%s/haspd", self);
-    if (access(dev->binary, X_OK) != 0) {
-        return tool_fail(EX_UNAVAILABLE,
-                         "cannot run '%s': %s; the daemon must stand beside "
-                         "the tool",
-                         dev->binary, strerror(errno));
-    }
-    return 0;
-}
-
 static int find_folder(struct dev *dev)
 {
     char path[PATH_MAX - 64];
@@ -203,7 +182,7 @@ static int find_folder(struct dev *dev)
 
 static int make_folders(struct dev *dev)
 {
-    int exit_code = find_binary(dev);
+    int exit_code = tool_find_haspd(dev->binary);
     if (exit_code == 0) {
         exit_code = find_folder(dev);
     }

@@ -29,10 +29,11 @@ static void print_help(FILE *out)
     }
     fputs("\nhasp help SUBCOMMAND tells more. Data goes to stdout, talk to "
           "stderr. Exit codes:\n"
-          "64 usage, 65 no such thing, 69 no leader or no node, 75 not "
-          "acquired in time,\n"
-          "76 not a node of hasp, 77 denied, 78 configuration, 79 lock "
-          "lost.\n",
+          "64 usage, 65 no such thing, 69 no leader or no node, 70 storage "
+          "error, 73 exists\n"
+          "already, 75 not acquired in time, 76 not a node of hasp, 77 "
+          "denied,\n"
+          "78 configuration, 79 lock lost.\n",
           out);
 }
 

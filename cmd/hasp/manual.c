@@ -54,6 +54,32 @@ static const struct {
      "Grants per second are counted from the events that the node tells; what\n"
      "happens between two looks counts, too. When stdout is no terminal, each\n"
      "look is printed below the one before.\n"},
+    {"snapshot save",
+     "Of several endpoints the leader is asked, or, if none leads, the node "
+     "that\n"
+     "has applied most; of one, that one. FILE is there when its checksum was\n"
+     "checked and it is on the disk. With --data the node must not run; what "
+     "its\n"
+     "log has at the end is saved as well, committed or not.\n"},
+    {"snapshot restore",
+     "Nothing goes back in time: sessions, holds and queues are dropped; the\n"
+     "highest token that each resource has admitted (FENCE.ADMIT) and the "
+     "blacklist\n"
+     "of client names are kept; new tokens are larger than all of before. The\n"
+     "directory is that of a cluster of one, with a new id, which no node of "
+     "the\n"
+     "old cluster talks to. Restore ONE directory; the other nodes begin empty "
+     "and\n"
+     "are added.\n"
+     "\n"
+     "Clients of the old cluster may still believe in their locks, also in "
+     "those\n"
+     "that the backup does not know. So nothing is granted for as long as the\n"
+     "longest lease there can be. With --quarantine you vouch for it that by\n"
+     "the end of that time no client of the old cluster believes in a lock:\n"
+     "because all of them have ended, or because every TTL was shorter, or "
+     "because\n"
+     "the old cluster has been down for so long.\n"},
     {"bench",
      "Each client waits for its answer before it asks again; a cycle is one\n"
      "acquire and one release, each of them on the disks of a majority.\n"},
@@ -68,6 +94,8 @@ static const struct {
     {"64", "Wrong usage."},
     {"65", "What was named does not exist or does not fit."},
     {"69", "No leader, no node, no answer."},
+    {"70", "The disk failed, or what is on it is bad (hasp snapshot)."},
+    {"73", "What would be made is there already (hasp snapshot)."},
     {"75", "Not acquired in time; -E changes it."},
     {"76", "What answers is no node of hasp."},
     {"77", "Denied."},

@@ -101,6 +101,26 @@ const struct subcommand subcommands[] = {
      run_session_list},
     {"session show", "ID", "one session", NULL, run_session_show},
     {"show", "NAME", "holders and queue of a lock", NULL, run_show},
+    {"snapshot inspect", "FILE", "check a backup, and say what is in it", NULL,
+     run_snapshot_inspect},
+    {"snapshot restore",
+     "FILE --config FILE | --dir DIR --id N --address HOST:PORT --client "
+     "HOST:PORT",
+     "begin a new life of a cluster from a backup",
+     "    --config FILE        haspd's, of the node that begins it; or\n"
+     "    --dir DIR            its data directory, which must be empty\n"
+     "    --id N               its number\n"
+     "    --address HOST:PORT  where the other nodes reach it\n"
+     "    --client HOST:PORT   where clients reach it\n"
+     "    --quarantine TIME    grant nothing for so long (75m, and the longest "
+     "lock delay)\n",
+     run_snapshot_restore},
+    {"snapshot save", "FILE [--data DIR] [--force]",
+     "save the state of the cluster as a file",
+     "    --data DIR  that of a node which does not run, from its data "
+     "directory\n"
+     "    --force     replace FILE if it is there\n",
+     run_snapshot_save},
     {"status", "", "the nodes and their roles", NULL, run_status},
     {"top", "[-n COUNT] [-i TIME]",
      "the hottest locks, the longest waits, the sessions, again and again",

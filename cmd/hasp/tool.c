@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 __attribute__((format(printf, 1, 0))) static void say(const char *format,
                                                       va_list args)
@@ -188,6 +189,29 @@ bool parse_duration(const char *text, uint64_t *ret_time_ms)
         }
     }
     return false;
+}
+
+int tool_find_haspd(char ret_path[PATH_MAX])
+{
+    static const char *const places[] = {"haspd", "../sbin/haspd"};
+    char self[PATH_MAX - 16];
+    ssize_t size = readlink("/proc/self/exe", self, sizeof self - 1);
+    if (size < 0) {
+        return tool_fail(EX_OSERR, "cannot find this program's folder: %s",
+                         strerror(errno));
+    }
+    self[size] = '\0';
+    *strrchr(self, '/') = '\0';
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        snprintf(ret_path, PATH_MAX, "%s/%s", self, places[i]);
+        if (access(ret_path, X_OK) == 0) {
+            return 0;
+        }
+    }
+    return tool_fail(EX_UNAVAILABLE,
+                     "cannot run '%s/haspd': %s; the daemon must stand beside "
+                     "the tool, or in 'sbin' beside its folder",
+                     self, strerror(errno));
 }
 
 struct client *tool_client(struct tool *tool)

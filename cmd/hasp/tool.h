@@ -8,7 +8,8 @@
  *
  *     0   done, or yes             65  what was named does not exist or fit
  *     1   no ('hasp check')        69  no leader, no node, no answer
- *     64  usage                    75  not acquired in time
+ *     64  usage                    70  storage error ('hasp snapshot')
+ *     73  exists already           75  not acquired in time
  *     76  no node of hasp          77  denied
  *     78  configuration            79  the lock was lost */
 
@@ -16,6 +17,7 @@
 #define HASP_CMD_HASP_TOOL_H
 
 #include <getopt.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sysexits.h>
@@ -64,8 +66,9 @@ subcommand_fn run_acquire, run_blacklist_add, run_blacklist_list,
     run_blacklist_remove, run_check, run_dev, run_health, run_list,
     run_member_add, run_member_change, run_member_list, run_member_transfer,
     run_please, run_release, run_run, run_session_close, run_session_keep,
-    run_session_list, run_session_show, run_show, run_status, run_version,
-    run_watch, run_why;
+    run_session_list, run_session_show, run_show, run_snapshot_inspect,
+    run_snapshot_restore, run_snapshot_save, run_status, run_version, run_watch,
+    run_why;
 
 /* --- The manual ----------------------------------------------------------- */
 
@@ -101,6 +104,12 @@ void tool_options_begin(void);
 /* "10s", "500ms", "2m", "1.5h", a bare number being seconds. */
 bool parse_duration(const char *text, uint64_t *ret_time_ms);
 bool parse_number(const char *text, uint64_t *ret_number);
+
+/* --- The daemon ----------------------------------------------------------- */
+
+/* Finds haspd beside this program, or in the folder 'sbin' beside its own, as
+ * it is installed; 0 or an exit code, explained. */
+int tool_find_haspd(char ret_path[PATH_MAX]);
 
 /* --- Asking --------------------------------------------------------------- */
 

@@ -225,6 +225,10 @@ command_read_fn blacklist_list_read;
 command_run_fn raft_add_run, raft_promote_run, raft_demote_run, raft_remove_run,
     raft_transfer_run, raft_snapshot_run;
 
+/* backup.c */
+command_run_fn raft_backup_run;
+command_parse_fn raft_backup_parse;
+
 /* lease.c */
 command_run_fn session_keep_run;
 command_read_fn session_keep_read;

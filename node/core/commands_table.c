@@ -303,6 +303,13 @@ const struct command commands_table[] = {
      .run = raft_snapshot_run,
      .arguments = "",
      .summary = "Takes a snapshot now"},
+    {.name = "RAFT.BACKUP",
+     .flags = LOCAL | ADMIN,
+     .arity = -1,
+     .run = raft_backup_run,
+     .parse = raft_backup_parse,
+     .arguments = "[index term offset]",
+     .summary = "Tells of a new snapshot of the asked node, or a part of it"},
 
     /* What clients of Redis expect. */
     {.name = "HELLO",

@@ -20,6 +20,8 @@
 
 static void take(struct core *core);
 static void answer_waiting(struct core *core);
+static void refuse_backups(struct core *core, int error);
+static bool is_backup(const struct request *request);
 static void pump(struct core *core, struct peer *peer);
 static void acknowledge(struct core *core, bool is_done);
 static void install(struct core *core, const struct snapshot_header *header);
@@ -35,6 +37,13 @@ void raft_snapshot_run(struct core *core, struct request *request,
                        const struct call *call)
 {
     (void)call;
+    request_move(core, request, &core->snapshotting, REQUEST_LOGGED);
+    request->index = lockfsm_applied_index(core->fsm);
+    answer_waiting(core);
+}
+
+void snapshots_wanted(struct core *core, struct request *request)
+{
     request_move(core, request, &core->snapshotting, REQUEST_LOGGED);
     request->index = lockfsm_applied_index(core->fsm);
     answer_waiting(core);
@@ -76,6 +85,7 @@ void core_snapshot_taken(struct core *core, uint64_t log_index, int error,
         LOG_WARN("snapshot not taken", "index=%" PRIu64 " error=\"%s\"",
                  log_index, hasp_strerror(error));
         core->snapshot_retry_ns = core->now_ns + RETRY_NS;
+        refuse_backups(core, error);
         return;
     }
     uint64_t trim = replica_snapshot_taken(core->replica, log_index,
@@ -128,7 +138,10 @@ void snapshots_stepped_down(struct core *core)
         core->peers[i].sender.is_active = false;
     }
     LIST_EACH_SAFE (node, &core->snapshotting) {
-        request_return(core, LIST_ENTRY(node, struct request, in_list));
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (!is_backup(request)) {
+            request_return(core, request);
+        }
     }
 }
 
@@ -252,11 +265,33 @@ static void answer_waiting(struct core *core)
 {
     LIST_EACH_SAFE (node, &core->snapshotting) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
-        if (request->index <= core->snapshot_index) {
+        if (request->index > core->snapshot_index) {
+            continue;
+        }
+        if (is_backup(request)) {
+            backup_answer(core, request, 0);
+        } else {
             resp_simple(request_reply(core, request), "OK");
             request_done(core, request);
         }
     }
+}
+
+/* Whoever waits for a backup should hear that the disk is full. */
+static void refuse_backups(struct core *core, int error)
+{
+    LIST_EACH_SAFE (node, &core->snapshotting) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (is_backup(request)) {
+            backup_answer(core, request, error);
+        }
+    }
+}
+
+/* Of this node, whoever leads. */
+static bool is_backup(const struct request *request)
+{
+    return (request->command->flags & COMMAND_LOCAL) != 0;
 }
 
 static void pump(struct core *core, struct peer *peer)
@@ -319,6 +354,7 @@ static void install(struct core *core, const struct snapshot_header *header)
         return; /* The port has failed and said why. */
     }
     core->snapshot_index = index;
+    answer_waiting(core);
     core->flush_due_ns = 0;
     history_note(&core->history, index, core->now_ns);
     LOG_INFO("snapshot installed", "index=%" PRIu64, index);

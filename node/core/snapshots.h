@@ -17,6 +17,11 @@
 void snapshots_turn(struct core *core);
 uint64_t snapshots_next(const struct core *core);
 
+/* A request of RAFT.BACKUP waits for a snapshot of all that is applied; then,
+ * or when none could be taken, backup_answer() of backup.c answers it. */
+void snapshots_wanted(struct core *core, struct request *request);
+void backup_answer(struct core *core, struct request *request, int error);
+
 /* The replica asks to send the newest one to 'member'. */
 void snapshots_send(struct core *core, uint64_t member);
 void snapshots_peer_lost(struct core *core, struct peer *peer);

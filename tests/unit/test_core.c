@@ -593,6 +593,45 @@ static void the_state_survives_a_restart(void **state)
     expect("$-1\r\n", "LOCK.ACQUIRE b OWNER other");
 }
 
+static void a_backup_is_read_in_parts(void **state)
+{
+    struct world_node *node = &world->node[1];
+    char told[128], part[128];
+    (void)state;
+    ask("FENCE.ADMIT disk 7");
+    snprintf(told, sizeof told, "%s", ask("RAFT.BACKUP"));
+    uint64_t index = node->snapshot_index, term = node->snapshot_term;
+    size_t size = node->snapshot.size;
+    assert_true(index > 0);
+    snprintf(part, sizeof part,
+             "*6\r\n$5\r\nindex\r\n:%llu\r\n$4\r\nterm\r\n:%llu\r\n$4\r\n"
+             "size\r\n:%zu\r\n",
+             (unsigned long long)index, (unsigned long long)term, size);
+    assert_string_equal(told, part);
+    /* Nothing has changed: the same one. */
+    expect(told, "RAFT.BACKUP");
+    assert_true(node->snapshot_index == index);
+    const char *answer = ask("RAFT.BACKUP %llu %llu 0",
+                             (unsigned long long)index,
+                             (unsigned long long)term);
+    snprintf(part, sizeof part, "$%zu\r\nHASPSNAP", size);
+    assert_memory_equal(answer, part, strlen(part));
+    answer = ask("RAFT.BACKUP %llu %llu %zu", (unsigned long long)index,
+                 (unsigned long long)term, size - 3);
+    assert_memory_equal(answer, "$3\r\n", 4);
+    ask("FENCE.ADMIT disk 8");
+    ask("RAFT.BACKUP");
+    assert_true(node->snapshot_index > index);
+    expect("-GONE that snapshot is kept no more; begin anew\r\n",
+           "RAFT.BACKUP %llu %llu 0", (unsigned long long)index,
+           (unsigned long long)term);
+    expect("-BADARG raft.backup: index, term and offset, or nothing\r\n",
+           "RAFT.BACKUP 1");
+    expect("-BADARG raft.backup: index, term and offset must be decimal "
+           "integers\r\n",
+           "RAFT.BACKUP 1 1 -1");
+}
+
 static void quit_answers_what_came_before_it(void **state)
 {
     (void)state;
@@ -765,6 +804,7 @@ int main(void)
         serving(lists_of_very_many_locks_hold_nobody_up),
         serving(an_unknown_lock_shows_as_free),
         serving(the_state_survives_a_restart),
+        serving(a_backup_is_read_in_parts),
         serving(quit_answers_what_came_before_it),
         serving(a_connection_attaches_only_so_many_sessions),
         serving(conversion_fences_and_several_locks),

@@ -1,0 +1,509 @@
+/* SPDX-License-Identifier: MIT */
+
+/* hasp snapshot save, inspect, restore.
+ *
+ * From a node that runs the file comes over the network, part by part
+ * (RAFT.BACKUP), and its checksum is computed on the way. What has to look into
+ * the file or into a data directory is done by haspd: the tool knows the
+ * protocol and nothing of the disk. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/digest.h"
+#include "cmd/hasp/tool.h"
+
+/* A node that must flush much before it can tell. */
+#define TAKE_MS 60000
+#define MAGIC "HASPSNAP"
+#define MAGIC_SIZE 8
+#define TRY_COUNT 3
+#define PROGRESS_NS (200 * NS_PER_MS)
+/* What save_part() gives if the node keeps the snapshot no more. */
+#define GONE (-1)
+
+static const struct field snapshot_fields[] = {
+    {"file", "FILE", FIELD_TEXT},         {"index", "INDEX", FIELD_NUMBER},
+    {"term", "TERM", FIELD_NUMBER},       {"size", "BYTES", FIELD_NUMBER},
+    {"checksum", "CHECKSUM", FIELD_TEXT}, {0},
+};
+
+static const struct field inspect_fields[] = {
+    {"index", "INDEX", FIELD_NUMBER},
+    {"term", "TERM", FIELD_NUMBER},
+    {"cluster", "CLUSTER", FIELD_TEXT},
+    {"members", "MEMBERS", FIELD_COUNT},
+    {"sessions", "SESSIONS", FIELD_NUMBER},
+    {"locks", "LOCKS", FIELD_NUMBER},
+    {"holds", "HOLDS", FIELD_NUMBER},
+    {"waits", "WAITS", FIELD_NUMBER},
+    {"fences", "FENCES", FIELD_NUMBER},
+    {"blacklist", "BLACKLIST", FIELD_NUMBER},
+    {"longest_ttl_ms", "LONGEST TTL", FIELD_DURATION},
+    {"longest_delay_ms", "LONGEST DELAY", FIELD_DURATION},
+    {"quarantine_ms", "QUARANTINE", FIELD_DURATION},
+    {"token_base", "TOKEN BASE", FIELD_NUMBER},
+    {"size", "BYTES", FIELD_NUMBER},
+    {"checksum", "CHECKSUM", FIELD_TEXT},
+    {0},
+};
+
+struct saving {
+    struct tool *tool;
+    const char *path;
+    char part[PATH_MAX];
+    int fd;
+    struct client *client;
+    char peer[300];
+    uint64_t index;
+    uint64_t term;
+    uint64_t size;
+    uint64_t offset;
+    struct digest *digest;
+    uint8_t trailer[DIGEST_SIZE]; /* As received. */
+    uint64_t told_ns;             /* When the progress was last shown. */
+};
+
+static int save_over_network(struct tool *tool, const char *path);
+static int save_once(struct saving *saving);
+static int choose_node(struct saving *saving);
+static int ask(struct saving *saving, const struct query *query,
+               const struct resp_reply **ret_reply);
+static int save_part(struct saving *saving);
+static int check_received(const struct saving *saving);
+static int put_in_place(struct saving *saving);
+static void show_progress(struct saving *saving, bool is_over);
+static int check_new(const char *path, bool may_replace);
+static int run_haspd(char *const *argv);
+
+int run_snapshot_save(struct tool *tool, int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"data", required_argument, NULL, 'd'},
+        {"force", no_argument, NULL, 'f'},
+        {0}};
+    char *folder = NULL;
+    bool may_replace = false;
+    int option;
+    tool_options_begin();
+    while ((option = tool_option(tool, argc, argv, "", options)) != -1) {
+        switch (option) {
+        case 'd':
+            folder = optarg;
+            break;
+        case 'f':
+            may_replace = true;
+            break;
+        default:
+            return EX_USAGE;
+        }
+    }
+    if (argc - optind != 1) {
+        return tool_usage(tool, "the file to save to is needed");
+    }
+    int exit_code = check_new(argv[optind], may_replace);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    if (folder == NULL) {
+        return save_over_network(tool, argv[optind]);
+    }
+    char *haspd[] = {"haspd",    "--dir",      folder,
+                     "--export", argv[optind], may_replace ? "--force" : NULL,
+                     NULL};
+    return run_haspd(haspd);
+}
+
+int run_snapshot_inspect(struct tool *tool, int argc, char **argv)
+{
+    char binary[PATH_MAX];
+    int fds[2], status;
+    tool_options_begin();
+    if (tool_option(tool, argc, argv, "", NULL) != -1) {
+        return EX_USAGE;
+    }
+    if (argc - optind != 1) {
+        return tool_usage(tool, "which file?");
+    }
+    int exit_code = tool_find_haspd(binary);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    if (pipe2(fds, O_CLOEXEC) != 0) {
+        return tool_fail(EX_OSERR, "cannot make a pipe: %s", strerror(errno));
+    }
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(fds[1], STDOUT_FILENO);
+        execl(binary, "haspd", "--inspect", argv[optind], (char *)NULL);
+        _exit(EX_UNAVAILABLE);
+    }
+    close(fds[1]);
+    json_t *record = pid < 0 ? NULL : json_loadfd(fds[0], 0, NULL);
+    close(fds[0]);
+    if (pid < 0 || waitpid(pid, &status, 0) != pid) {
+        json_decref(record);
+        return tool_fail(EX_OSERR, "cannot run '%s': %s", binary,
+                         strerror(errno));
+    }
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || record == NULL) {
+        json_decref(record);
+        return WIFEXITED(status) && WEXITSTATUS(status) != 0
+                   ? WEXITSTATUS(status) /* Which it has explained. */
+                   : tool_fail(EX_SOFTWARE, "'%s' failed", binary);
+    }
+    output_record(tool->format, inspect_fields, record);
+    json_decref(record);
+    return 0;
+}
+
+int run_snapshot_restore(struct tool *tool, int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"config", required_argument, NULL, 'c'},
+        {"dir", required_argument, NULL, 'd'},
+        {"id", required_argument, NULL, 'i'},
+        {"address", required_argument, NULL, 'a'},
+        {"client", required_argument, NULL, 'l'},
+        {"quarantine", required_argument, NULL, 'q'},
+        {0}};
+    char *given[128] = {NULL}; /* By letter. */
+    char member[700], quarantine[32];
+    uint64_t id, quarantine_ms;
+    int option;
+    tool_options_begin();
+    while ((option = tool_option(tool, argc, argv, "", options)) != -1) {
+        if (option == '?') {
+            return EX_USAGE;
+        }
+        given[option] = optarg;
+    }
+    bool is_whole = given['d'] != NULL && given['i'] != NULL &&
+                    given['a'] != NULL && given['l'] != NULL;
+    bool is_any = given['d'] != NULL || given['i'] != NULL ||
+                  given['a'] != NULL || given['l'] != NULL;
+    if (argc - optind != 1 || (given['c'] != NULL ? is_any : !is_whole)) {
+        return tool_usage(tool, "the file, and either --config or --dir, --id, "
+                                "--address and --client are needed");
+    }
+    if (given['i'] != NULL && (!parse_number(given['i'], &id) || id == 0)) {
+        return tool_usage(tool, "--id is a number from 1");
+    }
+    if (given['q'] != NULL && (!parse_duration(given['q'], &quarantine_ms) ||
+                               quarantine_ms > UINT32_MAX)) {
+        return tool_usage(tool, "--quarantine '%s' is no time", given['q']);
+    }
+    char *haspd[16] = {"haspd", "--restore", argv[optind]};
+    int count = 3;
+    if (given['q'] != NULL) {
+        snprintf(quarantine, sizeof quarantine, "%" PRIu64 "ms", quarantine_ms);
+        haspd[count++] = "--quarantine";
+        haspd[count++] = quarantine;
+    }
+    if (given['c'] != NULL) {
+        haspd[count++] = "--config";
+        haspd[count++] = given['c'];
+        return run_haspd(haspd);
+    }
+    snprintf(member, sizeof member, "%s %.300s %.300s", given['i'], given['a'],
+             given['l']);
+    haspd[count++] = "--id";
+    haspd[count++] = given['i'];
+    haspd[count++] = "--dir";
+    haspd[count++] = given['d'];
+    haspd[count++] = "--member";
+    haspd[count++] = member;
+    /* Nothing listens now; haspd asks again when it will. */
+    haspd[count++] = "--insecure";
+    return run_haspd(haspd);
+}
+
+/* --- Over the network ----------------------------------------------------- */
+
+static int save_over_network(struct tool *tool, const char *path)
+{
+    int exit_code = GONE;
+    struct saving saving = {.tool = tool, .path = path};
+    if (snprintf(saving.part, sizeof saving.part, "%s.part", path) >=
+        (int)sizeof saving.part) {
+        return tool_fail(EX_USAGE, "the file's name is too long");
+    }
+    saving.fd = open(saving.part, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (saving.fd < 0) {
+        return tool_fail(EX_CANTCREAT, "cannot create '%s': %s", saving.part,
+                         strerror(errno));
+    }
+    if (flock(saving.fd, LOCK_EX | LOCK_NB) != 0) {
+        close(saving.fd);
+        return tool_fail(EX_CANTCREAT, "somebody else is writing '%s'",
+                         saving.part);
+    }
+    for (int i = 0; i < TRY_COUNT && exit_code == GONE; i++) {
+        saving.offset = 0;
+        saving.digest = digest_new();
+        exit_code = save_once(&saving);
+        digest_free(saving.digest);
+        client_free(saving.client);
+        saving.client = NULL;
+    }
+    if (exit_code == GONE) {
+        exit_code = tool_fail(EX_UNAVAILABLE,
+                              "cannot save: the node keeps its snapshots for "
+                              "too short a time to read one; try again, or "
+                              "from another node (-e)");
+    }
+    close(saving.fd);
+    if (exit_code != 0) {
+        unlink(saving.part);
+    }
+    return exit_code;
+}
+
+/* 0, GONE, or an exit code, explained. */
+static int save_once(struct saving *saving)
+{
+    struct query query = {0};
+    const struct resp_reply *reply;
+    int exit_code = choose_node(saving);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    query_begin(&query, "RAFT.BACKUP");
+    exit_code = ask(saving, &query, &reply);
+    query_done(&query);
+    if (exit_code != 0) {
+        return exit_code == GONE
+                   ? tool_fail(EX_UNAVAILABLE, "cannot save from %s: %s",
+                               saving->peer, client_why(saving->client))
+                   : exit_code;
+    }
+    json_t *told = value_of_reply(reply, 0);
+    saving->index = value_number(told, "index");
+    saving->term = value_number(told, "term");
+    saving->size = value_number(told, "size");
+    json_decref(told);
+    if (saving->size <= MAGIC_SIZE + DIGEST_SIZE ||
+        ftruncate(saving->fd, 0) != 0) {
+        return tool_fail(EX_PROTOCOL,
+                         "cannot save from %s: it tells of a "
+                         "snapshot of %" PRIu64 " bytes",
+                         saving->peer, saving->size);
+    }
+    while (exit_code == 0 && saving->offset < saving->size) {
+        exit_code = save_part(saving);
+        show_progress(saving, exit_code != 0 || saving->offset == saving->size);
+    }
+    if (exit_code == 0) {
+        exit_code = check_received(saving);
+    }
+    return exit_code != 0 ? exit_code : put_in_place(saving);
+}
+
+/* The leader if one of the endpoints is it, else who has applied most. */
+static int choose_node(struct saving *saving)
+{
+    struct endpoints *all = &saving->tool->endpoints;
+    uint64_t best_applied = 0;
+    bool has_leader = false;
+    struct endpoint *best = all->count == 1 ? &all->endpoint[0] : NULL;
+    struct query query = {0};
+    query_begin(&query, "RAFT.STATUS");
+    for (uint32_t i = 0; all->count > 1 && i < all->count; i++) {
+        struct endpoints one = {.endpoint = &all->endpoint[i], .count = 1};
+        struct client *client = client_new(&one);
+        struct client_options options = {
+            .deadline_ns = tool_deadline_ns(saving->tool), .is_once = true};
+        const struct resp_reply *reply;
+        if (client_ask(client, &query, &options, &reply) == 0) {
+            json_t *status = value_of_reply(reply, 0);
+            bool leads = strcmp(value_text(status, "role"), "leader") == 0;
+            uint64_t applied = value_number(status, "applied");
+            if (best == NULL || (leads && !has_leader) ||
+                (leads == has_leader && applied > best_applied)) {
+                best = &all->endpoint[i];
+                best_applied = applied;
+                has_leader = leads;
+            }
+            json_decref(status);
+        }
+        client_free(client);
+    }
+    query_done(&query);
+    if (best == NULL) {
+        return tool_fail(EX_UNAVAILABLE,
+                         "cannot save: no node answers; name the nodes with -e "
+                         "or HASP_ENDPOINTS; of a node that does not run: hasp "
+                         "snapshot save --data DIR FILE");
+    }
+    struct endpoints one = {.endpoint = best, .count = 1};
+    saving->client = client_new(&one);
+    snprintf(saving->peer, sizeof saving->peer, "%s", best->text);
+    if (all->count > 1 && !has_leader) {
+        tool_say(saving->tool,
+                 "nobody leads: this is the state of %s, which may lack the "
+                 "newest changes",
+                 best->text);
+    }
+    return 0;
+}
+
+static int ask(struct saving *saving, const struct query *query,
+               const struct resp_reply **ret_reply)
+{
+    uint64_t time_ms = saving->tool->timeout_ms > TAKE_MS
+                           ? saving->tool->timeout_ms
+                           : TAKE_MS;
+    struct client_options options = {.deadline_ns = client_now_ns() +
+                                                    time_ms * NS_PER_MS,
+                                     .attempt_ms = time_ms,
+                                     .is_once = true,
+                                     .is_read = true};
+    char what[400];
+    int error = client_ask(saving->client, query, &options, ret_reply);
+    if (error == HASP_EREPLY &&
+        strcmp(client_code(saving->client), "GONE") == 0) {
+        return GONE;
+    }
+    snprintf(what, sizeof what, "cannot save from %s", saving->peer);
+    return error == 0 ? 0 : tool_client_error(saving->client, error, what);
+}
+
+static int save_part(struct saving *saving)
+{
+    struct query query = {0};
+    const struct resp_reply *reply;
+    query_begin(&query, "RAFT.BACKUP");
+    query_number(&query, saving->index);
+    query_number(&query, saving->term);
+    query_number(&query, saving->offset);
+    int exit_code = ask(saving, &query, &reply);
+    query_done(&query);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    struct bytes part = reply->value[0].bytes;
+    if (reply->value[0].type != RESP_BULK || part.size == 0 ||
+        part.size > saving->size - saving->offset) {
+        return tool_fail(EX_PROTOCOL,
+                         "cannot save from %s: it does not send what it told "
+                         "of",
+                         saving->peer);
+    }
+    for (size_t done = 0; done < part.size;) {
+        ssize_t count = pwrite(saving->fd, part.data + done, part.size - done,
+                               (off_t)(saving->offset + done));
+        if (count < 0 && errno != EINTR) {
+            return tool_fail(EX_IOERR, "cannot write '%s': %s", saving->part,
+                             strerror(errno));
+        }
+        done += count > 0 ? (size_t)count : 0;
+    }
+    uint64_t body_left = saving->offset < saving->size - DIGEST_SIZE
+                             ? saving->size - DIGEST_SIZE - saving->offset
+                             : 0;
+    size_t body = part.size < body_left ? part.size : (size_t)body_left;
+    digest_add(saving->digest, bytes_of(part.data, body));
+    if (body < part.size) {
+        uint64_t at = saving->offset + body - (saving->size - DIGEST_SIZE);
+        memcpy(saving->trailer + at, part.data + body, part.size - body);
+    }
+    saving->offset += part.size;
+    return 0;
+}
+
+static int check_received(const struct saving *saving)
+{
+    uint8_t digest[DIGEST_SIZE];
+    char magic[MAGIC_SIZE];
+    digest_value(saving->digest, digest);
+    if (pread(saving->fd, magic, MAGIC_SIZE, 0) != MAGIC_SIZE ||
+        memcmp(magic, MAGIC, MAGIC_SIZE) != 0 ||
+        memcmp(digest, saving->trailer, DIGEST_SIZE) != 0) {
+        return tool_fail(EX_DATAERR,
+                         "what %s has sent is damaged: its checksum does not "
+                         "match; save from another node, and look at that "
+                         "one's disk",
+                         saving->peer);
+    }
+    return 0;
+}
+
+static int put_in_place(struct saving *saving)
+{
+    const char *slash = strrchr(saving->path, '/');
+    char folder[PATH_MAX], checksum[2 * DIGEST_SIZE + 1];
+    snprintf(folder, sizeof folder, "%.*s",
+             slash == NULL ? 1 : (int)(slash - saving->path) + 1,
+             slash == NULL ? "." : saving->path);
+    int folder_fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool is_good = folder_fd >= 0 && fsync(saving->fd) == 0 &&
+                   rename(saving->part, saving->path) == 0 &&
+                   fsync(folder_fd) == 0;
+    int code = errno;
+    if (folder_fd >= 0) {
+        close(folder_fd);
+    }
+    if (!is_good) {
+        return tool_fail(EX_IOERR, "cannot write '%s': %s", saving->path,
+                         strerror(code));
+    }
+    for (size_t i = 0; i < DIGEST_SIZE; i++) {
+        snprintf(checksum + 2 * i, 3, "%02x", saving->trailer[i]);
+    }
+    json_t *record = json_pack("{s:s, s:I, s:I, s:I, s:s}", "file",
+                               saving->path, "index", (json_int_t)saving->index,
+                               "term", (json_int_t)saving->term, "size",
+                               (json_int_t)saving->size, "checksum", checksum);
+    output_record(saving->tool->format, snapshot_fields, record);
+    json_decref(record);
+    return 0;
+}
+
+/* On a terminal, a few times a second. */
+static void show_progress(struct saving *saving, bool is_over)
+{
+    uint64_t now_ns = client_now_ns();
+    if (saving->tool->is_quiet || !isatty(STDERR_FILENO) ||
+        (!is_over && now_ns < saving->told_ns + PROGRESS_NS)) {
+        return;
+    }
+    saving->told_ns = now_ns;
+    fprintf(stderr, "\r%" PRIu64 " of %" PRIu64 " KiB%s", saving->offset >> 10,
+            saving->size >> 10, is_over ? "\n" : "");
+}
+
+/* --- Files and the daemon ------------------------------------------------- */
+
+static int check_new(const char *path, bool may_replace)
+{
+    struct stat status;
+    if (stat(path, &status) != 0) {
+        return 0; /* What else may be wrong shows when it is made. */
+    }
+    if (!S_ISREG(status.st_mode)) {
+        return tool_fail(EX_CANTCREAT, "'%s' is there and is no file", path);
+    }
+    return may_replace
+               ? 0
+               : tool_fail(EX_CANTCREAT,
+                           "'%s' is there already; --force replaces it", path);
+}
+
+/* Becomes haspd: what it says and how it exits is for the user. */
+static int run_haspd(char *const *argv)
+{
+    char binary[PATH_MAX];
+    int exit_code = tool_find_haspd(binary);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    execv(binary, argv);
+    return tool_fail(EX_OSERR, "cannot run '%s': %s", binary, strerror(errno));
+}
