@@ -14,8 +14,8 @@
 #define CATCH_UP_SHARE 4
 
 static int check_change(const struct replica *replica, uint64_t id);
-static int propose(struct replica *replica, const struct replica_members *next,
-                   uint64_t *ret_index);
+static uint64_t propose(struct replica *replica,
+                        const struct replica_members *next);
 static bool newest_voters_have_it(const struct replica *replica, uint64_t id);
 static bool has_caught_up(const struct replica *replica, uint64_t id);
 static int check_added(const struct replica_members *members, uint64_t id,
@@ -37,10 +37,9 @@ int replica_add(struct replica *replica, uint64_t id, const char *address,
         struct replica_member *member = &next.member[next.count++];
         *member = (struct replica_member){.id = id, .role = MEMBER_STANDBY};
         snprintf(member->address, sizeof member->address, "%s", address);
-        error = propose(replica, &next, ret_index);
+        *ret_index = propose(replica, &next);
     }
-    step_end(replica, update);
-    return error;
+    return step_end_call(replica, error, update);
 }
 
 int replica_set_role(struct replica *replica, uint64_t id,
@@ -50,7 +49,7 @@ int replica_set_role(struct replica *replica, uint64_t id,
     struct replica_members next = *newest_members(replica);
     step_begin(replica, now_ms);
     struct replica_member *member = (struct replica_member *)(uintptr_t)
-        members_find(&next, id);
+        replica_members_find(&next, id);
     int error = check_change(replica, id);
     if (error == 0 && member == NULL) {
         error = HASP_ENOENT;
@@ -65,10 +64,9 @@ int replica_set_role(struct replica *replica, uint64_t id,
     }
     if (error == 0) {
         member->role = role;
-        error = propose(replica, &next, ret_index);
+        *ret_index = propose(replica, &next);
     }
-    step_end(replica, update);
-    return error;
+    return step_end_call(replica, error, update);
 }
 
 int replica_remove(struct replica *replica, uint64_t id, uint64_t now_ms,
@@ -76,7 +74,7 @@ int replica_remove(struct replica *replica, uint64_t id, uint64_t now_ms,
 {
     struct replica_members next = *newest_members(replica);
     step_begin(replica, now_ms);
-    const struct replica_member *member = members_find(&next, id);
+    const struct replica_member *member = replica_members_find(&next, id);
     int error = check_change(replica, id);
     if (error == 0 && member == NULL) {
         error = HASP_ENOENT;
@@ -91,10 +89,9 @@ int replica_remove(struct replica *replica, uint64_t id, uint64_t now_ms,
         memmove(&next.member[at], &next.member[at + 1],
                 (next.count - at - 1) * sizeof next.member[0]);
         next.count--;
-        error = propose(replica, &next, ret_index);
+        *ret_index = propose(replica, &next);
     }
-    step_end(replica, update);
-    return error;
+    return step_end_call(replica, error, update);
 }
 
 int replica_transfer(struct replica *replica, uint64_t id, uint64_t now_ms,
@@ -107,8 +104,7 @@ int replica_transfer(struct replica *replica, uint64_t id, uint64_t now_ms,
         event.transfer.server_id = id;
         step_core(replica, &event);
     }
-    step_end(replica, update);
-    return error;
+    return step_end_call(replica, error, update);
 }
 
 /* May a change that concerns member 'id' be proposed now? */
@@ -132,16 +128,15 @@ static int check_change(const struct replica *replica, uint64_t id)
     return newest_voters_have_it(replica, id) ? 0 : HASP_EBUSY;
 }
 
-static int propose(struct replica *replica, const struct replica_members *next,
-                   uint64_t *ret_index)
+static uint64_t propose(struct replica *replica,
+                        const struct replica_members *next)
 {
     struct buffer encoded = {0};
     replica_members_encode(next, &encoded);
     struct bytes body = buffer_bytes(&encoded);
     step_submit(replica, ENTRY_CHANGE, &body, 1);
     buffer_done(&encoded);
-    *ret_index = log_last(&replica->log);
-    return 0;
+    return log_last(&replica->log);
 }
 
 /* A member refuses to vote until it has the entry that promotes it; if the next
@@ -156,8 +151,8 @@ static bool newest_voters_have_it(const struct replica *replica, uint64_t id)
         &replica->history, newest->log_index - 1);
     for (uint32_t i = 0; before != NULL && i < newest->members.count; i++) {
         const struct replica_member *member = &newest->members.member[i];
-        const struct replica_member *was = members_find(&before->members,
-                                                        member->id);
+        const struct replica_member *was = replica_members_find(
+            &before->members, member->id);
         bool is_promoted = member->role == MEMBER_VOTER &&
                            (was == NULL || was->role != MEMBER_VOTER);
         if (is_promoted && member->id != id &&
@@ -208,8 +203,8 @@ static int check_transfer(const struct replica *replica, uint64_t *id)
     if (*id == 0) {
         *id = best_voter(replica);
     }
-    const struct replica_member *member = members_find(newest_members(replica),
-                                                       *id);
+    const struct replica_member *member = replica_members_find(
+        newest_members(replica), *id);
     if (member == NULL) {
         return HASP_ENOENT;
     }

@@ -17,7 +17,7 @@ void confirm_keep(struct confirm *confirm,
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < confirm->answer_count; i++) {
-        if (members_find(members, confirm->answers[i].id) != NULL) {
+        if (replica_members_find(members, confirm->answers[i].id) != NULL) {
             confirm->answers[kept++] = confirm->answers[i];
         }
     }

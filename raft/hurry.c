@@ -3,11 +3,11 @@
 /* Elections that need not take their time: when a leader's process dies, its
  * connections close, and the survivors know at once (T8).
  *
- * A follower then moves Raft's clock to its election deadline, plus a random
- * part of a heartbeat. That is not always the end of it: the first one to ask
- * may find that the other has not given its leader up yet, or both ask at once
- * and split the votes, and each of these costs a whole election timeout or two.
- * So as long as nobody leads, each further wait of a hurried election is
+ * A follower then moves Raft's clock, so that its election deadline is a random
+ * part of a heartbeat away. That is not always the end of it: the first one to
+ * ask may find that the other has not given its leader up yet, or both ask at
+ * once and split the votes, and each of these costs a whole election timeout or
+ * two. So as long as nobody leads, each further wait of a hurried election is
  * shortened, too, to a random time of a few heartbeats. Timing is only liveness
  * in Raft; terms do not race, since every election begins with a pre-vote. */
 

@@ -66,8 +66,8 @@ int replica_members_decode(struct bytes encoded,
     return 0;
 }
 
-const struct replica_member *members_find(const struct replica_members *members,
-                                          uint64_t id)
+const struct replica_member *
+replica_members_find(const struct replica_members *members, uint64_t id)
 {
     for (uint32_t i = 0; i < members->count; i++) {
         if (members->member[i].id == id) {
@@ -88,7 +88,7 @@ uint32_t members_voter_count(const struct replica_members *members)
 
 bool members_is_sole_voter(const struct replica_members *members, uint64_t id)
 {
-    const struct replica_member *member = members_find(members, id);
+    const struct replica_member *member = replica_members_find(members, id);
     return member != NULL && member->role == MEMBER_VOTER &&
            members_voter_count(members) == 1;
 }

@@ -22,9 +22,6 @@
 
 struct raft_configuration;
 
-/* The member 'id', or NULL. */
-const struct replica_member *members_find(const struct replica_members *members,
-                                          uint64_t id);
 uint32_t members_voter_count(const struct replica_members *members);
 /* True if 'id' is the only voter. */
 bool members_is_sole_voter(const struct replica_members *members, uint64_t id);

@@ -5,6 +5,7 @@
 #include "base/check.h"
 
 #define ENTRY_HEAD_SIZE 13u
+#define APPEND_HEAD_SIZE 28u
 
 #define VOTE_DISRUPTING 1u
 #define VOTE_PRE_VOTE 2u
@@ -137,7 +138,8 @@ static void encode_append(const struct message_append *append,
     for (uint32_t i = 0; i < append->count; i++) {
         size += append->entries[i].body.size;
     }
-    buffer_reserve(out, 28 + (size_t)append->count * ENTRY_HEAD_SIZE + size);
+    buffer_reserve(out, APPEND_HEAD_SIZE +
+                            (size_t)append->count * ENTRY_HEAD_SIZE + size);
     buffer_put_u64(out, append->prev_index);
     buffer_put_u64(out, append->prev_term);
     buffer_put_u64(out, append->commit_index);

@@ -84,8 +84,7 @@ int replica_receive(struct replica *replica, uint64_t from,
             UNREACHABLE();
         }
     }
-    step_end(replica, update);
-    return error;
+    return step_end_call(replica, error, update);
 }
 
 static int receive_append(struct replica *replica, uint64_t from,
@@ -335,7 +334,8 @@ static bool may_lend_vote(const struct replica *replica, uint64_t from,
 {
     const struct raft *core = &replica->core;
     const struct replica_members *members = newest_members(replica);
-    const struct replica_member *self = members_find(members, replica->id);
+    const struct replica_member *self = replica_members_find(members,
+                                                             replica->id);
     uint64_t last = log_last(&replica->log);
     uint64_t last_term = known_term(replica, last);
     if (members->count == 0 || (self != NULL && self->role == MEMBER_VOTER) ||

@@ -170,8 +170,7 @@ int replica_submit(struct replica *replica, const struct bytes *commands,
         step_submit(replica, ENTRY_COMMAND, commands, count);
         *ret_first = last + 1;
     }
-    step_end(replica, update);
-    return error;
+    return step_end_call(replica, error, update);
 }
 
 uint64_t replica_ask(struct replica *replica, uint64_t now_ms,

@@ -19,6 +19,9 @@
  *        core until replica_persisted());
  *     4. role, committed, confirmed: look, then act.
  *
+ * The update of a call that was refused (an error was returned) asks for
+ * nothing.
+ *
  * Time: 'now_ms' is milliseconds of any monotonic clock; it must never go
  * back. It is Raft's clock only: replica_hurry() moves it forward inside, and
  * leases must not be measured by it.
@@ -27,10 +30,10 @@
  * replica_ask() sends CONFIRM(term, number) to all voters; each answers
  * CONFIRMED(term, number) from its core's current term if that is still 'term'.
  * When a majority of the newest configuration's voters (itself counted only if
- * it is one) has answered number n, update.confirmed_question is at least n:
- * the replica was the leader at some moment after the question was asked. A
- * request that arrived before the question was asked may count on it, and the
- * order of the calls decides that, never a clock.
+ * it is one) has answered number n, replica_confirmed() is at least n: the
+ * replica was the leader at some moment after the question was asked. A request
+ * that arrived before the question was asked may count on it, and the order of
+ * the calls decides that, never a clock.
  *
  * Not here: sessions, locks, requests; disk and network; who may connect.
  *
@@ -88,6 +91,10 @@ struct replica_members {
     struct replica_member member[MEMBER_COUNT_MAX];
     uint32_t count;
 };
+
+/* The member with this id, or NULL. */
+const struct replica_member *
+replica_members_find(const struct replica_members *members, uint64_t id);
 
 /* The body of an ENTRY_CHANGE and of a snapshot's configuration. */
 void replica_members_encode(const struct replica_members *members,
@@ -171,8 +178,9 @@ MUST_CHECK int replica_begin(struct replica *replica,
 
 /* --- Events ------------------------------------------------------------- */
 
-/* A message from member 'from'. HASP_EPROTO if it does not decode: the
- * connection is to be closed; nothing has changed. */
+/* A message from member 'from'. HASP_EPROTO if it does not decode, or no
+ * correct member can send it: the connection is to be closed; nothing has
+ * changed. */
 MUST_CHECK int replica_receive(struct replica *replica, uint64_t from,
                                struct bytes message, uint64_t now_ms,
                                struct replica_update *update);
@@ -211,8 +219,8 @@ uint64_t replica_next_question(const struct replica *replica);
 uint64_t replica_confirmed(const struct replica *replica);
 
 /* The connection to the leader was closed by its end: its process has died.
- * Moves Raft's clock to the election deadline plus a random part of a
- * heartbeat. Does nothing unless 'id' is this follower's leader, or 0: "no
+ * Moves Raft's clock, so that the election is a random part of a heartbeat
+ * away. Does nothing unless 'id' is this follower's leader, or 0: "no
  * leader has been heard from since the start". */
 void replica_hurry(struct replica *replica, uint64_t id, uint64_t now_ms);
 

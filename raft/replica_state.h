@@ -136,6 +136,11 @@ void step_core(struct replica *replica, struct raft_event *event);
 void step_send(struct replica *replica, uint64_t to,
                const struct message *message);
 void step_end(struct replica *replica, struct replica_update *update);
+/* The same for a call that may have been refused, before anything was fed: then
+ * the update asks for nothing, and what is pending is told by the next one.
+ * Returns 'error'. */
+int step_end_call(struct replica *replica, int error,
+                  struct replica_update *update);
 
 /* Feeds a batch that this leader proposes; payloads are copied. */
 void step_submit(struct replica *replica, enum replica_entry_type type,

@@ -105,8 +105,10 @@ static int check_entry(const struct replica_start *start, uint32_t i,
     const char *what = NULL;
     if (entry->log_index != index || index == 0) {
         what = "is not at its index";
-    } else if (entry->term < term_before || entry->term > MESSAGE_NUMBER_MAX) {
+    } else if (entry->term < term_before) {
         what = "has a lower term than the one before";
+    } else if (entry->term > MESSAGE_NUMBER_MAX) {
+        what = "has a term that is no number of Raft";
     } else if ((int)entry->type < ENTRY_COMMAND || entry->type > ENTRY_CHANGE) {
         what = "has an unknown type";
     } else if (entry->body.size > REPLICA_ENTRY_SIZE_MAX) {

@@ -115,6 +115,22 @@ void step_end(struct replica *replica, struct replica_update *update)
     CHECK_SLOW(is_consistent(replica));
 }
 
+int step_end_call(struct replica *replica, int error,
+                  struct replica_update *update)
+{
+    if (error == 0) {
+        step_end(replica, update);
+    } else {
+        CHECK(!replica->out.save_vote && replica->out.append_first == 0 &&
+              replica->out.outgoing_count == 0);
+        *update = (struct replica_update){
+            .term = replica->core.current_term,
+            .voted_for = replica->core.voted_for,
+        };
+    }
+    return error;
+}
+
 void step_submit(struct replica *replica, enum replica_entry_type type,
                  const struct bytes *bodies, uint32_t count)
 {

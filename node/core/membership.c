@@ -19,8 +19,6 @@
 /* A new voter that does not answer holds up nobody for longer. */
 #define SETTLE_NS (1000 * NS_PER_MS)
 
-static const struct replica_member *
-find_member(const struct replica_members *members, uint64_t id);
 static bool refuse_if_changing(struct core *core, struct request *request);
 static void change_begin(struct core *core, struct request *request,
                          uint64_t id);
@@ -42,7 +40,8 @@ void raft_add_run(struct core *core, struct request *request,
     char address[MEMBER_ADDRESS_SIZE] = {0};
     memcpy(address, call->name.data, call->name.size);
     replica_members(core->replica, &members);
-    const struct replica_member *member = find_member(&members, call->id);
+    const struct replica_member *member = replica_members_find(&members,
+                                                               call->id);
     if (refuse_if_changing(core, request)) {
         return;
     }
@@ -79,7 +78,8 @@ void raft_promote_run(struct core *core, struct request *request,
 {
     struct replica_members members;
     replica_members(core->replica, &members);
-    const struct replica_member *member = find_member(&members, call->id);
+    const struct replica_member *member = replica_members_find(&members,
+                                                               call->id);
     if (refuse_if_changing(core, request)) {
         return;
     }
@@ -141,7 +141,8 @@ void raft_transfer_run(struct core *core, struct request *request,
 {
     struct replica_members members;
     replica_members(core->replica, &members);
-    const struct replica_member *member = find_member(&members, call->id);
+    const struct replica_member *member = replica_members_find(&members,
+                                                               call->id);
     if (call->has_id && call->id == core->options.id) {
         resp_simple(request_reply(core, request), "OK");
         request_done(core, request);
@@ -208,8 +209,8 @@ void membership_progress(struct core *core, uint64_t applied)
     if (core->change_promotes) {
         struct replica_members members;
         replica_members(core->replica, &members);
-        const struct replica_member *member = find_member(&members,
-                                                          core->change_member);
+        const struct replica_member *member = replica_members_find(
+            &members, core->change_member);
         if (member == NULL || member->role != MEMBER_VOTER) {
             promote(core);
             return;
@@ -293,17 +294,6 @@ bool membership_has_heir(const struct core *core)
     return false;
 }
 
-static const struct replica_member *
-find_member(const struct replica_members *members, uint64_t id)
-{
-    for (uint32_t i = 0; i < members->count; i++) {
-        if (members->member[i].id == id) {
-            return &members->member[i];
-        }
-    }
-    return NULL;
-}
-
 /* True if another change is under way; 'request' is refused then. */
 static bool refuse_if_changing(struct core *core, struct request *request)
 {
@@ -369,7 +359,7 @@ static void change_refused(struct core *core, int error)
     change_end(core, "BADARG", hasp_strerror(error));
 }
 
-/* Tries to promote; until the member has caught up the core refuses. */
+/* Tries to promote; until the member has caught up the replica refuses. */
 static void promote(struct core *core)
 {
     struct replica_update update;

@@ -159,12 +159,7 @@ static void send_messages(struct core *core,
 
 static bool is_member(const struct replica_members *members, uint64_t id)
 {
-    for (uint32_t i = 0; i < members->count; i++) {
-        if (members->member[i].id == id) {
-            return true;
-        }
-    }
-    return false;
+    return replica_members_find(members, id) != NULL;
 }
 
 /* A log that is being caught up with may tell that its own leader was removed,

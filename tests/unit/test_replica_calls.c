@@ -272,6 +272,66 @@ static void a_large_append_is_cut_into_messages(void **state)
     done(&lone);
 }
 
+/* A follower that answers that it has nothing; the core then knows that its
+ * log is trimmed too far for it. */
+static void lack_all(struct lone *lone, uint64_t from, uint64_t rejected_index)
+{
+    struct message result = {.kind = MESSAGE_APPEND_RESULT,
+                             .term = replica_term(lone->replica)};
+    result.append_result.rejected_index = rejected_index;
+    assert_int_equal(receive(lone, from, &result), 0);
+}
+
+/* A refused call asks for nothing, and takes nothing along that was to be asked
+ * for in the next update. */
+static void a_refused_call_swallows_no_snapshot_to_send(void **state)
+{
+    struct lone lone;
+    struct bytes command = BYTES_LITERAL("x");
+    struct bytes commands[17];
+    uint64_t last = 0;
+    (void)state;
+    found(&lone, 3, 2);
+    serve(&lone);
+    for (uint32_t i = 0; i < 40; i++) {
+        last = submit(&lone);
+        persist(&lone, replica_term(lone.replica), last);
+        accept_up_to(&lone, 2, last);
+        accept_up_to(&lone, 3, last);
+    }
+    take_snapshot(&lone, last);
+    lack_all(&lone, 4, 1);
+    lack_all(&lone, 5, 1);
+    uint64_t first = 0;
+    for (uint32_t i = 0; i < 50 && first == 0; i++) {
+        tick(&lone);
+        first = lone.update.snapshot_to;
+    }
+    assert_true(first == 4 || first == 5);
+    assert_true(replica_deadline(lone.replica) <= lone.now_ms); /* One more. */
+    assert_int_equal(
+        replica_receive(lone.replica, 2, command, lone.now_ms, &lone.update),
+        HASP_EPROTO);
+    assert_int_equal(lone.update.snapshot_to, 0);
+    for (uint32_t i = 0; i < 17; i++) {
+        commands[i] = command;
+    }
+    assert_int_equal(replica_submit(lone.replica, commands, 17, lone.now_ms,
+                                    &last, &lone.update),
+                     HASP_EBUSY);
+    assert_int_equal(lone.update.snapshot_to, 0);
+    assert_int_equal(
+        replica_remove(lone.replica, 9, lone.now_ms, &last, &lone.update),
+        HASP_ENOENT);
+    assert_int_equal(
+        replica_transfer(lone.replica, 9, lone.now_ms, &lone.update),
+        HASP_ENOENT);
+    assert_int_equal(lone.update.snapshot_to, 0);
+    tick(&lone);
+    assert_int_equal(lone.update.snapshot_to, 4 + 5 - first);
+    done(&lone);
+}
+
 /* --- Start -------------------------------------------------------------- */
 
 static int try_begin(const struct replica_start *start,
@@ -391,6 +451,7 @@ int main(void)
         cmocka_unit_test(too_much_in_flight_is_refused),
         cmocka_unit_test(a_full_window_does_not_flood_the_follower),
         cmocka_unit_test(a_large_append_is_cut_into_messages),
+        cmocka_unit_test(a_refused_call_swallows_no_snapshot_to_send),
         cmocka_unit_test(what_does_not_fit_together_is_corrupt),
         cmocka_unit_test(a_log_that_a_snapshot_made_obsolete_is_given_up),
     };
