@@ -341,6 +341,13 @@ uint64_t spans_hold_left(struct spans *spans, struct bytes lock,
     return left(find(spans, &key), now_ns);
 }
 
+uint64_t spans_quarantine_left(struct spans *spans, uint64_t since_index,
+                               uint64_t now_ns)
+{
+    struct span_key key = {.kind = SPAN_QUARANTINE, .number = since_index};
+    return left(find(spans, &key), now_ns);
+}
+
 /* Encodes what is due of 'span' and returns true if that is its end. */
 static bool encode_due(struct buffer *out, const struct span *span,
                        uint64_t now_ns)

@@ -43,6 +43,8 @@ uint64_t spans_delay_left(struct spans *spans, struct bytes lock,
                           uint64_t now_ns);
 uint64_t spans_hold_left(struct spans *spans, struct bytes lock,
                          uint64_t session, struct bytes owner, uint64_t now_ns);
+uint64_t spans_quarantine_left(struct spans *spans, uint64_t since_index,
+                               uint64_t now_ns);
 /* Proposes at most 'command_max' commands and returns how many; false in
  * 'ret_taken' if a proposal was refused. */
 uint32_t spans_due(struct spans *spans, uint64_t now_ns, uint32_t command_max,

@@ -133,6 +133,15 @@ uint64_t timers_delay_left(struct timers *timers, struct bytes lock,
     return spans_delay_left(&timers->spans, lock, now_ns);
 }
 
+uint64_t timers_quarantine_left(struct timers *timers,
+                                const struct lockfsm *fsm, uint64_t now_ns)
+{
+    uint64_t since_index = lockfsm_quarantine(fsm, NULL);
+    return since_index == 0
+               ? 0
+               : spans_quarantine_left(&timers->spans, since_index, now_ns);
+}
+
 uint64_t timers_hold_left(struct timers *timers, struct bytes lock,
                           uint64_t session, struct bytes owner, uint64_t now_ns)
 {

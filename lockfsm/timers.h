@@ -81,6 +81,10 @@ uint64_t timers_hold_left(struct timers *timers, struct bytes lock,
                           uint64_t session, struct bytes owner,
                           uint64_t now_ns);
 
+/* Of the quarantine after a restore. */
+uint64_t timers_quarantine_left(struct timers *timers,
+                                const struct lockfsm *fsm, uint64_t now_ns);
+
 /* Takes a command to propose; true if it was submitted. */
 typedef bool timers_propose_fn(void *data, struct bytes command);
 /* Encodes the commands that are due at 'now_ns' and hands each to 'propose';

@@ -100,10 +100,15 @@ static int read_nothing(struct tool *tool, int argc, char **argv)
 static int judge(json_t *nodes)
 {
     size_t i, reached = 0, leaders = 0;
+    uint64_t quarantine_ms = 0;
+    char left[32];
     json_t *node;
     json_array_foreach(nodes, i, node)
     {
         const char *why = value_text(node, "error");
+        uint64_t left_ms = value_number(node, "quarantine_ms");
+        /* The longest that any of them tells. */
+        quarantine_ms = left_ms > quarantine_ms ? left_ms : quarantine_ms;
         reached += why[0] == '\0';
         leaders += strcmp(value_text(node, "role"), "leader") == 0;
         if (why[0] != '\0') {
@@ -114,6 +119,13 @@ static int judge(json_t *nodes)
     {
         /* The leader may be one that was not asked. */
         leaders += value_number(node, "leader") != 0;
+    }
+    if (quarantine_ms > 0) {
+        format_duration(quarantine_ms, left, sizeof left);
+        tool_fail(0,
+                  "quarantine after a restore: nothing is granted for "
+                  "another %s",
+                  left);
     }
     if (reached == 0) {
         return tool_fail(EX_UNAVAILABLE,

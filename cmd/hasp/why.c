@@ -186,6 +186,13 @@ static void print_earliest(json_t *lock)
         puts("\nit could pass on now");
         return;
     }
+    if (json_array_size(holders) == 0 &&
+        earliest_ms > value_number(lock, "delay_left_ms") + DELAY_SEEN_MS) {
+        printf("\nthe cluster began a new life after a restore: nothing is "
+               "granted for another %s\n",
+               total);
+        return;
+    }
     if (json_array_size(holders) == 0) {
         printf("\nit is kept closed after an unclean end and could pass on in "
                "%s\n",

@@ -21,6 +21,8 @@ static bool may_begin(struct core *core, struct request *request,
 static bool choose_session(struct core *core, struct request *request,
                            const struct call *call);
 static bool may_wait(const struct command *command, const struct call *call);
+static bool is_vain(struct core *core, const struct call *call);
+static void refuse_vain(struct core *core, struct request *request);
 static const struct bytes *canonical_script(struct core *core,
                                             struct call *call);
 static void unknown_command(struct core *core, struct request *request,
@@ -107,6 +109,10 @@ void commands_decide(struct core *core, struct request *request,
         if (core->is_disk_scarce && (command->flags & COMMAND_FREES) == 0) {
             request_refuse(core, request, "LIMIT",
                            "disk: the leader's disk is nearly full");
+            return;
+        }
+        if (is_vain(core, call)) {
+            refuse_vain(core, request);
             return;
         }
         if (!propose_is_open(core)) {
@@ -340,6 +346,27 @@ static bool may_wait(const struct command *command, const struct call *call)
 {
     return (command->flags & COMMAND_BLOCKS) != 0 ||
            call_number(call, OPTION_WAIT, 0) != 0;
+}
+
+/* A try while nothing is granted to anybody. nil would say that somebody else
+ * has the lock. Those who wait have their place, and get it in their turn. */
+static bool is_vain(struct core *core, const struct call *call)
+{
+    return call->command->encode == lock_acquire_encode &&
+           call_number(call, OPTION_WAIT, 0) == 0 &&
+           lockfsm_quarantine(core->fsm, NULL) != 0;
+}
+
+static void refuse_vain(struct core *core, struct request *request)
+{
+    uint64_t left_ns = timers_quarantine_left(core->timers, core->fsm,
+                                              core->now_ns);
+    request_count_refusal(core, "BUSY");
+    resp_error(request_reply(core, request), "BUSY",
+               "quarantine after a restore: nothing is granted for another "
+               "%llu ms",
+               (unsigned long long)((left_ns + NS_PER_MS - 1) / NS_PER_MS));
+    request_done(core, request);
 }
 
 /* EVAL and EVALSHA leave as EVALSHA of a name that every node knows. */

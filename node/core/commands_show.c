@@ -175,8 +175,11 @@ static void put_lock(struct core *core, const struct lock *lock,
                lock != NULL
                    ? to_ms(timers_delay_left(core->timers, name, core->now_ns))
                    : 0);
+    uint64_t quarantine_ms = to_ms(
+        timers_quarantine_left(core->timers, core->fsm, core->now_ns));
+    uint64_t lock_ms = lock != NULL ? earliest_ms(core, lock) : 0;
     put_number(writer, "earliest_ms",
-               lock != NULL ? earliest_ms(core, lock) : 0);
+               lock_ms > quarantine_ms ? lock_ms : quarantine_ms);
 }
 
 static void put_holder(struct core *core, const struct hold *hold,

@@ -45,6 +45,24 @@ static void put_member(struct core *core, const struct replica_member *member,
     resp_integer(writer, silence_ms == UINT64_MAX ? -1 : (int64_t)silence_ms);
 }
 
+/* What is left of it: at the leader exactly, elsewhere as if there had been no
+ * other leader since it began. */
+static uint64_t quarantine_ms(struct core *core)
+{
+    uint64_t time_ms;
+    uint64_t since_index = lockfsm_quarantine(core->fsm, &time_ms);
+    if (since_index == 0) {
+        return 0;
+    }
+    if (core->is_serving) {
+        uint64_t left_ns = timers_quarantine_left(core->timers, core->fsm,
+                                                  core->now_ns);
+        return (left_ns + NS_PER_MS - 1) / NS_PER_MS;
+    }
+    uint64_t age_ms = history_age_ms(&core->history, since_index, core->now_ns);
+    return age_ms < time_ms ? time_ms - age_ms : 1;
+}
+
 void raft_status_run(struct core *core, struct request *request,
                      const struct call *call)
 {
@@ -55,7 +73,7 @@ void raft_status_run(struct core *core, struct request *request,
     (void)call;
     replica_members(core->replica, &members);
     member_client_address(core, leader, leader_address);
-    resp_map(writer, 9);
+    resp_map(writer, 10);
     resp_text(writer, "node");
     resp_integer(writer, (int64_t)core->options.id);
     resp_text(writer, "role");
@@ -77,6 +95,8 @@ void raft_status_run(struct core *core, struct request *request,
     }
     resp_text(writer, "version");
     resp_text(writer, core->version);
+    resp_text(writer, "quarantine_ms");
+    resp_integer(writer, (int64_t)quarantine_ms(core));
     request_done(core, request);
 }
 

@@ -187,7 +187,8 @@ def test_fences_are_one_for_all_nodes(connect, client, world, name):
 # Raft.
 
 STATUS_KEYS = (
-    "node role term leader leader_address commit applied members version"
+    "node role term leader leader_address commit applied members version "
+    "quarantine_ms"
 ).split()
 MEMBER_KEYS = "id address role match last_contact_ms".split()
 
@@ -209,6 +210,7 @@ def test_status_is_the_asked_nodes(connect, world, version):
         assert status["term"] > 0
         assert 0 < status["applied"] <= status["commit"]
         assert isinstance(status["version"], bytes) and status["version"]
+        assert status["quarantine_ms"] == 0
         members = [plain(one) for one in status["members"]]
         assert [list(one) for one in members] == [MEMBER_KEYS] * 3
         assert [one["id"] for one in members] == [1, 2, 3]

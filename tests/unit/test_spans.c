@@ -3,6 +3,7 @@
 /* The leader's other deadlines: waits, delays, max holds, blacklistings, the
  * quarantine (lockfsm/timers, lockfsm/spans). Sessions: test_timers.c. */
 
+#include "base/units.h"
 #include "tests/unit/timers_world.h"
 
 static void a_wait_is_over_after_its_time(void **state)
@@ -194,11 +195,16 @@ static void a_quarantine_ends_after_its_time(void **state)
     uint64_t t0 = w->now_ms;
     change_leader(w, t0);
     assert_string_equal(due(w, t0 + 600), "");
+    assert_true(
+        timers_quarantine_left(w->timers, w->fsm, (t0 + 600) * NS_PER_MS) ==
+        100 * NS_PER_MS);
     change_leader(w, t0 + 600); /* It counts anew: longer, never shorter. */
     assert_string_equal(due(w, t0 + 1299), "");
     assert_string_equal(due(w, t0 + 1300), expected);
     apply_proposed(w);
     assert_int_equal(lockfsm_quarantine(w->fsm, NULL), 0);
+    assert_true(timers_quarantine_left(w->timers, w->fsm,
+                                       (t0 + 1000) * NS_PER_MS) == 0);
     uint64_t s = open_session(w, 100000, 0);
     assert_int_equal(acquire(w, s, "a", (struct ask){.wait_ms = 0}).code,
                      RESULT_OK);

@@ -1,0 +1,416 @@
+# SPDX-License-Identifier: MIT
+"""Backups: hasp snapshot save, inspect, restore; and a lost majority."""
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+import time
+
+import pytest
+
+from cluster import (
+    HASPD,
+    Client,
+    Cluster,
+    ReplyError,
+    Session,
+    wait_until,
+)
+
+HASP = os.environ.get("HASP", os.path.join(os.path.dirname(HASPD), "hasp"))
+FULL_MS = 4500005
+
+
+def hasp(*words, nodes=()):
+    """Runs the tool; returns the finished process."""
+    env = dict(os.environ)
+    env["HASP_ENDPOINTS"] = ",".join(
+        "127.0.0.1:%d" % node.client_port for node in nodes
+    )
+    return subprocess.run(
+        [HASP] + [str(word) for word in words],
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def done(*words, nodes=()):
+    """Likewise, and it must have succeeded; returns its stdout."""
+    run = hasp(*words, nodes=nodes)
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+def inspect(path):
+    return json.loads(done("-o", "json", "snapshot", "inspect", path))
+
+
+def member(cluster, number):
+    """The options of restore for this node as the first of a new life."""
+    node = cluster.nodes[number - 1]
+    peer, client = node.addresses.split(",")
+    return ["--dir", node.dir, "--id", node.id] + [
+        "--address",
+        peer,
+        "--client",
+        client,
+    ]
+
+
+def status_of(node):
+    return wait_until(node.status, 10, "node %d answers" % node.id)
+
+
+def refusal(client, *words):
+    with pytest.raises(ReplyError) as caught:
+        client.do(*words)
+    return str(caught.value)
+
+
+class Load(threading.Thread):
+    """Changes the state as fast as one connection does, until left."""
+
+    def __init__(self, node):
+        super().__init__(daemon=True)
+        self.node = node
+        self.is_over = False
+        self.count = 0
+        self.worst_s = 0.0
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.is_over = True
+        self.join(20)
+        assert not self.is_alive()
+
+    def run(self):
+        with self.node.connect(20.0) as client:
+            while not self.is_over:
+                begun = time.monotonic()
+                name = "r%d-%s" % (self.count, "x" * 200)
+                assert client.do("FENCE.ADMIT", name, 5) == 1
+                self.worst_s = max(self.worst_s, time.monotonic() - begun)
+                self.count += 1
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return str(tmp_path)
+
+
+def test_a_backup_is_saved_under_load(folder):
+    """Also while snapshots come and go faster than they are read."""
+    path = os.path.join(folder, "backup")
+    with Cluster(extra="snapshot_entries = 500\n") as cluster:
+        leader = cluster.leader()
+        with leader.connect() as client:
+            for start in range(0, 6000, 500):
+                for i in range(start, start + 500):
+                    client.send("FENCE.ADMIT", "f%d-%s" % (i, "y" * 200), 7)
+                for i in range(500):
+                    assert client.receive() == 1
+        before = status_of(leader)["applied"]
+        with Load(leader) as load:
+            wait_until(lambda: load.count > 50, 10, "the load has begun")
+            for node in [leader] + cluster.followers(leader):
+                told = json.loads(
+                    done(
+                        "-o",
+                        "json",
+                        "snapshot",
+                        "save",
+                        path,
+                        "--force",
+                        nodes=[node],
+                    )
+                )
+                found = inspect(path)
+                assert found["index"] == told["index"]
+                assert found["checksum"] == told["checksum"]
+                assert found["size"] == told["size"] == os.path.getsize(path)
+                assert found["size"] > 1000000
+                assert found["fences"] >= 6000
+                assert len(found["members"]) == 3
+            assert found["index"] > before
+        assert os.listdir(folder) == ["backup"]
+        run = hasp("snapshot", "save", path, nodes=[leader])
+        assert run.returncode == 73 and "--force" in run.stderr
+        assert os.stat(path).st_mode & 0o077 == 0
+
+
+def test_equal_states_give_equal_files(folder):
+    with Cluster() as cluster:
+        leader = cluster.leader()
+        with leader.connect() as client:
+            session = Session(client, ttl=60000)
+            client.do("LOCK.ACQUIRE", "a", "DELAY", 7000)
+        cluster.converged()
+        files = []
+        for node in cluster.nodes:
+            path = os.path.join(folder, "from-%d" % node.id)
+            done("snapshot", "save", path, nodes=[node])
+            with open(path, "rb") as file:
+                files.append(file.read())
+        assert files[0] == files[1] == files[2]
+        found = inspect(path)
+        assert session.id > found["token_base"]
+        assert found["sessions"] == found["holds"] == found["locks"] == 1
+        assert found["longest_ttl_ms"] == 60000
+        assert found["longest_delay_ms"] == 7000
+
+
+def test_a_damaged_backup_is_refused(folder):
+    path = os.path.join(folder, "backup")
+    with Cluster(1) as cluster:
+        with cluster.leader().connect() as client:
+            client.do("FENCE.ADMIT", "q" * 100, 5)
+        done("snapshot", "save", path, nodes=cluster.nodes)
+        with open(path, "rb") as file:
+            good = file.read()
+
+        def refused(data):
+            with open(path, "wb") as file:
+                file.write(data)
+            run = hasp("snapshot", "inspect", path)
+            assert run.returncode == 65 and run.stdout == ""
+            options = member(cluster, 1)
+            options[1] = os.path.join(folder, "new")
+            restore = hasp("snapshot", "restore", path, *options)
+            assert restore.returncode == 65
+            assert not os.path.exists(options[1])
+            return run.stderr
+
+        at = good.index(b"q" * 100)
+        assert "inside of its records" in refused(
+            good[:at] + b"p" + good[at + 1 :]
+        )
+        # The record begins with its map and the size of its key.
+        assert "at offset %d" % (at - 5) in refused(good[: at + 50])
+        assert "at offset %d" % (at - 5) in refused(
+            good[: at - 1] + b"\xff" + good[at:]
+        )
+        assert "not a snapshot" in refused(b"x" + good[1:])
+        assert hasp("snapshot", "inspect", path + "x").returncode == 65
+
+
+def test_a_restore_begins_a_new_life(folder):
+    path = os.path.join(folder, "backup")
+    with Cluster() as cluster:
+        one, two, three = cluster.nodes
+        with cluster.leader().connect() as client:
+            old = Session(client, ttl=60000)
+            tokens = [client.do("LOCK.ACQUIRE", "l%d" % i) for i in range(5)]
+            assert client.do("FENCE.ADMIT", "disk", tokens[3]) == 1
+            client.do("BLACKLIST.ADD", "CLIENT", "bad*", "REASON", "so")
+        done("snapshot", "save", path, nodes=cluster.nodes)
+        with cluster.leader().connect() as client:
+            later = Session(client, ttl=60000)
+            tokens.append(client.do("LOCK.ACQUIRE", "later"))
+        for node in cluster.nodes:
+            assert node.stop() == 0
+
+        run = hasp("snapshot", "restore", path, "--config", one.config)
+        assert run.returncode == 73 and "not empty" in run.stderr
+        os.rename(one.dir, one.dir + ".old")
+        run = hasp(
+            "snapshot",
+            "restore",
+            path,
+            "--config",
+            one.config,
+            "--quarantine",
+            "6s",
+        )
+        assert run.returncode == 0, run.stderr
+        assert "hasp member add 2 " + two.addresses in run.stderr
+        assert "hasp member add 3 " + three.addresses in run.stderr
+
+        one.start()
+        wait_until(one.is_serving, 10, "the new life has begun")
+        begun = time.monotonic()
+        status = one.status()
+        assert 0 < status["quarantine_ms"] <= 6000
+        assert len(status["members"]) == 1
+        # A node of the old life does not get in, or out.
+        two.start()
+        wait_until(
+            lambda: "refused" in two.log() + one.log(), 10, "it is refused"
+        )
+        assert len(one.status()["members"]) == 1 and one.is_serving()
+        assert two.status()["role"] != "leader"
+        two.kill()
+
+        with one.connect(20.0) as client:
+            refused = refusal(client, "SESSION.ATTACH", old.id, old.secret)
+            assert refused.startswith("NOSESSION")
+            refused = refusal(client, "SESSION.ATTACH", later.id, later.secret)
+            assert refused.startswith("NOSESSION")
+            refused = refusal(client, "SESSION.OPEN", "NAME", "badly")
+            assert refused == "BLACKLISTED so"
+            assert client.do("FENCE.SHOW", "disk") == tokens[3]
+            assert client.do("FENCE.ADMIT", "disk", tokens[4]) == 0
+            Session(client, ttl=60000)
+            refused = refusal(client, "LOCK.ACQUIRE", "l0")
+            assert refused.startswith("BUSY quarantine after a restore")
+            left_ms = int(refused.split()[-2])
+            assert 0 < left_ms <= 6000
+            assert "quarantine" in hasp("status", nodes=[one]).stderr
+            assert "after a restore" in done("why", "l0", nodes=[one])
+            token = client.do("LOCK.ACQUIRE", "l0", "WAIT", 15000)
+            assert time.monotonic() - begun > (left_ms - 1000) / 1000
+            assert token > max(tokens)
+            assert client.do("FENCE.ADMIT", "disk", token) == 1
+            assert one.status()["quarantine_ms"] == 0
+
+        for node in two, three:
+            shutil.rmtree(node.dir)
+            node.start()
+            done("member", "add", node.id, node.addresses, nodes=[one])
+        cluster.converged()
+        one.kill()
+        leader = cluster.leader()
+        with leader.connect() as client:
+            assert client.do("LOCK.CHECK", "l0", token) == 1
+            assert client.do("FENCE.SHOW", "disk") == token
+
+
+def test_a_lost_majority(folder):
+    """Two of three directories are gone; the third begins a new life."""
+    running = os.path.join(folder, "running")
+    stopped = os.path.join(folder, "stopped")
+    with Cluster() as cluster:
+        one, two, three = cluster.nodes
+        with cluster.leader().connect() as client:
+            Session(client, ttl=60000)
+            token = client.do("LOCK.ACQUIRE", "a")
+            assert client.do("FENCE.ADMIT", "disk", token) == 1
+        cluster.converged()
+        for node in one, two:
+            node.kill()
+            shutil.rmtree(node.dir)
+
+        # What is left can be read, in either way.
+        wait_until(
+            lambda: status_of(three)["leader"] == 0, 10, "nobody leads"
+        )
+        run = hasp("snapshot", "save", running, nodes=cluster.nodes)
+        assert run.returncode == 0 and "nobody leads" in run.stderr
+        run = hasp("snapshot", "save", stopped, "--data", three.dir)
+        assert run.returncode == 70 and "in use" in run.stderr
+        assert not os.path.exists(stopped)
+        three.kill()
+        done("snapshot", "save", stopped, "--data", three.dir)
+        run = hasp("snapshot", "save", stopped, "--data", three.dir)
+        assert run.returncode == 73
+        done("snapshot", "save", stopped, "--data", three.dir, "--force")
+        run = hasp("snapshot", "save", running + "x", "--data", folder)
+        assert run.returncode == 78 and "no data directory" in run.stderr
+        for path in running, stopped:
+            found = inspect(path)
+            assert found["fences"] == found["holds"] == 1
+        assert inspect(stopped)["index"] >= inspect(running)["index"]
+
+        os.rename(three.dir, three.dir + ".old")
+        done("snapshot", "restore", stopped, *member(cluster, 3))
+        three.start()
+        wait_until(three.is_serving, 10, "the new life has begun")
+        # Without --quarantine it is as long as any lease can be.
+        status = three.status()
+        assert FULL_MS - 60000 < status["quarantine_ms"] <= FULL_MS
+        for node in one, two:
+            node.start()
+            done("member", "add", node.id, node.addresses, nodes=[three])
+        cluster.converged()
+        three.kill()
+        leader = cluster.leader()
+        with leader.connect() as client:
+            assert client.do("FENCE.SHOW", "disk") == token
+            Session(client)
+            assert refusal(client, "LOCK.ACQUIRE", "a").startswith("BUSY")
+            # It begins anew under each leader, never shorter.
+            assert status_of(leader)["quarantine_ms"] > FULL_MS - 60000
+
+
+def test_the_log_behind_the_last_snapshot_is_saved_as_well(folder):
+    path = os.path.join(folder, "backup")
+    with Cluster(1, extra="snapshot_entries = 100\n") as cluster:
+        node = cluster.leader()
+        with node.connect() as client:
+            for i in range(250):
+                assert client.do("FENCE.ADMIT", "f", i) == 1
+        applied = node.status()["applied"]
+        node.kill()
+        done("snapshot", "save", path, "--data", node.dir)
+        assert inspect(path)["index"] == applied
+        # The directory is as good as before.
+        node.start()
+        cluster.leader()
+        with node.connect() as client:
+            assert client.do("FENCE.SHOW", "f") == 249
+
+
+def test_of_two_restores_the_later_one_has_larger_tokens(folder):
+    path = os.path.join(folder, "backup")
+    with Cluster(1) as cluster:
+        node = cluster.leader()
+        done("snapshot", "save", path, nodes=[node])
+        node.kill()
+        tokens, ids = [], []
+        for _ in range(2):
+            shutil.rmtree(node.dir)
+            options = member(cluster, 1) + ["--quarantine", "0"]
+            done("snapshot", "restore", path, *options)
+            node.start()
+            cluster.leader()
+            with Client(node.client_port) as client:
+                Session(client)
+                for _ in range(100):
+                    tokens.append(client.do("LOCK.ACQUIRE", "a"))
+                    client.do("LOCK.RELEASE", "a")
+            done("snapshot", "save", path + "2", "--force", nodes=[node])
+            ids.append(inspect(path + "2")["cluster"])
+            node.kill()
+            time.sleep(1.1)  # The tokens begin with the date in seconds.
+        assert tokens == sorted(tokens) and len(set(tokens)) == 200
+        assert ids[0] != ids[1] != inspect(path)["cluster"]
+
+
+def test_a_restore_that_was_cut_short_does_not_start(folder):
+    """The log is made last: without it the directory is refused."""
+    path = os.path.join(folder, "backup")
+    with Cluster(1) as cluster:
+        node = cluster.leader()
+        done("snapshot", "save", path, nodes=[node])
+        node.kill()
+        for keep_snapshot in True, False:
+            shutil.rmtree(node.dir)
+            done("snapshot", "restore", path, *member(cluster, 1))
+            for kind in ["wal"] if keep_snapshot else ["wal", "snapshot"]:
+                for name in os.listdir(os.path.join(node.dir, kind)):
+                    os.remove(os.path.join(node.dir, kind, name))
+            node.start()
+            assert node.wait_exit() == 70
+            assert "is not whole" in node.log()
+
+
+def test_wrong_use_of_restore(folder):
+    with Cluster(1, start=False) as cluster:
+        options = member(cluster, 1)
+        assert hasp("snapshot", "restore", "x").returncode == 64
+        assert hasp("snapshot", "restore", *options).returncode == 64
+        assert hasp("snapshot", "restore", "x", *options[:-2]).returncode == 64
+        both = options + ["--config", cluster.nodes[0].config]
+        assert hasp("snapshot", "restore", "x", *both).returncode == 64
+        late = options + ["--quarantine", "soon"]
+        assert hasp("snapshot", "restore", "x", *late).returncode == 64
+        missing = hasp("snapshot", "restore", folder + "/x", *options)
+        assert missing.returncode == 65
+        assert not os.path.exists(cluster.nodes[0].dir)
