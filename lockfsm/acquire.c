@@ -276,7 +276,7 @@ void queue_or_deadlock(struct lockfsm *fsm, struct wait *first,
                        struct result *result)
 {
     struct bytes cycle;
-    if (deadlock_found(fsm, first->asker, &cycle)) {
+    if (deadlock_of_newcomer(fsm, first->asker, &cycle)) {
         request_free(fsm, first);
         fsm->queued_index = 0;
         result->code = RESULT_DEADLOCK;

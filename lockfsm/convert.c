@@ -51,7 +51,7 @@ static void upgrade_now(struct lockfsm *fsm, struct hold *hold,
     if (hold->lock->wait_count > 0 && asker != NULL && asker->wait_count > 0) {
         struct wait *wait = wait_queue(fsm, hold->lock, hold->session, terms);
         struct bytes cycle;
-        bool is_deadlock = deadlock_found(fsm, wait->asker, &cycle);
+        bool is_deadlock = deadlock_of_newcomer(fsm, wait->asker, &cycle);
         wait_free(fsm, wait);
         fsm->queued_index = 0;
         if (is_deadlock) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The search for deadlocks, done when somebody queues.
+/* The search for deadlocks, done when somebody queues (and when a request for
+ * several locks loses a hold that it counted on, and now waits there, too).
  *
  * The wait-for graph: its nodes are askers (session, owner); a waiting one has
  * edges to the holders that conflict with it and to the incompatible waits
@@ -27,6 +28,8 @@
 #include "base/memory.h"
 
 #define REDUCTION_STEP_MAX (8 * DEADLOCK_STEP_MAX)
+/* Longer names are cut in the text of a cycle. */
+#define NAME_SHOWN_MAX 40
 
 struct node {
     struct asker *asker;
@@ -277,8 +280,8 @@ static void put_text(struct words *words, const char *text)
  * character becomes a question mark, long names end early. */
 static void put_name(struct words *words, struct bytes name)
 {
-    char text[44];
-    size_t size = name.size < 40 ? name.size : 40;
+    char text[NAME_SHOWN_MAX + 1];
+    size_t size = name.size < NAME_SHOWN_MAX ? name.size : NAME_SHOWN_MAX;
     for (size_t i = 0; i < size; i++) {
         bool is_plain = name.data[i] >= ' ' && name.data[i] < 0x7f;
         text[i] = is_plain ? (char)name.data[i] : '?';
@@ -310,25 +313,33 @@ static void put_step(struct words *words, const struct lock *lock,
     put_asker(words, asker);
 }
 
+/* A step takes at least so much of the text. */
+#define STEP_TEXT_SIZE_MIN (sizeof " -> a -> 1" - 1)
+
 /* "5/a -> lock -> 7/b -> other -> 5/a": who waits, for which lock, for whom. */
 static struct bytes describe(struct lockfsm *fsm,
                              const struct reaching *reaching)
 {
     const struct deadlock_search *search = reaching->search;
     struct words words = {.size = 0};
-    uint32_t path[CYCLE_TEXT_SIZE_MAX / 8];
+    const struct node *path[CYCLE_TEXT_SIZE_MAX / STEP_TEXT_SIZE_MIN + 1];
+    const uint32_t shown_max = sizeof path / sizeof path[0];
     uint32_t length = 0;
-    uint32_t slot = reaching->cycle_from;
-    while (slot != 0) {
-        if (length < sizeof path / sizeof path[0]) {
-            path[length++] = slot;
+    for (uint32_t slot = reaching->cycle_from; slot != 0;
+         slot = search->nodes[slot].parent) {
+        length++;
+    }
+    uint32_t at = length;
+    for (uint32_t slot = reaching->cycle_from; slot != 0;
+         slot = search->nodes[slot].parent) {
+        at--;
+        if (at < shown_max) {
+            path[at] = &search->nodes[slot];
         }
-        slot = search->nodes[slot].parent;
     }
     put_asker(&words, search->nodes[0].asker);
-    for (uint32_t i = length; i > 0; i--) {
-        const struct node *node = &search->nodes[path[i - 1]];
-        put_step(&words, node->lock, node->asker);
+    for (uint32_t i = 0; i < length && i < shown_max; i++) {
+        put_step(&words, path[i]->lock, path[i]->asker);
     }
     put_step(&words, reaching->cycle_lock, search->nodes[0].asker);
     return effect_copy(fsm, bytes_of(words.text, words.size));
@@ -360,21 +371,29 @@ static bool is_waited_for(struct lockfsm *fsm, const struct asker *asker)
     return false;
 }
 
-bool deadlock_found(struct lockfsm *fsm, struct asker *asker,
-                    struct bytes *ret_cycle)
+static struct deadlock_search *search_begin(struct lockfsm *fsm)
 {
     if (fsm->search == NULL) {
         fsm->search = memory_new(sizeof *fsm->search);
     }
-    struct deadlock_search *search = fsm->search;
-    search->step_count = 0;
-    search->step_max = DEADLOCK_STEP_MAX;
-    if (!is_waited_for(fsm, asker)) {
-        return false;
-    }
+    fsm->search->step_count = 0;
+    fsm->search->step_max = DEADLOCK_STEP_MAX;
+    return fsm->search;
+}
+
+bool deadlock_of_newcomer(struct lockfsm *fsm, struct asker *asker,
+                          struct bytes *ret_cycle)
+{
+    search_begin(fsm);
+    return is_waited_for(fsm, asker) && deadlock_found(fsm, asker, ret_cycle);
+}
+
+bool deadlock_found(struct lockfsm *fsm, struct asker *asker,
+                    struct bytes *ret_cycle)
+{
+    struct deadlock_search *search = search_begin(fsm);
     search->number++;
     search->count = 0;
-    search->step_count = 0;
     search->has_slots = false;
     add_node(search, asker, 0, NULL);
     struct reaching reaching = {.search = search};

@@ -135,7 +135,8 @@ enum effect_type {
                             "max hold". */
     EFFECT_WAIT_ENDED,   /* reason: "timeout", "cancelled", "session",
                             "blacklisted", "released" (an upgrade whose hold
-                            has gone). */
+                            has gone), "deadlock" (a request for several that
+                            counted on a hold that has gone). */
     EFFECT_DELAYED,      /* time_ms; wait_index: since_index (this entry). */
     EFFECT_DELAY_OVER,
     EFFECT_PLEASE,      /* Once per hold. text: the message. */

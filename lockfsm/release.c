@@ -15,6 +15,21 @@ static void end_if_redis(struct lockfsm *fsm, struct session *session)
     }
 }
 
+/* A request for several locks may have counted on the hold that has ended. Its
+ * place is now a wait like others, also for those who wait for its owner: so it
+ * is searched as if it queued. */
+static void search_place(struct lockfsm *fsm, struct bytes name,
+                         uint64_t session, struct bytes owner)
+{
+    const struct lock *lock = lock_find(fsm, name);
+    struct wait *wait = wait_find(fsm, lock, session, owner);
+    struct result result = {.code = RESULT_DEADLOCK};
+    if (wait != NULL && hold_find(fsm, lock, session, owner) == NULL &&
+        deadlock_found(fsm, wait->asker, &result.text)) {
+        wait_end(fsm, wait, "deadlock", &result);
+    }
+}
+
 /* Counts down; true if there was something, with what is left. */
 static bool release_one(struct lockfsm *fsm, struct session *session,
                         struct bytes name, uint64_t token, uint64_t *ret_left)
@@ -58,6 +73,10 @@ void apply_release(struct lockfsm *fsm, const Hasp__Command *command,
     for (size_t i = 0; i < message->n_names; i++) {
         released += release_one(fsm, session, bytes_from(message->names[i]),
                                 message->token, &left);
+    }
+    for (size_t i = 0; released > 0 && i < message->n_names; i++) {
+        search_place(fsm, bytes_from(message->names[i]), session->id,
+                     fsm->origin.owner);
     }
     if (message->n_names > 1) {
         result->count = released;
@@ -124,6 +143,7 @@ void apply_release_if(struct lockfsm *fsm, const Hasp__Command *command,
     struct session *session = hold->session;
     session_note_ended(fsm, session, hold, "releaseif");
     hold_end(fsm, hold, "releaseif", true);
+    search_place(fsm, name, session->id, owner);
     end_if_redis(fsm, session);
     result->count = 1;
 }
@@ -205,6 +225,8 @@ void apply_hold_over(struct lockfsm *fsm, const Hasp__Command *command,
     struct session *session = hold->session;
     session_note_ended(fsm, session, hold, "max hold");
     hold_end(fsm, hold, "max hold", false);
+    search_place(fsm, bytes_from(message->name), session->id,
+                 bytes_from(message->owner));
     end_if_redis(fsm, session);
     result->count = 1;
 }

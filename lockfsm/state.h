@@ -426,10 +426,14 @@ void queue_or_deadlock(struct lockfsm *fsm, struct wait *first,
 
 /* --- deadlock.c ----------------------------------------------------------- */
 
-/* True if the waits of 'asker', the newest of them just queued, close a cycle;
- * its text goes to the effects' arena. */
+/* True if the waits of 'asker' close a cycle, which then goes through it; its
+ * text goes to the effects' arena. */
 bool deadlock_found(struct lockfsm *fsm, struct asker *asker,
                     struct bytes *ret_cycle);
+/* The same where the newest of them was just queued, which nobody stands
+ * behind: often there is nothing to search. */
+bool deadlock_of_newcomer(struct lockfsm *fsm, struct asker *asker,
+                          struct bytes *ret_cycle);
 void deadlock_search_free(struct deadlock_search *search);
 
 /* --- blacklist.c ---------------------------------------------------------- */

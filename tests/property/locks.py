@@ -149,6 +149,9 @@ class LockOperations:
                     self.end_hold(hold, 'released', True)
                     if s.redis:
                         break
+            for name in names if released else ():
+                if name in self.locks:
+                    self.search_place(name, s, owner)
             if len(names) > 1:
                 return ok(released)
             return ok(left) if released else NOT_HELD
@@ -168,6 +171,7 @@ class LockOperations:
             if not holds or token not in (0, holds[0].token):
                 return ok(0)
             self.end_hold(holds[0], 'releaseif', True)
+            self.search_place(name, holds[0].session, howner)
             return ok(1)
         is_bad = not self.names_are_good([name]) or size(howner) > 128 or \
             (howner == '-' and not token)
@@ -295,6 +299,7 @@ class LockOperations:
         if not hold:
             return VOID
         self.end_hold(hold, 'max-hold', False)
+        self.search_place(name, hold.session, owner)
         return ok(1)
 
     def op_holdage(self, name, session, owner, token, age):

@@ -138,6 +138,8 @@ class Rules:
         s = wait.session
         self.out.append(f'w {s.id} {wait.owner} {wait.group[0].lock.name} '
                         f'{wait.index} {wait.asked} {result.line()}')
+        if result.check:
+            self.out.append(result.check)
         for kept in s.results.get(wait.owner, {}).values():
             if kept[1] == wait.index:
                 kept[1:] = 0, result
@@ -281,6 +283,15 @@ class Rules:
             graph[at] = [e for e in self.edges(*at) if is_all or not e[3]]
             todo += [(e[1], e[2]) for e in graph[at]]
         return graph
+
+    def search_place(self, name, s, owner):
+        """A request for several locks lost a hold that it counted on."""
+        lock = self.locks[name]
+        wait = wait_at(lock, s.id, owner)
+        refusal = wait and not hold_at(lock, s.id, owner) and \
+            self.deadlock(s, owner)
+        if refusal:
+            self.end_wait(wait, 'deadlock', refusal)
 
     def deadlock(self, s, owner):
         """The refusal, if this asker waits for itself."""

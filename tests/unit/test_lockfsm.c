@@ -409,6 +409,36 @@ static enum result_code close_long_cycle(struct world *world, uint32_t length)
     return acquire(world, asked)->code;
 }
 
+/* Each but the last waits for the next one's lock; the last closes the cycle.
+ * Its text is cut at the end, and begins with whom the newcomer waits for. */
+static void a_long_cycle_is_told_from_its_beginning(void **state)
+{
+    enum { COUNT = 120 };
+    struct world *world = *state;
+    uint64_t session[COUNT];
+    char name[COUNT][8];
+    for (int i = 0; i < COUNT; i++) {
+        session[i] = open_session(world);
+        snprintf(name[i], sizeof name[i], "%d", i);
+        acquire(world, (struct asked){.session = session[i], .name = name[i]});
+    }
+    for (int i = 0; i < COUNT - 1; i++) {
+        struct asked next = {
+            .session = session[i], .name = name[i + 1], .is_waiting = true};
+        assert_int_equal(acquire(world, next)->code, RESULT_QUEUED);
+    }
+    struct asked closing = {
+        .session = session[COUNT - 1], .name = name[0], .is_waiting = true};
+    const struct result *result = acquire(world, closing);
+    assert_int_equal(result->code, RESULT_DEADLOCK);
+    char start[100];
+    snprintf(start, sizeof start,
+             "%" PRIu64 " -> 0 -> %" PRIu64 " -> 1 -> %" PRIu64 " -> ",
+             session[COUNT - 1], session[0], session[1]);
+    assert_true(result->text.size <= 400 && result->text.size > strlen(start));
+    assert_memory_equal(result->text.data, start, strlen(start));
+}
+
 static void a_deadlock_through_a_long_queue_is_found(void **state)
 {
     assert_int_equal(close_long_cycle(*state, DEADLOCK_STEP_MAX / 3),
@@ -718,6 +748,7 @@ int main(void)
         TEST(the_65th_unacknowledged_result_is_refused),
         TEST(the_newest_ended_holds_are_told),
         TEST(several_locks_at_once_have_a_bound),
+        TEST(a_long_cycle_is_told_from_its_beginning),
         TEST(a_deadlock_through_a_long_queue_is_found),
         TEST(past_its_bound_the_search_grants_the_place),
         TEST(a_cycle_with_strange_names_is_plain_text),
