@@ -33,8 +33,6 @@
 
 /* How long a request waits for a leader before NOLEADER. */
 #define LEADER_WAIT_NS (3000 * NS_PER_MS)
-/* A loop that did not turn for longer has stalled (rule 6). */
-#define STALL_NS (500 * NS_PER_MS)
 /* Questions asked for heartbeats alone are so far apart. */
 #define HEARTBEAT_SPACING_NS (2 * NS_PER_MS)
 /* A request that a node refused is not sent there again sooner. */
@@ -275,8 +273,6 @@ struct core {
     uint64_t asked_before_ns;
     uint64_t confirmed_ns; /* When the newest confirmed one was asked. */
     bool wants_expiry_question;
-    bool has_stalled;
-    uint64_t last_turn_ns;
     bool has_session_ended; /* Since doomed heartbeats were last looked at. */
     bool has_left_over;     /* Work was put off to the next turn. */
     uint64_t scan_budget;   /* Of this turn, for LIST. */
