@@ -244,6 +244,29 @@ static void another_node_is_refused(void **state)
     open_again(f);
 }
 
+static void what_is_there_is_opened_whoever_it_belongs_to(void **state)
+{
+    struct fixture *f = *state;
+    struct datadir *second;
+    char other[600];
+    assert_int_equal(datadir_open_existing(f->path, &second, f->why),
+                     HASP_EBUSY);
+    datadir_close(f->datadir);
+    f->datadir = NULL;
+    assert_int_equal(datadir_open_existing(f->path, &second, f->why), 0);
+    assert_int_equal(datadir_identity(second)->node_id, NODE);
+    datadir_close(second);
+    /* Nothing is made where nothing is. */
+    snprintf(other, sizeof other, "%s/none", f->path);
+    assert_int_equal(datadir_open_existing(other, &second, f->why), HASP_EIO);
+    assert_int_equal(access(other, F_OK), -1);
+    snprintf(other, sizeof other, "%s/wal", f->path);
+    assert_int_equal(datadir_open_existing(other, &second, f->why),
+                     HASP_ENOENT);
+    snprintf(other, sizeof other, "%s/wal/LOCK", f->path);
+    assert_int_equal(access(other, F_OK), -1);
+}
+
 static void a_damaged_identity_is_refused(void **state)
 {
     struct fixture *f = *state;
@@ -465,6 +488,7 @@ int main(void)
         TEST(a_second_open_is_refused),
         TEST(the_lock_ends_with_its_process),
         TEST(another_node_is_refused),
+        TEST(what_is_there_is_opened_whoever_it_belongs_to),
         TEST(a_damaged_identity_is_refused),
         TEST(a_missing_folder_above_is_told),
         TEST(a_lost_identity_does_not_make_a_new_node),

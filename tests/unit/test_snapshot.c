@@ -298,6 +298,69 @@ static void every_shorter_length_is_refused(void **state)
     buffer_done(&stream);
 }
 
+static void damage_is_told_with_its_place(void **state)
+{
+    struct fixture *f = *state;
+    struct snapshot_header found;
+    char why[HASP_WHY_SIZE], expected[64];
+    put(f->table, TABLE_FENCES, "first", "v");
+    put(f->table, TABLE_FENCES, "second", "v");
+    struct buffer stream = encode(f->table, &header);
+    /* The key of a record comes after its map and its own size. */
+    uint8_t *key = memmem(stream.data, stream.size, "second", 6);
+    size_t at = (size_t)(key - stream.data) - 5;
+    key[-1] = 0xff;
+    assert_int_equal(snapshot_check(buffer_bytes(&stream), &found, why),
+                     HASP_ECORRUPT);
+    snprintf(expected, sizeof expected, "record 1: cut off, at offset %zu", at);
+    assert_non_null(strstr(why, expected));
+    key[-1] = 0;
+    key[0] = 'z';
+    assert_int_equal(snapshot_check(buffer_bytes(&stream), &found, why),
+                     HASP_ECORRUPT);
+    assert_non_null(strstr(why, "inside of its records"));
+    buffer_done(&stream);
+}
+
+static void a_file_may_be_saved_anywhere_and_replaced(void **state)
+{
+    struct fixture *f = *state;
+    struct table_txn *txn;
+    struct snapshot_file file;
+    char path[128], why[HASP_WHY_SIZE] = "";
+    uint64_t size = 0;
+    path_of(f, "backup", path);
+    for (int i = 0; i < 2; i++) {
+        put(f->table, TABLE_FENCES, i == 0 ? "one" : "two", "v");
+        assert_int_equal(table_begin_read(f->table, &txn), 0);
+        assert_int_equal(snapshot_file_save(path, &header, txn, &size, why), 0);
+        table_abort(txn);
+        assert_int_equal(snapshot_file_map(path, &file, why), 0);
+        assert_int_equal(file.stream.size, size);
+        assert_int_equal(file.header.last_index, header.last_index);
+        assert_true((memmem(file.stream.data, size, "two", 3) != NULL) ==
+                    (i == 1));
+        snapshot_file_unmap(&file);
+        strcat(path, ".part");
+        assert_int_equal(access(path, F_OK), -1);
+        path_of(f, "backup", path);
+    }
+    /* A folder that is not there, and one that has the name. */
+    assert_int_equal(table_begin_read(f->table, &txn), 0);
+    path_of(f, "none/backup", path);
+    assert_int_equal(snapshot_file_save(path, &header, txn, &size, why),
+                     HASP_EIO);
+    assert_non_null(strstr(why, "none/backup"));
+    path_of(f, "folder", path);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(snapshot_file_save(path, &header, txn, &size, why),
+                     HASP_EIO);
+    assert_int_equal(rmdir(path), 0);
+    strcat(path, ".part");
+    assert_int_equal(access(path, F_OK), -1);
+    table_abort(txn);
+}
+
 static void seal(struct buffer *stream)
 {
     uint8_t checksum[DIGEST_SIZE];
@@ -576,6 +639,8 @@ int main(void)
         TEST(the_bytes_of_the_format_do_not_change),
         TEST(every_flipped_bit_is_refused),
         TEST(every_shorter_length_is_refused),
+        TEST(damage_is_told_with_its_place),
+        TEST(a_file_may_be_saved_anywhere_and_replaced),
         TEST(only_the_canonical_encoding_is_accepted),
         TEST(an_error_of_the_sink_ends_the_encoding),
         TEST(the_newest_two_files_are_kept),
