@@ -2,6 +2,7 @@
 
 #include "node/clients.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,6 +41,7 @@ struct client {
     struct list in_resumed;
     struct list in_unfinished;
     uint64_t unfinished_ns; /* Since when. */
+    size_t unsent_size;     /* That is counted in clients->unsent_size. */
     bool is_ready;
     bool is_known; /* The core has heard of it. */
     bool is_blocked;
@@ -60,6 +62,8 @@ static void feed(struct client *client, uint64_t now_ns);
 static void answer_too_early(struct client *client);
 static void note_unfinished(struct client *client, uint64_t now_ns);
 static void refuse_bytes(struct client *client, const char *why);
+static void count_unsent(struct client *client, size_t size);
+static void close_slowest(struct clients *clients);
 static struct client *find(struct clients *clients, uint64_t conn);
 static uint64_t take_slot(struct clients *clients, struct client *client);
 static struct origin *find_origin(struct clients *clients, const char *address);
@@ -74,6 +78,7 @@ int clients_open(struct clients *clients, struct hasp_node *node,
     uint16_t port;
     *clients = (struct clients){
         .node = node,
+        .unsent_max = CLIENTS_UNSENT_MAX,
         .count_max = node->options.limits.connections,
         .per_origin_max = node->options.limits.connections_per_address};
     list_init(&clients->dirty);
@@ -152,11 +157,15 @@ void clients_flush(struct clients *clients)
         struct client *client = LIST_ENTRY(node, struct client, in_dirty);
         list_remove(node);
         stream_flush(&client->stream);
+        count_unsent(client, stream_unsent(&client->stream));
         if (client->is_slow && stream_unsent(&client->stream) <= UNSENT_MAX) {
             on_drained(&client->stream);
         }
     }
     buffer_clear(&clients->nowhere);
+    if (clients->unsent_size > clients->unsent_max) {
+        close_slowest(clients);
+    }
 }
 
 void clients_resume(struct clients *clients)
@@ -315,6 +324,7 @@ static void on_closed(struct stream *stream, const char *reason)
     list_remove(&client->in_dirty);
     list_remove(&client->in_resumed);
     list_remove(&client->in_unfinished);
+    count_unsent(client, 0);
     resp_parser_done(&client->parser);
     clients->slot[slot] = NULL;
     clients->generation[slot]++;
@@ -331,6 +341,7 @@ static void on_closed(struct stream *stream, const char *reason)
 static void on_drained(struct stream *stream)
 {
     struct client *client = stream->owner;
+    count_unsent(client, stream_unsent(stream));
     if (client->is_slow) {
         client->is_slow = false;
         if (!client->is_blocked && list_is_empty(&client->in_resumed)) {
@@ -421,6 +432,46 @@ static void refuse_bytes(struct client *client, const char *why)
     resp_error(&writer, "ERR", "Protocol error: %s", why);
     client->is_closing = true;
     stream_close_flushed(&client->stream, "protocol error");
+}
+
+static void count_unsent(struct client *client, size_t size)
+{
+    client->clients->unsent_size += size;
+    client->clients->unsent_size -= client->unsent_size;
+    client->unsent_size = size;
+}
+
+/* Closes those for whom more waits than their share, until the rest fits. A
+ * connection that closes already keeps its bytes only until it is closed. */
+static void close_slowest(struct clients *clients)
+{
+    uint32_t waiting_count = 0;
+    uint32_t closed_count = 0;
+    for (uint32_t i = 0; i < clients->slot_count; i++) {
+        struct client *client = clients->slot[i];
+        if (client != NULL) {
+            count_unsent(client, stream_unsent(&client->stream));
+            waiting_count += client->unsent_size > 0 ? 1 : 0;
+        }
+    }
+    for (uint32_t i = 0;
+         i < clients->slot_count && clients->unsent_size > clients->unsent_max;
+         i++) {
+        struct client *client = clients->slot[i];
+        if (client != NULL &&
+            client->unsent_size > clients->unsent_max / waiting_count) {
+            client->is_closing = true;
+            list_remove(&client->in_unfinished);
+            stream_close(&client->stream, "output limit of all clients");
+            count_unsent(client, 0);
+            closed_count++;
+        }
+    }
+    if (closed_count > 0) {
+        LOG_WARN("clients read too slowly",
+                 "closed=%" PRIu32 " unsent=%" PRIu64, closed_count,
+                 clients->unsent_size);
+    }
 }
 
 static struct client *find(struct clients *clients, uint64_t conn)

@@ -11,7 +11,9 @@
  * order in which it began, and the housekeeping looks at its head.
  *
  * Limits: connections in all, and per address of origin; 10 s for one request
- * to become whole; the stream's bounds for input and output. */
+ * to become whole; the stream's bounds for input and output. What waits for all
+ * clients together is bounded, too (CLIENTS_UNSENT_MAX): beyond it, those of
+ * them that read too slowly for their share are closed. */
 
 #ifndef HASP_NODE_CLIENTS_H
 #define HASP_NODE_CLIENTS_H
@@ -26,6 +28,7 @@
 #include "base/units.h"
 
 #define CLIENT_REQUEST_NS (10 * NS_PER_S)
+#define CLIENTS_UNSENT_MAX (UINT64_C(512) << 20)
 
 struct hasp_node;
 struct client;
@@ -48,6 +51,8 @@ struct clients {
     struct list unfinished; /* Half a request has been read; oldest first. */
     struct origin *origins; /* Hash table by host. */
     struct buffer nowhere;  /* Output of connections that have gone. */
+    uint64_t unsent_size;   /* Of all, each as it was last looked at. */
+    uint64_t unsent_max;
     uint64_t request_count; /* For the metrics. */
     uint64_t refused_count;
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A node inside this process, through its public header alone. */
+/* A node inside this process, through its public header alone (but for one
+ * bound that no option sets). */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,8 +10,10 @@
 
 #include <arpa/inet.h>
 #include <cmocka.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -21,6 +24,7 @@
 
 #include "base/bytes.h"
 #include "include/hasp/node.h"
+#include "node/node.h"
 
 static char folder[256];
 
@@ -69,14 +73,24 @@ static void *run(void *data)
     return NULL;
 }
 
-static void start(struct runner *runner)
+static void open_node(struct runner *runner)
 {
     struct hasp_node_options options = options_here();
     char why[HASP_NODE_WHY_SIZE] = "";
     if (hasp_node_open(&options, &runner->node, why) != HASP_NODE_OK) {
         fail_msg("%s", why);
     }
+}
+
+static void start_opened(struct runner *runner)
+{
     assert_int_equal(pthread_create(&runner->thread, NULL, run, runner), 0);
+}
+
+static void start(struct runner *runner)
+{
+    open_node(runner);
+    start_opened(runner);
 }
 
 static void stop(struct runner *runner)
@@ -190,6 +204,58 @@ static void a_node_may_stop_with_clients_connected(void **state)
     }
 }
 
+/* Sends requests, and reads no answer, until the node takes no more for a
+ * while; true if it has closed the connection. */
+static bool is_closed_unread(int fd)
+{
+    static char words[60000];
+    struct pollfd writable = {.fd = fd, .events = POLLOUT};
+    if (words[0] == '\0') {
+        memset(words, 'x', sizeof words);
+        memcpy(words, "*2\r\n$4\r\nPING\r\n$59976\r\n", 22);
+        memcpy(words + sizeof words - 2, "\r\n", 2);
+    }
+    size_t sent = 0;
+    while (poll(&writable, 1, 100) > 0) {
+        if ((writable.revents & (POLLERR | POLLHUP)) != 0) {
+            return true;
+        }
+        ssize_t size = send(fd, words + sent, sizeof words - sent,
+                            MSG_DONTWAIT);
+        if (size < 0 && (errno == EPIPE || errno == ECONNRESET)) {
+            return true;
+        }
+        sent += size > 0 ? (size_t)size : 0;
+        sent = sent == sizeof words ? 0 : sent;
+    }
+    return false;
+}
+
+static void clients_that_do_not_read_are_closed_beyond_what_fits(void **state)
+{
+    enum { COUNT = 8 };
+    struct runner runner;
+    int fd[COUNT];
+    uint32_t closed = 0;
+    (void)state;
+    open_node(&runner);
+    runner.node->clients.unsent_max = 1 << 20;
+    start_opened(&runner);
+    int other = dial(runner.node);
+    for (int i = 0; i < COUNT; i++) {
+        fd[i] = dial(runner.node);
+        (void)is_closed_unread(fd[i]);
+    }
+    for (int i = 0; i < COUNT; i++) {
+        closed += is_closed_unread(fd[i]) ? 1 : 0;
+        close(fd[i]);
+    }
+    assert_in_range(closed, 1, COUNT - 1);
+    ask(other, "PING\r\n", "+PONG\r\n");
+    close(other);
+    stop(&runner);
+}
+
 static void a_node_may_be_closed_without_having_run(void **state)
 {
     struct hasp_node_options options = options_here();
@@ -254,6 +320,7 @@ int main(void)
         TEST(a_node_serves_from_inside_a_program),
         TEST(what_it_knew_is_there_when_it_is_opened_again),
         TEST(a_node_may_stop_with_clients_connected),
+        TEST(clients_that_do_not_read_are_closed_beyond_what_fits),
         TEST(a_node_may_be_closed_without_having_run),
         TEST(a_directory_in_use_is_a_storage_error),
         TEST(a_port_in_use_is_told_apart),
