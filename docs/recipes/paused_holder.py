@@ -17,7 +17,7 @@ import sys
 import tempfile
 
 from fenced_sqlite import StaleToken, connect, fenced
-from hasp import Session
+from hasp import LeaseLost, Session
 
 
 def read(db):
@@ -34,20 +34,28 @@ def write(db, number, token, checks):
 
 def add(path, name, checks, pause=None):
     """Adds 1 under the lock. False if the database refused."""
-    db = connect(path)
-    with Session(ttl=1) as session, session.lock('counter') as lock:
-        number = read(db)
-        print(f'{name}: holds token {lock.token} and read {number}', flush=True)
-        lock.guard(0.1)  # The lease is good, here.
-        if pause:
-            pause()
-        try:
-            write(db, number + 1, lock.token, checks)
-        except StaleToken as error:
-            print(f'{name}: refused, {error}', flush=True)
-            return False
-        print(f'{name}: wrote {number + 1}', flush=True)
-        return True
+    is_written = False
+    try:
+        with Session(ttl=1) as session, session.lock('counter') as lock:
+            is_written = step(connect(path), name, lock, checks, pause)
+    except LeaseLost:  # From the end of the block.
+        print(f'{name}: learns that the lease was lost', flush=True)
+    return is_written
+
+
+def step(db, name, lock, checks, pause):
+    number = read(db)
+    print(f'{name}: holds token {lock.token} and read {number}', flush=True)
+    lock.guard(0.1)  # The lease is good, here.
+    if pause:
+        pause()
+    try:
+        write(db, number + 1, lock.token, checks)
+    except StaleToken as error:
+        print(f'{name}: refused, {error}', flush=True)
+        return False
+    print(f'{name}: wrote {number + 1}', flush=True)
+    return True
 
 
 def first(path, checks):

@@ -11,10 +11,11 @@
 hasp.aio has the same for asyncio.
 """
 
-from .errors import (HaspError, LeaseLost, NotHeld, Refused, Unknown,
-                     Unreachable)
+from .errors import (HaspError, LeaseLost, LeaseShort, NotHeld, Refused,
+                     Unknown, Unreachable)
+from .hold import Event
 from .lease import State
 from .session import Lock, Session
 
-__all__ = ['HaspError', 'LeaseLost', 'Lock', 'NotHeld', 'Refused', 'Session',
-           'State', 'Unknown', 'Unreachable']
+__all__ = ['Event', 'HaspError', 'LeaseLost', 'LeaseShort', 'Lock', 'NotHeld',
+           'Refused', 'Session', 'State', 'Unknown', 'Unreachable']

@@ -12,41 +12,47 @@ import itertools
 import os
 import random
 import socket
-from typing import (Any, Callable, List, Optional, Sequence, Set, Tuple,
-                    Union)
+import time
+from typing import (TYPE_CHECKING, Any, Callable, List, Optional, Sequence,
+                    Set, Tuple, Union)
 
 from . import resp
-from .errors import (HaspError, LeaseLost, NotHeld, Refused, Unknown,
-                     Unreachable)
-from .lease import Clock, Lease, State, read_clock
-from .session import (AGAIN, CONNECT_TIMEOUT, ENDED, acquire_words, hold_left,
-                      parse_endpoints, without_wait)
+from .errors import HaspError, LeaseLost, Unknown, Unreachable
+from .hold import Belief, Event, Hold, asked_for
+from .lease import Clock, State, read_clock
+from .request import (CONNECT_TIMEOUT, IDLE_MAX, Endpoint, Trouble,
+                      default_name, judge, open_words, parse_endpoints,
+                      wait_until, wait_words)
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from .hold import Options
 
 LOST = (OSError, asyncio.TimeoutError, asyncio.IncompleteReadError)
 
 
 class Connection:
-    def __init__(self, reader: asyncio.StreamReader,
-                 writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
+    def __init__(self, endpoint: Endpoint, turn: int) -> None:
+        self.endpoint, self.turn = endpoint, turn
         self.parser = resp.Parser()
         self.on_push: Optional[Callable[[resp.Push], None]] = None
 
-    @classmethod
-    async def open(cls, endpoint: Tuple[str, int]) -> 'Connection':
-        reader, writer = await asyncio.wait_for(
-            asyncio.open_connection(*endpoint), CONNECT_TIMEOUT)
-        raw = writer.get_extra_info('socket')
+    async def open(self) -> 'Connection':
+        self.reader, self.writer = await asyncio.open_connection(
+            *self.endpoint)
+        raw = self.writer.get_extra_info('socket')
         raw.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 5000)
-        connection = cls(reader, writer)
-        await connection.ask(CONNECT_TIMEOUT, 'HELLO', 3)
-        return connection
+        return self
 
-    async def ask(self, timeout: Optional[float],
-                  *words: resp.Argument) -> Any:
+    async def ask(self, timeout: float, *words: resp.Argument) -> Any:
         self.writer.write(resp.encode(*words))
         return await asyncio.wait_for(self._reply(), timeout)
+
+    async def listen(self) -> None:
+        """Takes what comes unasked, until the connection fails."""
+        await self._reply()
 
     async def _reply(self) -> Any:
         await self.writer.drain()
@@ -56,7 +62,8 @@ class Connection:
             except resp.Incomplete:
                 data = await self.reader.read(65536)
                 if not data:
-                    raise ConnectionResetError('closed by the node') from None
+                    raise ConnectionResetError('closed the connection') \
+                        from None
                 self.parser.feed(data)
                 continue
             if not isinstance(reply, resp.Push):
@@ -64,63 +71,54 @@ class Connection:
             if self.on_push:
                 self.on_push(reply)
 
+    def interrupt(self) -> None:
+        """Makes a task that waits on it get an OSError."""
+        self.reader.set_exception(ConnectionAbortedError('given up'))
+
     def close(self) -> None:
         self.writer.close()
 
 
-class Session:
-    """As hasp.Session; open it with `async with` or `await session.open()`."""
+class Session(Belief):
+    """As hasp.Session; open it with `async with` or `await session.open()`.
+    'on_event' is called by the loop."""
 
     def __init__(self, endpoints: Union[None, str, Sequence[str]] = None, *,
                  name: str = '', ttl: float = 10.0, linger: float = 0.0,
                  timeout: float = 10.0,
-                 on_event: Optional[Callable[[str, str], None]] = None
-                 ) -> None:
+                 on_event: Optional[Callable[[Event], None]] = None) -> None:
+        super().__init__(on_event)
         self.endpoints = parse_endpoints(endpoints)
-        self.name = name or f'python:{os.getpid()}'
+        self.name = name or default_name()
         self.ttl, self.linger, self.timeout = ttl, linger, timeout
-        self.on_event = on_event
-        self.id = self.secret = ''
-        self._lease = Lease()
+        self._turn = random.randrange(len(self.endpoints))
         self._idle: List[Connection] = []
-        self._owners = itertools.count(1)
-        self._doubts: Set['Lock'] = set()  # Whose last outcome is not known.
-        self._keeper: Optional[asyncio.Task] = None
+        self._busy: Set[Connection] = set()
+        self._tasks: Set['asyncio.Task[Any]'] = set()
 
     async def open(self) -> 'Session':
-        words: List[resp.Argument] = ['SESSION.OPEN', 'TTL',
-                                      int(self.ttl * 1000), 'NAME', self.name]
-        if self.linger:
-            words += ['LINGER', int(self.linger * 1000)]
-        reply, sent = await self._request(words, self.timeout)
-        self.id, self.secret = str(reply['id']), reply['secret']
-        self._times = (reply['ttl_ms'] / 1000,
-                       (reply.get('linger_ms') or 0) / 1000)
-        self._lease.answered(sent, *self._times)
-        # Connections from before the session do not act for it.
-        self._drop_idle()
-        self._keeper = asyncio.create_task(self._keep())
+        reply, sent = await self._request(
+            open_words(self.name, self.ttl, self.linger))
+        self._opened(reply, sent)
+        self._start(self._keep())
         return self
 
-    def lock(self, name: str, **options: Any) -> 'Lock':
+    def lock(self, name: str, **options: Unpack[Options]) -> 'Lock':
+        """A lock by this name: see Lock for the options."""
         return Lock(self, name, **options)
 
-    def state(self) -> State:
-        return self._lease.state(read_clock())
-
-    def remaining(self) -> float:
-        return self._lease.remaining(read_clock())
-
     async def close(self) -> None:
-        if self._keeper:
-            self._keeper.cancel()
-        if self.state() is not State.LOST:
-            try:
-                await self._request(['SESSION.CLOSE'], self.timeout)
-            except HaspError:
-                pass  # Its lease runs out by itself.
-        self._lease.refuse()
-        self._drop_idle()
+        """Ends the session; its locks go to the next in line."""
+        if self._pid == os.getpid():
+            for task in self._tasks:
+                task.cancel()
+            if self.id and self.state() is not State.LOST:
+                try:
+                    await self._request(['SESSION.CLOSE'])
+                except HaspError:
+                    pass  # Its lease runs out by itself.
+            self._refuse('it has been closed')
+            self._drop()
 
     async def __aenter__(self) -> 'Session':
         return await self.open()
@@ -128,90 +126,197 @@ class Session:
     async def __aexit__(self, *_: Any) -> None:
         await self.close()
 
-    def _drop_idle(self) -> None:
-        idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+    # --- requests ---------------------------------------------------------
 
-    async def _connect(self, attempt: int) -> Connection:
-        endpoint = self.endpoints[attempt % len(self.endpoints)]
-        connection = await Connection.open(endpoint)
-        if self.id:
-            reply = await connection.ask(CONNECT_TIMEOUT, 'SESSION.ATTACH',
-                                         self.id, self.secret)
-            if isinstance(reply, resp.ReplyError):
-                connection.close()
-                raise reply
-        return connection
-
-    async def _request(self, words: Sequence[resp.Argument], timeout: float,
-                       wait: Optional[float] = 0.0) -> Tuple[Any, Clock]:
+    async def _request(self, words: Sequence[resp.Argument],
+                       until: Optional[float] = None,
+                       timeout: Optional[float] = None) -> Tuple[Any, Clock]:
         """Asks until there is an answer; see hasp.session."""
-        clock = asyncio.get_running_loop().time
-        deadline = clock() + timeout
-        first = random.randrange(len(self.endpoints))
-        doubt: Optional[HaspError] = None
-        for attempt in itertools.count():
-            connection = self._idle.pop() if self._idle else None
-            sent = read_clock()
-            is_sent = connection is not None
+        limit = (time.monotonic() if until is None else until) + \
+            (self.timeout if timeout is None else timeout)
+        trouble = Trouble()
+        for attempt in itertools.count(1):
+            self._check()
+            endpoint = self.endpoints[self._turn % len(self.endpoints)]
+            line, is_sent = None, False
             try:
-                if connection is None:
-                    connection = await self._connect(first + attempt)
+                line = await self._take()
+                endpoint = line.endpoint
+                more, patience = wait_words(until)
                 sent, is_sent = read_clock(), True
-                reply = await connection.ask(
-                    None if wait is None else timeout + wait, *words)
+                reply = await line.ask(min(patience, limit - time.monotonic()),
+                                       *words, *more)
                 if not isinstance(reply, resp.ReplyError):
-                    self._idle.append(connection)
+                    self._put(line)
                     return reply, sent
-                self._idle.append(connection)
-                last = self._refused(reply)
-            except resp.ReplyError as error:
-                last = self._refused(error)
+                is_sent = reply.code == 'UNKNOWN'
+                error = judge(reply)
+                if not isinstance(error, (Unreachable, Unknown)):
+                    self._put(line)
+                    if isinstance(error, LeaseLost):
+                        self._refuse(str(error))
+                    raise error
+                trouble.note(endpoint, error, is_sent)
             except LOST as error:
-                if connection is not None:
-                    connection.close()
-                last = Unknown(f'connection lost: {error}') if is_sent else \
-                    Unreachable(f'no node could be used: {error}')
+                trouble.note(endpoint, error, is_sent)
             except asyncio.CancelledError:
-                if connection is not None:
-                    connection.close()
+                self._fail(line)
                 raise
-            if wait is None and self.id and self.state() is not State.LOST:
-                deadline = max(deadline, clock() + 1)
-            doubt = last if isinstance(last, Unknown) else doubt
-            if clock() >= deadline:
-                raise doubt or last  # An earlier attempt may have been done.
-            await asyncio.sleep(random.uniform(0.02, 0.1) *
-                                min(attempt + 1, 5))
-        raise HaspError('not reached')
+            self._fail(line)
+            pause = random.uniform(0.02, 0.1) * min(attempt, 5)
+            if time.monotonic() + pause >= limit:
+                self._check()
+                raise trouble.error()
+            if attempt % len(self.endpoints) == 0:
+                await asyncio.sleep(pause)
+        raise AssertionError
 
-    def _refused(self, error: resp.ReplyError) -> HaspError:
-        if error.code in AGAIN:
-            return Unknown(str(error)) if error.code == 'UNKNOWN' else \
-                Unreachable(str(error))
-        if error.code in ENDED:
-            self._lease.refuse()
-            raise LeaseLost(str(error))
-        raise (NotHeld if error.code == 'NOTHELD' else Refused)(str(error))
+    async def _take(self) -> Connection:
+        if self._idle:
+            line = self._idle.pop()
+        else:
+            turn = self._turn
+            try:
+                line = await self._connect(turn, CONNECT_TIMEOUT)
+            except LOST:
+                self._turn_from(turn)
+                raise
+        self._busy.add(line)
+        return line
+
+    def _put(self, line: Connection) -> None:
+        self._busy.discard(line)
+        if len(self._idle) < IDLE_MAX:
+            self._idle.append(line)
+        else:
+            line.close()
+
+    def _fail(self, line: Optional[Connection]) -> None:
+        if line is not None:
+            self._busy.discard(line)
+            line.close()
+            self._turn_from(line.turn)
+
+    def _turn_from(self, turn: int) -> None:
+        if self._turn == turn:
+            self._turn += 1
+
+    def _drop(self) -> None:
+        """Closes what is idle; requests under way get an OSError."""
+        for line in self._busy:
+            line.interrupt()
+        while self._idle:
+            self._idle.pop().close()
+
+    async def _connect(self, turn: int, timeout: float) -> Connection:
+        line = Connection(self.endpoints[turn % len(self.endpoints)], turn)
+        await asyncio.wait_for(line.open(), timeout)
+        try:
+            await line.ask(timeout, 'HELLO', 3)
+            if self.id:
+                reply = await line.ask(timeout, 'SESSION.ATTACH', self.id,
+                                       self.secret)
+                if isinstance(reply, resp.ReplyError):
+                    error = judge(reply)
+                    if isinstance(error, LeaseLost):
+                        self._refuse(str(error))
+                        raise error
+                    raise OSError(str(error))
+        except BaseException:
+            line.close()
+            raise
+        return line
+
+    # --- the session's tasks ----------------------------------------------
+
+    def _start(self, run: Any) -> 'asyncio.Task[Any]':
+        task = asyncio.ensure_future(run)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _emit(self, events: Sequence[Event]) -> None:
+        for event in events if self.on_event else ():
+            try:
+                self.on_event(event)  # type: ignore
+            except Exception as error:  # The program's; we go on.
+                asyncio.get_running_loop().call_exception_handler(
+                    {'message': 'on_event failed', 'exception': error})
 
     async def _keep(self) -> None:
-        connection: Optional[Connection] = None
-        told, turn = State.HELD, 0
-        interval = self._lease.beat_interval()
-        while told is not State.LOST:
-            await asyncio.sleep(interval)
-            connection, is_ok = await self._beat(connection, turn)
-            turn += not is_ok
-            if is_ok and self._doubts:
-                asyncio.create_task(self._settle_doubts())
-            interval = self._lease.beat_interval() if is_ok else \
-                random.uniform(0.02, 0.2)
-            state = self.state()
-            if state is not told and self.on_event:
-                self.on_event('safe' if state is State.HELD else
-                              state.value, '')
-            told = state
+        line: Optional[Connection] = None
+        next_beat = time.monotonic() + self._lease.beat_interval() / 5
+        try:
+            while self.state() is not State.LOST:
+                delay = min(next_beat - time.monotonic(),
+                            max(self.remaining(), 0.02))
+                if not await self._listen(line, delay):
+                    line, next_beat = None, 0.0
+                if time.monotonic() >= next_beat:
+                    line = await self._beat(line)
+                    interval = self._lease.beat_interval()
+                    next_beat = time.monotonic() + (
+                        interval if line else
+                        min(interval, random.uniform(0.02, 0.2)))
+                    if line and self._doubts:
+                        self._start(self._settle_doubts())
+                self._emit(self._news())
+            self._drop()
+        finally:
+            if line is not None:
+                line.close()
+
+    async def _listen(self, line: Optional[Connection], delay: float) -> bool:
+        """Waits; False if the connection has failed."""
+        if line is None:
+            await asyncio.sleep(delay)
+            return True
+        try:
+            await asyncio.wait_for(line.listen(), max(0.0, delay))
+        except asyncio.TimeoutError:
+            return True
+        except (*LOST, resp.ReplyError):
+            self._fail(line)
+            return False
+        return True
+
+    async def _beat(self, line: Optional[Connection]) -> Optional[Connection]:
+        """The connection for the next one; None if it has failed."""
+        patience = max(0.05, self._lease.beat_interval())
+        turn = line.turn if line else self._turn
+        endpoint = self.endpoints[turn % len(self.endpoints)]
+        try:
+            if line is None:
+                line = await self._connect(turn, min(patience,
+                                                     CONNECT_TIMEOUT))
+                line.on_push = lambda push: self._emit(asked_for(push))
+            sent = read_clock()
+            reply = await line.ask(patience, 'SESSION.KEEP', 'FULL')
+            if isinstance(reply, resp.ReplyError):
+                raise judge(reply)
+            self._emit(self._answered(reply, sent))
+            return line
+        except LeaseLost as error:
+            self._refuse(str(error))
+        except (*LOST, HaspError, resp.ReplyError) as error:
+            self._why = 'no heartbeat was answered in time, last: ' \
+                f'{endpoint[0]}:{endpoint[1]}: {error or "no answer"}'
+            if isinstance(error, asyncio.TimeoutError):
+                self._suspect(endpoint)
+        except asyncio.CancelledError:
+            if line is not None:
+                line.close()
+            raise
+        if line is not None:
+            line.close()
+        self._turn_from(turn)
+        return None
+
+    def _suspect(self, endpoint: Endpoint) -> None:
+        """As hasp.Session: what waits at a frozen node goes on elsewhere."""
+        for line in self._busy:
+            if line.endpoint == endpoint:
+                line.interrupt()
 
     async def _settle_doubts(self) -> None:
         for lock in list(self._doubts):
@@ -222,94 +327,68 @@ class Session:
                     except HaspError:
                         pass  # Again after the next heartbeat.
 
-    async def _beat(self, connection: Optional[Connection], turn: int
-                    ) -> Tuple[Optional[Connection], bool]:
-        try:
-            if connection is None:
-                connection = await self._connect(turn)
-                connection.on_push = self._pushed
-            sent = read_clock()
-            reply = await connection.ask(
-                max(0.05, self._lease.beat_interval()), 'SESSION.KEEP')
-            if isinstance(reply, resp.ReplyError):
-                raise reply
-            self._lease.answered(sent, *self._times)
-            return connection, True
-        except resp.ReplyError as error:
-            if error.code in ENDED:
-                self._lease.refuse()
-        except LOST:
-            pass
-        if connection is not None:
-            connection.close()
-        return None, False
 
-    def _pushed(self, push: resp.Push) -> None:
-        if len(push) >= 3 and push[1] == 'please' and self.on_event:
-            self.on_event('please', str(push[2].get('message', '')))
+class Lock(Hold):
+    """As hasp.Lock, with awaitable acquire() and release(). It is for one task:
+    two that share it would both be let in."""
 
+    session: Session
 
-class Lock:
-    """As hasp.Lock, with awaitable acquire() and release()."""
-
-    def __init__(self, session: Session, name: str, *, owner: str = '',
-                 **options: Any) -> None:
-        self.session, self.name, self.options = session, name, options
-        self.owner = owner or f'{os.getpid()}-{next(session._owners)}'
-        self.token: Optional[int] = None
-        self._req = self._count = 0
-        self._hold_since: Optional[Clock] = None
-        self._doubt: List[resp.Argument] = []
+    def __init__(self, session: Session, name: str,
+                 **options: Unpack[Options]) -> None:
+        super().__init__(session, name, **options)
         self._mutex = asyncio.Lock()
-
-    async def _change(self, words: List[resp.Argument],
-                      wait: Optional[float] = 0.0) -> Tuple[Any, Clock]:
-        """As hasp.Lock: the clock is that of the first attempt."""
-        await self._settle()
-        self._req += 1
-        words = words + ['REQ', self._req, 'ACKED', self._req - 1]
-        first = read_clock()
-        try:
-            reply, _ = await self.session._request(
-                words, self.session.timeout, wait)
-        except (Unknown, asyncio.CancelledError):
-            self._doubt = without_wait(words)
-            self.session._doubts.add(self)
-            raise
-        return reply, first
-
-    async def _settle(self) -> None:
-        """Clears up a change whose outcome is not known; see hasp.Lock."""
-        if not self._doubt:
-            return
-        words, reply = self._doubt, None
-        try:
-            reply, _ = await self.session._request(words, self.session.timeout)
-        except (NotHeld, Refused):
-            pass
-        self._doubt = []
-        self.session._doubts.discard(self)
-        if words[0] == 'LOCK.ACQUIRE' and reply is not None:
-            await self._change(['LOCK.RELEASE', self.name, 'OWNER',
-                                self.owner])
 
     async def acquire(self, timeout: Optional[float] = None) -> bool:
         """Waits up to 'timeout' seconds (None: for ever, 0: not at all)."""
+        until = wait_until(timeout)
         async with self._mutex:
-            words = acquire_words(self.name, owner=self.owner,
-                                  timeout=timeout, **self.options)
+            await self._settle()
             try:
-                token, first = await self._change(words, timeout)
+                token = await self._change('LOCK.ACQUIRE', self._words(),
+                                           until)
             except asyncio.CancelledError:
                 await asyncio.shield(self._give_up())
                 raise
             if token is None:
                 return False
-            self.token = token
-            self._count += 1
-            if self.options.get('hold') and self._count == 1:
-                self._hold_since = first
+            if self._since is not None and until is not None:
+                await self._ask_limit()
+            self.session._check()
             return True
+
+    async def release(self) -> None:
+        """As hasp.Lock.release()."""
+        async with self._mutex:
+            self._released()
+            await self._settle()
+            await self._change('LOCK.RELEASE', [])
+
+    async def _change(self, verb: str, more: List[resp.Argument],
+                      until: Optional[float] = None) -> Any:
+        first = self._begin(verb, more)
+        try:
+            reply, _ = await self.session._request(self._doubt, until)
+            self._end()
+        except BaseException as error:
+            self._failed(error)
+            raise
+        if verb == 'LOCK.ACQUIRE' and reply is not None:
+            self._granted(reply, first)
+        self._rest()
+        return reply
+
+    async def _settle(self) -> None:
+        """As hasp.Lock."""
+        while self._doubt:
+            reply = None
+            try:
+                reply, _ = await self.session._request(self._doubt)
+            except (Unknown, Unreachable):
+                raise
+            except HaspError:
+                pass  # It has not been done, or there is nothing to undo.
+            self._settled(reply)
 
     async def _give_up(self) -> None:
         """Leaves the queue; gives back a grant that came all the same."""
@@ -318,33 +397,20 @@ class Lock:
         except HaspError:
             pass  # The keeper goes on trying.
 
-    async def release(self) -> None:
-        async with self._mutex:
-            self._count = max(0, self._count - 1)
-            if self._count == 0:
-                self.token, self._hold_since = None, None
-            await self._change(['LOCK.RELEASE', self.name, 'OWNER',
-                                self.owner])
-
-    def remaining(self) -> float:
-        """Seconds for which the hold may be trusted; 0 if it is not held."""
-        if self._count == 0:
-            return 0.0
-        return hold_left(self.session.remaining(), self._hold_since,
-                         self.options.get('hold', 0))
-
-    def guard(self, need: float) -> None:
-        """Raises LeaseLost unless a step of 'need' seconds ends in time."""
-        if self.remaining() < need:
-            raise LeaseLost(f'"{self.name}": {self.remaining():.3f} s left of '
-                            f'the lease, {need:.3f} s needed')
+    async def _ask_limit(self) -> None:
+        try:
+            self._limited(*await self.session._request(
+                ['LOCK.SHOW', self.name], timeout=CONNECT_TIMEOUT))
+        except HaspError:
+            pass  # It is counted from before the wait.
 
     async def __aenter__(self) -> 'Lock':
         await self.acquire()
         return self
 
-    async def __aexit__(self, *_: Any) -> None:
+    async def __aexit__(self, kind: Any, *_: Any) -> None:
         try:
             await self.release()
-        except (NotHeld, LeaseLost):
-            pass  # It has passed on already.
+        except HaspError:
+            if kind is None:
+                raise  # Else what went wrong inside is the news.

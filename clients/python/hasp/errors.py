@@ -11,11 +11,11 @@ class Unreachable(HaspError):
 
 
 class Unknown(HaspError):
-    """The connection was lost and asking again has not told the outcome."""
+    """No answer in time: it may have been done. The session clears it up."""
 
 
 class Refused(HaspError):
-    """The server said no; 'code' is its word: LIMIT, DEADLOCK and so on."""
+    """The cluster said no; 'code' is its word: LIMIT, DEADLOCK and so on."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -23,8 +23,12 @@ class Refused(HaspError):
 
 
 class NotHeld(HaspError):
-    """The lock is not held (any more) by this owner."""
+    """The lock was not held (any more) by this owner."""
 
 
 class LeaseLost(HaspError):
-    """The session's lease cannot be trusted any more: stop using its locks."""
+    """The lease cannot be trusted: stop using what the lock protects."""
+
+
+class LeaseShort(LeaseLost):
+    """Held, but the step may not end inside the lease, or not for now."""

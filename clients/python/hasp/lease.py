@@ -29,6 +29,11 @@ class Clock(NamedTuple):
     monotonic: float
     boottime: float
 
+    def age(self) -> float:
+        """Seconds since, on whichever clock more have passed."""
+        now = read_clock()
+        return max(now.monotonic - self.monotonic, now.boottime - self.boottime)
+
 
 def read_clock() -> Clock:
     """Reads both clocks, in seconds."""
@@ -38,7 +43,9 @@ def read_clock() -> Clock:
 
 
 class Lease:
-    """The client's belief in its session. Not thread-safe by itself."""
+    """The client's belief in its session. Several threads may ask without a
+    mutex (a signal handler could not take one): nothing leaves lost, and an
+    answer that comes while it is judged makes the judgement too careful."""
 
     def __init__(self) -> None:
         self.ttl = 0.0
@@ -49,35 +56,38 @@ class Lease:
     def answered(self, sent: Clock, ttl: float, linger: float) -> None:
         """A heartbeat sent at 'sent' was answered OK. Nothing revives a lost
         lease, and an older heartbeat than the newest changes nothing."""
-        if self._is_lost or (self._sent is not None and
-                             sent.monotonic < self._sent.monotonic):
+        if self._sent is not None and sent.monotonic < self._sent.monotonic:
             return
-        self._sent, self.ttl, self.linger = sent, ttl, linger
+        self.ttl, self.linger, self._sent = ttl, linger, sent
 
     def refuse(self) -> None:
         """The server said that the session has ended."""
         self._is_lost = True
 
     def _age(self, now: Clock) -> float:
-        if self._sent is None:
+        sent = self._sent
+        if sent is None:
             return float('inf')
-        return max(now.monotonic - self._sent.monotonic,
-                   now.boottime - self._sent.boottime)
+        return max(now.monotonic - sent.monotonic, now.boottime - sent.boottime)
 
     def state(self, now: Clock) -> State:
-        if self._is_lost or self._age(now) >= TRUST * self.ttl:
+        age = self._age(now)
+        if self._is_lost or age >= TRUST * self.ttl:
             self._is_lost = self._is_lost or self._sent is not None
             return State.LOST
-        return State.HELD if self.remaining(now) > 0 else State.JEOPARDY
+        return State.HELD if age < TRUST * self.trusted() else State.JEOPARDY
 
     def remaining(self, now: Clock) -> float:
         """Seconds for which it may still be trusted; 0 unless held."""
-        if self._is_lost or self._sent is None:
+        if self.state(now) is not State.HELD:
             return 0.0
-        trust = min(self.ttl, self.linger) if self.linger else self.ttl
-        return max(0.0, TRUST * trust - self._age(now))
+        return max(0.0, TRUST * self.trusted() - self._age(now))
+
+    def trusted(self) -> float:
+        """The part of the lease that counts without an answer, before 0.8."""
+        return min(self.ttl, self.linger) if self.linger else self.ttl
 
     def beat_interval(self) -> float:
         """Seconds between heartbeats: a fifth of what is trusted, so that a
         session is never quiet for a quarter of its lease."""
-        return (min(self.ttl, self.linger) if self.linger else self.ttl) / 5
+        return self.trusted() / 5

@@ -10,193 +10,159 @@ connection it is asked again, through another node, and never done twice.
 from __future__ import annotations
 
 import itertools
+import logging
 import os
+import queue
 import random
 import socket
 import threading
 import time
-from typing import (Any, Callable, List, Optional, Sequence, Set, Tuple,
-                    Union)
+from typing import (TYPE_CHECKING, Any, Callable, List, Optional, Sequence,
+                    Set, Tuple, Union)
 
 from . import resp
-from .errors import (HaspError, LeaseLost, NotHeld, Refused, Unknown,
-                     Unreachable)
-from .lease import Clock, Lease, State, read_clock
+from .errors import HaspError, LeaseLost, Unknown, Unreachable
+from .hold import Belief, Event, Hold, asked_for
+from .lease import Clock, State, read_clock
+from .request import (CONNECT_TIMEOUT, IDLE_MAX, Endpoint, Trouble,
+                      default_name, judge, open_words, parse_endpoints,
+                      wait_until, wait_words)
 
-DEFAULT_ENDPOINTS = '127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440'
-CONNECT_TIMEOUT = 1.0
-AGAIN = ('NOLEADER', 'BUSY', 'MOVED', 'UNKNOWN')
-ENDED = ('EXPIRED', 'NOSESSION')
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-
-def parse_endpoints(text: Union[None, str, Sequence[str]]
-                    ) -> List[Tuple[str, int]]:
-    if text is None:
-        text = os.environ.get('HASP_ENDPOINTS', DEFAULT_ENDPOINTS)
-    parts = text.split(',') if isinstance(text, str) else text
-    found = []
-    for part in parts:
-        host, _, port = part.strip().rpartition(':')
-        found.append((host.strip('[]'), int(port)))
-    return found
-
-
-def acquire_words(name: str, *, owner: str, timeout: Optional[float],
-                  shared: bool = False, slots: int = 0, value: str = '',
-                  delay: float = 0, hold: float = 0, barge: bool = False
-                  ) -> List[resp.Argument]:
-    """The words of LOCK.ACQUIRE; the asyncio side uses them, too."""
-    words: List[resp.Argument] = ['LOCK.ACQUIRE', name, 'OWNER', owner]
-    if shared:
-        words.append('SHARED')
-    if slots:
-        words += ['SLOTS', slots]
-    if timeout is None:
-        words += ['WAIT', 'FOREVER']
-    elif timeout > 0:
-        words += ['WAIT', int(timeout * 1000) or 1]
-    if value:
-        words += ['VALUE', value]
-    if delay:
-        words += ['DELAY', int(delay * 1000)]
-    if hold:
-        words += ['HOLD', int(hold * 1000)]
-    if barge:
-        words.append('BARGE')
-    return words
-
-
-def without_wait(words: List[resp.Argument]) -> List[resp.Argument]:
-    """The same change, not waiting: names and tags stand before WAIT."""
-    if words[0] == 'LOCK.ACQUIRE' and 'WAIT' in words[4:]:
-        at = words.index('WAIT', 4)
-        return words[:at] + words[at + 2:]
-    return words
-
-
-def hold_left(left: float, since: Optional[Clock], hold: float) -> float:
-    """Seconds for which a hold may be trusted, given the session's. A limited
-    one counts 0.8 of its limit from before it was asked for, on both clocks."""
-    if since is None:
-        return left
-    now = read_clock()
-    age = max(now.monotonic - since.monotonic, now.boottime - since.boottime)
-    return max(0.0, min(left, 0.8 * hold - age))
+    from .hold import Options
 
 
 class Connection:
     """One blocking connection to one node."""
 
-    def __init__(self, endpoint: Tuple[str, int], timeout: float) -> None:
+    def __init__(self, endpoint: Endpoint, timeout: float, turn: int) -> None:
+        self.endpoint, self.turn = endpoint, turn
         self.socket = socket.create_connection(endpoint, timeout)
-        for level, option, value in (
-                (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-                (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-                (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 2),
-                (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1),
-                (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
-                (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 5000)):
-            self.socket.setsockopt(level, option, value)
         self.parser = resp.Parser()
         self.on_push: Optional[Callable[[resp.Push], None]] = None
-        self.ask(timeout, 'HELLO', 3)
+        try:
+            for level, option, value in (
+                    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+                    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+                    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 2),
+                    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1),
+                    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+                    (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 5000)):
+                self.socket.setsockopt(level, option, value)
+            self.ask(timeout, 'HELLO', 3)
+        except BaseException:
+            self.close()
+            raise
 
-    def ask(self, timeout: Optional[float], *words: resp.Argument) -> Any:
-        """Sends and waits for the reply; OSError if the connection fails."""
-        self.socket.settimeout(timeout)
+    def ask(self, timeout: float, *words: resp.Argument) -> Any:
+        """Sends and waits for the reply; OSError if the connection fails, which
+        an answer that takes too long counts as."""
+        self.socket.settimeout(max(timeout, 0.001))
         self.socket.sendall(resp.encode(*words))
+        return self._receive(time.monotonic() + timeout)
+
+    def listen(self, timeout: float) -> None:
+        """Takes what comes unasked, for so long."""
+        try:
+            self._receive(time.monotonic() + timeout)
+        except socket.timeout:
+            pass
+
+    def _receive(self, until: float) -> Any:
         while True:
             try:
                 reply = self.parser.next()
             except resp.Incomplete:
+                self.socket.settimeout(max(until - time.monotonic(), 0.001))
                 data = self.socket.recv(65536)
                 if not data:
-                    raise ConnectionResetError('closed by the node') from None
+                    raise ConnectionResetError('closed the connection') \
+                        from None
                 self.parser.feed(data)
                 continue
-            if isinstance(reply, resp.Push):
-                if self.on_push:
-                    self.on_push(reply)
-                continue
-            return reply
+            if not isinstance(reply, resp.Push):
+                return reply
+            if self.on_push:
+                self.on_push(reply)
+
+    def interrupt(self) -> None:
+        """Makes a thread that waits on it get an OSError."""
+        try:
+            self.socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # It is closed already.
 
     def close(self) -> None:
         self.socket.close()
 
 
-class Session:
+class Session(Belief):
     """A lease-backed identity that owns locks.
 
         with Session(name='billing') as session:
             with session.lock('orders') as lock:
                 write(..., token=lock.token)
 
-    'on_event' is called from the keeper's thread with 'jeopardy', 'safe',
-    'lost' or 'please' and, for the last, the message. Times are in seconds.
+    'on_event' is called with each Event, one after the other, on a thread that
+    does nothing else. Times are in seconds.
 
-    After os.fork() the child must not use the parent's session: every call
-    raises HaspError there. Open a session of its own.
+    After os.fork() the child must not use the parent's session: every call but
+    close() raises HaspError there. Open a session of its own.
     """
 
     def __init__(self, endpoints: Union[None, str, Sequence[str]] = None, *,
                  name: str = '', ttl: float = 10.0, linger: float = 0.0,
                  timeout: float = 10.0,
-                 on_event: Optional[Callable[[str, str], None]] = None
-                 ) -> None:
+                 on_event: Optional[Callable[[Event], None]] = None) -> None:
+        super().__init__(on_event)
         self.endpoints = parse_endpoints(endpoints)
-        self.name = name or f'{os.path.basename(os.sys.argv[0] or "python")}' \
-            f':{os.getpid()}'
+        self.name = name or default_name()
         self.timeout = timeout
-        self.on_event = on_event
-        self._pid = os.getpid()
         self._mutex = threading.Lock()
+        self._turn = random.randrange(len(self.endpoints))
         self._idle: List[Connection] = []
-        self._owners = itertools.count(1)
-        self._doubts: Set['Lock'] = set()  # Whose last outcome is not known.
-        self._lease = Lease()
+        self._busy: Set[Connection] = set()
+        self._events: 'queue.SimpleQueue[Optional[Event]]' = \
+            queue.SimpleQueue()
         self._stop = threading.Event()
-        words: List[resp.Argument] = ['SESSION.OPEN', 'TTL', int(ttl * 1000),
-                                      'NAME', self.name]
-        if linger:
-            words += ['LINGER', int(linger * 1000)]
-        self.id = self.secret = ''
-        reply, sent = self._request(words, self.timeout)
-        self.id, self.secret = str(reply['id']), reply['secret']
-        self._times = (reply['ttl_ms'] / 1000,
-                       (reply.get('linger_ms') or 0) / 1000)
-        self._lease.answered(sent, *self._times)
-        self._keeper = threading.Thread(target=self._keep, daemon=True,
-                                        name='hasp-keeper')
-        self._keeper.start()
+        self._keeper_line: Optional[Connection] = None
+        try:
+            reply, sent = self._request(open_words(self.name, ttl, linger))
+        except BaseException:
+            self._drop()
+            raise
+        self._opened(reply, sent)
+        self._keeper = self._start(self._keep, 'hasp-keeper')
+        if on_event:
+            self._start(self._tell, 'hasp-events')
 
     # --- what users call --------------------------------------------------
 
-    def lock(self, name: str, **options: Any) -> 'Lock':
+    def lock(self, name: str, **options: Unpack[Options]) -> 'Lock':
         """A lock by this name: see Lock for the options."""
         return Lock(self, name, **options)
 
-    def state(self) -> State:
-        with self._mutex:
-            return self._lease.state(read_clock())
-
-    def remaining(self) -> float:
-        """Seconds for which the session's holds may be trusted."""
-        with self._mutex:
-            return self._lease.remaining(read_clock())
-
     def close(self) -> None:
-        """Ends the session; its locks go to the next in line."""
+        """Ends the session; its locks go to the next in line. Takes up to
+        'timeout' if no node can be reached: then its lease must run out."""
+        if self._pid != os.getpid():
+            for connection in [*self._idle, *self._busy]:
+                connection.close()  # The child's copy.
+            return
         self._stop.set()
-        if self._pid == os.getpid() and self.state() is not State.LOST:
+        if self._keeper_line:
+            self._keeper_line.interrupt()
+        if self.state() is not State.LOST:
             try:
-                self._request(['SESSION.CLOSE'], self.timeout)
+                self._request(['SESSION.CLOSE'])
             except HaspError:
                 pass  # Its lease runs out by itself.
-        with self._mutex:
-            self._lease.refuse()
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+        self._refuse('it has been closed')
+        self._events.put(None)
+        self._keeper.join(2 * CONNECT_TIMEOUT)
+        self._drop()
 
     def __enter__(self) -> 'Session':
         return self
@@ -206,259 +172,310 @@ class Session:
 
     # --- requests ---------------------------------------------------------
 
-    def _connect(self, endpoint: Tuple[str, int]) -> Connection:
-        connection = Connection(endpoint, CONNECT_TIMEOUT)
+    def _request(self, words: Sequence[resp.Argument],
+                 until: Optional[float] = None,
+                 timeout: Optional[float] = None) -> Tuple[Any, Clock]:
+        """Asks until there is an answer. 'until' is the end of a wait for a
+        lock, the time-out counts from there. Gives the reply and the clock
+        before the answered request was sent."""
+        limit = (time.monotonic() if until is None else until) + \
+            (self.timeout if timeout is None else timeout)
+        trouble = Trouble()
+        for attempt in itertools.count(1):
+            self._check()
+            endpoint = self.endpoints[self._turn % len(self.endpoints)]
+            line, is_sent = None, False
+            try:
+                line = self._take()
+                endpoint = line.endpoint
+                more, patience = wait_words(until)
+                sent, is_sent = read_clock(), True
+                reply = line.ask(min(patience, limit - time.monotonic()),
+                                 *words, *more)
+                if not isinstance(reply, resp.ReplyError):
+                    self._put(line)
+                    return reply, sent
+                is_sent = reply.code == 'UNKNOWN'
+                error = judge(reply)
+                if not isinstance(error, (Unreachable, Unknown)):
+                    self._put(line)
+                    if isinstance(error, LeaseLost):
+                        self._refuse(str(error))
+                    raise error
+                trouble.note(endpoint, error, is_sent)
+            except OSError as error:
+                trouble.note(endpoint, error, is_sent)
+            except BaseException:  # KeyboardInterrupt, for one.
+                self._fail(line)
+                raise
+            self._fail(line)
+            pause = random.uniform(0.02, 0.1) * min(attempt, 5)
+            if time.monotonic() + pause >= limit:
+                self._check()
+                raise trouble.error()
+            if attempt % len(self.endpoints) == 0:
+                time.sleep(pause)
+
+    def _take(self) -> Connection:
+        with self._mutex:
+            line = self._idle.pop() if self._idle else None
+            turn = self._turn
+        if line is None:
+            try:
+                line = self._connect(turn, CONNECT_TIMEOUT)
+            except OSError:
+                self._turn_from(turn)
+                raise
+        with self._mutex:
+            self._busy.add(line)
+        return line
+
+    def _put(self, line: Connection) -> None:
+        with self._mutex:
+            self._busy.discard(line)
+            if len(self._idle) < IDLE_MAX:
+                self._idle.append(line)
+                return
+        line.close()
+
+    def _fail(self, line: Optional[Connection]) -> None:
+        if line is not None:
+            with self._mutex:
+                self._busy.discard(line)
+            line.close()
+            self._turn_from(line.turn)
+
+    def _turn_from(self, turn: int) -> None:
+        """The next connection goes to another node."""
+        with self._mutex:
+            if self._turn == turn:
+                self._turn += 1
+
+    def _drop(self) -> None:
+        """Closes what is idle; requests under way get an OSError."""
+        with self._mutex:
+            idle, self._idle = self._idle, []
+            busy = list(self._busy)
+        for line in busy:
+            line.interrupt()
+        for line in idle:
+            line.close()
+
+    def _connect(self, turn: int, timeout: float) -> Connection:
+        line = Connection(self.endpoints[turn % len(self.endpoints)], timeout,
+                          turn)
         try:
             if self.id:
-                reply = connection.ask(CONNECT_TIMEOUT, 'SESSION.ATTACH',
-                                       self.id, self.secret)
+                reply = line.ask(timeout, 'SESSION.ATTACH', self.id,
+                                 self.secret)
                 if isinstance(reply, resp.ReplyError):
-                    raise reply
+                    error = judge(reply)
+                    if isinstance(error, LeaseLost):
+                        self._refuse(str(error))
+                        raise error
+                    raise OSError(str(error))
         except BaseException:
-            connection.close()
+            line.close()
             raise
-        return connection
+        return line
 
-    def _request(self, words: Sequence[resp.Argument], timeout: float,
-                 wait: Optional[float] = 0.0) -> Tuple[Any, Clock]:
-        """Asks until there is an answer. 'wait' is how long the server itself
-        may take beyond the time-out (None: for ever). Gives the reply and the
-        clock before the answered request was sent."""
-        if self._pid != os.getpid():
-            raise HaspError('this session belongs to the parent process; '
-                            'open one in the child')
-        deadline = time.monotonic() + timeout
-        last: Exception = Unreachable('not tried')
-        doubt: Optional[Unknown] = None
-        endpoints = random.sample(self.endpoints, len(self.endpoints))
-        for attempt in itertools.count():
-            try:
-                with self._mutex:
-                    connection = self._idle.pop() if self._idle else None
-                if connection is None:
-                    connection = self._connect(
-                        endpoints[attempt % len(endpoints)])
-            except (OSError, resp.ReplyError) as error:
-                last = Unreachable(f'no node could be used: {error}')
-                if isinstance(error, resp.ReplyError):
-                    last = self._refused(error, last)
-            else:
-                sent = read_clock()
-                limit = None if wait is None else timeout + wait
-                try:
-                    reply = connection.ask(limit, *words)
-                except OSError as error:
-                    connection.close()
-                    last = doubt = Unknown(f'connection lost: {error}')
-                else:
-                    with self._mutex:
-                        self._idle.append(connection)
-                    if not isinstance(reply, resp.ReplyError):
-                        return reply, sent
-                    last = self._refused(reply, Unreachable(str(reply)))
-                    doubt = last if isinstance(last, Unknown) else doubt
-            if wait is None and self.id and self.state() is not State.LOST:
-                deadline = max(deadline, time.monotonic() + 1)
-            if time.monotonic() >= deadline:
-                raise doubt or last  # An earlier attempt may have been done.
-            time.sleep(random.uniform(0.02, 0.1) * min(attempt + 1, 5))
-        raise last
+    # --- the session's threads --------------------------------------------
 
-    def _refused(self, error: resp.ReplyError, again: Exception) -> Exception:
-        """Raises for a final refusal; gives what to raise if asking again does
-        not help in time."""
-        if error.code in AGAIN:
-            return Unknown(str(error)) if error.code == 'UNKNOWN' else again
-        if error.code in ENDED:
-            self._refuse()
-            raise LeaseLost(str(error))
-        if error.code == 'NOTHELD':
-            raise NotHeld(str(error))
-        raise Refused(str(error))
-
-    def _refuse(self) -> None:
-        with self._mutex:
-            self._lease.refuse()
-
-    # --- the keeper's thread ----------------------------------------------
+    def _start(self, target: Callable[[], None], name: str) -> threading.Thread:
+        thread = threading.Thread(target=target, daemon=True, name=name)
+        thread.start()
+        return thread
 
     def _keep(self) -> None:
-        connection: Optional[Connection] = None
-        told = State.HELD
-        turn = 0
-        next_beat = time.monotonic() + self._lease.beat_interval()
+        resolver: Optional[threading.Thread] = None
+        next_beat = time.monotonic() + self._lease.beat_interval() / 5
         while not self._stop.is_set():
-            now = time.monotonic()
-            if now >= next_beat:
-                connection, is_ok = self._beat(connection, turn)
-                turn += not is_ok
+            if time.monotonic() >= next_beat:
+                is_ok = self._beat()
                 interval = self._lease.beat_interval()
-                if is_ok:
-                    self._settle_doubts(interval / 2)
                 next_beat = time.monotonic() + (
-                    interval if is_ok else min(interval,
-                                               random.uniform(0.02, 0.2)))
-            told = self._tell(told)
-            if told is State.LOST:
+                    interval if is_ok else
+                    min(interval, random.uniform(0.02, 0.2)))
+                if is_ok and self._doubts and not (resolver and
+                                                   resolver.is_alive()):
+                    resolver = self._start(self._settle_doubts,
+                                           'hasp-resolver')
+            for event in self._news():
+                self._events.put(event)
+            if self.state() is State.LOST:
+                self._drop()
                 break
-            self._stop.wait(max(0.0, min(next_beat - time.monotonic(),
-                                         max(self.remaining(), 0.02))))
-        if connection is not None:
-            connection.close()
+            if not self._listen(max(0.0, min(
+                    next_beat - time.monotonic(),
+                    max(self.remaining(), 0.02)))):
+                next_beat = time.monotonic()
+        self._hang_up()
 
-    def _settle_doubts(self, timeout: float) -> None:
+    def _listen(self, timeout: float) -> bool:
+        """Waits; False if the keeper's connection has failed."""
+        if self._keeper_line is None:
+            self._stop.wait(timeout)
+            return True
+        try:
+            self._keeper_line.listen(timeout)
+            return True
+        except (OSError, resp.ReplyError):
+            self._hang_up()
+            return False
+
+    def _beat(self) -> bool:
+        patience = max(0.05, self._lease.beat_interval())
+        turn = self._keeper_line.turn if self._keeper_line else self._turn
+        endpoint = self.endpoints[turn % len(self.endpoints)]
+        try:
+            if self._keeper_line is None:
+                line = self._connect(turn, min(patience, CONNECT_TIMEOUT))
+                line.on_push = self._pushed
+                self._keeper_line = line  # Before looking whether to stop.
+                if self._stop.is_set():
+                    return False
+            sent = read_clock()
+            reply = self._keeper_line.ask(patience, 'SESSION.KEEP', 'FULL')
+            if isinstance(reply, resp.ReplyError):
+                raise judge(reply)
+            for event in self._answered(reply, sent):
+                self._events.put(event)
+            return True
+        except LeaseLost as error:
+            self._refuse(str(error))
+        except (OSError, HaspError, resp.ReplyError) as error:
+            self._why = 'no heartbeat was answered in time, last: ' \
+                f'{endpoint[0]}:{endpoint[1]}: {error}'
+            if isinstance(error, socket.timeout):
+                self._suspect(endpoint)
+        self._turn_from(turn)
+        self._hang_up()
+        return False
+
+    def _suspect(self, endpoint: Endpoint) -> None:
+        """A node that does not answer the keeper leaves those who wait for a
+        lock in the dark, too: they go on at another one."""
+        with self._mutex:
+            for line in self._busy:
+                if line.endpoint == endpoint:
+                    line.interrupt()
+
+    def _hang_up(self) -> None:
+        line, self._keeper_line = self._keeper_line, None
+        if line is not None:
+            line.close()
+            self._turn_from(line.turn)
+
+    def _pushed(self, push: resp.Push) -> None:
+        for event in asked_for(push):
+            self._events.put(event)
+
+    def _tell(self) -> None:
+        for event in iter(self._events.get, None):
+            try:
+                self.on_event(event)  # type: ignore
+            except Exception:  # The program's; the next events still count.
+                logging.getLogger('hasp').exception('on_event failed')
+
+    def _settle_doubts(self) -> None:
         for lock in list(self._doubts):
             if lock._mutex.acquire(blocking=False):
                 try:
-                    lock._settle(timeout)
+                    lock._settle()
                 except HaspError:
                     pass  # Again after the next heartbeat.
                 finally:
                     lock._mutex.release()
 
-    def _beat(self, connection: Optional[Connection], turn: int
-              ) -> Tuple[Optional[Connection], bool]:
-        patience = max(0.05, self._lease.beat_interval())
-        try:
-            if connection is None:
-                endpoint = self.endpoints[turn % len(self.endpoints)]
-                connection = Connection(endpoint, min(patience, 1.0))
-                connection.on_push = self._pushed
-                reply = connection.ask(patience, 'SESSION.ATTACH', self.id,
-                                       self.secret)
-                if isinstance(reply, resp.ReplyError):
-                    raise reply
-            sent = read_clock()
-            reply = connection.ask(patience, 'SESSION.KEEP')
-            if isinstance(reply, resp.ReplyError):
-                raise reply
-            with self._mutex:
-                self._lease.answered(sent, *self._times)
-            return connection, True
-        except resp.ReplyError as error:
-            if error.code in ENDED:
-                self._refuse()
-            elif error.code not in AGAIN:
-                return connection, False
-        except OSError:
-            pass
-        if connection is not None:
-            connection.close()
-        return None, False
 
-    def _pushed(self, push: resp.Push) -> None:
-        if len(push) >= 3 and push[1] == 'please' and self.on_event:
-            self.on_event('please', str(push[2].get('message', '')))
-
-    def _tell(self, told: State) -> State:
-        state = self.state()
-        if state is not told and self.on_event:
-            self.on_event('safe' if state is State.HELD else state.value, '')
-        return state
-
-
-class Lock:
+class Lock(Hold):
     """A lock by name, owned by this object.
 
-    Two Lock objects exclude each other even inside one session; the same
-    object may acquire again (it counts). With 'shared', readers hold together;
-    with 'slots=n', n holders do. 'delay' keeps the lock closed so long after
-    its holder died; 'hold' bounds one hold. Belief ends when the release is
-    sent.
+    Two Lock objects exclude each other even inside one session. The same object
+    may acquire again, and releases as often; so it is for one thread: two that
+    share it would both be let in. With 'shared', readers hold together; with
+    'slots=n', n holders do. 'delay' keeps the lock closed so long after its
+    holder died; 'hold' bounds one hold. Belief ends when the release is sent.
     """
 
-    def __init__(self, session: Session, name: str, *, owner: str = '',
-                 **options: Any) -> None:
-        self.session = session
-        self.name = name
-        self.owner = owner or f'{os.getpid()}-{next(session._owners)}'
-        self.options = options
-        self.token: Optional[int] = None
-        self._req = 0
+    session: Session
+
+    def __init__(self, session: Session, name: str,
+                 **options: Unpack[Options]) -> None:
+        super().__init__(session, name, **options)
         self._mutex = threading.Lock()
-        self._count = 0
-        self._hold_since: Optional[Clock] = None  # Of a limited hold.
-        self._doubt: List[resp.Argument] = []
-
-    def _change(self, words: List[resp.Argument],
-                wait: Optional[float] = 0.0) -> Tuple[Any, Clock]:
-        """One change, numbered, so that asking again never does it twice. Gives
-        the reply and the clock before it was asked for the first time: an
-        attempt whose answer was lost may be the one that had its effect."""
-        self._settle(self.session.timeout)
-        self._req += 1
-        words = words + ['REQ', self._req, 'ACKED', self._req - 1]
-        first = read_clock()
-        try:
-            reply, _ = self.session._request(words, self.session.timeout, wait)
-        except Unknown:
-            self._doubt = without_wait(words)
-            self.session._doubts.add(self)
-            raise
-        return reply, first
-
-    def _settle(self, timeout: float) -> None:
-        """Clears up a change whose outcome is not known: asked again under its
-        number, and not waiting, it tells what became of it. A lock that was
-        granted meanwhile is given back: nobody waits for it any more."""
-        if not self._doubt:
-            return
-        words, reply = self._doubt, None
-        try:
-            reply, _ = self.session._request(words, timeout)
-        except Unknown:
-            raise
-        except (NotHeld, Refused):
-            pass
-        self._doubt = []
-        self.session._doubts.discard(self)
-        if words[0] == 'LOCK.ACQUIRE' and reply is not None:
-            self._change(['LOCK.RELEASE', self.name, 'OWNER', self.owner])
 
     def acquire(self, timeout: Optional[float] = None) -> bool:
         """Waits up to 'timeout' seconds (None: for ever, 0: not at all)."""
+        until = wait_until(timeout)
         with self._mutex:
-            words = acquire_words(self.name, owner=self.owner,
-                                  timeout=timeout, **self.options)
-            token, first = self._change(words, timeout)
-            if token is None:
+            self._settle()
+            if self._change('LOCK.ACQUIRE', self._words(), until) is None:
                 return False
-            self.token = token
-            self._count += 1
-            if self.options.get('hold') and self._count == 1:
-                self._hold_since = first
+            if self._since is not None and until is not None:
+                self._ask_limit()
+            self.session._check()
             return True
 
     def release(self) -> None:
-        """Gives one acquisition back. NotHeld if there is none."""
+        """Gives one acquisition back, whatever it raises: the session goes on
+        trying. NotHeld: the cluster had ended the hold before, so what was done
+        last may have been done without the lock."""
         with self._mutex:
-            if self._count:
-                self._count -= 1
-            if self._count == 0:
-                self.token, self._hold_since = None, None
-            self._change(['LOCK.RELEASE', self.name, 'OWNER', self.owner])
+            self._released()
+            self._settle()
+            self._change('LOCK.RELEASE', [])
 
-    def remaining(self) -> float:
-        """Seconds for which the hold may be trusted; 0 if it is not held."""
-        if self._count == 0:
-            return 0.0
-        return hold_left(self.session.remaining(), self._hold_since,
-                         self.options.get('hold', 0))
+    def cancel(self) -> bool:
+        """Ends an acquire() that waits in another thread and then returns
+        False. True if there was one in the queue."""
+        owner = self._owner
+        if owner is None:
+            return False
+        return bool(self.session._request(
+            ['LOCK.CANCEL', self.name, 'OWNER', owner.tag])[0])
 
-    def guard(self, need: float) -> None:
-        """Raises LeaseLost unless a step of 'need' seconds ends inside the
-        lease. Call it before each step that must not outlive the lock."""
-        left = self.remaining()
-        if left < need:
-            raise LeaseLost(f'"{self.name}": {left:.3f} s left of the lease, '
-                            f'{need:.3f} s needed')
+    def _change(self, verb: str, more: List[resp.Argument],
+                until: Optional[float] = None) -> Any:
+        first = self._begin(verb, more)
+        try:
+            reply, _ = self.session._request(self._doubt, until)
+            self._end()
+        except BaseException as error:
+            self._failed(error)
+            raise
+        if verb == 'LOCK.ACQUIRE' and reply is not None:
+            self._granted(reply, first)
+        self._rest()
+        return reply
+
+    def _settle(self) -> None:
+        """Asks again, under its number and not waiting, for what became of a
+        change whose outcome is not known."""
+        while self._doubt:
+            reply = None
+            try:
+                reply, _ = self.session._request(self._doubt)
+            except (Unknown, Unreachable):
+                raise
+            except HaspError:
+                pass  # It has not been done, or there is nothing to undo.
+            self._settled(reply)
+
+    def _ask_limit(self) -> None:
+        try:
+            self._limited(*self.session._request(
+                ['LOCK.SHOW', self.name], timeout=CONNECT_TIMEOUT))
+        except HaspError:
+            pass  # It is counted from before the wait.
 
     def __enter__(self) -> 'Lock':
         self.acquire()
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, kind: Any, *_: Any) -> None:
         try:
             self.release()
-        except (NotHeld, LeaseLost):
-            pass  # It has passed on already.
+        except HaspError:
+            if kind is None:
+                raise  # Else what went wrong inside is the news.

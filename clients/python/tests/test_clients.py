@@ -68,7 +68,7 @@ def test_two_locks_of_one_session_exclude_each_other(cluster):
 
 def test_the_lease_and_a_wait_survive_the_leader(cluster):
     events = []
-    with hasp.Session(endpoints(cluster), ttl=3, on_event=lambda *event:
+    with hasp.Session(endpoints(cluster), ttl=3, on_event=lambda event:
                       events.append(event)) as one, \
             hasp.Session(endpoints(cluster), ttl=3) as two:
         first, second = one.lock('a'), two.lock('a')
@@ -91,7 +91,7 @@ def test_the_lease_and_a_wait_survive_the_leader(cluster):
 def test_a_lost_majority_ends_belief_in_time(cluster):
     events = []
     session = hasp.Session(endpoints(cluster), ttl=1.5, timeout=0.5,
-                           on_event=lambda *event: events.append(event[0]))
+                           on_event=lambda event: events.append(event.kind))
     lock = session.lock('a')
     assert lock.acquire(0)
     for node in cluster.nodes[:2]:
@@ -128,8 +128,8 @@ def test_a_grant_that_nobody_heard_of_is_given_back(cluster):
 
 def test_a_please_reaches_the_holder(cluster):
     asked = threading.Event()
-    with hasp.Session(endpoints(cluster), ttl=2, on_event=lambda kind, text:
-                      asked.set() if text == 'deploy' else None) as session:
+    with hasp.Session(endpoints(cluster), ttl=2, on_event=lambda event:
+                      asked.set() if event.text == "deploy" else None) as session:
         assert session.lock('a').acquire(0)
         time.sleep(0.6)  # The keeper's first heartbeat attaches it.
         with cluster.leader().connect() as client:

@@ -1,0 +1,360 @@
+# SPDX-License-Identifier: MIT
+"""What went wrong, or was not told, when a newcomer used the Python client on
+nodes that freeze, answer nothing, refuse or lose answers."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+import threading
+import time
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.join(HERE, '..', '..', '..')
+sys.path.insert(0, os.path.join(HERE, '..'))
+sys.path.insert(0, os.path.join(ROOT, 'tests', 'cluster'))
+
+from cluster import Cluster  # noqa: E402
+from fake_node import FakeNode  # noqa: E402
+
+import hasp  # noqa: E402
+import hasp.aio  # noqa: E402
+from hasp.request import parse_endpoints  # noqa: E402
+
+
+@pytest.fixture(scope='module')
+def cluster():
+    with Cluster(3) as nodes:
+        nodes.leader()
+        yield nodes
+
+
+def endpoints(cluster):
+    return ','.join(f'127.0.0.1:{node.client_port}' for node in cluster.nodes)
+
+
+def willing(words):
+    """A node that grants everything."""
+    return {b'SESSION.OPEN': {'id': 7, 'secret': '0' * 32, 'ttl_ms': 60000,
+                              'linger_ms': 0},
+            b'LOCK.ACQUIRE': 99, b'LOCK.RELEASE': 0,
+            b'SESSION.KEEP': {'ttl_ms': 60000, 'linger_ms': 0}
+            }.get(words[0], 'OK')
+
+
+@contextlib.contextmanager
+def silent_node():
+    """It accepts connections, as a frozen one does, and says nothing."""
+    with socket.create_server(('127.0.0.1', 0)) as listener:
+        yield '127.0.0.1:%d' % listener.getsockname()[1]
+
+
+@pytest.mark.parametrize('text, found', [
+    ('10.0.0.1', [('10.0.0.1', 7420)]),
+    ('[::1]:5, ::1', [('::1', 5), ('::1', 7420)]),
+    (['a:1', 'b:2'], [('a', 1), ('b', 2)])])
+def test_an_address_without_a_port_means_7420(text, found):
+    assert parse_endpoints(text) == found
+
+
+@pytest.mark.parametrize('text', ['a:b', ':7', 'a:0', 'a:70000', '', 'a,'])
+def test_an_address_that_is_none_is_named(text):
+    with pytest.raises(ValueError, match='host:port'):
+        parse_endpoints(text)
+
+
+def test_options_and_times_that_cannot_be_meant_are_refused():
+    with FakeNode(willing) as node, hasp.Session(node.endpoint) as session:
+        with pytest.raises(TypeError, match="'slot'.*slots"):
+            session.lock('a', slot=5)
+        with pytest.raises(ValueError, match='for ever'):
+            session.lock('a').acquire(-1)
+
+
+def test_locks_of_one_owner_number_their_requests_together(cluster):
+    with hasp.Session(endpoints(cluster)) as one, \
+            hasp.Session(endpoints(cluster)) as two:
+        first = one.lock('owner', owner='me')
+        second = one.lock('owner', owner='me')
+        assert first.acquire(0) and second.acquire(0)
+        assert one.lock('other', owner='me').acquire(0)
+        first.release()
+        assert second.remaining() > 0
+        assert not two.lock('owner').acquire(0)
+        second.release()
+        assert two.lock('owner').acquire(0)
+
+
+def test_owners_are_used_again():
+    """The cluster remembers a bounded number of them."""
+    async def the_same(endpoint):
+        async with hasp.aio.Session(endpoint) as session:
+            for _ in range(5):
+                async with session.lock('a'):
+                    pass
+
+    with FakeNode(willing) as node:
+        with hasp.Session(node.endpoint) as session:
+            for _ in range(5):
+                with session.lock('a') as lock, session.lock('b'):
+                    assert lock.token == 99
+        asyncio.run(the_same(node.endpoint))
+        owners = [words[words.index(b'OWNER') + 1] for words in node.requests
+                  if b'OWNER' in words]
+    assert len(owners) == 30
+    assert len(set(owners)) == 2
+
+
+def test_a_wait_goes_on_where_its_node_freezes(cluster):
+    with hasp.Session(endpoints(cluster), ttl=3) as one, \
+            hasp.Session(endpoints(cluster), ttl=3) as two:
+        first, second = one.lock('frozen'), two.lock('frozen')
+        assert first.acquire(0)
+        waiter = threading.Thread(target=second.acquire)
+        waiter.start()
+        time.sleep(0.8)
+        port = two._keeper_line.endpoint[1]
+        node = [n for n in cluster.nodes if n.client_port == port][0]
+        node.pause()
+        try:
+            first.release()
+            waiter.join(8)
+            assert not waiter.is_alive() and second.remaining() > 0
+        finally:
+            node.resume()
+
+
+def test_a_node_that_says_nothing_does_not_cost_a_short_lease(cluster):
+    with silent_node() as silent:
+        nodes = f'{silent},{endpoints(cluster)}'
+        for _ in range(4):  # The first node is chosen by chance.
+            with hasp.Session(nodes, ttl=2) as session:
+                session._turn = 0
+                time.sleep(1.5)
+                assert session.state() is hasp.State.HELD
+
+        async def the_same():
+            async with hasp.aio.Session(nodes, ttl=2) as session:
+                session._turn = 0
+                await asyncio.sleep(1.8)
+                assert session.state() is hasp.State.HELD
+                assert await session.lock('silent').acquire(0)
+
+        asyncio.run(the_same())
+
+
+def test_a_node_that_knows_no_leader_is_left_for_another():
+    def lost(words):
+        return Exception('NOLEADER no leader was found')
+
+    with FakeNode(lost) as alone, FakeNode(willing) as node:
+        for _ in range(6):
+            with hasp.Session(f'{alone.endpoint},{node.endpoint}',
+                              timeout=2) as session:
+                assert session.lock('a').acquire(0)
+        with pytest.raises(hasp.Unreachable, match=alone.endpoint):
+            hasp.Session(alone.endpoint, timeout=0.5)
+
+
+def test_a_lock_that_was_lost_is_told_at_the_end_of_its_block(cluster):
+    def run_into_the_end(session, how):
+        with session.lock('end') as lock:
+            refuse(session)
+            assert lock.remaining() == 0
+            if how:
+                raise how
+
+    def refuse(session):
+        with cluster.leader().connect() as client:
+            client.do('BLACKLIST.ADD', 'SESSION', session.id, 'REASON', 'told')
+        while session.state() is not hasp.State.LOST:
+            time.sleep(0.02)
+
+    with hasp.Session(endpoints(cluster), ttl=0.5) as session:
+        with pytest.raises(hasp.LeaseLost, match='BLACKLISTED told'):
+            run_into_the_end(session, None)
+        with pytest.raises(hasp.LeaseLost, match='open another'):
+            session.lock('after').acquire(0)
+    with hasp.Session(endpoints(cluster), ttl=0.5) as session:
+        with pytest.raises(KeyError):
+            run_into_the_end(session, KeyError('mine'))
+
+
+def test_a_callback_may_fail_and_take_its_time(cluster):
+    asked = []
+
+    def on_event(event):
+        asked.append(event)
+        time.sleep(1.5)
+        raise RuntimeError('of the program')
+
+    with hasp.Session(endpoints(cluster), ttl=1, on_event=on_event) as session:
+        lock = session.lock('slow')
+        assert lock.acquire(0)
+        time.sleep(0.5)
+        for text in 'one', 'two':
+            with cluster.leader().connect() as client:
+                client.do('LOCK.PLEASE', 'slow', 'MESSAGE', text)
+        time.sleep(2.5)
+        assert lock.remaining() > 0
+        assert [(event.kind, event.name, event.token, event.text)
+                for event in asked] == [
+            ('please', 'slow', lock.token, text) for text in ('one', 'two')]
+
+
+def test_a_please_does_not_wait_for_the_next_heartbeat(cluster):
+    asked = threading.Event()
+    with hasp.Session(endpoints(cluster), ttl=60,
+                      on_event=lambda event: asked.set()) as session:
+        assert session.lock('please').acquire(0)
+        time.sleep(3)  # Its first heartbeat is after 60 s / 25.
+        with cluster.leader().connect() as client:
+            assert client.do('LOCK.PLEASE', 'please') == 1
+        assert asked.wait(1)
+
+
+def test_a_hold_that_an_operator_took_is_not_believed_in(cluster):
+    events = []
+    with hasp.Session(endpoints(cluster), ttl=1,
+                      on_event=events.append) as session:
+        lock, other = session.lock('taken'), session.lock('kept')
+        assert lock.acquire(0) and other.acquire(0)
+        token = lock.token
+        with cluster.leader().connect() as client:
+            assert client.do('LOCK.RELEASEIF', 'taken', 'OWNER',
+                             lock._owner.tag) == 1
+        time.sleep(0.7)
+        assert lock.remaining() == 0 and other.remaining() > 0
+        with pytest.raises(hasp.LeaseLost, match='taken away'):
+            lock.guard(0.1)
+        assert [event[:3] for event in events] == [('lost', 'taken', token)]
+        with pytest.raises(hasp.NotHeld):
+            lock.release()
+        assert lock.acquire(0) and lock.remaining() > 0
+
+
+def test_a_wait_can_be_cancelled_from_another_thread(cluster):
+    with hasp.Session(endpoints(cluster)) as one, \
+            hasp.Session(endpoints(cluster)) as two:
+        first, second = one.lock('cancel'), two.lock('cancel')
+        assert not first.cancel()
+        assert first.acquire(0)
+        told = []
+        waiter = threading.Thread(target=lambda: told.append(second.acquire()))
+        waiter.start()
+        while not second.cancel():
+            time.sleep(0.02)
+        waiter.join(5)
+        assert told == [False]
+
+
+def test_a_step_that_never_fits_is_told_so():
+    def lingering(words):
+        reply = willing(words)
+        return dict(reply, linger_ms=1000) if isinstance(reply, dict) else \
+            reply
+
+    with FakeNode(lingering) as node, \
+            hasp.Session(node.endpoint, ttl=60, linger=1) as session:
+        lock = session.lock('a')
+        with pytest.raises(hasp.LeaseLost, match='not held'):
+            lock.guard(0)
+        assert lock.acquire(0)
+        lock.guard(0.5)
+        with pytest.raises(hasp.LeaseShort, match='never more than 0.800 s'):
+            lock.guard(1.0)
+
+
+def test_a_limited_hold_is_not_used_up_by_the_wait_for_it(cluster):
+    with hasp.Session(endpoints(cluster)) as one, \
+            hasp.Session(endpoints(cluster)) as two:
+        first, second = one.lock('limit'), two.lock('limit', hold=1.0)
+        assert first.acquire(0)
+        threading.Timer(1.2, first.release).start()
+        assert second.acquire(5)
+        assert 0.3 < second.remaining() <= 0.8
+
+
+def test_a_release_that_found_no_node_is_made_later():
+    is_deaf = threading.Event()
+
+    def answer(words):
+        if is_deaf.is_set() and words[0] == b'LOCK.RELEASE':
+            return Exception('NOLEADER no leader was found')
+        return dict(willing(words), ttl_ms=1000) if words[0] in (
+            b'SESSION.OPEN', b'SESSION.KEEP') else willing(words)
+
+    with FakeNode(answer) as node, \
+            hasp.Session(node.endpoint, ttl=1, timeout=0.3) as session:
+        lock = session.lock('a')
+        assert lock.acquire(0)
+        is_deaf.set()
+        with pytest.raises(hasp.Unreachable):
+            lock.release()
+        assert lock.remaining() == 0
+        is_deaf.clear()
+        until = time.monotonic() + 5
+        while session._doubts and time.monotonic() < until:
+            time.sleep(0.02)
+        released = [words for words in node.requests
+                    if words[0] == b'LOCK.RELEASE']
+        assert not session._doubts and len(released) >= 2
+        assert len({tuple(words) for words in released}) == 1
+
+
+def test_an_interrupted_wait_leaves_nothing_behind(cluster):
+    import signal
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with hasp.Session(endpoints(cluster), ttl=1) as one, \
+                hasp.Session(endpoints(cluster), ttl=1) as two:
+            first, second = one.lock('alarm'), two.lock('alarm')
+            assert first.acquire(0)
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            with pytest.raises(KeyboardInterrupt):
+                second.acquire()
+            time.sleep(1)
+            with cluster.leader().connect() as client:
+                assert client.map('LOCK.SHOW', 'alarm')['queue'] == []
+            first.release()
+            assert second.acquire(1)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.skipif(not hasattr(os, 'fork'), reason='needs fork')
+def test_a_child_may_close_and_must_not_believe(cluster):
+    async def the_same():
+        async with hasp.aio.Session(endpoints(cluster)) as session:
+            lock = session.lock('child2')
+            assert await lock.acquire(0)
+            assert in_a_child(lambda: lock.guard(0.1))
+            assert lock.remaining() > 0
+
+    def in_a_child(action):
+        child = os.fork()
+        if child == 0:
+            try:
+                action()
+                os._exit(1)
+            except hasp.HaspError:
+                os._exit(0)
+            finally:
+                os._exit(2)
+        return os.waitpid(child, 0)[1] == 0
+
+    with hasp.Session(endpoints(cluster)) as session:
+        lock = session.lock('child')
+        assert lock.acquire(0)
+        assert in_a_child(lambda: lock.guard(0.1))
+        assert in_a_child(lambda: lock.remaining())
+        assert in_a_child(lambda: (session.close(), session.remaining()))
+        assert session.lock('mine').acquire(0) and lock.remaining() > 0
+    asyncio.run(the_same())
