@@ -7,6 +7,9 @@
 #include "base/memory.h"
 #include "node/core/peer.h"
 
+/* Sessions in one frame that tells what was closed. */
+#define CLOSED_COUNT_MAX 64
+
 static struct attached *find_session(struct core *core, uint64_t session);
 static bool attach(struct core *core, struct conn *conn, uint64_t session);
 static struct attachment *add(struct core *core, uint64_t session,
@@ -176,7 +179,7 @@ void attach_forget_peer(struct core *core, struct peer *peer)
 /* Tells the leader in frames of one connection each what has closed. */
 void attach_tell(struct core *core)
 {
-    uint64_t sessions[64];
+    uint64_t sessions[CLOSED_COUNT_MAX];
     if (core->untold_count == 0) {
         return;
     }
@@ -195,7 +198,7 @@ void attach_tell(struct core *core)
         uint64_t conn = core->untold[i].conn;
         uint32_t count = 0;
         for (; i < core->untold_count && core->untold[i].conn == conn &&
-               count < 64;
+               count < CLOSED_COUNT_MAX;
              i++) {
             sessions[count++] = core->untold[i].session;
         }

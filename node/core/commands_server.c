@@ -166,7 +166,7 @@ void server_reset(struct core *core, struct request *request,
 {
     struct conn *conn = request->conn;
     (void)call;
-    events_forget(core, conn);
+    events_forget(conn);
     attach_forget_conn(core, conn);
     conn_set_name(conn, (struct bytes){NULL, 0});
     conn->version = 2;

@@ -54,7 +54,7 @@ void conn_free(struct core *core, struct conn *conn)
         }
     }
     free_slots(conn);
-    events_forget(core, conn);
+    events_forget(conn);
     attach_forget_conn(core, conn);
     HASH_DELETE(by_id, core->conns, conn);
     list_remove(&conn->in_core);

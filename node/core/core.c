@@ -38,7 +38,6 @@ const struct core_limits core_default_limits = {
 #define TURN_ROUNDS 3
 
 static void free_requests(struct core *core);
-static void set_now(struct core *core, uint64_t now_ns);
 static void init_lists(struct core *core);
 static bool sees_majority(struct core *core);
 static uint64_t next_deadline(struct core *core);
@@ -379,14 +378,6 @@ static void free_requests(struct core *core)
         request_drop(core, core->transferring);
     }
     requests_free(core);
-}
-
-/* Time does not go back, whatever order the events come in. */
-static void set_now(struct core *core, uint64_t now_ns)
-{
-    if (now_ns > core->now_ns) {
-        core->now_ns = now_ns;
-    }
 }
 
 static void init_lists(struct core *core)

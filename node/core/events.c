@@ -47,9 +47,8 @@ void events_effect(struct core *core, const struct effect *effect)
     }
 }
 
-void events_forget(struct core *core, struct conn *conn)
+void events_forget(struct conn *conn)
 {
-    (void)core;
     LIST_EACH_SAFE (node, &conn->watches) {
         drop_watch(LIST_ENTRY(node, struct watch, in_conn));
     }
@@ -394,7 +393,7 @@ static bool add_watch(struct core *core, struct conn *conn, int kind,
     watch->kind = kind;
     watch->pattern = bytes_of(memory_copy(pattern.data, pattern.size),
                               pattern.size);
-    /* Those of one connection stand together, see events_effect(). */
+    /* Those of one connection stand together, see tell(). */
     if (list_is_empty(&conn->watches)) {
         list_push_back(&core->watches, &watch->in_core);
     } else {

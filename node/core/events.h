@@ -18,6 +18,6 @@
 
 void events_effect(struct core *core, const struct effect *effect);
 /* Drops all that the connection watches. */
-void events_forget(struct core *core, struct conn *conn);
+void events_forget(struct conn *conn);
 
 #endif /* HASP_NODE_CORE_EVENTS_H */

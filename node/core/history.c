@@ -7,7 +7,8 @@
 #include "base/memory.h"
 #include "base/units.h"
 
-#define SPACING_MIN_NS (10 * NS_PER_MS)
+/* Between the newest marks. */
+#define SPACING_NS (10 * NS_PER_MS)
 
 void history_begin(struct history *history, uint64_t log_index, uint64_t ns)
 {
@@ -17,7 +18,6 @@ void history_begin(struct history *history, uint64_t log_index, uint64_t ns)
     }
     history->marks[0] = (struct history_mark){log_index, ns};
     history->count = 1;
-    history->spacing_ns = SPACING_MIN_NS;
 }
 
 void history_done(struct history *history)
@@ -48,7 +48,7 @@ void history_note(struct history *history, uint64_t log_index, uint64_t ns)
     }
     /* The mark says "at the latest then", so a newer index may join the last
      * mark only while that is young. */
-    if (history->count > 1 && ns - last->ns < history->spacing_ns) {
+    if (history->count > 1 && ns - last->ns < SPACING_NS) {
         last->log_index = log_index;
         return;
     }

@@ -21,7 +21,6 @@ struct history_mark {
 struct history {
     struct history_mark *marks; /* Both numbers grow. */
     uint32_t count;
-    uint64_t spacing_ns; /* Between the newest marks. */
 };
 
 void history_begin(struct history *history, uint64_t log_index, uint64_t ns);

@@ -11,6 +11,8 @@
  * once does not keep the loop from Raft's heartbeats. */
 #define EXPIRE_SESSION_MAX 256
 #define DUE_COMMAND_MAX 32
+/* What is overdue is looked at again after so long, even without an event. */
+#define LATE_NS (5 * NS_PER_MS)
 
 /* One session that a heartbeat names. */
 struct beat {
@@ -125,8 +127,8 @@ uint64_t lease_next(const struct core *core)
     }
     uint64_t next = timers_next(core->timers);
     /* What is due already waits for a confirmation or for a transfer's end, and
-     * those are events; the clock is only for safety. */
-    return next > core->now_ns ? next : core->now_ns + 5 * NS_PER_MS;
+     * those are events. */
+    return next > core->now_ns ? next : core->now_ns + LATE_NS;
 }
 
 bool session_secret_is(const struct session *session,

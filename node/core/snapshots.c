@@ -79,7 +79,7 @@ void core_snapshot_taken(struct core *core, uint64_t log_index, int error,
                          uint64_t now_ns)
 {
     struct replica_update update;
-    core->now_ns = now_ns > core->now_ns ? now_ns : core->now_ns;
+    set_now(core, now_ns);
     core->is_taking_snapshot = false;
     if (error != 0) {
         LOG_WARN("snapshot not taken", "index=%" PRIu64 " error=\"%s\"",
@@ -220,7 +220,7 @@ void core_snapshot_received(struct core *core,
 {
     struct snapshot_receiver *receiver = &core->receiver;
     struct replica_update update;
-    core->now_ns = now_ns > core->now_ns ? now_ns : core->now_ns;
+    set_now(core, now_ns);
     receiver->is_adopting = false;
     if (error != 0) {
         LOG_WARN("received snapshot is bad", "index=%" PRIu64 " error=\"%s\"",

@@ -310,4 +310,12 @@ struct core {
     struct core_counts counts;
 };
 
+/* Time does not go back, whatever order the events come in. */
+static inline void set_now(struct core *core, uint64_t now_ns)
+{
+    if (now_ns > core->now_ns) {
+        core->now_ns = now_ns;
+    }
+}
+
 #endif /* HASP_NODE_CORE_STATE_H */
