@@ -90,6 +90,31 @@ static int load_meta(void *data, struct bytes key, struct bytes value)
     return 0;
 }
 
+/* Nothing is longer than an operation may have made it. */
+static bool session_fits(const Hasp__SessionRecord *record)
+{
+    if (record->secret.len != SECRET_SIZE ||
+        record->name.len > CLIENT_NAME_SIZE_MAX ||
+        record->address.len > CLIENT_NAME_SIZE_MAX ||
+        record->n_labels > LABEL_COUNT_MAX ||
+        record->n_ended > ENDED_COUNT_MAX) {
+        return false;
+    }
+    for (size_t i = 0; i < record->n_labels; i++) {
+        if (record->labels[i]->key.len > LABEL_SIZE_MAX ||
+            record->labels[i]->value.len > LABEL_SIZE_MAX) {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < record->n_ended; i++) {
+        if (record->ended[i]->lock.len > LOCK_NAME_SIZE_MAX ||
+            record->ended[i]->owner.len > OWNER_SIZE_MAX) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void load_session_lists(struct loading *loading, struct session *session,
                                const Hasp__SessionRecord *record)
 {
@@ -114,9 +139,7 @@ static int load_session(void *data, struct bytes key, struct bytes value)
     struct loading *loading = data;
     const Hasp__SessionRecord *record = unpack(
         loading, &hasp__session_record__descriptor, value);
-    if (key.size != 8 || record == NULL || record->secret.len != SECRET_SIZE ||
-        record->n_labels > LABEL_COUNT_MAX ||
-        record->n_ended > ENDED_COUNT_MAX) {
+    if (key.size != 8 || record == NULL || !session_fits(record)) {
         return corrupt(loading, "session record");
     }
     struct session *session = session_new(loading->fsm, load_u64_be(key.data));
@@ -196,7 +219,7 @@ static int load_hold(void *data, struct bytes key, struct bytes value)
     const Hasp__HoldRecord *record = unpack(
         loading, &hasp__hold_record__descriptor, value);
     if (key.size < 16 || key.size > 16 + OWNER_SIZE_MAX || record == NULL ||
-        record->mode > LOCK_SLOTS) {
+        record->mode > LOCK_SLOTS || record->value.len > VALUE_SIZE_MAX) {
         return corrupt(loading, "hold record");
     }
     struct lock *lock = find_lock(loading, load_u64_be(key.data));
@@ -232,7 +255,8 @@ static int load_wait(void *data, struct bytes key, struct bytes value)
     const Hasp__WaitRecord *record = unpack(
         loading, &hasp__wait_record__descriptor, value);
     if (key.size != 16 || record == NULL || record->mode > LOCK_SLOTS ||
-        record->owner.len > OWNER_SIZE_MAX) {
+        record->owner.len > OWNER_SIZE_MAX ||
+        record->value.len > VALUE_SIZE_MAX) {
         return corrupt(loading, "wait record");
     }
     struct lock *lock = find_lock(loading, load_u64_be(key.data));

@@ -640,6 +640,67 @@ static void damaged_records_are_corruption(void **state)
     }
 }
 
+static void put_long_field(struct buffer *value, uint8_t number)
+{
+    const uint8_t head[] = {(uint8_t)(number << 3 | 2), 0xa8, 0x46};
+    buffer_put(value, head, sizeof head);
+    memset(buffer_reserve(value, 9000), 'x', 9000);
+    value->size += 9000;
+}
+
+/* Whole records with more in a field than any operation may have put there. */
+static void fields_that_are_too_long_are_corruption(void **state)
+{
+    static const struct {
+        enum table_map map;
+        uint8_t number;
+        uint8_t inner; /* Not 0: of the message in the field. */
+    } fields[] = {{TABLE_SESSIONS, 5, 0},  {TABLE_SESSIONS, 6, 0},
+                  {TABLE_SESSIONS, 7, 1},  {TABLE_SESSIONS, 7, 2},
+                  {TABLE_SESSIONS, 11, 1}, {TABLE_SESSIONS, 11, 2},
+                  {TABLE_HOLDS, 1, 0},     {TABLE_WAITS, 3, 0},
+                  {TABLE_RESULTS, 7, 0},   {TABLE_BLACKLIST, 2, 0}};
+    struct world *world = *state;
+    fill(world);
+    flush(world);
+    for (size_t i = 0; i < sizeof fields / sizeof fields[0]; i++) {
+        struct copied copied = {0};
+        struct buffer longer = {0};
+        struct table_txn *txn;
+        char why[HASP_WHY_SIZE] = "";
+        assert_int_equal(table_begin_write(world->table, &txn), 0);
+        assert_int_equal(table_walk(txn, fields[i].map, (struct bytes){NULL, 0},
+                                    copy_first, &copied),
+                         HASP_EEXIST);
+        buffer_put_bytes(&longer, buffer_bytes(&copied.value));
+        if (fields[i].inner != 0) {
+            const uint8_t head[] = {(uint8_t)(fields[i].number << 3 | 2), 0xab,
+                                    0x46};
+            buffer_put(&longer, head, sizeof head);
+            put_long_field(&longer, fields[i].inner);
+        } else {
+            put_long_field(&longer, fields[i].number);
+        }
+        assert_int_equal(table_put(txn, fields[i].map,
+                                   buffer_bytes(&copied.key),
+                                   buffer_bytes(&longer)),
+                         0);
+        assert_int_equal(table_commit(txn), 0);
+        struct lockfsm *fsm = lockfsm_new(NULL);
+        assert_int_equal(lockfsm_load(fsm, world->table, why), HASP_ECORRUPT);
+        lockfsm_free(fsm);
+        assert_int_equal(table_begin_write(world->table, &txn), 0);
+        assert_int_equal(table_put(txn, fields[i].map,
+                                   buffer_bytes(&copied.key),
+                                   buffer_bytes(&copied.value)),
+                         0);
+        assert_int_equal(table_commit(txn), 0);
+        buffer_done(&copied.key);
+        buffer_done(&copied.value);
+        buffer_done(&longer);
+    }
+}
+
 /* Whole records that make no whole state. */
 static void missing_records_are_corruption(void **state)
 {
@@ -756,6 +817,7 @@ int main(void)
         TEST(acknowledged_results_leave_the_table),
         TEST(a_new_life_leaves_fences_and_patterns_only),
         TEST(damaged_records_are_corruption),
+        TEST(fields_that_are_too_long_are_corruption),
         TEST(missing_records_are_corruption),
         TEST(loading_replaces_what_was_there),
         TEST(the_checkers_see_a_bent_state),
