@@ -17,70 +17,60 @@ const { EventEmitter } = require('node:events');
 const path = require('node:path');
 const { Connection, ReplyError } = require('./lib/connection');
 const { Lease, readClock } = require('./lib/lease');
+const { Lock } = require('./lib/lock');
+const { HaspError, Owners, judge, parseEndpoints, waitWords } =
+  require('./lib/request');
 
-const DEFAULT_ENDPOINTS = '127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440';
 const CONNECT_MS = 1000;
-const AGAIN = ['NOLEADER', 'BUSY', 'MOVED', 'UNKNOWN'];
-const ENDED = ['EXPIRED', 'NOSESSION'];
-
-/** 'code' says what can be done about it: UNREACHABLE (nothing was done), UNKNOWN
- * (the outcome is not known), LOST (the lease cannot be trusted), or the server's
- * own word: NOTHELD, LIMIT, DEADLOCK, BLACKLISTED, BADARG ... */
-class HaspError extends Error {
-  constructor(code, text) {
-    super(text);
-    this.name = 'HaspError';
-    this.code = code;
-  }
-}
+const IDLE_MAX = 8; // Connections kept for later requests.
+const OPTIONS = ['endpoints', 'name', 'ttl', 'linger', 'timeout'];
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const between = (low, high) => low + Math.random() * (high - low);
 
-function parseEndpoints(endpoints) {
-  const list = Array.isArray(endpoints) ? endpoints :
-    (endpoints ?? process.env.HASP_ENDPOINTS ?? DEFAULT_ENDPOINTS).split(',');
-  return list.map((part) => {
-    const at = part.lastIndexOf(':');
-    return { host: part.slice(0, at).trim().replace(/^\[|\]$/g, ''),
-      port: Number(part.slice(at + 1)) };
-  });
-}
-
 /** A lease-backed identity that owns locks. Emits 'jeopardy', 'safe', 'lost' and
- * 'please' (with the message). Times are in milliseconds. */
+ * 'please', each with { name, token, text }. Times are in milliseconds. */
 class Session extends EventEmitter {
   static async open(options = {}) {
     const session = new Session(options);
-    const words = ['SESSION.OPEN', 'TTL', session.options.ttl,
-      'NAME', session.options.name];
-    if (session.options.linger) {
-      words.push('LINGER', session.options.linger);
+    const { name, ttl, linger } = session.options;
+    try {
+      const { reply, sent } = await session.request(['SESSION.OPEN', 'TTL', ttl,
+        'NAME', name, ...(linger ? ['LINGER', linger] : [])]);
+      session.id = String(reply.id);
+      session.secret = reply.secret;
+      session.lease.answered(sent, reply.ttl_ms, reply.linger_ms ?? 0);
+    } catch (error) {
+      session.drop();
+      throw error;
     }
-    const { reply, sent } = await session.request(words);
-    session.drop(); // Connections from before it do not act for it.
-    session.id = String(reply.id);
-    session.secret = reply.secret;
-    session.times = [reply.ttl_ms, reply.linger_ms ?? 0];
-    session.lease.answered(sent, ...session.times);
-    session.schedule(session.lease.beatInterval());
+    session.schedule(session.lease.beatInterval() / 5);
     return session;
   }
 
   constructor(options) {
     super();
+    const unknown = Object.keys(options).find((key) => !OPTIONS.includes(key));
+    if (unknown) {
+      throw new TypeError(`a session has no option '${unknown}'; it has ` +
+        OPTIONS.join(', '));
+    }
     this.options = { ttl: 10000, linger: 0, timeout: 10000,
       name: `${path.basename(process.argv[1] ?? 'node')}:${process.pid}`,
       ...options };
     this.endpoints = parseEndpoints(this.options.endpoints);
+    this.turn = Math.floor(Math.random() * this.endpoints.length);
     this.lease = new Lease();
-    this.idle = [];
-    this.owners = 0;
-    this.doubts = new Set(); // Locks whose last outcome is not known.
-    this.turn = 0;
+    this.why = 'the lease has run out';
     this.told = 'held';
+    this.idle = [];
+    this.busy = new Set();
+    this.owners = new Owners();
+    this.held = new Set();
+    this.doubts = new Set(); // Locks whose last outcome is not known.
   }
 
+  /** A lock by this name; see Lock for the options. */
   lock(name, options = {}) {
     return new Lock(this, name, options);
   }
@@ -94,275 +84,255 @@ class Session extends EventEmitter {
     return this.lease.remaining();
   }
 
-  /** Ends the session; its locks go to the next in line. */
+  /** Ends the session; its locks go to the next in line. Takes up to 'timeout' if
+   * no node can be reached: then its lease must run out. */
   async close() {
     clearTimeout(this.timer);
     this.isClosed = true;
     if (this.state() !== 'lost') {
       await this.request(['SESSION.CLOSE']).catch(() => {});
     }
-    this.lease.refuse();
+    this.refuse('it has been closed');
     this.keeper?.close();
     this.drop();
   }
 
-  drop() {
-    this.idle.splice(0).forEach((connection) => connection.close());
-  }
-
-  async connect(turn) {
-    const connection = await Connection.open(
-      this.endpoints[turn % this.endpoints.length], CONNECT_MS);
-    if (this.id) {
-      const reply = await connection.ask(CONNECT_MS,
-        ['SESSION.ATTACH', this.id, this.secret]);
-      if (reply instanceof ReplyError) {
-        connection.close();
-        throw reply;
-      }
+  check() {
+    if (this.id && this.state() === 'lost') {
+      throw new HaspError('LOST',
+        `the session is lost, open another one: ${this.why}`);
     }
-    return connection;
   }
 
-  /** Asks until there is an answer. 'wait' is how long the server itself may take
-   * beyond the time-out. Gives the reply and the clock before it was asked. */
-  async request(words, wait = 0) {
-    const timeout = this.options.timeout;
-    let deadline = performance.now() + timeout;
-    const first = Math.floor(Math.random() * this.endpoints.length);
-    let doubt; // An earlier attempt may have been done.
-    for (let attempt = 0; ; attempt++) {
-      let connection = this.idle.pop();
-      let isSent = connection !== undefined;
-      let failure;
+  refuse(why) {
+    this.why = why;
+    this.lease.refuse();
+  }
+
+  // --- requests ---------------------------------------------------------------
+
+  /** Asks until there is an answer. 'until' is the end of a wait for a lock, the
+   * time-out counts from there. Gives the reply and the clock before the answered
+   * request was sent. */
+  async request(words, until = null, timeout = this.options.timeout) {
+    const limit = (until ?? performance.now()) + timeout;
+    const last = new Map(); // What each node ended with.
+    let isDoubtful = false; // An attempt may have been done.
+    for (let attempt = 1; ; attempt++) {
+      this.check();
+      let { text } = this.endpoints[this.turn % this.endpoints.length];
+      let line;
       try {
-        connection ??= await this.connect(first + attempt);
-        isSent = true;
+        line = await this.take();
+        text = line.endpoint.text;
+        const { more, patience } = waitWords(until);
         const sent = readClock();
-        const reply = await connection.ask(timeout + wait, words);
-        this.idle.push(connection);
+        const reply = await line.ask(
+          Math.max(1, Math.min(patience, limit - performance.now())),
+          [...words, ...more]);
         if (!(reply instanceof ReplyError)) {
+          this.put(line);
           return { reply, sent };
         }
-        failure = this.refused(reply);
+        const error = judge(reply);
+        if (!['UNREACHABLE', 'UNKNOWN'].includes(error.code)) {
+          this.put(line);
+          if (error.code === 'LOST') {
+            this.refuse(error.message);
+          }
+          throw error;
+        }
+        isDoubtful ||= error.code === 'UNKNOWN';
+        last.set(text, error.message);
       } catch (error) {
         if (error instanceof HaspError) {
           throw error;
         }
-        failure = error instanceof ReplyError ? this.refused(error) :
-          new HaspError(isSent ? 'UNKNOWN' : 'UNREACHABLE', error.message);
+        isDoubtful ||= line !== undefined;
+        last.set(text, error.message);
       }
-      if (wait === Infinity && this.id && this.state() !== 'lost') {
-        deadline = Math.max(deadline, performance.now() + 1000);
+      this.fail(line);
+      const pause = between(20, 100) * Math.min(attempt, 5);
+      if (performance.now() + pause >= limit) {
+        this.check();
+        const told = [...last].map((pair) => pair.join(': ')).join('; ');
+        throw isDoubtful ?
+          new HaspError('UNKNOWN', `no answer in time, it may be done (${told})`) :
+          new HaspError('UNREACHABLE', `no node could do it (${told})`);
       }
-      doubt = failure.code === 'UNKNOWN' ? failure : doubt;
-      if (performance.now() >= deadline) {
-        throw doubt ?? failure;
+      if (attempt % this.endpoints.length === 0) {
+        await sleep(pause);
       }
-      await sleep(between(20, 100) * Math.min(attempt + 1, 5));
     }
   }
 
-  /** Throws for a final refusal; gives what to throw if asking again does not help
-   * in time. */
-  refused(error) {
-    if (AGAIN.includes(error.code)) {
-      return new HaspError(error.code === 'UNKNOWN' ? 'UNKNOWN' : 'UNREACHABLE',
-        error.message);
+  async take() {
+    let line = this.idle.pop();
+    while (line?.isClosed) {
+      line = this.idle.pop();
     }
-    if (ENDED.includes(error.code)) {
-      this.lease.refuse();
-      throw new HaspError('LOST', error.message);
-    }
-    throw new HaspError(error.code, error.message);
+    line ??= await this.connect(CONNECT_MS);
+    this.busy.add(line);
+    return line;
   }
 
-  // --- the keeper -----------------------------------------------------------
-
-  schedule(ms) {
-    if (!this.isClosed) {
-      this.timer = setTimeout(() => this.beat(), ms);
-      this.timer.unref?.();
+  put(line) {
+    this.busy.delete(line);
+    if (this.idle.length < IDLE_MAX) {
+      this.idle.push(line);
+    } else {
+      line.close();
     }
   }
 
-  async beat() {
-    let next = between(20, 200);
+  /** The next connection goes to another node. */
+  fail(line) {
+    if (line) {
+      this.busy.delete(line);
+      line.close();
+      this.turnFrom(line.turn);
+    }
+  }
+
+  turnFrom(turn) {
+    this.turn += this.turn === turn ? 1 : 0;
+  }
+
+  /** Closes what is idle; requests under way fail. */
+  drop() {
+    [...this.idle.splice(0), ...this.busy].forEach((line) => line.close());
+  }
+
+  async connect(timeout) {
+    const { turn } = this;
+    let line;
     try {
-      if (!this.keeper || this.keeper.isClosed) {
-        this.keeper = await this.connect(this.turn);
-        this.keeper.onPush = ([, kind, map]) => {
-          if (kind === 'please') {
-            this.emit('please', map?.message ?? '');
+      line = await Connection.open(this.endpoints[turn % this.endpoints.length],
+        timeout);
+      line.turn = turn;
+      if (this.id) {
+        const reply = await line.ask(timeout,
+          ['SESSION.ATTACH', this.id, this.secret]);
+        if (reply instanceof ReplyError) {
+          const error = judge(reply);
+          if (error.code === 'LOST') {
+            this.refuse(error.message);
+            throw error;
           }
-        };
+          throw new Error(error.message);
+        }
       }
-      const sent = readClock();
-      const reply = await this.keeper.ask(
-        Math.max(50, this.lease.beatInterval()), ['SESSION.KEEP']);
-      if (reply instanceof ReplyError) {
-        throw reply;
-      }
-      this.lease.answered(sent, ...this.times);
-      next = this.lease.beatInterval();
-      this.doubts.forEach((lock) => lock.settle());
+      return line;
     } catch (error) {
-      this.turn++;
-      if (ENDED.includes(error.code)) {
-        this.lease.refuse();
-      }
-      this.keeper?.close();
-    }
-    const state = this.state();
-    if (state !== this.told) {
-      this.told = state;
-      this.emit(state === 'held' ? 'safe' : state);
-    }
-    if (state !== 'lost') {
-      this.schedule(next);
-    }
-  }
-}
-
-/** A lock by name, owned by this object: two objects exclude each other, the same
- * one may acquire again. Options: owner, shared, slots, value, delay, hold (ms),
- * barge. Belief ends when the release is sent. */
-class Lock {
-  constructor(session, name, options) {
-    this.session = session;
-    this.name = name;
-    this.options = options;
-    this.owner = options.owner ?? `${process.pid}-${++session.owners}`;
-    this.token = null;
-    this.count = 0;
-    this.req = 0;
-    this.holdSince = null; // Of a limited hold.
-    this.doubt = null;
-    this.tail = Promise.resolve();
-  }
-
-  /** One change after the other, each numbered, so that asking again never does it
-   * twice. 'after' gets the reply and the clock before it was asked for the first
-   * time: an attempt whose answer was lost may be the one that had its effect. */
-  change(words, wait, after) {
-    return this.inTurn(async () => {
-      await this.clearUp();
-      return after(await this.numbered(words, wait));
-    });
-  }
-
-  inTurn(run) {
-    const result = this.tail.then(run);
-    this.tail = result.catch(() => {});
-    return result;
-  }
-
-  async numbered(words, wait) {
-    const req = ++this.req;
-    const all = [...words, 'REQ', req, 'ACKED', req - 1];
-    const first = readClock();
-    try {
-      return { reply: (await this.session.request(all, wait)).reply, first };
-    } catch (error) {
-      if (error.code === 'UNKNOWN') {
-        const at = words[0] === 'LOCK.ACQUIRE' ? all.indexOf('WAIT', 4) : -1;
-        this.doubt = at < 0 ? all : [...all.slice(0, at), ...all.slice(at + 2)];
-        this.session.doubts.add(this);
-      }
+      line?.close();
+      this.turnFrom(turn);
       throw error;
     }
   }
 
-  /** Called by the keeper after a heartbeat. */
-  settle() {
-    this.inTurn(() => this.clearUp()).catch(() => {}); // Again after the next.
+  // --- the keeper ---------------------------------------------------------------
+
+  schedule(ms) {
+    clearTimeout(this.timer);
+    if (!this.isClosed && this.told !== 'lost') {
+      this.timer = setTimeout(() => this.beat(), ms);
+    }
   }
 
-  /** Clears up a change whose outcome is not known: asked again under its number,
-   * and not waiting, it tells what became of it. A lock that was granted meanwhile
-   * is given back: nobody waits for it any more. */
-  async clearUp() {
-    if (!this.doubt) {
+  async beat() {
+    let next = Math.min(between(20, 200), this.lease.beatInterval());
+    try {
+      const patience = Math.max(50, this.lease.beatInterval());
+      await this.hail(patience);
+      const sent = readClock();
+      const reply = await this.keeper.ask(patience, ['SESSION.KEEP', 'FULL']);
+      if (reply instanceof ReplyError) {
+        throw judge(reply);
+      }
+      this.lease.answered(sent, reply.ttl_ms, reply.linger_ms ?? 0);
+      next = this.lease.beatInterval();
+      this.tellEnded(reply.ended ?? []);
+      this.doubts.forEach((lock) => {
+        lock.inTurn(() => lock.settle()).catch(() => {}); // Again after the next.
+      });
+    } catch (error) {
+      this.missed(error);
+    }
+    this.tell();
+    this.schedule(next);
+  }
+
+  /** Sees to it that the keeper has a connection. */
+  async hail(patience) {
+    if (this.keeper && !this.keeper.isClosed) {
       return;
     }
-    const words = this.doubt;
-    let reply = null;
-    try {
-      ({ reply } = await this.session.request(words));
-    } catch (error) {
-      if (['UNKNOWN', 'UNREACHABLE', 'LOST'].includes(error.code)) {
-        throw error;
+    const keeper = await this.connect(Math.min(patience, CONNECT_MS));
+    this.keeper = keeper;
+    if (this.isClosed) {
+      keeper.close();
+    }
+    keeper.onPush = ([name, kind, told]) => {
+      if (kind === 'please') {
+        this.emit('please', { name: told?.lock ?? name, token: told?.token ?? 0,
+          text: told?.message ?? '' });
       }
-    }
-    this.doubt = null;
-    this.session.doubts.delete(this);
-    if (words[0] === 'LOCK.ACQUIRE' && reply !== null) {
-      await this.numbered(['LOCK.RELEASE', this.name, 'OWNER', this.owner], 0);
-    }
+    };
+    keeper.onClose = () => {
+      this.turnFrom(keeper.turn);
+      this.schedule(0); // Another node should know us soon.
+    };
   }
 
-  /** Waits up to 'wait' ms (Infinity: for ever, 0: not at all). Resolves with true
-   * or false. */
-  acquire(wait = Infinity) {
-    const { shared, slots, value, delay, hold, barge } = this.options;
-    const words = ['LOCK.ACQUIRE', this.name, 'OWNER', this.owner,
-      ...(shared ? ['SHARED'] : []), ...(slots ? ['SLOTS', slots] : []),
-      ...(wait === Infinity ? ['WAIT', 'FOREVER'] :
-        wait > 0 ? ['WAIT', Math.ceil(wait)] : []),
-      ...(value ? ['VALUE', value] : []), ...(delay ? ['DELAY', delay] : []),
-      ...(hold ? ['HOLD', hold] : []), ...(barge ? ['BARGE'] : [])];
-    return this.change(words, wait, ({ reply, first }) => {
-      if (reply === null) {
-        return false;
+  /** A node that does not answer the keeper leaves those who wait for a lock in
+   * the dark, too: they go on at another one. */
+  missed(error) {
+    if (error.code === 'LOST') {
+      this.refuse(error.message);
+      return;
+    }
+    const node = this.keeper?.endpoint.text;
+    this.why = 'no heartbeat was answered in time, last: ' +
+      `${node ? `${node}: ` : ''}${error.message}`;
+    this.busy.forEach((line) => {
+      if (line.endpoint.text === node && error.message === 'no answer') {
+        line.close();
       }
-      this.token = reply;
-      if (++this.count === 1 && hold) {
-        this.holdSince = first;
-      }
-      return true;
     });
+    if (this.keeper) {
+      this.keeper.onClose = null;
+      this.fail(this.keeper);
+      this.keeper = undefined;
+    }
   }
 
-  /** Gives one acquisition back; rejects with NOTHELD if there is none. */
-  release() {
-    this.count = Math.max(0, this.count - 1);
-    if (this.count === 0) {
-      this.token = null;
-      this.holdSince = null;
+  tellEnded(list) {
+    for (const ended of list) {
+      for (const lock of this.held) {
+        if (lock.endedBy(ended)) {
+          this.say('lost', { name: lock.name, token: ended.token,
+            text: ended.reason ?? '' });
+        }
+      }
     }
-    return this.change(['LOCK.RELEASE', this.name, 'OWNER', this.owner], 0,
-      ({ reply }) => reply);
   }
 
-  /** Leaves the queue; a waiting acquire() then resolves with false. */
-  async cancel() {
-    const { reply } = await this.session.request(
-      ['LOCK.CANCEL', this.name, 'OWNER', this.owner]);
-    return reply === 1;
+  tell() {
+    const state = this.state();
+    if (state !== this.told && !this.isClosed) {
+      this.told = state;
+      this.say(state === 'held' ? 'safe' : state,
+        { name: '', token: 0, text: state === 'held' ? '' : this.why });
+      if (state === 'lost') {
+        this.keeper?.close();
+        this.drop();
+      }
+    }
   }
 
-  /** Milliseconds for which the hold may be trusted; 0 if it is not held. */
-  remaining() {
-    if (this.count === 0) {
-      return 0;
-    }
-    const left = this.session.remaining();
-    if (!this.holdSince) {
-      return left;
-    }
-    const now = readClock();
-    const age = Math.max(now.monotonic - this.holdSince.monotonic,
-      now.boottime - this.holdSince.boottime);
-    return Math.max(0, Math.min(left, 0.8 * this.options.hold - age));
-  }
-
-  /** Throws unless a step of 'need' ms ends inside the lease. */
-  guard(need) {
-    const left = this.remaining();
-    if (left < need) {
-      throw new HaspError('LOST', `"${this.name}": ${left.toFixed(0)} ms left ` +
-        `of the lease, ${need} ms needed`);
-    }
+  /** What a listener throws is the program's business, not the keeper's. */
+  say(kind, event) {
+    queueMicrotask(() => this.emit(kind, event));
   }
 }
 

@@ -84,6 +84,7 @@ class Connection {
   /** Connects and greets; rejects if that takes longer than 'timeout' ms. */
   static async open(endpoint, timeout) {
     const connection = new Connection(endpoint);
+    connection.endpoint = endpoint;
     try {
       await connection.ask(timeout, ['HELLO', 3]);
     } catch (error) {
@@ -97,23 +98,24 @@ class Connection {
     this.data = Buffer.alloc(0);
     this.waiting = [];
     this.onPush = null;
+    this.onClose = null;
     this.isClosed = false;
     this.socket = net.connect({ host, port, noDelay: true, keepAlive: true,
       keepAliveInitialDelay: 2000 });
     this.socket.on('data', (data) => this.received(data));
     this.socket.on('error', (error) => this.failed(error));
-    this.socket.on('close', () => this.failed(new Error('closed by the node')));
+    this.socket.on('close', () => this.failed(new Error('closed the connection')));
   }
 
   /** Sends and resolves with the reply, a ReplyError included; rejects if the
-   * connection fails, which 'timeout' (Infinity: none) makes it do, too. */
+   * connection fails, which 'timeout' makes it do, too. */
   ask(timeout, words) {
     if (this.isClosed) {
       return Promise.reject(new Error('connection closed'));
     }
     return new Promise((resolve, reject) => {
-      const timer = timeout === Infinity ? null : setTimeout(
-        () => this.failed(new Error('no answer in time')), timeout);
+      const timer = setTimeout(
+        () => this.failed(new Error('no answer')), timeout);
       this.waiting.push({ resolve, reject, timer });
       this.socket.write(encode(words));
     });
@@ -130,7 +132,8 @@ class Connection {
         }
         at = found[1];
         if (found[0] instanceof Push) {
-          this.onPush?.(found[0]);
+          const [push] = found; // What a listener throws is not about us.
+          queueMicrotask(() => this.onPush?.(push));
           continue;
         }
         const { resolve, timer } = this.waiting.shift();
@@ -150,6 +153,7 @@ class Connection {
       clearTimeout(timer);
       reject(error);
     }
+    this.onClose?.();
   }
 
   close() {

@@ -28,6 +28,13 @@ function readClock() {
   return { monotonic, boottime };
 }
 
+/** Milliseconds from 'then' to 'now', on whichever clock more have passed. 20 ms:
+ * /proc/uptime is told to 10 ms, and was read twice. */
+function since(then, now) {
+  return Math.max(now.monotonic - then.monotonic,
+    now.boottime - then.boottime - 20);
+}
+
 class Lease {
   constructor() {
     this.ttl = 0;
@@ -50,12 +57,7 @@ class Lease {
   }
 
   age(now) {
-    if (!this.sent) {
-      return Infinity;
-    }
-    // 20 ms: /proc/uptime is told to 10 ms, and was read twice.
-    return Math.max(now.monotonic - this.sent.monotonic,
-      now.boottime - this.sent.boottime - 20);
+    return this.sent ? since(this.sent, now) : Infinity;
   }
 
   /** 'held', 'jeopardy' or 'lost'. */
@@ -64,12 +66,12 @@ class Lease {
       this.isLost = this.isLost || this.sent !== null;
       return 'lost';
     }
-    return this.remaining(now) > 0 ? 'held' : 'jeopardy';
+    return this.age(now) < TRUST * this.trusted() ? 'held' : 'jeopardy';
   }
 
   /** Milliseconds for which it may still be trusted; 0 unless held. */
   remaining(now = readClock()) {
-    if (this.isLost || !this.sent) {
+    if (this.state(now) !== 'held') {
       return 0;
     }
     return Math.max(0, TRUST * this.trusted() - this.age(now));
@@ -85,4 +87,4 @@ class Lease {
   }
 }
 
-module.exports = { Lease, readClock };
+module.exports = { Lease, TRUST, readClock, since };

@@ -5,7 +5,9 @@ nodes that freeze, answer nothing, refuse or lose answers."""
 import asyncio
 import contextlib
 import os
+import shutil
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -358,3 +360,34 @@ def test_a_child_may_close_and_must_not_believe(cluster):
         assert in_a_child(lambda: (session.close(), session.remaining()))
         assert session.lock('mine').acquire(0) and lock.remaining() > 0
     asyncio.run(the_same())
+
+
+@pytest.mark.skipif(shutil.which('node') is None, reason='needs Node.js')
+def test_the_node_client_has_the_same_rules(cluster):
+    run = subprocess.Popen(
+        ['node', os.path.join(ROOT, 'clients', 'node', 'test', 'faults.js')],
+        env=dict(os.environ, HASP_ENDPOINTS=endpoints(cluster)),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    frozen = []
+    try:
+        told = []
+        for line in run.stdout:
+            told.append(line)
+            if line.startswith('freeze'):
+                frozen = [node for node in cluster.nodes
+                          if node.client_port == int(line.split()[1])]
+                frozen[0].pause()
+            elif line == 'thaw\n':
+                frozen.pop().resume()
+            else:
+                continue
+            run.stdin.write('done\n')
+            run.stdin.flush()
+        assert run.wait(10) == 0 and told[-1] == 'ok\n', ''.join(told)
+    finally:
+        for node in frozen:
+            node.resume()
+        run.kill()
+        run.wait()
+        run.stdin.close()
+        run.stdout.close()
