@@ -148,16 +148,6 @@ void encode_age(struct buffer *out, const struct session_age *ages,
     free(aged);
 }
 
-void encode_set_ttl(struct buffer *out, uint64_t session, uint32_t ttl_ms)
-{
-    Hasp__Command command = HASP__COMMAND__INIT;
-    Hasp__SetTtl message = HASP__SET_TTL__INIT;
-    message.session = session;
-    message.ttl_ms = ttl_ms;
-    command.set_ttl = &message;
-    put(out, HASP__COMMAND__OP_SET_TTL, &command);
-}
-
 static void data_of_names(ProtobufCBinaryData *ret_data,
                           const struct bytes *names, uint32_t count)
 {

@@ -38,6 +38,8 @@ struct begin_command {
 void encode_begin(struct buffer *out, const struct begin_command *c);
 /* Incarnation 0 forgets the member. */
 void encode_register(struct buffer *out, uint64_t node, uint64_t incarnation);
+/* Nobody proposes it yet; but the first version that raises the level will find
+ * it understood by all that came before. */
 void encode_set_feature(struct buffer *out, uint32_t level);
 void encode_quarantine_over(struct buffer *out, uint64_t since_index);
 
@@ -61,7 +63,6 @@ struct session_age {
 };
 void encode_age(struct buffer *out, const struct session_age *ages,
                 size_t count);
-void encode_set_ttl(struct buffer *out, uint64_t session, uint32_t ttl_ms);
 
 /* --- Locks --------------------------------------------------------------- */
 

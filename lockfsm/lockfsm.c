@@ -125,7 +125,6 @@ static command_fn *const commands[] = {
     [HASP__COMMAND__OP_BLACKLIST_REMOVE] = apply_blacklist_remove,
     [HASP__COMMAND__OP_BLACKLIST_OVER] = apply_blacklist_over,
     [HASP__COMMAND__OP_FENCE_ADMIT] = apply_fence_admit,
-    [HASP__COMMAND__OP_SET_TTL] = apply_set_ttl,
     [HASP__COMMAND__OP_QUARANTINE_OVER] = apply_quarantine_over,
     [HASP__COMMAND__OP_REDIS_SET] = apply_redis_set,
     [HASP__COMMAND__OP_REDIS_DELETE] = apply_redis_delete,

@@ -121,7 +121,7 @@ enum effect_type {
     EFFECT_SESSION_ENDED,  /* reason: "closed", "expired", "blacklisted",
                               "deleted" (Redis), "released" (Redis). */
     EFFECT_SESSION_AGED,   /* time_ms: the age. */
-    /* time_ms: the TTL. reason: "ttl", "renewed" (Redis: heard from now),
+    /* time_ms: the TTL. reason: "renewed" (Redis: heard from now),
      * "blacklisted" (text: why), "pardoned". */
     EFFECT_SESSION_CHANGED,
     /* Events of a lock, for WATCH: */

@@ -264,25 +264,3 @@ void apply_age(struct lockfsm *fsm, const Hasp__Command *command,
         }
     }
 }
-
-void apply_set_ttl(struct lockfsm *fsm, const Hasp__Command *command,
-                   struct result *result)
-{
-    const Hasp__SetTtl *message = command->set_ttl;
-    fsm->origin.session = message->session;
-    struct session *session;
-    if (!find_asking_session(fsm, &session, result) ||
-        session_is_refused(fsm, session, result)) {
-        return;
-    }
-    if (message->ttl_ms == 0 || message->ttl_ms > SESSION_TTL_MS_MAX) {
-        refuse(result, RESULT_BAD_ARGUMENT, "ttl");
-        return;
-    }
-    session->ttl_ms = message->ttl_ms;
-    if (session->linger_ms > session->ttl_ms) {
-        session->linger_ms = session->ttl_ms;
-    }
-    session_changed(fsm, session);
-    session_tell_changed(fsm, session, "ttl", (struct bytes){NULL, 0});
-}

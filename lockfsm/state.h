@@ -227,7 +227,7 @@ typedef void command_fn(struct lockfsm *fsm, const Hasp__Command *command,
 
 command_fn apply_begin, apply_register, apply_set_feature,
     apply_quarantine_over, apply_fence_admit;
-command_fn apply_open, apply_close, apply_expire, apply_age, apply_set_ttl;
+command_fn apply_open, apply_close, apply_expire, apply_age;
 command_fn apply_acquire, apply_convert, apply_cancel;
 command_fn apply_release, apply_release_if, apply_please;
 command_fn apply_wait_timeout, apply_delay_over, apply_hold_over,

@@ -164,11 +164,6 @@ static void run_age(void)
     encode_age(&command, ages, count);
 }
 
-static void run_ttl(void)
-{
-    encode_set_ttl(&command, number(2), (uint32_t)number(3));
-}
-
 static void run_acquire(void)
 {
     struct bytes names[WORD_MAX];
@@ -324,7 +319,6 @@ static const struct {
     {"close", run_close},
     {"expire", run_expire},
     {"age", run_age},
-    {"ttl", run_ttl},
     {"relif", run_release_if},
     {"please", run_please},
     {"waitover", run_wait_over},

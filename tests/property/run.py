@@ -30,7 +30,7 @@ from state import EXCLUSIVE, SHARED, SLOTS, Cycle  # noqa: E402
 # How often each operation is generated.
 WEIGHTS = {
     'acquire': 34, 'repeat': 5, 'release': 18, 'convert': 8, 'cancel': 3,
-    'open': 5, 'close': 1.5, 'expire': 2.5, 'age': 1, 'ttl': 1,
+    'open': 5, 'close': 1.5, 'expire': 2.5, 'age': 1,
     'release_if': 2, 'please': 0.6, 'wait_over': 4, 'delay_over': 4,
     'hold_over': 2, 'hold_age': 1, 'blacklist_add': 1.2,
     'blacklist_remove': 1.2, 'blacklist_over': 0.7, 'fence': 1.2,
@@ -271,10 +271,6 @@ class Generator:
     def age(self):
         self.entry('age', *(f'{self.session()} {self.pick((0, 5, 2500))}'
                             for _ in range(self.pick((1, 1, 3)))))
-
-    def ttl(self):
-        self.entry('ttl', self.session(),
-                   self.pick((0, 1, 500, 10000, 4500005, 4500006)))
 
     def acquire(self):
         mode = self.pick(self.modes)

@@ -108,19 +108,6 @@ class SessionOperations:
                 self.out.append(f'A {s.id} {age}')
         return ok(count)
 
-    def op_ttl(self, id_, ttl):
-        s, refused = self.find(int(id_))
-        if refused:
-            return refused
-        if s.listed:
-            return self.refusal(s)
-        if not 1 <= int(ttl) <= TTL_MAX:
-            return BAD
-        s.ttl = int(ttl)
-        s.linger = min(s.linger, s.ttl)
-        self.out.append(f'C {s.id} {s.ttl} ttl -')
-        return VOID
-
     # --- Blacklist and fences ---------------------------------------------
 
     def review(self):

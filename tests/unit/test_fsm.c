@@ -208,12 +208,6 @@ static void run_age(struct script *script, struct buffer *out)
     encode_age(out, &age, 1);
 }
 
-static void run_ttl(struct script *script, struct buffer *out)
-{
-    encode_set_ttl(out, session_named(script, word(script, 1)),
-                   (uint32_t)number(script, "ms"));
-}
-
 /* Splits "a,b" into names; they live as long as the words. */
 static uint32_t split_names(char *list, struct bytes *ret_names)
 {
@@ -785,7 +779,6 @@ static const struct {
     {"close", run_close, RUN_ENTRY},
     {"expire", run_expire, RUN_ENTRY},
     {"age", run_age, RUN_ENTRY},
-    {"ttl", run_ttl, RUN_ENTRY},
     {"acquire", run_acquire, RUN_ENTRY},
     {"release", run_release, RUN_ENTRY},
     {"releaseif", run_release_if, RUN_ENTRY},

@@ -281,20 +281,17 @@ static void random_other(struct random_world *world, struct buffer *out)
 {
     struct origin origin = random_origin(world);
     struct session_age age = {origin.session, 100 * below(world, 3)};
-    switch (below(world, 7)) {
+    switch (below(world, 6)) {
     case 0:
         encode_age(out, &age, 1);
         break;
     case 1:
-        encode_set_ttl(out, origin.session, 500 + below(world, 500));
-        break;
-    case 2:
         encode_please(out, &origin, random_name(world), BYTES_LITERAL("hi"));
         break;
-    case 3:
+    case 2:
         encode_close(out, &origin);
         break;
-    case 4:
+    case 3:
         encode_register(out, below(world, 3), below(world, 3));
         break;
     default:

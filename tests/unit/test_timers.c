@@ -156,13 +156,21 @@ static void a_changed_ttl_counts_from_its_entry(void **state)
 {
     struct world *w = *state;
     uint64_t t0 = w->now_ms;
-    uint64_t s = open_session(w, 1000, 0);
+    struct redis_set_command value = {.name = BYTES_LITERAL("a"),
+                                      .value = BYTES_LITERAL("v"),
+                                      .ttl_ms = 1000,
+                                      .px_ms = 800};
+    encode_redis_set(&w->command, &value);
+    apply_command(w);
+    uint64_t s = lockfsm_token_base(w->fsm) + w->index;
     w->now_ms = t0 + 600;
-    encode_set_ttl(&w->command, s, 5000);
+    value.ttl_ms = 5000;
+    encode_redis_set(&w->command, &value);
     apply_command(w);
     assert_int_equal(lease_left(w, s), 5000);
     /* A shorter one takes nothing away that was promised. */
-    encode_set_ttl(&w->command, s, 100);
+    value.ttl_ms = 100;
+    encode_redis_set(&w->command, &value);
     apply_command(w);
     assert_int_equal(lease_left(w, s), 5000);
 }
