@@ -149,7 +149,7 @@ static void start_delay(struct spans *spans, struct bytes lock,
     schedule(spans, span);
 }
 
-/* A re-entry is told as a grant of the same token and does not prolong. */
+/* A downgrade is told as a grant of the same token, and does not prolong. */
 static void start_hold(struct spans *spans, const struct span_key *key,
                        uint64_t token, uint64_t hold_ns, uint64_t aged_ns,
                        uint64_t now_ns)

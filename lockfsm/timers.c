@@ -148,11 +148,9 @@ uint64_t timers_hold_left(struct timers *timers, struct bytes lock,
     return spans_hold_left(&timers->spans, lock, session, owner, now_ns);
 }
 
-void timers_due(struct timers *timers, const struct lockfsm *fsm,
-                uint64_t now_ns, uint32_t session_max, uint32_t command_max,
-                timers_propose_fn *propose, void *data)
+void timers_due(struct timers *timers, uint64_t now_ns, uint32_t session_max,
+                uint32_t command_max, timers_propose_fn *propose, void *data)
 {
-    (void)fsm;
     CHECK(timers->is_on);
     CHECK(session_max > 0);
     enum leases_step step = LEASES_PROPOSED;
@@ -180,11 +178,9 @@ bool timers_has_due_sessions(struct timers *timers, uint64_t now_ns)
     return leases_has_due(&timers->leases, now_ns);
 }
 
-void timers_before_transfer(struct timers *timers, const struct lockfsm *fsm,
-                            uint64_t now_ns, timers_propose_fn *propose,
-                            void *data)
+void timers_before_transfer(struct timers *timers, uint64_t now_ns,
+                            timers_propose_fn *propose, void *data)
 {
-    (void)fsm;
     leases_age_all(&timers->leases, now_ns);
     while (leases_age(&timers->leases, now_ns, TRANSFER_SESSION_MAX, propose,
                       data) == LEASES_PROPOSED) {

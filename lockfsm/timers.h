@@ -94,9 +94,8 @@ typedef bool timers_propose_fn(void *data, struct bytes command);
  * timers_begin() is called. 'now_ns' may be an earlier moment, that at which a
  * question was asked which has been confirmed since: what became due later then
  * waits. */
-void timers_due(struct timers *timers, const struct lockfsm *fsm,
-                uint64_t now_ns, uint32_t session_max, uint32_t command_max,
-                timers_propose_fn *propose, void *data);
+void timers_due(struct timers *timers, uint64_t now_ns, uint32_t session_max,
+                uint32_t command_max, timers_propose_fn *propose, void *data);
 /* True if timers_due() would propose an EXPIRE now (which needs a confirmation
  * of leadership asked for after the deadline). */
 bool timers_has_due_sessions(struct timers *timers, uint64_t now_ns);
@@ -104,8 +103,7 @@ bool timers_has_due_sessions(struct timers *timers, uint64_t now_ns);
 /* Sessions in one AGE of timers_before_transfer(). */
 #define TRANSFER_SESSION_MAX 4096
 /* Logs the ages above T/4 of all sessions before a planned transfer. */
-void timers_before_transfer(struct timers *timers, const struct lockfsm *fsm,
-                            uint64_t now_ns, timers_propose_fn *propose,
-                            void *data);
+void timers_before_transfer(struct timers *timers, uint64_t now_ns,
+                            timers_propose_fn *propose, void *data);
 
 #endif /* HASP_LOCKFSM_TIMERS_H */

@@ -113,8 +113,8 @@ void lease_turn(struct core *core, uint64_t read_ns)
         }
     }
     uint32_t before = core->item_count;
-    timers_due(core->timers, core->fsm, at_ns, EXPIRE_SESSION_MAX,
-               DUE_COMMAND_MAX, propose_own, core);
+    timers_due(core->timers, at_ns, EXPIRE_SESSION_MAX, DUE_COMMAND_MAX,
+               propose_own, core);
     if (core->item_count - before >= DUE_COMMAND_MAX) {
         core->has_left_over = true;
     }

@@ -406,8 +406,7 @@ static void transfer_begin(struct core *core, struct request *request,
     core->transfer_after_index = 0;
     core->transfer_deadline_ns = core->now_ns +
                                  core->options.election_ms * NS_PER_MS;
-    timers_before_transfer(core->timers, core->fsm, core->now_ns, propose_own,
-                           core);
+    timers_before_transfer(core->timers, core->now_ns, propose_own, core);
 }
 
 /* 'why' NULL: it has begun and failed. */

@@ -413,7 +413,7 @@ static void ages_above_a_quarter_are_logged_before_a_transfer(void **state)
     w->now_ms = t0 + 333;
     assert_true(timers_heard(w->timers, heard, (t0 + 200) * MS));
     buffer_clear(&w->text);
-    timers_before_transfer(w->timers, w->fsm, ns(w), propose, w);
+    timers_before_transfer(w->timers, ns(w), propose, w);
     buffer_put_u8(&w->text, 0);
     assert_string_equal((const char *)w->text.data, "age 1=333\n");
 }
@@ -500,12 +500,11 @@ static void a_hundred_thousand_sessions_are_kept_alive(void **state)
         for (uint32_t i = 0; i < MANY; i++) {
             assert_true(timers_heard(w->timers, sessions[i], ns(w)));
         }
-        timers_due(w->timers, w->fsm, ns(w), 1000, 1000, count_proposed,
-                   &count);
+        timers_due(w->timers, ns(w), 1000, 1000, count_proposed, &count);
         assert_int_equal(count, 0);
     }
-    timers_due(w->timers, w->fsm, ns(w) + 10000 * MS, 1000, 1000,
-               count_proposed, &count);
+    timers_due(w->timers, ns(w) + 10000 * MS, 1000, 1000, count_proposed,
+               &count);
     assert_int_equal(count, 100);
     free(sessions);
 }
