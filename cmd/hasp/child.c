@@ -26,6 +26,7 @@ static void become_command(struct child *child, int error_fd, int go_fd)
 static int start_guardian(struct child *child, int go[2]);
 static void take_signals(struct child *child);
 static void take_ends(struct child *child);
+static void take_guardian_death(struct child *child);
 static struct lease_clock look(const struct child *child,
                                struct keeper_view *ret_view);
 static void tell_guardian(struct child *child, struct lease_clock at,
@@ -298,7 +299,7 @@ static void take_end(struct child *child)
 /* A command without its guardian could outlive its lock. */
 static void take_guardian_death(struct child *child)
 {
-    if (child->on_lost == ON_LOST_IGNORE ||
+    if (child->on_lost == ON_LOST_IGNORE || child->unguarded_ns != 0 ||
         guardian_has_killed(&child->guardian)) {
         return;
     }
@@ -451,6 +452,9 @@ static void act_on_lease(struct child *child)
 {
     struct keeper_view view;
     tell_guardian(child, look(child, &view), &view);
+    if (guardian_is_alone(&child->guardian)) {
+        take_guardian_death(child);
+    }
     uint64_t alone_ns = child->unguarded_ns != 0
                             ? client_now_ns() - child->unguarded_ns
                             : 0;

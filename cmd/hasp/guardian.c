@@ -19,6 +19,9 @@
 /* Both are looked at at least so often, whatever was computed. */
 #define LOOK_NS (500 * NS_PER_MS)
 #define KILL_LIMIT_MS 10000
+/* A command is told TERM once, by the deputy only if the guardian does not.
+ * STOP and KILL may come twice, and are never late. */
+#define DEPUTY_LATER_NS (20 * NS_PER_MS)
 
 struct deadline {
     _Atomic uint64_t monotonic_ns;
@@ -30,6 +33,9 @@ struct guardian_page {
     struct deadline kill;
     atomic_bool has_warned;
     atomic_bool has_killed;
+    atomic_bool is_alone;
+    atomic_bool is_over; /* Dismissed: nothing is to be done any more. */
+    _Atomic pid_t deputy;
 };
 
 struct watch {
@@ -38,9 +44,10 @@ struct watch {
     pid_t run;
     int life_fd;
     int timer_fd;
+    pid_t deputy; /* 0: this is the deputy. */
 };
 
-static void guard(struct watch *watch) __attribute__((noreturn));
+static void begin(struct watch *watch) __attribute__((noreturn));
 
 static void set_deadline(struct deadline *deadline, struct lease_clock at,
                          uint64_t time_ns)
@@ -77,7 +84,7 @@ int guardian_start(struct guardian *guardian, const struct guardian_ward *ward)
     watch.life_fd = life[0];
     guardian->pid = fork();
     if (guardian->pid == 0) {
-        guard(&watch);
+        begin(&watch);
     }
     close(life[0]);
     if (guardian->pid < 0) {
@@ -113,27 +120,42 @@ void guardian_forget_warning(struct guardian *guardian)
     atomic_store(&guardian->page->has_warned, false);
 }
 
+bool guardian_is_alone(const struct guardian *guardian)
+{
+    return atomic_load(&guardian->page->is_alone);
+}
+
+static void end(pid_t pid)
+{
+    if (pid != 0) {
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+}
+
 void guardian_dismiss(struct guardian *guardian)
 {
-    if (guardian->pid != 0) {
-        kill(guardian->pid, SIGKILL);
-        waitpid(guardian->pid, NULL, 0);
-        guardian->pid = 0;
-    }
+    atomic_store(&guardian->page->is_over, true);
+    end(guardian->pid);
+    guardian->pid = 0;
+    end(atomic_exchange(&guardian->page->deputy, 0));
 }
 
 bool guardian_take_death(struct guardian *guardian, pid_t pid)
 {
-    bool is_it = pid == guardian->pid;
-    if (is_it) {
+    pid_t deputy = pid;
+    if (pid == guardian->pid) {
         guardian->pid = 0;
+        return true;
     }
-    return is_it;
+    return atomic_compare_exchange_strong(&guardian->page->deputy, &deputy, 0);
 }
 
 void guardian_done(struct guardian *guardian)
 {
-    guardian_dismiss(guardian);
+    if (guardian->page != NULL) {
+        guardian_dismiss(guardian);
+    }
     if (guardian->life_fd >= 0) {
         close(guardian->life_fd);
     }
@@ -218,27 +240,36 @@ static bool is_run_dead(const struct watch *watch)
     return poll(&life, 1, 0) > 0;
 }
 
-static void guard(struct watch *watch)
+static void look_after_deputy(const struct watch *watch)
+{
+    siginfo_t info = {0};
+    /* It stays a zombie: its number has to mean it until we are dismissed. */
+    if (watch->deputy != 0 &&
+        waitid(P_PID, (id_t)watch->deputy, &info,
+               WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        info.si_pid != 0) {
+        atomic_store(&watch->page->is_alone, true);
+    }
+}
+
+static uint64_t first_left_of(const struct watch *watch, struct lease_clock now)
+{
+    if (atomic_load(&watch->page->has_warned)) {
+        return GUARDIAN_NEVER;
+    }
+    if (watch->deputy == 0 && watch->ward.first_signal == SIGTERM) {
+        now.monotonic_ns -= DEPUTY_LATER_NS;
+        now.boottime_ns -= DEPUTY_LATER_NS;
+    }
+    return left_of(&watch->page->first, now);
+}
+
+static void guard(const struct watch *watch)
 {
     struct guardian_page *page = watch->page;
-    sigset_t all;
-    setsid();
-    prctl(PR_SET_NAME, FAMILY_GUARDIAN_NAME);
-    sigfillset(&all);
-    sigprocmask(SIG_SETMASK, &all, NULL);
-    let_go(watch);
-    watch->timer_fd = timerfd_create(CLOCK_BOOTTIME,
-                                     TFD_CLOEXEC | TFD_NONBLOCK);
-    if (left_of(&page->kill, client_clock_read()) == 0 ||
-        write(watch->ward.go_fd, "", 1) != 1) {
-        _exit(1); /* Too late to begin. */
-    }
-    close(watch->ward.go_fd);
-    for (;;) {
+    while (!atomic_load(&page->is_over)) {
         struct lease_clock now = client_clock_read();
-        uint64_t first_ns = atomic_load(&page->has_warned)
-                                ? GUARDIAN_NEVER
-                                : left_of(&page->first, now);
+        uint64_t first_ns = first_left_of(watch, now);
         uint64_t kill_ns = left_of(&page->kill, now);
         if (kill_ns == 0) {
             atomic_store(&page->has_killed, true);
@@ -253,10 +284,40 @@ static void guard(struct watch *watch)
         }
         uint64_t left_ns = first_ns < kill_ns ? first_ns : kill_ns;
         wait_until_due(watch, left_ns < LOOK_NS ? left_ns : LOOK_NS);
-        if (is_run_dead(watch)) {
+        look_after_deputy(watch);
+        if (is_run_dead(watch) && !atomic_load(&page->is_over)) {
             signal_family(watch, SIGKILL, true);
             break;
         }
     }
+}
+
+static void begin(struct watch *watch)
+{
+    struct guardian_page *page = watch->page;
+    sigset_t all;
+    setsid();
+    prctl(PR_SET_NAME, FAMILY_GUARDIAN_NAME);
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    let_go(watch);
+    watch->deputy = fork();
+    if (watch->deputy == 0) {
+        setsid();
+        close(watch->ward.go_fd);
+    } else if (watch->deputy > 0) {
+        atomic_store(&page->deputy, watch->deputy);
+    }
+    watch->timer_fd = timerfd_create(CLOCK_BOOTTIME,
+                                     TFD_CLOEXEC | TFD_NONBLOCK);
+    if (watch->deputy != 0) {
+        if (watch->deputy < 0 ||
+            left_of(&page->kill, client_clock_read()) == 0 ||
+            write(watch->ward.go_fd, "", 1) != 1) {
+            _exit(1); /* Too late to begin, or unsafe. */
+        }
+        close(watch->ward.go_fd);
+    }
+    guard(watch);
     _exit(0);
 }

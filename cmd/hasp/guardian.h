@@ -6,10 +6,14 @@
  *     shell
  *       hasp-run            keeps the session; tells how long it may be trusted
  *         |  hasp-guardian    kills the family at the deadline, or at
- *         |                   hasp-run's death; in a session of its own, so
- *         |                   that no signal to a group or a terminal reaches
- *         |                   it
- *         `- command          in a group of its own
+ *         |    |              hasp-run's death; in a session of its own, so
+ *         |    |              that no signal to a group or a terminal reaches
+ *         |    |              it
+ *         |    hasp-guardian  its deputy does the same, in another session: one
+ *         |                   is left when hasp-run and its guardian are killed
+ *         |                   or stopped together
+ *         `- command          in a group of its own; dies with hasp-run, by the
+ *                             kernel's hand (PR_SET_PDEATHSIG)
  *
  * The deadlines stand in a page that both share, on both clocks, and the nearer
  * counts. Only an answered heartbeat moves them, and only further away; so one
@@ -22,7 +26,9 @@
  * stands in the page, too. The death of 'hasp run' closes a pipe, which no
  * other process has; a timer of CLOCK_BOOTTIME is due at once when a suspended
  * machine wakes up. The guardian ignores what it can of the signals that end a
- * process; its own death is a SIGCHLD for 'hasp run'. */
+ * process; its own death is a SIGCHLD for 'hasp run', that of its deputy stands
+ * in the page. If all three are killed at once, or stopped, the kernel alone is
+ * left: it kills the command, and knows nothing of deadlines. */
 
 #ifndef HASP_CMD_HASP_GUARDIAN_H
 #define HASP_CMD_HASP_GUARDIAN_H
@@ -65,13 +71,16 @@ void guardian_trust(struct guardian *guardian, struct lease_clock at,
 /* What it has done. */
 bool guardian_has_warned(const struct guardian *guardian);
 bool guardian_has_killed(const struct guardian *guardian);
+/* Its deputy has died. */
+bool guardian_is_alone(const struct guardian *guardian);
 /* The warning has been taken back: SIGCONT was sent. */
 void guardian_forget_warning(struct guardian *guardian);
 
-/* Ends it, whatever it does, and waits for that: from then on the number of the
- * command may be used again. */
+/* Ends it and its deputy, whatever they do, and waits for that: from then on
+ * the number of the command may be used again. The deputy becomes our child
+ * when its parent is gone: we have to be a subreaper (prctl(2)). */
 void guardian_dismiss(struct guardian *guardian);
-/* 'pid' was fetched from the dead: was it the guardian? */
+/* 'pid' was fetched from the dead: was it the guardian, or its deputy? */
 bool guardian_take_death(struct guardian *guardian, pid_t pid);
 void guardian_done(struct guardian *guardian);
 
