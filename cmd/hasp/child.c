@@ -291,7 +291,7 @@ static void take_end(struct child *child)
     if (child->was_lost) {
         /* What the command has left behind must not live on. */
         struct family family = family_of(child);
-        family_kill(&family, KILL_LIMIT_MS);
+        child->has_survivors = !family_kill(&family, KILL_LIMIT_MS);
     }
     guardian_dismiss(&child->guardian);
 }

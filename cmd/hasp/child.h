@@ -70,6 +70,7 @@ struct child {
     bool is_frozen;
     bool is_lost;
     bool was_lost;         /* At its end. */
+    bool has_survivors;    /* Of what was to be killed, for the caller. */
     uint64_t unguarded_ns; /* Since when; 0: it is guarded. */
 };
 

@@ -18,6 +18,11 @@
  * next round; one that goes on for ever is stopped by family_kill(). */
 #define ROUNDS_MAX 20
 #define ENVIRONMENT_MAX (1024 * 1024)
+/* Nobody is there, so often in a row, means that all are dead: one that forks
+ * and exits may slip through between two looks. */
+#define EMPTY_LOOKS 3
+/* So often without a pause, which would be in favour of such a one. */
+#define HASTY_LOOKS 100
 
 struct process {
     pid_t pid;
@@ -63,23 +68,97 @@ static bool read_process(pid_t pid, struct process *ret_process)
     return true;
 }
 
-static void take_census(struct census *census)
+static void add_process(struct census *census, pid_t pid)
 {
-    DIR *folder = opendir("/proc");
+    struct process process;
+    if (!read_process(pid, &process)) {
+        return;
+    }
+    if (census->count == census->capacity) {
+        census->capacity = census->capacity * 2 + 64;
+        census->process = memory_resize(
+            census->process, census->capacity * sizeof *census->process);
+    }
+    census->process[census->count++] = process;
+}
+
+static pid_t pid_of(const struct dirent *entry)
+{
+    return isdigit((unsigned char)entry->d_name[0])
+               ? (pid_t)strtol(entry->d_name, NULL, 10)
+               : 0;
+}
+
+/* The children of one thread: "12 345 ". False if there is no such list. */
+static bool add_children_of_thread(struct census *census, pid_t pid,
+                                   pid_t thread)
+{
+    char path[64], text[4096];
+    size_t kept = 0;
+    ssize_t got;
+    snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", (long)pid,
+             (long)thread);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return false;
+    }
+    while ((got = read(fd, text + kept, sizeof text - 1 - kept)) > 0) {
+        char *from = text, *blank;
+        text[kept + (size_t)got] = '\0';
+        while ((blank = strchr(from, ' ')) != NULL) {
+            add_process(census, (pid_t)strtol(from, NULL, 10));
+            from = blank + 1;
+        }
+        kept = strlen(from);
+        memmove(text, from, kept);
+    }
+    close(fd);
+    return true;
+}
+
+static bool add_children(struct census *census, pid_t pid)
+{
+    char path[32];
     struct dirent *entry;
+    bool has_list = false;
+    snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
+    DIR *folder = opendir(path);
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        if (pid_of(entry) != 0) {
+            has_list |= add_children_of_thread(census, pid, pid_of(entry));
+        }
+    }
+    if (folder != NULL) {
+        closedir(folder);
+    }
+    return has_list;
+}
+
+/* All below 'hasp run'; false if that cannot be had. */
+static bool take_tree(struct census *census, pid_t run)
+{
+    census->count = 0;
+    if (!add_children(census, run)) {
+        return false;
+    }
+    for (size_t i = 0; i < census->count; i++) {
+        add_children(census, census->process[i].pid);
+    }
+    return true;
+}
+
+static void take_census(struct census *census, const struct family *family)
+{
+    struct dirent *entry;
+    if (family->run != 0 && take_tree(census, family->run)) {
+        return;
+    }
+    DIR *folder = opendir("/proc");
     census->count = 0;
     while (folder != NULL && (entry = readdir(folder)) != NULL) {
-        struct process process;
-        if (!isdigit((unsigned char)entry->d_name[0]) ||
-            !read_process((pid_t)strtol(entry->d_name, NULL, 10), &process)) {
-            continue;
+        if (pid_of(entry) != 0) {
+            add_process(census, pid_of(entry));
         }
-        if (census->count == census->capacity) {
-            census->capacity = census->capacity * 2 + 64;
-            census->process = memory_resize(
-                census->process, census->capacity * sizeof *census->process);
-        }
-        census->process[census->count++] = process;
     }
     if (folder != NULL) {
         closedir(folder);
@@ -187,7 +266,7 @@ size_t family_signal(const struct family *family, int number)
     for (int round = 0; has_new && round < ROUNDS_MAX; round++) {
         has_new = false;
         alive = 0;
-        take_census(&census);
+        take_census(&census, family);
         find_members(family, &census, number);
         for (size_t i = 0; i < census.count; i++) {
             const struct process *process = &census.process[i];
@@ -213,11 +292,19 @@ size_t family_signal(const struct family *family, int number)
     return alive;
 }
 
-void family_kill(const struct family *family, unsigned limit_ms)
+bool family_kill(const struct family *family, unsigned limit_ms)
 {
     uint64_t until_ns = client_now_ns() + limit_ms * NS_PER_MS, pause_ms = 1;
-    while (family_signal(family, SIGKILL) > 0 && client_now_ns() < until_ns) {
-        client_sleep_ms(pause_ms);
-        pause_ms = pause_ms < 50 ? pause_ms * 2 : 50;
+    int empty = 0;
+    for (int look = 0; empty < EMPTY_LOOKS; look++) {
+        empty = family_signal(family, SIGKILL) == 0 ? empty + 1 : 0;
+        if (client_now_ns() >= until_ns) {
+            return false;
+        }
+        if (empty == 0 && look >= HASTY_LOOKS) {
+            client_sleep_ms(pause_ms);
+            pause_ms = pause_ms < 50 ? pause_ms * 2 : 50;
+        }
     }
+    return true;
 }

@@ -6,14 +6,18 @@
  * They are found in /proc, in rounds until no new one turns up:
  *
  *     by parent        from the command on; 'hasp run' is a subreaper
- *                      (prctl(2)), so that orphans become its own children
+ *                      (prctl(2)), so that orphans become its own children;
+ *                      from parent to child where the kernel lists children,
+ *                      which is quick enough for one that forks all the time
  *     by environment   when 'hasp run' is dead, and orphans have gone to init:
  *                      HASP_RUNS has the number of the run in it
  *
  * A guardian is never among them: it must outlive what it guards. Not found is
  * what was started by somebody else on the command's behalf (a service manager,
- * cron, a container engine), and, once 'hasp run' is dead, an orphan that has
- * emptied its environment or may not be looked at (a set-user-id program). */
+ * cron, a container engine), and, once 'hasp run' is dead, what has left the
+ * group and lost its parent, and has emptied its environment, or may not be
+ * looked at (a set-user-id program), or forks and exits faster than it is
+ * found. */
 
 #ifndef HASP_CMD_HASP_FAMILY_H
 #define HASP_CMD_HASP_FAMILY_H
@@ -39,7 +43,7 @@ struct family {
 size_t family_signal(const struct family *family, int number);
 
 /* Kills them again and again until none is alive, for at most so long: one that
- * hangs in the kernel dies when it comes back. */
-void family_kill(const struct family *family, unsigned limit_ms);
+ * hangs in the kernel dies when it comes back. Returns whether all are dead. */
+bool family_kill(const struct family *family, unsigned limit_ms);
 
 #endif /* HASP_CMD_HASP_FAMILY_H */
