@@ -135,6 +135,13 @@ void keeper_view(struct keeper *keeper, struct keeper_view *ret_view)
     *ret_view = view;
 }
 
+static void tell_failed(const struct keeper *keeper)
+{
+    if (keeper->options.failed_fd > 0) {
+        signal_fd(keeper->options.failed_fd);
+    }
+}
+
 int keeper_fd(const struct keeper *keeper)
 {
     return keeper->news_fd;
@@ -209,6 +216,9 @@ static bool beat(struct keeper *keeper, struct client_session *session)
         client_drop(keeper->client);
     }
     pthread_mutex_unlock(&keeper->mutex);
+    if (error != 0) {
+        tell_failed(keeper);
+    }
     return !is_over;
 }
 
@@ -222,6 +232,7 @@ static void *keep(void *data)
         uint64_t next_ns = lease_next_beat(&session.lease, now);
         if (next_ns == UINT64_MAX ||
             lease_check(&session.lease, now) == LEASE_LOST) {
+            tell_failed(keeper);
             break;
         }
         if (!is_due && !wait_for_beat(keeper, now.monotonic_ns + next_ns)) {

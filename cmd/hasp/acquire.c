@@ -2,17 +2,24 @@
 
 #include "cmd/hasp/acquire.h"
 
+#include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "cmd/hasp/names.h"
 
 /* A wait is asked for anew, keeping its place, when its node has been silent
- * for so long: it may be paused, which no time-out of TCP notices. */
+ * for so long: it may be paused, which no time-out of TCP notices. Mostly a
+ * heartbeat that fails tells so earlier. */
 #define SILENCE_MS 15000
+/* A lock is given back at another node after so long: often somebody waits. */
+#define GIVE_BACK_MS 400
 /* Beyond the wait itself: for its answer to come. */
 #define ANSWER_MS 2000
 /* A wait that lasts longer is explained. */
@@ -25,6 +32,7 @@ static int open_session(struct tool *tool,
                         const struct acquire_options *options,
                         const struct keeper_options *keeper,
                         struct acquired *acquired);
+static bool is_readable(int fd);
 static int take_signal(int signal_fd);
 static uint64_t wait_deadline_ns(const struct tool *tool,
                                  const struct acquire_options *options);
@@ -101,46 +109,121 @@ int acquire_options_check(const struct tool *tool,
     return 0;
 }
 
+/* Was the session lost while it waited, or in the moment of the grant? */
+static bool is_lost(struct tool *tool, int error,
+                    const struct acquired *acquired)
+{
+    struct keeper_view view = {0};
+    const char *code = client_code(tool_client(tool));
+    if (error == HASP_EREPLY) {
+        return strcmp(code, "EXPIRED") == 0 || strcmp(code, "NOSESSION") == 0;
+    }
+    if (acquired->keeper != NULL) {
+        keeper_view(acquired->keeper, &view);
+    }
+    return acquired->keeper != NULL && view.state == LEASE_LOST;
+}
+
+/* After an outage the lock may be granted when the lease is nearly over: a
+ * command that is started then would be stopped at once. The next heartbeat
+ * tells. */
+static void settle(const struct acquired *acquired, int signal_fd)
+{
+    const struct client_session *session = &acquired->session;
+    bool lingers = session->linger_ms != 0 &&
+                   session->linger_ms < session->ttl_ms;
+    uint64_t enough_ns = (lingers ? session->linger_ms : session->ttl_ms) *
+                         NS_PER_MS / 5 * 2;
+    struct keeper_view view;
+    for (;;) {
+        uint64_t ignored;
+        keeper_view(acquired->keeper, &view);
+        if (view.state == LEASE_LOST || view.is_refused ||
+            view.remaining_ns >= enough_ns) {
+            return;
+        }
+        struct pollfd fds[2] = {
+            {.fd = signal_fd, .events = POLLIN},
+            {.fd = keeper_fd(acquired->keeper), .events = POLLIN}};
+        poll(fds, 2, (int)(view.sure_ns / NS_PER_MS) + 1);
+        if (fds[0].revents != 0) {
+            return;
+        }
+        if (fds[1].revents != 0 &&
+            read(fds[1].fd, &ignored, sizeof ignored) < 0) {
+            continue;
+        }
+    }
+}
+
+/* One session, until it has the lock or is at its end. */
+static int try_session(struct tool *tool, const struct acquire_options *options,
+                       const struct keeper_options *keeper, int signal_fd,
+                       uint64_t deadline_ns, struct acquired *acquired)
+{
+    struct client *client = tool_client(tool);
+    client_set_interrupt(client, signal_fd);
+    int error = open_session(tool, options, keeper, acquired);
+    if (error == 0) {
+        error = ask_for_lock(tool, options, signal_fd, acquired, deadline_ns);
+    }
+    client_set_interrupt(client, -1);
+    if (error == 0 && acquired->token != 0) {
+        settle(acquired, signal_fd);
+    }
+    return error;
+}
+
 int acquire_in_new_session(struct tool *tool,
                            const struct acquire_options *options,
                            const struct keeper_options *keeper, int signal_fd,
                            struct acquired *ret_acquired)
 {
-    struct acquired acquired = {0};
+    struct keeper_options told = *keeper;
     uint64_t deadline_ns = wait_deadline_ns(tool, options);
-    struct client *client = tool_client(tool);
+    int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    told.failed_fd = fd < 0 ? 0 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (fd >= 0) {
+        close(fd);
+    }
+    bool has_waited = false;
     for (;;) {
-        acquired = (struct acquired){0};
-        client_set_interrupt(client, signal_fd);
-        int error = open_session(tool, options, keeper, &acquired);
-        if (error == 0) {
-            error = ask_for_lock(tool, options, signal_fd, &acquired,
-                                 deadline_ns);
-        }
-        client_set_interrupt(client, -1);
-        if (error == 0 && acquired.token != 0) {
+        struct acquired acquired = {.failed_fd = told.failed_fd};
+        int error = try_session(tool, options, &told, signal_fd, deadline_ns,
+                                &acquired);
+        /* It holds nothing, or not for certain: begin anew. */
+        bool must_renew = error != HASP_EINTR &&
+                          is_lost(tool, error, &acquired);
+        bool is_outage = error == HASP_ECONNECT || error == HASP_ENOTLEADER ||
+                         error == HASP_EBUSY || error == HASP_ETIMEDOUT;
+        if (error == 0 && acquired.token != 0 && !must_renew) {
             *ret_acquired = acquired;
             return 0;
         }
-        /* A session that was lost while it waited held nothing: begin anew. */
-        bool is_lost = error == HASP_EREPLY &&
-                       (strcmp(client_code(client), "EXPIRED") == 0 ||
-                        strcmp(client_code(client), "NOSESSION") == 0);
-        if (is_lost && client_now_ns() < deadline_ns) {
-            keeper_stop(acquired.keeper);
-            client_set_session(client, NULL);
-            tool_say(tool,
-                     "lost touch with the cluster while waiting for "
-                     "'%s', queueing anew",
-                     options->name);
+        int exit_code = options->exit_code;
+        if ((must_renew || (has_waited && is_outage)) &&
+            client_now_ns() < deadline_ns) {
+            if (must_renew) {
+                tool_say(tool,
+                         "lost touch with the cluster while waiting for "
+                         "'%s', queueing anew",
+                         options->name);
+            }
+            acquired_abandon(tool, &acquired);
+            client_set_session(tool_client(tool), NULL);
+            has_waited = true;
             continue;
         }
-        int exit_code = options->exit_code;
         if (error == HASP_EINTR) {
             ret_acquired->signal_number = take_signal(signal_fd);
             exit_code = 128 + ret_acquired->signal_number;
         } else if (error != 0) {
             exit_code = explain(tool, error, options);
+        } else if (acquired.token != 0) {
+            exit_code = tool_fail(EXIT_LOCK_LOST,
+                                  "the lock '%s' was lost as soon as it was "
+                                  "acquired",
+                                  options->name);
         }
         acquired_abandon(tool, &acquired);
         return exit_code;
@@ -169,31 +252,48 @@ int acquire_in_session(struct tool *tool, const struct acquire_options *options,
     return 0;
 }
 
-int acquired_close(struct tool *tool, struct acquired *acquired)
+/* Closing twice, or one that has ended, is fine: there are no holds any more.
+ */
+static int close_session(struct tool *tool, struct acquired *acquired,
+                         uint64_t deadline_ns)
 {
-    uint64_t released;
+    struct query query = {0};
+    const struct resp_reply *reply;
     struct client *client = tool_client(tool);
+    struct client_options ask = {.deadline_ns = deadline_ns,
+                                 .attempt_ms = GIVE_BACK_MS,
+                                 .is_repeatable = true};
     keeper_stop(acquired->keeper);
     acquired->keeper = NULL;
-    int error = client_session_close(client, &acquired->session,
-                                     tool_deadline_ns(tool), &released);
-    return error == 0
-               ? 0
-               : tool_client_error(client, error,
-                                   "cannot close the session, it ends with "
-                                   "its TTL");
+    if (is_readable(acquired->failed_fd)) {
+        client_drop(client);
+    }
+    query_begin(&query, "SESSION.CLOSE");
+    int error = client_ask(client, &query, &ask, &reply);
+    query_done(&query);
+    if (error == HASP_EREPLY &&
+        (strcmp(client_code(client), "EXPIRED") == 0 ||
+         strcmp(client_code(client), "NOSESSION") == 0)) {
+        error = 0;
+    }
+    return error;
+}
+
+int acquired_close(struct tool *tool, struct acquired *acquired)
+{
+    int error = close_session(tool, acquired, tool_deadline_ns(tool));
+    return error == 0 ? 0
+                      : tool_client_error(tool_client(tool), error,
+                                          "cannot close the session, it ends "
+                                          "with its TTL");
 }
 
 void acquired_abandon(struct tool *tool, struct acquired *acquired)
 {
-    uint64_t released;
-    keeper_stop(acquired->keeper);
-    acquired->keeper = NULL;
     if (acquired->session.credentials.session != 0) {
         /* If it fails the session ends with its TTL. */
-        int error = client_session_close(tool_client(tool), &acquired->session,
-                                         client_now_ns() + 1000 * NS_PER_MS,
-                                         &released);
+        int error = close_session(tool, acquired,
+                                  client_now_ns() + 1000 * NS_PER_MS);
         (void)error;
     }
 }
@@ -224,7 +324,9 @@ static int open_session(struct tool *tool,
     int error = client_session_open(client, &session, tool_deadline_ns(tool),
                                     &acquired->session);
     if (error == 0) {
-        error = keeper_start(&tool->endpoints, &acquired->session, keeper,
+        struct keeper_options along = *keeper;
+        along.endpoint = client_endpoint(client);
+        error = keeper_start(&tool->endpoints, &acquired->session, &along,
                              &acquired->keeper);
     }
     return error;
@@ -397,6 +499,55 @@ static void limit_hold(struct tool *tool, const struct acquire_options *options,
     json_decref(lock);
 }
 
+/* Asks for so long at most, and not beyond the wait. */
+static int ask_once(struct client *client, struct request *request,
+                    uint64_t slice_ms, const struct resp_reply **ret_reply)
+{
+    uint64_t slice_ns = client_now_ns() + slice_ms * NS_PER_MS;
+    uint64_t end_ns = request->deadline_ns == UINT64_MAX
+                          ? UINT64_MAX
+                          : request->deadline_ns + ANSWER_MS * NS_PER_MS;
+    struct client_options ask = {
+        .deadline_ns = slice_ns < end_ns ? slice_ns : end_ns,
+        .attempt_ms = request->options->wait_ms == 0 ? 0 : SILENCE_MS,
+        .is_repeatable = true,
+        .again = write_request,
+        .again_data = request};
+    write_request(request);
+    return client_ask(client, &request->query, &ask, ret_reply);
+}
+
+/* What ends a wait early: a signal, or a heartbeat that failed, since the node
+ * of the wait may be silent, too. */
+static int make_interrupt(int signal_fd, const struct acquired *acquired)
+{
+    int fds[2] = {signal_fd, acquired->failed_fd};
+    int fd = epoll_create1(EPOLL_CLOEXEC);
+    for (int i = 0; i < 2 && fd >= 0; i++) {
+        struct epoll_event event = {.events = EPOLLIN};
+        if (fds[i] > 0 && epoll_ctl(fd, EPOLL_CTL_ADD, fds[i], &event) != 0) {
+            close(fd);
+            return -1;
+        }
+    }
+    return fd;
+}
+
+/* The wait was interrupted: HASP_EINTR if by a signal; else the next node is to
+ * be asked. */
+static int take_interrupt(struct tool *tool, int signal_fd,
+                          const struct acquired *acquired)
+{
+    uint64_t ignored;
+    if (is_readable(signal_fd)) {
+        return HASP_EINTR;
+    }
+    if (read(acquired->failed_fd, &ignored, sizeof ignored) > 0) {
+        client_drop(tool_client(tool));
+    }
+    return HASP_ETIMEDOUT;
+}
+
 /* Sets the token, or leaves 0 if the lock was not acquired in time. The same
  * request with the same number is sent until an answer comes: the place in the
  * queue stays. */
@@ -411,32 +562,32 @@ static int ask_for_lock(struct tool *tool,
     struct client *client = tool_client(tool);
     struct lease_clock asked = client_clock_read();
     uint64_t told_token = 0, slice_ms = PATIENCE_MS;
-    int error;
+    int error, interrupt_fd = -1;
     bool has_told = false;
+    if (options->wait_ms != 0) {
+        interrupt_fd = make_interrupt(signal_fd, acquired);
+        client_set_interrupt(client,
+                             interrupt_fd >= 0 ? interrupt_fd : signal_fd);
+    }
     if (options->wait_ms == 0 || tool->is_quiet) {
         slice_ms = SILENCE_MS + tool->timeout_ms;
     }
     for (;;) {
-        uint64_t slice_ns = client_now_ns() + slice_ms * NS_PER_MS;
-        uint64_t end_ns = deadline_ns == UINT64_MAX
-                              ? UINT64_MAX
-                              : deadline_ns + ANSWER_MS * NS_PER_MS;
-        struct client_options ask = {
-            .deadline_ns = slice_ns < end_ns ? slice_ns : end_ns,
-            .attempt_ms = options->wait_ms == 0 ? 0 : SILENCE_MS,
-            .is_repeatable = true,
-            .again = write_request,
-            .again_data = &request};
-        write_request(&request);
-        error = client_ask(client, &request.query, &ask, &reply);
+        error = ask_once(client, &request, slice_ms, &reply);
+        bool is_silence = error == HASP_ETIMEDOUT;
+        if (error == HASP_EINTR) {
+            error = take_interrupt(tool, signal_fd, acquired);
+        }
         if (error == 0 || error == HASP_EREPLY || error == HASP_EINTR ||
-            client_now_ns() >= deadline_ns) {
+            client_now_ns() >= deadline_ns || is_lost(tool, error, acquired)) {
             break;
         }
-        slice_ms = SILENCE_MS + tool->timeout_ms;
-        if (!tool->is_quiet && error == HASP_ETIMEDOUT) {
-            tell_holder(tool, options->name, signal_fd,
-                        acquired->session.credentials.session, &told_token);
+        if (is_silence) {
+            slice_ms = SILENCE_MS + tool->timeout_ms;
+            if (!tool->is_quiet) {
+                tell_holder(tool, options->name, signal_fd,
+                            acquired->session.credentials.session, &told_token);
+            }
         } else if (!has_told && error != HASP_ETIMEDOUT) {
             tool_say(tool, "%s; still waiting for '%s'", client_why(client),
                      options->name);
@@ -444,14 +595,24 @@ static int ask_for_lock(struct tool *tool,
         }
     }
     query_done(&request.query);
+    client_set_interrupt(client, signal_fd);
+    if (interrupt_fd >= 0) {
+        close(interrupt_fd);
+    }
     if (error == HASP_ETIMEDOUT && options->wait_ms != 0) {
-        return 0; /* The wait was over before its answer came. */
+        return 0; /* The wait was over before its answer came, or is lost. */
     }
     if (error == 0 && reply->value[0].type == RESP_INTEGER) {
         acquired->token = (uint64_t)reply->value[0].integer;
         limit_hold(tool, options, acquired, asked);
     }
     return error;
+}
+
+static bool is_readable(int fd)
+{
+    struct pollfd look = {.fd = fd > 0 ? fd : -1, .events = POLLIN};
+    return poll(&look, 1, 0) > 0;
 }
 
 static int take_signal(int signal_fd)

@@ -61,9 +61,12 @@ struct acquired {
     uint64_t hold_left_ms;
     struct lease_clock hold_sent;
     int signal_number; /* Not 0: a signal ended the wait. */
+    int failed_fd;     /* Tells of heartbeats that failed; 0: none. */
 };
 
-/* Opens a session, starts its keeper and acquires the lock. 'keeper' are the
+/* Opens a session, starts its keeper and acquires the lock; queues anew, in
+ * another session, if this one is lost meanwhile. When it returns the lease has
+ * half of its time left at least, or is going to be lost. 'keeper' are the
  * keeper's callbacks. 'signal_fd' (a signalfd, or -1) ends the wait. Returns 0
  * or an exit code; then all is closed again and, unless the lock was just not
  * free, explained. */
@@ -81,7 +84,8 @@ int acquire_in_session(struct tool *tool, const struct acquire_options *options,
  * closed ends with its TTL. */
 void acquired_abandon(struct tool *tool, struct acquired *acquired);
 
-/* Stops the keeper and closes the session; an error is explained. */
+/* Stops the keeper and closes the session, at another node if the one in use is
+ * silent; an error is explained. */
 int acquired_close(struct tool *tool, struct acquired *acquired);
 
 #endif /* HASP_CMD_HASP_ACQUIRE_H */

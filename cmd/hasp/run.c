@@ -30,6 +30,7 @@ struct run {
     uint64_t grace_ms;
     bool has_grace;
     char id[NEST_ID_SIZE];
+    bool has_survivors;
     atomic_bool hold_has_ended;
     _Atomic uint64_t token;
 };
@@ -211,6 +212,7 @@ static int run_command(struct run *run, struct acquired *acquired, char **argv,
     if (exit_code == 0) {
         exit_code = child_watch(&child);
     }
+    run->has_survivors = child.has_survivors;
     free_environment(child.environment);
     return exit_code;
 }
@@ -255,7 +257,13 @@ int run_run(struct tool *tool, int argc, char **argv)
     }
     atomic_store(&run.token, acquired.token);
     exit_code = run_command(&run, &acquired, argv + optind, signal_fd, &mask);
-    if (exit_code == EXIT_LOCK_LOST) {
+    if (run.has_survivors) {
+        tool_fail(0,
+                  "some of the command could not be killed, '%s' is left to "
+                  "its TTL",
+                  run.acquire.name);
+        keeper_stop(acquired.keeper);
+    } else if (exit_code == EXIT_LOCK_LOST) {
         /* The command is dead: a lock that is held still may pass on. */
         acquired_abandon(tool, &acquired);
     } else if (acquired_close(tool, &acquired) != 0) {
