@@ -187,6 +187,7 @@ static bool beat(struct keeper *keeper, struct client_session *session)
         !keeper->options.may_beat(keeper->options.data)) {
         return true;
     }
+    uint32_t endpoint = client_endpoint(keeper->client);
     int error = client_session_keep(
         keeper->client, session, client_now_ns() + period_ms * NS_PER_MS,
         keeper->options.ended, keeper->options.data);
@@ -216,7 +217,7 @@ static bool beat(struct keeper *keeper, struct client_session *session)
         client_drop(keeper->client);
     }
     pthread_mutex_unlock(&keeper->mutex);
-    if (error != 0) {
+    if (error != 0 || client_endpoint(keeper->client) != endpoint) {
         tell_failed(keeper);
     }
     return !is_over;

@@ -31,8 +31,9 @@ struct keeper_options {
     bool (*may_beat)(void *data); /* False: no heartbeat this time; or NULL. */
     uint32_t endpoint;            /* Where to begin. */
     bool is_eager; /* The first heartbeat leaves at once: 'push' hears then. */
-    int failed_fd; /* An eventfd to be told of heartbeats without an answer and
-                    * of a lost lease: the node may be paused; 0: none. */
+    int failed_fd; /* An eventfd to be told when a node did not answer a
+                    * heartbeat, which may be paused, and when the lease is
+                    * lost; 0: none. */
     void *data;
 };
 

@@ -19,7 +19,7 @@
  * heartbeat that fails tells so earlier. */
 #define SILENCE_MS 15000
 /* A lock is given back at another node after so long: often somebody waits. */
-#define GIVE_BACK_MS 400
+#define GIVE_BACK_MS 250
 /* Beyond the wait itself: for its answer to come. */
 #define ANSWER_MS 2000
 /* A wait that lasts longer is explained. */

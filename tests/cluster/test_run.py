@@ -134,6 +134,19 @@ def guardian_of(run):
     )
 
 
+def deputy_of(guardian):
+    return wait_until(
+        lambda: next(
+            (
+                pid for pid, (name, state, parent) in processes().items()
+                if name == "hasp-guardian" and parent == guardian
+            ),
+            None,
+        ),
+        10, "a deputy",
+    )
+
+
 def state_of(pid):
     return processes().get(pid, ("", "Z", 0))[1]
 
@@ -299,6 +312,39 @@ def test_killed_leader_does_not_let_two_write(whole, tmp_path, how):
         relay.check_handed_over()
 
 
+@pytest.mark.parametrize("orphan", [False, True])
+@pytest.mark.parametrize("run,guardian", [
+    ("KILL", "KILL"), ("STOP", "STOP"), ("STOP", "KILL"), ("KILL", "STOP"),
+])
+def test_run_and_its_guardian_are_hit_together(
+    cluster, tmp_path, run, guardian, orphan
+):
+    """The guardian's deputy is left."""
+    with Relay(cluster, tmp_path, "kill", orphan=orphan) as relay:
+        deputy = deputy_of(relay.guardian)
+        os.kill(relay.guardian, getattr(signal, "SIG" + guardian))
+        os.kill(relay.first.pid, getattr(signal, "SIG" + run))
+        try:
+            relay.check_handed_over()
+            wait_until(lambda: is_gone(deputy), 5, "the deputy ends")
+        finally:
+            if guardian == "STOP":
+                os.kill(relay.guardian, signal.SIGCONT)
+        wait_until(lambda: is_gone(relay.guardian), 5, "the guardian ends")
+        relay.first.send_signal(signal.SIGCONT)
+        assert relay.first.wait(10) == (79 if run == "STOP" else -9)
+
+
+def test_run_and_all_guardians_are_killed_the_kernel_ends_the_command(
+    cluster, tmp_path
+):
+    with Relay(cluster, tmp_path, "kill") as relay:
+        for pid in (deputy_of(relay.guardian), relay.guardian):
+            os.kill(pid, signal.SIGKILL)
+        relay.first.kill()
+        relay.check_handed_over()
+
+
 def test_a_stopped_run_ends_a_writer_that_left_the_group(cluster, tmp_path):
     with Relay(cluster, tmp_path, "kill", orphan=True) as relay:
         relay.first.send_signal(signal.SIGSTOP)
@@ -358,32 +404,97 @@ def test_ignore_lets_the_command_go_on(cluster):
 def test_a_lock_that_came_and_went_while_we_stood_still_starts_nothing(
     cluster
 ):
+    """It is queued for anew: the command runs once, under a later hold."""
     first = start(cluster, "run", "late", "sh", "-c", "echo up; sleep 60")
-    second = start(
-        cluster, "run", "--ttl", "3s", "late", "sh", "-c", "echo started"
-    )
+    second = None
     try:
         assert first.stdout.readline() == "up\n"
+        second = start(
+            cluster, "run", "--ttl", "3s", "late", "sh", "-c",
+            "echo $HASP_TOKEN",
+        )
         assert "held by" in second.stderr.readline()
         time.sleep(0.5)  # It asks again, and then stands in its wait.
         second.send_signal(signal.SIGSTOP)
         first.terminate()
         assert first.wait(10) == 143
-        wait_until(
+        missed = wait_until(
             lambda: ask_json(cluster, "show", "late")["holders"], 5,
             "it was granted to the one that stands still",
-        )
+        )[0]["token"]
         wait_until(
             lambda: not ask_json(cluster, "show", "late")["holders"], 10,
             "it has expired",
         )
         second.send_signal(signal.SIGCONT)
-        assert second.wait(10) == 79
-        assert second.stdout.read() == ""
-        assert "before the command could be started" in second.stderr.read()
+        assert second.wait(10) == 0
+        assert int(second.stdout.read()) > missed
+        assert "queueing anew" in second.stderr.read()
     finally:
         end(first)
-        end(second)
+        if second is not None:
+            end(second)
+
+
+@pytest.mark.parametrize("after", [0, 1, 4])
+def test_who_waits_outlasts_an_outage_longer_than_its_lease(whole, after):
+    """All nodes stand still: the wait goes on, and its command runs to its end
+    soon after they are back."""
+    first = start(whole, "run", "--ttl", "1s", "outage", "sh", "-c",
+                  "echo up; sleep 60")
+    second = None
+    try:
+        assert first.stdout.readline() == "up\n"
+        second = start(whole, "run", "--ttl", "1s", "outage", "sh", "-c",
+                       "sleep 0.5; exit 4")
+        assert "held by" in second.stderr.readline()
+        for node in whole.nodes:
+            node.pause()
+        assert first.wait(15) == 79
+        time.sleep(after)
+        for node in whole.nodes:
+            node.resume()
+        before = time.monotonic()
+        assert second.wait(60) == 4
+        assert time.monotonic() - before < 20
+    finally:
+        end(first)
+        if second is not None:
+            end(second)
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_a_paused_node_holds_up_neither_the_wait_nor_the_giving_back(
+    whole, role
+):
+    """Both are at the first node; with a TTL of 5 s a heartbeat tells after 2 s
+    that it is silent."""
+    leader = whole.leader()
+    silent = leader if role == "leader" else whole.followers(leader)[0]
+    order = [silent] + [n for n in whole.nodes if n is not silent]
+    nodes = ",".join("127.0.0.1:%d" % n.client_port for n in order)
+    runs = []
+    try:
+        for script in ("echo up; read line", "echo up; exit 4"):
+            runs.append(start(
+                whole, "-e", nodes, "run", "--ttl", "5s", "silent", "sh", "-c",
+                script, stdin=subprocess.PIPE,
+            ))
+            if len(runs) == 1:
+                assert runs[0].stdout.readline() == "up\n"
+        assert "held by" in runs[1].stderr.readline()
+        time.sleep(0.2)  # It asks again, and then stands in its wait.
+        silent.pause()
+        before = time.monotonic()
+        runs[0].stdin.write("\n")
+        runs[0].stdin.flush()
+        assert runs[0].wait(30) == 0
+        assert runs[1].wait(30) == 4
+        assert time.monotonic() - before < 10, "not after 15 s of silence"
+    finally:
+        silent.resume()
+        for run in runs:
+            end(run)
 
 
 # --- The guardian -----------------------------------------------------------
@@ -443,18 +554,32 @@ def test_a_command_whose_guardian_was_killed_is_stopped(cluster, how):
         end(run)
 
 
+def test_a_command_whose_guardian_lost_its_deputy_is_stopped(cluster):
+    run = start(cluster, "run", "--on-lost", "kill", "half", "sleep", "60")
+    try:
+        guardian = guardian_of(run)
+        os.kill(deputy_of(guardian), signal.SIGKILL)
+        assert run.wait(10) == 79
+        assert "guardian" in run.stderr.read()
+        assert is_gone(guardian)
+    finally:
+        end(run)
+
+
 def test_the_guardian_holds_no_pipe_and_ends_with_the_command(cluster):
     run = start(cluster, "run", "tidy", "sh", "-c", "echo out; sleep 0.5")
     try:
         guardian = guardian_of(run)
+        deputy = deputy_of(guardian)
         files = {
-            os.readlink("/proc/%d/fd/%s" % (guardian, fd))
-            for fd in os.listdir("/proc/%d/fd" % guardian)
+            os.readlink("/proc/%d/fd/%s" % (pid, fd))
+            for pid in (guardian, deputy)
+            for fd in os.listdir("/proc/%d/fd" % pid)
         }
         assert not any("socket" in file for file in files), files
         assert run.stdout.read() == "out\n"  # Until the end of file.
         assert run.wait(10) == 0
-        assert is_gone(guardian)
+        assert is_gone(guardian) and is_gone(deputy)
     finally:
         end(run)
 
