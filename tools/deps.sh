@@ -10,7 +10,7 @@
 # mirrors that this machine already uses, so that no host is named here.
 set -eu
 
-build='gcc make pkg-config libraft-dev libuv1-dev liblmdb-dev libssl-dev
+build='gcc make pkg-config libraft-dev libuv1-dev liblmdb-dev
     libprotobuf-c-dev protobuf-c-compiler uthash-dev libxxhash-dev
     libinih-dev libsmartcols-dev libjansson-dev libsystemd-dev
     libmicrohttpd-dev'

@@ -20,18 +20,16 @@ import sys
 # rooms call no clock, random, file or socket.
 ROOMS = [
     ('net/resp', r'net/resp(_\w+)?\.[ch]$', 'base', '', True),
-    ('net/frame', r'net/frame\.[ch]$', 'base', 'protobuf', True),
-    ('net/http', r'net/http\.[ch]$', 'base net', 'uv microhttpd jansson',
-     False),
+    ('net/frame', r'net/frame\.[ch]$', 'base', '', True),
+    ('net/http', r'net/http\.[ch]$', 'base net', 'uv microhttpd', False),
     ('client/lease', r'client/lease\.[ch]$', 'base', '', True),
     ('storage/table_lmdb', r'storage/table_lmdb\.c$', 'base storage', 'lmdb',
      False),
     ('base', r'base/', '', 'uthash xxhash', True),
-    ('lockfsm', r'lockfsm/', 'base storage/table.h storage/snapshot.h',
-     'protobuf xxhash', True),
+    ('lockfsm', r'lockfsm/', 'base storage/table.h', 'protobuf', True),
     ('raft', r'raft/', 'base', 'raft', True),
-    ('storage', r'storage/', 'base', 'protobuf xxhash', False),
-    ('net', r'net/', 'base net/resp net/frame', 'uv openssl', False),
+    ('storage', r'storage/', 'base', '', False),
+    ('net', r'net/', 'base net/frame', 'uv', False),
     ('node/core', r'node/core/',
      'base lockfsm raft net/resp net/frame storage/table.h '
      'storage/snapshot.h', '', True),
@@ -42,12 +40,10 @@ ROOMS = [
     ('include', r'include/', '', '', False),
     # What users would write: system includes (<hasp/hasp.h>) only.
     ('examples', r'examples/', '', 'uv', False),
-    ('client', r'client/', 'base net/resp client/lease include',
-     'uv openssl', False),
-    ('cmd/haspd', r'cmd/haspd/', 'base node node/core include',
-     'inih systemd uv', False),
+    ('client', r'client/', 'base net/resp client/lease include', 'uv', False),
+    ('cmd/haspd', r'cmd/haspd/', 'base include', 'inih systemd', False),
     ('cmd/hasp', r'cmd/hasp/',
-     'base client client/lease net/resp include', 'smartcols jansson', False),
+     'base client client/lease include', 'smartcols jansson', False),
 ]
 
 LIBRARIES = {
