@@ -8,10 +8,8 @@
 
 #include <stdint.h>
 
+#include "base/units.h"
 #include "client/lease.h"
-
-#define NS_PER_MS UINT64_C(1000000)
-#define NS_PER_S UINT64_C(1000000000)
 
 struct lease_clock client_clock_read(void);
 

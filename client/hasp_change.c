@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* A change as it goes over the wire: its words, the same ones again under the
+ * same number after a lost answer, and what the answer means. */
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,7 +7,6 @@
 
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "client/hasp_session.h"
+#include "client/thread.h"
 
 #define PLEASE_MAX 64
 
@@ -39,11 +39,7 @@ void fd_clear(int fd)
 
 int events_start(struct hasp_session *session)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(&session->notifier, NULL, notify, session);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int code = client_thread_start(&session->notifier, notify, session);
     return code == 0 ? 0 : why_set(HASP_EIO, "no thread: %s", strerror(code));
 }
 

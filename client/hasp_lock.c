@@ -380,7 +380,7 @@ static void limit_hold(struct hasp_hold *hold, const struct change *change)
 {
     struct hasp_session *session = hold->session;
     struct query query = {0};
-    struct lease_clock sent;
+    struct lease_clock sent = {0};
     struct line *line;
     const struct resp_reply *reply;
     uint64_t left_ms;

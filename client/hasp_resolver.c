@@ -11,10 +11,10 @@
  * Each under its old number, so that nothing is done twice. */
 
 #include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 
 #include "client/hasp_session.h"
+#include "client/thread.h"
 
 #define PAUSE_MS 200
 #define ATTEMPT_MS 2000
@@ -25,15 +25,9 @@ static bool settle(struct change *change);
 /* With the mutex. */
 static bool start(struct hasp_session *session)
 {
-    sigset_t all, before;
-    if (session->has_resolver) {
-        return true;
-    }
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    session->has_resolver = pthread_create(&session->resolver, NULL, resolve,
-                                           session) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    session->has_resolver = session->has_resolver ||
+                            client_thread_start(&session->resolver, resolve,
+                                                session) == 0;
     return session->has_resolver;
 }
 

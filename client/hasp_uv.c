@@ -6,7 +6,6 @@
 #include "include/hasp/hasp_uv.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <uv.h>
@@ -14,6 +13,7 @@
 #include "base/err.h"
 #include "base/list.h"
 #include "client/hasp_session.h"
+#include "client/thread.h"
 
 enum job_kind { JOB_OPEN, JOB_ACQUIRE, JOB_RELEASE, JOB_CLOSE };
 
@@ -230,11 +230,7 @@ void hasp_uv_close(struct hasp_uv *uv, hasp_uv_fn *closed, void *data)
 
 static int start(struct job *job)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(&job->thread, NULL, run, job);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int code = client_thread_start(&job->thread, run, job);
     if (code != 0) {
         return why_set(HASP_EIO, "no thread: %s", strerror(code));
     }

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +12,7 @@
 #include <unistd.h>
 
 #include "client/clock.h"
+#include "client/thread.h"
 
 struct keeper {
     pthread_t thread;
@@ -34,7 +34,6 @@ int keeper_start(const struct endpoints *endpoints,
                  struct keeper **ret_keeper)
 {
     int error = HASP_ENOMEM;
-    sigset_t all, before;
     struct keeper *keeper = calloc(1, sizeof *keeper);
     if (keeper == NULL) {
         return error;
@@ -53,12 +52,7 @@ int keeper_start(const struct endpoints *endpoints,
     client_set_interrupt(keeper->client, keeper->stop_fd);
     client_set_push(keeper->client, options->push, options->data);
     pthread_mutex_init(&keeper->mutex, NULL);
-    /* Signals are the business of the program's own threads. */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(&keeper->thread, NULL, keep, keeper);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (code != 0) {
+    if (client_thread_start(&keeper->thread, keep, keeper) != 0) {
         error = HASP_EIO;
         goto out_client;
     }

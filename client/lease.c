@@ -3,8 +3,7 @@
 #include "client/lease.h"
 
 #include "base/check.h"
-
-#define NS_PER_MS UINT64_C(1000000)
+#include "base/units.h"
 
 /* The time for which a promise of 'promised_ns' may be trusted: 0.8 of it. */
 static uint64_t trusted(uint64_t promised_ns)
