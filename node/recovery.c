@@ -228,15 +228,18 @@ static int open_table(struct recovery *recovery, struct hasp_node *node,
                  node->options.directory, hasp_strerror(rv));
         return rv;
     }
+    rv = datadir_table_opened(node->datadir);
+    if (rv != 0) {
+        snprintf(why, HASP_WHY_SIZE, "cannot mark the table in '%.300s': %s",
+                 node->options.directory, hasp_strerror(rv));
+        return rv;
+    }
     rv = table_open_lmdb(datadir_table_path(node->datadir),
                          node->options.limits.table_size, &node->table, why);
     if (rv != 0) {
         return rv;
     }
-    rv = datadir_table_opened(node->datadir);
-    if (rv == 0 && is_trusted) {
-        rv = read_applied(node->table, &applied);
-    }
+    rv = is_trusted ? read_applied(node->table, &applied) : 0;
     if (rv != 0) {
         snprintf(why, HASP_WHY_SIZE, "cannot read the table in '%.300s': %s",
                  node->options.directory, hasp_strerror(rv));
