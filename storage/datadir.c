@@ -34,10 +34,6 @@
 #define VOTE_SIZE 36u
 #define VOTE_DISTANCE 4096u
 
-#define ADVICE                                                            \
-    "; remove this node from the cluster and add it again with an empty " \
-    "data directory"
-
 struct vote {
     uint64_t count;
     uint64_t term;
@@ -215,7 +211,7 @@ int datadir_load_vote(struct datadir *datadir, uint64_t *ret_term,
                                   O_RDWR | O_CLOEXEC);
     }
     if (datadir->vote_fd < 0 && errno == ENOENT) {
-        snprintf(why, HASP_WHY_SIZE, "'%.300s/%s' is missing" ADVICE,
+        snprintf(why, HASP_WHY_SIZE, "'%.300s/%s' is missing" DISK_LOSS_ADVICE,
                  datadir->path, VOTE_NAME);
         return HASP_ECORRUPT;
     }
@@ -228,7 +224,7 @@ int datadir_load_vote(struct datadir *datadir, uint64_t *ret_term,
     bool is_first_good = decode_vote(file, &votes[0]);
     bool is_second_good = decode_vote(file + VOTE_DISTANCE, &votes[1]);
     if (!is_first_good && !is_second_good) {
-        snprintf(why, HASP_WHY_SIZE, "'%.300s/%s' is damaged" ADVICE,
+        snprintf(why, HASP_WHY_SIZE, "'%.300s/%s' is damaged" DISK_LOSS_ADVICE,
                  datadir->path, VOTE_NAME);
         return HASP_ECORRUPT;
     }
@@ -413,10 +409,10 @@ static int create(struct datadir *datadir, uint64_t node_id,
                   uint64_t incarnation, char why[HASP_WHY_SIZE])
 {
     if (has_been_used(datadir)) {
-        snprintf(
-            why, HASP_WHY_SIZE,
-            "'%.300s/%s' is missing, and the directory is not empty" ADVICE,
-            datadir->path, IDENTITY_NAME);
+        snprintf(why, HASP_WHY_SIZE,
+                 "'%.300s/%s' is missing, and the directory is not "
+                 "empty" DISK_LOSS_ADVICE,
+                 datadir->path, IDENTITY_NAME);
         return HASP_ECORRUPT;
     }
     datadir->identity = (struct datadir_identity){.node_id = node_id,
@@ -512,7 +508,7 @@ static int load_identity(struct datadir *datadir, char why[HASP_WHY_SIZE])
         return disk_fail(why, error, "read", datadir->path, IDENTITY_NAME);
     }
     if (strlen(text) != size || !decode_identity(text, &datadir->identity)) {
-        snprintf(why, HASP_WHY_SIZE, "'%.300s/%s' is damaged" ADVICE,
+        snprintf(why, HASP_WHY_SIZE, "'%.300s/%s' is damaged" DISK_LOSS_ADVICE,
                  datadir->path, IDENTITY_NAME);
         return HASP_ECORRUPT;
     }

@@ -36,6 +36,11 @@ MUST_CHECK int disk_read(int fd, void *data, size_t size, uint64_t offset,
  * flushed, renamed, and the folder flushed. Returns 0 or an errno. */
 MUST_CHECK int disk_replace(int folder_fd, const char *name, struct bytes data);
 
+/* Ends the text of an error after which the data directory is of no use. */
+#define DISK_LOSS_ADVICE                                                  \
+    "; remove this node from the cluster and add it again with an empty " \
+    "data directory"
+
 /* What disk_replace() may leave behind after a crash. */
 #define DISK_TEMPORARY_SUFFIX ".new"
 

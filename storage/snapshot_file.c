@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "storage/disk.h"
 
 #define KEEP_COUNT 2
 #define NAME_SIZE 64
@@ -210,7 +211,7 @@ static int fail(char why[HASP_WHY_SIZE], const char *what, const char *path)
 {
     int code = errno;
     snprintf(why, HASP_WHY_SIZE, "%s '%.300s': %s", what, path, strerror(code));
-    return code == ENOSPC || code == EDQUOT ? HASP_ENOSPC : HASP_EIO;
+    return disk_error(code);
 }
 
 /* Puts the file's name before the reason in 'why'. */
@@ -264,7 +265,7 @@ static int write_piece(void *data, struct bytes piece)
             continue;
         }
         if (count <= 0) {
-            return errno == ENOSPC || errno == EDQUOT ? HASP_ENOSPC : HASP_EIO;
+            return disk_error(errno);
         }
         piece.data += count;
         piece.size -= (size_t)count;

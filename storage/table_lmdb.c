@@ -20,6 +20,7 @@
 
 #include "base/list.h"
 #include "base/memory.h"
+#include "storage/disk.h"
 #include "storage/table_ops.h"
 
 struct lmdb_table {
@@ -89,8 +90,6 @@ static int err_from_mdb(int code)
     case MDB_NOTFOUND:
         return HASP_ENOENT;
     case MDB_MAP_FULL:
-    case ENOSPC:
-    case EDQUOT:
         return HASP_ENOSPC;
     case MDB_CORRUPTED:
     case MDB_PAGE_NOTFOUND:
@@ -102,7 +101,7 @@ static int err_from_mdb(int code)
     case ENOMEM:
         return HASP_ENOMEM;
     default:
-        return HASP_EIO;
+        return disk_error(code);
     }
 }
 

@@ -28,6 +28,7 @@
 #define WRITE_SIZE_MAX ((uint64_t)1 << 20)
 /* Buffers that have grown beyond this for one big entry are given back. */
 #define BUFFER_SIZE_KEPT ((size_t)4 << 20)
+#define BUFFER_SIZE_MIN ((size_t)64 << 10)
 
 /* What a log contains: indexes from 'first' to 'next' - 1. */
 struct extent {
@@ -362,7 +363,7 @@ static void reserve_blocks(struct wal *wal, size_t size)
     if (size <= wal->blocks_capacity && !is_too_big) {
         return;
     }
-    size_t capacity = size > 65536 ? size : 65536;
+    size_t capacity = size > BUFFER_SIZE_MIN ? size : BUFFER_SIZE_MIN;
     uint8_t *blocks = aligned_alloc(WAL_BLOCK_SIZE, capacity);
     CHECK(blocks != NULL);
     if (wal->fill > 0) {

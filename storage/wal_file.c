@@ -59,7 +59,8 @@ int wal_file_prepare(int folder_fd, uint64_t number, uint64_t size,
         return errno;
     }
     int error = fstat(fd, &status) == 0 ? 0 : errno;
-    uint64_t old_size = error == 0 ? (uint64_t)status.st_size & ~UINT64_C(4095)
+    uint64_t old_size = error == 0 ? (uint64_t)status.st_size &
+                                         ~(uint64_t)(WAL_BLOCK_SIZE - 1)
                                    : 0;
     if (error == 0 && old_size < size) {
         /* Learn of a full disk before writing. The size stays, so it always
@@ -105,7 +106,7 @@ int wal_file_open(int folder_fd, uint64_t number, bool is_direct, int *ret_fd,
         return error;
     }
     *ret_fd = fd;
-    *ret_size = (uint64_t)status.st_size & ~UINT64_C(4095);
+    *ret_size = (uint64_t)status.st_size & ~(uint64_t)(WAL_BLOCK_SIZE - 1);
     return 0;
 }
 

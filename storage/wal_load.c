@@ -15,10 +15,6 @@
 #include "base/memory.h"
 #include "storage/disk.h"
 
-#define ADVICE                                                            \
-    "; remove this node from the cluster and add it again with an empty " \
-    "data directory"
-
 struct loader {
     struct wal_image *image;
     int folder_fd;
@@ -51,8 +47,8 @@ int wal_load(int folder_fd, const char *path, struct wal_image *image,
         if (error == HASP_ENOENT && loader.file_count == 0) {
             error = begin_new(&loader);
         } else if (error != 0) {
-            snprintf(why, HASP_WHY_SIZE, "'%.250s/%s' %s" ADVICE, path,
-                     WAL_MARK_NAME,
+            snprintf(why, HASP_WHY_SIZE, "'%.250s/%s' %s" DISK_LOSS_ADVICE,
+                     path, WAL_MARK_NAME,
                      error == HASP_ENOENT ? "is missing" : "is damaged");
             error = error == HASP_EIO ? HASP_EIO : HASP_ECORRUPT;
         }
@@ -106,7 +102,8 @@ corrupt(struct loader *loader, size_t file, uint64_t offset, const char *format,
     va_end(arguments);
     wal_file_name(loader->files[file].number, name);
     snprintf(loader->why, HASP_WHY_SIZE,
-             "'%.160s/%s' is corrupt at offset %" PRIu64 ": %s" ADVICE,
+             "'%.160s/%s' is corrupt at offset %" PRIu64
+             ": %s" DISK_LOSS_ADVICE,
              loader->path, name, offset, reason);
     return HASP_ECORRUPT;
 }
@@ -156,9 +153,10 @@ static int read_files(struct loader *loader)
         char name[WAL_FILE_NAME_SIZE];
         wal_file_name(file->number, name);
         if (i > 0 && file->number != file[-1].number + 1) {
-            snprintf(loader->why, HASP_WHY_SIZE,
-                     "'%.250s': a segment is missing before '%s'" ADVICE,
-                     loader->path, name);
+            snprintf(
+                loader->why, HASP_WHY_SIZE,
+                "'%.250s': a segment is missing before '%s'" DISK_LOSS_ADVICE,
+                loader->path, name);
             return HASP_ECORRUPT;
         }
         int error = wal_file_read(loader->folder_fd, file->number, &file->data,
@@ -395,7 +393,7 @@ static int check_mark(struct loader *loader)
     snprintf(loader->why, HASP_WHY_SIZE,
              "'%.160s' has lost entries: it ends with index %" PRIu64
              " (batch %" PRIu64 "), and index %" PRIu64 " of term %" PRIu64
-             " (batch %" PRIu64 ") was on disk once" ADVICE,
+             " (batch %" PRIu64 ") was on disk once" DISK_LOSS_ADVICE,
              loader->path, image->next - 1, image->chain.sequence - 1,
              image->mark.log_index, image->mark.term, image->mark.sequence);
     return HASP_ECORRUPT;
