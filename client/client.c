@@ -293,7 +293,8 @@ static enum outcome of_reply_error(struct client *client, struct bytes text)
         return OUTCOME_NO_LEADER;
     }
     if (strcmp(client->code, "BUSY") == 0) {
-        note(client, "is busy");
+        note(client, "%s",
+             client->why); /* What with, and perhaps for how long. */
         return OUTCOME_BUSY;
     }
     if (strcmp(client->code, "UNKNOWN") == 0) {
@@ -439,8 +440,7 @@ static int give_up(struct client *client, enum outcome last,
     } ends[] = {
         {OUTCOME_UNKNOWN, HASP_ETIMEDOUT,
          "no answer in time, it may have been done or not"},
-        {OUTCOME_BUSY, HASP_EBUSY,
-         "the cluster has too much to do, nothing was done"},
+        {OUTCOME_BUSY, HASP_EBUSY, "busy, nothing was done"},
         {OUTCOME_NO_LEADER, HASP_ENOTLEADER, "no leader, nothing was done"},
         {OUTCOME_MOVED, HASP_ENOTLEADER, "no leader, nothing was done"},
         {OUTCOME_STRANGER, HASP_EPROTO, "what answers is no node of hasp"},

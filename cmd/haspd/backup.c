@@ -209,14 +209,18 @@ static void say_next(const struct hasp_node_options *options,
               "of the old\n     cluster believes that it holds one\n",
               stderr);
     }
-    fputs("  3. start the other nodes with empty data directories, and add "
-          "each:\n",
+    fputs("  3. start the other nodes, if there are any, with empty data "
+          "directories, and\n     add each:\n",
           stderr);
     for (uint32_t i = 0; i < before->member_count; i++) {
         if (before->member[i].id != options->id) {
             fprintf(stderr, "       hasp member add %" PRIu64 " %s\n",
                     before->member[i].id, before->member[i].addresses);
         }
+    }
+    if (before->member_count <= 1) {
+        fputs("       hasp member add ID PEER-ADDRESS,CLIENT-ADDRESS\n",
+              stderr);
     }
 }
 
@@ -228,7 +232,7 @@ static const char *duration(uint64_t time_ms, char out[32])
     } else if (seconds < 600) {
         snprintf(out, 32, "%" PRIu64 " s", seconds);
     } else {
-        snprintf(out, 32, "%" PRIu64 " min", (seconds + 59) / 60);
+        snprintf(out, 32, "%" PRIu64 " min", (seconds + 30) / 60);
     }
     return out;
 }
