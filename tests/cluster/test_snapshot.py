@@ -18,6 +18,7 @@ from cluster import (
     Session,
     wait_until,
 )
+from fake_node import FakeNode
 
 HASP = os.environ.get("HASP", os.path.join(os.path.dirname(HASPD), "hasp"))
 FULL_MS = 4500005
@@ -199,6 +200,63 @@ def test_a_damaged_backup_is_refused(folder):
         )
         assert "not a snapshot" in refused(b"x" + good[1:])
         assert hasp("snapshot", "inspect", path + "x").returncode == 65
+
+
+class Sender(FakeNode):
+    """Sends a backup in parts of 100 bytes, or what a test puts in the place of
+    the part with some number; counts how often it was begun."""
+
+    def __init__(self, data, spoilt):
+        self.data = data
+        self.spoilt = spoilt
+        self.begun = 0
+        self.parts = 0
+        super().__init__(self.send)
+
+    def send(self, words):
+        assert words[0] == b"RAFT.BACKUP"
+        if len(words) == 1:
+            self.begun += 1
+            return {"index": 9, "term": 2, "size": len(self.data)}
+        assert words[1:3] == [b"9", b"2"]
+        at = int(words[3])
+        self.parts += 1
+        part = self.data[at : at + 100]
+        return self.spoilt.get(self.parts, lambda part: part)(part)
+
+
+def test_what_comes_over_the_network_is_checked(folder):
+    path = os.path.join(folder, "backup")
+    with Cluster(1) as cluster:
+        with cluster.leader().connect() as client:
+            client.do("FENCE.ADMIT", "q" * 300, 5)
+        done("snapshot", "save", path, nodes=cluster.nodes)
+    with open(path, "rb") as file:
+        good = file.read()
+    os.remove(path)
+
+    def save(spoilt, begun):
+        with Sender(good, spoilt) as node:
+            run = hasp("-e", node.endpoint, "snapshot", "save", path)
+            assert node.begun == begun
+        if run.returncode != 0:
+            assert os.listdir(folder) == []
+        return run
+
+    def gone(part):
+        return ReplyError("GONE that snapshot is kept no more")
+
+    run = save({3: lambda part: b"z" + part[1:]}, 1)
+    assert run.returncode == 65 and "checksum" in run.stderr
+    assert save({3: lambda part: part + good}, 1).returncode == 76
+    assert save({2: lambda part: b""}, 1).returncode == 76
+    assert save({2: lambda part: None}, 1).returncode == 76
+    # A snapshot that went meanwhile is begun anew, a few times.
+    run = save({1: gone, 2: gone, 3: gone}, 3)
+    assert run.returncode == 69 and "try again" in run.stderr
+    assert save({3: gone}, 2).returncode == 0
+    with open(path, "rb") as file:
+        assert file.read() == good
 
 
 def test_a_restore_begins_a_new_life(folder):
