@@ -95,7 +95,7 @@ static const char *const switch_names[] = {"no", "yes"};
 /* Where a value comes from, for messages. */
 struct place {
     enum config_source source;
-    const char *name; /* File, variable or flag. */
+    const char *name; /* File, variable, or flag without dashes. */
     int line;
 };
 
@@ -265,10 +265,11 @@ static int fail(char why[HASP_WHY_SIZE], const struct place *place,
                 const char *format, ...)
 {
     va_list args;
-    int at = place->line > 0
-                 ? snprintf(why, HASP_WHY_SIZE, "%.200s:%d: ", place->name,
-                            place->line)
-                 : snprintf(why, HASP_WHY_SIZE, "%.200s: ", place->name);
+    const char *dashes = place->source == CONFIG_FLAG ? "--" : "";
+    int at = place->line > 0 ? snprintf(why, HASP_WHY_SIZE,
+                                        "%.200s:%d: ", place->name, place->line)
+                             : snprintf(why, HASP_WHY_SIZE,
+                                        "%s%.200s: ", dashes, place->name);
     va_start(args, format);
     vsnprintf(why + at, HASP_WHY_SIZE - (size_t)at, format, args);
     va_end(args);

@@ -51,7 +51,8 @@ MUST_CHECK int config_read_file(struct config *config, const char *path,
 MUST_CHECK int config_read_environment(struct config *config,
                                        char *const *environment,
                                        char why[HASP_WHY_SIZE]);
-/* Sets "section.key" to 'value'; 'flag' is the word on the command line. */
+/* Sets "section.key" to 'value'; 'flag' is the word on the command line,
+ * without its dashes. */
 MUST_CHECK int config_set(struct config *config, const char *flag,
                           const char *name, const char *value,
                           char why[HASP_WHY_SIZE]);

@@ -224,9 +224,9 @@ static int parse(int argc, char **argv, struct command_line *line)
         } else if (value >= OPTION_EXPORT && value <= OPTION_QUARANTINE) {
             rv = parse_backup(line, value);
         } else if (value == OPTION_INSECURE) {
-            rv = add_setting(line, "--insecure", "security.insecure", "yes");
+            rv = add_setting(line, "insecure", "security.insecure", "yes");
         } else if (value == OPTION_SET) {
-            rv = add_setting(line, "--set", optarg, NULL);
+            rv = add_setting(line, "set", optarg, NULL);
         } else if (value == OPTION_HELP) {
             fputs(help, stdout);
             return 0;
