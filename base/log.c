@@ -45,7 +45,7 @@ void log_write(enum log_level level, const char *event, const char *format, ...)
     log_sink(log_sink_data, level, event, fields);
 }
 
-const char *log_quote(const void *text, unsigned long size)
+const char *log_quote(const void *text, size_t size)
 {
     static char buffers[4][256];
     static unsigned turn = 0;
@@ -53,7 +53,7 @@ const char *log_quote(const void *text, unsigned long size)
     const unsigned char *in = text;
     size_t at = 0;
     out[at++] = '"';
-    for (unsigned long i = 0; i < size && at < sizeof buffers[0] - 8; i++) {
+    for (size_t i = 0; i < size && at < sizeof buffers[0] - 8; i++) {
         unsigned char c = in[i];
         if (c == '"' || c == '\\') {
             out[at++] = '\\';

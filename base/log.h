@@ -14,6 +14,7 @@
 #define HASP_BASE_LOG_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 enum log_level {
     LOG_ERROR_LEVEL,
@@ -39,7 +40,7 @@ void log_write(enum log_level level, const char *event, const char *format, ...)
 
 /* Copies 'text' quoted and with control characters escaped into one of a few
  * rotating static buffers: for use as an argument of a log line only. */
-const char *log_quote(const void *text, unsigned long size);
+const char *log_quote(const void *text, size_t size);
 
 #define LOG_AT(level, ...)                 \
     do {                                   \

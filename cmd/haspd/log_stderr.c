@@ -11,6 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/log.h"
+
 static uint64_t log_node_id;
 static bool has_journal;
 
@@ -26,7 +28,6 @@ void log_stderr_init(uint64_t node_id)
 void log_stderr(void *data, enum hasp_node_log_level level, const char *event,
                 const char *fields)
 {
-    static const char *const names[] = {"error", "warn", "info", "debug"};
     static const int priorities[] = {3, 4, 6, 7};
     char line[2048];
     size_t at = 0;
@@ -38,8 +39,8 @@ void log_stderr(void *data, enum hasp_node_log_level level, const char *event,
     }
     int size = snprintf(line + at, sizeof line - at - 1,
                         "level=%s node=%" PRIu64 " event=\"%s\"%s%s",
-                        names[level], log_node_id, event,
-                        fields[0] == '\0' ? "" : " ", fields);
+                        log_level_name((enum log_level)level), log_node_id,
+                        event, fields[0] == '\0' ? "" : " ", fields);
     at += (size_t)size < sizeof line - at - 1 ? (size_t)size
                                               : sizeof line - at - 2;
     line[at++] = '\n';
