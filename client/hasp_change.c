@@ -116,6 +116,20 @@ int change_ask(struct change *change, uint64_t wait_ms, int interrupt_fd,
                interrupt_fd, result);
 }
 
+int change_go_on(struct change *change, int interrupt_fd,
+                 struct change_result *result)
+{
+    uint64_t timeout_ns = change->session->timeout_ms * NS_PER_MS;
+    bool is_endless = change->end_ns == UINT64_MAX;
+    change->leaves_node = true;
+    ask_again(change);
+    int error = ask(change,
+                    is_endless ? UINT64_MAX : change->end_ns + timeout_ns,
+                    interrupt_fd, result);
+    change->leaves_node = false;
+    return error;
+}
+
 int change_withdraw(struct change *change, uint64_t deadline_ns,
                     int interrupt_fd, struct change_result *result)
 {
@@ -248,6 +262,9 @@ static int ask(struct change *change, uint64_t deadline_ns, int interrupt_fd,
     int error = line_take(session, &line);
     if (error != 0) {
         return error;
+    }
+    if (change->leaves_node) {
+        client_drop(line->client);
     }
     client_set_interrupt(line->client, interrupt_fd);
     change->ask.deadline_ns = deadline_ns;

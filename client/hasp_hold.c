@@ -130,6 +130,20 @@ uint64_t hasp_remaining(struct hasp_hold *hold)
     return remaining(hold, &is_lost);
 }
 
+/* What is left right after a heartbeat, in a hold that has just begun. */
+static uint64_t most(const struct hasp_hold *hold)
+{
+    const struct client_session *opened = &hold->session->opened;
+    uint64_t time_ms = opened->ttl_ms;
+    if (opened->linger_ms != 0 && opened->linger_ms < time_ms) {
+        time_ms = opened->linger_ms;
+    }
+    if (hold->limit_ms != 0 && hold->limit_ms < time_ms) {
+        time_ms = hold->limit_ms;
+    }
+    return time_ms * NS_PER_MS / 5 * 4;
+}
+
 int hasp_guard(struct hasp_hold *hold, uint64_t need_ns)
 {
     bool is_lost;
@@ -146,6 +160,14 @@ int hasp_guard(struct hasp_hold *hold, uint64_t need_ns)
                        hold->held[0].name);
     }
     if (left_ns < need_ns || left_ns == 0) {
+        uint64_t most_ns = most(hold);
+        if (need_ns > most_ns) {
+            return why_set(HASP_ESHORT,
+                           "'%.200s': %" PRIu64 " ns are needed, and there are "
+                           "never more than %" PRIu64 ", 0.8 of the smallest "
+                           "of ttl_ms, linger_ms and hold_ms",
+                           hold->held[0].name, need_ns, most_ns);
+        }
         return why_set(HASP_ESHORT,
                        "'%.200s': %" PRIu64 " ns of the lease are left, "
                        "%" PRIu64 " ns are needed",

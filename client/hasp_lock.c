@@ -20,6 +20,7 @@
 static int check_options(const struct hasp_acquire_options *options,
                          struct hasp_acquire_options *ret_options);
 static int open_interrupt(struct hasp_session *session, int fd, int *ret_fd);
+static bool only_heartbeat_failed(int interrupt_fd);
 static int wait_ended(struct change *change, struct change_result *result,
                       int error);
 static void limit_hold(struct hasp_hold *hold, const struct change *change);
@@ -40,6 +41,20 @@ int hasp_acquire(struct hasp_session *session, const char *name,
     return hasp_acquire_many(session, &name, 1, options, ret_hold);
 }
 
+/* Sends it and waits. A node that does not answer the keeper may be frozen, and
+ * then would not tell of a grant either: whenever a heartbeat has failed the
+ * change is asked again, at another node, where it keeps its place. */
+static int ask(struct change *change, int interrupt_fd,
+               struct change_result *result)
+{
+    int error = change_ask(change, change->options.wait_ms, interrupt_fd,
+                           result);
+    while (error == HASP_EINTR && only_heartbeat_failed(interrupt_fd)) {
+        error = change_go_on(change, interrupt_fd, result);
+    }
+    return error;
+}
+
 /* Sends the ACQUIRE and, if nobody can tell what became of it, sees to it that
  * nothing stays behind. Takes 'change' unless it returns 0. */
 static int acquire(struct change *change, struct change_result *result)
@@ -53,8 +68,7 @@ static int acquire(struct change *change, struct change_result *result)
                                &interrupt_fd);
     }
     if (error == 0) {
-        error = change_ask(change, change->options.wait_ms, interrupt_fd,
-                           result);
+        error = ask(change, interrupt_fd, result);
         if (error == HASP_EINTR || error == HASP_EUNKNOWN ||
             error == HASP_EPROTO) {
             error = wait_ended(change, result, error);
@@ -130,6 +144,12 @@ int hasp_acquire_many(struct hasp_session *session, const char *const *names,
     }
     limit_hold(hold, change);
     change_free(change);
+    if (session_is_lost(session)) {
+        /* The answer came too late. */
+        owner_put(session, hold->owner);
+        client_hold_free(hold);
+        return session_check(session);
+    }
     session_lock(session);
     client_hold_enter_again(hold);
     list_push_back(&session->holds, &hold->in_session);
@@ -229,8 +249,7 @@ int hasp_convert(struct hasp_hold *hold, enum hasp_mode mode,
         error = open_interrupt(session, all.interrupt_fd, &interrupt_fd);
     }
     if (error == 0) {
-        error = change_ask(change, change->options.wait_ms, interrupt_fd,
-                           &result);
+        error = ask(change, interrupt_fd, &result);
         if (error == HASP_EINTR || error == HASP_EUNKNOWN ||
             error == HASP_EPROTO) {
             session_lock(session);
@@ -275,17 +294,22 @@ static int check_options(const struct hasp_acquire_options *options,
     return 0;
 }
 
-/* One descriptor that is readable if any of three is: the session's interrupt,
- * its loss, the caller's own. */
+/* One descriptor that is readable if any of four is: the session's interrupt,
+ * its loss, the caller's own; and once for each heartbeat that fails, which is
+ * why nobody reads that one: every wait has an edge of its own. */
 static int open_interrupt(struct hasp_session *session, int fd, int *ret_fd)
 {
-    int fds[3] = {session->interrupt_fd, session->lost_fd, fd};
+    int fds[] = {session->interrupt_fd, session->lost_fd, fd,
+                 session->failed_fd};
     int all = epoll_create1(EPOLL_CLOEXEC);
     if (all < 0) {
         return why_set(HASP_EIO, "no descriptor: %s", strerror(errno));
     }
-    for (int i = 0; i < 3; i++) {
-        struct epoll_event event = {.events = EPOLLIN};
+    for (int i = 0; i < 4; i++) {
+        bool is_edge = fds[i] == session->failed_fd;
+        struct epoll_event event = {.events = EPOLLIN |
+                                              (is_edge ? (uint32_t)EPOLLET : 0),
+                                    .data.u32 = is_edge};
         if (fds[i] >= 0 && epoll_ctl(all, EPOLL_CTL_ADD, fds[i], &event) != 0 &&
             errno != EEXIST) {
             int code = errno;
@@ -295,6 +319,8 @@ static int open_interrupt(struct hasp_session *session, int fd, int *ret_fd)
                            strerror(code));
         }
     }
+    /* Heartbeats that failed before do not count. */
+    (void)only_heartbeat_failed(all);
     struct pollfd now = {.fd = all, .events = POLLIN};
     if (poll(&now, 1, 0) > 0) {
         close(all);
@@ -304,6 +330,13 @@ static int open_interrupt(struct hasp_session *session, int fd, int *ret_fd)
     }
     *ret_fd = all;
     return 0;
+}
+
+static bool only_heartbeat_failed(int interrupt_fd)
+{
+    struct epoll_event events[4];
+    int count = epoll_wait(interrupt_fd, events, 4, 0);
+    return count == 1 && events[0].data.u32 != 0;
 }
 
 /* Nobody waits for the answer any more, or none came: asks what became of the

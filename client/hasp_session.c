@@ -65,8 +65,9 @@ static uint64_t alive_until(const struct hasp_session *session)
 
 static bool open_fds(struct hasp_session *session)
 {
-    int *fds[] = {&session->stop_fd, &session->wake_fd, &session->event_fd,
-                  &session->interrupt_fd, &session->lost_fd};
+    int *fds[] = {&session->stop_fd,  &session->wake_fd,
+                  &session->event_fd, &session->interrupt_fd,
+                  &session->lost_fd,  &session->failed_fd};
     bool is_ok = true;
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         *fds[i] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -77,8 +78,8 @@ static bool open_fds(struct hasp_session *session)
 
 static void close_fds(struct hasp_session *session)
 {
-    int fds[] = {session->stop_fd, session->wake_fd, session->event_fd,
-                 session->interrupt_fd, session->lost_fd};
+    int fds[] = {session->stop_fd,      session->wake_fd, session->event_fd,
+                 session->interrupt_fd, session->lost_fd, session->failed_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (fds[i] >= 0) {
             close(fds[i]);
@@ -159,6 +160,7 @@ static int begin(struct hasp_session *session,
                                     .push = events_push,
                                     .may_beat = may_beat,
                                     .is_eager = true,
+                                    .failed_fd = session->failed_fd,
                                     .data = session};
     if (open.name == NULL) {
         name_process(name, sizeof name);
@@ -307,9 +309,15 @@ bool session_is_lost(struct hasp_session *session)
 
 int session_check(struct hasp_session *session)
 {
+    struct keeper_view view;
     int error = session_check_process(session);
-    if (error == 0 && session_is_lost(session)) {
-        error = why_set(HASP_ELOST, "the session is lost; open another one");
+    if (error != 0) {
+        return error;
+    }
+    keeper_view(session->keeper, &view);
+    if (view.state == LEASE_LOST) {
+        error = why_set(HASP_ELOST, "the session is lost%s%s; open another one",
+                        view.why[0] != '\0' ? ": " : "", view.why);
     }
     return error;
 }

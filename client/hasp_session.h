@@ -93,6 +93,7 @@ struct hasp_session {
     int event_fd;     /* For the program. */
     int interrupt_fd; /* Readable from hasp_interrupt() on. */
     int lost_fd;      /* Readable when the session is lost. */
+    int failed_fd;    /* Written to when a heartbeat failed; never read. */
     atomic_uint_least64_t alive_until_ns;
 
     pthread_mutex_t mutex;
@@ -185,7 +186,8 @@ struct change {
     uint64_t token; /* Of a release; 0: whichever. */
     struct hasp_acquire_options options;
     char *value;
-    uint64_t end_ns; /* When the wait is over; UINT64_MAX. */
+    uint64_t end_ns;  /* When the wait is over; UINT64_MAX. */
+    bool leaves_node; /* The next attempt is not for the one asked before. */
     struct query query;
     struct client_options ask;
     struct lease_clock sent;       /* Of the attempt that was answered. */
@@ -209,6 +211,9 @@ void change_free(struct change *change);
  * 'interrupt_fd' -1: none. Public codes; 'tokens' has room for all. */
 MUST_CHECK int change_ask(struct change *change, uint64_t wait_ms,
                           int interrupt_fd, struct change_result *result);
+/* Goes on with it, at another node, after change_ask() was interrupted. */
+MUST_CHECK int change_go_on(struct change *change, int interrupt_fd,
+                            struct change_result *result);
 /* Asks what became of it, giving up the place in the queue; within
  * 'deadline'. */
 MUST_CHECK int change_withdraw(struct change *change, uint64_t deadline_ns,

@@ -179,6 +179,10 @@ static bool beat(struct keeper *keeper, struct client_session *session)
     lease_beat_sent(&session->lease, now);
     if (keeper->options.may_beat != NULL &&
         !keeper->options.may_beat(keeper->options.data)) {
+        pthread_mutex_lock(&keeper->mutex);
+        snprintf(keeper->why, sizeof keeper->why,
+                 "no progress was reported in time (hasp_alive)");
+        pthread_mutex_unlock(&keeper->mutex);
         return true;
     }
     uint32_t endpoint = client_endpoint(keeper->client);

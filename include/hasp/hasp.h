@@ -254,7 +254,9 @@ struct hasp_options {
     uint32_t ttl_ms;
 
     /* If the connections are closed (the program has died) locks pass on after
-     * this time already. 0: none; else from 50 up to ttl_ms. */
+     * this time already. 0: none; else from 50 up to ttl_ms. In return the
+     * program believes for 0.8 of it only, so a hasp_guard() that needs as much
+     * can never pass: choose it well above 1.25 times the longest step. */
     uint32_t linger_ms;
 
     /* For one request, from the first attempt to the last, apart from the wait
@@ -419,7 +421,9 @@ HASP_API uint64_t hasp_token_of(const struct hasp_hold *hold, size_t i);
 HASP_API uint64_t hasp_remaining(struct hasp_hold *hold);
 
 /* May a step that takes 'need_ns' be started? 0: it ends inside the lease, if
- * it takes no longer. HASP_ESHORT: too little of the lease is left, now.
+ * it takes no longer. HASP_ESHORT: too little of the lease is left, now, or
+ * ever (hasp_why() says so): need_ns is above 0.8 of ttl_ms, linger_ms or
+ * hold_ms.
  * HASP_ELOST: the hold is lost. No round trip: cheap enough for every step. */
 HASP_API HASP_MUST_CHECK int hasp_guard(struct hasp_hold *hold,
                                         uint64_t need_ns);

@@ -127,6 +127,7 @@ static void basic(void)
     EXPECT(hasp_remaining(hold) <= UINT64_C(8000000000));
     EXPECT_IS(hasp_guard(hold, 1000000), 0);
     EXPECT_IS(hasp_guard(hold, UINT64_C(9000000000)), HASP_ESHORT);
+    EXPECT(strstr(hasp_why(), "never more than 8000000000") != NULL);
     EXPECT_IS(acquire(two, "basic", 0, &other), HASP_NOT_ACQUIRED);
     EXPECT_IS(hasp_check(two, "basic", token, &is_holder), 0);
     EXPECT(is_holder);
@@ -540,8 +541,10 @@ static void alive(void)
     }
     EXPECT(next_event(session, 5000, &event));
     EXPECT(event.kind == HASP_EVENT_LOST && event.name[0] == '\0');
+    EXPECT(strstr(event.text, "hasp_alive") != NULL);
     EXPECT_IS(hasp_guard(hold, 0), HASP_ELOST);
     EXPECT_IS(hasp_alive(session), HASP_ELOST);
+    EXPECT(strstr(hasp_why(), "hasp_alive") != NULL);
     EXPECT_IS(hasp_release(hold), HASP_ELOST);
     expect_free(other, "alive");
     hasp_close(session);
@@ -802,6 +805,55 @@ static void stopped(void)
     hasp_close(session);
 }
 
+/* Likewise while it waits: what was granted meanwhile came too late. */
+static void late_grant(void)
+{
+    pthread_t thread;
+    struct hasp_acquire_options options;
+    struct hasp_session *other = open_with(60000, 0);
+    struct hasp_hold *hold;
+    struct waiting waiting = {"late", NULL, -1, HASP_FOREVER, NULL, 0};
+    hasp_acquire_options_init(&options);
+    options.hold_ms = 700;
+    shared_session = open_with(1000, 0);
+    EXPECT_IS(hasp_acquire(other, "late", &options, &hold), 0);
+    EXPECT(pthread_create(&thread, NULL, wait_for_it, &waiting) == 0);
+    sleep_ms(200);
+    say("stop me");
+    pthread_join(thread, NULL);
+    EXPECT_IS(waiting.status, HASP_ELOST);
+    hasp_close(shared_session);
+    hasp_close(other);
+}
+
+/* A node that is frozen tells of no grant: its waits go on at another one, as
+ * soon as a heartbeat is not answered either. */
+static void frozen(void)
+{
+    for (int i = 0; i < 3; i++) {
+        char freeze[16];
+        pthread_t thread;
+        struct hasp_session *other = open_with(8000, 0);
+        struct hasp_hold *hold;
+        struct waiting waiting = {"fz", NULL, -1, HASP_FOREVER, NULL, 0};
+        shared_session = open_with(4000, 0);
+        EXPECT_IS(hasp_acquire(other, "fz", NULL, &hold), 0);
+        EXPECT(pthread_create(&thread, NULL, wait_for_it, &waiting) == 0);
+        sleep_ms(300);
+        snprintf(freeze, sizeof freeze, "freeze %d", i);
+        say(freeze);
+        EXPECT_IS(hasp_release(hold), 0);
+        uint64_t begun_ms = now_ms();
+        pthread_join(thread, NULL);
+        EXPECT_IS(waiting.status, 0);
+        EXPECT(now_ms() - begun_ms < 8000);
+        EXPECT_IS(hasp_guard(waiting.hold, 1), 0);
+        say("resume all");
+        hasp_close(shared_session);
+        hasp_close(other);
+    }
+}
+
 /* The session is ended by an operator. */
 static void blacklisted(void)
 {
@@ -847,6 +899,8 @@ int main(int argc, char **argv)
         {"blackout", blackout},
         {"unknown", unknown},
         {"stopped", stopped},
+        {"late_grant", late_grant},
+        {"frozen", frozen},
         {"blacklisted", blacklisted},
         {"refused", refused},
         {"expired", expired},

@@ -55,6 +55,9 @@ class Act:
         for node in self.cluster.nodes:
             node.pause()
 
+    def freeze(self, index):
+        self.cluster.nodes[int(index)].pause()
+
     def resume(self, _):
         for node in self.cluster.nodes:
             node.resume()
@@ -105,8 +108,8 @@ def cluster():
 @pytest.mark.parametrize('scenario', [
     'basic', 'modes', 'reentrant', 'many', 'threads', 'deadlock', 'timed',
     'interrupt', 'events', 'limit_after_wait', 'limit_of_re_entry',
-    'callback', 'alive', 'forks', 'misuse', 'stopped', 'blacklisted', 'unknown',
-    'blackout'])
+    'callback', 'alive', 'forks', 'misuse', 'stopped', 'late_grant', 'frozen',
+    'blacklisted', 'unknown', 'blackout'])
 def test_scenario(cluster, scenario):
     play(cluster, scenario)
 
