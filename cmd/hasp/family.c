@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,7 @@
 struct process {
     pid_t pid;
     pid_t parent;
+    uint64_t start; /* In ticks since boot. */
     char state;
     char name[16];
     bool is_member;
@@ -54,11 +56,15 @@ static bool read_process(pid_t pid, struct process *ret_process)
         return false;
     }
     text[size] = '\0';
-    /* "pid (name) state parent ...", where the name may hold anything. */
+    /* "pid (name) state parent ...", where the name may hold anything; the
+     * time of start is the 22nd field. */
     const char *name = strchr(text, '('), *end = strrchr(text, ')');
     long parent;
     if (name == NULL || end == NULL ||
-        sscanf(end + 1, " %c %ld", &process.state, &parent) != 2) {
+        sscanf(end + 1,
+               " %c %ld %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+               "%*s %*s %*s %*s %" SCNu64,
+               &process.state, &parent, &process.start) != 3) {
         return false;
     }
     snprintf(process.name, sizeof process.name, "%.*s", (int)(end - name - 1),
@@ -230,6 +236,18 @@ static bool may_be_member(const struct family *family,
            strcmp(process->name, FAMILY_GUARDIAN_NAME) != 0;
 }
 
+static bool is_noted(const struct family_roll *roll,
+                     const struct process *process)
+{
+    for (size_t i = 0; roll != NULL && i < roll->count; i++) {
+        if (roll->entry[i].pid == process->pid &&
+            roll->entry[i].start == process->start) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Marks all members. */
 static void find_members(const struct family *family, struct census *census,
                          int number)
@@ -238,7 +256,8 @@ static void find_members(const struct family *family, struct census *census,
     for (size_t i = 0; family->run == 0 && i < census->count; i++) {
         struct process *process = &census->process[i];
         if (may_be_member(family, process) && is_alive(process)) {
-            process->is_member = has_run_id(census, process->pid,
+            process->is_member = is_noted(family->roll, process) ||
+                                 has_run_id(census, process->pid,
                                             family->run_id);
         }
     }
@@ -253,6 +272,30 @@ static void find_members(const struct family *family, struct census *census,
             }
         }
     }
+}
+
+void family_note(const struct family *family, struct family_roll *roll)
+{
+    struct census census = {0};
+    struct process run;
+    if (take_tree(&census, family->run) && read_process(family->run, &run) &&
+        is_alive(&run)) {
+        find_members(family, &census, SIGKILL);
+        roll->count = 0;
+        if (roll->capacity < census.count) {
+            roll->capacity = census.count;
+            roll->entry = memory_resize(roll->entry,
+                                        roll->capacity * sizeof *roll->entry);
+        }
+        for (size_t i = 0; i < census.count; i++) {
+            if (census.process[i].is_member) {
+                roll->entry[roll->count++] = (struct family_entry){
+                    census.process[i].pid, census.process[i].start};
+            }
+        }
+    }
+    free(census.process);
+    free(census.text);
 }
 
 size_t family_signal(const struct family *family, int number)

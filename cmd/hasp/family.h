@@ -11,30 +11,47 @@
  *                      which is quick enough for one that forks all the time
  *     by environment   when 'hasp run' is dead, and orphans have gone to init:
  *                      HASP_RUNS has the number of the run in it
+ *     by memory        likewise: who belonged to it the last time one looked
  *
  * A guardian is never among them: it must outlive what it guards. Not found is
  * what was started by somebody else on the command's behalf (a service manager,
  * cron, a container engine), and, once 'hasp run' is dead, what has left the
- * group and lost its parent, and has emptied its environment, or may not be
- * looked at (a set-user-id program), or forks and exits faster than it is
- * found. */
+ * group, lost its parent and emptied its environment since one last looked, or
+ * forks and exits faster than it is found. */
 
 #ifndef HASP_CMD_HASP_FAMILY_H
 #define HASP_CMD_HASP_FAMILY_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 /* As ps(1) shows them, and as they are known here. */
 #define FAMILY_RUN_NAME "hasp-run"
 #define FAMILY_GUARDIAN_NAME "hasp-guardian"
 
-struct family {
-    pid_t command;      /* The command, leader of its group. */
-    pid_t run;          /* 'hasp run'; 0: it is dead. */
-    const char *run_id; /* Its entry in HASP_RUNS begins with it. */
+/* Who belonged to a family. Numbers of processes are used again, but not with
+ * the same time of start. */
+struct family_roll {
+    struct family_entry {
+        pid_t pid;
+        uint64_t start;
+    } * entry;
+    size_t count;
+    size_t capacity;
 };
+
+struct family {
+    pid_t command;                  /* The command, leader of its group. */
+    pid_t run;                      /* 'hasp run'; 0: it is dead. */
+    const char *run_id;             /* Its entry in HASP_RUNS begins with it. */
+    const struct family_roll *roll; /* For when it is dead; or NULL. */
+};
+
+/* Looks who belongs to it while 'hasp run' lives; 'roll' stays as it is if that
+ * has died, or where the kernel does not list children. */
+void family_note(const struct family *family, struct family_roll *roll);
 
 /* Sends SIGSTOP, SIGCONT or SIGKILL to the group of the command and to all of
  * the family. SIGCONT stops short of what another 'hasp run' in the family

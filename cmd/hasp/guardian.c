@@ -18,6 +18,8 @@
 
 /* Both are looked at at least so often, whatever was computed. */
 #define LOOK_NS (500 * NS_PER_MS)
+/* More often at first, when a command starts what it needs. */
+#define LOOK_FIRST_NS (10 * NS_PER_MS)
 #define KILL_LIMIT_MS 10000
 /* A command is told TERM once, by the deputy only if the guardian does not.
  * STOP and KILL may come twice, and are never late. */
@@ -45,6 +47,7 @@ struct watch {
     int life_fd;
     int timer_fd;
     pid_t deputy; /* 0: this is the deputy. */
+    struct family_roll roll;
 };
 
 static void begin(struct watch *watch) __attribute__((noreturn));
@@ -182,7 +185,8 @@ static void signal_family(const struct watch *watch, int number, bool is_dead)
 {
     struct family family = {.command = watch->ward.command,
                             .run = is_dead ? 0 : watch->run,
-                            .run_id = watch->ward.run_id};
+                            .run_id = watch->ward.run_id,
+                            .roll = &watch->roll};
     if (number == SIGKILL) {
         family_kill(&family, KILL_LIMIT_MS);
     } else if (number == SIGSTOP) {
@@ -264,9 +268,11 @@ static uint64_t first_left_of(const struct watch *watch, struct lease_clock now)
     return left_of(&watch->page->first, now);
 }
 
-static void guard(const struct watch *watch)
+static void guard(struct watch *watch)
 {
     struct guardian_page *page = watch->page;
+    struct family family = {.command = watch->ward.command, .run = watch->run};
+    uint64_t look_ns = LOOK_FIRST_NS;
     while (!atomic_load(&page->is_over)) {
         struct lease_clock now = client_clock_read();
         uint64_t first_ns = first_left_of(watch, now);
@@ -283,7 +289,9 @@ static void guard(const struct watch *watch)
             continue;
         }
         uint64_t left_ns = first_ns < kill_ns ? first_ns : kill_ns;
-        wait_until_due(watch, left_ns < LOOK_NS ? left_ns : LOOK_NS);
+        family_note(&family, &watch->roll);
+        wait_until_due(watch, left_ns < look_ns ? left_ns : look_ns);
+        look_ns = look_ns * 2 < LOOK_NS ? look_ns * 2 : LOOK_NS;
         look_after_deputy(watch);
         if (is_run_dead(watch) && !atomic_load(&page->is_over)) {
             signal_family(watch, SIGKILL, true);

@@ -186,14 +186,18 @@ def writers_of(path):
 
 class Relay:
     """One holder that writes, and the next one, which waits for the lock and
-    then writes, too. 'orphan' starts the writer in a session of its own."""
+    then writes, too. 'orphan' starts the writer in a session of its own, or as
+    it says."""
 
     def __init__(self, cluster, tmp_path, how, *options, orphan=False):
         self.cluster, self.path = cluster, str(tmp_path / "out")
         self.name = "relay-%s" % os.path.basename(str(tmp_path))
         script = [sys.executable, "-c", WRITER, self.path]
         if orphan:
-            script = ["sh", "-c", 'setsid "$@" & sleep 60', "sh"] + script
+            how_to = "setsid" if orphan is True else orphan
+            script = [
+                "sh", "-c", how_to + ' "$@" & sleep 60', "sh"
+            ] + script
         self.first = start(
             cluster, "run", "--ttl", "%dms" % (TTL_S * 1000), "--on-lost",
             how, *options, self.name, *script, stderr=subprocess.DEVNULL
@@ -355,6 +359,17 @@ def test_a_stopped_run_ends_a_writer_that_left_the_group(cluster, tmp_path):
 
 def test_a_killed_run_ends_a_writer_that_left_the_group(cluster, tmp_path):
     with Relay(cluster, tmp_path, "kill", orphan=True) as relay:
+        relay.first.kill()
+        relay.check_handed_over()
+
+
+def test_a_killed_run_ends_a_writer_that_left_all_behind(cluster, tmp_path):
+    """Another session, no environment, and no parent any more: the guardian
+    has seen it before."""
+    with Relay(
+        cluster, tmp_path, "kill", orphan='env -i HASP_TOKEN=$HASP_TOKEN setsid'
+    ) as relay:
+        time.sleep(1)
         relay.first.kill()
         relay.check_handed_over()
 
