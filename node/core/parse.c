@@ -126,7 +126,7 @@ void call_name(const struct call *call, char *name, size_t size)
 
 bool call_secret(struct bytes text, uint8_t ret_secret[SECRET_SIZE])
 {
-    uint8_t secret[SECRET_SIZE];
+    uint8_t secret[SECRET_SIZE] = {0};
     if (text.size != 2 * SECRET_SIZE) {
         return false;
     }
