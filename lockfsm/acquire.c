@@ -187,9 +187,9 @@ static bool is_free(struct lockfsm *fsm, const struct acquisition *a)
     return true;
 }
 
-/* BARGE ignores the queue, never the holders, and shares with no holder that a
- * writer may wait for. Not for an owner that waits elsewhere: those who wait
- * here might then wait for each other without having been searched. */
+/* BARGE ignores the queue, never the holders: those who share a lock may keep a
+ * writer waiting for ever. Not for an owner that waits elsewhere: those who
+ * wait here might then wait for each other without having been searched. */
 static bool may_barge(struct lockfsm *fsm, const struct acquisition *a)
 {
     const struct asker *asker = asker_find(fsm, a->session->id,
@@ -203,9 +203,7 @@ static bool may_barge(struct lockfsm *fsm, const struct acquisition *a)
         if (a->own[i] != NULL || lock == NULL) {
             continue;
         }
-        if (!holders_allow(lock, a->terms.hold.mode, a->terms.hold.slots) ||
-            (a->terms.hold.mode == LOCK_SHARED && lock->hold_count > 0 &&
-             lock->wait_count > 0)) {
+        if (!holders_allow(lock, a->terms.hold.mode, a->terms.hold.slots)) {
             return false;
         }
     }

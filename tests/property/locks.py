@@ -92,9 +92,7 @@ class LockOperations:
         if all(is_free(lock, mode, slots, lock.queue) for lock in others):
             return True
         return is_barging and not any(w.owner == owner for w in s.waits) and \
-            all(holders_allow(lock, mode, slots) and
-                not (mode == SHARED and lock.holds and lock.queue)
-                for lock in others)
+            all(holders_allow(lock, mode, slots) for lock in others)
 
     def waits_pass_limits(self, s, owner, locks, count):
         return any(lock and len(lock.queue) >= self.limits[3]
