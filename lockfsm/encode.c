@@ -96,6 +96,8 @@ void encode_open(struct buffer *out, const struct open_command *c)
         labels[i].value = data_of(c->labels[i].value);
         pointers[i] = &labels[i];
     }
+    Hasp__Origin from = origin_of(&c->origin);
+    open.origin = c->origin.req != 0 ? &from : NULL;
     open.secret = data_of(bytes_of(c->secret, SECRET_SIZE));
     open.ttl_ms = c->ttl_ms;
     open.linger_ms = c->linger_ms;

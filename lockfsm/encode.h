@@ -46,6 +46,7 @@ void encode_quarantine_over(struct buffer *out, uint64_t since_index);
 /* --- Sessions ------------------------------------------------------------ */
 
 struct open_command {
+    struct origin origin; /* Matters only with a number. */
     uint8_t secret[SECRET_SIZE];
     uint32_t ttl_ms;
     uint32_t linger_ms;

@@ -150,6 +150,8 @@ static Hasp__Command *decode(struct lockfsm *fsm, struct bytes command)
 static const Hasp__Origin *origin_in(const Hasp__Command *command)
 {
     switch (command->op_case) {
+    case HASP__COMMAND__OP_OPEN:
+        return command->open->origin;
     case HASP__COMMAND__OP_CLOSE:
         return command->close->origin;
     case HASP__COMMAND__OP_ACQUIRE:

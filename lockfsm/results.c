@@ -61,6 +61,19 @@ static uint64_t hash_acquire(uint64_t hash, const Hasp__Acquire *message)
     return mix(hash, message->hold_ms);
 }
 
+/* Not of the secret, which the leader makes anew, nor of the address. */
+static uint64_t hash_open(uint64_t hash, const Hasp__Open *message)
+{
+    hash = mix(hash, message->ttl_ms);
+    hash = mix(hash, message->linger_ms);
+    hash = mix_bytes(hash, message->name);
+    for (size_t i = 0; i < message->n_labels; i++) {
+        hash = mix_bytes(hash, message->labels[i]->key);
+        hash = mix_bytes(hash, message->labels[i]->value);
+    }
+    return hash;
+}
+
 static uint64_t hash_blacklist_add(uint64_t hash,
                                    const Hasp__BlacklistAdd *message)
 {
@@ -85,6 +98,8 @@ static uint64_t command_hash(const Hasp__Command *command)
 {
     uint64_t hash = mix(0, (uint64_t)command->op_case);
     switch (command->op_case) {
+    case HASP__COMMAND__OP_OPEN:
+        return hash_open(hash, command->open);
     case HASP__COMMAND__OP_ACQUIRE:
         return hash_acquire(hash, command->acquire);
     case HASP__COMMAND__OP_RELEASE:
@@ -284,12 +299,41 @@ static void keep(struct lockfsm *fsm, uint64_t hash,
     }
 }
 
+/* OPEN begins where there may be no session yet. Its number is kept with the
+ * session that asks, if there is one, and with the new one, which asks when the
+ * same connection repeats it; and as that of an owner whom no client knows,
+ * since the new session's own numbers begin from 1. */
+static void run_open(struct lockfsm *fsm, const Hasp__Command *command,
+                     command_fn *apply, struct result *result)
+{
+    struct session *session = session_find(fsm, fsm->origin.session);
+    uint64_t hash = command_hash(command);
+    bool is_waiting;
+    fsm->origin.owner = BYTES_LITERAL("\0SESSION.OPEN");
+    if (session != NULL) {
+        struct asker *asker = asker_find(fsm, session->id, fsm->origin.owner);
+        if (!is_new(fsm, session, asker, hash, result, &is_waiting)) {
+            return;
+        }
+    }
+    apply(fsm, command, result);
+    keep(fsm, hash, result);
+    if (result->code == RESULT_OK) {
+        fsm->origin.session = result->token;
+        keep(fsm, hash, result);
+    }
+}
+
 void results_run(struct lockfsm *fsm, const Hasp__Command *command,
                  command_fn *apply, struct result *result)
 {
     struct session *session;
     if (fsm->origin.req == 0) {
         apply(fsm, command, result);
+        return;
+    }
+    if (command->op_case == HASP__COMMAND__OP_OPEN) {
+        run_open(fsm, command, apply, result);
         return;
     }
     if (!find_asking_session(fsm, &session, result)) {

@@ -20,6 +20,8 @@ static bool may_begin(struct core *core, struct request *request,
                       uint32_t count);
 static bool choose_session(struct core *core, struct request *request,
                            const struct call *call);
+static bool keep_order(struct core *core, struct request *request,
+                       const struct call *call);
 static bool may_wait(const struct command *command, const struct call *call);
 static bool is_vain(struct core *core, const struct call *call);
 static void refuse_vain(struct core *core, struct request *request);
@@ -84,7 +86,7 @@ void commands_received(struct core *core, struct conn *conn,
     if (!choose_session(core, request, &call)) {
         return;
     }
-    request->has_req = call_has(&call, OPTION_REQ);
+    request->has_req = call_is_numbered(request, &call);
     if (call.canonical_sha != NULL) {
         argument = canonical_script(core, &call);
     }
@@ -93,6 +95,9 @@ void commands_received(struct core *core, struct conn *conn,
         conn_block(core, conn, request->slot);
     } else {
         conn_block_update(core, conn);
+    }
+    if (!keep_order(core, request, &call)) {
+        return;
     }
     if (core->is_serving) {
         commands_decide(core, request, &call);
@@ -162,7 +167,7 @@ void commands_resume(struct core *core, struct request *request)
         request_done(core, request);
         return;
     }
-    request->has_req = call_has(&call, OPTION_REQ);
+    request->has_req = call_is_numbered(request, &call);
     commands_decide(core, request, &call);
 }
 
@@ -192,7 +197,8 @@ void commands_result(struct core *core, struct request *request,
     };
     const struct command *command = request->command;
     enum result_code code = result->code;
-    if (code == RESULT_NO_SESSION && request->session != 0) {
+    if (code == RESULT_NO_SESSION && request->session != 0 &&
+        (command->flags & COMMAND_SESSION) != 0) {
         code = RESULT_EXPIRED; /* It acts, so it has existed. */
     }
     bool is_redis = (command->flags & COMMAND_REDIS) != 0;
@@ -324,8 +330,11 @@ static bool choose_session(struct core *core, struct request *request,
     if ((flags & (COMMAND_SESSION | COMMAND_ORIGIN)) == 0) {
         return true;
     }
-    request->session = attach_newest(request->conn);
-    if ((flags & COMMAND_SESSION) != 0 && call_has(call, OPTION_SESSION)) {
+    if ((flags & COMMAND_ATTACHES) == 0 || call_has(call, OPTION_REQ)) {
+        request->session = attach_newest(request->conn);
+    }
+    if ((flags & (COMMAND_SESSION | COMMAND_CHOOSES)) != 0 &&
+        call_has(call, OPTION_SESSION)) {
         request->session = call->number[OPTION_SESSION];
         if (attach_find(core, request->conn, request->session) == NULL) {
             request_refuse(core, request, "NOSESSION",
@@ -334,12 +343,46 @@ static bool choose_session(struct core *core, struct request *request,
         }
     }
     if (request->session == 0 && call->pair_count == 0 &&
-        ((flags & COMMAND_SESSION) != 0 || call_has(call, OPTION_REQ))) {
+        ((flags & COMMAND_SESSION) != 0 ||
+         (call_has(call, OPTION_REQ) && (flags & COMMAND_ATTACHES) == 0))) {
         request_refuse(core, request, "NOSESSION",
                        "no session is attached to this connection");
         return false;
     }
     return true;
+}
+
+/* A bit for the hash of each name that a command touches; all if it may touch
+ * anything. */
+static uint64_t touched_names(const struct call *call)
+{
+    const struct bytes *name = call->names;
+    uint32_t count = call->name_count;
+    uint64_t touched = 0;
+    if (call->command->key_at != 0) {
+        name = &call->argument[call->command->key_at];
+        count = call->count - call->command->key_at; /* Values, too. */
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        touched |= UINT64_C(1) << name_hash(name[i].data, name[i].size) % 64;
+    }
+    return count == 0 ? UINT64_MAX : touched;
+}
+
+/* True if the request need not wait for those before it on its connection.
+ * Heartbeats wait for nothing. */
+static bool keep_order(struct core *core, struct request *request,
+                       const struct call *call)
+{
+    const struct command *command = request->command;
+    if (command->run == session_keep_run) {
+        return true;
+    }
+    bool is_change = (command->flags & COMMAND_CHANGE) != 0 &&
+                     (command->read == NULL || !redis_is_reading(call));
+    return conn_order_slot(core, request->conn, request->slot,
+                           is_change ? ORDER_CHANGE : ORDER_READ,
+                           touched_names(call));
 }
 
 static bool may_wait(const struct command *command, const struct call *call)
@@ -369,10 +412,16 @@ static void refuse_vain(struct core *core, struct request *request)
     request_done(core, request);
 }
 
-/* EVAL and EVALSHA leave as EVALSHA of a name that every node knows. */
+/* EVAL and EVALSHA leave as EVALSHA of a name that every node knows. What EVAL
+ * was given is remembered, so that EVALSHA will do from then on. */
 static const struct bytes *canonical_script(struct core *core,
                                             struct call *call)
 {
+    if (bytes_is_word(call->argument[0], "EVAL")) {
+        char sha[SHA1_TEXT_SIZE];
+        sha1_text(call->argument[1], sha);
+        scripts_load(&core->scripts, sha, scripts_recognise(call->argument[1]));
+    }
     memcpy(core->arguments, call->argument,
            call->count * sizeof *core->arguments);
     core->arguments[0] = BYTES_LITERAL("EVALSHA");

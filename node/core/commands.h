@@ -46,7 +46,8 @@ enum command_flag {
     COMMAND_REDIS = 1 << 9,   /* Errors in the words of Redis. */
     COMMAND_REPEATABLE = 1 << 10, /* A change that may be done twice. */
     COMMAND_ATTACHES = 1 << 11,   /* Attaches a session to the connection. */
-    COMMAND_SCANS = 1 << 12       /* Looks at all there is: bounded in a turn */
+    COMMAND_SCANS = 1 << 12,      /* Looks at all there is: bounded in a turn */
+    COMMAND_CHOOSES = 1 << 13     /* SESSION tells who acts, not on whom. */
 };
 
 /* What may follow the operands. */
@@ -118,6 +119,14 @@ static inline struct bytes call_text(const struct call *call,
 {
     return call_has(call, option) ? call->text[option]
                                   : (struct bytes){NULL, 0};
+}
+
+/* COUNT of a page: more than a node tells at once is that much. */
+#define PAGE_COUNT_MAX 1000
+static inline uint32_t call_page(const struct call *call)
+{
+    uint64_t count = call_number(call, OPTION_COUNT, 100);
+    return count < PAGE_COUNT_MAX ? (uint32_t)count : PAGE_COUNT_MAX;
 }
 
 /* How a good result becomes a reply. */
@@ -194,6 +203,13 @@ void call_name(const struct call *call, char *name, size_t size);
 /* 32 hex digits; false for anything else. */
 bool call_secret(struct bytes text, uint8_t ret_secret[SECRET_SIZE]);
 
+/* True if doing it twice has its effect once. */
+static inline bool call_is_numbered(const struct request *request,
+                                    const struct call *call)
+{
+    return call_has(call, OPTION_REQ) && request->session != 0;
+}
+
 /* --- Handlers, in commands_*.c -------------------------------------------- */
 
 struct origin call_origin(const struct request *request,
@@ -252,5 +268,7 @@ command_run_fn redis_run, redis_script_run;
 command_read_fn redis_get_read, redis_exists_read, redis_ttl_read,
     redis_delete_read, redis_eval_read;
 command_reply_fn redis_reply;
+/* Of a command with a script: does it only read? */
+bool redis_is_reading(const struct call *call);
 
 #endif /* HASP_NODE_CORE_COMMANDS_H */

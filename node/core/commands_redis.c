@@ -121,6 +121,12 @@ bool redis_eval_parse(struct call *call, struct resp_writer *writer)
     return true;
 }
 
+bool redis_is_reading(const struct call *call)
+{
+    struct redis_call redis;
+    return understand(call, &redis) && redis.kind == KIND_READ;
+}
+
 /* SET, PEXPIRE, EXPIRE, EVAL, EVALSHA at the leader. */
 void redis_run(struct core *core, struct request *request,
                const struct call *call)

@@ -234,16 +234,22 @@ void server_config(struct core *core, struct request *request,
     request_done(core, request);
 }
 
+/* Clients read all of Redis' numbers from the line, or fail (redis-py does);
+ * those of which there is nothing to tell are 0. */
 static void put_client(struct core *core, const struct conn *conn,
                        struct buffer *out)
 {
     buffer_printf(out,
                   "id=%" PRIu64 " addr=%s name=%.*s age=%" PRIu64
-                  " db=0 sub=%u sessions=%u resp=%d\n",
+                  " idle=0 flags=%s db=0 sub=%u psub=0 multi=-1 qbuf=0 "
+                  "qbuf-free=0 argv-mem=0 obl=0 oll=0 omem=0 tot-mem=0 "
+                  "events=r cmd=NULL user=default redir=-1 sessions=%u "
+                  "resp=%d\n",
                   conn->id & INT64_MAX, conn->address, (int)conn->name.size,
                   (const char *)conn->name.data,
                   (core->now_ns - conn->opened_ns) / NS_PER_S,
-                  conn->channel_count, conn->session_count, conn->version);
+                  conn->channel_count > 0 ? "P" : "N", conn->channel_count,
+                  conn->session_count, conn->version);
 }
 
 /* At most so many lines in CLIENT LIST. */

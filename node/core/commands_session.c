@@ -25,6 +25,7 @@ void session_open_encode(struct core *core, struct request *request,
                          const struct call *call, struct buffer *out)
 {
     struct open_command open = {
+        .origin = call_origin(request, call),
         .ttl_ms = (uint32_t)call_number(call, OPTION_TTL, TTL_DEFAULT_MS),
         .linger_ms = (uint32_t)call_number(call, OPTION_LINGER, 0),
         .name = call_has(call, OPTION_NAME) ? call->text[OPTION_NAME]
@@ -42,7 +43,11 @@ void session_open_reply(struct core *core, struct request *request,
 {
     const struct session *session = lockfsm_session(core->fsm, result->token);
     char secret[2 * SECRET_SIZE + 1];
-    CHECK(session != NULL);
+    if (session == NULL) {
+        request_refuse(core, request, "NOSESSION",
+                       "the session that this number opened has ended");
+        return;
+    }
     for (int i = 0; i < SECRET_SIZE; i++) {
         snprintf(secret + 2 * i, 3, "%02x", session->secret[i]);
     }
@@ -177,8 +182,7 @@ void session_list_read(struct core *core, struct request *request,
                        "session.list: CURSOR must be one that LIST returned");
         return;
     }
-    listing_begin(&listing, (uint32_t)call_number(call, OPTION_COUNT, 100),
-                  by_id);
+    listing_begin(&listing, call_page(call), by_id);
     struct bytes prefix = call_text(call, OPTION_PREFIX);
     for (const struct session *session = lockfsm_sessions(core->fsm);
          session != NULL; session = session->by_id.next) {

@@ -52,8 +52,7 @@ void lock_list_read(struct core *core, struct request *request,
         }
         after = bytes_of(cursor.data + 1, cursor.size - 1);
     }
-    listing_begin(&listing, (uint32_t)call_number(call, OPTION_COUNT, 100),
-                  by_name);
+    listing_begin(&listing, call_page(call), by_name);
     struct bytes prefix = call_text(call, OPTION_PREFIX);
     for (const struct lock *lock = lockfsm_locks(core->fsm); lock != NULL;
          lock = lock->by_name.next) {

@@ -19,6 +19,7 @@
 static struct slot *slot_at(struct conn *conn, uint64_t slot);
 static void grow(struct conn *conn);
 static void free_slots(struct conn *conn);
+static void release_held(struct core *core, struct conn *conn);
 static void end(struct core *core, struct conn *conn);
 
 struct conn *conn_open(struct core *core, uint64_t id, const char *address)
@@ -71,7 +72,24 @@ uint64_t conn_slot_new(struct conn *conn, struct request *request)
     }
     uint64_t slot = conn->next_slot++;
     slot_at(conn, slot)->request = request;
+    slot_at(conn, slot)->order = ORDER_NONE;
     return slot;
+}
+
+bool conn_order_slot(struct core *core, struct conn *conn, uint64_t slot,
+                     enum conn_order order, uint64_t names)
+{
+    enum conn_order other = order == ORDER_READ ? ORDER_CHANGE : ORDER_READ;
+    struct slot *at = slot_at(conn, slot);
+    bool must_wait = (conn->open_names[other] & names) != 0;
+    at->order = (uint8_t)order;
+    conn->open_count[order]++;
+    conn->open_names[order] |= names;
+    if (must_wait) {
+        at->request->state = REQUEST_HELD;
+        conn_block(core, conn, slot);
+    }
+    return !must_wait;
 }
 
 struct request *conn_slot_request(struct conn *conn, uint64_t slot)
@@ -102,7 +120,11 @@ struct buffer *conn_slot_output(struct core *core, struct conn *conn,
 
 void conn_slot_done(struct core *core, struct conn *conn, uint64_t slot)
 {
+    enum conn_order order = slot_at(conn, slot)->order;
     slot_at(conn, slot)->request = NULL;
+    if (order != ORDER_NONE && --conn->open_count[order] == 0) {
+        conn->open_names[order] = 0;
+    }
     if (conn->blocking_slot == slot) {
         conn->blocking_slot = SLOT_NONE;
     }
@@ -126,6 +148,7 @@ void conn_slot_done(struct core *core, struct conn *conn, uint64_t slot)
         conn->slot_capacity > SLOT_COUNT_IDLE) {
         free_slots(conn);
     }
+    release_held(core, conn);
     conn_block_update(core, conn);
     if (conn->quit_slot < conn->first_slot) {
         end(core, conn);
@@ -172,6 +195,21 @@ static void end(struct core *core, struct conn *conn)
     if (!conn->is_closing) {
         conn->is_closing = true;
         core->port.client_close(core->port.data, conn->id, "quit");
+    }
+}
+
+/* The oldest that is not answered need wait for nobody any more. */
+static void release_held(struct core *core, struct conn *conn)
+{
+    if (conn->first_slot == conn->next_slot) {
+        return;
+    }
+    struct request *request = slot_at(conn, conn->first_slot)->request;
+    if (request->state == REQUEST_HELD) {
+        request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
+        request->not_before_ns = 0;
+        request_move(core, request, &core->parked, REQUEST_PARKED);
+        core->has_left_over = true;
     }
 }
 

@@ -30,6 +30,11 @@ struct buffer *conn_slot_output(struct core *core, struct conn *conn,
 /* The reply has been written: sends it and those behind it that are ready. */
 void conn_slot_done(struct core *core, struct conn *conn, uint64_t slot);
 
+/* Notes what 'slot' does to what is hashed into 'names'. False if it must wait
+ * for those before it: it is then parked when they are done. */
+bool conn_order_slot(struct core *core, struct conn *conn, uint64_t slot,
+                     enum conn_order order, uint64_t names);
+
 /* Holds back what follows 'slot' until it is done. */
 void conn_block(struct core *core, struct conn *conn, uint64_t slot);
 void conn_block_update(struct core *core, struct conn *conn);

@@ -157,7 +157,7 @@ int forward_received(struct core *core, uint64_t peer, struct bytes body)
         request_done(core, request); /* The error stands in the scratch. */
         return 0;
     }
-    request->has_req = call_has(&call, OPTION_REQ);
+    request->has_req = call_is_numbered(request, &call);
     commands_decide(core, request, &call);
     return 0;
 }

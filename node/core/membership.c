@@ -98,18 +98,25 @@ void raft_promote_run(struct core *core, struct request *request,
 static void take_away(struct core *core, struct request *request, uint64_t id,
                       bool is_removal)
 {
+    struct replica_members members;
     struct replica_update update;
     uint64_t now_ms = core->now_ns / NS_PER_MS;
     int error;
     if (refuse_if_changing(core, request)) {
         return;
     }
+    replica_members(core->replica, &members);
+    const struct replica_member *member = replica_members_find(&members, id);
     if (id == core->options.id) {
         request_refuse(core, request, "BADARG",
                        "this member leads: hand over with RAFT.TRANSFER first");
         return;
     }
     change_begin(core, request, id);
+    if (!is_removal && member != NULL && member->role == MEMBER_STANDBY) {
+        change_end(core, NULL, NULL); /* Repeated. */
+        return;
+    }
     if (is_removal) {
         error = replica_remove(core->replica, id, now_ms, &core->change_index,
                                &update);

@@ -48,7 +48,7 @@ static const struct {
     [OPTION_TOKEN] = {WORD("TOKEN"), KIND_NUMBER, 1, TOKEN_MAX},
     [OPTION_SESSION] = {WORD("SESSION"), KIND_NUMBER, 1, INT64_MAX},
     [OPTION_PREFIX] = {WORD("PREFIX"), KIND_TEXT, 0, LOCK_NAME_SIZE_MAX},
-    [OPTION_COUNT] = {WORD("COUNT"), KIND_NUMBER, 1, 1000},
+    [OPTION_COUNT] = {WORD("COUNT"), KIND_NUMBER, 1, INT64_MAX},
     [OPTION_CURSOR] = {WORD("CURSOR"), KIND_TEXT, 0, LOCK_NAME_SIZE_MAX + 1},
     [OPTION_MESSAGE] = {WORD("MESSAGE"), KIND_TEXT, 0, VALUE_SIZE_MAX},
     [OPTION_REASON] = {WORD("REASON"), KIND_TEXT, 0, VALUE_SIZE_MAX},
@@ -182,11 +182,50 @@ static bool check_size(struct parse *parse, const char *what, size_t size,
     return true;
 }
 
+/* "host:port", the host in brackets if it has colons itself. */
+static bool is_address(struct bytes text)
+{
+    size_t colon = text.size;
+    while (colon > 0 && text.data[colon - 1] != ':') {
+        colon--;
+    }
+    uint64_t port;
+    if (colon < 2 ||
+        !bytes_to_u64(bytes_of(text.data + colon, text.size - colon), &port) ||
+        port == 0 || port > UINT16_MAX) {
+        return false;
+    }
+    struct bytes host = bytes_of(text.data, colon - 1);
+    bool is_bracketed = host.data[0] == '[' && host.data[host.size - 1] == ']';
+    for (size_t i = 0; i < host.size; i++) {
+        if (host.data[i] <= ' ' || host.data[i] >= 0x7f ||
+            host.data[i] == ',' || (host.data[i] == ':' && !is_bracketed)) {
+            return false;
+        }
+    }
+    return !is_bracketed || host.size > 2;
+}
+
+/* A peer's address, and with a comma after it the one for clients. A member
+ * that nobody could reach would hold up every later change. */
+static bool is_member_address(struct bytes text)
+{
+    const uint8_t *comma = text.size == 0 ? NULL
+                                          : memchr(text.data, ',', text.size);
+    if (comma == NULL) {
+        return is_address(text);
+    }
+    size_t first = (size_t)(comma - text.data);
+    return is_address(bytes_of(text.data, first)) &&
+           is_address(bytes_of(comma + 1, text.size - first - 1));
+}
+
 static bool parse_operand(struct parse *parse, char letter)
 {
     struct call *call = parse->call;
     if (letter == 'I') {
-        if (parse->at == call->count) {
+        if (parse->at == call->count ||
+            bytes_is_word(call->argument[parse->at], "REQ")) {
             return true;
         }
     } else if (parse->at >= call->count) {
@@ -210,6 +249,10 @@ static bool parse_operand(struct parse *parse, char letter)
     case 'a':
         call->name = argument;
         parse->at++;
+        if (!is_member_address(argument)) {
+            return fail(parse, "the address must be peer-host:port, or "
+                               "peer-host:port,client-host:port");
+        }
         return check_size(parse, "the address", argument.size, 1,
                           MEMBER_ADDRESS_SIZE - 1);
     case 'n':
@@ -265,6 +308,9 @@ static bool parse_options(struct parse *parse)
     while (parse->at < call->count) {
         struct bytes word = call->argument[parse->at];
         int found = -1;
+        /* "WAIT ms or FOREVER": the word may also stand alone. */
+        bool is_forever = (call->command->options >> OPTION_WAIT & 1) != 0 &&
+                          bytes_is_word(word, "FOREVER");
         for (int i = 0; i < OPTION_COUNT_ALL; i++) {
             if ((call->command->options >> i & 1) != 0 &&
                 word.size == options[i].size &&
@@ -273,6 +319,7 @@ static bool parse_options(struct parse *parse)
                 break;
             }
         }
+        found = is_forever ? OPTION_WAIT : found;
         if (found < 0) {
             char buffer[48];
             return fail(parse, "unknown option '%s'", shown(word, buffer));
@@ -281,7 +328,8 @@ static bool parse_options(struct parse *parse)
             return fail(parse, "option %s stands there twice",
                         options[found].word);
         }
-        parse->at++;
+        /* parse_option() finds the value of WAIT in FOREVER itself. */
+        parse->at += is_forever ? 0 : 1;
         if (!parse_option(parse, (enum option)found)) {
             return false;
         }

@@ -5,6 +5,7 @@
  * One structure, struct request, follows a command through all its stations;
  * the list it stands in says what it waits for:
  *
+ *     (none: held) for those before it on its connection to be answered
  *     parked      for a leader to be known, or for this one's BEGIN
  *     forwarded   for the leader's ANSWER
  *     asking      for a confirmed question (reads, heartbeats, refusals)
@@ -53,7 +54,14 @@ struct request;
 struct slot {
     struct request *request; /* NULL: its reply stands in 'reply'. */
     struct buffer reply;
+    uint8_t order; /* enum conn_order. */
 };
+
+/* What a connection sends without waiting for answers has its effect in the
+ * order in which it was sent. Changes keep it by themselves, since they stand
+ * in one log; a read and a change that may touch the same thing wait for each
+ * other. */
+enum conn_order { ORDER_NONE, ORDER_CHANGE, ORDER_READ, ORDER_COUNT };
 
 /* A connection closed while no leader could be told (rule 8). */
 struct untold_close {
@@ -89,6 +97,10 @@ struct conn {
     struct list watches;
     uint32_t watch_count;   /* Of all kinds; channels and patterns as well in */
     uint32_t channel_count; /* ... this one (the mode of RESP2). */
+    /* Of those that are not answered, by enum conn_order: how many, and a bit
+     * for the hash of each name that they touch. */
+    uint32_t open_count[ORDER_COUNT];
+    uint64_t open_names[ORDER_COUNT];
     bool is_blocked;
     bool is_closing; /* We have closed it; nothing more is written. */
 };
@@ -135,6 +147,7 @@ struct peer {
 
 enum request_state {
     REQUEST_NEW,
+    REQUEST_HELD, /* Until all before it on its connection are answered. */
     REQUEST_PARKED,
     REQUEST_FORWARDED,
     REQUEST_ASKING,

@@ -141,6 +141,14 @@ def test_the_list_tells_who_why_and_until_when(connect, name, version):
         "FENCE.SHOW",
         "RAFT.ADD 9",
         "RAFT.ADD x 127.0.0.1:1",
+        "RAFT.ADD 9 nonsense",
+        "RAFT.ADD 9 127.0.0.1:0",
+        "RAFT.ADD 9 127.0.0.1:65536",
+        "RAFT.ADD 9 ::1:7421",
+        "RAFT.ADD 9 :7421",
+        "RAFT.ADD 9 127.0.0.1:7421,",
+        "RAFT.ADD 9 127.0.0.1:7421,127.0.0.1",
+        "RAFT.ADD 9 127.0.0.1:1,127.0.0.1:2,127.0.0.1:3",
         "RAFT.REMOVE",
         "RAFT.REMOVE 99",
         "RAFT.PROMOTE 99",
@@ -253,8 +261,12 @@ def test_members_come_and_go(connect, world):
 
     assert wire.do("RAFT.DEMOTE", gone.id) == OK
     eventually(lambda: role(gone.id) == b"standby")
+    assert wire.do("RAFT.DEMOTE", gone.id) == OK  # Repeated.
     assert wire.do("RAFT.PROMOTE", gone.id) == OK
     eventually(lambda: role(gone.id) == b"voter")
+    assert wire.do("RAFT.PROMOTE", gone.id) == OK
+    assert wire.do("RAFT.ADD", 8, "[::1]:1,[::1]:2", "STANDBY") == OK
+    assert wire.do("RAFT.REMOVE", 8) == OK
     assert wire.do("RAFT.ADD", 9, "127.0.0.1:1", "STANDBY") == OK
     eventually(lambda: role(9) == b"standby")
     assert wire.do("RAFT.ADD", 9, "127.0.0.1:1", "standby") == OK

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: MIT
 """REQ and ACKED: every changing command has its effect once."""
 
+import time
+
 import pytest
 
-from wire import NULL_BULK, connect, eventually, name, opened, opens, plain, world
+from wire import NULL_BULK, OK, connect, eventually, name, opened, opens, plain, world
 
 
 @pytest.fixture
@@ -128,6 +130,54 @@ def test_every_changing_command_takes_req(client, name):
     assert twice("BLACKLIST.ADD", "CLIENT", name) == "OK"
     assert twice("BLACKLIST.REMOVE", "CLIENT", name) == 1
     assert wire.do("SESSION.CLOSE", "REQ", next(req)) == 0
+
+
+def test_open_takes_req_with_a_session_and_without(client, connect, name):
+    wire = connect()
+    first = wire.map("SESSION.OPEN", "TTL", 5000, "REQ", 1, "ACKED", 0)
+    # The new session remembers it, and its own numbers are still unused.
+    assert wire.map("SESSION.OPEN", "TTL", 5000, "REQ", 1) == first
+    assert wire.do("LOCK.ACQUIRE", name, "REQ", 1) > 0
+    assert wire.error("SESSION.OPEN", "TTL", 6000, "REQ", 1)[0] == "BADARG"
+    second = wire.map("SESSION.OPEN", "TTL", 5000, "REQ", 2)
+    assert second["id"] != first["id"]
+    # A connection was lost before the answer: the session that asked knows.
+    again = connect()
+    again.do("SESSION.ATTACH", first["id"], first["secret"])
+    assert again.map("SESSION.OPEN", "TTL", 5000, "REQ", 2) == second
+    assert again.do("SESSION.CLOSE") == 0  # That is the second.
+    assert again.error("SESSION.OPEN", "TTL", 5000, "REQ", 2)[0] == "NOSESSION"
+    assert again.map("SESSION.OPEN", "TTL", 5000, "REQ", 3)["id"] > second["id"]
+    assert again.error("SESSION.OPEN", "SESSION", 12345, "REQ", 4)[0] == "NOSESSION"
+
+
+def test_open_with_req_after_the_session_has_ended(client):
+    wire = client("TTL", 100)
+    time.sleep(0.4)
+    assert wire.error("SESSION.KEEP")[0] == "EXPIRED"
+    assert wire.map("SESSION.OPEN", "REQ", 1)["id"] > wire.session
+
+
+def test_a_session_is_chosen_for_what_needs_none(client, name):
+    wire = client()
+    first = wire.session
+    opens(wire)
+    assert wire.do("FENCE.ADMIT", name, 5, "REQ", 1, "SESSION", first) == 1
+    assert wire.do("FENCE.ADMIT", name + "x", 5, "REQ", 1) == 1
+    assert wire.error("FENCE.ADMIT", name + "x", 5, "REQ", 1, "SESSION", first)[0] == (
+        "BADARG"
+    )
+    assert wire.do("LOCK.PLEASE", name, "SESSION", first, "REQ", 2) == 0
+    assert wire.error("LOCK.PLEASE", name, "SESSION", 12345)[0] == "NOSESSION"
+
+
+def test_changes_of_members_may_be_repeated_with_their_number(connect, world):
+    wire = connect()
+    assert wire.do("RAFT.PROMOTE", 1, "REQ", 1) == OK
+    assert wire.do("RAFT.SNAPSHOT", "REQ", 2, "ACKED", 1) == OK
+    assert wire.do("RAFT.TRANSFER", world.leader.id, "REQ", 3) == OK
+    assert wire.error("RAFT.REMOVE", 99, "REQ", 3)[0] == "BADARG"
+    assert wire.error("RAFT.PROMOTE", 1, "REQ")[0] == "BADARG"
 
 
 def test_req_needs_a_session_to_belong_to(connect, name):

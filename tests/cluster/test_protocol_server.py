@@ -110,6 +110,44 @@ def test_the_small_ones(connect):
     assert wire.error("PING", "a", "b")[0] == "ERR"
 
 
+def test_what_is_pipelined_has_its_effect_in_that_order(connect, name):
+    wire = connect()
+    opens(wire)
+    commands = [
+        ["LOCK.ACQUIRE", name],
+        ["LOCK.SHOW", name],
+        ["LOCK.RELEASE", name],
+        ["LOCK.SHOW", name],
+        ["SET", name, "v", "NX", "PX", 5000],
+        ["GET", name],
+        ["LOCK.LIST", "PREFIX", name],
+        ["FENCE.SHOW", name],
+        ["FENCE.ADMIT", name, 7],
+        ["FENCE.SHOW", name],
+        ["SESSION.CLOSE"],
+        ["PING"],
+    ]
+    wire.raw(b"".join(encode(one) for one in commands))
+    token, shown, left, free, got, value, listed, *rest = [
+        wire.receive() for _ in commands
+    ]
+    assert plain(plain(shown)["holders"][0])["token"] == token
+    assert left == 0 and plain(free)["holders"] == []
+    assert got == OK and value == b"v" and len(listed[1]) == 1
+    assert rest == [0, 1, 7, 0, "PONG"]
+
+
+def test_client_info_has_the_numbers_that_clients_read(connect):
+    wire = connect()
+    wire.do("CLIENT", "SETNAME", "x")
+    for line in (wire.do("CLIENT", "INFO"), wire.do("CLIENT", "LIST")):
+        pairs = dict(one.split("=", 1) for one in line.decode().split())
+        assert pairs["flags"] and pairs["cmd"]
+        for word in """id age idle db sub psub multi qbuf qbuf-free argv-mem obl
+            oll omem tot-mem resp""".split():
+            int(pairs[word])
+
+
 def test_info_has_what_clients_read(connect, world):
     wire = connect()
     text = wire.do("INFO").decode()

@@ -226,6 +226,50 @@ static void replies_come_in_the_order_of_the_requests(void **state)
                         "+PONG\r\n:0\r\n:0\r\n$3\r\nend\r\n");
 }
 
+static void what_is_pipelined_has_its_effect_in_that_order(void **state)
+{
+    (void)state;
+    client_session(world, 1, 1, "");
+    client_clear(world, 1, 1);
+    client_send(world, 1, 1, "FENCE.ADMIT r 5");
+    client_send(world, 1, 1, "FENCE.SHOW r");
+    client_send(world, 1, 1, "FENCE.ADMIT r 6");
+    client_send(world, 1, 1, "FENCE.SHOW r");
+    world_run(world, 40);
+    assert_string_equal(client_text(world, 1, 1), ":1\r\n:5\r\n:1\r\n:6\r\n");
+    /* A change waits for the read before it, even where nothing holds up that
+     * read; what concerns another name waits for nobody. */
+    client_clear(world, 1, 1);
+    client_send(world, 1, 1, "FENCE.SHOW r");
+    client_send(world, 1, 1, "FENCE.ADMIT s 1");
+    assert_false(world->node[1].client[1].is_blocked);
+    client_send(world, 1, 1, "FENCE.ADMIT r 7");
+    assert_true(world->node[1].client[1].is_blocked);
+    client_send(world, 1, 1, "PING");
+    world_run(world, 40);
+    assert_string_equal(client_text(world, 1, 1),
+                        ":6\r\n:1\r\n:1\r\n+PONG\r\n");
+    assert_false(world->node[1].client[1].is_blocked);
+    /* Nobody may know what a list tells. */
+    client_clear(world, 1, 1);
+    client_send(world, 1, 1, "LOCK.ACQUIRE a");
+    client_send(world, 1, 1, "LOCK.LIST");
+    client_send(world, 1, 1, "LOCK.RELEASE a");
+    world_run(world, 40);
+    assert_non_null(strstr(client_text(world, 1, 1), "lease_left_ms"));
+}
+
+static void a_connection_that_ends_takes_what_it_held_back_along(void **state)
+{
+    (void)state;
+    client_send(world, 1, 1, "FENCE.SHOW r");
+    client_send(world, 1, 1, "FENCE.ADMIT r 7");
+    client_close(world, 1, 1);
+    world_run(world, 40);
+    client_open(world, 1, 1);
+    expect(":0\r\n", "FENCE.SHOW r");
+}
+
 static void an_acquire_that_waits_blocks_its_connection_only(void **state)
 {
     (void)state;
@@ -787,6 +831,8 @@ int main(void)
         serving(several_sessions_are_kept_in_one_request),
         serving(a_session_is_chosen_by_its_id),
         serving(replies_come_in_the_order_of_the_requests),
+        serving(what_is_pipelined_has_its_effect_in_that_order),
+        serving(a_connection_that_ends_takes_what_it_held_back_along),
         serving(an_acquire_that_waits_blocks_its_connection_only),
         serving(a_wait_ends_with_nil_when_its_time_is_over),
         serving(the_same_wait_asked_again_answers_both),

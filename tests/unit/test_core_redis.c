@@ -187,10 +187,14 @@ static void scripts_are_known_by_their_text(void **state)
     *(strstr(body, "if_") + 2) = ' ';
     ask("SET k v NX PX 1000");
     const char *eval[] = {"EVAL", body, "1", "k", "other", NULL};
-    assert_string_equal(ask_raw(1, eval), ":0\r\n");
     const char *load[] = {"SCRIPT", "LOAD", body, NULL};
     char sha[SHA1_TEXT_SIZE], expected[64];
     sha1_text(bytes_of_text(body), sha);
+    expect("-NOSCRIPT No matching script. Please use EVAL.\r\n",
+           "EVALSHA %s 1 k v", sha);
+    assert_string_equal(ask_raw(1, eval), ":0\r\n");
+    expect(":0\r\n", "EVALSHA %s 1 k other", sha); /* EVAL loads, too. */
+    expect("+OK\r\n", "SCRIPT FLUSH");
     expect("-NOSCRIPT No matching script. Please use EVAL.\r\n",
            "EVALSHA %s 1 k v", sha);
     snprintf(expected, sizeof expected, "$40\r\n%s\r\n", sha);
