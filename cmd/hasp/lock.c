@@ -43,20 +43,7 @@ static const struct field waiter_fields[] = {
 
 int run_list(struct tool *tool, int argc, char **argv)
 {
-    json_t *rows;
-    tool_options_begin();
-    if (tool_option(tool, argc, argv, "", NULL) != -1) {
-        return EX_USAGE;
-    }
-    if (argc - optind > 1) {
-        return tool_usage(tool, "one prefix at most");
-    }
-    int exit_code = tool_list(tool, "LOCK.LIST", argv[optind], &rows);
-    if (exit_code == 0) {
-        output_rows(tool->format, lock_fields, rows);
-        json_decref(rows);
-    }
-    return exit_code;
+    return tool_run_list(tool, argc, argv, "LOCK.LIST", lock_fields);
 }
 
 static void print_lock(json_t *lock)
@@ -91,25 +78,11 @@ static void print_lock(json_t *lock)
 
 int run_show(struct tool *tool, int argc, char **argv)
 {
-    struct query query = {0};
-    const struct resp_reply *reply;
-    char what[600];
-    tool_options_begin();
-    if (tool_option(tool, argc, argv, "", NULL) != -1) {
-        return EX_USAGE;
-    }
-    if (argc - optind != 1) {
-        return tool_usage(tool, "which lock?");
-    }
-    snprintf(what, sizeof what, "cannot show '%.511s'", argv[optind]);
-    query_begin(&query, "LOCK.SHOW");
-    query_text(&query, argv[optind]);
-    int exit_code = tool_read(tool, &query, what, &reply);
-    query_done(&query);
+    json_t *lock;
+    int exit_code = tool_show_lock(tool, argc, argv, "show", &lock);
     if (exit_code != 0) {
         return exit_code;
     }
-    json_t *lock = value_of_reply(reply, 0);
     if (tool->format == FORMAT_TABLE) {
         print_lock(lock);
     } else if (tool->format == FORMAT_JSON) {

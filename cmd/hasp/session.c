@@ -31,20 +31,7 @@ static const struct field kept_fields[] = {
 
 int run_session_list(struct tool *tool, int argc, char **argv)
 {
-    json_t *rows;
-    tool_options_begin();
-    if (tool_option(tool, argc, argv, "", NULL) != -1) {
-        return EX_USAGE;
-    }
-    if (argc - optind > 1) {
-        return tool_usage(tool, "one prefix at most");
-    }
-    int exit_code = tool_list(tool, "SESSION.LIST", argv[optind], &rows);
-    if (exit_code == 0) {
-        output_rows(tool->format, session_fields, rows);
-        json_decref(rows);
-    }
-    return exit_code;
+    return tool_run_list(tool, argc, argv, "SESSION.LIST", session_fields);
 }
 
 int run_session_show(struct tool *tool, int argc, char **argv)
@@ -76,44 +63,46 @@ int run_session_show(struct tool *tool, int argc, char **argv)
     return exit_code;
 }
 
-/* Reads the credentials that keep and close take. */
-static int read_credentials(struct tool *tool, int argc, char **argv,
-                            struct credentials *ret_credentials)
+/* The session whose credentials are the operand, attached; 'what' could not be
+ * done otherwise. */
+static int attach(struct tool *tool, int argc, char **argv, const char *what,
+                  struct client_session *ret_session)
 {
+    struct credentials credentials;
     tool_options_begin();
     if (tool_option(tool, argc, argv, "", NULL) != -1) {
         return EX_USAGE;
     }
     if (argc - optind != 1 ||
-        credentials_parse(argv[optind], ret_credentials) != 0) {
+        credentials_parse(argv[optind], &credentials) != 0) {
         return tool_usage(tool, "the session as ID:SECRET is needed, as 'hasp "
                                 "acquire' printed it; another's session is "
                                 "ended with 'hasp blacklist add'");
     }
-    return 0;
+    struct client *client = tool_client(tool);
+    int error = client_session_attach(client, &credentials,
+                                      tool_deadline_ns(tool), ret_session);
+    return error == 0 ? 0 : tool_client_error(client, error, what);
 }
 
 int run_session_keep(struct tool *tool, int argc, char **argv)
 {
-    struct credentials credentials;
+    static const char what[] = "cannot keep the session";
     struct client_session session;
-    int exit_code = read_credentials(tool, argc, argv, &credentials);
+    int exit_code = attach(tool, argc, argv, what, &session);
     if (exit_code != 0) {
         return exit_code;
     }
     struct client *client = tool_client(tool);
-    int error = client_session_attach(client, &credentials,
-                                      tool_deadline_ns(tool), &session);
-    if (error == 0) {
-        error = client_session_keep(client, &session, tool_deadline_ns(tool),
+    int error = client_session_keep(client, &session, tool_deadline_ns(tool),
                                     NULL, NULL);
-    }
     if (error != 0) {
-        return tool_client_error(client, error, "cannot keep the session");
+        return tool_client_error(client, error, what);
     }
-    json_t *kept = json_pack(
-        "{s:I, s:I, s:I}", "session", (json_int_t)credentials.session, "ttl_ms",
-        (json_int_t)session.ttl_ms, "linger_ms", (json_int_t)session.linger_ms);
+    json_t *kept = json_pack("{s:I, s:I, s:I}", "session",
+                             (json_int_t)session.credentials.session, "ttl_ms",
+                             (json_int_t)session.ttl_ms, "linger_ms",
+                             (json_int_t)session.linger_ms);
     output_record(tool->format, kept_fields, kept);
     json_decref(kept);
     return 0;
@@ -121,22 +110,18 @@ int run_session_keep(struct tool *tool, int argc, char **argv)
 
 int run_session_close(struct tool *tool, int argc, char **argv)
 {
-    struct credentials credentials;
+    static const char what[] = "cannot close the session";
     struct client_session session;
     uint64_t released;
-    int exit_code = read_credentials(tool, argc, argv, &credentials);
+    int exit_code = attach(tool, argc, argv, what, &session);
     if (exit_code != 0) {
         return exit_code;
     }
     struct client *client = tool_client(tool);
-    int error = client_session_attach(client, &credentials,
-                                      tool_deadline_ns(tool), &session);
-    if (error == 0) {
-        error = client_session_close(client, &session, tool_deadline_ns(tool),
+    int error = client_session_close(client, &session, tool_deadline_ns(tool),
                                      &released);
-    }
     if (error != 0) {
-        return tool_client_error(client, error, "cannot close the session");
+        return tool_client_error(client, error, what);
     }
     if (tool->format == FORMAT_JSON) {
         json_t *result = json_pack("{s:I}", "released", (json_int_t)released);

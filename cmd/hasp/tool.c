@@ -304,3 +304,46 @@ int tool_list(struct tool *tool, const char *command, const char *prefix,
     *ret_rows = rows;
     return 0;
 }
+
+int tool_run_list(struct tool *tool, int argc, char **argv, const char *command,
+                  const struct field *fields)
+{
+    json_t *rows;
+    tool_options_begin();
+    if (tool_option(tool, argc, argv, "", NULL) != -1) {
+        return EX_USAGE;
+    }
+    if (argc - optind > 1) {
+        return tool_usage(tool, "one prefix at most");
+    }
+    int exit_code = tool_list(tool, command, argv[optind], &rows);
+    if (exit_code == 0) {
+        output_rows(tool->format, fields, rows);
+        json_decref(rows);
+    }
+    return exit_code;
+}
+
+int tool_show_lock(struct tool *tool, int argc, char **argv, const char *verb,
+                   json_t **ret_lock)
+{
+    struct query query = {0};
+    const struct resp_reply *reply;
+    char what[600];
+    tool_options_begin();
+    if (tool_option(tool, argc, argv, "", NULL) != -1) {
+        return EX_USAGE;
+    }
+    if (argc - optind != 1) {
+        return tool_usage(tool, "which lock?");
+    }
+    snprintf(what, sizeof what, "cannot %s '%.511s'", verb, argv[optind]);
+    query_begin(&query, "LOCK.SHOW");
+    query_text(&query, argv[optind]);
+    int exit_code = tool_read(tool, &query, what, &reply);
+    query_done(&query);
+    if (exit_code == 0) {
+        *ret_lock = value_of_reply(reply, 0);
+    }
+    return exit_code;
+}

@@ -128,4 +128,13 @@ int tool_change(struct tool *tool, const struct query *query, const char *what,
 int tool_list(struct tool *tool, const char *command, const char *prefix,
               json_t **ret_rows);
 
+/* A whole subcommand with no options and one operand at most, a prefix: prints
+ * the records of such a list. */
+int tool_run_list(struct tool *tool, int argc, char **argv, const char *command,
+                  const struct field *fields);
+/* The beginning of a subcommand with no options and one operand, a lock: what
+ * there is to say of it. 'verb' is what cannot be done otherwise: "show". */
+int tool_show_lock(struct tool *tool, int argc, char **argv, const char *verb,
+                   json_t **ret_lock);
+
 #endif /* HASP_CMD_HASP_TOOL_H */

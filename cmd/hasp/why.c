@@ -212,25 +212,11 @@ static void print_earliest(json_t *lock)
 
 int run_why(struct tool *tool, int argc, char **argv)
 {
-    struct query query = {0};
-    const struct resp_reply *reply;
-    char what[600];
-    tool_options_begin();
-    if (tool_option(tool, argc, argv, "", NULL) != -1) {
-        return EX_USAGE;
-    }
-    if (argc - optind != 1) {
-        return tool_usage(tool, "which lock?");
-    }
-    snprintf(what, sizeof what, "cannot explain '%.511s'", argv[optind]);
-    query_begin(&query, "LOCK.SHOW");
-    query_text(&query, argv[optind]);
-    int exit_code = tool_read(tool, &query, what, &reply);
-    query_done(&query);
+    json_t *lock;
+    int exit_code = tool_show_lock(tool, argc, argv, "explain", &lock);
     if (exit_code != 0) {
         return exit_code;
     }
-    json_t *lock = value_of_reply(reply, 0);
     exit_code = add_sessions(tool, lock);
     if (exit_code != 0 || tool->format == FORMAT_JSON) {
         if (exit_code == 0) {
