@@ -235,13 +235,9 @@ void hasp_close(struct hasp_session *session)
     free_all(session);
 }
 
-static void free_all(struct hasp_session *session)
+/* All but the connections. */
+static void free_lists(struct hasp_session *session)
 {
-    LIST_EACH_SAFE (node, &session->lines) {
-        struct line *line = LIST_ENTRY(node, struct line, in_session);
-        client_free(line->client);
-        free(line);
-    }
     LIST_EACH_SAFE (node, &session->holds) {
         client_hold_free(LIST_ENTRY(node, struct hasp_hold, in_session));
     }
@@ -250,6 +246,16 @@ static void free_all(struct hasp_session *session)
     }
     events_free(session);
     endpoints_done(&session->endpoints);
+}
+
+static void free_all(struct hasp_session *session)
+{
+    LIST_EACH_SAFE (node, &session->lines) {
+        struct line *line = LIST_ENTRY(node, struct line, in_session);
+        client_free(line->client);
+        free(line);
+    }
+    free_lists(session);
     pthread_cond_destroy(&session->resolver_wake);
     pthread_mutex_destroy(&session->mutex);
     close_fds(session);
@@ -276,14 +282,7 @@ static void close_in_child(struct hasp_session *session)
             free(line);
         }
     }
-    LIST_EACH_SAFE (node, &session->holds) {
-        client_hold_free(LIST_ENTRY(node, struct hasp_hold, in_session));
-    }
-    LIST_EACH_SAFE (node, &session->owners) {
-        free(LIST_ENTRY(node, struct owner, in_session));
-    }
-    events_free(session);
-    endpoints_done(&session->endpoints);
+    free_lists(session);
     pthread_mutex_unlock(&session->mutex);
     free(session);
 }

@@ -10,7 +10,7 @@ from typing import (TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple,
 from . import resp
 from .errors import HaspError, LeaseLost, LeaseShort, Unknown, Unreachable
 from .lease import TRUST, Clock, Lease, State, read_clock
-from .request import Owner, Owners
+from .request import Owner, Owners, judge
 
 if TYPE_CHECKING:
     from typing import TypedDict
@@ -78,6 +78,19 @@ class Belief:
     def _refuse(self, why: str) -> None:
         self._why = why
         self._lease.refuse()
+
+    def _refusal(self, reply: resp.ReplyError) -> HaspError:
+        error = judge(reply)
+        if isinstance(error, LeaseLost):
+            self._refuse(str(error))
+        return error
+
+    def _attached(self, reply: Any) -> None:
+        """OSError: another node may know the session."""
+        if isinstance(reply, resp.ReplyError):
+            error = self._refusal(reply)
+            raise error if isinstance(error, LeaseLost) else \
+                OSError(str(error))
 
     def _opened(self, reply: Dict[str, Any], sent: Clock) -> None:
         self.id, self.secret = str(reply['id']), reply['secret']

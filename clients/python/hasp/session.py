@@ -25,7 +25,7 @@ from .errors import HaspError, LeaseLost, Unknown, Unreachable
 from .hold import Belief, Event, Hold, asked_for
 from .lease import Clock, State, read_clock
 from .request import (CONNECT_TIMEOUT, IDLE_MAX, Endpoint, Trouble,
-                      default_name, judge, open_words, parse_endpoints,
+                      default_name, open_words, parse_endpoints,
                       wait_until, wait_words)
 
 if TYPE_CHECKING:
@@ -195,14 +195,11 @@ class Session(Belief):
                 if not isinstance(reply, resp.ReplyError):
                     self._put(line)
                     return reply, sent
-                is_sent = reply.code == 'UNKNOWN'
-                error = judge(reply)
-                if not isinstance(error, (Unreachable, Unknown)):
+                refusal = self._refusal(reply)
+                if not isinstance(refusal, (Unreachable, Unknown)):
                     self._put(line)
-                    if isinstance(error, LeaseLost):
-                        self._refuse(str(error))
-                    raise error
-                trouble.note(endpoint, error, is_sent)
+                    raise refusal
+                trouble.note(endpoint, refusal, reply.code == 'UNKNOWN')
             except OSError as error:
                 trouble.note(endpoint, error, is_sent)
             except BaseException:  # KeyboardInterrupt, for one.
@@ -268,12 +265,7 @@ class Session(Belief):
             if self.id:
                 reply = line.ask(timeout, 'SESSION.ATTACH', self.id,
                                  self.secret)
-                if isinstance(reply, resp.ReplyError):
-                    error = judge(reply)
-                    if isinstance(error, LeaseLost):
-                        self._refuse(str(error))
-                        raise error
-                    raise OSError(str(error))
+                self._attached(reply)
         except BaseException:
             line.close()
             raise
@@ -337,12 +329,12 @@ class Session(Belief):
             sent = read_clock()
             reply = self._keeper_line.ask(patience, 'SESSION.KEEP', 'FULL')
             if isinstance(reply, resp.ReplyError):
-                raise judge(reply)
+                raise self._refusal(reply)
             for event in self._answered(reply, sent):
                 self._events.put(event)
             return True
-        except LeaseLost as error:
-            self._refuse(str(error))
+        except LeaseLost:
+            pass
         except (OSError, HaspError, resp.ReplyError) as error:
             self._why = 'no heartbeat was answered in time, last: ' \
                 f'{endpoint[0]}:{endpoint[1]}: {error}'
