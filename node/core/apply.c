@@ -52,6 +52,7 @@ void apply_committed(struct core *core)
         }
     }
     core->has_left_over |= applied < target;
+    core->has_spent_budget |= budget == 0;
     history_note(&core->history, applied, core->now_ns);
     if (core->flush_due_ns == 0) {
         core->flush_due_ns = core->now_ns +
@@ -74,7 +75,12 @@ void apply_flush(struct core *core, bool is_now)
         lockfsm_dirty_count(core->fsm) < core->options.limits.flush_records) {
         return;
     }
+    if (!is_now && core->has_spent_budget && !core->has_put_off_flush) {
+        core->has_put_off_flush = core->has_left_over = true;
+        return;
+    }
     int error = lockfsm_flush(core->fsm, core->table);
+    core->has_put_off_flush = false;
     core->flush_due_ns = 0;
     if (error != 0) {
         char why[HASP_WHY_SIZE];

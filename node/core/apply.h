@@ -11,7 +11,9 @@
 /* Applies what may be applied, up to a budget per turn
  * (core->has_left_over). */
 void apply_committed(struct core *core);
-/* Writes the state into the table, if it is time to. */
+/* Writes the state into the table, if it is time to; or in the next turn, if
+ * this one has applied very much: what it sends leaves in between, and what has
+ * come meanwhile is read. */
 void apply_flush(struct core *core, bool is_now);
 
 #endif /* HASP_NODE_CORE_APPLY_H */

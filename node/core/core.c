@@ -275,7 +275,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
     struct replica_update update;
     CHECK(read_ns <= now_ns);
     set_now(core, now_ns);
-    core->has_left_over = false;
+    core->has_left_over = core->has_spent_budget = false;
     if (now_ns / NS_PER_MS >= replica_deadline(core->replica)) {
         replica_tick(core->replica, now_ns / NS_PER_MS, &update);
         update_carry_out(core, &update);

@@ -288,6 +288,7 @@ struct core {
     bool wants_expiry_question;
     bool has_session_ended; /* Since doomed heartbeats were last looked at. */
     bool has_left_over;     /* Work was put off to the next turn. */
+    bool has_spent_budget;  /* In this turn, by applying. */
     uint64_t scan_budget;   /* Of this turn, for LIST. */
 
     struct scripts scripts;
@@ -295,6 +296,7 @@ struct core {
 
     /* The table and snapshots. */
     uint64_t flush_due_ns; /* 0: nothing to flush. */
+    bool has_put_off_flush;
     bool is_taking_snapshot;
     uint64_t snapshot_index; /* Newest one taken or loaded. */
     uint64_t snapshot_retry_ns;
