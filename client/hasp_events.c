@@ -39,6 +39,8 @@ void fd_clear(int fd)
 
 int events_start(struct hasp_session *session)
 {
+    session->timer_fd = timerfd_create(CLOCK_BOOTTIME,
+                                       TFD_CLOEXEC | TFD_NONBLOCK);
     int code = client_thread_start(&session->notifier, notify, session);
     return code == 0 ? 0 : why_set(HASP_EIO, "no thread: %s", strerror(code));
 }
@@ -271,7 +273,7 @@ static void *notify(void *data)
 {
     struct hasp_session *session = data;
     enum lease_state told = LEASE_HELD;
-    int timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK);
+    int timer_fd = session->timer_fd;
     for (;;) {
         struct keeper_view view;
         keeper_view(session->keeper, &view);
@@ -299,9 +301,6 @@ static void *notify(void *data)
                 fd_clear(fds[i].fd);
             }
         }
-    }
-    if (timer_fd >= 0) {
-        close(timer_fd);
     }
     return NULL;
 }

@@ -79,7 +79,8 @@ static bool open_fds(struct hasp_session *session)
 static void close_fds(struct hasp_session *session)
 {
     int fds[] = {session->stop_fd,      session->wake_fd, session->event_fd,
-                 session->interrupt_fd, session->lost_fd, session->failed_fd};
+                 session->interrupt_fd, session->lost_fd, session->failed_fd,
+                 session->timer_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
         if (fds[i] >= 0) {
             close(fds[i]);
@@ -97,6 +98,7 @@ static int make(const struct hasp_options *options,
         return why_set(HASP_ENOMEM, "out of memory");
     }
     session->pid = getpid();
+    session->timer_fd = -1;
     session->timeout_ms = options->timeout_ms != 0 ? options->timeout_ms
                                                    : TIMEOUT_DEFAULT_MS;
     session->alive_ms = options->alive_ms;

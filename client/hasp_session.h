@@ -93,6 +93,7 @@ struct hasp_session {
     int event_fd;     /* For the program. */
     int interrupt_fd; /* Readable from hasp_interrupt() on. */
     int lost_fd;      /* Readable when the session is lost. */
+    int timer_fd;     /* The notifier's; -1: none could be had. */
     int failed_fd;    /* Written to when a heartbeat failed; never read. */
     atomic_uint_least64_t alive_until_ns;
 

@@ -6,6 +6,7 @@
  * word and waits for a line. */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <hasp/hasp.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -554,7 +555,17 @@ static void alive(void)
 /* --- fork
  * ---------------------------------------------------------------------- */
 
-static void child_of_fork(struct hasp_session *session, struct hasp_hold *hold)
+static int open_count(void)
+{
+    int count = 0;
+    for (int fd = 0; fd < 256; fd++) {
+        count += fcntl(fd, F_GETFD) >= 0;
+    }
+    return count;
+}
+
+static void child_of_fork(struct hasp_session *session, struct hasp_hold *hold,
+                          int expected_open_count)
 {
     struct hasp_hold *other;
     struct hasp_event event;
@@ -570,6 +581,7 @@ static void child_of_fork(struct hasp_session *session, struct hasp_hold *hold)
     EXPECT(!hasp_event_next(session, &event));
     EXPECT(hasp_remaining(hold) == 0 && hasp_token(hold) == 0);
     hasp_close(session);
+    EXPECT(open_count() == expected_open_count);
     struct hasp_session *own = open_one();
     EXPECT_IS(acquire(own, "f", 0, &other), HASP_NOT_ACQUIRED);
     EXPECT_IS(acquire(own, "f2", 0, &other), 0);
@@ -579,6 +591,7 @@ static void child_of_fork(struct hasp_session *session, struct hasp_hold *hold)
 
 static void forks(void)
 {
+    int before_count = open_count();
     struct hasp_session *session = open_with(1000, 0);
     struct hasp_hold *hold;
     int status;
@@ -586,7 +599,7 @@ static void forks(void)
     for (int i = 0; i < 5; i++) {
         pid_t pid = fork();
         if (pid == 0) {
-            child_of_fork(session, hold);
+            child_of_fork(session, hold, before_count);
         }
         EXPECT(waitpid(pid, &status, 0) == pid && status == 0);
     }
