@@ -13,7 +13,7 @@ int frame_parse(struct bytes input, uint32_t size_max,
     }
     uint32_t size = load_u32(input.data);
     uint8_t type = input.data[4];
-    if (type < FRAME_HELLO || type > FRAME_PONG || input.data[5] != 0 ||
+    if (type < FRAME_HELLO || type > FRAME_LOST || input.data[5] != 0 ||
         input.data[6] != 0 || input.data[7] != 0) {
         return HASP_EPROTO;
     }
@@ -59,6 +59,9 @@ void frame_put_hello(struct buffer *out, const struct frame_hello *hello)
     buffer_put_u64(out, hello->to);
     buffer_put_u64(out, hello->incarnation);
     buffer_put_u64(out, hello->applied_index);
+    buffer_put_u64(out, hello->members_index);
+    buffer_put_u64(out, hello->term);
+    buffer_put_u64(out, hello->last_index);
     frame_end(out, start);
 }
 
@@ -73,6 +76,9 @@ int frame_get_hello(struct bytes body, struct frame_hello *ret)
     hello.to = reader_u64(&reader);
     hello.incarnation = reader_u64(&reader);
     hello.applied_index = reader_u64(&reader);
+    hello.members_index = reader_u64(&reader);
+    hello.term = reader_u64(&reader);
+    hello.last_index = reader_u64(&reader);
     if (!reader_ok(&reader, false)) {
         return HASP_EPROTO;
     }
@@ -241,6 +247,29 @@ int frame_get_snapshot_ack(struct bytes body,
         return HASP_EPROTO;
     }
     *ret_ack = ack;
+    return 0;
+}
+
+void frame_put_lost(struct buffer *out, const struct frame_lost *lost)
+{
+    size_t start = frame_begin(out, FRAME_LOST);
+    buffer_put_u64(out, lost->incarnation);
+    buffer_put_u64(out, lost->term);
+    buffer_put_u64(out, lost->last_index);
+    frame_end(out, start);
+}
+
+int frame_get_lost(struct bytes body, struct frame_lost *ret_lost)
+{
+    struct reader reader = reader_of(body);
+    struct frame_lost lost = {0};
+    lost.incarnation = reader_u64(&reader);
+    lost.term = reader_u64(&reader);
+    lost.last_index = reader_u64(&reader);
+    if (!reader_ok(&reader, true)) {
+        return HASP_EPROTO;
+    }
+    *ret_lost = lost;
     return 0;
 }
 

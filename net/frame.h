@@ -38,7 +38,8 @@ enum frame_type {
     FRAME_SNAPSHOT = 6, /* A chunk of a snapshot. */
     FRAME_SNAPSHOT_ACK = 7,
     FRAME_PING = 8, /* Body: u64, echoed by PONG. */
-    FRAME_PONG = 9
+    FRAME_PONG = 9,
+    FRAME_LOST = 10 /* What the receiver has acknowledged and lost. */
 };
 
 /* Cuts one frame off the start of 'input': 0, HASP_EMORE, HASP_EPROTO (unknown
@@ -61,6 +62,10 @@ struct frame_hello {
     uint64_t to;
     uint64_t incarnation;
     uint64_t applied_index; /* How much of the log this node knows. */
+    uint64_t members_index; /* Of the newest configuration in its log, if that
+                               names this node, else 0. */
+    uint64_t term;          /* Raft's; and where its log ends, 0 if it is ... */
+    uint64_t last_index;    /* ... empty. */
 };
 void frame_put_hello(struct buffer *out, const struct frame_hello *hello);
 MUST_CHECK int frame_get_hello(struct bytes body, struct frame_hello *ret);
@@ -133,6 +138,16 @@ void frame_put_snapshot_ack(struct buffer *out,
                             const struct frame_snapshot_ack *ack);
 MUST_CHECK int frame_get_snapshot_ack(struct bytes body,
                                       struct frame_snapshot_ack *ret_ack);
+
+/* The node of this incarnation had its log on disk up to 'last_index' in
+ * 'term'. */
+struct frame_lost {
+    uint64_t incarnation;
+    uint64_t term;
+    uint64_t last_index;
+};
+void frame_put_lost(struct buffer *out, const struct frame_lost *lost);
+MUST_CHECK int frame_get_lost(struct bytes body, struct frame_lost *ret_lost);
 
 void frame_put_u64(struct buffer *out, enum frame_type type, uint64_t value);
 MUST_CHECK int frame_get_u64(struct bytes body, uint64_t *ret_value);

@@ -63,8 +63,8 @@ static void put_hello(struct peer_link *link, uint64_t to)
                                 .from = peers->id,
                                 .to = to,
                                 .incarnation = peers->incarnation};
-    if (peers->events.applied != NULL) {
-        hello.applied_index = peers->events.applied(peers->events.data);
+    if (peers->events.fill_hello != NULL) {
+        peers->events.fill_hello(peers->events.data, &hello);
     }
     memcpy(hello.cluster_id, peers->cluster_id, sizeof hello.cluster_id);
     frame_put_hello(stream_output(&link->stream), &hello);
@@ -111,7 +111,11 @@ static void go_down(struct peer_link *link, const char *reason,
                      "peer=%" PRIu64 " address=%s reason=%s", link->id,
                      link->stream.address, log_quote(reason, strlen(reason)));
         }
-        peers_redial_later(peers, peer, was_up_for_a_while);
+        if (peer->is_guest) {
+            peers_let_out(peers, peer);
+        } else {
+            peers_redial_later(peers, peer, was_up_for_a_while);
+        }
     }
     if (was_up && !peers->is_closing) {
         peers->events.on_down(peers->events.data, link->id, was_closed_by_peer);
@@ -167,6 +171,14 @@ static void refuse(struct peer_link *link, const char *format, ...)
 
 /* --- HELLO ---------------------------------------------------------------- */
 
+static bool may_be_guest(const struct peer_link *link,
+                         const struct frame_hello *hello)
+{
+    const struct peers *peers = link->peers;
+    return !link->is_dialled && peers->guest_count < PEERS_GUEST_MAX &&
+           cluster_id_is_known(hello->cluster_id);
+}
+
 /* Who may speak for whom; 0, or HASP_EREFUSED with the reason. */
 static int check_ids(const struct peer_link *link,
                      const struct frame_hello *hello, char why[HASP_WHY_SIZE])
@@ -186,10 +198,11 @@ static int check_ids(const struct peer_link *link,
         snprintf(why, HASP_WHY_SIZE,
                  "node %" PRIu64 " answers at the address of node %" PRIu64,
                  hello->from, link->id);
-    } else if (peer == NULL) {
+    } else if (peer == NULL && !may_be_guest(link, hello)) {
         snprintf(why, HASP_WHY_SIZE, "node %" PRIu64 " is not a member",
                  hello->from);
-    } else if (!link->is_dialled && hello->from < peers->id) {
+    } else if (peer != NULL && !peer->is_guest && !link->is_dialled &&
+               hello->from < peers->id) {
         snprintf(why, HASP_WHY_SIZE,
                  "node %" PRIu64 " is to be dialled by this node", hello->from);
     } else {
@@ -220,14 +233,15 @@ static int check_hello(const struct peer_link *link,
         return error;
     }
     const struct peer *peer = peers_find(peers, hello->from);
-    if (peer->link != NULL && peer->link != link &&
-        peer->link->incarnation != hello->incarnation) {
+    if (peer != NULL && peer->link != NULL && peer->link->is_up &&
+        peer->link != link && peer->link->incarnation != hello->incarnation) {
         snprintf(why, HASP_WHY_SIZE,
                  "node %" PRIu64 " is connected with another data directory",
                  hello->from);
         return HASP_EREFUSED;
     }
-    return peers->events.check(peers->events.data, hello, why);
+    return peers->events.check(peers->events.data, hello,
+                               peer != NULL && !peer->is_guest, why);
 }
 
 /* Another link of member 'id' that its owner still takes for up. */
@@ -246,15 +260,27 @@ static void go_up(struct peer_link *link, const struct frame_hello *hello)
 {
     struct peers *peers = link->peers;
     struct peer *peer = peers_find(peers, hello->from);
+    bool is_guest = peer == NULL || peer->is_guest;
     uint64_t now_ms = peers_now_ms();
     struct peer_link *old;
     while ((old = find_earlier(link, hello->from)) != NULL) {
         go_down(old, "replaced by a new connection", false);
         peer_link_close(old, "replaced by a new connection");
     }
-    if (link->stream.is_closing || peers_find(peers, hello->from) != peer) {
+    peer = peers_find(peers, hello->from);
+    if (peer == NULL && is_guest && !link->stream.is_closing &&
+        peers->guest_count < PEERS_GUEST_MAX) {
+        peer = peers_let_in(peers, hello->from);
+    }
+    if (link->stream.is_closing || peer == NULL) {
         peer_link_close(link, "not wanted any more");
         return;
+    }
+    if (peer->link != NULL && peer->link != link) {
+        /* Dialled by this node, which had waited long enough. */
+        old = peer->link;
+        old->peer = NULL;
+        peer_link_close(old, "it has dialled this node");
     }
     leave_strangers(link);
     peer->link = link;

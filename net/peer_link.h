@@ -25,6 +25,8 @@
 #define PEER_SILENCE_MS 3000
 #define PEER_HELLO_MS 2000
 #define PEER_STRANGER_MAX 64
+/* How long the smaller id waits to be dialled before it dials itself. */
+#define PEER_PATIENCE_MS 3000
 #define PEER_HOST_SIZE 256
 
 struct peer {
@@ -36,6 +38,7 @@ struct peer {
     uint64_t dial_at_ms;
     uint32_t attempts; /* Since it was last up for a while. */
     uint64_t heard_ms; /* 0: never. */
+    bool is_guest;     /* Not wanted, only let in. */
 };
 
 struct peer_link {
@@ -66,6 +69,7 @@ struct peers {
     struct list members;
     struct list links;
     uint32_t stranger_count;
+    uint32_t guest_count;
     uint32_t part_count; /* Of what must be closed before the memory goes. */
     uint64_t wake_ms;    /* When the timer is due. */
     uint64_t grace_ms;   /* Nobody is judged silent before: we have stalled. */
@@ -80,6 +84,10 @@ struct peers {
 
 uint64_t peers_now_ms(void);
 struct peer *peers_find(const struct peers *peers, uint64_t id);
+/* A guest; there must be room, and no peer of that id. */
+struct peer *peers_let_in(struct peers *peers, uint64_t id);
+/* A guest whose connection has gone. */
+void peers_let_out(struct peers *peers, struct peer *peer);
 /* The timer must fire at 'at_ms' or before. */
 void peers_wake_by(struct peers *peers, uint64_t at_ms);
 /* 'peer' has no link any more: when to dial again. */

@@ -20,6 +20,7 @@
 #define STALL_MS 200
 #define STALL_GRACE_MS 500
 
+static void forget(struct peers *peers, struct peer *peer);
 static void timer_cb(uv_timer_t *timer);
 static void timer_closed_cb(uv_handle_t *handle);
 static void listener_closed_cb(void *data);
@@ -135,17 +136,21 @@ static struct peer_link *find_up(const struct peers *peers, uint64_t id)
     return peer->link;
 }
 
-/* The other side dials members with a smaller id than its own. */
-static bool is_ours_to_dial(const struct peers *peers, const struct peer *peer)
+static bool can_be_dialled(const struct peer *peer)
 {
-    return peers->id > peer->id && peer->host[0] != '\0';
+    return peer->host[0] != '\0';
 }
 
+/* The other side dials members with a smaller id than its own, if it knows
+ * them. */
 static void dial_at(struct peers *peers, struct peer *peer, uint64_t at_ms)
 {
     peer->dial_at_ms = at_ms;
-    if (is_ours_to_dial(peers, peer)) {
-        peers_wake_by(peers, at_ms);
+    if (peer->id > peers->id) {
+        peer->dial_at_ms += PEER_PATIENCE_MS;
+    }
+    if (can_be_dialled(peer)) {
+        peers_wake_by(peers, peer->dial_at_ms);
     }
 }
 
@@ -188,6 +193,9 @@ void peers_add(struct peers *peers, uint64_t id, const char *address)
         peer = memory_new(sizeof *peer);
         peer->id = id;
         list_push_back(&peers->members, &peer->node);
+    } else if (peer->is_guest) {
+        peer->is_guest = false;
+        peers->guest_count--;
     } else if (peer->port == port && strcmp(peer->host, host) == 0) {
         return;
     }
@@ -218,6 +226,29 @@ void peers_remove(struct peers *peers, uint64_t id)
         peer->link = NULL;
         peer_link_close(link, "not a member any more");
     }
+    forget(peers, peer);
+}
+
+struct peer *peers_let_in(struct peers *peers, uint64_t id)
+{
+    CHECK(peers->guest_count < PEERS_GUEST_MAX);
+    struct peer *peer = memory_new(sizeof *peer);
+    peer->id = id;
+    peer->is_guest = true;
+    peers->guest_count++;
+    list_push_back(&peers->members, &peer->node);
+    return peer;
+}
+
+void peers_let_out(struct peers *peers, struct peer *peer)
+{
+    CHECK(peer->is_guest && peer->link == NULL);
+    forget(peers, peer);
+}
+
+static void forget(struct peers *peers, struct peer *peer)
+{
+    peers->guest_count -= peer->is_guest ? 1 : 0;
     list_remove(&peer->node);
     free(peer);
 }
@@ -335,7 +366,7 @@ static void timer_cb(uv_timer_t *timer)
     }
     LIST_EACH (node, &peers->members) {
         struct peer *peer = LIST_ENTRY(node, struct peer, node);
-        if (peer->link != NULL || !is_ours_to_dial(peers, peer)) {
+        if (peer->link != NULL || !can_be_dialled(peer)) {
             continue;
         }
         if (peer->dial_at_ms <= now_ms) {

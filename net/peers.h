@@ -4,13 +4,21 @@
  *
  * For each pair of nodes there is one connection, dialled by the node with the
  * greater id (it dials again with jitter, 20 ms to 1 s apart, for as long as
- * the member is wanted; names are resolved at each dial). A connection counts
+ * the member is wanted; names are resolved at each dial). Where that one does
+ * not come for three seconds it may not know this node: then the one with the
+ * smaller id dials, too. A connection counts
  * as up when both HELLOs have been exchanged and checked: protocol version,
  * cluster id (one side may not know it yet), node ids, the incarnation that
  * this node has learnt for the member. The dialler says HELLO first; the other
  * answers only a good one. A bad HELLO is logged with its reason (at most a few
  * lines in ten seconds) and closes the connection. A second connection from a
  * member replaces the first only if it carries the same incarnation.
+ *
+ * Guests: a node that is not wanted here (peers_add) may dial if it has a
+ * cluster id, no other than ours, and the owner says that it may
+ * (events.check): at most
+ * PEERS_GUEST_MAX at a time. It is a guest until its connection closes or it is
+ * wanted; it is not dialled.
  *
  * PINGs every 500 ms; nothing at all received for 3 s closes the connection;
  * after a stall of our own loop what waits in the sockets is read first. What
@@ -38,6 +46,8 @@
 #include "base/err.h"
 #include "net/frame.h"
 
+#define PEERS_GUEST_MAX 8
+
 struct peers;
 
 struct peers_events {
@@ -50,12 +60,12 @@ struct peers_events {
      * connection. */
     int (*on_frame)(void *data, uint64_t id, enum frame_type type,
                     struct bytes body);
-    /* May this incarnation of member 'id' join? 0, or an error with a
-     * reason. */
-    int (*check)(void *data, const struct frame_hello *hello,
+    /* May who greets so join? 0, or an error with a reason. Not 'is_wanted': as
+     * a guest. */
+    int (*check)(void *data, const struct frame_hello *hello, bool is_wanted,
                  char why[HASP_WHY_SIZE]);
-    /* The applied index, for our HELLO. May be NULL. */
-    uint64_t (*applied)(void *data);
+    /* What only the owner knows, for our HELLO. May be NULL. */
+    void (*fill_hello)(void *data, struct frame_hello *hello);
 };
 
 struct peers_options {

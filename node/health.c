@@ -177,6 +177,9 @@ static void put_members(const struct hasp_node *node, struct buffer *out)
          "1 if there is a connection with the member.");
     for (uint32_t i = 0; i < node->members.count; i++) {
         const struct member_link *link = &node->members.link[i];
+        if (link->is_guest) {
+            continue;
+        }
         buffer_printf(out, "hasp_member_up{member=\"%" PRIu64 "\"} %d\n",
                       link->id, link->is_up);
     }

@@ -15,11 +15,14 @@ static void on_up(void *data, uint64_t id, const struct frame_hello *hello);
 static void on_down(void *data, uint64_t id, bool was_closed_by_peer);
 static int on_frame(void *data, uint64_t id, enum frame_type type,
                     struct bytes body);
-static int check(void *data, const struct frame_hello *hello,
+static int check(void *data, const struct frame_hello *hello, bool is_wanted,
                  char why[HASP_WHY_SIZE]);
-static uint64_t applied(void *data);
+static bool may_be_guest(const struct members *members,
+                         const struct frame_hello *hello);
+static void fill_hello(void *data, struct frame_hello *hello);
 static void on_closed(void *data);
 static struct member_link *find(struct members *members, uint64_t id);
+static struct member_link *add(struct members *members, uint64_t id);
 static void want(struct members *members, const struct replica_member *member);
 static void peer_part(const char *address, char out[MEMBER_ADDRESS_SIZE]);
 static bool is_named(const struct replica_members *named, uint64_t id);
@@ -36,7 +39,7 @@ int members_open(struct members *members, struct hasp_node *node,
                                   .on_down = on_down,
                                   .on_frame = on_frame,
                                   .check = check,
-                                  .applied = applied};
+                                  .fill_hello = fill_hello};
     *members = (struct members){.node = node};
     memcpy(options.cluster_id, identity->cluster_id, CLUSTER_ID_SIZE);
     options.host = host;
@@ -87,8 +90,7 @@ void members_tell_core(struct members *members, uint64_t now_ns)
         struct member_link *link = &members->link[i];
         if (link->is_up && !link->is_told) {
             link->is_told = true;
-            core_peer_up(members->node->core, link->id, link->incarnation,
-                         now_ns);
+            core_peer_up(members->node->core, &link->hello, now_ns);
         }
     }
 }
@@ -114,15 +116,23 @@ void members_port_changed(void *data, const struct replica_members *named)
         return; /* Nothing is in the log yet: the configuration holds. */
     }
     for (uint32_t i = 0; i < members->count;) {
-        uint64_t id = members->link[i].id;
+        struct member_link *link = &members->link[i];
+        uint64_t id = link->id;
         if (is_named(named, id) ||
-            (members->is_joining && !members->link[i].was_named)) {
+            (members->is_joining && !link->was_named && !link->is_guest)) {
+            i++;
+            continue;
+        }
+        if (link->is_guest) {
+            if (!core_keeps_guest(node->core, link->hello.members_index)) {
+                peers_remove(members->peers, id); /* on_down() does the rest. */
+            }
             i++;
             continue;
         }
         LOG_INFO("member removed", "member=%" PRIu64, id);
         peers_remove(members->peers, id);
-        members->link[i] = members->link[--members->count];
+        *link = members->link[--members->count];
         if (founding_forget(&node->founding, id)) {
             char why[HASP_WHY_SIZE];
             if (founding_save(&node->founding, node->options.directory, why) !=
@@ -173,14 +183,22 @@ static void on_up(void *data, uint64_t id, const struct frame_hello *hello)
     struct hasp_node *node = members->node;
     struct member_link *link = find(members, id);
     uint64_t now = node_now();
-    if (link == NULL || node->has_failed || node->loop.is_over) {
+    if (node->has_failed || node->loop.is_over) {
         return;
     }
+    if (link == NULL) {
+        LOG_INFO("guest admitted",
+                 "node=%" PRIu64 " members_index=%" PRIu64
+                 " hint=\"added while this node was away\"",
+                 id, hello->members_index);
+        link = add(members, id);
+        link->is_guest = true;
+    }
     link->is_up = true;
-    link->incarnation = hello->incarnation;
+    link->hello = *hello;
     if (node->has_begun) {
         link->is_told = true;
-        core_peer_up(node->core, id, hello->incarnation, now);
+        core_peer_up(node->core, hello, now);
     } else {
         founding_heard(&node->founding, id, hello->incarnation,
                        hello->cluster_id, now);
@@ -197,6 +215,9 @@ static void on_down(void *data, uint64_t id, bool was_closed_by_peer)
     if (link != NULL) {
         link->is_up = false;
         link->is_told = false;
+        if (link->is_guest) {
+            *link = members->link[--members->count];
+        }
     }
     if (members->peers == NULL || node->has_failed || node->loop.is_over) {
         return;
@@ -219,14 +240,18 @@ static int on_frame(void *data, uint64_t id, enum frame_type type,
     return core_peer_frame(node->core, id, type, body, node_now());
 }
 
-static int check(void *data, const struct frame_hello *hello,
+static int check(void *data, const struct frame_hello *hello, bool is_wanted,
                  char why[HASP_WHY_SIZE])
 {
     struct members *members = data;
     struct hasp_node *node = members->node;
+    if (!is_wanted && !may_be_guest(members, hello)) {
+        snprintf(why, HASP_WHY_SIZE, "node %" PRIu64 " is not a member",
+                 hello->from);
+        return HASP_EREFUSED;
+    }
     if (node->has_begun) {
-        int rv = core_check_peer(node->core, hello->from, hello->incarnation,
-                                 hello->applied_index, why);
+        int rv = core_check_peer(node->core, hello, is_wanted, why);
         if (rv != 0) {
             return rv;
         }
@@ -246,12 +271,28 @@ static int check(void *data, const struct frame_hello *hello,
     return 0;
 }
 
-static uint64_t applied(void *data)
+/* A node that joins has no cluster id yet, but may have seen that of the
+ * cluster. */
+static bool may_be_guest(const struct members *members,
+                         const struct frame_hello *hello)
 {
-    struct members *members = data;
-    return members->node->has_begun
-               ? lockfsm_applied_index(core_state(members->node->core))
-               : 0;
+    const struct hasp_node *node = members->node;
+    const struct datadir_identity *identity = datadir_identity(node->datadir);
+    const uint8_t *own = identity->cluster_id;
+    if (!cluster_id_is_known(own) && node->founding.saw_cluster) {
+        own = node->founding.seen_id;
+    }
+    return node->has_begun && members->count < MEMBER_LINK_MAX &&
+           cluster_id_equal(hello->cluster_id, own);
+}
+
+/* Before it has begun a node has no log. */
+static void fill_hello(void *data, struct frame_hello *hello)
+{
+    const struct members *members = data;
+    if (members->node->has_begun) {
+        core_fill_hello(members->node->core, hello);
+    }
 }
 
 static void on_closed(void *data)
@@ -270,6 +311,14 @@ static struct member_link *find(struct members *members, uint64_t id)
     return NULL;
 }
 
+static struct member_link *add(struct members *members, uint64_t id)
+{
+    CHECK(members->count < MEMBER_LINK_MAX);
+    struct member_link *link = &members->link[members->count++];
+    *link = (struct member_link){.id = id};
+    return link;
+}
+
 static void want(struct members *members, const struct replica_member *member)
 {
     struct member_link *link = find(members, member->id);
@@ -278,12 +327,11 @@ static void want(struct members *members, const struct replica_member *member)
         return;
     }
     if (link == NULL) {
-        CHECK(members->count < 2 * MEMBER_COUNT_MAX);
-        link = &members->link[members->count++];
-        *link = (struct member_link){.id = member->id};
+        link = add(members, member->id);
     } else if (strcmp(link->address, member->address) == 0) {
         return;
     }
+    link->is_guest = false;
     memcpy(link->address, member->address, sizeof link->address);
     peer_part(member->address, address);
     peers_add(members->peers, member->id, address);

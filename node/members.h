@@ -5,7 +5,9 @@
  * The members that are wanted come from the configuration until the log names
  * some. A node that joins keeps those of its configuration that the log has not
  * named yet: what it is given first is old, and its members may not include the
- * one that leads now and has to send it the rest. Greetings are checked here
+ * one that leads now and has to send it the rest. A node that was away when
+ * members were added lets those in as guests, until its log has come so far
+ * (core_check_peer()). Greetings are checked here
  * (amnesia guard), and remembered while the node has not begun, so that the
  * core hears of those that are up when it begins. */
 
@@ -23,18 +25,21 @@ struct hasp_node;
 
 struct member_link {
     uint64_t id;
-    uint64_t incarnation; /* Of the greeting, while it is up. */
-    char address[MEMBER_ADDRESS_SIZE];
+    struct frame_hello hello;          /* Its greeting, while it is up. */
+    char address[MEMBER_ADDRESS_SIZE]; /* Empty: a guest's. */
     bool is_up;
     bool is_told;   /* The core knows that it is up. */
     bool was_named; /* The log has named it, and may take it away again. */
+    bool is_guest;  /* Neither the log nor the configuration names it. */
 };
+
+#define MEMBER_LINK_MAX (2 * MEMBER_COUNT_MAX + PEERS_GUEST_MAX)
 
 struct members {
     struct hasp_node *node;
     struct peers *peers;
-    /* Those of the configuration and those that the log names. */
-    struct member_link link[2 * MEMBER_COUNT_MAX];
+    /* Those of the configuration, those that the log names, and guests. */
+    struct member_link link[MEMBER_LINK_MAX];
     uint32_t count;
     bool is_joining; /* It has begun with an empty log. */
     bool is_closed;

@@ -176,25 +176,10 @@ void core_client_closed(struct core *core, uint64_t conn, uint64_t now_ns)
     }
 }
 
-int core_check_peer(const struct core *core, uint64_t id, uint64_t incarnation,
-                    uint64_t applied_index, char why[HASP_WHY_SIZE])
-{
-    uint64_t known = lockfsm_incarnation(core->fsm, id);
-    if (known != 0 && known != incarnation &&
-        applied_index <= lockfsm_applied_index(core->fsm)) {
-        snprintf(why, HASP_WHY_SIZE,
-                 "member %" PRIu64 " comes with another data directory "
-                 "(incarnation %016" PRIx64 ", registered is %016" PRIx64
-                 "): remove the member and add it again",
-                 id, incarnation, known);
-        return HASP_EREFUSED;
-    }
-    return 0;
-}
-
-void core_peer_up(struct core *core, uint64_t id, uint64_t incarnation,
+void core_peer_up(struct core *core, const struct frame_hello *hello,
                   uint64_t now_ns)
 {
+    uint64_t id = hello->from;
     set_now(core, now_ns);
     struct peer *peer = peer_get(core, id);
     if (peer == NULL) {
@@ -204,7 +189,7 @@ void core_peer_up(struct core *core, uint64_t id, uint64_t incarnation,
         core_peer_down(core, id, false, now_ns);
     }
     peer->is_up = true;
-    peer->incarnation = incarnation;
+    peer->incarnation = hello->incarnation;
     core->must_register = true;
     if (id == core->known_leader) {
         attach_tell(core);

@@ -162,15 +162,28 @@ void core_client_request(struct core *core, uint64_t conn,
                          const struct resp_request *request, uint64_t now_ns);
 void core_client_closed(struct core *core, uint64_t conn, uint64_t now_ns);
 
-/* 0 if a data directory of this incarnation may speak for member 'id' (amnesia
- * guard), else an error with its reason. One that has applied more than this
- * node may know of its own removal and addition what this node has yet to
- * learn, if only from it, the leader; an empty one has applied nothing, and
- * nobody who knows better lets it in. */
-MUST_CHECK int core_check_peer(const struct core *core, uint64_t id,
-                               uint64_t incarnation, uint64_t applied_index,
+/* Fills in what only the core knows: how far this node's log goes. */
+void core_fill_hello(const struct core *core, struct frame_hello *hello);
+/* 0 if who greets so may connect, else an error with its reason.
+ *
+ * Amnesia guard: its data directory has to be the registered one. One that has
+ * applied more than this node may know of its own removal and addition what
+ * this node has yet to learn, if only from it, the leader; an empty one has
+ * applied nothing, and nobody who knows better lets it in.
+ *
+ * Guests: a node that this one does not want ('is_wanted': by its log, or by
+ * its configuration file) comes in if its log has a newer configuration, which
+ * names it. It was added while this node was away, and may lead now, or need
+ * this node's vote: Raft's servers hear also those whom their own configuration
+ * does not name (thesis, 4.1). Who was removed has an older one, and is refused
+ * by all that know. */
+MUST_CHECK int core_check_peer(const struct core *core,
+                               const struct frame_hello *hello, bool is_wanted,
                                char why[HASP_WHY_SIZE]);
-void core_peer_up(struct core *core, uint64_t id, uint64_t incarnation,
+/* False if this node has come to know as much as a guest with that newest
+ * configuration: if it is not wanted by now its connection is to be closed. */
+bool core_keeps_guest(const struct core *core, uint64_t its_members_index);
+void core_peer_up(struct core *core, const struct frame_hello *hello,
                   uint64_t now_ns);
 void core_peer_down(struct core *core, uint64_t id, bool was_closed_by_peer,
                     uint64_t now_ns);

@@ -105,6 +105,60 @@ def test_a_removed_member_serves_nobody_and_is_not_needed():
             assert client.do("LOCK.ACQUIRE", "a") > 0
 
 
+@pytest.mark.parametrize("number", [1, 3])
+def test_who_was_away_hears_a_leader_that_its_log_does_not_name(number):
+    with Cluster(3) as cluster:
+        cluster.leader()
+        cluster.converged()
+        away = cluster.nodes[number - 1]
+        away.kill()
+        for _ in range(2):
+            node = cluster.newcomer()
+            assert (
+                leader_do(cluster, "RAFT.ADD", node.id, node.addresses) == "OK"
+            )
+        assert leader_do(cluster, "RAFT.TRANSFER", node.id) == "OK"
+        assert cluster.leader() is node
+        away.start()
+        cluster.converged()
+        assert set(roles(away)) == {1, 2, 3, 4, 5}
+        assert "guest admitted" in away.log()
+        # It counts: three of five, none else of the old ones.
+        for one in cluster.founders:
+            if one is not away:
+                one.kill()
+        with cluster.leader().connect() as client:
+            Session(client)
+            assert client.do("LOCK.ACQUIRE", "a") > 0
+
+
+def test_a_leader_that_is_not_expected_dials_although_its_id_is_smaller():
+    with Cluster(4) as cluster:
+        cluster.leader()
+        first, last = cluster.nodes[0], cluster.nodes[3]
+        besides = [first]
+        if cluster.leader() is first:
+            assert leader_do(cluster, "RAFT.TRANSFER", 2) == "OK"
+        assert leader_do(cluster, "RAFT.REMOVE", 1, besides=besides) == "OK"
+        cluster.leader(besides=besides)
+        wait_until(lambda: set(roles(last)) == {2, 3, 4}, 10, "it is told")
+        last.kill()
+        first.kill()
+        shutil.rmtree(first.dir)
+        first.start()
+        assert (
+            leader_do(
+                cluster, "RAFT.ADD", 1, first.addresses, besides=besides
+            )
+            == "OK"
+        )
+        assert leader_do(cluster, "RAFT.TRANSFER", 1) == "OK"
+        assert cluster.leader() is first
+        last.start()
+        cluster.converged(15)
+        assert set(roles(last)) == {1, 2, 3, 4}
+
+
 def test_leadership_can_be_handed_to_a_chosen_member():
     with Cluster(3) as cluster:
         leader = cluster.leader()

@@ -24,6 +24,7 @@ static bool decode_and_encode(enum frame_type type, struct bytes body,
     struct frame_answer answer;
     struct frame_snapshot snapshot;
     struct frame_snapshot_ack ack;
+    struct frame_lost lost;
     uint64_t number;
     uint32_t count;
     int error = HASP_EPROTO;
@@ -45,6 +46,9 @@ static bool decode_and_encode(enum frame_type type, struct bytes body,
     } else if (type == FRAME_SNAPSHOT_ACK &&
                (error = frame_get_snapshot_ack(body, &ack)) == 0) {
         frame_put_snapshot_ack(out, &ack);
+    } else if (type == FRAME_LOST &&
+               (error = frame_get_lost(body, &lost)) == 0) {
+        frame_put_lost(out, &lost);
     } else if ((type == FRAME_PING || type == FRAME_PONG) &&
                (error = frame_get_u64(body, &number)) == 0) {
         frame_put_u64(out, type, number);

@@ -63,17 +63,48 @@ static bool choose_member(struct sim *sim, struct op *op)
     return false;
 }
 
+/* Somebody is down and another could be added meanwhile: then the log of the
+ * one that comes back does not name the newcomer, which may lead by then. */
+static bool is_tempted(struct sim *sim)
+{
+    bool is_one_down = false, is_one_fresh = false;
+    for (uint32_t i = 0; i < sim->node_count; i++) {
+        is_one_down |= sim_node_core(sim->node[i]) == NULL;
+        is_one_fresh |= sim_node_is_fresh(sim->node[i]);
+    }
+    return is_one_down && is_one_fresh;
+}
+
+/* The one that was added last, as far as ids tell; 0: any. */
+static uint64_t choose_heir(struct sim *sim)
+{
+    struct replica_members members;
+    uint64_t heir = 0;
+    if (!sim_members(sim, &members) || sim_chance(sim, 0.3)) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < members.count; i++) {
+        uint64_t id = members.member[i].id;
+        heir = id > heir && id > sim->member_count ? id : heir;
+    }
+    return heir;
+}
+
 bool sim_admin_choose(struct worker *worker, struct op *op)
 {
     struct sim *sim = worker->client->sim;
     bool changes = sim->node_count > sim->member_count;
-    if (sim->phase != SIM_CHAOS || !sim_chance(sim, changes ? 0.06 : 0.02)) {
+    double chance = !changes ? 0.02 : is_tempted(sim) ? 0.3 : 0.06;
+    if (sim->phase != SIM_CHAOS || !sim_chance(sim, chance)) {
         return false;
     }
     op->kind = OP_ADMIN;
     op->admin = (enum admin_kind)prng_below(&sim->prng, 4);
     uint64_t client = prng_below(&sim->prng, sim->client_count);
-    if (changes && sim_chance(sim, 0.8)) {
+    op->id = 0;
+    if (changes && op->admin == ADMIN_TRANSFER && sim_chance(sim, 0.5)) {
+        op->id = choose_heir(sim);
+    } else if (changes && sim_chance(sim, 0.8)) {
         if (!choose_member(sim, op)) {
             op->kind = OP_NONE;
             return false;
@@ -114,8 +145,11 @@ void sim_admin_put(struct sim_channel *channel, const struct op *op)
     char address[MEMBER_ADDRESS_SIZE];
     switch (op->admin) {
     case ADMIN_TRANSFER:
-        sim_channel_begin(channel, 1);
+        sim_channel_begin(channel, op->id != 0 ? 2 : 1);
         sim_channel_word(channel, "RAFT.TRANSFER");
+        if (op->id != 0) {
+            sim_channel_number(channel, op->id);
+        }
         channel->sim->stats.transfers++;
         break;
     case ADMIN_SNAPSHOT:

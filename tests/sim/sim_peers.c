@@ -12,6 +12,7 @@
 #define PING_NS (500 * SIM_MS)
 #define SILENCE_NS (3 * SIM_S)
 #define DIAL_NS (2 * SIM_S)
+#define PATIENCE_NS (3 * SIM_S)
 
 struct sim_peer {
     bool is_wanted;        /* By the log, or by the configuration. */
@@ -19,7 +20,10 @@ struct sim_peer {
     struct sim_wire *wire; /* NULL: none. */
     int side;
     bool is_connected;
-    bool is_up; /* Its HELLO was fine. */
+    bool is_up;      /* Its HELLO was fine. */
+    bool is_guest;   /* Up, though not wanted, for what its HELLO said: */
+    bool is_leaving; /* A guest no longer. */
+    uint64_t members_index;
     struct buffer input;
     struct buffer output;
     uint64_t heard_ns; /* True time, as all here. */
@@ -64,6 +68,9 @@ void sim_peers_start(struct sim_peers *peers, bool is_joining)
     peers->is_joining = is_joining;
     for (uint32_t id = 1; id <= SIM_NODE_MAX; id++) {
         peers->peer[id].dial_ns = peers->sim->now_ns;
+        if (id > sim_node_id(peers->node)) {
+            peers->peer[id].dial_ns += PATIENCE_NS;
+        }
     }
     for (uint32_t i = 0; i < peers->configured.count; i++) {
         uint64_t id = peers->configured.member[i].id;
@@ -85,9 +92,14 @@ static void forget(struct sim_peers *peers, uint64_t id)
     peer->wire = NULL;
     peer->is_connected = false;
     peer->is_up = false;
+    peer->is_guest = false;
+    peer->is_leaving = false;
     buffer_clear(&peer->input);
     buffer_clear(&peer->output);
     peer->dial_ns = sim->now_ns + sim_between(sim, 20, 1000) * SIM_MS;
+    if (id > sim_node_id(peers->node)) {
+        peer->dial_ns += PATIENCE_NS;
+    }
 }
 
 void sim_peers_want(struct sim_peers *peers,
@@ -107,6 +119,11 @@ void sim_peers_want(struct sim_peers *peers,
         if (is_named[id]) {
             peer->is_wanted = true;
             peer->was_named = true;
+            peer->is_guest = false;
+            peer->is_leaving = false;
+        } else if (peer->is_guest) {
+            peer->is_leaving = !core_keeps_guest(sim_node_core(peers->node),
+                                                 peer->members_index);
         } else if (peer->was_named || !peers->is_joining) {
             /* The core knows: it is what has removed it. */
             peer->is_wanted = false;
@@ -153,10 +170,9 @@ static void put_hello(struct sim_peers *peers, uint64_t id)
         .from = sim_node_id(peers->node),
         .to = id,
         .incarnation = sim_node_incarnation(peers->node),
-        .applied_index = lockfsm_applied_index(
-            core_state(sim_node_core(peers->node))),
     };
     struct buffer out = {0};
+    core_fill_hello(sim_node_core(peers->node), &hello);
     frame_put_hello(&out, &hello);
     sim_net_send(peers->sim, peers->peer[id].wire, peers->peer[id].side,
                  buffer_bytes(&out), 0);
@@ -170,18 +186,25 @@ static int take_hello(struct sim_peers *peers, uint64_t id, struct bytes body,
     char why[HASP_WHY_SIZE];
     CHECK(frame_get_hello(body, &hello) == 0);
     CHECK(hello.from == id);
+    if (hello.incarnation != sim_node_incarnation(peers->sim->node[id - 1])) {
+        return HASP_EREFUSED; /* Who wipes a node takes longer than that. */
+    }
     struct core *core = sim_node_core(peers->node);
-    int error = core_check_peer(core, id, hello.incarnation,
-                                hello.applied_index, why);
+    struct sim_peer *peer = &peers->peer[id];
+    int error = core_check_peer(core, &hello, peer->is_wanted, why);
     if (error != 0) {
         sim_say(peers->sim, sim_node_host(peers->node), "refuses n%llu: %s",
                 (unsigned long long)id, why);
         return error;
     }
-    struct sim_peer *peer = &peers->peer[id];
+    if (peer->side == 1) {
+        put_hello(peers, id);
+    }
     peer->is_up = true;
+    peer->is_guest = !peer->is_wanted;
+    peer->members_index = hello.members_index;
     sim_note(peers->sim, sim_node_host(peers->node), "peer up", id, 0, 0);
-    core_peer_up(core, id, hello.incarnation, now_ns);
+    core_peer_up(core, &hello, now_ns);
     return 0;
 }
 
@@ -246,9 +269,9 @@ void sim_peers_feed(struct sim_peers *peers, const struct sim_news *news,
     uint64_t id = other_end(news->wire, news->side);
     struct sim_peer *peer = &peers->peer[id];
     if (news->kind == NEWS_ACCEPTED) {
-        if (!peer->is_wanted) {
+        if (peer->is_wanted && id < sim_node_id(peers->node)) {
             sim_net_close(peers->sim, news->wire, news->side, 0);
-            return;
+            return; /* This node dials. */
         }
         if (peer->wire != NULL) {
             go_down(peers, id, false, now_ns);
@@ -257,8 +280,7 @@ void sim_peers_feed(struct sim_peers *peers, const struct sim_news *news,
         peer->side = news->side;
         peer->heard_ns = peers->sim->now_ns;
         peer->is_connected = true;
-        put_hello(peers, id);
-        return;
+        return; /* The other one greets first. */
     }
     if (news->wire != peer->wire) {
         return; /* Of one that was given up. */
@@ -283,8 +305,7 @@ static void work(struct sim_peers *peers, uint64_t id, uint64_t now_ns)
     struct sim *sim = peers->sim;
     struct sim_peer *peer = &peers->peer[id];
     if (peer->wire == NULL) {
-        if (peer->is_wanted && id < sim_node_id(peers->node) &&
-            sim->now_ns >= peer->dial_ns) {
+        if (peer->is_wanted && sim->now_ns >= peer->dial_ns) {
             peer->wire = sim_net_dial(sim, WIRE_PEER,
                                       sim_node_host(peers->node)->number,
                                       (uint32_t)id - 1);
@@ -294,7 +315,10 @@ static void work(struct sim_peers *peers, uint64_t id, uint64_t now_ns)
         return;
     }
     uint64_t silence_ns = sim->now_ns - peer->heard_ns;
-    if (silence_ns >= (peer->is_connected ? SILENCE_NS : DIAL_NS)) {
+    if (peer->is_leaving) {
+        sim_note(sim, sim_node_host(peers->node), "guest leaves", id, 0, 0);
+        go_down(peers, id, false, now_ns);
+    } else if (silence_ns >= (peer->is_connected ? SILENCE_NS : DIAL_NS)) {
         go_down(peers, id, false, now_ns);
     } else if (peer->is_up && sim->now_ns >= peer->ping_ns) {
         frame_put_u64(&peer->output, FRAME_PING, sim->now_ns);
@@ -317,9 +341,11 @@ uint64_t sim_peers_next(const struct sim_peers *peers)
     for (uint64_t id = 1; id <= peers->sim->node_count; id++) {
         const struct sim_peer *peer = &peers->peer[id];
         uint64_t at_ns = UINT64_MAX;
-        if (peer->wire != NULL) {
+        if (peer->is_leaving) {
+            at_ns = peers->sim->now_ns;
+        } else if (peer->wire != NULL) {
             at_ns = peer->is_up ? peer->ping_ns : peer->heard_ns + DIAL_NS;
-        } else if (peer->is_wanted && id < sim_node_id(peers->node)) {
+        } else if (peer->is_wanted) {
             at_ns = peer->dial_ns;
         }
         next_ns = at_ns < next_ns ? at_ns : next_ns;

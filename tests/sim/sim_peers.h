@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /* A node's connections to the other nodes, as net/peers.h has them: dialled by
- * the greater id, up when both HELLOs have been exchanged, PINGs, closed after
+ * the greater id, after a while by the smaller one, too; guests; up when both
+ * HELLOs have been exchanged, PINGs, closed after
  * three seconds of silence, replaced by a second one of the same incarnation,
  * all that was queued lost when one closes. */
 

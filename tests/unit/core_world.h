@@ -514,7 +514,10 @@ static void links_update(struct world *world)
                 continue;
             }
             if (is_up) {
-                core_peer_up(node->core, b, 77000 + b, node_now(node));
+                struct frame_hello hello = {.from = b,
+                                            .incarnation = 77000 + b};
+                core_fill_hello(other->core, &hello);
+                core_peer_up(node->core, &hello, node_now(node));
             } else {
                 core_peer_down(node->core, b, other->core == NULL,
                                node_now(node));

@@ -603,11 +603,15 @@ static void a_member_joins_by_snapshot_and_is_promoted(void **state)
     char why[HASP_WHY_SIZE];
     struct core *core = world->node[leader].core;
     uint64_t applied = lockfsm_applied_index(core_state(core));
-    assert_int_equal(core_check_peer(core, 4, 1, 0, why), HASP_EREFUSED);
-    assert_int_equal(core_check_peer(core, 4, 1, applied, why), HASP_EREFUSED);
-    assert_int_equal(core_check_peer(core, 4, 77004, 0, why), 0);
+    struct frame_hello hello = {.from = 4, .incarnation = 1};
+    assert_int_equal(core_check_peer(core, &hello, true, why), HASP_EREFUSED);
+    hello.applied_index = applied;
+    assert_int_equal(core_check_peer(core, &hello, true, why), HASP_EREFUSED);
     /* It may have been added again, as this node has yet to learn. */
-    assert_int_equal(core_check_peer(core, 4, 1, applied + 1, why), 0);
+    hello.applied_index = applied + 1;
+    assert_int_equal(core_check_peer(core, &hello, true, why), 0);
+    hello = (struct frame_hello){.from = 4, .incarnation = 77004};
+    assert_int_equal(core_check_peer(core, &hello, true, why), 0);
     assert_answer(world, follower, 1, "+OK\r\n", "RAFT.REMOVE 4");
     world_run(world, 20);
     assert_int_equal(
@@ -616,6 +620,43 @@ static void a_member_joins_by_snapshot_and_is_promoted(void **state)
                   "-BADARG this member leads: hand over with RAFT.TRANSFER "
                   "first\r\n",
                   "RAFT.REMOVE %llu", (unsigned long long)leader);
+}
+
+/* Who greets from a log with a newer configuration was added while this node
+ * was away. */
+static void a_guest_knows_of_a_newer_configuration(void **state)
+{
+    (void)state;
+    char why[HASP_WHY_SIZE];
+    struct core *core = world->node[leader].core;
+    struct frame_hello own = {.from = leader}, hello = {.from = 4};
+    core_fill_hello(core, &own);
+    assert_int_equal(own.members_index, 1);
+    assert_int_equal(own.last_index, replica_last_index(core_replica(core)));
+    assert_int_equal(own.term, replica_term(core_replica(core)));
+    hello.incarnation = 77004;
+    hello.applied_index = own.applied_index + 100;
+    hello.members_index = own.members_index;
+    assert_int_equal(core_check_peer(core, &hello, false, why), HASP_EREFUSED);
+    assert_string_equal(why, "node 4 is not a member");
+    hello.members_index++;
+    assert_int_equal(core_check_peer(core, &hello, false, why), 0);
+    assert_true(core_keeps_guest(core, hello.members_index));
+    node_start(world, 4);
+    links_update(world);
+    assert_answer(world, leader, 1, "+OK\r\n",
+                  "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204");
+    world_run(world, 300);
+    assert_false(core_keeps_guest(core, hello.members_index));
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REMOVE 4");
+    world_run(world, 300);
+    /* The removed one's configuration is older than the one without it. */
+    core_fill_hello(world->node[4].core, &hello);
+    assert_int_equal(core_check_peer(core, &hello, false, why), HASP_EREFUSED);
+    /* An empty directory under its id knows of no configuration. */
+    node_kill(world, 4);
+    hello.members_index = 0;
+    assert_int_equal(core_check_peer(core, &hello, false, why), HASP_EREFUSED);
 }
 
 /* While leadership is being handed over nothing may be proposed. */
@@ -842,6 +883,7 @@ int main(void)
         cluster(writes_go_on_over_a_transfer),
         cluster(a_clean_stop_hands_leadership_over),
         cluster(a_member_joins_by_snapshot_and_is_promoted),
+        cluster(a_guest_knows_of_a_newer_configuration),
         cluster(a_member_that_connects_during_a_transfer_is_registered),
         cluster(a_member_that_does_not_come_stays_a_standby),
         cluster(a_leader_whose_disk_is_scarce_hands_over),

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Who may connect: what a node says of itself in its HELLO, and what it makes
+ * of another's. The daemon and the simulator both ask here. */
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/check.h"
+#include "node/core/state.h"
+
+static uint64_t members_index(const struct core *core,
+                              struct replica_members *ret_members);
+static bool is_member(const struct replica_members *members, uint64_t id);
+
+void core_fill_hello(const struct core *core, struct frame_hello *hello)
+{
+    struct replica_members members;
+    uint64_t index = members_index(core, &members);
+    hello->applied_index = lockfsm_applied_index(core->fsm);
+    hello->members_index = is_member(&members, core->options.id) ? index : 0;
+    hello->term = replica_term(core->replica);
+    hello->last_index = replica_last_index(core->replica);
+}
+
+int core_check_peer(const struct core *core, const struct frame_hello *hello,
+                    bool is_wanted, char why[HASP_WHY_SIZE])
+{
+    uint64_t known = lockfsm_incarnation(core->fsm, hello->from);
+    if (!is_wanted && !core_keeps_guest(core, hello->members_index)) {
+        snprintf(why, HASP_WHY_SIZE, "node %" PRIu64 " is not a member",
+                 hello->from);
+        return HASP_EREFUSED;
+    }
+    if (known != 0 && known != hello->incarnation &&
+        hello->applied_index <= lockfsm_applied_index(core->fsm)) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "member %" PRIu64 " comes with another data directory "
+                 "(incarnation %016" PRIx64 ", registered is %016" PRIx64
+                 "): remove the member and add it again",
+                 hello->from, hello->incarnation, known);
+        return HASP_EREFUSED;
+    }
+    return 0;
+}
+
+bool core_keeps_guest(const struct core *core, uint64_t its_members_index)
+{
+    struct replica_members members;
+    return its_members_index > members_index(core, &members);
+}
+
+/* Of the newest configuration in the log; 0 if there is none. */
+static uint64_t members_index(const struct core *core,
+                              struct replica_members *ret_members)
+{
+    struct buffer encoded = {0};
+    uint64_t index = 0;
+    replica_members(core->replica, ret_members);
+    if (ret_members->count > 0) {
+        replica_members_at(core->replica, replica_last_index(core->replica),
+                           &encoded, &index);
+    }
+    buffer_done(&encoded);
+    return index;
+}
+
+static bool is_member(const struct replica_members *members, uint64_t id)
+{
+    for (uint32_t i = 0; i < members->count; i++) {
+        if (members->member[i].id == id) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Nodes that nobody has told this one of (net/peers.h), and what they dial. */
+
+#include "tests/unit/peers_world.h"
+
+static int greet_as(uint64_t from)
+{
+    int fd = dial_node(1);
+    struct frame_hello hello = hello_of(from, 1);
+    say_hello(fd, &hello);
+    return fd;
+}
+
+static void a_guest_comes_and_goes_with_its_connection(void **state)
+{
+    (void)state;
+    open_node(1, cluster_a);
+    fixture->node[1].admits_guests = true;
+    int fd = greet_as(2);
+    RUN_UNTIL(is_up(1, 2));
+    assert_int_equal(fixture->node[1].asked_about_guests, 1);
+    close(fd);
+    RUN_UNTIL(fixture->node[1].downs[2] == 1);
+    assert_false(is_up(1, 2));
+    assert_int_equal(peers_silence_ms(fixture->node[1].peers, 2), UINT64_MAX);
+    /* Not of another cluster, nor of none. */
+    fixture->node[1].asked_about_guests = 0;
+    for (int i = 0; i < 2; i++) {
+        struct frame_hello hello = hello_of(2, 1);
+        hello.cluster_id[0]++;
+        if (i == 1) {
+            memset(hello.cluster_id, 0, sizeof hello.cluster_id);
+        }
+        fd = dial_node(1);
+        say_hello(fd, &hello);
+        RUN_UNTIL(is_hung_up(fd));
+        close(fd);
+    }
+    assert_int_equal(fixture->node[1].asked_about_guests, 0);
+    assert_int_equal(fixture->node[1].ups[2], 1);
+}
+
+static void a_guest_becomes_a_member_on_the_same_connection(void **state)
+{
+    (void)state;
+    open_node(2, cluster_a);
+    open_node(1, cluster_a);
+    fixture->node[2].admits_guests = true;
+    /* As a guest the smaller id may dial, too. */
+    int fd = dial_node(2);
+    struct frame_hello hello = hello_of(1, 2);
+    say_hello(fd, &hello);
+    RUN_UNTIL(is_up(2, 1));
+    peers_add(fixture->node[2].peers, 1, "127.0.0.1:1");
+    assert_true(is_up(2, 1));
+    assert_int_equal(fixture->node[2].downs[1], 0);
+    close(fd);
+    RUN_UNTIL(fixture->node[2].downs[1] == 1);
+    /* From now on it is one that has to be dialled. */
+    fd = dial_node(2);
+    say_hello(fd, &hello);
+    RUN_UNTIL(is_hung_up(fd));
+    assert_true(was_logged("node 1 is to be dialled by this node"));
+    close(fd);
+}
+
+static void a_guest_can_be_shown_out(void **state)
+{
+    (void)state;
+    open_node(1, cluster_a);
+    fixture->node[1].admits_guests = true;
+    int fd = greet_as(2);
+    RUN_UNTIL(is_up(1, 2));
+    peers_remove(fixture->node[1].peers, 2);
+    RUN_UNTIL(fixture->node[1].downs[2] == 1);
+    RUN_UNTIL(is_hung_up(fd));
+    close(fd);
+    /* A second connection takes the place of the first. */
+    fd = greet_as(2);
+    RUN_UNTIL(fixture->node[1].ups[2] == 2);
+    int second = greet_as(2);
+    RUN_UNTIL(fixture->node[1].ups[2] == 3);
+    assert_int_equal(fixture->node[1].downs[2], 2);
+    assert_true(is_up(1, 2));
+    close(fd);
+    close(second);
+}
+
+static void guests_are_bounded(void **state)
+{
+    (void)state;
+    int fds[PEERS_GUEST_MAX];
+    open_node(1, cluster_a);
+    fixture->node[1].admits_guests = true;
+    for (uint64_t i = 0; i < PEERS_GUEST_MAX; i++) {
+        fds[i] = greet_as(i + 2);
+        RUN_UNTIL(is_up(1, i + 2));
+    }
+    int fd = greet_as(PEERS_GUEST_MAX + 2);
+    RUN_UNTIL(is_hung_up(fd));
+    assert_int_equal(fixture->node[1].asked_about_guests, PEERS_GUEST_MAX);
+    close(fd);
+    close(fds[0]);
+    RUN_UNTIL(fixture->node[1].downs[2] == 1);
+    fd = greet_as(PEERS_GUEST_MAX + 2);
+    RUN_UNTIL(is_up(1, PEERS_GUEST_MAX + 2));
+    close(fd);
+    for (uint64_t i = 1; i < PEERS_GUEST_MAX; i++) {
+        close(fds[i]);
+    }
+}
+
+/* Node 2 does not know of node 1, which has waited for it to dial. */
+static void who_is_not_dialled_dials_after_a_while(void **state)
+{
+    char address[32];
+    (void)state;
+    open_node(1, cluster_a);
+    open_node(2, cluster_a);
+    fixture->node[2].admits_guests = true;
+    snprintf(address, sizeof address, "127.0.0.1:%d",
+             peers_port(fixture->node[2].peers));
+    uint64_t begun = uv_hrtime();
+    peers_add(fixture->node[1].peers, 2, address);
+    RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
+    assert_true(uv_hrtime() - begun >= 2900 * UINT64_C(1000000));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        PEERS_TEST(a_guest_comes_and_goes_with_its_connection),
+        PEERS_TEST(a_guest_becomes_a_member_on_the_same_connection),
+        PEERS_TEST(a_guest_can_be_shown_out),
+        PEERS_TEST(guests_are_bounded),
+        PEERS_TEST(who_is_not_dialled_dials_after_a_while),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
