@@ -419,7 +419,7 @@ static void a_long_cycle_is_told_from_its_beginning(void **state)
     enum { COUNT = 120 };
     struct world *world = *state;
     uint64_t session[COUNT];
-    char name[COUNT][8];
+    char name[COUNT][16];
     for (int i = 0; i < COUNT; i++) {
         session[i] = open_session(world);
         snprintf(name[i], sizeof name[i], "%d", i);
