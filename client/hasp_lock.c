@@ -49,7 +49,8 @@ static int ask(struct change *change, int interrupt_fd,
 {
     int error = change_ask(change, change->options.wait_ms, interrupt_fd,
                            result);
-    while (error == HASP_EINTR && only_heartbeat_failed(interrupt_fd)) {
+    while (error == HASP_EINTR && only_heartbeat_failed(interrupt_fd) &&
+           !session_is_lost(change->session)) {
         error = change_go_on(change, interrupt_fd, result);
     }
     return error;

@@ -839,6 +839,42 @@ static void late_grant(void)
     hasp_close(other);
 }
 
+static void dawdle(void *data, const struct hasp_event *event)
+{
+    (void)data;
+    (void)event;
+    sleep_ms(6000);
+}
+
+/* A callback that takes its time delays no wait's end. */
+static void slow_callback(void)
+{
+    struct hasp_options options;
+    struct hasp_hold *hold;
+    pthread_t thread;
+    uint64_t count;
+    struct hasp_session *other = open_with(60000, 300);
+    struct waiting waiting = {"slow", NULL, -1, HASP_FOREVER, NULL, 0};
+    hasp_options_init(&options);
+    options.ttl_ms = 1500;
+    options.timeout_ms = 300;
+    options.on_event = dawdle;
+    EXPECT_IS(hasp_open(&options, &shared_session), 0);
+    EXPECT_IS(hasp_acquire(other, "slow", NULL, &hold), 0);
+    EXPECT_IS(hasp_acquire(shared_session, "slow2", NULL, &hold), 0);
+    EXPECT_IS(hasp_please(other, "slow2", NULL, &count), 0);
+    EXPECT(pthread_create(&thread, NULL, wait_for_it, &waiting) == 0);
+    sleep_ms(300);
+    uint64_t begun_ms = now_ms();
+    say("pause all");
+    pthread_join(thread, NULL);
+    EXPECT_IS(waiting.status, HASP_ELOST);
+    EXPECT(now_ms() - begun_ms < 4000);
+    say("resume all");
+    hasp_close(shared_session);
+    hasp_close(other);
+}
+
 /* A node that is frozen tells of no grant: its waits go on at another one, as
  * soon as a heartbeat is not answered either. */
 static void frozen(void)
@@ -914,6 +950,7 @@ int main(int argc, char **argv)
         {"stopped", stopped},
         {"late_grant", late_grant},
         {"frozen", frozen},
+        {"slow_callback", slow_callback},
         {"blacklisted", blacklisted},
         {"refused", refused},
         {"expired", expired},

@@ -107,9 +107,9 @@ def cluster():
 
 @pytest.mark.parametrize('scenario', [
     'basic', 'modes', 'reentrant', 'many', 'threads', 'deadlock', 'timed',
-    'interrupt', 'events', 'limit_after_wait', 'limit_of_re_entry',
-    'callback', 'alive', 'forks', 'misuse', 'stopped', 'late_grant', 'frozen',
-    'blacklisted', 'unknown', 'blackout'])
+    'interrupt', 'events', 'limit_after_wait', 'limit_of_re_entry', 'callback',
+    'alive', 'forks', 'misuse', 'stopped', 'late_grant', 'frozen',
+    'slow_callback', 'blacklisted', 'unknown', 'blackout'])
 def test_scenario(cluster, scenario):
     play(cluster, scenario)
 
