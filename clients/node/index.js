@@ -267,6 +267,7 @@ class Session extends EventEmitter {
     if (this.keeper && !this.keeper.isClosed) {
       return;
     }
+    this.hailed = this.endpoints[this.turn % this.endpoints.length].text;
     const keeper = await this.connect(Math.min(patience, CONNECT_MS));
     this.keeper = keeper;
     if (this.isClosed) {
@@ -291,9 +292,8 @@ class Session extends EventEmitter {
       this.refuse(error.message);
       return;
     }
-    const node = this.keeper?.endpoint.text;
-    this.why = 'no heartbeat was answered in time, last: ' +
-      `${node ? `${node}: ` : ''}${error.message}`;
+    const node = this.hailed;
+    this.why = `no heartbeat was answered in time, last: ${node}: ${error.message}`;
     this.busy.forEach((line) => {
       if (line.endpoint.text === node && error.message === 'no answer') {
         line.close();

@@ -292,7 +292,7 @@ class Session(Belief):
             pass
         except (*LOST, HaspError, resp.ReplyError) as error:
             self._why = 'no heartbeat was answered in time, last: ' \
-                f'{endpoint[0]}:{endpoint[1]}: {error or "no answer"}'
+                f'{endpoint[0]}:{endpoint[1]}: {str(error) or "no answer"}'
             if isinstance(error, asyncio.TimeoutError):
                 self._suspect(endpoint)
         except asyncio.CancelledError:
