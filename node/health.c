@@ -203,20 +203,20 @@ static void put_disk(const struct hasp_node *node, struct buffer *out)
     head(out, "hasp_log_write_seconds", "summary",
          "Durable writes of the log.");
     buffer_printf(out, "hasp_log_write_seconds_sum %.6f\n",
-                  (double)journal->write_ns_sum / 1e9);
+                  (double)journal->writes.sum_ns / 1e9);
     buffer_printf(out, "hasp_log_write_seconds_count %" PRIu64 "\n",
-                  journal->write_count);
+                  journal->writes.count);
     head(out, "hasp_log_write_seconds_max", "gauge",
          "The longest durable write since the start.");
     buffer_printf(out, "hasp_log_write_seconds_max %.6f\n",
-                  (double)journal->write_ns_max / 1e9);
+                  (double)journal->writes.max_ns / 1e9);
     gauge(out, "hasp_log_disk_bytes", "Size of the log on disk.",
           wal_disk_size(journal->wal));
     gauge(out, "hasp_disk_free_bytes", "Room left for the data directory.",
           journal->free_size);
     gauge(out, "hasp_disk_is_scarce",
           "1 if changes are refused because the disk is full or hangs.",
-          journal->is_full || journal->is_hung);
+          journal->is_full || journal->writes.is_slow);
     gauge(out, "hasp_snapshot_index", "Index of the newest snapshot.",
           node->snapshots.newest_index);
     gauge(out, "hasp_snapshot_bytes", "Size of the newest snapshot.",

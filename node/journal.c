@@ -25,6 +25,7 @@ static void tell_core(struct journal *journal, bool was_scarce,
 void journal_watch(struct journal *journal)
 {
     struct hasp_node *node = journal->node;
+    journal->writes.slow_ns = 2 * node->options.election_ms * NS_PER_MS;
     CHECK(uv_poll_init(&node->uv, &journal->poll, wal_fd(journal->wal)) == 0);
     journal->poll.data = journal;
     CHECK(uv_poll_start(&journal->poll, UV_READABLE, on_readable) == 0);
@@ -46,16 +47,16 @@ void journal_start(struct journal *journal)
         fail(journal->node, "write the log", rv);
         return;
     }
-    if (!wal_is_busy(journal->wal)) {
-        journal->began_ns = 0;
-    } else if (journal->began_ns == 0) {
-        journal->began_ns = node_now();
+    if (wal_is_busy(journal->wal)) {
+        writes_began(&journal->writes, node_now());
+    } else {
+        writes_ended(&journal->writes, node_now());
     }
 }
 
 void journal_tick(struct journal *journal, uint64_t now_ns)
 {
-    bool was_scarce = journal->is_full || journal->is_hung;
+    bool was_scarce = journal->is_full || journal->writes.is_slow;
     look_at_space(journal);
     look_at_write(journal, loop_read(journal->node, now_ns));
     tell_core(journal, was_scarce, now_ns);
@@ -161,17 +162,11 @@ static void take_completions(struct journal *journal)
         return;
     }
     uint64_t now = node_now();
-    if (journal->began_ns != 0) {
-        uint64_t took_ns = now - journal->began_ns;
-        journal->took_ns = took_ns;
-        journal->write_count++;
-        journal->write_ns_sum += took_ns;
-        journal->write_ns_max = took_ns > journal->write_ns_max
-                                    ? took_ns
-                                    : journal->write_ns_max;
+    writes_ended(&journal->writes, now);
+    if (wal_is_busy(journal->wal)) {
+        /* wal_complete() has started the next one. */
+        writes_began(&journal->writes, now);
     }
-    /* The next one, if any, was started by wal_complete(). */
-    journal->began_ns = wal_is_busy(journal->wal) ? now : 0;
     if (log_index != 0 && node->has_begun && !node->loop.is_over) {
         core_persisted(node->core, term, log_index, now);
     }
@@ -221,24 +216,19 @@ static void look_at_space(struct journal *journal)
 static void look_at_write(struct journal *journal, uint64_t read_ns)
 {
     struct hasp_node *node = journal->node;
-    uint64_t slow_ns = 2 * node->options.election_ms * NS_PER_MS;
-    uint64_t since_ns = journal->began_ns == 0 || read_ns < journal->began_ns
-                            ? 0
-                            : read_ns - journal->began_ns;
-    if (since_ns > 5 * slow_ns) {
+    struct writes *writes = &journal->writes;
+    bool was_slow = writes->is_slow;
+    uint64_t since_ns = writes_look(writes, read_ns);
+    if (writes_hang(writes, since_ns)) {
         node_fail(node, HASP_NODE_STORAGE,
                   "a write to the log in '%s' has not ended for %" PRIu64
                   " ms: the disk hangs",
                   node->options.directory, since_ns / NS_PER_MS);
-    } else if (since_ns > slow_ns && !journal->is_hung) {
-        journal->is_hung = true;
+    } else if (writes->is_slow && !was_slow) {
         LOG_ERROR("disk is slow",
                   "write_ms=%" PRIu64 " effect=\"leadership is handed over\"",
                   since_ns / NS_PER_MS);
-    } else if (journal->is_hung &&
-               (journal->began_ns == 0 ||
-                (since_ns <= slow_ns && journal->took_ns <= slow_ns))) {
-        journal->is_hung = false;
+    } else if (!writes->is_slow && was_slow) {
         LOG_INFO("disk writes again", "dir=%s", node->options.directory);
     }
 }
@@ -246,7 +236,7 @@ static void look_at_write(struct journal *journal, uint64_t read_ns)
 static void tell_core(struct journal *journal, bool was_scarce, uint64_t now_ns)
 {
     struct hasp_node *node = journal->node;
-    bool is_scarce = journal->is_full || journal->is_hung;
+    bool is_scarce = journal->is_full || journal->writes.is_slow;
     if (is_scarce != was_scarce && node->has_begun && !node->has_failed) {
         core_disk_scarce(node->core, is_scarce, now_ns);
         loop_wake(node);

@@ -21,6 +21,7 @@
 #include <uv.h>
 
 #include "base/err.h"
+#include "node/writes.h"
 #include "raft/replica.h"
 
 struct hasp_node;
@@ -31,13 +32,8 @@ struct journal {
     struct wal *wal;
     uv_poll_t poll;
     bool is_polling;
-    uint64_t began_ns; /* When the write in flight was started; 0: none. */
-    uint64_t took_ns;  /* How long the last one took. */
+    struct writes writes;
     bool is_full;
-    bool is_hung;
-    uint64_t write_count; /* For the metrics. */
-    uint64_t write_ns_sum;
-    uint64_t write_ns_max;
     uint64_t free_size;
 };
 

@@ -5,6 +5,7 @@
  *     clients.c    connections of clients: bytes to requests, answers to bytes
  *     members.c    connections of members: greetings, frames
  *     journal.c    the log, the vote, room on the disk
+ *     writes.c     how long writes take: is the disk slow, or hung?
  *     snapshots.c  taken and received ones, by a worker
  *     recovery.c   what a start finds on disk
  *     founding.c   how a cluster begins (amnesia guard)

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "node/writes.h"
+
+void writes_began(struct writes *writes, uint64_t now_ns)
+{
+    if (writes->began_ns == 0) {
+        writes->began_ns = now_ns;
+    }
+}
+
+void writes_ended(struct writes *writes, uint64_t now_ns)
+{
+    if (writes->began_ns == 0) {
+        return;
+    }
+    writes->took_ns = now_ns - writes->began_ns;
+    writes->began_ns = 0;
+    writes->count++;
+    writes->sum_ns += writes->took_ns;
+    if (writes->took_ns > writes->max_ns) {
+        writes->max_ns = writes->took_ns;
+    }
+}
+
+uint64_t writes_look(struct writes *writes, uint64_t read_ns)
+{
+    if (writes->began_ns == 0) {
+        writes->is_slow = false;
+        return 0;
+    }
+    uint64_t since_ns = read_ns > writes->began_ns ? read_ns - writes->began_ns
+                                                   : 0;
+    if (since_ns > writes->slow_ns) {
+        writes->is_slow = true;
+    } else if (writes->took_ns <= writes->slow_ns) {
+        writes->is_slow = false;
+    }
+    return since_ns;
+}
+
+bool writes_hang(const struct writes *writes, uint64_t since_ns)
+{
+    return since_ns > WRITE_HANGS_FACTOR * writes->slow_ns;
+}

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+
+/* When the disk is slow, when it hangs, and when it is well again. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "node/writes.h"
+
+static void a_write_is_slow_while_it_lasts_too_long(void **state)
+{
+    struct writes writes = {.slow_ns = 100};
+    (void)state;
+    assert_int_equal(writes_look(&writes, 5000), 0);
+    writes_began(&writes, 1000);
+    writes_began(&writes, 1050); /* It is the same one. */
+    assert_int_equal(writes_look(&writes, 1100), 100);
+    assert_false(writes.is_slow);
+    assert_int_equal(writes_look(&writes, 1101), 101);
+    assert_true(writes.is_slow);
+    writes_ended(&writes, 1150);
+    assert_int_equal(writes_look(&writes, 1151), 0);
+    assert_false(writes.is_slow);
+}
+
+static void what_has_not_been_read_may_have_ended(void **state)
+{
+    struct writes writes = {.slow_ns = 100};
+    (void)state;
+    writes_began(&writes, 1000);
+    assert_int_equal(writes_look(&writes, 900), 0);
+    assert_false(writes.is_slow);
+}
+
+static void a_disk_that_writes_without_a_pause_gets_well_again(void **state)
+{
+    struct writes writes = {.slow_ns = 100};
+    (void)state;
+    writes_began(&writes, 1000);
+    writes_look(&writes, 1500);
+    writes_ended(&writes, 1500);
+    writes_began(&writes, 1500);
+    writes_look(&writes, 1510); /* The last one was slow: who knows. */
+    assert_true(writes.is_slow);
+    writes_ended(&writes, 1520);
+    writes_began(&writes, 1520);
+    writes_look(&writes, 1530);
+    assert_false(writes.is_slow);
+}
+
+static void a_write_hangs_after_five_times_as_long(void **state)
+{
+    struct writes writes = {.slow_ns = 100};
+    (void)state;
+    writes_began(&writes, 1000);
+    assert_false(writes_hang(&writes, writes_look(&writes, 1500)));
+    assert_true(writes_hang(&writes, writes_look(&writes, 1501)));
+}
+
+static void writes_are_counted_and_summed(void **state)
+{
+    struct writes writes = {.slow_ns = 100};
+    (void)state;
+    writes_ended(&writes, 10); /* None was in flight. */
+    writes_began(&writes, 1000);
+    writes_ended(&writes, 1030);
+    writes_began(&writes, 2000);
+    writes_ended(&writes, 2010);
+    assert_int_equal(writes.count, 2);
+    assert_int_equal(writes.sum_ns, 40);
+    assert_int_equal(writes.max_ns, 30);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_write_is_slow_while_it_lasts_too_long),
+        cmocka_unit_test(what_has_not_been_read_may_have_ended),
+        cmocka_unit_test(a_disk_that_writes_without_a_pause_gets_well_again),
+        cmocka_unit_test(a_write_hangs_after_five_times_as_long),
+        cmocka_unit_test(writes_are_counted_and_summed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
