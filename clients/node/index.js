@@ -28,8 +28,8 @@ const OPTIONS = ['endpoints', 'name', 'ttl', 'linger', 'timeout'];
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const between = (low, high) => low + Math.random() * (high - low);
 
-/** A lease-backed identity that owns locks. Emits 'jeopardy', 'safe', 'lost' and
- * 'please', each with { name, token, text }. Times are in milliseconds. */
+/** A lease-backed identity that owns locks. Emits 'jeopardy', 'safe', 'lost'
+ * and 'please', each with { name, token, text }. Times are in milliseconds. */
 class Session extends EventEmitter {
   static async open(options = {}) {
     const session = new Session(options);
@@ -84,8 +84,8 @@ class Session extends EventEmitter {
     return this.lease.remaining();
   }
 
-  /** Ends the session; its locks go to the next in line. Takes up to 'timeout' if
-   * no node can be reached: then its lease must run out. */
+  /** Ends the session; its locks go to the next in line. Takes up to 'timeout'
+   * if no node can be reached: then its lease must run out. */
   async close() {
     clearTimeout(this.timer);
     this.isClosed = true;
@@ -109,11 +109,11 @@ class Session extends EventEmitter {
     this.lease.refuse();
   }
 
-  // --- requests ---------------------------------------------------------------
+  // --- requests --------------------------------------------------------------
 
-  /** Asks until there is an answer. 'until' is the end of a wait for a lock, the
-   * time-out counts from there. Gives the reply and the clock before the answered
-   * request was sent. */
+  /** Asks until there is an answer. 'until' is the end of a wait for a lock,
+   * the time-out counts from there. Gives the reply and the clock before the
+   * answered request was sent. */
   async request(words, until = null, timeout = this.options.timeout) {
     const limit = (until ?? performance.now()) + timeout;
     const last = new Map(); // What each node ended with.
@@ -157,7 +157,8 @@ class Session extends EventEmitter {
         this.check();
         const told = [...last].map((pair) => pair.join(': ')).join('; ');
         throw isDoubtful ?
-          new HaspError('UNKNOWN', `no answer in time, it may be done (${told})`) :
+          new HaspError('UNKNOWN',
+            `no answer in time, it may be done (${told})`) :
           new HaspError('UNREACHABLE', `no node could do it (${told})`);
       }
       if (attempt % this.endpoints.length === 0) {
@@ -230,7 +231,7 @@ class Session extends EventEmitter {
     }
   }
 
-  // --- the keeper ---------------------------------------------------------------
+  // --- the keeper ------------------------------------------------------------
 
   schedule(ms) {
     clearTimeout(this.timer);
@@ -253,7 +254,8 @@ class Session extends EventEmitter {
       next = this.lease.beatInterval();
       this.tellEnded(reply.ended ?? []);
       this.doubts.forEach((lock) => {
-        lock.inTurn(() => lock.settle()).catch(() => {}); // Again after the next.
+        // Again after the next heartbeat.
+        lock.inTurn(() => lock.settle()).catch(() => {});
       });
     } catch (error) {
       this.missed(error);
@@ -293,7 +295,8 @@ class Session extends EventEmitter {
       return;
     }
     const node = this.hailed;
-    this.why = `no heartbeat was answered in time, last: ${node}: ${error.message}`;
+    this.why = 'no heartbeat was answered in time, last: ' +
+      `${node}: ${error.message}`;
     this.busy.forEach((line) => {
       if (line.endpoint.text === node && error.message === 'no answer') {
         line.close();

@@ -104,7 +104,8 @@ class Connection {
       keepAliveInitialDelay: 2000 });
     this.socket.on('data', (data) => this.received(data));
     this.socket.on('error', (error) => this.failed(error));
-    this.socket.on('close', () => this.failed(new Error('closed the connection')));
+    this.socket.on('close',
+      () => this.failed(new Error('closed the connection')));
   }
 
   /** Sends and resolves with the reply, a ReplyError included; rejects if the

@@ -3,13 +3,15 @@
 // Until when may a lease be trusted? The clock rules, without I/O.
 //
 // A lease of T is valid until S0 + 0.8 T, S0 being the clock when the newest
-// heartbeat that was answered OK was *sent*. The leader counts T from its receipt,
-// so with clocks up to 10 % off on either side the client ends first. With a
-// linger, the lease is in jeopardy (not held, though an answer mends it) from
-// S0 + 0.8 min(T, linger) on; from S0 + 0.8 T it is lost, and nothing leaves lost.
+// heartbeat that was answered OK was *sent*. The leader counts T from its
+// receipt, so with clocks up to 10 % off on either side the client ends first.
+// With a linger, the lease is in jeopardy (not held, though an answer mends it)
+// from S0 + 0.8 min(T, linger) on; from S0 + 0.8 T it is lost, and nothing
+// leaves lost.
 //
-// Node has one monotonic clock, which stands still while a machine is suspended.
-// /proc/uptime counts suspended time on Linux, to 10 ms: the larger age counts.
+// Node has one monotonic clock, which stands still while a machine is
+// suspended. /proc/uptime counts suspended time on Linux, to 10 ms: the larger
+// age counts.
 'use strict';
 
 const fs = require('node:fs');
@@ -28,8 +30,8 @@ function readClock() {
   return { monotonic, boottime };
 }
 
-/** Milliseconds from 'then' to 'now', on whichever clock more have passed. 20 ms:
- * /proc/uptime is told to 10 ms, and was read twice. */
+/** Milliseconds from 'then' to 'now', on whichever clock more have passed. 20
+ * ms: /proc/uptime is told to 10 ms, and was read twice. */
 function since(then, now) {
   return Math.max(now.monotonic - then.monotonic,
     now.boottime - then.boottime - 20);
@@ -81,7 +83,7 @@ class Lease {
     return this.linger ? Math.min(this.ttl, this.linger) : this.ttl;
   }
 
-  /** Between heartbeats: a session is never quiet for a quarter of its lease. */
+  /** A session is never quiet for a quarter of its lease. */
   beatInterval() {
     return this.trusted() / 5;
   }

@@ -9,9 +9,9 @@ const { TRUST, readClock, since } = require('./lease');
 const OPTIONS = ['owner', 'shared', 'slots', 'value', 'delay', 'hold', 'barge'];
 const SHOW_MS = 1000;
 
-/** A lock by name, owned by this object: two objects exclude each other, the same
- * one may acquire again, so it is for one thread of control. Durations are in
- * milliseconds. Belief ends when the release is sent. */
+/** A lock by name, owned by this object: two objects exclude each other, the
+ * same one may acquire again, so it is for one thread of control. Durations are
+ * in milliseconds. Belief ends when the release is sent. */
 class Lock {
   constructor(session, name, options) {
     const unknown = Object.keys(options).find((key) => !OPTIONS.includes(key));
@@ -27,16 +27,16 @@ class Lock {
     this.tag = null; // The owner, while there is something to own.
     this.limit = null; // Of a limited hold: { ms, from }.
     this.hasEnded = false;
-    this.doubt = null; // A change whose outcome is not known: { words, number }.
+    this.doubt = null; // A change of unknown outcome: { words, number }.
     this.tail = Promise.resolve();
   }
 
-  /** Waits up to 'wait' ms (Infinity: for ever, 0: not at all). Resolves with true
-   * or false. */
+  /** Waits up to 'wait' ms (Infinity: for ever, 0: not at all). Resolves with
+   * true or false. */
   async acquire(wait = Infinity) {
     if (!(wait >= 0)) {
-      throw new RangeError('a wait is Infinity (for ever), 0 (not at all) or a ' +
-        'number of milliseconds');
+      throw new RangeError('a wait is Infinity (for ever), 0 (not at all) or ' +
+        'a number of milliseconds');
     }
     const { shared, slots, value, delay, hold, barge } = this.options;
     const words = [...(shared ? ['SHARED'] : []),
@@ -71,8 +71,8 @@ class Lock {
     });
   }
 
-  /** Leaves the queue; a waiting acquire() then resolves with false. True if there
-   * was one in the queue. */
+  /** Leaves the queue; a waiting acquire() then resolves with false. True if
+   * there was one in the queue. */
   async cancel() {
     if (!this.tag) {
       return false;
@@ -92,7 +92,7 @@ class Lock {
       since(this.limit.from, readClock()))) : left;
   }
 
-  /** Throws unless a step of 'need' ms ends inside the lease: LOST, or SHORT. */
+  /** Throws LOST or SHORT unless a step of so many ms ends in time. */
   guard(need) {
     const left = this.remaining();
     if (left > 0 && left >= need) {
@@ -107,9 +107,10 @@ class Lock {
     }
     const most = TRUST * Math.min(this.session.lease.trusted(),
       this.options.hold ?? Infinity);
-    throw new HaspError('SHORT', `"${this.name}": ${left.toFixed(0)} ms left of ` +
-      `the lease, ${need} ms needed` + (need <= most ? '' : '; it is never more ' +
-      `than ${most.toFixed(0)} ms, 0.8 of the smallest of ttl, linger and hold`));
+    const never = `; it is never more than ${most.toFixed(0)} ms, 0.8 of the ` +
+      'smallest of ttl, linger and hold';
+    throw new HaspError('SHORT', `"${this.name}": ${left.toFixed(0)} ms left ` +
+      `of the lease, ${need} ms needed${need > most ? never : ''}`);
   }
 
   // --- changes: one after the other, each numbered ---------------------------
@@ -137,8 +138,8 @@ class Lock {
     }
   }
 
-  /** A limited hold counts from before it was asked for the first time: an attempt
-   * whose answer was lost may be the one that was granted. */
+  /** A limited hold counts from before it was asked for the first time: an
+   * attempt whose answer was lost may be the one that was granted. */
   async change(verb, more, until) {
     const isAcquire = verb === 'LOCK.ACQUIRE';
     const from = readClock();
@@ -168,9 +169,9 @@ class Lock {
     this.token = token || this.token;
   }
 
-  /** Clears up a change whose outcome is not known: asked again under its number,
-   * and not waiting, it tells what became of it. A lock that was granted meanwhile
-   * is given back: nobody waits for it any more. */
+  /** Clears up a change whose outcome is not known: asked again under its
+   * number, and not waiting, it tells what became of it. A lock that was
+   * granted meanwhile is given back: nobody waits for it any more. */
   async settle() {
     while (this.doubt) {
       let reply = null;
@@ -181,7 +182,8 @@ class Lock {
           throw error;
         }
       }
-      const isGranted = this.doubt.words[0] === 'LOCK.ACQUIRE' && reply !== null;
+      const isGranted = reply !== null &&
+        this.doubt.words[0] === 'LOCK.ACQUIRE';
       this.end(!isGranted);
       if (isGranted) {
         this.begin('LOCK.RELEASE', []);
@@ -190,12 +192,13 @@ class Lock {
     }
   }
 
-  /** How much of a limited hold is left: the wait for it may have taken longer. */
+  /** How much of a limited hold is left: the wait may have taken longer. */
   async askLimit() {
     try {
       const { reply, sent } = await this.session.request(
         ['LOCK.SHOW', this.name], null, SHOW_MS);
-      const mine = reply.holders.find((holder) => holder.owner === this.tag.tag &&
+      const mine = reply.holders.find((holder) =>
+        holder.owner === this.tag.tag &&
         String(holder.session) === this.session.id);
       if (mine?.hold_left_ms) {
         this.limit = { ms: Math.min(this.limit.ms, mine.hold_left_ms),

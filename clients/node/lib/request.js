@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Requests, without I/O: where they go, under which numbers, what an error means.
+// Requests, without I/O: where they go, under which numbers, what an error
+// means.
 'use strict';
 
 const DEFAULT_ENDPOINTS = '127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440';
@@ -8,9 +9,10 @@ const ANSWER_MS = 4000; // For an answer; after it another node is asked.
 const GRACE_MS = 2000; // For the answer to a wait, beyond the wait.
 const SILENCE_MS = 15000; // A wait is asked again then: its node may be frozen.
 
-/** 'code' says what can be done about it: UNREACHABLE (nothing was done), UNKNOWN
- * (the outcome is not known), LOST (the lease cannot be trusted), SHORT (the step
- * does not fit into it now), or the cluster's own word: NOTHELD, LIMIT ... */
+/** 'code' says what can be done about it: UNREACHABLE (nothing was done),
+ * UNKNOWN (the outcome is not known), LOST (the lease cannot be trusted), SHORT
+ * (the step does not fit into it now), or the cluster's own word: NOTHELD,
+ * LIMIT ... */
 class HaspError extends Error {
   constructor(code, text) {
     super(text);
@@ -30,8 +32,8 @@ function parseEndpoints(endpoints) {
     const host = found?.[1] ?? found?.[2];
     const port = Number(found?.[3] || 7420);
     if (!host || port < 1 || port > 65535) {
-      throw new TypeError(`'${part}' is no address of a node; write host:port, ` +
-        'as in 127.0.0.1:7420');
+      throw new TypeError(`'${part}' is no address of a node; write ` +
+        'host:port, as in 127.0.0.1:7420');
     }
     return { host, port, text: `${host}:${port}` };
   });
@@ -44,8 +46,8 @@ function judge({ code, message }) {
   return new HaspError(kinds[code] ?? code, message);
 }
 
-/** WAIT, and how long this attempt listens. Where the wait is over there is none:
- * that asks for the outcome and gives the place in the queue up. */
+/** WAIT, and how long this attempt listens. Where the wait is over there is
+ * none: that asks for the outcome and gives the place in the queue up. */
 function waitWords(until) {
   const left = until === null ? 0 : until - performance.now();
   if (left <= 0) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Run by clients/python/tests/test_faults.py, which starts a cluster and freezes the
-// node that it is told.
+// Run by clients/python/tests/test_faults.py, which starts a cluster and
+// freezes the node that it is told.
 'use strict';
 
 const assert = require('node:assert');
@@ -75,7 +75,8 @@ async function events(session, other) {
   const { token } = lock;
   await sleep(700);
   assert.equal(lock.remaining(), 0);
-  assert.deepEqual(told[0], ['please', { name: 'taken', token, text: 'deploy' }]);
+  assert.deepEqual(told[0],
+    ['please', { name: 'taken', token, text: 'deploy' }]);
   assert.deepEqual([told[1][0], told[1][1].name, told[1][1].token],
     ['lost', 'taken', token]);
   await assert.rejects(lock.release(), { code: 'NOTHELD' });
@@ -86,7 +87,8 @@ async function refused() {
   const session = await Session.open({ ttl: 500 });
   const lock = session.lock('refused');
   await lock.acquire();
-  await session.request(['BLACKLIST.ADD', 'SESSION', session.id, 'REASON', 'me']);
+  await session.request(
+    ['BLACKLIST.ADD', 'SESSION', session.id, 'REASON', 'me']);
   const lost = await new Promise((resolve) => session.on('lost', resolve));
   assert.match(lost.text, /BLACKLISTED me/);
   assert.equal(lock.remaining(), 0);

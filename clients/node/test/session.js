@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
-// Run by clients/python/tests/test_clients.py, which starts a cluster and kills its
-// leader when asked to.
+// Run by clients/python/tests/test_clients.py, which starts a cluster and kills
+// its leader when asked to.
 'use strict';
 
 const assert = require('node:assert');
