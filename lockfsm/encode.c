@@ -192,6 +192,7 @@ void encode_release(struct buffer *out, const struct release_command *c)
     message.n_names = c->name_count;
     message.names = names;
     message.token = c->token;
+    message.is_counting = c->is_counting;
     command.release = &message;
     put(out, HASP__COMMAND__OP_RELEASE, &command);
 }

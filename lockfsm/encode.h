@@ -87,6 +87,7 @@ struct release_command {
     const struct bytes *names;
     uint32_t name_count; /* Several: MRELEASE. */
     uint64_t token;      /* 0: any. */
+    bool is_counting;    /* The result is how many, also of one name. */
 };
 void encode_release(struct buffer *out, const struct release_command *c);
 

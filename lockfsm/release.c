@@ -78,7 +78,7 @@ void apply_release(struct lockfsm *fsm, const Hasp__Command *command,
         search_place(fsm, bytes_from(message->names[i]), session->id,
                      fsm->origin.owner);
     }
-    if (message->n_names > 1) {
+    if (message->n_names > 1 || message->is_counting) {
         result->count = released;
     } else if (released == 0) {
         result->code = RESULT_NOT_HELD;
@@ -88,16 +88,17 @@ void apply_release(struct lockfsm *fsm, const Hasp__Command *command,
     end_if_redis(fsm, session);
 }
 
-/* The only hold of 'owner' at the lock; NULL if there is none, or with
- * '*ret_many' if there are several. */
+/* The only hold of 'owner' at the lock, with 'token' unless that is 0; NULL if
+ * there is none, or with '*ret_many' if there are several. */
 static struct hold *find_only(const struct lock *lock, struct bytes owner,
-                              bool *ret_many)
+                              uint64_t token, bool *ret_many)
 {
     struct hold *found = NULL;
     *ret_many = false;
     LIST_EACH (node, &lock->holds) {
         struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
-        if (bytes_equal(hold->owner, owner)) {
+        if (bytes_equal(hold->owner, owner) &&
+            (token == 0 || token == hold->token)) {
             *ret_many = found != NULL;
             if (*ret_many) {
                 return NULL;
@@ -130,7 +131,7 @@ void apply_release_if(struct lockfsm *fsm, const Hasp__Command *command,
     bool has_many = false;
     struct hold *hold = message->session != 0
                             ? hold_find(fsm, lock, message->session, owner)
-                            : find_only(lock, owner, &has_many);
+                            : find_only(lock, owner, message->token, &has_many);
     if (has_many) {
         refuse(result, RESULT_BAD_ARGUMENT,
                "several holds have this owner: name the session");

@@ -105,7 +105,8 @@ static uint64_t command_hash(const Hasp__Command *command)
     case HASP__COMMAND__OP_RELEASE:
         hash = mix_names(hash, command->release->names,
                          command->release->n_names);
-        return mix(hash, command->release->token);
+        hash = mix(hash, command->release->token);
+        return command->release->is_counting ? mix(hash, 1) : hash;
     case HASP__COMMAND__OP_RELEASE_IF:
         return hash_release_if(hash, command->release_if);
     case HASP__COMMAND__OP_CONVERT:

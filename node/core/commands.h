@@ -133,6 +133,7 @@ static inline uint32_t call_page(const struct call *call)
 enum reply_kind {
     REPLY_TOKEN,
     REPLY_COUNT,
+    REPLY_RELEASED, /* A count, of MRELEASE also for one name. */
     REPLY_TOKENS,
     REPLY_OK,
     REPLY_OWN /* By 'reply'. */

@@ -51,6 +51,7 @@ void lock_release_encode(struct core *core, struct request *request,
         .names = call->names,
         .name_count = call->name_count,
         .token = call_number(call, OPTION_TOKEN, 0),
+        .is_counting = call->command->reply_kind == REPLY_RELEASED,
     };
     (void)core;
     encode_release(out, &release);

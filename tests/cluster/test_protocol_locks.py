@@ -486,6 +486,27 @@ def test_barge_passes_the_queue_and_not_the_holder(client, name):
     assert len(waiter.receive()) == 2
 
 
+def test_mrelease_of_one_counts_what_was_released(client, name):
+    one = client()
+    assert one.do("LOCK.MRELEASE", 1, name) == 0
+    one.do("LOCK.ACQUIRE", name)
+    one.do("LOCK.ACQUIRE", name)
+    assert one.do("LOCK.MRELEASE", 1, name) == 1
+    assert one.do("LOCK.MRELEASE", 1, name, "REQ", 1) == 1
+    assert one.do("LOCK.MRELEASE", 1, name, "REQ", 1) == 1
+    assert one.do("LOCK.MRELEASE", 1, name) == 0
+
+
+def test_a_token_tells_holds_of_one_owner_apart(client, name):
+    one, two = client(), client()
+    one.do("LOCK.ACQUIRE", name, "SHARED", "OWNER", "o")
+    token = two.do("LOCK.ACQUIRE", name, "SHARED", "OWNER", "o")
+    assert one.error("LOCK.RELEASEIF", name, "OWNER", "o")[0] == "BADARG"
+    assert one.do("LOCK.RELEASEIF", name, "OWNER", "o", "TOKEN", token) == 1
+    assert two.error("LOCK.RELEASE", name, "OWNER", "o")[0] == "NOTHELD"
+    assert one.do("LOCK.RELEASE", name, "OWNER", "o") == 0
+
+
 def test_convert_down_keeps_the_token_and_lets_readers_in(client, name):
     one, two = client(), client()
     token = one.do("LOCK.ACQUIRE", name)

@@ -187,8 +187,9 @@ static void run_release(void)
     encode_release(&command, &(struct release_command){
                                  .origin = origin(),
                                  .token = number(6),
+                                 .is_counting = number(7) != 0,
                                  .names = names,
-                                 .name_count = names_from(7, names)});
+                                 .name_count = names_from(8, names)});
 }
 
 static void run_release_if(void)

@@ -130,7 +130,7 @@ class LockOperations:
     # --- RELEASE, CONVERT, CANCEL, PLEASE ---------------------------------
 
     def op_rel(self, *words):
-        token, names = int(words[4]), words[5:]
+        token, counts, names = int(words[4]), words[5] == '1', words[6:]
 
         def do(s, owner, _req):
             released = 0
@@ -150,7 +150,7 @@ class LockOperations:
             for name in names if released else ():
                 if name in self.locks:
                     self.search_place(name, s, owner)
-            if len(names) > 1:
+            if len(names) > 1 or counts:
                 return ok(released)
             return ok(left) if released else NOT_HELD
         return self.numbered(words, ('rel', words[4:]), do,
@@ -163,10 +163,11 @@ class LockOperations:
         def do(_s, _owner, _req):
             lock = self.locks.get(name)
             holds = [h for h in lock.holds if h.owner == howner and
-                     session in (0, h.session.id)] if lock else []
+                     session in (0, h.session.id) and
+                     token in (0, h.token)] if lock else []
             if len(holds) > 1:
                 return BAD
-            if not holds or token not in (0, holds[0].token):
+            if not holds:
                 return ok(0)
             self.end_hold(holds[0], 'releaseif', True)
             self.search_place(name, holds[0].session, howner)

@@ -310,7 +310,7 @@ class Generator:
         holds = self.holds()
         if not holds or self.chance(.05):
             self.numbered('rel', self.who(), self.pick((0, 1, self.index)),
-                          self.name())
+                          self.pick((0, 1)), self.name())
             return
         hold = self.pick(holds)
         token = 0 if self.chance(.8) else \
@@ -318,7 +318,8 @@ class Generator:
         names = [hold.lock.name]
         if self.chance(.15):
             names += [self.name() for _ in range(self.pick((1, 2, 3)))]
-        self.numbered('rel', self.whose(hold), token, *names)
+        self.numbered('rel', self.whose(hold), token, self.pick((0, 1)),
+                      *names)
 
     def convert(self):
         holds = self.holds()

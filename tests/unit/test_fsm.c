@@ -256,7 +256,8 @@ static void run_release(struct script *script, struct buffer *out)
     struct release_command c = {.origin = origin_in(script),
                                 .names = names,
                                 .name_count = split_names(list, names),
-                                .token = number(script, "token")};
+                                .token = number(script, "token"),
+                                .is_counting = flag(script, "count")};
     encode_release(out, &c);
     free(list);
 }
