@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "lockfsm/lockfsm.h"
+#include "node/condemned.h"
 #include "node/options.h"
 #include "node/recovery.h"
 #include "storage/wal.h"
@@ -44,6 +45,7 @@ static void settle(struct hasp_node *node);
 static void on_settle(uv_timer_t *timer);
 static void stop_cleanly(struct hasp_node *node);
 static void port_random(void *data, void *out, size_t size);
+static void port_data_lost(void *data, const char *why);
 static void port_fatal(void *data, int exit_code, const char *why);
 static void log_to_host(void *data, enum log_level level, const char *event,
                         const char *fields);
@@ -258,6 +260,9 @@ static int open_disk(struct hasp_node *node, struct recovery *recovery,
     fill_random(&incarnation, sizeof incarnation);
     int rv = datadir_open(node->options.directory, node->options.id,
                           incarnation | 1, &node->datadir, &is_new, why);
+    if (rv == 0) {
+        rv = condemned_check(node->options.directory, why);
+    }
     if (rv != 0) {
         return rv;
     }
@@ -400,6 +405,7 @@ static void begin(struct hasp_node *node, const struct replica_start *start)
         .client_block = clients_port_block,
         .random = port_random,
         .cluster_known = members_port_cluster_known,
+        .data_lost = port_data_lost,
         .fatal = port_fatal};
     const struct datadir_identity *identity = datadir_identity(node->datadir);
     struct core_port port = calls;
@@ -491,6 +497,17 @@ static void port_random(void *data, void *out, size_t size)
 {
     (void)data;
     fill_random(out, size);
+}
+
+static void port_data_lost(void *data, const char *why)
+{
+    struct hasp_node *node = data;
+    char ignored[HASP_WHY_SIZE];
+    if (condemned_write(node->options.directory, why, ignored) != 0) {
+        LOG_ERROR("cannot condemn the directory", "why=%s",
+                  log_quote(ignored, strlen(ignored)));
+    }
+    node_fail(node, HASP_NODE_STORAGE, "%s", why);
 }
 
 static void port_fatal(void *data, int exit_code, const char *why)

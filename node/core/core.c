@@ -14,6 +14,7 @@
 #include "node/core/conn.h"
 #include "node/core/forward.h"
 #include "node/core/lease.h"
+#include "node/core/loss.h"
 #include "node/core/membership.h"
 #include "node/core/peer.h"
 #include "node/core/propose.h"
@@ -188,8 +189,14 @@ void core_peer_up(struct core *core, const struct frame_hello *hello,
     if (peer->is_up) {
         core_peer_down(core, id, false, now_ns);
     }
+    if (peer->incarnation != hello->incarnation) {
+        peer->incarnation = hello->incarnation;
+        peer->acked_term = peer->acked_index = 0;
+    }
     peer->is_up = true;
-    peer->incarnation = hello->incarnation;
+    if (loss_seen(core, peer, hello)) {
+        return;
+    }
     core->must_register = true;
     if (id == core->known_leader) {
         attach_tell(core);
@@ -220,12 +227,17 @@ int core_peer_frame(struct core *core, uint64_t id, enum frame_type type,
                     struct bytes body, uint64_t now_ns)
 {
     struct replica_update update;
+    const struct peer *peer = peer_find(core, id);
     set_now(core, now_ns);
+    if (peer != NULL && peer->has_lost) {
+        return HASP_EREFUSED;
+    }
     switch (type) {
     case FRAME_RAFT: {
         int error = replica_receive(core->replica, id, body, now_ns / NS_PER_MS,
                                     &update);
         if (error == 0) {
+            loss_note(core, id);
             update_carry_out(core, &update);
         }
         return error;
@@ -240,6 +252,8 @@ int core_peer_frame(struct core *core, uint64_t id, enum frame_type type,
         return snapshots_chunk(core, id, body);
     case FRAME_SNAPSHOT_ACK:
         return snapshots_ack(core, id, body);
+    case FRAME_LOST:
+        return loss_received(core, id, body);
     default:
         return HASP_EPROTO;
     }

@@ -103,6 +103,10 @@ struct core_port {
     /* The cluster's id is known now (or again, at each start). */
     void (*cluster_known)(void *data,
                           const uint8_t cluster_id[CLUSTER_ID_SIZE]);
+    /* What is on disk has lost entries that this node has acknowledged: it must
+     * be written down that nothing may start from it again, then the node must
+     * stop. */
+    void (*data_lost)(void *data, const char *why);
     /* The node must stop: exit code and a message for a person. */
     void (*fatal)(void *data, int exit_code, const char *why);
     void *data;
@@ -183,6 +187,8 @@ MUST_CHECK int core_check_peer(const struct core *core,
 /* False if this node has come to know as much as a guest with that newest
  * configuration: if it is not wanted by now its connection is to be closed. */
 bool core_keeps_guest(const struct core *core, uint64_t its_members_index);
+/* A HELLO that shows a loss (node/core/loss.h) is answered with FRAME_LOST, and
+ * all that comes later with an error. */
 void core_peer_up(struct core *core, const struct frame_hello *hello,
                   uint64_t now_ns);
 void core_peer_down(struct core *core, uint64_t id, bool was_closed_by_peer,

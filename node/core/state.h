@@ -139,6 +139,9 @@ struct peer {
     uint64_t id; /* 0: free. */
     bool is_up;
     uint64_t incarnation;
+    uint64_t acked_term;  /* That directory's log was durable, when this ... */
+    uint64_t acked_index; /* ... node led in acked_term; 0: not known. */
+    bool has_lost;        /* It is not any more. */
     struct list attachments;
     struct snapshot_sender sender;
 };

@@ -88,6 +88,43 @@ def test_a_wiped_member_comes_back_when_removed_and_added(number):
             Session(client)
 
 
+def test_an_old_copy_of_a_directory_is_noticed_and_never_used_again():
+    with Cluster(3) as cluster:
+        leader = cluster.leader()
+        node = cluster.followers(leader)[0]
+        others = [n for n in cluster.nodes if n is not node]
+        cluster.converged()
+        assert node.stop() == 0
+        copy = node.dir + ".copy"
+        shutil.copytree(node.dir, copy)
+        node.start()
+        with leader.connect() as client:
+            Session(client, ttl=600000)
+            token = client.do("LOCK.ACQUIRE", "kept")
+        cluster.converged()
+        node.kill()
+        shutil.rmtree(node.dir)
+        shutil.copytree(copy, node.dir)
+        node.start()
+        assert node.wait_exit() == 70
+        assert "old copy" in node.log()
+        assert "add it again with an empty directory" in node.log()
+        assert "member has lost its data" in leader.log()
+        # Nor when those who know have gone.
+        for one in others:
+            one.kill()
+        for one in cluster.nodes:
+            one.start()
+        assert node.wait_exit() == 70
+        do = lambda *words: leader_do(cluster, *words)
+        assert do("RAFT.REMOVE", node.id) == "OK"
+        shutil.rmtree(node.dir)
+        node.start()
+        assert do("RAFT.ADD", node.id, node.addresses) == "OK"
+        cluster.converged()
+        assert do("LOCK.CHECK", "kept", token) == 1
+
+
 def test_a_removed_member_serves_nobody_and_is_not_needed():
     with Cluster(3) as cluster:
         leader = cluster.leader()

@@ -258,6 +258,11 @@ static void port_fatal(void *data, int exit_code, const char *why)
     node->is_dying = true;
 }
 
+static void port_data_lost(void *data, const char *why)
+{
+    port_fatal(data, 70, why);
+}
+
 static struct core_port make_port(struct sim_node *node)
 {
     return (struct core_port){
@@ -281,6 +286,7 @@ static struct core_port make_port(struct sim_node *node)
         .client_block = port_client_block,
         .random = port_random,
         .cluster_known = port_cluster_known,
+        .data_lost = port_data_lost,
         .fatal = port_fatal,
         .data = node,
     };

@@ -306,6 +306,20 @@ static void snapshot_acks_come_back(void **state)
 
 /* Random bodies: whatever is accepted must lie inside its input (the sanitizers
  * look) and encode to the same bytes. */
+static void losses_come_back(void **state)
+{
+    (void)state;
+    struct frame_lost lost = {UINT64_MAX, 2, 3};
+    struct frame_lost got;
+    struct buffer out = {0};
+    frame_put_lost(&out, &lost);
+    struct bytes body = only_frame(&out, FRAME_LOST);
+    assert_int_equal(frame_get_lost(body, &got), 0);
+    assert_memory_equal(&got, &lost, sizeof lost);
+    ASSERT_EXACT(body, frame_get_lost(part, &got));
+    buffer_done(&out);
+}
+
 static void random_forwards_are_refused_or_come_back_the_same(void **state)
 {
     (void)state;
@@ -348,6 +362,7 @@ int main(void)
         cmocka_unit_test(closed_comes_back),
         cmocka_unit_test(snapshot_chunks_come_back_and_lie_inside_the_whole),
         cmocka_unit_test(snapshot_acks_come_back),
+        cmocka_unit_test(losses_come_back),
         cmocka_unit_test(random_forwards_are_refused_or_come_back_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
