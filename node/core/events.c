@@ -269,8 +269,8 @@ static void push(struct core *core, struct conn *conn, const char *kind,
                  const struct effect *effect)
 {
     struct resp_writer writer = {output_of(core, conn), 3};
-    if (writer.out == NULL) {
-        return;
+    if (writer.out == NULL || conn->version != 3) {
+        return; /* It may have gone back to RESP2, which has no pushes. */
     }
     resp_push(&writer, 3);
     resp_text(&writer, "lock");

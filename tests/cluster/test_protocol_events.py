@@ -149,6 +149,17 @@ def test_an_empty_prefix_is_all(client, name, watch):
         pass
 
 
+def test_a_watcher_that_goes_back_to_resp2_gets_no_pushes(client, name, watch):
+    watcher, wire = watch(name), client()
+    watcher.do("HELLO", 2)
+    wire.do("LOCK.ACQUIRE", name)
+    assert watcher.is_silent(0.2)
+    assert watcher.do("PING") == "PONG"
+    watcher.do("HELLO", 3)
+    wire.do("LOCK.RELEASE", name)
+    assert event(watcher)[0] == "released"
+
+
 def test_watch_in_resp2_says_what_to_do(connect, name):
     code, text = connect().error("LOCK.WATCH", name)
     assert code == "BADARG" and "PSUBSCRIBE" in text
