@@ -48,9 +48,19 @@ void health_close(struct health *health)
     }
 }
 
+void health_note(struct health *health, const struct core *core,
+                 uint64_t now_ns)
+{
+    lag_note(&health->lag, replica_known_commit(core_replica(core)),
+             lockfsm_applied_index(core_state(core)), now_ns);
+}
+
 static void answer(void *data, const char *path, struct http_reply *reply)
 {
-    const struct health *health = data;
+    struct health *health = data;
+    if (health->node->has_begun) {
+        health_note(health, health->node->core, node_now());
+    }
     if (strcmp(path, "/healthz") == 0) {
         reply->status = 200;
         buffer_put_text(&reply->body, "ok\n");
@@ -97,6 +107,13 @@ static bool is_ready(const struct hasp_node *node, struct buffer *reason)
         buffer_printf(reason,
                       "no connection with the leader, member %" PRIu64 "\n",
                       leader);
+        return false;
+    }
+    if (lag_is_long(&node->health.lag, node_now())) {
+        buffer_printf(reason,
+                      "behind: applied %" PRIu64 " of %" PRIu64 " entries\n",
+                      lockfsm_applied_index(core_state(node->core)),
+                      replica_known_commit(core_replica(node->core)));
         return false;
     }
     buffer_printf(reason, "ok, follower of %" PRIu64 "\n", leader);
@@ -165,6 +182,9 @@ static void put_raft(const struct hasp_node *node, struct buffer *out)
           replica_last_index(replica));
     gauge(out, "hasp_raft_commit_index", "Index of the newest committed entry.",
           replica_commit_index(replica));
+    gauge(out, "hasp_raft_known_commit_index",
+          "The newest commit index that a leader has told.",
+          replica_known_commit(replica));
     gauge(out, "hasp_raft_applied_index", "Index of the newest applied entry.",
           lockfsm_applied_index(core_state(node->core)));
     gauge(out, "hasp_raft_log_cache_bytes", "Payload of entries in memory.",

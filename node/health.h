@@ -4,25 +4,32 @@
  *
  *     /healthz   200 as long as the loop turns: the process is alive
  *     /readyz    200 if clients are served here: this node leads and serves, or
- *                is connected to the leader; else 503 and the reason
+ *                is connected to the leader and not far behind it (node/lag.h);
+ *                else 503 and the reason
  *     /metrics   numbers for Prometheus (text format 0.0.4) */
 
 #ifndef HASP_NODE_HEALTH_H
 #define HASP_NODE_HEALTH_H
 
 #include "base/err.h"
+#include "node/lag.h"
 
+struct core;
 struct hasp_node;
 struct http;
 
 struct health {
     struct hasp_node *node;
     struct http *http; /* NULL: no HTTP. */
+    struct lag lag;
 };
 
 /* Listens on 'address'. */
 MUST_CHECK int health_open(struct health *health, struct hasp_node *node,
                            const char *address, char why[HASP_WHY_SIZE]);
+/* Once a turn, with or without HTTP: how far has the core come? */
+void health_note(struct health *health, const struct core *core,
+                 uint64_t now_ns);
 /* The memory goes when the loop has turned once more. */
 void health_close(struct health *health);
 

@@ -187,6 +187,7 @@ static void turn(struct hasp_node *node, uint64_t now_ns)
     if (node->has_failed) {
         return; /* Nothing may leave any more. */
     }
+    health_note(&node->health, node->core, now_ns);
     if (loop->deadline_ns <= now_ns) {
         loop->has_events = true; /* It has not come to its end. */
     }

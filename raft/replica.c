@@ -354,6 +354,12 @@ uint64_t replica_commit_index(const struct replica *replica)
     return raft_commit_index(&replica->core);
 }
 
+uint64_t replica_known_commit(const struct replica *replica)
+{
+    return is_leader(replica) ? replica_commit_index(replica)
+                              : replica->told_commit;
+}
+
 uint64_t replica_appliable(const struct replica *replica)
 {
     uint64_t committed = replica->core.commit_index;

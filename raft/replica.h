@@ -283,6 +283,10 @@ uint64_t replica_leader(const struct replica *replica); /* 0: unknown. */
 bool replica_is_transferring(const struct replica *replica);
 uint64_t replica_last_index(const struct replica *replica);
 uint64_t replica_commit_index(const struct replica *replica);
+/* The newest commit index that is known: what leaders have told may lie far
+ * beyond the own log. 0 if none has told yet, and this replica does not
+ * lead. */
+uint64_t replica_known_commit(const struct replica *replica);
 /* min(commit index, own durable index): entries up to here may be applied. */
 uint64_t replica_appliable(const struct replica *replica);
 /* The entry at 'log_index', which must be in the cache: above the last trimmed

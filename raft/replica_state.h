@@ -101,6 +101,7 @@ struct replica {
     uint64_t leader_term; /* In which the core's leader was heard. */
     uint64_t heard_ms;    /* Raft's clock at its last sign of life. */
     bool has_heard_leader;
+    uint64_t told_commit; /* The newest commit index in an AppendEntries. */
     uint64_t applied_index;
     bool is_installing;
     bool is_answering_stale; /* B5: the reply's last index is not set. */

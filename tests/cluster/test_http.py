@@ -10,6 +10,7 @@ import urllib.request
 import pytest
 
 from cluster import Cluster, ReplyError, Session, wait_until
+from test_storage_errors import needs_strace, without_kaio
 
 
 def get(node, path):
@@ -71,6 +72,36 @@ def test_ready_says_whether_clients_are_served():
         )
         assert get(leader, "/healthz")[0] == 200
         assert get(leader, "/other")[0] == 404
+
+
+def slow_writes(node):
+    """Starts the node so that, from some time on, each write takes 5 s."""
+    trace = "pwritev2:delay_enter=5000000:when=100+"
+    node.start(wrapper=without_kaio(trace))
+
+
+@needs_strace
+def test_who_is_far_behind_is_not_ready():
+    with Cluster(3, start=False) as cluster:
+        node = cluster.nodes[0]
+        slow_writes(node)
+        cluster.start()
+        cluster.leader()
+        wait_until(lambda: get(node, "/readyz")[0] == 200, 10, "it is ready")
+        seen = []
+
+        def is_behind():
+            try:
+                with cluster.leader().connect(3) as client:
+                    client.do("FENCE.ADMIT", "f", 1)
+            except (OSError, ReplyError):
+                pass  # If it leads, it hands over first.
+            seen.append(get(node, "/readyz"))
+            return seen[-1][2].startswith("behind: applied ")
+
+        wait_until(is_behind, 40, "it is behind")
+        assert seen[-1][0] == 503
+        assert metrics(node)["hasp_ready"] == 0
 
 
 def test_metrics_tell_what_happens():

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "node/lag.h"
+
+void lag_note(struct lag *lag, uint64_t committed, uint64_t applied,
+              uint64_t now_ns)
+{
+    if (!lag->has_mark && committed == 0) {
+        return; /* No leader has been heard. */
+    }
+    if (lag->has_mark && applied < lag->mark) {
+        return;
+    }
+    lag->has_caught_up |= lag->has_mark || applied >= committed;
+    lag->has_mark = true;
+    lag->mark = committed;
+    lag->mark_ns = now_ns;
+}
+
+bool lag_is_long(const struct lag *lag, uint64_t now_ns)
+{
+    return !lag->has_caught_up || now_ns - lag->mark_ns > LAG_NS;
+}
