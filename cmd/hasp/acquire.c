@@ -39,6 +39,12 @@ static uint64_t wait_deadline_ns(const struct tool *tool,
 static int explain(struct tool *tool, int error,
                    const struct acquire_options *options);
 
+/* 0 would be taken for an option that is not given. */
+static bool parse_time(const char *value, uint64_t *ret_time_ms)
+{
+    return parse_duration(value, ret_time_ms) && *ret_time_ms > 0;
+}
+
 static int bad_time(const struct tool *tool, const char *value)
 {
     return tool_usage(tool, "'%s' is no time; write 10s, 500ms or 2m", value);
@@ -69,19 +75,16 @@ int acquire_option(const struct tool *tool, int option, const char *value,
                    ? 0
                    : tool_usage(tool, "'%s' is no number of slots", value);
     case 1001:
-        return parse_duration(value, &options->ttl_ms) ? 0
-                                                       : bad_time(tool, value);
+        return parse_time(value, &options->ttl_ms) ? 0 : bad_time(tool, value);
     case 1002:
-        return parse_duration(value, &options->linger_ms)
-                   ? 0
-                   : bad_time(tool, value);
+        return parse_time(value, &options->linger_ms) ? 0
+                                                      : bad_time(tool, value);
     case 1003:
         return parse_duration(value, &options->delay_ms)
                    ? 0
                    : bad_time(tool, value);
     case 1004:
-        return parse_duration(value, &options->hold_ms) ? 0
-                                                        : bad_time(tool, value);
+        return parse_time(value, &options->hold_ms) ? 0 : bad_time(tool, value);
     case 1005:
         options->value = value;
         return 0;

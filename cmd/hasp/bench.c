@@ -207,13 +207,12 @@ static int report(const struct bench *bench, struct worker *workers,
         }
     }
     qsort(all, count, sizeof *all, compare);
-    char seconds[32];
-    snprintf(seconds, sizeof seconds, "%.2f", (double)took_ns / 1e9);
     size_t last = count > 0 ? count - 1 : 0;
     json_t *record = json_pack(
-        "{s:I, s:I, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "clients",
+        "{s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I}", "clients",
         (json_int_t)bench->clients, "locks", (json_int_t)bench->locks,
-        "seconds", seconds, "cycles", (json_int_t)count, "cycles_per_second",
+        "seconds", (double)(took_ns / 10000000) / 100, "cycles",
+        (json_int_t)count, "cycles_per_second",
         (json_int_t)((double)count * 1e9 / (double)took_ns), "p50_us",
         (json_int_t)all[last / 2], "p99_us", (json_int_t)all[last - last / 100],
         "max_us", (json_int_t)all[last], "errors", (json_int_t)errors);

@@ -205,6 +205,8 @@ static void put_cell(struct buffer *out, const struct field *field,
             buffer_printf(out, "%" JSON_INTEGER_FORMAT,
                           json_integer_value(value));
         }
+    } else if (json_is_real(value)) {
+        buffer_printf(out, "%.2f", json_real_value(value));
     } else if (json_is_string(value)) {
         buffer_put(out, json_string_value(value), json_string_length(value));
     } else {

@@ -329,17 +329,25 @@ int run_acquire(struct tool *tool, int argc, char **argv)
     struct credentials credentials = {0};
     struct acquired acquired = {0};
     struct keeper_options keeper = {0};
+    sigset_t signals;
     int exit_code = read_acquire(tool, argc, argv, &acquire, &credentials);
     if (exit_code != 0) {
         return exit_code;
     }
     bool is_new = credentials.session == 0;
-    exit_code = is_new ? acquire_in_new_session(tool, &acquire, &keeper, -1,
-                                                &acquired)
+    /* A signal that ends a wait takes us out of the queue, too. */
+    int signal_fd = -1;
+    if (is_new) {
+        child_signals(&signals);
+        sigprocmask(SIG_BLOCK, &signals, NULL);
+        signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    }
+    exit_code = is_new ? acquire_in_new_session(tool, &acquire, &keeper,
+                                                signal_fd, &acquired)
                        : acquire_in_session(tool, &acquire, &credentials,
                                             &acquired);
     if (exit_code != 0) {
-        if (exit_code == acquire.exit_code) {
+        if (acquired.signal_number == 0 && exit_code == acquire.exit_code) {
             tool_say(tool, "'%s' is not free; see: hasp show %s", acquire.name,
                      acquire.name);
         }

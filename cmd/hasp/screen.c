@@ -6,6 +6,8 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
@@ -76,16 +78,44 @@ unsigned screen_lines(const struct screen *screen)
                : 24;
 }
 
-void screen_draw_begin(const struct screen *screen)
+/* Drawn in memory first: one that is too high would scroll its top away, and a
+ * half of one would flicker. stdout is a variable in the C library of Linux. */
+void screen_draw_begin(struct screen *screen)
 {
-    if (screen->is_terminal) {
-        fputs("\033[H\033[2J", stdout);
+    FILE *memory = screen->is_terminal
+                       ? open_memstream(&screen->picture, &screen->picture_size)
+                       : NULL;
+    screen->out = NULL;
+    if (memory != NULL) {
+        screen->out = stdout;
+        stdout = memory;
     }
 }
 
-void screen_draw_end(const struct screen *screen)
+static void show(const struct screen *screen)
 {
-    (void)screen;
+    const char *from = screen->picture;
+    unsigned left = screen_lines(screen);
+    fputs("\033[H", stdout);
+    while (*from != '\0' && left-- > 0) {
+        size_t size = strcspn(from, "\n");
+        fwrite(from, 1, size, stdout);
+        from += size + (from[size] == '\n');
+        /* Not after the last line of all, which would scroll. */
+        fputs(*from != '\0' && left > 0 ? "\033[K\n" : "\033[K", stdout);
+    }
+    fputs("\033[J", stdout);
+}
+
+void screen_draw_end(struct screen *screen)
+{
+    if (screen->out != NULL) {
+        fclose(stdout);
+        stdout = screen->out;
+        show(screen);
+        free(screen->picture);
+        screen->picture = NULL;
+    }
     fflush(stdout);
 }
 

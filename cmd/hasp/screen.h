@@ -7,7 +7,9 @@
 #define HASP_CMD_HASP_SCREEN_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <termios.h>
 
 enum screen_event {
@@ -22,6 +24,9 @@ struct screen {
     bool is_terminal; /* Both of stdin and stdout are. */
     int signal_fd;
     struct termios before;
+    FILE *out; /* While a picture is drawn: the terminal. */
+    char *picture;
+    size_t picture_size;
 };
 
 /* Blocks the signals, and sets the terminal up if there is one. */
@@ -29,9 +34,10 @@ void screen_begin(struct screen *screen);
 void screen_end(struct screen *screen);
 /* The number of its lines; many if it is no terminal. */
 unsigned screen_lines(const struct screen *screen);
-/* Before and after each picture. */
-void screen_draw_begin(const struct screen *screen);
-void screen_draw_end(const struct screen *screen);
+/* Before and after each picture, which is written to stdout: so many of its
+ * lines are shown as there is room for. */
+void screen_draw_begin(struct screen *screen);
+void screen_draw_end(struct screen *screen);
 /* Waits until 'until_ns' of CLOCK_MONOTONIC; 'other_fd' may be -1. */
 enum screen_event screen_wait(struct screen *screen, uint64_t until_ns,
                               int other_fd, int *ret_key);

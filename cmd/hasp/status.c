@@ -37,6 +37,11 @@ static const struct field member_fields[] = {
     {0},
 };
 
+static const struct field health_fields[] = {
+    {"healthy", "HEALTHY", FIELD_FLAG},
+    {0},
+};
+
 static const struct field version_fields[] = {
     {"endpoint", "ENDPOINT", FIELD_TEXT},
     {"version", "VERSION", FIELD_TEXT},
@@ -169,6 +174,9 @@ int run_health(struct tool *tool, int argc, char **argv)
     query_number(&query, 1);
     exit_code = tool_read(tool, &query, "not healthy", &reply);
     query_done(&query);
+    json_t *record = json_pack("{s:b}", "healthy", exit_code == 0);
+    output_record(tool->format, health_fields, record);
+    json_decref(record);
     return exit_code;
 }
 

@@ -278,8 +278,8 @@ static void draw_tables(struct top *top)
     unsigned lines = screen_lines(&top->screen);
     size_t parts_count = top->part == PART_ALL ? 3 : 1;
     /* Each has a blank line, a title and a header. */
-    size_t rows = (lines - 2) / parts_count > 4 ? (lines - 2) / parts_count - 3
-                                                : 1;
+    size_t room = lines > 2 ? (lines - 2) / parts_count : 0;
+    size_t rows = room > 4 ? room - 3 : 1;
     if (!top->screen.is_terminal) {
         rows = ROWS_PLAIN;
     }

@@ -20,10 +20,29 @@ static const struct field event_fields[] = {
     {0},
 };
 
+/* A node that was paused keeps its connections: it is asked so often whether it
+ * is there, and has so long for the answer. */
+#define SILENCE_MS 5000
+#define ANSWER_MS 2000
+
 struct watch {
     struct tool *tool;
     uint64_t left; /* Events still to print; UINT64_MAX: no end. */
+    /* The index of the newest event, and of the newest that was printed before
+     * the connection was lost: another node may tell of those again. */
+    uint64_t index;
+    uint64_t index_before;
 };
+
+/* Does another node tell it again? */
+static bool is_old(struct watch *watch, json_t *event)
+{
+    uint64_t index = value_number(event, "index");
+    if (index > watch->index) {
+        watch->index = index;
+    }
+    return index != 0 && index <= watch->index_before;
+}
 
 /* ["lock", kind, {lock, session, token, index, message}] as one line. */
 static void print_event(void *data, const struct resp_reply *reply)
@@ -32,7 +51,7 @@ static void print_event(void *data, const struct resp_reply *reply)
     json_t *push = value_of_reply(reply, 0);
     json_t *event = value_at(push, "2");
     if (strcmp(value_text(push, "0"), "lock") != 0 || !json_is_object(event) ||
-        watch->left == 0) {
+        watch->left == 0 || is_old(watch, event)) {
         json_decref(push);
         return;
     }
@@ -68,6 +87,22 @@ static void print_event(void *data, const struct resp_reply *reply)
     json_decref(push);
 }
 
+static int ask_alive(struct tool *tool)
+{
+    struct query query = {0};
+    const struct resp_reply *reply;
+    query_begin(&query, "PING");
+    int error = client_ask(
+        tool->client, &query,
+        &(struct client_options){.deadline_ns = client_now_ns() +
+                                                ANSWER_MS * NS_PER_MS,
+                                 .is_read = true,
+                                 .is_once = true},
+        &reply);
+    query_done(&query);
+    return error;
+}
+
 /* Watches on one connection until it is lost; 0 if all events were printed. */
 static int watch_once(struct watch *watch, const struct query *query)
 {
@@ -80,8 +115,11 @@ static int watch_once(struct watch *watch, const struct query *query)
     tool_say(tool, "watching at %s", client_peer(tool->client));
     while (watch->left > 0) {
         int error = client_wait_push(tool->client,
-                                     client_now_ns() + 3600 * NS_PER_S);
-        if (error != 0 && error != HASP_ETIMEDOUT) {
+                                     client_now_ns() + SILENCE_MS * NS_PER_MS);
+        if (error == HASP_ETIMEDOUT) {
+            error = ask_alive(tool);
+        }
+        if (error != 0) {
             return -1;
         }
         if (ferror(stdout)) {
@@ -118,6 +156,7 @@ int run_watch(struct tool *tool, int argc, char **argv)
         if (exit_code == -1) {
             tool_say(tool, "lost the connection, events may be missing here");
             client_drop(tool->client);
+            watch.index_before = watch.index;
         }
     } while (exit_code == -1);
     query_done(&query);

@@ -824,6 +824,23 @@ def test_a_terminated_wait_leaves_the_queue(cluster):
         end(second)
 
 
+def test_an_interrupted_hasp_acquire_leaves_the_queue_too(cluster):
+    first = start(cluster, "run", "left-2", "sh", "-c", "echo up; sleep 60")
+    second = None
+    try:
+        assert first.stdout.readline() == "up\n"
+        second = start(cluster, "acquire", "-w", "60", "left-2")
+        assert "held by" in second.stderr.readline()
+        second.send_signal(signal.SIGINT)
+        assert second.wait(10) == 130
+        assert second.stdout.read() == ""
+        assert ask_json(cluster, "show", "left-2")["queue"] == []
+    finally:
+        end(first)
+        if second is not None:
+            end(second)
+
+
 def test_slots_and_shared_let_so_many_in(cluster):
     held = []
     try:

@@ -73,6 +73,9 @@ def dead_endpoint():
         ["acquire"],
         ["acquire", "a", "--ttl", "1ms"],
         ["acquire", "a", "--ttl", "x"],
+        ["acquire", "a", "--ttl", "0"],
+        ["run", "--hold", "0", "a", "true"],
+        ["run", "--linger", "0", "a", "true"],
         ["acquire", "a", "-s", "--slots", "2"],
         ["acquire", "a", "--slots", "0"],
         ["acquire", "a", "-E", "256"],
@@ -334,6 +337,32 @@ def test_events_are_printed_as_they_come_one_json_per_line():
         assert [e["kind"] for e in events] == ["granted", "released"]
         assert events[0]["index"] == 9
         assert result.returncode == 0 and result.stderr == ""
+
+
+def test_an_event_that_another_node_tells_again_is_not_printed_again():
+    """As after a lost connection: the next node was a little behind."""
+    connections = []
+
+    def answer(words):
+        connections.append(1)
+        events = [
+            push("lock", kind, {"lock": "a", "session": 5, "token": 7,
+                                "index": index, "message": ""})
+            for kind, index in (
+                [("granted", 8), ("released", 9)] if len(connections) == 1
+                else [("released", 9), ("granted", 10)]
+            )
+        ]
+        # What is no event ends the first connection.
+        end = encode(0) if len(connections) == 1 else b""
+        return Raw(encode("OK") + b"".join(events) + end)
+
+    with FakeNode(answer) as node:
+        result = hasp(
+            "-o", "json", "watch", "--count", "3", endpoints=node.endpoint
+        )
+    events = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [e["index"] for e in events] == [8, 9, 10]
 
 
 # --- Errors ------------------------------------------------------------------
@@ -744,7 +773,10 @@ def test_dev_is_ready_when_it_says_so_and_stops_its_nodes(tmp_path):
         assert sorted(node["role"] for node in nodes) == [
             "follower", "follower", "leader",
         ]
-        assert cluster.hasp("health").returncode == 0
+        assert cluster.hasp("health").stdout.split() == ["HEALTHY", "yes"]
+        assert json.loads(cluster.hasp("-o", "json", "health").stdout) == {
+            "healthy": True
+        }
         os.kill(cluster.pids[0], signal.SIGKILL)
         told = ""
         while "--config" not in told:

@@ -209,6 +209,25 @@ def test_top_puts_the_terminal_back_when_a_signal_ends_it(endpoints):
         assert termios.tcgetattr(top.fd)[3] & termios.ECHO
 
 
+def test_top_keeps_its_top_in_a_window_of_any_size(endpoints):
+    """What does not fit is cut: nothing scrolls."""
+    with Held(endpoints, "small"), Screen(
+        endpoints, "top", "-i", "100ms"
+    ) as top:
+        for lines, columns in ((5, 20), (1, 1), (2, 80), (100, 300)):
+            fcntl.ioctl(
+                top.fd, termios.TIOCSWINSZ,
+                struct.pack("HHHH", lines, columns, 0, 0),
+            )
+            os.kill(top.pid, signal.SIGWINCH)
+            top.expect(r"\033\[H.*\033\[H")  # Two that may be of before.
+            picture = top.expect(r"hasp top.*?\033\[J")
+            assert picture.count("\n") < min(lines, 40)
+            assert ("small" in picture) == (lines > 4), picture
+        top.press("q")
+        assert top.wait() == 0
+
+
 def test_top_without_a_cluster_says_so_and_exits_69():
     result = hasp("127.0.0.1:1", "-t", "500ms", "top", "-n", "1")
     assert result.returncode == 69 and "no node answers" in result.stderr
@@ -225,6 +244,7 @@ def test_bench_measures_cycles_and_leaves_nothing_behind(endpoints):
     told = json.loads(result.stdout)
     assert (told["clients"], told["locks"], told["errors"]) == (4, 2, 0)
     assert told["cycles"] > 10
+    assert 1 <= told["seconds"] < 30
     assert 0 < told["p50_us"] <= told["p99_us"] <= told["max_us"]
     assert result.stderr == "", "progress is for terminals"
     locks = json.loads(hasp(endpoints, "-o", "json", "list", "bench/").stdout)
