@@ -812,16 +812,18 @@ def test_the_time_of_a_wait_counts_as_a_whole(cluster):
 
 def test_a_terminated_wait_leaves_the_queue(cluster):
     first = start(cluster, "run", "left", "sh", "-c", "echo up; sleep 60")
-    second = start(cluster, "run", "left", "true")
+    second = None
     try:
         assert first.stdout.readline() == "up\n"
+        second = start(cluster, "run", "left", "true")
         assert "held by" in second.stderr.readline()
         second.send_signal(signal.SIGINT)
         assert second.wait(10) == 130
         assert ask_json(cluster, "show", "left")["queue"] == []
     finally:
         end(first)
-        end(second)
+        if second is not None:
+            end(second)
 
 
 def test_an_interrupted_hasp_acquire_leaves_the_queue_too(cluster):
