@@ -336,4 +336,8 @@ def test_the_completion_knows_words_options_and_commands(tmp_path):
     assert complete(tmp_path, "run", "--on-lost", "fr") == ["freeze"]
     assert complete(tmp_path, "run", "--gr") == ["--grace"]
     assert "bash" in complete(tmp_path, "run", "-n", "--ttl", "9s", "x", "bas")
+    assert "bash" in complete(tmp_path, "run", "--ttl=9s", "x", "bas")
+    assert "session" in complete(tmp_path, "help", "")
+    assert complete(tmp_path, "help", "session", "l") == ["list"]
+    assert complete(tmp_path, "completion", "") == ["bash"]
     assert hasp("", "completion", "fish").returncode == 64
