@@ -50,41 +50,37 @@ static void answer(struct core *core, struct request *request,
                    const struct redis_call *redis, bool is_absent);
 static int64_t pttl(struct core *core, const struct hold *hold);
 
-static bool bad(struct resp_writer *writer, const struct call *call,
-                const char *text)
-{
-    return call_fail(call, writer, text);
-}
-
 bool redis_set_parse(struct call *call, struct resp_writer *writer)
 {
     struct redis_call redis;
     if (!understand(call, &redis)) {
-        return bad(writer, call,
-                   "only SET key value NX PX ms (or EX s) is served: a lock "
-                   "needs a time to live, 1 ms to 1 h");
+        return call_fail(
+            call, writer,
+            "only SET key value NX PX ms (or EX s) is served: a lock "
+            "needs a time to live, 1 ms to 1 h");
     }
     if (redis.keys[0].size == 0 || redis.keys[0].size > LOCK_NAME_SIZE_MAX) {
-        return bad(writer, call, "the key must have 1 to 511 bytes");
+        return call_fail(call, writer, "the key must have 1 to 511 bytes");
     }
     if (redis.value.size > VALUE_SIZE_MAX) {
-        return bad(writer, call, "the value must have at most 4096 bytes");
+        return call_fail(call, writer,
+                         "the value must have at most 4096 bytes");
     }
     return true;
 }
 
 bool redis_setnx_parse(struct call *call, struct resp_writer *writer)
 {
-    return bad(writer, call,
-               "it knows no time to live; use SET key value NX PX ms");
+    return call_fail(call, writer,
+                     "it knows no time to live; use SET key value NX PX ms");
 }
 
 bool redis_expire_parse(struct call *call, struct resp_writer *writer)
 {
     struct redis_call redis;
     return understand(call, &redis) ||
-           bad(writer, call,
-               "key and time expected, 1 ms to 1 h, without options");
+           call_fail(call, writer,
+                     "key and time expected, 1 ms to 1 h, without options");
 }
 
 bool redis_eval_parse(struct call *call, struct resp_writer *writer)
@@ -106,16 +102,18 @@ bool redis_eval_parse(struct call *call, struct resp_writer *writer)
     }
     call->canonical_sha = scripts_name(op);
     if (!understand(call, &redis)) {
-        return bad(writer, call,
-                   "keys or arguments are not those of this script, or the "
-                   "time is not 1 ms to 1 h");
+        return call_fail(
+            call, writer,
+            "keys or arguments are not those of this script, or the "
+            "time is not 1 ms to 1 h");
     }
     for (uint32_t i = 0; i < redis.key_count; i++) {
         if (redis.keys[i].size == 0 ||
             redis.keys[i].size > LOCK_NAME_SIZE_MAX ||
             redis.value.size > VALUE_SIZE_MAX) {
-            return bad(writer, call,
-                       "keys must have 1 to 511 bytes, the value at most 4096");
+            return call_fail(
+                call, writer,
+                "keys must have 1 to 511 bytes, the value at most 4096");
         }
     }
     return true;
