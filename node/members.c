@@ -255,7 +255,10 @@ static int check(void *data, const struct frame_hello *hello, bool is_wanted,
         if (rv != 0) {
             return rv;
         }
-        if (lockfsm_incarnation(core_state(node->core), hello->from) != 0) {
+        /* The state knows better than the record of the founders, and who
+         * greets from a newer configuration may have been replaced since. */
+        if (lockfsm_incarnation(core_state(node->core), hello->from) != 0 ||
+            core_keeps_guest(node->core, hello->members_index)) {
             return 0;
         }
     }
