@@ -24,6 +24,14 @@
 static const struct stream_limits limits = {
     .input_max = 1 << 20, .output_max = 16 << 20, .idle_max = 16 << 10};
 
+#define TOO_SLOW "output limit"
+#define ALL_TOO_SLOW "output limit of all clients"
+#define UNFINISHED "request not finished in time"
+#define MALFORMED "protocol error"
+
+const char *const clients_cut_reason[CLIENTS_CUT_REASONS] = {
+    MALFORMED, UNFINISHED, TOO_SLOW, ALL_TOO_SLOW};
+
 /* How many connections come from one host. */
 struct origin {
     UT_hash_handle by_host;
@@ -57,6 +65,7 @@ static void on_ready(void *data, struct stream *stream);
 static void on_bytes(struct stream *stream);
 static void on_closed(struct stream *stream, const char *reason);
 static void on_drained(struct stream *stream);
+static void count_cut(struct client *client, const char *reason);
 static void tell_core(struct client *client);
 static void feed(struct client *client, uint64_t now_ns);
 static void answer_too_early(struct client *client);
@@ -205,7 +214,7 @@ void clients_tick(struct clients *clients, uint64_t now_ns)
         }
         list_remove(&client->in_unfinished);
         client->is_closing = true;
-        stream_close(&client->stream, "request not finished in time");
+        stream_close(&client->stream, UNFINISHED);
     }
 }
 
@@ -270,6 +279,8 @@ static struct stream *on_accept(void *data, const char *address,
     } else {
         struct client *client = memory_new(sizeof *client);
         client->clients = clients;
+        client->parser.limits.request_size_max = clients->node->options.limits
+                                                     .request_size;
         client->origin = origin;
         origin->count++;
         clients->count++;
@@ -315,6 +326,7 @@ static void on_closed(struct stream *stream, const char *reason)
     struct clients *clients = client->clients;
     struct hasp_node *node = clients->node;
     uint32_t slot = (uint32_t)(client->conn & UINT32_MAX);
+    count_cut(client, reason);
     if (client->is_known && !node->has_failed && !node->loop.is_over) {
         LOG_DEBUG("client gone", "address=%s reason=%s", stream->address,
                   log_quote(reason, strlen(reason)));
@@ -335,6 +347,20 @@ static void on_closed(struct stream *stream, const char *reason)
         free(client->origin);
     }
     free(client);
+}
+
+/* A reader that is cut off is worth a line: it costs whoever wants one some
+ * megabytes. What strangers can have for a few bytes is only counted. */
+static void count_cut(struct client *client, const char *reason)
+{
+    for (int i = 0; i < CLIENTS_CUT_REASONS; i++) {
+        client->clients->cut_count[i] += strcmp(reason,
+                                                clients_cut_reason[i]) == 0;
+    }
+    if (strcmp(reason, TOO_SLOW) == 0) {
+        LOG_WARN("client reads too slowly", "address=%s unsent_max=%zu",
+                 client->stream.address, limits.output_max);
+    }
 }
 
 /* It has read: what it asked meanwhile is dealt with. */
@@ -431,7 +457,7 @@ static void refuse_bytes(struct client *client, const char *why)
     struct resp_writer writer = {stream_output(&client->stream), 2};
     resp_error(&writer, "ERR", "Protocol error: %s", why);
     client->is_closing = true;
-    stream_close_flushed(&client->stream, "protocol error");
+    stream_close_flushed(&client->stream, MALFORMED);
 }
 
 static void count_unsent(struct client *client, size_t size)
@@ -462,7 +488,7 @@ static void close_slowest(struct clients *clients)
             client->unsent_size > clients->unsent_max / waiting_count) {
             client->is_closing = true;
             list_remove(&client->in_unfinished);
-            stream_close(&client->stream, "output limit of all clients");
+            stream_close(&client->stream, ALL_TOO_SLOW);
             count_unsent(client, 0);
             closed_count++;
         }

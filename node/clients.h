@@ -30,6 +30,10 @@
 #define CLIENT_REQUEST_NS (10 * NS_PER_S)
 #define CLIENTS_UNSENT_MAX (UINT64_C(512) << 20)
 
+/* Why this node closes a connection that it does not want any more. */
+#define CLIENTS_CUT_REASONS 4
+extern const char *const clients_cut_reason[CLIENTS_CUT_REASONS];
+
 struct hasp_node;
 struct client;
 struct listener;
@@ -55,6 +59,7 @@ struct clients {
     uint64_t unsent_max;
     uint64_t request_count; /* For the metrics. */
     uint64_t refused_count;
+    uint64_t cut_count[CLIENTS_CUT_REASONS]; /* As clients_cut_reason[]. */
 };
 
 /* Listens. 'why' says what failed. */

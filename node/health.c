@@ -151,6 +151,13 @@ static void put_metrics(const struct hasp_node *node, struct buffer *out)
     counter(out, "hasp_connections_refused_total",
             "Connections refused because of a limit.",
             node->clients.refused_count);
+    head(out, "hasp_connections_cut_total", "counter",
+         "Connections that this node closed, by the reason.");
+    for (int i = 0; i < CLIENTS_CUT_REASONS; i++) {
+        buffer_printf(out,
+                      "hasp_connections_cut_total{reason=\"%s\"} %" PRIu64 "\n",
+                      clients_cut_reason[i], node->clients.cut_count[i]);
+    }
     counter(out, "hasp_requests_total", "Requests received from clients.",
             node->clients.request_count);
     counter(out, "hasp_loop_turns_total", "Turns of the event loop's core.",

@@ -46,6 +46,9 @@ void hasp_node_options_init(struct hasp_node_options *options)
         .requests_in_flight = core->requests_in_flight,
         .requests_per_conn = core->requests_per_conn,
         .sessions_per_conn = core->sessions_per_conn,
+        .name_size = core->name_size,
+        .value_size = core->value_size,
+        .request_size = 256 << 10,
         .snapshot_log_size = core->snapshot_log_size,
         .snapshot_entries = core->snapshot_entries,
         .snapshot_chunk_size = core->snapshot_chunk_size,
@@ -174,6 +177,8 @@ void options_for_core(const struct hasp_node_options *options,
         .limits = {.requests_in_flight = limits->requests_in_flight,
                    .requests_per_conn = limits->requests_per_conn,
                    .sessions_per_conn = limits->sessions_per_conn,
+                   .name_size = limits->name_size,
+                   .value_size = limits->value_size,
                    .snapshot_log_size = limits->snapshot_log_size,
                    .snapshot_entries = limits->snapshot_entries,
                    .snapshot_chunk_size = limits->snapshot_chunk_size,
@@ -266,6 +271,14 @@ static int check_limits(const struct hasp_node_limits *limits,
         limits->sessions == 0 || limits->locks == 0 ||
         limits->holds_per_session == 0) {
         return refuse(why, "a limit of 0 would keep the node from working");
+    }
+    if (limits->name_size == 0 || limits->name_size > LOCK_NAME_SIZE_MAX ||
+        limits->value_size == 0 || limits->value_size > VALUE_SIZE_MAX) {
+        return refuse(why, "name_size must be from 1 to %d, value_size to %d",
+                      LOCK_NAME_SIZE_MAX, VALUE_SIZE_MAX);
+    }
+    if (limits->request_size < 4096 || limits->request_size > MIB / 2) {
+        return refuse(why, "request_size must be from 4096 to 524288");
     }
     if (limits->snapshot_chunk_size < 4096 ||
         limits->snapshot_chunk_size > 16 * MIB) {

@@ -83,6 +83,9 @@ struct hasp_node_limits {
     uint32_t requests_in_flight;      /* Beyond: BUSY. */
     uint32_t requests_per_conn;       /* Pipelined and unanswered. */
     uint32_t sessions_per_conn;
+    uint32_t name_size;         /* Of a lock or a resource, at most 511. */
+    uint32_t value_size;        /* Of a value or a message, at most 4096. */
+    uint32_t request_size;      /* As it comes; 4 KiB to 512 KiB. */
     uint64_t snapshot_log_size; /* A snapshot when the log has grown so ... */
     uint64_t snapshot_entries;  /* ... or by so many entries. */
     uint32_t snapshot_chunk_size;

@@ -18,6 +18,9 @@
 static uint32_t name_hash(const uint8_t *name, size_t size);
 static bool may_begin(struct core *core, struct request *request,
                       uint32_t count);
+static bool has_good_sizes(struct core *core, struct request *request,
+                           const struct call *call);
+static size_t at_least(size_t a, size_t b);
 static bool choose_session(struct core *core, struct request *request,
                            const struct call *call);
 static bool keep_order(struct core *core, struct request *request,
@@ -83,7 +86,8 @@ void commands_received(struct core *core, struct conn *conn,
         request->command->run(core, request, &call);
         return;
     }
-    if (!choose_session(core, request, &call)) {
+    if (!has_good_sizes(core, request, &call) ||
+        !choose_session(core, request, &call)) {
         return;
     }
     request->has_req = call_is_numbered(request, &call);
@@ -313,6 +317,47 @@ static bool may_begin(struct core *core, struct request *request,
         return false;
     }
     return true;
+}
+
+/* The configured bounds, of the node that is asked, on what a change would
+ * bring; what only gives back has none. */
+static bool has_good_sizes(struct core *core, struct request *request,
+                           const struct call *call)
+{
+    static const enum option texts[] = {OPTION_VALUE, OPTION_MESSAGE};
+    const struct core_limits *limits = &core->options.limits;
+    uint32_t flags = request->command->flags;
+    size_t name_size = 0;
+    size_t value_size = 0;
+    if ((flags & COMMAND_CHANGE) == 0 || (flags & COMMAND_FREES) != 0) {
+        return true;
+    }
+    for (uint32_t i = 0; i < call->name_count; i++) {
+        name_size = at_least(name_size, call->names[i].size);
+    }
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (call_has(call, texts[i])) {
+            value_size = at_least(value_size, call->text[texts[i]].size);
+        }
+    }
+    if (request->command->parse == redis_set_parse) {
+        name_size = call->argument[1].size;
+        value_size = call->argument[2].size;
+    }
+    if (limits->name_size != 0 && name_size > limits->name_size) {
+        request_refuse(core, request, "LIMIT", "size of a name");
+        return false;
+    }
+    if (limits->value_size != 0 && value_size > limits->value_size) {
+        request_refuse(core, request, "LIMIT", "size of a value");
+        return false;
+    }
+    return true;
+}
+
+static size_t at_least(size_t a, size_t b)
+{
+    return a > b ? a : b;
 }
 
 /* Finds the session that acts. What this connection has attached only this node

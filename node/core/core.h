@@ -117,6 +117,10 @@ struct core_limits {
     uint32_t own_in_flight;      /* Entries of its own beside; 0: 8192. */
     uint32_t requests_per_conn;  /* Pipelined and unanswered; beyond: block. */
     uint32_t sessions_per_conn;
+    /* Of what is new: what exists may be given back whatever its size. 0: what
+     * lockfsm allows. */
+    uint32_t name_size;         /* Of a lock, a resource. */
+    uint32_t value_size;        /* Of a value, a message. */
     uint64_t snapshot_log_size; /* Take a snapshot when the log has grown so. */
     uint64_t snapshot_entries;  /* Or by so many entries. */
     uint32_t snapshot_chunk_size;

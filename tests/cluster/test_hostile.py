@@ -10,6 +10,7 @@ import time
 import pytest
 
 from cluster import Client, Cluster, Session, is_sanitized, wait_until
+from test_http import metrics
 
 GARBAGE = [
     b"",
@@ -151,6 +152,26 @@ def test_a_reader_that_never_reads_is_closed_and_memory_stays_bounded():
                 pass
             assert sent < 400 << 20, "it took everything and gave nothing back"
             assert node.memory_kib() < before + (96 << 10)
+        assert node.is_serving()
+
+
+def test_a_watcher_that_never_reads_is_cut_off_with_a_reason():
+    with Cluster(1) as cluster:
+        node = cluster.leader()
+        with node.connect(60) as slow, node.connect(60) as client:
+            slow.do("PSUBSCRIBE", "lock:*")
+            Session(client, ttl=60000)
+            client.do("LOCK.ACQUIRE", "w")
+            message = "m" * 4096
+            before = node.memory_kib()
+            for i in range(20000):
+                assert client.do("LOCK.PLEASE", "w", "MESSAGE", message) == 1
+                if i % 100 == 0 and "client reads too slowly" in node.log():
+                    break
+            assert "client reads too slowly" in node.log()
+            assert node.memory_kib() < before + (128 << 10)
+            cut = 'hasp_connections_cut_total{reason="output limit"}'
+            assert metrics(node)[cut] == 1
         assert node.is_serving()
 
 

@@ -6,6 +6,7 @@ import contextlib
 import pytest
 
 from cluster import Cluster
+from test_http import metrics
 from wire import OK, Wire, eventually, name, opened, opens
 
 SMALL = """
@@ -17,6 +18,9 @@ waits_per_session = 3
 fences = 2
 blacklist = 2
 sessions_per_conn = 3
+name_size = 60
+value_size = 20
+request_size = 8192
 """
 
 
@@ -152,3 +156,39 @@ def test_watches_of_a_connection(connect, name):
     assert wire.do("LOCK.WATCH", name + "-7") == OK
     assert wire.do("LOCK.UNWATCH", name + "-7") == OK
     assert wire.do("LOCK.WATCH", name) == OK
+
+
+def test_sizes_of_names_and_values(client, name):
+    wire = client()
+    for words in (
+        ("LOCK.ACQUIRE", "n" * 61),
+        ("LOCK.MACQUIRE", 2, name, "n" * 61),
+        ("FENCE.ADMIT", "n" * 61, 1),
+        ("SET", "n" * 61, "v", "NX", "PX", 1000),
+    ):
+        assert limit(wire, *words) == "size of a name"
+        assert wire.map("LOCK.SHOW", "n" * 61)["mode"] == b"free"
+    assert limit(wire, "LOCK.ACQUIRE", name, "VALUE", "v" * 21) == "size of a value"
+    assert limit(wire, "LOCK.PLEASE", name, "MESSAGE", "m" * 21) == "size of a value"
+    assert limit(wire, "SET", name, "v" * 21, "NX", "PX", 1000) == "size of a value"
+    assert wire.error("LOCK.ACQUIRE", "n" * 512)[0] == "BADARG"
+    assert wire.error("LOCK.RELEASE", "n" * 61)[0] == "NOTHELD"
+    assert wire.do("LOCK.ACQUIRE", "n" * 60, "VALUE", "v" * 20) > 0
+
+
+def test_size_of_a_request(connect):
+    assert connect().do("ECHO", "x" * 8000) == b"x" * 8000
+    wire = connect()
+    assert wire.error("ECHO", "x" * 9000)[0] == "ERR"
+    assert connect().do("PING") is not None
+
+
+def test_each_refusal_and_each_cut_is_counted(node, connect, client, name):
+    wire = client()
+    before = metrics(node)
+    limit(wire, "LOCK.ACQUIRE", "n" * 61)
+    wire.error("ECHO", "x" * 9000)
+    word = 'hasp_refusals_total{word="LIMIT"}'
+    cut = 'hasp_connections_cut_total{reason="protocol error"}'
+    assert metrics(node)[word] == before[word] + 1
+    eventually(lambda: metrics(node)[cut] == before[cut] + 1)
