@@ -10,6 +10,9 @@
 
 #include "cmd/hasp/tool.h"
 
+/* Columns, a little less than a terminal has. */
+#define NOTES_WIDTH 76
+
 static void print_lines(FILE *out, const char *text)
 {
     while (*text != '\0') {
@@ -17,6 +20,33 @@ static void print_lines(FILE *out, const char *text)
         fprintf(out, "  %.*s\n", size, text);
         text += size + (text[size] == '\n');
     }
+}
+
+/* Each line of the notes is a paragraph. */
+static void print_notes(const char *name)
+{
+    const char *text = manual_notes(name);
+    size_t column = 0;
+    if (text == NULL) {
+        return;
+    }
+    putchar('\n');
+    while (*text != '\0') {
+        size_t size = strcspn(text, " \n");
+        if (column > 0 && column + 1 + size > NOTES_WIDTH) {
+            putchar('\n');
+            column = 0;
+        }
+        column += (size_t)printf("%s%.*s", column > 0 ? " " : "", (int)size,
+                                 text);
+        text += size;
+        if (*text == '\n') {
+            fputs("\n\n", stdout);
+            column = 0;
+        }
+        text += *text != '\0';
+    }
+    putchar('\n');
 }
 
 static void print_help(FILE *out)
@@ -45,9 +75,7 @@ static void print_subcommand(const struct subcommand *s)
         putchar('\n');
         print_lines(stdout, s->details);
     }
-    if (manual_notes(s->name) != NULL) {
-        printf("\n%s", manual_notes(s->name));
-    }
+    print_notes(s->name);
 }
 
 /* Finds "first second" or "first"; tells how many words that was. */
@@ -83,6 +111,15 @@ static bool print_group(const char *group)
             is_group = true;
         }
     }
+    if (is_group) {
+        putchar('\n');
+    }
+    for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
+        if (is_in_group(s, group)) {
+            printf("  %-17s %s\n", s->name, s->summary);
+        }
+    }
+    print_notes(group);
     return is_group;
 }
 

@@ -9,93 +9,95 @@
 
 #include "cmd/hasp/tool.h"
 
+/* Of a subcommand, or of a group of them. Each line is a paragraph. */
 static const struct {
-    const char *subcommand;
+    const char *name;
     const char *text;
 } notes[] = {
-    {"run",
-     "The command runs in a process group of its own, without a shell. It "
-     "gets\n"
-     "the terminal, stdin, stdout and stderr as they are, the signals TERM,\n"
-     "INT, HUP, QUIT, USR1, USR2, TSTP and CONT that hasp gets, and "
-     "HASP_LOCK,\n"
-     "HASP_TOKEN, HASP_SESSION, HASP_ENDPOINTS and HASP_RUNS in its\n"
-     "environment. Its exit status is passed on (128 + N for signal N); 126 "
-     "and\n"
-     "127 mean that it could not be started.\n"
-     "\n"
-     "It is stopped before the lock can be granted to anybody else, together\n"
-     "with all that it started: by hasp run, or by its guardian, a small "
-     "process\n"
-     "that watches the deadline and hasp run itself, if that was killed or "
-     "stands\n"
-     "still (SIGSTOP), or by the guardian's deputy, if both were. Then hasp "
-     "run\n"
-     "exits with 79. If a guardian is killed, the command is stopped as "
-     "well.\n"
-     "\n"
-     "If hasp run and both guardians are killed at once (SIGKILL), the kernel\n"
-     "kills the command, but not what it started; if all three are stopped at\n"
-     "once, nobody is left to hold the deadline.\n"
-     "\n"
-     "Not stopped are: what others start on the command's behalf (a service\n"
-     "manager, cron, a container engine); programs that hasp run may not "
-     "signal\n"
-     "(set-user-id ones of another user); and, if hasp run was killed, what "
-     "in\n"
-     "the last half second has left the process group, emptied its "
-     "environment\n"
-     "and lost its parent. All processes of a cgroup or a virtual machine "
-     "that\n"
-     "was frozen as a whole go on for a moment when it is thawed, and a write\n"
-     "that the kernel has taken is not taken back. Against these only the "
-     "token\n"
-     "helps: let the resource check it (hasp check, FENCE.ADMIT).\n"
-     "\n"
-     "While it waits, an outage of the cluster does not end it: it queues "
-     "anew.\n"
-     "\n"
-     "While hasp run is stopped (Ctrl-Z) nothing keeps the lock: after the "
-     "TTL\n"
-     "it is lost. What the command leaves running in the background when it\n"
-     "ends lives on without the lock.\n"
-     "\n"
-     "Inside of another hasp run that holds the same lock it exits with 64, "
-     "if\n"
-     "it would wait for ever; with -n or -w it exits with 75.\n"},
-    {"top",
-     "Grants per second are counted from the events that the node tells; what\n"
-     "happens between two looks counts, too. When stdout is no terminal, each\n"
-     "look is printed below the one before.\n"},
+    {"acquire",
+     "The token, the session and its secret are printed. Nothing keeps the "
+     "session: the lock is free again after the TTL, unless hasp session keep "
+     "prolongs it; hasp release gives it back. To run a command under a lock, "
+     "take hasp run, which stops the command in time."},
+    {"bench",
+     "Each client waits for its answer before it asks again; a cycle is one "
+     "acquire and one release, each of them on the disks of a majority."},
+    {"blacklist", "Nothing prolongs the leases of whom it names, so their "
+                  "locks pass on when these are over: this is how a lock is "
+                  "taken from a holder that is stuck. hasp show NAME tells the "
+                  "session. Remove the entry when the client is cured."},
+    {"check", "Prints current or stale. For the side of the resource: it "
+              "refuses a write whose token is not current."},
+    {"health", "The leader answers only after a majority has confirmed it, so "
+               "0 means that both are there."},
+    {"member", "The first address of a new member is for the other nodes, the "
+               "second for clients. Start it first, with an empty directory: "
+               "add answers when it has caught up and votes (with --standby, "
+               "when it has caught up). Until then hasp member list shows it "
+               "as a standby, and hasp member remove takes it back.\n"
+               "Who leads has to hand over (hasp member transfer) before it is "
+               "demoted or removed. A node that has lost its disk is removed, "
+               "and then added again with an empty directory. A node that is "
+               "only down is not removed: start it."},
+    {"run", "The command runs in a process group of its own, without a shell. "
+            "It gets the terminal, stdin, stdout and stderr as they are, the "
+            "signals TERM, INT, HUP, QUIT, USR1, USR2, TSTP and CONT that hasp "
+            "gets, and HASP_LOCK, HASP_TOKEN, HASP_SESSION, HASP_ENDPOINTS and "
+            "HASP_RUNS in its environment. Its exit status is passed on (128 + "
+            "N for signal N); 126 and 127 mean that it could not be started.\n"
+            "It is stopped before the lock can be granted to anybody else, "
+            "together with all that it started: by hasp run, or by its "
+            "guardian, a small process that watches the deadline and hasp run "
+            "itself, if that was killed or stands still (SIGSTOP), or by the "
+            "guardian's deputy, if both were. Then hasp run exits with 79. If "
+            "a guardian is killed, the command is stopped as well.\n"
+            "If hasp run and both guardians are killed at once (SIGKILL), the "
+            "kernel kills the command, but not what it started; if all three "
+            "are stopped at once, nobody is left to hold the deadline.\n"
+            "Not stopped are: what others start on the command's behalf (a "
+            "service manager, cron, a container engine); programs that hasp "
+            "run may not signal (set-user-id ones of another user); and, if "
+            "hasp run was killed, what in the last half second has left the "
+            "process group, emptied its environment and lost its parent. All "
+            "processes of a cgroup or a virtual machine that was frozen as a "
+            "whole go on for a moment when it is thawed, and a write that the "
+            "kernel has taken is not taken back. Against these only the token "
+            "helps: let the resource check it (hasp check, FENCE.ADMIT).\n"
+            "While it waits, an outage of the cluster does not end it: it "
+            "queues anew.\n"
+            "While hasp run is stopped (Ctrl-Z) nothing keeps the lock: after "
+            "the TTL it is lost. What the command leaves running in the "
+            "background when it ends lives on without the lock.\n"
+            "Inside of another hasp run that holds the same lock it exits with "
+            "64, if it would wait for ever; with -n or -w it exits with 75."},
+    {"snapshot restore",
+     "Nothing goes back in time: sessions, holds and queues are dropped; the "
+     "highest token that each resource has admitted (FENCE.ADMIT) and the "
+     "blacklist of client names are kept; new tokens are larger than all of "
+     "before. The directory is that of a cluster of one, with a new id, which "
+     "no node of the old cluster talks to. Restore ONE directory; the other "
+     "nodes begin empty and are added.\n"
+     "Clients of the old cluster may still believe in their locks, also in "
+     "those that the backup does not know. So nothing is granted for as long "
+     "as the longest lease there can be. With --quarantine you vouch for it "
+     "that by the end of that time no client of the old cluster believes in a "
+     "lock: because all of them have ended, or because every TTL was shorter, "
+     "or because the old cluster has been down for so long."},
     {"snapshot save",
      "Of several endpoints the leader is asked, or, if none leads, the node "
-     "that\n"
-     "has applied most; of one, that one. FILE is there when its checksum was\n"
-     "checked and it is on the disk. With --data the node must not run; what "
-     "its\n"
-     "log has at the end is saved as well, committed or not.\n"},
-    {"snapshot restore",
-     "Nothing goes back in time: sessions, holds and queues are dropped; the\n"
-     "highest token that each resource has admitted (FENCE.ADMIT) and the "
-     "blacklist\n"
-     "of client names are kept; new tokens are larger than all of before. The\n"
-     "directory is that of a cluster of one, with a new id, which no node of "
-     "the\n"
-     "old cluster talks to. Restore ONE directory; the other nodes begin empty "
-     "and\n"
-     "are added.\n"
-     "\n"
-     "Clients of the old cluster may still believe in their locks, also in "
-     "those\n"
-     "that the backup does not know. So nothing is granted for as long as the\n"
-     "longest lease there can be. With --quarantine you vouch for it that by\n"
-     "the end of that time no client of the old cluster believes in a lock:\n"
-     "because all of them have ended, or because every TTL was shorter, or "
-     "because\n"
-     "the old cluster has been down for so long.\n"},
-    {"bench",
-     "Each client waits for its answer before it asks again; a cycle is one\n"
-     "acquire and one release, each of them on the disks of a majority.\n"},
+     "that has applied most; of one, that one. FILE is there when its checksum "
+     "was checked and it is on the disk. With --data the node must not run; "
+     "what its log has at the end is saved as well, committed or not."},
+    {"status", "Each node that answers tells of itself: who leads as it "
+               "believes, how far the log is committed, how far it has applied "
+               "it. Of those that do not answer the reason goes to stderr. The "
+               "leader's opinion of the members is hasp member list."},
+    {"top", "Grants per second are counted from the events that the node "
+            "tells; what happens between two looks counts, too. When stdout is "
+            "no terminal, each look is printed below the one before."},
+    {"why", "Who holds it and until when, who waits before whom, and what the "
+            "holder waits for itself. Next: hasp please NAME asks the holder, "
+            "hasp help blacklist takes it away."},
 };
 
 static const struct {
@@ -132,14 +134,26 @@ static const struct {
     {"NO_COLOR", "No colours, if it is set and not empty."},
 };
 
-const char *manual_notes(const char *subcommand)
+const char *manual_notes(const char *name)
 {
     for (size_t i = 0; i < sizeof notes / sizeof notes[0]; i++) {
-        if (strcmp(notes[i].subcommand, subcommand) == 0) {
+        if (strcmp(notes[i].name, name) == 0) {
             return notes[i].text;
         }
     }
     return NULL;
+}
+
+static size_t first_word(const struct subcommand *s)
+{
+    return strcspn(s->name, " ");
+}
+
+static bool is_same_group(const struct subcommand *a,
+                          const struct subcommand *b)
+{
+    return first_word(a) == first_word(b) &&
+           strncmp(a->name, b->name, first_word(a)) == 0;
 }
 
 /* --- The manual page ------------------------------------------------------ */
@@ -209,17 +223,14 @@ static void put_options(const char *text)
     }
 }
 
-static void put_paragraphs(const char *text)
+static void put_notes(const char *name)
 {
-    puts(".PP");
-    while (*text != '\0') {
+    const char *text = manual_notes(name);
+    while (text != NULL && *text != '\0') {
         size_t size = strcspn(text, "\n");
-        if (size == 0) {
-            puts(".PP");
-        } else {
-            put_roff(text, size);
-            putchar('\n');
-        }
+        puts(".PP");
+        put_roff(text, size);
+        putchar('\n');
         text += size + (text[size] == '\n');
     }
 }
@@ -237,9 +248,7 @@ static void put_subcommand(const struct subcommand *s)
     put_text(s->summary + 1);
     puts(".");
     put_options(s->details);
-    if (manual_notes(s->name) != NULL) {
-        put_paragraphs(manual_notes(s->name));
-    }
+    put_notes(s->name);
 }
 
 void manual_print(void)
@@ -257,6 +266,12 @@ void manual_print(void)
     puts(".SH SUBCOMMANDS");
     for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
         put_subcommand(s);
+        if (s->name[first_word(s)] == ' ' &&
+            ((s + 1)->name == NULL || !is_same_group(s, s + 1))) {
+            char group[32];
+            snprintf(group, sizeof group, "%.*s", (int)first_word(s), s->name);
+            put_notes(group);
+        }
     }
     puts(".SH EXIT STATUS");
     for (size_t i = 0; i < sizeof exit_codes / sizeof exit_codes[0]; i++) {
@@ -300,16 +315,17 @@ static void put_words(const char *text)
     }
 }
 
-static size_t first_word(const struct subcommand *s)
+/* "blacklist|member|..." */
+static void put_groups(void)
 {
-    return strcspn(s->name, " ");
-}
-
-static bool is_same_group(const struct subcommand *a,
-                          const struct subcommand *b)
-{
-    return first_word(a) == first_word(b) &&
-           strncmp(a->name, b->name, first_word(a)) == 0;
+    const char *separator = "";
+    for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
+        if (s->name[first_word(s)] == ' ' &&
+            (s == subcommands || !is_same_group(s - 1, s))) {
+            printf("%s%.*s", separator, (int)first_word(s), s->name);
+            separator = "|";
+        }
+    }
 }
 
 /* One case for each first word, and one for each subcommand. */
@@ -357,7 +373,9 @@ static void put_bash(void)
          "  [[ ${COMP_WORDS[i]} == help ]] && ((i < COMP_CWORD)) && ((i++))\n"
          "  ((i < COMP_CWORD)) && name=${COMP_WORDS[i]}\n"
          "  case $name in");
-    printf("    blacklist|member|session)\n"
+    fputs("    ", stdout);
+    put_groups();
+    printf(")\n"
            "      ((i + 1 < COMP_CWORD)) && name+=\" ${COMP_WORDS[i+1]}\" ;;\n"
            "    run)\n"
            "      for ((i++; i < COMP_CWORD; i++)); do\n"

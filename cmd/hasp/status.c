@@ -279,6 +279,11 @@ int run_member_list(struct tool *tool, int argc, char **argv)
     return exit_code;
 }
 
+static bool parse_id(const char *text, uint64_t *ret_id)
+{
+    return parse_number(text, ret_id) && *ret_id > 0 && *ret_id <= INT64_MAX;
+}
+
 /* Sends the change to the leader itself, takes the query and explains a
  * failure: the answer of a member that is being removed could be lost with its
  * connection, and asking again would find it gone. A new member catches up
@@ -309,7 +314,31 @@ static int change(struct tool *tool, struct query *query)
     options.deadline_ns = client_now_ns() + time_ms * NS_PER_MS;
     error = client_ask(tool->client, query, &options, &reply);
     query_done(query);
+    if (error == HASP_EREPLY &&
+        strcmp(client_code(tool->client), "BADARG") == 0) {
+        /* It is about the members and not about the words. */
+        return tool_fail(EX_DATAERR,
+                         "%s: %s; see: hasp member list, hasp help member",
+                         what, client_why(tool->client));
+    }
     return error == 0 ? 0 : tool_client_error(tool->client, error, what);
+}
+
+/* "HOST:PORT,HOST:PORT", of which the cluster would believe anything. */
+static bool is_pair_of_addresses(const char *text)
+{
+    struct endpoint endpoint;
+    char why[HASP_WHY_SIZE];
+    const char *comma = strchr(text, ',');
+    for (int i = 0; i < 2 && comma != NULL; i++) {
+        const char *from = i == 0 ? text : comma + 1;
+        size_t size = i == 0 ? (size_t)(comma - text) : strlen(from);
+        if (memchr(from, ':', size) == NULL ||
+            endpoint_parse(from, size, &endpoint, why) != 0) {
+            return false;
+        }
+    }
+    return comma != NULL;
 }
 
 int run_member_transfer(struct tool *tool, int argc, char **argv)
@@ -321,8 +350,7 @@ int run_member_transfer(struct tool *tool, int argc, char **argv)
         return EX_USAGE;
     }
     query_begin(&query, "RAFT.TRANSFER");
-    if (argc - optind > 1 ||
-        (argc > optind && !parse_number(argv[optind], &id))) {
+    if (argc - optind > 1 || (argc > optind && !parse_id(argv[optind], &id))) {
         query_done(&query);
         return tool_usage(tool, "the number of one member, or nothing");
     }
@@ -345,7 +373,7 @@ int run_member_change(struct tool *tool, int argc, char **argv)
     if (tool_option(tool, argc, argv, "", NULL) != -1) {
         return EX_USAGE;
     }
-    if (argc - optind != 1 || !parse_number(argv[optind], &id)) {
+    if (argc - optind != 1 || !parse_id(argv[optind], &id)) {
         return tool_usage(tool, "the number of a member is needed");
     }
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
@@ -372,9 +400,15 @@ int run_member_add(struct tool *tool, int argc, char **argv)
         }
         is_standby = true;
     }
-    if (argc - optind != 2 || !parse_number(argv[optind], &id)) {
+    if (argc - optind != 2 || !parse_id(argv[optind], &id)) {
         return tool_usage(tool, "the number and the addresses of the new "
                                 "member are needed");
+    }
+    if (!is_pair_of_addresses(argv[optind + 1])) {
+        return tool_usage(tool,
+                          "'%s' are not two addresses, for nodes and for "
+                          "clients; write 10.0.0.4:7421,10.0.0.4:7420",
+                          argv[optind + 1]);
     }
     query_begin(&query, "RAFT.ADD");
     query_number(&query, id);
@@ -382,5 +416,12 @@ int run_member_add(struct tool *tool, int argc, char **argv)
     if (is_standby) {
         query_text(&query, "STANDBY");
     }
-    return change(tool, &query);
+    int exit_code = change(tool, &query);
+    if (exit_code == EX_UNAVAILABLE) {
+        tool_say(tool,
+                 "member %" PRIu64 " has to run and to reach the others; "
+                 "whether it was added, and how far it is: hasp member list",
+                 id);
+    }
+    return exit_code;
 }

@@ -89,9 +89,9 @@ const struct subcommand subcommands[] = {
     {"run", "[-s] [-n] [-w SECS] [--on-lost HOW] NAME [--] COMMAND...",
      "run a command while holding a lock",
      ACQUIRE_OPTIONS
-     "    --on-lost term  TERM in time, then KILL (default)\n"
-     "    --on-lost kill|freeze|ignore   KILL; STOP and go on if it is kept "
-     "after all; nothing\n"
+     "    --on-lost HOW   if it cannot be kept: term (TERM in time, then\n"
+     "                    KILL; the default), kill, ignore, or freeze (STOP;\n"
+     "                    it goes on if it is kept after all)\n"
      "    --grace TIME    between TERM and KILL (a quarter of the lease)\n",
      run_run},
     {"session close", "ID:SECRET", "end a session and release its holds", NULL,
@@ -103,17 +103,15 @@ const struct subcommand subcommands[] = {
     {"show", "NAME", "holders and queue of a lock", NULL, run_show},
     {"snapshot inspect", "FILE", "check a backup, and say what is in it", NULL,
      run_snapshot_inspect},
-    {"snapshot restore",
-     "FILE --config FILE | --dir DIR --id N --address HOST:PORT --client "
-     "HOST:PORT",
+    {"snapshot restore", "FILE --config FILE | --dir DIR --id N ...",
      "begin a new life of a cluster from a backup",
      "    --config FILE        haspd's, of the node that begins it; or\n"
      "    --dir DIR            its data directory, which must be empty\n"
      "    --id N               its number\n"
      "    --address HOST:PORT  where the other nodes reach it\n"
      "    --client HOST:PORT   where clients reach it\n"
-     "    --quarantine TIME    grant nothing for so long (75m, and the longest "
-     "lock delay)\n",
+     "    --quarantine TIME    grant nothing for so long (75m and the\n"
+     "                         longest lock delay)\n",
      run_snapshot_restore},
     {"snapshot save", "FILE [--data DIR] [--force]",
      "save the state of the cluster as a file",
@@ -124,9 +122,9 @@ const struct subcommand subcommands[] = {
     {"status", "", "the nodes and their roles", NULL, run_status},
     {"top", "[-n COUNT] [-i TIME]",
      "the hottest locks, the longest waits, the sessions, again and again",
-     "-n, --count N       end after so many times\n"
-     "-i, --interval TIME between them (2s)\n"
-     "On a terminal: q ends, p pauses, s shows the next of locks, waits, "
+     "-n, --count N        end after so many times\n"
+     "-i, --interval TIME  between them (2s)\n"
+     "On a terminal: q ends, p pauses, s shows the next of locks, waits,\n"
      "sessions, all.\n",
      run_top},
     {"version", "", "versions of the tool and of the nodes", NULL, run_version},

@@ -74,8 +74,9 @@ subcommand_fn run_acquire, run_blacklist_add, run_blacklist_list,
 
 /* hasp(1) for man(1), made from the table. */
 void manual_print(void);
-/* What a subcommand's options do not say, as paragraphs; or NULL. */
-const char *manual_notes(const char *subcommand);
+/* What the options of a subcommand, or the subcommands of a group, do not say:
+ * each line is a paragraph. NULL if there is nothing to say. */
+const char *manual_notes(const char *name);
 
 /* --- Errors --------------------------------------------------------------- */
 

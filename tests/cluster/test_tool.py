@@ -6,6 +6,7 @@ The program under test is $HASP (default: build/release/hasp)."""
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -93,6 +94,11 @@ def dead_endpoint():
         ["blacklist", "remove", "--client", "x", "--reason", "y"],
         ["member", "transfer", "x"],
         ["member", "add", "1"],
+        ["member", "add", "0", "127.0.0.1:1,127.0.0.1:2"],
+        ["member", "add", "4", "127.0.0.1:1"],
+        ["member", "add", "4", "127.0.0.1,127.0.0.1:2"],
+        ["member", "add", "4", "127.0.0.1:1,127.0.0.1:2,"],
+        ["member", "remove", "0"],
         ["watch", "--count", "0"],
         ["dev", "--nodes", "0"],
         ["dev", "--port", "65530"],
@@ -109,11 +115,13 @@ def test_wrong_usage_exits_64_and_says_why(words):
 def test_help_goes_to_stdout_and_names_every_subcommand():
     result = hasp("help")
     assert result.returncode == 0 and result.stderr == ""
-    for name in ("run", "session keep", "blacklist add", "dev", "why"):
+    assert "\n  session keep " in result.stdout
+    for name in re.findall(r"^  ([a-z]+(?: [a-z]+)?)  ", result.stdout, re.M):
         assert name in result.stdout
         one = hasp("help", *name.split())
         assert one.returncode == 0
         assert one.stdout.startswith("usage: hasp " + name)
+        assert max(map(len, one.stdout.splitlines())) <= 80
     assert hasp("run", "--help").stdout == hasp("help", "run").stdout
     assert hasp().returncode == 64
 
@@ -124,6 +132,9 @@ def test_help_of_a_group_lists_its_subcommands():
         assert result.returncode == 0 and result.stderr == ""
         assert "hasp member add ID" in result.stdout
         assert "hasp member transfer" in result.stdout
+        assert "make a member a standby\n" in result.stdout
+        assert "is not removed: start it" in result.stdout.replace("\n", " ")
+        assert max(map(len, result.stdout.splitlines())) <= 80
 
 
 def test_options_after_the_name_belong_to_acquire_but_not_to_run():
@@ -946,6 +957,13 @@ def test_a_command_outlives_the_leader_and_leadership_can_be_handed_over(dev):
     target = leader % 3 + 1
     assert dev.hasp("member", "transfer", str(target)).returncode == 0
     wait_for(lambda: dev.json("status")[0]["leader"] == target)
+    for verb in "promote", "demote", "remove", "transfer":
+        result = dev.hasp("member", verb, "9")
+        assert result.returncode == 65 and result.stdout == ""
+        assert "has that id; see: hasp member list" in result.stderr
+    result = dev.hasp("member", "remove", str(target))
+    assert result.returncode == 65
+    assert "hand over" in result.stderr and "hasp help member" in result.stderr
     members = dev.json("member", "list")
     assert [member["id"] for member in members] == [1, 2, 3]
     time.sleep(2.5)

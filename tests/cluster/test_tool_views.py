@@ -331,6 +331,7 @@ def test_the_completion_knows_words_options_and_commands(tmp_path):
     assert complete(tmp_path, "session", "") == [
         "close", "keep", "list", "show",
     ]
+    assert complete(tmp_path, "snapshot", "save", "--da") == ["--data"]
     assert complete(tmp_path, "-o", "json", "bench", "--cl") == ["--clients"]
     assert complete(tmp_path, "-o", "pl") == ["plain"]
     assert complete(tmp_path, "run", "--on-lost", "fr") == ["freeze"]
