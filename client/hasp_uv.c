@@ -15,7 +15,7 @@
 #include "client/hasp_session.h"
 #include "client/thread.h"
 
-enum job_kind { JOB_OPEN, JOB_ACQUIRE, JOB_RELEASE, JOB_CLOSE };
+enum job_kind { JOB_OPEN, JOB_ACQUIRE, JOB_CONVERT, JOB_RELEASE, JOB_CLOSE };
 
 /* One call. It belongs to its thread until it stands in 'done'. */
 struct job {
@@ -25,7 +25,10 @@ struct job {
     pthread_t thread;
     struct hasp_options options;
     struct hasp_acquire_options acquire;
-    char *texts[3]; /* Copies that the options point to. */
+    char *texts[2]; /* Copies that the options point to. */
+    char **names;   /* Of the locks to acquire. */
+    size_t name_count;
+    enum hasp_mode mode; /* To convert to. */
     struct hasp_session *session;
     struct hasp_hold *hold;
     int status;
@@ -62,6 +65,10 @@ static void job_free(struct job *job)
     for (size_t i = 0; i < sizeof job->texts / sizeof job->texts[0]; i++) {
         free(job->texts[i]);
     }
+    for (size_t i = 0; i < job->name_count; i++) {
+        free(job->names[i]);
+    }
+    free(job->names);
     free(job);
 }
 
@@ -87,6 +94,19 @@ static bool keep_text(struct job *job, int i, const char **text)
     job->texts[i] = strdup(*text);
     *text = job->texts[i];
     return job->texts[i] != NULL;
+}
+
+static bool keep_names(struct job *job, const char *const *names, size_t count)
+{
+    job->names = calloc(count, sizeof *job->names);
+    while (job->names != NULL && job->name_count < count) {
+        char *name = strdup(names[job->name_count]);
+        if (name == NULL) {
+            return false;
+        }
+        job->names[job->name_count++] = name;
+    }
+    return job->names != NULL;
 }
 
 static struct hasp_uv *uv_new(struct uv_loop_s *loop,
@@ -165,9 +185,25 @@ int hasp_uv_acquire(struct hasp_uv *uv, const char *name,
                     const struct hasp_acquire_options *options,
                     hasp_uv_hold_fn *done, void *data)
 {
-    int error = check(
-        uv, name != NULL && done != NULL &&
-                (options == NULL || options->size >= sizeof *options));
+    return hasp_uv_acquire_many(uv, &name, 1, options, done, data);
+}
+
+static bool options_are_fine(const struct hasp_acquire_options *options)
+{
+    return options == NULL || options->size >= sizeof *options;
+}
+
+int hasp_uv_acquire_many(struct hasp_uv *uv, const char *const *names,
+                         size_t count,
+                         const struct hasp_acquire_options *options,
+                         hasp_uv_hold_fn *done, void *data)
+{
+    bool is_ok = names != NULL && count > 0 && done != NULL &&
+                 options_are_fine(options);
+    for (size_t i = 0; is_ok && i < count; i++) {
+        is_ok = names[i] != NULL;
+    }
+    int error = check(uv, is_ok);
     if (error != 0) {
         return error;
     }
@@ -181,11 +217,39 @@ int hasp_uv_acquire(struct hasp_uv *uv, const char *name,
         hasp_acquire_options_init(&job->acquire);
     }
     job->held = done;
-    job->texts[0] = strdup(name);
-    bool is_ok = job->texts[0] != NULL &&
-                 keep_text(job, 1, &job->acquire.owner) &&
-                 keep_text(job, 2, &job->acquire.value);
+    is_ok = keep_text(job, 0, &job->acquire.owner) &&
+            keep_text(job, 1, &job->acquire.value) &&
+            keep_names(job, names, count);
     error = is_ok ? start(job) : why_set(HASP_ENOMEM, "out of memory");
+    if (error != 0) {
+        job_free(job);
+    }
+    return error;
+}
+
+int hasp_uv_convert(struct hasp_uv *uv, struct hasp_hold *hold,
+                    enum hasp_mode mode,
+                    const struct hasp_acquire_options *options,
+                    hasp_uv_fn *done, void *data)
+{
+    int error = check(uv, hold != NULL && done != NULL &&
+                              options_are_fine(options));
+    if (error != 0) {
+        return error;
+    }
+    struct job *job = job_new(uv, JOB_CONVERT, data);
+    if (job == NULL) {
+        return why_set(HASP_ENOMEM, "out of memory");
+    }
+    hasp_acquire_options_init(&job->acquire);
+    if (options != NULL) {
+        job->acquire.wait_ms = options->wait_ms;
+        job->acquire.interrupt_fd = options->interrupt_fd;
+    }
+    job->hold = hold;
+    job->mode = mode;
+    job->done = done;
+    error = start(job);
     if (error != 0) {
         job_free(job);
     }
@@ -247,8 +311,12 @@ static void *run(void *data)
         job->status = hasp_open(&job->options, &job->session);
         break;
     case JOB_ACQUIRE:
-        job->status = hasp_acquire(job->session, job->texts[0], &job->acquire,
-                                   &job->hold);
+        job->status = hasp_acquire_many(
+            job->session, (const char *const *)job->names, job->name_count,
+            &job->acquire, &job->hold);
+        break;
+    case JOB_CONVERT:
+        job->status = hasp_convert(job->hold, job->mode, &job->acquire);
         break;
     case JOB_RELEASE:
         job->status = hasp_release(job->hold);

@@ -74,6 +74,19 @@ hasp_uv_acquire(struct hasp_uv *uv, const char *name,
                 const struct hasp_acquire_options *options,
                 hasp_uv_hold_fn *done, void *data);
 
+/* hasp_acquire_many() with a callback; all that is passed is copied. */
+HASP_API HASP_MUST_CHECK int
+hasp_uv_acquire_many(struct hasp_uv *uv, const char *const *names, size_t count,
+                     const struct hasp_acquire_options *options,
+                     hasp_uv_hold_fn *done, void *data);
+
+/* hasp_convert() with a callback. The hold stays the caller's, who must not
+ * release it until 'done' has been called. */
+HASP_API HASP_MUST_CHECK int
+hasp_uv_convert(struct hasp_uv *uv, struct hasp_hold *hold, enum hasp_mode mode,
+                const struct hasp_acquire_options *options, hasp_uv_fn *done,
+                void *data);
+
 /* hasp_release() with a callback, which may be NULL. From here on the hold
  * belongs to the library, and nobody may believe in it. If this returns an
  * error nothing was begun and the hold is still the caller's. */

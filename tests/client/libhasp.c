@@ -490,14 +490,15 @@ static void limit_after_wait(void)
     hasp_close(shared_session);
 }
 
+static bool has_event;
+
 static void on_event(void *data, const struct hasp_event *event)
 {
     struct hasp_event *last = data;
     /* Calls may be made here. */
     EXPECT(hasp_session_id(shared_session) != 0);
     *last = *event;
-    last->kind = 0;
-    __atomic_store_n((int *)&last->kind, (int)event->kind, __ATOMIC_RELEASE);
+    __atomic_store_n(&has_event, true, __ATOMIC_RELEASE);
 }
 
 static void callback(void)
@@ -513,7 +514,7 @@ static void callback(void)
     EXPECT_IS(hasp_acquire(shared_session, "cb", NULL, &hold), 0);
     EXPECT_IS(hasp_please(shared_session, "cb", NULL, &told), 0);
     for (int i = 0; i < 500; i++) {
-        if (__atomic_load_n((int *)&last.kind, __ATOMIC_ACQUIRE) != 0) {
+        if (__atomic_load_n(&has_event, __ATOMIC_ACQUIRE)) {
             break;
         }
         sleep_ms(10);
@@ -880,7 +881,7 @@ static void slow_callback(void)
 static void frozen(void)
 {
     for (int i = 0; i < 3; i++) {
-        char freeze[16];
+        char freeze[32];
         pthread_t thread;
         struct hasp_session *other = open_with(8000, 0);
         struct hasp_hold *hold;

@@ -7,6 +7,7 @@ The programs are in $HASP_BUILD (default: build/release).
 
 import os
 import random
+import re
 import select
 import signal
 import socket
@@ -219,11 +220,30 @@ def test_all_is_lost_at_once_when_a_node_says_so(cluster):
         cutter.join()
 
 
-def test_only_public_functions_can_be_seen():
+def public_names():
     names = subprocess.run(
         ['nm', '-D', '--defined-only', os.path.join(BUILD, 'libhasp.so')],
         check=True, capture_output=True, text=True).stdout.split('\n')
-    names = {line.split()[-1] for line in names if line}
+    return {line.split()[-1] for line in names if line}
+
+
+def test_the_manual_has_every_public_function():
+    with open(os.path.join(ROOT, 'docs', 'man', 'hasp.3'),
+              encoding='utf-8') as page:
+        synopsis = page.read().split('.Sh DESCRIPTION')[0]
+    shown = re.findall(r'^\.Fn (\w+)', synopsis, re.MULTILINE)
+    assert sorted(shown) == sorted(public_names())
+
+
+def test_a_program_is_bound_to_the_major_version():
+    told = subprocess.run(
+        ['readelf', '-d', os.path.join(BUILD, 'libhasp.so')],
+        check=True, capture_output=True, text=True).stdout
+    assert re.findall(r'SONAME.*\[(.*)\]', told) == ['libhasp.so.0']
+
+
+def test_only_public_functions_can_be_seen():
+    names = public_names()
     assert 'hasp_acquire' in names and 'hasp_fence_enter' in names
     assert [name for name in names if not name.startswith('hasp_')] == []
     # The archive keeps its own names to itself, too.
@@ -242,8 +262,9 @@ def run(cluster, *command, timeout=60, **environment):
                  **environment))
 
 
-def test_callbacks_on_a_loop(cluster):
-    done = run(cluster, os.path.join(BUILD, 'client-tests', 'libhasp_uv'))
+@pytest.mark.parametrize('program', ['libhasp_uv', 'libhasp_uv_holds'])
+def test_callbacks_on_a_loop(cluster, program):
+    done = run(cluster, os.path.join(BUILD, 'client-tests', program))
     assert (done.returncode, done.stderr) == (0, '')
 
 
