@@ -13,7 +13,7 @@ hasp.aio has the same for asyncio.
 
 from .errors import (HaspError, LeaseLost, LeaseShort, NotHeld, Refused,
                      Unknown, Unreachable)
-from .hold import Event
+from .core import Event
 from .lease import State
 from .session import Lock, Session
 

@@ -13,6 +13,7 @@ S0 + 0.8 min(T, linger) on; from S0 + 0.8 T it is lost, and nothing leaves lost.
 from __future__ import annotations
 
 import enum
+import math
 import time
 from typing import NamedTuple, Optional
 
@@ -29,9 +30,8 @@ class Clock(NamedTuple):
     monotonic: float
     boottime: float
 
-    def age(self) -> float:
+    def age(self, now: Clock) -> float:
         """Seconds since, on whichever clock more have passed."""
-        now = read_clock()
         return max(now.monotonic - self.monotonic, now.boottime - self.boottime)
 
 
@@ -54,9 +54,11 @@ class Lease:
         self._is_lost = False
 
     def answered(self, sent: Clock, ttl: float, linger: float) -> None:
-        """A heartbeat sent at 'sent' was answered OK. Nothing revives a lost
-        lease, and an older heartbeat than the newest changes nothing."""
-        if self._sent is not None and sent.monotonic < self._sent.monotonic:
+        """A heartbeat sent at 'sent' was answered OK. Nothing revives a lease
+        that was lost by then, whether or not anybody had looked, and an older
+        heartbeat than the newest changes nothing."""
+        if self._sent is not None and (sent < self._sent or
+                                       self.state(sent) is State.LOST):
             return
         self.ttl, self.linger, self._sent = ttl, linger, sent
 
@@ -65,10 +67,7 @@ class Lease:
         self._is_lost = True
 
     def _age(self, now: Clock) -> float:
-        sent = self._sent
-        if sent is None:
-            return float('inf')
-        return max(now.monotonic - sent.monotonic, now.boottime - sent.boottime)
+        return math.inf if self._sent is None else self._sent.age(now)
 
     def state(self, now: Clock) -> State:
         age = self._age(now)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Requests, without I/O: where they go, their words, their numbers, and what an
-error means. Threads and asyncio share it."""
+error means."""
 
 from __future__ import annotations
 
 import math
 import os
+import random
 import sys
 import time
 from typing import Dict, List, Optional, Sequence, Set, Tuple, Union
@@ -65,8 +66,15 @@ def wait_words(until: Optional[float]) -> Tuple[List[resp.Argument], float]:
     left = 0.0 if until is None else until - time.monotonic()
     if left <= 0:
         return [], ANSWER
-    wait = 'FOREVER' if left == math.inf else math.ceil(left * 1000)
+    wait: resp.Argument = \
+        'FOREVER' if left == math.inf else math.ceil(left * 1000)
     return ['WAIT', wait], min(left + GRACE, SILENCE)
+
+
+def retry_pause(attempt: int) -> float:
+    """Seconds before the nodes are asked once more: longer each time, and by
+    chance, so that many clients do not come at once."""
+    return random.uniform(0.02, 0.1) * min(attempt, 5)
 
 
 def judge(error: resp.ReplyError) -> HaspError:

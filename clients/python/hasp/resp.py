@@ -16,8 +16,8 @@ class ReplyError(Exception):
         self.code = text.split(' ', 1)[0]
 
 
-class Push(list):
-    """A message that no request asked for: [kind, name, map]."""
+class Push(list):  # type: ignore[type-arg]
+    """A message that no request asked for: [name, kind, map]."""
 
 
 class Incomplete(Exception):
@@ -34,7 +34,7 @@ def encode(*arguments: Argument) -> bytes:
 
 
 class Parser:
-    """Feed it bytes; next() gives one reply or raises Incomplete."""
+    """Feed it bytes; next() gives one reply."""
 
     def __init__(self) -> None:
         self._data = b''
@@ -43,7 +43,12 @@ class Parser:
         self._data += data
 
     def next(self) -> Any:
-        value, at = self._value(0)
+        """Incomplete: feed it more. OSError: it is not RESP, so the connection
+        is of no use any more."""
+        try:
+            value, at = self._value(0)
+        except ValueError as error:  # UnicodeDecodeError is one.
+            raise OSError(f'no RESP: {error}') from None
         self._data = self._data[at:]
         return value
 
@@ -89,4 +94,4 @@ class Parser:
         if kind == b'%':
             flat, at = self._values(2 * int(rest), at)
             return dict(zip(flat[::2], flat[1::2])), at
-        raise ReplyError(f'PROTOCOL unexpected reply {line[:20]!r}')
+        raise ValueError(f'a reply that begins with {line[:20]!r}')

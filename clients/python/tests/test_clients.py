@@ -111,8 +111,8 @@ def test_a_grant_that_nobody_heard_of_is_given_back(cluster):
         lock = one.lock('a')
         request = one._request
 
-        def lose_the_answer(words, *rest):
-            request(words, *rest)
+        async def lose_the_answer(words, *rest):
+            await request(words, *rest)
             raise hasp.Unknown('lost on the way')
 
         one._request = lose_the_answer

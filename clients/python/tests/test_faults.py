@@ -175,12 +175,12 @@ def test_a_lock_that_was_lost_is_told_at_the_end_of_its_block(cluster):
         while session.state() is not hasp.State.LOST:
             time.sleep(0.02)
 
-    with hasp.Session(endpoints(cluster), ttl=0.5) as session:
+    with hasp.Session(endpoints(cluster), ttl=1.5) as session:
         with pytest.raises(hasp.LeaseLost, match='BLACKLISTED told'):
             run_into_the_end(session, None)
         with pytest.raises(hasp.LeaseLost, match='open another'):
             session.lock('after').acquire(0)
-    with hasp.Session(endpoints(cluster), ttl=0.5) as session:
+    with hasp.Session(endpoints(cluster), ttl=1.5) as session:
         with pytest.raises(KeyError):
             run_into_the_end(session, KeyError('mine'))
 
