@@ -18,7 +18,7 @@ const path = require('node:path');
 const { Connection, ReplyError } = require('./lib/connection');
 const { Lease, readClock } = require('./lib/lease');
 const { Lock } = require('./lib/lock');
-const { HaspError, Owners, judge, parseEndpoints, waitWords } =
+const { HaspError, Owners, checkOptions, judge, parseEndpoints, waitWords } =
   require('./lib/request');
 
 const CONNECT_MS = 1000;
@@ -50,11 +50,7 @@ class Session extends EventEmitter {
 
   constructor(options) {
     super();
-    const unknown = Object.keys(options).find((key) => !OPTIONS.includes(key));
-    if (unknown) {
-      throw new TypeError(`a session has no option '${unknown}'; it has ` +
-        OPTIONS.join(', '));
-    }
+    checkOptions('session', options, OPTIONS);
     this.options = { ttl: 10000, linger: 0, timeout: 10000,
       name: `${path.basename(process.argv[1] ?? 'node')}:${process.pid}`,
       ...options };
@@ -109,6 +105,14 @@ class Session extends EventEmitter {
     this.lease.refuse();
   }
 
+  refusal(reply) {
+    const error = judge(reply);
+    if (error.code === 'LOST') {
+      this.refuse(error.message);
+    }
+    return error;
+  }
+
   // --- requests --------------------------------------------------------------
 
   /** Asks until there is an answer. 'until' is the end of a wait for a lock,
@@ -134,12 +138,9 @@ class Session extends EventEmitter {
           this.put(line);
           return { reply, sent };
         }
-        const error = judge(reply);
+        const error = this.refusal(reply);
         if (!['UNREACHABLE', 'UNKNOWN'].includes(error.code)) {
           this.put(line);
-          if (error.code === 'LOST') {
-            this.refuse(error.message);
-          }
           throw error;
         }
         isDoubtful ||= error.code === 'UNKNOWN';
@@ -204,28 +205,24 @@ class Session extends EventEmitter {
     [...this.idle.splice(0), ...this.busy].forEach((line) => line.close());
   }
 
+  /** Greets, and tells the node whose connection it is. */
   async connect(timeout) {
     const { turn } = this;
-    let line;
+    const line = new Connection(this.endpoints[turn % this.endpoints.length]);
+    line.turn = turn;
     try {
-      line = await Connection.open(this.endpoints[turn % this.endpoints.length],
-        timeout);
-      line.turn = turn;
-      if (this.id) {
-        const reply = await line.ask(timeout,
-          ['SESSION.ATTACH', this.id, this.secret]);
+      for (const words of [['HELLO', 3],
+        ...(this.id ? [['SESSION.ATTACH', this.id, this.secret]] : [])]) {
+        const reply = await line.ask(timeout, words);
         if (reply instanceof ReplyError) {
-          const error = judge(reply);
-          if (error.code === 'LOST') {
-            this.refuse(error.message);
-            throw error;
-          }
-          throw new Error(error.message);
+          const error = this.refusal(reply);
+          // Else another node may know us.
+          throw error.code === 'LOST' ? error : new Error(error.message);
         }
       }
       return line;
     } catch (error) {
-      line?.close();
+      line.close();
       this.turnFrom(turn);
       throw error;
     }
@@ -248,7 +245,7 @@ class Session extends EventEmitter {
       const sent = readClock();
       const reply = await this.keeper.ask(patience, ['SESSION.KEEP', 'FULL']);
       if (reply instanceof ReplyError) {
-        throw judge(reply);
+        throw this.refusal(reply);
       }
       this.lease.answered(sent, reply.ttl_ms, reply.linger_ms ?? 0);
       next = this.lease.beatInterval();
@@ -291,7 +288,6 @@ class Session extends EventEmitter {
    * the dark, too: they go on at another one. */
   missed(error) {
     if (error.code === 'LOST') {
-      this.refuse(error.message);
       return;
     }
     const node = this.hailed;

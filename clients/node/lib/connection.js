@@ -81,20 +81,9 @@ function parse(data, at) {
 }
 
 class Connection {
-  /** Connects and greets; rejects if that takes longer than 'timeout' ms. */
-  static async open(endpoint, timeout) {
-    const connection = new Connection(endpoint);
-    connection.endpoint = endpoint;
-    try {
-      await connection.ask(timeout, ['HELLO', 3]);
-    } catch (error) {
-      connection.close();
-      throw error;
-    }
-    return connection;
-  }
-
-  constructor({ host, port }) {
+  constructor(endpoint) {
+    const { host, port } = endpoint;
+    this.endpoint = endpoint;
     this.data = Buffer.alloc(0);
     this.waiting = [];
     this.onPush = null;

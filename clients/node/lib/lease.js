@@ -45,9 +45,12 @@ class Lease {
     this.isLost = false;
   }
 
-  /** A heartbeat sent at 'sent' was answered OK; times in milliseconds. */
+  /** A heartbeat sent at 'sent' was answered OK; times in milliseconds. Nothing
+   * revives a lease that was lost by then, whether or not anybody had looked,
+   * and an older heartbeat than the newest changes nothing. */
   answered(sent, ttl, linger) {
-    if (this.isLost || (this.sent && sent.monotonic < this.sent.monotonic)) {
+    if (this.sent && (sent.monotonic < this.sent.monotonic ||
+        this.state(sent) === 'lost')) {
       return;
     }
     Object.assign(this, { sent, ttl, linger });

@@ -3,7 +3,7 @@
 // Locks: what is asked of the cluster for them, and what is believed meanwhile.
 'use strict';
 
-const { HaspError } = require('./request');
+const { HaspError, checkOptions } = require('./request');
 const { TRUST, readClock, since } = require('./lease');
 
 const OPTIONS = ['owner', 'shared', 'slots', 'value', 'delay', 'hold', 'barge'];
@@ -14,11 +14,7 @@ const SHOW_MS = 1000;
  * in milliseconds. Belief ends when the release is sent. */
 class Lock {
   constructor(session, name, options) {
-    const unknown = Object.keys(options).find((key) => !OPTIONS.includes(key));
-    if (unknown) {
-      throw new TypeError(`a lock has no option '${unknown}'; it has ` +
-        OPTIONS.join(', '));
-    }
+    checkOptions('lock', options, OPTIONS);
     this.session = session;
     this.name = name;
     this.options = options;

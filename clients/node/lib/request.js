@@ -21,6 +21,15 @@ class HaspError extends Error {
   }
 }
 
+/** A name that is misspelt would mean a default. */
+function checkOptions(what, options, known) {
+  const unknown = Object.keys(options).find((key) => !known.includes(key));
+  if (unknown) {
+    throw new TypeError(`a ${what} has no option '${unknown}'; it has ` +
+      known.join(', '));
+  }
+}
+
 /** 'host:port,...' or a list of them; a port that is missing is 7420. */
 function parseEndpoints(endpoints) {
   const list = Array.isArray(endpoints) ? endpoints :
@@ -103,4 +112,5 @@ class Owners {
   }
 }
 
-module.exports = { HaspError, Owners, judge, parseEndpoints, waitWords };
+module.exports = { HaspError, Owners, checkOptions, judge, parseEndpoints,
+  waitWords };

@@ -84,7 +84,7 @@ async function events(session, other) {
 }
 
 async function refused() {
-  const session = await Session.open({ ttl: 500 });
+  const session = await Session.open({ ttl: 1500 });
   const lock = session.lock('refused');
   await lock.acquire();
   await session.request(

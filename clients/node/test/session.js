@@ -23,6 +23,10 @@ function leaseRules() {
   assert.equal(lease.state({ monotonic: 1310, boottime: 2130 }), 'lost');
   lease.answered(clock(2000), 1000, 500);
   assert.equal(lease.state(clock(2001)), 'lost');
+  const unseen = new Lease(); // Lost before anybody looked.
+  unseen.answered(clock(1000), 1000, 0);
+  unseen.answered(clock(1900), 1000, 0);
+  assert.equal(unseen.state(clock(1901)), 'lost');
 }
 
 async function main() {
