@@ -67,6 +67,17 @@
  * that it can see is HASP_EINVALID; it aborts the process only if memory runs
  * out inside it or if it finds itself broken.
  *
+ * With each function stand the errors that mean something special there. Beside
+ * them, whatever asks the cluster may return
+ *
+ *     HASP_ECONNECT, _ENOTLEADER, _EBUSY    nothing was done: try later
+ *     HASP_EUNKNOWN                         no answer within timeout_ms
+ *     HASP_ELOST                            open another session
+ *     HASP_EFULL, _EREFUSED, _EBLACKLISTED, _EREPLY
+ *                                           the cluster says no: hasp_why()
+ *     HASP_EINVALID, _EFORKED               a mistake of the caller's
+ *     HASP_ENOMEM, _EIO, _EPROTO            no memory, no thread, no cluster
+ *
  * Changes are numbered and asked again, at other nodes, until there is an
  * answer or the time-out has passed; none is ever made twice.
  *
@@ -139,12 +150,14 @@ enum hasp_error {
     HASP_EINVALID = -1,
     /* What answers does not speak the protocol of hasp. */
     HASP_EPROTO = -2,
+    /* A request, or an answer, is larger than the protocol allows. */
     HASP_ETOOBIG = -3,
     /* A limit of the cluster, or of this process, is reached. */
     HASP_EFULL = -4,
     /* A file could not be read or written (fences); no thread or descriptor
      * could be had. */
     HASP_EIO = -5,
+    /* The disk is full (fences). */
     HASP_ENOSPC = -6,
     /* A fence's file is damaged. */
     HASP_ECORRUPT = -7,
@@ -152,12 +165,15 @@ enum hasp_error {
     HASP_ENOTLEADER = -8,
     /* The cluster has too much to do. Nothing was done. */
     HASP_EBUSY = -9,
+    /* Used inside of hasp; no function of this header returns these four, nor
+     * HASP_EMORE. */
     HASP_ENOENT = -10,
     HASP_EEXIST = -11,
     HASP_ECLOSED = -12,
     HASP_ETIMEDOUT = -13,
+    /* Out of memory. */
     HASP_ENOMEM = -14,
-    HASP_EMORE = -15, /* Not returned by functions of this header. */
+    HASP_EMORE = -15,
     /* No node could be reached. Nothing was done. */
     HASP_ECONNECT = -16,
     /* The cluster refused with an error that has no code here: hasp_why(). */
@@ -274,7 +290,8 @@ struct hasp_options {
     void *event_data;
 };
 
-/* Fills in every default. */
+/* Fills in every default; call it first, so that a member which a newer header
+ * has is set, too. */
 HASP_API void hasp_options_init(struct hasp_options *options);
 
 /* Opens a session and starts to keep it. Options may be NULL: the defaults.
@@ -309,6 +326,7 @@ HASP_API int hasp_alive(struct hasp_session *session);
  * moment at which it could come too early. It ends waits for a lock only: other
  * calls are short (timeout_ms). Safe in a signal handler. */
 HASP_API int hasp_interrupt(struct hasp_session *session);
+/* From here on waits are waits again. Not in a signal handler. */
 HASP_API int hasp_interrupt_clear(struct hasp_session *session);
 
 /* A descriptor that is readable while hasp_event_next() has something, for
@@ -411,7 +429,8 @@ hasp_convert(struct hasp_hold *hold, enum hasp_mode mode,
              const struct hasp_acquire_options *options);
 
 /* The token: below 2^53, greater than that of every earlier grant of the lock.
- * hasp_token_of() is that of the i-th lock of several. 0 if there is none. */
+ * hasp_token_of() is that of the i-th lock of several, in the order of 'names',
+ * from 0. 0 if there is none. */
 HASP_API uint64_t hasp_token(const struct hasp_hold *hold);
 HASP_API uint64_t hasp_token_of(const struct hasp_hold *hold, size_t i);
 
@@ -436,7 +455,8 @@ HASP_API HASP_MUST_CHECK int hasp_check(struct hasp_session *session,
                                         bool *ret_is_holder);
 
 /* Asks the holders of a lock to give it back (HASP_EVENT_PLEASE); tells how
- * many there are. 'message' may be NULL. */
+ * many there are, which may be 0. 'message' (at most 4096 bytes) may be NULL.
+ * Who did not hear it, nobody knows. */
 HASP_API HASP_MUST_CHECK int hasp_please(struct hasp_session *session,
                                          const char *name, const char *message,
                                          uint64_t *ret_holder_count);

@@ -34,8 +34,12 @@
  * Threads: all functions here belong to the loop's thread; all callbacks run on
  * it, none from inside the call that it answers. Each callback is called
  * exactly once if the call returned 0, never otherwise. 'why' is hasp_why() of
- * the call,
- * "" on success, and lives as long as the callback.
+ * the call, "" on success, and lives as long as the callback runs.
+ *
+ * Errors: what a call returns is about the call itself (HASP_EINVALID: an
+ * argument, or not open yet; HASP_ENOMEM; HASP_EIO: no thread); what became of
+ * the request is the callback's 'status', with the meaning of the function in
+ * hasp/hasp.h.
  *
  * The handle keeps the loop running until it is closed. Link with -lhasp -luv.
  * The header does not include <uv.h>; a uv_loop_t is a struct uv_loop_s. */
@@ -58,8 +62,8 @@ typedef void hasp_uv_hold_fn(void *data, int status, const char *why,
                              struct hasp_hold *hold);
 
 /* Begins to open a session. 'options' as for hasp_open(), but on_event is
- * called on the loop's thread. 'ret_uv' is to be closed, also if 'done' is told
- * an error. HASP_EINVALID, HASP_ENOMEM, HASP_EIO. */
+ * called on the loop's thread. '*ret_uv' is to be closed, also if 'done' is
+ * told an error. 'loop' is borrowed until 'closed' of hasp_uv_close(). */
 HASP_API HASP_MUST_CHECK int hasp_uv_open(struct uv_loop_s *loop,
                                           const struct hasp_options *options,
                                           hasp_uv_fn *done, void *data,
@@ -68,7 +72,9 @@ HASP_API HASP_MUST_CHECK int hasp_uv_open(struct uv_loop_s *loop,
 /* The session; NULL until it has been opened. */
 HASP_API struct hasp_session *hasp_uv_session(struct hasp_uv *uv);
 
-/* hasp_acquire() with a callback; 'name' and 'options' are copied. */
+/* hasp_acquire() with a callback; 'name' and 'options' are copied. 'status' may
+ * be HASP_NOT_ACQUIRED. A hold that is given to 'done' is the caller's, who
+ * gives it to hasp_uv_release(). */
 HASP_API HASP_MUST_CHECK int
 hasp_uv_acquire(struct hasp_uv *uv, const char *name,
                 const struct hasp_acquire_options *options,

@@ -33,7 +33,8 @@
  *     second aborts the process, as does memory that runs out.
  *   - After HASP_NODE_STORAGE only a new start, which reads back what is on
  *     the disk, can tell what got there; a service manager may do that.
- *   - One process runs one node at a time.
+ *   - One process runs one node at a time. All functions but
+ *     hasp_node_stop() belong to one thread, or to one after the other.
  *   - A node must not be used after fork().
  *
  * Nothing here depends on other headers of hasp, and none is included. */
@@ -161,7 +162,8 @@ HASP_NODE_API void hasp_node_options_init(struct hasp_node_options *options);
 
 struct hasp_node;
 
-/* Checks the options alone, as hasp_node_open() does first. */
+/* Checks the options alone, as hasp_node_open() does first: HASP_NODE_OK, or
+ * HASP_NODE_CONFIG with 'why'. */
 HASP_NODE_API int
 hasp_node_options_check(const struct hasp_node_options *options,
                         char why[HASP_NODE_WHY_SIZE]);
@@ -185,11 +187,13 @@ HASP_NODE_API void hasp_node_stop(struct hasp_node *node);
 /* Frees the node; it must not be running. NULL is fine. */
 HASP_NODE_API void hasp_node_close(struct hasp_node *node);
 
-/* Where it listens, with the real port; the text lives as long as the node. */
+/* Where it listens for clients, with the real port; the text lives as long as
+ * the node. */
 HASP_NODE_API const char *
 hasp_node_client_address(const struct hasp_node *node);
 
-/* After hasp_node_run() has failed: what happened, else "". */
+/* After hasp_node_run() has failed: what happened, else "". The text lives as
+ * long as the node. */
 HASP_NODE_API const char *hasp_node_why(const struct hasp_node *node);
 
 /* --- Backups ----------------------------------------------------------------
@@ -242,7 +246,9 @@ HASP_NODE_API int hasp_node_inspect(const char *file,
  * was committed one node alone does not know; it is taken as if it had been,
  * since a mark that is too high does no harm and one that is too low does. The
  * directory stays as it is, except that what a crash has left at the end of the
- * log is cut off, as at a start. */
+ * log is cut off, as at a start. HASP_NODE_CONFIG: there is no such directory;
+ * HASP_NODE_STORAGE: it is in use or damaged, or 'file' cannot be written;
+ * HASP_NODE_EXISTS: 'file' is there, and 'may_replace' is false. */
 HASP_NODE_API int hasp_node_export(const char *directory, const char *file,
                                    bool may_replace,
                                    struct hasp_node_snapshot *ret_snapshot,
@@ -259,7 +265,9 @@ HASP_NODE_API int hasp_node_export(const char *directory, const char *file,
  * first leader has begun. Whoever gives less than HASP_NODE_QUARANTINE_FULL
  * vouches for it that by the end of that time no client of the old life
  * believes in a lock any more. 'ret_snapshot' is what the directory begins
- * with. */
+ * with. HASP_NODE_DATA: there is no such file, or it is damaged;
+ * HASP_NODE_EXISTS: the directory is not empty; HASP_NODE_CONFIG;
+ * HASP_NODE_STORAGE. */
 HASP_NODE_API int hasp_node_restore(const struct hasp_node_options *options,
                                     const char *file, uint64_t quarantine_ms,
                                     struct hasp_node_snapshot *ret_snapshot,
