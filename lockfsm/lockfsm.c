@@ -364,16 +364,28 @@ const struct blacklisting *lockfsm_blacklisting(const struct lockfsm *fsm,
     return blacklist_find(fsm, since_index);
 }
 
+static const struct kept_result *find_kept(const struct lockfsm *fsm,
+                                           uint64_t session, struct bytes owner,
+                                           uint64_t req)
+{
+    const struct asker *asker = asker_find(fsm, session, owner);
+    return asker != NULL ? results_find(asker, req) : NULL;
+}
+
 bool lockfsm_kept_result(const struct lockfsm *fsm, uint64_t session,
                          struct bytes owner, uint64_t req,
                          struct result *ret_result)
 {
-    const struct asker *asker = asker_find(fsm, session, owner);
-    const struct kept_result *kept = asker != NULL ? results_find(asker, req)
-                                                   : NULL;
+    const struct kept_result *kept = find_kept(fsm, session, owner, req);
     if (kept == NULL || kept->wait_index != 0) {
         return false;
     }
     result_of_kept(kept, ret_result);
     return true;
+}
+
+bool lockfsm_was_asked(const struct lockfsm *fsm, uint64_t session,
+                       struct bytes owner, uint64_t req)
+{
+    return find_kept(fsm, session, owner, req) != NULL;
 }

@@ -247,6 +247,9 @@ const struct blacklisting *lockfsm_blacklisting(const struct lockfsm *fsm,
 bool lockfsm_kept_result(const struct lockfsm *fsm, uint64_t session,
                          struct bytes owner, uint64_t req,
                          struct result *ret_result);
+/* True if there is one, or if the request waits and will have one. */
+bool lockfsm_was_asked(const struct lockfsm *fsm, uint64_t session,
+                       struct bytes owner, uint64_t req);
 
 /* A hash of the whole logical state (not of memory): equal on nodes with equal
  * applied index. Costs a walk over everything. */

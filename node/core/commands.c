@@ -26,6 +26,8 @@ static bool choose_session(struct core *core, struct request *request,
 static bool keep_order(struct core *core, struct request *request,
                        const struct call *call);
 static bool may_wait(const struct command *command, const struct call *call);
+static bool is_repeated(struct core *core, const struct request *request,
+                        const struct call *call);
 static bool is_vain(struct core *core, const struct call *call);
 static void refuse_vain(struct core *core, struct request *request);
 static const struct bytes *canonical_script(struct core *core,
@@ -115,7 +117,8 @@ void commands_decide(struct core *core, struct request *request,
 {
     const struct command *command = request->command;
     if ((command->flags & COMMAND_CHANGE) != 0) {
-        if (core->is_disk_scarce && (command->flags & COMMAND_FREES) == 0) {
+        if (core->is_disk_scarce && (command->flags & COMMAND_FREES) == 0 &&
+            !is_repeated(core, request, call)) {
             request_refuse(core, request, "LIMIT",
                            "disk: the leader's disk is nearly full");
             return;
@@ -434,6 +437,27 @@ static bool may_wait(const struct command *command, const struct call *call)
 {
     return (command->flags & COMMAND_BLOCKS) != 0 ||
            call_number(call, OPTION_WAIT, 0) != 0;
+}
+
+/* True if the request has been asked before and has taken effect, or may: the
+ * session has another one under way. A refusal would then say that nothing was
+ * done, and nobody would give back what was granted. */
+static bool is_repeated(struct core *core, const struct request *request,
+                        const struct call *call)
+{
+    struct origin origin = call_origin(request, call);
+    if (origin.req == 0) {
+        return false;
+    }
+    LIST_EACH (node, &core->logged) {
+        const struct request *other = LIST_ENTRY(node, struct request, in_list);
+        if (other != request && other->has_req &&
+            other->session == origin.session) {
+            return true;
+        }
+    }
+    return lockfsm_was_asked(core->fsm, origin.session, origin.owner,
+                             origin.req);
 }
 
 /* A try while nothing is granted to anybody. nil would say that somebody else

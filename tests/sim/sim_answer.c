@@ -367,6 +367,25 @@ void sim_answer_never_comes(struct worker *worker)
     op_ends(worker);
 }
 
+/* What has taken effect is answered as it was the first time, whatever the
+ * leader cannot do just now: else nobody would give it back. */
+static void check_not_done(struct worker *worker, const char *word)
+{
+    struct op *op = &worker->op;
+    struct past_result past = {.token = 0};
+    if (op->req != 0 &&
+        sim_history_result(
+            sim_check_history(worker->client->sim), worker->client->session,
+            bytes_of_text(sim_owner(op->owner)), op->req, &past) &&
+        past.first_index <= worker->channel.sent_newest) {
+        sim_fail(worker->client->sim,
+                 "a numbered request takes effect once: %s.%s was told %s for "
+                 "REQ %" PRIu64 ", which is that of entry %" PRIu64,
+                 worker->client->host.name, sim_owner(op->owner), word, op->req,
+                 past.first_index);
+    }
+}
+
 static void take_error(struct worker *worker, const char *word)
 {
     static const char *const later[] = {"NOLEADER", "BUSY", "MOVED", NULL};
@@ -382,6 +401,9 @@ static void take_error(struct worker *worker, const char *word)
     if (op->kind == OP_ADMIN) {
         op_ends(worker);
     } else if (is_word(word, later) || is_disk_full(value->bytes)) {
+        if (is_disk_full(value->bytes)) {
+            check_not_done(worker, word);
+        }
         sim_channel_later(&worker->channel, sim_between(sim, 10, 300) * SIM_MS);
         if (strcmp(word, "BUSY") != 0) {
             sim_channel_close(&worker->channel);

@@ -815,6 +815,43 @@ static void a_scarce_disk_refuses_what_takes_but_not_what_gives(void **state)
     assert_int_equal(ask("LOCK.ACQUIRE b")[0], ':');
 }
 
+/* Nobody would give back what the first one took. */
+static void a_scarce_disk_refuses_no_request_that_was_asked_before(void **state)
+{
+    (void)state;
+    char token[32];
+    struct credentials one = client_session(world, 1, 1, "TTL 60000");
+    snprintf(token, sizeof token, "%s", ask("LOCK.ACQUIRE a REQ 1"));
+    client_send(world, 1, 1, "LOCK.ACQUIRE b REQ 2");
+    core_disk_scarce(world->node[1].core, true, world->now_ms * MS);
+    client_open(world, 1, 2);
+    client_send(world, 1, 2, "SESSION.ATTACH %llu %s",
+                (unsigned long long)one.id, one.secret);
+    client_send(world, 1, 2,
+                "LOCK.ACQUIRE b REQ 2"); /* Before it is applied. */
+    world_run(world, 50);
+    assert_null(strstr(client_text(world, 1, 2), "LIMIT"));
+    assert_answer(world, 1, 2, token, "LOCK.ACQUIRE a REQ 1");
+    assert_begins(client_ask(world, 1, 2, "LOCK.ACQUIRE c REQ 3"), "-LIMIT");
+    /* One that waits has its place. */
+    core_disk_scarce(world->node[1].core, false, world->now_ms * MS);
+    client_open(world, 1, 3);
+    client_session(world, 1, 3, "TTL 60000");
+    client_ask(world, 1, 3, "LOCK.ACQUIRE d");
+    client_send(world, 1, 2, "LOCK.ACQUIRE d WAIT 5000 REQ 4");
+    world_run(world, 50);
+    core_disk_scarce(world->node[1].core, true, world->now_ms * MS);
+    client_open(world, 1, 4);
+    client_ask(world, 1, 4, "SESSION.ATTACH %llu %s",
+               (unsigned long long)one.id, one.secret);
+    client_clear(world, 1, 4);
+    client_send(world, 1, 4, "LOCK.ACQUIRE d WAIT 5000 REQ 4");
+    world_run(world, 50);
+    assert_string_equal(client_text(world, 1, 4), "");
+    client_ask(world, 1, 3, "LOCK.RELEASE d");
+    assert_begins(client_text(world, 1, 4), ":");
+}
+
 #define serving(test) \
     cmocka_unit_test_setup_teardown(test, set_up_serving, tear_down)
 
@@ -858,6 +895,7 @@ int main(void)
         serving(commands_describe_themselves),
         serving(a_clean_stop_refuses_and_becomes_quiet),
         serving(a_scarce_disk_refuses_what_takes_but_not_what_gives),
+        serving(a_scarce_disk_refuses_no_request_that_was_asked_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
