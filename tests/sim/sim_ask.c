@@ -141,7 +141,7 @@ void sim_ask_choose(struct worker *worker)
         choose_while_holding(worker, &op);
     } else if (client->is_draining) {
         return;
-    } else if (sim_chance(sim, 0.1)) {
+    } else if (sim_chance(sim, client->is_curious ? 0.8 : 0.1)) {
         choose_read(worker, &op);
     } else if (!sim_admin_choose(worker, &op)) {
         choose_acquire(worker, &op);

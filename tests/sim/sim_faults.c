@@ -25,6 +25,7 @@ enum fault {
     FAULT_ONE_WAY,
     FAULT_SLOW_LINK,
     FAULT_CORNER,
+    FAULT_USURP,
     FAULT_CUT,
     FAULT_CLIENT_KILL,
     FAULT_CLIENT_POWER,
@@ -53,6 +54,10 @@ struct sim_faults {
     struct ailment ailment[SIM_HOST_MAX][FAULT_COUNT];
     struct sim_event second; /* The second stroke at a client in the corner. */
     uint32_t cornered;
+    struct sim_event usurpation;
+    uint32_t usurped; /* The leader that hands over. */
+    uint64_t usurped_term;
+    uint64_t usurped_until_ns;
 };
 
 static void client_fault(struct sim *sim, enum fault fault, uint32_t host);
@@ -242,6 +247,56 @@ static void second_stroke(struct sim *sim, struct sim_event *event)
     }
 }
 
+/* A leader hands over, since its disk is scarce, and hears nothing of what
+ * comes of it. Its successor need not wait for an election's time, and so may
+ * have changed much while the old leader still takes itself for one. */
+static void usurp(struct sim *sim)
+{
+    struct sim_faults *faults = sim->faults;
+    struct sim_node *leader = sim_leader(sim);
+    if (leader == NULL || faults->usurpation.node.slot != 0) {
+        return;
+    }
+    faults->usurped = (uint32_t)sim_node_id(leader) - 1;
+    faults->usurped_term = sim_node_term(leader);
+    faults->usurped_until_ns = sim->now_ns + 1 * SIM_S;
+    sim->stats.disk_faults++;
+    sim_node_scarce(leader, true);
+    last(sim, FAULT_SCARCE_DISK, faults->usurped, 3000);
+    sim_at(sim, &faults->usurpation, sim->now_ns);
+}
+
+/* Looks for the candidate; its votes reach the old leader no more, and now and
+ * then what the others say of it does not either. */
+static void await_successor(struct sim *sim, struct sim_event *event)
+{
+    struct sim_faults *faults = sim->faults;
+    uint32_t old = faults->usurped;
+    uint32_t successor = 0;
+    while (successor < sim->node_count &&
+           (successor == old ||
+            sim_node_term(sim->node[successor]) <= faults->usurped_term)) {
+        successor++;
+    }
+    if (sim->phase != SIM_CHAOS || sim->now_ns > faults->usurped_until_ns ||
+        sim_node_term(sim->node[old]) != faults->usurped_term) {
+        return;
+    }
+    if (successor == sim->node_count) {
+        sim_at(sim, event, sim->now_ns + 50 * SIM_US);
+        return;
+    }
+    bool is_all = sim_chance(sim, 0.6);
+    sim->stats.partitions++;
+    sim_note(sim, sim->host[old], "does not hear", successor + 1, is_all, 0);
+    for (uint32_t i = 0; i < sim->node_count; i++) {
+        if (i != old && (is_all || i == successor)) {
+            sim_net_block(sim, i, old, true);
+        }
+    }
+    last(sim, FAULT_ISOLATE, old, 3000);
+}
+
 static void block_one(struct sim *sim)
 {
     uint32_t from = any_node(sim);
@@ -338,6 +393,8 @@ static void strike(struct sim *sim, enum fault fault)
         block_one(sim);
     } else if (fault == FAULT_CORNER) {
         corner(sim);
+    } else if (fault == FAULT_USURP) {
+        usurp(sim);
     } else if (fault == FAULT_CUT) {
         struct sim_wire *wire = sim_net_any(sim);
         if (wire != NULL) {
@@ -394,6 +451,7 @@ static bool tries_leases(enum fault fault)
 {
     switch (fault) {
     case FAULT_CORNER:
+    case FAULT_USURP:
     case FAULT_ISOLATE:
     case FAULT_ONE_WAY:
     case FAULT_SLOW_LINK:
@@ -433,6 +491,7 @@ struct sim_faults *sim_faults_new(struct sim *sim)
     }
     faults->next.run = next_fault;
     faults->second.run = second_stroke;
+    faults->usurpation.run = await_successor;
     sim_at(sim, &faults->next, sim_between(sim, 500, 3000) * SIM_MS);
     return faults;
 }

@@ -409,6 +409,11 @@ bool sim_node_leads(struct sim_node *node)
            replica_role(core_replica(node->core)) == REPLICA_LEADER;
 }
 
+uint64_t sim_node_term(const struct sim_node *node)
+{
+    return node->core == NULL ? 0 : replica_term(core_replica(node->core));
+}
+
 struct sim_node *sim_leader(struct sim *sim)
 {
     struct sim_node *leader = NULL;

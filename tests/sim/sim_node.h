@@ -49,6 +49,8 @@ void sim_node_scarce(struct sim_node *node, bool is_scarce);
 void sim_node_address(uint64_t id, char address[MEMBER_ADDRESS_SIZE]);
 uint64_t sim_node_incarnation(const struct sim_node *node);
 bool sim_node_leads(struct sim_node *node);
+/* Raft's; 0 while the process does not run. */
+uint64_t sim_node_term(const struct sim_node *node);
 /* The node that leads and serves; NULL if none does. */
 struct sim_node *sim_leader(struct sim *sim);
 /* The members by its configuration. */

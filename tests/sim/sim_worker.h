@@ -105,6 +105,7 @@ struct sim_client {
     struct lease lease;
     /* It has not heard of "lost": whatever answers OK makes it trust again. */
     bool is_raw;
+    bool is_curious; /* It asks about locks more than for them. */
     bool is_closing; /* CLOSE has been sent: no belief any more. */
     bool is_draining;
     bool is_done;
