@@ -2,11 +2,13 @@
 """The wire itself, and what clients of Redis say before they come to the point."""
 
 import contextlib
+import os
+import re
 import time
 
 import pytest
 
-from cluster import Cluster, ReplyError
+from cluster import ROOT, Cluster, ReplyError
 from wire import (
     NULL,
     NULL_BULK,
@@ -189,6 +191,20 @@ PEXPIRE EVALSHA EVAL SCRIPT DEL""".split()
 def test_every_command_of_the_page_is_there(connect):
     known = {one.decode().upper() for one in connect().do("COMMAND", "LIST")}
     assert set(NAMES) <= known
+
+
+def test_every_command_has_an_example_that_is_run(connect):
+    with open(os.path.join(ROOT, "docs", "protocol.md")) as file:
+        blocks = re.findall(r"^```console\n(.*?)^```", file.read(), re.M | re.S)
+    asked = "\n".join(
+        line
+        for block in blocks
+        for line in block.splitlines()
+        if line.startswith(("$ ", "  "))
+    )
+    for one in connect().do("COMMAND", "LIST"):
+        word = re.escape(one.decode())
+        assert re.search(r"(?<![\w.])%s\b" % word, asked, re.I), word
 
 
 @pytest.mark.parametrize(
