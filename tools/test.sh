@@ -61,6 +61,7 @@ part sim make -s -j"$jobs" FLAVOUR=check sim SEEDS=200
 part raft-asserts tools/raft-asserts.sh build/check 50
 part unit-asan make -s -j"$jobs" FLAVOUR=asan unit
 part sim-asan make -s -j"$jobs" FLAVOUR=asan sim SEEDS=20
+part sim-same tools/sim-same.sh build/check build/asan
 part fuzz-build make -s -j"$jobs" FLAVOUR=fuzz fuzz-build
 part fuzz tools/run-fuzz.sh 0
 part cluster make -s cluster
