@@ -133,15 +133,11 @@ uint64_t hasp_remaining(struct hasp_hold *hold)
 /* What is left right after a heartbeat, in a hold that has just begun. */
 static uint64_t most(const struct hasp_hold *hold)
 {
-    const struct client_session *opened = &hold->session->opened;
-    uint64_t time_ms = opened->ttl_ms;
-    if (opened->linger_ms != 0 && opened->linger_ms < time_ms) {
-        time_ms = opened->linger_ms;
+    uint64_t time_ns = lease_promised_ns(&hold->session->opened.lease);
+    if (hold->limit_ms != 0 && hold->limit_ms < time_ns / NS_PER_MS) {
+        time_ns = hold->limit_ms * NS_PER_MS;
     }
-    if (hold->limit_ms != 0 && hold->limit_ms < time_ms) {
-        time_ms = hold->limit_ms;
-    }
-    return time_ms * NS_PER_MS / 5 * 4;
+    return lease_trusted_ns(time_ns);
 }
 
 int hasp_guard(struct hasp_hold *hold, uint64_t need_ns)

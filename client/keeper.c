@@ -172,10 +172,6 @@ static bool wait_for_beat(struct keeper *keeper, uint64_t until_ns)
 static bool beat(struct keeper *keeper, struct client_session *session)
 {
     struct lease_clock now = client_clock_read();
-    uint64_t period_ms = session->ttl_ms / 5;
-    if (session->linger_ms != 0 && session->linger_ms < session->ttl_ms) {
-        period_ms = session->linger_ms / 5;
-    }
     lease_beat_sent(&session->lease, now);
     if (keeper->options.may_beat != NULL &&
         !keeper->options.may_beat(keeper->options.data)) {
@@ -187,7 +183,8 @@ static bool beat(struct keeper *keeper, struct client_session *session)
     }
     uint32_t endpoint = client_endpoint(keeper->client);
     int error = client_session_keep(
-        keeper->client, session, client_now_ns() + period_ms * NS_PER_MS,
+        keeper->client, session,
+        client_now_ns() + lease_period_ns(&session->lease),
         keeper->options.ended, keeper->options.data);
     if (error == HASP_EINTR) {
         return false;

@@ -5,12 +5,6 @@
 #include "base/check.h"
 #include "base/units.h"
 
-/* The time for which a promise of 'promised_ns' may be trusted: 0.8 of it. */
-static uint64_t trusted(uint64_t promised_ns)
-{
-    return promised_ns / 5 * 4 + promised_ns % 5 * 4 / 5;
-}
-
 static uint64_t since(uint64_t then_ns, uint64_t now_ns)
 {
     return now_ns > then_ns ? now_ns - then_ns : 0;
@@ -34,9 +28,21 @@ static bool is_before(struct lease_clock a, struct lease_clock b)
     return a.boottime_ns < b.boottime_ns;
 }
 
-static uint64_t shorter_of(uint64_t ttl_ns, uint64_t linger_ns)
+uint64_t lease_trusted_ns(uint64_t promised_ns)
 {
-    return linger_ns != 0 && linger_ns < ttl_ns ? linger_ns : ttl_ns;
+    return promised_ns / 5 * 4 + promised_ns % 5 * 4 / 5;
+}
+
+uint64_t lease_promised_ns(const struct lease *lease)
+{
+    bool is_lingering = lease->linger_ns != 0 &&
+                        lease->linger_ns < lease->ttl_ns;
+    return is_lingering ? lease->linger_ns : lease->ttl_ns;
+}
+
+uint64_t lease_period_ns(const struct lease *lease)
+{
+    return lease_promised_ns(lease) / 5;
 }
 
 void lease_init(struct lease *lease)
@@ -83,12 +89,12 @@ enum lease_state lease_check(struct lease *lease, struct lease_clock now)
         return LEASE_JEOPARDY;
     }
     uint64_t passed_ns = elapsed(lease->sent, now);
-    if (passed_ns >= trusted(lease->ttl_ns)) {
+    if (passed_ns >= lease_trusted_ns(lease->ttl_ns)) {
         lease->is_lost = true;
         return LEASE_LOST;
     }
-    uint64_t shorter_ns = shorter_of(lease->ttl_ns, lease->linger_ns);
-    return passed_ns >= trusted(shorter_ns) ? LEASE_JEOPARDY : LEASE_HELD;
+    uint64_t trust_ns = lease_trusted_ns(lease_promised_ns(lease));
+    return passed_ns >= trust_ns ? LEASE_JEOPARDY : LEASE_HELD;
 }
 
 uint64_t lease_remaining(struct lease *lease, struct lease_clock now)
@@ -96,7 +102,7 @@ uint64_t lease_remaining(struct lease *lease, struct lease_clock now)
     if (lease_check(lease, now) != LEASE_HELD) {
         return 0;
     }
-    uint64_t trust_ns = trusted(shorter_of(lease->ttl_ns, lease->linger_ns));
+    uint64_t trust_ns = lease_trusted_ns(lease_promised_ns(lease));
     uint64_t passed_ns = elapsed(lease->sent, now);
     CHECK(passed_ns < trust_ns);
     return trust_ns - passed_ns;
@@ -105,7 +111,7 @@ uint64_t lease_remaining(struct lease *lease, struct lease_clock now)
 uint64_t lease_hold_remaining(struct lease_clock sent, uint64_t hold_left_ms,
                               struct lease_clock now)
 {
-    uint64_t trust_ns = trusted(hold_left_ms * NS_PER_MS);
+    uint64_t trust_ns = lease_trusted_ns(hold_left_ms * NS_PER_MS);
     uint64_t passed_ns = elapsed(sent, now);
     return passed_ns < trust_ns ? trust_ns - passed_ns : 0;
 }
@@ -122,7 +128,7 @@ uint64_t lease_next_beat(const struct lease *lease, struct lease_clock now)
     if (lease->is_tried && is_before(last, lease->tried)) {
         last = lease->tried;
     }
-    uint64_t period_ns = shorter_of(lease->ttl_ns, lease->linger_ns) / 5;
+    uint64_t period_ns = lease_period_ns(lease);
     uint64_t passed_ns = elapsed(last, now);
     return passed_ns < period_ns ? period_ns - passed_ns : 0;
 }
