@@ -42,7 +42,7 @@ static int explain(struct tool *tool, int error,
 /* 0 would be taken for an option that is not given. */
 static bool parse_time(const char *value, uint64_t *ret_time_ms)
 {
-    return parse_duration(value, ret_time_ms) && *ret_time_ms > 0;
+    return duration_parse(value, ret_time_ms) && *ret_time_ms > 0;
 }
 
 static int bad_time(const struct tool *tool, const char *value)
@@ -62,7 +62,7 @@ int acquire_option(const struct tool *tool, int option, const char *value,
         options->wait_ms = 0;
         return 0;
     case 'w':
-        return parse_duration(value, &options->wait_ms) ? 0
+        return duration_parse(value, &options->wait_ms) ? 0
                                                         : bad_time(tool, value);
     case 'E':
         if (!parse_number(value, &number) || number > 255) {
@@ -70,22 +70,22 @@ int acquire_option(const struct tool *tool, int option, const char *value,
         }
         options->exit_code = (int)number;
         return 0;
-    case 1000:
+    case OPTION_SLOTS:
         return parse_number(value, &options->slots) && options->slots > 0
                    ? 0
                    : tool_usage(tool, "'%s' is no number of slots", value);
-    case 1001:
+    case OPTION_TTL:
         return parse_time(value, &options->ttl_ms) ? 0 : bad_time(tool, value);
-    case 1002:
+    case OPTION_LINGER:
         return parse_time(value, &options->linger_ms) ? 0
                                                       : bad_time(tool, value);
-    case 1003:
-        return parse_duration(value, &options->delay_ms)
+    case OPTION_DELAY:
+        return duration_parse(value, &options->delay_ms)
                    ? 0
                    : bad_time(tool, value);
-    case 1004:
+    case OPTION_HOLD:
         return parse_time(value, &options->hold_ms) ? 0 : bad_time(tool, value);
-    case 1005:
+    case OPTION_VALUE:
         options->value = value;
         return 0;
     default:
@@ -132,11 +132,8 @@ static bool is_lost(struct tool *tool, int error,
  * tells. */
 static void settle(const struct acquired *acquired, int signal_fd)
 {
-    const struct client_session *session = &acquired->session;
-    bool lingers = session->linger_ms != 0 &&
-                   session->linger_ms < session->ttl_ms;
-    uint64_t enough_ns = (lingers ? session->linger_ms : session->ttl_ms) *
-                         NS_PER_MS / 5 * 2;
+    const struct lease *lease = &acquired->session.lease;
+    uint64_t enough_ns = lease_trusted_ns(lease_promised_ns(lease)) / 2;
     struct keeper_view view;
     for (;;) {
         uint64_t ignored;
@@ -435,7 +432,7 @@ static size_t place_of(json_t *lock, uint64_t session)
 static void tell(const struct tool *tool, const char *name, json_t *lock,
                  uint64_t session)
 {
-    char since[32], ahead[40] = "";
+    char since[DURATION_TEXT_SIZE], ahead[40] = "";
     json_t *holder = value_at(lock, "holders.0");
     size_t count = json_array_size(value_at(lock, "holders"));
     size_t place = place_of(lock, session);
@@ -446,7 +443,7 @@ static void tell(const struct tool *tool, const char *name, json_t *lock,
         tool_say(tool, "waiting for '%s', which is kept closed%s", name, ahead);
         return;
     }
-    format_duration(value_number(holder, "since_ms"), since, sizeof since);
+    duration_format(value_number(holder, "since_ms"), since);
     tool_say(
         tool, "waiting for '%s', held by %s%s (session %" PRIu64 ") for %s%s",
         name,

@@ -30,19 +30,29 @@ struct acquire_options {
     bool is_inside; /* Of a run that holds it shared, too; not to wait. */
 };
 
+/* Those without a letter: beyond all letters. */
+enum {
+    OPTION_SLOTS = 256,
+    OPTION_TTL,
+    OPTION_LINGER,
+    OPTION_DELAY,
+    OPTION_HOLD,
+    OPTION_VALUE
+};
+
 /* The options that both subcommands take, for getopt_long(). */
 #define ACQUIRE_SHORT_OPTIONS "snw:E:"
 #define ACQUIRE_LONG_OPTIONS                                                  \
     {"shared", no_argument, NULL, 's'}, {"nonblock", no_argument, NULL, 'n'}, \
         {"wait", required_argument, NULL, 'w'},                               \
         {"exit-code", required_argument, NULL, 'E'},                          \
-        {"slots", required_argument, NULL, 1000},                             \
-        {"ttl", required_argument, NULL, 1001},                               \
-        {"linger", required_argument, NULL, 1002},                            \
-        {"delay", required_argument, NULL, 1003},                             \
-        {"hold", required_argument, NULL, 1004},                              \
+        {"slots", required_argument, NULL, OPTION_SLOTS},                     \
+        {"ttl", required_argument, NULL, OPTION_TTL},                         \
+        {"linger", required_argument, NULL, OPTION_LINGER},                   \
+        {"delay", required_argument, NULL, OPTION_DELAY},                     \
+        {"hold", required_argument, NULL, OPTION_HOLD},                       \
     {                                                                         \
-        "value", required_argument, NULL, 1005                                \
+        "value", required_argument, NULL, OPTION_VALUE                        \
     }
 
 /* Takes one of these options; 0, an exit code, or -1 if it is none of them. */

@@ -59,7 +59,7 @@ static int read_listing(struct tool *tool, int argc, char **argv,
             listing->by = optarg;
             break;
         case 'f':
-            if (!parse_duration(optarg, &listing->for_ms) ||
+            if (!duration_parse(optarg, &listing->for_ms) ||
                 listing->for_ms == 0) {
                 return tool_usage(tool, "'%s' is no time; write 10m or 24h",
                                   optarg);

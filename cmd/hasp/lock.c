@@ -48,7 +48,7 @@ int run_list(struct tool *tool, int argc, char **argv)
 
 static void print_lock(json_t *lock)
 {
-    char text[32];
+    char text[DURATION_TEXT_SIZE];
     size_t holder_count = json_array_size(value_at(lock, "holders"));
     size_t waiter_count = json_array_size(value_at(lock, "queue"));
     uint64_t delay_ms = value_number(lock, "delay_left_ms");
@@ -63,7 +63,7 @@ static void print_lock(json_t *lock)
         }
     }
     if (delay_ms > 0) {
-        format_duration(delay_ms, text, sizeof text);
+        duration_format(delay_ms, text);
         printf(", kept closed for %s", text);
     }
     putchar('\n');

@@ -213,7 +213,7 @@ static int read_options(struct tool *tool, int argc, char **argv)
             }
             break;
         case 't':
-            if (!parse_duration(optarg, &tool->timeout_ms)) {
+            if (!duration_parse(optarg, &tool->timeout_ms)) {
                 return tool_fail(EX_USAGE, "'%s' is no time; write 5s or 500ms",
                                  optarg);
             }

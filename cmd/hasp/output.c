@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/duration.h"
 
 /* Bytes of the UTF-8 character at 'at', or 0 if there is none (RFC 3629). */
 static size_t utf8_size(const uint8_t *at, size_t left)
@@ -134,26 +135,6 @@ uint64_t value_number(json_t *value, const char *path)
                : 0;
 }
 
-void format_duration(uint64_t time_ms, char *out, size_t size)
-{
-    uint64_t time_s = time_ms / 1000;
-    if (time_ms < 1000) {
-        snprintf(out, size, "%" PRIu64 "ms", time_ms);
-    } else if (time_s < 60) {
-        snprintf(out, size, "%" PRIu64 ".%" PRIu64 "s", time_s,
-                 time_ms % 1000 / 100);
-    } else if (time_s < 3600) {
-        snprintf(out, size, "%" PRIu64 "m%02" PRIu64 "s", time_s / 60,
-                 time_s % 60);
-    } else if (time_s < 86400) {
-        snprintf(out, size, "%" PRIu64 "h%02" PRIu64 "m", time_s / 3600,
-                 time_s / 60 % 60);
-    } else {
-        snprintf(out, size, "%" PRIu64 "d%02" PRIu64 "h", time_s / 86400,
-                 time_s / 3600 % 24);
-    }
-}
-
 /* "k=v,k=v" of an object, "a,b" of an array of plain values. */
 static void put_compound(struct buffer *out, json_t *value)
 {
@@ -186,7 +167,7 @@ static void put_compound(struct buffer *out, json_t *value)
 static void put_cell(struct buffer *out, const struct field *field,
                      json_t *record, bool is_for_people)
 {
-    char text[32] = "";
+    char text[DURATION_TEXT_SIZE];
     json_t *value = value_at(record, field->key);
     if (field->kind == FIELD_COUNT) {
         size_t count = json_is_integer(value)
@@ -199,7 +180,7 @@ static void put_cell(struct buffer *out, const struct field *field,
         buffer_put_text(out, is_set ? "yes" : is_for_people ? "" : "no");
     } else if (json_is_integer(value)) {
         if (field->kind == FIELD_DURATION && is_for_people) {
-            format_duration(value_number(value, ""), text, sizeof text);
+            duration_format(value_number(value, ""), text);
             buffer_put_text(out, text);
         } else {
             buffer_printf(out, "%" JSON_INTEGER_FORMAT,
@@ -346,7 +327,9 @@ void output_record(enum format format, const struct field *fields,
         struct libscols_line *line = scols_table_new_line(table, NULL);
         CHECK(line != NULL);
         buffer_clear(&cell);
-        put_cell(&cell, &fields[i], record, true);
+        /* In a column the flags that are not set stay blank; here "no" is the
+         * answer. */
+        put_cell(&cell, &fields[i], record, fields[i].kind != FIELD_FLAG);
         CHECK(scols_line_set_data(line, 0, fields[i].title) == 0);
         CHECK(scols_line_set_data(line, 1, (const char *)cell.data) == 0);
     }

@@ -29,7 +29,7 @@ enum field_kind {
     FIELD_DURATION, /* Milliseconds; "2m10s" in a table. */
     FIELD_COUNT,    /* Of the elements of an array. */
     FIELD_ROLE,     /* Of a node; in colour on a terminal. */
-    FIELD_FLAG      /* "yes" or "". */
+    FIELD_FLAG      /* "yes" or "no"; in a column of a table "yes" or "". */
 };
 
 struct field {
@@ -39,8 +39,7 @@ struct field {
 };
 
 /* The value at 'at' of a reply, and all inside it. Bytes that are not UTF-8
- * become
- * "\xHH". */
+ * become "\xHH". */
 json_t *value_of_reply(const struct resp_reply *reply, uint32_t at);
 
 /* The value under a path, or NULL. */
@@ -61,8 +60,5 @@ enum colour { COLOUR_NONE, COLOUR_BOLD, COLOUR_GOOD, COLOUR_BAD };
 /* What switches to a colour, or back with COLOUR_NONE; "" if stdout is no
  * terminal that has colours, or NO_COLOR is set (https://no-color.org). */
 const char *output_colour(enum colour colour);
-
-/* "7.4s", "2m10s", "350ms". */
-void format_duration(uint64_t time_ms, char *out, size_t size);
 
 #endif /* HASP_CMD_HASP_OUTPUT_H */

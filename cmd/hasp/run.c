@@ -16,6 +16,12 @@
 #include "cmd/hasp/nest.h"
 #include "cmd/hasp/tool.h"
 
+/* Of the time for which an answered heartbeat is trusted: the default of
+ * --grace, and the time that a signal may take. */
+#define GRACE_PART 4
+#define MARGIN_PART 80
+#define MARGIN_MIN_MS 10
+
 static const struct field acquired_fields[] = {
     {"token", "TOKEN", FIELD_NUMBER},
     {"session", "SESSION", FIELD_NUMBER},
@@ -37,8 +43,11 @@ struct run {
 
 static bool parse_on_lost(const char *text, enum on_lost *ret_on_lost)
 {
-    static const char *const names[] = {"term", "kill", "freeze", "ignore"};
-    for (int i = 0; i < 4; i++) {
+    static const char *const names[] = {[ON_LOST_TERM] = "term",
+                                        [ON_LOST_KILL] = "kill",
+                                        [ON_LOST_FREEZE] = "freeze",
+                                        [ON_LOST_IGNORE] = "ignore"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strcmp(text, names[i]) == 0) {
             *ret_on_lost = (enum on_lost)i;
             return true;
@@ -67,7 +76,7 @@ static int read_run(struct run *run, int argc, char **argv)
             }
         } else if (option == 'g') {
             run->has_grace = true;
-            if (!parse_duration(optarg, &run->grace_ms)) {
+            if (!duration_parse(optarg, &run->grace_ms)) {
                 return tool_usage(tool, "'%s' is no time; write 2s", optarg);
             }
         } else {
@@ -117,51 +126,59 @@ static void tell_push(void *data, const struct resp_reply *reply)
     json_decref(push);
 }
 
-/* The environment of the command: ours, with these in place of what an outer
- * 'hasp run' may have set. */
+/* What this run sets for its command, in place of what an outer one may have
+ * set. */
+static bool is_set_by_run(const char *variable)
+{
+    static const char *const names[] = {
+        "HASP_LOCK=", "HASP_TOKEN=", "HASP_SESSION=", "HASP_ENDPOINTS=",
+        "HASP_RUNS="};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        if (strncmp(variable, names[i], strlen(names[i])) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static char *take_text(struct buffer *text)
+{
+    buffer_put_u8(text, '\0');
+    char *copy = memory_text((const char *)text->data);
+    buffer_clear(text);
+    return copy;
+}
+
+/* The environment of the command: ours, and what this run sets. */
 static char **make_environment(const struct run *run,
                                const struct acquired *acquired)
 {
     extern char **environ;
-    static const char *const names[] = {"HASP_LOCK", "HASP_TOKEN",
-                                        "HASP_SESSION", "HASP_ENDPOINTS",
-                                        "HASP_RUNS"};
-    enum { NAME_COUNT = sizeof names / sizeof names[0] };
+    enum { SET_COUNT = 5, END_COUNT = 1 };
     struct buffer text = {0};
     size_t count = 0, made = 0;
     while (environ[count] != NULL) {
         count++;
     }
-    char **environment = memory_new((count + NAME_COUNT + 1) *
+    char **environment = memory_new((count + SET_COUNT + END_COUNT) *
                                     sizeof *environment);
     for (size_t i = 0; i < count; i++) {
-        bool is_ours = false;
-        for (size_t n = 0; n < NAME_COUNT; n++) {
-            size_t size = strlen(names[n]);
-            is_ours |= strncmp(environ[i], names[n], size) == 0 &&
-                       environ[i][size] == '=';
-        }
-        if (!is_ours) {
+        if (!is_set_by_run(environ[i])) {
             environment[made++] = memory_text(environ[i]);
         }
     }
-    for (size_t n = 0; n < NAME_COUNT; n++) {
-        buffer_clear(&text);
-        buffer_printf(&text, "%s=", names[n]);
-        if (n == 0) {
-            buffer_put_text(&text, run->acquire.name);
-        } else if (n == 3) {
-            buffer_put_text(&text, run->tool->endpoints_text);
-        } else if (n == 4) {
-            nest_put(&text, run->id, &run->acquire, acquired);
-        } else {
-            buffer_printf(&text, "%" PRIu64,
-                          n == 1 ? acquired->token
-                                 : acquired->session.credentials.session);
-        }
-        buffer_put_u8(&text, '\0');
-        environment[made++] = memory_text((const char *)text.data);
-    }
+    buffer_printf(&text, "HASP_LOCK=%s", run->acquire.name);
+    environment[made++] = take_text(&text);
+    buffer_printf(&text, "HASP_TOKEN=%" PRIu64, acquired->token);
+    environment[made++] = take_text(&text);
+    buffer_printf(&text, "HASP_SESSION=%" PRIu64,
+                  acquired->session.credentials.session);
+    environment[made++] = take_text(&text);
+    buffer_printf(&text, "HASP_ENDPOINTS=%s", run->tool->endpoints_text);
+    environment[made++] = take_text(&text);
+    buffer_put_text(&text, "HASP_RUNS=");
+    nest_put(&text, run->id, &run->acquire, acquired);
+    environment[made++] = take_text(&text);
     buffer_done(&text);
     return environment;
 }
@@ -178,13 +195,12 @@ static void free_environment(char **environment)
 static int run_command(struct run *run, struct acquired *acquired, char **argv,
                        int signal_fd, const sigset_t *mask)
 {
-    uint64_t trust_ms = acquired->session.ttl_ms / 5 * 4;
-    if (acquired->session.linger_ms != 0 &&
-        acquired->session.linger_ms < acquired->session.ttl_ms) {
-        trust_ms = acquired->session.linger_ms / 5 * 4;
-    }
-    uint64_t grace_ms = run->has_grace ? run->grace_ms : trust_ms / 4;
-    uint64_t margin_ms = trust_ms / 80 > 10 ? trust_ms / 80 : 10;
+    const struct lease *lease = &acquired->session.lease;
+    uint64_t trust_ms = lease_trusted_ns(lease_promised_ns(lease)) / NS_PER_MS;
+    uint64_t grace_ms = run->has_grace ? run->grace_ms : trust_ms / GRACE_PART;
+    uint64_t margin_ms = trust_ms / MARGIN_PART > MARGIN_MIN_MS
+                             ? trust_ms / MARGIN_PART
+                             : MARGIN_MIN_MS;
     if (grace_ms > trust_ms / 2) {
         grace_ms = trust_ms / 2;
         if (run->has_grace) {

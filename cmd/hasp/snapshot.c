@@ -196,7 +196,7 @@ int run_snapshot_restore(struct tool *tool, int argc, char **argv)
     if (given['i'] != NULL && (!parse_number(given['i'], &id) || id == 0)) {
         return tool_usage(tool, "--id is a number from 1");
     }
-    if (given['q'] != NULL && (!parse_duration(given['q'], &quarantine_ms) ||
+    if (given['q'] != NULL && (!duration_parse(given['q'], &quarantine_ms) ||
                                quarantine_ms > UINT32_MAX)) {
         return tool_usage(tool, "--quarantine '%s' is no time", given['q']);
     }

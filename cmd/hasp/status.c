@@ -106,7 +106,7 @@ static int judge(json_t *nodes)
 {
     size_t i, reached = 0, leaders = 0;
     uint64_t quarantine_ms = 0;
-    char left[32];
+    char left[DURATION_TEXT_SIZE];
     json_t *node;
     json_array_foreach(nodes, i, node)
     {
@@ -126,7 +126,7 @@ static int judge(json_t *nodes)
         leaders += value_number(node, "leader") != 0;
     }
     if (quarantine_ms > 0) {
-        format_duration(quarantine_ms, left, sizeof left);
+        duration_format(quarantine_ms, left);
         tool_fail(0,
                   "quarantine after a restore: nothing is granted for "
                   "another %s",

@@ -113,8 +113,8 @@ int tool_client_error(const struct client *client, int error, const char *what)
                          meaning != NULL ? meaning : why);
     case HASP_ECONNECT:
         return tool_fail(EX_UNAVAILABLE,
-                         "%s: %s; name the nodes with -e or HASP_ENDPOINTS, "
-                         "or start some with: hasp dev",
+                         "%s: %s; see: hasp status; other nodes: -e or "
+                         "HASP_ENDPOINTS; a cluster to try: hasp dev",
                          what, why);
     case HASP_ENOTLEADER:
         return tool_fail(EX_UNAVAILABLE, "%s: %s; see: hasp status", what, why);
@@ -161,34 +161,6 @@ int tool_option(const struct tool *tool, int argc, char **argv,
 bool parse_number(const char *text, uint64_t *ret_number)
 {
     return bytes_to_u64(bytes_of_text(text), ret_number);
-}
-
-bool parse_duration(const char *text, uint64_t *ret_time_ms)
-{
-    static const struct {
-        const char *unit;
-        double time_ms;
-    } units[] = {
-        {"ms", 1},    {"s", 1000},    {"", 1000},
-        {"m", 60000}, {"h", 3600000}, {"d", 86400000},
-    };
-    char *end;
-    if (text[0] < '0' || text[0] > '9' || text[1] == 'x' || text[1] == 'X') {
-        return false;
-    }
-    errno = 0;
-    double number = strtod(text, &end);
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
-        if (errno == 0 && strcmp(end, units[i].unit) == 0) {
-            double time_ms = number * units[i].time_ms;
-            if (time_ms < 0 || time_ms > 1e15) {
-                return false;
-            }
-            *ret_time_ms = (uint64_t)(time_ms + 0.5);
-            return true;
-        }
-    }
-    return false;
 }
 
 int tool_find_haspd(char ret_path[PATH_MAX])

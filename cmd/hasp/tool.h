@@ -22,6 +22,7 @@
 #include <stdint.h>
 #include <sysexits.h>
 
+#include "base/duration.h"
 #include "client/client.h"
 #include "client/clock.h"
 #include "client/endpoints.h"
@@ -102,8 +103,6 @@ int tool_option(const struct tool *tool, int argc, char **argv,
 /* Begins with the options of another argv. */
 void tool_options_begin(void);
 
-/* "10s", "500ms", "2m", "1.5h", a bare number being seconds. */
-bool parse_duration(const char *text, uint64_t *ret_time_ms);
 bool parse_number(const char *text, uint64_t *ret_number);
 
 /* --- The daemon ----------------------------------------------------------- */

@@ -398,7 +398,7 @@ static int read_top(struct top *top, int argc, char **argv)
             (!parse_number(optarg, &top->left) || top->left == 0)) {
             return tool_usage(tool, "'%s' is no number of looks", optarg);
         }
-        if (option == 'i' && (!parse_duration(optarg, &top->interval_ms) ||
+        if (option == 'i' && (!duration_parse(optarg, &top->interval_ms) ||
                               top->interval_ms < 100)) {
             return tool_usage(tool, "'%s' is no time from 100ms on", optarg);
         }

@@ -12,12 +12,13 @@
 /* Rounding on the server's side is no delay. */
 #define DELAY_SEEN_MS 50
 
+/* Of a member of a map; four may be in use at a time. */
 static const char *duration(json_t *value, const char *key)
 {
-    static char texts[4][32];
+    static char texts[4][DURATION_TEXT_SIZE];
     static unsigned turn;
     char *text = texts[turn++ % 4];
-    format_duration(value_number(value, key), text, 32);
+    duration_format(value_number(value, key), text);
     return text;
 }
 
@@ -171,7 +172,8 @@ static void print_earliest(json_t *lock)
     uint64_t earliest_ms = value_number(lock, "earliest_ms");
     uint64_t best_ms = 0;
     const char *best = "";
-    char total[32], first[32], rest[32];
+    char total[DURATION_TEXT_SIZE], first[DURATION_TEXT_SIZE],
+        rest[DURATION_TEXT_SIZE];
     json_array_foreach(holders, i, holder)
     {
         const char *what;
@@ -181,7 +183,7 @@ static void print_earliest(json_t *lock)
             best = what;
         }
     }
-    format_duration(earliest_ms, total, sizeof total);
+    duration_format(earliest_ms, total);
     if (earliest_ms == 0) {
         puts("\nit could pass on now");
         return;
@@ -201,12 +203,12 @@ static void print_earliest(json_t *lock)
     }
     printf("\nunless it is given back it could pass on in %s at the earliest",
            total);
-    format_duration(best_ms, first, sizeof first);
+    duration_format(best_ms, first);
     if (earliest_ms < best_ms + DELAY_SEEN_MS) {
         printf(":\n  %s left %s\n", first, best);
         return;
     }
-    format_duration(earliest_ms - best_ms, rest, sizeof rest);
+    duration_format(earliest_ms - best_ms, rest);
     printf(":\n  %s left %s\n+ %s of lock delay after it\n", first, best, rest);
 }
 

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <sysexits.h>
 
-#include "base/bytes.h"
+#include "base/duration.h"
 
 static int explain(int status, const char *why);
 static void print_json(const struct hasp_node_snapshot *snapshot);
@@ -19,31 +19,18 @@ static void say_next(const struct hasp_node_options *options,
                      const struct hasp_node_snapshot *before,
                      const struct hasp_node_snapshot *now,
                      const char *config_path);
-static const char *duration(uint64_t time_ms, char out[32]);
 
 const struct backup_request backup_request_default = {
     .quarantine_ms = HASP_NODE_QUARANTINE_FULL};
 
 int backup_quarantine(struct backup_request *request, const char *text)
 {
-    static const struct {
-        const char *unit;
-        uint64_t time_ms;
-    } units[] = {
-        {"ms", 1}, {"s", 1000}, {"", 1000}, {"m", 60000}, {"h", 3600000}};
-    size_t digits = strspn(text, "0123456789");
-    uint64_t number;
-    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++) {
-        if (strcmp(text + digits, units[i].unit) == 0 &&
-            bytes_to_u64(bytes_of(text, digits), &number) &&
-            number <= UINT32_MAX) {
-            request->quarantine_ms = number * units[i].time_ms;
-            return 0;
-        }
+    uint64_t quarantine_ms;
+    if (duration_parse(text, &quarantine_ms) && quarantine_ms <= UINT32_MAX) {
+        request->quarantine_ms = quarantine_ms;
+        return 0;
     }
-    fprintf(stderr,
-            "haspd: --quarantine '%s' is no time: a number with ms, s, m or "
-            "h\n",
+    fprintf(stderr, "haspd: --quarantine '%s' is no time; write 90s or 1h\n",
             text);
     return EX_USAGE;
 }
@@ -185,7 +172,8 @@ static void say_next(const struct hasp_node_options *options,
                      const struct hasp_node_snapshot *now,
                      const char *config_path)
 {
-    char time[32];
+    char time[DURATION_TEXT_SIZE];
+    duration_format(now->quarantine_ms, time);
     fprintf(stderr,
             "\nkept: %" PRIu64 " marks of fences, %" PRIu64
             " patterns on the blacklist. Dropped: all sessions, holds and "
@@ -203,7 +191,7 @@ static void say_next(const struct hasp_node_options *options,
                 "     nothing is granted for %s from then on, as long as "
                 "clients of the old\n"
                 "     cluster may believe that they hold a lock\n",
-                duration(now->quarantine_ms, time));
+                time);
     } else {
         fputs("     locks are granted at once: you have said that no client "
               "of the old\n     cluster believes that it holds one\n",
@@ -222,17 +210,4 @@ static void say_next(const struct hasp_node_options *options,
         fputs("       hasp member add ID PEER-ADDRESS,CLIENT-ADDRESS\n",
               stderr);
     }
-}
-
-static const char *duration(uint64_t time_ms, char out[32])
-{
-    uint64_t seconds = (time_ms + 999) / 1000;
-    if (time_ms < 10000) {
-        snprintf(out, 32, "%" PRIu64 " ms", time_ms);
-    } else if (seconds < 600) {
-        snprintf(out, 32, "%" PRIu64 " s", seconds);
-    } else {
-        snprintf(out, 32, "%" PRIu64 " min", (seconds + 30) / 60);
-    }
-    return out;
 }

@@ -408,10 +408,12 @@ def test_no_leader_and_no_node_exit_69_and_name_the_endpoints():
         assert "no leader" in result.stderr and node.endpoint in result.stderr
         health = hasp("-t", "300ms", "health", endpoints=node.endpoint)
         assert health.returncode == 69
+        assert health.stdout.split() == ["HEALTHY", "no"]
     gone = dead_endpoint()
     result = hasp("-t", "300ms", "list", endpoints=gone)
     assert result.returncode == 69
     assert gone in result.stderr and "hasp dev" in result.stderr
+    assert "see: hasp status" in result.stderr
     assert hasp("status", endpoints=gone).returncode == 69
 
 
