@@ -5,7 +5,7 @@
  *
  *     leader [SECONDS]         leads for at most so long, then lets others
  *
- *     hasp please examples/leader --message "your turn is over" */
+ *     hasp please examples/leader "your turn is over" */
 
 #include <hasp/hasp.h>
 #include <inttypes.h>
@@ -14,6 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+
+/* What one step of a leader's work takes at most. */
+#define STEP_MS 50
+#define STEP_NS (STEP_MS * UINT64_C(1000000))
 
 static struct hasp_session *session;
 static volatile sig_atomic_t is_stopping;
@@ -60,10 +64,10 @@ static void lead(struct hasp_hold *hold, double until_s)
     struct hasp_event event;
     bool is_leading = true;
     while (is_leading && !is_stopping && now_s() < until_s) {
-        if (hasp_guard(hold, UINT64_C(50000000)) == 0) {
-            /* ... what only the leader may do, in less than 50 ms ... */
+        if (hasp_guard(hold, STEP_NS) == 0) {
+            /* ... what only the leader may do ... */
         }
-        poll(&fd, 1, 50);
+        poll(&fd, 1, STEP_MS);
         while (is_leading && hasp_event_next(session, &event)) {
             is_leading = heed(&event);
         }
