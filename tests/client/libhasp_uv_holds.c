@@ -182,7 +182,7 @@ static void on_open(void *data, int status, const char *why)
     EXPECT(hasp_uv_acquire_many(uv, names, 0, NULL, on_both, NULL) ==
            HASP_EINVALID);
     EXPECT(hasp_uv_acquire_many(uv, names, 2, NULL, on_both, NULL) == 0);
-    strcpy(a, "gone"); /* It was copied. */
+    memcpy(a, "gone", sizeof a); /* It was copied. */
 }
 
 int main(void)
