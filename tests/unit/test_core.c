@@ -250,7 +250,14 @@ static void what_is_pipelined_has_its_effect_in_that_order(void **state)
     assert_string_equal(client_text(world, 1, 1),
                         ":6\r\n:1\r\n:1\r\n+PONG\r\n");
     assert_false(world->node[1].client[1].is_blocked);
-    /* Nobody may know what a list tells. */
+    /* Nobody may know what a list tells; a request for several locks concerns
+     * all of them. */
+    client_clear(world, 1, 1);
+    client_send(world, 1, 1, "LOCK.MACQUIRE 2 x y");
+    client_send(world, 1, 1, "LOCK.SHOW y");
+    client_send(world, 1, 1, "LOCK.MRELEASE 2 x y");
+    world_run(world, 40);
+    assert_non_null(strstr(client_text(world, 1, 1), "lease_left_ms"));
     client_clear(world, 1, 1);
     client_send(world, 1, 1, "LOCK.ACQUIRE a");
     client_send(world, 1, 1, "LOCK.LIST");
