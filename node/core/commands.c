@@ -26,6 +26,9 @@ static bool choose_session(struct core *core, struct request *request,
 static bool keep_order(struct core *core, struct request *request,
                        const struct call *call);
 static bool may_wait(const struct command *command, const struct call *call);
+static bool has_no_room(struct core *core, const struct request *request,
+                        const struct call *call);
+static void refuse_for_room(struct core *core, struct request *request);
 static bool is_repeated(struct core *core, const struct request *request,
                         const struct call *call);
 static bool is_vain(struct core *core, const struct call *call);
@@ -116,11 +119,20 @@ void commands_decide(struct core *core, struct request *request,
                      const struct call *call)
 {
     const struct command *command = request->command;
+    request->is_unwelcome = false;
     if ((command->flags & COMMAND_CHANGE) != 0) {
-        if (core->is_disk_scarce && (command->flags & COMMAND_FREES) == 0 &&
-            !is_repeated(core, request, call)) {
-            request_refuse(core, request, "LIMIT",
-                           "disk: the leader's disk is nearly full");
+        if (has_no_room(core, request, call)) {
+            if (call_number(call, OPTION_REQ, 0) == 0) {
+                refuse_for_room(core, request);
+                return;
+            }
+            /* Another may lead and have granted it: that must be known first
+             * (rule 13). */
+            if (request->body.size == 0) {
+                request_keep(core, request, call->argument, call->count);
+            }
+            request->is_unwelcome = true;
+            question_wait(core, request);
             return;
         }
         if (is_vain(core, call)) {
@@ -183,7 +195,15 @@ void commands_read(struct core *core, struct request *request)
     struct call call;
     commands_parse_kept(core, request, &call);
     request_leave(core, request);
-    request->command->read(core, request, &call);
+    if (!request->is_unwelcome) {
+        request->command->read(core, request, &call);
+        return;
+    }
+    if (has_no_room(core, request, &call)) {
+        refuse_for_room(core, request);
+    } else {
+        commands_decide(core, request, &call);
+    }
 }
 
 void commands_result(struct core *core, struct request *request,
@@ -437,6 +457,20 @@ static bool may_wait(const struct command *command, const struct call *call)
 {
     return (command->flags & COMMAND_BLOCKS) != 0 ||
            call_number(call, OPTION_WAIT, 0) != 0;
+}
+
+static bool has_no_room(struct core *core, const struct request *request,
+                        const struct call *call)
+{
+    return core->is_disk_scarce &&
+           (request->command->flags & COMMAND_FREES) == 0 &&
+           !is_repeated(core, request, call);
+}
+
+static void refuse_for_room(struct core *core, struct request *request)
+{
+    request_refuse(core, request, "LIMIT",
+                   "disk: the leader's disk is nearly full");
 }
 
 /* True if the request has been asked before and has taken effect, or may: the

@@ -166,8 +166,9 @@ struct request {
     const struct command *command;
     enum request_state state;
     bool has_req;
-    bool is_heard; /* KEEP: all its sessions' deadlines were moved. */
-    bool is_retry; /* An earlier leader may have carried it out. */
+    bool is_heard;     /* KEEP: all its sessions' deadlines were moved. */
+    bool is_unwelcome; /* A change for which there is no room on the disk. */
+    bool is_retry;     /* An earlier leader may have carried it out. */
     uint8_t version;
     struct conn *conn;  /* Of a local one. */
     uint64_t peer;      /* Of a remote one; with conn NULL and 0: nobody's. */

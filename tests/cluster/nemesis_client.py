@@ -34,7 +34,8 @@ from cluster import Client, ReplyError
 TRUST = 0.8
 CONNECT_S = 0.5
 REPLY_S = 1.0
-AGAIN = ("NOLEADER", "UNKNOWN", "BUSY", "MOVED")
+# The only limit that is met here is that of a disk, which passes.
+AGAIN = ("NOLEADER", "UNKNOWN", "BUSY", "MOVED", "LIMIT")
 ENDED = ("EXPIRED", "NOSESSION", "BLACKLISTED")
 
 
