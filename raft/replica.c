@@ -339,6 +339,17 @@ uint64_t replica_leader(const struct replica *replica)
     return 0;
 }
 
+bool replica_has_leader(const struct replica *replica, uint64_t now_ms)
+{
+    uint64_t clock_ms = now_ms + replica->ahead_ms;
+    if (members_is_sole_voter(newest_members(replica), replica->id)) {
+        return false;
+    }
+    return is_leader(replica) ||
+           (replica->has_heard_leader &&
+            clock_ms < replica->heard_ms + replica->election_ms);
+}
+
 bool replica_is_transferring(const struct replica *replica)
 {
     return raft_transferee(&replica->core) != 0;

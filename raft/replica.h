@@ -280,6 +280,9 @@ enum replica_role replica_role(const struct replica *replica);
 uint64_t replica_term(const struct replica *replica);
 uint64_t replica_voted_for(const struct replica *replica);
 uint64_t replica_leader(const struct replica *replica); /* 0: unknown. */
+/* True while it leads with others, and for the shortest time of an election
+ * after it has heard its leader. */
+bool replica_has_leader(const struct replica *replica, uint64_t now_ms);
 bool replica_is_transferring(const struct replica *replica);
 uint64_t replica_last_index(const struct replica *replica);
 uint64_t replica_commit_index(const struct replica *replica);

@@ -40,6 +40,8 @@ const struct core_limits core_default_limits = {
 /* Rounds of one turn: what an applied BEGIN lets in is proposed at once. */
 #define TURN_ROUNDS 3
 
+static bool is_presumptuous(const struct core *core, uint64_t id,
+                            enum frame_type type);
 static void free_requests(struct core *core);
 static void init_lists(struct core *core);
 static bool sees_majority(struct core *core);
@@ -234,6 +236,9 @@ int core_peer_frame(struct core *core, uint64_t id, enum frame_type type,
     if (peer != NULL && peer->has_lost) {
         return HASP_EREFUSED;
     }
+    if (is_presumptuous(core, id, type)) {
+        return 0;
+    }
     switch (type) {
     case FRAME_RAFT: {
         int error = replica_receive(core->replica, id, body, now_ns / NS_PER_MS,
@@ -360,6 +365,22 @@ void core_set_applied_hook(struct core *core, core_applied_fn *hook, void *data)
 {
     core->hook = hook;
     core->hook_data = data;
+}
+
+/* A guest is here to lead whoever was away, and so has no leader. Of others it
+ * wants nothing, neither their votes nor that they adopt its term or stop; if
+ * it does lead, those who lead them now soon will not. */
+static bool is_presumptuous(const struct core *core, uint64_t id,
+                            enum frame_type type)
+{
+    struct replica_members members;
+    if (type != FRAME_RAFT && type != FRAME_SNAPSHOT && type != FRAME_LOST) {
+        return false;
+    }
+    replica_members(core->replica, &members);
+    return members.count > 0 && replica_members_find(&members, id) == NULL &&
+           replica_members_find(&core->applied_members, id) == NULL &&
+           replica_has_leader(core->replica, core->now_ns / NS_PER_MS);
 }
 
 static void free_requests(struct core *core)
