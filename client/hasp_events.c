@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "client/hasp_session.h"
+#include "client/reply.h"
 #include "client/thread.h"
 
 #define PLEASE_MAX 64
@@ -103,16 +104,6 @@ bool hasp_event_next(struct hasp_session *session, struct hasp_event *ret_event)
 
 /* --- What the keeper's thread tells --------------------------------------- */
 
-static struct bytes text_at(const struct resp_reply *reply, uint32_t at,
-                            const char *key)
-{
-    const struct resp_value *value = resp_find(reply, at, key);
-    return value != NULL &&
-                   (value->type == RESP_BULK || value->type == RESP_SIMPLE)
-               ? value->bytes
-               : bytes_of(NULL, 0);
-}
-
 /* ["lock", "please", {lock, session, token, index, message}] */
 void events_push(void *data, const struct resp_reply *reply)
 {
@@ -122,11 +113,9 @@ void events_push(void *data, const struct resp_reply *reply)
         reply->value[3].type != RESP_MAP) {
         return;
     }
-    const struct resp_value *token = resp_find(reply, 3, "token");
     session_lock(session);
-    add_event(session, HASP_EVENT_PLEASE,
-              token != NULL ? (uint64_t)token->integer : 0,
-              text_at(reply, 3, "lock"), text_at(reply, 3, "message"));
+    add_event(session, HASP_EVENT_PLEASE, reply_number(reply, 3, "token"),
+              reply_text(reply, 3, "lock"), reply_text(reply, 3, "message"));
     session_unlock(session);
     events_wake(session);
 }

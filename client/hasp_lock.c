@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "client/hasp_session.h"
+#include "client/reply.h"
 
 /* For an interrupted call to clear up what it began; after that the resolver
  * goes on without it. */
@@ -385,20 +386,13 @@ static int wait_ended(struct change *change, struct change_result *result,
 static bool find_left(const struct resp_reply *reply, uint64_t session,
                       const char *owner, uint64_t *ret_left_ms)
 {
-    const struct resp_value *list = resp_find(reply, 0, "holders");
-    if (list == NULL || list->type != RESP_ARRAY) {
-        return false;
-    }
-    uint32_t at = (uint32_t)(list - reply->value) + 1;
-    for (uint32_t i = 0; i < list->count; i++) {
-        const struct resp_value *id = resp_find(reply, at, "session");
-        const struct resp_value *tag = resp_find(reply, at, "owner");
-        const struct resp_value *left = resp_find(reply, at, "hold_left_ms");
-        if (id != NULL && tag != NULL && left != NULL &&
-            (uint64_t)id->integer == session &&
-            bytes_equal(tag->bytes, bytes_of_text(owner)) &&
-            left->type == RESP_INTEGER && left->integer > 0) {
-            *ret_left_ms = (uint64_t)left->integer;
+    uint32_t at = 0;
+    uint32_t count = reply_array(reply, 0, "holders", &at);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t left_ms = reply_number(reply, at, "hold_left_ms");
+        if (left_ms > 0 && reply_number(reply, at, "session") == session &&
+            bytes_equal(reply_text(reply, at, "owner"), bytes_of_text(owner))) {
+            *ret_left_ms = left_ms;
             return true;
         }
         at += reply->value[at].span;

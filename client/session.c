@@ -4,24 +4,7 @@
 
 #include <stdio.h>
 
-static uint64_t number_of(const struct resp_reply *reply, uint32_t at,
-                          const char *key)
-{
-    const struct resp_value *value = resp_find(reply, at, key);
-    return value != NULL && value->type == RESP_INTEGER && value->integer > 0
-               ? (uint64_t)value->integer
-               : 0;
-}
-
-static struct bytes text_of(const struct resp_reply *reply, uint32_t at,
-                            const char *key)
-{
-    const struct resp_value *value = resp_find(reply, at, key);
-    return value != NULL &&
-                   (value->type == RESP_BULK || value->type == RESP_SIMPLE)
-               ? value->bytes
-               : bytes_of(NULL, 0);
-}
+#include "client/reply.h"
 
 static bool secret_is_valid(struct bytes secret)
 {
@@ -67,10 +50,10 @@ int client_session_open(struct client *client,
     if (error != 0) {
         return error;
     }
-    struct bytes secret = text_of(reply, 0, "secret");
-    session.credentials.session = number_of(reply, 0, "id");
-    session.ttl_ms = number_of(reply, 0, "ttl_ms");
-    session.linger_ms = number_of(reply, 0, "linger_ms");
+    struct bytes secret = reply_text(reply, 0, "secret");
+    session.credentials.session = reply_number(reply, 0, "id");
+    session.ttl_ms = reply_number(reply, 0, "ttl_ms");
+    session.linger_ms = reply_number(reply, 0, "linger_ms");
     if (session.credentials.session == 0 || session.ttl_ms == 0 ||
         !secret_is_valid(secret)) {
         return HASP_EPROTO;
@@ -105,8 +88,8 @@ int client_session_attach(struct client *client,
         return error;
     }
     lease_init(&session.lease);
-    session.ttl_ms = number_of(reply, 0, "ttl_ms");
-    session.linger_ms = number_of(reply, 0, "linger_ms");
+    session.ttl_ms = reply_number(reply, 0, "ttl_ms");
+    session.linger_ms = reply_number(reply, 0, "linger_ms");
     client_adopt_session(client, credentials);
     *ret_session = session;
     return 0;
@@ -115,14 +98,12 @@ int client_session_attach(struct client *client,
 static void tell_ended(const struct resp_reply *reply, session_ended_fn *ended,
                        void *data)
 {
-    const struct resp_value *list = resp_find(reply, 0, "ended");
-    if (list == NULL || list->type != RESP_ARRAY || ended == NULL) {
-        return;
-    }
-    uint32_t at = (uint32_t)(list - reply->value) + 1;
-    for (uint32_t i = 0; i < list->count; i++) {
-        ended(data, text_of(reply, at, "lock"), text_of(reply, at, "owner"),
-              text_of(reply, at, "reason"), number_of(reply, at, "token"));
+    uint32_t at = 0;
+    uint32_t count = reply_array(reply, 0, "ended", &at);
+    for (uint32_t i = 0; i < count && ended != NULL; i++) {
+        ended(data, reply_text(reply, at, "lock"),
+              reply_text(reply, at, "owner"), reply_text(reply, at, "reason"),
+              reply_number(reply, at, "token"));
         at += reply->value[at].span;
     }
 }
@@ -145,12 +126,12 @@ int client_session_keep(struct client *client, struct client_session *session,
     if (error != 0) {
         return error;
     }
-    uint64_t ttl_ms = number_of(reply, 0, "ttl_ms");
+    uint64_t ttl_ms = reply_number(reply, 0, "ttl_ms");
     if (ttl_ms == 0) {
         return HASP_EPROTO;
     }
     session->ttl_ms = ttl_ms;
-    session->linger_ms = number_of(reply, 0, "linger_ms");
+    session->linger_ms = reply_number(reply, 0, "linger_ms");
     lease_answered(&session->lease, sent, session->ttl_ms, session->linger_ms);
     tell_ended(reply, ended, data);
     return 0;

@@ -34,6 +34,8 @@
 #define READY_MS 15000
 #define STOP_MS 5000
 #define POLL_MS 50
+/* A node on this machine that has not answered by then is not ready. */
+#define ANSWER_MS 500
 #define LOG_TAIL_LINES 10
 
 struct dev_node {
@@ -310,8 +312,9 @@ static bool knows_leader(const struct dev_node *node)
         return false;
     }
     struct client *client = client_new(&one);
-    struct client_options options = {
-        .deadline_ns = client_now_ns() + 500 * NS_PER_MS, .is_once = true};
+    struct client_options options = {.deadline_ns = client_now_ns() +
+                                                    ANSWER_MS * NS_PER_MS,
+                                     .is_once = true};
     query_begin(&query, "RAFT.STATUS");
     bool knows = client_ask(client, &query, &options, &reply) == 0;
     if (knows) {
@@ -324,7 +327,7 @@ static bool knows_leader(const struct dev_node *node)
         query_begin(&query, "LOCK.LIST");
         query_text(&query, "COUNT");
         query_number(&query, 1);
-        options.deadline_ns = client_now_ns() + 500 * NS_PER_MS;
+        options.deadline_ns = client_now_ns() + ANSWER_MS * NS_PER_MS;
         knows = client_ask(client, &query, &options, &reply) == 0;
     }
     query_done(&query);

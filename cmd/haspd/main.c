@@ -62,14 +62,28 @@ enum option_value {
     OPTION_RESTORE,
     OPTION_FORCE,
     OPTION_QUARANTINE,
-    OPTION_FIRST_SETTING
+    OPTION_SETTING
 };
 
-/* Flags that are settings by another name, from OPTION_FIRST_SETTING on. */
-static const char *const setting_flags[] = {
-    "node.id",          "node.dir",          "node.log_level", "listen.client",
-    "listen.peer",      "listen.http",       "cluster.member", "cluster.name",
-    "raft.election_ms", "raft.heartbeat_ms", "client.redirect"};
+/* Flags that are settings by a shorter name. */
+#define SETTING_FLAGS(_)                   \
+    _("id", "node.id")                     \
+    _("dir", "node.dir")                   \
+    _("log-level", "node.log_level")       \
+    _("listen-client", "listen.client")    \
+    _("listen-peer", "listen.peer")        \
+    _("listen-http", "listen.http")        \
+    _("member", "cluster.member")          \
+    _("name", "cluster.name")              \
+    _("election-ms", "raft.election_ms")   \
+    _("heartbeat-ms", "raft.heartbeat_ms") \
+    _("redirect", "client.redirect")
+
+#define SETTING_OF_FLAG(flag, setting) {flag, setting},
+#define OPTION_OF_FLAG(flag, setting) \
+    {flag, required_argument, NULL, OPTION_SETTING},
+
+static const char *const setting_flags[][2] = {SETTING_FLAGS(SETTING_OF_FLAG)};
 
 static const struct option options[] = {
     {"config", required_argument, NULL, OPTION_CONFIG},
@@ -84,69 +98,48 @@ static const struct option options[] = {
     {"restore", required_argument, NULL, OPTION_RESTORE},
     {"force", no_argument, NULL, OPTION_FORCE},
     {"quarantine", required_argument, NULL, OPTION_QUARANTINE},
-    {"id", required_argument, NULL, OPTION_FIRST_SETTING},
-    {"dir", required_argument, NULL, OPTION_FIRST_SETTING + 1},
-    {"log-level", required_argument, NULL, OPTION_FIRST_SETTING + 2},
-    {"listen-client", required_argument, NULL, OPTION_FIRST_SETTING + 3},
-    {"listen-peer", required_argument, NULL, OPTION_FIRST_SETTING + 4},
-    {"listen-http", required_argument, NULL, OPTION_FIRST_SETTING + 5},
-    {"member", required_argument, NULL, OPTION_FIRST_SETTING + 6},
-    {"name", required_argument, NULL, OPTION_FIRST_SETTING + 7},
-    {"election-ms", required_argument, NULL, OPTION_FIRST_SETTING + 8},
-    {"heartbeat-ms", required_argument, NULL, OPTION_FIRST_SETTING + 9},
-    {"redirect", required_argument, NULL, OPTION_FIRST_SETTING + 10},
-    {NULL, 0, NULL, 0}};
+    SETTING_FLAGS(OPTION_OF_FLAG){NULL, 0, NULL, 0}};
 
 static const char help[] =
     "usage: haspd [--config FILE] [options]\n"
     "\n"
-    "Runs one node of a hasp cluster. Settings come from the file, then from "
-    "the\n"
-    "environment (HASP_<SECTION>_<KEY>), then from the command line; the last "
-    "one\n"
-    "wins.\n"
+    "Runs one node of a hasp cluster. Settings come from the file, then from\n"
+    "the environment (HASP_<SECTION>_<KEY>), then from the command line; the\n"
+    "last one wins.\n"
     "\n"
     "  --config FILE           read this file\n"
     "  --id N                  the node's id in its cluster, from 1\n"
     "  --dir DIR               its data directory\n"
     "  --listen-client ADDR    host:port for clients (127.0.0.1:7420)\n"
-    "  --listen-peer ADDR      host:port for the other nodes (127.0.0.1:7421)\n"
-    "  --listen-http ADDR      host:port for HTTP (127.0.0.1:7422), or off\n"
+    "  --listen-peer ADDR      for the other nodes (127.0.0.1:7421)\n"
+    "  --listen-http ADDR      for HTTP (127.0.0.1:7422), or off\n"
     "  --member 'ID PEER CLIENT'\n"
     "                          a member that founds the cluster, with its two\n"
-    "                          addresses; once for each. None: a cluster of "
-    "one\n"
+    "                          addresses; once for each. None: a cluster of 1\n"
     "  --name NAME             the cluster's name\n"
     "  --election-ms N, --heartbeat-ms N\n"
     "                          Raft's times (600, 75)\n"
     "  --redirect forward|moved\n"
-    "                          what a follower does with its clients' "
-    "requests\n"
-    "  --insecure              allow addresses other than loopback, "
-    "unencrypted\n"
+    "                          what a follower does with clients' requests\n"
+    "  --insecure              other addresses than loopback, unencrypted\n"
     "  --log-level LEVEL       error, warn, info or debug\n"
     "  --set SECTION.KEY=VALUE any other setting\n"
-    "  --check-config          look at the configuration, say what is wrong, "
-    "exit\n"
-    "  --print-config          print all settings with where they come from, "
-    "exit\n"
+    "  --check-config          say what is wrong with the settings, exit\n"
+    "  --print-config          say where each setting comes from, exit\n"
     "  --help, --version\n"
     "\n"
     "Instead of running (hasp snapshot does these, and says more):\n"
     "\n"
-    "  --export FILE [--force] make a backup of the data directory of a node "
-    "that\n"
-    "                          does not run; --force: replace FILE\n"
+    "  --export FILE [--force] make a backup of the data directory of a node\n"
+    "                          that does not run; --force: replace FILE\n"
     "  --inspect FILE          check a backup, say as JSON what is in it\n"
     "  --restore FILE [--quarantine TIME]\n"
-    "                          begin a new life of a cluster from a backup, "
-    "with\n"
-    "                          this node as its only member\n"
+    "                          begin a new life of a cluster from a backup,\n"
+    "                          with this node as its only member\n"
     "\n"
-    "Exit codes: 0 stopped when told to, 64 usage, 65 the backup is damaged, "
-    "69\n"
-    "cannot listen, 70 storage error, 73 what would be made is there, 78\n"
-    "configuration.\n";
+    "Exit codes: 0 stopped when told to, 64 usage, 65 the backup is damaged,\n"
+    "69 cannot listen, 70 storage error, 73 what would be made is there,\n"
+    "78 configuration.\n";
 
 /* For the signal handler. */
 static struct hasp_node *volatile running_node;
@@ -205,6 +198,15 @@ int main(int argc, char **argv)
     return status;
 }
 
+static const char *setting_of(const char *flag)
+{
+    size_t i = 0;
+    while (strcmp(setting_flags[i][0], flag) != 0) {
+        i++;
+    }
+    return setting_flags[i][1];
+}
+
 /* Returns an exit code, or -1 to go on. */
 static int parse(int argc, char **argv, struct command_line *line)
 {
@@ -233,10 +235,9 @@ static int parse(int argc, char **argv, struct command_line *line)
         } else if (value == OPTION_VERSION) {
             printf("haspd %s\n", HASP_VERSION);
             return 0;
-        } else if (value >= OPTION_FIRST_SETTING) {
+        } else if (value == OPTION_SETTING) {
             rv = add_setting(line, options[index].name,
-                             setting_flags[value - OPTION_FIRST_SETTING],
-                             optarg);
+                             setting_of(options[index].name), optarg);
         } else {
             fputs("haspd: see haspd --help\n", stderr);
             return EX_USAGE;
