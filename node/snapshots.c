@@ -126,6 +126,9 @@ bool snapshots_port_read(void *data, uint64_t log_index, uint64_t term,
     if (open == NULL) {
         return false;
     }
+    if (offset > INT64_MAX - size) {
+        return true; /* Far behind the end, which a client may ask for. */
+    }
     uint8_t *at = buffer_reserve(out, size);
     size_t done = 0;
     while (done < size) {

@@ -16,14 +16,19 @@
 #include <inttypes.h>
 
 #include "node/core/commands.h"
+#include "node/core/conn.h"
 #include "node/core/request.h"
 #include "node/core/snapshots.h"
 
 /* Small enough to be read between two heartbeats from a slow disk, too. */
 #define CHUNK_SIZE ((size_t)256 << 10)
 
+/* Who has not read for so long has given up. */
+#define READER_IDLE_NS (5000 * NS_PER_MS)
+
 static void send_chunk(struct core *core, struct request *request,
                        const struct call *call);
+static bool may_read(struct core *core, uint64_t conn);
 
 bool raft_backup_parse(struct call *call, struct resp_writer *writer)
 {
@@ -93,6 +98,11 @@ static void send_chunk(struct core *core, struct request *request,
                        "one part at a time: wait for the answers before it");
         return;
     }
+    if (!may_read(core, request->conn->id)) {
+        request_refuse(core, request, "BUSY",
+                       "too many read backups of this node; try later");
+        return;
+    }
     buffer_clear(&core->scratch);
     if (!core->port.snapshot_read(core->port.data, number[0], number[1],
                                   number[2], CHUNK_SIZE, &core->scratch)) {
@@ -103,4 +113,27 @@ static void send_chunk(struct core *core, struct request *request,
     resp_bulk(request_reply(core, request), buffer_bytes(&core->scratch));
     request_done(core, request);
     buffer_done(&core->scratch); /* It is not needed that large again. */
+}
+
+/* Each reader has a part in memory and takes time of the loop; thousands would
+ * cost a leader its leadership. */
+static bool may_read(struct core *core, uint64_t conn)
+{
+    struct backup_reader *place = NULL;
+    for (int i = 0; i < BACKUP_READER_MAX; i++) {
+        struct backup_reader *reader = &core->backup_readers[i];
+        if (reader->conn == conn) {
+            place = reader;
+            break;
+        }
+        if (reader->conn == 0 || conn_find(core, reader->conn) == NULL ||
+            core->now_ns - reader->read_ns > READER_IDLE_NS) {
+            place = reader;
+        }
+    }
+    if (place == NULL) {
+        return false;
+    }
+    *place = (struct backup_reader){.conn = conn, .read_ns = core->now_ns};
+    return true;
 }

@@ -207,6 +207,13 @@ struct snapshot_receiver {
     uint64_t offset;
 };
 
+/* A connection that reads a backup. */
+struct backup_reader {
+    uint64_t conn; /* 0: none. */
+    uint64_t read_ns;
+};
+#define BACKUP_READER_MAX 16
+
 struct core {
     struct core_options options;
     struct core_port port;
@@ -296,6 +303,7 @@ struct core {
     uint64_t scan_budget;   /* Of this turn, for LIST. */
 
     struct scripts scripts;
+    struct backup_reader backup_readers[BACKUP_READER_MAX];
     struct history history; /* When was an entry applied? */
 
     /* The table and snapshots. */

@@ -9,7 +9,14 @@ import time
 
 import pytest
 
-from cluster import Client, Cluster, Session, is_sanitized, wait_until
+from cluster import (
+    Client,
+    Cluster,
+    ReplyError,
+    Session,
+    is_sanitized,
+    wait_until,
+)
 from test_http import metrics
 
 GARBAGE = [
@@ -303,3 +310,38 @@ def test_a_slow_reader_gets_all_its_replies():
                 assert client.receive() == b"%08d" % i * 5000
             sender.join(10)
             assert client.do("PING") == "PONG"
+
+
+@pytest.mark.skipif(is_sanitized(), reason="a sanitizer keeps freed memory")
+def test_a_flood_of_backups_costs_neither_memory_nor_leadership():
+    with Cluster(3) as cluster:
+        leader = cluster.leader()
+        with leader.connect() as client:
+            Session(client, ttl=60000)
+            for i in range(150):
+                client.do("LOCK.ACQUIRE", "l%d" % i, "VALUE", b"v" * 4000)
+            told = client.map("RAFT.BACKUP")
+            part = ("RAFT.BACKUP", told["index"], told["term"], 0)
+            past = part[:3] + (2**63 - 1,)
+            cluster.converged()
+            before, memory = calm(cluster), leader.memory_kib()
+            assert client.do(*past) == b""
+            flood = [leader.connect() for _ in range(600)]
+            try:
+                for one in flood:
+                    one.send(*part)
+                busy = 0
+                for one in flood:
+                    try:
+                        assert len(one.receive()) == 256 << 10
+                    except ReplyError as error:
+                        assert error.code == "BUSY"
+                        busy += 1
+                assert busy == len(flood) - 16 + 1, "one place was taken"
+                assert leader.memory_kib() < memory + (64 << 10)
+            finally:
+                for one in flood:
+                    one.close()
+            assert calm(cluster) == before
+            assert "cannot read a snapshot" not in leader.log()
+            assert client.do("LOCK.ACQUIRE", "more") > 0

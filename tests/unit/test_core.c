@@ -4,6 +4,9 @@
 
 #include "tests/unit/core_world.h"
 
+/* How many connections may read backups. */
+#define BACKUP_READERS 16
+
 static struct world *world;
 
 static int set_up(void **state)
@@ -683,6 +686,37 @@ static void a_backup_is_read_in_parts(void **state)
            "RAFT.BACKUP 1 1 -1");
 }
 
+static void only_so_many_read_backups_at_once(void **state)
+{
+    struct world_node *node = &world->node[1];
+    (void)state;
+    ask("FENCE.ADMIT disk 7");
+    ask("RAFT.BACKUP");
+    uint64_t index = node->snapshot_index, term = node->snapshot_term;
+    for (uint64_t i = 0; i <= BACKUP_READERS; i++) {
+        client_open(world, 1, 10 + i);
+    }
+    for (uint64_t i = 0; i <= BACKUP_READERS; i++) {
+        const char *answer = client_ask(
+            world, 1, 10 + i, "RAFT.BACKUP %llu %llu 0",
+            (unsigned long long)index, (unsigned long long)term);
+        assert_int_equal(answer[0], i < BACKUP_READERS ? '$' : '-');
+    }
+    /* One goes, another comes. */
+    client_close(world, 1, 10 + 3);
+    assert_begins(
+        client_ask(world, 1, 10 + BACKUP_READERS, "RAFT.BACKUP %llu %llu 0",
+                   (unsigned long long)index, (unsigned long long)term),
+        "$");
+    expect("-BUSY too many read backups of this node; try later\r\n",
+           "RAFT.BACKUP %llu %llu 0", (unsigned long long)index,
+           (unsigned long long)term);
+    world_run(world, 6000);
+    assert_begins(ask("RAFT.BACKUP %llu %llu 0", (unsigned long long)index,
+                      (unsigned long long)term),
+                  "$");
+}
+
 static void quit_answers_what_came_before_it(void **state)
 {
     (void)state;
@@ -895,6 +929,7 @@ int main(void)
         serving(an_unknown_lock_shows_as_free),
         serving(the_state_survives_a_restart),
         serving(a_backup_is_read_in_parts),
+        serving(only_so_many_read_backups_at_once),
         serving(quit_answers_what_came_before_it),
         serving(a_connection_attaches_only_so_many_sessions),
         serving(conversion_fences_and_several_locks),
