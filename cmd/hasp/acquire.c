@@ -461,6 +461,7 @@ static void tell_holder(struct tool *tool, const char *name, int signal_fd,
     struct client *client = client_new(&tool->endpoints);
     client_set_interrupt(client, signal_fd);
     json_t *lock = show(tool, client, name, NULL);
+    value_make_printable(lock);
     uint64_t token = value_number(lock, "holders.0.token");
     if (lock != NULL && (token != *told_token || *told_token == 0)) {
         tell(tool, name, lock, session);

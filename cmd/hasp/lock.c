@@ -53,6 +53,8 @@ static void print_lock(json_t *lock)
     size_t waiter_count = json_array_size(value_at(lock, "queue"));
     uint64_t delay_ms = value_number(lock, "delay_left_ms");
     uint64_t slots = value_number(lock, "slots");
+    value_make_printable(value_at(lock, "name"));
+    value_make_printable(value_at(lock, "mode"));
     if (holder_count == 0) {
         printf("'%s' is free", value_text(lock, "name"));
     } else {

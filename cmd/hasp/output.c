@@ -135,6 +135,60 @@ uint64_t value_number(json_t *value, const char *path)
                : 0;
 }
 
+/* The control characters of ASCII, and those beyond it, which are two bytes. */
+static bool is_control(const unsigned char *at)
+{
+    return at[0] < 0x20 || at[0] == 0x7f ||
+           (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0);
+}
+
+/* Appends the text and a zero byte. */
+static void put_printable(struct buffer *out, const char *text,
+                          bool keeps_lines)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    for (; *at != '\0'; at++) {
+        if (is_control(at) && !(keeps_lines && *at == '\n')) {
+            buffer_printf(out, "\\x%02x", *at);
+            if (*at == 0xc2) {
+                buffer_printf(out, "\\x%02x", *++at);
+            }
+        } else {
+            buffer_put_u8(out, *at);
+        }
+    }
+    buffer_put_u8(out, '\0');
+}
+
+void value_make_printable(json_t *value)
+{
+    struct buffer text = {0};
+    const char *key;
+    json_t *element;
+    size_t i;
+    if (json_is_string(value)) {
+        put_printable(&text, json_string_value(value), false);
+        json_string_set(value, (const char *)text.data);
+    }
+    json_object_foreach(value, key, element)
+    {
+        value_make_printable(element);
+    }
+    json_array_foreach(value, i, element)
+    {
+        value_make_printable(element);
+    }
+    buffer_done(&text);
+}
+
+void text_print(FILE *out, const char *text)
+{
+    struct buffer printable = {0};
+    put_printable(&printable, text, true);
+    fputs((const char *)printable.data, out);
+    buffer_done(&printable);
+}
+
 /* "k=v,k=v" of an object, "a,b" of an array of plain values. */
 static void put_compound(struct buffer *out, json_t *value)
 {
@@ -196,32 +250,22 @@ static void put_cell(struct buffer *out, const struct field *field,
     buffer_put_u8(out, '\0');
 }
 
-/* A plain line must stay one, whatever a name contains. */
-static void write_plain(const char *text)
-{
-    for (; *text != '\0'; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c < 0x20 || c == 0x7f) {
-            printf("\\x%02x", c);
-        } else {
-            putchar(c);
-        }
-    }
-}
-
 static void write_plain_row(const struct field *fields, json_t *record)
 {
-    struct buffer cell = {0};
+    struct buffer cell = {0}, text = {0};
     for (size_t i = 0; fields[i].key != NULL; i++) {
         buffer_clear(&cell);
+        buffer_clear(&text);
         put_cell(&cell, &fields[i], record, false);
         if (i > 0) {
             putchar('\t');
         }
-        write_plain((const char *)cell.data);
+        put_printable(&text, (const char *)cell.data, false);
+        fputs((const char *)text.data, stdout);
     }
     putchar('\n');
     buffer_done(&cell);
+    buffer_done(&text);
 }
 
 static bool is_right(const struct field *field)

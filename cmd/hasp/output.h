@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "client/connection.h"
 
@@ -46,6 +47,13 @@ json_t *value_of_reply(const struct resp_reply *reply, uint32_t at);
 json_t *value_at(json_t *value, const char *path);
 const char *value_text(json_t *value, const char *path); /* "" if none. */
 uint64_t value_number(json_t *value, const char *path);  /* 0 if none. */
+
+/* Control characters in all texts inside become "\xHH": a terminal would do
+ * what they say, and a name or a message is somebody else's. For what is
+ * printed by hand; tables and plain lines do it themselves. */
+void value_make_printable(json_t *value);
+/* Likewise for a whole message, whose lines stay lines. */
+void text_print(FILE *out, const char *text);
 
 /* Writes records ('rows' is an array of objects); 'fields' end with a key of
  * NULL. */

@@ -118,6 +118,7 @@ static void tell_push(void *data, const struct resp_reply *reply)
 {
     struct run *run = data;
     json_t *push = value_of_reply(reply, 0);
+    value_make_printable(push);
     if (strcmp(value_text(push, "1"), "please") == 0 && !run->tool->is_quiet) {
         const char *message = value_text(push, "2.message");
         tool_fail(0, "somebody asks for '%s' to be given back%s%s",

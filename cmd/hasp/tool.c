@@ -9,12 +9,17 @@
 #include <string.h>
 #include <unistd.h>
 
+/* Of a message; two paths fit into it. */
+#define SAY_SIZE (2 * PATH_MAX + 1024)
+
 __attribute__((format(printf, 1, 0))) static void say(const char *format,
                                                       va_list args)
 {
+    char text[SAY_SIZE];
+    vsnprintf(text, sizeof text, format, args);
     fflush(stdout);
     fputs("hasp: ", stderr);
-    vfprintf(stderr, format, args);
+    text_print(stderr, text);
     fputc('\n', stderr);
 }
 

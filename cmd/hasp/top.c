@@ -19,6 +19,10 @@
 
 #define ROWS_PLAIN 10
 #define BEGIN_MS 1000
+#define INTERVAL_DEFAULT_MS 2000
+#define INTERVAL_MIN_MS 100
+/* The first look comes soon, but not before some grants are counted. */
+#define FIRST_LOOK_MS 500
 
 enum part { PART_ALL, PART_LOCKS, PART_WAITS, PART_SESSIONS, PART_COUNT };
 
@@ -359,7 +363,8 @@ static bool wait_for_next(struct top *top, uint64_t until_ns, int *exit_code)
 static int look_again_and_again(struct top *top)
 {
     int exit_code = 0;
-    uint64_t first_ms = top->interval_ms < 500 ? top->interval_ms : 500;
+    uint64_t first_ms = top->interval_ms < FIRST_LOOK_MS ? top->interval_ms
+                                                         : FIRST_LOOK_MS;
     uint64_t until_ns = client_now_ns() + first_ms * NS_PER_MS;
     while (wait_for_next(top, until_ns, &exit_code)) {
         until_ns = client_now_ns() + top->interval_ms * NS_PER_MS;
@@ -399,7 +404,7 @@ static int read_top(struct top *top, int argc, char **argv)
             return tool_usage(tool, "'%s' is no number of looks", optarg);
         }
         if (option == 'i' && (!duration_parse(optarg, &top->interval_ms) ||
-                              top->interval_ms < 100)) {
+                              top->interval_ms < INTERVAL_MIN_MS)) {
             return tool_usage(tool, "'%s' is no time from 100ms on", optarg);
         }
     }
@@ -408,7 +413,8 @@ static int read_top(struct top *top, int argc, char **argv)
 
 int run_top(struct tool *tool, int argc, char **argv)
 {
-    struct top top = {.tool = tool, .interval_ms = 2000, .left = UINT64_MAX};
+    struct top top = {
+        .tool = tool, .interval_ms = INTERVAL_DEFAULT_MS, .left = UINT64_MAX};
     int exit_code = read_top(&top, argc, argv);
     if (exit_code != 0) {
         return exit_code;

@@ -66,6 +66,7 @@ static void print_event(void *data, const struct resp_reply *reply)
     } else {
         char clock[16];
         time_t now = time(NULL);
+        value_make_printable(event);
         strftime(clock, sizeof clock, "%H:%M:%S", localtime(&now));
         printf("%s %-12s %s", clock, value_text(event, "kind"),
                value_text(event, "lock"));

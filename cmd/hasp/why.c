@@ -229,6 +229,7 @@ int run_why(struct tool *tool, int argc, char **argv)
     }
     size_t i;
     json_t *holder, *holders = value_at(lock, "holders");
+    value_make_printable(lock);
     if (json_array_size(holders) == 0) {
         printf("'%s' is held by nobody\n", argv[optind]);
     }
