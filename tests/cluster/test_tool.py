@@ -299,36 +299,6 @@ def test_members_are_asked_of_the_leader_and_not_of_one_that_was_removed():
         assert result.returncode == 69 and "no leader" in result.stderr
 
 
-def test_what_others_have_written_gives_the_terminal_no_orders():
-    evil = "\033]0;owned\007\u009b31m\nhasp: fine"
-    lock = {
-        "name": "a" + evil, "mode": "exclusive", "earliest_ms": 9,
-        "holders": [{"session": 7, "owner": evil, "token": 1, "mode": evil,
-                     "client": evil, "value": evil, "address": evil,
-                     "since_ms": 1, "lease_left_ms": 9}],
-        "queue": [{"session": 8, "owner": evil, "mode": evil, "client": evil,
-                   "waiting_ms": 1}],
-    }
-
-    def answer(words):
-        if words[0] == b"LOCK.SHOW":
-            return lock
-        if words[0] == b"LOCK.WATCH":
-            event = {"lock": evil, "session": 7, "message": evil, "index": 1}
-            return Raw(b"+OK\r\n" + push("lock", "please", event))
-        return Exception("BADARG " + evil.split("\n")[0])
-
-    with FakeNode(answer) as node:
-        for words in (["show", "a"], ["why", "a"], ["watch", "-c", "1"],
-                      ["-o", "plain", "show", "a"],
-                      ["-o", "plain", "watch", "-c", "1"], ["check", "a", "1"]):
-            result = hasp(*words, endpoints=node.endpoint)
-            told = result.stdout + result.stderr
-            assert "owned" in told, words
-            assert not re.search("[\0-\x08\x0b-\x1f\x7f-\x9f]", told), words
-            assert "\nhasp: fine" not in told, words
-
-
 def test_status_says_which_node_does_not_answer_and_why():
     dead = dead_endpoint()
     with FakeNode(lambda words: status_of(1, "leader", 1, 1)) as node:
