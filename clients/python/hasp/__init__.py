@@ -13,7 +13,7 @@ hasp.aio has the same for asyncio.
 
 from .errors import (HaspError, LeaseLost, LeaseShort, NotHeld, Refused,
                      Unknown, Unreachable)
-from .core import Event
+from .keeper import Event
 from .lease import State
 from .session import Lock, Session
 

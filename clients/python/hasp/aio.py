@@ -14,9 +14,9 @@ from typing import (TYPE_CHECKING, Any, Awaitable, Optional, Sequence,
                     TypeVar)
 
 from . import connection
-from .core import Core, Event
 from .errors import HaspError
 from .hold import Hold
+from .keeper import Event, Keeper
 from .request import wait_until
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Connection(connection.Connection):
             self._writer.close()
 
 
-class Session(Core):
+class Session(Keeper):
     """As hasp.Session; open it with `async with` or `await session.open()`.
     'on_event' is called by the loop."""
 

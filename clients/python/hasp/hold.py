@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, TypedDict
 
+from .core import Core
 from .errors import HaspError, LeaseLost, LeaseShort, Unknown, Unreachable
 from .lease import TRUST, Clock, read_clock
 from .request import CONNECT_TIMEOUT, Owner
@@ -14,8 +15,6 @@ from .resp import Argument
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-    from .core import Core
 
 
 class Options(TypedDict, total=False):

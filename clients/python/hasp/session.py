@@ -18,9 +18,9 @@ from typing import (TYPE_CHECKING, Any, Callable, Coroutine, Optional,
                     Sequence, TypeVar, Union)
 
 from . import connection
-from .core import Core, Event
 from .errors import HaspError
 from .hold import Hold
+from .keeper import Event, Keeper
 from .request import CONNECT_TIMEOUT, wait_until
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Connection(connection.Connection):
             self._socket.close()
 
 
-class Session(Core):
+class Session(Keeper):
     """A lease-backed identity that owns locks.
 
         with Session(name='billing') as session:
