@@ -9,7 +9,7 @@ set -eu
 build=$1
 seconds=${2:-5}
 dir=$(mktemp -d)
-port=$((20000 + RANDOM % 20000))
+port=$((12000 + RANDOM % 18000)) # Below those of outgoing connections.
 "$build/hasp" dev --nodes 3 --dir "$dir" --port "$port" > "$dir/ready" &
 dev=$!
 stop()

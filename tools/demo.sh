@@ -53,9 +53,11 @@ until_true()
         sleep 0.02
     done
 }
+# Below the ports that the kernel gives to connections of its choice (from 32768
+# on), one of which may be in use without anybody listening.
 free_port()
 {
-    local port=$((20000 + RANDOM % 20000)) i
+    local port=$((12000 + RANDOM % 18000)) i
     while for i in 0 1 2 10 11 12 20 21 22; do
         (: < "/dev/tcp/127.0.0.1/$((port + i))") 2>/dev/null && break
     done; [ "$i" != 22 ]; do
@@ -68,7 +70,12 @@ port=$(free_port)
 say 'starting three nodes on this machine (hasp dev)'
 hasp dev --dir "$dir" --port "$port" > "$dir/ready" 2> "$dir/dev.log" &
 dev=$!
-until_true 20 grep -q '^ready' "$dir/ready" || fail 'the cluster did not start'
+started()
+{
+    grep -q '^ready' "$dir/ready" || ! kill -0 "$dev" 2>/dev/null
+}
+until_true 20 started && grep -q '^ready' "$dir/ready" ||
+    fail 'the cluster did not start'
 HASP_ENDPOINTS=$(sed -n 's/^ready endpoints=\([^ ]*\).*/\1/p' "$dir/ready")
 export HASP_ENDPOINTS
 IFS=, read -r -a pids <<< "$(sed -n 's/.*pids=\([^ ]*\).*/\1/p' "$dir/ready")"
