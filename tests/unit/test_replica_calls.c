@@ -125,6 +125,28 @@ static void a_new_term_forgets_the_answers_of_the_last(void **state)
     done(&lone);
 }
 
+/* A vote in a term that is known already is saved as well: else one could be
+ * given to each of two candidates, with a crash in between. */
+static void a_vote_is_saved_whether_or_not_its_term_is_new(void **state)
+{
+    struct lone lone;
+    struct message vote = {.kind = MESSAGE_VOTE, .term = 5};
+    (void)state;
+    found(&lone, 3, 0);
+    vote.vote.candidate = 3; /* Its log is empty: it gets its term, no vote. */
+    assert_int_equal(receive(&lone, 3, &vote), 0);
+    assert_true(lone.update.save_vote);
+    assert_int_equal(lone.update.term, 5);
+    assert_int_equal(lone.update.voted_for, 0);
+    vote.vote.candidate = 2;
+    vote.vote.last_index = vote.vote.last_term = 1;
+    assert_int_equal(receive(&lone, 2, &vote), 0);
+    assert_true(lone.update.save_vote);
+    assert_int_equal(lone.update.voted_for, 2);
+    assert_true(sent(&lone, 0).vote_result.is_granted);
+    done(&lone);
+}
+
 static void a_lost_question_goes_out_again_with_the_heartbeat(void **state)
 {
     struct lone lone;
@@ -446,6 +468,7 @@ int main(void)
         cmocka_unit_test(a_removed_leader_does_not_count_itself),
         cmocka_unit_test(only_the_present_term_is_confirmed),
         cmocka_unit_test(a_new_term_forgets_the_answers_of_the_last),
+        cmocka_unit_test(a_vote_is_saved_whether_or_not_its_term_is_new),
         cmocka_unit_test(a_lost_question_goes_out_again_with_the_heartbeat),
         cmocka_unit_test(followers_at_the_same_place_share_the_bytes),
         cmocka_unit_test(too_much_in_flight_is_refused),
