@@ -415,6 +415,11 @@ int run_member_add(struct tool *tool, int argc, char **argv)
     query_text(&query, argv[optind + 1]);
     if (is_standby) {
         query_text(&query, "STANDBY");
+    } else if (isatty(STDERR_FILENO)) {
+        tool_say(tool,
+                 "waiting until member %" PRIu64 " has caught up; how far it "
+                 "is: hasp member list",
+                 id);
     }
     int exit_code = change(tool, &query);
     if (exit_code == EX_UNAVAILABLE) {

@@ -262,6 +262,24 @@ def test_bench_shows_progress_on_a_terminal_and_may_be_interrupted(endpoints):
         assert bench.wait() == 0
 
 
+def test_what_takes_long_says_so_on_a_terminal(endpoints, tmp_path):
+    path = str(tmp_path / "backup")
+    with Screen(endpoints, "snapshot", "save", path) as save:
+        save.expect(r"\d+ of \d+ KiB")
+        assert save.wait() == 0
+    leader = {"node": 1, "role": "leader", "term": 1, "leader": 1,
+              "members": []}
+    with FakeNode(
+        lambda words: leader if words == [b"RAFT.STATUS"] else "OK"
+    ) as node:
+        add = ("member", "add", "9", "127.0.0.1:1,127.0.0.1:2")
+        for words, is_said in ((add, True), (add + ("--standby",), False)):
+            with Screen(node.endpoint, *words) as adding:
+                assert adding.wait() == 0
+                assert ("until member 9 has" in adding.text) == is_said
+        assert hasp(node.endpoint, *add).stderr == ""
+
+
 def test_bench_without_a_cluster_exits_69():
     result = hasp("127.0.0.1:1", "-t", "500ms", "bench", "-s", "1")
     assert result.returncode == 69 and "no node answers" in result.stderr
