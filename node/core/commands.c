@@ -483,6 +483,10 @@ static bool is_repeated(struct core *core, const struct request *request,
     if (origin.req == 0) {
         return false;
     }
+    if ((request->command->flags & COMMAND_SESSION) != 0 &&
+        lockfsm_session(core->fsm, origin.session) == NULL) {
+        return true; /* What it was told has gone with it: EXPIRED. */
+    }
     LIST_EACH (node, &core->logged) {
         const struct request *other = LIST_ENTRY(node, struct request, in_list);
         if (other != request && other->has_req &&

@@ -893,6 +893,20 @@ static void a_scarce_disk_refuses_no_request_that_was_asked_before(void **state)
     assert_begins(client_text(world, 1, 4), ":");
 }
 
+/* LIMIT would say that nothing had been done. */
+static void a_scarce_disk_does_not_hide_that_the_session_has_ended(void **state)
+{
+    (void)state;
+    struct credentials one = client_session(world, 1, 1, "TTL 60000");
+    ask("LOCK.ACQUIRE a REQ 1");
+    client_open(world, 1, 2);
+    client_ask(world, 1, 2, "SESSION.ATTACH %llu %s",
+               (unsigned long long)one.id, one.secret);
+    assert_answer(world, 1, 2, ":1\r\n", "SESSION.CLOSE");
+    core_disk_scarce(world->node[1].core, true, world->now_ms * MS);
+    assert_begins(ask("LOCK.ACQUIRE a REQ 1"), "-EXPIRED");
+}
+
 #define serving(test) \
     cmocka_unit_test_setup_teardown(test, set_up_serving, tear_down)
 
@@ -938,6 +952,7 @@ int main(void)
         serving(a_clean_stop_refuses_and_becomes_quiet),
         serving(a_scarce_disk_refuses_what_takes_but_not_what_gives),
         serving(a_scarce_disk_refuses_no_request_that_was_asked_before),
+        serving(a_scarce_disk_does_not_hide_that_the_session_has_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
