@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What an operator does: moves leadership, takes snapshots, blacklists, changes
- * the membership one node at a time. */
+/* What an operator does: moves leadership, takes snapshots, blacklists and
+ * pardons, asks for locks, takes those of the dead, changes the membership one
+ * node at a time. */
 
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "tests/sim/sim_check.h"
+#include "tests/sim/sim_history.h"
 #include "tests/sim/sim_node.h"
 #include "tests/sim/sim_worker.h"
 
@@ -90,16 +93,60 @@ static uint64_t choose_heir(struct sim *sim)
     return heir;
 }
 
+/* True if a client acts for the session, or may come to. */
+static bool is_alive(const struct sim *sim, const struct session *session)
+{
+    bool has_client = session->is_redis;
+    for (uint32_t i = 0; i < sim->client_count; i++) {
+        has_client |= sim->client[i]->session == session->id;
+    }
+    return has_client;
+}
+
+/* A hold that some node knows and whose client has died: nobody believes in it,
+ * as whoever calls RELEASEIF has to know. By the time it arrives the hold may
+ * have ended, and the lock be somebody else's. */
+static bool choose_orphan(struct sim *sim, struct op *op)
+{
+    struct core *core = sim_node_core(
+        sim->node[prng_below(&sim->prng, sim->node_count)]);
+    for (uint32_t i = 0; core != NULL && i < LOCK_COUNT_MAX; i++) {
+        const struct lock *lock = lockfsm_lock(core_state(core),
+                                               sim_lock_bytes(i));
+        if (lock == NULL || lock->hold_count == 0) {
+            continue;
+        }
+        const struct hold *hold = LIST_ENTRY(lock->holds.next, struct hold,
+                                             in_lock);
+        if (!is_alive(sim, hold->session)) {
+            op->lock = i;
+            op->id = hold->session->id;
+            op->token = hold->token;
+            op->owner = bytes_equal(hold->owner, bytes_of_text(sim_owner(0)))
+                            ? 0
+                            : 1;
+            return true;
+        }
+    }
+    return false;
+}
+
 bool sim_admin_choose(struct worker *worker, struct op *op)
 {
     struct sim *sim = worker->client->sim;
     bool changes = sim->node_count > sim->member_count;
     double chance = !changes ? 0.02 : is_tempted(sim) ? 0.3 : 0.06;
+    if (sim->phase == SIM_CHAOS && sim_chance(sim, 0.1) &&
+        choose_orphan(sim, op)) {
+        op->kind = OP_ADMIN;
+        op->admin = ADMIN_RELEASEIF;
+        return true;
+    }
     if (sim->phase != SIM_CHAOS || !sim_chance(sim, chance)) {
         return false;
     }
     op->kind = OP_ADMIN;
-    op->admin = (enum admin_kind)prng_below(&sim->prng, 4);
+    op->admin = (enum admin_kind)prng_below(&sim->prng, ADMIN_RELEASEIF);
     uint64_t client = prng_below(&sim->prng, sim->client_count);
     op->id = 0;
     if (changes && op->admin == ADMIN_TRANSFER && sim_chance(sim, 0.5)) {
@@ -109,16 +156,22 @@ bool sim_admin_choose(struct worker *worker, struct op *op)
             op->kind = OP_NONE;
             return false;
         }
-    } else if (op->admin == ADMIN_BLACKLIST_CLIENT) {
+    } else if (op->admin == ADMIN_BLACKLIST_CLIENT ||
+               op->admin == ADMIN_PARDON_CLIENT) {
         op->id = client + 1;
-    } else if (op->admin == ADMIN_BLACKLIST_SESSION) {
-        op->id = sim->client[client]->session;
-        if (op->id == 0) {
-            op->admin = ADMIN_SNAPSHOT;
-        }
+    } else if (op->admin == ADMIN_PLEASE) {
+        op->lock = (uint32_t)prng_below(&sim->prng, LOCK_COUNT_MAX);
     }
     op->wait_ms = sim_between(sim, 50, 2000);
     return true;
+}
+
+static void put_client(struct sim_channel *channel, const struct op *op)
+{
+    char name[16];
+    snprintf(name, sizeof name, "c%u", (unsigned)op->id);
+    sim_channel_word(channel, "CLIENT");
+    sim_channel_word(channel, name);
 }
 
 static void put_blacklisting(struct sim_channel *channel, const struct op *op)
@@ -129,15 +182,31 @@ static void put_blacklisting(struct sim_channel *channel, const struct op *op)
         sim_channel_word(channel, "SESSION");
         sim_channel_number(channel, op->id);
     } else {
-        char name[16];
-        snprintf(name, sizeof name, "c%u", (unsigned)op->id);
-        sim_channel_word(channel, "CLIENT");
-        sim_channel_word(channel, name);
+        put_client(channel, op);
     }
     sim_channel_word(channel, "REASON");
     sim_channel_word(channel, "an operator said so");
     sim_channel_word(channel, "FOR");
     sim_channel_number(channel, op->wait_ms);
+}
+
+static void put_about_lock(struct sim_channel *channel, const struct op *op)
+{
+    bool is_please = op->admin == ADMIN_PLEASE;
+    sim_channel_begin(channel, is_please ? 4 : 8);
+    sim_channel_word(channel, is_please ? "LOCK.PLEASE" : "LOCK.RELEASEIF");
+    sim_channel_word(channel, sim_lock_name(op->lock));
+    if (is_please) {
+        sim_channel_word(channel, "MESSAGE");
+        sim_channel_word(channel, "an operator asks");
+        return;
+    }
+    sim_channel_word(channel, "OWNER");
+    sim_channel_word(channel, sim_owner(op->owner));
+    sim_channel_word(channel, "SESSION");
+    sim_channel_number(channel, op->id);
+    sim_channel_word(channel, "TOKEN");
+    sim_channel_number(channel, op->token);
 }
 
 void sim_admin_put(struct sim_channel *channel, const struct op *op)
@@ -160,6 +229,15 @@ void sim_admin_put(struct sim_channel *channel, const struct op *op)
     case ADMIN_BLACKLIST_CLIENT:
         put_blacklisting(channel, op);
         break;
+    case ADMIN_PARDON_CLIENT:
+        sim_channel_begin(channel, 3);
+        sim_channel_word(channel, "BLACKLIST.REMOVE");
+        put_client(channel, op);
+        break;
+    case ADMIN_PLEASE:
+    case ADMIN_RELEASEIF:
+        put_about_lock(channel, op);
+        break;
     case ADMIN_ADD:
         sim_node_address(op->id, address);
         sim_channel_begin(channel, 3);
@@ -174,5 +252,31 @@ void sim_admin_put(struct sim_channel *channel, const struct op *op)
         sim_channel_number(channel, op->id);
         channel->sim->stats.changes++;
         break;
+    }
+}
+
+/* RELEASEIF takes what it names and nothing else: 1 means that this very hold
+ * is over, 0 that it did not stand all the time. */
+void sim_admin_take(struct sim *sim, const struct op *op,
+                    const struct resp_value *value)
+{
+    struct sim_history *history = sim_check_history(sim);
+    struct bytes name = sim_lock_bytes(op->lock);
+    uint64_t newest = sim_check_newest(sim);
+    if (op->admin != ADMIN_RELEASEIF) {
+        return;
+    }
+    sim->stats.taken += value->integer == 1;
+    if (sim_lock_is_shared(op->lock) || sim_lock_is_slots(op->lock)) {
+        return; /* Holders that one entry let in share their token. */
+    }
+    if (value->integer == 1 ? sim_history_held_sometime(
+                                  history, name, op->token, newest, newest)
+                            : sim_history_held_always(history, name, op->token,
+                                                      op->newest, newest)) {
+        sim_fail(sim,
+                 "RELEASEIF takes what it names: '%s' with token %" PRIu64
+                 " was answered %" PRId64,
+                 sim_lock_name(op->lock), op->token, value->integer);
     }
 }

@@ -299,6 +299,9 @@ static void take_ok(struct worker *worker)
     case OP_FENCE:
         take_fence(worker, value);
         break;
+    case OP_ADMIN:
+        sim_admin_take(worker->client->sim, &worker->op, value);
+        break;
     default:
         break;
     }

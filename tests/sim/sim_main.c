@@ -160,13 +160,13 @@ static int report(const struct batch *batch, const struct outcome *outcomes)
            " lost %" PRIu64 " crashes %" PRIu64 " pauses %" PRIu64
            " partitions %" PRIu64 " cuts %" PRIu64 " disk faults %" PRIu64
            " leaders %" PRIu64 " changes %" PRIu64 " snapshots %" PRIu64
-           " installs %" PRIu64 " transfers %" PRIu64 " violations %" PRIu64
-           " trace %016" PRIx64 "\n",
+           " installs %" PRIu64 " transfers %" PRIu64 " taken %" PRIu64
+           " violations %" PRIu64 " trace %016" PRIx64 "\n",
            batch->seed_count, (double)sum.simulated_ns / 3.6e12, sum.entries,
            sum.operations, sum.unknowns, sum.grants, sum.beats, sum.reads,
            sum.expired, sum.lost, sum.crashes, sum.pauses, sum.partitions,
            sum.cuts, sum.disk_faults, sum.leaders, sum.changes, sum.snapshots,
-           sum.installs, sum.transfers, failed, trace);
+           sum.installs, sum.transfers, sum.taken, failed, trace);
     printf("sim: %" PRIu64 " passed, %" PRIu64 " failed\n",
            batch->seed_count - failed, failed);
     return failed == 0 ? 0 : 1;

@@ -35,6 +35,9 @@ enum admin_kind {
     ADMIN_SNAPSHOT,
     ADMIN_BLACKLIST_SESSION,
     ADMIN_BLACKLIST_CLIENT,
+    ADMIN_PARDON_CLIENT,
+    ADMIN_PLEASE,
+    ADMIN_RELEASEIF, /* Of a client that has died. */
     ADMIN_ADD,
     ADMIN_REMOVE
 };
@@ -159,6 +162,8 @@ void sim_held_begins(struct worker *worker, const struct held *held);
 /* sim_admin.c: what an operator does now and then. */
 bool sim_admin_choose(struct worker *worker, struct op *op);
 void sim_admin_put(struct sim_channel *channel, const struct op *op);
+void sim_admin_take(struct sim *sim, const struct op *op,
+                    const struct resp_value *value);
 
 /* sim_ask.c: chooses what to do next, and asks for it (again). */
 void sim_ask_choose(struct worker *worker);
