@@ -185,7 +185,8 @@ static void put_holder(struct core *core, const struct hold *hold,
                        struct resp_writer *writer)
 {
     const struct session *session = hold->session;
-    resp_map(writer, hold->hold_ms != 0 ? 11 : 10);
+    resp_map(writer, 10u + (hold->hold_ms != 0 ? 1 : 0) +
+                         (hold->delay_ms != 0 ? 1 : 0));
     put_number(writer, "session", session->id);
     put_bytes(writer, "client", session->name);
     put_bytes(writer, "address", session->address);
@@ -207,6 +208,9 @@ static void put_holder(struct core *core, const struct hold *hold,
                    timers_hold_left(core->timers, hold->lock->name, session->id,
                                     hold->owner, core->now_ns) /
                        NS_PER_MS);
+    }
+    if (hold->delay_ms != 0) {
+        put_number(writer, "delay_ms", hold->delay_ms);
     }
 }
 

@@ -649,6 +649,11 @@ def test_a_deadlock_of_owners_of_one_session(client, connect, name):
 def test_delay_keeps_the_lock_closed_after_an_unclean_end(client, name):
     dead, other = client("TTL", 200), client()
     dead.do("LOCK.ACQUIRE", name, "DELAY", 600)
+    shown = other.map("LOCK.SHOW", name)
+    holder = plain(shown["holders"][0])
+    assert list(holder) == HOLDER_KEYS + ["delay_ms"]
+    ends = holder["lease_left_ms"] + holder["delay_ms"]
+    assert ends <= shown["earliest_ms"] <= ends + 1
     eventually(lambda: other.map("LOCK.SHOW", name)["holders"] == [])
     shown = other.map("LOCK.SHOW", name)
     assert 300 < shown["delay_left_ms"] <= 600
