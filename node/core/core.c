@@ -380,6 +380,7 @@ static bool is_presumptuous(const struct core *core, uint64_t id,
     replica_members(core->replica, &members);
     return members.count > 0 && replica_members_find(&members, id) == NULL &&
            replica_members_find(&core->applied_members, id) == NULL &&
+           replica_leader(core->replica) != id &&
            replica_has_leader(core->replica, core->now_ns / NS_PER_MS);
 }
 

@@ -128,6 +128,18 @@ static void who_hears_none_listens_to_a_guest(void **state)
     send_message(follower, &vote);
     assert_int_equal(replica_term(core_replica(world->node[follower].core)),
                      term + 1000);
+    /* And having begun to, it goes on. */
+    struct message append = {.kind = MESSAGE_APPEND, .term = term + 1000};
+    append.append.prev_index = UINT64_C(1) << 40;
+    append.append.prev_term = term + 1000;
+    for (int i = 0; i < 3; i++) {
+        send_message(follower, &append);
+        assert_int_equal(replica_term(core_replica(world->node[follower].core)),
+                         append.term);
+        assert_int_equal(
+            replica_leader(core_replica(world->node[follower].core)), STRANGER);
+        append.term++;
+    }
 }
 
 #define GUEST_TEST(name) \
