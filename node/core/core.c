@@ -367,9 +367,9 @@ void core_set_applied_hook(struct core *core, core_applied_fn *hook, void *data)
     core->hook_data = data;
 }
 
-/* A guest is here to lead whoever was away, and so has no leader. Of others it
- * wants nothing, neither their votes nor that they adopt its term or stop; if
- * it does lead, those who lead them now soon will not. */
+/* A guest is here to lead whoever was away, and so has no other leader. Of
+ * others it wants nothing, neither their votes nor that they adopt its term or
+ * stop; if it does lead, those who lead them now soon will not. */
 static bool is_presumptuous(const struct core *core, uint64_t id,
                             enum frame_type type)
 {
