@@ -150,16 +150,24 @@ static void print_queue(json_t *queue)
     }
 }
 
-/* When this hold ends if nobody does anything: with its lease or its
- * maximum. */
+/* When this hold ends if its holder dies now: with its lease, its linger or its
+ * maximum. 'ret_what' names which. */
 static uint64_t end_of(json_t *holder, const char **ret_what)
 {
-    uint64_t lease_ms = value_number(holder, "lease_left_ms");
+    json_t *session = value_at(holder, "session_state");
+    uint64_t end_ms = value_number(holder, "lease_left_ms");
+    uint64_t linger_ms = value_number(session, "linger_ms");
     uint64_t hold_ms = value_number(holder, "hold_left_ms");
-    bool is_limited = value_at(holder, "hold_left_ms") != NULL &&
-                      hold_ms < lease_ms;
-    *ret_what = is_limited ? "of the hold's maximum" : "of the lease";
-    return is_limited ? hold_ms : lease_ms;
+    *ret_what = "left of the lease";
+    if (linger_ms != 0 && linger_ms < end_ms) {
+        end_ms = linger_ms;
+        *ret_what = "of linger, once its connections are closed";
+    }
+    if (value_at(holder, "hold_left_ms") != NULL && hold_ms < end_ms) {
+        end_ms = hold_ms;
+        *ret_what = "left of the hold's maximum";
+    }
+    return end_ms;
 }
 
 /* earliest_ms is the server's: when enough of the holders have ended and the
@@ -205,11 +213,11 @@ static void print_earliest(json_t *lock)
            total);
     duration_format(best_ms, first);
     if (earliest_ms < best_ms + DELAY_SEEN_MS) {
-        printf(":\n  %s left %s\n", first, best);
+        printf(":\n  %s %s\n", first, best);
         return;
     }
     duration_format(earliest_ms - best_ms, rest);
-    printf(":\n  %s left %s\n+ %s of lock delay after it\n", first, best, rest);
+    printf(":\n  %s %s\n+ %s of lock delay after it\n", first, best, rest);
 }
 
 int run_why(struct tool *tool, int argc, char **argv)

@@ -228,9 +228,9 @@ static void put_waiter(struct core *core, const struct wait *wait,
                history_age_ms(&core->history, wait->wait_index, core->now_ns));
 }
 
-/* When the lock could pass on at the earliest, should its holders have died:
- * when enough of their leases (or max holds) have run out, and then the lock
- * delay. 0: it could pass on now. */
+/* When the lock could pass on at the earliest, should its holders die now: when
+ * enough of their leases (or lingers, or max holds) have run out, and then the
+ * lock delay. 0: it could pass on now. */
 static uint64_t earliest_ms(struct core *core, const struct lock *lock)
 {
     uint64_t delay_ms = to_ms(
@@ -255,6 +255,10 @@ static uint64_t hold_end_ms(struct core *core, const struct hold *hold)
 {
     uint64_t end_ms = to_ms(
         timers_lease_left(core->timers, hold->session->id, core->now_ns));
+    uint64_t linger_ms = hold->session->linger_ms;
+    if (linger_ms != 0 && linger_ms < end_ms) {
+        end_ms = linger_ms; /* From when its last connection is closed. */
+    }
     if (hold->hold_ms != 0) {
         uint64_t hold_ms = to_ms(
             timers_hold_left(core->timers, hold->lock->name, hold->session->id,

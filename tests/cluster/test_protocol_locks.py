@@ -646,6 +646,19 @@ def test_a_deadlock_of_owners_of_one_session(client, connect, name):
     assert one.error("LOCK.ACQUIRE", a, "OWNER", "y", "WAIT", 5000)[0] == "DEADLOCK"
 
 
+def test_the_earliest_moment_counts_the_linger_and_is_kept(client, name):
+    dead, other = client("TTL", 10000, "LINGER", 500), client()
+    dead.do("LOCK.ACQUIRE", name, "DELAY", 600)
+    shown = other.map("LOCK.SHOW", name)
+    assert 1100 <= shown["earliest_ms"] <= 1101
+    assert 5000 < plain(shown["holders"][0])["lease_left_ms"]
+    other.send("LOCK.ACQUIRE", name, "WAIT", 9000)
+    began = time.monotonic()
+    dead.close()
+    assert other.receive() > 0
+    assert 1.1 <= time.monotonic() - began < 5
+
+
 def test_delay_keeps_the_lock_closed_after_an_unclean_end(client, name):
     dead, other = client("TTL", 200), client()
     dead.do("LOCK.ACQUIRE", name, "DELAY", 600)

@@ -266,6 +266,19 @@ def test_why_tells_the_terms_of_the_sum_and_what_the_holder_waits_for():
         assert "5.0s of lock delay" in text
 
 
+def test_why_counts_from_the_linger_where_that_is_sooner():
+    def answer(words):
+        if words[0] == b"LOCK.SHOW":
+            return dict(LOCK, earliest_ms=5500)
+        return {"id": 5, "ttl_ms": 10000, "linger_ms": 500, "waits": 0,
+                "blacklisted": False}
+
+    with FakeNode(answer) as node:
+        text = hasp("why", "a", endpoints=node.endpoint).stdout
+        assert "in 5.5s" in text and "500ms of linger" in text
+        assert "+ 5.0s of lock delay" in text
+
+
 def status_of(node, role, term, leader, address=b"", members=()):
     return {
         "node": node, "role": role, "term": term, "leader": leader,
