@@ -183,9 +183,12 @@ def replace_first(cluster, first):
 
 
 def let_others_lead(cluster, first):
-    if cluster.leader() is first:
-        assert leader_do(cluster, "RAFT.TRANSFER", 2) == "OK"
-        cluster.leader(besides=[first])
+    """Neither the first nor the last, which is to be away: whoever leads when
+    one of them goes stays."""
+    second = cluster.nodes[1]
+    if cluster.leader() is not second:
+        assert leader_do(cluster, "RAFT.TRANSFER", second.id) == "OK"
+        wait_until(lambda: cluster.leader() is second, 10, "it leads")
 
 
 def test_a_leader_that_is_not_expected_dials_although_its_id_is_smaller():
