@@ -81,12 +81,15 @@ SOVERSION := 0
 LIBHASP_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard client/*.c))
 LIBHASP_PARTS := $(patsubst %.c,$(B)/%.o,$(wildcard net/resp*.c base/*.c))
 LIBHASP_SO := $(B)/libhasp.so.$(VERSION)
+# A node for other programs: all but the client, which has a library of its own.
+LIBNODE_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard node/*.c))
+LIBNODE_PARTS := $(filter-out $(LIBNODE_OBJ) $(B)/client/%,$(OBJ))
 EXAMPLES := $(patsubst %.c,$(B)/%,$(wildcard examples/*.c))
 CLIENT_TESTS := $(patsubst tests/client/%.c,$(B)/client-tests/%,\
     $(wildcard tests/client/*.c))
 
 .PHONY: all
-all: $(B)/haspd $(B)/hasp lib ## the daemon, the tool, the library (default)
+all: $(B)/haspd $(B)/hasp lib $(B)/libhaspnode.a ## the daemon, the tool, the libraries (default)
 
 .PHONY: lib examples client-tests
 lib: $(B)/libhasp.a $(LIBHASP_SO) ## the client library
@@ -136,15 +139,22 @@ $(COMPLETION): $(B)/hasp
 .PHONY: man
 man: $(MAN) $(COMPLETION) ## the manual page of hasp, the completion for bash
 
-# One object of which only the public functions can be seen, so that a program
-# that links the archive keeps its own names.
+# Of each library one object of which only the public functions can be seen, so
+# that a program that links the archives keeps its own names, and may link both.
+# The node's has base's public functions, which are for the client, as its own.
 $(B)/libhasp.o: $(LIBHASP_OBJ) $(LIBHASP_PARTS)
 	rm -f $(B)/libhasp-parts.a
 	ar rcs $(B)/libhasp-parts.a $(LIBHASP_PARTS)
 	$(LD) -r -o $@ $(LIBHASP_OBJ) $(B)/libhasp-parts.a
 	objcopy --localize-hidden $@
 
-$(B)/libhasp.a: $(B)/libhasp.o
+$(B)/libhaspnode.o: $(LIBNODE_OBJ) $(LIBNODE_PARTS)
+	rm -f $(B)/libhaspnode-parts.a
+	ar rcs $(B)/libhaspnode-parts.a $(LIBNODE_PARTS)
+	$(LD) -r -o $@ $(LIBNODE_OBJ) $(B)/libhaspnode-parts.a
+	objcopy --wildcard --keep-global-symbol='hasp_node_*' $@
+
+$(B)/libhasp.a $(B)/libhaspnode.a: $(B)/%.a: $(B)/%.o
 	rm -f $@
 	ar rcs $@ $^
 
@@ -155,12 +165,15 @@ $(LIBHASP_SO): $(B)/libhasp.o
 	ln -sf $(@F) $(B)/libhasp.so
 
 # As a user builds them: the public headers, the library, libuv where an example
-# names it.
+# names it; the one that is a node, what a node needs.
+EXAMPLE_LIBS := -lhasp -luv
+$(B)/examples/embedded: EXAMPLE_LIBS := -lhaspnode $(LIBS)
+$(B)/examples/embedded: $(B)/libhaspnode.a
 $(B)/examples/%: examples/%.c $(wildcard include/hasp/*.h) $(LIBHASP_SO)
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE -Wall -Wextra -Iinclude $(HASP_LDFLAGS) \
 	    $(filter -Werror -fsanitize% --coverage,$(HASP_CFLAGS)) \
-	    $(CFLAGS) -o $@ $< -L$(B) -Wl,-rpath,'$$ORIGIN/..' -lhasp -luv
+	    $(CFLAGS) -o $@ $< -L$(B) -Wl,-rpath,'$$ORIGIN/..' $(EXAMPLE_LIBS)
 
 $(B)/client-tests/%: tests/client/%.c $(wildcard include/hasp/*.h) \
     $(LIBHASP_SO)
@@ -272,6 +285,10 @@ lint: ## format, layering, lengths
 
 # --- installing --------------------------------------------------------------
 
+install_pc = sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
+    -e 's|@VERSION@|$(VERSION)|' packaging/$(1).pc.in \
+    > $(DESTDIR)$(LIBDIR)/pkgconfig/$(1).pc
+
 .PHONY: install
 install: all man ## into $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/sbin
@@ -282,7 +299,17 @@ install: all man ## into $(DESTDIR)$(PREFIX)
 	install -m 0644 $(MAN) $(DESTDIR)$(PREFIX)/share/man/man1/hasp.1
 	install -m 0644 $(COMPLETION) \
 	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/hasp
+	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system \
+	    $(DESTDIR)$(PREFIX)/share/doc/hasp
+	sed -e 's|/usr/local/sbin|$(PREFIX)/sbin|' \
+	    -e 's|/usr/local/share|$(PREFIX)/share|' packaging/haspd.service \
+	    > $(DESTDIR)$(PREFIX)/lib/systemd/system/haspd.service
+	install -m 0644 packaging/haspd.conf.example \
+	    $(DESTDIR)$(PREFIX)/share/doc/hasp/
 	$(MAKE) install-lib
+	install -m 0644 include/hasp/node.h $(DESTDIR)$(PREFIX)/include/hasp/
+	install -m 0644 $(B)/libhaspnode.a $(DESTDIR)$(LIBDIR)/
+	$(call install_pc,haspnode)
 
 .PHONY: install-lib
 install-lib: lib ## the client library alone
@@ -295,9 +322,7 @@ install-lib: lib ## the client library alone
 	ln -sf libhasp.so.$(VERSION) \
 	    $(DESTDIR)$(LIBDIR)/libhasp.so.$(SOVERSION)
 	ln -sf libhasp.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libhasp.so
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
-	    -e 's|@VERSION@|$(VERSION)|' packaging/hasp.pc.in \
-	    > $(DESTDIR)$(LIBDIR)/pkgconfig/hasp.pc
+	$(call install_pc,hasp)
 	install -m 0644 docs/man/hasp.3 $(DESTDIR)$(PREFIX)/share/man/man3/
 
 .PHONY: clean

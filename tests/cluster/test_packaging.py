@@ -4,15 +4,21 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 
 import pytest
 
-from cluster import HASPD, ROOT
+from cluster import (
+    HASPD, ROOT, START_S, free_ports, is_sanitized, wait_until,
+)
 
 EXAMPLE = os.path.join(ROOT, "packaging", "haspd.conf.example")
 UNIT = os.path.join(ROOT, "packaging", "haspd.service")
 MANUAL = os.path.join(ROOT, "docs", "operations.md")
+BUILD = os.path.abspath(
+    os.environ.get("HASP_BUILD", os.path.join(ROOT, "build", "release"))
+)
 
 
 def haspd(*flags):
@@ -98,6 +104,167 @@ def test_the_manual_has_every_setting_with_its_default_and_range():
                        "--set", "%s=%d" % (key, high + 1))
         assert result.returncode == 78, key
         assert "must be from %d to %d" % (low, high) in result.stderr, key
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    """A folder in which everything stands as below /, by `make install`."""
+    folder = str(tmp_path_factory.mktemp("root"))
+    made = subprocess.run(
+        ["make", "-s", "install", "DESTDIR=" + folder, "PREFIX=/opt/hasp",
+         "B=" + os.path.relpath(BUILD, ROOT)],
+        cwd=ROOT, capture_output=True, text=True, timeout=600,
+    )
+    assert made.returncode == 0, made.stderr
+    return folder
+
+
+def flags(root, *words):
+    """What pkg-config tells about what is installed below 'root'."""
+    env = dict(
+        os.environ,
+        PKG_CONFIG_SYSROOT_DIR=root,
+        PKG_CONFIG_PATH=root + "/opt/hasp/lib/pkgconfig",
+    )
+    told = subprocess.run(
+        ["pkg-config", *words], env=env, capture_output=True, text=True
+    )
+    assert told.returncode == 0, told.stderr
+    return told.stdout.split()
+
+
+def compile_c(program, source, *words):
+    sanitizers = ["-fsanitize=address,undefined"] if is_sanitized() else []
+    done = subprocess.run(
+        ["cc", "-Wall", "-Werror", *sanitizers, "-o", program, source, *words],
+        capture_output=True, text=True, timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return program
+
+
+def test_what_is_installed_refers_to_where_it_is(installed):
+    prefix = installed + "/opt/hasp"
+    with open(prefix + "/lib/systemd/system/haspd.service") as file:
+        unit = file.read()
+    program = re.search(r"^ExecStart=(\S+) ", unit, re.M).group(1)
+    assert program == "/opt/hasp/sbin/haspd"
+    assert os.access(installed + program, os.X_OK)
+    example = re.search(r"(/\S+/haspd.conf.example)", unit).group(1)
+    with open(installed + example) as copy, open(EXAMPLE) as original:
+        assert copy.read() == original.read()
+    assert "/usr/local" not in unit
+    with open(MANUAL) as file:
+        manual = file.read()
+    for path in (example, "/opt/hasp/lib/systemd/system/haspd.service"):
+        assert path.replace("/opt/hasp", "/usr/local") in manual
+    headers = set(os.listdir(os.path.join(ROOT, "include", "hasp")))
+    assert set(os.listdir(prefix + "/include/hasp")) == headers
+
+
+def test_the_archive_of_a_node_keeps_its_own_names():
+    names = subprocess.run(
+        ["nm", "--defined-only", "--extern-only",
+         os.path.join(BUILD, "libhaspnode.a")],
+        check=True, capture_output=True, text=True,
+    ).stdout.splitlines()
+    names = {line.split()[-1] for line in names if " T " in line}
+    with open(os.path.join(ROOT, "include", "hasp", "node.h")) as file:
+        header = file.read()
+    told = re.findall(
+        r"^HASP_NODE_API [^;{]*?\b(hasp_node_\w+)\(", header, re.M
+    )
+    assert names == set(told) and len(told) > 8
+
+
+def test_a_program_may_link_both_libraries(installed, tmp_path):
+    source = tmp_path / "both.c"
+    source.write_text(
+        "#include <hasp/hasp.h>\n"
+        "#include <hasp/node.h>\n"
+        "int main(void)\n"
+        "{\n"
+        "    struct hasp_node_options options;\n"
+        "    struct hasp_node_snapshot snapshot;\n"
+        "    struct hasp_session *session;\n"
+        "    char why[HASP_NODE_WHY_SIZE];\n"
+        "    hasp_node_options_init(&options);\n"
+        "    return hasp_open(NULL, &session) != 0 &&\n"
+        "           hasp_node_inspect(\"/none\", &snapshot, why)\n"
+        "           == HASP_NODE_DATA ? 0 : 1;\n"
+        "}\n"
+    )
+    words = flags(installed, "--cflags", "--libs", "--static", "hasp",
+                  "haspnode")
+    assert "-lhasp" in words
+    words = ["-l:libhasp.a" if word == "-lhasp" else word for word in words]
+    program = compile_c(str(tmp_path / "both"), str(source), *words)
+    env = dict(os.environ, HASP_ENDPOINTS="nonsense")
+    assert subprocess.run([program], env=env, timeout=60).returncode == 0
+
+
+def take_a_lock(program, ports):
+    """Through the tool, at each of the nodes; gives the tokens."""
+    tokens = []
+    for port in ports:
+        done = subprocess.run(
+            [program, "-e", "127.0.0.1:%d" % port, "run", "embedded", "--",
+             "sh", "-c", "echo $HASP_TOKEN"],
+            capture_output=True, text=True, timeout=30,
+        )
+        assert done.returncode == 0, done.stderr
+        tokens.append(int(done.stdout))
+    return tokens
+
+
+@pytest.mark.parametrize("kind", ["built", "installed"])
+def test_three_programs_with_a_node_are_a_cluster(request, tmp_path, kind):
+    if kind == "built":
+        program = os.path.join(BUILD, "examples", "embedded")
+        hasp = os.path.join(BUILD, "hasp")
+    else:
+        root = request.getfixturevalue("installed")
+        program = compile_c(
+            str(tmp_path / "embedded"),
+            os.path.join(ROOT, "examples", "embedded.c"),
+            *flags(root, "--cflags", "--libs", "--static", "haspnode"),
+        )
+        hasp = root + "/opt/hasp/bin/hasp"
+    ports = free_ports(6)
+    addresses = ["127.0.0.1:%d" % port for port in ports]
+    processes, logs = [], []
+    try:
+        for number in "123":
+            logs.append(tmp_path / ("log" + number))
+            with open(logs[-1], "w") as log:
+                processes.append(subprocess.Popen(
+                    [program, number, str(tmp_path / number), *addresses],
+                    stdout=log, stderr=log,
+                ))
+
+        def serves(number):
+            lines = logs[number].read_text().splitlines()
+            return lines and re.fullmatch(
+                re.escape(addresses[2 * number + 1])
+                + r": (leader|follower of [123]), term \d+", lines[-1]
+            )
+
+        wait_until(lambda: all(map(serves, range(3))), START_S,
+                   "three programs that serve")
+        tokens = take_a_lock(hasp, ports[1::2])
+        assert tokens == sorted(set(tokens)) and len(tokens) == 3
+        processes[0].send_signal(signal.SIGINT)
+        assert processes[0].wait(15) == 0, logs[0].read_text()
+        assert take_a_lock(hasp, ports[3:4])[0] > tokens[-1]
+        for number in (1, 2):
+            processes[number].send_signal(signal.SIGTERM)
+        for number in (1, 2):
+            assert processes[number].wait(15) == 0, logs[number].read_text()
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait(10)
 
 
 @pytest.mark.skipif(
