@@ -37,6 +37,9 @@
  *     hasp_node_stop() belong to one thread, or to one after the other.
  *   - A node must not be used after fork().
  *
+ * To link it: pkg-config --cflags --libs --static haspnode. examples/embedded.c
+ * is such a program.
+ *
  * Nothing here depends on other headers of hasp, and none is included. */
 
 #ifndef HASP_NODE_H
