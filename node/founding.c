@@ -2,12 +2,9 @@
 
 #include "node/founding.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "base/digest.h"
@@ -144,11 +141,6 @@ int founding_save(const struct founding *founding, const char *folder,
 {
     struct buffer text = {0};
     uint8_t digest[DIGEST_SIZE];
-    int folder_fd;
-    int rv = disk_open_folder(folder, &folder_fd);
-    if (rv != 0) {
-        return disk_fail(why, rv, "open", folder, NULL);
-    }
     buffer_put_text(&text,
                     "# who founded the cluster: member = ID INCARNATION\n");
     for (uint32_t i = 0; i < founding->count; i++) {
@@ -161,28 +153,21 @@ int founding_save(const struct founding *founding, const char *folder,
     digest_of(buffer_bytes(&text), digest);
     buffer_put_text(&text, "digest = ");
     put_hex(&text, digest);
-    rv = disk_replace(folder_fd, FILE_NAME, buffer_bytes(&text));
+    int error = disk_replace_in(folder, FILE_NAME, buffer_bytes(&text), why);
     buffer_done(&text);
-    close(folder_fd);
-    return rv != 0 ? disk_fail(why, rv, "write", folder, FILE_NAME) : 0;
+    return error;
 }
 
 int founding_load(struct founding *founding, const char *folder,
                   char why[HASP_WHY_SIZE])
 {
-    char path[PATH_MAX];
     char text[4096];
     uint8_t digest[DIGEST_SIZE];
     struct buffer hex = {0};
-    if (snprintf(path, sizeof path, "%s/" FILE_NAME, folder) >=
-        (int)sizeof path) {
-        return disk_fail(why, ENAMETOOLONG, "open", folder, FILE_NAME);
-    }
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
-        return errno == ENOENT
-                   ? HASP_ENOENT
-                   : disk_fail(why, errno, "open", folder, FILE_NAME);
+    FILE *file;
+    int error = disk_open_file(folder, FILE_NAME, &file, why);
+    if (error != 0) {
+        return error;
     }
     size_t size = fread(text, 1, sizeof text - 1, file);
     bool is_bad = ferror(file) != 0;
@@ -205,9 +190,9 @@ int founding_load(struct founding *founding, const char *folder,
     }
     if (is_bad || end == NULL) {
         snprintf(why, HASP_WHY_SIZE,
-                 "'%.300s' is damaged: remove this member from the cluster and "
-                 "add it again with an empty directory",
-                 path);
+                 "'%.300s/" FILE_NAME "' is damaged: remove this member from "
+                 "the cluster and add it again with an empty directory",
+                 folder);
         return HASP_ECORRUPT;
     }
     founding->is_over = true;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -101,6 +102,36 @@ int disk_replace(int folder_fd, const char *name, struct bytes data)
         error = errno;
     }
     return error;
+}
+
+int disk_replace_in(const char *folder, const char *name, struct bytes data,
+                    char why[HASP_WHY_SIZE])
+{
+    int folder_fd;
+    int error = disk_open_folder(folder, &folder_fd);
+    if (error != 0) {
+        return disk_fail(why, error, "open", folder, NULL);
+    }
+    error = disk_replace(folder_fd, name, data);
+    close(folder_fd);
+    return error != 0 ? disk_fail(why, error, "write", folder, name) : 0;
+}
+
+int disk_open_file(const char *folder, const char *name, FILE **ret_file,
+                   char why[HASP_WHY_SIZE])
+{
+    char path[PATH_MAX];
+    int size = snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (size < 0 || (size_t)size >= sizeof path) {
+        return disk_fail(why, ENAMETOOLONG, "open", folder, name);
+    }
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return errno == ENOENT ? HASP_ENOENT
+                               : disk_fail(why, errno, "open", folder, name);
+    }
+    *ret_file = file;
+    return 0;
 }
 
 int disk_open_folder(const char *path, int *ret_fd)

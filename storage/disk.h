@@ -10,6 +10,7 @@
 #define HASP_STORAGE_DISK_H
 
 #include <stdint.h>
+#include <stdio.h>
 
 #include "base/bytes.h"
 #include "base/err.h"
@@ -35,6 +36,15 @@ MUST_CHECK int disk_read(int fd, void *data, size_t size, uint64_t offset,
 /* Makes 'name' in the folder 'folder_fd' hold exactly 'data': a temporary file,
  * flushed, renamed, and the folder flushed. Returns 0 or an errno. */
 MUST_CHECK int disk_replace(int folder_fd, const char *name, struct bytes data);
+
+/* The same in the folder 'folder'. Returns 0 or disk_error() and 'why'. */
+MUST_CHECK int disk_replace_in(const char *folder, const char *name,
+                               struct bytes data, char why[HASP_WHY_SIZE]);
+
+/* Opens 'name' in the folder 'folder' to be read. Returns 0, HASP_ENOENT if it
+ * is not there, or disk_error() and 'why'. */
+MUST_CHECK int disk_open_file(const char *folder, const char *name,
+                              FILE **ret_file, char why[HASP_WHY_SIZE]);
 
 /* Ends the text of an error after which the data directory is of no use. */
 #define DISK_LOSS_ADVICE                                                  \
