@@ -374,14 +374,14 @@ static bool is_presumptuous(const struct core *core, uint64_t id,
                             enum frame_type type)
 {
     struct replica_members members;
-    if (type != FRAME_RAFT && type != FRAME_SNAPSHOT && type != FRAME_LOST) {
+    if ((type != FRAME_RAFT && type != FRAME_SNAPSHOT && type != FRAME_LOST) ||
+        replica_members_find(&core->applied_members, id) != NULL ||
+        replica_leader(core->replica) == id ||
+        !replica_has_leader(core->replica, core->now_ns / NS_PER_MS)) {
         return false;
     }
     replica_members(core->replica, &members);
-    return members.count > 0 && replica_members_find(&members, id) == NULL &&
-           replica_members_find(&core->applied_members, id) == NULL &&
-           replica_leader(core->replica) != id &&
-           replica_has_leader(core->replica, core->now_ns / NS_PER_MS);
+    return members.count > 0 && replica_members_find(&members, id) == NULL;
 }
 
 static void free_requests(struct core *core)

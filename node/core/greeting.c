@@ -11,14 +11,14 @@
 
 static uint64_t members_index(const struct core *core,
                               struct replica_members *ret_members);
-static bool is_member(const struct replica_members *members, uint64_t id);
 
 void core_fill_hello(const struct core *core, struct frame_hello *hello)
 {
     struct replica_members members;
     uint64_t index = members_index(core, &members);
     hello->applied_index = lockfsm_applied_index(core->fsm);
-    hello->members_index = is_member(&members, core->options.id) ? index : 0;
+    bool is_member = replica_members_find(&members, core->options.id) != NULL;
+    hello->members_index = is_member ? index : 0;
     hello->term = replica_term(core->replica);
     hello->last_index = replica_last_index(core->replica);
 }
@@ -63,14 +63,4 @@ static uint64_t members_index(const struct core *core,
     }
     buffer_done(&encoded);
     return index;
-}
-
-static bool is_member(const struct replica_members *members, uint64_t id)
-{
-    for (uint32_t i = 0; i < members->count; i++) {
-        if (members->member[i].id == id) {
-            return true;
-        }
-    }
-    return false;
 }
