@@ -175,8 +175,8 @@ $(B)/examples/%: examples/%.c $(wildcard include/hasp/*.h) $(LIBHASP_SO)
 	    $(filter -Werror -fsanitize% --coverage,$(HASP_CFLAGS)) \
 	    $(CFLAGS) -o $@ $< -L$(B) -Wl,-rpath,'$$ORIGIN/..' $(EXAMPLE_LIBS)
 
-$(B)/client-tests/%: tests/client/%.c $(wildcard include/hasp/*.h) \
-    $(LIBHASP_SO)
+$(B)/client-tests/%: tests/client/%.c $(wildcard tests/client/*.h) \
+    $(wildcard include/hasp/*.h) $(LIBHASP_SO)
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE -Wall -Wextra -Iinclude $(HASP_LDFLAGS) \
 	    $(filter -Werror -fsanitize% --coverage,$(HASP_CFLAGS)) \

@@ -20,14 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define EXPECT(fact)                                                       \
-    do {                                                                   \
-        if (!(fact)) {                                                     \
-            fprintf(stderr, "line %d: not so: %s (%s)\n", __LINE__, #fact, \
-                    hasp_why());                                           \
-            exit(1);                                                       \
-        }                                                                  \
-    } while (0)
+#include "expect.h"
 
 #define EXPECT_IS(call, expected)                                       \
     do {                                                                \

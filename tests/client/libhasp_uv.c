@@ -11,14 +11,7 @@
 #include <string.h>
 #include <uv.h>
 
-#define EXPECT(fact)                                                       \
-    do {                                                                   \
-        if (!(fact)) {                                                     \
-            fprintf(stderr, "line %d: not so: %s (%s)\n", __LINE__, #fact, \
-                    hasp_why());                                           \
-            exit(1);                                                       \
-        }                                                                  \
-    } while (0)
+#include "expect.h"
 
 #define WAITS 3
 

@@ -6,15 +6,27 @@
 #include "base/units.h"
 #include "tests/unit/timers_world.h"
 
+struct pair {
+    uint64_t holder, waiter;
+};
+
+/* One session holds "a", another waits for it for 300 ms. */
+static struct pair hold_and_wait(struct world *w)
+{
+    struct pair pair = {.holder = open_session(w, 100000, 0)};
+    pair.waiter = open_session(w, 100000, 0);
+    acquire(w, pair.holder, "a", (struct ask){.wait_ms = 0});
+    assert_int_equal(
+        acquire(w, pair.waiter, "a", (struct ask){.wait_ms = 300}).code,
+        RESULT_QUEUED);
+    return pair;
+}
+
 static void a_wait_is_over_after_its_time(void **state)
 {
     struct world *w = *state;
     uint64_t t0 = w->now_ms;
-    uint64_t s1 = open_session(w, 100000, 0);
-    uint64_t s2 = open_session(w, 100000, 0);
-    acquire(w, s1, "a", (struct ask){.wait_ms = 0});
-    struct result queued = acquire(w, s2, "a", (struct ask){.wait_ms = 300});
-    assert_int_equal(queued.code, RESULT_QUEUED);
+    hold_and_wait(w);
     uint64_t wait_index = w->index;
     assert_string_equal(due(w, t0 + 299), "");
     char expected[64];
@@ -30,11 +42,8 @@ static void a_wait_that_was_granted_is_not_timed_out(void **state)
 {
     struct world *w = *state;
     uint64_t t0 = w->now_ms;
-    uint64_t s1 = open_session(w, 100000, 0);
-    uint64_t s2 = open_session(w, 100000, 0);
-    acquire(w, s1, "a", (struct ask){.wait_ms = 0});
-    acquire(w, s2, "a", (struct ask){.wait_ms = 300});
-    release(w, s1, "a");
+    struct pair pair = hold_and_wait(w);
+    release(w, pair.holder, "a");
     assert_string_equal(due(w, t0 + 300), "");
 }
 
@@ -42,15 +51,12 @@ static void a_repeated_wait_counts_anew(void **state)
 {
     struct world *w = *state;
     uint64_t t0 = w->now_ms;
-    uint64_t s1 = open_session(w, 100000, 0);
-    uint64_t s2 = open_session(w, 100000, 0);
-    acquire(w, s1, "a", (struct ask){.wait_ms = 0});
-    acquire(w, s2, "a", (struct ask){.wait_ms = 300});
+    struct pair pair = hold_and_wait(w);
     w->now_ms = t0 + 200;
-    acquire(w, s2, "a", (struct ask){.wait_ms = 300});
+    acquire(w, pair.waiter, "a", (struct ask){.wait_ms = 300});
     assert_string_equal(due(w, t0 + 499), "");
     w->now_ms = t0 + 499;
-    acquire(w, s2, "a", (struct ask){.wait_ms = 0});
+    acquire(w, pair.waiter, "a", (struct ask){.wait_ms = 0});
     assert_string_equal(due(w, t0 + 9000), "");
 }
 
@@ -59,13 +65,10 @@ static void a_wait_repeated_at_its_end_is_not_cut_short(void **state)
 {
     struct world *w = *state;
     uint64_t t0 = w->now_ms;
-    uint64_t s1 = open_session(w, 100000, 0);
-    uint64_t s2 = open_session(w, 100000, 0);
-    acquire(w, s1, "a", (struct ask){.wait_ms = 0});
-    acquire(w, s2, "a", (struct ask){.wait_ms = 300});
+    struct pair pair = hold_and_wait(w);
     assert_non_null(strstr(due(w, t0 + 300), "wait-timeout 2"));
     w->now_ms = t0 + 300;
-    acquire(w, s2, "a", (struct ask){.wait_ms = 300});
+    acquire(w, pair.waiter, "a", (struct ask){.wait_ms = 300});
     apply_proposed(w);
     assert_string_equal(due(w, t0 + 599), "");
     assert_non_null(strstr(due(w, t0 + 600), "wait-timeout 2"));
@@ -75,10 +78,7 @@ static void a_new_leader_starts_a_wait_in_full(void **state)
 {
     struct world *w = *state;
     uint64_t t0 = w->now_ms;
-    uint64_t s1 = open_session(w, 100000, 0);
-    uint64_t s2 = open_session(w, 100000, 0);
-    acquire(w, s1, "a", (struct ask){.wait_ms = 0});
-    acquire(w, s2, "a", (struct ask){.wait_ms = 300});
+    hold_and_wait(w);
     change_leader(w, t0 + 200);
     assert_string_equal(due(w, t0 + 499), "");
     assert_non_null(strstr(due(w, t0 + 500), "wait-timeout 2"));
@@ -216,10 +216,7 @@ static void the_rest_is_left_after_a_refusal(void **state)
 {
     struct world *w = *state;
     uint64_t t0 = w->now_ms;
-    uint64_t s1 = open_session(w, 100000, 0);
-    uint64_t s2 = open_session(w, 100000, 0);
-    acquire(w, s1, "a", (struct ask){.wait_ms = 0});
-    acquire(w, s2, "a", (struct ask){.wait_ms = 300});
+    hold_and_wait(w);
     w->is_refusing = true;
     assert_string_equal(due(w, t0 + 400), "");
     w->is_refusing = false;
