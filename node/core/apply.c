@@ -26,7 +26,6 @@ static void follow(struct core *core, const struct replica_entry *entry,
 static void answer_entry(struct core *core, uint64_t log_index,
                          const struct effect *result);
 static void answer_wait(struct core *core, const struct effect *effect);
-static void tell_cluster(struct core *core);
 
 void apply_committed(struct core *core)
 {
@@ -145,7 +144,7 @@ static void follow(struct core *core, const struct replica_entry *entry,
         core->counts.sessions_ended++;
         return;
     case EFFECT_BEGUN:
-        tell_cluster(core);
+        life_learnt(core);
         if (core->is_leader && !core->is_serving &&
             effect->count == core->options.id &&
             entry->term == core->led_term) {
@@ -189,15 +188,5 @@ static void answer_wait(struct core *core, const struct effect *effect)
          request != NULL; request = next) {
         next = request->next;
         commands_result(core, request, &effect->result);
-    }
-}
-
-static void tell_cluster(struct core *core)
-{
-    uint8_t id[CLUSTER_ID_SIZE];
-    if (!core->is_cluster_told) {
-        lockfsm_cluster_id(core->fsm, id);
-        core->is_cluster_told = true;
-        core->port.cluster_known(core->port.data, id);
     }
 }

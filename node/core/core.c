@@ -141,12 +141,7 @@ int core_begin(struct core *core, const struct core_start *start,
     } else {
         peers_want(core);
     }
-    uint8_t id[CLUSTER_ID_SIZE];
-    lockfsm_cluster_id(core->fsm, id);
-    if (cluster_id_is_known(id)) {
-        core->is_cluster_told = true;
-        core->port.cluster_known(core->port.data, id);
-    }
+    life_learnt(core);
     update_carry_out(core, &update);
     return 0;
 }

@@ -356,6 +356,7 @@ static void install(struct core *core, const struct snapshot_header *header)
     core->flush_due_ns = 0;
     history_note(&core->history, index, core->now_ns);
     LOG_INFO("snapshot installed", "index=%" PRIu64, index);
+    life_learnt(core);
     replica_installed(core->replica, core->now_ns / NS_PER_MS, &update);
     update_carry_out(core, &update);
     peers_applied(core, index);

@@ -86,6 +86,16 @@ void peers_want(struct core *core)
     core->wanted_members = wanted;
 }
 
+void life_learnt(struct core *core)
+{
+    uint8_t id[CLUSTER_ID_SIZE];
+    lockfsm_cluster_id(core->fsm, id);
+    if (!core->is_cluster_told && cluster_id_is_known(id)) {
+        core->is_cluster_told = true;
+        core->port.cluster_known(core->port.data, id);
+    }
+}
+
 void leader_begin(struct core *core)
 {
     if (!core->must_begin) {

@@ -22,6 +22,9 @@ void update_carry_out(struct core *core, const struct replica_update *update);
 void peers_want(struct core *core);
 /* The state is now that of 'log_index', and the configuration has changed. */
 void peers_applied(struct core *core, uint64_t log_index);
+/* The state may have come to say of which cluster it is (by a start, a BEGIN, a
+ * snapshot): the port is told, once. */
+void life_learnt(struct core *core);
 /* Submits the BEGIN of a new term, if that is due. */
 void leader_begin(struct core *core);
 /* Our BEGIN has been applied. */

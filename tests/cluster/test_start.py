@@ -2,6 +2,7 @@
 """How a cluster begins, how nodes come and go, and who is not let in."""
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -125,6 +126,52 @@ def test_all_members_but_one_wiped_do_not_found_a_second_cluster():
         time.sleep(7.0)
         for node in cluster.nodes:
             assert not node.is_serving(), node.id
+
+
+def fill_the_log(client, count):
+    """So many entries, and a snapshot after which the log is trimmed."""
+    Session(client, ttl=60000)
+    for _ in range(count // 200):
+        for _ in range(100):
+            client.send("LOCK.ACQUIRE", "filler")
+            client.send("LOCK.RELEASE", "filler")
+        for _ in range(200):
+            client.receive()
+    assert client.do("RAFT.SNAPSHOT") == "OK"
+
+
+def test_a_member_that_was_replaced_keeps_the_others_from_founding_again():
+    """It joined by a snapshot, and never saw the entry with the cluster's id."""
+    with Cluster(3, extra="requests_in_flight = 300\n") as cluster:
+        first, second, third = cluster.nodes
+        cluster.leader()
+        cluster.converged()
+        third.kill()
+        with cluster.leader().connect(30) as client:
+            fill_the_log(client, 11000)
+            assert client.do("RAFT.REMOVE", third.id) == "OK"
+            shutil.rmtree(third.dir)
+            third.start()
+            assert client.do("RAFT.ADD", third.id, third.addresses) == "OK"
+        assert "snapshot installed" in third.log()
+        with open(os.path.join(third.dir, "identity")) as file:
+            identity = file.read()
+        with open(os.path.join(first.dir, "identity")) as file:
+            cluster_line = re.search("cluster.*", file.read()).group(0)
+        assert cluster_line in identity
+        for node in (first, second):
+            node.kill()
+            shutil.rmtree(node.dir)
+            node.start()
+        for node in (first, second):
+            wait_until(
+                lambda: "joining a cluster that exists" in node.log(),
+                15,
+                "it sees that there is one",
+            )
+        time.sleep(2.0)
+        assert not any(node.is_serving() for node in cluster.nodes)
+        assert "another data directory" in third.log()
 
 
 def test_members_with_different_configurations_are_told_so():

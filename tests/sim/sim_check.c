@@ -34,7 +34,7 @@ struct sim_check {
     struct sim_history *history;
     struct lockfsm_delta *delta[SIM_NODE_MAX];
     uint64_t stepped[SIM_NODE_MAX]; /* Applied index at the last look. */
-    uint8_t cluster_id[16];
+    uint8_t cluster_id[CLUSTER_ID_SIZE];
     bool has_cluster_id;
 };
 
@@ -235,6 +235,20 @@ static void look_at_leadership(struct sim *sim, struct sim_node *node)
     }
 }
 
+/* Whose state it has the node knows from then on, also if it came to it by a
+ * snapshot. */
+static void look_at_cluster(struct sim *sim, struct sim_node *node,
+                            const struct lockfsm *fsm)
+{
+    uint8_t cluster_id[CLUSTER_ID_SIZE];
+    lockfsm_cluster_id(fsm, cluster_id);
+    if (cluster_id_is_known(cluster_id) &&
+        !cluster_id_equal(cluster_id, sim_node_cluster(node))) {
+        sim_fail(sim, "who has a cluster's state knows its id: %s does not",
+                 sim_node_host(node)->name);
+    }
+}
+
 void sim_check_stepped(struct sim *sim, struct sim_node *node)
 {
     struct sim_check *check = sim->check;
@@ -247,6 +261,7 @@ void sim_check_stepped(struct sim *sim, struct sim_node *node)
     }
     check->stepped[number] = applied;
     look_at_state(sim, node);
+    look_at_cluster(sim, node, fsm);
     if (applied > check->newest) {
         sim_fail(sim,
                  "what is applied is committed: %s has applied %" PRIu64
@@ -264,13 +279,13 @@ void sim_check_stepped(struct sim *sim, struct sim_node *node)
 }
 
 void sim_check_cluster(struct sim *sim, struct sim_node *node,
-                       const uint8_t cluster_id[16])
+                       const uint8_t cluster_id[CLUSTER_ID_SIZE])
 {
     struct sim_check *check = sim->check;
     if (!check->has_cluster_id) {
-        memcpy(check->cluster_id, cluster_id, 16);
+        memcpy(check->cluster_id, cluster_id, CLUSTER_ID_SIZE);
         check->has_cluster_id = true;
-    } else if (memcmp(check->cluster_id, cluster_id, 16) != 0) {
+    } else if (!cluster_id_equal(check->cluster_id, cluster_id)) {
         sim_fail(sim, "a cluster has one id: %s has another",
                  sim_node_host(node)->name);
     }

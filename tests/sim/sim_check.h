@@ -30,7 +30,7 @@ void sim_check_applied(void *data, uint64_t log_index,
 /* After each turn. */
 void sim_check_stepped(struct sim *sim, struct sim_node *node);
 void sim_check_cluster(struct sim *sim, struct sim_node *node,
-                       const uint8_t cluster_id[16]);
+                       const uint8_t cluster_id[CLUSTER_ID_SIZE]);
 
 /* The newest entry that any node has applied: all that is asked from now on
  * must see it. */

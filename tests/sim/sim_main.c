@@ -34,7 +34,8 @@
  *    10. who believes in a hold has it
  *    11. reads are linearizable; a fence lets nothing older in, and the newest
  *    12. a refusal is about what is committed; errors are those of the contract
- *    13. no node stops by itself, and each starts from what it left on disk
+ *    13. no node stops by itself, and each starts from what it left on disk;
+ *        who has the state of a cluster knows its id
  *    14. once all is healed every client gets answers, and who died before that
  *        has lost its session 20 s later; in the end every waiter has been
  *        served or told, no session and no lock is left, and all members are

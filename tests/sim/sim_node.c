@@ -36,6 +36,7 @@ struct sim_node {
     struct list conns;
     uint64_t conn_count;
     uint64_t incarnation;
+    uint8_t cluster_id[CLUSTER_ID_SIZE]; /* On its disk. */
     uint32_t election_ms;
     uint32_t heartbeat_ms;
     uint64_t next_turn_ns; /* Local time. */
@@ -242,10 +243,14 @@ static void port_random(void *data, void *out, size_t size)
     }
 }
 
-static void port_cluster_known(void *data, const uint8_t cluster_id[16])
+static void port_cluster_known(void *data,
+                               const uint8_t cluster_id[CLUSTER_ID_SIZE])
 {
     struct sim_node *node = data;
     sim_check_cluster(node->sim, node, cluster_id);
+    if (acts(node)) {
+        memcpy(node->cluster_id, cluster_id, CLUSTER_ID_SIZE);
+    }
 }
 
 static void port_fatal(void *data, int exit_code, const char *why)
@@ -391,6 +396,11 @@ uint64_t sim_node_id(const struct sim_node *node)
 uint64_t sim_node_incarnation(const struct sim_node *node)
 {
     return node->incarnation;
+}
+
+const uint8_t *sim_node_cluster(const struct sim_node *node)
+{
+    return node->cluster_id;
 }
 
 struct sim_disk *sim_node_disk(struct sim_node *node)
@@ -540,6 +550,7 @@ void sim_node_wipe(struct sim_node *node, const struct replica_members *members)
     sim_disk_done(&node->disk);
     sim_disk_init(&node->disk, node->sim, node);
     node->incarnation = prng_next(&node->sim->prng) | 1;
+    memset(node->cluster_id, 0, sizeof node->cluster_id);
     node->was_wiped = true;
     sim_peers_configure(node->peers, members);
 }

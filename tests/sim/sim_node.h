@@ -48,6 +48,8 @@ void sim_node_scarce(struct sim_node *node, bool is_scarce);
 /* "peer-host:port,client-host:port" */
 void sim_node_address(uint64_t id, char address[MEMBER_ADDRESS_SIZE]);
 uint64_t sim_node_incarnation(const struct sim_node *node);
+/* The id that its data directory remembers, all zero if none. */
+const uint8_t *sim_node_cluster(const struct sim_node *node);
 bool sim_node_leads(struct sim_node *node);
 /* Raft's; 0 while the process does not run. */
 uint64_t sim_node_term(const struct sim_node *node);

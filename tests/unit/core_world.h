@@ -68,6 +68,7 @@ struct world_node {
     int fatal_code;
     bool may_fail; /* It stops, or its frames are refused. */
     uint64_t log_bytes;
+    uint8_t cluster_id[CLUSTER_ID_SIZE]; /* As the port was told. */
 };
 
 struct world_message {
@@ -302,10 +303,11 @@ static void port_random(void *data, void *out, size_t size)
     }
 }
 
-static void port_cluster_known(void *data, const uint8_t cluster_id[16])
+static void port_cluster_known(void *data,
+                               const uint8_t cluster_id[CLUSTER_ID_SIZE])
 {
-    (void)data;
-    (void)cluster_id;
+    struct world_node *node = data;
+    memcpy(node->cluster_id, cluster_id, CLUSTER_ID_SIZE);
 }
 
 static void port_fatal(void *data, int exit_code, const char *why)
@@ -463,6 +465,7 @@ static void node_kill(struct world *world, uint64_t id)
     for (int i = 0; i <= NODE_MAX; i++) {
         buffer_done(&node->out[i]);
     }
+    memset(node->cluster_id, 0, sizeof node->cluster_id);
     node->durable_due_ms = 0;
     node->snapshot_due = node->snapshot_adopt_due = false;
     links_update(world);
@@ -719,6 +722,20 @@ static void node_disk(struct world_node *node)
     }
 }
 
+/* It is sound, and whose it is the node knows as well. */
+static void check_state(const struct world_node *node)
+{
+    uint8_t cluster_id[CLUSTER_ID_SIZE];
+    const char *wrong = lockfsm_check_basic(core_state(node->core));
+    if (wrong != NULL) {
+        fail_msg("invariant: %s", wrong);
+    }
+    lockfsm_cluster_id(core_state(node->core), cluster_id);
+    if (!cluster_id_equal(cluster_id, node->cluster_id)) {
+        fail_msg("node %d was not told of its cluster", (int)node->id);
+    }
+}
+
 /* Lets everything happen that is due now. */
 static void world_step(struct world *world)
 {
@@ -746,10 +763,7 @@ static void world_step(struct world *world)
             }
         }
         assert_true(node->fatal_code == 0 || node->may_fail);
-        const char *wrong = lockfsm_check_basic(core_state(node->core));
-        if (wrong != NULL) {
-            fail_msg("invariant: %s", wrong);
-        }
+        check_state(node);
         world_collect(world, node);
     }
 }

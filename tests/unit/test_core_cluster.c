@@ -821,6 +821,34 @@ static void a_node_that_lags_gets_a_snapshot_in_chunks(void **state)
                      lockfsm_hash(core_state(world->node[leader].core)));
 }
 
+/* All that it gets is a snapshot, in which the cluster's id is (core_world.h
+ * looks after each step). */
+static void who_joins_by_a_snapshot_learns_the_clusters_id(void **state)
+{
+    (void)state;
+    tear_down(NULL);
+    world = world_new(3);
+    world->limits.requests_in_flight = 40;
+    world->limits.own_in_flight = 24;
+    world_found(world);
+    find_roles();
+    client_open(world, leader, 1);
+    client_session(world, leader, 1, "TTL 60000");
+    for (int i = 0; i < 400; i++) {
+        client_ask(world, leader, 1, "LOCK.ACQUIRE n%d", i);
+    }
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.SNAPSHOT");
+    assert_true(world->node[leader].log.first > 10);
+    node_start(world, 4);
+    links_update(world);
+    client_clear(world, leader, 1);
+    assert_answer(world, leader, 1, "+OK\r\n",
+                  "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204");
+    assert_true(world->node[4].snapshot_index > 10);
+    assert_true(cluster_id_equal(world->node[4].cluster_id,
+                                 world->node[leader].cluster_id));
+}
+
 static void moved_names_the_leader_and_the_slot(void **state)
 {
     (void)state;
@@ -889,6 +917,7 @@ int main(void)
         cluster(a_leader_whose_disk_is_scarce_hands_over),
         cluster(a_leader_whose_disk_hangs_hands_over),
         cluster(a_node_that_lags_gets_a_snapshot_in_chunks),
+        cluster(who_joins_by_a_snapshot_learns_the_clusters_id),
         cluster(moved_names_the_leader_and_the_slot),
         cluster(every_node_serves_its_own_watchers),
     };
