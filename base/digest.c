@@ -53,3 +53,8 @@ void digest_of(struct bytes bytes, uint8_t ret_value[DIGEST_SIZE])
 {
     store(XXH3_128bits(bytes.data, bytes.size), ret_value);
 }
+
+uint64_t digest_short(uint64_t seed, struct bytes bytes)
+{
+    return XXH3_64bits_withSeed(bytes.data, bytes.size, seed);
+}

@@ -23,4 +23,8 @@ void digest_value(const struct digest *digest, uint8_t ret_value[DIGEST_SIZE]);
 /* The digest of 'bytes' in one step. */
 void digest_of(struct bytes bytes, uint8_t ret_value[DIGEST_SIZE]);
 
+/* 64 bits of one, for sums of many; what was returned for one part is the
+ * 'seed' of the next. The same on every machine, as above. */
+uint64_t digest_short(uint64_t seed, struct bytes bytes);
+
 #endif /* HASP_BASE_DIGEST_H */

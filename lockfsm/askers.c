@@ -26,7 +26,7 @@ struct asker *asker_obtain(struct lockfsm *fsm, struct session *session,
     asker->owner = pool_copy(&fsm->pool, owner);
     list_init(&asker->waits);
     list_init(&asker->results);
-    list_init(&asker->in_dirty);
+    stored_init(&asker->stored);
     list_push_back(&session->askers, &asker->in_session);
     session->asker_count++;
     places_add(&fsm->places, &asker->place,

@@ -67,7 +67,7 @@ bool session_is_refused(struct lockfsm *fsm, const struct session *session,
 struct blacklisting *blacklisting_new(struct lockfsm *fsm)
 {
     struct blacklisting *entry = pool_take(&fsm->pool, sizeof *entry);
-    list_init(&entry->in_dirty);
+    stored_init(&entry->stored);
     list_push_back(&fsm->blacklist, &entry->in_order);
     fsm->blacklist_count++;
     return entry;

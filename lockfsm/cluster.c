@@ -25,7 +25,7 @@ struct member *member_obtain(struct lockfsm *fsm, uint64_t node)
     }
     member = pool_take(&fsm->pool, sizeof *member);
     member->node = node;
-    list_init(&member->in_dirty);
+    stored_init(&member->stored);
     struct list *at = fsm->members.next;
     while (at != &fsm->members &&
            LIST_ENTRY(at, struct member, in_order)->node < node) {
@@ -156,7 +156,7 @@ struct fence *fence_new(struct lockfsm *fsm, struct bytes resource)
 {
     struct fence *fence = pool_take(&fsm->pool, sizeof *fence);
     fence->resource = pool_copy(&fsm->pool, resource);
-    list_init(&fence->in_dirty);
+    stored_init(&fence->stored);
     HASH_ADD_KEYPTR(by_resource, fsm->fences, fence->resource.data,
                     fence->resource.size, fence);
     return fence;

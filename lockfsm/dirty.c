@@ -1,32 +1,67 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What the next flush must write.
+/* What the next flush must write, and what of the digest is known.
  *
- * A structure that changed stands in the list of its kind. One that goes leaves
- * the list, and only if the table knows it (DIRTY_STORED) its key is noted for
- * deletion: what came and went between two flushes costs the table nothing. */
+ * A structure stands in one of two lists of its kind: that of the changed ones,
+ * or that of the settled ones, whose record in the table is the same. One that
+ * goes leaves its list, and only if the table knows it (STORED_IN_TABLE) its
+ * key is noted for deletion: what came and went between two flushes costs the
+ * table nothing. */
 
 #include "lockfsm/records.h"
 
-static void note(struct lockfsm *fsm, enum dirty_kind kind, uint8_t *dirty,
-                 struct list *node)
+void stored_init(struct stored *stored)
 {
-    if ((*dirty & DIRTY_LISTED) == 0) {
-        *dirty |= DIRTY_LISTED;
-        list_push_back(&fsm->dirty[kind], node);
-        fsm->dirty_count++;
+    list_init(&stored->in_list);
+}
+
+static void leave(struct lockfsm *fsm, enum record_kind kind,
+                  struct stored *stored)
+{
+    if ((stored->flags & STORED_CHANGED) != 0) {
+        fsm->changed_count--;
+    } else if ((stored->flags & STORED_IN_TABLE) != 0) {
+        fsm->settled_count[kind]--;
     }
+    list_remove(&stored->in_list);
+}
+
+static void note(struct lockfsm *fsm, enum record_kind kind,
+                 struct stored *stored)
+{
+    if ((stored->flags & STORED_CHANGED) == 0) {
+        leave(fsm, kind, stored);
+        stored->flags |= STORED_CHANGED;
+        list_push_back(&fsm->changed[kind], &stored->in_list);
+        fsm->changed_count++;
+    }
+    stored->flags &= (uint8_t)~STORED_SHARED;
 }
 
 /* True if the table has a record that must be deleted. */
-static bool unlist(struct lockfsm *fsm, uint8_t *dirty, struct list *node)
+static bool unlist(struct lockfsm *fsm, enum record_kind kind,
+                   struct stored *stored)
 {
-    if ((*dirty & DIRTY_LISTED) != 0) {
-        *dirty &= (uint8_t)~DIRTY_LISTED;
-        list_remove(node);
-        fsm->dirty_count--;
-    }
-    return (*dirty & DIRTY_STORED) != 0;
+    leave(fsm, kind, stored);
+    fsm->digest -= stored->share;
+    stored->share = 0;
+    return (stored->flags & STORED_IN_TABLE) != 0;
+}
+
+void stored_share(struct lockfsm *fsm, struct stored *stored, uint64_t share)
+{
+    fsm->digest += share - stored->share;
+    stored->share = share;
+    stored->flags |= STORED_SHARED;
+}
+
+void stored_settle(struct lockfsm *fsm, enum record_kind kind,
+                   struct stored *stored)
+{
+    leave(fsm, kind, stored);
+    stored->flags = STORED_IN_TABLE | STORED_SHARED;
+    list_push_back(&fsm->settled[kind], &stored->in_list);
+    fsm->settled_count[kind]++;
 }
 
 /* Begins the note of a deletion: the key follows, then end_deletion(). */
@@ -46,52 +81,52 @@ static void end_deletion(struct lockfsm *fsm, size_t start)
 
 void session_changed(struct lockfsm *fsm, struct session *session)
 {
-    note(fsm, DIRTY_SESSION, &session->dirty, &session->in_dirty);
+    note(fsm, RECORD_SESSION, &session->stored);
 }
 
 void lock_changed(struct lockfsm *fsm, struct lock *lock)
 {
-    note(fsm, DIRTY_LOCK, &lock->dirty, &lock->in_dirty);
+    note(fsm, RECORD_LOCK, &lock->stored);
 }
 
 void hold_changed(struct lockfsm *fsm, struct hold *hold)
 {
-    note(fsm, DIRTY_HOLD, &hold->dirty, &hold->in_dirty);
+    note(fsm, RECORD_HOLD, &hold->stored);
 }
 
 void wait_changed(struct lockfsm *fsm, struct wait *wait)
 {
-    note(fsm, DIRTY_WAIT, &wait->dirty, &wait->in_dirty);
+    note(fsm, RECORD_WAIT, &wait->stored);
 }
 
 void fence_changed(struct lockfsm *fsm, struct fence *fence)
 {
-    note(fsm, DIRTY_FENCE, &fence->dirty, &fence->in_dirty);
+    note(fsm, RECORD_FENCE, &fence->stored);
 }
 
 void blacklisting_changed(struct lockfsm *fsm, struct blacklisting *entry)
 {
-    note(fsm, DIRTY_BLACKLISTING, &entry->dirty, &entry->in_dirty);
+    note(fsm, RECORD_BLACKLISTING, &entry->stored);
 }
 
 void result_changed(struct lockfsm *fsm, struct kept_result *kept)
 {
-    note(fsm, DIRTY_RESULT, &kept->dirty, &kept->in_dirty);
+    note(fsm, RECORD_RESULT, &kept->stored);
 }
 
 void asker_changed(struct lockfsm *fsm, struct asker *asker)
 {
-    note(fsm, DIRTY_ASKER, &asker->dirty, &asker->in_dirty);
+    note(fsm, RECORD_ASKER, &asker->stored);
 }
 
 void member_changed(struct lockfsm *fsm, struct member *member)
 {
-    note(fsm, DIRTY_MEMBER, &member->dirty, &member->in_dirty);
+    note(fsm, RECORD_MEMBER, &member->stored);
 }
 
 void session_gone(struct lockfsm *fsm, struct session *session)
 {
-    if (unlist(fsm, &session->dirty, &session->in_dirty)) {
+    if (unlist(fsm, RECORD_SESSION, &session->stored)) {
         size_t start = begin_deletion(fsm, TABLE_SESSIONS);
         key_of_number(&fsm->deleted, session->id);
         end_deletion(fsm, start);
@@ -100,7 +135,7 @@ void session_gone(struct lockfsm *fsm, struct session *session)
 
 void lock_gone(struct lockfsm *fsm, struct lock *lock)
 {
-    if (unlist(fsm, &lock->dirty, &lock->in_dirty)) {
+    if (unlist(fsm, RECORD_LOCK, &lock->stored)) {
         size_t start = begin_deletion(fsm, TABLE_LOCKS);
         buffer_put_bytes(&fsm->deleted, lock->name);
         end_deletion(fsm, start);
@@ -109,7 +144,7 @@ void lock_gone(struct lockfsm *fsm, struct lock *lock)
 
 void hold_gone(struct lockfsm *fsm, struct hold *hold)
 {
-    if (unlist(fsm, &hold->dirty, &hold->in_dirty)) {
+    if (unlist(fsm, RECORD_HOLD, &hold->stored)) {
         size_t start = begin_deletion(fsm, TABLE_HOLDS);
         key_of_hold(&fsm->deleted, hold);
         end_deletion(fsm, start);
@@ -118,7 +153,7 @@ void hold_gone(struct lockfsm *fsm, struct hold *hold)
 
 void wait_gone(struct lockfsm *fsm, struct wait *wait)
 {
-    if (unlist(fsm, &wait->dirty, &wait->in_dirty)) {
+    if (unlist(fsm, RECORD_WAIT, &wait->stored)) {
         size_t start = begin_deletion(fsm, TABLE_WAITS);
         key_of_wait(&fsm->deleted, wait);
         end_deletion(fsm, start);
@@ -127,7 +162,7 @@ void wait_gone(struct lockfsm *fsm, struct wait *wait)
 
 void blacklisting_gone(struct lockfsm *fsm, struct blacklisting *entry)
 {
-    if (unlist(fsm, &entry->dirty, &entry->in_dirty)) {
+    if (unlist(fsm, RECORD_BLACKLISTING, &entry->stored)) {
         size_t start = begin_deletion(fsm, TABLE_BLACKLIST);
         key_of_number(&fsm->deleted, entry->since_index);
         end_deletion(fsm, start);
@@ -136,7 +171,7 @@ void blacklisting_gone(struct lockfsm *fsm, struct blacklisting *entry)
 
 void result_gone(struct lockfsm *fsm, struct kept_result *kept)
 {
-    if (unlist(fsm, &kept->dirty, &kept->in_dirty)) {
+    if (unlist(fsm, RECORD_RESULT, &kept->stored)) {
         size_t start = begin_deletion(fsm, TABLE_RESULTS);
         key_of_result(&fsm->deleted, kept);
         end_deletion(fsm, start);
@@ -145,7 +180,7 @@ void result_gone(struct lockfsm *fsm, struct kept_result *kept)
 
 void asker_gone(struct lockfsm *fsm, struct asker *asker)
 {
-    if (unlist(fsm, &asker->dirty, &asker->in_dirty)) {
+    if (unlist(fsm, RECORD_ASKER, &asker->stored)) {
         size_t start = begin_deletion(fsm, TABLE_RESULTS);
         key_of_asker(&fsm->deleted, asker);
         end_deletion(fsm, start);
@@ -154,7 +189,7 @@ void asker_gone(struct lockfsm *fsm, struct asker *asker)
 
 void member_gone(struct lockfsm *fsm, struct member *member)
 {
-    if (unlist(fsm, &member->dirty, &member->in_dirty)) {
+    if (unlist(fsm, RECORD_MEMBER, &member->stored)) {
         size_t start = begin_deletion(fsm, TABLE_MEMBERS);
         key_of_number(&fsm->deleted, member->node);
         end_deletion(fsm, start);

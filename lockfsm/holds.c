@@ -12,7 +12,7 @@ struct lock *lock_new(struct lockfsm *fsm, struct bytes name)
     list_init(&lock->holds);
     list_init(&lock->queue);
     list_init(&lock->in_touched);
-    list_init(&lock->in_dirty);
+    stored_init(&lock->stored);
     HASH_ADD_KEYPTR(by_name, fsm->locks, lock->name.data, lock->name.size,
                     lock);
     return lock;
@@ -70,7 +70,7 @@ struct hold *hold_new(struct lockfsm *fsm, struct lock *lock,
     hold->count = 1;
     hold->delay_ms = terms->delay_ms;
     hold->hold_ms = terms->hold_ms;
-    list_init(&hold->in_dirty);
+    stored_init(&hold->stored);
     return hold;
 }
 

@@ -26,6 +26,9 @@ struct loading {
     struct wait **waits;
     size_t wait_count;
     size_t wait_capacity;
+    struct record record;
+    uint64_t digest;   /* As it was noted with the records, and the part ... */
+    uint64_t meta_sum; /* ... of it that META "state" has. */
     const char *wrong; /* Static text, or NULL. */
 };
 
@@ -50,6 +53,15 @@ static struct bytes copy(struct loading *loading, ProtobufCBinaryData data)
     return pool_copy(&loading->fsm->pool, bytes_from(data));
 }
 
+/* The record that was just read is that of 'stored'. */
+static void loaded(struct loading *loading, enum record_kind kind,
+                   struct stored *stored)
+{
+    record_of(&loading->record, kind, stored);
+    stored_share(loading->fsm, stored, record_share(&loading->record));
+    stored_settle(loading->fsm, kind, stored);
+}
+
 /* --- One record ----------------------------------------------------------- */
 
 static int load_meta(void *data, struct bytes key, struct bytes value)
@@ -65,6 +77,13 @@ static int load_meta(void *data, struct bytes key, struct bytes value)
         fsm->flushed_index = fsm->applied_index;
         return 0;
     }
+    if (bytes_equal(key, bytes_of_text(META_DIGEST_KEY))) {
+        if (value.size != 8) {
+            return corrupt(loading, "digest");
+        }
+        loading->digest = load_u64_be(value.data);
+        return 0;
+    }
     if (!bytes_equal(key, bytes_of_text(META_STATE_KEY))) {
         return 0; /* A later version's; it is kept as it is. */
     }
@@ -76,6 +95,7 @@ static int load_meta(void *data, struct bytes key, struct bytes value)
         record->token_base > TOKEN_BASE_MAX) {
         return corrupt(loading, "meta record");
     }
+    loading->meta_sum = bytes_share(TABLE_META, key, value);
     if (record->cluster_id.len != 0) {
         memcpy(fsm->cluster_id, record->cluster_id.data,
                sizeof fsm->cluster_id);
@@ -152,8 +172,8 @@ static int load_session(void *data, struct bytes key, struct bytes value)
     session->blacklist_index = record->blacklist_index;
     session->is_redis = record->is_redis;
     session->px_ms = record->px_ms;
-    session->dirty = DIRTY_STORED;
     load_session_lists(loading, session, record);
+    loaded(loading, RECORD_SESSION, &session->stored);
     return 0;
 }
 
@@ -173,7 +193,7 @@ static int load_lock(void *data, struct bytes key, struct bytes value)
     lock->delay_index = record->delay_index;
     lock->delay_slots = record->delay_slots;
     lock->last_token = record->last_token;
-    lock->dirty = DIRTY_STORED;
+    loaded(loading, RECORD_LOCK, &lock->stored);
     return 0;
 }
 
@@ -239,7 +259,7 @@ static int load_hold(void *data, struct bytes key, struct bytes value)
     hold->serial = record->serial;
     hold->count = record->count;
     hold->hold_age_ms = record->hold_age_ms;
-    hold->dirty = DIRTY_STORED;
+    loaded(loading, RECORD_HOLD, &hold->stored);
     if (loading->hold_count == loading->hold_capacity) {
         loading->hold_capacity = 2 * loading->hold_capacity + 64;
         loading->holds = memory_resize(loading->holds,
@@ -277,7 +297,7 @@ static int load_wait(void *data, struct bytes key, struct bytes value)
     wait->asked_index = record->asked_index;
     wait->req = record->req;
     wait->serial = record->serial;
-    wait->dirty = DIRTY_STORED;
+    loaded(loading, RECORD_WAIT, &wait->stored);
     if (loading->wait_count == loading->wait_capacity) {
         loading->wait_capacity = 2 * loading->wait_capacity + 64;
         loading->waits = memory_resize(loading->waits,
@@ -297,7 +317,7 @@ static int load_acked(struct loading *loading, struct session *session,
     }
     struct asker *asker = asker_obtain(loading->fsm, session, owner);
     asker->acked = record->acked;
-    asker->dirty = DIRTY_STORED;
+    loaded(loading, RECORD_ASKER, &asker->stored);
     return 0;
 }
 
@@ -334,7 +354,7 @@ static int load_result(void *data, struct bytes key, struct bytes value)
     results_restore(loading->fsm, kept, &result);
     kept->hash = record->hash;
     kept->wait_index = record->wait_index;
-    kept->dirty = DIRTY_STORED;
+    loaded(loading, RECORD_RESULT, &kept->stored);
     return 0;
 }
 
@@ -348,7 +368,7 @@ static int load_fence(void *data, struct bytes key, struct bytes value)
     }
     struct fence *fence = fence_new(loading->fsm, key);
     fence->token = record->token;
-    fence->dirty = DIRTY_STORED;
+    loaded(loading, RECORD_FENCE, &fence->stored);
     return 0;
 }
 
@@ -370,7 +390,7 @@ static int load_blacklisting(void *data, struct bytes key, struct bytes value)
     entry->reason = copy(loading, record->reason);
     entry->by = copy(loading, record->by);
     entry->for_ms = record->for_ms;
-    entry->dirty = DIRTY_STORED;
+    loaded(loading, RECORD_BLACKLISTING, &entry->stored);
     return 0;
 }
 
@@ -384,7 +404,7 @@ static int load_member(void *data, struct bytes key, struct bytes value)
     }
     struct member *member = member_obtain(loading->fsm, load_u64_be(key.data));
     member->incarnation = record->incarnation;
-    member->dirty = DIRTY_STORED;
+    loaded(loading, RECORD_MEMBER, &member->stored);
     return 0;
 }
 
@@ -464,6 +484,10 @@ static int load_all(struct loading *loading, struct table_txn *txn)
         return error;
     }
     const char *wrong = lockfsm_check_basic(loading->fsm);
+    if (wrong == NULL &&
+        loading->digest != loading->fsm->digest + loading->meta_sum) {
+        wrong = "the records do not add up to their digest";
+    }
     return wrong != NULL ? corrupt(loading, wrong) : 0;
 }
 
@@ -484,6 +508,7 @@ int lockfsm_load(struct lockfsm *fsm, struct table *table,
     free(loading.locks_by_id);
     free(loading.holds);
     free(loading.waits);
+    record_done(&loading.record);
     if (error != 0) {
         snprintf(why, HASP_WHY_SIZE, "cannot load the state: %s: %s",
                  hasp_strerror(error),

@@ -60,8 +60,9 @@ static void init(struct lockfsm *fsm)
     list_init(&fsm->blacklist);
     list_init(&fsm->members);
     list_init(&fsm->touched);
-    for (int kind = 0; kind < DIRTY_KIND_COUNT; kind++) {
-        list_init(&fsm->dirty[kind]);
+    for (int kind = 0; kind < RECORD_KIND_COUNT; kind++) {
+        list_init(&fsm->changed[kind]);
+        list_init(&fsm->settled[kind]);
     }
 }
 

@@ -251,8 +251,19 @@ bool lockfsm_kept_result(const struct lockfsm *fsm, uint64_t session,
 bool lockfsm_was_asked(const struct lockfsm *fsm, uint64_t session,
                        struct bytes owner, uint64_t req);
 
+/* The digest of the whole logical state (not of memory): equal on nodes with
+ * equal applied index, and equal to lockfsm_hash(). Costs what has changed
+ * since the last call or flush. */
+uint64_t lockfsm_digest(struct lockfsm *fsm);
+/* Looks at the next 'count' records, or as many as are left of this round:
+ * whether they are what they were when they were written, in memory and in the
+ * table. NULL, or a static text that says what is damaged: then this process
+ * must not go on. What changed since the last flush is not looked at. */
+const char *lockfsm_scrub(struct lockfsm *fsm, struct table *table,
+                          uint32_t count);
+
 /* A hash of the whole logical state (not of memory): equal on nodes with equal
- * applied index. Costs a walk over everything. */
+ * applied index. Costs a walk over everything; for tests. */
 uint64_t lockfsm_hash(const struct lockfsm *fsm);
 
 /* --- Invariants (lockfsm/invariants.c) ----------------------------------- */

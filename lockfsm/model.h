@@ -32,6 +32,15 @@ struct label {
     struct bytes value;
 };
 
+/* How a structure stands with the table and the digest of the state; private to
+ * lockfsm/dirty.c. */
+struct stored {
+    struct list
+        in_list;    /* Of what changed since the last flush, or the rest. */
+    uint64_t share; /* Its part of the digest; 0: none. */
+    uint8_t flags;
+};
+
 /* Where something hangs in the index of places (lockfsm/places.c, private). */
 struct place {
     struct place *next;
@@ -79,8 +88,7 @@ struct session {
     struct list askers; /* Private, of asker.in_session. */
     uint32_t asker_count;
     uint32_t result_count; /* Results kept for exactly-once. */
-    uint8_t dirty;         /* Private to lockfsm/dirty.c. */
-    struct list in_dirty;
+    struct stored stored;
 };
 
 struct lock {
@@ -100,8 +108,7 @@ struct lock {
     uint64_t last_token;  /* Of the newest grant; only grows. */
     bool is_touched;      /* Private: stands in the list of what to settle. */
     struct list in_touched;
-    uint8_t dirty;
-    struct list in_dirty;
+    struct stored stored;
 };
 
 struct hold {
@@ -120,8 +127,7 @@ struct hold {
     uint64_t delay_ms;      /* Lock delay that it asked for. */
     uint64_t hold_ms;       /* Max hold; 0: none. */
     uint64_t hold_age_ms;   /* Newest logged HOLD_AGE. */
-    uint8_t dirty;
-    struct list in_dirty;
+    struct stored stored;
 };
 
 /* A place in the queue of one lock. The waits of one MACQUIRE share their
@@ -148,16 +154,14 @@ struct wait {
     uint64_t req;    /* For exactly-once; 0. */
     uint64_t serial; /* Counter in the state: the order in the lists. */
     bool is_upgrade; /* CONVERT from shared to exclusive. */
-    uint8_t dirty;
-    struct list in_dirty;
+    struct stored stored;
 };
 
 struct fence {
     UT_hash_handle by_resource;
     struct bytes resource; /* Owned. */
     uint64_t token;        /* Highest admitted. */
-    uint8_t dirty;
-    struct list in_dirty;
+    struct stored stored;
 };
 
 struct blacklisting {
@@ -168,8 +172,7 @@ struct blacklisting {
     struct bytes by;      /* Owned. */
     uint64_t for_ms;      /* 0: until removed. */
     uint64_t since_index;
-    uint8_t dirty;
-    struct list in_dirty;
+    struct stored stored;
 };
 
 #endif /* HASP_LOCKFSM_MODEL_H */

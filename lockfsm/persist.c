@@ -8,7 +8,7 @@
 
 uint32_t lockfsm_dirty_count(const struct lockfsm *fsm)
 {
-    return fsm->dirty_count + fsm->deleted_count;
+    return fsm->changed_count + fsm->deleted_count;
 }
 
 static int delete_gone(struct lockfsm *fsm, struct table_txn *txn)
@@ -26,85 +26,36 @@ static int delete_gone(struct lockfsm *fsm, struct table_txn *txn)
     return 0;
 }
 
-/* The dirty list's node is a member of each structure; so is its flag byte. */
-static uint8_t *record_of(struct record *record, enum dirty_kind kind,
-                          struct list *node)
-{
-    switch (kind) {
-    case DIRTY_SESSION: {
-        struct session *at = LIST_ENTRY(node, struct session, in_dirty);
-        record_of_session(record, at);
-        return &at->dirty;
-    }
-    case DIRTY_LOCK: {
-        struct lock *at = LIST_ENTRY(node, struct lock, in_dirty);
-        record_of_lock(record, at);
-        return &at->dirty;
-    }
-    case DIRTY_HOLD: {
-        struct hold *at = LIST_ENTRY(node, struct hold, in_dirty);
-        record_of_hold(record, at);
-        return &at->dirty;
-    }
-    case DIRTY_WAIT: {
-        struct wait *at = LIST_ENTRY(node, struct wait, in_dirty);
-        record_of_wait(record, at);
-        return &at->dirty;
-    }
-    case DIRTY_FENCE: {
-        struct fence *at = LIST_ENTRY(node, struct fence, in_dirty);
-        record_of_fence(record, at);
-        return &at->dirty;
-    }
-    case DIRTY_BLACKLISTING: {
-        struct blacklisting *at = LIST_ENTRY(node, struct blacklisting,
-                                             in_dirty);
-        record_of_blacklisting(record, at);
-        return &at->dirty;
-    }
-    case DIRTY_RESULT: {
-        struct kept_result *at = LIST_ENTRY(node, struct kept_result, in_dirty);
-        record_of_result(record, at);
-        return &at->dirty;
-    }
-    case DIRTY_ASKER: {
-        struct asker *at = LIST_ENTRY(node, struct asker, in_dirty);
-        record_of_asker(record, at);
-        return &at->dirty;
-    }
-    case DIRTY_MEMBER: {
-        struct member *at = LIST_ENTRY(node, struct member, in_dirty);
-        record_of_member(record, at);
-        return &at->dirty;
-    }
-    case DIRTY_KIND_COUNT:
-        break;
-    }
-    UNREACHABLE();
-}
-
 static int put(struct table_txn *txn, const struct record *record)
 {
     return table_put(txn, record->map, buffer_bytes(&record->key),
                      buffer_bytes(&record->value));
 }
 
+/* What was changed and has its share in the digest since then must still have
+ * it. */
+static bool is_damaged(const struct stored *stored, uint64_t share)
+{
+    return (stored->flags & STORED_SHARED) != 0 && stored->share != share;
+}
+
 /* An error leaves the lists half done: it is fatal, and the state with it. */
 static int put_changed(struct lockfsm *fsm, struct table_txn *txn,
                        struct record *record)
 {
-    for (int kind = 0; kind < DIRTY_KIND_COUNT; kind++) {
-        struct list *list = &fsm->dirty[kind];
+    for (int kind = 0; kind < RECORD_KIND_COUNT; kind++) {
+        struct list *list = &fsm->changed[kind];
         while (!list_is_empty(list)) {
-            struct list *node = list->next;
-            uint8_t *dirty = record_of(record, (enum dirty_kind)kind, node);
-            int error = put(txn, record);
+            struct stored *stored = LIST_FIRST(list, struct stored, in_list);
+            record_of(record, (enum record_kind)kind, stored);
+            uint64_t share = record_share(record);
+            int error = is_damaged(stored, share) ? HASP_ECORRUPT
+                                                  : put(txn, record);
             if (error != 0) {
                 return error;
             }
-            list_remove(node);
-            fsm->dirty_count--;
-            *dirty = DIRTY_STORED;
+            stored_share(fsm, stored, share);
+            stored_settle(fsm, (enum record_kind)kind, stored);
         }
     }
     return 0;
@@ -115,6 +66,13 @@ static int put_meta(struct lockfsm *fsm, struct table_txn *txn,
 {
     record_of_meta(record, fsm);
     int error = put(txn, record);
+    if (error != 0) {
+        return error;
+    }
+    uint8_t digest[8];
+    store_u64_be(digest, fsm->digest + record_share(record));
+    error = table_put(txn, TABLE_META, bytes_of_text(META_DIGEST_KEY),
+                      bytes_of(digest, sizeof digest));
     if (error != 0) {
         return error;
     }

@@ -4,6 +4,10 @@
 
 #include "lockfsm/record.pb-c.h"
 
+/* The structure around a 'stored', for reading. */
+#define STORED_ENTRY(at, type) \
+    ((const struct type *)((const char *)(at)-offsetof(struct type, stored)))
+
 static ProtobufCBinaryData data_of(struct bytes bytes)
 {
     return (ProtobufCBinaryData){.len = bytes.size,
@@ -236,4 +240,42 @@ void record_of_meta(struct record *record, const struct lockfsm *fsm)
     begin(record, TABLE_META);
     buffer_put_text(&record->key, META_STATE_KEY);
     put_value(record, &message.base);
+}
+
+/* 'stored' is a member of each structure. */
+void record_of(struct record *record, enum record_kind kind,
+               const struct stored *stored)
+{
+    switch (kind) {
+    case RECORD_SESSION:
+        record_of_session(record, STORED_ENTRY(stored, session));
+        return;
+    case RECORD_LOCK:
+        record_of_lock(record, STORED_ENTRY(stored, lock));
+        return;
+    case RECORD_HOLD:
+        record_of_hold(record, STORED_ENTRY(stored, hold));
+        return;
+    case RECORD_WAIT:
+        record_of_wait(record, STORED_ENTRY(stored, wait));
+        return;
+    case RECORD_FENCE:
+        record_of_fence(record, STORED_ENTRY(stored, fence));
+        return;
+    case RECORD_BLACKLISTING:
+        record_of_blacklisting(record, STORED_ENTRY(stored, blacklisting));
+        return;
+    case RECORD_RESULT:
+        record_of_result(record, STORED_ENTRY(stored, kept_result));
+        return;
+    case RECORD_ASKER:
+        record_of_asker(record, STORED_ENTRY(stored, asker));
+        return;
+    case RECORD_MEMBER:
+        record_of_member(record, STORED_ENTRY(stored, member));
+        return;
+    case RECORD_KIND_COUNT:
+        break;
+    }
+    UNREACHABLE();
 }

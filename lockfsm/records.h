@@ -29,6 +29,9 @@ void record_of_blacklisting(struct record *record,
 void record_of_result(struct record *record, const struct kept_result *kept);
 void record_of_asker(struct record *record, const struct asker *asker);
 void record_of_member(struct record *record, const struct member *member);
+/* That of the structure around 'stored', which is of this kind. */
+void record_of(struct record *record, enum record_kind kind,
+               const struct stored *stored);
 /* What of the state stands in no list: META "state". */
 void record_of_meta(struct record *record, const struct lockfsm *fsm);
 
@@ -39,7 +42,23 @@ void key_of_wait(struct buffer *out, const struct wait *wait);
 void key_of_result(struct buffer *out, const struct kept_result *kept);
 void key_of_asker(struct buffer *out, const struct asker *asker);
 
+/* A record's part in the digest of the state (lockfsm/digest.c). */
+uint64_t record_share(const struct record *record);
+uint64_t bytes_share(enum table_map map, struct bytes key, struct bytes value);
+
+/* Of stored.flags. */
+#define STORED_CHANGED 1u  /* Stands in the list of what is to be written. */
+#define STORED_IN_TABLE 2u /* The table has a record of it. */
+#define STORED_SHARED 4u   /* 'share' is that of the record as it is now. */
+
+/* Replaces the share of 'stored' in the digest. */
+void stored_share(struct lockfsm *fsm, struct stored *stored, uint64_t share);
+/* The table has the record as it is, and the digest its share. */
+void stored_settle(struct lockfsm *fsm, enum record_kind kind,
+                   struct stored *stored);
+
 #define META_STATE_KEY "state"
+#define META_DIGEST_KEY "digest"
 /* As storage/snapshot.h names it (SNAPSHOT_META_APPLIED), which this folder may
  * not include. */
 #define META_APPLIED_KEY "applied"

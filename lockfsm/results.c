@@ -136,7 +136,7 @@ struct kept_result *results_add(struct lockfsm *fsm, struct asker *asker,
     struct kept_result *kept = pool_take(&fsm->pool, sizeof *kept);
     kept->asker = asker;
     kept->req = req;
-    list_init(&kept->in_dirty);
+    stored_init(&kept->stored);
     list_push_back(&asker->results, &kept->in_asker);
     asker->result_count++;
     asker->session->result_count++;

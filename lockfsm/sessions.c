@@ -13,7 +13,7 @@ struct session *session_new(struct lockfsm *fsm, uint64_t id)
     list_init(&session->waits);
     list_init(&session->ended);
     list_init(&session->askers);
-    list_init(&session->in_dirty);
+    stored_init(&session->stored);
     HASH_ADD(by_id, fsm->sessions, id, sizeof session->id, session);
     return session;
 }

@@ -68,8 +68,7 @@ struct kept_result {
     uint64_t *tokens; /* Owned; only of more than one. */
     uint32_t token_count;
     struct bytes text; /* Owned. */
-    uint8_t dirty;
-    struct list in_dirty;
+    struct stored stored;
 };
 
 /* One (session, owner). It exists while it waits, has results or has
@@ -87,33 +86,28 @@ struct asker {
     /* Of the deadlock search: */
     uint64_t search_number; /* The one that has seen it. */
     uint64_t search_slot;   /* Its place in that search. */
-    uint8_t dirty;          /* Only with acked > 0. */
-    struct list in_dirty;
+    struct stored stored;   /* Only with acked > 0. */
 };
 
 struct member {
     struct list in_order; /* By node. */
     uint64_t node;
     uint64_t incarnation;
-    uint8_t dirty;
-    struct list in_dirty;
+    struct stored stored;
 };
 
-/* Of the 'dirty' fields. */
-#define DIRTY_LISTED 1u /* Stands in the list of what is to be written. */
-#define DIRTY_STORED 2u /* The table has a record of it. */
-
-enum dirty_kind {
-    DIRTY_SESSION,
-    DIRTY_LOCK,
-    DIRTY_HOLD,
-    DIRTY_WAIT,
-    DIRTY_FENCE,
-    DIRTY_BLACKLISTING,
-    DIRTY_RESULT,
-    DIRTY_ASKER,
-    DIRTY_MEMBER,
-    DIRTY_KIND_COUNT
+/* What the table has records of. */
+enum record_kind {
+    RECORD_SESSION,
+    RECORD_LOCK,
+    RECORD_HOLD,
+    RECORD_WAIT,
+    RECORD_FENCE,
+    RECORD_BLACKLISTING,
+    RECORD_RESULT,
+    RECORD_ASKER,
+    RECORD_MEMBER,
+    RECORD_KIND_COUNT
 };
 
 struct deadlock_search;
@@ -146,9 +140,16 @@ struct lockfsm {
     struct list touched; /* Locks to settle. */
     struct deadlock_search *search;
 
-    /* What the next flush writes. */
-    struct list dirty[DIRTY_KIND_COUNT];
-    uint32_t dirty_count;
+    /* The records: what the next flush writes, what the table has as it is,
+     * and the sum of all shares that are known (lockfsm_digest()). */
+    struct list changed[RECORD_KIND_COUNT];
+    uint32_t changed_count;
+    struct list settled[RECORD_KIND_COUNT];
+    uint32_t settled_count[RECORD_KIND_COUNT];
+    uint64_t digest;
+    enum record_kind
+        scrub_kind;        /* Where lockfsm_scrub() is, and how many ... */
+    uint32_t scrub_left;   /* ... of these it has yet to look at. */
     struct buffer deleted; /* u8 map, run key; of records in the table. */
     uint32_t deleted_count;
     uint64_t flushed_index;
@@ -479,6 +480,9 @@ void effect_copy_result(struct lockfsm *fsm, struct result *ret_copy,
                         const struct result *result);
 
 /* --- dirty.c -------------------------------------------------------------- */
+
+/* Zeroed memory becomes a structure that the table does not know. */
+void stored_init(struct stored *stored);
 
 /* These note that a structure is new or has changed, or that it goes. */
 void session_changed(struct lockfsm *fsm, struct session *session);

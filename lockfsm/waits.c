@@ -47,7 +47,7 @@ struct wait *wait_new(struct lockfsm *fsm, struct lock *lock,
     wait->hold_ms = terms->hold.hold_ms;
     wait->is_upgrade = terms->is_upgrade;
     list_init(&wait->in_group);
-    list_init(&wait->in_dirty);
+    stored_init(&wait->stored);
     return wait;
 }
 

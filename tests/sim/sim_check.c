@@ -145,6 +145,14 @@ static void look_at_state(struct sim *sim, struct sim_node *node)
                  sim_node_host(node)->name, lockfsm_applied_index(fsm), wrong);
         return;
     }
+    /* The cast is for what it keeps of its walk; the state stays as it is. */
+    if (lockfsm_digest((struct lockfsm *)fsm) != lockfsm_hash(fsm)) {
+        sim_fail(sim,
+                 "the digest is that of the state: %s at index %" PRIu64
+                 " has changed a record and not said so",
+                 sim_node_host(node)->name, lockfsm_applied_index(fsm));
+        return;
+    }
     wrong = lockfsm_check_delta(sim->check->delta[sim_node_host(node)->number],
                                 fsm);
     if (wrong != NULL) {

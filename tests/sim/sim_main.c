@@ -15,8 +15,8 @@
  *     1. one leader per term
  *     2. all nodes apply the same entries, one after the other, with the same
  *        effects; equal applied index means equal state (lockfsm_hash), also
- *        after a restart and a snapshot; the state on disk is never ahead of
- *        the log
+ *        after a restart and a snapshot; the digest that is kept up is that
+ *        of the state; the state on disk is never ahead of the log
  *     3. every state is sound in itself and follows from the one before
  *        (lockfsm_check_basic, lockfsm_check_delta)
  *     4. one owner per exclusive lock; grant and end of a hold alternate;

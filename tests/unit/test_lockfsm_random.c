@@ -622,6 +622,11 @@ static void maybe_reload(struct random_world *world)
     if (lockfsm_hash(world->plain) != lockfsm_hash(world->reloaded)) {
         fail_run(world, "a reloaded state has another hash");
     }
+    if (one_in(world, 3) &&
+        (lockfsm_digest(world->plain) != lockfsm_hash(world->plain) ||
+         lockfsm_digest(world->reloaded) != lockfsm_hash(world->plain))) {
+        fail_run(world, "the digest that is kept up is not that of the state");
+    }
 }
 
 static void apply_both(struct random_world *world)

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The digest of the state, by which nodes notice that they differ, and the
+ * scrub, by which one notices damage in its own memory or table.
+ *
+ * Each record has a share: the hash of its map, key and value. The digest is
+ * the sum of all shares, since the hash tables have no order; so it is kept up
+ * with the changes, and costs nothing where something came and went between two
+ * looks. */
+
+#include "base/digest.h"
+#include "lockfsm/records.h"
+
+uint64_t bytes_share(enum table_map map, struct bytes key, struct bytes value)
+{
+    return digest_short(digest_short((uint64_t)map + 1, key), value);
+}
+
+uint64_t record_share(const struct record *record)
+{
+    return bytes_share(record->map, buffer_bytes(&record->key),
+                       buffer_bytes(&record->value));
+}
+
+static uint64_t at_index(const struct lockfsm *fsm, uint64_t sum)
+{
+    return (sum ^ fsm->applied_index) * UINT64_C(0x9e3779b97f4a7c15);
+}
+
+uint64_t lockfsm_digest(struct lockfsm *fsm)
+{
+    struct record record = {0};
+    for (int kind = 0; kind < RECORD_KIND_COUNT; kind++) {
+        LIST_EACH (node, &fsm->changed[kind]) {
+            struct stored *stored = LIST_ENTRY(node, struct stored, in_list);
+            if ((stored->flags & STORED_SHARED) == 0) {
+                record_of(&record, (enum record_kind)kind, stored);
+                stored_share(fsm, stored, record_share(&record));
+            }
+        }
+    }
+    record_of_meta(&record, fsm);
+    uint64_t sum = fsm->digest + record_share(&record);
+    record_done(&record);
+    return at_index(fsm, sum);
+}
+
+/* --- The scrub ------------------------------------------------------------ */
+
+static const char *check_record(struct table_txn *txn,
+                                const struct record *record,
+                                const struct stored *stored)
+{
+    struct bytes value;
+    if (record_share(record) != stored->share) {
+        return "the memory of this process was damaged";
+    }
+    int error = table_get(txn, record->map, buffer_bytes(&record->key), &value);
+    if (error != 0 || !bytes_equal(value, buffer_bytes(&record->value))) {
+        return "the table was damaged";
+    }
+    return NULL;
+}
+
+/* The next settled record, or NULL if this round is over. */
+static struct stored *next_to_scrub(struct lockfsm *fsm)
+{
+    while (fsm->scrub_left == 0 ||
+           list_is_empty(&fsm->settled[fsm->scrub_kind])) {
+        fsm->scrub_kind = (fsm->scrub_kind + 1) % RECORD_KIND_COUNT;
+        fsm->scrub_left = fsm->settled_count[fsm->scrub_kind];
+        if (fsm->scrub_kind == 0) {
+            return NULL;
+        }
+    }
+    fsm->scrub_left--;
+    struct list *list = &fsm->settled[fsm->scrub_kind];
+    struct stored *stored = LIST_FIRST(list, struct stored, in_list);
+    list_remove(&stored->in_list);
+    list_push_back(list, &stored->in_list);
+    return stored;
+}
+
+const char *lockfsm_scrub(struct lockfsm *fsm, struct table *table,
+                          uint32_t count)
+{
+    struct table_txn *txn;
+    if (table_begin_read(table, &txn) != 0) {
+        return NULL; /* No reader's place is free: the next round has one. */
+    }
+    struct record record = {0};
+    const char *wrong = NULL;
+    for (uint32_t i = 0; i < count && wrong == NULL; i++) {
+        struct stored *stored = next_to_scrub(fsm);
+        if (stored == NULL) {
+            break;
+        }
+        record_of(&record, fsm->scrub_kind, stored);
+        wrong = check_record(txn, &record, stored);
+    }
+    record_done(&record);
+    table_abort(txn);
+    return wrong;
+}
+
+/* --- From scratch --------------------------------------------------------- */
+
+static uint64_t hash_lock(struct record *record, const struct lock *lock)
+{
+    uint64_t sum = 0;
+    record_of_lock(record, lock);
+    sum += record_share(record);
+    LIST_EACH (node, &lock->holds) {
+        record_of_hold(record, LIST_ENTRY(node, struct hold, in_lock));
+        sum += record_share(record);
+    }
+    LIST_EACH (node, &lock->queue) {
+        record_of_wait(record, LIST_ENTRY(node, struct wait, in_lock));
+        sum += record_share(record);
+    }
+    return sum;
+}
+
+static uint64_t hash_session(struct record *record,
+                             const struct session *session)
+{
+    uint64_t sum = 0;
+    record_of_session(record, session);
+    sum += record_share(record);
+    LIST_EACH (node, &session->askers) {
+        const struct asker *asker = LIST_ENTRY(node, struct asker, in_session);
+        if (asker->acked > 0) {
+            record_of_asker(record, asker);
+            sum += record_share(record);
+        }
+        LIST_EACH (at, &asker->results) {
+            record_of_result(record,
+                             LIST_ENTRY(at, struct kept_result, in_asker));
+            sum += record_share(record);
+        }
+    }
+    return sum;
+}
+
+uint64_t lockfsm_hash(const struct lockfsm *fsm)
+{
+    struct record record = {0};
+    record_of_meta(&record, fsm);
+    uint64_t sum = record_share(&record);
+    for (const struct lock *lock = fsm->locks; lock != NULL;
+         lock = lock->by_name.next) {
+        sum += hash_lock(&record, lock);
+    }
+    for (const struct session *session = fsm->sessions; session != NULL;
+         session = session->by_id.next) {
+        sum += hash_session(&record, session);
+    }
+    for (const struct fence *fence = fsm->fences; fence != NULL;
+         fence = fence->by_resource.next) {
+        record_of_fence(&record, fence);
+        sum += record_share(&record);
+    }
+    LIST_EACH (node, &fsm->blacklist) {
+        record_of_blacklisting(&record,
+                               LIST_ENTRY(node, struct blacklisting, in_order));
+        sum += record_share(&record);
+    }
+    LIST_EACH (node, &fsm->members) {
+        record_of_member(&record, LIST_ENTRY(node, struct member, in_order));
+        sum += record_share(&record);
+    }
+    record_done(&record);
+    return at_index(fsm, sum);
+}
