@@ -38,7 +38,11 @@ static const struct {
                "Who leads has to hand over (hasp member transfer) before it is "
                "demoted or removed. A node that has lost its disk is removed, "
                "and then added again with an empty directory. A node that is "
-               "only down is not removed: start it."},
+               "only down is not removed: start it.\n"
+               "A vote is not taken away while those that are left and heard "
+               "would be no majority: remove the silent ones first. With "
+               "--force it is, and until enough of them come back the cluster "
+               "serves nobody."},
     {"run", "The command runs in a process group of its own, without a shell. "
             "It gets the terminal, stdin, stdout and stderr as they are, the "
             "signals TERM, INT, HUP, QUIT, USR1, USR2, TSTP and CONT that hasp "

@@ -367,11 +367,20 @@ int run_member_change(struct tool *tool, int argc, char **argv)
         {"member demote", "RAFT.DEMOTE"},
         {"member remove", "RAFT.REMOVE"},
     };
+    static const struct option options[] = {{"force", no_argument, NULL, 'f'},
+                                            {0}};
     struct query query = {0};
     uint64_t id;
+    int option;
+    bool is_forced = false;
+    bool is_promotion = strcmp(tool->subcommand->name, "member promote") == 0;
     tool_options_begin();
-    if (tool_option(tool, argc, argv, "", NULL) != -1) {
-        return EX_USAGE;
+    while ((option = tool_option(tool, argc, argv, "",
+                                 is_promotion ? NULL : options)) != -1) {
+        if (option == '?') {
+            return EX_USAGE;
+        }
+        is_forced = true;
     }
     if (argc - optind != 1 || !parse_id(argv[optind], &id)) {
         return tool_usage(tool, "the number of a member is needed");
@@ -382,6 +391,9 @@ int run_member_change(struct tool *tool, int argc, char **argv)
         }
     }
     query_number(&query, id);
+    if (is_forced) {
+        query_text(&query, "FORCE");
+    }
     return change(tool, &query);
 }
 

@@ -12,12 +12,16 @@
 #include "node/core/peer.h"
 #include "node/core/propose.h"
 #include "node/core/request.h"
+#include "node/core/silence.h"
 #include "node/core/update.h"
 
 #define CATCH_UP_NS (10000 * NS_PER_MS)
 #define RETRY_NS (50 * NS_PER_MS)
 /* A new voter that does not answer holds up nobody for longer. */
 #define SETTLE_NS (1000 * NS_PER_MS)
+/* So long may voters that a change leaves be silent: after a stall of this node
+ * what they have said is still to be read. */
+#define HEAR_NS (1000 * NS_PER_MS)
 
 static bool refuse_if_changing(struct core *core, struct request *request);
 static void change_begin(struct core *core, struct request *request,
@@ -25,10 +29,11 @@ static void change_begin(struct core *core, struct request *request,
 static void change_end(struct core *core, const char *code, const char *text);
 static void change_refused(struct core *core, int error);
 static void promote(struct core *core);
+static void take_away(struct core *core);
 static void settle(struct core *core);
 static void transfer_begin(struct core *core, struct request *request,
                            uint64_t to);
-static void transfer_end(struct core *core, const char *why);
+static void transfer_end(struct core *core, const char *code, const char *why);
 static void transfer_turn(struct core *core);
 static void register_members(struct core *core);
 
@@ -95,52 +100,41 @@ void raft_promote_run(struct core *core, struct request *request,
 }
 
 /* DEMOTE and REMOVE. */
-static void take_away(struct core *core, struct request *request, uint64_t id,
-                      bool is_removal)
+static void take_away_begin(struct core *core, struct request *request,
+                            const struct call *call, bool is_removal)
 {
     struct replica_members members;
-    struct replica_update update;
-    uint64_t now_ms = core->now_ns / NS_PER_MS;
-    int error;
     if (refuse_if_changing(core, request)) {
         return;
     }
     replica_members(core->replica, &members);
-    const struct replica_member *member = replica_members_find(&members, id);
-    if (id == core->options.id) {
+    const struct replica_member *member = replica_members_find(&members,
+                                                               call->id);
+    if (call->id == core->options.id) {
         request_refuse(core, request, "BADARG",
                        "this member leads: hand over with RAFT.TRANSFER first");
         return;
     }
-    change_begin(core, request, id);
+    change_begin(core, request, call->id);
     if (!is_removal && member != NULL && member->role == MEMBER_STANDBY) {
         change_end(core, NULL, NULL); /* Repeated. */
         return;
     }
-    if (is_removal) {
-        error = replica_remove(core->replica, id, now_ms, &core->change_index,
-                               &update);
-    } else {
-        error = replica_set_role(core->replica, id, MEMBER_STANDBY, now_ms,
-                                 &core->change_index, &update);
-    }
-    if (error != 0) {
-        change_refused(core, error);
-        return;
-    }
-    update_carry_out(core, &update);
+    core->change_takes = true;
+    core->change_is_forced = call_has(call, OPTION_FORCE);
+    core->change_deadline_ns = core->now_ns + HEAR_NS;
 }
 
 void raft_demote_run(struct core *core, struct request *request,
                      const struct call *call)
 {
-    take_away(core, request, call->id, false);
+    take_away_begin(core, request, call, false);
 }
 
 void raft_remove_run(struct core *core, struct request *request,
                      const struct call *call)
 {
-    take_away(core, request, call->id, true);
+    take_away_begin(core, request, call, true);
 }
 
 void raft_transfer_run(struct core *core, struct request *request,
@@ -178,6 +172,10 @@ void membership_turn(struct core *core)
     if (core->changing != NULL && core->change_promotes &&
         core->change_index == 0 && core->now_ns >= core->change_retry_ns) {
         promote(core);
+    }
+    if (core->changing != NULL && core->change_takes &&
+        core->now_ns >= core->change_retry_ns) {
+        take_away(core);
     }
     if (core->changing != NULL && core->change_settles != 0) {
         settle(core);
@@ -243,7 +241,7 @@ void membership_stepped_down(struct core *core)
     }
     struct request *lost[2] = {core->changing, core->transferring};
     core->changing = core->transferring = NULL;
-    core->wants_transfer = core->change_promotes = false;
+    core->wants_transfer = core->change_promotes = core->change_takes = false;
     core->change_index = 0;
     for (int i = 0; i < 2; i++) {
         if (lost[i] == NULL) {
@@ -289,16 +287,7 @@ void membership_transfer_seen(struct core *core, struct request *request)
 
 bool membership_has_heir(const struct core *core)
 {
-    struct replica_members members;
-    replica_members(core->replica, &members);
-    for (uint32_t i = 0; i < members.count; i++) {
-        const struct replica_member *member = &members.member[i];
-        if (member->role == MEMBER_VOTER && member->id != core->options.id &&
-            core->port.peer_is_up(core->port.data, member->id)) {
-            return true;
-        }
-    }
-    return false;
+    return silence_heir(core) != 0;
 }
 
 /* True if another change is under way; 'request' is refused then. */
@@ -319,7 +308,7 @@ static void change_begin(struct core *core, struct request *request,
     core->changing = request;
     core->change_index = 0;
     core->change_member = id;
-    core->change_promotes = false;
+    core->change_promotes = core->change_takes = false;
     core->change_settles = 0;
     core->change_retry_ns = core->now_ns;
     core->change_deadline_ns = core->now_ns + CATCH_UP_NS;
@@ -330,7 +319,7 @@ static void change_end(struct core *core, const char *code, const char *text)
 {
     struct request *request = core->changing;
     core->changing = NULL;
-    core->change_promotes = false;
+    core->change_promotes = core->change_takes = false;
     core->change_settles = 0;
     request->state = REQUEST_NEW;
     if (code != NULL) {
@@ -389,6 +378,41 @@ static void promote(struct core *core)
     }
 }
 
+/* Tries to take the member, or its vote, away; not while that would leave
+ * nobody to commit it. */
+static void take_away(struct core *core)
+{
+    struct replica_update update;
+    struct replica_members members;
+    char why[HASP_WHY_SIZE];
+    uint64_t id = core->change_member, now_ms = core->now_ns / NS_PER_MS;
+    int error;
+    replica_members(core->replica, &members);
+    const struct replica_member *member = replica_members_find(&members, id);
+    bool is_voter = member != NULL && member->role == MEMBER_VOTER;
+    if (is_voter && !core->change_is_forced && silence_needs(core, id, why)) {
+        if (core->now_ns >= core->change_deadline_ns) {
+            change_end(core, "BADARG", why);
+        } else {
+            core->change_retry_ns = core->now_ns + RETRY_NS;
+        }
+        return;
+    }
+    core->change_takes = false;
+    if (core->changing->command->run == raft_remove_run) {
+        error = replica_remove(core->replica, id, now_ms, &core->change_index,
+                               &update);
+    } else {
+        error = replica_set_role(core->replica, id, MEMBER_STANDBY, now_ms,
+                                 &core->change_index, &update);
+    }
+    if (error != 0) {
+        change_refused(core, error);
+        return;
+    }
+    update_carry_out(core, &update);
+}
+
 /* Nothing else may change before the new voter knows that it is one: so OK is
  * said when it does, and what the operator asks for next is not refused. */
 static void settle(struct core *core)
@@ -416,16 +440,26 @@ static void transfer_begin(struct core *core, struct request *request,
     timers_before_transfer(core->timers, core->now_ns, propose_own, core);
 }
 
-/* 'why' NULL: it has begun and failed. */
-static void transfer_end(struct core *core, const char *why)
+static void transfer_end(struct core *core, const char *code, const char *why)
 {
     struct request *request = core->transferring;
     core->transferring = NULL;
     core->wants_transfer = false;
     if (request != NULL) {
         request->state = REQUEST_NEW;
-        request_refuse(core, request, "BUSY", why);
+        request_refuse(core, request, code, why);
     }
+}
+
+/* Nobody could take over: this node goes on leading without a pause. */
+static void transfer_refused(struct core *core)
+{
+    char text[HASP_WHY_SIZE / 2], why[HASP_WHY_SIZE];
+    silence_text(core, core->transfer_to, text, sizeof text);
+    snprintf(why, sizeof why,
+             "raft.transfer: %s: hand over to another voter; nothing was done",
+             text);
+    transfer_end(core, "BADARG", why);
 }
 
 /* The ages have to be applied first, and nothing may be waiting to be
@@ -436,7 +470,16 @@ static void transfer_turn(struct core *core)
     if (!core->wants_transfer) {
         if (core->transferring != NULL &&
             !replica_is_transferring(core->replica)) {
-            transfer_end(core, "the other member did not take over in time");
+            transfer_end(core, "BUSY",
+                         "the other member did not take over in time");
+        }
+        return;
+    }
+    /* Not sooner: what it has said may have been read after the request. */
+    if (core->transfer_after_index == 0 && core->transfer_to != 0 &&
+        !silence_is_heard(core, core->transfer_to)) {
+        if (silence_is_silent(core, core->transfer_to)) {
+            transfer_refused(core);
         }
         return;
     }
@@ -454,10 +497,12 @@ static void transfer_turn(struct core *core)
         return;
     }
     core->wants_transfer = false;
-    int error = replica_transfer(core->replica, core->transfer_to,
-                                 core->now_ns / NS_PER_MS, &update);
+    uint64_t to = core->transfer_to != 0 ? core->transfer_to
+                                         : silence_heir(core);
+    int error = replica_transfer(core->replica, to, core->now_ns / NS_PER_MS,
+                                 &update);
     if (error != 0) {
-        transfer_end(core, "leadership cannot be handed over now");
+        transfer_end(core, "BUSY", "leadership cannot be handed over now");
         return;
     }
     update_carry_out(core, &update);

@@ -57,6 +57,7 @@ static const struct {
     [OPTION_CLIENT] = {WORD("CLIENT"), KIND_TEXT, 1, CLIENT_NAME_SIZE_MAX},
     [OPTION_STANDBY] = {WORD("STANDBY"), KIND_FLAG, 0, 0},
     [OPTION_FULL] = {WORD("FULL"), KIND_FLAG, 0, 0},
+    [OPTION_FORCE] = {WORD("FORCE"), KIND_FLAG, 0, 0},
 };
 
 /* Where an error goes; every message begins with the command's name. */

@@ -319,6 +319,8 @@ struct core {
     uint64_t change_index;
     uint64_t change_member;
     bool change_promotes;
+    bool change_takes;       /* DEMOTE and REMOVE: not proposed yet. */
+    bool change_is_forced;   /* Whoever is silent. */
     uint64_t change_settles; /* Not 0: the member lacks this index yet. */
     uint64_t change_retry_ns;
     uint64_t change_deadline_ns;

@@ -234,3 +234,39 @@ def test_leadership_can_be_handed_to_a_chosen_member():
         cluster.converged()
         assert leader_do(cluster, "RAFT.TRANSFER", heir.id) == "OK"
         assert cluster.leader() is heir
+
+
+def test_a_vote_that_the_others_need_is_not_taken_away():
+    with Cluster(3) as cluster:
+        leader = cluster.leader()
+        second, silent = cluster.followers(leader)
+        cluster.converged()
+        silent.pause()
+        silence_s = 1.5
+        wait_until(
+            lambda: silence_ms(leader, silent) > 1000 * silence_s, 15, "silent"
+        )
+        for words in (["RAFT.REMOVE"], ["RAFT.DEMOTE"]):
+            with pytest.raises(ReplyError) as refused:
+                leader_do(cluster, *words, second.id)
+            assert refused.value.code == "BADARG"
+            assert "member %d has been silent for" % silent.id in str(
+                refused.value
+            )
+            assert "remove %d instead" % silent.id in str(refused.value)
+        with pytest.raises(ReplyError, match="BADARG.*silent for"):
+            leader_do(cluster, "RAFT.TRANSFER", silent.id)
+        assert roles(leader)[second.id] == "voter"
+        assert leader_do(cluster, "RAFT.REMOVE", silent.id) == "OK"
+        with leader.connect() as client:
+            Session(client)
+            assert client.do("LOCK.ACQUIRE", "a") > 0
+
+
+def silence_ms(node, other):
+    """For how long 'node' has not heard 'other'; 0 if it does not answer."""
+    status = node.status() or {"members": []}
+    for member in map(as_map, status["members"]):
+        if member["id"] == other.id:
+            return member["last_contact_ms"]
+    return 0

@@ -53,6 +53,7 @@ static bool choose_member(struct sim *sim, struct op *op)
     if (members.count > sim->member_count ||
         (members.count > 2 && sim_chance(sim, 0.2))) {
         op->admin = ADMIN_REMOVE;
+        op->is_forced = sim_chance(sim, 0.5);
         op->id = members.member[prng_below(&sim->prng, members.count)].id;
         return true;
     }
@@ -247,9 +248,12 @@ void sim_admin_put(struct sim_channel *channel, const struct op *op)
         channel->sim->stats.changes++;
         break;
     case ADMIN_REMOVE:
-        sim_channel_begin(channel, 2);
+        sim_channel_begin(channel, op->is_forced ? 3 : 2);
         sim_channel_word(channel, "RAFT.REMOVE");
         sim_channel_number(channel, op->id);
+        if (op->is_forced) {
+            sim_channel_word(channel, "FORCE");
+        }
         channel->sim->stats.changes++;
         break;
     }

@@ -53,6 +53,7 @@ struct world_node {
     uint64_t durable_due_ms; /* 0: nothing is being written. */
     struct buffer out[NODE_MAX + 1];
     bool link_up[NODE_MAX + 1];
+    uint64_t heard_ms[NODE_MAX + 1]; /* 0: never. */
     uint64_t next_turn_ms;
     uint64_t clock_offset_ns;
     struct buffer snapshot;
@@ -272,7 +273,10 @@ static void port_peers_changed(void *data,
 
 static uint64_t port_peer_silence_ms(void *data, uint64_t id)
 {
-    return port_peer_is_up(data, id) ? 1 : UINT64_MAX;
+    const struct world_node *node = data;
+    return id > NODE_MAX || node->heard_ms[id] == 0
+               ? UINT64_MAX
+               : node->world->now_ms - node->heard_ms[id];
 }
 
 static struct buffer *port_client_output(void *data, uint64_t conn)
@@ -466,6 +470,7 @@ static void node_kill(struct world *world, uint64_t id)
         buffer_done(&node->out[i]);
     }
     memset(node->cluster_id, 0, sizeof node->cluster_id);
+    memset(node->heard_ms, 0, sizeof node->heard_ms);
     node->durable_due_ms = 0;
     node->snapshot_due = node->snapshot_adopt_due = false;
     links_update(world);
@@ -524,6 +529,7 @@ static void links_update(struct world *world)
                 continue;
             }
             if (is_up) {
+                node->heard_ms[b] = world->now_ms;
                 struct frame_hello hello = {.from = b,
                                             .incarnation = 77000 + b};
                 core_fill_hello(other->core, &hello);
@@ -678,6 +684,7 @@ static void world_deliver(struct world *world)
             continue;
         }
         if (to->core != NULL && to->link_up[m->from]) {
+            to->heard_ms[m->from] = world->now_ms;
             int error = core_peer_frame(to->core, m->from, m->type, m->body,
                                         node_now(to));
             assert_true(error == 0 || world->node[m->from].may_fail);

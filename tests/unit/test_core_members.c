@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: MIT */
+
+/* node/core: changes of members while some of them are silent. */
+
+#include "tests/unit/core_world.h"
+
+static struct world *world;
+static uint64_t leader, follower, third;
+
+#define ID(id) ((unsigned long long)(id))
+
+static void found(uint64_t count)
+{
+    world = world_new(count);
+    world_found(world);
+    leader = world_elect(world);
+    follower = leader % count + 1;
+    third = follower % count + 1;
+    world_run(world, 100);
+    client_open(world, leader, 1);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    found(3);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    world_free(world);
+    return 0;
+}
+
+static void assert_says(const char *answer, const char *format, ...)
+{
+    char expected[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(expected, sizeof expected, format, args);
+    va_end(args);
+    if (strstr(answer, expected) == NULL) {
+        fail_msg("'%s' is not in: %s", expected, answer);
+    }
+}
+
+static enum member_role role_of(uint64_t id)
+{
+    struct replica_members members;
+    replica_members(core_replica(world->node[leader].core), &members);
+    const struct replica_member *member = replica_members_find(&members, id);
+    return member != NULL ? member->role : MEMBER_SPARE;
+}
+
+static void assert_it_serves(void)
+{
+    static uint64_t conn = 2;
+    conn = conn % 60 + 2;
+    client_open(world, leader, conn);
+    client_session(world, leader, conn, "");
+    assert_int_equal(
+        client_ask(world, leader, conn, "LOCK.ACQUIRE a%llu", ID(conn))[0],
+        ':');
+}
+
+static void a_vote_that_the_others_need_is_not_taken_away(void **state)
+{
+    static const char *const commands[] = {"REMOVE", "DEMOTE"};
+    (void)state;
+    world_cut(world, third, true);
+    world_run(world, 1500);
+    for (int i = 0; i < 2; i++) {
+        const char *answer = client_ask(world, leader, 1, "RAFT.%s %llu",
+                                        commands[i], ID(follower));
+        assert_says(answer, "-BADARG member %llu has been silent for ",
+                    ID(third));
+        assert_says(answer,
+                    "s; without %llu only 1 of 2 voters would be heard, which "
+                    "is no majority: remove %llu instead, or force it; nothing "
+                    "was done\r\n",
+                    ID(follower), ID(third));
+        assert_int_equal(role_of(follower), MEMBER_VOTER);
+    }
+    assert_it_serves();
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.DEMOTE %llu", ID(third));
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REMOVE %llu", ID(third));
+    assert_it_serves();
+}
+
+static void who_was_never_heard_is_named_as_well(void **state)
+{
+    (void)state;
+    node_kill(world, third);
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.TRANSFER %llu",
+                  ID(follower));
+    node_kill(world, leader);
+    node_start(world, leader);
+    links_update(world);
+    world_run(world, 300);
+    client_open(world, leader, 1);
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.TRANSFER %llu",
+                  ID(leader));
+    assert_says(client_ask(world, leader, 1, "RAFT.REMOVE %llu", ID(follower)),
+                "-BADARG member %llu has not been heard by member %llu yet; "
+                "without %llu only 1 of 2",
+                ID(third), ID(leader), ID(follower));
+}
+
+static void it_is_taken_away_if_that_is_forced(void **state)
+{
+    (void)state;
+    world_cut(world, third, true);
+    world_run(world, 1500);
+    client_clear(world, leader, 1);
+    client_send(world, leader, 1, "RAFT.REMOVE %llu FORCE", ID(follower));
+    world_run(world, 50);
+    assert_int_equal(role_of(follower), MEMBER_SPARE);
+    /* Nobody is left to commit it until the silent one comes back. */
+    world_run(world, 1000);
+    assert_says(client_text(world, leader, 1), "-UNKNOWN the leader changed");
+    assert_int_equal(world_leader(world), 0);
+    world_cut(world, third, false);
+    leader = world_elect(world);
+    world_run(world, 300);
+    assert_int_equal(role_of(follower), MEMBER_SPARE);
+}
+
+static void of_five_two_may_be_silent(void **state)
+{
+    (void)state;
+    tear_down(NULL);
+    found(5);
+    uint64_t silent[2] = {third % 5 + 1, (third + 1) % 5 + 1};
+    world_cut(world, silent[0], true);
+    world_cut(world, silent[1], true);
+    world_run(world, 1500);
+    assert_says(client_ask(world, leader, 1, "RAFT.REMOVE %llu", ID(third)),
+                "without %llu only 2 of 4 voters would be heard", ID(third));
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REMOVE %llu",
+                  ID(silent[0]));
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.DEMOTE %llu", ID(third));
+    assert_says(client_ask(world, leader, 1, "RAFT.DEMOTE %llu", ID(follower)),
+                "without %llu only 1 of 2 voters", ID(follower));
+}
+
+static void silence(uint64_t id, bool is_paused)
+{
+    world->node[id].is_paused = is_paused;
+}
+
+static void leadership_is_not_offered_to_a_silent_member(void **state)
+{
+    (void)state;
+    assert_it_serves();
+    silence(third, true); /* Its connection stands. */
+    world_run(world, 300);
+    uint64_t began_ms = world->now_ms;
+    const char *answer = client_ask(world, leader, 1, "RAFT.TRANSFER %llu",
+                                    ID(third));
+    assert_says(answer,
+                "-BADARG raft.transfer: member %llu has been silent for 3",
+                ID(third));
+    assert_says(answer, "ms: hand over to another voter; nothing was done");
+    assert_in_range(world->now_ms - began_ms, 0, 5);
+    assert_it_serves();
+    silence(third, false);
+    world_run(world, 100);
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.TRANSFER %llu", ID(third));
+}
+
+/* As after a connection that was closed and is dialled again. */
+static void an_heir_whose_connection_is_lost_is_waited_for(void **state)
+{
+    (void)state;
+    world_cut(world, third, true);
+    client_clear(world, leader, 1);
+    client_send(world, leader, 1, "RAFT.TRANSFER %llu", ID(third));
+    world_run(world, 50);
+    assert_string_equal(client_text(world, leader, 1), "");
+    assert_it_serves();
+    world_cut(world, third, false);
+    world_run(world, 200);
+    assert_string_equal(client_text(world, leader, 1), "+OK\r\n");
+    assert_int_equal(world_elect(world), third);
+    leader = third;
+    third = leader % 3 + 1;
+    client_open(world, leader, 1);
+    world_cut(world, third, true);
+    uint64_t began_ms = world->now_ms;
+    assert_says(client_ask(world, leader, 1, "RAFT.TRANSFER %llu", ID(third)),
+                "-BADARG raft.transfer: member %llu has been silent for 2",
+                ID(third));
+    assert_in_range(world->now_ms - began_ms, 150, 300);
+}
+
+static void an_heir_is_chosen_from_those_that_are_heard(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        uint64_t silent = i == 0 ? follower : third;
+        uint64_t heir = i == 0 ? third : follower;
+        silence(silent, true);
+        world_run(world, 300);
+        assert_answer(world, leader, 1, "+OK\r\n", "RAFT.TRANSFER");
+        assert_int_equal(world_elect(world), heir);
+        silence(silent, false);
+        world_run(world, 500);
+        assert_int_equal(world_elect(world), heir);
+        client_open(world, heir, 1);
+        assert_answer(world, heir, 1, "+OK\r\n", "RAFT.TRANSFER %llu",
+                      ID(leader));
+        assert_int_equal(world_elect(world), leader);
+        world_run(world, 100);
+    }
+}
+
+#define cluster(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cluster(a_vote_that_the_others_need_is_not_taken_away),
+        cluster(who_was_never_heard_is_named_as_well),
+        cluster(it_is_taken_away_if_that_is_forced),
+        cluster(of_five_two_may_be_silent),
+        cluster(leadership_is_not_offered_to_a_silent_member),
+        cluster(an_heir_whose_connection_is_lost_is_waited_for),
+        cluster(an_heir_is_chosen_from_those_that_are_heard),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
