@@ -13,7 +13,7 @@ int frame_parse(struct bytes input, uint32_t size_max,
     }
     uint32_t size = load_u32(input.data);
     uint8_t type = input.data[4];
-    if (type < FRAME_HELLO || type > FRAME_LOST || input.data[5] != 0 ||
+    if (type < FRAME_HELLO || type >= FRAME_TYPE_END || input.data[5] != 0 ||
         input.data[6] != 0 || input.data[7] != 0) {
         return HASP_EPROTO;
     }
@@ -270,6 +270,28 @@ int frame_get_lost(struct bytes body, struct frame_lost *ret_lost)
         return HASP_EPROTO;
     }
     *ret_lost = lost;
+    return 0;
+}
+
+void frame_put_digest(struct buffer *out, enum frame_type type,
+                      const struct frame_digest *digest)
+{
+    size_t start = frame_begin(out, type);
+    buffer_put_u64(out, digest->log_index);
+    buffer_put_u64(out, digest->digest);
+    frame_end(out, start);
+}
+
+int frame_get_digest(struct bytes body, struct frame_digest *ret_digest)
+{
+    struct reader reader = reader_of(body);
+    struct frame_digest digest = {0};
+    digest.log_index = reader_u64(&reader);
+    digest.digest = reader_u64(&reader);
+    if (!reader_ok(&reader, true)) {
+        return HASP_EPROTO;
+    }
+    *ret_digest = digest;
     return 0;
 }
 

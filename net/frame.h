@@ -39,7 +39,11 @@ enum frame_type {
     FRAME_SNAPSHOT_ACK = 7,
     FRAME_PING = 8, /* Body: u64, echoed by PONG. */
     FRAME_PONG = 9,
-    FRAME_LOST = 10 /* What the receiver has acknowledged and lost. */
+    FRAME_LOST = 10,     /* What the receiver has acknowledged and lost. */
+    FRAME_DIGEST = 11,   /* Of the sender's state at some index, for its leader.
+                          */
+    FRAME_DIVERGED = 12, /* What a majority has there; the receiver has not. */
+    FRAME_TYPE_END
 };
 
 /* Cuts one frame off the start of 'input': 0, HASP_EMORE, HASP_EPROTO (unknown
@@ -148,6 +152,16 @@ struct frame_lost {
 };
 void frame_put_lost(struct buffer *out, const struct frame_lost *lost);
 MUST_CHECK int frame_get_lost(struct bytes body, struct frame_lost *ret_lost);
+
+/* DIGEST, DIVERGED. */
+struct frame_digest {
+    uint64_t log_index;
+    uint64_t digest;
+};
+void frame_put_digest(struct buffer *out, enum frame_type type,
+                      const struct frame_digest *digest);
+MUST_CHECK int frame_get_digest(struct bytes body,
+                                struct frame_digest *ret_digest);
 
 void frame_put_u64(struct buffer *out, enum frame_type type, uint64_t value);
 MUST_CHECK int frame_get_u64(struct bytes body, uint64_t *ret_value);

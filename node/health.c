@@ -219,6 +219,9 @@ static void put_state(const struct hasp_node *node, struct buffer *out)
           HASH_CNT(by_id, lockfsm_sessions(state)));
     gauge(out, "hasp_locks", "Locks that are held, waited for or delayed.",
           HASH_CNT(by_name, lockfsm_locks(state)));
+    gauge(out, "hasp_state_agreed_index",
+          "Index at which a majority had the same state, as the leader saw.",
+          core_agreed_index(node->core));
     gauge(out, "hasp_state_dirty_records",
           "Records of the state that are not in the table yet.",
           lockfsm_dirty_count(state));

@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "node/core/attach.h"
 #include "node/core/commands.h"
+#include "node/core/digests.h"
 #include "node/core/events.h"
 #include "node/core/lease.h"
 #include "node/core/membership.h"
@@ -42,6 +43,7 @@ void apply_committed(struct core *core)
             return;
         }
         applied++;
+        digests_applied(core, applied);
         budget -= core->effects.count < budget ? core->effects.count : budget;
         act(core, &entry);
         effects_clear(&core->effects);

@@ -12,6 +12,7 @@
 #include "node/core/attach.h"
 #include "node/core/commands.h"
 #include "node/core/conn.h"
+#include "node/core/digests.h"
 #include "node/core/forward.h"
 #include "node/core/lease.h"
 #include "node/core/loss.h"
@@ -189,6 +190,7 @@ void core_peer_up(struct core *core, const struct frame_hello *hello,
         core_peer_down(core, id, false, now_ns);
     }
     if (peer->incarnation != hello->incarnation) {
+        peer->digests = (struct digest_points){.next = 0};
         peer->incarnation = hello->incarnation;
         peer->acked_term = peer->acked_index = 0;
     }
@@ -217,6 +219,7 @@ void core_peer_down(struct core *core, uint64_t id, bool was_closed_by_peer,
         snapshots_peer_lost(core, peer);
     }
     forward_peer_lost(core, id);
+    digests_peer_lost(core, id);
     if (was_closed_by_peer) {
         replica_hurry(core->replica, id, now_ns / NS_PER_MS);
     }
@@ -256,6 +259,10 @@ int core_peer_frame(struct core *core, uint64_t id, enum frame_type type,
         return snapshots_ack(core, id, body);
     case FRAME_LOST:
         return loss_received(core, id, body);
+    case FRAME_DIGEST:
+        return digests_received(core, id, body);
+    case FRAME_DIVERGED:
+        return digests_diverged(core, id, body);
     default:
         return HASP_EPROTO;
     }
@@ -299,6 +306,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
     }
     core->has_left_over |= core->item_count > 0 || core->age0_count > 0;
     apply_flush(core, false);
+    digests_turn(core);
     snapshots_turn(core);
     return core->has_left_over ? now_ns : next_deadline(core);
 }
@@ -349,6 +357,11 @@ const struct replica *core_replica(const struct core *core)
 bool core_is_serving(const struct core *core)
 {
     return core->is_serving;
+}
+
+uint64_t core_agreed_index(const struct core *core)
+{
+    return core->digests.agreed_index;
 }
 
 const struct core_counts *core_counts(const struct core *core)
@@ -444,6 +457,7 @@ static uint64_t next_deadline(struct core *core)
     next = sooner(next, forward_next(core));
     next = sooner(next, membership_next(core));
     next = sooner(next, snapshots_next(core));
+    next = sooner(next, digests_next(core));
     if (core->flush_due_ns != 0) {
         next = sooner(next, core->flush_due_ns);
     }

@@ -237,6 +237,10 @@ const struct replica *core_replica(const struct core *core);
 /* True if this node leads and its BEGIN has been applied. */
 bool core_is_serving(const struct core *core);
 
+/* The newest index at which this node, as a leader, has seen a majority with
+ * the same state (node/core/digests.h); 0: none yet. */
+uint64_t core_agreed_index(const struct core *core);
+
 /* What has happened at this node since its start, for INFO and the metrics. */
 struct core_counts {
     uint64_t commands;

@@ -28,6 +28,7 @@
 #include "base/units.h"
 #include "lockfsm/encode.h"
 #include "lockfsm/timers.h"
+#include "net/frame.h"
 #include "node/core/core.h"
 #include "node/core/history.h"
 #include "node/core/scripts.h"
@@ -135,8 +136,27 @@ struct snapshot_sender {
     uint64_t moved_ns; /* When it began, or a part was acknowledged. */
 };
 
+/* What the newest digests of a state were (node/core/digests.h). */
+#define DIGEST_POINT_COUNT 16
+struct digest_points {
+    struct frame_digest point[DIGEST_POINT_COUNT]; /* log_index 0: none. */
+    uint32_t next;
+};
+
+struct digests {
+    struct digest_points own;
+    uint64_t applied_index;  /* At the last look, and ... */
+    uint64_t quiet_since_ns; /* ... since when it is that. */
+    uint64_t scrub_due_ns;
+    uint64_t sent_index;    /* The newest point that ... */
+    uint64_t sent_to;       /* ... this leader has been sent; 0: none. */
+    uint64_t agreed_index;  /* Of a leader: a majority had the same there. */
+    uint64_t differs_index; /* Here they differed, and no majority was known. */
+};
+
 struct peer {
-    uint64_t id; /* 0: free. */
+    uint64_t id;                  /* 0: free. */
+    struct digest_points digests; /* Of that directory. */
     bool is_up;
     uint64_t incarnation;
     uint64_t acked_term;  /* That directory's log was durable, when this ... */
@@ -305,6 +325,7 @@ struct core {
     struct scripts scripts;
     struct backup_reader backup_readers[BACKUP_READER_MAX];
     struct history history; /* When was an entry applied? */
+    struct digests digests;
 
     /* The table and snapshots. */
     uint64_t flush_due_ns; /* 0: nothing to flush. */

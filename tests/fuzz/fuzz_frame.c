@@ -25,6 +25,7 @@ static bool decode_and_encode(enum frame_type type, struct bytes body,
     struct frame_snapshot snapshot;
     struct frame_snapshot_ack ack;
     struct frame_lost lost;
+    struct frame_digest digest;
     uint64_t number;
     uint32_t count;
     int error = HASP_EPROTO;
@@ -49,6 +50,9 @@ static bool decode_and_encode(enum frame_type type, struct bytes body,
     } else if (type == FRAME_LOST &&
                (error = frame_get_lost(body, &lost)) == 0) {
         frame_put_lost(out, &lost);
+    } else if ((type == FRAME_DIGEST || type == FRAME_DIVERGED) &&
+               (error = frame_get_digest(body, &digest)) == 0) {
+        frame_put_digest(out, type, &digest);
     } else if ((type == FRAME_PING || type == FRAME_PONG) &&
                (error = frame_get_u64(body, &number)) == 0) {
         frame_put_u64(out, type, number);

@@ -77,7 +77,7 @@ static void a_header_is_refused_before_its_body_comes(void **state)
 {
     (void)state;
     assert_int_equal(parse_header(1, 0, 0, 100), HASP_EPROTO);
-    assert_int_equal(parse_header(1, FRAME_LOST + 1, 0, 100), HASP_EPROTO);
+    assert_int_equal(parse_header(1, FRAME_TYPE_END, 0, 100), HASP_EPROTO);
     assert_int_equal(parse_header(1, 255, 0, 100), HASP_EPROTO);
     for (uint8_t at = 5; at < 8; at++) {
         assert_int_equal(parse_header(1, FRAME_RAFT, at, 100), HASP_EPROTO);

@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Nodes whose states differ, and damage in one of them
+ * (node/core/digests.h). */
+
+#include "tests/unit/core_world.h"
+
+static struct world *world;
+static uint64_t leader, follower, third;
+
+static int set_up(void **state)
+{
+    (void)state;
+    world = world_new(3);
+    world_found(world);
+    leader = world_elect(world);
+    follower = leader % 3 + 1;
+    third = follower % 3 + 1;
+    world_run(world, 100);
+    client_open(world, leader, 1);
+    client_session(world, leader, 1, "TTL 60000");
+    client_ask(world, leader, 1, "LOCK.ACQUIRE a");
+    for (uint64_t id = 1; id <= 3; id++) {
+        world->node[id].may_fail = true;
+    }
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    world_free(world);
+    return 0;
+}
+
+static struct hold *hold_at(uint64_t id)
+{
+    const struct lock *lock = NULL;
+    for (int i = 0; i < 100 && lock == NULL; i++) {
+        world_run(world, 1); /* Until it has applied the entry. */
+        lock = lockfsm_lock(core_state(world->node[id].core),
+                            BYTES_LITERAL("a"));
+    }
+    assert_non_null(lock);
+    return LIST_FIRST(&lock->holds, struct hold, in_lock);
+}
+
+/* A hold that no digest knows yet and the table neither: as if this node had
+ * applied the entry to another end. */
+static void diverge(uint64_t id)
+{
+    struct hold *hold = hold_at(id);
+    assert_int_equal(hold->stored.share, 0);
+    hold->delay_ms ^= 4;
+}
+
+static void run_with_divergence(uint64_t id)
+{
+    diverge(id);
+    world_run(world, 1000);
+}
+
+static void nodes_that_are_alike_go_on(void **state)
+{
+    (void)state;
+    world_run(world, 3000);
+    for (uint64_t id = 1; id <= 3; id++) {
+        assert_int_equal(world->node[id].fatal_code, 0);
+    }
+    assert_int_equal(
+        core_agreed_index(world->node[leader].core),
+        lockfsm_applied_index(core_state(world->node[leader].core)));
+}
+
+static void a_follower_that_differs_stops_within_a_second(void **state)
+{
+    (void)state;
+    run_with_divergence(third);
+    assert_int_equal(world->node[third].fatal_code, 70);
+    assert_int_equal(world->node[leader].fatal_code, 0);
+    assert_int_equal(world->node[follower].fatal_code, 0);
+}
+
+static void a_leader_that_differs_stops_and_not_its_followers(void **state)
+{
+    (void)state;
+    run_with_divergence(leader);
+    assert_int_equal(world->node[leader].fatal_code, 70);
+    assert_int_equal(world->node[third].fatal_code, 0);
+    assert_int_equal(world->node[follower].fatal_code, 0);
+}
+
+/* One against one: nobody knows who is right before the third has spoken. */
+static void without_a_majority_nobody_is_condemned(void **state)
+{
+    (void)state;
+    node_kill(world, follower);
+    client_ask(world, leader, 1, "LOCK.ACQUIRE b");
+    run_with_divergence(third);
+    assert_int_equal(world->node[third].fatal_code, 0);
+    assert_int_equal(world->node[leader].fatal_code, 0);
+    node_start(world, follower);
+    links_update(world);
+    world_run(world, 2000);
+    assert_int_equal(world->node[third].fatal_code, 70);
+    assert_int_equal(world->node[leader].fatal_code, 0);
+}
+
+/* Only its leader may say so, and only what is so. */
+static void a_lie_about_the_state_is_not_believed(void **state)
+{
+    (void)state;
+    struct buffer out = {0};
+    world_run(world, 1000);
+    struct core *core = world->node[third].core;
+    uint64_t index = lockfsm_applied_index(core_state(core));
+    struct frame_digest lie = {.log_index = index, .digest = 7};
+    frame_put_digest(&out, FRAME_DIVERGED, &lie);
+    struct bytes body = bytes_of(out.data + FRAME_HEADER_SIZE,
+                                 out.size - FRAME_HEADER_SIZE);
+    assert_int_equal(core_peer_frame(core, follower, FRAME_DIVERGED, body,
+                                     world->now_ms * MS),
+                     0);
+    assert_int_equal(world->node[third].fatal_code, 0);
+    buffer_clear(&out);
+    lie.log_index = index + 1000;
+    frame_put_digest(&out, FRAME_DIVERGED, &lie);
+    assert_int_equal(
+        core_peer_frame(core, leader, FRAME_DIVERGED, body, world->now_ms * MS),
+        0);
+    assert_int_equal(world->node[third].fatal_code, 0);
+    buffer_done(&out);
+}
+
+static void a_bit_that_flips_in_memory_is_found_within_a_second(void **state)
+{
+    (void)state;
+    for (uint64_t id = 1; id <= 3; id++) {
+        world_run(world, 1000);
+        hold_at(id)->delay_ms ^= 4;
+        world_run(world, 1000);
+        assert_int_equal(world->node[id].fatal_code, 70);
+        node_kill(world, id);
+        world->node[id].fatal_code = 0;
+        node_start(world, id);
+        links_update(world);
+    }
+    /* Their tables were sound: all are back. */
+    world_run(world, 3000);
+    for (uint64_t id = 1; id <= 3; id++) {
+        assert_int_equal(world->node[id].fatal_code, 0);
+        assert_int_equal(hold_at(id)->delay_ms, 0);
+    }
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(nodes_that_are_alike_go_on),
+        TEST(a_follower_that_differs_stops_within_a_second),
+        TEST(a_leader_that_differs_stops_and_not_its_followers),
+        TEST(without_a_majority_nobody_is_condemned),
+        TEST(a_lie_about_the_state_is_not_believed),
+        TEST(a_bit_that_flips_in_memory_is_found_within_a_second),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
