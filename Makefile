@@ -4,6 +4,7 @@
 #   release  what users get          check  warnings are errors, slow checks on
 #   asan     ASan + UBSan            tsan   ThreadSanitizer
 #   coverage gcov                    fuzz   clang's libFuzzer with ASan + UBSan
+#   level2   as check, but of a higher feature level (lockfsm/feature.h)
 # CFLAGS and LDFLAGS belong to whoever builds; ours are in HASP_*.
 
 .DELETE_ON_ERROR:
@@ -17,10 +18,15 @@ DESTDIR ?=
 B := build/$(FLAVOUR)
 
 CFLAGS ?= -O2 -g
+# Of protobuf: what is generated. level2 has lines of its own in the protocols.
+GEN := build/gen
+ifeq ($(FLAVOUR),level2)
+GEN := build/level2-gen
+endif
 PKGS := raft libuv lmdb libprotobuf-c inih smartcols jansson libsystemd
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 
-HASP_CFLAGS := -std=c11 -D_GNU_SOURCE -iquote . -iquote build/gen \
+HASP_CFLAGS := -std=c11 -D_GNU_SOURCE -iquote . -iquote $(GEN) \
     -DHASP_VERSION='"$(VERSION)"' -fno-strict-aliasing -fvisibility=hidden \
     -fPIC -fstack-protector-strong -MMD -MP -pthread \
     -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
@@ -28,7 +34,10 @@ HASP_CFLAGS := -std=c11 -D_GNU_SOURCE -iquote . -iquote build/gen \
 HASP_LDFLAGS := -pthread -Wl,-z,relro,-z,now
 LIBS := -lraft -luv -llmdb -lprotobuf-c -lxxhash -lmicrohttpd
 
-ifneq ($(filter check asan tsan coverage fuzz,$(FLAVOUR)),)
+ifeq ($(FLAVOUR),level2)
+HASP_CFLAGS += -DHASP_FEATURE_LEVEL_EXTRA=1
+endif
+ifneq ($(filter check level2 asan tsan coverage fuzz,$(FLAVOUR)),)
 HASP_CFLAGS += -DHASP_CHECK_SLOW -Werror
 endif
 ifeq ($(DEVELOPER),1)
@@ -59,7 +68,7 @@ HASP_LDFLAGS += -fsanitize=address,undefined
 endif
 
 PROTOS := $(wildcard lockfsm/*.proto)
-GEN_C := $(PROTOS:%.proto=build/gen/%.pb-c.c)
+GEN_C := $(PROTOS:%.proto=$(GEN)/%.pb-c.c)
 GEN_O := $(PROTOS:%.proto=$(B)/gen/%.pb-c.o)
 
 FOLDERS := base lockfsm storage raft net client node/core node
@@ -102,11 +111,17 @@ build/gen/%.pb-c.c build/gen/%.pb-c.h: %.proto
 	@mkdir -p build/gen
 	protoc-c --c_out=build/gen $<
 
+build/level2-gen/%.pb-c.c build/level2-gen/%.pb-c.h: %.proto
+	@mkdir -p $(dir build/level2-gen/$*)
+	sed 's,^\( *\)//level2 ,\1,' $< > build/level2-gen/$*.proto
+	protoc-c --proto_path=build/level2-gen --c_out=build/level2-gen \
+	    build/level2-gen/$*.proto
+
 # Whatever includes a generated header needs it to exist first.
 $(OBJ) $(HASPD_OBJ) $(HASP_OBJ) $(SIM_OBJ) $(BENCH_OBJ) \
     $(PROPERTY_OBJ): | $(GEN_C)
 
-$(B)/gen/%.o: build/gen/%.c
+$(B)/gen/%.o: $(GEN)/%.c
 	@mkdir -p $(@D)
 	$(CC) $(HASP_CFLAGS) $(CFLAGS) -Wno-error -c -o $@ $<
 
@@ -202,7 +217,7 @@ $(B)/property: $(PROPERTY_OBJ) $(LIB)
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 
-.PRECIOUS: $(B)/%.o $(B)/tests/unit/%.o $(B)/tests/fuzz/%.o build/gen/%.pb-c.c
+.PRECIOUS: $(B)/%.o $(B)/tests/unit/%.o $(B)/tests/fuzz/%.o build/gen/%.pb-c.c build/level2-gen/%.pb-c.c
 
 # --- running -----------------------------------------------------------------
 

@@ -70,9 +70,17 @@ static void register_member(struct lockfsm *fsm, uint64_t node,
     effect->token = incarnation;
 }
 
+static void raise_level(struct lockfsm *fsm, uint32_t level)
+{
+    if (level > fsm->feature_level) {
+        fsm->feature_level = level;
+    }
+}
+
 /* A new life takes its id, and a base above every token of the life before. The
  * gap is added to the date as well (which BEGIN brings), so that of two lives
- * begun from one file the later one has the larger tokens. */
+ * begun from one file the later one has the larger tokens. A cluster begins
+ * with the level of its founders; one that is restored keeps its own. */
 static void begin_life(struct lockfsm *fsm, const Hasp__Begin *begin,
                        struct result *result)
 {
@@ -93,6 +101,9 @@ static void begin_life(struct lockfsm *fsm, const Hasp__Begin *begin,
     memcpy(fsm->cluster_id, id.data, sizeof fsm->cluster_id);
     fsm->is_begun = true;
     fsm->token_base = base;
+    if (!fsm->is_new_life) {
+        raise_level(fsm, begin->feature_level);
+    }
     if (fsm->is_new_life && fsm->quarantine_ms > 0) {
         fsm->quarantine_index = fsm->log_index;
     }
@@ -126,11 +137,18 @@ void apply_register(struct lockfsm *fsm, const Hasp__Command *command,
 void apply_set_feature(struct lockfsm *fsm, const Hasp__Command *command,
                        struct result *result)
 {
-    if (command->set_feature->level > fsm->feature_level) {
-        fsm->feature_level = command->set_feature->level;
-    }
-    result->count = fsm->feature_level;
+    raise_level(fsm, command->set_feature->level);
+    result->count = lockfsm_feature_level(fsm);
 }
+
+#ifdef HASP_FEATURE_LEVEL_EXTRA
+void apply_trial(struct lockfsm *fsm, const Hasp__Command *command,
+                 struct result *result)
+{
+    fsm->trials += command->trial->step;
+    result->count = fsm->trials;
+}
+#endif
 
 void apply_quarantine_over(struct lockfsm *fsm, const Hasp__Command *command,
                            struct result *result)

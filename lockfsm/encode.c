@@ -51,6 +51,7 @@ void encode_begin(struct buffer *out, const struct begin_command *c)
         begin.cluster_id = data_of(bytes_of(c->cluster_id, CLUSTER_ID_SIZE));
     }
     begin.token_base = c->token_base;
+    begin.feature_level = c->feature_level;
     command.begin = &begin;
     put(out, HASP__COMMAND__OP_BEGIN, &command);
 }
@@ -73,6 +74,25 @@ void encode_set_feature(struct buffer *out, uint32_t level)
     command.set_feature = &message;
     put(out, HASP__COMMAND__OP_SET_FEATURE, &command);
 }
+
+#ifdef HASP_FEATURE_LEVEL_EXTRA
+void encode_trial(struct buffer *out, struct bytes name)
+{
+    Hasp__Command command = HASP__COMMAND__INIT;
+    Hasp__Please please = HASP__PLEASE__INIT;
+    Hasp__Trial trial = HASP__TRIAL__INIT;
+    if (name.size > 0) {
+        please.name = data_of(name);
+        please.trial = 1;
+        command.please = &please;
+        put(out, HASP__COMMAND__OP_PLEASE, &command);
+    } else {
+        trial.step = 1;
+        command.trial = &trial;
+        put(out, HASP__COMMAND__OP_TRIAL, &command);
+    }
+}
+#endif
 
 void encode_quarantine_over(struct buffer *out, uint64_t since_index)
 {

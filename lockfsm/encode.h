@@ -34,13 +34,18 @@ struct begin_command {
     uint64_t incarnation;
     const uint8_t *cluster_id; /* For a new life, or NULL. */
     uint64_t token_base;       /* Of that new life. */
+    uint32_t feature_level;    /* Likewise: that of all founders. */
 };
 void encode_begin(struct buffer *out, const struct begin_command *c);
 /* Incarnation 0 forgets the member. */
 void encode_register(struct buffer *out, uint64_t node, uint64_t incarnation);
-/* Nobody proposes it yet; but the first version that raises the level will find
- * it understood by all that came before. */
+/* Raises the cluster's feature level (lockfsm/feature.h). */
 void encode_set_feature(struct buffer *out, uint32_t level);
+#ifdef HASP_FEATURE_LEVEL_EXTRA
+/* An entry of the level that only tests have. With a name: a field of that
+ * level in an entry that was there before, PLEASE. */
+void encode_trial(struct buffer *out, struct bytes name);
+#endif
 void encode_quarantine_over(struct buffer *out, uint64_t since_index);
 
 /* --- Sessions ------------------------------------------------------------ */

@@ -38,14 +38,24 @@ static int corrupt(struct loading *loading, const char *wrong)
     return HASP_ECORRUPT;
 }
 
-static void *unpack(struct loading *loading,
-                    const ProtobufCMessageDescriptor *descriptor,
-                    struct bytes value)
+static void *unpack_any(struct loading *loading,
+                        const ProtobufCMessageDescriptor *descriptor,
+                        struct bytes value)
 {
     arena_reset(&loading->fsm->decoded);
     ProtobufCAllocator allocator = arena_allocator(&loading->fsm->decoded);
     return protobuf_c_message_unpack(descriptor, &allocator, value.size,
                                      value.data);
+}
+
+/* NULL also for a record with a field that this version does not know: it was
+ * written at a level that this version understands (load_meta). */
+static void *unpack(struct loading *loading,
+                    const ProtobufCMessageDescriptor *descriptor,
+                    struct bytes value)
+{
+    ProtobufCMessage *message = unpack_any(loading, descriptor, value);
+    return message != NULL && message_is_known(message) ? message : NULL;
 }
 
 static struct bytes copy(struct loading *loading, ProtobufCBinaryData data)
@@ -87,9 +97,16 @@ static int load_meta(void *data, struct bytes key, struct bytes value)
     if (!bytes_equal(key, bytes_of_text(META_STATE_KEY))) {
         return 0; /* A later version's; it is kept as it is. */
     }
-    const Hasp__MetaRecord *record = unpack(
+    const Hasp__MetaRecord *record = unpack_any(
         loading, &hasp__meta_record__descriptor, value);
-    if (record == NULL ||
+    /* First of all: what a higher level has written cannot be judged here. */
+    fsm->feature_level = record != NULL ? record->feature_level : 0;
+    if (fsm->feature_level > fsm->node_level) {
+        loading->wrong = "the cluster was raised to a feature level that this "
+                         "version does not understand: upgrade it";
+        return HASP_ETOOOLD;
+    }
+    if (record == NULL || !message_is_known(&record->base) ||
         (record->cluster_id.len != 0 &&
          record->cluster_id.len != sizeof fsm->cluster_id) ||
         record->token_base > TOKEN_BASE_MAX) {
@@ -102,7 +119,9 @@ static int load_meta(void *data, struct bytes key, struct bytes value)
         fsm->is_begun = true;
     }
     fsm->token_base = record->token_base;
-    fsm->feature_level = record->feature_level;
+#ifdef HASP_FEATURE_LEVEL_EXTRA
+    fsm->trials = record->trials;
+#endif
     fsm->next_serial = record->next_serial;
     fsm->is_new_life = record->is_new_life;
     fsm->quarantine_ms = record->quarantine_ms;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "lockfsm/feature.h"
 #include "lockfsm/state.h"
 
 const struct lockfsm_limits lockfsm_default_limits = {
@@ -70,6 +71,7 @@ struct lockfsm *lockfsm_new(const struct lockfsm_limits *limits)
 {
     struct lockfsm *fsm = memory_new(sizeof *fsm);
     set_limits(fsm, limits != NULL ? limits : &lockfsm_default_limits);
+    fsm->node_level = FEATURE_LEVEL;
     init(fsm);
     return fsm;
 }
@@ -98,8 +100,9 @@ void lockfsm_free(struct lockfsm *fsm)
 void lockfsm_reset(struct lockfsm *fsm)
 {
     struct lockfsm_limits limits = fsm->limits;
+    uint32_t node_level = fsm->node_level;
     done(fsm);
-    *fsm = (struct lockfsm){.limits = limits};
+    *fsm = (struct lockfsm){.limits = limits, .node_level = node_level};
     init(fsm);
 }
 
@@ -132,20 +135,23 @@ static command_fn *const commands[] = {
     [HASP__COMMAND__OP_REDIS_EXPIRE] = apply_redis_expire,
     [HASP__COMMAND__OP_REGISTER] = apply_register,
     [HASP__COMMAND__OP_SET_FEATURE] = apply_set_feature,
+#ifdef HASP_FEATURE_LEVEL_EXTRA
+    [HASP__COMMAND__OP_TRIAL] = apply_trial,
+#endif
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 
-static Hasp__Command *decode(struct lockfsm *fsm, struct bytes command)
+Hasp__Command *command_decode(struct lockfsm *fsm, struct bytes command)
 {
     ProtobufCAllocator allocator = arena_allocator(&fsm->decoded);
     arena_reset(&fsm->decoded);
-    Hasp__Command *decoded = hasp__command__unpack(&allocator, command.size,
-                                                   command.data);
-    if (decoded == NULL || (size_t)decoded->op_case >= COMMAND_COUNT ||
-        commands[decoded->op_case] == NULL) {
-        return NULL;
-    }
-    return decoded;
+    return hasp__command__unpack(&allocator, command.size, command.data);
+}
+
+static bool has_op(const Hasp__Command *command)
+{
+    return (size_t)command->op_case < COMMAND_COUNT &&
+           commands[command->op_case] != NULL;
 }
 
 static const Hasp__Origin *origin_in(const Hasp__Command *command)
@@ -193,9 +199,18 @@ static struct origin origin_of(const Hasp__Command *command)
 int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
                   struct bytes command, struct effects *effects)
 {
+    const char *what;
     CHECK(log_index > fsm->applied_index);
-    const Hasp__Command *decoded = decode(fsm, command);
+    const Hasp__Command *decoded = command_decode(fsm, command);
     if (decoded == NULL) {
+        return HASP_ECORRUPT;
+    }
+    uint32_t level = command_level(decoded, &what);
+    if (level > fsm->node_level ||
+        command_raises_to(decoded) > fsm->node_level) {
+        return HASP_ETOOOLD;
+    }
+    if (!has_op(decoded)) {
         return HASP_ECORRUPT;
     }
     fsm->log_index = log_index;
@@ -205,7 +220,11 @@ int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
     uint32_t slot = effects->count;
     effect_add(fsm, EFFECT_RESULT);
     struct result result = {.code = RESULT_OK};
-    results_run(fsm, decoded, commands[decoded->op_case], &result);
+    if (level <= lockfsm_feature_level(fsm)) {
+        results_run(fsm, decoded, commands[decoded->op_case], &result);
+    } else {
+        refuse(&result, RESULT_LEVEL, what); /* No leader proposes it. */
+    }
     settle(fsm);
 
     struct result copy;
@@ -305,7 +324,13 @@ uint64_t lockfsm_incarnation(const struct lockfsm *fsm, uint64_t node)
 
 uint32_t lockfsm_feature_level(const struct lockfsm *fsm)
 {
-    return fsm->feature_level;
+    return fsm->feature_level > FEATURE_LEVEL_FIRST ? fsm->feature_level
+                                                    : FEATURE_LEVEL_FIRST;
+}
+
+void lockfsm_set_node_level(struct lockfsm *fsm, uint32_t level)
+{
+    fsm->node_level = level;
 }
 
 uint64_t lockfsm_quarantine(const struct lockfsm *fsm, uint64_t *ret_ms)

@@ -16,8 +16,9 @@
  * grants to waiters, ends of sessions, events. Every node gets the same effects
  * and acts on those that concern its own connections and, on the leader, its
  * timers. A refusal (held, limit, deadlock) is a result, not an error: applying
- * cannot fail, except that an unknown or damaged command stops the node
- * (HASP_ECORRUPT), since going on would make the nodes differ.
+ * cannot fail, except that a damaged command (HASP_ECORRUPT) stops the node,
+ * and so does one that this version does not know (HASP_ETOOOLD,
+ * lockfsm/feature.h), since going on would make the nodes differ.
  *
  * What each word and each operation means: lockfsm/README.md.
  * Threads: one. */
@@ -80,12 +81,13 @@ enum result_code {
     RESULT_QUEUED,       /* No answer yet: a wait stands in the queue. */
     RESULT_NOT_ACQUIRED, /* nil: not free, and not (or no longer) waiting. */
     RESULT_NOT_HELD,
-    RESULT_NO_SESSION,  /* Unknown, or below token_base. */
-    RESULT_EXPIRED,     /* It has ended. */
-    RESULT_BLACKLISTED, /* text: the reason. */
-    RESULT_DEADLOCK,    /* text: the cycle. */
-    RESULT_LIMIT,       /* text: which. */
-    RESULT_BAD_ARGUMENT /* text: what. */
+    RESULT_NO_SESSION,   /* Unknown, or below token_base. */
+    RESULT_EXPIRED,      /* It has ended. */
+    RESULT_BLACKLISTED,  /* text: the reason. */
+    RESULT_DEADLOCK,     /* text: the cycle. */
+    RESULT_LIMIT,        /* text: which. */
+    RESULT_BAD_ARGUMENT, /* text: what. */
+    RESULT_LEVEL         /* text: what the cluster's feature level forbids. */
 };
 
 /* What 'token' and 'count' mean with RESULT_OK:
@@ -181,8 +183,13 @@ struct lockfsm;
 struct lockfsm *lockfsm_new(const struct lockfsm_limits *limits);
 void lockfsm_free(struct lockfsm *fsm);
 
+/* Up to which feature level this node understands entries: FEATURE_LEVEL unless
+ * a test says otherwise. It is no part of the state. */
+void lockfsm_set_node_level(struct lockfsm *fsm, uint32_t level);
+
 /* Loads the state from a table (at start, and after a snapshot was decoded into
- * it); what was in 'fsm' is dropped. HASP_ECORRUPT with a message. */
+ * it); what was in 'fsm' is dropped. HASP_ECORRUPT with a message, HASP_ETOOOLD
+ * if its feature level is above this node's. */
 MUST_CHECK int lockfsm_load(struct lockfsm *fsm, struct table *table,
                             char why[HASP_WHY_SIZE]);
 
@@ -220,6 +227,7 @@ void lockfsm_cluster_id(const struct lockfsm *fsm,
                         uint8_t ret_id[CLUSTER_ID_SIZE]);
 /* The incarnation registered for member 'node'; 0 if none is. */
 uint64_t lockfsm_incarnation(const struct lockfsm *fsm, uint64_t node);
+/* The cluster's, from FEATURE_LEVEL_FIRST on. */
 uint32_t lockfsm_feature_level(const struct lockfsm *fsm);
 /* After a restore nothing is granted until QUARANTINE_OVER of the entry that is
  * returned here, which the leader logs '*ret_ms' after its BEGIN (in full at

@@ -237,6 +237,9 @@ void record_of_meta(struct record *record, const struct lockfsm *fsm)
     message.is_new_life = fsm->is_new_life;
     message.quarantine_ms = fsm->quarantine_ms;
     message.quarantine_index = fsm->quarantine_index;
+#ifdef HASP_FEATURE_LEVEL_EXTRA
+    message.trials = fsm->trials;
+#endif
     begin(record, TABLE_META);
     buffer_put_text(&record->key, META_STATE_KEY);
     put_value(record, &message.base);

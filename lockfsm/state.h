@@ -114,6 +114,7 @@ struct deadlock_search;
 
 struct lockfsm {
     struct lockfsm_limits limits;
+    uint32_t node_level; /* Not the cluster's: what this node understands. */
 
     /* The replicated state. */
     uint64_t applied_index;
@@ -124,7 +125,10 @@ struct lockfsm {
     bool is_new_life; /* Restored, and waits for its BEGIN. */
     uint64_t quarantine_ms;
     uint64_t quarantine_index; /* The BEGIN since which it counts; 0: none. */
-    uint32_t feature_level;
+    uint32_t feature_level;    /* 0: never raised. */
+#ifdef HASP_FEATURE_LEVEL_EXTRA
+    uint64_t trials; /* Applied. */
+#endif
     uint64_t next_serial; /* Of locks, holds, waits. */
     struct session *sessions;
     struct lock *locks;
@@ -228,6 +232,9 @@ typedef void command_fn(struct lockfsm *fsm, const Hasp__Command *command,
 
 command_fn apply_begin, apply_register, apply_set_feature,
     apply_quarantine_over, apply_fence_admit;
+#ifdef HASP_FEATURE_LEVEL_EXTRA
+command_fn apply_trial;
+#endif
 command_fn apply_open, apply_close, apply_expire, apply_age;
 command_fn apply_acquire, apply_convert, apply_cancel;
 command_fn apply_release, apply_release_if, apply_please;
@@ -235,6 +242,20 @@ command_fn apply_wait_timeout, apply_delay_over, apply_hold_over,
     apply_hold_age;
 command_fn apply_blacklist_add, apply_blacklist_remove, apply_blacklist_over;
 command_fn apply_redis_set, apply_redis_delete, apply_redis_expire;
+
+/* NULL: it is no command. What this version does not know is in it as unknown
+ * fields. Lives until the next one is decoded. */
+Hasp__Command *command_decode(struct lockfsm *fsm, struct bytes command);
+
+/* --- feature.c ------------------------------------------------------------ */
+
+/* As lockfsm_level_of(). */
+uint32_t command_level(const Hasp__Command *command, const char **ret_what);
+/* True if nothing in the message, or in those in it, is unknown to this
+ * version. */
+bool message_is_known(const ProtobufCMessage *message);
+/* To which level the cluster is raised by the command; 0: to none. */
+uint32_t command_raises_to(const Hasp__Command *command);
 
 /* --- results.c ------------------------------------------------------------ */
 

@@ -220,6 +220,10 @@ static int load_file(struct backup *backup, const struct snapshot_file *file,
         snprintf(reason, sizeof reason, "the members make no sense");
         error = HASP_ECORRUPT;
     }
+    if (error == HASP_ETOOOLD) {
+        snprintf(why, HASP_WHY_SIZE, "%s", reason);
+        return error;
+    }
     if (error != 0) {
         snprintf(why, HASP_WHY_SIZE,
                  "the checksum matches, and yet it is no state: %.400s",
@@ -255,9 +259,10 @@ static int apply_log(struct backup *backup, const struct wal_image *log,
         }
         if (error != 0) {
             snprintf(why, HASP_WHY_SIZE,
-                     "cannot apply entry %" PRIu64
-                     " of the log: %s; a newer version may have written it",
-                     entry->log_index, hasp_strerror(error));
+                     "cannot apply entry %" PRIu64 " of the log: %s%s",
+                     entry->log_index, hasp_strerror(error),
+                     error == HASP_ETOOOLD ? "; use the one that wrote it"
+                                           : "");
         }
     }
     effects_done(&effects);
@@ -504,6 +509,9 @@ static int status_of(int error)
 {
     if (error == 0) {
         return 0;
+    }
+    if (error == HASP_ETOOOLD) {
+        return HASP_NODE_TOO_OLD;
     }
     return error == HASP_ECORRUPT || error == HASP_ENOENT ? HASP_NODE_DATA
                                                           : HASP_NODE_STORAGE;

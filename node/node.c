@@ -30,6 +30,10 @@
 /* How often the log tells whom a founding waits for. */
 #define WAITING_NS (10 * NS_PER_S)
 
+_Static_assert((int)CORE_EXIT_STORAGE == HASP_NODE_STORAGE &&
+                   (int)CORE_EXIT_TOO_OLD == HASP_NODE_TOO_OLD,
+               "the core knows how a process ends");
+
 static void fill_random(void *out, size_t size);
 static int open_disk(struct hasp_node *node, struct recovery *recovery,
                      char why[HASP_WHY_SIZE]);
@@ -423,8 +427,9 @@ static void begin(struct hasp_node *node, const struct replica_start *start)
     node->core = core_new(&options, &port);
     int rv = core_begin(node->core, &core_start, now, why);
     if (rv != 0) {
-        node_fail(node, HASP_NODE_STORAGE, "cannot start from '%.200s': %s",
-                  node->options.directory,
+        node_fail(node,
+                  rv == HASP_ETOOOLD ? HASP_NODE_TOO_OLD : HASP_NODE_STORAGE,
+                  "cannot start from '%.200s': %s", node->options.directory,
                   why[0] != '\0' ? why : hasp_strerror(rv));
     }
     if (node->has_failed) {

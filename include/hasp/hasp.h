@@ -197,7 +197,9 @@ enum hasp_error {
     /* A higher token has been seen: whoever shows this one lost the lock. */
     HASP_ESTALE = -26,
     /* An operator has blacklisted the session or its name. */
-    HASP_EBLACKLISTED = -27
+    HASP_EBLACKLISTED = -27,
+    /* Used inside of hasp: written by a newer version than this one. */
+    HASP_ETOOOLD = -28
 };
 #endif
 

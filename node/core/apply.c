@@ -100,16 +100,22 @@ static bool apply_entry(struct core *core, const struct replica_entry *entry)
     }
     int error = lockfsm_apply(core->fsm, entry->log_index, entry->term,
                               entry->body, &core->effects);
-    if (error != 0) {
-        char why[HASP_WHY_SIZE];
-        snprintf(why, sizeof why,
-                 "cannot apply entry %" PRIu64 ": %s; if another node runs a "
-                 "newer version, upgrade this one",
-                 entry->log_index, hasp_strerror(error));
-        core_fatal(core, 70, why);
-        return false;
+    if (error == 0) {
+        return true;
     }
-    return true;
+    char why[HASP_WHY_SIZE];
+    if (error == HASP_ETOOOLD) {
+        snprintf(why, sizeof why,
+                 "this node is too old: entry %" PRIu64 " of the log is of a "
+                 "higher feature level than its own, %" PRIu32 "; upgrade it "
+                 "to the version of the other nodes",
+                 entry->log_index, core->options.feature_level);
+    } else {
+        snprintf(why, sizeof why, "cannot apply entry %" PRIu64 ": %s",
+                 entry->log_index, hasp_strerror(error));
+    }
+    core_fatal(core, core_exit_code(error), why);
+    return false;
 }
 
 static void act(struct core *core, const struct replica_entry *entry)

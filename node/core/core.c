@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "lockfsm/feature.h"
 #include "node/core/apply.h"
 #include "node/core/attach.h"
 #include "node/core/commands.h"
@@ -75,6 +76,10 @@ struct core *core_new(const struct core_options *options,
     };
     core->replica = replica_new(&replica);
     core->fsm = lockfsm_new(&limits->state);
+    if (core->options.feature_level == 0) {
+        core->options.feature_level = FEATURE_LEVEL;
+    }
+    lockfsm_set_node_level(core->fsm, core->options.feature_level);
     core->timers = timers_new();
     core->arguments = memory_new(FRAME_ARGUMENT_MAX * sizeof *core->arguments);
     core->closed_sessions = memory_new(FRAME_SESSION_MAX *

@@ -130,6 +130,12 @@ struct core_limits {
 };
 extern const struct core_limits core_default_limits;
 
+/* Of the process, as in hasp/node.h. */
+enum core_exit {
+    CORE_EXIT_STORAGE = 70,
+    CORE_EXIT_TOO_OLD = 76 /* Other nodes run a newer version. */
+};
+
 enum core_redirect { REDIRECT_FORWARD, REDIRECT_MOVED };
 
 struct core_options {
@@ -143,6 +149,8 @@ struct core_options {
     uint32_t election_ms;
     uint32_t heartbeat_ms;
     enum core_redirect redirect;
+    /* What this node understands (lockfsm/feature.h); 0: FEATURE_LEVEL. */
+    uint32_t feature_level;
     struct core_limits limits;
     const char *version; /* Of the program, for HELLO, INFO and STATUS. */
 };

@@ -344,7 +344,7 @@ static void install(struct core *core, const struct snapshot_header *header)
     core->port.snapshot_load(core->port.data);
     int error = lockfsm_load(core->fsm, core->table, why);
     if (error != 0) {
-        core_fatal(core, 70, why);
+        core_fatal(core, core_exit_code(error), why);
         return;
     }
     if (lockfsm_applied_index(core->fsm) != index) {

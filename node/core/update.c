@@ -142,6 +142,11 @@ void leader_serve(struct core *core)
              (unsigned)HASH_CNT(by_id, lockfsm_sessions(core->fsm)));
 }
 
+int core_exit_code(int error)
+{
+    return error == HASP_ETOOOLD ? CORE_EXIT_TOO_OLD : CORE_EXIT_STORAGE;
+}
+
 void core_fatal(struct core *core, int exit_code, const char *why)
 {
     if (!core->has_fatal) {

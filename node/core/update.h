@@ -31,5 +31,7 @@ void leader_begin(struct core *core);
 void leader_serve(struct core *core);
 /* The node must stop. */
 void core_fatal(struct core *core, int exit_code, const char *why);
+/* How a node ends whose state cannot be read or applied. */
+int core_exit_code(int error);
 
 #endif /* HASP_NODE_CORE_UPDATE_H */

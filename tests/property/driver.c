@@ -695,6 +695,14 @@ static void restore_table(void)
     buffer_done(&stream);
 }
 
+/* It understands whatever level the rows raise it to. */
+static struct lockfsm *new_fsm(void)
+{
+    struct lockfsm *made = lockfsm_new(&limits);
+    lockfsm_set_node_level(made, UINT32_MAX - 1);
+    return made;
+}
+
 static void ask_restore(void)
 {
     uint64_t hash = lockfsm_hash(fsm);
@@ -705,7 +713,7 @@ static void ask_restore(void)
     lockfsm_free(fsm);
     forget_delta();
     hash_seed_set(hash_seed + 1); /* No table with the old one is left. */
-    fsm = lockfsm_new(&limits);
+    fsm = new_fsm();
     char why[HASP_WHY_SIZE] = "";
     if (lockfsm_load(fsm, table, why) != 0) {
         wrong(why);
@@ -724,7 +732,7 @@ static void ask_limits(void)
                                      (uint32_t)number(5), (uint32_t)number(6),
                                      (uint32_t)number(7), (uint32_t)number(8)};
     lockfsm_free(fsm);
-    fsm = lockfsm_new(&limits);
+    fsm = new_fsm();
 }
 
 static void ask_new_life(void)
@@ -806,7 +814,7 @@ int main(int argc, char **argv)
     setvbuf(stdout, out, argc > 1 ? _IOLBF : _IOFBF, sizeof out);
     memset(long_word, '#', sizeof long_word);
     hash_seed_set(1);
-    fsm = lockfsm_new(&limits);
+    fsm = new_fsm();
     delta = lockfsm_delta_new();
     table = table_new_memory();
     check_state();

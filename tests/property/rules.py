@@ -16,7 +16,7 @@ class Rules:
         self.new_life = False
         self.quarantine = 0
         self.quarantine_ms = 0
-        self.feature = 0
+        self.feature = 1
         self.sessions = {}
         self.locks = {}
         self.fences = {}

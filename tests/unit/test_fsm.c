@@ -36,6 +36,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "lockfsm/encode.h"
+#include "lockfsm/feature.h"
 #include "lockfsm/lockfsm.h"
 #include "storage/table.h"
 
@@ -653,7 +654,8 @@ static void show_cluster(struct script *script, struct buffer *out)
     uint64_t since = lockfsm_quarantine(fsm, &ms);
     buffer_put_text(out, "cluster");
     put_number(out, "base", lockfsm_token_base(fsm));
-    put_number(out, "feature", lockfsm_feature_level(fsm));
+    uint32_t level = lockfsm_feature_level(fsm);
+    put_number(out, "feature", level > FEATURE_LEVEL_FIRST ? level : 0);
     put_number(out, "quarantine", since);
     put_number(out, "ms", ms);
     put_number(out, "node1", lockfsm_incarnation(fsm, 1));
@@ -704,6 +706,14 @@ static void apply_to(struct script *script, struct machine *machine)
     check_machine(machine);
 }
 
+/* It understands whatever level a transcript raises the cluster to. */
+static struct lockfsm *machine_fsm(const struct lockfsm_limits *limits)
+{
+    struct lockfsm *fsm = lockfsm_new(limits);
+    lockfsm_set_node_level(fsm, UINT32_MAX - 1);
+    return fsm;
+}
+
 static void reload(struct script *script)
 {
     char why[HASP_WHY_SIZE] = "";
@@ -711,7 +721,7 @@ static void reload(struct script *script)
     assert_int_equal(lockfsm_flush(fsm, script->table), 0);
     assert_int_equal(lockfsm_dirty_count(fsm), 0);
     lockfsm_free(fsm);
-    script->reloaded.fsm = lockfsm_new(&script->limits);
+    script->reloaded.fsm = machine_fsm(&script->limits);
     if (lockfsm_load(script->reloaded.fsm, script->table, why) != 0) {
         fail_msg("%s", why);
     }
@@ -761,8 +771,8 @@ static void run_limits(struct script *script, struct buffer *out)
     limits->owners_per_session = (uint32_t)number(script, "owners");
     lockfsm_free(script->plain.fsm);
     lockfsm_free(script->reloaded.fsm);
-    script->plain.fsm = lockfsm_new(limits);
-    script->reloaded.fsm = lockfsm_new(limits);
+    script->plain.fsm = machine_fsm(limits);
+    script->reloaded.fsm = machine_fsm(limits);
 }
 
 typedef void run_fn(struct script *script, struct buffer *out);
@@ -854,9 +864,9 @@ static char *read_text(const char *path)
 static void script_init(struct script *script)
 {
     *script = (struct script){.table = table_new_memory()};
-    script->plain.fsm = lockfsm_new(&script->limits);
+    script->plain.fsm = machine_fsm(&script->limits);
     script->plain.delta = lockfsm_delta_new();
-    script->reloaded.fsm = lockfsm_new(&script->limits);
+    script->reloaded.fsm = machine_fsm(&script->limits);
     script->reloaded.delta = lockfsm_delta_new();
 }
 

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Feature levels: which entries a cluster of several versions may log.
+ *
+ * A version understands all entries up to its level. A cluster has a level,
+ * too: it is replicated, all its members have at least that one, and it is
+ * raised by an entry (SET_FEATURE) and never lowered. The leader proposes no
+ * entry, and no field of an entry, of a level above the cluster's; so a member
+ * of an older version can be replaced by a newer one and back again, until the
+ * level is raised. From then on an older one is refused.
+ *
+ * To add an entry or a field after a release: add it to command.proto, raise
+ * FEATURE_LEVEL if the level has been released, and add a row to the table in
+ * feature.c. Nothing else has to ask for the level: the proposer and apply look
+ * at the table. Records of the table (record.proto) need no row: what is only
+ * written after an entry of a level is of that level. */
+
+#ifndef HASP_LOCKFSM_FEATURE_H
+#define HASP_LOCKFSM_FEATURE_H
+
+#include <stdint.h>
+
+#include "base/bytes.h"
+
+/* What a cluster has from its beginning. */
+#define FEATURE_LEVEL_FIRST 1
+/* What this version understands. HASP_FEATURE_LEVEL_EXTRA makes of it the
+ * version after the next release, as it were, for tests: `make FLAVOUR=level2`
+ * adds the lines of the protocols that are marked so, too. */
+#ifdef HASP_FEATURE_LEVEL_EXTRA
+#define FEATURE_LEVEL (FEATURE_LEVEL_FIRST + HASP_FEATURE_LEVEL_EXTRA)
+#else
+#define FEATURE_LEVEL FEATURE_LEVEL_FIRST
+#endif
+/* Of what this version does not know. */
+#define FEATURE_LEVEL_UNKNOWN UINT32_MAX
+
+struct lockfsm;
+
+/* The level that an encoded command needs: the highest one of the entry and of
+ * all fields that are set in it. '*ret_what' names what needs it, for people;
+ * static text. FEATURE_LEVEL_UNKNOWN if it is no command at all. The command is
+ * decoded in memory of 'fsm', whose state is not touched. */
+uint32_t lockfsm_level_of(struct lockfsm *fsm, struct bytes command,
+                          const char **ret_what);
+
+#endif /* HASP_LOCKFSM_FEATURE_H */
