@@ -23,7 +23,7 @@ GEN := build/gen
 ifeq ($(FLAVOUR),level2)
 GEN := build/level2-gen
 endif
-PKGS := raft libuv lmdb libprotobuf-c inih smartcols jansson libsystemd
+PKGS := raft libuv lmdb libprotobuf-c libcrypto inih smartcols jansson libsystemd
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 
 HASP_CFLAGS := -std=c11 -D_GNU_SOURCE -iquote . -iquote $(GEN) \
@@ -32,7 +32,7 @@ HASP_CFLAGS := -std=c11 -D_GNU_SOURCE -iquote . -iquote $(GEN) \
     -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
     -Wpointer-arith -Wvla -Wformat=2 -Wundef
 HASP_LDFLAGS := -pthread -Wl,-z,relro,-z,now
-LIBS := -lraft -luv -llmdb -lprotobuf-c -lxxhash -lmicrohttpd
+LIBS := -lraft -luv -llmdb -lprotobuf-c -lxxhash -lmicrohttpd -lcrypto
 
 ifeq ($(FLAVOUR),level2)
 HASP_CFLAGS += -DHASP_FEATURE_LEVEL_EXTRA=1
@@ -175,7 +175,7 @@ $(B)/libhasp.a $(B)/libhaspnode.a: $(B)/%.a: $(B)/%.o
 
 $(LIBHASP_SO): $(B)/libhasp.o
 	$(CC) -shared -Wl,-soname,libhasp.so.$(SOVERSION) -Wl,--as-needed \
-	    $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ -luv
+	    $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ -luv -lcrypto
 	ln -sf $(@F) $(B)/libhasp.so.$(SOVERSION)
 	ln -sf $(@F) $(B)/libhasp.so
 

@@ -57,6 +57,32 @@ bool bytes_to_u64(struct bytes a, uint64_t *ret_value)
     return true;
 }
 
+static const char hex_digits[] = "0123456789abcdef";
+
+void hex_put(char *out, struct bytes bytes)
+{
+    for (size_t i = 0; i < bytes.size; i++) {
+        *out++ = hex_digits[bytes.data[i] >> 4];
+        *out++ = hex_digits[bytes.data[i] & 15];
+    }
+    *out = '\0';
+}
+
+bool hex_get(struct bytes text, uint8_t *out, size_t size)
+{
+    if (text.size != 2 * size) {
+        return false;
+    }
+    for (size_t i = 0; i < text.size; i++) {
+        const char *digit = memchr(hex_digits, tolower(text.data[i]), 16);
+        if (digit == NULL) {
+            return false;
+        }
+        out[i / 2] = (uint8_t)(out[i / 2] << 4 | (digit - hex_digits));
+    }
+    return true;
+}
+
 /* Matches one character against the class that starts after '['; tells where
  * the class ends. A class without an end matches as far as it goes. */
 static bool match_class(struct bytes pattern, size_t *at, uint8_t character)

@@ -53,6 +53,12 @@ bool bytes_has_prefix(struct bytes a, struct bytes prefix);
  * not fit. */
 bool bytes_to_u64(struct bytes a, uint64_t *ret_value);
 
+/* Writes two lower-case hex digits per byte, and a zero. */
+void hex_put(char *out, struct bytes bytes);
+/* Reads 'size' bytes from twice as many hex digits, in either case; false, with
+ * 'out' left alone or in part written, if 'text' is anything else. */
+bool hex_get(struct bytes text, uint8_t *out, size_t size);
+
 /* Matches 'text' against the glob 'pattern' ('*', '?', '[a-z]', '\x'). */
 bool bytes_match(struct bytes pattern, struct bytes text);
 

@@ -3,20 +3,25 @@
 #include "client/session.h"
 
 #include <stdio.h>
+#include <sys/random.h>
 
+#include "base/sha.h"
 #include "client/reply.h"
 
-static bool secret_is_valid(struct bytes secret)
+/* A fresh secret, and what is told of it instead: the hash of its digits. */
+MUST_CHECK static int make_secret(char secret[CLIENT_SECRET_SIZE],
+                                  char proof[2 * SHA256_SIZE + 1])
 {
-    if (secret.size != CLIENT_SECRET_SIZE - 1) {
-        return false;
+    uint8_t random[(CLIENT_SECRET_SIZE - 1) / 2], hash[SHA256_SIZE];
+    if (getrandom(random, sizeof random, 0) != sizeof random) {
+        return HASP_EIO;
     }
-    for (size_t i = 0; i < secret.size; i++) {
-        if (memchr("0123456789abcdefABCDEF", secret.data[i], 22) == NULL) {
-            return false;
-        }
+    hex_put(secret, bytes_of(random, sizeof random));
+    int error = sha256(bytes_of_text(secret), hash);
+    if (error == 0) {
+        hex_put(proof, bytes_of(hash, sizeof hash));
     }
-    return true;
+    return error;
 }
 
 int client_session_open(struct client *client,
@@ -28,6 +33,11 @@ int client_session_open(struct client *client,
     struct client_session session = {0};
     struct lease_clock sent;
     const struct resp_reply *reply;
+    char proof[2 * SHA256_SIZE + 1];
+    int error = make_secret(session.credentials.secret, proof);
+    if (error != 0) {
+        return error;
+    }
     query_begin(&query, "SESSION.OPEN");
     if (options->ttl_ms != 0) {
         query_text(&query, "TTL");
@@ -41,24 +51,23 @@ int client_session_open(struct client *client,
         query_text(&query, "LINGER");
         query_number(&query, options->linger_ms);
     }
-    int error = client_ask(client, &query,
-                           &(struct client_options){.deadline_ns = deadline_ns,
-                                                    .ret_sent = &sent,
-                                                    .is_read = true},
-                           &reply);
+    query_text(&query, "PROOF");
+    query_text(&query, proof);
+    error = client_ask(client, &query,
+                       &(struct client_options){.deadline_ns = deadline_ns,
+                                                .ret_sent = &sent,
+                                                .is_read = true},
+                       &reply);
     query_done(&query);
     if (error != 0) {
         return error;
     }
-    struct bytes secret = reply_text(reply, 0, "secret");
     session.credentials.session = reply_number(reply, 0, "id");
     session.ttl_ms = reply_number(reply, 0, "ttl_ms");
     session.linger_ms = reply_number(reply, 0, "linger_ms");
-    if (session.credentials.session == 0 || session.ttl_ms == 0 ||
-        !secret_is_valid(secret)) {
+    if (session.credentials.session == 0 || session.ttl_ms == 0) {
         return HASP_EPROTO;
     }
-    memcpy(session.credentials.secret, secret.data, secret.size);
     lease_init(&session.lease);
     lease_answered(&session.lease, sent, session.ttl_ms, session.linger_ms);
     client_adopt_session(client, &session.credentials);
@@ -173,15 +182,16 @@ void client_session_number(struct client_session *session, struct query *query)
 int credentials_parse(const char *text, struct credentials *ret_credentials)
 {
     struct credentials credentials = {0};
+    uint8_t secret[(CLIENT_SECRET_SIZE - 1) / 2];
     const char *colon = strchr(text, ':');
     if (colon == NULL ||
         !bytes_to_u64(bytes_of(text, (size_t)(colon - text)),
                       &credentials.session) ||
         credentials.session == 0 ||
-        !secret_is_valid(bytes_of_text(colon + 1))) {
+        !hex_get(bytes_of_text(colon + 1), secret, sizeof secret)) {
         return HASP_EINVALID;
     }
-    memcpy(credentials.secret, colon + 1, CLIENT_SECRET_SIZE - 1);
+    hex_put(credentials.secret, bytes_of(secret, sizeof secret));
     *ret_credentials = credentials;
     return 0;
 }

@@ -33,8 +33,9 @@ struct client_session {
     uint64_t request_number; /* Of the newest REQ; each is awaited. */
 };
 
-/* Opens a session. An answer that is lost leaves one behind that nobody knows
- * of; it ends with its TTL and owns nothing, so this is asked again. */
+/* Opens a session, of whose secret it shows the hash alone. An answer that is
+ * lost leaves one behind that nobody knows of; it ends with its TTL and owns
+ * nothing, so this is asked again. */
 MUST_CHECK int client_session_open(struct client *client,
                                    const struct session_options *options,
                                    uint64_t deadline_ns,

@@ -118,7 +118,7 @@ void encode_open(struct buffer *out, const struct open_command *c)
     }
     Hasp__Origin from = origin_of(&c->origin);
     open.origin = c->origin.req != 0 ? &from : NULL;
-    open.secret = data_of(bytes_of(c->secret, SECRET_SIZE));
+    open.proof = data_of(bytes_of(c->proof, PROOF_SIZE));
     open.ttl_ms = c->ttl_ms;
     open.linger_ms = c->linger_ms;
     open.name = data_of(c->name);
@@ -377,7 +377,6 @@ void encode_redis_set(struct buffer *out, const struct redis_set_command *c)
     message.value = data_of(c->value);
     message.ttl_ms = c->ttl_ms;
     message.px_ms = c->px_ms;
-    message.secret = data_of(bytes_of(c->secret, SECRET_SIZE));
     message.client = data_of(c->client);
     message.address = data_of(c->address);
     command.redis_set = &message;

@@ -52,7 +52,7 @@ void encode_quarantine_over(struct buffer *out, uint64_t since_index);
 
 struct open_command {
     struct origin origin; /* Matters only with a number. */
-    uint8_t secret[SECRET_SIZE];
+    uint8_t proof[PROOF_SIZE];
     uint32_t ttl_ms;
     uint32_t linger_ms;
     struct bytes name;
@@ -170,7 +170,6 @@ struct redis_set_command {
     struct bytes value;
     uint32_t ttl_ms; /* The lease: 1.25 px_ms + 5 ms. */
     uint64_t px_ms;
-    uint8_t secret[SECRET_SIZE];
     struct bytes client;
     struct bytes address;
 };

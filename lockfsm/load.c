@@ -132,7 +132,7 @@ static int load_meta(void *data, struct bytes key, struct bytes value)
 /* Nothing is longer than an operation may have made it. */
 static bool session_fits(const Hasp__SessionRecord *record)
 {
-    if (record->secret.len != SECRET_SIZE ||
+    if (record->proof.len != (record->is_redis ? 0 : PROOF_SIZE) ||
         record->name.len > CLIENT_NAME_SIZE_MAX ||
         record->address.len > CLIENT_NAME_SIZE_MAX ||
         record->n_labels > LABEL_COUNT_MAX ||
@@ -182,7 +182,9 @@ static int load_session(void *data, struct bytes key, struct bytes value)
         return corrupt(loading, "session record");
     }
     struct session *session = session_new(loading->fsm, load_u64_be(key.data));
-    memcpy(session->secret, record->secret.data, SECRET_SIZE);
+    if (record->proof.len > 0) {
+        memcpy(session->proof, record->proof.data, PROOF_SIZE);
+    }
     session->ttl_ms = record->ttl_ms;
     session->linger_ms = record->linger_ms;
     session->age_ms = record->age_ms;

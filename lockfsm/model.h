@@ -21,7 +21,9 @@
 #include "base/hash.h"
 #include "base/list.h"
 
-#define SECRET_SIZE 16
+/* SHA-256 of a session's secret, which the state never sees: what is read from
+ * a log, a table, a snapshot or a backup opens nothing. */
+#define PROOF_SIZE 32
 
 enum lock_mode { LOCK_EXCLUSIVE, LOCK_SHARED, LOCK_SLOTS };
 
@@ -67,8 +69,8 @@ struct ended_hold {
 
 struct session {
     UT_hash_handle by_id;
-    uint64_t id; /* token_base + index of its OPEN. */
-    uint8_t secret[SECRET_SIZE];
+    uint64_t id;               /* token_base + index of its OPEN. */
+    uint8_t proof[PROOF_SIZE]; /* Zeros of a Redis value: none. */
     uint32_t ttl_ms;
     uint32_t linger_ms;   /* 0: none. */
     uint32_t age_ms;      /* Newest logged quiet time; 0: heard from. */

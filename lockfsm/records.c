@@ -96,7 +96,9 @@ void record_of_session(struct record *record, const struct session *session)
         ended_pointers[count] = &ended[count];
         count++;
     }
-    message.secret = data_of(bytes_of(session->secret, SECRET_SIZE));
+    if (!session->is_redis) {
+        message.proof = data_of(bytes_of(session->proof, PROOF_SIZE));
+    }
     message.ttl_ms = session->ttl_ms;
     message.linger_ms = session->linger_ms;
     message.age_ms = session->age_ms;

@@ -51,8 +51,7 @@ static void set_new(struct lockfsm *fsm, const Hasp__RedisSet *message,
         refuse(result, RESULT_LIMIT, "locks");
         return;
     }
-    struct session_terms terms = {.secret = bytes_from(message->secret),
-                                  .ttl_ms = message->ttl_ms,
+    struct session_terms terms = {.ttl_ms = message->ttl_ms,
                                   .name = bytes_from(message->client),
                                   .address = bytes_from(message->address)};
     struct session *session = session_open(fsm, &terms, result);

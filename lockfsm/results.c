@@ -61,9 +61,10 @@ static uint64_t hash_acquire(uint64_t hash, const Hasp__Acquire *message)
     return mix(hash, message->hold_ms);
 }
 
-/* Not of the secret, which the leader makes anew, nor of the address. */
+/* Not of the address, which a repetition may have changed. */
 static uint64_t hash_open(uint64_t hash, const Hasp__Open *message)
 {
+    hash = mix_bytes(hash, message->proof);
     hash = mix(hash, message->ttl_ms);
     hash = mix(hash, message->linger_ms);
     hash = mix_bytes(hash, message->name);

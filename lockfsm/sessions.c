@@ -137,9 +137,7 @@ struct session *session_open(struct lockfsm *fsm,
                              const struct session_terms *terms,
                              struct result *result)
 {
-    if (terms->secret.size != SECRET_SIZE) {
-        refuse(result, RESULT_BAD_ARGUMENT, "secret");
-    } else if (terms->ttl_ms == 0 || terms->ttl_ms > SESSION_TTL_MS_MAX) {
+    if (terms->ttl_ms == 0 || terms->ttl_ms > SESSION_TTL_MS_MAX) {
         refuse(result, RESULT_BAD_ARGUMENT, "ttl");
     } else if (terms->linger_ms > terms->ttl_ms) {
         refuse(result, RESULT_BAD_ARGUMENT, "linger");
@@ -161,7 +159,9 @@ struct session *session_open(struct lockfsm *fsm,
         return NULL;
     }
     struct session *session = session_new(fsm, new_token(fsm));
-    memcpy(session->secret, terms->secret.data, SECRET_SIZE);
+    if (terms->proof.size > 0) {
+        memcpy(session->proof, terms->proof.data, PROOF_SIZE);
+    }
     session->ttl_ms = terms->ttl_ms;
     session->linger_ms = terms->linger_ms;
     session->name = pool_copy(&fsm->pool, terms->name);
@@ -197,7 +197,11 @@ void apply_open(struct lockfsm *fsm, const Hasp__Command *command,
         refuse(result, RESULT_BAD_ARGUMENT, "label");
         return;
     }
-    struct session_terms terms = {.secret = bytes_from(open->secret),
+    if (open->proof.len != PROOF_SIZE) {
+        refuse(result, RESULT_BAD_ARGUMENT, "proof");
+        return;
+    }
+    struct session_terms terms = {.proof = bytes_from(open->proof),
                                   .ttl_ms = open->ttl_ms,
                                   .linger_ms = open->linger_ms,
                                   .name = bytes_from(open->name),

@@ -283,7 +283,7 @@ struct session *session_new(struct lockfsm *fsm, uint64_t id);
 struct label *session_labels_new(struct lockfsm *fsm, struct session *session,
                                  uint32_t count);
 struct session_terms {
-    struct bytes secret;
+    struct bytes proof; /* Empty: nobody can attach it. */
     uint32_t ttl_ms;
     uint32_t linger_ms;
     struct bytes name;

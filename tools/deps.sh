@@ -13,7 +13,7 @@ set -eu
 build='gcc make pkg-config libraft-dev libuv1-dev liblmdb-dev
     libprotobuf-c-dev protobuf-c-compiler uthash-dev libxxhash-dev
     libinih-dev libsmartcols-dev libjansson-dev libsystemd-dev
-    libmicrohttpd-dev'
+    libmicrohttpd-dev libssl-dev'
 test='libcmocka-dev clang libclang-rt-dev clang-format python3 python3-pytest
     python3-redis redis-tools curl iproute2 iptables procps strace'
 

@@ -25,13 +25,14 @@ ROOMS = [
     ('client/lease', r'client/lease\.[ch]$', 'base', '', True),
     ('storage/table_lmdb', r'storage/table_lmdb\.c$', 'base storage', 'lmdb',
      False),
+    ('base/sha', r'base/sha\.[ch]$', 'base', 'openssl', True),
     ('base', r'base/', '', 'uthash xxhash', True),
     ('lockfsm', r'lockfsm/', 'base storage/table.h', 'protobuf', True),
     ('raft', r'raft/', 'base', 'raft', True),
     ('storage', r'storage/', 'base', '', False),
     ('net', r'net/', 'base net/frame', 'uv', False),
     ('node/core', r'node/core/',
-     'base lockfsm raft net/resp net/frame storage/table.h '
+     'base base/sha lockfsm raft net/resp net/frame storage/table.h '
      'storage/snapshot.h', '', True),
     ('node', r'node/',
      'base lockfsm raft storage net net/resp net/frame net/http node/core '
@@ -40,7 +41,8 @@ ROOMS = [
     ('include', r'include/', '', '', False),
     # What users would write: system includes (<hasp/hasp.h>) only.
     ('examples', r'examples/', '', 'uv', False),
-    ('client', r'client/', 'base net/resp client/lease include', 'uv', False),
+    ('client', r'client/',
+     'base base/sha net/resp client/lease include', 'uv', False),
     ('cmd/haspd', r'cmd/haspd/', 'base include', 'inih systemd', False),
     ('cmd/hasp', r'cmd/hasp/',
      'base client client/lease include', 'smartcols jansson', False),

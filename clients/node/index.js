@@ -13,6 +13,7 @@
 //   }
 'use strict';
 
+const crypto = require('node:crypto');
 const path = require('node:path');
 const { ReplyError } = require('./lib/connection');
 const { CONNECT_MS, Core, between } = require('./lib/core');
@@ -31,10 +32,13 @@ class Session extends Core {
     const session = new Session(options);
     const { name, ttl, linger } = session.options;
     try {
+      // The nodes are shown the hash of the secret alone.
+      const secret = crypto.randomBytes(16).toString('hex');
+      const proof = crypto.createHash('sha256').update(secret).digest('hex');
       const { reply, sent } = await session.request(['SESSION.OPEN', 'TTL', ttl,
-        'NAME', name, ...(linger ? ['LINGER', linger] : [])]);
+        'NAME', name, ...(linger ? ['LINGER', linger] : []), 'PROOF', proof]);
       session.id = String(reply.id);
-      session.secret = reply.secret;
+      session.secret = secret;
       session.lease.answered(sent, reply.ttl_ms, reply.linger_ms ?? 0);
     } catch (error) {
       session.drop();

@@ -454,9 +454,7 @@ static int put_in_place(struct saving *saving)
         return tool_fail(EX_IOERR, "cannot write '%s': %s", saving->path,
                          strerror(code));
     }
-    for (size_t i = 0; i < DIGEST_SIZE; i++) {
-        snprintf(checksum + 2 * i, 3, "%02x", saving->trailer[i]);
-    }
+    hex_put(checksum, bytes_of(saving->trailer, DIGEST_SIZE));
     json_t *record = json_pack("{s:s, s:I, s:I, s:I, s:s}", "file",
                                saving->path, "index", (json_int_t)saving->index,
                                "term", (json_int_t)saving->term, "size",

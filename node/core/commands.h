@@ -16,8 +16,8 @@
  *
  * Replies of the session commands, beyond the table of the protocol:
  *
- *     SESSION.OPEN    map: id (integer), secret (32 hex digits), ttl_ms,
- *                     linger_ms (0: none), trust_ms
+ *     SESSION.OPEN    map: id (integer), secret (32 hex digits; not with
+ *                     PROOF), ttl_ms, linger_ms (0: none), trust_ms
  *     SESSION.ATTACH  map: ttl_ms, linger_ms, trust_ms
  *     SESSION.KEEP    map: ttl_ms, linger_ms, trust_ms, ended (array of maps:
  *                     lock, owner, token, reason; holds that ended without
@@ -80,6 +80,7 @@ enum option {
     OPTION_STANDBY,
     OPTION_FULL,
     OPTION_FORCE,
+    OPTION_PROOF,
     OPTION_COUNT_ALL
 };
 #define WAIT_FOREVER UINT64_MAX
@@ -96,8 +97,8 @@ struct call {
     uint64_t id; /* Session or member. */
     bool has_id;
     uint64_t token;
-    uint8_t secret[SECRET_SIZE];
-    uint32_t pair_count; /* KEEP: of (id, secret), from argument 1 on. */
+    uint8_t proof[PROOF_SIZE]; /* Of the secret; of OPEN the PROOF. */
+    uint32_t pair_count;       /* KEEP: of (id, secret), from argument 1 on. */
     uint64_t number[OPTION_COUNT_ALL]; /* Set where given. */
     struct bytes text[OPTION_COUNT_ALL];
     const struct scripts *scripts;
@@ -202,8 +203,8 @@ bool call_fail(const struct call *call, struct resp_writer *writer,
                const char *text);
 /* The command's name in lower case. */
 void call_name(const struct call *call, char *name, size_t size);
-/* 32 hex digits; false for anything else. */
-bool call_secret(struct bytes text, uint8_t ret_secret[SECRET_SIZE]);
+/* The proof of a secret of 32 hex digits; false for anything else. */
+bool call_secret(struct bytes text, uint8_t ret_proof[PROOF_SIZE]);
 
 /* True if doing it twice has its effect once. */
 static inline bool call_is_numbered(const struct request *request,

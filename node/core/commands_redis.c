@@ -470,7 +470,6 @@ static void propose_step(struct core *core, struct request *request,
             .client = request_client(core, request),
             .address = request_address(core, request),
         };
-        core->port.random(core->port.data, set.secret, sizeof set.secret);
         encode_redis_set(out, &set);
     } else {
         struct redis_expire_command expire = {

@@ -18,6 +18,14 @@ bool session_open_check(struct call *call, struct resp_writer *writer)
         call_number(call, OPTION_TTL, TTL_DEFAULT_MS)) {
         return call_fail(call, writer, "LINGER must not exceed the TTL");
     }
+    if (call_has(call, OPTION_PROOF) &&
+        !hex_get(call->text[OPTION_PROOF], call->proof, PROOF_SIZE)) {
+        return call_fail(call, writer, "PROOF must be 64 hex digits");
+    }
+    /* The answer to a repetition could not tell the secret again. */
+    if (call_has(call, OPTION_REQ) && !call_has(call, OPTION_PROOF)) {
+        return call_fail(call, writer, "REQ needs PROOF");
+    }
     return true;
 }
 
@@ -34,7 +42,14 @@ void session_open_encode(struct core *core, struct request *request,
         .labels = call->labels,
         .label_count = call->label_count,
     };
-    core->port.random(core->port.data, open.secret, sizeof open.secret);
+    if (call_has(call, OPTION_PROOF)) {
+        memcpy(open.proof, call->proof, PROOF_SIZE);
+    } else {
+        uint8_t secret[SECRET_SIZE];
+        core->port.random(core->port.data, secret, sizeof secret);
+        hex_put(request->secret, bytes_of(secret, sizeof secret));
+        CHECK(call_secret(bytes_of_text(request->secret), open.proof));
+    }
     encode_open(out, &open);
 }
 
@@ -42,21 +57,20 @@ void session_open_reply(struct core *core, struct request *request,
                         const struct result *result)
 {
     const struct session *session = lockfsm_session(core->fsm, result->token);
-    char secret[2 * SECRET_SIZE + 1];
     if (session == NULL) {
         request_refuse(core, request, "NOSESSION",
                        "the session that this number opened has ended");
         return;
     }
-    for (int i = 0; i < SECRET_SIZE; i++) {
-        snprintf(secret + 2 * i, 3, "%02x", session->secret[i]);
-    }
+    bool has_secret = request->secret[0] != '\0';
     struct resp_writer *writer = request_reply(core, request);
-    resp_map(writer, 5);
+    resp_map(writer, has_secret ? 5 : 4);
     resp_text(writer, "id");
     resp_integer(writer, (int64_t)session->id);
-    resp_text(writer, "secret");
-    resp_text(writer, secret);
+    if (has_secret) {
+        resp_text(writer, "secret");
+        resp_text(writer, request->secret);
+    }
     session_put_times(writer, session->ttl_ms, session->linger_ms);
     request_done_as(core, request, ANSWER_ATTACHED, session->id);
 }
@@ -65,7 +79,7 @@ void session_attach_read(struct core *core, struct request *request,
                          const struct call *call)
 {
     const struct session *session = lockfsm_session(core->fsm, call->id);
-    if (session == NULL || !session_secret_is(session, call->secret)) {
+    if (session == NULL || !session_proof_is(session, call->proof)) {
         request_refuse(core, request, "NOSESSION",
                        "no such session, or a wrong secret");
         return;

@@ -39,7 +39,7 @@ const struct command commands_table[] = {
     {.name = "SESSION.OPEN",
      .operands = "",
      .options = O(TTL) | O(NAME) | O(LINGER) | O(LABEL) | O(SESSION) |
-                REQ_OPTIONS,
+                O(PROOF) | REQ_OPTIONS,
      .flags = CHANGE | BLOCKS | ATTACHES | ORIGIN | CHOOSES,
      .arity = -1,
      .reply_kind = REPLY_OWN,
@@ -47,7 +47,7 @@ const struct command commands_table[] = {
      .reply = session_open_reply,
      .parse = session_open_check,
      .arguments = "[TTL ms] [NAME text] [LINGER ms] [LABEL key "
-                  "value]... " REQ_ARGUMENTS " [SESSION id]",
+                  "value]... [PROOF sha256] " REQ_ARGUMENTS " [SESSION id]",
      .summary = "Opens a session and attaches it to this connection"},
     {.name = "SESSION.ATTACH",
      .operands = "is",

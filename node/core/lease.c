@@ -17,14 +17,14 @@
 /* One session that a heartbeat names. */
 struct beat {
     uint64_t id;
-    const uint8_t *secret;         /* NULL: an attached one, no proof needed. */
+    const uint8_t *proof;          /* NULL: an attached one, none needed. */
     const struct session *session; /* NULL: there is none, or not this one. */
 };
 
 static uint32_t beat_count(const struct call *call);
 static struct beat beat_at(struct core *core, const struct request *request,
                            const struct call *call, uint32_t i,
-                           uint8_t secret[SECRET_SIZE]);
+                           uint8_t proof[PROOF_SIZE]);
 static bool wait_on(struct core *core, struct request *request,
                     const struct call *call);
 static void put_answer(struct core *core, const struct beat *beat, bool is_full,
@@ -33,11 +33,11 @@ static void put_answer(struct core *core, const struct beat *beat, bool is_full,
 void session_keep_run(struct core *core, struct request *request,
                       const struct call *call)
 {
-    uint8_t secret[SECRET_SIZE];
+    uint8_t proof[PROOF_SIZE];
     bool needs_age0 = false, is_open = propose_is_open(core);
     request->is_heard = true;
     for (uint32_t i = 0; i < beat_count(call); i++) {
-        struct beat beat = beat_at(core, request, call, i, secret);
+        struct beat beat = beat_at(core, request, call, i, proof);
         if (beat.session == NULL || beat.session->blacklist_index != 0 ||
             !timers_heard(core->timers, beat.id, request->received_ns)) {
             request->is_heard = false; /* To be refused: moves nothing. */
@@ -61,7 +61,7 @@ void session_keep_run(struct core *core, struct request *request,
 void session_keep_read(struct core *core, struct request *request,
                        const struct call *call)
 {
-    uint8_t secret[SECRET_SIZE];
+    uint8_t proof[PROOF_SIZE];
     if (wait_on(core, request, call)) {
         return;
     }
@@ -71,7 +71,7 @@ void session_keep_read(struct core *core, struct request *request,
         resp_array(writer, count);
     }
     for (uint32_t i = 0; i < count; i++) {
-        struct beat beat = beat_at(core, request, call, i, secret);
+        struct beat beat = beat_at(core, request, call, i, proof);
         put_answer(core, &beat, call_has(call, OPTION_FULL), writer);
     }
     request_done(core, request);
@@ -131,14 +131,14 @@ uint64_t lease_next(const struct core *core)
     return next > core->now_ns ? next : core->now_ns + LATE_NS;
 }
 
-bool session_secret_is(const struct session *session,
-                       const uint8_t secret[SECRET_SIZE])
+bool session_proof_is(const struct session *session,
+                      const uint8_t proof[PROOF_SIZE])
 {
     volatile uint8_t difference = 0;
-    for (int i = 0; i < SECRET_SIZE; i++) {
-        difference |= (uint8_t)(session->secret[i] ^ secret[i]);
+    for (int i = 0; i < PROOF_SIZE; i++) {
+        difference |= (uint8_t)(session->proof[i] ^ proof[i]);
     }
-    return difference == 0;
+    return difference == 0 && !session->is_redis;
 }
 
 void session_put_times(struct resp_writer *writer, uint64_t ttl_ms,
@@ -161,20 +161,20 @@ static uint32_t beat_count(const struct call *call)
 /* The i-th session that is named, or the one that acts. */
 static struct beat beat_at(struct core *core, const struct request *request,
                            const struct call *call, uint32_t i,
-                           uint8_t secret[SECRET_SIZE])
+                           uint8_t proof[PROOF_SIZE])
 {
     struct beat beat = {.id = request->session};
     if (call->pair_count > 0) {
         struct bytes id = call->argument[1 + 2 * i];
-        struct bytes proof = call->argument[2 + 2 * i];
-        beat.secret = secret;
-        if (!bytes_to_u64(id, &beat.id) || !call_secret(proof, secret)) {
+        struct bytes secret = call->argument[2 + 2 * i];
+        beat.proof = proof;
+        if (!bytes_to_u64(id, &beat.id) || !call_secret(secret, proof)) {
             beat.id = 0;
         }
     }
     beat.session = lockfsm_session(core->fsm, beat.id);
-    if (beat.session != NULL && beat.secret != NULL &&
-        !session_secret_is(beat.session, beat.secret)) {
+    if (beat.session != NULL && beat.proof != NULL &&
+        !session_proof_is(beat.session, beat.proof)) {
         beat.session = NULL;
     }
     return beat;
@@ -185,10 +185,10 @@ static struct beat beat_at(struct core *core, const struct request *request,
 static bool wait_on(struct core *core, struct request *request,
                     const struct call *call)
 {
-    uint8_t secret[SECRET_SIZE];
+    uint8_t proof[PROOF_SIZE];
     bool needs_age0 = false;
     for (uint32_t i = 0; i < beat_count(call); i++) {
-        struct beat beat = beat_at(core, request, call, i, secret);
+        struct beat beat = beat_at(core, request, call, i, proof);
         if (beat.session == NULL || beat.session->blacklist_index != 0) {
             continue;
         }
@@ -242,7 +242,7 @@ static void put_answer(struct core *core, const struct beat *beat, bool is_full,
                        struct resp_writer *writer)
 {
     const struct session *session = beat->session;
-    if (session == NULL && beat->secret == NULL) {
+    if (session == NULL && beat->proof == NULL) {
         resp_error(writer, "EXPIRED", "the session has ended");
     } else if (session == NULL) {
         resp_error(writer, "NOSESSION", "no such session, or a wrong secret");

@@ -22,9 +22,10 @@ uint64_t lease_next(const struct core *core);
 /* A session has ended: heartbeats that waited for that. */
 void lease_ended(struct core *core);
 
-/* True if 'secret' is the session's; takes the same time for all. */
-bool session_secret_is(const struct session *session,
-                       const uint8_t secret[SECRET_SIZE]);
+/* True if 'proof' is that of the session's secret; takes the same time for all.
+ * A Redis value has none. */
+bool session_proof_is(const struct session *session,
+                      const uint8_t proof[PROOF_SIZE]);
 /* Writes ttl_ms, linger_ms and trust_ms (three pairs). */
 void session_put_times(struct resp_writer *writer, uint64_t ttl_ms,
                        uint64_t linger_ms);

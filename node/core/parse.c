@@ -17,6 +17,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
+#include "base/sha.h"
 #include "node/core/commands.h"
 
 enum option_kind { KIND_FLAG, KIND_NUMBER, KIND_TEXT, KIND_LABEL };
@@ -58,6 +60,7 @@ static const struct {
     [OPTION_STANDBY] = {WORD("STANDBY"), KIND_FLAG, 0, 0},
     [OPTION_FULL] = {WORD("FULL"), KIND_FLAG, 0, 0},
     [OPTION_FORCE] = {WORD("FORCE"), KIND_FLAG, 0, 0},
+    [OPTION_PROOF] = {WORD("PROOF"), KIND_TEXT, 2 * PROOF_SIZE, 2 * PROOF_SIZE},
 };
 
 /* Where an error goes; every message begins with the command's name. */
@@ -125,21 +128,17 @@ void call_name(const struct call *call, char *name, size_t size)
     name[i] = '\0';
 }
 
-bool call_secret(struct bytes text, uint8_t ret_secret[SECRET_SIZE])
+/* The hash is of the digits in lower case, whatever was written. */
+bool call_secret(struct bytes text, uint8_t ret_proof[PROOF_SIZE])
 {
     uint8_t secret[SECRET_SIZE] = {0};
-    if (text.size != 2 * SECRET_SIZE) {
+    char digits[2 * SECRET_SIZE + 1];
+    if (!hex_get(text, secret, SECRET_SIZE)) {
         return false;
     }
-    for (size_t i = 0; i < text.size; i++) {
-        static const char digits[] = "0123456789abcdef";
-        const char *digit = memchr(digits, tolower(text.data[i]), 16);
-        if (digit == NULL) {
-            return false;
-        }
-        secret[i / 2] = (uint8_t)(secret[i / 2] << 4 | (digit - digits));
-    }
-    memcpy(ret_secret, secret, SECRET_SIZE);
+    hex_put(digits, bytes_of(secret, SECRET_SIZE));
+    int error = sha256(bytes_of(digits, 2 * SECRET_SIZE), ret_proof);
+    CHECK(error == 0);
     return true;
 }
 
@@ -262,8 +261,8 @@ static bool parse_operand(struct parse *parse, char letter)
         return parse_number(parse, "the token", 0, TOKEN_MAX, &call->token);
     case 's':
         /* A malformed secret is a wrong one, see the table of error words. */
-        if (!call_secret(argument, call->secret)) {
-            memset(call->secret, 0, SECRET_SIZE);
+        if (!call_secret(argument, call->proof)) {
+            memset(call->proof, 0, PROOF_SIZE);
         }
         parse->at++;
         return true;

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
-#include "node/core/sha1.h"
+#include "base/sha.h"
 
 enum script_op {
     SCRIPT_NONE,

@@ -46,6 +46,9 @@
 /* Entries of our own that may be under way beside those of clients. */
 #define OWN_IN_FLIGHT_DEFAULT 8192
 
+/* Of a session's secret. */
+#define SECRET_SIZE 16
+
 struct command;
 struct request;
 
@@ -206,8 +209,9 @@ struct request {
     uint32_t step; /* Of a script over several keys: the one at hand. */
     uint32_t hits;
     bool is_undoing;
-    UT_hash_handle by_wait; /* Queued: the first of its wait. */
-    struct buffer body;     /* The FORWARD frame; empty: not kept. */
+    char secret[2 * SECRET_SIZE + 1]; /* OPEN: made here, told once; or "". */
+    UT_hash_handle by_wait;           /* Queued: the first of its wait. */
+    struct buffer body;               /* The FORWARD frame; empty: not kept. */
 };
 
 struct batch_item {

@@ -5,7 +5,9 @@ import time
 
 import pytest
 
-from wire import NULL_BULK, OK, connect, eventually, name, opened, opens, plain, world
+from wire import (
+    NULL_BULK, OK, connect, eventually, name, opened, opens, plain, proof_of, world,
+)
 
 
 @pytest.fixture
@@ -133,29 +135,39 @@ def test_every_changing_command_takes_req(client, name):
 
 
 def test_open_takes_req_with_a_session_and_without(client, connect, name):
-    wire = connect()
-    first = wire.map("SESSION.OPEN", "TTL", 5000, "REQ", 1, "ACKED", 0)
+    wire, secret = connect(), "ab" * 16
+    ask = ("SESSION.OPEN", "TTL", 5000, "PROOF", proof_of(secret), "REQ")
+    first = wire.map(*ask, 1, "ACKED", 0)
     # The new session remembers it, and its own numbers are still unused.
-    assert wire.map("SESSION.OPEN", "TTL", 5000, "REQ", 1) == first
+    assert wire.map(*ask, 1) == first
     assert wire.do("LOCK.ACQUIRE", name, "REQ", 1) > 0
-    assert wire.error("SESSION.OPEN", "TTL", 6000, "REQ", 1)[0] == "BADARG"
-    second = wire.map("SESSION.OPEN", "TTL", 5000, "REQ", 2)
+    for option, value in (("TTL", 6000), ("PROOF", proof_of("cd" * 16))):
+        words = list(ask)
+        words[words.index(option) + 1] = value
+        assert wire.error(*words, 1)[0] == "BADARG"
+    second = wire.map(*ask, 2)
     assert second["id"] != first["id"]
     # A connection was lost before the answer: the session that asked knows.
     again = connect()
-    again.do("SESSION.ATTACH", first["id"], first["secret"])
-    assert again.map("SESSION.OPEN", "TTL", 5000, "REQ", 2) == second
+    again.do("SESSION.ATTACH", first["id"], secret)
+    assert again.map(*ask, 2) == second
     assert again.do("SESSION.CLOSE") == 0  # That is the second.
-    assert again.error("SESSION.OPEN", "TTL", 5000, "REQ", 2)[0] == "NOSESSION"
-    assert again.map("SESSION.OPEN", "TTL", 5000, "REQ", 3)["id"] > second["id"]
-    assert again.error("SESSION.OPEN", "SESSION", 12345, "REQ", 4)[0] == "NOSESSION"
+    assert again.error(*ask, 2)[0] == "NOSESSION"
+    assert again.map(*ask, 3)["id"] > second["id"]
+    assert again.error(*ask, 4, "SESSION", 12345)[0] == "NOSESSION"
+
+
+def test_open_with_req_needs_a_proof(connect):
+    code, text = connect().error("SESSION.OPEN", "REQ", 1)
+    assert (code, text) == ("BADARG", "session.open: REQ needs PROOF")
 
 
 def test_open_with_req_after_the_session_has_ended(client):
     wire = client("TTL", 100)
     time.sleep(0.4)
     assert wire.error("SESSION.KEEP")[0] == "EXPIRED"
-    assert wire.map("SESSION.OPEN", "REQ", 1)["id"] > wire.session
+    ask = ("SESSION.OPEN", "PROOF", proof_of("ab" * 16), "REQ", 1)
+    assert wire.map(*ask)["id"] > wire.session
 
 
 def test_a_session_is_chosen_for_what_needs_none(client, name):

@@ -17,6 +17,7 @@ from wire import (
     opened,
     opens,
     plain,
+    proof_of,
     world,
 )
 
@@ -105,6 +106,8 @@ def test_the_ends_of_the_ranges_are_taken(connect, options, ttl, linger):
         ("LABEL", "", "v"),
         ("LABEL", "k", "v" * 129),
         ("WAIT", 5),
+        ("PROOF", "0" * 63),
+        ("PROOF", "g" * 64),
         ("nonsense",),
     ],
 )
@@ -171,6 +174,29 @@ def test_a_secret_attaches_another_connection(connect, name):
     assert two.do("LOCK.ACQUIRE", name) == token
     assert two.do("LOCK.RELEASE", name) == 1
     assert one.do("LOCK.RELEASE", name) == 0
+
+
+def test_who_shows_a_proof_makes_the_secret_himself(connect):
+    secret = "0123456789abcdef" * 2
+    for proof in (proof_of(secret), proof_of(secret).upper()):
+        wire = connect()
+        reply = wire.map("SESSION.OPEN", "PROOF", proof)
+        assert set(reply) == {"id", "ttl_ms", "linger_ms", "trust_ms"}
+        assert connect().do("SESSION.ATTACH", reply["id"], secret) == OK
+        assert connect().do("SESSION.KEEP", reply["id"], secret.upper()) == 10000
+        # The hash opens nothing.
+        for wrong in (proof[:32], proof):
+            error = connect().error("SESSION.ATTACH", reply["id"], wrong)
+            assert error[0] == "NOSESSION"
+
+
+def test_a_redis_value_has_no_secret(connect, name):
+    wire = connect()
+    assert wire.do("SET", name, "v", "NX", "PX", 5000) == OK
+    id = plain(wire.map("LOCK.SHOW", name)["holders"][0])["session"]
+    for secret in ("0" * 32, ""):
+        assert connect().error("SESSION.ATTACH", id, secret)[0] == "NOSESSION"
+        assert connect().error("SESSION.KEEP", id, secret)[0] == "NOSESSION"
 
 
 @pytest.mark.parametrize("version", [2, 3])

@@ -7,6 +7,7 @@ Tests take `connect`, which runs them once at the leader and once at a follower.
 """
 
 import contextlib
+import hashlib
 import os
 import socket
 import time
@@ -215,6 +216,11 @@ def opens(wire, *options):
     """Opens a session; gives (id, secret)."""
     reply = wire.map("SESSION.OPEN", *options)
     return reply["id"], reply["secret"]
+
+
+def proof_of(secret):
+    """What SESSION.OPEN is shown of a secret that the client has made."""
+    return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def eventually(condition, timeout=5.0):

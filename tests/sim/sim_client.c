@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/sha.h"
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_history.h"
 #include "tests/sim/sim_worker.h"
@@ -58,6 +59,7 @@ struct sim_client *sim_client_new(struct sim *sim, uint32_t number)
     client->sim = sim;
     sim_host_init(sim, &client->host, number, 'c');
     client->host.wake.run = client_wake;
+    client->makes_secret = number % 2 == 0;
     sim_channel_init(&client->beat, sim, &client->host);
     for (uint32_t i = 0; i < WORKER_COUNT; i++) {
         sim_worker_init(&client->worker[i], client, i);
@@ -223,10 +225,25 @@ void sim_client_lose(struct sim_client *client, const char *why)
 
 /* --- Heartbeats ----------------------------------------------------------- */
 
+/* Nobody guesses here: what is made need not be random, but always another. */
+static void put_proof(struct sim_client *client)
+{
+    uint8_t hash[SHA256_SIZE];
+    char proof[2 * SHA256_SIZE + 1];
+    snprintf(client->secret, sizeof client->secret, "%016" PRIx64 "%016" PRIx64,
+             (uint64_t)client->host.number, client->sim->now_ns);
+    int error = sha256(bytes_of_text(client->secret), hash);
+    CHECK(error == 0);
+    hex_put(proof, bytes_of(hash, sizeof hash));
+    sim_channel_word(&client->beat, "PROOF");
+    sim_channel_word(&client->beat, proof);
+}
+
 static void ask_open(struct sim_client *client)
 {
     struct sim_channel *beat = &client->beat;
-    sim_channel_begin(beat, client->linger_ms != 0 ? 7 : 5);
+    sim_channel_begin(beat, (client->linger_ms != 0 ? 7u : 5u) +
+                                (client->makes_secret ? 2u : 0u));
     sim_channel_word(beat, "SESSION.OPEN");
     sim_channel_word(beat, "TTL");
     sim_channel_number(beat, client->ttl_ms);
@@ -235,6 +252,9 @@ static void ask_open(struct sim_client *client)
     if (client->linger_ms != 0) {
         sim_channel_word(beat, "LINGER");
         sim_channel_number(beat, client->linger_ms);
+    }
+    if (client->makes_secret) {
+        put_proof(client);
     }
     client->beat_asked = BEAT_OPEN;
     sim_channel_send(beat, sim_client_clock(client), 4 * SIM_S);
@@ -293,14 +313,17 @@ static void take_opened(struct sim_client *client)
     uint64_t ttl_ms = 0, linger_ms = 0;
     if (!take_number(beat, "id", &client->session) ||
         !take_number(beat, "ttl_ms", &ttl_ms) ||
-        !take_number(beat, "linger_ms", &linger_ms) || secret == NULL ||
-        secret->bytes.size != 32) {
-        sim_fail(client->sim, "OPEN answers a map with id, secret, ttl_ms and "
-                              "linger_ms");
+        !take_number(beat, "linger_ms", &linger_ms) ||
+        (secret == NULL) != client->makes_secret ||
+        (secret != NULL && secret->bytes.size != 32)) {
+        sim_fail(client->sim, "OPEN answers a map with id, ttl_ms, linger_ms "
+                              "and, but for PROOF, secret");
         return;
     }
-    memcpy(client->secret, secret->bytes.data, 32);
-    client->secret[32] = '\0';
+    if (secret != NULL) {
+        memcpy(client->secret, secret->bytes.data, 32);
+        client->secret[32] = '\0';
+    }
     if (!sim_history_opened(sim_check_history(client->sim), client->session)) {
         sim_fail(client->sim,
                  "an answer is about what is committed: %s was "

@@ -102,7 +102,8 @@ struct worker {
 struct sim_client {
     struct sim *sim;
     struct sim_host host;
-    uint64_t session; /* 0: none. */
+    uint64_t session;  /* 0: none. */
+    bool makes_secret; /* And shows its hash; else the leader makes it. */
     char secret[40];
     uint64_t ttl_ms;
     uint64_t linger_ms;

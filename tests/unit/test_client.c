@@ -24,6 +24,7 @@
 #include <cmocka.h>
 
 #include "base/memory.h"
+#include "base/sha.h"
 #include "client/clock.h"
 #include "client/keeper.h"
 #include "client/session.h"
@@ -555,8 +556,7 @@ static void a_wait_can_be_interrupted(void **state)
 /* --- Sessions ------------------------------------------------------------- */
 
 #define OPENED                                           \
-    "%5\r\n$2\r\nid\r\n:17\r\n$6\r\nsecret\r\n"          \
-    "$32\r\n00112233445566778899aabbccddeeff\r\n"        \
+    "%4\r\n$2\r\nid\r\n:17\r\n"                          \
     "$6\r\nttl_ms\r\n:1000\r\n$9\r\nlinger_ms\r\n:0\r\n" \
     "$8\r\ntrust_ms\r\n:800\r\n"
 #define KEPT                                                   \
@@ -585,6 +585,19 @@ static const char *answer_later(struct node *node, const char *request)
     return next_answer(node, request);
 }
 
+/* What went over the wire is SHA-256 of the secret's digits, not the secret. */
+static void assert_shown_is_the_hash(const char *seen, const char *secret)
+{
+    char wanted[128], proof[2 * SHA256_SIZE + 1];
+    uint8_t hash[SHA256_SIZE];
+    assert_int_equal(strlen(secret), 32);
+    assert_int_equal(sha256(bytes_of_text(secret), hash), 0);
+    hex_put(proof, bytes_of(hash, sizeof hash));
+    snprintf(wanted, sizeof wanted, "SESSION.OPEN TTL 1000 NAME me PROOF %s|",
+             proof);
+    assert_string_equal(seen, wanted);
+}
+
 static void an_opened_session_counts_from_before_it_was_asked(void **state)
 {
     (void)state;
@@ -596,7 +609,7 @@ static void an_opened_session_counts_from_before_it_was_asked(void **state)
     open_session(client, &session);
     struct lease_clock after = client_clock_read();
     assert_int_equal(session.credentials.session, 17);
-    assert_string_equal(node->seen, "SESSION.OPEN TTL 1000 NAME me|");
+    assert_shown_is_the_hash(node->seen, session.credentials.secret);
     assert_int_equal(lease_check(&session.lease, after), LEASE_HELD);
     assert_true(session.lease.sent.monotonic_ns >= before.monotonic_ns);
     assert_true(session.lease.sent.monotonic_ns <= atomic_load(&asked_ns));

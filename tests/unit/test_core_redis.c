@@ -238,21 +238,6 @@ static void a_value_survives_the_leaders_death(void **state)
     assert_answer(world, follower, 1, "+OK\r\n", "SET k v NX PX 4000");
 }
 
-static void sha1_is_that_of_the_standard(void **state)
-{
-    (void)state;
-    char sha[SHA1_TEXT_SIZE], million[200];
-    sha1_text(BYTES_LITERAL("abc"), sha);
-    assert_string_equal(sha, "a9993e364706816aba3e25717850c26c9cd0d89d");
-    sha1_text(BYTES_LITERAL(""), sha);
-    assert_string_equal(sha, "da39a3ee5e6b4b0d3255bfef95601890afd80709");
-    memset(million, 'a', sizeof million);
-    sha1_text(bytes_of(million, 64), sha);
-    assert_string_equal(sha, "0098ba824b5c16427bd7a1122a5a442a25ec644d");
-    sha1_text(bytes_of(million, 119), sha);
-    assert_string_equal(sha, "ee971065aaa017e0632a8ca6c77bb3bf8b1dfc56");
-}
-
 #define one(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 #define three(test) \
     cmocka_unit_test_setup_teardown(test, set_up_three, tear_down)
@@ -269,7 +254,6 @@ int main(void)
         one(scripts_are_known_by_their_text),
         three(a_script_loaded_at_a_follower_runs_at_the_leader),
         three(a_value_survives_the_leaders_death),
-        cmocka_unit_test(sha1_is_that_of_the_standard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -236,16 +236,16 @@ static void sessions_with_wrong_parts_are_refused(void **state)
     Hasp__Open open = HASP__OPEN__INIT;
     Hasp__Label label = HASP__LABEL__INIT;
     Hasp__Label *labels[LABEL_COUNT_MAX + 1];
-    uint8_t secret[SECRET_SIZE] = {0};
+    uint8_t proof[PROOF_SIZE] = {0};
     for (size_t i = 0; i <= LABEL_COUNT_MAX; i++) {
         labels[i] = &label;
     }
     command.op_case = HASP__COMMAND__OP_OPEN;
     command.open = &open;
     open.ttl_ms = 1000;
-    open.secret = (ProtobufCBinaryData){SECRET_SIZE - 1, secret};
+    open.proof = (ProtobufCBinaryData){PROOF_SIZE - 1, proof};
     assert_int_equal(apply_message(world, &command)->code, RESULT_BAD_ARGUMENT);
-    open.secret.len = SECRET_SIZE;
+    open.proof.len = PROOF_SIZE;
     open.name = (ProtobufCBinaryData){sizeof text, (uint8_t *)text};
     assert_int_equal(apply_message(world, &command)->code, RESULT_BAD_ARGUMENT);
     open.name.len = CLIENT_NAME_SIZE_MAX;

@@ -79,9 +79,10 @@ class Core:
         return error
 
     async def _open(self) -> None:
+        secret = os.urandom(16).hex()
         reply, sent = await self._request(
-            open_words(self.name, self.ttl, self.linger))
-        self.id, self.secret = str(reply['id']), reply['secret']
+            open_words(self.name, self.ttl, self.linger, secret))
+        self.id, self.secret = str(reply['id']), secret
         self._prolong(reply, sent)
 
     def _prolong(self, reply: Dict[str, Any], sent: Clock) -> None:

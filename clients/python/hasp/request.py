@@ -4,6 +4,7 @@ error means."""
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import random
@@ -44,9 +45,12 @@ def default_name() -> str:
     return f'{os.path.basename(sys.argv[0] or "python")}:{os.getpid()}'
 
 
-def open_words(name: str, ttl: float, linger: float) -> List[resp.Argument]:
-    words: List[resp.Argument] = ['SESSION.OPEN', 'TTL', int(ttl * 1000),
-                                  'NAME', name]
+def open_words(name: str, ttl: float, linger: float,
+               secret: str) -> List[resp.Argument]:
+    """OPEN. Of the secret it shows the hash alone."""
+    words: List[resp.Argument] = [
+        'SESSION.OPEN', 'TTL', int(ttl * 1000), 'NAME', name,
+        'PROOF', hashlib.sha256(secret.encode()).hexdigest()]
     return words + ['LINGER', int(linger * 1000)] if linger else words
 
 
