@@ -214,16 +214,17 @@ static bool may_barge(struct lockfsm *fsm, const struct acquisition *a)
 static bool is_over_limit(const struct lockfsm *fsm,
                           const struct acquisition *a, struct result *result)
 {
-    const struct lockfsm_limits *limits = &fsm->limits;
+    const uint64_t *limit = fsm->limits.of;
+    uint32_t new_count = a->count - a->own_count;
     uint64_t places = (uint64_t)a->session->hold_count +
-                      a->session->wait_count + a->count - a->own_count;
+                      a->session->wait_count + new_count;
     uint64_t locks = (uint64_t)HASH_CNT(by_name, fsm->locks) +
                      a->new_lock_count;
-    if (places > limits->holds_per_session) {
+    if (new_count > 0 && places > limit[LIMIT_HOLDS_PER_SESSION]) {
         refuse(result, RESULT_LIMIT, "holds of the session");
         return true;
     }
-    if (a->new_lock_count > 0 && locks > limits->locks) {
+    if (a->new_lock_count > 0 && locks > limit[LIMIT_LOCKS]) {
         refuse(result, RESULT_LIMIT, "locks");
         return true;
     }
@@ -235,15 +236,16 @@ bool waiting_is_over_limit(const struct lockfsm *fsm,
                            const struct lock *lock, uint32_t count,
                            struct result *result)
 {
-    const struct lockfsm_limits *limits = &fsm->limits;
+    const uint64_t *limit = fsm->limits.of;
     uint64_t waits = (uint64_t)session->wait_count + count;
-    if (session->hold_count + waits > limits->holds_per_session) {
+    if (session->hold_count + waits > limit[LIMIT_HOLDS_PER_SESSION]) {
         refuse(result, RESULT_LIMIT, "holds of the session");
-    } else if (waits > limits->waits_per_session) {
+    } else if (waits > limit[LIMIT_WAITS_PER_SESSION]) {
         refuse(result, RESULT_LIMIT, "waits of the session");
-    } else if (lock != NULL && lock->wait_count >= limits->waits_per_lock) {
+    } else if (lock != NULL &&
+               lock->wait_count >= limit[LIMIT_WAITS_PER_LOCK]) {
         refuse(result, RESULT_LIMIT, "waits of the lock");
-    } else if (session->asker_count >= limits->owners_per_session &&
+    } else if (session->asker_count >= limit[LIMIT_OWNERS_PER_SESSION] &&
                asker_find(fsm, session->id, fsm->origin.owner) == NULL) {
         refuse(result, RESULT_LIMIT, "owners of the session");
     } else {

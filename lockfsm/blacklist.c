@@ -241,7 +241,7 @@ void apply_blacklist_add(struct lockfsm *fsm, const Hasp__Command *command,
         result->code = lost_session_code(fsm, message->session);
         return;
     }
-    if (fsm->blacklist_count >= fsm->limits.blacklist &&
+    if (fsm->blacklist_count >= fsm->limits.of[LIMIT_BLACKLIST] &&
         find_target(fsm, message->session, bytes_from(message->client)) ==
             NULL) {
         refuse(result, RESULT_LIMIT, "blacklist");

@@ -110,15 +110,38 @@ static void begin_life(struct lockfsm *fsm, const Hasp__Begin *begin,
     fsm->is_new_life = false;
 }
 
+/* Reads what BEGIN brings; false if one of them is no limit of ours. */
+static bool read_limits(const Hasp__Begin *begin,
+                        struct lockfsm_limits *ret_limits)
+{
+    *ret_limits = lockfsm_default_limits;
+    for (size_t i = 0; i < begin->n_limits; i++) {
+        if (!limit_set(ret_limits, begin->limits[i]->key,
+                       begin->limits[i]->value)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 void apply_begin(struct lockfsm *fsm, const Hasp__Command *command,
                  struct result *result)
 {
     const Hasp__Begin *begin = command->begin;
+    struct lockfsm_limits limits;
+    if (!read_limits(begin, &limits)) {
+        refuse(result, RESULT_BAD_ARGUMENT, "limit");
+        return;
+    }
     if (!fsm->is_begun && begin->cluster_id.len > 0) {
         begin_life(fsm, begin, result);
         if (result->code != RESULT_OK) {
             return;
         }
+    }
+    if (!fsm->has_limits && begin->n_limits > 0) {
+        fsm->limits = limits;
+        fsm->has_limits = true;
     }
     if (begin->incarnation != 0) {
         register_member(fsm, begin->node, begin->incarnation, result);
@@ -208,7 +231,8 @@ void apply_fence_admit(struct lockfsm *fsm, const Hasp__Command *command,
         return;
     }
     if (fence == NULL) {
-        if (HASH_CNT(by_resource, fsm->fences) >= fsm->limits.fences) {
+        if (HASH_CNT(by_resource, fsm->fences) >=
+            fsm->limits.of[LIMIT_FENCES]) {
             refuse(result, RESULT_LIMIT, "fences");
             return;
         }

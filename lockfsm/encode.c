@@ -52,6 +52,16 @@ void encode_begin(struct buffer *out, const struct begin_command *c)
     }
     begin.token_base = c->token_base;
     begin.feature_level = c->feature_level;
+    Hasp__Limit limits[LIMIT_COUNT];
+    Hasp__Limit *pointers[LIMIT_COUNT];
+    for (uint32_t key = 0; c->limits != NULL && key < LIMIT_COUNT; key++) {
+        limits[key] = (Hasp__Limit)HASP__LIMIT__INIT;
+        limits[key].key = key;
+        limits[key].value = c->limits->of[key];
+        pointers[key] = &limits[key];
+    }
+    begin.n_limits = c->limits != NULL ? LIMIT_COUNT : 0;
+    begin.limits = pointers;
     command.begin = &begin;
     put(out, HASP__COMMAND__OP_BEGIN, &command);
 }
@@ -93,6 +103,18 @@ void encode_trial(struct buffer *out, struct bytes name)
     }
 }
 #endif
+void encode_set_limit(struct buffer *out, const struct origin *origin,
+                      enum limit_key key, uint64_t value)
+{
+    Hasp__Command command = HASP__COMMAND__INIT;
+    Hasp__SetLimit message = HASP__SET_LIMIT__INIT;
+    Hasp__Origin from = origin_of(origin);
+    message.origin = &from;
+    message.key = (uint32_t)key;
+    message.value = value;
+    command.set_limit = &message;
+    put(out, HASP__COMMAND__OP_SET_LIMIT, &command);
+}
 
 void encode_quarantine_over(struct buffer *out, uint64_t since_index)
 {

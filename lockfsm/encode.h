@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
+#include "lockfsm/limits.h"
 #include "lockfsm/model.h"
 
 /* Who asks, and under which number. */
@@ -32,9 +33,10 @@ struct origin {
 struct begin_command {
     uint64_t node;
     uint64_t incarnation;
-    const uint8_t *cluster_id; /* For a new life, or NULL. */
-    uint64_t token_base;       /* Of that new life. */
-    uint32_t feature_level;    /* Likewise: that of all founders. */
+    const uint8_t *cluster_id;           /* For a new life, or NULL. */
+    uint64_t token_base;                 /* Of that new life. */
+    uint32_t feature_level;              /* Likewise: that of all founders. */
+    const struct lockfsm_limits *limits; /* A founder's, or NULL. */
 };
 void encode_begin(struct buffer *out, const struct begin_command *c);
 /* Incarnation 0 forgets the member. */
@@ -46,6 +48,8 @@ void encode_set_feature(struct buffer *out, uint32_t level);
  * level in an entry that was there before, PLEASE. */
 void encode_trial(struct buffer *out, struct bytes name);
 #endif
+void encode_set_limit(struct buffer *out, const struct origin *origin,
+                      enum limit_key key, uint64_t value);
 void encode_quarantine_over(struct buffer *out, uint64_t since_index);
 
 /* --- Sessions ------------------------------------------------------------ */

@@ -118,6 +118,13 @@ static int load_meta(void *data, struct bytes key, struct bytes value)
                sizeof fsm->cluster_id);
         fsm->is_begun = true;
     }
+    for (size_t i = 0; i < record->n_limits; i++) {
+        if (!limit_set(&fsm->limits, record->limits[i]->key,
+                       record->limits[i]->value)) {
+            return corrupt(loading, "limit");
+        }
+    }
+    fsm->has_limits = record->n_limits > 0;
     fsm->token_base = record->token_base;
 #ifdef HASP_FEATURE_LEVEL_EXTRA
     fsm->trials = record->trials;

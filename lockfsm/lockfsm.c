@@ -8,17 +8,6 @@
 #include "lockfsm/feature.h"
 #include "lockfsm/state.h"
 
-const struct lockfsm_limits lockfsm_default_limits = {
-    .sessions = 1000000,
-    .locks = 1000000,
-    .holds_per_session = 100000,
-    .waits_per_lock = 100000,
-    .waits_per_session = 100000,
-    .fences = 1000000,
-    .blacklist = 1000,
-    .owners_per_session = 100000,
-};
-
 const char *lock_mode_name(enum lock_mode mode)
 {
     switch (mode) {
@@ -32,32 +21,9 @@ const char *lock_mode_name(enum lock_mode mode)
     UNREACHABLE();
 }
 
-static uint32_t limit_of(uint32_t limit, uint32_t standard)
-{
-    return limit != 0 ? limit : standard;
-}
-
-static void set_limits(struct lockfsm *fsm, const struct lockfsm_limits *limits)
-{
-    const struct lockfsm_limits *standard = &lockfsm_default_limits;
-    fsm->limits = (struct lockfsm_limits){
-        .sessions = limit_of(limits->sessions, standard->sessions),
-        .locks = limit_of(limits->locks, standard->locks),
-        .holds_per_session = limit_of(limits->holds_per_session,
-                                      standard->holds_per_session),
-        .waits_per_lock = limit_of(limits->waits_per_lock,
-                                   standard->waits_per_lock),
-        .waits_per_session = limit_of(limits->waits_per_session,
-                                      standard->waits_per_session),
-        .fences = limit_of(limits->fences, standard->fences),
-        .blacklist = limit_of(limits->blacklist, standard->blacklist),
-        .owners_per_session = limit_of(limits->owners_per_session,
-                                       standard->owners_per_session),
-    };
-}
-
 static void init(struct lockfsm *fsm)
 {
+    fsm->limits = lockfsm_default_limits;
     list_init(&fsm->blacklist);
     list_init(&fsm->members);
     list_init(&fsm->touched);
@@ -67,10 +33,9 @@ static void init(struct lockfsm *fsm)
     }
 }
 
-struct lockfsm *lockfsm_new(const struct lockfsm_limits *limits)
+struct lockfsm *lockfsm_new(void)
 {
     struct lockfsm *fsm = memory_new(sizeof *fsm);
-    set_limits(fsm, limits != NULL ? limits : &lockfsm_default_limits);
     fsm->node_level = FEATURE_LEVEL;
     init(fsm);
     return fsm;
@@ -99,10 +64,9 @@ void lockfsm_free(struct lockfsm *fsm)
 
 void lockfsm_reset(struct lockfsm *fsm)
 {
-    struct lockfsm_limits limits = fsm->limits;
     uint32_t node_level = fsm->node_level;
     done(fsm);
-    *fsm = (struct lockfsm){.limits = limits, .node_level = node_level};
+    *fsm = (struct lockfsm){.node_level = node_level};
     init(fsm);
 }
 
@@ -138,6 +102,7 @@ static command_fn *const commands[] = {
 #ifdef HASP_FEATURE_LEVEL_EXTRA
     [HASP__COMMAND__OP_TRIAL] = apply_trial,
 #endif
+    [HASP__COMMAND__OP_SET_LIMIT] = apply_set_limit,
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 
@@ -179,6 +144,8 @@ static const Hasp__Origin *origin_in(const Hasp__Command *command)
         return command->blacklist_remove->origin;
     case HASP__COMMAND__OP_FENCE_ADMIT:
         return command->fence_admit->origin;
+    case HASP__COMMAND__OP_SET_LIMIT:
+        return command->set_limit->origin;
     default:
         return NULL;
     }
@@ -331,6 +298,11 @@ uint32_t lockfsm_feature_level(const struct lockfsm *fsm)
 void lockfsm_set_node_level(struct lockfsm *fsm, uint32_t level)
 {
     fsm->node_level = level;
+}
+
+bool lockfsm_has_limits(const struct lockfsm *fsm)
+{
+    return fsm->has_limits;
 }
 
 uint64_t lockfsm_quarantine(const struct lockfsm *fsm, uint64_t *ret_ms)

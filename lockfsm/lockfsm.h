@@ -32,6 +32,7 @@
 #include "base/bytes.h"
 #include "base/cluster_id.h"
 #include "base/err.h"
+#include "lockfsm/limits.h"
 #include "lockfsm/model.h"
 #include "storage/table.h"
 
@@ -59,21 +60,6 @@
 /* Deadlock detection looks at this many edges at most, then grants the place
  * (an undetected deadlock still ends by WAIT or lease). */
 #define DEADLOCK_STEP_MAX 10000
-
-/* Limits on what the state may hold; 0 stands for the default. They are the
- * same on every node and part of what it means to apply an entry; LIMIT is
- * answered at each. */
-struct lockfsm_limits {
-    uint32_t sessions;
-    uint32_t locks;
-    uint32_t holds_per_session;
-    uint32_t waits_per_lock;
-    uint32_t waits_per_session;
-    uint32_t fences;
-    uint32_t blacklist;
-    uint32_t owners_per_session; /* That wait or number their requests. */
-};
-extern const struct lockfsm_limits lockfsm_default_limits;
 
 /* Kept results are stored with these values: append only. */
 enum result_code {
@@ -145,7 +131,8 @@ enum effect_type {
     EFFECT_BLACKLISTED, /* Once per addition: session or 0, text: the reason,
                            time_ms: FOR; since_index is this entry. */
     EFFECT_BEGUN,       /* A leader's BEGIN: count is the node. */
-    EFFECT_REGISTERED   /* count: the node; token: its incarnation. */
+    EFFECT_REGISTERED,  /* count: the node; token: its incarnation. */
+    EFFECT_LIMIT_SET    /* count: enum limit_key; token: its value now. */
 };
 
 /* Names and owners are copied into the effects' arena: an effect stays readable
@@ -180,7 +167,8 @@ void effects_done(struct effects *effects);
 
 struct lockfsm;
 
-struct lockfsm *lockfsm_new(const struct lockfsm_limits *limits);
+/* Empty, with the default limits. */
+struct lockfsm *lockfsm_new(void);
 void lockfsm_free(struct lockfsm *fsm);
 
 /* Up to which feature level this node understands entries: FEATURE_LEVEL unless
@@ -211,9 +199,9 @@ uint32_t lockfsm_dirty_count(const struct lockfsm *fsm);
 /* Makes of a restored state the beginning of a new life of the cluster (rule
  * 21): sessions, holds, waits, results and members are dropped and the cluster
  * id forgotten. The next BEGIN brings a new id and raises token_base above all
- * tokens of the old life; nothing is granted before QUARANTINE_OVER,
- * 'quarantine_ms' after that BEGIN: as long as clients of the old life may
- * trust their leases. */
+ * tokens of the old life; limits stay; nothing is granted before
+ * QUARANTINE_OVER, 'quarantine_ms' after that BEGIN: as long as clients of the
+ * old life may trust their leases. */
 void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms);
 
 /* --- Reading ------------------------------------------------------------- */
@@ -229,6 +217,9 @@ void lockfsm_cluster_id(const struct lockfsm *fsm,
 uint64_t lockfsm_incarnation(const struct lockfsm *fsm, uint64_t node);
 /* The cluster's, from FEATURE_LEVEL_FIRST on. */
 uint32_t lockfsm_feature_level(const struct lockfsm *fsm);
+/* Before the first BEGIN, which brings them, the limits are the default. */
+bool lockfsm_has_limits(const struct lockfsm *fsm);
+uint64_t lockfsm_limit(const struct lockfsm *fsm, enum limit_key key);
 /* After a restore nothing is granted until QUARANTINE_OVER of the entry that is
  * returned here, which the leader logs '*ret_ms' after its BEGIN (in full at
  * each new leader). 0: no quarantine. 'ret_ms' may be NULL. */

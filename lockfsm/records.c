@@ -242,6 +242,16 @@ void record_of_meta(struct record *record, const struct lockfsm *fsm)
 #ifdef HASP_FEATURE_LEVEL_EXTRA
     message.trials = fsm->trials;
 #endif
+    Hasp__LimitRecord limits[LIMIT_COUNT];
+    Hasp__LimitRecord *pointers[LIMIT_COUNT];
+    for (uint32_t key = 0; key < LIMIT_COUNT; key++) {
+        limits[key] = (Hasp__LimitRecord)HASP__LIMIT_RECORD__INIT;
+        limits[key].key = key;
+        limits[key].value = fsm->limits.of[key];
+        pointers[key] = &limits[key];
+    }
+    message.n_limits = fsm->has_limits ? LIMIT_COUNT : 0;
+    message.limits = pointers;
     begin(record, TABLE_META);
     buffer_put_text(&record->key, META_STATE_KEY);
     put_value(record, &message.base);

@@ -47,7 +47,8 @@ static bool ttl_is_valid(uint32_t ttl_ms, uint64_t px_ms)
 static void set_new(struct lockfsm *fsm, const Hasp__RedisSet *message,
                     struct lock *lock, struct result *result)
 {
-    if (lock == NULL && HASH_CNT(by_name, fsm->locks) >= fsm->limits.locks) {
+    if (lock == NULL &&
+        HASH_CNT(by_name, fsm->locks) >= fsm->limits.of[LIMIT_LOCKS]) {
         refuse(result, RESULT_LIMIT, "locks");
         return;
     }

@@ -126,6 +126,9 @@ static uint64_t command_hash(const Hasp__Command *command)
     case HASP__COMMAND__OP_FENCE_ADMIT:
         hash = mix_bytes(hash, command->fence_admit->resource);
         return mix(hash, command->fence_admit->token);
+    case HASP__COMMAND__OP_SET_LIMIT:
+        hash = mix(hash, command->set_limit->key);
+        return mix(hash, command->set_limit->value);
     default:
         return hash; /* The others have no REQ, or nothing but it. */
     }
@@ -253,7 +256,7 @@ static bool is_new(struct lockfsm *fsm, const struct session *session,
         return false;
     }
     if (asker == NULL) {
-        if (session->asker_count >= fsm->limits.owners_per_session) {
+        if (session->asker_count >= fsm->limits.of[LIMIT_OWNERS_PER_SESSION]) {
             refuse(result, RESULT_LIMIT, "owners of the session");
             return false;
         }

@@ -154,7 +154,7 @@ struct session *session_open(struct lockfsm *fsm,
         refuse_blacklisted(fsm, hit, result);
         return NULL;
     }
-    if (HASH_CNT(by_id, fsm->sessions) >= fsm->limits.sessions) {
+    if (HASH_CNT(by_id, fsm->sessions) >= fsm->limits.of[LIMIT_SESSIONS]) {
         refuse(result, RESULT_LIMIT, "sessions");
         return NULL;
     }

@@ -113,10 +113,11 @@ enum record_kind {
 struct deadlock_search;
 
 struct lockfsm {
-    struct lockfsm_limits limits;
     uint32_t node_level; /* Not the cluster's: what this node understands. */
 
     /* The replicated state. */
+    struct lockfsm_limits limits;
+    bool has_limits; /* A founder's; else the default. */
     uint64_t applied_index;
     uint64_t applied_term;
     uint64_t token_base;
@@ -218,7 +219,7 @@ bool find_asking_session(struct lockfsm *fsm, struct session **ret_session,
 enum result_code lost_session_code(const struct lockfsm *fsm, uint64_t id);
 /* True if 'name' may name a lock or a fence. */
 bool name_is_valid(struct bytes name);
-/* Empties everything but the limits. */
+/* Empties everything but what the node understands. */
 void lockfsm_reset(struct lockfsm *fsm);
 struct session *session_find(const struct lockfsm *fsm, uint64_t id);
 struct lock *lock_find(const struct lockfsm *fsm, struct bytes name);
@@ -230,7 +231,7 @@ struct lock *lock_find(const struct lockfsm *fsm, struct bytes name);
 typedef void command_fn(struct lockfsm *fsm, const Hasp__Command *command,
                         struct result *result);
 
-command_fn apply_begin, apply_register, apply_set_feature,
+command_fn apply_begin, apply_register, apply_set_feature, apply_set_limit,
     apply_quarantine_over, apply_fence_admit;
 #ifdef HASP_FEATURE_LEVEL_EXTRA
 command_fn apply_trial;
@@ -488,6 +489,12 @@ struct member *member_obtain(struct lockfsm *fsm, uint64_t node);
 void member_free(struct lockfsm *fsm, struct member *member);
 struct fence *fence_find(const struct lockfsm *fsm, struct bytes resource);
 struct fence *fence_new(struct lockfsm *fsm, struct bytes resource);
+
+/* --- limits.c ------------------------------------------------------------- */
+
+/* False, and nothing is set, if there is no such limit or the value is out of
+ * its range. */
+bool limit_set(struct lockfsm_limits *limits, uint32_t key, uint64_t value);
 
 /* --- effects.c ------------------------------------------------------------ */
 

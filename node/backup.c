@@ -174,24 +174,12 @@ int hasp_node_restore(const struct hasp_node_options *options, const char *path,
 
 static void backup_new(struct backup *backup)
 {
-    /* What other limits may have refused once must not be refused now that its
-     * entry is applied again: a mark too many does no harm, one too few
-     * does. */
-    static const struct lockfsm_limits none = {
-        .sessions = UINT32_MAX,
-        .locks = UINT32_MAX,
-        .holds_per_session = UINT32_MAX,
-        .waits_per_lock = UINT32_MAX,
-        .waits_per_session = UINT32_MAX,
-        .fences = UINT32_MAX,
-        .blacklist = UINT32_MAX,
-        .owners_per_session = UINT32_MAX};
     if (hash_seed == 0) {
         uint64_t seed;
         fill_random(&seed, sizeof seed);
         hash_seed_set(seed);
     }
-    *backup = (struct backup){.fsm = lockfsm_new(&none),
+    *backup = (struct backup){.fsm = lockfsm_new(),
                               .table = table_new_memory()};
 }
 

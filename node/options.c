@@ -25,13 +25,14 @@ static int check_members(const struct hasp_node_options *options,
                          char why[HASP_NODE_WHY_SIZE]);
 static int check_limits(const struct hasp_node_limits *limits,
                         char why[HASP_NODE_WHY_SIZE]);
+static uint64_t *state_limit(struct hasp_node_limits *limits,
+                             enum limit_key key);
 static char *copy_text(const char *text);
 static int compare_members(const void *a, const void *b);
 
 void hasp_node_options_init(struct hasp_node_options *options)
 {
     const struct core_limits *core = &core_default_limits;
-    const struct lockfsm_limits *state = &lockfsm_default_limits;
     *options = (struct hasp_node_options){.size = sizeof *options,
                                           .listen_client = "127.0.0.1:7420",
                                           .listen_peer = "127.0.0.1:7421",
@@ -54,16 +55,13 @@ void hasp_node_options_init(struct hasp_node_options *options)
         .snapshot_chunk_size = core->snapshot_chunk_size,
         .flush_records = core->flush_records,
         .flush_ms = core->flush_ms,
-        .sessions = state->sessions,
-        .locks = state->locks,
-        .holds_per_session = state->holds_per_session,
-        .waits_per_lock = state->waits_per_lock,
-        .waits_per_session = state->waits_per_session,
-        .fences = state->fences,
-        .blacklist = state->blacklist,
         .disk_reserve = 256 * MIB,
         .wal_segment_size = 64 * MIB,
         .table_size = 16384 * MIB};
+    for (int key = 0; key < LIMIT_COUNT; key++) {
+        *state_limit(&options->limits,
+                     (enum limit_key)key) = lockfsm_default_limits.of[key];
+    }
 }
 
 int hasp_node_options_check(const struct hasp_node_options *options,
@@ -183,15 +181,45 @@ void options_for_core(const struct hasp_node_options *options,
                    .snapshot_entries = limits->snapshot_entries,
                    .snapshot_chunk_size = limits->snapshot_chunk_size,
                    .flush_records = limits->flush_records,
-                   .flush_ms = limits->flush_ms,
-                   .state = {.sessions = limits->sessions,
-                             .locks = limits->locks,
-                             .holds_per_session = limits->holds_per_session,
-                             .waits_per_lock = limits->waits_per_lock,
-                             .waits_per_session = limits->waits_per_session,
-                             .fences = limits->fences,
-                             .blacklist = limits->blacklist}},
+                   .flush_ms = limits->flush_ms},
         .version = HASP_VERSION};
+    for (int key = 0; key < LIMIT_COUNT; key++) {
+        ret_options->limits.founding.of[key] = options_state_limit(
+            options, (enum limit_key)key);
+    }
+}
+
+uint64_t options_state_limit(const struct hasp_node_options *options,
+                             enum limit_key key)
+{
+    struct hasp_node_limits limits = options->limits;
+    return *state_limit(&limits, key);
+}
+
+static uint64_t *state_limit(struct hasp_node_limits *limits,
+                             enum limit_key key)
+{
+    switch (key) {
+    case LIMIT_SESSIONS:
+        return &limits->sessions;
+    case LIMIT_LOCKS:
+        return &limits->locks;
+    case LIMIT_HOLDS_PER_SESSION:
+        return &limits->holds_per_session;
+    case LIMIT_WAITS_PER_LOCK:
+        return &limits->waits_per_lock;
+    case LIMIT_WAITS_PER_SESSION:
+        return &limits->waits_per_session;
+    case LIMIT_OWNERS_PER_SESSION:
+        return &limits->owners_per_session;
+    case LIMIT_FENCES:
+        return &limits->fences;
+    case LIMIT_BLACKLIST:
+        return &limits->blacklist;
+    case LIMIT_COUNT:
+        break;
+    }
+    UNREACHABLE();
 }
 
 static int refuse(char why[HASP_NODE_WHY_SIZE], const char *format, ...)
@@ -267,9 +295,7 @@ static int check_limits(const struct hasp_node_limits *limits,
     if (limits->connections == 0 || limits->connections_per_address == 0 ||
         limits->requests_in_flight == 0 || limits->requests_per_conn == 0 ||
         limits->sessions_per_conn == 0 || limits->snapshot_log_size == 0 ||
-        limits->snapshot_entries == 0 || limits->flush_records == 0 ||
-        limits->sessions == 0 || limits->locks == 0 ||
-        limits->holds_per_session == 0) {
+        limits->snapshot_entries == 0 || limits->flush_records == 0) {
         return refuse(why, "a limit of 0 would keep the node from working");
     }
     if (limits->name_size == 0 || limits->name_size > LOCK_NAME_SIZE_MAX ||
@@ -292,6 +318,16 @@ static int check_limits(const struct hasp_node_limits *limits,
     }
     if (limits->table_size < 16 * MIB) {
         return refuse(why, "table_size must be at least 16 MiB");
+    }
+    for (int key = 0; key < LIMIT_COUNT; key++) {
+        const struct limit_rule *rule = &limit_rules[key];
+        struct hasp_node_limits copy = *limits;
+        uint64_t value = *state_limit(&copy, (enum limit_key)key);
+        if (value != 0 && !limit_allows((enum limit_key)key, value)) {
+            return refuse(
+                why, "%s = %" PRIu64 " must be from %" PRIu64 " to %" PRIu64,
+                rule->name, value, rule->min, rule->max);
+        }
     }
     return 0;
 }

@@ -18,7 +18,8 @@ enum kind {
     KIND_TEXT,
     KIND_U32,
     KIND_U64,
-    KIND_SIZE, /* As U64; K, M and G may follow. */
+    KIND_SIZE,     /* As U64; K, M and G may follow. */
+    KIND_FOUNDING, /* As U64; counts where a cluster is founded. */
     KIND_LEVEL,
     KIND_REDIRECT,
     KIND_SWITCH,
@@ -46,6 +47,11 @@ struct setting {
 #define LIMITSIZE(name, min, max)                             \
     {                                                         \
         "limits", #name, KIND_SIZE, AT(limits.name), min, max \
+    }
+/* Of the state: lockfsm/limits.c has the same ranges. */
+#define FOUNDING(name, min, max)                                  \
+    {                                                             \
+        "limits", #name, KIND_FOUNDING, AT(limits.name), min, max \
     }
 #define KIB UINT64_C(1024)
 #define MIB (KIB * KIB)
@@ -75,13 +81,14 @@ static const struct setting settings[] = {
     LIMIT32(snapshot_chunk_size, 4096, 16 * MIB),
     LIMIT32(flush_records, 1, 100000000),
     LIMIT32(flush_ms, 1, 3600000),
-    LIMIT32(sessions, 1, 100000000),
-    LIMIT32(locks, 1, 100000000),
-    LIMIT32(holds_per_session, 1, 100000000),
-    LIMIT32(waits_per_lock, 0, 100000000),
-    LIMIT32(waits_per_session, 0, 100000000),
-    LIMIT32(fences, 0, 100000000),
-    LIMIT32(blacklist, 0, 100000000),
+    FOUNDING(sessions, 1, 100000000),
+    FOUNDING(locks, 1, 100000000),
+    FOUNDING(holds_per_session, 1, 100000000),
+    FOUNDING(waits_per_lock, 1, 100000000),
+    FOUNDING(waits_per_session, 1, 100000000),
+    FOUNDING(owners_per_session, 1, 100000000),
+    FOUNDING(fences, 1, 100000000),
+    FOUNDING(blacklist, 1, 100000000),
     LIMITSIZE(disk_reserve, 0, 1024 * GIB),
     LIMITSIZE(wal_segment_size, 1 * MIB, 4 * GIB),
     LIMITSIZE(table_size, 16 * MIB, 16384 * GIB),
@@ -226,6 +233,12 @@ int config_finish(struct config *config, char why[HASP_WHY_SIZE])
 {
     struct hasp_node_options *options = &config->options;
     options->members = config->member;
+    for (size_t i = 0; i < SETTING_COUNT; i++) {
+        if (settings[i].kind == KIND_FOUNDING &&
+            config->source[i] == CONFIG_DEFAULT) {
+            *(uint64_t *)field(config, &settings[i]) = 0; /* No opinion. */
+        }
+    }
     /* One file may serve all nodes: each listens where its member line says. */
     for (uint32_t i = 0; i < options->member_count; i++) {
         const struct hasp_node_member *member = &config->member[i];
@@ -343,7 +356,7 @@ static int set(struct config *config, const struct place *place,
     } else if (setting->kind == KIND_TEXT) {
         rv = set_text(config, setting, place, value, why);
     } else if (setting->kind == KIND_U32 || setting->kind == KIND_U64 ||
-               setting->kind == KIND_SIZE) {
+               setting->kind == KIND_SIZE || setting->kind == KIND_FOUNDING) {
         rv = set_number(config, setting, place, value, why);
     } else {
         rv = set_choice(config, setting, place, value, why);
@@ -591,9 +604,15 @@ static void print_setting(const struct config *config, size_t index, FILE *out)
 {
     const struct setting *setting = &settings[index];
     const void *at = field(config, setting);
+    struct hasp_node_options standard;
     static const char *const names[] = {"default", "file", "environment",
                                         "flag"};
     const char *source = names[config->source[index]];
+    if (setting->kind == KIND_FOUNDING &&
+        config->source[index] == CONFIG_DEFAULT) {
+        hasp_node_options_init(&standard);
+        at = (const char *)&standard + setting->offset;
+    }
     switch (setting->kind) {
     case KIND_TEXT: {
         const char *text = *(char *const *)at;
@@ -607,6 +626,7 @@ static void print_setting(const struct config *config, size_t index, FILE *out)
         break;
     case KIND_U64:
     case KIND_SIZE:
+    case KIND_FOUNDING:
         fprintf(out, "%s = %" PRIu64 " ; %s\n", setting->key,
                 *(const uint64_t *)at, source);
         break;

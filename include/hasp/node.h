@@ -97,15 +97,18 @@ struct hasp_node_limits {
     uint32_t flush_records; /* The state goes to its table by so many ... */
     uint32_t flush_ms;      /* ... or after this time. */
 
-    /* These are part of what it means to apply an entry of the log: they must
-     * be the same on every member. */
-    uint32_t sessions;
-    uint32_t locks;
-    uint32_t holds_per_session;
-    uint32_t waits_per_lock;
-    uint32_t waits_per_session;
-    uint32_t fences;
-    uint32_t blacklist;
+    /* Of the state, which all members share: a cluster that this node founds
+     * begins with these; LIMITS.SET ("hasp limits set") changes them for all.
+     * Later they are ignored, with a line of the log for each that differs.
+     * 0: the default, and no such line. */
+    uint64_t sessions;
+    uint64_t locks;
+    uint64_t holds_per_session; /* Holds and waits together. */
+    uint64_t waits_per_lock;
+    uint64_t waits_per_session;
+    uint64_t owners_per_session; /* That wait or number their requests. */
+    uint64_t fences;
+    uint64_t blacklist;
 
     uint64_t disk_reserve;     /* Free bytes below which changes are refused. */
     uint64_t wal_segment_size; /* Bytes, a multiple of 4096. */

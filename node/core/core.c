@@ -64,6 +64,11 @@ struct core *core_new(const struct core_options *options,
     if (limits->own_in_flight == 0) {
         limits->own_in_flight = OWN_IN_FLIGHT_DEFAULT;
     }
+    for (int key = 0; key < LIMIT_COUNT; key++) {
+        if (limits->founding.of[key] == 0) {
+            limits->founding.of[key] = lockfsm_default_limits.of[key];
+        }
+    }
     /* Beside the clients' and our own there are BEGIN and a change. */
     core->in_flight_max = limits->requests_in_flight + limits->own_in_flight +
                           limits->own_in_flight / 8 + 8;
@@ -75,7 +80,7 @@ struct core *core_new(const struct core_options *options,
         .in_flight_max = core->in_flight_max,
     };
     core->replica = replica_new(&replica);
-    core->fsm = lockfsm_new(&limits->state);
+    core->fsm = lockfsm_new();
     if (core->options.feature_level == 0) {
         core->options.feature_level = FEATURE_LEVEL;
     }

@@ -126,7 +126,9 @@ struct core_limits {
     uint32_t snapshot_chunk_size;
     uint32_t flush_records; /* Flush the state when so many are dirty ... */
     uint32_t flush_ms;      /* ... or after this time. */
-    struct lockfsm_limits state;
+    /* Of the state, for a cluster that this node founds (the others learn them
+     * from the log); 0: the default. */
+    struct lockfsm_limits founding;
 };
 extern const struct core_limits core_default_limits;
 

@@ -113,6 +113,9 @@ void leader_begin(struct core *core)
         begin.cluster_id = cluster_id;
         begin.token_base = core->options.token_base;
     }
+    if (!lockfsm_has_limits(core->fsm)) {
+        begin.limits = &core->options.limits.founding;
+    }
     buffer_clear(&core->scratch);
     encode_begin(&core->scratch, &begin);
     struct bytes command = buffer_bytes(&core->scratch);

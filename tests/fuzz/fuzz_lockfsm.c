@@ -12,20 +12,21 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "lockfsm/encode.h"
 #include "storage/table.h"
 
 #define ENTRY_COUNT_MAX 200
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const struct lockfsm_limits limits = {.sessions = 8,
-                                             .locks = 8,
-                                             .holds_per_session = 8,
-                                             .waits_per_lock = 6,
-                                             .waits_per_session = 6,
-                                             .fences = 3,
-                                             .blacklist = 3,
-                                             .owners_per_session = 4};
+static const struct lockfsm_limits limits = {{[LIMIT_SESSIONS] = 8,
+                                              [LIMIT_LOCKS] = 8,
+                                              [LIMIT_HOLDS_PER_SESSION] = 8,
+                                              [LIMIT_WAITS_PER_LOCK] = 6,
+                                              [LIMIT_WAITS_PER_SESSION] = 6,
+                                              [LIMIT_OWNERS_PER_SESSION] = 4,
+                                              [LIMIT_FENCES] = 3,
+                                              [LIMIT_BLACKLIST] = 3}};
 
 /* Counts what was told, so that two runs can be compared. */
 static uint64_t count_effects(const struct effects *effects)
@@ -59,7 +60,7 @@ static void check_reloading(struct lockfsm *fsm)
     char why[HASP_WHY_SIZE];
     uint64_t hash = lockfsm_hash(fsm);
     CHECK(lockfsm_flush(fsm, table) == 0);
-    struct lockfsm *other = lockfsm_new(&limits);
+    struct lockfsm *other = lockfsm_new();
     CHECK(lockfsm_load(other, table, why) == 0);
     CHECK(lockfsm_hash(other) == hash);
     CHECK(lockfsm_check_basic(other) == NULL);
@@ -67,16 +68,27 @@ static void check_reloading(struct lockfsm *fsm)
     table_close(table);
 }
 
+/* Entry 1: small limits, so that an input meets them. */
+static void begin(struct lockfsm *fsm, struct effects *effects)
+{
+    struct buffer command = {0};
+    encode_begin(&command,
+                 &(struct begin_command){.node = 1, .limits = &limits});
+    CHECK(lockfsm_apply(fsm, 1, 1, buffer_bytes(&command), effects) == 0);
+    buffer_done(&command);
+}
+
 /* Applies the row; returns a hash of what was told and of the state. */
 static uint64_t run(struct bytes input, uint64_t seed)
 {
     hash_seed_set(seed);
-    struct lockfsm *fsm = lockfsm_new(&limits);
+    struct lockfsm *fsm = lockfsm_new();
     struct lockfsm_delta *delta = lockfsm_delta_new();
     struct effects effects = {0};
     struct reader reader = reader_of(input);
     uint64_t told = 0;
-    for (uint64_t index = 1;
+    begin(fsm, &effects);
+    for (uint64_t index = 2;
          index <= ENTRY_COUNT_MAX && reader_left(&reader) > 2; index++) {
         uint16_t entry_size = reader_u16(&reader);
         struct bytes entry = reader_bytes(

@@ -7,7 +7,7 @@
  * the run_ functions below), or a question: "dump RESOURCE...", "kept SESSION
  * OWNER REQ", "restore" (through a table and a snapshot into another machine
  * with another hash seed), "reload" (through the table alone), "flush",
- * "newlife MS", "limits N...". Bare words; "-" is the empty one and "*N" one of
+ * "newlife MS". Bare words; "-" is the empty one and "*N" one of
  * N bytes. After every entry the invariants are checked; what is wrong ends the
  * run with a line "!...". */
 
@@ -26,7 +26,6 @@
 #define WORD_MAX 256
 #define MEMBER_MAX 8
 
-static struct lockfsm_limits limits;
 static struct lockfsm *fsm;
 static struct lockfsm_delta *delta;
 static struct table *table;
@@ -282,6 +281,12 @@ static void run_fence(void)
     encode_fence_admit(&command, &from, bytes(6), number(7));
 }
 
+static void run_limit(void)
+{
+    struct origin from = origin();
+    encode_set_limit(&command, &from, (enum limit_key)number(6), number(7));
+}
+
 static void run_redis_set(void)
 {
     encode_redis_set(&command, &(struct redis_set_command){
@@ -337,6 +342,7 @@ static const struct {
     {"register", run_register},
     {"feature", run_feature},
     {"quarover", run_quarantine_over},
+    {"limit", run_limit},
 };
 
 /* --- Effects -------------------------------------------------------------- */
@@ -462,6 +468,9 @@ static void put_effect(const struct effect *e)
         break;
     case EFFECT_REGISTERED:
         printf("g %" PRIu64 " %" PRIu64, e->count, e->token);
+        break;
+    case EFFECT_LIMIT_SET:
+        printf("l %" PRIu64 " %" PRIu64, e->count, e->token);
         break;
     default:
         put_lock_effect(e);
@@ -698,7 +707,7 @@ static void restore_table(void)
 /* It understands whatever level the rows raise it to. */
 static struct lockfsm *new_fsm(void)
 {
-    struct lockfsm *made = lockfsm_new(&limits);
+    struct lockfsm *made = lockfsm_new();
     lockfsm_set_node_level(made, UINT32_MAX - 1);
     return made;
 }
@@ -725,16 +734,6 @@ static void ask_restore(void)
     printf("%s\n", strcmp(word[0], "restore") == 0 ? "restored" : "reloaded");
 }
 
-static void ask_limits(void)
-{
-    limits = (struct lockfsm_limits){(uint32_t)number(1), (uint32_t)number(2),
-                                     (uint32_t)number(3), (uint32_t)number(4),
-                                     (uint32_t)number(5), (uint32_t)number(6),
-                                     (uint32_t)number(7), (uint32_t)number(8)};
-    lockfsm_free(fsm);
-    fsm = new_fsm();
-}
-
 static void ask_new_life(void)
 {
     lockfsm_new_life(fsm, number(1));
@@ -746,9 +745,8 @@ static const struct {
     const char *name;
     void (*ask)(void);
 } questions[] = {
-    {"dump", ask_dump},        {"kept", ask_kept},     {"restore", ask_restore},
-    {"reload", ask_restore},   {"flush", flush_state}, {"limits", ask_limits},
-    {"newlife", ask_new_life},
+    {"dump", ask_dump},      {"kept", ask_kept},     {"restore", ask_restore},
+    {"reload", ask_restore}, {"flush", flush_state}, {"newlife", ask_new_life},
 };
 
 /* --- Lines ---------------------------------------------------------------- */

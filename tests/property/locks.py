@@ -61,8 +61,9 @@ class LockOperations:
                 return BAD
             return self.ask_again(wait, is_waiting, ms, terms, req)
         need = sum(not own for own in owns)
-        if len(s.holds) + len(s.waits) + need > self.limits[2] or \
-                len(self.locks) + locks.count(None) > self.limits[1]:
+        missing = locks.count(None)
+        if need and len(s.holds) + len(s.waits) + need > self.limits[2] or \
+                missing and len(self.locks) + missing > self.limits[1]:
             return LIMIT
         if self.is_free_now(s, owner, locks, owns, mode, slots, is_barging):
             tokens = []
@@ -100,7 +101,7 @@ class LockOperations:
             len(s.waits) + count > self.limits[4] or \
             len(s.holds) + len(s.waits) + count > self.limits[2] or \
             (owner not in s.askers() and
-             len(s.askers()) >= self.limits[7] and
+             len(s.askers()) >= self.limits[5] and
              owner not in s.results)
 
     def enqueue(self, s, owner, req, names, mode, slots, ms, terms):

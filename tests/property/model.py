@@ -38,10 +38,6 @@ class Model(SessionOperations, LockOperations, Rules):
             lines.append(result.check)
         return lines + out
 
-    def ask_limits(self, *numbers):
-        self.limits = [int(n) or 1 << 60 for n in numbers]
-        return []
-
     def ask_restore(self):
         return ['restored']
 

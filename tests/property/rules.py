@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Who asks, who may have a lock, who waits for whom."""
 
-from state import BAD, EXCLUSIVE, LIMIT, NIL, NOT_HELD, SLOTS, Cycle, Hold, \
-    Lock, Result, Wait, asker_text, covers, hold_at, is_free, ok, short, \
+from state import BAD, EXCLUSIVE, LIMIT, LIMIT_COUNT, NIL, NOT_HELD, SLOTS, \
+    Cycle, Hold, Lock, Result, Wait, asker_text, covers, hold_at, is_free, ok, short, \
     size, wait_at
 
 
@@ -25,7 +25,7 @@ class Rules:
         self.out = []
         self.touched = {}
         self.delayed = {}
-        self.limits = [1 << 60] * 8
+        self.limits = [1 << 60] * LIMIT_COUNT
 
     # --- Who asks ---------------------------------------------------------
 
@@ -62,7 +62,7 @@ class Rules:
             return do(s, owner, 0)
         if req <= acked or req <= s.acked.get(owner, 0):
             return BAD
-        if owner not in s.askers() and len(s.askers()) >= self.limits[7]:
+        if owner not in s.askers() and len(s.askers()) >= self.limits[5]:
             return LIMIT
         kept = s.results.setdefault(owner, {})
         if acked > s.acked.get(owner, 0):

@@ -25,7 +25,8 @@ import time
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from model import Model  # noqa: E402
-from state import EXCLUSIVE, SHARED, SLOTS, Cycle  # noqa: E402
+from state import EXCLUSIVE, LIMIT_COUNT, LIMIT_MAX, SHARED, \
+    SLOTS, Cycle  # noqa: E402
 
 # How often each operation is generated.
 WEIGHTS = {
@@ -36,7 +37,7 @@ WEIGHTS = {
     'blacklist_remove': 1.2, 'blacklist_over': 0.7, 'fence': 1.2,
     'redis_set': 2.5, 'redis_delete': 1.2, 'redis_expire': 1.2,
     'begin': 0.3, 'quarantine_over': 0.3, 'register': 0.2, 'feature': 0.1,
-    'kept': 2,
+    'limit': 0.3, 'kept': 2,
 }
 RESOURCES = ('disk', 'tape', 'f1', 'f2', 'f3')
 LONG = {'name': '*512', 'owner': '*129', 'value': '*4097'}
@@ -112,10 +113,10 @@ class Generator:
         self.say(f'{self.index} ' + ' '.join(map(str, words)))
 
     def run(self):
-        if self.chance(.2):
-            self.say('limits ' + ' '.join(
-                str(self.rng.choice([0, 0, 1, 2, 3, 4, 6, 8]))
-                for _ in range(8)))
+        for key in range(LIMIT_COUNT if self.chance(.2) else 0):
+            value = self.rng.choice([0, 0, 1, 2, 3, 4, 6, 8])
+            if value:
+                self.entry('limit', '0 - 0 0', key, value)
         if self.chance(.9):
             self.entry('begin', 1, 11, 1,
                        self.rng.choice([0, 1000, 1 << 41, 1 << 50]))
@@ -482,6 +483,10 @@ class Generator:
 
     def feature(self):
         self.entry('feature', self.rng.randint(0, 5))
+
+    def limit(self):
+        self.entry('limit', self.anyone(), self.rng.randint(0, LIMIT_COUNT),
+                   self.pick((0, 1, 3, 8, 100, LIMIT_MAX, LIMIT_MAX + 1)))
 
     def kept(self):
         keys = [(s.id, owner, req) for s in self.model.sessions.values()

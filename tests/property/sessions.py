@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The cluster and its sessions, the blacklist, fences and Redis values."""
 
-from state import BAD, EXCLUSIVE, LIFE, LIMIT, NIL, NOT_HELD, TIME_MAX, \
-    TOKEN_MAX, TTL_MAX, VOID, Result, Session, is_free, is_match, ok, size
+from state import BAD, EXCLUSIVE, LIFE, LIMIT, LIMIT_COUNT, LIMIT_MAX, NIL, \
+    NOT_HELD, TIME_MAX, TOKEN_MAX, TTL_MAX, VOID, Result, Session, is_free, \
+    is_match, ok, size
 
 
 class SessionOperations:
@@ -133,7 +134,7 @@ class SessionOperations:
                 if refused:
                     return refused
             kept = [b for b in self.blacklist if b[1:3] != [session, client]]
-            if kept == self.blacklist and len(kept) >= self.limits[6]:
+            if kept == self.blacklist and len(kept) >= self.limits[7]:
                 return LIMIT
             self.blacklist = kept + [[self.index, session, client, reason, by,
                                       ms]]
@@ -170,12 +171,22 @@ class SessionOperations:
             if token < highest or 1 << 40 <= token < self.base:
                 return ok(0, highest)
             if resource not in self.fences and \
-                    len(self.fences) >= self.limits[5]:
+                    len(self.fences) >= self.limits[6]:
                 return LIMIT
             self.fences[resource] = token
             return ok(1, token)
         is_bad = not self.names_are_good([resource]) or token > TOKEN_MAX
         return self.numbered(words, ('fence', words[4:]), do, is_bad, True)
+
+    def op_limit(self, *words):
+        key, value = int(words[4]), int(words[5])
+
+        def do(_s, _owner, _req):
+            self.limits[key] = value
+            self.out.append(f'l {key} {value}')
+            return ok()
+        is_bad = key >= LIMIT_COUNT or not 1 <= value <= LIMIT_MAX
+        return self.numbered(words, ('limit', words[4:]), do, is_bad, True)
 
     # --- Redis ------------------------------------------------------------
 

@@ -87,6 +87,8 @@ struct world {
     struct world_message *message;
     uint32_t message_count, message_capacity;
     struct core_limits limits;
+    /* Of a node whose file says other limits of the state; else NULL. */
+    const struct lockfsm_limits *founding[NODE_MAX + 1]; /* Borrowed. */
     enum core_redirect redirect;
 };
 
@@ -391,6 +393,9 @@ static void node_start(struct world *world, uint64_t id)
         .limits = world->limits,
         .version = "0.0.test",
     };
+    if (world->founding[id] != NULL) {
+        options.limits.founding = *world->founding[id];
+    }
     char why[HASP_WHY_SIZE] = "";
     struct core_start start = {.table = node->table};
     start.replica.term = node->term;

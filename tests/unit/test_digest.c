@@ -69,7 +69,7 @@ static void flush(struct world *world)
 static int set_up(void **state)
 {
     struct world *world = memory_new(sizeof *world);
-    world->fsm = lockfsm_new(NULL);
+    world->fsm = lockfsm_new();
     world->table = table_new_memory();
     encode_open(&world->command,
                 &(struct open_command){.ttl_ms = 10000,
@@ -130,7 +130,7 @@ static void the_digest_is_that_of_what_was_loaded(void **state)
     struct world *world = *state;
     char why[HASP_WHY_SIZE];
     uint64_t digest = lockfsm_digest(world->fsm);
-    struct lockfsm *other = lockfsm_new(NULL);
+    struct lockfsm *other = lockfsm_new();
     assert_int_equal(lockfsm_load(other, world->table, why), 0);
     assert_true(lockfsm_digest(other) == digest);
     assert_true(lockfsm_hash(other) == digest);
@@ -223,7 +223,7 @@ static void a_table_that_does_not_add_up_is_not_loaded(void **state)
 {
     struct world *world = *state;
     char why[HASP_WHY_SIZE];
-    struct lockfsm *other = lockfsm_new(NULL);
+    struct lockfsm *other = lockfsm_new();
     flip_in_table(world, TABLE_SESSIONS);
     assert_int_equal(lockfsm_load(other, world->table, why), HASP_ECORRUPT);
     assert_non_null(strstr(why, "digest"));

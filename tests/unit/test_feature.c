@@ -33,7 +33,7 @@ struct world {
 static int world_open(void **state)
 {
     struct world *world = memory_new(sizeof *world);
-    world->fsm = lockfsm_new(NULL);
+    world->fsm = lockfsm_new();
     *state = world;
     return 0;
 }
@@ -209,7 +209,7 @@ static void a_state_of_a_higher_level_is_not_loaded(void **state)
     lockfsm_set_node_level(world->fsm, FEATURE_LEVEL + 1);
     assert_int_equal(begin(world, FEATURE_LEVEL + 1), 0);
     assert_int_equal(lockfsm_flush(world->fsm, table), 0);
-    struct lockfsm *older = lockfsm_new(NULL);
+    struct lockfsm *older = lockfsm_new();
     assert_int_equal(lockfsm_load(older, table, why), HASP_ETOOOLD);
     assert_non_null(strstr(why, "upgrade"));
     lockfsm_set_node_level(older, FEATURE_LEVEL + 1);

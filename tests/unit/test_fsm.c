@@ -59,7 +59,6 @@ struct script {
     struct machine reloaded;
     struct table *table;
     const struct lockfsm *shown; /* The machine that is looked at. */
-    struct lockfsm_limits limits;
     uint64_t index;
     struct alias alias[ALIAS_MAX];
     uint32_t alias_count;
@@ -161,14 +160,45 @@ static void add_alias(struct script *script, const char *name)
     alias->session = lockfsm_token_base(script->plain.fsm) + script->index + 1;
 }
 
+/* Sets the limits that the line names; false if there are none. */
+static bool limits_in(const struct script *script, struct lockfsm_limits *set)
+{
+    bool has_any = false;
+    *set = lockfsm_default_limits;
+    for (int key = 0; key < LIMIT_COUNT; key++) {
+        if (option(script, limit_rules[key].name) != NULL) {
+            set->of[key] = number(script, limit_rules[key].name);
+            has_any = true;
+        }
+    }
+    return has_any;
+}
+
 static void run_begin(struct script *script, struct buffer *out)
 {
     uint8_t id[16] = {1};
+    struct lockfsm_limits limits;
+    bool has_limits = limits_in(script, &limits);
     struct begin_command c = {.node = number(script, "node"),
                               .incarnation = number(script, "incarnation"),
                               .cluster_id = flag(script, "new") ? id : NULL,
-                              .token_base = number(script, "base")};
+                              .token_base = number(script, "base"),
+                              .limits = has_limits ? &limits : NULL};
     encode_begin(out, &c);
+}
+
+static void run_limit(struct script *script, struct buffer *out)
+{
+    struct origin nobody = {0};
+    enum limit_key key;
+    char *equals = strchr(word(script, 1), '=');
+    if (equals == NULL ||
+        !limit_find(
+            bytes_of(word(script, 1), (size_t)(equals - word(script, 1))),
+            &key)) {
+        bad(script, "unknown limit");
+    }
+    encode_set_limit(out, &nobody, key, strtoull(equals + 1, NULL, 10));
 }
 
 static void run_open(struct script *script, struct buffer *out)
@@ -445,6 +475,7 @@ static const char *const effect_names[] = {
     [EFFECT_BLACKLISTED] = "blacklisting",
     [EFFECT_BEGUN] = "begun",
     [EFFECT_REGISTERED] = "registered",
+    [EFFECT_LIMIT_SET] = "limit set",
 };
 
 static void put_number(struct buffer *out, const char *name, uint64_t value)
@@ -707,9 +738,9 @@ static void apply_to(struct script *script, struct machine *machine)
 }
 
 /* It understands whatever level a transcript raises the cluster to. */
-static struct lockfsm *machine_fsm(const struct lockfsm_limits *limits)
+static struct lockfsm *machine_fsm(void)
 {
-    struct lockfsm *fsm = lockfsm_new(limits);
+    struct lockfsm *fsm = lockfsm_new();
     lockfsm_set_node_level(fsm, UINT32_MAX - 1);
     return fsm;
 }
@@ -721,7 +752,7 @@ static void reload(struct script *script)
     assert_int_equal(lockfsm_flush(fsm, script->table), 0);
     assert_int_equal(lockfsm_dirty_count(fsm), 0);
     lockfsm_free(fsm);
-    script->reloaded.fsm = machine_fsm(&script->limits);
+    script->reloaded.fsm = machine_fsm();
     if (lockfsm_load(script->reloaded.fsm, script->table, why) != 0) {
         fail_msg("%s", why);
     }
@@ -756,25 +787,6 @@ static void run_new_life(struct script *script, struct buffer *out)
     reload(script);
 }
 
-/* The limits of the whole script; stands first. */
-static void run_limits(struct script *script, struct buffer *out)
-{
-    (void)out;
-    struct lockfsm_limits *limits = &script->limits;
-    limits->sessions = (uint32_t)number(script, "sessions");
-    limits->locks = (uint32_t)number(script, "locks");
-    limits->holds_per_session = (uint32_t)number(script, "holds");
-    limits->waits_per_lock = (uint32_t)number(script, "queue");
-    limits->waits_per_session = (uint32_t)number(script, "waits");
-    limits->fences = (uint32_t)number(script, "fences");
-    limits->blacklist = (uint32_t)number(script, "blacklist");
-    limits->owners_per_session = (uint32_t)number(script, "owners");
-    lockfsm_free(script->plain.fsm);
-    lockfsm_free(script->reloaded.fsm);
-    script->plain.fsm = machine_fsm(limits);
-    script->reloaded.fsm = machine_fsm(limits);
-}
-
 typedef void run_fn(struct script *script, struct buffer *out);
 enum run_kind { RUN_ENTRY, RUN_SHOW, RUN_SETUP };
 static const struct {
@@ -785,6 +797,7 @@ static const struct {
     {"begin", run_begin, RUN_ENTRY},
     {"register", run_register, RUN_ENTRY},
     {"feature", run_feature, RUN_ENTRY},
+    {"limit", run_limit, RUN_ENTRY},
     {"quarantineover", run_quarantine_over, RUN_ENTRY},
     {"open", run_open, RUN_ENTRY},
     {"close", run_close, RUN_ENTRY},
@@ -807,7 +820,6 @@ static const struct {
     {"set", run_set, RUN_ENTRY},
     {"del", run_del, RUN_ENTRY},
     {"pexpire", run_pexpire, RUN_ENTRY},
-    {"limits", run_limits, RUN_SETUP},
     {"newlife", run_new_life, RUN_SETUP},
     {"lock", show_lock, RUN_SHOW},
     {"session", show_session, RUN_SHOW},
@@ -864,9 +876,9 @@ static char *read_text(const char *path)
 static void script_init(struct script *script)
 {
     *script = (struct script){.table = table_new_memory()};
-    script->plain.fsm = machine_fsm(&script->limits);
+    script->plain.fsm = machine_fsm();
     script->plain.delta = lockfsm_delta_new();
-    script->reloaded.fsm = machine_fsm(&script->limits);
+    script->reloaded.fsm = machine_fsm();
     script->reloaded.delta = lockfsm_delta_new();
 }
 

@@ -36,7 +36,7 @@ struct world {
 static int world_open(void **state)
 {
     struct world *world = memory_new(sizeof *world);
-    world->fsm = lockfsm_new(NULL);
+    world->fsm = lockfsm_new();
     world->table = table_new_memory();
     *state = world;
     return 0;
@@ -623,7 +623,7 @@ static void damaged_records_are_corruption(void **state)
             table_put(txn, (enum table_map)map, key, BYTES_LITERAL("\xff\xff")),
             0);
         assert_int_equal(table_commit(txn), 0);
-        struct lockfsm *fsm = lockfsm_new(NULL);
+        struct lockfsm *fsm = lockfsm_new();
         assert_int_equal(lockfsm_load(fsm, world->table, why), HASP_ECORRUPT);
         assert_true(strlen(why) > 0);
         assert_int_equal(lockfsm_applied_index(fsm), 0);
@@ -687,7 +687,7 @@ static void fields_that_are_too_long_are_corruption(void **state)
                                    buffer_bytes(&longer)),
                          0);
         assert_int_equal(table_commit(txn), 0);
-        struct lockfsm *fsm = lockfsm_new(NULL);
+        struct lockfsm *fsm = lockfsm_new();
         assert_int_equal(lockfsm_load(fsm, world->table, why), HASP_ECORRUPT);
         assert_null(strstr(why, "digest")); /* It is seen without that, too. */
         lockfsm_free(fsm);
@@ -722,7 +722,7 @@ static void missing_records_are_corruption(void **state)
         assert_int_equal(
             table_delete(txn, needed[i], buffer_bytes(&copied.key)), 0);
         assert_int_equal(table_commit(txn), 0);
-        struct lockfsm *fsm = lockfsm_new(NULL);
+        struct lockfsm *fsm = lockfsm_new();
         assert_int_equal(lockfsm_load(fsm, world->table, why), HASP_ECORRUPT);
         assert_null(strstr(why, "digest")); /* It is seen without that, too. */
         lockfsm_free(fsm);

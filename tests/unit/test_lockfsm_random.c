@@ -58,14 +58,15 @@ struct random_world {
     uint32_t refused_count; /* For cycles that were checked. */
 };
 
-static const struct lockfsm_limits small_limits = {.sessions = 8,
-                                                   .locks = 6,
-                                                   .holds_per_session = 8,
-                                                   .waits_per_lock = 6,
-                                                   .waits_per_session = 6,
-                                                   .fences = 2,
-                                                   .blacklist = 3,
-                                                   .owners_per_session = 3};
+static const struct lockfsm_limits small_limits = {
+    {[LIMIT_SESSIONS] = 8,
+     [LIMIT_LOCKS] = 8,
+     [LIMIT_HOLDS_PER_SESSION] = 8,
+     [LIMIT_WAITS_PER_LOCK] = 6,
+     [LIMIT_WAITS_PER_SESSION] = 6,
+     [LIMIT_OWNERS_PER_SESSION] = 4,
+     [LIMIT_FENCES] = 3,
+     [LIMIT_BLACKLIST] = 3}};
 
 /* --- Random commands ------------------------------------------------------ */
 
@@ -281,7 +282,12 @@ static void random_other(struct random_world *world, struct buffer *out)
 {
     struct origin origin = random_origin(world);
     struct session_age age = {origin.session, 100 * below(world, 3)};
-    switch (below(world, 6)) {
+    switch (below(world, 7)) {
+    case 4:
+        encode_set_limit(out, &origin,
+                         (enum limit_key)below(world, LIMIT_COUNT),
+                         below(world, 9));
+        break;
     case 0:
         encode_age(out, &age, 1);
         break;
@@ -614,7 +620,7 @@ static void maybe_reload(struct random_world *world)
     } else if (one_in(world, 15)) {
         assert_int_equal(lockfsm_flush(world->reloaded, world->table), 0);
         lockfsm_free(world->reloaded);
-        world->reloaded = lockfsm_new(&small_limits);
+        world->reloaded = lockfsm_new();
         if (lockfsm_load(world->reloaded, world->table, why) != 0) {
             fail_run(world, why);
         }
@@ -664,7 +670,7 @@ static void check_other_seed(struct random_world *world)
     world->reloaded = NULL;
     world->delta = NULL;
     hash_seed_set(world->seed * 77 + 1);
-    world->plain = lockfsm_new(&small_limits);
+    world->plain = lockfsm_new();
     for (uint64_t i = 1; i <= world->index; i++) {
         effects_clear(&world->effects);
         assert_int_equal(lockfsm_apply(world->plain, i, 1, reader_run(&reader),
@@ -681,11 +687,14 @@ static void run_seed(uint64_t seed, uint32_t *code_count)
     struct random_world world = {.seed = seed, .table = table_new_memory()};
     hash_seed_set(seed);
     world.prng.state = seed;
-    world.plain = lockfsm_new(&small_limits);
-    world.reloaded = lockfsm_new(&small_limits);
+    world.plain = lockfsm_new();
+    world.reloaded = lockfsm_new();
     world.delta = lockfsm_delta_new();
     for (uint32_t i = 0; i < ENTRY_COUNT; i++) {
-        if (i < SESSION_COUNT) {
+        if (i == 0) {
+            struct begin_command begin = {.node = 1, .limits = &small_limits};
+            encode_begin(&world.command, &begin);
+        } else if (i <= SESSION_COUNT) {
             buffer_clear(&world.command);
             random_open(&world, &world.command);
         } else {

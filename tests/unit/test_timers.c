@@ -478,10 +478,8 @@ static bool count_proposed(void *data, struct bytes command)
 static void a_hundred_thousand_sessions_are_kept_alive(void **state)
 {
     struct world *w = *state;
-    struct lockfsm_limits limits = lockfsm_default_limits;
-    limits.sessions = MANY;
     lockfsm_free(w->fsm);
-    w->fsm = lockfsm_new(&limits);
+    w->fsm = lockfsm_new();
     timers_begin(w->timers, w->fsm, ns(w));
     uint64_t *sessions = memory_new(MANY * sizeof *sessions);
     w->index = 0;

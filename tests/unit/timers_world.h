@@ -87,7 +87,7 @@ static inline struct result apply_command(struct world *w)
 static inline int set_up(void **state)
 {
     struct world *w = memory_new(sizeof *w);
-    w->fsm = lockfsm_new(&lockfsm_default_limits);
+    w->fsm = lockfsm_new();
     w->timers = timers_new();
     w->now_ms = 1000000;
     uint8_t cluster_id[16] = {1};

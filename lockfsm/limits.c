@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "lockfsm/limits.h"
+
+#include "lockfsm/state.h"
+
+#define MANY 100000000
+/* Key, name, least, greatest, default. */
+#define ALL_LIMITS(X)                                            \
+    X(SESSIONS, "sessions", 1, MANY, 1000000)                    \
+    X(LOCKS, "locks", 1, MANY, 1000000)                          \
+    X(HOLDS_PER_SESSION, "holds_per_session", 1, MANY, 100000)   \
+    X(WAITS_PER_LOCK, "waits_per_lock", 1, MANY, 100000)         \
+    X(WAITS_PER_SESSION, "waits_per_session", 1, MANY, 100000)   \
+    X(OWNERS_PER_SESSION, "owners_per_session", 1, MANY, 100000) \
+    X(FENCES, "fences", 1, MANY, 1000000)                        \
+    X(BLACKLIST, "blacklist", 1, MANY, 1000)
+
+#define RULE(key, name, min, max, standard) \
+    [LIMIT_##key] = {name, min, max, standard},
+#define STANDARD(key, name, min, max, standard) [LIMIT_##key] = (standard),
+
+const struct limit_rule limit_rules[LIMIT_COUNT] = {ALL_LIMITS(RULE)};
+const struct lockfsm_limits lockfsm_default_limits = {{ALL_LIMITS(STANDARD)}};
+
+bool limit_find(struct bytes name, enum limit_key *ret_key)
+{
+    for (int key = 0; key < LIMIT_COUNT; key++) {
+        if (bytes_equal(name, bytes_of_text(limit_rules[key].name))) {
+            *ret_key = (enum limit_key)key;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool limit_allows(enum limit_key key, uint64_t value)
+{
+    return value >= limit_rules[key].min && value <= limit_rules[key].max;
+}
+
+uint64_t lockfsm_limit(const struct lockfsm *fsm, enum limit_key key)
+{
+    return fsm->limits.of[key];
+}
+
+bool limit_set(struct lockfsm_limits *limits, uint32_t key, uint64_t value)
+{
+    if (key >= LIMIT_COUNT || !limit_allows((enum limit_key)key, value)) {
+        return false;
+    }
+    limits->of[key] = value;
+    return true;
+}
+
+void apply_set_limit(struct lockfsm *fsm, const Hasp__Command *command,
+                     struct result *result)
+{
+    const Hasp__SetLimit *message = command->set_limit;
+    if (!limit_set(&fsm->limits, message->key, message->value)) {
+        refuse(result, RESULT_BAD_ARGUMENT, "limit");
+        return;
+    }
+    fsm->has_limits = true;
+    struct effect *effect = effect_add(fsm, EFFECT_LIMIT_SET);
+    effect->count = message->key;
+    effect->token = message->value;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Limits of the state: whatever the nodes' files say, every node applies an
+ * entry with the same result. */
+
+#include "tests/unit/core_world.h"
+
+static struct world *world;
+
+static uint64_t other_than(uint64_t a, uint64_t b)
+{
+    uint64_t id = 1;
+    while (id == a || id == b) {
+        id++;
+    }
+    return id;
+}
+
+static void check_equal_states(void)
+{
+    world_run(world, 300);
+    for (uint64_t id = 2; id <= world->node_count; id++) {
+        const struct lockfsm *one = core_state(world->node[1].core);
+        const struct lockfsm *other = core_state(world->node[id].core);
+        assert_int_equal(lockfsm_applied_index(one),
+                         lockfsm_applied_index(other));
+        assert_true(lockfsm_hash(one) == lockfsm_hash(other));
+    }
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    world_free(world);
+    return 0;
+}
+
+/* Node 1 has another limit in its file, whoever leads. */
+static void files_that_differ_make_no_second_holder(void **state)
+{
+    (void)state;
+    static const struct lockfsm_limits small = {{[LIMIT_LOCKS] = 1}};
+    world = world_new(3);
+    world->founding[1] = &small;
+    world_found(world);
+    uint64_t leader = world_elect(world);
+    for (int round = 0; round < 3; round++) {
+        uint64_t next = other_than(leader, 0);
+        next = round == 1 ? other_than(leader, next) : next;
+        client_open(world, leader, 1);
+        client_session(world, leader, 1, "TTL 60000");
+        client_ask(world, leader, 1, "LOCK.ACQUIRE a");
+        client_ask(world, leader, 1, "LOCK.ACQUIRE b");
+        check_equal_states();
+        client_ask(world, leader, 1, "RAFT.TRANSFER %llu",
+                   (unsigned long long)next);
+        leader = world_elect(world);
+    }
+    node_kill(world, 1);
+    node_start(world, 1);
+    links_update(world);
+    check_equal_states();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(files_that_differ_make_no_second_holder,
+                                  tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
