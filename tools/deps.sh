@@ -15,7 +15,8 @@ build='gcc make pkg-config libraft-dev libuv1-dev liblmdb-dev
     libinih-dev libsmartcols-dev libjansson-dev libsystemd-dev
     libmicrohttpd-dev libssl-dev'
 test='libcmocka-dev clang libclang-rt-dev clang-format python3 python3-pytest
-    python3-redis redis-tools curl iproute2 iptables procps strace'
+    python3-pytest-xdist python3-redis redis-tools curl iproute2 iptables
+    procps strace'
 
 missing()
 {

@@ -20,26 +20,14 @@ import os
 import re
 import select
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 
+from ports import free_base
+
 TIMEOUT = 60
-
-
-def free_port():
-    """A base such that the forty ports from it on are free."""
-    for base in range(21000 + os.getpid() % 5000, 60000, 40):
-        try:
-            for port in range(base, base + 40):
-                with socket.socket() as probe:
-                    probe.bind(('127.0.0.1', port))
-            return base
-        except OSError:
-            continue
-    sys.exit('readme: no free ports')
 
 
 def blocks(path):
@@ -158,7 +146,7 @@ def run_file(build, path):
     examples = blocks(path)
     if not examples:
         return 0, 0
-    port = free_port()
+    port = free_base(range(40))
     with tempfile.TemporaryDirectory() as folder:
         shell = Shell(build, port, folder)
         text = open(path, encoding='utf-8').read()

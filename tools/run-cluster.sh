@@ -3,10 +3,13 @@
 #
 # Runs the tests on real processes. What fails is run once more, alone: on a
 # busy machine a bound in time may be missed. A test that then passes is named
-# as unsteady; one that fails again has failed.
+# as unsteady; one that fails again has failed. Most of the time they wait, so
+# several run beside each other, each process with ports of its own
+# (tools/ports.py): TEST_JOBS, 4 if not set.
 #
 #     tools/run-cluster.sh PYTEST-ARGUMENT...
 set -u
+jobs=${TEST_JOBS:-4}
 log=$(mktemp)
 cache=$(mktemp -d)
 trap 'rm -rf "$log" "$cache"' EXIT
@@ -20,7 +23,7 @@ count()
     grep -oE "[0-9]+ $1" "$log" | tail -1 | grep -oE '^[0-9]+' || echo 0
 }
 
-if run "$@" > "$cache/first"; then
+if run -n "$jobs" "$@" > "$cache/first"; then
     tail -3 "$cache/first"
     exit 0
 fi

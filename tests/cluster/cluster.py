@@ -14,12 +14,17 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
 ROOT = os.path.dirname(
     os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 )
+sys.path.insert(0, os.path.join(ROOT, "tools"))
+
+from ports import free_base, free_ports  # noqa: E402,F401
+
 HASPD = os.environ.get(
     "HASPD", os.path.join(ROOT, "build", "release", "haspd")
 )
@@ -129,19 +134,6 @@ class Session:
         assert client.do("SESSION.ATTACH", self.id, self.secret) is not None
         self.client = client
         return self
-
-
-def free_ports(count):
-    """Ports that nobody listens on. They are held together while being
-    chosen, so they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
 
 
 def wait_until(condition, timeout, what):

@@ -15,6 +15,7 @@ import time
 
 import pytest
 
+from cluster import free_base
 from fake_node import FakeNode, Raw, encode, push
 
 ROOT = os.path.dirname(
@@ -742,14 +743,7 @@ def test_a_lock_of_the_run_around_is_refused_instead_of_waited_for():
 
 def free_base_port():
     """A port P such that P to P+2, P+10 to P+12 and P+20 to P+22 are free."""
-    for base in range(21000 + os.getpid() % 500 * 20, 60000, 40):
-        try:
-            for offset in (0, 1, 2, 10, 11, 12, 20, 21, 22):
-                socket.create_server(("127.0.0.1", base + offset)).close()
-            return base
-        except OSError:
-            continue
-    raise AssertionError("no free ports")
+    return free_base((0, 1, 2, 10, 11, 12, 20, 21, 22))
 
 
 class Dev:
