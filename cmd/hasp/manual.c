@@ -39,6 +39,9 @@ static const struct {
                "demoted or removed. A node that has lost its disk is removed, "
                "and then added again with an empty directory. A node that is "
                "only down is not removed: start it.\n"
+               "The list is the leader's; its last column says for how long it "
+               "has not heard a member. Without a leader it is that of the "
+               "node whose log is committed furthest, which says so.\n"
                "A vote is not taken away while those that are left and heard "
                "would be no majority: remove the silent ones first. With "
                "--force it is, and until enough of them come back the cluster "
@@ -95,7 +98,12 @@ static const struct {
     {"status", "Each node that answers tells of itself: who leads as it "
                "believes, how far the log is committed, how far it has applied "
                "it. Of those that do not answer the reason goes to stderr. The "
-               "leader's opinion of the members is hasp member list."},
+               "leader's opinion of the members is hasp member list.\n"
+               "With --cluster one address is enough: all members that the "
+               "answers name are asked, too, and the last line says how many "
+               "are up (they answer, and the leader hears them) and how many "
+               "of those that vote may be lost. A node that is no member any "
+               "more is shown as removed."},
     {"top", "Grants per second are counted from the events that the node "
             "tells; what happens between two looks counts, too. When stdout is "
             "no terminal, each look is printed below the one before."},

@@ -233,7 +233,10 @@ static void put_cell(struct buffer *out, const struct field *field,
                                               json_integer_value(value) != 0);
         buffer_put_text(out, is_set ? "yes" : is_for_people ? "" : "no");
     } else if (json_is_integer(value)) {
-        if (field->kind == FIELD_DURATION && is_for_people) {
+        if (field->kind == FIELD_DURATION && is_for_people &&
+            json_integer_value(value) < 0) {
+            buffer_put_text(out, "never");
+        } else if (field->kind == FIELD_DURATION && is_for_people) {
             duration_format(value_number(value, ""), text);
             buffer_put_text(out, text);
         } else {

@@ -27,7 +27,7 @@ enum format { FORMAT_TABLE, FORMAT_JSON, FORMAT_PLAIN };
 enum field_kind {
     FIELD_TEXT,
     FIELD_NUMBER,   /* Right-aligned. */
-    FIELD_DURATION, /* Milliseconds; "2m10s" in a table. */
+    FIELD_DURATION, /* Milliseconds; in a table "2m10s", below 0 "never". */
     FIELD_COUNT,    /* Of the elements of an array. */
     FIELD_ROLE,     /* Of a node; in colour on a terminal. */
     FIELD_FLAG      /* "yes" or "no"; in a column of a table "yes" or "". */

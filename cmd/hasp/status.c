@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
-/* hasp status, health, version, member list, transfer, add, promote, demote,
- * remove. */
+/* hasp status, health, version. */
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "cmd/hasp/tool.h"
+#include "cmd/hasp/nodes.h"
 
-/* One silent node must not hold up the picture of the others. */
-#define NODE_TIMEOUT_MS 1500
-#define CHANGE_MS 20000
-/* Before the leader is looked for again. */
-#define PAUSE_US 50000
+/* After so long without a word a connection between nodes is closed. */
+#define SILENCE_MS 3000
 
 static const struct field node_fields[] = {
     {"node", "NODE", FIELD_NUMBER},
@@ -28,15 +23,6 @@ static const struct field node_fields[] = {
     {0},
 };
 
-static const struct field member_fields[] = {
-    {"id", "ID", FIELD_NUMBER},
-    {"address", "ADDRESS", FIELD_TEXT},
-    {"role", "ROLE", FIELD_ROLE},
-    {"match", "MATCH", FIELD_NUMBER},
-    {"last_contact_ms", "LAST CONTACT", FIELD_DURATION},
-    {0},
-};
-
 static const struct field health_fields[] = {
     {"healthy", "HEALTHY", FIELD_FLAG},
     {0},
@@ -47,59 +33,6 @@ static const struct field version_fields[] = {
     {"version", "VERSION", FIELD_TEXT},
     {0},
 };
-
-/* Asks one node for its own view; its map with "endpoint", or a map with
- * "error" in it. */
-static json_t *status_of(const struct tool *tool, struct endpoint *endpoint)
-{
-    struct endpoints one = {.endpoint = endpoint, .count = 1};
-    struct client *client = client_new(&one);
-    struct query query = {0};
-    const struct resp_reply *reply;
-    uint64_t timeout_ms = tool->timeout_ms < NODE_TIMEOUT_MS ? tool->timeout_ms
-                                                             : NODE_TIMEOUT_MS;
-    struct client_options options = {.deadline_ns = client_now_ns() +
-                                                    timeout_ms * NS_PER_MS,
-                                     .is_once = true};
-    json_t *status;
-    query_begin(&query, "RAFT.STATUS");
-    int error = client_ask(client, &query, &options, &reply);
-    if (error == 0) {
-        status = value_of_reply(reply, 0);
-    } else {
-        /* The client speaks of all its endpoints: "what (each one: why)". Here
-         * it has one. */
-        const char *why = strchr(client_why(client), '(');
-        why = why == NULL ? client_why(client) : why + 1;
-        size_t size = strlen(why);
-        size -= size > 0 && why[size - 1] == ')';
-        status = json_pack("{s:s, s:s%}", "role", "unreachable", "error", why,
-                           size);
-    }
-    json_object_set_new(status, "endpoint", json_string(endpoint->text));
-    query_done(&query);
-    client_free(client);
-    return status;
-}
-
-static json_t *status_of_all(struct tool *tool)
-{
-    json_t *nodes = json_array();
-    for (uint32_t i = 0; i < tool->endpoints.count; i++) {
-        json_array_append_new(nodes,
-                              status_of(tool, &tool->endpoints.endpoint[i]));
-    }
-    return nodes;
-}
-
-static int read_nothing(struct tool *tool, int argc, char **argv)
-{
-    tool_options_begin();
-    if (tool_option(tool, argc, argv, "", NULL) != -1) {
-        return EX_USAGE;
-    }
-    return argc == optind ? 0 : tool_usage(tool, "no argument is needed");
-}
 
 /* What is wrong is said last and on stderr, where it is seen. */
 static int judge(json_t *nodes)
@@ -146,15 +79,149 @@ static int judge(json_t *nodes)
     return 0;
 }
 
+/* What the newest configuration does not name was removed, or waits to be
+ * added. */
+static void mark_strangers(json_t *nodes)
+{
+    json_t *node, *best = nodes_newest(nodes);
+    size_t i;
+    json_array_foreach(nodes, i, node)
+    {
+        bool has_answered = value_text(node, "error")[0] == '\0';
+        if (best != NULL && has_answered &&
+            nodes_member(best, value_number(node, "node")) == NULL) {
+            bool was_one = json_array_size(value_at(node, "members")) > 0;
+            json_object_set_new(node, "role",
+                                json_string(was_one ? "removed" : "not added"));
+        }
+    }
+}
+
+/* By their numbers; those that are not known, last. */
+static json_t *sorted(json_t *nodes)
+{
+    json_t *rows = json_array(), *node;
+    size_t i;
+    json_array_foreach(nodes, i, node)
+    {
+        uint64_t id = value_number(node, "node");
+        size_t at = json_array_size(rows);
+        while (at > 0 && id != 0) {
+            uint64_t before = value_number(json_array_get(rows, at - 1),
+                                           "node");
+            if (before != 0 && before <= id) {
+                break;
+            }
+            at--;
+        }
+        json_array_insert(rows, at, node);
+    }
+    json_decref(nodes);
+    return rows;
+}
+
+/* True if the node with this id does. */
+static bool answers(json_t *nodes, uint64_t id)
+{
+    json_t *node;
+    size_t i;
+    json_array_foreach(nodes, i, node)
+    {
+        if (value_number(node, "node") == id &&
+            value_text(node, "error")[0] == '\0') {
+            return true;
+        }
+    }
+    return false;
+}
+
+struct tally {
+    size_t members, up;
+    size_t voters, voters_up;
+};
+
+/* Up: it answers here, and the leader, if there is one, hears it. */
+static struct tally count(json_t *nodes, json_t *best)
+{
+    struct tally tally = {0};
+    json_t *member;
+    size_t i;
+    json_array_foreach(value_at(best, "members"), i, member)
+    {
+        uint64_t id = value_number(member, "id");
+        json_int_t silence_ms = json_integer_value(
+            value_at(member, "last_contact_ms"));
+        bool is_voter = strcmp(value_text(member, "role"), "voter") == 0;
+        bool is_up = answers(nodes, id);
+        if (is_up && nodes_is_leader(best) &&
+            (silence_ms < 0 || silence_ms > SILENCE_MS)) {
+            tool_fail(0,
+                      "member %" PRIu64 " answers, but leader %" PRIu64
+                      " does not hear it: look at the network between their "
+                      "peer addresses",
+                      id, value_number(best, "node"));
+            is_up = false;
+        }
+        tally.members++;
+        tally.up += is_up;
+        tally.voters += is_voter;
+        tally.voters_up += is_voter && is_up;
+    }
+    return tally;
+}
+
+/* "3 of 3 up, leader 2, can lose 1" */
+static void sum_up(const struct tool *tool, json_t *nodes)
+{
+    json_t *best = nodes_best(nodes);
+    if (best == NULL) {
+        return;
+    }
+    struct tally tally = count(nodes, best);
+    size_t majority = tally.voters / 2 + 1;
+    size_t spare = tally.voters_up > majority ? tally.voters_up - majority : 0;
+    char others[64] = "";
+    if (tally.members > tally.voters) {
+        snprintf(others, sizeof others, " (voters: %zu of %zu)",
+                 tally.voters_up, tally.voters);
+    }
+    if (value_number(best, "leader") != 0) {
+        tool_say(tool, "%zu of %zu up%s, leader %" PRIu64 ", can lose %zu",
+                 tally.up, tally.members, others, value_number(best, "leader"),
+                 spare);
+    } else if (tally.voters_up < majority) {
+        tool_say(tool, "%zu of %zu up%s, no leader: %zu more must come up",
+                 tally.up, tally.members, others, majority - tally.voters_up);
+    } else {
+        tool_say(tool, "%zu of %zu up%s, no leader: do they reach each other?",
+                 tally.up, tally.members, others);
+    }
+}
+
 int run_status(struct tool *tool, int argc, char **argv)
 {
-    int exit_code = read_nothing(tool, argc, argv);
-    if (exit_code != 0) {
-        return exit_code;
+    static const struct option options[] = {{"cluster", no_argument, NULL, 'c'},
+                                            {0}};
+    bool is_all = false;
+    int option;
+    tool_options_begin();
+    while ((option = tool_option(tool, argc, argv, "c", options)) != -1) {
+        if (option == '?') {
+            return EX_USAGE;
+        }
+        is_all = true;
     }
-    json_t *nodes = status_of_all(tool);
+    if (argc != optind) {
+        return tool_usage(tool, "no argument is needed");
+    }
+    json_t *nodes = nodes_ask(tool, is_all ? NODES_MEMBERS : NODES_NAMED);
+    nodes = is_all ? sorted(nodes) : nodes;
+    mark_strangers(nodes);
     output_rows(tool->format, node_fields, nodes);
-    exit_code = judge(nodes);
+    int exit_code = judge(nodes);
+    if (is_all) {
+        sum_up(tool, nodes);
+    }
     json_decref(nodes);
     return exit_code;
 }
@@ -165,7 +232,7 @@ int run_health(struct tool *tool, int argc, char **argv)
 {
     struct query query = {0};
     const struct resp_reply *reply;
-    int exit_code = read_nothing(tool, argc, argv);
+    int exit_code = tool_read_nothing(tool, argc, argv);
     if (exit_code != 0) {
         return exit_code;
     }
@@ -182,11 +249,11 @@ int run_health(struct tool *tool, int argc, char **argv)
 
 int run_version(struct tool *tool, int argc, char **argv)
 {
-    int exit_code = read_nothing(tool, argc, argv);
+    int exit_code = tool_read_nothing(tool, argc, argv);
     if (exit_code != 0) {
         return exit_code;
     }
-    json_t *nodes = status_of_all(tool), *rows = json_array(), *node;
+    json_t *nodes = nodes_ask(tool, NODES_NAMED), *rows = json_array(), *node;
     size_t i;
     json_array_append_new(rows, json_pack("{s:s, s:s}", "endpoint", "hasp",
                                           "version", HASP_VERSION));
@@ -202,243 +269,4 @@ int run_version(struct tool *tool, int argc, char **argv)
     json_decref(rows);
     json_decref(nodes);
     return 0;
-}
-
-/* Of several statuses the one of the leader in the newest term that is told, or
- * of a node that knows of it; a member that was removed or wiped tells an old
- * story. NULL if none does. */
-static json_t *newest(json_t *nodes)
-{
-    json_t *node, *best = NULL;
-    size_t i;
-    json_array_foreach(nodes, i, node)
-    {
-        bool is_leader = strcmp(value_text(node, "role"), "leader") == 0;
-        uint64_t term = value_number(node, "term");
-        uint64_t best_term = value_number(best, "term");
-        if ((is_leader || value_number(node, "leader") != 0) &&
-            (best == NULL || term > best_term ||
-             (term == best_term && is_leader))) {
-            best = node;
-        }
-    }
-    return best;
-}
-
-/* The status of the leader, from itself, also if it is not among the endpoints;
- * NULL if it is not found in time, with a message. */
-static json_t *status_of_leader(struct tool *tool, const char *what)
-{
-    uint64_t deadline_ns = tool_deadline_ns(tool);
-    for (;;) {
-        json_t *nodes = status_of_all(tool);
-        json_t *best = json_incref(newest(nodes));
-        const char *address = value_text(best, "leader_address");
-        struct endpoint endpoint;
-        char why[HASP_WHY_SIZE];
-        json_decref(nodes);
-        if (best != NULL && strcmp(value_text(best, "role"), "leader") != 0) {
-            json_t *told = endpoint_parse(address, strlen(address), &endpoint,
-                                          why) == 0
-                               ? status_of(tool, &endpoint)
-                               : NULL;
-            json_decref(best);
-            best = told;
-        }
-        if (best != NULL && strcmp(value_text(best, "role"), "leader") == 0) {
-            return best;
-        }
-        json_decref(best);
-        if (client_now_ns() >= deadline_ns) {
-            tool_fail(0, "%s: no leader answers; see: hasp status", what);
-            return NULL;
-        }
-        usleep(PAUSE_US);
-    }
-}
-
-/* The leader's list, since only the leader knows how far the others are. */
-int run_member_list(struct tool *tool, int argc, char **argv)
-{
-    int exit_code = read_nothing(tool, argc, argv);
-    if (exit_code != 0) {
-        return exit_code;
-    }
-    json_t *status = status_of_leader(tool, "cannot list the members");
-    if (status == NULL) {
-        return EX_UNAVAILABLE;
-    }
-    json_t *members = value_at(status, "members");
-    if (members != NULL) {
-        output_rows(tool->format, member_fields, members);
-    } else {
-        exit_code = tool_fail(EX_PROTOCOL, "%s tells no members",
-                              value_text(status, "endpoint"));
-    }
-    json_decref(status);
-    return exit_code;
-}
-
-static bool parse_id(const char *text, uint64_t *ret_id)
-{
-    return parse_number(text, ret_id) && *ret_id > 0 && *ret_id <= INT64_MAX;
-}
-
-/* Sends the change to the leader itself, takes the query and explains a
- * failure: the answer of a member that is being removed could be lost with its
- * connection, and asking again would find it gone. A new member catches up
- * before it is answered, which takes longer than other answers. */
-static int change(struct tool *tool, struct query *query)
-{
-    static const char what[] = "cannot change the members";
-    const struct resp_reply *reply;
-    uint64_t time_ms = tool->timeout_ms > CHANGE_MS ? tool->timeout_ms
-                                                    : CHANGE_MS;
-    struct client_options options = {.attempt_ms = time_ms,
-                                     .is_repeatable = true};
-    struct endpoint leader;
-    char why[HASP_WHY_SIZE];
-    json_t *status = status_of_leader(tool, what);
-    const char *address = value_text(status, "endpoint");
-    int error = status == NULL
-                    ? HASP_ENOTLEADER
-                    : endpoint_parse(address, strlen(address), &leader, why);
-    json_decref(status);
-    if (error != 0) {
-        query_done(query);
-        return EX_UNAVAILABLE;
-    }
-    struct endpoints one = {.endpoint = &leader, .count = 1};
-    client_free(tool->client);
-    tool->client = client_new(&one);
-    options.deadline_ns = client_now_ns() + time_ms * NS_PER_MS;
-    error = client_ask(tool->client, query, &options, &reply);
-    query_done(query);
-    if (error == HASP_EREPLY &&
-        strcmp(client_code(tool->client), "BADARG") == 0) {
-        /* It is about the members and not about the words. */
-        return tool_fail(EX_DATAERR,
-                         "%s: %s; see: hasp member list, hasp help member",
-                         what, client_why(tool->client));
-    }
-    return error == 0 ? 0 : tool_client_error(tool->client, error, what);
-}
-
-/* "HOST:PORT,HOST:PORT", of which the cluster would believe anything. */
-static bool is_pair_of_addresses(const char *text)
-{
-    struct endpoint endpoint;
-    char why[HASP_WHY_SIZE];
-    const char *comma = strchr(text, ',');
-    for (int i = 0; i < 2 && comma != NULL; i++) {
-        const char *from = i == 0 ? text : comma + 1;
-        size_t size = i == 0 ? (size_t)(comma - text) : strlen(from);
-        if (memchr(from, ':', size) == NULL ||
-            endpoint_parse(from, size, &endpoint, why) != 0) {
-            return false;
-        }
-    }
-    return comma != NULL;
-}
-
-int run_member_transfer(struct tool *tool, int argc, char **argv)
-{
-    struct query query = {0};
-    uint64_t id;
-    tool_options_begin();
-    if (tool_option(tool, argc, argv, "", NULL) != -1) {
-        return EX_USAGE;
-    }
-    query_begin(&query, "RAFT.TRANSFER");
-    if (argc - optind > 1 || (argc > optind && !parse_id(argv[optind], &id))) {
-        query_done(&query);
-        return tool_usage(tool, "the number of one member, or nothing");
-    }
-    if (argc > optind) {
-        query_number(&query, id);
-    }
-    return change(tool, &query);
-}
-
-int run_member_change(struct tool *tool, int argc, char **argv)
-{
-    static const char *const commands[][2] = {
-        {"member promote", "RAFT.PROMOTE"},
-        {"member demote", "RAFT.DEMOTE"},
-        {"member remove", "RAFT.REMOVE"},
-    };
-    static const struct option options[] = {{"force", no_argument, NULL, 'f'},
-                                            {0}};
-    struct query query = {0};
-    uint64_t id;
-    int option;
-    bool is_forced = false;
-    bool is_promotion = strcmp(tool->subcommand->name, "member promote") == 0;
-    tool_options_begin();
-    while ((option = tool_option(tool, argc, argv, "",
-                                 is_promotion ? NULL : options)) != -1) {
-        if (option == '?') {
-            return EX_USAGE;
-        }
-        is_forced = true;
-    }
-    if (argc - optind != 1 || !parse_id(argv[optind], &id)) {
-        return tool_usage(tool, "the number of a member is needed");
-    }
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-        if (strcmp(tool->subcommand->name, commands[i][0]) == 0) {
-            query_begin(&query, commands[i][1]);
-        }
-    }
-    query_number(&query, id);
-    if (is_forced) {
-        query_text(&query, "FORCE");
-    }
-    return change(tool, &query);
-}
-
-int run_member_add(struct tool *tool, int argc, char **argv)
-{
-    static const struct option options[] = {{"standby", no_argument, NULL, 's'},
-                                            {0}};
-    struct query query = {0};
-    uint64_t id;
-    bool is_standby = false;
-    int option;
-    tool_options_begin();
-    while ((option = tool_option(tool, argc, argv, "", options)) != -1) {
-        if (option == '?') {
-            return EX_USAGE;
-        }
-        is_standby = true;
-    }
-    if (argc - optind != 2 || !parse_id(argv[optind], &id)) {
-        return tool_usage(tool, "the number and the addresses of the new "
-                                "member are needed");
-    }
-    if (!is_pair_of_addresses(argv[optind + 1])) {
-        return tool_usage(tool,
-                          "'%s' are not two addresses, for nodes and for "
-                          "clients; write 10.0.0.4:7421,10.0.0.4:7420",
-                          argv[optind + 1]);
-    }
-    query_begin(&query, "RAFT.ADD");
-    query_number(&query, id);
-    query_text(&query, argv[optind + 1]);
-    if (is_standby) {
-        query_text(&query, "STANDBY");
-    } else if (isatty(STDERR_FILENO)) {
-        tool_say(tool,
-                 "waiting until member %" PRIu64 " has caught up; how far it "
-                 "is: hasp member list",
-                 id);
-    }
-    int exit_code = change(tool, &query);
-    if (exit_code == EX_UNAVAILABLE) {
-        tool_say(tool,
-                 "member %" PRIu64 " has to run and to reach the others; "
-                 "whether it was added, and how far it is: hasp member list",
-                 id);
-    }
-    return exit_code;
 }

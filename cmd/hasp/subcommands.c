@@ -73,7 +73,7 @@ const struct subcommand subcommands[] = {
      "    --standby   it gets the log and has no vote\n", run_member_add},
     {"member demote", "ID [--force]", "make a member a standby",
      "    --force     whoever is silent\n", run_member_change},
-    {"member list", "", "the members, as the leader sees them", NULL,
+    {"member list", "", "the members, and for how long they are silent", NULL,
      run_member_list},
     {"member promote", "ID", "make a standby a voter", NULL, run_member_change},
     {"member remove", "ID [--force]", "remove a node from the cluster",
@@ -120,7 +120,10 @@ const struct subcommand subcommands[] = {
      "directory\n"
      "    --force     replace FILE if it is there\n",
      run_snapshot_save},
-    {"status", "", "the nodes and their roles", NULL, run_status},
+    {"status", "[--cluster]", "the nodes and their roles",
+     "-c, --cluster  of all members that the nodes name, however many are\n"
+     "               given with -e\n",
+     run_status},
     {"top", "[-n COUNT] [-i TIME]",
      "the hottest locks, the longest waits, the sessions, again and again",
      "-n, --count N        end after so many times\n"

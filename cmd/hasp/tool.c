@@ -140,6 +140,15 @@ void tool_options_begin(void)
     opterr = 0;
 }
 
+int tool_read_nothing(const struct tool *tool, int argc, char **argv)
+{
+    tool_options_begin();
+    if (tool_option(tool, argc, argv, "", NULL) != -1) {
+        return EX_USAGE;
+    }
+    return argc == optind ? 0 : tool_usage(tool, "no argument is needed");
+}
+
 int tool_option(const struct tool *tool, int argc, char **argv,
                 const char *short_options, const struct option *options)
 {

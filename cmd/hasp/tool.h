@@ -100,6 +100,9 @@ int tool_client_error(const struct client *client, int error, const char *what);
  * them. */
 int tool_option(const struct tool *tool, int argc, char **argv,
                 const char *short_options, const struct option *options);
+/* The beginning of a subcommand with neither options nor operands: 0, or the
+ * exit code. */
+int tool_read_nothing(const struct tool *tool, int argc, char **argv);
 /* Begins with the options of another argv. */
 void tool_options_begin(void);
 

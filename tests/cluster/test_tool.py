@@ -280,47 +280,6 @@ def test_why_counts_from_the_linger_where_that_is_sooner():
         assert "+ 5.0s of lock delay" in text
 
 
-def status_of(node, role, term, leader, address=b"", members=()):
-    return {
-        "node": node, "role": role, "term": term, "leader": leader,
-        "leader_address": address, "commit": 1, "applied": 1,
-        "members": list(members), "version": "1",
-    }
-
-
-def test_members_are_asked_of_the_leader_and_not_of_one_that_was_removed():
-    member = {"id": 2, "address": "a,b", "role": "voter", "match": 9,
-              "last_contact_ms": 0}
-    old = status_of(1, "candidate", 2, 0, members=[dict(member, id=1)])
-    with FakeNode(
-        lambda words: status_of(2, "leader", 3, 2, members=[member])
-        if words[0] == b"RAFT.STATUS" else "OK"
-    ) as leader, FakeNode(lambda words: old) as gone, FakeNode(
-        lambda words: status_of(3, "follower", 3, 2, leader.endpoint)
-    ) as follower:
-        # The last one tells of a leader that is not among the endpoints.
-        for others in (leader, follower):
-            both = gone.endpoint + "," + others.endpoint
-            rows = hasp("-o", "json", "member", "list", endpoints=both).stdout
-            assert [row["id"] for row in json.loads(rows)] == [2]
-            result = hasp("member", "remove", "1", endpoints=both)
-            assert result.returncode == 0, result.stderr
-            assert leader.requests[-1] == b"RAFT.REMOVE 1".split()
-        assert all(r == [b"RAFT.STATUS"] for r in gone.requests)
-        result = hasp(
-            "-t", "300ms", "member", "list", endpoints=gone.endpoint
-        )
-        assert result.returncode == 69 and "no leader" in result.stderr
-
-
-def test_status_says_which_node_does_not_answer_and_why():
-    dead = dead_endpoint()
-    with FakeNode(lambda words: status_of(1, "leader", 1, 1)) as node:
-        result = hasp("status", endpoints=dead + "," + node.endpoint)
-        assert result.returncode == 0
-        assert result.stderr == "hasp: %s: Connection refused\n" % dead
-
-
 def test_an_entry_of_the_blacklist_without_an_end_is_for_ever():
     entry = {"session": 0, "client": "x", "reason": "", "by": "me",
              "since_ms": 5, "for_ms": 0}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+
+/* hasp member list, transfer, add, promote, demote, remove. */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cmd/hasp/nodes.h"
+
+#define CHANGE_MS 20000
+/* Before the leader is looked for again. */
+#define PAUSE_US 50000
+
+static const struct field member_fields[] = {
+    {"id", "ID", FIELD_NUMBER},
+    {"address", "ADDRESS", FIELD_TEXT},
+    {"role", "ROLE", FIELD_ROLE},
+    {"match", "MATCH", FIELD_NUMBER},
+    {"last_contact_ms", "LAST CONTACT", FIELD_DURATION},
+    {0},
+};
+
+/* How long an election may take before the members are listed without a
+ * leader. */
+#define ELECTION_MS 2000
+
+/* The status of the leader, from itself, also if it is not among the endpoints;
+ * NULL if it is not found in time. */
+static json_t *status_of_leader(struct tool *tool, uint64_t deadline_ns)
+{
+    for (;;) {
+        json_t *nodes = nodes_ask(tool, NODES_LEADER);
+        json_t *best = json_incref(nodes_newest(nodes));
+        json_decref(nodes);
+        if (best != NULL && nodes_is_leader(best)) {
+            return best;
+        }
+        json_decref(best);
+        if (client_now_ns() >= deadline_ns) {
+            return NULL;
+        }
+        usleep(PAUSE_US);
+    }
+}
+
+/* Without a leader: what one of the others knows. */
+static json_t *status_of_best(struct tool *tool)
+{
+    json_t *nodes = nodes_ask(tool, NODES_MEMBERS);
+    json_t *best = json_incref(nodes_best(nodes));
+    json_decref(nodes);
+    if (best == NULL) {
+        tool_fail(0, "cannot list the members: no member answers; see: hasp "
+                     "status");
+    }
+    return best;
+}
+
+/* The leader's list, since only the leader knows how far the others are. */
+int run_member_list(struct tool *tool, int argc, char **argv)
+{
+    int exit_code = tool_read_nothing(tool, argc, argv);
+    uint64_t by_ns = client_now_ns() + ELECTION_MS * NS_PER_MS;
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    if (by_ns > tool_deadline_ns(tool)) {
+        by_ns = tool_deadline_ns(tool);
+    }
+    json_t *status = status_of_leader(tool, by_ns);
+    if (status == NULL) {
+        status = status_of_best(tool);
+    }
+    if (status == NULL) {
+        return EX_UNAVAILABLE;
+    }
+    json_t *members = value_at(status, "members");
+    if (members != NULL) {
+        output_rows(tool->format, member_fields, members);
+    } else {
+        exit_code = tool_fail(EX_PROTOCOL, "%s tells no members",
+                              value_text(status, "endpoint"));
+    }
+    if (members != NULL && !nodes_is_leader(status)) {
+        tool_fail(0,
+                  "no leader answers: this is what node %" PRIu64
+                  " (%s) knows; whom it does not hear may run, and the newest "
+                  "change of members may be unknown to it",
+                  value_number(status, "node"), value_text(status, "endpoint"));
+    }
+    json_decref(status);
+    return exit_code;
+}
+
+static bool parse_id(const char *text, uint64_t *ret_id)
+{
+    return parse_number(text, ret_id) && *ret_id > 0 && *ret_id <= INT64_MAX;
+}
+
+/* Sends the change to the leader itself, takes the query and explains a
+ * failure: the answer of a member that is being removed could be lost with its
+ * connection, and asking again would find it gone. A new member catches up
+ * before it is answered, which takes longer than other answers. */
+static int change(struct tool *tool, struct query *query)
+{
+    static const char what[] = "cannot change the members";
+    const struct resp_reply *reply;
+    uint64_t time_ms = tool->timeout_ms > CHANGE_MS ? tool->timeout_ms
+                                                    : CHANGE_MS;
+    struct client_options options = {.attempt_ms = time_ms,
+                                     .is_repeatable = true};
+    struct endpoint leader;
+    char why[HASP_WHY_SIZE];
+    json_t *status = status_of_leader(tool, tool_deadline_ns(tool));
+    const char *address = value_text(status, "endpoint");
+    int error = status == NULL
+                    ? HASP_ENOTLEADER
+                    : endpoint_parse(address, strlen(address), &leader, why);
+    json_decref(status);
+    if (error != 0) {
+        query_done(query);
+        return tool_fail(EX_UNAVAILABLE,
+                         "%s: no leader answers; see: hasp status", what);
+    }
+    struct endpoints one = {.endpoint = &leader, .count = 1};
+    client_free(tool->client);
+    tool->client = client_new(&one);
+    options.deadline_ns = client_now_ns() + time_ms * NS_PER_MS;
+    error = client_ask(tool->client, query, &options, &reply);
+    query_done(query);
+    if (error == HASP_EREPLY &&
+        strcmp(client_code(tool->client), "BADARG") == 0) {
+        /* It is about the members and not about the words. */
+        return tool_fail(EX_DATAERR,
+                         "%s: %s; see: hasp member list, hasp help member",
+                         what, client_why(tool->client));
+    }
+    return error == 0 ? 0 : tool_client_error(tool->client, error, what);
+}
+
+/* "HOST:PORT,HOST:PORT", of which the cluster would believe anything. */
+static bool is_pair_of_addresses(const char *text)
+{
+    struct endpoint endpoint;
+    char why[HASP_WHY_SIZE];
+    const char *comma = strchr(text, ',');
+    for (int i = 0; i < 2 && comma != NULL; i++) {
+        const char *from = i == 0 ? text : comma + 1;
+        size_t size = i == 0 ? (size_t)(comma - text) : strlen(from);
+        if (memchr(from, ':', size) == NULL ||
+            endpoint_parse(from, size, &endpoint, why) != 0) {
+            return false;
+        }
+    }
+    return comma != NULL;
+}
+
+int run_member_transfer(struct tool *tool, int argc, char **argv)
+{
+    struct query query = {0};
+    uint64_t id;
+    tool_options_begin();
+    if (tool_option(tool, argc, argv, "", NULL) != -1) {
+        return EX_USAGE;
+    }
+    query_begin(&query, "RAFT.TRANSFER");
+    if (argc - optind > 1 || (argc > optind && !parse_id(argv[optind], &id))) {
+        query_done(&query);
+        return tool_usage(tool, "the number of one member, or nothing");
+    }
+    if (argc > optind) {
+        query_number(&query, id);
+    }
+    return change(tool, &query);
+}
+
+int run_member_change(struct tool *tool, int argc, char **argv)
+{
+    static const char *const commands[][2] = {
+        {"member promote", "RAFT.PROMOTE"},
+        {"member demote", "RAFT.DEMOTE"},
+        {"member remove", "RAFT.REMOVE"},
+    };
+    static const struct option options[] = {{"force", no_argument, NULL, 'f'},
+                                            {0}};
+    struct query query = {0};
+    uint64_t id;
+    int option;
+    bool is_forced = false;
+    bool is_promotion = strcmp(tool->subcommand->name, "member promote") == 0;
+    tool_options_begin();
+    while ((option = tool_option(tool, argc, argv, "",
+                                 is_promotion ? NULL : options)) != -1) {
+        if (option == '?') {
+            return EX_USAGE;
+        }
+        is_forced = true;
+    }
+    if (argc - optind != 1 || !parse_id(argv[optind], &id)) {
+        return tool_usage(tool, "the number of a member is needed");
+    }
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        if (strcmp(tool->subcommand->name, commands[i][0]) == 0) {
+            query_begin(&query, commands[i][1]);
+        }
+    }
+    query_number(&query, id);
+    if (is_forced) {
+        query_text(&query, "FORCE");
+    }
+    return change(tool, &query);
+}
+
+int run_member_add(struct tool *tool, int argc, char **argv)
+{
+    static const struct option options[] = {{"standby", no_argument, NULL, 's'},
+                                            {0}};
+    struct query query = {0};
+    uint64_t id;
+    bool is_standby = false;
+    int option;
+    tool_options_begin();
+    while ((option = tool_option(tool, argc, argv, "", options)) != -1) {
+        if (option == '?') {
+            return EX_USAGE;
+        }
+        is_standby = true;
+    }
+    if (argc - optind != 2 || !parse_id(argv[optind], &id)) {
+        return tool_usage(tool, "the number and the addresses of the new "
+                                "member are needed");
+    }
+    if (!is_pair_of_addresses(argv[optind + 1])) {
+        return tool_usage(tool,
+                          "'%s' are not two addresses, for nodes and for "
+                          "clients; write 10.0.0.4:7421,10.0.0.4:7420",
+                          argv[optind + 1]);
+    }
+    query_begin(&query, "RAFT.ADD");
+    query_number(&query, id);
+    query_text(&query, argv[optind + 1]);
+    if (is_standby) {
+        query_text(&query, "STANDBY");
+    } else if (isatty(STDERR_FILENO)) {
+        tool_say(tool,
+                 "waiting until member %" PRIu64 " has caught up; how far it "
+                 "is: hasp member list",
+                 id);
+    }
+    int exit_code = change(tool, &query);
+    if (exit_code == EX_UNAVAILABLE) {
+        tool_say(tool,
+                 "member %" PRIu64 " has to run and to reach the others; "
+                 "whether it was added, and how far it is: hasp member list",
+                 id);
+    }
+    return exit_code;
+}

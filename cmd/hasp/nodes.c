@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "cmd/hasp/nodes.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "client/thread.h"
+
+/* A leader that has answered may have been deposed: so long those who know
+ * better are waited for. */
+#define HEDGE_MS 150
+/* Those that were named, and members that they name. */
+#define ASK_COUNT_MAX (2 * ENDPOINT_COUNT_MAX)
+
+struct nodes;
+
+/* One node that is asked, by a thread of its own. */
+struct ask {
+    struct nodes *nodes;
+    struct endpoint endpoint;
+    uint64_t member; /* As which it was found; 0: it was named. */
+    pthread_t thread;
+    bool has_thread;
+    bool is_done;   /* 'status' is set. */
+    bool is_looked; /* Whom it names is asked as well. */
+    json_t *status;
+};
+
+struct nodes {
+    uint64_t timeout_ms;
+    enum nodes_scope scope;
+    int stop_fd;           /* Readable: nobody waits for an answer any more. */
+    pthread_mutex_t mutex; /* Of what the threads write: is_done, status. */
+    pthread_cond_t done;
+    uint32_t count;
+    struct ask ask[ASK_COUNT_MAX];
+};
+
+/* Asks one node for its own view. */
+static json_t *status_of(struct ask *ask)
+{
+    struct endpoints one = {.endpoint = &ask->endpoint, .count = 1};
+    struct client *client = client_new(&one);
+    struct query query = {0};
+    const struct resp_reply *reply;
+    struct client_options options = {
+        .deadline_ns = client_now_ns() + ask->nodes->timeout_ms * NS_PER_MS,
+        .is_once = true};
+    json_t *status;
+    client_set_interrupt(client, ask->nodes->stop_fd);
+    query_begin(&query, "RAFT.STATUS");
+    int error = client_ask(client, &query, &options, &reply);
+    if (error == 0) {
+        status = value_of_reply(reply, 0);
+    } else {
+        /* The client speaks of all its endpoints: "what (each one: why)". Here
+         * it has one. */
+        const char *why = strchr(client_why(client), '(');
+        why = why == NULL ? client_why(client) : why + 1;
+        size_t size = strlen(why);
+        size -= size > 0 && why[size - 1] == ')';
+        status = json_pack("{s:s, s:s%}", "role", "unreachable", "error", why,
+                           size);
+    }
+    json_object_set_new(status, "endpoint", json_string(ask->endpoint.text));
+    if (error != 0 && ask->member != 0) {
+        json_object_set_new(status, "node",
+                            json_integer((json_int_t)ask->member));
+    }
+    query_done(&query);
+    client_free(client);
+    return status;
+}
+
+static void *run(void *data)
+{
+    struct ask *ask = data;
+    json_t *status = status_of(ask);
+    pthread_mutex_lock(&ask->nodes->mutex);
+    ask->status = status;
+    ask->is_done = true;
+    pthread_cond_signal(&ask->nodes->done);
+    pthread_mutex_unlock(&ask->nodes->mutex);
+    return NULL;
+}
+
+static void begin(struct nodes *nodes, const struct endpoint *endpoint,
+                  uint64_t member)
+{
+    for (uint32_t i = 0; i < nodes->count; i++) {
+        if (strcmp(nodes->ask[i].endpoint.text, endpoint->text) == 0) {
+            return;
+        }
+    }
+    if (nodes->count == ASK_COUNT_MAX) {
+        return;
+    }
+    struct ask *ask = &nodes->ask[nodes->count++];
+    ask->nodes = nodes;
+    ask->endpoint = *endpoint;
+    ask->member = member;
+    ask->has_thread = client_thread_start(&ask->thread, run, ask) == 0;
+    if (!ask->has_thread) {
+        /* The machine has no thread for us: one after the other, then. */
+        ask->status = status_of(ask);
+        ask->is_done = true;
+    }
+}
+
+static void begin_text(struct nodes *nodes, const char *text, uint64_t member)
+{
+    struct endpoint endpoint;
+    char why[HASP_WHY_SIZE];
+    if (text[0] != '\0' &&
+        endpoint_parse(text, strlen(text), &endpoint, why) == 0) {
+        begin(nodes, &endpoint, member);
+    }
+}
+
+/* Asks whom this status names. */
+static void follow(struct nodes *nodes, json_t *status)
+{
+    json_t *member;
+    size_t i;
+    if (nodes->scope == NODES_LEADER && !nodes_is_leader(status)) {
+        begin_text(nodes, value_text(status, "leader_address"),
+                   value_number(status, "leader"));
+    }
+    if (nodes->scope != NODES_MEMBERS) {
+        return;
+    }
+    json_array_foreach(value_at(status, "members"), i, member)
+    {
+        /* Its peer address, a comma, its client address. */
+        const char *comma = strchr(value_text(member, "address"), ',');
+        uint64_t id = value_number(member, "id");
+        if (comma != NULL && id != value_number(status, "node")) {
+            begin_text(nodes, comma + 1, id);
+        }
+    }
+}
+
+/* Looks at all that has come; true if somebody has yet to answer. */
+static bool look(struct nodes *nodes, bool *ret_leader)
+{
+    bool is_waiting = false;
+    for (uint32_t i = 0; i < nodes->count; i++) {
+        struct ask *ask = &nodes->ask[i];
+        is_waiting |= !ask->is_done;
+        if (ask->is_done && !ask->is_looked) {
+            ask->is_looked = true;
+            *ret_leader |= nodes_is_leader(ask->status);
+            follow(nodes, ask->status);
+        }
+    }
+    return is_waiting;
+}
+
+static void wait_for_all(struct nodes *nodes)
+{
+    bool has_leader = false;
+    uint64_t until_ns = UINT64_MAX;
+    pthread_mutex_lock(&nodes->mutex);
+    while (look(nodes, &has_leader)) {
+        if (nodes->scope == NODES_LEADER && has_leader &&
+            until_ns == UINT64_MAX) {
+            until_ns = client_now_ns() + HEDGE_MS * NS_PER_MS;
+        }
+        if (until_ns == UINT64_MAX) {
+            pthread_cond_wait(&nodes->done, &nodes->mutex);
+            continue;
+        }
+        struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
+                                 .tv_nsec = (long)(until_ns % NS_PER_S)};
+        if (pthread_cond_timedwait(&nodes->done, &nodes->mutex, &until) ==
+            ETIMEDOUT) {
+            break;
+        }
+    }
+    pthread_mutex_unlock(&nodes->mutex);
+    uint64_t one = 1;
+    CHECK(write(nodes->stop_fd, &one, sizeof one) == sizeof one);
+    for (uint32_t i = 0; i < nodes->count; i++) {
+        if (nodes->ask[i].has_thread) {
+            CHECK(pthread_join(nodes->ask[i].thread, NULL) == 0);
+        }
+    }
+}
+
+static bool has_answered(const struct ask *ask)
+{
+    return value_text(ask->status, "error")[0] == '\0';
+}
+
+/* It was found, not named, and somebody else's answer says more: the same node
+ * under another address, or a newer configuration, without this member. */
+static bool is_superfluous(const struct nodes *nodes, uint32_t at, json_t *best)
+{
+    const struct ask *ask = &nodes->ask[at];
+    uint64_t id = value_number(ask->status, "node");
+    if (ask->member == 0) {
+        return false;
+    }
+    for (uint32_t i = 0; i < nodes->count; i++) {
+        const struct ask *other = &nodes->ask[i];
+        if (i != at && has_answered(other) &&
+            value_number(other->status, "node") == id &&
+            (i < at || !has_answered(ask))) {
+            return true;
+        }
+    }
+    return !has_answered(ask) && best != NULL && nodes_member(best, id) == NULL;
+}
+
+static json_t *gather(const struct nodes *nodes)
+{
+    json_t *all = json_array(), *list = json_array();
+    for (uint32_t i = 0; i < nodes->count; i++) {
+        json_array_append(all, nodes->ask[i].status);
+    }
+    json_t *best = nodes_best(all);
+    for (uint32_t i = 0; i < nodes->count; i++) {
+        if (!is_superfluous(nodes, i, best)) {
+            json_array_append(list, nodes->ask[i].status);
+        }
+    }
+    json_decref(all);
+    return list;
+}
+
+json_t *nodes_ask(const struct tool *tool, enum nodes_scope scope)
+{
+    struct nodes *nodes = memory_new(sizeof *nodes);
+    pthread_condattr_t monotonic;
+    nodes->timeout_ms = tool->timeout_ms < NODES_TIMEOUT_MS ? tool->timeout_ms
+                                                            : NODES_TIMEOUT_MS;
+    nodes->scope = scope;
+    nodes->stop_fd = eventfd(0, EFD_CLOEXEC);
+    CHECK(nodes->stop_fd >= 0);
+    CHECK(pthread_condattr_init(&monotonic) == 0);
+    CHECK(pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC) == 0);
+    CHECK(pthread_cond_init(&nodes->done, &monotonic) == 0);
+    CHECK(pthread_mutex_init(&nodes->mutex, NULL) == 0);
+    pthread_condattr_destroy(&monotonic);
+    for (uint32_t i = 0; i < tool->endpoints.count; i++) {
+        begin(nodes, &tool->endpoints.endpoint[i], 0);
+    }
+    wait_for_all(nodes);
+    json_t *list = gather(nodes);
+    for (uint32_t i = 0; i < nodes->count; i++) {
+        json_decref(nodes->ask[i].status);
+    }
+    pthread_mutex_destroy(&nodes->mutex);
+    pthread_cond_destroy(&nodes->done);
+    close(nodes->stop_fd);
+    free(nodes);
+    return list;
+}
+
+bool nodes_is_leader(json_t *status)
+{
+    return strcmp(value_text(status, "role"), "leader") == 0;
+}
+
+json_t *nodes_newest(json_t *nodes)
+{
+    json_t *node, *best = NULL;
+    size_t i;
+    json_array_foreach(nodes, i, node)
+    {
+        bool is_leader = nodes_is_leader(node);
+        uint64_t term = value_number(node, "term");
+        uint64_t best_term = value_number(best, "term");
+        if ((is_leader || value_number(node, "leader") != 0) &&
+            (best == NULL || term > best_term ||
+             (term == best_term && is_leader))) {
+            best = node;
+        }
+    }
+    return best;
+}
+
+json_t *nodes_best(json_t *nodes)
+{
+    json_t *node, *best = nodes_newest(nodes);
+    size_t i;
+    if (best != NULL) {
+        return best;
+    }
+    json_array_foreach(nodes, i, node)
+    {
+        if (json_array_size(value_at(node, "members")) > 0 &&
+            (best == NULL ||
+             value_number(node, "commit") > value_number(best, "commit"))) {
+            best = node;
+        }
+    }
+    return best;
+}
+
+json_t *nodes_member(json_t *status, uint64_t id)
+{
+    json_t *member;
+    size_t i;
+    json_array_foreach(value_at(status, "members"), i, member)
+    {
+        if (value_number(member, "id") == id) {
+            return member;
+        }
+    }
+    return NULL;
+}
