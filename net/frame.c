@@ -95,7 +95,7 @@ void frame_put_forward(struct buffer *out, const struct frame_forward *forward)
     buffer_put_u64(out, forward->slot);
     buffer_put_u64(out, forward->session);
     buffer_put_u8(out, forward->version);
-    buffer_put_u8(out, forward->is_retry);
+    buffer_put_u8(out, forward->may_be_done);
     buffer_put_run(out, forward->address);
     buffer_put_run(out, forward->client);
     buffer_put_u32(out, forward->count);
@@ -113,12 +113,12 @@ int frame_get_forward(struct bytes body, struct frame_forward *ret_forward)
     forward.slot = reader_u64(&reader);
     forward.session = reader_u64(&reader);
     forward.version = reader_u8(&reader);
-    uint8_t is_retry = reader_u8(&reader);
-    forward.is_retry = is_retry == 1;
+    uint8_t may_be_done = reader_u8(&reader);
+    forward.may_be_done = may_be_done == 1;
     forward.address = reader_run(&reader);
     forward.client = reader_run(&reader);
     forward.count = reader_u32(&reader);
-    if (forward.count > FRAME_ARGUMENT_MAX || is_retry > 1 ||
+    if (forward.count > FRAME_ARGUMENT_MAX || may_be_done > 1 ||
         (forward.version != 2 && forward.version != 3)) {
         return HASP_EPROTO;
     }
@@ -152,7 +152,7 @@ int frame_get_answer(struct bytes body, struct frame_answer *ret)
     uint8_t kind = reader_u8(&reader);
     answer.session = reader_u64(&reader);
     answer.reply = reader_run(&reader);
-    if (!reader_ok(&reader, true) || kind > ANSWER_NOT_LEADER) {
+    if (!reader_ok(&reader, true) || kind > ANSWER_UNKNOWN) {
         return HASP_EPROTO;
     }
     answer.kind = (enum frame_answer_kind)kind;

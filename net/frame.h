@@ -83,7 +83,7 @@ struct frame_forward {
     uint64_t slot;
     uint64_t session;       /* The session that acts, 0: none. */
     uint8_t version;        /* RESP version of the answer: 2 or 3. */
-    bool is_retry;          /* Sent to an earlier leader already. */
+    bool may_be_done;       /* An earlier leader may have carried it out. */
     struct bytes address;   /* The client's. */
     struct bytes client;    /* CLIENT SETNAME, may be empty. */
     struct bytes *argument; /* Of decoding: caller's array ... */
@@ -94,10 +94,11 @@ MUST_CHECK int frame_get_forward(struct bytes body,
                                  struct frame_forward *ret_forward);
 
 enum frame_answer_kind {
-    ANSWER_REPLY = 0,     /* 'reply' goes to the client. */
-    ANSWER_ATTACHED = 1,  /* Likewise; and 'session' is now attached. */
-    ANSWER_ENDED = 2,     /* Likewise; and 'session' has ended. */
-    ANSWER_NOT_LEADER = 3 /* Nothing was done: ask another. */
+    ANSWER_REPLY = 0,      /* 'reply' goes to the client. */
+    ANSWER_ATTACHED = 1,   /* Likewise; and 'session' is now attached. */
+    ANSWER_ENDED = 2,      /* Likewise; and 'session' has ended. */
+    ANSWER_NOT_LEADER = 3, /* Nothing was done, by any leader: ask another. */
+    ANSWER_UNKNOWN = 4 /* It may have been done, and this node leads no more. */
 };
 struct frame_answer {
     uint64_t conn;

@@ -100,7 +100,7 @@ static void send_chunk(struct core *core, struct request *request,
     }
     if (!may_read(core, request->conn->id)) {
         request_refuse(core, request, "BUSY",
-                       "too many read backups of this node; try later");
+                       "too many read backups of this node");
         return;
     }
     buffer_clear(&core->scratch);

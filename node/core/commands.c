@@ -31,7 +31,8 @@ static bool has_no_room(struct core *core, const struct request *request,
 static void refuse_for_room(struct core *core, struct request *request);
 static bool is_repeated(struct core *core, const struct request *request,
                         const struct call *call);
-static bool is_vain(struct core *core, const struct call *call);
+static bool is_vain(struct core *core, const struct request *request,
+                    const struct call *call);
 static void refuse_vain(struct core *core, struct request *request);
 static const struct bytes *canonical_script(struct core *core,
                                             struct call *call);
@@ -135,7 +136,7 @@ void commands_decide(struct core *core, struct request *request,
             question_wait(core, request);
             return;
         }
-        if (is_vain(core, call)) {
+        if (is_vain(core, request, call)) {
             refuse_vain(core, request);
             return;
         }
@@ -183,7 +184,7 @@ void commands_resume(struct core *core, struct request *request)
                     &writer)) {
         /* Parked before it was looked at: it came from a peer. */
         CHECK(request->conn == NULL);
-        request_done(core, request);
+        request_misunderstood(core, request);
         return;
     }
     request->has_req = call_is_numbered(request, &call);
@@ -200,6 +201,10 @@ void commands_read(struct core *core, struct request *request)
         return;
     }
     if (has_no_room(core, request, &call)) {
+        /* Leadership is confirmed, and no entry has its number. */
+        if (request->has_req) {
+            request->effect = NOTHING_DONE;
+        }
         refuse_for_room(core, request);
     } else {
         commands_decide(core, request, &call);
@@ -247,9 +252,8 @@ void commands_result(struct core *core, struct request *request,
         struct bytes text = refusals[code].text != NULL
                                 ? bytes_of_text(refusals[code].text)
                                 : result->text;
-        request_count_refusal(core, refusals[code].word);
-        resp_error(writer, refusals[code].word, "%.*s", (int)text.size,
-                   (const char *)text.data);
+        request_fail(core, request, refusals[code].word, text);
+        return;
     } else if (command->reply_kind == REPLY_TOKEN) {
         resp_integer(writer, (int64_t)result->token);
     } else if (command->reply_kind == REPLY_TOKENS) {
@@ -330,13 +334,11 @@ static bool may_begin(struct core *core, struct request *request,
         return true;
     }
     if (core->is_stopping) {
-        request_refuse(core, request, "NOLEADER",
-                       "this node is stopping; nothing was done");
+        request_refuse(core, request, "NOLEADER", "this node is stopping");
         return false;
     }
     if (core->in_flight > core->options.limits.requests_in_flight) {
-        request_refuse(core, request, "BUSY",
-                       "too much is in flight; try later");
+        request_refuse(core, request, "BUSY", "too much is in flight");
         return false;
     }
     return true;
@@ -499,12 +501,15 @@ static bool is_repeated(struct core *core, const struct request *request,
 }
 
 /* A try while nothing is granted to anybody. nil would say that somebody else
- * has the lock. Those who wait have their place, and get it in their turn. */
-static bool is_vain(struct core *core, const struct call *call)
+ * has the lock. Those who wait have their place, and get it in their turn; who
+ * asks for it again without WAIT gives it up. */
+static bool is_vain(struct core *core, const struct request *request,
+                    const struct call *call)
 {
     return call->command->encode == lock_acquire_encode &&
            call_number(call, OPTION_WAIT, 0) == 0 &&
-           lockfsm_quarantine(core->fsm, NULL) != 0;
+           lockfsm_quarantine(core->fsm, NULL) != 0 &&
+           request->effect == NOTHING_DONE && !is_repeated(core, request, call);
 }
 
 static void refuse_vain(struct core *core, struct request *request)

@@ -444,9 +444,7 @@ static void propose_step(struct core *core, struct request *request,
     struct bytes key = redis->keys[request->step];
     uint64_t px_ms = redis->px_ms;
     if (!propose_is_open(core)) {
-        request_refuse(core, request, "UNKNOWN",
-                       "the leader changed, and whether this took effect is "
-                       "not known");
+        request_refuse(core, request, "NOLEADER", "the leader changed");
         return;
     }
     struct buffer *out = propose_begin(core);

@@ -58,8 +58,9 @@ void session_open_reply(struct core *core, struct request *request,
 {
     const struct session *session = lockfsm_session(core->fsm, result->token);
     if (session == NULL) {
-        request_refuse(core, request, "NOSESSION",
-                       "the session that this number opened has ended");
+        request_fail(core, request, "NOSESSION",
+                     BYTES_LITERAL("the session that this number opened has "
+                                   "ended"));
         return;
     }
     bool has_secret = request->secret[0] != '\0';

@@ -31,35 +31,13 @@ void forward_request(struct core *core, struct request *request)
     }
 }
 
-void forward_again(struct core *core, struct request *request)
-{
-    uint32_t flags = request->command->flags;
-    request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
-    request->not_before_ns = 0;
-    if (request->command->run == raft_transfer_run) {
-        /* That leadership has moved is what it asked for. */
-        request->is_retry = true;
-        park(core, request);
-    } else if ((flags & COMMAND_CHANGE) == 0 ||
-               (flags & COMMAND_REPEATABLE) != 0) {
-        park(core, request);
-    } else if (request->has_req) {
-        request->is_retry = true;
-        park(core, request);
-    } else {
-        request_refuse(core, request, "UNKNOWN",
-                       "the leader changed, and whether this took effect is "
-                       "not known");
-    }
-}
-
 void forward_leader_changed(struct core *core)
 {
     LIST_EACH_SAFE (node, &core->forwarded) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (request->sent_to != core->known_leader ||
             request->sent_term != core->known_term) {
-            forward_again(core, request);
+            request_return(core, request);
         }
     }
 }
@@ -69,7 +47,7 @@ void forward_peer_lost(struct core *core, uint64_t peer)
     LIST_EACH_SAFE (node, &core->forwarded) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (request->sent_to == peer) {
-            forward_again(core, request);
+            request_return(core, request);
         }
     }
     /* Its own requests are its own to repeat; and a new process of it will
@@ -139,8 +117,7 @@ int forward_received(struct core *core, uint64_t peer, struct bytes body)
         return 0;
     }
     if (core->in_flight > core->options.limits.requests_in_flight) {
-        request_refuse(core, request, "BUSY",
-                       "too much is in flight; try later");
+        request_refuse(core, request, "BUSY", "too much is in flight");
         return 0;
     }
     if (!core->is_serving) {
@@ -154,7 +131,7 @@ int forward_received(struct core *core, uint64_t peer, struct bytes body)
     struct resp_writer writer = {&core->scratch, forward.version};
     if (!call_parse(core, &call, request->command, forward.argument,
                     forward.count, &writer)) {
-        request_done(core, request); /* The error stands in the scratch. */
+        request_misunderstood(core, request);
         return 0;
     }
     request->has_req = call_is_numbered(request, &call);
@@ -224,7 +201,10 @@ static bool send(struct core *core, struct request *request)
     if (core->known_leader == 0 || core->known_leader == core->options.id) {
         return false;
     }
-    if (core->options.redirect == REDIRECT_MOVED) {
+    /* What may have been done is carried on by ourselves: MOVED would say that
+     * it was not. */
+    if (core->options.redirect == REDIRECT_MOVED &&
+        request->effect == NOTHING_DONE) {
         char address[MEMBER_ADDRESS_SIZE];
         member_client_address(core, core->known_leader, address);
         if (address[0] == '\0') {
@@ -240,15 +220,16 @@ static bool send(struct core *core, struct request *request)
     if (out == NULL) {
         return false;
     }
-    if (request->is_retry) {
+    if (request->effect == MAY_BE_DONE) {
         struct frame_forward kept = request_kept(core, request);
-        kept.is_retry = true;
+        kept.may_be_done = true;
         frame_put_forward(out, &kept);
     } else {
         buffer_put_bytes(out, buffer_bytes(&request->body));
     }
     request->sent_to = core->known_leader;
     request->sent_term = core->known_term;
+    request_mark(request);
     request_move(core, request, &core->forwarded, REQUEST_FORWARDED);
     return true;
 }
@@ -256,20 +237,12 @@ static bool send(struct core *core, struct request *request)
 /* No leader was found in time. */
 static void give_up(struct core *core, struct request *request)
 {
-    if (request->is_retry) {
-        request_refuse(
-            core, request, "UNKNOWN",
-            "no leader was found, and whether an earlier one carried "
-            "this out is not known");
-    } else {
-        request_refuse(core, request, "NOLEADER",
-                       "no leader was found; nothing was done");
-    }
+    request_refuse(core, request, "NOLEADER", "no leader was found");
 }
 
 static bool is_retried_transfer(const struct request *request)
 {
-    return request->is_retry && request->conn != NULL &&
+    return request->effect == MAY_BE_DONE && request->conn != NULL &&
            request->command->run == raft_transfer_run;
 }
 
@@ -320,13 +293,17 @@ static void orphan_all(struct core *core, struct list *list, uint64_t peer)
 static void answered(struct core *core, uint64_t peer, struct request *request,
                      const struct frame_answer *answer)
 {
-    if (answer->kind == ANSWER_NOT_LEADER) {
+    if (answer->kind == ANSWER_NOT_LEADER || answer->kind == ANSWER_UNKNOWN) {
         if (request->state != REQUEST_FORWARDED || request->sent_to != peer) {
             return;
         }
+        if (answer->kind == ANSWER_NOT_LEADER) {
+            request->effect = NOTHING_DONE;
+        }
         /* The wait for a leader goes on; it does not begin again. */
         request->not_before_ns = core->now_ns + FORWARD_RETRY_NS;
-        if (core->now_ns >= request->deadline_ns) {
+        if (core->now_ns >= request->deadline_ns ||
+            !request_may_go_on(request)) {
             give_up(core, request);
         } else {
             park(core, request);
@@ -335,5 +312,7 @@ static void answered(struct core *core, uint64_t peer, struct request *request,
     }
     struct resp_writer *writer = request_reply(core, request);
     buffer_put_bytes(writer->out, answer->reply);
+    /* The leader was told what may have been done before it was asked. */
+    request->effect = NOTHING_DONE;
     request_done_as(core, request, answer->kind, answer->session);
 }

@@ -15,8 +15,6 @@
 
 /* A request of ours that another node must answer (or this one, later). */
 void forward_request(struct core *core, struct request *request);
-/* May have taken effect: to be asked again, or UNKNOWN. */
-void forward_again(struct core *core, struct request *request);
 void forward_leader_changed(struct core *core);
 void forward_peer_lost(struct core *core, uint64_t peer);
 /* Deals with the parked ones as far as possible. */

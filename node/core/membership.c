@@ -75,6 +75,7 @@ void raft_add_run(struct core *core, struct request *request,
         return;
     }
     core->change_promotes = !call_has(call, OPTION_STANDBY);
+    request_mark(request);
     update_carry_out(core, &update);
 }
 
@@ -248,10 +249,13 @@ void membership_stepped_down(struct core *core)
             continue;
         }
         lost[i]->state = REQUEST_NEW;
+        if (lost[i]->command->run == raft_transfer_run) {
+            request_mark(lost[i]); /* It has moved leadership, or may have. */
+        }
         if (lost[i]->conn == NULL) {
             request_drop(core, lost[i]); /* Its node sees the change itself. */
         } else {
-            forward_again(core, lost[i]);
+            request_return(core, lost[i]);
         }
     }
 }
@@ -314,14 +318,20 @@ static void change_begin(struct core *core, struct request *request,
     core->change_deadline_ns = core->now_ns + CATCH_UP_NS;
 }
 
+/* Another one may begin; its request is still to be answered. */
+static void change_forget(struct core *core)
+{
+    core->changing->state = REQUEST_NEW;
+    core->changing = NULL;
+    core->change_promotes = core->change_takes = false;
+    core->change_settles = 0;
+}
+
 /* Answers the change; 'code' NULL: OK. */
 static void change_end(struct core *core, const char *code, const char *text)
 {
     struct request *request = core->changing;
-    core->changing = NULL;
-    core->change_promotes = core->change_takes = false;
-    core->change_settles = 0;
-    request->state = REQUEST_NEW;
+    change_forget(core);
     if (code != NULL) {
         request_refuse(core, request, code, text);
         return;
@@ -355,6 +365,34 @@ static void change_refused(struct core *core, int error)
     change_end(core, "BADARG", hasp_strerror(error));
 }
 
+/* The member has not caught up in time. Where it has just been added that much
+ * is done. */
+static void not_promoted(struct core *core)
+{
+    struct request *request = core->changing;
+    uint64_t id = core->change_member;
+    char why[HASP_WHY_SIZE];
+    if (core->port.peer_is_up(core->port.data, id)) {
+        snprintf(why, sizeof why,
+                 "member %" PRIu64 " is connected and a standby, and catches "
+                 "up by itself (it has entry %" PRIu64 " of %" PRIu64
+                 "): promote it later with RAFT.PROMOTE",
+                 id, replica_match(core->replica, id),
+                 replica_last_index(core->replica));
+    } else {
+        snprintf(why, sizeof why,
+                 "member %" PRIu64 " is a standby, and not connected: start "
+                 "it, and promote it later with RAFT.PROMOTE",
+                 id);
+    }
+    if (request->command->run == raft_promote_run) {
+        change_end(core, "BUSY", why);
+        return;
+    }
+    change_forget(core);
+    request_fail(core, request, "UNFINISHED", bytes_of_text(why));
+}
+
 /* Tries to promote; until the member has caught up the replica refuses. */
 static void promote(struct core *core)
 {
@@ -363,15 +401,14 @@ static void promote(struct core *core)
                                  MEMBER_VOTER, core->now_ns / NS_PER_MS,
                                  &core->change_index, &update);
     if (error == 0) {
+        request_mark(core->changing);
         update_carry_out(core, &update);
     } else if (error == HASP_EEXIST) {
         change_end(core, NULL, NULL);
     } else if (error != HASP_EBUSY) {
         change_refused(core, error);
     } else if (core->now_ns >= core->change_deadline_ns) {
-        change_end(core, "BUSY",
-                   "the member is a standby and has not caught up: start it, "
-                   "and promote it later with RAFT.PROMOTE");
+        not_promoted(core);
     } else {
         core->change_index = 0;
         core->change_retry_ns = core->now_ns + RETRY_NS;
@@ -410,6 +447,7 @@ static void take_away(struct core *core)
         change_refused(core, error);
         return;
     }
+    request_mark(core->changing);
     update_carry_out(core, &update);
 }
 
@@ -504,6 +542,9 @@ static void transfer_turn(struct core *core)
     if (error != 0) {
         transfer_end(core, "BUSY", "leadership cannot be handed over now");
         return;
+    }
+    if (core->transferring != NULL) {
+        request_mark(core->transferring);
     }
     update_carry_out(core, &update);
 }

@@ -209,6 +209,7 @@ static void enter(struct core *core, uint64_t first)
                                                                  : RING_OWN;
         for (struct request *r = chain; r != NULL; r = r->next) {
             r->index = core->ring_end;
+            request_mark(r);
         }
     }
 }
@@ -227,8 +228,7 @@ static void refused(struct core *core, int error)
             if (error == HASP_ENOTLEADER) {
                 request_return(core, r);
             } else {
-                request_refuse(core, r, "BUSY",
-                               "too much is in flight; try later");
+                request_refuse(core, r, "BUSY", "too much is in flight");
             }
         }
     }

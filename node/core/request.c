@@ -8,6 +8,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "node/core/attach.h"
+#include "node/core/commands.h"
 #include "node/core/conn.h"
 #include "node/core/peer.h"
 
@@ -18,6 +19,7 @@
 static struct request *new_request(struct core *core);
 static void free_request(struct core *core, struct request *request);
 static void forget_wait(struct core *core, struct request *request);
+static bool promises_nothing(const struct core *core);
 static void answer_remote(struct core *core, struct request *request,
                           enum frame_answer_kind kind, uint64_t session);
 
@@ -39,7 +41,7 @@ struct request *request_new_remote(struct core *core, uint64_t peer,
     request->slot = forward->slot;
     request->session = forward->session;
     request->version = forward->version;
-    request->is_retry = forward->is_retry;
+    request->effect = forward->may_be_done ? MAY_BE_DONE : NOTHING_DONE;
     return request;
 }
 
@@ -61,7 +63,7 @@ void request_keep(struct core *core, struct request *request,
         .slot = request->slot,
         .session = request->session,
         .version = request->version,
-        .is_retry = request->is_retry,
+        .may_be_done = request->effect == MAY_BE_DONE,
         .argument = (struct bytes *)argument,
         .count = count,
     };
@@ -114,6 +116,7 @@ struct resp_writer *request_reply(struct core *core, struct request *request)
         buffer_clear(&core->scratch);
         core->writer.out = &core->scratch;
     }
+    core->reply_start = core->writer.out->size;
     return &core->writer;
 }
 
@@ -125,6 +128,7 @@ void request_done(struct core *core, struct request *request)
 void request_done_as(struct core *core, struct request *request,
                      enum frame_answer_kind kind, uint64_t session)
 {
+    CHECK(request->effect == NOTHING_DONE || !promises_nothing(core));
     request_leave(core, request);
     struct conn *conn = request->conn;
     uint64_t slot = request->slot;
@@ -142,12 +146,56 @@ void request_done_as(struct core *core, struct request *request,
     }
 }
 
+void request_mark(struct request *request)
+{
+    if ((request->command->flags & COMMAND_CHANGE) != 0) {
+        request->effect = MAY_BE_DONE;
+    }
+}
+
+bool request_may_go_on(const struct request *request)
+{
+    uint32_t flags = request->command->flags;
+    /* That leadership has moved is what a transfer asked for. */
+    return request->effect == NOTHING_DONE || request->has_req ||
+           (flags & COMMAND_REPEATABLE) != 0 ||
+           request->command->run == raft_transfer_run;
+}
+
 void request_refuse(struct core *core, struct request *request,
-                    const char *code, const char *text)
+                    const char *code, const char *why)
+{
+    const char *promise = "";
+    if (request->effect == MAY_BE_DONE) {
+        code = "UNKNOWN";
+        promise = "; whether this took effect is not known";
+    } else if (strcmp(code, "BUSY") == 0) {
+        promise = "; nothing was done, try later";
+    } else if (strcmp(code, "NOLEADER") == 0) {
+        promise = "; nothing was done";
+    }
+    request_count_refusal(core, code);
+    resp_error(request_reply(core, request), code, "%s%s", why, promise);
+    request_done(core, request);
+}
+
+void request_fail(struct core *core, struct request *request, const char *code,
+                  struct bytes text)
 {
     request_count_refusal(core, code);
-    resp_error(request_reply(core, request), code, "%s", text);
+    resp_error(request_reply(core, request), code, "%.*s", (int)text.size,
+               (const char *)text.data);
     request_done(core, request);
+}
+
+void request_misunderstood(struct core *core, struct request *request)
+{
+    if (request->effect == MAY_BE_DONE) {
+        request_refuse(core, request, "BADARG",
+                       "this leader does not understand it");
+    } else {
+        request_done(core, request);
+    }
 }
 
 void request_count_refusal(struct core *core, const char *code)
@@ -159,16 +207,23 @@ void request_count_refusal(struct core *core, const char *code)
 
 void request_return(struct core *core, struct request *request)
 {
-    if (request->conn != NULL) {
+    if (request->conn != NULL && request_may_go_on(request)) {
         request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
         request->not_before_ns = 0;
         request_move(core, request, &core->parked, REQUEST_PARKED);
         return;
     }
+    if (request->conn != NULL) {
+        request_refuse(core, request, "NOLEADER", "the leader changed");
+        return;
+    }
     request_leave(core, request);
     buffer_clear(&core->scratch);
     if (request->peer != 0) {
-        answer_remote(core, request, ANSWER_NOT_LEADER, 0);
+        answer_remote(core, request,
+                      request->effect == MAY_BE_DONE ? ANSWER_UNKNOWN
+                                                     : ANSWER_NOT_LEADER,
+                      0);
     }
     free_request(core, request);
 }
@@ -300,6 +355,21 @@ static void forget_wait(struct core *core, struct request *request)
         before->next = request->next;
     }
     request->next = NULL;
+}
+
+/* True if the reply at hand says that nothing was done. */
+static bool promises_nothing(const struct core *core)
+{
+    static const char *const words[] = {"-BUSY ", "-NOLEADER ", "-MOVED "};
+    const struct buffer *out = core->writer.out;
+    struct bytes reply = bytes_of(out->data + core->reply_start,
+                                  out->size - core->reply_start);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (bytes_has_prefix(reply, bytes_of_text(words[i]))) {
+            return true;
+        }
+    }
+    return false;
 }
 
 static void answer_remote(struct core *core, struct request *request,

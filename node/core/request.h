@@ -45,13 +45,27 @@ void request_done(struct core *core, struct request *request);
 /* Likewise; 'session' is now attached to its connection, or detached. */
 void request_done_as(struct core *core, struct request *request,
                      enum frame_answer_kind kind, uint64_t session);
-/* Answers with an error. */
+/* From now on it may have been done, whoever is asked: its entry is logged, or
+ * it is on its way to a leader. Nothing for what only reads. */
+void request_mark(struct request *request);
+/* True if it may be carried to the next leader: nothing was done, or doing it
+ * twice does no harm. */
+bool request_may_go_on(const struct request *request);
+/* Answers with an error: 'code' and why, if nothing was done. If it may have
+ * been, the word is UNKNOWN, whatever 'code' is, and the text says so. */
 void request_refuse(struct core *core, struct request *request,
-                    const char *code, const char *text);
-/* Counts an answer with this error word; request_refuse() has done so. */
+                    const char *code, const char *why);
+/* Answers with an error that is the result of its entry. */
+void request_fail(struct core *core, struct request *request, const char *code,
+                  struct bytes text);
+/* A peer's request whose arguments are not understood here: the error that says
+ * so stands in the scratch. */
+void request_misunderstood(struct core *core, struct request *request);
+/* Counts an answer with this error word; the two above have done so. */
 void request_count_refusal(struct core *core, const char *code);
-/* Nothing was done and another node is to be asked: a local one is parked, a
- * remote one goes back. */
+/* This node cannot carry it out, another may lead: a local one is parked for
+ * the next leader, or refused if doing it twice might do harm; a remote one
+ * goes back. */
 void request_return(struct core *core, struct request *request);
 /* Frees it without an answer: its asker asks elsewhere, or has gone. */
 void request_drop(struct core *core, struct request *request);

@@ -183,15 +183,22 @@ enum request_state {
     REQUEST_CHANGING /* Membership, see membership.c. */
 };
 
+/* What may have come of a request by now. Every refusal takes its word from it:
+ * request_refuse(). Of what only reads it says NOTHING_DONE for ever. */
+enum request_effect {
+    NOTHING_DONE, /* No leader has logged it, nor can one still do so. */
+    MAY_BE_DONE   /* It was logged here, or sent to a leader. */
+};
+
 struct request {
     struct list in_list;
     struct request *next; /* Of those that wait for the same entry or place. */
     const struct command *command;
     enum request_state state;
+    enum request_effect effect;
     bool has_req;
     bool is_heard;     /* KEEP: all its sessions' deadlines were moved. */
     bool is_unwelcome; /* A change for which there is no room on the disk. */
-    bool is_retry;     /* An earlier leader may have carried it out. */
     uint8_t version;
     struct conn *conn;  /* Of a local one. */
     uint64_t peer;      /* Of a remote one; with conn NULL and 0: nobody's. */
@@ -288,6 +295,7 @@ struct core {
     struct list snapshotting; /* RAFT.SNAPSHOT. */
     struct request *by_wait;
     struct resp_writer writer;
+    size_t reply_start; /* Of the reply at hand, in writer.out. */
     struct buffer scratch;
     struct buffer parse_error;
     struct buffer event;         /* The payload of a message. */

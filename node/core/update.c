@@ -274,7 +274,7 @@ static void give_up(struct core *core, struct list *list)
         if (request->conn == NULL) {
             request_drop(core, request);
         } else {
-            forward_again(core, request);
+            request_return(core, request);
         }
     }
 }

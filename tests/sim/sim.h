@@ -79,8 +79,9 @@ struct sim_stats {
     uint64_t snapshots;
     uint64_t installs;
     uint64_t transfers;
-    uint64_t taken;   /* By RELEASEIF. */
-    uint64_t changes; /* Of the membership, asked for. */
+    uint64_t taken;    /* By RELEASEIF. */
+    uint64_t changes;  /* Of the membership, asked for. */
+    uint64_t promises; /* Refusals that a client left it at. */
     uint64_t simulated_ns;
 };
 

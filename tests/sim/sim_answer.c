@@ -10,6 +10,7 @@
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_history.h"
 #include "tests/sim/sim_node.h"
+#include "tests/sim/sim_promise.h"
 
 /* --- Answers -------------------------------------------------------------- */
 
@@ -389,6 +390,33 @@ static void check_not_done(struct worker *worker, const char *word)
     }
 }
 
+/* Nothing was done, it says. True if that was the end of it: another request
+ * comes next. */
+static bool is_left_undone(struct worker *worker, const char *word)
+{
+    struct sim_client *client = worker->client;
+    struct op *op = &worker->op;
+    char value[32];
+    struct sim_request request = {.session = client->session,
+                                  .owner = sim_owner(op->owner),
+                                  .req = op->req,
+                                  .value = value};
+    snprintf(value, sizeof value, "%" PRIu64, op->value);
+    if (op->req != 0) {
+        request.kind = 'n';
+    } else if (op->value != 0) {
+        request.kind = 'v';
+    }
+    bool may_be_left = op->kind == OP_ACQUIRE || op->kind == OP_MULTI;
+    if (op->is_uncertain ||
+        !sim_promises_told(sim_history_promises(sim_check_history(client->sim)),
+                           client->host.name, word, &request, may_be_left)) {
+        return false;
+    }
+    op_ends(worker);
+    return true;
+}
+
 static void take_error(struct worker *worker, const char *word)
 {
     static const char *const later[] = {"NOLEADER", "BUSY", "MOVED", NULL};
@@ -407,6 +435,7 @@ static void take_error(struct worker *worker, const char *word)
         if (is_disk_full(value->bytes)) {
             check_not_done(worker, word);
         }
+        (void)is_left_undone(worker, word);
         sim_channel_later(&worker->channel, sim_between(sim, 10, 300) * SIM_MS);
         if (strcmp(word, "BUSY") != 0) {
             sim_channel_close(&worker->channel);

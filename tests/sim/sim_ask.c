@@ -158,6 +158,7 @@ void sim_ask_choose(struct worker *worker)
     bool lacks = may_lack && sim_chance(sim, 0.1);
     if (lacks && op.kind == OP_ACQUIRE) {
         op.hold_ms = 0;
+        op.value = prng_next(&sim->prng) | 1;
     }
     if (lacks && op.kind == OP_RELEASE) {
         op.token = sim_held_find(worker, op.lock)->token;
@@ -216,6 +217,10 @@ static void put_options(struct sim_channel *channel, const struct op *op)
     if (op->is_barging) {
         sim_channel_word(channel, "BARGE");
     }
+    if (op->value != 0) {
+        sim_channel_word(channel, "VALUE");
+        sim_channel_number(channel, op->value);
+    }
     if (op->req != 0) {
         sim_channel_word(channel, "REQ");
         sim_channel_number(channel, op->req);
@@ -231,7 +236,8 @@ static uint64_t option_count(const struct op *op)
     return (op->wait != WAIT_NOT ? 2 : 0) + 2u + (op->hold_ms != 0 ? 2 : 0) +
            (op->delay_ms != 0 ? 2 : 0) + (op->is_barging ? 1 : 0) +
            (op->kind == OP_RELEASE && op->token != 0 ? 2 : 0) +
-           (op->req != 0 ? 2 : 0) + (op->acked != 0 ? 2 : 0);
+           (op->value != 0 ? 2 : 0) + (op->req != 0 ? 2 : 0) +
+           (op->acked != 0 ? 2 : 0);
 }
 
 static void put_change(struct sim_channel *channel, const struct op *op)

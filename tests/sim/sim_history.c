@@ -11,6 +11,7 @@
 #include "base/memory.h"
 #include "lockfsm/command.pb-c.h"
 #include "tests/sim/sim_client.h"
+#include "tests/sim/sim_promise.h"
 
 #define NEVER UINT64_MAX
 
@@ -73,6 +74,7 @@ struct sim_history {
     struct past_session *sessions;
     struct past_request *requests;
     struct past_asker *askers;
+    struct sim_promises *promises;
     struct buffer key;
 };
 
@@ -168,6 +170,7 @@ struct sim_history *sim_history_new(struct sim *sim)
 {
     struct sim_history *history = memory_new(sizeof *history);
     history->sim = sim;
+    history->promises = sim_promises_new(sim);
     return history;
 }
 
@@ -208,6 +211,7 @@ void sim_history_free(struct sim_history *history)
         HASH_DEL(history->askers, asker);
         free(asker);
     }
+    sim_promises_free(history->promises);
     buffer_done(&history->key);
     free(history);
 }
@@ -736,6 +740,7 @@ void sim_history_write(struct sim_history *history,
     };
     sim_say(w.sim, NULL, "  entry %" PRIu64 ": %s", w.index,
             command->base.descriptor->fields[command->op_case - 1].name);
+    sim_promises_entry(history->promises, w.index, command, origin_of(command));
     /* Results first: they speak of the sessions as they were. */
     for (uint32_t i = 0; i < effects->count; i++) {
         if (effects->effect[i].type == EFFECT_RESULT) {
@@ -751,6 +756,11 @@ void sim_history_write(struct sim_history *history,
         compare_lock(&w, lock);
     }
     hasp__command__free_unpacked(command, NULL);
+}
+
+struct sim_promises *sim_history_promises(struct sim_history *history)
+{
+    return history->promises;
 }
 
 /* --- Reading -------------------------------------------------------------- */

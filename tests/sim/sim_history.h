@@ -14,6 +14,7 @@
 #include "tests/sim/sim.h"
 
 struct sim_history;
+struct sim_promises;
 
 struct sim_history *sim_history_new(struct sim *sim);
 void sim_history_free(struct sim_history *history);
@@ -21,6 +22,9 @@ void sim_history_write(struct sim_history *history,
                        const struct replica_entry *entry,
                        const struct effects *effects,
                        const struct lockfsm *fsm);
+
+/* The refusals that clients were told. */
+struct sim_promises *sim_history_promises(struct sim_history *history);
 
 /* The result of request 'req' of (session, owner). */
 struct past_result {

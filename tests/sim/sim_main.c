@@ -33,7 +33,9 @@
  *        later than the question; a numbered request takes effect once
  *    10. who believes in a hold has it
  *    11. reads are linearizable; a fence lets nothing older in, and the newest
- *    12. a refusal is about what is committed; errors are those of the contract
+ *    12. a refusal is about what is committed; one that says that nothing was
+ *        done has no entry, then and ever after; errors are those of the
+ *        contract
  *    13. no node stops by itself, and each starts from what it left on disk;
  *        who has the state of a cluster knows its id
  *    14. once all is healed every client gets answers, and who died before that
@@ -162,12 +164,13 @@ static int report(const struct batch *batch, const struct outcome *outcomes)
            " partitions %" PRIu64 " cuts %" PRIu64 " disk faults %" PRIu64
            " leaders %" PRIu64 " changes %" PRIu64 " snapshots %" PRIu64
            " installs %" PRIu64 " transfers %" PRIu64 " taken %" PRIu64
-           " violations %" PRIu64 " trace %016" PRIx64 "\n",
+           " promises %" PRIu64 " violations %" PRIu64 " trace %016" PRIx64
+           "\n",
            batch->seed_count, (double)sum.simulated_ns / 3.6e12, sum.entries,
            sum.operations, sum.unknowns, sum.grants, sum.beats, sum.reads,
            sum.expired, sum.lost, sum.crashes, sum.pauses, sum.partitions,
            sum.cuts, sum.disk_faults, sum.leaders, sum.changes, sum.snapshots,
-           sum.installs, sum.transfers, sum.taken, failed, trace);
+           sum.installs, sum.transfers, sum.taken, sum.promises, failed, trace);
     printf("sim: %" PRIu64 " passed, %" PRIu64 " failed\n",
            batch->seed_count - failed, failed);
     return failed == 0 ? 0 : 1;

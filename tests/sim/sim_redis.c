@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "tests/sim/sim_check.h"
+#include "tests/sim/sim_history.h"
+#include "tests/sim/sim_promise.h"
 #include "tests/sim/sim_worker.h"
 
 #define KEY_COUNT 2
@@ -79,12 +82,14 @@ static void choose(struct sim_redis *redis)
         bool extends = believes(redis) && !redis->client->is_draining &&
                        sim_chance(sim, 0.4);
         redis->asked = extends ? REDIS_EXTEND : REDIS_DELETE;
+        redis->is_uncertain = false;
         return;
     }
     if (redis->client->is_draining) {
         return;
     }
     redis->asked = REDIS_SET;
+    redis->is_uncertain = false;
     redis->key = (uint32_t)prng_below(&sim->prng, KEY_COUNT);
     redis->value = prng_next(&sim->prng) | 1;
     redis->px_ms = sim_between(sim, 50, 3000);
@@ -124,6 +129,7 @@ static void ask(struct sim_redis *redis)
         redis->is_held = false; /* Belief ends when it is sent. */
         put_script(redis, release_script, value, false);
     }
+    redis->is_uncertain |= redis->is_asking; /* That was never answered. */
     redis->is_asking = true;
     sim_note(redis->client->sim, &redis->client->host, "redis", redis->asked,
              redis->key, redis->px_ms);
@@ -162,6 +168,25 @@ static void take_good(struct sim_redis *redis)
     think(redis);
 }
 
+/* Nothing was done, it says. True if that was the end of it. */
+static bool is_left_undone(struct sim_redis *redis, const char *word)
+{
+    struct sim *sim = redis->client->sim;
+    char value[32];
+    struct sim_request request = {.value = value};
+    snprintf(value, sizeof value, "%016" PRIx64, redis->value);
+    if (redis->asked == REDIS_SET) {
+        request.kind = 'v';
+    } else if (redis->asked == REDIS_DELETE) {
+        request.kind = 'd';
+    }
+    /* BLACKLISTED is the result of its entry. */
+    return !redis->is_uncertain && strcmp(word, "BLACKLISTED") != 0 &&
+           sim_promises_told(sim_history_promises(sim_check_history(sim)),
+                             redis->client->host.name, word, &request,
+                             redis->asked == REDIS_SET);
+}
+
 static void take(struct sim_redis *redis)
 {
     struct sim *sim = redis->client->sim;
@@ -187,6 +212,12 @@ static void take(struct sim_redis *redis)
                  redis->client->host.name, (int)value->bytes.size,
                  (const char *)value->bytes.data);
     }
+    if (strcmp(word, "UNKNOWN") == 0) {
+        redis->is_uncertain = true;
+    } else if (is_left_undone(redis, word)) {
+        redis->value = 0;
+        think(redis);
+    }
     if (strcmp(word, "BUSY") != 0) {
         sim_channel_close(&redis->channel);
     }
@@ -206,6 +237,7 @@ void sim_redis_work(struct sim_redis *redis)
     }
     if (redis->asked == REDIS_EXTEND && !redis->is_asking && !believes(redis)) {
         redis->asked = REDIS_DELETE; /* Too late to extend. */
+        redis->is_uncertain = false;
     }
     if (redis->asked != REDIS_NONE && sim_channel_is_ready(channel)) {
         ask(redis);

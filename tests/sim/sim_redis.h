@@ -23,6 +23,7 @@ struct sim_redis {
     bool is_held;             /* A SET or extension has succeeded ... */
     struct lease_clock since; /* ... that was sent then. */
     bool is_asking;           /* What was asked is not answered yet. */
+    bool is_uncertain;        /* An earlier try may have taken effect. */
     uint64_t think_until_ns;
 };
 

@@ -60,6 +60,7 @@ struct op {
     uint64_t hold_ms;
     uint64_t delay_ms;
     bool is_barging;
+    uint64_t value; /* ACQUIRE without a number: its own; 0. */
     uint64_t token;
     bool was_sent;
     bool is_asked;     /* On the wire, not yet answered. */

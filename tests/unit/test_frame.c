@@ -149,7 +149,7 @@ static void forward_comes_back(void **state)
                                     .slot = 6,
                                     .session = 7,
                                     .version = 3,
-                                    .is_retry = true,
+                                    .may_be_done = true,
                                     .address = BYTES_LITERAL("127.0.0.1:1"),
                                     .client = BYTES_LITERAL("web-3"),
                                     .argument = arguments,
@@ -163,7 +163,7 @@ static void forward_comes_back(void **state)
     assert_int_equal(got.slot, 6);
     assert_int_equal(got.session, 7);
     assert_int_equal(got.version, 3);
-    assert_true(got.is_retry);
+    assert_true(got.may_be_done);
     assert_true(bytes_equal(got.address, forward.address));
     assert_true(bytes_equal(got.client, forward.client));
     assert_int_equal(got.count, 3);
@@ -188,7 +188,7 @@ static void a_forward_with_a_wrong_field_is_refused(void **state)
     bytes[24] = 1; /* version */
     assert_int_equal(frame_get_forward(body, &got), HASP_EPROTO);
     bytes[24] = 2;
-    bytes[25] = 2; /* is_retry */
+    bytes[25] = 2; /* may_be_done */
     assert_int_equal(frame_get_forward(body, &got), HASP_EPROTO);
     bytes[25] = 0;
     store_u32(bytes + body.size - 4, FRAME_ARGUMENT_MAX + 1);
@@ -204,7 +204,7 @@ static void answer_comes_back(void **state)
 {
     (void)state;
     struct buffer out = {0};
-    for (int kind = ANSWER_REPLY; kind <= ANSWER_NOT_LEADER; kind++) {
+    for (int kind = ANSWER_REPLY; kind <= ANSWER_UNKNOWN; kind++) {
         struct frame_answer answer = {.conn = 1,
                                       .slot = 2,
                                       .kind = (enum frame_answer_kind)kind,
@@ -221,7 +221,7 @@ static void answer_comes_back(void **state)
         assert_int_equal(got.session, 3);
         assert_true(bytes_equal(got.reply, answer.reply));
         ASSERT_EXACT(body, frame_get_answer(part, &got));
-        out.data[FRAME_HEADER_SIZE + 16] = ANSWER_NOT_LEADER + 1;
+        out.data[FRAME_HEADER_SIZE + 16] = ANSWER_UNKNOWN + 1;
         assert_int_equal(frame_get_answer(body, &got), HASP_EPROTO);
     }
     buffer_done(&out);

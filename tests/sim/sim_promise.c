@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "tests/sim/sim_promise.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/hash.h"
+#include "base/memory.h"
+
+/* A request that an entry has, or that none may have. */
+struct known {
+    UT_hash_handle hh;
+    uint64_t entry; /* Its first one; 0: promised that there is none. */
+    const char *client;
+    char word[16];
+    char key[];
+};
+
+struct sim_promises {
+    struct sim *sim;
+    struct known *known;
+};
+
+struct sim_promises *sim_promises_new(struct sim *sim)
+{
+    struct sim_promises *promises = memory_new(sizeof *promises);
+    promises->sim = sim;
+    return promises;
+}
+
+void sim_promises_free(struct sim_promises *promises)
+{
+    struct known *known, *next;
+    HASH_ITER (hh, promises->known, known, next) {
+        HASH_DEL(promises->known, known);
+        free(known);
+    }
+    free(promises);
+}
+
+static struct known *find(struct sim_promises *promises, const char *key)
+{
+    struct known *known;
+    HASH_FIND(hh, promises->known, key, strlen(key), known);
+    return known;
+}
+
+static struct known *add(struct sim_promises *promises, const char *key)
+{
+    size_t size = strlen(key);
+    struct known *known = memory_new(sizeof *known + size + 1);
+    memcpy(known->key, key, size + 1);
+    HASH_ADD_KEYPTR(hh, promises->known, known->key, size, known);
+    return known;
+}
+
+static void put_key(char out[256], char kind, uint64_t session, uint64_t req,
+                    struct bytes text)
+{
+    char shown[129] = "";
+    if (text.size > 0) {
+        memcpy(shown, text.data, text.size < 128 ? text.size : 128);
+    }
+    snprintf(out, 256, "%c %" PRIu64 " %" PRIu64 " %s", kind, session, req,
+             shown);
+}
+
+/* False if nothing tells the request of an entry apart. */
+static bool key_of_entry(const Hasp__Command *command,
+                         const Hasp__Origin *origin, char out[256])
+{
+    if (origin != NULL && origin->req != 0) {
+        put_key(out, 'n', origin->session, origin->req,
+                bytes_of(origin->owner.data, origin->owner.len));
+        return true;
+    }
+    char kind = 'v';
+    ProtobufCBinaryData value = {0};
+    if (command->op_case == HASP__COMMAND__OP_ACQUIRE) {
+        value = command->acquire->value;
+    } else if (command->op_case == HASP__COMMAND__OP_REDIS_SET) {
+        value = command->redis_set->value;
+    } else if (command->op_case == HASP__COMMAND__OP_REDIS_DELETE) {
+        kind = 'd';
+        value = command->redis_delete->value;
+    }
+    put_key(out, kind, 0, 0, bytes_of(value.data, value.len));
+    return value.len > 0;
+}
+
+void sim_promises_entry(struct sim_promises *promises, uint64_t index,
+                        const Hasp__Command *command,
+                        const Hasp__Origin *origin)
+{
+    char key[256];
+    if (!key_of_entry(command, origin, key)) {
+        return;
+    }
+    struct known *known = find(promises, key);
+    if (known != NULL && known->entry == 0) {
+        sim_fail(promises->sim,
+                 "a refusal says what is true: %s was told %s for '%s', left "
+                 "it at that, and entry %" PRIu64 " does it",
+                 known->client, known->word, key, index);
+    } else if (known == NULL) {
+        add(promises, key)->entry = index;
+    }
+}
+
+bool sim_promises_told(struct sim_promises *promises, const char *client,
+                       const char *word, const struct sim_request *request,
+                       bool may_be_left)
+{
+    char key[256];
+    const char *text = request->kind == 'n' ? request->owner : request->value;
+    if (request->kind == 0) {
+        return false;
+    }
+    put_key(key, request->kind, request->session, request->req,
+            bytes_of_text(text));
+    const struct known *known = find(promises, key);
+    if (known != NULL) {
+        sim_fail(promises->sim,
+                 "a refusal says what is true: %s was told %s for '%s', which "
+                 "entry %" PRIu64 " has done",
+                 client, word, key, known->entry);
+        return false;
+    }
+    if (!may_be_left || !sim_chance(promises->sim, 0.3)) {
+        return false;
+    }
+    struct known *none = add(promises, key);
+    none->client = client;
+    snprintf(none->word, sizeof none->word, "%s", word);
+    promises->sim->stats.promises++;
+    return true;
+}

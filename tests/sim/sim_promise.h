@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Refusals that say "nothing was done" (NOLEADER, BUSY, MOVED, LIMIT disk),
+ * held against the log: of the request that is refused so no entry may be
+ * there, and where its client leaves it at that none may ever come.
+ *
+ * A request is known by what is its own in the entry: (session, number), or a
+ * value that no other request has. It counts as refused only if none of its
+ * attempts ended without an answer. */
+
+#ifndef HASP_TESTS_SIM_SIM_PROMISE_H
+#define HASP_TESTS_SIM_SIM_PROMISE_H
+
+#include "lockfsm/command.pb-c.h"
+#include "tests/sim/sim.h"
+
+struct sim_promises;
+
+struct sim_request {
+    char kind; /* 'n': by session, owner and number; 'v': by value; 'd': the
+                * deletion of a Redis value; 0: nothing tells it apart. */
+    uint64_t session;
+    const char *owner;
+    uint64_t req;
+    const char *value;
+};
+
+struct sim_promises *sim_promises_new(struct sim *sim);
+void sim_promises_free(struct sim_promises *promises);
+/* An entry is applied for the first time anywhere. */
+void sim_promises_entry(struct sim_promises *promises, uint64_t index,
+                        const Hasp__Command *command,
+                        const Hasp__Origin *origin);
+/* 'client' was told 'word' of its request. True, only where it may be left at
+ * that: it must not be sent again. */
+bool sim_promises_told(struct sim_promises *promises, const char *client,
+                       const char *word, const struct sim_request *request,
+                       bool may_be_left);
+
+#endif /* HASP_TESTS_SIM_SIM_PROMISE_H */

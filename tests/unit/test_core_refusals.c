@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What a refusal says of what was done: "nothing" only where that is known. */
+
+#include "tests/unit/core_world.h"
+
+static struct world *world;
+static uint64_t leader, follower;
+
+static void begin(uint32_t requests_in_flight, bool is_moved)
+{
+    world = world_new(3);
+    world->limits.requests_in_flight = requests_in_flight;
+    world->redirect = is_moved ? REDIRECT_MOVED : REDIRECT_FORWARD;
+    world_found(world);
+    leader = world_elect(world);
+    follower = leader % 3 + 1;
+    world_run(world, 100); /* All know the leader. */
+    client_open(world, leader, 1);
+    client_open(world, follower, 1);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    begin(1000, false);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    world_free(world);
+    return 0;
+}
+
+#define CHANGED \
+    "-UNKNOWN the leader changed; whether this took effect is not known\r\n"
+#define NOT_FOUND \
+    "-UNKNOWN no leader was found; whether this took effect is not known\r\n"
+#define NOTHING "-NOLEADER no leader was found; nothing was done\r\n"
+
+/* Each was logged by a leader that then lost its majority. SET may be repeated
+ * as it is, so it waits for the next leader like one with a number; a script
+ * does not. */
+static void what_was_logged_may_have_been_done(void **state)
+{
+    (void)state;
+    client_session(world, leader, 1, "TTL 60000");
+    client_clear(world, leader, 1);
+    world_cut(world, leader, true);
+    client_send(world, leader, 1, "SET k v NX PX 30000");
+    client_send(world, leader, 1, "PEXPIRE k 30000");
+    client_send(world, leader, 1, "LOCK.ACQUIRE a REQ 1");
+    client_send(world, leader, 1, "LOCK.ACQUIRE b");
+    world_run(world, 6000);
+    assert_string_equal(client_text(world, leader, 1),
+                        NOT_FOUND NOT_FOUND NOT_FOUND CHANGED);
+}
+
+static void what_was_sent_to_a_leader_may_have_been_done(void **state)
+{
+    (void)state;
+    client_session(world, follower, 1, "TTL 60000");
+    client_clear(world, follower, 1);
+    client_send(world, follower, 1, "SET k v NX PX 30000");
+    client_send(world, follower, 1, "LOCK.ACQUIRE a REQ 1");
+    client_send(world, follower, 1, "LOCK.SHOW b");
+    world_step(world);
+    node_kill(world, leader);
+    node_kill(world, follower % 3 + 1);
+    world_run(world, 6000);
+    /* Who only reads has done nothing. */
+    assert_string_equal(client_text(world, follower, 1),
+                        NOT_FOUND NOT_FOUND NOTHING);
+}
+
+static void what_was_never_sent_has_not_been_done(void **state)
+{
+    (void)state;
+    client_session(world, follower, 1, "TTL 60000");
+    world_cut(world, follower, true);
+    world_run(world, 3000); /* Until it hears that there is no leader. */
+    client_clear(world, follower, 1);
+    client_send(world, follower, 1, "SET k v NX PX 30000");
+    client_send(world, follower, 1, "LOCK.ACQUIRE a REQ 1");
+    client_send(world, follower, 1, "LOCK.ACQUIRE b");
+    world_run(world, 3100);
+    assert_string_equal(client_text(world, follower, 1),
+                        NOTHING NOTHING NOTHING);
+}
+
+/* The leader's answer to a request that the follower forwards; as a frame. */
+static void forward(bool may_be_done, struct bytes *argument, uint32_t count,
+                    struct frame_answer *answer)
+{
+    struct world_node *node = &world->node[leader];
+    struct buffer out = {0};
+    struct frame_forward forward = {.conn = 99,
+                                    .session = 1,
+                                    .version = 3,
+                                    .may_be_done = may_be_done,
+                                    .argument = argument,
+                                    .count = count};
+    frame_put_forward(&out, &forward);
+    struct bytes body = bytes_of(out.data + FRAME_HEADER_SIZE,
+                                 out.size - FRAME_HEADER_SIZE);
+    buffer_clear(&node->out[follower]);
+    assert_int_equal(core_peer_frame(node->core, follower, FRAME_FORWARD, body,
+                                     node_now(node)),
+                     0);
+    struct buffer *sent = &node->out[follower];
+    assert_true(sent->size > FRAME_HEADER_SIZE);
+    assert_int_equal(frame_get_answer(bytes_of(sent->data + FRAME_HEADER_SIZE,
+                                               sent->size - FRAME_HEADER_SIZE),
+                                      answer),
+                     0);
+    buffer_done(&out);
+}
+
+static void a_repetition_is_not_told_that_nothing_was_done(void **state)
+{
+    (void)state;
+    struct bytes words[] = {BYTES_LITERAL("LOCK.ACQUIRE"), BYTES_LITERAL("a"),
+                            BYTES_LITERAL("REQ"), BYTES_LITERAL("7")};
+    struct frame_answer answer;
+    tear_down(NULL);
+    begin(3, false);
+    client_session(world, leader, 1, "");
+    for (int i = 0; i < 5; i++) {
+        client_send(world, leader, 1, "LOCK.ACQUIRE a%d", i);
+    }
+    forward(false, words, 4, &answer);
+    assert_int_equal(answer.kind, ANSWER_REPLY);
+    assert_true(bytes_equal(
+        answer.reply, BYTES_LITERAL("-BUSY too much is in flight; nothing was "
+                                    "done, try later\r\n")));
+    forward(true, words, 4, &answer);
+    assert_int_equal(answer.kind, ANSWER_REPLY);
+    assert_true(bytes_equal(
+        answer.reply,
+        BYTES_LITERAL("-UNKNOWN too much is in flight; whether this took "
+                      "effect is not known\r\n")));
+}
+
+/* MOVED would say that nothing was done. */
+static void what_may_have_been_done_is_carried_on_not_moved(void **state)
+{
+    (void)state;
+    tear_down(NULL);
+    begin(1000, true);
+    client_session(world, leader, 1, "TTL 60000");
+    client_clear(world, leader, 1);
+    world_cut(world, leader, true);
+    client_send(world, leader, 1, "LOCK.ACQUIRE a REQ 1");
+    client_send(world, leader, 1, "SET k v NX PX 60000");
+    uint64_t old = leader;
+    for (int i = 0; i < 5000 && leader == old; i++) {
+        world_run(world, 1);
+        for (uint64_t id = 1; id <= 3; id++) {
+            if (id != old && core_is_serving(world->node[id].core)) {
+                leader = id;
+            }
+        }
+    }
+    world_cut(world, old, false);
+    world_run(world, 1000);
+    const char *text = client_text(world, old, 1);
+    assert_int_equal(text[0], ':');
+    assert_string_equal(strchr(text, '\n') + 1, "+OK\r\n");
+    client_clear(world, old, 1);
+    client_send(world, old, 1, "LOCK.ACQUIRE b REQ 2");
+    world_run(world, 10);
+    assert_memory_equal(client_text(world, old, 1), "-MOVED ", 7);
+}
+
+#define refusal(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        refusal(what_was_logged_may_have_been_done),
+        refusal(what_was_sent_to_a_leader_may_have_been_done),
+        refusal(what_was_never_sent_has_not_been_done),
+        refusal(a_repetition_is_not_told_that_nothing_was_done),
+        refusal(what_may_have_been_done_is_carried_on_not_moved),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
