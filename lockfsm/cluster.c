@@ -44,30 +44,55 @@ void member_free(struct lockfsm *fsm, struct member *member)
     pool_give(&fsm->pool, member, sizeof *member);
 }
 
-static void register_member(struct lockfsm *fsm, uint64_t node,
-                            uint64_t incarnation, struct result *result)
+/* The first directory that a member registers is its own until the member is
+ * removed. */
+static void register_member(struct lockfsm *fsm, struct member *member,
+                            uint64_t incarnation)
 {
-    struct member *member = member_find(fsm, node);
-    if (member == NULL && incarnation == 0) {
+    if (member->incarnation != 0 || incarnation == 0) {
         return;
     }
-    if (member == NULL && fsm->member_count >= REGISTERED_COUNT_MAX) {
-        refuse(result, RESULT_LIMIT, "members");
-        return;
-    }
-    if (incarnation == 0) {
-        member_free(fsm, member);
-    } else {
-        member = member_obtain(fsm, node);
-        if (member->incarnation == incarnation) {
-            return;
-        }
-        member->incarnation = incarnation;
+    member->incarnation = incarnation;
+    member_changed(fsm, member);
+    struct effect *effect = effect_add(fsm, EFFECT_REGISTERED);
+    effect->count = member->node;
+    effect->token = incarnation;
+}
+
+static struct member *add_member(struct lockfsm *fsm, uint64_t node,
+                                 uint64_t log_index)
+{
+    struct member *member = member_obtain(fsm, node);
+    if (member->added_index == 0) {
+        member->added_index = log_index;
         member_changed(fsm, member);
     }
-    struct effect *effect = effect_add(fsm, EFFECT_REGISTERED);
-    effect->count = node;
-    effect->token = incarnation;
+    return member;
+}
+
+static bool is_named(const uint64_t *nodes, uint32_t count, uint64_t node)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (nodes[i] == node) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void lockfsm_change(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
+                    const uint64_t *nodes, uint32_t count)
+{
+    lockfsm_skip(fsm, log_index, term);
+    LIST_EACH_SAFE (at, &fsm->members) {
+        struct member *member = LIST_ENTRY(at, struct member, in_order);
+        if (!is_named(nodes, count, member->node)) {
+            member_free(fsm, member);
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        (void)add_member(fsm, nodes[i], log_index);
+    }
 }
 
 static void raise_level(struct lockfsm *fsm, uint32_t level)
@@ -143,8 +168,14 @@ void apply_begin(struct lockfsm *fsm, const Hasp__Command *command,
         fsm->limits = limits;
         fsm->has_limits = true;
     }
-    if (begin->incarnation != 0) {
-        register_member(fsm, begin->node, begin->incarnation, result);
+    /* A restore has dropped all members: the first one begins. */
+    struct member *member = fsm->member_count == 0
+                                ? add_member(fsm, begin->node, fsm->log_index)
+                                : member_find(fsm, begin->node);
+    if (member != NULL) {
+        /* Who leads has all that stands in the log before, and so is the one
+         * that was added last under its id. */
+        register_member(fsm, member, begin->incarnation);
     }
     result->count = begin->node;
     effect_add(fsm, EFFECT_BEGUN)->count = begin->node;
@@ -153,8 +184,14 @@ void apply_begin(struct lockfsm *fsm, const Hasp__Command *command,
 void apply_register(struct lockfsm *fsm, const Hasp__Command *command,
                     struct result *result)
 {
-    register_member(fsm, command->register_->node,
-                    command->register_->incarnation, result);
+    const Hasp__Register *message = command->register_;
+    struct member *member = member_find(fsm, message->node);
+    result->count = member != NULL &&
+                    member->added_index == message->added_index &&
+                    member->incarnation == 0;
+    if (result->count == 1) {
+        register_member(fsm, member, message->incarnation);
+    }
 }
 
 void apply_set_feature(struct lockfsm *fsm, const Hasp__Command *command,

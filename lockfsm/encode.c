@@ -66,12 +66,14 @@ void encode_begin(struct buffer *out, const struct begin_command *c)
     put(out, HASP__COMMAND__OP_BEGIN, &command);
 }
 
-void encode_register(struct buffer *out, uint64_t node, uint64_t incarnation)
+void encode_register(struct buffer *out, uint64_t node, uint64_t incarnation,
+                     uint64_t added_index)
 {
     Hasp__Command command = HASP__COMMAND__INIT;
     Hasp__Register message = HASP__REGISTER__INIT;
     message.node = node;
     message.incarnation = incarnation;
+    message.added_index = added_index;
     command.register_ = &message;
     put(out, HASP__COMMAND__OP_REGISTER, &command);
 }

@@ -39,8 +39,9 @@ struct begin_command {
     const struct lockfsm_limits *limits; /* A founder's, or NULL. */
 };
 void encode_begin(struct buffer *out, const struct begin_command *c);
-/* Incarnation 0 forgets the member. */
-void encode_register(struct buffer *out, uint64_t node, uint64_t incarnation);
+/* 'added_index': lockfsm_added_index(). */
+void encode_register(struct buffer *out, uint64_t node, uint64_t incarnation,
+                     uint64_t added_index);
 /* Raises the cluster's feature level (lockfsm/feature.h). */
 void encode_set_feature(struct buffer *out, uint32_t level);
 #ifdef HASP_FEATURE_LEVEL_EXTRA

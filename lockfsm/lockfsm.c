@@ -289,6 +289,12 @@ uint64_t lockfsm_incarnation(const struct lockfsm *fsm, uint64_t node)
     return member != NULL ? member->incarnation : 0;
 }
 
+uint64_t lockfsm_added_index(const struct lockfsm *fsm, uint64_t node)
+{
+    const struct member *member = member_find(fsm, node);
+    return member != NULL ? member->added_index : 0;
+}
+
 uint32_t lockfsm_feature_level(const struct lockfsm *fsm)
 {
     return fsm->feature_level > FEATURE_LEVEL_FIRST ? fsm->feature_level

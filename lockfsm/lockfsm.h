@@ -46,7 +46,6 @@
 #define MULTI_COUNT_MAX 64
 #define RESULT_COUNT_MAX 64
 #define ENDED_COUNT_MAX 64
-#define REGISTERED_COUNT_MAX 1024
 #define TOKEN_MAX ((UINT64_C(1) << 53) - 1)
 /* A cluster's first token_base is at least this: smaller numbers are nobody's
  * tokens, and a fence admits them as what they are. */
@@ -186,9 +185,13 @@ MUST_CHECK int lockfsm_load(struct lockfsm *fsm, struct table *table,
 MUST_CHECK int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index,
                              uint64_t term, struct bytes command,
                              struct effects *effects);
-/* An entry without a command (barrier, change): only the applied index
- * moves. */
+/* An entry without a command (barrier): only the applied index moves. */
 void lockfsm_skip(struct lockfsm *fsm, uint64_t log_index, uint64_t term);
+/* An entry that makes these 'nodes' the members: those that it does not name
+ * are forgotten with their data directories, so that who is added again later
+ * registers a new one. */
+void lockfsm_change(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
+                    const uint64_t *nodes, uint32_t count);
 
 /* Writes all that changed since the last flush in one transaction. Errors are
  * fatal. */
@@ -215,6 +218,8 @@ void lockfsm_cluster_id(const struct lockfsm *fsm,
                         uint8_t ret_id[CLUSTER_ID_SIZE]);
 /* The incarnation registered for member 'node'; 0 if none is. */
 uint64_t lockfsm_incarnation(const struct lockfsm *fsm, uint64_t node);
+/* The entry that has made 'node' a member; 0 if it is none. */
+uint64_t lockfsm_added_index(const struct lockfsm *fsm, uint64_t node);
 /* The cluster's, from FEATURE_LEVEL_FIRST on. */
 uint32_t lockfsm_feature_level(const struct lockfsm *fsm);
 /* Before the first BEGIN, which brings them, the limits are the default. */

@@ -221,6 +221,7 @@ void record_of_member(struct record *record, const struct member *member)
 {
     Hasp__MemberRecord message = HASP__MEMBER_RECORD__INIT;
     message.incarnation = member->incarnation;
+    message.added_index = member->added_index;
     begin(record, TABLE_MEMBERS);
     key_of_number(&record->key, member->node);
     put_value(record, &message.base);

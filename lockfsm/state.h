@@ -92,7 +92,8 @@ struct asker {
 struct member {
     struct list in_order; /* By node. */
     uint64_t node;
-    uint64_t incarnation;
+    uint64_t added_index; /* Of the entry that made it a member. */
+    uint64_t incarnation; /* 0: not registered yet. */
     struct stored stored;
 };
 

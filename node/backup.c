@@ -22,6 +22,7 @@
 #include "base/hash.h"
 #include "include/hasp/node.h"
 #include "lockfsm/lockfsm.h"
+#include "node/core/apply.h"
 #include "node/options.h"
 #include "raft/replica.h"
 #include "storage/datadir.h"
@@ -234,13 +235,13 @@ static int apply_log(struct backup *backup, const struct wal_image *log,
         if (entry->log_index <= applied) {
             continue;
         }
-        if (entry->type == ENTRY_COMMAND) {
-            error = lockfsm_apply(backup->fsm, entry->log_index, entry->term,
-                                  entry->body, &effects);
-            effects_clear(&effects);
-        } else {
-            lockfsm_skip(backup->fsm, entry->log_index, entry->term);
-        }
+        struct replica_entry replicated = {
+            .term = entry->term,
+            .log_index = entry->log_index,
+            .type = (enum replica_entry_type)entry->type,
+            .body = entry->body};
+        error = apply_to_state(backup->fsm, &replicated, &effects);
+        effects_clear(&effects);
         if (error == 0 && entry->type == ENTRY_CHANGE) {
             error = replica_members_decode(entry->body, &backup->members);
             backup->configuration_index = entry->log_index;

@@ -255,9 +255,13 @@ static int check(void *data, const struct frame_hello *hello, bool is_wanted,
         if (rv != 0) {
             return rv;
         }
-        /* The state knows better than the record of the founders, and who
-         * greets from a newer configuration may have been replaced since. */
-        if (lockfsm_incarnation(core_state(node->core), hello->from) != 0 ||
+        /* The state knows better than the record of the founders: an
+         * incarnation, or that this is a member which was added since the
+         * founding (entry 1). Who greets from a newer configuration may have
+         * been replaced, too. */
+        const struct lockfsm *state = core_state(node->core);
+        if (lockfsm_incarnation(state, hello->from) != 0 ||
+            lockfsm_added_index(state, hello->from) > 1 ||
             core_keeps_guest(node->core, hello->members_index)) {
             return 0;
         }

@@ -91,15 +91,37 @@ void apply_flush(struct core *core, bool is_now)
     }
 }
 
+int apply_to_state(struct lockfsm *fsm, const struct replica_entry *entry,
+                   struct effects *effects)
+{
+    struct replica_members members;
+    uint64_t nodes[MEMBER_COUNT_MAX];
+    int error;
+    switch (entry->type) {
+    case ENTRY_COMMAND:
+        return lockfsm_apply(fsm, entry->log_index, entry->term, entry->body,
+                             effects);
+    case ENTRY_CHANGE:
+        error = replica_members_decode(entry->body, &members);
+        if (error != 0) {
+            return error;
+        }
+        for (uint32_t i = 0; i < members.count; i++) {
+            nodes[i] = members.member[i].id;
+        }
+        lockfsm_change(fsm, entry->log_index, entry->term, nodes,
+                       members.count);
+        return 0;
+    default:
+        lockfsm_skip(fsm, entry->log_index, entry->term);
+        return 0;
+    }
+}
+
 /* False: the node must stop. */
 static bool apply_entry(struct core *core, const struct replica_entry *entry)
 {
-    if (entry->type != ENTRY_COMMAND) {
-        lockfsm_skip(core->fsm, entry->log_index, entry->term);
-        return true;
-    }
-    int error = lockfsm_apply(core->fsm, entry->log_index, entry->term,
-                              entry->body, &core->effects);
+    int error = apply_to_state(core->fsm, entry, &core->effects);
     if (error == 0) {
         return true;
     }

@@ -16,4 +16,10 @@ void apply_committed(struct core *core);
  * come meanwhile is read. */
 void apply_flush(struct core *core, bool is_now);
 
+/* One entry of the log, of whatever type, applied to the state. An error: it
+ * cannot be read, and nothing has changed. */
+MUST_CHECK int apply_to_state(struct lockfsm *fsm,
+                              const struct replica_entry *entry,
+                              struct effects *effects);
+
 #endif /* HASP_NODE_CORE_APPLY_H */

@@ -205,6 +205,7 @@ void core_peer_up(struct core *core, const struct frame_hello *hello,
         peer->acked_term = peer->acked_index = 0;
     }
     peer->is_up = true;
+    peer->registering_term = 0;
     if (loss_seen(core, peer, hello)) {
         return;
     }

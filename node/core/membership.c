@@ -61,12 +61,6 @@ void raft_add_run(struct core *core, struct request *request,
         }
         return;
     }
-    if (lockfsm_incarnation(core->fsm, call->id) != 0 && member == NULL) {
-        /* An old data directory's: forgotten, since this is a new member. */
-        buffer_clear(&core->scratch);
-        encode_register(&core->scratch, call->id, 0);
-        propose_own(core, buffer_bytes(&core->scratch));
-    }
     int error = replica_add(core->replica, call->id, address,
                             core->now_ns / NS_PER_MS, &core->change_index,
                             &update);
@@ -226,11 +220,6 @@ void membership_progress(struct core *core, uint64_t applied)
         core->change_retry_ns = core->now_ns + SETTLE_NS;
         settle(core);
         return;
-    }
-    if (core->changing->command->run == raft_remove_run) {
-        buffer_clear(&core->scratch);
-        encode_register(&core->scratch, core->change_member, 0);
-        propose_own(core, buffer_bytes(&core->scratch));
     }
     change_end(core, NULL, NULL);
 }
@@ -549,7 +538,10 @@ static void transfer_turn(struct core *core)
     update_carry_out(core, &update);
 }
 
-/* Members whose data directory is not registered yet (amnesia guard). */
+/* Members whose data directory is not registered yet (amnesia guard). The one
+ * at the other end of a connection is that of the member only if it has
+ * acknowledged the entry that added it: the connection may be a dead one's, and
+ * the member have been removed and added again since. */
 static void register_members(struct core *core)
 {
     struct replica_members members;
@@ -557,13 +549,22 @@ static void register_members(struct core *core)
     core->must_register = false;
     for (uint32_t i = 0; i < members.count; i++) {
         uint64_t id = members.member[i].id;
-        const struct peer *peer = peer_find(core, id);
-        if (peer == NULL || !peer->is_up || peer->incarnation == 0 ||
+        uint64_t added_index = lockfsm_added_index(core->fsm, id);
+        struct peer *peer = peer_find(core, id);
+        if (peer == NULL || !peer->is_up || added_index == 0 ||
             lockfsm_incarnation(core->fsm, id) != 0) {
             continue;
         }
+        core->must_register = true;
+        if (peer->registering_term == core->led_term ||
+            peer->acked_term != core->led_term ||
+            peer->acked_index < added_index) {
+            continue;
+        }
         buffer_clear(&core->scratch);
-        encode_register(&core->scratch, id, peer->incarnation);
-        core->must_register |= !propose_own(core, buffer_bytes(&core->scratch));
+        encode_register(&core->scratch, id, peer->incarnation, added_index);
+        if (propose_own(core, buffer_bytes(&core->scratch))) {
+            peer->registering_term = core->led_term;
+        }
     }
 }

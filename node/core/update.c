@@ -54,15 +54,6 @@ void peers_applied(struct core *core, uint64_t log_index)
     int error = replica_members_decode(buffer_bytes(&encoded), &members);
     CHECK(error == 0);
     buffer_done(&encoded);
-    for (int i = 0; i < PEER_COUNT_MAX; i++) {
-        struct peer *peer = &core->peers[i];
-        if (is_member(&core->applied_members, peer->id) &&
-            !is_member(&members, peer->id)) {
-            /* It may have been added again further on in the log: this
-             * connection is not that of the new member. */
-            peer->incarnation = 0;
-        }
-    }
     core->applied_members = members;
     peers_want(core);
 }
@@ -194,9 +185,7 @@ static void want_leader(const struct core *core, struct replica_members *wanted)
     }
 }
 
-/* A removed member's connection has gone with it. What was known of its data
- * directory must not be taken for that of the member which is added under its
- * id later. */
+/* A removed member's connection has gone with it. */
 static void forget_removed(struct core *core,
                            const struct replica_members *members)
 {

@@ -109,7 +109,7 @@ static void run_begin(void)
 
 static void run_register(void)
 {
-    encode_register(&command, number(2), number(3));
+    encode_register(&command, number(2), number(3), number(4));
 }
 
 static void run_feature(void)
@@ -621,9 +621,10 @@ static void ask_dump(void)
            lockfsm_applied_index(fsm), lockfsm_token_base(fsm), id[0],
            quarantine, quarantine_ms, lockfsm_feature_level(fsm));
     for (uint64_t node = 0; node < MEMBER_MAX; node++) {
-        uint64_t incarnation = lockfsm_incarnation(fsm, node);
-        if (incarnation != 0) {
-            printf("M %" PRIu64 " %" PRIu64 "\n", node, incarnation);
+        uint64_t added_index = lockfsm_added_index(fsm, node);
+        if (added_index != 0) {
+            printf("M %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", node, added_index,
+                   lockfsm_incarnation(fsm, node));
         }
     }
     put_all_sessions();
@@ -756,6 +757,17 @@ static void apply(uint64_t index)
     printf("@%" PRIu64 "\n", index);
     if (strcmp(text(1), "skip") == 0) {
         lockfsm_skip(fsm, index, 1);
+        check_state();
+        return;
+    }
+    if (strcmp(text(1), "change") == 0) {
+        uint64_t nodes[MEMBER_MAX];
+        uint32_t count = 0;
+        while (count + 2 < word_count && count < MEMBER_MAX) {
+            nodes[count] = number(count + 2);
+            count++;
+        }
+        lockfsm_change(fsm, index, 1, nodes, count);
         check_state();
         return;
     }

@@ -31,6 +31,9 @@ class Model(SessionOperations, LockOperations, Rules):
         self.out = out = []
         if words[1] == 'skip':
             return [f'@{self.index}']
+        if words[1] == 'change':
+            self.change([int(node) for node in words[2:]])
+            return [f'@{self.index}']
         result = getattr(self, 'op_' + words[1])(*words[2:])
         self.settle()
         lines = [f'@{self.index}', f'r {result.line()} {result.place}']
@@ -71,7 +74,8 @@ class Model(SessionOperations, LockOperations, Rules):
     def ask_dump(self, *resources):
         out = [f'I {self.index} {self.base} {int(self.is_begun)} '
                f'{self.quarantine} {self.quarantine_ms} {self.feature}']
-        out += [f'M {n} {i}' for n, i in sorted(self.members.items())]
+        out += [f'M {n} {added} {incarnation}' for n, (added, incarnation)
+                in sorted(self.members.items())]
         for s in sorted(self.sessions.values(), key=lambda s: s.id):
             results = sum(map(len, s.results.values()))
             out.append(

@@ -145,7 +145,10 @@ class Generator:
             return
         elif at < .55:
             self.entry('skip')
-        elif at < .57 and self.model.is_begun:
+        elif at < .58:
+            self.entry('change', *sorted(self.rng.sample(range(1, 5),
+                                                         self.rng.randint(1, 4))))
+        elif at < .6 and self.model.is_begun:
             self.new_life()
         self.dump()
 
@@ -479,7 +482,10 @@ class Generator:
                    self.rng.randint(0, self.index))
 
     def register(self):
-        self.entry('register', self.rng.randint(1, 4), self.pick((0, 5, 6)))
+        node = self.rng.randint(1, 4)
+        added = self.model.members.get(node, (0, 0))[0]
+        self.entry('register', node, self.pick((0, 5, 6)),
+                   added if self.chance(.8) else self.rng.randint(0, 99))
 
     def feature(self):
         self.entry('feature', self.rng.randint(0, 5))

@@ -21,23 +21,28 @@ class SessionOperations:
                 self.quarantine = self.index
             else:
                 self.base = int(base)
-        if incarnation:
+        if not self.members:
+            self.members[node] = (self.index, 0)
+        if incarnation and self.members.get(node, (0, 1))[1] == 0:
             self.register(node, incarnation)
         self.out.append(f'b {node}')
         return ok(node)
 
-    def op_register(self, node, incarnation):
-        self.register(int(node), int(incarnation))
-        return ok()
+    def op_register(self, node, incarnation, added):
+        node, incarnation, added = int(node), int(incarnation), int(added)
+        if self.members.get(node) != (added, 0):
+            return ok()
+        if incarnation:
+            self.register(node, incarnation)
+        return ok(1)
 
     def register(self, node, incarnation):
-        if self.members.get(node, 0) == incarnation:
-            return
-        if incarnation:
-            self.members[node] = incarnation
-        else:
-            del self.members[node]
+        self.members[node] = (self.members[node][0], incarnation)
         self.out.append(f'g {node} {incarnation}')
+
+    def change(self, nodes):
+        self.members = {node: self.members.get(node, (self.index, 0))
+                        for node in nodes}
 
     def op_feature(self, level):
         self.feature = max(self.feature, int(level))

@@ -298,7 +298,8 @@ static void random_other(struct random_world *world, struct buffer *out)
         encode_close(out, &origin);
         break;
     case 3:
-        encode_register(out, below(world, 3), below(world, 3));
+        encode_register(out, below(world, 3), below(world, 3),
+                        recent_index(world));
         break;
     default:
         encode_fence_admit(out, &origin, random_name(world),

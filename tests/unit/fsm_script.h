@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A transcript of tests/fsm that is being run, and the words of its commands.
+ * Included by test_fsm.c alone; everything is static. */
+
+#ifndef HASP_TESTS_UNIT_FSM_SCRIPT_H
+#define HASP_TESTS_UNIT_FSM_SCRIPT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "lockfsm/encode.h"
+#include "lockfsm/feature.h"
+#include "lockfsm/lockfsm.h"
+#include "storage/table.h"
+
+#define WORD_MAX 64
+#define ALIAS_MAX 64
+
+struct alias {
+    char name[32];
+    uint64_t session;
+};
+
+struct machine {
+    struct lockfsm *fsm;
+    struct lockfsm_delta *delta;
+    struct effects effects;
+};
+
+struct script {
+    struct machine plain;
+    struct machine reloaded;
+    struct table *table;
+    const struct lockfsm *shown; /* The machine that is looked at. */
+    uint64_t index;
+    struct alias alias[ALIAS_MAX];
+    uint32_t alias_count;
+    char *word[WORD_MAX]; /* Of the command being run. */
+    uint32_t word_count;
+    struct buffer command;
+    struct buffer output;
+};
+
+/* --- Words ---------------------------------------------------------------- */
+
+static _Noreturn void bad(const struct script *script, const char *what)
+{
+    fail_msg("bad command '%s': %s",
+             script->word_count > 0 ? script->word[0] : "", what);
+    abort();
+}
+
+/* The value of "name=value", or NULL. */
+static const char *option(const struct script *script, const char *name)
+{
+    size_t size = strlen(name);
+    for (uint32_t i = 1; i < script->word_count; i++) {
+        if (strncmp(script->word[i], name, size) == 0 &&
+            script->word[i][size] == '=') {
+            return script->word[i] + size + 1;
+        }
+    }
+    return NULL;
+}
+
+static bool flag(const struct script *script, const char *name)
+{
+    for (uint32_t i = 1; i < script->word_count; i++) {
+        if (strcmp(script->word[i], name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static uint64_t number(const struct script *script, const char *name)
+{
+    const char *text = option(script, name);
+    return text != NULL ? strtoull(text, NULL, 10) : 0;
+}
+
+static struct bytes text_of(const struct script *script, const char *name)
+{
+    const char *text = option(script, name);
+    return text != NULL ? bytes_of_text(text) : (struct bytes){NULL, 0};
+}
+
+static const char *word(const struct script *script, uint32_t at)
+{
+    if (at >= script->word_count) {
+        bad(script, "too few words");
+    }
+    return script->word[at];
+}
+
+/* A session's name, or "#5" for an id that never was ours. */
+static uint64_t session_named(const struct script *script, const char *name)
+{
+    if (name[0] == '#') {
+        return strtoull(name + 1, NULL, 10);
+    }
+    for (uint32_t i = script->alias_count; i > 0; i--) {
+        if (strcmp(script->alias[i - 1].name, name) == 0) {
+            return script->alias[i - 1].session;
+        }
+    }
+    bad(script, "unknown session");
+}
+
+/* "s1" or "s1/owner" in word 1, with REQ and ACKED. */
+static struct origin origin_in(const struct script *script)
+{
+    char name[64];
+    snprintf(name, sizeof name, "%s", word(script, 1));
+    char *slash = strchr(name, '/');
+    struct origin origin = {.req = number(script, "req"),
+                            .acked = number(script, "acked")};
+    if (slash != NULL) {
+        *slash = '\0';
+        origin.owner = bytes_of_text(strchr(word(script, 1), '/') + 1);
+    }
+    origin.session = session_named(script, name);
+    return origin;
+}
+
+#endif /* HASP_TESTS_UNIT_FSM_SCRIPT_H */
