@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* The cluster's own: its id and life, members' data directories, the feature
- * level, the quarantine after a restore; and fences, which outlive all
- * locks. */
+ * level, the quarantine after a restore. */
 
 #include "lockfsm/state.h"
 
@@ -220,66 +219,5 @@ void apply_quarantine_over(struct lockfsm *fsm, const Hasp__Command *command,
     fsm->quarantine_index = 0;
     fsm->quarantine_ms = 0;
     touch_all(fsm);
-    result->count = 1;
-}
-
-struct fence *fence_find(const struct lockfsm *fsm, struct bytes resource)
-{
-    struct fence *fence = NULL;
-    HASH_FIND(by_resource, fsm->fences, resource.data, resource.size, fence);
-    return fence;
-}
-
-struct fence *fence_new(struct lockfsm *fsm, struct bytes resource)
-{
-    struct fence *fence = pool_take(&fsm->pool, sizeof *fence);
-    fence->resource = pool_copy(&fsm->pool, resource);
-    stored_init(&fence->stored);
-    HASH_ADD_KEYPTR(by_resource, fsm->fences, fence->resource.data,
-                    fence->resource.size, fence);
-    return fence;
-}
-
-/* Tokens of a former life lie below token_base and are never admitted again,
- * though the restored fence may not remember their successors. A resource may
- * be fenced with numbers of its own, too: those are small. */
-static bool is_of_former_life(const struct lockfsm *fsm, uint64_t token)
-{
-    return token >= TOKEN_BASE_MIN && token < fsm->token_base;
-}
-
-void apply_fence_admit(struct lockfsm *fsm, const Hasp__Command *command,
-                       struct result *result)
-{
-    const Hasp__FenceAdmit *message = command->fence_admit;
-    struct bytes resource = bytes_from(message->resource);
-    if (!name_is_valid(resource)) {
-        refuse(result, RESULT_BAD_ARGUMENT, "resource");
-        return;
-    }
-    if (message->token > TOKEN_MAX) {
-        refuse(result, RESULT_BAD_ARGUMENT, "token");
-        return;
-    }
-    struct fence *fence = fence_find(fsm, resource);
-    uint64_t highest = fence != NULL ? fence->token : 0;
-    result->token = highest;
-    if (message->token < highest || is_of_former_life(fsm, message->token)) {
-        return;
-    }
-    if (fence == NULL) {
-        if (HASH_CNT(by_resource, fsm->fences) >=
-            fsm->limits.of[LIMIT_FENCES]) {
-            refuse(result, RESULT_LIMIT, "fences");
-            return;
-        }
-        fence = fence_new(fsm, resource);
-        fence_changed(fsm, fence);
-    }
-    if (message->token > highest) {
-        fence->token = message->token;
-        fence_changed(fsm, fence);
-    }
-    result->token = message->token;
     result->count = 1;
 }

@@ -160,6 +160,15 @@ void wait_gone(struct lockfsm *fsm, struct wait *wait)
     }
 }
 
+void fence_gone(struct lockfsm *fsm, struct fence *fence)
+{
+    if (unlist(fsm, RECORD_FENCE, &fence->stored)) {
+        size_t start = begin_deletion(fsm, TABLE_FENCES);
+        buffer_put_bytes(&fsm->deleted, fence->resource);
+        end_deletion(fsm, start);
+    }
+}
+
 void blacklisting_gone(struct lockfsm *fsm, struct blacklisting *entry)
 {
     if (unlist(fsm, RECORD_BLACKLISTING, &entry->stored)) {

@@ -393,6 +393,18 @@ void encode_fence_admit(struct buffer *out, const struct origin *origin,
     put(out, HASP__COMMAND__OP_FENCE_ADMIT, &command);
 }
 
+void encode_fence_remove(struct buffer *out, const struct origin *origin,
+                         struct bytes resource)
+{
+    Hasp__Command command = HASP__COMMAND__INIT;
+    Hasp__FenceRemove message = HASP__FENCE_REMOVE__INIT;
+    Hasp__Origin from = origin_of(origin);
+    message.origin = &from;
+    message.resource = data_of(resource);
+    command.fence_remove = &message;
+    put(out, HASP__COMMAND__OP_FENCE_REMOVE, &command);
+}
+
 void encode_redis_set(struct buffer *out, const struct redis_set_command *c)
 {
     Hasp__Command command = HASP__COMMAND__INIT;

@@ -167,6 +167,8 @@ void encode_blacklist_remove(struct buffer *out,
 
 void encode_fence_admit(struct buffer *out, const struct origin *origin,
                         struct bytes resource, uint64_t token);
+void encode_fence_remove(struct buffer *out, const struct origin *origin,
+                         struct bytes resource);
 
 /* --- Redis --------------------------------------------------------------- */
 

@@ -271,6 +271,13 @@ const char *lockfsm_check_basic(const struct lockfsm *fsm)
             return wrong;
         }
     }
+    for (const struct fence *fence = fsm->fences; fence != NULL;
+         fence = fence->by_resource.next) {
+        if (!fence_may_have(fence->token,
+                            fsm->token_base + fsm->applied_index)) {
+            return "a fence has admitted a token that was never granted";
+        }
+    }
     if (!list_is_empty(&fsm->touched)) {
         return "something was not settled";
     }

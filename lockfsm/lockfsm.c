@@ -99,6 +99,7 @@ static command_fn *const commands[] = {
     [HASP__COMMAND__OP_REDIS_EXPIRE] = apply_redis_expire,
     [HASP__COMMAND__OP_REGISTER] = apply_register,
     [HASP__COMMAND__OP_SET_FEATURE] = apply_set_feature,
+    [HASP__COMMAND__OP_FENCE_REMOVE] = apply_fence_remove,
 #ifdef HASP_FEATURE_LEVEL_EXTRA
     [HASP__COMMAND__OP_TRIAL] = apply_trial,
 #endif
@@ -146,6 +147,8 @@ static const Hasp__Origin *origin_in(const Hasp__Command *command)
         return command->fence_admit->origin;
     case HASP__COMMAND__OP_SET_LIMIT:
         return command->set_limit->origin;
+    case HASP__COMMAND__OP_FENCE_REMOVE:
+        return command->fence_remove->origin;
     default:
         return NULL;
     }
@@ -339,6 +342,11 @@ const struct hold *lockfsm_hold(const struct lockfsm *fsm,
 uint32_t lockfsm_fence_count(const struct lockfsm *fsm)
 {
     return HASH_CNT(by_resource, fsm->fences);
+}
+
+const struct fence *lockfsm_fences(const struct lockfsm *fsm)
+{
+    return fsm->fences;
 }
 
 const struct fence *lockfsm_fence(const struct lockfsm *fsm,

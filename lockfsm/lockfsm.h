@@ -85,6 +85,7 @@ enum result_code {
  *   CANCEL                  count: 1 or 0; 0 with a token: it came too late
  *   PLEASE                  count: holders told
  *   FENCE_ADMIT             count: 1 or 0; token: the highest admitted
+ *   FENCE_REMOVE            count: 1 or 0
  *   REDIS_SET               token (as the session's id, if it is a new value)
  *   REDIS_DELETE, _EXPIRE   count: 1, or 0: another value (NOT_HELD: none) */
 struct result {
@@ -233,6 +234,8 @@ const struct session *lockfsm_session(const struct lockfsm *fsm, uint64_t id);
 const struct lock *lockfsm_lock(const struct lockfsm *fsm, struct bytes name);
 const struct fence *lockfsm_fence(const struct lockfsm *fsm,
                                   struct bytes resource);
+/* The first one; the next is by_resource.next, in no order. */
+const struct fence *lockfsm_fences(const struct lockfsm *fsm);
 uint32_t lockfsm_fence_count(const struct lockfsm *fsm);
 /* Heads for iteration with HASH_ITER (no order) and LIST_EACH. */
 const struct session *lockfsm_sessions(const struct lockfsm *fsm);

@@ -129,6 +129,8 @@ static uint64_t command_hash(const Hasp__Command *command)
     case HASP__COMMAND__OP_SET_LIMIT:
         hash = mix(hash, command->set_limit->key);
         return mix(hash, command->set_limit->value);
+    case HASP__COMMAND__OP_FENCE_REMOVE:
+        return mix_bytes(hash, command->fence_remove->resource);
     default:
         return hash; /* The others have no REQ, or nothing but it. */
     }

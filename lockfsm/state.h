@@ -233,7 +233,7 @@ typedef void command_fn(struct lockfsm *fsm, const Hasp__Command *command,
                         struct result *result);
 
 command_fn apply_begin, apply_register, apply_set_feature, apply_set_limit,
-    apply_quarantine_over, apply_fence_admit;
+    apply_quarantine_over, apply_fence_admit, apply_fence_remove;
 #ifdef HASP_FEATURE_LEVEL_EXTRA
 command_fn apply_trial;
 #endif
@@ -488,8 +488,14 @@ bool session_is_value(const struct session *session, struct result *result);
 struct member *member_find(const struct lockfsm *fsm, uint64_t node);
 struct member *member_obtain(struct lockfsm *fsm, uint64_t node);
 void member_free(struct lockfsm *fsm, struct member *member);
+
+/* --- fences.c ------------------------------------------------------------- */
+
 struct fence *fence_find(const struct lockfsm *fsm, struct bytes resource);
 struct fence *fence_new(struct lockfsm *fsm, struct bytes resource);
+/* False of a token that is still to be granted, 'newest' being the newest that
+ * may have been. */
+bool fence_may_have(uint64_t token, uint64_t newest);
 
 /* --- limits.c ------------------------------------------------------------- */
 
@@ -532,5 +538,6 @@ void blacklisting_gone(struct lockfsm *fsm, struct blacklisting *entry);
 void result_gone(struct lockfsm *fsm, struct kept_result *kept);
 void asker_gone(struct lockfsm *fsm, struct asker *asker);
 void member_gone(struct lockfsm *fsm, struct member *member);
+void fence_gone(struct lockfsm *fsm, struct fence *fence);
 
 #endif /* HASP_LOCKFSM_STATE_H */

@@ -28,6 +28,10 @@ static const struct {
                   "session. Remove the entry when the client is cured."},
     {"check", "Prints current or stale. For the side of the resource: it "
               "refuses a write whose token is not current."},
+    {"fence", "For a resource that cannot remember the highest token itself. "
+              "remove is for one that is gone, or whose mark was set by "
+              "mistake: any token of this cluster is admitted again then, "
+              "stale ones too."},
     {"health", "The leader answers only after a majority has confirmed it, so "
                "0 means that both are there."},
     {"member", "The first address of a new member is for the other nodes, the "
@@ -69,7 +73,7 @@ static const struct {
             "processes of a cgroup or a virtual machine that was frozen as a "
             "whole go on for a moment when it is thawed, and a write that the "
             "kernel has taken is not taken back. Against these only the token "
-            "helps: let the resource check it (hasp check, FENCE.ADMIT).\n"
+            "helps: let the resource check it (hasp check, hasp fence).\n"
             "While it waits, an outage of the cluster does not end it: it "
             "queues anew.\n"
             "While hasp run is stopped (Ctrl-Z) nothing keeps the lock: after "

@@ -228,12 +228,15 @@ bool session_keep_parse(struct call *call, struct resp_writer *writer);
 /* commands_lock.c */
 command_encode_fn lock_acquire_encode, lock_release_encode,
     lock_release_if_encode, lock_convert_encode, lock_cancel_encode,
-    lock_please_encode, fence_admit_encode;
+    lock_please_encode;
 command_parse_fn lock_acquire_check, lock_release_if_check, lock_convert_check;
 
 /* commands_show.c */
-command_read_fn lock_show_read, lock_list_read, lock_check_read,
-    fence_show_read;
+command_read_fn lock_show_read, lock_list_read, lock_check_read;
+
+/* commands_fence.c */
+command_encode_fn fence_admit_encode, fence_remove_encode;
+command_read_fn fence_show_read, fence_list_read;
 
 /* commands_admin.c */
 command_encode_fn blacklist_add_encode, blacklist_remove_encode;

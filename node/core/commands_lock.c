@@ -120,11 +120,3 @@ void lock_please_encode(struct core *core, struct request *request,
     (void)core;
     encode_please(out, &origin, call->name, call_text(call, OPTION_MESSAGE));
 }
-
-void fence_admit_encode(struct core *core, struct request *request,
-                        const struct call *call, struct buffer *out)
-{
-    struct origin origin = call_origin(request, call);
-    (void)core;
-    encode_fence_admit(out, &origin, call->name, call->token);
-}

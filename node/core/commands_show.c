@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Reading locks and fences. Times are the leader's: leases and delays by its
- * timers, "since when" by when it applied the entry. */
+/* Reading locks. Times are the leader's: leases and delays by its timers,
+ * "since when" by when it applied the entry. */
 
-#include "node/core/commands.h"
 #include "node/core/listing.h"
 #include "node/core/request.h"
 
@@ -37,20 +36,13 @@ static int by_name(const void *a, const void *b)
                          (*(const struct lock *const *)b)->name);
 }
 
-/* The cursor is '=' and the last name that was told; "0" begins and ends. */
 void lock_list_read(struct core *core, struct request *request,
                     const struct call *call)
 {
     struct listing listing;
-    struct bytes after = {NULL, 0};
-    struct bytes cursor = call_text(call, OPTION_CURSOR);
-    if (cursor.size > 0 && !bytes_is_word(cursor, "0")) {
-        if (cursor.data[0] != '=') {
-            request_refuse(core, request, "BADARG",
-                           "lock.list: CURSOR must be one that LIST returned");
-            return;
-        }
-        after = bytes_of(cursor.data + 1, cursor.size - 1);
+    struct bytes after;
+    if (!listing_after(core, request, call, &after)) {
+        return;
     }
     listing_begin(&listing, call_page(call), by_name);
     struct bytes prefix = call_text(call, OPTION_PREFIX);
@@ -74,13 +66,7 @@ void lock_list_read(struct core *core, struct request *request,
     const struct lock *last = is_cut ? listing.item[count - 1] : NULL;
     struct resp_writer *writer = request_reply(core, request);
     resp_array(writer, 2);
-    if (last == NULL) {
-        resp_text(writer, "0");
-    } else {
-        uint8_t text[LOCK_NAME_SIZE_MAX + 1] = {'='};
-        memcpy(text + 1, last->name.data, last->name.size);
-        resp_bulk(writer, bytes_of(text, last->name.size + 1));
-    }
+    listing_put_cursor(writer, last != NULL ? &last->name : NULL);
     resp_array(writer, count);
     buffer_put_bytes(writer->out, buffer_bytes(page.out));
     listing_done(&listing);
@@ -101,15 +87,6 @@ void lock_check_read(struct core *core, struct request *request,
         }
     }
     resp_integer(request_reply(core, request), is_held);
-    request_done(core, request);
-}
-
-void fence_show_read(struct core *core, struct request *request,
-                     const struct call *call)
-{
-    const struct fence *fence = lockfsm_fence(core->fsm, call->name);
-    resp_integer(request_reply(core, request),
-                 fence != NULL ? (int64_t)fence->token : 0);
     request_done(core, request);
 }
 

@@ -4,7 +4,9 @@
 
 #include <stdlib.h>
 
+#include "base/check.h"
 #include "base/memory.h"
+#include "node/core/request.h"
 
 static void sift_down(struct listing *listing, uint32_t at);
 
@@ -74,4 +76,35 @@ static void sift_down(struct listing *listing, uint32_t at)
         item[child] = other;
         at = child;
     }
+}
+
+bool listing_after(struct core *core, struct request *request,
+                   const struct call *call, struct bytes *ret_after)
+{
+    struct bytes cursor = call_text(call, OPTION_CURSOR);
+    *ret_after = (struct bytes){NULL, 0};
+    if (cursor.size == 0 || bytes_is_word(cursor, "0")) {
+        return true;
+    }
+    if (cursor.data[0] != '=') {
+        struct resp_writer *writer = request_reply(core, request);
+        request_count_refusal(core, "BADARG");
+        call_fail(call, writer, "CURSOR must be one that LIST returned");
+        request_done(core, request);
+        return false;
+    }
+    *ret_after = bytes_of(cursor.data + 1, cursor.size - 1);
+    return true;
+}
+
+void listing_put_cursor(struct resp_writer *writer, const struct bytes *last)
+{
+    uint8_t text[LOCK_NAME_SIZE_MAX + 1] = {'='};
+    if (last == NULL) {
+        resp_text(writer, "0");
+        return;
+    }
+    CHECK(last->size < sizeof text);
+    memcpy(text + 1, last->data, last->size);
+    resp_bulk(writer, bytes_of(text, last->size + 1));
 }

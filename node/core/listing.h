@@ -8,7 +8,7 @@
 #ifndef HASP_NODE_CORE_LISTING_H
 #define HASP_NODE_CORE_LISTING_H
 
-#include "node/core/state.h"
+#include "node/core/commands.h"
 
 typedef int listing_compare_fn(const void *a, const void *b);
 
@@ -28,5 +28,12 @@ void listing_end(struct core *core, struct listing *listing,
                  uint64_t looked_at);
 const void *listing_last(const struct listing *listing);
 void listing_done(struct listing *listing);
+
+/* Lists in the order of names: the cursor is '=' and the last name that was
+ * told; "0" begins and ends. False if CURSOR is none: then it is refused. */
+bool listing_after(struct core *core, struct request *request,
+                   const struct call *call, struct bytes *ret_after);
+/* 'last' is the last name told if there are more, else NULL. */
+void listing_put_cursor(struct resp_writer *writer, const struct bytes *last);
 
 #endif /* HASP_NODE_CORE_LISTING_H */

@@ -185,11 +185,51 @@ def test_a_fence_takes_numbers_that_are_no_tokens_of_ours(connect, name):
 
 
 def test_fences_are_one_for_all_nodes(connect, client, world, name):
-    token = client().do("LOCK.ACQUIRE", name)
+    token, newer = [client().do("LOCK.ACQUIRE", name + n) for n in "ab"]
     wires = [connect(node=node) for node in world.cluster.nodes]
-    assert wires[0].do("FENCE.ADMIT", name, token + 5) == 1
+    assert wires[0].do("FENCE.ADMIT", name, newer) == 1
     assert [one.do("FENCE.ADMIT", name, token) for one in wires] == [0, 0, 0]
-    assert [one.do("FENCE.SHOW", name) for one in wires] == [token + 5] * 3
+    assert [one.do("FENCE.SHOW", name) for one in wires] == [newer] * 3
+
+
+def test_a_token_that_was_never_granted_shuts_no_fence(connect, client, name):
+    wire = connect()
+    token = client().do("LOCK.ACQUIRE", name)
+    for never in (2**53 - 1, token + 2**32, token + 1000):
+        code, text = wire.error("FENCE.ADMIT", name, never)
+        assert code == "BADARG" and "was never granted" in text
+    assert wire.do("FENCE.SHOW", name) == 0
+    assert wire.do("FENCE.ADMIT", name, token) == 1
+    newer = client().do("LOCK.ACQUIRE", name + "x")
+    assert wire.do("FENCE.ADMIT", name, newer) == 1
+
+
+def test_a_fence_is_removed(connect, client, name):
+    wire = connect()
+    token, newer = [client().do("LOCK.ACQUIRE", name + n) for n in "ab"]
+    assert wire.do("FENCE.REMOVE", name) == 0
+    assert wire.do("FENCE.ADMIT", name, newer) == 1
+    assert wire.do("FENCE.REMOVE", name) == 1
+    assert wire.do("FENCE.SHOW", name) == 0
+    assert wire.do("FENCE.ADMIT", name, token) == 1
+
+
+def test_fences_are_listed_in_pages(connect, name):
+    wire = connect()
+    resources = [("%s-%02d" % (name, i)).encode() for i in range(7)]
+    for i, resource in enumerate(resources):
+        assert wire.do("FENCE.ADMIT", resource, i + 1) == 1
+    seen, cursor = [], "0"
+    while True:
+        cursor, page = wire.do("FENCE.LIST", "PREFIX", name, "COUNT", 3,
+                               "CURSOR", cursor)
+        assert len(page) <= 3
+        seen += [(one["resource"], one["token"]) for one in map(plain, page)]
+        if cursor == b"0":
+            break
+    assert seen == [(r, i + 1) for i, r in enumerate(resources)]
+    code, text = wire.error("FENCE.LIST", "CURSOR", "x")
+    assert code == "BADARG" and text.startswith("fence.list: CURSOR")
 
 
 # Raft.

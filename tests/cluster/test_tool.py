@@ -830,6 +830,28 @@ def test_a_lock_is_acquired_shown_checked_and_released(dev):
     assert dev.hasp("session", "show", credentials).returncode == 65
 
 
+def test_fences_are_admitted_shown_listed_and_removed(dev):
+    token = str(dev.json("acquire", "fenced", "--ttl", "1s")["token"])
+    never = str(int(token) + 2**32)
+    for words, code, said in (
+        (["admit", "tool/array", token], 0, "admitted"),
+        (["admit", "tool/array", str(int(token) - 1)], 1, "stale"),
+        (["show", "tool/array"], 0, token),
+        (["show", "tool/none"], 0, "0"),
+    ):
+        result = dev.hasp("fence", *words)
+        assert (result.returncode, result.stdout) == (code, said + "\n")
+    refused = dev.hasp("fence", "admit", "tool/array", never)
+    assert refused.returncode == 64 and "never granted" in refused.stderr
+    assert dev.json("fence", "list", "tool/") == [
+        {"resource": "tool/array", "token": int(token)}
+    ]
+    assert dev.hasp("fence", "remove", "tool/array").returncode == 0
+    gone = dev.hasp("fence", "remove", "tool/array")
+    assert gone.returncode == 65 and "hasp fence list" in gone.stderr
+    assert dev.hasp("fence", "admit", "tool/array").returncode == 64
+
+
 def test_run_serialises_commands(dev, tmp_path):
     log = tmp_path / "log"
     script = "echo in >> %s; sleep 0.05; echo out >> %s" % (log, log)

@@ -287,6 +287,12 @@ static void run_limit(void)
     encode_set_limit(&command, &from, (enum limit_key)number(6), number(7));
 }
 
+static void run_unfence(void)
+{
+    struct origin from = origin();
+    encode_fence_remove(&command, &from, bytes(6));
+}
+
 static void run_redis_set(void)
 {
     encode_redis_set(&command, &(struct redis_set_command){
@@ -335,6 +341,7 @@ static const struct {
     {"blrem", run_blacklist_remove},
     {"blover", run_blacklist_over},
     {"fence", run_fence},
+    {"unfence", run_unfence},
     {"rset", run_redis_set},
     {"rdel", run_redis_delete},
     {"rexp", run_redis_expire},

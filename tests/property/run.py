@@ -34,7 +34,7 @@ WEIGHTS = {
     'open': 5, 'close': 1.5, 'expire': 2.5, 'age': 1,
     'release_if': 2, 'please': 0.6, 'wait_over': 4, 'delay_over': 4,
     'hold_over': 2, 'hold_age': 1, 'blacklist_add': 1.2,
-    'blacklist_remove': 1.2, 'blacklist_over': 0.7, 'fence': 1.2,
+    'blacklist_remove': 1.2, 'blacklist_over': 0.7, 'fence': 1.2, 'unfence': .3,
     'redis_set': 2.5, 'redis_delete': 1.2, 'redis_expire': 1.2,
     'begin': 0.3, 'quarantine_over': 0.3, 'register': 0.2, 'feature': 0.1,
     'limit': 0.3, 'kept': 2,
@@ -449,6 +449,9 @@ class Generator:
                           if self.chance(.3) else
                           (base + self.rng.randint(1, self.index + 1),))
         self.numbered('fence', self.anyone(), self.pick(RESOURCES), token)
+
+    def unfence(self):
+        self.numbered('unfence', self.anyone(), self.pick(RESOURCES))
 
     def px(self):
         if self.bad and self.chance(self.bad):

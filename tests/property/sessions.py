@@ -2,7 +2,7 @@
 """The cluster and its sessions, the blacklist, fences and Redis values."""
 
 from state import BAD, EXCLUSIVE, LIFE, LIMIT, LIMIT_COUNT, LIMIT_MAX, NIL, \
-    NOT_HELD, TIME_MAX, TOKEN_MAX, TTL_MAX, VOID, Result, Session, is_free, \
+    NOT_HELD, TIME_MAX, TTL_MAX, VOID, Result, Session, is_free, \
     is_match, ok, size
 
 
@@ -180,7 +180,8 @@ class SessionOperations:
                 return LIMIT
             self.fences[resource] = token
             return ok(1, token)
-        is_bad = not self.names_are_good([resource]) or token > TOKEN_MAX
+        is_bad = not self.names_are_good([resource]) or \
+            token > max(self.base + self.index, (1 << 40) - 1)
         return self.numbered(words, ('fence', words[4:]), do, is_bad, True)
 
     def op_limit(self, *words):
@@ -192,6 +193,11 @@ class SessionOperations:
             return ok()
         is_bad = key >= LIMIT_COUNT or not 1 <= value <= LIMIT_MAX
         return self.numbered(words, ('limit', words[4:]), do, is_bad, True)
+
+    def op_unfence(self, *words):
+        def do(_s, _owner, _req):
+            return ok(1 if self.fences.pop(words[4], None) is not None else 0)
+        return self.numbered(words, ('unfence', words[4:]), do, False, True)
 
     # --- Redis ------------------------------------------------------------
 

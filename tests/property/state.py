@@ -5,7 +5,6 @@ EXCLUSIVE, SHARED, SLOTS = 0, 1, 2
 TTL_MAX = 4500005
 TIME_MAX = 1 << 40
 LIFE = 1 << 40
-TOKEN_MAX = (1 << 53) - 1
 # In the order of enum limit_key.
 LIMIT_COUNT = 8
 LIMIT_MAX = 100000000

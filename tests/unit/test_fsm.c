@@ -272,6 +272,12 @@ static void run_fence(struct script *script, struct buffer *out)
                        number(script, "token"));
 }
 
+static void run_unfence(struct script *script, struct buffer *out)
+{
+    struct origin origin = {0};
+    encode_fence_remove(out, &origin, bytes_of_text(word(script, 1)));
+}
+
 static void run_register(struct script *script, struct buffer *out)
 {
     encode_register(out, number(script, "node"), number(script, "incarnation"),
@@ -712,6 +718,7 @@ static const struct {
     {"pardon", run_pardon, RUN_ENTRY},
     {"blacklistover", run_blacklist_over, RUN_ENTRY},
     {"fence", run_fence, RUN_ENTRY},
+    {"unfence", run_unfence, RUN_ENTRY},
     {"set", run_set, RUN_ENTRY},
     {"del", run_del, RUN_ENTRY},
     {"pexpire", run_pexpire, RUN_ENTRY},

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Fences: for a resource the highest token that was admitted. They outlive all
+ * sessions, and a new life of the cluster. */
+
+#include "lockfsm/state.h"
+
+struct fence *fence_find(const struct lockfsm *fsm, struct bytes resource)
+{
+    struct fence *fence = NULL;
+    HASH_FIND(by_resource, fsm->fences, resource.data, resource.size, fence);
+    return fence;
+}
+
+struct fence *fence_new(struct lockfsm *fsm, struct bytes resource)
+{
+    struct fence *fence = pool_take(&fsm->pool, sizeof *fence);
+    fence->resource = pool_copy(&fsm->pool, resource);
+    stored_init(&fence->stored);
+    HASH_ADD_KEYPTR(by_resource, fsm->fences, fence->resource.data,
+                    fence->resource.size, fence);
+    return fence;
+}
+
+static void fence_free(struct lockfsm *fsm, struct fence *fence)
+{
+    fence_gone(fsm, fence);
+    HASH_DELETE(by_resource, fsm->fences, fence);
+    pool_drop(&fsm->pool, &fence->resource);
+    pool_give(&fsm->pool, fence, sizeof *fence);
+}
+
+/* A resource may be fenced with numbers of its own, which are nobody's tokens:
+ * those are small. */
+static bool is_token(uint64_t token)
+{
+    return token >= TOKEN_BASE_MIN;
+}
+
+bool fence_may_have(uint64_t token, uint64_t newest)
+{
+    return !is_token(token) || token <= newest;
+}
+
+/* Such tokens lie below token_base and are never admitted again, though the
+ * restored fence may not remember their successors. */
+static bool is_of_former_life(const struct lockfsm *fsm, uint64_t token)
+{
+    return is_token(token) && token < fsm->token_base;
+}
+
+void apply_fence_admit(struct lockfsm *fsm, const Hasp__Command *command,
+                       struct result *result)
+{
+    const Hasp__FenceAdmit *message = command->fence_admit;
+    struct bytes resource = bytes_from(message->resource);
+    if (!name_is_valid(resource)) {
+        refuse(result, RESULT_BAD_ARGUMENT, "resource");
+        return;
+    }
+    /* Else whoever asks could shut the fence for all tokens to come. */
+    if (message->token > TOKEN_MAX ||
+        !fence_may_have(message->token, new_token(fsm))) {
+        refuse(result, RESULT_BAD_ARGUMENT, "the token was never granted");
+        return;
+    }
+    struct fence *fence = fence_find(fsm, resource);
+    uint64_t highest = fence != NULL ? fence->token : 0;
+    result->token = highest;
+    if (message->token < highest || is_of_former_life(fsm, message->token)) {
+        return;
+    }
+    if (fence == NULL) {
+        if (HASH_CNT(by_resource, fsm->fences) >=
+            fsm->limits.of[LIMIT_FENCES]) {
+            refuse(result, RESULT_LIMIT, "fences");
+            return;
+        }
+        fence = fence_new(fsm, resource);
+        fence_changed(fsm, fence);
+    }
+    if (message->token > highest) {
+        fence->token = message->token;
+        fence_changed(fsm, fence);
+    }
+    result->token = message->token;
+    result->count = 1;
+}
+
+void apply_fence_remove(struct lockfsm *fsm, const Hasp__Command *command,
+                        struct result *result)
+{
+    struct bytes resource = bytes_from(command->fence_remove->resource);
+    struct fence *fence = fence_find(fsm, resource);
+    if (fence != NULL) {
+        fence_free(fsm, fence);
+        result->count = 1;
+    }
+}
