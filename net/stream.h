@@ -34,6 +34,7 @@
 #include <stdint.h>
 #include <uv.h>
 
+#include "base/address.h"
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/list.h"
@@ -167,13 +168,8 @@ void listener_close_then(struct listener *listener, void (*closed)(void *data),
 
 /* --- Addresses (net/address.c) -------------------------------------------- */
 
-/* True if 'host' (numeric) is a loopback address. */
-bool address_is_loopback(const char *host);
 /* "host:port", "[v6]:port"; a mapped IPv4 address is shown as IPv4. */
 void address_format(const struct sockaddr *from,
                     char ret_address[STREAM_ADDRESS_SIZE]);
-/* Splits "host:port" or "[v6]:port"; HASP_EINVALID. */
-MUST_CHECK int address_split(const char *address, char *ret_host,
-                             size_t host_size, uint16_t *ret_port);
 
 #endif /* HASP_NET_STREAM_H */

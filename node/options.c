@@ -244,8 +244,7 @@ static int check_address(const struct hasp_node_options *options,
         return refuse(why, "%s = '%s' is not an address: host:port", what,
                       address == NULL ? "" : address);
     }
-    if (!options->is_insecure && strcmp(host, "localhost") != 0 &&
-        !address_is_loopback(host)) {
+    if (!options->is_insecure && !address_is_loopback(host)) {
         return refuse(why,
                       "%s = '%s' is not a loopback address, and traffic is "
                       "not encrypted yet: anybody on that network could take "

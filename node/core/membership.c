@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "node/core/announced.h"
 #include "node/core/commands.h"
 #include "node/core/forward.h"
 #include "node/core/peer.h"
@@ -28,6 +29,8 @@ static void change_begin(struct core *core, struct request *request,
                          uint64_t id);
 static void change_end(struct core *core, const char *code, const char *text);
 static void change_refused(struct core *core, int error);
+static bool refuse_misplaced(struct core *core, uint64_t id,
+                             const char *address);
 static void promote(struct core *core);
 static void take_away(struct core *core);
 static void settle(struct core *core);
@@ -55,10 +58,14 @@ void raft_add_run(struct core *core, struct request *request,
         /* Repeated: goes on where the first one stopped. */
         if (member->role == MEMBER_VOTER || call_has(call, OPTION_STANDBY)) {
             change_end(core, NULL, NULL);
-        } else {
+        } else if (!refuse_misplaced(core, call->id, address)) {
             core->change_promotes = true;
             promote(core);
         }
+        return;
+    }
+    if (!call_has(call, OPTION_STANDBY) &&
+        refuse_misplaced(core, call->id, address)) {
         return;
     }
     int error = replica_add(core->replica, call->id, address,
@@ -88,7 +95,7 @@ void raft_promote_run(struct core *core, struct request *request,
         change_refused(core, HASP_ENOENT);
     } else if (member->role == MEMBER_VOTER) {
         change_end(core, NULL, NULL);
-    } else {
+    } else if (!refuse_misplaced(core, call->id, member->address)) {
         core->change_promotes = true;
         promote(core);
     }
@@ -382,6 +389,19 @@ static void not_promoted(struct core *core)
     request_fail(core, request, "UNFINISHED", bytes_of_text(why));
 }
 
+/* True if the change that has begun would make a voter of one that the others,
+ * or clients, do not reach; it is refused then. */
+static bool refuse_misplaced(struct core *core, uint64_t id,
+                             const char *address)
+{
+    char why[HASP_WHY_SIZE];
+    if (announced_fits(core, id, address, why)) {
+        return false;
+    }
+    change_end(core, "BADARG", why);
+    return true;
+}
+
 /* Tries to promote; until the member has caught up the replica refuses. */
 static void promote(struct core *core)
 {
@@ -483,8 +503,7 @@ static void transfer_refused(struct core *core)
 {
     char text[HASP_WHY_SIZE / 2], why[HASP_WHY_SIZE];
     silence_text(core, core->transfer_to, text, sizeof text);
-    snprintf(why, sizeof why,
-             "raft.transfer: %s: hand over to another voter; nothing was done",
+    snprintf(why, sizeof why, "raft.transfer: %s: hand over to another voter",
              text);
     transfer_end(core, "BADARG", why);
 }

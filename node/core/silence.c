@@ -88,7 +88,7 @@ bool silence_needs(const struct core *core, uint64_t id,
     snprintf(why, HASP_WHY_SIZE,
              "%s; without %" PRIu64 " only %" PRIu32 " of %" PRIu32
              " voters would be heard, which is no majority: remove %" PRIu64
-             " instead, or force it; nothing was done",
+             " instead, or force it",
              text, id, heard, left, silent);
     return true;
 }

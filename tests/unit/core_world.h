@@ -364,6 +364,10 @@ static uint64_t node_now(const struct world_node *node)
     return node->world->now_ms * MS + node->clock_offset_ns;
 }
 
+/* The machines' addresses begin so, and end with their numbers; NULL: all are
+ * on loopback. */
+static const char *world_network;
+
 static struct replica_members world_members(uint64_t count)
 {
     struct replica_members members = {.count = (uint32_t)count};
@@ -371,8 +375,12 @@ static struct replica_members world_members(uint64_t count)
         struct replica_member *member = &members.member[i - 1];
         member->id = i;
         member->role = MEMBER_VOTER;
-        snprintf(member->address, sizeof member->address,
-                 "127.0.0.1:%d,127.0.0.1:%d", 7100 + (int)i, 7200 + (int)i);
+        char host[32] = "127.0.0.1";
+        if (world_network != NULL) {
+            snprintf(host, sizeof host, "%s%d", world_network, (int)i);
+        }
+        snprintf(member->address, sizeof member->address, "%s:%d,%s:%d", host,
+                 7100 + (int)i, host, 7200 + (int)i);
     }
     return members;
 }

@@ -50,6 +50,7 @@ static void loopback_is_known(void **state)
     assert_true(address_is_loopback("127.0.0.1"));
     assert_true(address_is_loopback("127.255.0.9"));
     assert_true(address_is_loopback("::1"));
+    assert_true(address_is_loopback("localhost"));
     assert_true(address_is_loopback("::ffff:127.0.0.1"));
     assert_false(address_is_loopback("128.0.0.1"));
     assert_false(address_is_loopback("0.0.0.0"));
