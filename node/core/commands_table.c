@@ -310,6 +310,7 @@ const struct command commands_table[] = {
      .options = O(FORCE) | REQ_OPTIONS,
      .flags = CHANGE | ADMIN | BLOCKS,
      .arity = -2,
+     .reply_kind = REPLY_OK,
      .run = raft_remove_run,
      .arguments = "id [FORCE]",
      .summary = "Removes a member"},

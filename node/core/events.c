@@ -215,7 +215,7 @@ static const char *kind_of(const struct effect *effect)
     case EFFECT_GRANTED:
         return "granted";
     case EFFECT_QUEUED:
-        return "queued";
+        return effect->count == 0 ? "queued" : NULL; /* Asked again. */
     case EFFECT_RELEASED:
         return "released";
     case EFFECT_HOLD_EXPIRED:

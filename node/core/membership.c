@@ -117,6 +117,13 @@ static void take_away_begin(struct core *core, struct request *request,
                        "this member leads: hand over with RAFT.TRANSFER first");
         return;
     }
+    if (is_removal && member == NULL) {
+        /* Repeated. An entry that changes nothing: it is gone, unless another
+         * leads by now. */
+        encode_register(propose_begin(core), call->id, 0, 0);
+        propose_end(core, request);
+        return;
+    }
     change_begin(core, request, call->id);
     if (!is_removal && member != NULL && member->role == MEMBER_STANDBY) {
         change_end(core, NULL, NULL); /* Repeated. */

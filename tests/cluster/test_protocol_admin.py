@@ -150,7 +150,6 @@ def test_the_list_tells_who_why_and_until_when(connect, name, version):
         "RAFT.ADD 9 127.0.0.1:7421,127.0.0.1",
         "RAFT.ADD 9 127.0.0.1:1,127.0.0.1:2,127.0.0.1:3",
         "RAFT.REMOVE",
-        "RAFT.REMOVE 99",
         "RAFT.PROMOTE 99",
         "RAFT.DEMOTE 99",
         "RAFT.TRANSFER 99",

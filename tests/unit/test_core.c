@@ -487,6 +487,28 @@ a_blacklisted_sessions_heartbeat_is_refused_and_moves_nothing(void **state)
                   "SESSION.KEEP FULL");
 }
 
+static void a_wait_that_is_asked_for_again_is_told_once(void **state)
+{
+    (void)state;
+    client_open(world, 1, 2);
+    client_ask(world, 1, 2, "HELLO 3");
+    client_open(world, 1, 3);
+    client_session(world, 1, 3, "");
+    client_ask(world, 1, 3, "LOCK.ACQUIRE a");
+    struct credentials session = client_session(world, 1, 1, "");
+    client_open(world, 1, 4);
+    client_ask(world, 1, 4, "SESSION.ATTACH %llu %s",
+               (unsigned long long)session.id, session.secret);
+    client_ask(world, 1, 2, "LOCK.WATCH a");
+    client_clear(world, 1, 2);
+    client_send(world, 1, 1, "LOCK.ACQUIRE a WAIT 5000 REQ 1");
+    client_send(world, 1, 4, "LOCK.ACQUIRE a WAIT 5000 REQ 1");
+    world_run(world, 20);
+    const char *told = strstr(client_text(world, 1, 2), "queued");
+    assert_non_null(told);
+    assert_null(strstr(told + 1, "queued"));
+}
+
 static void events_are_pushed_to_watchers(void **state)
 {
     (void)state;
@@ -937,6 +959,7 @@ int main(void)
         serving(a_session_expires_under_a_loop_that_is_always_late),
         serving(a_blacklisted_sessions_heartbeat_is_refused_and_moves_nothing),
         serving(events_are_pushed_to_watchers),
+        serving(a_wait_that_is_asked_for_again_is_told_once),
         serving(blacklisting_is_told_of_each_lock_held),
         serving(please_reaches_the_holder_unasked),
         serving(locks_are_listed_page_by_page),

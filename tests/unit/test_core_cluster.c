@@ -716,8 +716,10 @@ static void a_member_that_does_not_come_stays_a_standby(void **state)
     assert_non_null(strstr(client_ask(world, leader, 1, "RAFT.STATUS"),
                            "$4\r\nrole\r\n$7\r\nstandby\r\n"));
     assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REMOVE 4");
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REMOVE 4");
+    assert_answer(world, follower, 1, "+OK\r\n", "RAFT.REMOVE 4");
     assert_answer(world, leader, 1, "-BADARG no member has that id\r\n",
-                  "RAFT.REMOVE 4");
+                  "RAFT.DEMOTE 4");
     assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REMOVE %llu",
                   (unsigned long long)third);
     assert_answer(world, leader, 1,
