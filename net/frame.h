@@ -27,7 +27,6 @@
 #define FRAME_SIZE_MAX (32u << 20) /* Body. */
 #define FRAME_HELLO_SIZE_MAX 512u  /* Body of the first frame. */
 #define FRAME_PROTOCOL_VERSION 1
-#define FRAME_FEATURE_LEVEL 1
 
 enum frame_type {
     FRAME_HELLO = 1,
@@ -60,7 +59,7 @@ void frame_end(struct buffer *out, size_t start);
 
 struct frame_hello {
     uint32_t protocol_version;
-    uint32_t feature_level;
+    uint32_t feature_level; /* The highest that this node understands. */
     uint8_t cluster_id[CLUSTER_ID_SIZE];
     uint64_t from; /* Node id. */
     uint64_t to;

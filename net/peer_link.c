@@ -59,7 +59,7 @@ static void put_hello(struct peer_link *link, uint64_t to)
 {
     struct peers *peers = link->peers;
     struct frame_hello hello = {.protocol_version = FRAME_PROTOCOL_VERSION,
-                                .feature_level = FRAME_FEATURE_LEVEL,
+                                .feature_level = peers->feature_level,
                                 .from = peers->id,
                                 .to = to,
                                 .incarnation = peers->incarnation};

@@ -62,6 +62,7 @@ struct peers {
     uv_loop_t *loop;
     uint64_t id;
     uint64_t incarnation;
+    uint32_t feature_level;
     uint8_t cluster_id[CLUSTER_ID_SIZE];
     struct peers_events events;
     struct listener *listener;

@@ -43,6 +43,7 @@ int peers_open(uv_loop_t *loop, const struct peers_options *options,
     peers->loop = loop;
     peers->id = options->id;
     peers->incarnation = options->incarnation;
+    peers->feature_level = options->feature_level;
     memcpy(peers->cluster_id, options->cluster_id, sizeof peers->cluster_id);
     peers->events = *events;
     list_init(&peers->members);

@@ -71,6 +71,7 @@ struct peers_events {
 struct peers_options {
     uint64_t id;
     uint64_t incarnation;
+    uint32_t feature_level; /* For HELLO. */
     uint8_t cluster_id[CLUSTER_ID_SIZE];
     const char *host; /* To listen on. */
     uint16_t port;

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "lockfsm/feature.h"
 #include "net/stream.h"
 #include "node/node.h"
 
@@ -33,7 +34,8 @@ int members_open(struct members *members, struct hasp_node *node,
     const struct datadir_identity *identity = datadir_identity(node->datadir);
     char host[128];
     struct peers_options options = {.id = node->options.id,
-                                    .incarnation = identity->incarnation};
+                                    .incarnation = identity->incarnation,
+                                    .feature_level = FEATURE_LEVEL};
     struct peers_events events = {.data = members,
                                   .on_up = on_up,
                                   .on_down = on_down,

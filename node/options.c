@@ -170,6 +170,7 @@ void options_for_core(const struct hasp_node_options *options,
         .id = options->id,
         .election_ms = options->election_ms,
         .heartbeat_ms = options->heartbeat_ms,
+        .finalizes_itself = options->finalizes_itself,
         .redirect = options->redirect == HASP_NODE_MOVED ? REDIRECT_MOVED
                                                          : REDIRECT_FORWARD,
         .limits = {.requests_in_flight = limits->requests_in_flight,

@@ -28,6 +28,11 @@ static const struct {
                   "session. Remove the entry when the client is cured."},
     {"check", "Prints current or stale. For the side of the resource: it "
               "refuses a write whose token is not current."},
+    {"cluster", "When all nodes run a new version that they could still leave "
+                "again, finalize raises the cluster to its feature level (hasp "
+                "status shows it): from then on what is new may be used, and "
+                "nodes of the old version are refused. There is no way back. "
+                "All members must be up."},
     {"fence", "For a resource that cannot remember the highest token itself. "
               "remove is for one that is gone, or whose mark was set by "
               "mistake: any token of this cluster is admitted again then, "

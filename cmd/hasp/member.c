@@ -19,6 +19,7 @@ static const struct field member_fields[] = {
     {"role", "ROLE", FIELD_ROLE},
     {"match", "MATCH", FIELD_NUMBER},
     {"last_contact_ms", "LAST CONTACT", FIELD_DURATION},
+    {"level", "LEVEL", FIELD_NUMBER},
     {0},
 };
 

@@ -20,6 +20,8 @@ static const struct field node_fields[] = {
     {"commit", "COMMIT", FIELD_NUMBER},
     {"applied", "APPLIED", FIELD_NUMBER},
     {"version", "VERSION", FIELD_TEXT},
+    {"level", "LEVEL", FIELD_NUMBER},
+    {"cluster_level", "CLUSTER LEVEL", FIELD_NUMBER},
     {0},
 };
 
@@ -198,6 +200,29 @@ static void sum_up(const struct tool *tool, json_t *nodes)
     }
 }
 
+/* The leader decides; it may be one that was not asked. */
+static void tell_of_upgrade(const struct tool *tool, json_t *nodes)
+{
+    uint64_t possible = 0, present = 0;
+    size_t i;
+    json_t *node;
+    json_array_foreach(nodes, i, node)
+    {
+        uint64_t level = value_number(node, "finalize_level");
+        if (level > possible) {
+            possible = level;
+            present = value_number(node, "cluster_level");
+        }
+    }
+    if (possible > 0) {
+        tool_say(tool,
+                 "finalize possible: all members understand feature level "
+                 "%" PRIu64 ", the cluster has %" PRIu64
+                 "; once nobody wants to go back: hasp cluster finalize",
+                 possible, present);
+    }
+}
+
 int run_status(struct tool *tool, int argc, char **argv)
 {
     static const struct option options[] = {{"cluster", no_argument, NULL, 'c'},
@@ -222,6 +247,7 @@ int run_status(struct tool *tool, int argc, char **argv)
     if (is_all) {
         sum_up(tool, nodes);
     }
+    tell_of_upgrade(tool, nodes);
     json_decref(nodes);
     return exit_code;
 }

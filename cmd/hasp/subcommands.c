@@ -56,6 +56,9 @@ const struct subcommand subcommands[] = {
      run_blacklist_remove},
     {"check", "NAME TOKEN", "is this still the holder's token? exit 0 or 1",
      NULL, run_check},
+    {"cluster finalize", "",
+     "after an upgrade: log what only the new version knows", NULL,
+     run_cluster_finalize},
     {"completion", "[bash]",
      "a script for the shell: source <(hasp "
      "completion)",

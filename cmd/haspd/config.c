@@ -22,6 +22,7 @@ enum kind {
     KIND_FOUNDING, /* As U64; counts where a cluster is founded. */
     KIND_LEVEL,
     KIND_REDIRECT,
+    KIND_FINALIZE,
     KIND_SWITCH,
     KIND_MEMBER
 };
@@ -94,13 +95,22 @@ static const struct setting settings[] = {
     LIMITSIZE(table_size, 16 * MIB, 16384 * GIB),
     {"security", "insecure", KIND_SWITCH, AT(is_insecure), 0, 0},
     {"client", "redirect", KIND_REDIRECT, AT(redirect), 0, 0},
+    {"upgrade", "finalize", KIND_FINALIZE, AT(finalizes_itself), 0, 0},
 };
 #define SETTING_COUNT (sizeof settings / sizeof settings[0])
 _Static_assert(SETTING_COUNT <= CONFIG_SETTING_MAX, "room for all settings");
 
-static const char *const level_names[] = {"error", "warn", "info", "debug"};
-static const char *const redirect_names[] = {"forward", "moved"};
-static const char *const switch_names[] = {"no", "yes"};
+/* The words for values that have words; the index is the value. */
+static const struct choice {
+    const char *names[5]; /* NULL ends them. */
+    const char *text;
+} choices[] = {
+    [KIND_LEVEL] = {{"error", "warn", "info", "debug", NULL},
+                    "error, warn, info or debug"},
+    [KIND_REDIRECT] = {{"forward", "moved", NULL}, "forward or moved"},
+    [KIND_FINALIZE] = {{"manual", "auto", NULL}, "manual or auto"},
+    [KIND_SWITCH] = {{"no", "yes", NULL}, "yes or no"},
+};
 
 /* Where a value comes from, for messages. */
 struct place {
@@ -433,27 +443,22 @@ static int set_choice(struct config *config, const struct setting *setting,
                       const struct place *place, const char *value,
                       char why[HASP_WHY_SIZE])
 {
-    bool is_level = setting->kind == KIND_LEVEL;
-    const char *const *names = is_level                         ? level_names
-                               : setting->kind == KIND_REDIRECT ? redirect_names
-                                                                : switch_names;
-    int count = is_level ? 4 : 2;
+    const struct choice *choice = &choices[setting->kind];
     int found = 0;
-    while (found < count && strcmp(names[found], value) != 0) {
+    while (choice->names[found] != NULL &&
+           strcmp(choice->names[found], value) != 0) {
         found++;
     }
-    if (found == count) {
+    if (choice->names[found] == NULL) {
         return fail(why, place, "%s = '%.100s' must be %s", setting->key, value,
-                    is_level ? "error, warn, info or debug"
-                    : setting->kind == KIND_REDIRECT ? "forward or moved"
-                                                     : "yes or no");
+                    choice->text);
     }
-    if (setting->kind == KIND_SWITCH) {
-        *(bool *)field(config, setting) = found == 1;
-    } else if (is_level) {
+    if (setting->kind == KIND_LEVEL) {
         config->options.log_level = (enum hasp_node_log_level)found;
-    } else {
+    } else if (setting->kind == KIND_REDIRECT) {
         config->options.redirect = (enum hasp_node_redirect)found;
+    } else {
+        *(bool *)field(config, setting) = found == 1;
     }
     return 0;
 }
@@ -600,6 +605,18 @@ static int set_variable(struct config *config, const char *variable,
     return rv;
 }
 
+static int choice_of(const struct config *config, const struct setting *setting)
+{
+    switch (setting->kind) {
+    case KIND_LEVEL:
+        return (int)config->options.log_level;
+    case KIND_REDIRECT:
+        return (int)config->options.redirect;
+    default:
+        return *(const bool *)field(config, setting);
+    }
+}
+
 static void print_setting(const struct config *config, size_t index, FILE *out)
 {
     const struct setting *setting = &settings[index];
@@ -631,16 +648,12 @@ static void print_setting(const struct config *config, size_t index, FILE *out)
                 *(const uint64_t *)at, source);
         break;
     case KIND_LEVEL:
-        fprintf(out, "%s = %s ; %s\n", setting->key,
-                level_names[config->options.log_level], source);
-        break;
     case KIND_REDIRECT:
-        fprintf(out, "%s = %s ; %s\n", setting->key,
-                redirect_names[config->options.redirect], source);
-        break;
+    case KIND_FINALIZE:
     case KIND_SWITCH:
         fprintf(out, "%s = %s ; %s\n", setting->key,
-                switch_names[*(const bool *)at], source);
+                choices[setting->kind].names[choice_of(config, setting)],
+                source);
         break;
     case KIND_MEMBER:
         for (uint32_t i = 0; i < config->options.member_count; i++) {

@@ -153,6 +153,9 @@ struct hasp_node_options {
     struct hasp_node_limits limits;
     bool is_insecure; /* Addresses other than loopback, without TLS. */
     enum hasp_node_redirect redirect;
+    /* After an upgrade of all members: raise the cluster to the new version's
+     * feature level, without being told so. The way back is closed then. */
+    bool finalizes_itself;
 
     hasp_node_log_fn *log; /* NULL: no log. */
     void *log_data;

@@ -48,7 +48,8 @@ void apply_committed(struct core *core)
         act(core, &entry);
         effects_clear(&core->effects);
         if (entry.type == ENTRY_CHANGE) {
-            core->must_register = true; /* It may have a new member. */
+            /* It may have a new member, or lack an old one. */
+            core->must_register = core->must_look_at_levels = true;
             peers_applied(core, applied);
         }
     }

@@ -10,6 +10,7 @@
 #include "base/check.h"
 #include "node/core/attach.h"
 #include "node/core/conn.h"
+#include "node/core/feature.h"
 #include "node/core/forward.h"
 #include "node/core/propose.h"
 #include "node/core/questions.h"
@@ -116,12 +117,24 @@ void commands_received(struct core *core, struct conn *conn,
     }
 }
 
+/* One that a peer forwarded is kept only if it has to wait. */
+static void keep_for_later(struct core *core, struct request *request,
+                           const struct call *call)
+{
+    if (request->body.size == 0) {
+        request_keep(core, request, call->argument, call->count);
+    }
+}
+
 void commands_decide(struct core *core, struct request *request,
                      const struct call *call)
 {
     const struct command *command = request->command;
     request->is_unwelcome = false;
     if ((command->flags & COMMAND_CHANGE) != 0) {
+        if (feature_is_behind(core)) {
+            keep_for_later(core, request, call); /* It may be refused. */
+        }
         if (has_no_room(core, request, call)) {
             if (call_number(call, OPTION_REQ, 0) == 0) {
                 refuse_for_room(core, request);
@@ -129,9 +142,7 @@ void commands_decide(struct core *core, struct request *request,
             }
             /* Another may lead and have granted it: that must be known first
              * (rule 13). */
-            if (request->body.size == 0) {
-                request_keep(core, request, call->argument, call->count);
-            }
+            keep_for_later(core, request, call);
             request->is_unwelcome = true;
             question_wait(core, request);
             return;
@@ -141,9 +152,7 @@ void commands_decide(struct core *core, struct request *request,
             return;
         }
         if (!propose_is_open(core)) {
-            if (request->body.size == 0) {
-                request_keep(core, request, call->argument, call->count);
-            }
+            keep_for_later(core, request, call);
             request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
             request_move(core, request, &core->parked, REQUEST_PARKED);
             return;
@@ -155,9 +164,7 @@ void commands_decide(struct core *core, struct request *request,
         command->encode(core, request, call, propose_begin(core));
         propose_end(core, request);
     } else {
-        if (request->body.size == 0) {
-            request_keep(core, request, call->argument, call->count);
-        }
+        keep_for_later(core, request, call);
         question_wait(core, request);
     }
 }
@@ -207,7 +214,9 @@ void commands_read(struct core *core, struct request *request)
         }
         refuse_for_room(core, request);
     } else {
+        core->confirmed = request;
         commands_decide(core, request, &call);
+        core->confirmed = NULL;
     }
 }
 
@@ -226,6 +235,7 @@ void commands_result(struct core *core, struct request *request,
         [RESULT_DEADLOCK] = {"DEADLOCK", NULL},
         [RESULT_LIMIT] = {"LIMIT", NULL},
         [RESULT_BAD_ARGUMENT] = {"BADARG", NULL},
+        [RESULT_LEVEL] = {"LEVEL", NULL},
     };
     const struct command *command = request->command;
     enum result_code code = result->code;

@@ -247,6 +247,12 @@ command_read_fn blacklist_list_read;
 command_run_fn raft_add_run, raft_promote_run, raft_demote_run, raft_remove_run,
     raft_transfer_run, raft_snapshot_run;
 
+/* feature.c */
+command_run_fn raft_finalize_run;
+#ifdef HASP_FEATURE_LEVEL_EXTRA
+command_encode_fn raft_trial_encode;
+#endif
+
 /* backup.c */
 command_run_fn raft_backup_run;
 command_parse_fn raft_backup_parse;

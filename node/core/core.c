@@ -14,6 +14,7 @@
 #include "node/core/commands.h"
 #include "node/core/conn.h"
 #include "node/core/digests.h"
+#include "node/core/feature.h"
 #include "node/core/forward.h"
 #include "node/core/lease.h"
 #include "node/core/loss.h"
@@ -204,12 +205,13 @@ void core_peer_up(struct core *core, const struct frame_hello *hello,
         peer->incarnation = hello->incarnation;
         peer->acked_term = peer->acked_index = 0;
     }
+    peer->feature_level = hello->feature_level;
     peer->is_up = true;
     peer->registering_term = 0;
     if (loss_seen(core, peer, hello)) {
         return;
     }
-    core->must_register = true;
+    core->must_register = core->must_look_at_levels = true;
     if (id == core->known_leader) {
         attach_tell(core);
     }
@@ -305,6 +307,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
         questions_note(core);
         forward_turn(core);
         membership_turn(core);
+        feature_turn(core);
         lease_turn(core, read_ns);
         propose_submit(core);
         questions_ask(core);

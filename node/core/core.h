@@ -153,6 +153,7 @@ struct core_options {
     enum core_redirect redirect;
     /* What this node understands (lockfsm/feature.h); 0: FEATURE_LEVEL. */
     uint32_t feature_level;
+    bool finalizes_itself; /* Raises the cluster to it without RAFT.FINALIZE. */
     struct core_limits limits;
     const char *version; /* Of the program, for HELLO, INFO and STATUS. */
 };

@@ -109,7 +109,10 @@ int forward_received(struct core *core, uint64_t peer, struct bytes body)
     request->command = commands_find(core, forward.argument[0]);
     if (request->command == NULL ||
         (request->command->flags & COMMAND_LOCAL) != 0) {
-        request_refuse(core, request, "ERR", "unknown command at the leader");
+        request_refuse(core, request, "LEVEL",
+                       "the leader is of another version and does not know "
+                       "this command; upgrade all nodes, then: hasp cluster "
+                       "finalize");
         return 0;
     }
     if (!core->is_leader || core->is_stopping) {

@@ -6,6 +6,8 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "node/core/feature.h"
+#include "node/core/questions.h"
 #include "node/core/request.h"
 #include "node/core/update.h"
 
@@ -20,6 +22,8 @@ static void add_item(struct core *core, size_t start, struct request *chain);
 static void add_age0(struct core *core);
 static void enter(struct core *core, uint64_t first);
 static void refused(struct core *core, int error);
+static void refuse_level(struct core *core, struct request *request,
+                         const char *what);
 
 bool propose_is_open(const struct core *core)
 {
@@ -34,6 +38,14 @@ struct buffer *propose_begin(struct core *core)
 
 void propose_end(struct core *core, struct request *request)
 {
+    const char *what;
+    struct bytes command = bytes_of(core->batch.data + core->item_start,
+                                    core->batch.size - core->item_start);
+    if (request != NULL && !feature_allows(core, command, &what)) {
+        core->batch.size = core->item_start;
+        refuse_level(core, request, what);
+        return;
+    }
     if (request != NULL) {
         request_move(core, request, &core->logged, REQUEST_LOGGED);
         request->next = NULL;
@@ -48,6 +60,8 @@ bool propose_own(void *data, struct bytes command)
         core->own_in_flight >= core->options.limits.own_in_flight) {
         return false;
     }
+    const char *what;
+    CHECK(feature_allows(core, command, &what));
     buffer_put_bytes(propose_begin(core), command);
     propose_end(core, NULL);
     core->own_in_flight++;
@@ -234,4 +248,17 @@ static void refused(struct core *core, int error)
     }
     core->item_count = 0;
     buffer_clear(&core->batch);
+}
+
+/* Another may lead and have raised the level: that must be known first (rule
+ * 13). */
+static void refuse_level(struct core *core, struct request *request,
+                         const char *what)
+{
+    if (core->confirmed == request) {
+        feature_refuse(core, request, what);
+    } else {
+        request->is_unwelcome = true;
+        question_wait(core, request);
+    }
 }

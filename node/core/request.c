@@ -171,7 +171,7 @@ void request_refuse(struct core *core, struct request *request,
         promise = "; whether this took effect is not known";
     } else if (strcmp(code, "BUSY") == 0) {
         promise = "; nothing was done, try later";
-    } else if (strcmp(code, "NOLEADER") == 0) {
+    } else if (strcmp(code, "NOLEADER") == 0 || strcmp(code, "LEVEL") == 0) {
         promise = "; nothing was done";
     }
     request_count_refusal(core, code);

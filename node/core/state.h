@@ -162,6 +162,7 @@ struct peer {
     struct digest_points digests; /* Of that directory. */
     bool is_up;
     uint64_t incarnation;
+    uint32_t feature_level; /* As it last announced. */
     uint64_t acked_term;  /* That directory's log was durable, when this ... */
     uint64_t acked_index; /* ... node led in acked_term; 0: not known. */
     bool has_lost;        /* It is not any more. */
@@ -200,7 +201,8 @@ struct request {
     enum request_effect effect;
     bool has_req;
     bool is_heard;     /* KEEP: all its sessions' deadlines were moved. */
-    bool is_unwelcome; /* A change for which there is no room on the disk. */
+    bool is_unwelcome; /* A change that is to be refused: no room on the disk,
+                          or a feature level that is too low. */
     uint8_t version;
     struct conn *conn;  /* Of a local one. */
     uint64_t peer;      /* Of a remote one; with conn NULL and 0: nobody's. */
@@ -314,10 +316,12 @@ struct core {
     uint32_t item_capacity;
     size_t item_start;
     uint32_t own_in_flight; /* Entries of our own. */
-    struct request **ring;  /* By log index. */
-    uint64_t ring_size;     /* A power of two. */
-    uint64_t ring_first;    /* Indexes from here on ... */
-    uint64_t ring_end;      /* ... to before here are in it. */
+    /* While it is decided on: a request whose leadership is confirmed. */
+    const struct request *confirmed;
+    struct request **ring; /* By log index. */
+    uint64_t ring_size;    /* A power of two. */
+    uint64_t ring_first;   /* Indexes from here on ... */
+    uint64_t ring_end;     /* ... to before here are in it. */
     struct session_age *age0;
     uint32_t age0_count;
     uint32_t age0_capacity;
@@ -367,6 +371,8 @@ struct core {
     struct replica_members applied_members; /* The configuration applied. */
     struct replica_members wanted_members;  /* As the port was told. */
     bool must_register; /* Look for members without an incarnation. */
+    bool must_look_at_levels;
+    uint32_t told_level; /* That the cluster could be raised to it. */
     bool is_disk_scarce;
     uint64_t scarce_retry_ns;
     bool is_stopping;

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "node/core/commands.h"
+#include "node/core/feature.h"
 #include "node/core/forward.h"
 #include "node/core/request.h"
 
@@ -32,7 +33,7 @@ static void put_member(struct core *core, const struct replica_member *member,
     uint64_t silence_ms = is_self ? 0
                                   : core->port.peer_silence_ms(core->port.data,
                                                                member->id);
-    resp_map(writer, 5);
+    resp_map(writer, 6);
     resp_text(writer, "id");
     resp_integer(writer, (int64_t)member->id);
     resp_text(writer, "address");
@@ -43,6 +44,8 @@ static void put_member(struct core *core, const struct replica_member *member,
     resp_integer(writer, (int64_t)match);
     resp_text(writer, "last_contact_ms");
     resp_integer(writer, silence_ms == UINT64_MAX ? -1 : (int64_t)silence_ms);
+    resp_text(writer, "level");
+    resp_integer(writer, feature_of_member(core, member->id));
 }
 
 /* What is left of it: at the leader exactly, elsewhere as if there had been no
@@ -67,13 +70,13 @@ void raft_status_run(struct core *core, struct request *request,
                      const struct call *call)
 {
     struct replica_members members;
-    char leader_address[MEMBER_ADDRESS_SIZE];
+    char leader_address[MEMBER_ADDRESS_SIZE], why[HASP_WHY_SIZE];
     uint64_t leader = replica_leader(core->replica);
     struct resp_writer *writer = request_reply(core, request);
     (void)call;
     replica_members(core->replica, &members);
     member_client_address(core, leader, leader_address);
-    resp_map(writer, 10);
+    resp_map(writer, 13);
     resp_text(writer, "node");
     resp_integer(writer, (int64_t)core->options.id);
     resp_text(writer, "role");
@@ -97,6 +100,12 @@ void raft_status_run(struct core *core, struct request *request,
     resp_text(writer, core->version);
     resp_text(writer, "quarantine_ms");
     resp_integer(writer, (int64_t)quarantine_ms(core));
+    resp_text(writer, "level");
+    resp_integer(writer, core->options.feature_level);
+    resp_text(writer, "cluster_level");
+    resp_integer(writer, lockfsm_feature_level(core->fsm));
+    resp_text(writer, "finalize_level");
+    resp_integer(writer, feature_possible(core, why));
     request_done(core, request);
 }
 

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "node/core/attach.h"
 #include "node/core/commands.h"
+#include "node/core/feature.h"
 #include "node/core/forward.h"
 #include "node/core/membership.h"
 #include "node/core/peer.h"
@@ -103,6 +104,7 @@ void leader_begin(struct core *core)
         }
         begin.cluster_id = cluster_id;
         begin.token_base = core->options.token_base;
+        begin.feature_level = feature_of_founders(core);
     }
     if (!lockfsm_has_limits(core->fsm)) {
         begin.limits = &core->options.limits.founding;
@@ -127,7 +129,7 @@ void leader_serve(struct core *core)
     core->asked = core->asked_before = 0;
     core->confirmed_ns = 0;
     core->wants_expiry_question = false;
-    core->must_register = true;
+    core->must_register = core->must_look_at_levels = true;
     /* Where every disk is scarce leadership does not go round at once. */
     core->scarce_retry_ns = core->now_ns + SCARCE_RETRY_NS;
     timers_begin(core->timers, core->fsm, core->now_ns);

@@ -235,9 +235,9 @@ def test_fences_are_listed_in_pages(connect, name):
 
 STATUS_KEYS = (
     "node role term leader leader_address commit applied members version "
-    "quarantine_ms"
+    "quarantine_ms level cluster_level finalize_level"
 ).split()
-MEMBER_KEYS = "id address role match last_contact_ms".split()
+MEMBER_KEYS = "id address role match last_contact_ms level".split()
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -258,6 +258,8 @@ def test_status_is_the_asked_nodes(connect, world, version):
         assert 0 < status["applied"] <= status["commit"]
         assert isinstance(status["version"], bytes) and status["version"]
         assert status["quarantine_ms"] == 0
+        assert status["level"] == status["cluster_level"] == 1
+        assert status["finalize_level"] == 0
         members = [plain(one) for one in status["members"]]
         assert [list(one) for one in members] == [MEMBER_KEYS] * 3
         assert [one["id"] for one in members] == [1, 2, 3]
@@ -265,6 +267,7 @@ def test_status_is_the_asked_nodes(connect, world, version):
         for one in members:
             assert one["address"].startswith(b"127.0.0.1:")
             assert isinstance(one["match"], int)
+            assert one["level"] == 1
             assert one["last_contact_ms"] >= -1
         if leads:
             assert all(one["match"] > 0 for one in members)
@@ -286,6 +289,11 @@ def test_transfer_moves_the_leadership(connect, world, client, name):
 def test_snapshot_is_ok(connect, client, name):
     client().do("LOCK.ACQUIRE", name)
     assert connect().do("RAFT.SNAPSHOT") == OK
+
+
+def test_finalizing_is_done_where_there_is_nothing_to_raise(connect, world):
+    for node in world.cluster.nodes:
+        assert connect(node=node).do("RAFT.FINALIZE") == 1
 
 
 def test_members_come_and_go(connect, world):

@@ -166,7 +166,6 @@ static void put_hello(struct sim_peers *peers, uint64_t id)
 {
     struct frame_hello hello = {
         .protocol_version = FRAME_PROTOCOL_VERSION,
-        .feature_level = FRAME_FEATURE_LEVEL,
         .from = sim_node_id(peers->node),
         .to = id,
         .incarnation = sim_node_incarnation(peers->node),

@@ -66,6 +66,7 @@ struct world_node {
     bool has_unread;    /* Input may lie unread (rule 6) ... */
     uint64_t read_ns;   /* ... that came after this. */
     struct prng prng;
+    uint32_t feature_level; /* 0: that of this version. */
     int fatal_code;
     bool may_fail; /* It stops, or its frames are refused. */
     uint64_t log_bytes;
@@ -90,6 +91,7 @@ struct world {
     /* Of a node whose file says other limits of the state; else NULL. */
     const struct lockfsm_limits *founding[NODE_MAX + 1]; /* Borrowed. */
     enum core_redirect redirect;
+    bool finalizes_itself;
 };
 
 /* --- The port ------------------------------------------------------------- */
@@ -400,6 +402,8 @@ static void node_start(struct world *world, uint64_t id)
         .redirect = world->redirect,
         .limits = world->limits,
         .version = "0.0.test",
+        .feature_level = node->feature_level,
+        .finalizes_itself = world->finalizes_itself,
     };
     if (world->founding[id] != NULL) {
         options.limits.founding = *world->founding[id];

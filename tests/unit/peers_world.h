@@ -280,7 +280,7 @@ static int dial_node(uint64_t id)
 static struct frame_hello hello_of(uint64_t from, uint64_t to)
 {
     struct frame_hello hello = {.protocol_version = FRAME_PROTOCOL_VERSION,
-                                .feature_level = FRAME_FEATURE_LEVEL,
+                                .feature_level = 1,
                                 .from = from,
                                 .to = to,
                                 .incarnation = 100 + from};

@@ -35,6 +35,7 @@ static void greet(uint64_t id)
     struct core *core = world->node[id].core;
     struct frame_hello hello = {.from = STRANGER,
                                 .to = id,
+                                .feature_level = 1,
                                 .incarnation = 99,
                                 .applied_index = UINT64_C(1) << 50,
                                 .members_index = UINT64_C(1) << 50,
