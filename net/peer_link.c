@@ -14,8 +14,6 @@
 
 #define OUTPUT_MAX (64u << 20)
 #define IDLE_MAX (256u << 10)
-#define LOG_WINDOW_MS 10000
-#define LOG_PER_WINDOW 5
 #define UP_FOR_A_WHILE_MS 1000
 
 static void bytes_cb(struct stream *stream);
@@ -135,24 +133,15 @@ static void closed_cb(struct stream *stream, const char *reason)
 
 /* --- Refusing ------------------------------------------------------------- */
 
-/* Strangers must not be able to fill the log: a few lines per window, and how
- * many were left out. */
+/* Strangers must not be able to fill the log. */
 static void log_refusal(struct peers *peers, const char *address,
                         const char *why)
 {
-    uint64_t now_ms = peers_now_ms();
-    if (now_ms - peers->log_window_ms >= LOG_WINDOW_MS) {
-        peers->log_window_ms = now_ms;
-        peers->log_count = 0;
+    uint32_t left_out;
+    if (log_limit_pass(&peers->refusals, peers_now_ms(), &left_out)) {
+        LOG_WARN("peer refused", "address=%s reason=%s suppressed=%" PRIu32,
+                 address, log_quote(why, strlen(why)), left_out);
     }
-    if (peers->log_count == LOG_PER_WINDOW) {
-        peers->log_suppressed++;
-        return;
-    }
-    peers->log_count++;
-    LOG_WARN("peer refused", "address=%s reason=%s suppressed=%" PRIu32,
-             address, log_quote(why, strlen(why)), peers->log_suppressed);
-    peers->log_suppressed = 0;
 }
 
 static void refuse(struct peer_link *link, const char *format, ...)
@@ -346,11 +335,13 @@ static void take_frame(struct peer_link *link, enum frame_type type,
             frame_put_u64(stream_output(&link->stream), FRAME_PONG, stamp);
         }
     } else {
+        char why[HASP_WHY_SIZE] = "";
         int error = peers->events.on_frame(peers->events.data, link->id, type,
-                                           body);
+                                           body, why);
         if (error != 0 && !link->stream.is_closing) {
-            refuse(link, "a frame of type %d: %s", (int)type,
-                   hasp_strerror(error));
+            refuse(link, "node %" PRIu64 ", a frame of type %d: %.400s",
+                   link->id, (int)type,
+                   why[0] != '\0' ? why : hasp_strerror(error));
         }
     }
 }

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "base/log_limit.h"
 #include "base/prng.h"
 #include "net/peers.h"
 #include "net/stream.h"
@@ -77,9 +78,7 @@ struct peers {
     struct prng prng;
     void (*closed)(void *data);
     void *closed_data;
-    uint64_t log_window_ms;
-    uint32_t log_count; /* In this window ... */
-    uint32_t log_suppressed;
+    struct log_limit refusals;
     bool is_closing;
 };
 

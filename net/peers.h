@@ -57,9 +57,9 @@ struct peers_events {
      * died), as opposed to a time-out or a decision of ours. */
     void (*on_down)(void *data, uint64_t id, bool was_closed_by_peer);
     /* A frame other than HELLO, PING, PONG. Returning an error closes the
-     * connection. */
+     * connection; 'why' is the reason, where it was set. */
     int (*on_frame)(void *data, uint64_t id, enum frame_type type,
-                    struct bytes body);
+                    struct bytes body, char why[HASP_WHY_SIZE]);
     /* May who greets so join? 0, or an error with a reason. Not 'is_wanted': as
      * a guest. */
     int (*check)(void *data, const struct frame_hello *hello, bool is_wanted,

@@ -15,7 +15,7 @@
 static void on_up(void *data, uint64_t id, const struct frame_hello *hello);
 static void on_down(void *data, uint64_t id, bool was_closed_by_peer);
 static int on_frame(void *data, uint64_t id, enum frame_type type,
-                    struct bytes body);
+                    struct bytes body, char why[HASP_WHY_SIZE]);
 static int check(void *data, const struct frame_hello *hello, bool is_wanted,
                  char why[HASP_WHY_SIZE]);
 static bool may_be_guest(const struct members *members,
@@ -231,7 +231,7 @@ static void on_down(void *data, uint64_t id, bool was_closed_by_peer)
 }
 
 static int on_frame(void *data, uint64_t id, enum frame_type type,
-                    struct bytes body)
+                    struct bytes body, char why[HASP_WHY_SIZE])
 {
     struct members *members = data;
     struct hasp_node *node = members->node;
@@ -239,7 +239,7 @@ static int on_frame(void *data, uint64_t id, enum frame_type type,
         return 0; /* Raft says it again. */
     }
     loop_wake(node);
-    return core_peer_frame(node->core, id, type, body, node_now());
+    return core_peer_frame(node->core, id, type, body, node_now(), why);
 }
 
 static int check(void *data, const struct frame_hello *hello, bool is_wanted,

@@ -397,6 +397,7 @@ static void begin(struct hasp_node *node, const struct replica_start *start)
         .snapshot_take = snapshots_port_take,
         .snapshot_stat = snapshots_port_stat,
         .snapshot_read = snapshots_port_read,
+        .snapshot_room = snapshots_port_room,
         .snapshot_write = snapshots_port_write,
         .snapshot_adopt = snapshots_port_adopt,
         .snapshot_load = snapshots_port_load,

@@ -87,6 +87,7 @@ bool snapshots_port_stat(void *data, uint64_t *ret_index, uint64_t *ret_term,
                          uint64_t *ret_size);
 bool snapshots_port_read(void *data, uint64_t log_index, uint64_t term,
                          uint64_t offset, size_t size, struct buffer *out);
+uint64_t snapshots_port_room(void *data);
 void snapshots_port_write(void *data, uint64_t offset, struct bytes chunk);
 void snapshots_port_adopt(void *data);
 void snapshots_port_load(void *data);

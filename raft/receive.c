@@ -55,6 +55,8 @@ int replica_receive(struct replica *replica, uint64_t from,
     int error = message_decode(encoded, &message);
     if (error == 0 && (from == 0 || from == replica->id)) {
         error = HASP_EPROTO;
+    } else if (error == 0 && !replica_is_near_term(replica, message.term)) {
+        error = HASP_ETOOBIG;
     }
     step_begin(replica, now_ms);
     if (error == 0) {

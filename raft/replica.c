@@ -321,6 +321,12 @@ uint64_t replica_term(const struct replica *replica)
     return raft_current_term(&replica->core);
 }
 
+bool replica_is_near_term(const struct replica *replica, uint64_t term)
+{
+    uint64_t own = raft_current_term(&replica->core);
+    return term <= own || term - own <= REPLICA_TERM_STEP_MAX;
+}
+
 uint64_t replica_voted_for(const struct replica *replica)
 {
     return raft_voted_for(&replica->core);

@@ -178,8 +178,13 @@ MUST_CHECK int replica_begin(struct replica *replica,
 
 /* --- Events ------------------------------------------------------------- */
 
+/* A term that is further above ours than this is that of no election: taken
+ * over, a few such would leave no term for the next one. */
+#define REPLICA_TERM_STEP_MAX (UINT64_C(1) << 32)
+
 /* A message from member 'from'. HASP_EPROTO if it does not decode, or no
- * correct member can send it: the connection is to be closed; nothing has
+ * correct member can send it, HASP_ETOOBIG if its term is more than
+ * REPLICA_TERM_STEP_MAX above ours: the connection is to be closed; nothing has
  * changed. */
 MUST_CHECK int replica_receive(struct replica *replica, uint64_t from,
                                struct bytes message, uint64_t now_ms,
@@ -278,6 +283,8 @@ MUST_CHECK int replica_transfer(struct replica *replica, uint64_t id,
 
 enum replica_role replica_role(const struct replica *replica);
 uint64_t replica_term(const struct replica *replica);
+/* False if 'term' is more than REPLICA_TERM_STEP_MAX above ours. */
+bool replica_is_near_term(const struct replica *replica, uint64_t term);
 uint64_t replica_voted_for(const struct replica *replica);
 uint64_t replica_leader(const struct replica *replica); /* 0: unknown. */
 /* True while it leads with others, and for the shortest time of an election

@@ -16,6 +16,7 @@
 #include "node/core/digests.h"
 #include "node/core/feature.h"
 #include "node/core/forward.h"
+#include "node/core/heed.h"
 #include "node/core/lease.h"
 #include "node/core/loss.h"
 #include "node/core/membership.h"
@@ -43,8 +44,9 @@ const struct core_limits core_default_limits = {
 /* Rounds of one turn: what an applied BEGIN lets in is proposed at once. */
 #define TURN_ROUNDS 3
 
-static bool is_presumptuous(const struct core *core, uint64_t id,
-                            enum frame_type type);
+static int take_frame(struct core *core, uint64_t id, enum frame_type type,
+                      struct bytes body);
+static int take_message(struct core *core, uint64_t id, struct bytes body);
 static void free_requests(struct core *core);
 static void init_lists(struct core *core);
 static bool sees_majority(struct core *core);
@@ -239,27 +241,33 @@ void core_peer_down(struct core *core, uint64_t id, bool was_closed_by_peer,
 }
 
 int core_peer_frame(struct core *core, uint64_t id, enum frame_type type,
-                    struct bytes body, uint64_t now_ns)
+                    struct bytes body, uint64_t now_ns, char why[HASP_WHY_SIZE])
 {
-    struct replica_update update;
     const struct peer *peer = peer_find(core, id);
     set_now(core, now_ns);
     if (peer != NULL && peer->has_lost) {
+        snprintf(why, HASP_WHY_SIZE, "it has lost what it had acknowledged");
         return HASP_EREFUSED;
     }
-    if (is_presumptuous(core, id, type)) {
-        return 0;
+    if (!heed_frame(core, id, type)) {
+        return type == FRAME_FORWARD ? forward_turned_away(core, id, body) : 0;
     }
+    int error = take_frame(core, id, type, body);
+    if (error == HASP_ETOOBIG) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "its term is more than 2^32 above that of this node, %" PRIu64
+                 ": no election leads there",
+                 replica_term(core->replica));
+    }
+    return error;
+}
+
+static int take_frame(struct core *core, uint64_t id, enum frame_type type,
+                      struct bytes body)
+{
     switch (type) {
-    case FRAME_RAFT: {
-        int error = replica_receive(core->replica, id, body, now_ns / NS_PER_MS,
-                                    &update);
-        if (error == 0) {
-            loss_note(core, id);
-            update_carry_out(core, &update);
-        }
-        return error;
-    }
+    case FRAME_RAFT:
+        return take_message(core, id, body);
     case FRAME_FORWARD:
         return forward_received(core, id, body);
     case FRAME_ANSWER:
@@ -279,6 +287,18 @@ int core_peer_frame(struct core *core, uint64_t id, enum frame_type type,
     default:
         return HASP_EPROTO;
     }
+}
+
+static int take_message(struct core *core, uint64_t id, struct bytes body)
+{
+    struct replica_update update;
+    int error = replica_receive(core->replica, id, body,
+                                core->now_ns / NS_PER_MS, &update);
+    if (error == 0) {
+        loss_note(core, id);
+        update_carry_out(core, &update);
+    }
+    return error;
 }
 
 void core_persisted(struct core *core, uint64_t term, uint64_t log_index,
@@ -387,23 +407,6 @@ void core_set_applied_hook(struct core *core, core_applied_fn *hook, void *data)
 {
     core->hook = hook;
     core->hook_data = data;
-}
-
-/* A guest is here to lead whoever was away, and so has no other leader. Of
- * others it wants nothing, neither their votes nor that they adopt its term or
- * stop; if it does lead, those who lead them now soon will not. */
-static bool is_presumptuous(const struct core *core, uint64_t id,
-                            enum frame_type type)
-{
-    struct replica_members members;
-    if ((type != FRAME_RAFT && type != FRAME_SNAPSHOT && type != FRAME_LOST) ||
-        replica_members_find(&core->applied_members, id) != NULL ||
-        replica_leader(core->replica) == id ||
-        !replica_has_leader(core->replica, core->now_ns / NS_PER_MS)) {
-        return false;
-    }
-    replica_members(core->replica, &members);
-    return members.count > 0 && replica_members_find(&members, id) == NULL;
 }
 
 static void free_requests(struct core *core)

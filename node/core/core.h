@@ -78,6 +78,8 @@ struct core_port {
      * 'out'; false if it is gone. */
     bool (*snapshot_read)(void *data, uint64_t index, uint64_t term,
                           uint64_t offset, size_t size, struct buffer *out);
+    /* Bytes of the disk that a received snapshot may take. */
+    uint64_t (*snapshot_room)(void *data);
     /* Writes a received chunk (in order; offset 0 begins anew). */
     void (*snapshot_write)(void *data, uint64_t offset, struct bytes chunk);
     /* Checks what was written and makes it durable as the newest snapshot; ends
@@ -208,10 +210,11 @@ void core_peer_up(struct core *core, const struct frame_hello *hello,
                   uint64_t now_ns);
 void core_peer_down(struct core *core, uint64_t id, bool was_closed_by_peer,
                     uint64_t now_ns);
-/* An error: the connection must be closed. */
+/* An error: the connection must be closed. 'why' tells more, where it was set
+ * (the caller empties it before). */
 MUST_CHECK int core_peer_frame(struct core *core, uint64_t id,
                                enum frame_type type, struct bytes body,
-                               uint64_t now_ns);
+                               uint64_t now_ns, char why[HASP_WHY_SIZE]);
 
 void core_persisted(struct core *core, uint64_t term, uint64_t log_index,
                     uint64_t now_ns);

@@ -142,6 +142,16 @@ int forward_received(struct core *core, uint64_t peer, struct bytes body)
     return 0;
 }
 
+int forward_turned_away(struct core *core, uint64_t peer, struct bytes body)
+{
+    struct frame_forward forward = {.argument = core->arguments};
+    int error = frame_get_forward(body, &forward);
+    if (error == 0) {
+        request_return(core, request_new_remote(core, peer, &forward));
+    }
+    return error;
+}
+
 int forward_answered(struct core *core, uint64_t peer, struct bytes body)
 {
     struct frame_answer answer;
@@ -155,6 +165,9 @@ int forward_answered(struct core *core, uint64_t peer, struct bytes body)
                                   : NULL;
     if (request != NULL && (request->state == REQUEST_FORWARDED ||
                             request->state == REQUEST_PARKED)) {
+        if (request->sent_to != peer) {
+            return 0; /* It was not asked. */
+        }
         answered(core, peer, request, &answer);
         return 0;
     }

@@ -25,6 +25,9 @@ uint64_t forward_next(const struct core *core);
 /* Frames; an error closes the connection. */
 MUST_CHECK int forward_received(struct core *core, uint64_t peer,
                                 struct bytes body);
+/* From who may not ask: is told that this node does not lead. */
+MUST_CHECK int forward_turned_away(struct core *core, uint64_t peer,
+                                   struct bytes body);
 MUST_CHECK int forward_answered(struct core *core, uint64_t peer,
                                 struct bytes body);
 MUST_CHECK int forward_closed(struct core *core, uint64_t peer,

@@ -25,6 +25,7 @@ static bool is_backup(const struct request *request);
 static void pump(struct core *core, struct peer *peer);
 static void acknowledge(struct core *core, bool is_done);
 static void install(struct core *core, const struct snapshot_header *header);
+static bool has_room(struct core *core, uint64_t from, uint64_t size);
 
 /* Nodes that apply the same entries should not all write at once (each adds up
  * to a quarter of its own to the threshold). */
@@ -159,7 +160,14 @@ int snapshots_chunk(struct core *core, uint64_t from, struct bytes body)
     if (part.leader_term < replica_term(core->replica)) {
         return 0; /* Its leader is none; a newer one's sending goes on. */
     }
+    if (!replica_is_near_term(core->replica, part.leader_term)) {
+        return HASP_ETOOBIG;
+    }
     if (part.offset == 0) {
+        if (!has_room(core, from, part.total_size)) {
+            receiver->is_active = false;
+            return 0; /* The sender begins anew when it hears nothing. */
+        }
         *receiver = (struct snapshot_receiver){.from = from,
                                                .leader_term = part.leader_term,
                                                .index = part.last_index,
@@ -237,6 +245,24 @@ void core_snapshot_received(struct core *core,
         install(core, header);
     }
     acknowledge(core, true);
+}
+
+/* What a leader sends must not fill the disk beyond the reserve. */
+static bool has_room(struct core *core, uint64_t from, uint64_t size)
+{
+    uint64_t room = core->port.snapshot_room(core->port.data);
+    uint32_t left_out;
+    if (size <= room) {
+        return true;
+    }
+    if (log_limit_pass(&core->ignored, core->now_ns / NS_PER_MS, &left_out)) {
+        LOG_WARN("snapshot refused",
+                 "from=%" PRIu64 " size=%" PRIu64 " room=%" PRIu64
+                 " suppressed=%" PRIu32
+                 " hint=\"the disk has no room for it above disk_reserve\"",
+                 from, size, room, left_out);
+    }
+    return false;
 }
 
 static void take(struct core *core)

@@ -25,6 +25,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/list.h"
+#include "base/log_limit.h"
 #include "base/units.h"
 #include "lockfsm/encode.h"
 #include "lockfsm/timers.h"
@@ -273,6 +274,7 @@ struct core {
     uint64_t last_leader;  /* The newest that was known. */
     uint64_t known_term;
     bool is_cluster_told;
+    struct log_limit ignored; /* Frames. */
     bool has_fatal;
 
     /* Connections, sessions, peers. */

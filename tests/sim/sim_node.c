@@ -140,6 +140,12 @@ static bool port_snapshot_read(void *data, uint64_t index, uint64_t term,
     return sim_disk_snapshot_read(&node->disk, index, term, offset, size, out);
 }
 
+static uint64_t port_snapshot_room(void *data)
+{
+    (void)data;
+    return UINT64_MAX;
+}
+
 static void port_snapshot_write(void *data, uint64_t offset, struct bytes chunk)
 {
     struct sim_node *node = data;
@@ -279,6 +285,7 @@ static struct core_port make_port(struct sim_node *node)
         .snapshot_take = port_snapshot_take,
         .snapshot_stat = port_snapshot_stat,
         .snapshot_read = port_snapshot_read,
+        .snapshot_room = port_snapshot_room,
         .snapshot_write = port_snapshot_write,
         .snapshot_adopt = port_snapshot_adopt,
         .snapshot_load = port_snapshot_load,

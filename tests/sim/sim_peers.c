@@ -212,6 +212,7 @@ static int take_frame(struct sim_peers *peers, uint64_t id,
 {
     struct sim_peer *peer = &peers->peer[id];
     uint64_t value = 0;
+    char why[HASP_WHY_SIZE];
     switch (type) {
     case FRAME_HELLO:
         return take_hello(peers, id, body, now_ns);
@@ -224,7 +225,7 @@ static int take_frame(struct sim_peers *peers, uint64_t id,
     default:
         CHECK(peer->is_up);
         return core_peer_frame(sim_node_core(peers->node), id, type, body,
-                               now_ns);
+                               now_ns, why);
     }
 }
 

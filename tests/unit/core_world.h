@@ -70,6 +70,7 @@ struct world_node {
     int fatal_code;
     bool may_fail; /* It stops, or its frames are refused. */
     uint64_t log_bytes;
+    uint64_t disk_room; /* For a received snapshot; 0: without end. */
     uint8_t cluster_id[CLUSTER_ID_SIZE]; /* As the port was told. */
 };
 
@@ -93,6 +94,9 @@ struct world {
     enum core_redirect redirect;
     bool finalizes_itself;
 };
+
+/* Why a frame was refused last. */
+static char world_why[HASP_WHY_SIZE];
 
 /* --- The port ------------------------------------------------------------- */
 
@@ -231,6 +235,12 @@ static bool port_snapshot_read(void *data, uint64_t index, uint64_t term,
     return true;
 }
 
+static uint64_t port_snapshot_room(void *data)
+{
+    const struct world_node *node = data;
+    return node->disk_room != 0 ? node->disk_room : UINT64_MAX;
+}
+
 static void port_snapshot_write(void *data, uint64_t offset, struct bytes chunk)
 {
     struct world_node *node = data;
@@ -341,6 +351,7 @@ static struct core_port port_of(struct world_node *node)
         .snapshot_take = port_snapshot_take,
         .snapshot_stat = port_snapshot_stat,
         .snapshot_read = port_snapshot_read,
+        .snapshot_room = port_snapshot_room,
         .snapshot_write = port_snapshot_write,
         .snapshot_adopt = port_snapshot_adopt,
         .snapshot_load = port_snapshot_load,
@@ -703,7 +714,7 @@ static void world_deliver(struct world *world)
         if (to->core != NULL && to->link_up[m->from]) {
             to->heard_ms[m->from] = world->now_ms;
             int error = core_peer_frame(to->core, m->from, m->type, m->body,
-                                        node_now(to));
+                                        node_now(to), world_why);
             assert_true(error == 0 || world->node[m->from].may_fail);
             to->next_turn_ms = world->now_ms;
         }

@@ -102,8 +102,9 @@ static void on_down(void *data, uint64_t id, bool was_closed_by_peer)
 }
 
 static int on_frame(void *data, uint64_t id, enum frame_type type,
-                    struct bytes body)
+                    struct bytes body, char why[HASP_WHY_SIZE])
 {
+    (void)why;
     struct node *node = data;
     assert_true(node->ups[id] > node->downs[id]);
     assert_int_equal(type, FRAME_RAFT);

@@ -774,7 +774,7 @@ static int acknowledge_late(uint64_t from)
     struct bytes body = bytes_of(out.data + FRAME_HEADER_SIZE,
                                  out.size - FRAME_HEADER_SIZE);
     int error = core_peer_frame(node->core, from, FRAME_SNAPSHOT_ACK, body,
-                                world->now_ms * MS);
+                                world->now_ms * MS, world_why);
     buffer_done(&out);
     return error;
 }

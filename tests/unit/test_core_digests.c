@@ -119,15 +119,15 @@ static void a_lie_about_the_state_is_not_believed(void **state)
     struct bytes body = bytes_of(out.data + FRAME_HEADER_SIZE,
                                  out.size - FRAME_HEADER_SIZE);
     assert_int_equal(core_peer_frame(core, follower, FRAME_DIVERGED, body,
-                                     world->now_ms * MS),
+                                     world->now_ms * MS, world_why),
                      0);
     assert_int_equal(world->node[third].fatal_code, 0);
     buffer_clear(&out);
     lie.log_index = index + 1000;
     frame_put_digest(&out, FRAME_DIVERGED, &lie);
-    assert_int_equal(
-        core_peer_frame(core, leader, FRAME_DIVERGED, body, world->now_ms * MS),
-        0);
+    assert_int_equal(core_peer_frame(core, leader, FRAME_DIVERGED, body,
+                                     world->now_ms * MS, world_why),
+                     0);
     assert_int_equal(world->node[third].fatal_code, 0);
     buffer_done(&out);
 }

@@ -50,7 +50,8 @@ static void send_message(uint64_t id, const struct message *message)
     struct buffer out = {0};
     message_encode(message, &out);
     assert_int_equal(core_peer_frame(world->node[id].core, STRANGER, FRAME_RAFT,
-                                     buffer_bytes(&out), world->now_ms * MS),
+                                     buffer_bytes(&out), world->now_ms * MS,
+                                     world_why),
                      0);
     buffer_done(&out);
 }
@@ -70,7 +71,7 @@ static void send_frame(uint64_t id, enum frame_type type, struct buffer *out)
     struct bytes body = bytes_of(out->data + FRAME_HEADER_SIZE,
                                  out->size - FRAME_HEADER_SIZE);
     assert_int_equal(core_peer_frame(world->node[id].core, STRANGER, type, body,
-                                     world->now_ms * MS),
+                                     world->now_ms * MS, world_why),
                      0);
     buffer_done(out);
 }

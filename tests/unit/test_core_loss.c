@@ -190,13 +190,13 @@ static void an_untrue_accusation_is_ignored(void **state)
         frame_put_lost(&out, &cases[i]);
         struct bytes body = bytes_of(out.data + FRAME_HEADER_SIZE,
                                      out.size - FRAME_HEADER_SIZE);
-        assert_int_equal(
-            core_peer_frame(core, leader, FRAME_LOST, body, world->now_ms * MS),
-            0);
+        assert_int_equal(core_peer_frame(core, leader, FRAME_LOST, body,
+                                         world->now_ms * MS, world_why),
+                         0);
         body.size--;
-        assert_int_equal(
-            core_peer_frame(core, leader, FRAME_LOST, body, world->now_ms * MS),
-            HASP_EPROTO);
+        assert_int_equal(core_peer_frame(core, leader, FRAME_LOST, body,
+                                         world->now_ms * MS, world_why),
+                         HASP_EPROTO);
         buffer_done(&out);
     }
     assert_int_equal(world->node[third].fatal_code, 0);

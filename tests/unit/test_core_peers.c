@@ -55,12 +55,158 @@ static void a_dead_connections_directory_is_not_registered(void **state)
     assert_int_equal(registered(4), 0);
 }
 
+/* What 'from' sends to 'to'; the frame is freed. */
+static int send_as(uint64_t from, uint64_t to, enum frame_type type,
+                   struct buffer *frame)
+{
+    struct world_node *node = &world->node[to];
+    struct bytes body = bytes_of(frame->data + FRAME_HEADER_SIZE,
+                                 frame->size - FRAME_HEADER_SIZE);
+    world_why[0] = '\0';
+    int error = core_peer_frame(node->core, from, type, body, node_now(node),
+                                world_why);
+    node->next_turn_ms = world->now_ms;
+    buffer_done(frame);
+    return error;
+}
+
+static int forward_as(uint64_t from, uint64_t session)
+{
+    struct bytes words[] = {BYTES_LITERAL("LOCK.RELEASE"), BYTES_LITERAL("a")};
+    struct frame_forward forward = {.conn = 1,
+                                    .session = session,
+                                    .version = 2,
+                                    .argument = words,
+                                    .count = 2};
+    struct buffer out = {0};
+    frame_put_forward(&out, &forward);
+    return send_as(from, leader, FRAME_FORWARD, &out);
+}
+
+static bool is_held(void)
+{
+    return lockfsm_lock(core_state(world->node[leader].core),
+                        BYTES_LITERAL("a")) != NULL;
+}
+
+/* Which session a request is for, its asker says: only members are believed. */
+static void who_is_no_member_asks_for_nobody(void **state)
+{
+    (void)state;
+    struct credentials session = client_session(world, leader, 1, "TTL 60000");
+    client_ask(world, leader, 1, "LOCK.ACQUIRE a");
+    for (uint64_t stranger = 5; stranger <= 9; stranger += 4) {
+        struct frame_hello hello = {.from = stranger, .incarnation = 99};
+        core_peer_up(world->node[leader].core, &hello, world->now_ms * MS);
+        assert_int_equal(forward_as(stranger, session.id), 0);
+        world_run(world, 100);
+        assert_true(is_held());
+    }
+    assert_int_equal(forward_as(follower, session.id), 0);
+    world_run(world, 100);
+    assert_false(is_held());
+}
+
+static void answer_as(uint64_t from)
+{
+    struct frame_answer answer = {.conn = 1,
+                                  .slot = 0,
+                                  .kind = ANSWER_REPLY,
+                                  .reply = BYTES_LITERAL(":4711\r\n")};
+    struct buffer out = {0};
+    frame_put_answer(&out, &answer);
+    assert_int_equal(send_as(from, follower, FRAME_ANSWER, &out), 0);
+    world_run(world, 5);
+}
+
+static void only_who_was_asked_answers(void **state)
+{
+    (void)state;
+    client_open(world, follower, 1);
+    world->node[leader].is_paused = true;
+    client_send(world, follower, 1, "LOCK.SHOW a");
+    world_run(world, 2);
+    answer_as(third);
+    answer_as(9);
+    assert_string_equal(client_text(world, follower, 1), "");
+    answer_as(leader);
+    assert_string_equal(client_text(world, follower, 1), ":4711\r\n");
+    world->node[leader].is_paused = false;
+}
+
+/* Whatever the kind: taken over, such a term would be the last one. */
+static void a_term_that_no_election_leads_to_is_refused(void **state)
+{
+    uint64_t term = replica_term(core_replica(world->node[leader].core));
+    (void)state;
+    static const enum message_kind kinds[] = {
+        MESSAGE_APPEND,      MESSAGE_APPEND_RESULT, MESSAGE_VOTE,
+        MESSAGE_VOTE_RESULT, MESSAGE_TIMEOUT_NOW,   MESSAGE_CONFIRM,
+        MESSAGE_CONFIRMED};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        for (int i = 0; i < 2; i++) {
+            struct message message = {.kind = kinds[k]};
+            struct buffer out = {0};
+            message.term = i == 0 ? UINT64_C(1) << 62
+                                  : term + REPLICA_TERM_STEP_MAX + 1;
+            if (kinds[k] == MESSAGE_VOTE) {
+                message.vote.candidate = follower;
+                message.vote.is_disrupting = true;
+            }
+            size_t start = frame_begin(&out, FRAME_RAFT);
+            message_encode(&message, &out);
+            frame_end(&out, start);
+            assert_int_equal(send_as(follower, leader, FRAME_RAFT, &out),
+                             HASP_ETOOBIG);
+            assert_non_null(strstr(world_why, "more than 2^32 above"));
+        }
+    }
+    struct buffer out = {0};
+    struct frame_snapshot part = {.leader_term = UINT64_C(1) << 62,
+                                  .last_index = UINT64_C(1) << 40,
+                                  .last_term = 1,
+                                  .total_size = 4,
+                                  .chunk = BYTES_LITERAL("evil")};
+    frame_put_snapshot(&out, &part);
+    assert_int_equal(send_as(follower, third, FRAME_SNAPSHOT, &out),
+                     HASP_ETOOBIG);
+    world_run(world, 1000);
+    assert_int_equal(world_leader(world), leader);
+    assert_int_equal(replica_term(core_replica(world->node[leader].core)),
+                     term);
+}
+
+static void
+a_snapshot_that_does_not_fit_on_the_disk_is_not_written(void **state)
+{
+    (void)state;
+    struct world_node *node = &world->node[third];
+    struct frame_snapshot part = {
+        .leader_term = replica_term(core_replica(node->core)),
+        .last_index = UINT64_C(1) << 40,
+        .last_term = 1,
+        .total_size = 1001,
+        .chunk = BYTES_LITERAL("much")};
+    node->disk_room = 1000;
+    for (int i = 0; i < 2; i++) {
+        struct buffer out = {0};
+        frame_put_snapshot(&out, &part);
+        assert_int_equal(send_as(leader, third, FRAME_SNAPSHOT, &out), 0);
+        assert_int_equal(node->incoming.size, i == 0 ? 0 : part.chunk.size);
+        part.total_size = 1000;
+    }
+}
+
 #define PEER_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         PEER_TEST(a_dead_connections_directory_is_not_registered),
+        PEER_TEST(who_is_no_member_asks_for_nobody),
+        PEER_TEST(only_who_was_asked_answers),
+        PEER_TEST(a_term_that_no_election_leads_to_is_refused),
+        PEER_TEST(a_snapshot_that_does_not_fit_on_the_disk_is_not_written),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

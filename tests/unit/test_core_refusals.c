@@ -107,7 +107,7 @@ static void forward(bool may_be_done, struct bytes *argument, uint32_t count,
                                  out.size - FRAME_HEADER_SIZE);
     buffer_clear(&node->out[follower]);
     assert_int_equal(core_peer_frame(node->core, follower, FRAME_FORWARD, body,
-                                     node_now(node)),
+                                     node_now(node), world_why),
                      0);
     struct buffer *sent = &node->out[follower];
     assert_true(sent->size > FRAME_HEADER_SIZE);

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "node/core/heed.h"
+
+#include <inttypes.h>
+
+#include "base/log.h"
+
+enum standing { MEMBER = 1, LEAVING = 2, GUEST = 4 };
+
+/* Of whom each type is heeded. */
+static const uint8_t heeded[FRAME_TYPE_END] = {
+    [FRAME_RAFT] = MEMBER | LEAVING | GUEST,
+    [FRAME_SNAPSHOT] = MEMBER | LEAVING | GUEST,
+    [FRAME_SNAPSHOT_ACK] = MEMBER | LEAVING,
+    [FRAME_FORWARD] = MEMBER,
+    [FRAME_CLOSED] = MEMBER,
+    [FRAME_ANSWER] = MEMBER | LEAVING,
+    [FRAME_LOST] = MEMBER | LEAVING,
+    [FRAME_DIGEST] = MEMBER | LEAVING,
+    [FRAME_DIVERGED] = MEMBER | LEAVING,
+};
+
+static enum standing standing_of(const struct core *core, uint64_t id)
+{
+    struct replica_members members;
+    replica_members(core->replica, &members);
+    if (members.count == 0 || replica_members_find(&members, id) != NULL) {
+        return MEMBER;
+    }
+    return replica_members_find(&core->applied_members, id) != NULL ? LEAVING
+                                                                    : GUEST;
+}
+
+bool heed_frame(struct core *core, uint64_t id, enum frame_type type)
+{
+    enum standing standing = standing_of(core, id);
+    uint32_t left_out;
+    if ((heeded[type] & (uint8_t)standing) == 0) {
+        if (standing == GUEST &&
+            log_limit_pass(&core->ignored, core->now_ns / NS_PER_MS,
+                           &left_out)) {
+            LOG_WARN("frame ignored",
+                     "peer=%" PRIu64 " type=%d reason=\"it is no member\" "
+                     "suppressed=%" PRIu32,
+                     id, (int)type, left_out);
+        }
+        return false;
+    }
+    return standing != GUEST || replica_leader(core->replica) == id ||
+           !replica_has_leader(core->replica, core->now_ns / NS_PER_MS);
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Whose frames are heeded. By what a peer is to this node:
+ *
+ *     member   the newest configuration in the log names it (as yet empty, it
+ *              names all): everything
+ *     leaving  removed by an entry that is not applied here yet: everything but
+ *              requests and closes of its clients
+ *     guest    neither: Raft's messages and snapshots, since it may lead by a
+ *              configuration that this node has yet to learn; and those only
+ *              while no leader is heard here. Of others it wants nothing,
+ *              neither their votes nor that they adopt its term or stop; if it
+ *              does lead, those who lead them now soon will not
+ *
+ * What is not heeded has no effect and costs its sender nothing but a line in
+ * the log. */
+
+#ifndef HASP_NODE_CORE_HEED_H
+#define HASP_NODE_CORE_HEED_H
+
+#include "node/core/state.h"
+
+bool heed_frame(struct core *core, uint64_t id, enum frame_type type);
+
+#endif /* HASP_NODE_CORE_HEED_H */
