@@ -29,6 +29,7 @@ struct asker *asker_obtain(struct lockfsm *fsm, struct session *session,
     stored_init(&asker->stored);
     list_push_back(&session->askers, &asker->in_session);
     session->asker_count++;
+    tally_up(&fsm->owners_of_session, session->asker_count);
     places_add(&fsm->places, &asker->place,
                &(struct place_key){.kind = PLACE_ASKER,
                                    .session = session->id,
@@ -45,6 +46,7 @@ void asker_release(struct lockfsm *fsm, struct asker *asker)
     places_remove(&fsm->places, &asker->place);
     list_remove(&asker->in_session);
     asker->session->asker_count--;
+    tally_down(&fsm->owners_of_session, asker->session->asker_count);
     pool_drop(&fsm->pool, &asker->owner);
     pool_give(&fsm->pool, asker, sizeof *asker);
 }

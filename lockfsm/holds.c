@@ -83,6 +83,7 @@ void hold_link(struct lockfsm *fsm, struct hold *hold)
     hold->lock->hold_count++;
     list_push_back(&hold->session->holds, &hold->in_session);
     hold->session->hold_count++;
+    tally_up(&fsm->places_of_session, session_places(hold->session));
 }
 
 void hold_free(struct lockfsm *fsm, struct hold *hold)
@@ -93,6 +94,7 @@ void hold_free(struct lockfsm *fsm, struct hold *hold)
     hold->lock->hold_count--;
     list_remove(&hold->in_session);
     hold->session->hold_count--;
+    tally_down(&fsm->places_of_session, session_places(hold->session));
     pool_drop(&fsm->pool, &hold->owner);
     pool_drop(&fsm->pool, &hold->value);
     pool_give(&fsm->pool, hold, sizeof *hold);

@@ -231,6 +231,39 @@ static const char *check_session(const struct lockfsm *fsm,
     return NULL;
 }
 
+static uint32_t greater(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+/* What is kept up from entry to entry for the limits. */
+static const char *check_uses(const struct lockfsm *fsm)
+{
+    uint64_t waits = 0;
+    uint32_t of_lock = 0;
+    uint32_t of_session = 0;
+    uint32_t places = 0;
+    uint32_t owners = 0;
+    for (const struct lock *lock = fsm->locks; lock != NULL;
+         lock = lock->by_name.next) {
+        waits += lock->wait_count;
+        of_lock = greater(of_lock, lock->wait_count);
+    }
+    for (const struct session *session = fsm->sessions; session != NULL;
+         session = session->by_id.next) {
+        of_session = greater(of_session, session->wait_count);
+        places = greater(places, session_places(session));
+        owners = greater(owners, session->asker_count);
+    }
+    if (waits != fsm->wait_count || of_lock != fsm->waits_of_lock.highest ||
+        of_session != fsm->waits_of_session.highest ||
+        places != fsm->places_of_session.highest ||
+        owners != fsm->owners_of_session.highest) {
+        return "a wrong use of a limit";
+    }
+    return NULL;
+}
+
 /* Every hold and wait of a lock is one of a session, and the other way round:
  * the lists were walked from both sides, so equal sums are enough. */
 static const char *check_sums(const struct lockfsm *fsm)
@@ -281,7 +314,8 @@ const char *lockfsm_check_basic(const struct lockfsm *fsm)
     if (!list_is_empty(&fsm->touched)) {
         return "something was not settled";
     }
-    return check_sums(fsm);
+    const char *wrong = check_sums(fsm);
+    return wrong != NULL ? wrong : check_uses(fsm);
 }
 
 /* --- What may change between two states ----------------------------------- */

@@ -14,7 +14,8 @@
     X(WAITS_PER_SESSION, "waits_per_session", 1, MANY, 100000)   \
     X(OWNERS_PER_SESSION, "owners_per_session", 1, MANY, 100000) \
     X(FENCES, "fences", 1, MANY, 1000000)                        \
-    X(BLACKLIST, "blacklist", 1, MANY, 1000)
+    X(BLACKLIST, "blacklist", 1, MANY, 1000)                     \
+    X(WAITS, "waits", 1, MANY, 1000000)
 
 #define RULE(key, name, min, max, standard) \
     [LIMIT_##key] = {name, min, max, standard},
@@ -42,6 +43,33 @@ bool limit_allows(enum limit_key key, uint64_t value)
 uint64_t lockfsm_limit(const struct lockfsm *fsm, enum limit_key key)
 {
     return fsm->limits.of[key];
+}
+
+uint64_t lockfsm_limit_use(const struct lockfsm *fsm, enum limit_key key)
+{
+    switch (key) {
+    case LIMIT_SESSIONS:
+        return HASH_CNT(by_id, fsm->sessions);
+    case LIMIT_LOCKS:
+        return HASH_CNT(by_name, fsm->locks);
+    case LIMIT_HOLDS_PER_SESSION:
+        return fsm->places_of_session.highest;
+    case LIMIT_WAITS_PER_LOCK:
+        return fsm->waits_of_lock.highest;
+    case LIMIT_WAITS_PER_SESSION:
+        return fsm->waits_of_session.highest;
+    case LIMIT_OWNERS_PER_SESSION:
+        return fsm->owners_of_session.highest;
+    case LIMIT_FENCES:
+        return HASH_CNT(by_resource, fsm->fences);
+    case LIMIT_BLACKLIST:
+        return fsm->blacklist_count;
+    case LIMIT_WAITS:
+        return fsm->wait_count;
+    case LIMIT_COUNT:
+        break;
+    }
+    UNREACHABLE();
 }
 
 bool limit_set(struct lockfsm_limits *limits, uint32_t key, uint64_t value)

@@ -24,6 +24,7 @@ enum limit_key {
     LIMIT_OWNERS_PER_SESSION, /* That wait or number their requests. */
     LIMIT_FENCES,
     LIMIT_BLACKLIST,
+    LIMIT_WAITS, /* Of all locks. */
     LIMIT_COUNT
 };
 

@@ -52,6 +52,10 @@ static void done(struct lockfsm *fsm)
     arena_done(&fsm->decoded);
     buffer_done(&fsm->deleted);
     deadlock_search_free(fsm->search);
+    tally_done(&fsm->places_of_session);
+    tally_done(&fsm->waits_of_session);
+    tally_done(&fsm->waits_of_lock);
+    tally_done(&fsm->owners_of_session);
 }
 
 void lockfsm_free(struct lockfsm *fsm)

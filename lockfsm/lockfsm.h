@@ -226,6 +226,9 @@ uint32_t lockfsm_feature_level(const struct lockfsm *fsm);
 /* Before the first BEGIN, which brings them, the limits are the default. */
 bool lockfsm_has_limits(const struct lockfsm *fsm);
 uint64_t lockfsm_limit(const struct lockfsm *fsm, enum limit_key key);
+/* How much of it is used; of what is counted for each session or lock, by that
+ * which has most. O(1). */
+uint64_t lockfsm_limit_use(const struct lockfsm *fsm, enum limit_key key);
 /* After a restore nothing is granted until QUARANTINE_OVER of the entry that is
  * returned here, which the leader logs '*ret_ms' after its BEGIN (in full at
  * each new leader). 0: no quarantine. 'ret_ms' may be NULL. */

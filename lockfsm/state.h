@@ -25,6 +25,7 @@
 #include "lockfsm/encode.h"
 #include "lockfsm/lockfsm.h"
 #include "lockfsm/pool.h"
+#include "lockfsm/tally.h"
 #include "storage/table.h"
 
 #include "lockfsm/command.pb-c.h"
@@ -140,7 +141,12 @@ struct lockfsm {
     struct list members;
     uint32_t member_count;
 
-    /* Indexes and memory. */
+    /* Indexes, sums and memory. */
+    uint64_t wait_count;            /* Of all locks. */
+    struct tally places_of_session; /* Holds and waits. */
+    struct tally waits_of_session;
+    struct tally waits_of_lock;
+    struct tally owners_of_session; /* Askers. */
     struct places places;
     struct pool pool;
     struct list touched; /* Locks to settle. */
@@ -178,6 +184,12 @@ static inline uint64_t new_token(const struct lockfsm *fsm)
 static inline bool is_quarantined(const struct lockfsm *fsm)
 {
     return fsm->is_new_life || fsm->quarantine_index != 0;
+}
+
+/* What counts for LIMIT_HOLDS_PER_SESSION. */
+static inline uint32_t session_places(const struct session *session)
+{
+    return session->hold_count + session->wait_count;
 }
 
 static inline struct bytes bytes_from(ProtobufCBinaryData data)

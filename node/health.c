@@ -222,6 +222,19 @@ static void put_state(const struct hasp_node *node, struct buffer *out)
     gauge(out, "hasp_state_agreed_index",
           "Index at which a majority had the same state, as the leader saw.",
           core_agreed_index(node->core));
+    head(out, "hasp_limit", "gauge", "Limits of the cluster's state.");
+    for (int key = 0; key < LIMIT_COUNT; key++) {
+        buffer_printf(out, "hasp_limit{limit=\"%s\"} %" PRIu64 "\n",
+                      limit_rules[key].name,
+                      lockfsm_limit(state, (enum limit_key)key));
+    }
+    head(out, "hasp_limit_used", "gauge",
+         "What is used of a limit, by the session or lock that has most.");
+    for (int key = 0; key < LIMIT_COUNT; key++) {
+        buffer_printf(out, "hasp_limit_used{limit=\"%s\"} %" PRIu64 "\n",
+                      limit_rules[key].name,
+                      lockfsm_limit_use(state, (enum limit_key)key));
+    }
     gauge(out, "hasp_state_dirty_records",
           "Records of the state that are not in the table yet.",
           lockfsm_dirty_count(state));

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "node/node.h"
+#include "node/options.h"
 
 /* Housekeeping is done so often. */
 #define TICK_NS NS_PER_S
@@ -218,8 +219,24 @@ static void look_at_role(struct hasp_node *node)
     }
 }
 
+/* Once, when it is clear what the cluster has by now. */
+static void tell_limits(struct hasp_node *node)
+{
+    if (node->has_told_limits || !node->has_begun) {
+        return;
+    }
+    const struct replica *replica = core_replica(node->core);
+    const struct lockfsm *fsm = core_state(node->core);
+    if (replica_leader(replica) != 0 && lockfsm_has_limits(fsm) &&
+        lockfsm_applied_index(fsm) >= replica_known_commit(replica)) {
+        node->has_told_limits = true;
+        options_tell_limits(&node->options, fsm);
+    }
+}
+
 static void tick(struct hasp_node *node, uint64_t now_ns)
 {
+    tell_limits(node);
     clients_tick(&node->clients, now_ns);
     journal_tick(&node->journal, now_ns);
     if (!node->has_failed) {

@@ -66,6 +66,7 @@ struct hasp_node {
     struct loop loop;
     char client_address[128];
     char status_text[128];
+    bool has_told_limits;     /* Those that differ from the cluster's. */
     uint64_t told_waiting_ns; /* When the log last told whom it waits for. */
 
     bool has_failed;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "net/stream.h"
 
@@ -27,6 +28,8 @@ static int check_limits(const struct hasp_node_limits *limits,
                         char why[HASP_NODE_WHY_SIZE]);
 static uint64_t *state_limit(struct hasp_node_limits *limits,
                              enum limit_key key);
+static uint64_t given_limit(const struct hasp_node_limits *limits,
+                            enum limit_key key);
 static char *copy_text(const char *text);
 static int compare_members(const void *a, const void *b);
 
@@ -185,16 +188,35 @@ void options_for_core(const struct hasp_node_options *options,
                    .flush_ms = limits->flush_ms},
         .version = HASP_VERSION};
     for (int key = 0; key < LIMIT_COUNT; key++) {
-        ret_options->limits.founding.of[key] = options_state_limit(
-            options, (enum limit_key)key);
+        ret_options->limits.founding.of[key] = given_limit(limits,
+                                                           (enum limit_key)key);
     }
 }
 
-uint64_t options_state_limit(const struct hasp_node_options *options,
-                             enum limit_key key)
+void options_tell_limits(const struct hasp_node_options *options,
+                         const struct lockfsm *fsm)
 {
-    struct hasp_node_limits limits = options->limits;
-    return *state_limit(&limits, key);
+    for (int i = 0; i < LIMIT_COUNT; i++) {
+        enum limit_key key = (enum limit_key)i;
+        uint64_t given = given_limit(&options->limits, key);
+        uint64_t value = lockfsm_limit(fsm, key);
+        if (given != 0 && given != value) {
+            LOG_WARN("limit of the configuration is ignored",
+                     "limits.%s=%" PRIu64 " cluster=%" PRIu64
+                     " hint=\"it counted when the cluster was founded; 'hasp "
+                     "limits set %s VALUE' changes it for all nodes\"",
+                     limit_rules[key].name, given, value,
+                     limit_rules[key].name);
+        }
+    }
+}
+
+/* 0: nothing is said of it. */
+static uint64_t given_limit(const struct hasp_node_limits *limits,
+                            enum limit_key key)
+{
+    struct hasp_node_limits copy = *limits;
+    return *state_limit(&copy, key);
 }
 
 static uint64_t *state_limit(struct hasp_node_limits *limits,
@@ -217,6 +239,8 @@ static uint64_t *state_limit(struct hasp_node_limits *limits,
         return &limits->fences;
     case LIMIT_BLACKLIST:
         return &limits->blacklist;
+    case LIMIT_WAITS:
+        return &limits->waits;
     case LIMIT_COUNT:
         break;
     }
@@ -321,8 +345,7 @@ static int check_limits(const struct hasp_node_limits *limits,
     }
     for (int key = 0; key < LIMIT_COUNT; key++) {
         const struct limit_rule *rule = &limit_rules[key];
-        struct hasp_node_limits copy = *limits;
-        uint64_t value = *state_limit(&copy, (enum limit_key)key);
+        uint64_t value = given_limit(limits, (enum limit_key)key);
         if (value != 0 && !limit_allows((enum limit_key)key, value)) {
             return refuse(
                 why, "%s = %" PRIu64 " must be from %" PRIu64 " to %" PRIu64,

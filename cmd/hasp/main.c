@@ -85,13 +85,18 @@ static const struct subcommand *find(int argc, char **argv, int *ret_words)
     if (argc > 1) {
         snprintf(two, sizeof two, "%.30s %.30s", argv[0], argv[1]);
     }
+    const struct subcommand *found = NULL;
     for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
-        if (strcmp(s->name, argv[0]) == 0 || strcmp(s->name, two) == 0) {
-            *ret_words = strcmp(s->name, two) == 0 ? 2 : 1;
+        if (strcmp(s->name, two) == 0) {
+            *ret_words = 2;
             return s;
         }
+        if (strcmp(s->name, argv[0]) == 0) {
+            *ret_words = 1;
+            found = s;
+        }
     }
-    return NULL;
+    return found;
 }
 
 static bool is_in_group(const struct subcommand *s, const char *group)

@@ -39,6 +39,14 @@ static const struct {
               "stale ones too."},
     {"health", "The leader answers only after a majority has confirmed it, so "
                "0 means that both are there."},
+    {"limits",
+     "Of the cluster, the same on every node. Where it is counted for "
+     "each session or lock, USED is of the one that has most. The "
+     "configuration's values count only where a cluster is "
+     "founded."},
+    {"limits set", "VALUE is a number; K, M or G may follow. What there is "
+                   "stays, also beyond a smaller limit; then nothing new is "
+                   "let in. It counts at once, on all nodes."},
     {"member", "The first address of a new member is for the other nodes, the "
                "second for clients. Start it first, with an empty directory: "
                "add answers when it has caught up and votes (with --standby, "

@@ -13,6 +13,7 @@
 #include "base/bytes.h"
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/size.h"
 
 enum kind {
     KIND_TEXT,
@@ -85,6 +86,7 @@ static const struct setting settings[] = {
     FOUNDING(sessions, 1, 100000000),
     FOUNDING(locks, 1, 100000000),
     FOUNDING(holds_per_session, 1, 100000000),
+    FOUNDING(waits, 1, 100000000),
     FOUNDING(waits_per_lock, 1, 100000000),
     FOUNDING(waits_per_session, 1, 100000000),
     FOUNDING(owners_per_session, 1, 100000000),
@@ -151,7 +153,6 @@ static int set_text(struct config *config, const struct setting *setting,
 static int add_member(struct config *config, const struct place *place,
                       const char *value, char why[HASP_WHY_SIZE]);
 static void forget_members(struct config *config);
-static bool size_of_text(const char *text, uint64_t *ret_value);
 static size_t distance(const char *a, const char *b);
 static size_t find_setting(const char *section, const char *key);
 static int set_variable(struct config *config, const char *variable,
@@ -419,7 +420,7 @@ static int set_number(struct config *config, const struct setting *setting,
 {
     uint64_t number;
     bool is_number = setting->kind == KIND_SIZE
-                         ? size_of_text(value, &number)
+                         ? size_parse(value, &number)
                          : bytes_to_u64(bytes_of_text(value), &number);
     if (!is_number) {
         return fail(
@@ -507,23 +508,6 @@ static void forget_members(struct config *config)
         free((void *)(uintptr_t)config->member[i].client_address);
     }
     config->options.member_count = 0;
-}
-
-static bool size_of_text(const char *text, uint64_t *ret_value)
-{
-    size_t length = strlen(text);
-    uint64_t unit = 1, value;
-    if (length > 1) {
-        int last = toupper((unsigned char)text[length - 1]);
-        unit = last == 'K' ? KIB : last == 'M' ? MIB : last == 'G' ? GIB : 1;
-        length -= unit > 1;
-    }
-    if (!bytes_to_u64(bytes_of(text, length), &value) ||
-        value > UINT64_MAX / unit) {
-        return false;
-    }
-    *ret_value = value * unit;
-    return true;
 }
 
 /* Edits from 'a' to 'b' (Levenshtein 1966), for names of up to 63

@@ -104,6 +104,7 @@ struct hasp_node_limits {
     uint64_t sessions;
     uint64_t locks;
     uint64_t holds_per_session; /* Holds and waits together. */
+    uint64_t waits;             /* Of all locks together. */
     uint64_t waits_per_lock;
     uint64_t waits_per_session;
     uint64_t owners_per_session; /* That wait or number their requests. */

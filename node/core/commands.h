@@ -97,6 +97,8 @@ struct call {
     uint64_t id; /* Session or member. */
     bool has_id;
     uint64_t token;
+    enum limit_key limit;
+    uint64_t value;            /* Of the limit. */
     uint8_t proof[PROOF_SIZE]; /* Of the secret; of OPEN the PROOF. */
     uint32_t pair_count;       /* KEEP: of (id, secret), from argument 1 on. */
     uint64_t number[OPTION_COUNT_ALL]; /* Set where given. */
@@ -239,9 +241,10 @@ command_encode_fn fence_admit_encode, fence_remove_encode;
 command_read_fn fence_show_read, fence_list_read;
 
 /* commands_admin.c */
-command_encode_fn blacklist_add_encode, blacklist_remove_encode;
+command_encode_fn blacklist_add_encode, blacklist_remove_encode,
+    limits_set_encode;
 command_parse_fn blacklist_check;
-command_read_fn blacklist_list_read;
+command_read_fn blacklist_list_read, limits_list_read;
 
 /* membership.c */
 command_run_fn raft_add_run, raft_promote_run, raft_demote_run, raft_remove_run,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* BLACKLIST.* */
+/* BLACKLIST.*, LIMITS.* */
 
 #include "node/core/commands.h"
 #include "node/core/request.h"
@@ -72,6 +72,37 @@ void blacklist_list_read(struct core *core, struct request *request,
         resp_integer(writer,
                      (int64_t)history_age_ms(&core->history, entry->since_index,
                                              core->now_ns));
+    }
+    request_done(core, request);
+}
+
+void limits_set_encode(struct core *core, struct request *request,
+                       const struct call *call, struct buffer *out)
+{
+    struct origin origin = call_origin(request, call);
+    (void)core;
+    encode_set_limit(out, &origin, call->limit, call->value);
+}
+
+void limits_list_read(struct core *core, struct request *request,
+                      const struct call *call)
+{
+    struct resp_writer *writer = request_reply(core, request);
+    (void)call;
+    resp_array(writer, LIMIT_COUNT);
+    for (int i = 0; i < LIMIT_COUNT; i++) {
+        enum limit_key key = (enum limit_key)i;
+        resp_map(writer, 5);
+        resp_text(writer, "name");
+        resp_text(writer, limit_rules[key].name);
+        resp_text(writer, "value");
+        resp_integer(writer, (int64_t)lockfsm_limit(core->fsm, key));
+        resp_text(writer, "used");
+        resp_integer(writer, (int64_t)lockfsm_limit_use(core->fsm, key));
+        resp_text(writer, "min");
+        resp_integer(writer, (int64_t)limit_rules[key].min);
+        resp_text(writer, "max");
+        resp_integer(writer, (int64_t)limit_rules[key].max);
     }
     request_done(core, request);
 }

@@ -273,6 +273,24 @@ const struct command commands_table[] = {
      .arguments = "",
      .summary = "Lists the blacklist"},
 
+    /* Limits of the state. */
+    {.name = "LIMITS.SET",
+     .operands = "kv",
+     .options = REQ_OPTIONS,
+     .flags = CHANGE | ORIGIN | ADMIN | FREES,
+     .arity = -3,
+     .reply_kind = REPLY_OK,
+     .encode = limits_set_encode,
+     .arguments = "limit value " REQ_ARGUMENTS,
+     .summary = "Changes a limit of the cluster's state"},
+    {.name = "LIMITS.LIST",
+     .operands = "",
+     .flags = READ | ADMIN,
+     .arity = 1,
+     .read = limits_list_read,
+     .arguments = "",
+     .summary = "Lists the limits of the state, and what is used of them"},
+
     /* Raft. Whoever repeats one of these is told OK again: REQ is taken, and
      * needs no memory. */
     {.name = "RAFT.STATUS",

@@ -9,6 +9,7 @@
  *     t  a token                 i  a session's or member's number
  *     s  a secret                a  a member's address
  *     I  a number that may be missing
+ *     k  a limit's name          v  its value
  *
  * Everything a stranger can get wrong is said here, with the command's name. */
 
@@ -71,6 +72,7 @@ struct parse {
 };
 
 static bool parse_operand(struct parse *parse, char letter);
+static bool parse_limit(struct parse *parse);
 static bool parse_names(struct parse *parse);
 static bool parse_options(struct parse *parse);
 static bool parse_option(struct parse *parse, enum option option);
@@ -255,6 +257,12 @@ static bool parse_operand(struct parse *parse, char letter)
         }
         return check_size(parse, "the address", argument.size, 1,
                           MEMBER_ADDRESS_SIZE - 1);
+    case 'k':
+        return parse_limit(parse);
+    case 'v':
+        return parse_number(parse, limit_rules[call->limit].name,
+                            limit_rules[call->limit].min,
+                            limit_rules[call->limit].max, &call->value);
     case 'n':
         return parse_names(parse);
     case 't':
@@ -270,6 +278,18 @@ static bool parse_operand(struct parse *parse, char letter)
         call->has_id = true;
         return parse_number(parse, "the id", 1, INT64_MAX, &call->id);
     }
+}
+
+static bool parse_limit(struct parse *parse)
+{
+    char buffer[48];
+    struct bytes name = parse->call->argument[parse->at];
+    if (!limit_find(name, &parse->call->limit)) {
+        return fail(parse, "there is no limit '%s'; LIMITS.LIST has them all",
+                    shown(name, buffer));
+    }
+    parse->at++;
+    return true;
 }
 
 static bool parse_names(struct parse *parse)

@@ -99,6 +99,8 @@ class LockOperations:
         return any(lock and len(lock.queue) >= self.limits[3]
                    for lock in locks) or \
             len(s.waits) + count > self.limits[4] or \
+            sum(len(lock.queue) for lock in self.locks.values()) + count > \
+            self.limits[8] or \
             len(s.holds) + len(s.waits) + count > self.limits[2] or \
             (owner not in s.askers() and
              len(s.askers()) >= self.limits[5] and

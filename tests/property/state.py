@@ -6,7 +6,7 @@ TTL_MAX = 4500005
 TIME_MAX = 1 << 40
 LIFE = 1 << 40
 # In the order of enum limit_key.
-LIMIT_COUNT = 8
+LIMIT_COUNT = 9
 LIMIT_MAX = 100000000
 
 

@@ -28,6 +28,16 @@ static void check_equal_states(void)
     }
 }
 
+/* The table as after a crash of the machine: what the snapshot holds. */
+static void restore_table(struct world_node *node)
+{
+    struct table_txn *txn;
+    assert_int_not_equal(node->snapshot_index, 0);
+    assert_int_equal(table_begin_write(node->table, &txn), 0);
+    assert_int_equal(snapshot_decode(buffer_bytes(&node->snapshot), txn), 0);
+    assert_int_equal(table_commit(txn), 0);
+}
+
 static int tear_down(void **state)
 {
     (void)state;
@@ -62,11 +72,47 @@ static void files_that_differ_make_no_second_holder(void **state)
     check_equal_states();
 }
 
+/* What was refused or let in under the limit of its time, is so again. */
+static void
+entries_behind_a_snapshot_are_applied_under_their_limits(void **state)
+{
+    (void)state;
+    world = world_new(3);
+    world_found(world);
+    uint64_t leader = world_elect(world);
+    client_open(world, leader, 1);
+    client_session(world, leader, 1, "TTL 60000");
+    assert_answer(world, leader, 1, "+OK\r\n", "LIMITS.SET locks 2");
+    client_ask(world, leader, 1, "LOCK.ACQUIRE a");
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.SNAPSHOT");
+    client_ask(world, leader, 1, "LOCK.ACQUIRE b");
+    assert_answer(world, leader, 1, "-LIMIT locks\r\n", "LOCK.ACQUIRE c");
+    assert_answer(world, leader, 1, "+OK\r\n", "LIMITS.SET locks 9");
+    client_ask(world, leader, 1, "LOCK.ACQUIRE d");
+    assert_answer(world, leader, 1, "+OK\r\n", "LIMITS.SET locks 1");
+    assert_answer(world, leader, 1, "-LIMIT locks\r\n", "LOCK.ACQUIRE e");
+    world_run(world, 300);
+    node_kill(world, leader);
+    table_close(world->node[leader].table); /* It has the log behind it. */
+    world->node[leader].table = table_new_memory();
+    restore_table(&world->node[leader]);
+    node_start(world, leader);
+    links_update(world);
+    check_equal_states();
+    const struct lockfsm *fsm = core_state(world->node[leader].core);
+    assert_non_null(lockfsm_lock(fsm, BYTES_LITERAL("d")));
+    assert_null(lockfsm_lock(fsm, BYTES_LITERAL("c")));
+    assert_int_equal(lockfsm_limit(fsm, LIMIT_LOCKS), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(files_that_differ_make_no_second_holder,
                                   tear_down),
+        cmocka_unit_test_teardown(
+            entries_behind_a_snapshot_are_applied_under_their_limits,
+            tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: MIT
+"""Limits of the state are the cluster's: files that differ, limits that change
+while it runs, restarts behind such a change."""
+
+import json
+import os
+import subprocess
+
+import pytest
+
+from cluster import Cluster, ReplyError, Session, wait_until
+from test_http import metrics
+
+ROOT = os.path.dirname(
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+)
+IGNORED = "limit of the configuration is ignored"
+HASP = os.environ.get("HASP", os.path.join(ROOT, "build", "release", "hasp"))
+
+
+def hasp(cluster, *words):
+    """The tool, run to its end."""
+    endpoints = ",".join(
+        "127.0.0.1:%d" % node.client_port for node in cluster.nodes
+    )
+    return subprocess.run(
+        [HASP, "-e", endpoints] + list(words),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+
+def shown(cluster):
+    """{limit: {value, used, ...}}, as the tool tells it."""
+    rows = json.loads(hasp(cluster, "-o", "json", "limits").stdout)
+    return {row["name"]: row for row in rows}
+
+
+def refused(client, *words):
+    with pytest.raises(ReplyError) as error:
+        client.do(*words)
+    return error.value
+
+
+def transfer(cluster, to):
+    """Lets 'to' lead."""
+    for _ in range(10):
+        leader = cluster.leader()
+        if leader is to:
+            return
+        with leader.connect() as client:
+            try:
+                client.do("RAFT.TRANSFER", to.id)
+            except ReplyError:
+                continue
+        wait_until(lambda: cluster.leader() is not leader, 15, "a new leader")
+    raise AssertionError("node %d does not lead" % to.id)
+
+
+
+
+def test_one_lock_has_one_holder_whatever_the_files_say():
+    with Cluster(3, start=False) as cluster:
+        for node, locks in zip(cluster.nodes, (1, 1000000, 1000000)):
+            node.write_config("locks = %d\n" % locks)
+        cluster.start()
+        first, second = cluster.nodes[1], cluster.nodes[0]
+        transfer(cluster, first)
+        with first.connect() as one, first.connect() as other:
+            Session(one, ttl=30000)
+            other_session = Session(other, ttl=30000)
+            answers = []
+            for name in ("a", "b", "c"):
+                try:
+                    answers.append(one.do("LOCK.ACQUIRE", name))
+                except ReplyError as error:
+                    answers.append(error.code)
+            transfer(cluster, second)
+            with second.connect() as third:
+                other_session.attach(third)
+                for name, answer in zip(("a", "b", "c"), answers):
+                    try:
+                        again = third.do("LOCK.ACQUIRE", name)
+                    except ReplyError as error:
+                        again = error.code
+                    if isinstance(answer, int):
+                        assert again is None, name
+                    else:
+                        assert again == answer == "LIMIT", name
+        value = shown(cluster)["locks"]["value"]
+        odd = [n for n in cluster.nodes if (n is second) == (value != 1)]
+        for node in cluster.nodes:
+            assert metrics(node)['hasp_limit{limit="locks"}'] == value
+        for node in odd:
+            wait_until(lambda: IGNORED in node.log(), 10, "the line")
+            assert node.log().count(IGNORED) == 1
+        assert not any(IGNORED in n.log() for n in cluster.nodes if n not in odd)
+
+
+def test_a_limit_is_changed_for_all_and_outlives_a_restart():
+    with Cluster(3, extra="snapshot_entries = 20\n") as cluster:
+        leader = cluster.leader()
+        with leader.connect() as client:
+            Session(client, ttl=60000)
+            for i in range(30):
+                assert client.do("LOCK.ACQUIRE", "l%d" % i) > 0
+            assert hasp(cluster, "limits", "set", "locks", "10").returncode == 0
+            assert shown(cluster)["locks"]["value"] == 10
+            assert shown(cluster)["locks"]["used"] == 30
+            # It ends nothing: what is held may be held again and given back.
+            assert refused(client, "LOCK.ACQUIRE", "new").code == "LIMIT"
+            assert client.do("LOCK.ACQUIRE", "l3") > 0
+            assert client.do("LOCK.RELEASE", "l3") == 1
+            for i in range(25):
+                assert client.do("LOCK.RELEASE", "l%d" % i) == 0
+            assert client.do("LOCK.ACQUIRE", "new") > 0
+            assert shown(cluster)["locks"]["used"] == 6
+            assert hasp(cluster, "limits", "set", "locks", "6").returncode == 0
+            assert refused(client, "LOCK.ACQUIRE", "newer").code == "LIMIT"
+        # The entries behind the newest snapshot are applied again.
+        for node in cluster.nodes:
+            node.kill()
+        cluster.start()
+        leader = cluster.leader()
+        for node in cluster.nodes:
+            wait_until(
+                lambda: metrics(node).get('hasp_limit{limit="locks"}') == 6,
+                15,
+                "node %d has the limit" % node.id,
+            )
+            assert metrics(node)['hasp_limit_used{limit="locks"}'] == 6
+
+
+def test_a_limit_out_of_its_range_is_refused_with_the_range():
+    with Cluster(1) as cluster:
+        node = cluster.leader()
+        with node.connect() as client:
+            for words, text in (
+                (("locks", 0), "locks must be from 1 to 100000000"),
+                (("locks", 100000001), "locks must be from 1 to 100000000"),
+                (("locks", "-1"), "locks must be a decimal integer, not '-1'"),
+                (("lokcs", 1), "there is no limit 'lokcs'"),
+            ):
+                error = refused(client, "LIMITS.SET", *words)
+                assert error.code == "BADARG"
+                assert text in str(error)
+            assert refused(client, "LIMITS.SET", "locks").code == "BADARG"
+        told = hasp(cluster, "limits", "set", "locks", "0")
+        assert told.returncode == 64
+        assert "must be from 1 to 100000000" in told.stderr
+        assert hasp(cluster, "limits", "set", "locks", "many").returncode == 64
+        assert hasp(cluster, "limits", "set", "locks").returncode == 64
+        assert hasp(cluster, "limits", "set", "locks", "1M").returncode == 0
+        assert shown(cluster)["locks"]["value"] == 1 << 20
+
+
+def test_zero_in_the_file_is_an_error_with_its_line():
+    with Cluster(1, start=False) as cluster:
+        node = cluster.nodes[0]
+        node.write_config("waits_per_lock = 0\n")
+        node.start()
+        assert node.wait_exit() == 78
+        with open(node.config) as file:
+            line = file.read().splitlines().index("waits_per_lock = 0") + 1
+        assert "%s:%d: " % (node.config, line) in node.log()
