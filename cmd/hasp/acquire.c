@@ -10,6 +10,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cmd/hasp/names.h"
@@ -230,6 +231,15 @@ int acquire_in_new_session(struct tool *tool,
     }
 }
 
+/* Others have numbered requests in this session before us, and may again: the
+ * wall clock goes on from one process to the next. */
+static uint64_t number_before_ours(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
 int acquire_in_session(struct tool *tool, const struct acquire_options *options,
                        const struct credentials *credentials,
                        struct acquired *ret_acquired)
@@ -239,6 +249,7 @@ int acquire_in_session(struct tool *tool, const struct acquire_options *options,
     int error = client_session_attach(
         client, credentials, tool_deadline_ns(tool), &acquired.session);
     if (error == 0) {
+        acquired.session.request_number = number_before_ours();
         error = ask_for_lock(tool, options, -1, &acquired,
                              wait_deadline_ns(tool, options));
     }

@@ -18,7 +18,10 @@ static const struct {
      "The token, the session and its secret are printed. Nothing keeps the "
      "session: the lock is free again after the TTL, unless hasp session keep "
      "prolongs it; hasp release gives it back. To run a command under a lock, "
-     "take hasp run, which stops the command in time."},
+     "take hasp run, which stops the command in time.\n"
+     "Who has the secret may act for the session. With --session-file it "
+     "stands in that file alone: a command line can be read by every user of "
+     "the machine."},
     {"bench",
      "Each client waits for its answer before it asks again; a cycle is one "
      "acquire and one release, each of them on the disks of a majority."},

@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "cmd/hasp/acquire.h"
 #include "cmd/hasp/child.h"
+#include "cmd/hasp/credentials.h"
 #include "cmd/hasp/nest.h"
 #include "cmd/hasp/tool.h"
 
@@ -26,6 +27,12 @@ static const struct field acquired_fields[] = {
     {"token", "TOKEN", FIELD_NUMBER},
     {"session", "SESSION", FIELD_NUMBER},
     {"secret", "SECRET", FIELD_TEXT},
+    {0},
+};
+
+static const struct field filed_fields[] = {
+    {"token", "TOKEN", FIELD_NUMBER},
+    {"session", "SESSION", FIELD_NUMBER},
     {0},
 };
 
@@ -290,19 +297,24 @@ int run_run(struct tool *tool, int argc, char **argv)
     return exit_code;
 }
 
+/* 'is_filed': the secret stands in a file, and nowhere else. */
 static void print_acquired(const struct tool *tool,
-                           const struct acquired *acquired)
+                           const struct acquired *acquired, bool is_filed)
 {
-    json_t *record = json_pack(
-        "{s:I, s:I, s:s, s:I}", "token", (json_int_t)acquired->token, "session",
-        (json_int_t)acquired->session.credentials.session, "secret",
-        acquired->session.credentials.secret, "ttl_ms",
-        (json_int_t)acquired->session.ttl_ms);
+    const struct credentials *credentials = &acquired->session.credentials;
+    json_t *record = json_pack("{s:I, s:I, s:I}", "token",
+                               (json_int_t)acquired->token, "session",
+                               (json_int_t)credentials->session, "ttl_ms",
+                               (json_int_t)acquired->session.ttl_ms);
+    if (!is_filed) {
+        json_object_set_new(record, "secret", json_string(credentials->secret));
+    }
     if (tool->format == FORMAT_JSON) {
         output_json(record);
     } else {
         json_t *rows = json_pack("[O]", record);
-        output_rows(tool->format, acquired_fields, rows);
+        output_rows(tool->format, is_filed ? filed_fields : acquired_fields,
+                    rows);
         json_decref(rows);
     }
     json_decref(record);
@@ -310,11 +322,12 @@ static void print_acquired(const struct tool *tool,
 
 static int read_acquire(struct tool *tool, int argc, char **argv,
                         struct acquire_options *acquire,
-                        struct credentials *credentials)
+                        struct session_source *source)
 {
     static const struct option options[] = {
         ACQUIRE_LONG_OPTIONS,
-        {"session", required_argument, NULL, 'S'},
+        SESSION_OPTION,
+        SESSION_FILE_OPTION,
         {"owner", required_argument, NULL, 'O'},
         {0},
     };
@@ -322,14 +335,14 @@ static int read_acquire(struct tool *tool, int argc, char **argv,
     tool_options_begin();
     while ((option = tool_option(tool, argc, argv, ACQUIRE_SHORT_OPTIONS,
                                  options)) != -1) {
-        if (option == 'S') {
-            if (credentials_parse(optarg, credentials) != 0) {
-                return tool_usage(tool, "'%s' is no session; write ID:SECRET",
-                                  optarg);
-            }
-        } else if (option == 'O') {
+        int exit_code = session_option(tool, option, optarg, source);
+        if (exit_code > 0) {
+            return exit_code;
+        }
+        if (option == 'O') {
             acquire->owner = optarg;
-        } else if (acquire_option(tool, option, optarg, acquire) != 0) {
+        } else if (exit_code < 0 &&
+                   acquire_option(tool, option, optarg, acquire) != 0) {
             return EX_USAGE;
         }
     }
@@ -340,18 +353,14 @@ static int read_acquire(struct tool *tool, int argc, char **argv,
     return acquire_options_check(tool, acquire);
 }
 
-int run_acquire(struct tool *tool, int argc, char **argv)
+/* In the session that is given, or in a new one, which goes to the file. */
+static int acquire_as(struct tool *tool, const struct acquire_options *acquire,
+                      const struct session_source *source, bool is_new_file)
 {
-    struct acquire_options acquire = {.exit_code = EX_TEMPFAIL};
-    struct credentials credentials = {0};
     struct acquired acquired = {0};
     struct keeper_options keeper = {0};
     sigset_t signals;
-    int exit_code = read_acquire(tool, argc, argv, &acquire, &credentials);
-    if (exit_code != 0) {
-        return exit_code;
-    }
-    bool is_new = credentials.session == 0;
+    bool is_new = source->credentials.session == 0;
     /* A signal that ends a wait takes us out of the queue, too. */
     int signal_fd = -1;
     if (is_new) {
@@ -359,19 +368,20 @@ int run_acquire(struct tool *tool, int argc, char **argv)
         sigprocmask(SIG_BLOCK, &signals, NULL);
         signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
     }
-    exit_code = is_new ? acquire_in_new_session(tool, &acquire, &keeper,
-                                                signal_fd, &acquired)
-                       : acquire_in_session(tool, &acquire, &credentials,
-                                            &acquired);
+    int exit_code = is_new
+                        ? acquire_in_new_session(tool, acquire, &keeper,
+                                                 signal_fd, &acquired)
+                        : acquire_in_session(tool, acquire,
+                                             &source->credentials, &acquired);
     if (exit_code != 0) {
-        if (acquired.signal_number == 0 && exit_code == acquire.exit_code) {
-            tool_say(tool, "'%s' is not free; see: hasp show %s", acquire.name,
-                     acquire.name);
+        if (acquired.signal_number == 0 && exit_code == acquire->exit_code) {
+            tool_say(tool, "'%s' is not free; see: hasp show %s", acquire->name,
+                     acquire->name);
         }
         return exit_code;
     }
     keeper_stop(acquired.keeper);
-    if (is_new && acquire.wait_ms != 0) {
+    if (is_new && acquire->wait_ms != 0) {
         /* After a wait the lease has run for a while: the caller gets all. */
         int error = client_session_keep(tool_client(tool), &acquired.session,
                                         tool_deadline_ns(tool), NULL, NULL);
@@ -380,19 +390,55 @@ int run_acquire(struct tool *tool, int argc, char **argv)
                                      "cannot keep the session");
         }
     }
-    print_acquired(tool, &acquired);
+    if (is_new_file) {
+        exit_code = session_file_write(source->path,
+                                       &acquired.session.credentials);
+        if (exit_code != 0) {
+            acquired_abandon(tool, &acquired);
+            return exit_code;
+        }
+    }
+    print_acquired(tool, &acquired, source->path != NULL);
     return 0;
+}
+
+int run_acquire(struct tool *tool, int argc, char **argv)
+{
+    struct acquire_options acquire = {.exit_code = EX_TEMPFAIL};
+    struct session_source source = {0};
+    int exit_code = read_acquire(tool, argc, argv, &acquire, &source);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    if (source.path == NULL) {
+        return acquire_as(tool, &acquire, &source, false);
+    }
+    bool is_new_file = false;
+    if (source.credentials.session == 0) {
+        exit_code = session_file_begin(source.path, &is_new_file);
+    }
+    if (exit_code == 0 && !is_new_file) {
+        exit_code = session_source_load(tool, &source);
+    }
+    if (exit_code == 0) {
+        exit_code = acquire_as(tool, &acquire, &source, is_new_file);
+    }
+    if (exit_code != 0 && is_new_file) {
+        unlink(source.path);
+    }
+    return exit_code;
 }
 
 int run_release(struct tool *tool, int argc, char **argv)
 {
     static const struct option options[] = {
-        {"session", required_argument, NULL, 'S'},
+        SESSION_OPTION,
+        SESSION_FILE_OPTION,
         {"owner", required_argument, NULL, 'O'},
         {"token", required_argument, NULL, 'T'},
         {0},
     };
-    struct credentials credentials = {0};
+    struct session_source source = {0};
     struct query query = {0};
     const struct resp_reply *reply;
     const char *owner = NULL;
@@ -403,22 +449,25 @@ int run_release(struct tool *tool, int argc, char **argv)
     while ((option = tool_option(tool, argc, argv, "", options)) != -1) {
         if (option == 'O') {
             owner = optarg;
-        } else if ((option == 'S' &&
-                    credentials_parse(optarg, &credentials) != 0) ||
-                   (option == 'T' &&
-                    (!parse_number(optarg, &token) || token == 0))) {
-            return tool_usage(tool, "'%s' is no %s", optarg,
-                              option == 'S' ? "session; write ID:SECRET"
-                                            : "token");
-        } else if (option == '?') {
+        } else if (option == 'T') {
+            if (!parse_number(optarg, &token) || token == 0) {
+                return tool_usage(tool, "'%s' is no token", optarg);
+            }
+        } else if (session_option(tool, option, optarg, &source) != 0) {
             return EX_USAGE;
         }
     }
-    if (argc - optind != 1 || credentials.session == 0) {
-        return tool_usage(tool, "a name and --session ID:SECRET are needed, "
-                                "as 'hasp acquire' printed it");
+    if (argc - optind != 1 ||
+        (source.credentials.session == 0 && source.path == NULL)) {
+        return tool_usage(tool, "a name and --session-file FILE are needed, or "
+                                "--session ID:SECRET as 'hasp acquire' printed "
+                                "it");
     }
-    client_set_session(tool_client(tool), &credentials);
+    int exit_code = session_source_load(tool, &source);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    client_set_session(tool_client(tool), &source.credentials);
     query_begin(&query, "LOCK.RELEASE");
     query_text(&query, argv[optind]);
     if (owner != NULL) {
@@ -430,7 +479,7 @@ int run_release(struct tool *tool, int argc, char **argv)
         query_number(&query, token);
     }
     snprintf(what, sizeof what, "cannot release '%.511s'", argv[optind]);
-    int exit_code = tool_change(tool, &query, what, &reply);
+    exit_code = tool_change(tool, &query, what, &reply);
     query_done(&query);
     if (exit_code == 0 && reply->value[0].integer > 0) {
         tool_say(tool, "still held %" PRId64 " times by this owner",

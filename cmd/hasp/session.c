@@ -6,8 +6,9 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <unistd.h>
 
-#include "cmd/hasp/tool.h"
+#include "cmd/hasp/credentials.h"
 
 static const struct field session_fields[] = {
     {"id", "SESSION", FIELD_NUMBER},
@@ -63,24 +64,37 @@ int run_session_show(struct tool *tool, int argc, char **argv)
     return exit_code;
 }
 
-/* The session whose credentials are the operand, attached; 'what' could not be
- * done otherwise. */
+/* The session whose credentials are the operand, or in the file, attached;
+ * 'what' could not be done otherwise. */
 static int attach(struct tool *tool, int argc, char **argv, const char *what,
+                  struct session_source *source,
                   struct client_session *ret_session)
 {
-    struct credentials credentials;
+    static const struct option options[] = {
+        SESSION_OPTION, SESSION_FILE_OPTION, {0}};
+    int option;
     tool_options_begin();
-    if (tool_option(tool, argc, argv, "", NULL) != -1) {
-        return EX_USAGE;
+    while ((option = tool_option(tool, argc, argv, "", options)) != -1) {
+        if (session_option(tool, option, optarg, source) != 0) {
+            return EX_USAGE;
+        }
     }
-    if (argc - optind != 1 ||
-        credentials_parse(argv[optind], &credentials) != 0) {
-        return tool_usage(tool, "the session as ID:SECRET is needed, as 'hasp "
-                                "acquire' printed it; another's session is "
-                                "ended with 'hasp blacklist add'");
+    int exit_code = session_source_load(tool, source);
+    if (exit_code == 0 && source->credentials.session == 0 &&
+        argc - optind == 1) {
+        exit_code = session_operand(tool, argv[optind++], source);
+    }
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    if (source->credentials.session == 0 || argc != optind) {
+        return tool_usage(tool, "--session-file FILE is needed, or the session "
+                                "as ID:SECRET, as 'hasp acquire' printed it; "
+                                "another's session is ended with 'hasp "
+                                "blacklist add'");
     }
     struct client *client = tool_client(tool);
-    int error = client_session_attach(client, &credentials,
+    int error = client_session_attach(client, &source->credentials,
                                       tool_deadline_ns(tool), ret_session);
     return error == 0 ? 0 : tool_client_error(client, error, what);
 }
@@ -88,8 +102,9 @@ static int attach(struct tool *tool, int argc, char **argv, const char *what,
 int run_session_keep(struct tool *tool, int argc, char **argv)
 {
     static const char what[] = "cannot keep the session";
+    struct session_source source = {0};
     struct client_session session;
-    int exit_code = attach(tool, argc, argv, what, &session);
+    int exit_code = attach(tool, argc, argv, what, &source, &session);
     if (exit_code != 0) {
         return exit_code;
     }
@@ -108,20 +123,38 @@ int run_session_keep(struct tool *tool, int argc, char **argv)
     return 0;
 }
 
+/* A session that has ended needs its file no more. */
+static void remove_if_over(struct tool *tool,
+                           const struct session_source *source)
+{
+    const char *code = client_code(tool_client(tool));
+    if (source->path != NULL && source->credentials.session != 0 &&
+        (strcmp(code, "NOSESSION") == 0 || strcmp(code, "EXPIRED") == 0)) {
+        unlink(source->path);
+    }
+}
+
 int run_session_close(struct tool *tool, int argc, char **argv)
 {
     static const char what[] = "cannot close the session";
+    struct session_source source = {0};
     struct client_session session;
     uint64_t released;
-    int exit_code = attach(tool, argc, argv, what, &session);
+    int exit_code = attach(tool, argc, argv, what, &source, &session);
     if (exit_code != 0) {
+        remove_if_over(tool, &source);
         return exit_code;
     }
     struct client *client = tool_client(tool);
     int error = client_session_close(client, &session, tool_deadline_ns(tool),
                                      &released);
     if (error != 0) {
-        return tool_client_error(client, error, what);
+        exit_code = tool_client_error(client, error, what);
+        remove_if_over(tool, &source);
+        return exit_code;
+    }
+    if (source.path != NULL) {
+        unlink(source.path);
     }
     if (tool->format == FORMAT_JSON) {
         json_t *result = json_pack("{s:I}", "released", (json_int_t)released);

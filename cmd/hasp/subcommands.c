@@ -27,10 +27,17 @@ const char tool_options_text
     "    --delay TIME    keep the lock closed so long after an unclean end\n" \
     "    --hold TIME     hold it at most so long\n"
 
+#define SESSION_OPTIONS                            \
+    "    --session-file FILE  of 'hasp acquire'\n" \
+    "    --session ID:SECRET  as 'hasp acquire' printed it\n"
+
 const struct subcommand subcommands[] = {
-    {"acquire", "NAME [--ttl TIME] [-n | -w SECS] [--session ID:SECRET]",
+    {"acquire", "NAME [--ttl TIME] [-n | -w SECS] [--session-file FILE]",
      "acquire a lock and leave it held until the TTL",
      ACQUIRE_OPTIONS "    --owner TAG     hold it as this owner\n"
+                     "    --session-file FILE  in the session of this file; "
+                     "if it is not there,\n"
+                     "                         it gets the new one's (0600)\n"
                      "    --session ID:SECRET  in this session, not a new "
                      "one\n",
      run_acquire},
@@ -98,10 +105,9 @@ const struct subcommand subcommands[] = {
      run_member_transfer},
     {"please", "NAME [MESSAGE]", "ask the holders to give a lock back", NULL,
      run_please},
-    {"release", "NAME --session ID:SECRET [--token N]", "give a lock back",
-     "    --session ID:SECRET  as 'hasp acquire' printed it\n"
-     "    --owner TAG          of this owner\n"
-     "    --token N            only if this is its token\n",
+    {"release", "NAME --session-file FILE [--token N]", "give a lock back",
+     SESSION_OPTIONS "    --owner TAG          of this owner\n"
+                     "    --token N            only if this is its token\n",
      run_release},
     {"run", "[-s] [-n] [-w SECS] [--on-lost HOW] NAME [--] COMMAND...",
      "run a command while holding a lock",
@@ -111,9 +117,12 @@ const struct subcommand subcommands[] = {
      "                    it goes on if it is kept after all)\n"
      "    --grace TIME    between TERM and KILL (a quarter of the lease)\n",
      run_run},
-    {"session close", "ID:SECRET", "end a session and release its holds", NULL,
+    {"session close", "--session-file FILE | ID:SECRET",
+     "end a session and release its holds",
+     "    --session-file FILE  of 'hasp acquire'; goes with the session\n",
      run_session_close},
-    {"session keep", "ID:SECRET", "send one heartbeat", NULL, run_session_keep},
+    {"session keep", "--session-file FILE | ID:SECRET", "send one heartbeat",
+     "    --session-file FILE  of 'hasp acquire'\n", run_session_keep},
     {"session list", "[PREFIX]", "sessions, by prefix of their names", NULL,
      run_session_list},
     {"session show", "ID", "one session", NULL, run_session_show},

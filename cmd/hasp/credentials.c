@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "cmd/hasp/credentials.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ID:SECRET, with an end of line or two. */
+#define LINE_SIZE_MAX 64
+
+int session_operand(const struct tool *tool, char *value,
+                    struct session_source *source)
+{
+    if (credentials_parse(value, &source->credentials) != 0) {
+        return tool_usage(tool, "'%s' is no session; write ID:SECRET", value);
+    }
+    memset(strchr(value, ':') + 1, 'x', CLIENT_SECRET_SIZE - 1);
+    return 0;
+}
+
+int session_option(const struct tool *tool, int option, char *value,
+                   struct session_source *source)
+{
+    switch (option) {
+    case 'S':
+        return session_operand(tool, value, source);
+    case 'F':
+        source->path = value;
+        return 0;
+    default:
+        return -1;
+    }
+}
+
+int session_source_load(const struct tool *tool, struct session_source *source)
+{
+    char line[LINE_SIZE_MAX + 1];
+    struct stat info;
+    if (source->path == NULL) {
+        return 0;
+    }
+    if (source->credentials.session != 0) {
+        return tool_usage(tool, "either --session or --session-file");
+    }
+    int fd = open(source->path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return tool_fail(EX_NOINPUT, "cannot read '%s': %s", source->path,
+                         strerror(errno));
+    }
+    bool is_open_to_all = fstat(fd, &info) == 0 && S_ISREG(info.st_mode) &&
+                          (info.st_mode & (S_IRWXG | S_IRWXO)) != 0;
+    ssize_t size = read(fd, line, LINE_SIZE_MAX);
+    close(fd);
+    if (is_open_to_all) {
+        return tool_fail(EX_NOPERM,
+                         "'%s' has a secret that others can read (mode %03o): "
+                         "chmod 0600",
+                         source->path, info.st_mode & 0777u);
+    }
+    line[size > 0 ? size : 0] = '\0';
+    line[strcspn(line, "\r\n")] = '\0';
+    if (credentials_parse(line, &source->credentials) != 0) {
+        return tool_fail(
+            EX_DATAERR,
+            "'%s' has no session, that is a line ID:SECRET; remove "
+            "it, and 'hasp acquire --session-file' makes it anew",
+            source->path);
+    }
+    return 0;
+}
+
+int session_file_begin(const char *path, bool *ret_is_new)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0 && errno != EEXIST) {
+        return tool_fail(EX_CANTCREAT, "cannot make '%s': %s", path,
+                         strerror(errno));
+    }
+    *ret_is_new = fd >= 0;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return 0;
+}
+
+int session_file_write(const char *path, const struct credentials *credentials)
+{
+    char line[LINE_SIZE_MAX];
+    int size = snprintf(line, sizeof line, "%" PRIu64 ":%s\n",
+                        credentials->session, credentials->secret);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+    bool is_good = fd >= 0 && write(fd, line, (size_t)size) == size;
+    int code = errno;
+    if (fd >= 0 && close(fd) != 0) {
+        is_good = false;
+        code = errno;
+    }
+    return is_good ? 0
+                   : tool_fail(EX_IOERR, "cannot write '%s': %s", path,
+                               strerror(code));
+}
