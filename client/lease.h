@@ -59,7 +59,7 @@ enum lease_state lease_check(struct lease *lease, struct lease_clock now);
 /* Nanoseconds for which it may still be trusted; 0 unless held. */
 uint64_t lease_remaining(struct lease *lease, struct lease_clock now);
 /* Nanoseconds until the next heartbeat should be sent (a fifth of the shorter
- * of TTL and linger after the last one, so that quiet sessions do not age);
+ * of TTL and linger after the last one, so that nobody is marked as quiet);
  * UINT64_MAX on a lost lease, 0 before the first answer. */
 uint64_t lease_next_beat(const struct lease *lease, struct lease_clock now);
 

@@ -210,6 +210,7 @@ static void replace_or_add(struct lockfsm *fsm,
     entry->by = pool_copy(&fsm->pool, bytes_from(message->by));
     entry->for_ms = message->for_ms;
     entry->since_index = fsm->log_index;
+    entry->clock_ms = span_clock(fsm, entry->for_ms);
     blacklisting_changed(fsm, entry);
     struct bytes text = effect_copy(fsm, entry->reason);
     struct effect *effect = effect_add(fsm, EFFECT_BLACKLISTED);

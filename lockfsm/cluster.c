@@ -130,6 +130,7 @@ static void begin_life(struct lockfsm *fsm, const Hasp__Begin *begin,
     }
     if (fsm->is_new_life && fsm->quarantine_ms > 0) {
         fsm->quarantine_index = fsm->log_index;
+        fsm->quarantine_clock_ms = fsm->clock_ms;
     }
     fsm->is_new_life = false;
 }
@@ -153,6 +154,7 @@ void apply_begin(struct lockfsm *fsm, const Hasp__Command *command,
 {
     const Hasp__Begin *begin = command->begin;
     struct lockfsm_limits limits;
+    clock_begin(fsm, begin->base_index, begin->elapsed_ms);
     if (!read_limits(begin, &limits)) {
         refuse(result, RESULT_BAD_ARGUMENT, "limit");
         return;
@@ -218,6 +220,7 @@ void apply_quarantine_over(struct lockfsm *fsm, const Hasp__Command *command,
     }
     fsm->quarantine_index = 0;
     fsm->quarantine_ms = 0;
+    fsm->quarantine_clock_ms = 0;
     touch_all(fsm);
     result->count = 1;
 }

@@ -62,6 +62,8 @@ void encode_begin(struct buffer *out, const struct begin_command *c)
     }
     begin.n_limits = c->limits != NULL ? LIMIT_COUNT : 0;
     begin.limits = pointers;
+    begin.base_index = c->base_index;
+    begin.elapsed_ms = c->elapsed_ms;
     command.begin = &begin;
     put(out, HASP__COMMAND__OP_BEGIN, &command);
 }
@@ -173,25 +175,36 @@ void encode_expire(struct buffer *out, const uint64_t *sessions, size_t count)
     put(out, HASP__COMMAND__OP_EXPIRE, &command);
 }
 
-void encode_age(struct buffer *out, const struct session_age *ages,
-                size_t count)
+void encode_time(struct buffer *out, const struct time_command *c)
 {
     Hasp__Command command = HASP__COMMAND__INIT;
-    Hasp__Age message = HASP__AGE__INIT;
-    Hasp__Aged *aged = memory_new(count * sizeof *aged);
-    Hasp__Aged **pointers = memory_new(count * sizeof(Hasp__Aged *));
-    for (size_t i = 0; i < count; i++) {
-        aged[i] = (Hasp__Aged)HASP__AGED__INIT;
-        aged[i].session = ages[i].session;
-        aged[i].age_ms = ages[i].age_ms;
-        pointers[i] = &aged[i];
+    Hasp__Time message = HASP__TIME__INIT;
+    Hasp__Mark *marks = memory_new(c->mark_count * sizeof *marks);
+    Hasp__Mark **pointers = memory_new(c->mark_count * sizeof(Hasp__Mark *));
+    for (size_t i = 0; i < c->mark_count; i++) {
+        marks[i] = (Hasp__Mark)HASP__MARK__INIT;
+        marks[i].session = c->marks[i].session;
+        marks[i].quiet_ms = c->marks[i].quiet_ms;
+        pointers[i] = &marks[i];
     }
-    message.n_aged = count;
-    message.aged = pointers;
-    command.age = &message;
-    put(out, HASP__COMMAND__OP_AGE, &command);
+    message.base_index = c->base_index;
+    message.elapsed_ms = c->elapsed_ms;
+    message.n_marks = c->mark_count;
+    message.marks = pointers;
+    command.time = &message;
+    put(out, HASP__COMMAND__OP_TIME, &command);
     free(pointers);
-    free(aged);
+    free(marks);
+}
+
+void encode_heard(struct buffer *out, const uint64_t *sessions, size_t count)
+{
+    Hasp__Command command = HASP__COMMAND__INIT;
+    Hasp__Heard message = HASP__HEARD__INIT;
+    message.n_sessions = count;
+    message.sessions = (uint64_t *)sessions;
+    command.heard = &message;
+    put(out, HASP__COMMAND__OP_HEARD, &command);
 }
 
 static void data_of_names(ProtobufCBinaryData *ret_data,
@@ -327,20 +340,6 @@ void encode_hold_over(struct buffer *out, const struct hold_key *hold)
     message.token = hold->token;
     command.hold_over = &message;
     put(out, HASP__COMMAND__OP_HOLD_OVER, &command);
-}
-
-void encode_hold_age(struct buffer *out, const struct hold_key *hold,
-                     uint64_t age_ms)
-{
-    Hasp__Command command = HASP__COMMAND__INIT;
-    Hasp__HoldAge message = HASP__HOLD_AGE__INIT;
-    message.name = data_of(hold->name);
-    message.session = hold->session;
-    message.owner = data_of(hold->owner);
-    message.token = hold->token;
-    message.age_ms = age_ms;
-    command.hold_age = &message;
-    put(out, HASP__COMMAND__OP_HOLD_AGE, &command);
 }
 
 void encode_blacklist_over(struct buffer *out, uint64_t since_index)

@@ -37,6 +37,8 @@ struct begin_command {
     uint64_t token_base;                 /* Of that new life. */
     uint32_t feature_level;              /* Likewise: that of all founders. */
     const struct lockfsm_limits *limits; /* A founder's, or NULL. */
+    uint64_t base_index;                 /* As in encode_time(). */
+    uint32_t elapsed_ms;
 };
 void encode_begin(struct buffer *out, const struct begin_command *c);
 /* 'added_index': lockfsm_added_index(). */
@@ -68,12 +70,21 @@ struct open_command {
 void encode_open(struct buffer *out, const struct open_command *c);
 void encode_close(struct buffer *out, const struct origin *origin);
 void encode_expire(struct buffer *out, const uint64_t *sessions, size_t count);
-struct session_age {
+/* That so much time has passed since the proposer applied 'base_index', the
+ * newest TIME or BEGIN it knew of; and for how long these sessions have been
+ * quiet. */
+struct session_mark {
     uint64_t session;
-    uint32_t age_ms; /* 0: heard from again. */
+    uint32_t quiet_ms;
 };
-void encode_age(struct buffer *out, const struct session_age *ages,
-                size_t count);
+struct time_command {
+    uint64_t base_index;
+    uint32_t elapsed_ms;
+    const struct session_mark *marks;
+    size_t mark_count;
+};
+void encode_time(struct buffer *out, const struct time_command *c);
+void encode_heard(struct buffer *out, const uint64_t *sessions, size_t count);
 
 /* --- Locks --------------------------------------------------------------- */
 
@@ -146,8 +157,6 @@ struct hold_key {
     uint64_t token;
 };
 void encode_hold_over(struct buffer *out, const struct hold_key *hold);
-void encode_hold_age(struct buffer *out, const struct hold_key *hold,
-                     uint64_t age_ms);
 void encode_blacklist_over(struct buffer *out, uint64_t since_index);
 
 /* --- Blacklist and fences ------------------------------------------------ */

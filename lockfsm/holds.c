@@ -70,6 +70,7 @@ struct hold *hold_new(struct lockfsm *fsm, struct lock *lock,
     hold->count = 1;
     hold->delay_ms = terms->delay_ms;
     hold->hold_ms = terms->hold_ms;
+    hold->hold_clock_ms = span_clock(fsm, hold->hold_ms);
     stored_init(&hold->stored);
     return hold;
 }
@@ -148,7 +149,7 @@ void hold_upgrade(struct lockfsm *fsm, struct hold *hold, uint64_t wait_index)
     hold->mode = LOCK_EXCLUSIVE;
     hold->token = new_token(fsm);
     hold->granted_index = fsm->log_index;
-    hold->hold_age_ms = 0;
+    hold->hold_clock_ms = span_clock(fsm, hold->hold_ms);
     hold->lock->mode = LOCK_EXCLUSIVE;
     hold->lock->last_token = hold->token;
     lock_changed(fsm, hold->lock);
@@ -166,6 +167,7 @@ static void start_delay(struct lockfsm *fsm, struct lock *lock,
         lock->delay_ms = hold->delay_ms;
     }
     lock->delay_index = fsm->log_index;
+    lock->delay_clock_ms = fsm->clock_ms;
     if (hold->mode == LOCK_SLOTS && !is_closed) {
         lock->delay_slots++;
     } else {

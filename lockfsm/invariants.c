@@ -41,8 +41,8 @@ static const char *check_holds(const struct lockfsm *fsm,
         if (hold->serial <= serial || hold->serial > fsm->next_serial) {
             return "holds out of order";
         }
-        if (hold->hold_age_ms > hold->hold_ms) {
-            return "a hold older than its bound";
+        if (hold->hold_clock_ms > span_clock(fsm, hold->hold_ms)) {
+            return "a hold that begins in the future";
         }
         serial = hold->serial;
     }
@@ -88,7 +88,8 @@ static const char *check_wait(const struct lockfsm *fsm,
         return "a wait of a blacklisted session";
     }
     if (wait->wait_index > wait->asked_index ||
-        wait->asked_index > fsm->applied_index) {
+        wait->asked_index > fsm->applied_index ||
+        wait->wait_clock_ms > span_clock(fsm, wait->wait_ms)) {
         return "a wait from the future";
     }
     return NULL;
@@ -142,6 +143,9 @@ static const char *check_lock(const struct lockfsm *fsm,
         (lock->delay_ms == 0 && lock->delay_slots != 0)) {
         return "half a delay";
     }
+    if (lock->delay_clock_ms > span_clock(fsm, lock->delay_ms)) {
+        return "a delay that begins in the future";
+    }
     if (is_quarantined(fsm) && lock->hold_count > 0) {
         return "a hold in quarantine";
     }
@@ -186,6 +190,27 @@ static const char *check_asker(const struct lockfsm *fsm,
     return NULL;
 }
 
+static const char *check_mark(const struct lockfsm *fsm,
+                              const struct session *session)
+{
+    if (session->heard_index < session->id - fsm->token_base ||
+        session->heard_index > fsm->applied_index) {
+        return "a session that was heard out of its time";
+    }
+    if (session->mark_index == 0) {
+        return session->mark_quiet_ms != 0 || session->mark_clock_ms != 0
+                   ? "half a mark"
+                   : NULL;
+    }
+    if (session->mark_index <= session->heard_index ||
+        session->mark_index > fsm->clock_index ||
+        session->mark_quiet_ms > session->ttl_ms ||
+        session->mark_clock_ms > fsm->clock_ms) {
+        return "a mark out of its range";
+    }
+    return NULL;
+}
+
 static const char *check_session(const struct lockfsm *fsm,
                                  const struct session *session)
 {
@@ -222,6 +247,10 @@ static const char *check_session(const struct lockfsm *fsm,
     }
     if (session->is_redis && session->hold_count != 1) {
         return "a Redis session without its value";
+    }
+    const char *wrong = check_mark(fsm, session);
+    if (wrong != NULL) {
+        return wrong;
     }
     const struct blacklisting *hit = blacklist_hit(fsm, session->id,
                                                    session->name);
@@ -288,6 +317,34 @@ static const char *check_sums(const struct lockfsm *fsm)
     return NULL;
 }
 
+static const char *check_clock(const struct lockfsm *fsm)
+{
+    if (fsm->clock_index > fsm->applied_index ||
+        fsm->begin_count > BEGIN_MARK_MAX) {
+        return "a clock from the future";
+    }
+    for (uint32_t i = 0; i < fsm->begin_count; i++) {
+        const struct begin_mark *begin = &fsm->begins[i];
+        bool has_next = i + 1 < fsm->begin_count;
+        if (begin->log_index >=
+                (has_next ? begin[1].log_index : fsm->clock_index + 1) ||
+            begin->clock_ms > (has_next ? begin[1].since_ms : fsm->clock_ms) ||
+            begin->since_ms > begin->clock_ms) {
+            return "BEGINs out of order";
+        }
+    }
+    LIST_EACH (node, &fsm->blacklist) {
+        const struct blacklisting *entry = LIST_ENTRY(node, struct blacklisting,
+                                                      in_order);
+        if (entry->clock_ms > span_clock(fsm, entry->for_ms)) {
+            return "a blacklisting that begins in the future";
+        }
+    }
+    return fsm->quarantine_clock_ms > span_clock(fsm, fsm->quarantine_ms)
+               ? "a quarantine that begins in the future"
+               : NULL;
+}
+
 const char *lockfsm_check_basic(const struct lockfsm *fsm)
 {
     for (const struct lock *lock = fsm->locks; lock != NULL;
@@ -314,7 +371,10 @@ const char *lockfsm_check_basic(const struct lockfsm *fsm)
     if (!list_is_empty(&fsm->touched)) {
         return "something was not settled";
     }
-    const char *wrong = check_sums(fsm);
+    const char *wrong = check_clock(fsm);
+    if (wrong == NULL) {
+        wrong = check_sums(fsm);
+    }
     return wrong != NULL ? wrong : check_uses(fsm);
 }
 
@@ -329,6 +389,8 @@ struct known_lock {
 struct known_session {
     UT_hash_handle by_id;
     uint64_t id;
+    uint64_t heard_index;
+    uint64_t mark_index;
 };
 
 struct lockfsm_delta {
@@ -336,6 +398,8 @@ struct lockfsm_delta {
     uint64_t applied_index;
     uint64_t next_serial;
     uint64_t token_base;
+    uint64_t clock_ms;
+    uint64_t clock_index;
     uint32_t feature_level;
     struct known_lock *locks;
     struct known_session *sessions;
@@ -408,6 +472,13 @@ static const char *compare_sessions(const struct lockfsm_delta *delta,
             session->id <= fsm->token_base + delta->applied_index) {
             return "a session came back";
         }
+        if (known == NULL || session->heard_index > known->heard_index) {
+            continue; /* Heard since then, whatever was before. */
+        }
+        if (session->heard_index < known->heard_index ||
+            session->mark_index < known->mark_index) {
+            return "a mark that went without a HEARD";
+        }
     }
     return NULL;
 }
@@ -425,6 +496,12 @@ static const char *compare(const struct lockfsm_delta *delta,
     if (fsm->token_base < delta->token_base) {
         return "the token base went back";
     }
+    uint64_t entries = fsm->applied_index - delta->applied_index;
+    if (fsm->clock_ms < delta->clock_ms ||
+        fsm->clock_index < delta->clock_index ||
+        fsm->clock_ms - delta->clock_ms > entries * CLOCK_STEP_MS_MAX) {
+        return "the clock went back, or too far";
+    }
     const char *wrong = compare_locks(delta, fsm);
     return wrong != NULL ? wrong : compare_sessions(delta, fsm);
 }
@@ -436,6 +513,8 @@ static void remember(struct lockfsm_delta *delta, const struct lockfsm *fsm)
     delta->applied_index = fsm->applied_index;
     delta->next_serial = fsm->next_serial;
     delta->token_base = fsm->token_base;
+    delta->clock_ms = fsm->clock_ms;
+    delta->clock_index = fsm->clock_index;
     delta->feature_level = fsm->feature_level;
     for (const struct lock *lock = fsm->locks; lock != NULL;
          lock = lock->by_name.next) {
@@ -450,6 +529,8 @@ static void remember(struct lockfsm_delta *delta, const struct lockfsm *fsm)
          session = session->by_id.next) {
         struct known_session *known = memory_new(sizeof *known);
         known->id = session->id;
+        known->heard_index = session->heard_index;
+        known->mark_index = session->mark_index;
         HASH_ADD(by_id, delta->sessions, id, sizeof known->id, known);
     }
 }

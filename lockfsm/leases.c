@@ -9,8 +9,8 @@
 #include "base/units.h"
 #include "lockfsm/encode.h"
 
-/* Ages are logged in milliseconds, rounded down, and 0 means something else. */
-#define AGE_MIN_NS NS_PER_MS
+/* A mark is logged in milliseconds, rounded down. */
+#define QUIET_MIN_NS NS_PER_MS
 
 struct timed_session {
     UT_hash_handle hh;
@@ -19,15 +19,14 @@ struct timed_session {
     uint64_t linger_ns; /* 0: none. */
     uint64_t deadline_ns;
     uint64_t heard_ns; /* Newest heartbeat of this reign; 0: none. */
-    /* Newest quiet time that was logged since the last heartbeat, or that was
-     * found in the state; the next AGE is at the quarter of T above it. */
-    uint64_t logged_ns;
-    bool ages_now;            /* Log the quiet time whatever it is. */
-    bool is_aged;             /* The state has an age other than 0. */
-    uint32_t ages_in_the_log; /* Proposed by us and not yet applied. */
-    bool is_doomed;           /* Its EXPIRE has been proposed. */
+    bool is_bound;     /* A mark stands in the state. */
+    bool is_marked;    /* Not only a BEGIN's: no other mark is needed. */
+    bool is_mark_in_flight;
+    bool is_hearing; /* A HEARD of it is on its way. */
+    bool marks_now;  /* Mark it however short it has been quiet. */
+    bool is_doomed;  /* Its EXPIRE has been proposed. */
     struct heap_node deadline;
-    struct heap_node age;
+    struct heap_node mark;
 };
 
 static struct timed_session *find(const struct leases *leases, uint64_t id)
@@ -47,39 +46,42 @@ static uint64_t quiet_at(const struct timed_session *session, uint64_t now_ns)
     return minus(now_ns + session->ttl_ns, session->deadline_ns);
 }
 
-/* When the next AGE of 'session' is due; UINT64_MAX if none will be before its
- * deadline. */
-static uint64_t next_age(const struct timed_session *session)
+/* When the next mark of 'session' is due; UINT64_MAX if none is. */
+static uint64_t next_mark(const struct timed_session *session)
 {
-    if (session->ages_now) {
-        return minus(session->deadline_ns, session->ttl_ns - AGE_MIN_NS);
+    if (session->is_hearing || (session->is_marked && !session->marks_now)) {
+        return UINT64_MAX;
     }
-    uint64_t quarter_ns = session->ttl_ns / 4;
-    for (int i = 1; i <= 3; i++) {
-        uint64_t quiet_ns = quarter_ns * (uint64_t)i;
-        if (quiet_ns > session->logged_ns && quiet_ns >= AGE_MIN_NS) {
-            return minus(session->deadline_ns, session->ttl_ns - quiet_ns);
-        }
-    }
-    return UINT64_MAX;
+    uint64_t quiet_ns = session->marks_now ? 0 : session->ttl_ns / 4;
+    quiet_ns = quiet_ns > QUIET_MIN_NS ? quiet_ns : QUIET_MIN_NS;
+    return minus(session->deadline_ns, session->ttl_ns - quiet_ns);
 }
 
-/* Puts the next AGE into its heap, or takes it out if there will be none until
+/* Puts the next mark into its heap, or takes it out if there will be none until
  * the session is heard again. */
-static void schedule_age(struct leases *leases, struct timed_session *session)
+static void schedule_mark(struct leases *leases, struct timed_session *session)
 {
-    uint64_t at_ns = next_age(session);
+    uint64_t at_ns = next_mark(session);
     if (at_ns == UINT64_MAX) {
-        heap_remove(&leases->ages, &session->age);
+        heap_remove(&leases->marks, &session->mark);
     } else {
-        heap_set(&leases->ages, &session->age, at_ns);
+        heap_set(&leases->marks, &session->mark, at_ns);
     }
+}
+
+static void set_bound(struct leases *leases, struct timed_session *session,
+                      bool is_bound)
+{
+    leases->bound_count += is_bound;
+    leases->bound_count -= session->is_bound;
+    session->is_bound = is_bound;
 }
 
 static void drop(struct leases *leases, struct timed_session *session)
 {
     heap_remove(&leases->deadlines, &session->deadline);
-    heap_remove(&leases->ages, &session->age);
+    heap_remove(&leases->marks, &session->mark);
+    set_bound(leases, session, false);
     HASH_DEL(leases->by_id, session);
     free(session);
 }
@@ -103,23 +105,24 @@ static struct timed_session *pop_due(struct leases *leases, uint64_t now_ns)
     }
 }
 
-/* Likewise from the heap of ages. A session past its deadline ages no more:
+/* Likewise from the heap of marks. A session past its deadline needs no mark:
  * its EXPIRE is next. A heartbeat before that puts it back. */
-static struct timed_session *pop_aging(struct leases *leases, uint64_t now_ns)
+static struct timed_session *pop_unmarked(struct leases *leases,
+                                          uint64_t now_ns)
 {
     for (;;) {
-        struct heap_node *first = heap_first(&leases->ages);
+        struct heap_node *first = heap_first(&leases->marks);
         if (first == NULL || first->key > now_ns) {
             return NULL;
         }
         struct timed_session *session = LIST_ENTRY(first, struct timed_session,
-                                                   age);
-        uint64_t at_ns = next_age(session);
+                                                   mark);
+        uint64_t at_ns = next_mark(session);
         if (at_ns != UINT64_MAX && at_ns > now_ns) {
-            heap_set(&leases->ages, first, at_ns);
+            heap_set(&leases->marks, first, at_ns);
             continue;
         }
-        heap_remove(&leases->ages, first);
+        heap_remove(&leases->marks, first);
         if (at_ns != UINT64_MAX && session->deadline_ns > now_ns) {
             return session;
         }
@@ -134,6 +137,9 @@ static void choose(struct leases *leases, uint32_t slot,
         leases->chosen = memory_resize(leases->chosen,
                                        leases->chosen_capacity *
                                            sizeof(struct timed_session *));
+        leases->marks_due = memory_resize(leases->marks_due,
+                                          leases->chosen_capacity *
+                                              sizeof(struct session_mark));
     }
     leases->chosen[slot] = session;
 }
@@ -159,7 +165,8 @@ void leases_clear(struct leases *leases)
         free(session);
     }
     heap_done(&leases->deadlines);
-    heap_done(&leases->ages);
+    heap_done(&leases->marks);
+    leases->bound_count = 0;
 }
 
 void leases_done(struct leases *leases)
@@ -167,18 +174,24 @@ void leases_done(struct leases *leases)
     leases_clear(leases);
     buffer_done(&leases->command);
     free(leases->chosen);
+    free(leases->marks_due);
     *leases = (struct leases){.by_id = NULL};
 }
 
-void leases_inherit(struct leases *leases, const struct session *session,
-                    uint64_t now_ns)
+void leases_inherit(struct leases *leases, const struct lockfsm *fsm,
+                    const struct session *session, uint64_t now_ns)
 {
+    struct quiet quiet;
     struct timed_session *timed = add(leases, session);
-    timed->logged_ns = session->age_ms * NS_PER_MS;
-    timed->is_aged = session->age_ms != 0;
-    timed->deadline_ns = now_ns + minus(timed->ttl_ns, timed->logged_ns);
+    bool is_marked = lockfsm_mark(fsm, session, &quiet);
+    CHECK(is_marked);
+    uint64_t quiet_ms = quiet.quiet_ms + lockfsm_clock(fsm) - quiet.clock_ms;
+    quiet_ms = quiet_ms < session->ttl_ms ? quiet_ms : session->ttl_ms;
+    timed->deadline_ns = now_ns + timed->ttl_ns - quiet_ms * NS_PER_MS;
+    timed->is_marked = session->mark_index != 0;
+    set_bound(leases, timed, true);
     heap_set(&leases->deadlines, &timed->deadline, timed->deadline_ns);
-    schedule_age(leases, timed);
+    schedule_mark(leases, timed);
 }
 
 void leases_open(struct leases *leases, const struct session *session,
@@ -188,7 +201,7 @@ void leases_open(struct leases *leases, const struct session *session,
     timed->heard_ns = now_ns;
     timed->deadline_ns = now_ns + timed->ttl_ns;
     heap_set(&leases->deadlines, &timed->deadline, timed->deadline_ns);
-    schedule_age(leases, timed);
+    schedule_mark(leases, timed);
 }
 
 void leases_end(struct leases *leases, uint64_t session)
@@ -199,16 +212,34 @@ void leases_end(struct leases *leases, uint64_t session)
     }
 }
 
-void leases_aged(struct leases *leases, uint64_t session, uint64_t age_ms)
+void leases_marked(struct leases *leases, uint64_t session)
 {
     struct timed_session *timed = find(leases, session);
-    if (timed == NULL) {
-        return;
+    if (timed != NULL) {
+        CHECK(timed->is_mark_in_flight);
+        timed->is_mark_in_flight = false;
+        set_bound(leases, timed, true);
     }
-    timed->is_aged = age_ms != 0;
-    if (age_ms != 0) {
-        CHECK(timed->ages_in_the_log > 0);
-        timed->ages_in_the_log--;
+}
+
+/* A mark that stands behind the HEARD in the log is not ended by it. */
+void leases_unmarked(struct leases *leases, uint64_t session)
+{
+    struct timed_session *timed = find(leases, session);
+    if (timed != NULL && !timed->is_doomed) {
+        timed->is_hearing = false;
+        timed->is_marked = timed->is_mark_in_flight;
+        set_bound(leases, timed, false);
+        schedule_mark(leases, timed);
+    }
+}
+
+void leases_hearing(struct leases *leases, uint64_t session)
+{
+    struct timed_session *timed = find(leases, session);
+    if (timed != NULL && !timed->is_doomed) {
+        timed->is_hearing = true;
+        schedule_mark(leases, timed);
     }
 }
 
@@ -218,13 +249,12 @@ void leases_changed(struct leases *leases, const struct session *session,
     struct timed_session *timed = find(leases, session->id);
     uint64_t ttl_ns = session->ttl_ms * NS_PER_MS;
     /* A blacklisting comes here, too, and must not move the deadline. */
-    if (timed == NULL || timed->is_doomed ||
-        (timed->ttl_ns == ttl_ns && !is_renewed)) {
+    if (timed == NULL || timed->is_doomed || !is_renewed) {
         return;
     }
     timed->ttl_ns = ttl_ns;
     leases_heard(leases, session->id, now_ns);
-    schedule_age(leases, timed);
+    leases_unmarked(leases, session->id);
 }
 
 bool leases_heard(struct leases *leases, uint64_t session, uint64_t received_ns)
@@ -239,10 +269,9 @@ bool leases_heard(struct leases *leases, uint64_t session, uint64_t received_ns)
     if (received_ns + timed->ttl_ns > timed->deadline_ns) {
         timed->deadline_ns = received_ns + timed->ttl_ns;
     }
-    timed->logged_ns = 0;
-    timed->ages_now = false;
-    if (timed->age.slot == 0) {
-        schedule_age(leases, timed);
+    timed->marks_now = false;
+    if (timed->mark.slot == 0) {
+        schedule_mark(leases, timed);
     }
     return true;
 }
@@ -261,16 +290,16 @@ void leases_detached(struct leases *leases, uint64_t session, uint64_t now_ns)
     timed->deadline_ns = from_ns + timed->linger_ns;
     heap_set(&leases->deadlines, &timed->deadline, timed->deadline_ns);
     /* So that linger survives a change of leader. */
-    if (quiet_at(timed, now_ns) >= AGE_MIN_NS) {
-        timed->ages_now = true;
-        schedule_age(leases, timed);
+    if (quiet_at(timed, now_ns) >= QUIET_MIN_NS) {
+        timed->marks_now = true;
+        schedule_mark(leases, timed);
     }
 }
 
-bool leases_needs_age0(const struct leases *leases, uint64_t session)
+bool leases_needs_heard(const struct leases *leases, uint64_t session)
 {
     const struct timed_session *timed = find(leases, session);
-    return timed == NULL || timed->is_aged || timed->ages_in_the_log > 0;
+    return timed == NULL || timed->is_bound || timed->is_mark_in_flight;
 }
 
 bool leases_is_doomed(const struct leases *leases, uint64_t session)
@@ -286,12 +315,16 @@ uint64_t leases_left(const struct leases *leases, uint64_t session,
     return timed == NULL ? 0 : minus(timed->deadline_ns, now_ns);
 }
 
-uint64_t leases_next(const struct leases *leases)
+uint64_t leases_next_end(const struct leases *leases)
 {
-    const struct heap_node *end = heap_first(&leases->deadlines);
-    const struct heap_node *age = heap_first(&leases->ages);
-    uint64_t next_ns = end == NULL ? UINT64_MAX : end->key;
-    return age != NULL && age->key < next_ns ? age->key : next_ns;
+    const struct heap_node *first = heap_first(&leases->deadlines);
+    return first == NULL ? UINT64_MAX : first->key;
+}
+
+uint64_t leases_next_mark(const struct leases *leases)
+{
+    const struct heap_node *first = heap_first(&leases->marks);
+    return first == NULL ? UINT64_MAX : first->key;
 }
 
 bool leases_has_due(struct leases *leases, uint64_t now_ns)
@@ -328,7 +361,7 @@ enum leases_step leases_expire(struct leases *leases, uint64_t now_ns,
         session = leases->chosen[i];
         if (is_proposed) {
             session->is_doomed = true;
-            heap_remove(&leases->ages, &session->age);
+            heap_remove(&leases->marks, &session->mark);
         } else {
             heap_set(&leases->deadlines, &session->deadline,
                      session->deadline_ns);
@@ -337,53 +370,35 @@ enum leases_step leases_expire(struct leases *leases, uint64_t now_ns,
     return is_proposed ? LEASES_PROPOSED : LEASES_REFUSED;
 }
 
-enum leases_step leases_age(struct leases *leases, uint64_t now_ns,
-                            uint32_t session_max, timers_propose_fn *propose,
-                            void *data)
+uint32_t leases_due_marks(struct leases *leases, uint64_t now_ns,
+                          uint32_t session_max,
+                          const struct session_mark **ret_marks)
 {
     uint32_t count = 0;
     struct timed_session *session = NULL;
     while (count < session_max &&
-           (session = pop_aging(leases, now_ns)) != NULL) {
-        choose(leases, count++, session);
+           (session = pop_unmarked(leases, now_ns)) != NULL) {
+        choose(leases, count, session);
+        /* Rounded down: it may be too small, never too great. */
+        uint64_t quiet_ms = quiet_at(session, now_ns) / NS_PER_MS;
+        CHECK(quiet_ms > 0);
+        leases->marks_due[count++] = (struct session_mark){session->id,
+                                                           (uint32_t)quiet_ms};
     }
-    if (count == 0) {
-        return LEASES_NOTHING;
-    }
-    /* Rounded down: an age may be too small, never too great. */
-    struct session_age *ages = memory_new(count * sizeof *ages);
-    for (uint32_t i = 0; i < count; i++) {
-        session = leases->chosen[i];
-        uint64_t age_ms = quiet_at(session, now_ns) / NS_PER_MS;
-        CHECK(age_ms > 0);
-        ages[i] = (struct session_age){session->id, (uint32_t)age_ms};
-    }
-    buffer_clear(&leases->command);
-    encode_age(&leases->command, ages, count);
-    free(ages);
-    bool is_proposed = propose(data, buffer_bytes(&leases->command));
-    for (uint32_t i = 0; i < count; i++) {
-        session = leases->chosen[i];
-        if (is_proposed) {
-            session->logged_ns = quiet_at(session, now_ns);
-            session->ages_now = false;
-            session->ages_in_the_log++;
-        }
-        schedule_age(leases, session);
-    }
-    return is_proposed ? LEASES_PROPOSED : LEASES_REFUSED;
+    *ret_marks = leases->marks_due;
+    return count;
 }
 
-void leases_age_all(struct leases *leases, uint64_t now_ns)
+void leases_marks_proposed(struct leases *leases, uint32_t count,
+                           bool is_proposed)
 {
-    struct timed_session *session;
-    struct timed_session *next;
-    HASH_ITER (hh, leases->by_id, session, next) {
-        uint64_t quiet_ns = quiet_at(session, now_ns);
-        if (!session->is_doomed && quiet_ns >= session->ttl_ns / 4 &&
-            quiet_ns >= AGE_MIN_NS && quiet_ns > session->logged_ns) {
-            session->ages_now = true;
-            schedule_age(leases, session);
+    for (uint32_t i = 0; i < count; i++) {
+        struct timed_session *session = leases->chosen[i];
+        if (is_proposed) {
+            session->is_marked = true;
+            session->is_mark_in_flight = true;
+            session->marks_now = false;
         }
+        schedule_mark(leases, session);
     }
 }

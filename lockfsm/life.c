@@ -40,4 +40,5 @@ void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms)
     fsm->is_new_life = true;
     fsm->quarantine_ms = quarantine_ms;
     fsm->quarantine_index = 0;
+    fsm->begin_count = 0;
 }

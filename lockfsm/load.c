@@ -109,7 +109,8 @@ static int load_meta(void *data, struct bytes key, struct bytes value)
     if (record == NULL || !message_is_known(&record->base) ||
         (record->cluster_id.len != 0 &&
          record->cluster_id.len != sizeof fsm->cluster_id) ||
-        record->token_base > TOKEN_BASE_MAX) {
+        record->token_base > TOKEN_BASE_MAX ||
+        record->n_begins > BEGIN_MARK_MAX) {
         return corrupt(loading, "meta record");
     }
     loading->meta_sum = bytes_share(TABLE_META, key, value);
@@ -133,6 +134,15 @@ static int load_meta(void *data, struct bytes key, struct bytes value)
     fsm->is_new_life = record->is_new_life;
     fsm->quarantine_ms = record->quarantine_ms;
     fsm->quarantine_index = record->quarantine_index;
+    fsm->quarantine_clock_ms = record->quarantine_clock_ms;
+    fsm->clock_ms = record->clock_ms;
+    fsm->clock_index = record->clock_index;
+    fsm->begin_count = (uint32_t)record->n_begins;
+    for (uint32_t i = 0; i < fsm->begin_count; i++) {
+        const Hasp__BeginRecord *begin = record->begins[i];
+        fsm->begins[i] = (struct begin_mark){begin->log_index, begin->clock_ms,
+                                             begin->since_ms};
+    }
     return 0;
 }
 
@@ -194,7 +204,10 @@ static int load_session(void *data, struct bytes key, struct bytes value)
     }
     session->ttl_ms = record->ttl_ms;
     session->linger_ms = record->linger_ms;
-    session->age_ms = record->age_ms;
+    session->heard_index = record->heard_index;
+    session->mark_index = record->mark_index;
+    session->mark_quiet_ms = record->mark_quiet_ms;
+    session->mark_clock_ms = record->mark_clock_ms;
     session->name = copy(loading, record->name);
     session->address = copy(loading, record->address);
     session->blacklist_index = record->blacklist_index;
@@ -219,6 +232,7 @@ static int load_lock(void *data, struct bytes key, struct bytes value)
     lock->slots = record->slots;
     lock->delay_ms = record->delay_ms;
     lock->delay_index = record->delay_index;
+    lock->delay_clock_ms = record->delay_clock_ms;
     lock->delay_slots = record->delay_slots;
     lock->last_token = record->last_token;
     loaded(loading, RECORD_LOCK, &lock->stored);
@@ -286,7 +300,7 @@ static int load_hold(void *data, struct bytes key, struct bytes value)
     hold->granted_index = record->granted_index;
     hold->serial = record->serial;
     hold->count = record->count;
-    hold->hold_age_ms = record->hold_age_ms;
+    hold->hold_clock_ms = record->hold_clock_ms;
     loaded(loading, RECORD_HOLD, &hold->stored);
     if (loading->hold_count == loading->hold_capacity) {
         loading->hold_capacity = 2 * loading->hold_capacity + 64;
@@ -323,6 +337,7 @@ static int load_wait(void *data, struct bytes key, struct bytes value)
     struct wait *wait = wait_new(loading->fsm, lock, session, &terms);
     wait->wait_index = load_u64_be(key.data + 8);
     wait->asked_index = record->asked_index;
+    wait->wait_clock_ms = record->wait_clock_ms;
     wait->req = record->req;
     wait->serial = record->serial;
     loaded(loading, RECORD_WAIT, &wait->stored);
@@ -418,6 +433,7 @@ static int load_blacklisting(void *data, struct bytes key, struct bytes value)
     entry->reason = copy(loading, record->reason);
     entry->by = copy(loading, record->by);
     entry->for_ms = record->for_ms;
+    entry->clock_ms = record->clock_ms;
     loaded(loading, RECORD_BLACKLISTING, &entry->stored);
     return 0;
 }

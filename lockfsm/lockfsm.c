@@ -82,7 +82,6 @@ static command_fn *const commands[] = {
     [HASP__COMMAND__OP_OPEN] = apply_open,
     [HASP__COMMAND__OP_CLOSE] = apply_close,
     [HASP__COMMAND__OP_EXPIRE] = apply_expire,
-    [HASP__COMMAND__OP_AGE] = apply_age,
     [HASP__COMMAND__OP_ACQUIRE] = apply_acquire,
     [HASP__COMMAND__OP_RELEASE] = apply_release,
     [HASP__COMMAND__OP_RELEASE_IF] = apply_release_if,
@@ -91,7 +90,6 @@ static command_fn *const commands[] = {
     [HASP__COMMAND__OP_WAIT_TIMEOUT] = apply_wait_timeout,
     [HASP__COMMAND__OP_DELAY_OVER] = apply_delay_over,
     [HASP__COMMAND__OP_HOLD_OVER] = apply_hold_over,
-    [HASP__COMMAND__OP_HOLD_AGE] = apply_hold_age,
     [HASP__COMMAND__OP_PLEASE] = apply_please,
     [HASP__COMMAND__OP_BLACKLIST_ADD] = apply_blacklist_add,
     [HASP__COMMAND__OP_BLACKLIST_REMOVE] = apply_blacklist_remove,
@@ -103,6 +101,8 @@ static command_fn *const commands[] = {
     [HASP__COMMAND__OP_REDIS_EXPIRE] = apply_redis_expire,
     [HASP__COMMAND__OP_REGISTER] = apply_register,
     [HASP__COMMAND__OP_SET_FEATURE] = apply_set_feature,
+    [HASP__COMMAND__OP_TIME] = apply_time,
+    [HASP__COMMAND__OP_HEARD] = apply_heard,
     [HASP__COMMAND__OP_FENCE_REMOVE] = apply_fence_remove,
 #ifdef HASP_FEATURE_LEVEL_EXTRA
     [HASP__COMMAND__OP_TRIAL] = apply_trial,
@@ -324,6 +324,11 @@ uint64_t lockfsm_quarantine(const struct lockfsm *fsm, uint64_t *ret_ms)
         *ret_ms = fsm->quarantine_ms;
     }
     return fsm->quarantine_index;
+}
+
+uint64_t lockfsm_quarantine_clock(const struct lockfsm *fsm)
+{
+    return fsm->quarantine_clock_ms;
 }
 
 const struct session *lockfsm_session(const struct lockfsm *fsm, uint64_t id)

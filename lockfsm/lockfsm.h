@@ -56,6 +56,8 @@
 #define SESSION_TTL_MS_MAX 4500005
 /* Longest WAIT, DELAY, HOLD, FOR: 34 years. In nanoseconds it fits 64 bits. */
 #define TIME_MS_MAX (UINT64_C(1) << 40)
+/* One entry moves the log's clock by so much at most. */
+#define CLOCK_STEP_MS_MAX 1000
 /* Deadlock detection looks at this many edges at most, then grants the place
  * (an undetected deadlock still ends by WAIT or lease). */
 #define DEADLOCK_STEP_MAX 10000
@@ -108,7 +110,8 @@ enum effect_type {
     EFFECT_SESSION_OPENED, /* session; time_ms: its TTL. */
     EFFECT_SESSION_ENDED,  /* reason: "closed", "expired", "blacklisted",
                               "deleted" (Redis), "released" (Redis). */
-    EFFECT_SESSION_AGED,   /* time_ms: the age. */
+    EFFECT_SESSION_MARKED, /* time_ms: quiet for so long. */
+    EFFECT_SESSION_HEARD,  /* Its mark is gone. */
     /* time_ms: the TTL. reason: "renewed" (Redis: heard from now),
      * "blacklisted" (text: why), "pardoned". */
     EFFECT_SESSION_CHANGED,
@@ -132,6 +135,7 @@ enum effect_type {
                            time_ms: FOR; since_index is this entry. */
     EFFECT_BEGUN,       /* A leader's BEGIN: count is the node. */
     EFFECT_REGISTERED,  /* count: the node; token: its incarnation. */
+    EFFECT_TIME,        /* A TIME or BEGIN; time_ms: moved the clock so far. */
     EFFECT_LIMIT_SET    /* count: enum limit_key; token: its value now. */
 };
 
@@ -230,9 +234,24 @@ uint64_t lockfsm_limit(const struct lockfsm *fsm, enum limit_key key);
  * which has most. O(1). */
 uint64_t lockfsm_limit_use(const struct lockfsm *fsm, enum limit_key key);
 /* After a restore nothing is granted until QUARANTINE_OVER of the entry that is
- * returned here, which the leader logs '*ret_ms' after its BEGIN (in full at
- * each new leader). 0: no quarantine. 'ret_ms' may be NULL. */
+ * returned here, which is due '*ret_ms' after that entry. 0: no quarantine.
+ * 'ret_ms' may be NULL. */
 uint64_t lockfsm_quarantine(const struct lockfsm *fsm, uint64_t *ret_ms);
+/* The log's clock after that entry. */
+uint64_t lockfsm_quarantine_clock(const struct lockfsm *fsm);
+/* The log's clock, in milliseconds since the cluster began, less all that
+ * nobody measured; and the newest TIME or BEGIN, which alone can be the base of
+ * the next (0: none yet). */
+uint64_t lockfsm_clock(const struct lockfsm *fsm);
+uint64_t lockfsm_clock_index(const struct lockfsm *fsm);
+/* The mark that stands for a session, if its client has not been heard since it
+ * was made: quiet for 'quiet_ms' when the log's clock showed 'clock_ms'. */
+struct quiet {
+    uint64_t quiet_ms;
+    uint64_t clock_ms;
+};
+bool lockfsm_mark(const struct lockfsm *fsm, const struct session *session,
+                  struct quiet *ret_quiet);
 const struct session *lockfsm_session(const struct lockfsm *fsm, uint64_t id);
 const struct lock *lockfsm_lock(const struct lockfsm *fsm, struct bytes name);
 const struct fence *lockfsm_fence(const struct lockfsm *fsm,

@@ -72,11 +72,14 @@ struct session {
     uint64_t id;               /* token_base + index of its OPEN. */
     uint8_t proof[PROOF_SIZE]; /* Zeros of a Redis value: none. */
     uint32_t ttl_ms;
-    uint32_t linger_ms;   /* 0: none. */
-    uint32_t age_ms;      /* Newest logged quiet time; 0: heard from. */
-    struct bytes name;    /* Owned. */
-    struct bytes address; /* Owned. */
-    struct label *labels; /* Owned. */
+    uint32_t linger_ms;     /* 0: none. */
+    uint64_t heard_index;   /* Newest OPEN, HEARD or renewal of it. */
+    uint64_t mark_index;    /* Newest TIME since then that marks it; 0: none. */
+    uint32_t mark_quiet_ms; /* What that TIME says ... */
+    uint64_t mark_clock_ms; /* ... and the log's clock after it. */
+    struct bytes name;      /* Owned. */
+    struct bytes address;   /* Owned. */
+    struct label *labels;   /* Owned. */
     uint32_t label_count;
     uint64_t blacklist_index; /* Entry of the blacklist that hits it; 0. */
     bool is_redis;            /* Opened by RedisSet for one (key, value). */
@@ -106,6 +109,7 @@ struct lock {
     uint32_t waits_by_mode[3]; /* Parts of wait_count, by enum lock_mode. */
     uint64_t delay_ms;    /* Kept closed this long since ...; 0: not delayed. */
     uint64_t delay_index; /* ... this entry. */
+    uint64_t delay_clock_ms; /* The log's clock then. */
     uint32_t delay_slots; /* Only so many slots are closed; 0: the lock is. */
     uint64_t last_token;  /* Of the newest grant; only grows. */
     bool is_touched;      /* Private: stands in the list of what to settle. */
@@ -128,7 +132,7 @@ struct hold {
     uint32_t count;         /* Reentrancy, at least 1. */
     uint64_t delay_ms;      /* Lock delay that it asked for. */
     uint64_t hold_ms;       /* Max hold; 0: none. */
-    uint64_t hold_age_ms;   /* Newest logged HOLD_AGE. */
+    uint64_t hold_clock_ms; /* Of a limited one: the log's clock then. */
     struct stored stored;
 };
 
@@ -148,9 +152,10 @@ struct wait {
     struct bytes value; /* Owned. */
     enum lock_mode mode;
     uint32_t slots;
-    uint64_t wait_index;  /* Log index of the entry that queued it. */
-    uint64_t asked_index; /* Of the newest repetition that keeps the place. */
-    uint64_t wait_ms;     /* 0: for ever. */
+    uint64_t wait_index;    /* Log index of the entry that queued it. */
+    uint64_t asked_index;   /* Of the newest repetition that keeps the place. */
+    uint64_t wait_ms;       /* 0: for ever. */
+    uint64_t wait_clock_ms; /* Not for ever: the log's clock at asked_index. */
     uint64_t delay_ms;
     uint64_t hold_ms;
     uint64_t req;    /* For exactly-once; 0. */
@@ -174,6 +179,7 @@ struct blacklisting {
     struct bytes by;      /* Owned. */
     uint64_t for_ms;      /* 0: until removed. */
     uint64_t since_index;
+    uint64_t clock_ms; /* With for_ms: the log's clock then. */
     struct stored stored;
 };
 

@@ -101,7 +101,10 @@ void record_of_session(struct record *record, const struct session *session)
     }
     message.ttl_ms = session->ttl_ms;
     message.linger_ms = session->linger_ms;
-    message.age_ms = session->age_ms;
+    message.heard_index = session->heard_index;
+    message.mark_index = session->mark_index;
+    message.mark_quiet_ms = session->mark_quiet_ms;
+    message.mark_clock_ms = session->mark_clock_ms;
     message.name = data_of(session->name);
     message.address = data_of(session->address);
     message.n_labels = session->label_count;
@@ -124,6 +127,7 @@ void record_of_lock(struct record *record, const struct lock *lock)
     message.slots = lock->slots;
     message.delay_ms = lock->delay_ms;
     message.delay_index = lock->delay_index;
+    message.delay_clock_ms = lock->delay_clock_ms;
     message.delay_slots = lock->delay_slots;
     message.last_token = lock->last_token;
     begin(record, TABLE_LOCKS);
@@ -142,7 +146,7 @@ void record_of_hold(struct record *record, const struct hold *hold)
     message.count = hold->count;
     message.delay_ms = hold->delay_ms;
     message.hold_ms = hold->hold_ms;
-    message.hold_age_ms = hold->hold_age_ms;
+    message.hold_clock_ms = hold->hold_clock_ms;
     begin(record, TABLE_HOLDS);
     key_of_hold(&record->key, hold);
     put_value(record, &message.base);
@@ -158,6 +162,7 @@ void record_of_wait(struct record *record, const struct wait *wait)
     message.slots = wait->slots;
     message.asked_index = wait->asked_index;
     message.wait_ms = wait->wait_ms;
+    message.wait_clock_ms = wait->wait_clock_ms;
     message.delay_ms = wait->delay_ms;
     message.hold_ms = wait->hold_ms;
     message.req = wait->req;
@@ -186,6 +191,7 @@ void record_of_blacklisting(struct record *record,
     message.reason = data_of(entry->reason);
     message.by = data_of(entry->by);
     message.for_ms = entry->for_ms;
+    message.clock_ms = entry->clock_ms;
     begin(record, TABLE_BLACKLIST);
     key_of_number(&record->key, entry->since_index);
     put_value(record, &message.base);
@@ -230,6 +236,15 @@ void record_of_member(struct record *record, const struct member *member)
 void record_of_meta(struct record *record, const struct lockfsm *fsm)
 {
     Hasp__MetaRecord message = HASP__META_RECORD__INIT;
+    Hasp__BeginRecord begins[BEGIN_MARK_MAX];
+    Hasp__BeginRecord *begin_pointers[BEGIN_MARK_MAX];
+    for (uint32_t i = 0; i < fsm->begin_count; i++) {
+        begins[i] = (Hasp__BeginRecord)HASP__BEGIN_RECORD__INIT;
+        begins[i].log_index = fsm->begins[i].log_index;
+        begins[i].clock_ms = fsm->begins[i].clock_ms;
+        begins[i].since_ms = fsm->begins[i].since_ms;
+        begin_pointers[i] = &begins[i];
+    }
     if (fsm->is_begun) {
         message.cluster_id = data_of(
             bytes_of(fsm->cluster_id, sizeof fsm->cluster_id));
@@ -240,6 +255,11 @@ void record_of_meta(struct record *record, const struct lockfsm *fsm)
     message.is_new_life = fsm->is_new_life;
     message.quarantine_ms = fsm->quarantine_ms;
     message.quarantine_index = fsm->quarantine_index;
+    message.quarantine_clock_ms = fsm->quarantine_clock_ms;
+    message.clock_ms = fsm->clock_ms;
+    message.clock_index = fsm->clock_index;
+    message.n_begins = fsm->begin_count;
+    message.begins = begin_pointers;
 #ifdef HASP_FEATURE_LEVEL_EXTRA
     message.trials = fsm->trials;
 #endif

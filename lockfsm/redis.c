@@ -25,16 +25,13 @@ static struct hold *find_value(const struct lock *lock)
     return hold->session->is_redis ? hold : NULL;
 }
 
-/* Each success is a heartbeat that stands in the log: it ends a logged age. */
+/* Each success is a heartbeat that stands in the log: it ends a mark. */
 static void renew(struct lockfsm *fsm, struct session *session, uint32_t ttl_ms,
                   uint64_t px_ms)
 {
     session->ttl_ms = ttl_ms;
     session->px_ms = px_ms;
-    session_changed(fsm, session);
-    if (session->age_ms != 0) {
-        session_set_age(fsm, session, 0);
-    }
+    session_heard(fsm, session);
     session_tell_changed(fsm, session, "renewed", (struct bytes){NULL, 0});
 }
 

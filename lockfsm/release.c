@@ -204,6 +204,7 @@ void apply_delay_over(struct lockfsm *fsm, const Hasp__Command *command,
     }
     lock->delay_ms = 0;
     lock->delay_index = 0;
+    lock->delay_clock_ms = 0;
     lock->delay_slots = 0;
     lock_changed(fsm, lock);
     struct effect *effect = effect_add(fsm, EFFECT_DELAY_OVER);
@@ -229,25 +230,5 @@ void apply_hold_over(struct lockfsm *fsm, const Hasp__Command *command,
     search_place(fsm, bytes_from(message->name), session->id,
                  bytes_from(message->owner));
     end_if_redis(fsm, session);
-    result->count = 1;
-}
-
-void apply_hold_age(struct lockfsm *fsm, const Hasp__Command *command,
-                    struct result *result)
-{
-    const Hasp__HoldAge *message = command->hold_age;
-    struct hold *hold = hold_find(fsm,
-                                  lock_find(fsm, bytes_from(message->name)),
-                                  message->session, bytes_from(message->owner));
-    if (hold == NULL || hold->token != message->token) {
-        return;
-    }
-    /* Time does not run backwards, and never past the bound itself. */
-    uint64_t age_ms = message->age_ms < hold->hold_ms ? message->age_ms
-                                                      : hold->hold_ms;
-    if (age_ms > hold->hold_age_ms) {
-        hold->hold_age_ms = age_ms;
-        hold_changed(fsm, hold);
-    }
     result->count = 1;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Sessions: as structures, and the commands that open, age and end them. An end
+/* Sessions: as structures, and the commands that open and end them. An end
  * takes all that the session holds and waits for. */
 
 #include "lockfsm/state.h"
@@ -164,6 +164,7 @@ struct session *session_open(struct lockfsm *fsm,
     }
     session->ttl_ms = terms->ttl_ms;
     session->linger_ms = terms->linger_ms;
+    session->heard_index = fsm->log_index;
     session->name = pool_copy(&fsm->pool, terms->name);
     session->address = pool_copy(&fsm->pool, terms->address);
     session_changed(fsm, session);
@@ -241,29 +242,6 @@ void apply_expire(struct lockfsm *fsm, const Hasp__Command *command,
             const char *reason = session->blacklist_index == 0 ? "expired"
                                                                : "blacklisted";
             session_end(fsm, session, reason, false);
-            result->count++;
-        }
-    }
-}
-
-void session_set_age(struct lockfsm *fsm, struct session *session,
-                     uint32_t age_ms)
-{
-    session->age_ms = age_ms;
-    session_changed(fsm, session);
-    struct effect *effect = effect_add(fsm, EFFECT_SESSION_AGED);
-    effect->session = session->id;
-    effect->time_ms = age_ms;
-}
-
-void apply_age(struct lockfsm *fsm, const Hasp__Command *command,
-               struct result *result)
-{
-    const Hasp__Age *age = command->age;
-    for (size_t i = 0; i < age->n_aged; i++) {
-        struct session *session = session_find(fsm, age->aged[i]->session);
-        if (session != NULL) {
-            session_set_age(fsm, session, age->aged[i]->age_ms);
             result->count++;
         }
     }

@@ -9,6 +9,12 @@
 #include "base/units.h"
 #include "lockfsm/encode.h"
 
+/* What an inherited span is prolonged by, since the first TIME after its
+ * beginning may count time before it. A limited hold by one more: clients
+ * believe in it, see spans_hold_left(). */
+#define SLACK_MS CLOCK_STEP_MS_MAX
+#define HOLD_SLACK_MS (UINT64_C(2) * CLOCK_STEP_MS_MAX)
+
 enum span_kind {
     SPAN_WAIT,
     SPAN_DELAY,
@@ -35,8 +41,8 @@ struct span {
     uint64_t session;  /* WAIT. */
     uint64_t instance; /* WAIT: asked_index; DELAY: since_index; HOLD: token. */
     uint64_t end_ns;
-    uint64_t hold_ns; /* HOLD: the whole; 0 for the others. */
-    uint64_t aged_ns; /* HOLD: newest age that was proposed. */
+    uint64_t hold_ms;  /* HOLD: the whole; 0 for the others. */
+    uint64_t clock_ms; /* HOLD: the log's clock when it began. */
     struct bytes lock;
     struct bytes owner;
     size_t key_size;
@@ -108,24 +114,20 @@ static struct span *obtain(struct spans *spans, const struct span_key *key,
     return span;
 }
 
-/* When 'span' needs a command next: the end, or for a hold the next of 1/2 and
- * 3/4 that has not been logged. */
-static uint64_t next_command(const struct span *span)
-{
-    uint64_t half_ns = span->hold_ns / 2;
-    uint64_t quarter_ns = span->hold_ns / 4;
-    uint64_t left_ns = 0;
-    if (span->aged_ns < half_ns) {
-        left_ns = span->hold_ns - half_ns;
-    } else if (span->aged_ns < half_ns + quarter_ns) {
-        left_ns = span->hold_ns - half_ns - quarter_ns;
-    }
-    return span->end_ns > left_ns ? span->end_ns - left_ns : 0;
-}
-
 static void schedule(struct spans *spans, struct span *span)
 {
-    heap_set(&spans->due, &span->due, next_command(span));
+    heap_set(&spans->due, &span->due, span->end_ns);
+}
+
+/* When a span ends that another leader began. */
+static uint64_t inherited_end(const struct lockfsm *fsm, uint64_t span_ms,
+                              uint64_t clock_ms, uint64_t slack_ms,
+                              uint64_t now_ns)
+{
+    uint64_t passed_ms = lockfsm_clock(fsm) - clock_ms;
+    passed_ms = passed_ms > slack_ms ? passed_ms - slack_ms : 0;
+    uint64_t left_ms = span_ms > passed_ms ? span_ms - passed_ms : 0;
+    return now_ns + left_ms * NS_PER_MS;
 }
 
 static void start_wait(struct spans *spans, const struct wait_key *wait,
@@ -149,19 +151,26 @@ static void start_delay(struct spans *spans, struct bytes lock,
     schedule(spans, span);
 }
 
+/* A hold that must end. */
+struct limit {
+    uint64_t token;
+    uint64_t hold_ms;
+    uint64_t clock_ms;
+    uint64_t end_ns;
+};
+
 /* A downgrade is told as a grant of the same token, and does not prolong. */
 static void start_hold(struct spans *spans, const struct span_key *key,
-                       uint64_t token, uint64_t hold_ns, uint64_t aged_ns,
-                       uint64_t now_ns)
+                       const struct limit *limit)
 {
     struct span *span = obtain(spans, key, key->owner);
-    if (span->instance == token && span->hold_ns == hold_ns) {
+    if (span->instance == limit->token && span->hold_ms == limit->hold_ms) {
         return;
     }
-    span->instance = token;
-    span->hold_ns = hold_ns;
-    span->aged_ns = aged_ns;
-    span->end_ns = now_ns + (hold_ns > aged_ns ? hold_ns - aged_ns : 0);
+    span->instance = limit->token;
+    span->hold_ms = limit->hold_ms;
+    span->clock_ms = limit->clock_ms;
+    span->end_ns = limit->end_ns;
     schedule(spans, span);
 }
 
@@ -193,12 +202,13 @@ void spans_done(struct spans *spans)
     buffer_done(&spans->command);
 }
 
-static void inherit_lock(struct spans *spans, const struct lock *lock,
-                         uint64_t now_ns)
+static void inherit_lock(struct spans *spans, const struct lockfsm *fsm,
+                         const struct lock *lock, uint64_t now_ns)
 {
     if (lock->delay_ms > 0) {
         start_delay(spans, lock->name, lock->delay_index,
-                    now_ns + lock->delay_ms * NS_PER_MS);
+                    inherited_end(fsm, lock->delay_ms, lock->delay_clock_ms,
+                                  SLACK_MS, now_ns));
     }
     LIST_EACH (node, &lock->holds) {
         const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
@@ -207,8 +217,14 @@ static void inherit_lock(struct spans *spans, const struct lock *lock,
                                    .number = hold->session->id,
                                    .lock = lock->name,
                                    .owner = hold->owner};
-            start_hold(spans, &key, hold->token, hold->hold_ms * NS_PER_MS,
-                       hold->hold_age_ms * NS_PER_MS, now_ns);
+            struct limit limit = {
+                .token = hold->token,
+                .hold_ms = hold->hold_ms,
+                .clock_ms = hold->hold_clock_ms,
+                .end_ns = inherited_end(fsm, hold->hold_ms, hold->hold_clock_ms,
+                                        HOLD_SLACK_MS, now_ns),
+            };
+            start_hold(spans, &key, &limit);
         }
     }
     LIST_EACH (node, &lock->queue) {
@@ -218,7 +234,9 @@ static void inherit_lock(struct spans *spans, const struct lock *lock,
                                    .owner = wait->owner,
                                    .wait_index = wait->wait_index,
                                    .asked_index = wait->asked_index};
-            start_wait(spans, &key, now_ns + wait->wait_ms * NS_PER_MS);
+            start_wait(spans, &key,
+                       inherited_end(fsm, wait->wait_ms, wait->wait_clock_ms,
+                                     SLACK_MS, now_ns));
         }
     }
 }
@@ -228,14 +246,15 @@ void spans_inherit(struct spans *spans, const struct lockfsm *fsm,
 {
     for (const struct lock *lock = lockfsm_locks(fsm); lock != NULL;
          lock = lock->by_name.next) {
-        inherit_lock(spans, lock, now_ns);
+        inherit_lock(spans, fsm, lock, now_ns);
     }
     LIST_EACH (node, lockfsm_blacklist(fsm)) {
         const struct blacklisting *entry = LIST_ENTRY(node, struct blacklisting,
                                                       in_order);
         if (entry->for_ms > 0) {
             start_numbered(spans, SPAN_BLACKLISTING, entry->since_index,
-                           now_ns + entry->for_ms * NS_PER_MS);
+                           inherited_end(fsm, entry->for_ms, entry->clock_ms,
+                                         SLACK_MS, now_ns));
         }
     }
     /* It begins with the BEGIN of the new life, which no leader follows: by
@@ -244,12 +263,14 @@ void spans_inherit(struct spans *spans, const struct lockfsm *fsm,
     uint64_t since_index = lockfsm_quarantine(fsm, &quarantine_ms);
     if (since_index != 0) {
         start_numbered(spans, SPAN_QUARANTINE, since_index,
-                       now_ns + quarantine_ms * NS_PER_MS);
+                       inherited_end(fsm, quarantine_ms,
+                                     lockfsm_quarantine_clock(fsm), SLACK_MS,
+                                     now_ns));
     }
 }
 
-static void follow_grant(struct spans *spans, const struct effect *effect,
-                         uint64_t now_ns)
+static void follow_grant(struct spans *spans, const struct lockfsm *fsm,
+                         const struct effect *effect, uint64_t now_ns)
 {
     if (effect->wait_index != 0) {
         drop_key(spans, &(struct span_key){.kind = SPAN_WAIT,
@@ -260,15 +281,20 @@ static void follow_grant(struct spans *spans, const struct effect *effect,
                            .lock = effect->lock,
                            .owner = effect->owner};
     if (effect->hold_ms > 0) {
-        start_hold(spans, &key, effect->token, effect->hold_ms * NS_PER_MS, 0,
-                   now_ns);
+        struct limit limit = {
+            .token = effect->token,
+            .hold_ms = effect->hold_ms,
+            .clock_ms = lockfsm_clock(fsm),
+            .end_ns = now_ns + effect->hold_ms * NS_PER_MS,
+        };
+        start_hold(spans, &key, &limit);
     } else {
         drop_key(spans, &key);
     }
 }
 
-void spans_follow(struct spans *spans, const struct effect *effect,
-                  uint64_t now_ns)
+void spans_follow(struct spans *spans, const struct lockfsm *fsm,
+                  const struct effect *effect, uint64_t now_ns)
 {
     uint64_t end_ns = now_ns + effect->time_ms * NS_PER_MS;
     switch (effect->type) {
@@ -289,7 +315,7 @@ void spans_follow(struct spans *spans, const struct effect *effect,
                                            .number = effect->wait_index});
         break;
     case EFFECT_GRANTED:
-        follow_grant(spans, effect, now_ns);
+        follow_grant(spans, fsm, effect, now_ns);
         break;
     case EFFECT_RELEASED:
     case EFFECT_HOLD_EXPIRED:
@@ -333,12 +359,25 @@ uint64_t spans_delay_left(struct spans *spans, struct bytes lock,
     return left(find(spans, &key), now_ns);
 }
 
+/* A successor ends it at length - (its clock - the clock at the grant - two
+ * steps) from its BEGIN on. Its clock is at most 'clock_ms', plus a step that
+ * began earlier, plus what passes from now on. */
 uint64_t spans_hold_left(struct spans *spans, struct bytes lock,
-                         uint64_t session, struct bytes owner, uint64_t now_ns)
+                         uint64_t session, struct bytes owner,
+                         uint64_t clock_ms, uint64_t now_ns)
 {
     struct span_key key = {
         .kind = SPAN_HOLD, .number = session, .lock = lock, .owner = owner};
-    return left(find(spans, &key), now_ns);
+    const struct span *span = find(spans, &key);
+    if (span == NULL) {
+        return 0;
+    }
+    uint64_t passed_ms = clock_ms - span->clock_ms;
+    passed_ms = passed_ms > SLACK_MS ? passed_ms - SLACK_MS : 0;
+    uint64_t left_ms = span->hold_ms > passed_ms ? span->hold_ms - passed_ms
+                                                 : 0;
+    uint64_t own_ns = left(span, now_ns);
+    return own_ns < left_ms * NS_PER_MS ? own_ns : left_ms * NS_PER_MS;
 }
 
 uint64_t spans_quarantine_left(struct spans *spans, uint64_t since_index,
@@ -348,21 +387,18 @@ uint64_t spans_quarantine_left(struct spans *spans, uint64_t since_index,
     return left(find(spans, &key), now_ns);
 }
 
-/* Encodes what is due of 'span' and returns true if that is its end. */
-static bool encode_due(struct buffer *out, const struct span *span,
-                       uint64_t now_ns)
+bool spans_are_none(const struct spans *spans)
+{
+    return spans->by_key == NULL;
+}
+
+static void encode_over(struct buffer *out, const struct span *span)
 {
     struct hold_key hold = {.name = span->lock,
                             .session = span->number,
                             .owner = span->owner,
                             .token = span->instance};
     buffer_clear(out);
-    if (now_ns < span->end_ns) {
-        CHECK(span->kind == SPAN_HOLD);
-        uint64_t left_ns = span->end_ns - now_ns;
-        encode_hold_age(out, &hold, (span->hold_ns - left_ns) / NS_PER_MS);
-        return false;
-    }
     switch (span->kind) {
     case SPAN_WAIT:
         encode_wait_over(out,
@@ -384,7 +420,6 @@ static bool encode_due(struct buffer *out, const struct span *span,
         encode_quarantine_over(out, span->number);
         break;
     }
-    return true;
 }
 
 uint32_t spans_due(struct spans *spans, uint64_t now_ns, uint32_t command_max,
@@ -395,17 +430,13 @@ uint32_t spans_due(struct spans *spans, uint64_t now_ns, uint32_t command_max,
     while (count < command_max && spans_next(spans) <= now_ns) {
         struct span *span = LIST_ENTRY(heap_first(&spans->due), struct span,
                                        due);
-        bool is_over = encode_due(&spans->command, span, now_ns);
+        encode_over(&spans->command, span);
         if (!propose(data, buffer_bytes(&spans->command))) {
             *ret_taken = false;
             return count;
         }
         count++;
-        if (!is_over) {
-            span->aged_ns = span->hold_ns - (span->end_ns - now_ns);
-            schedule(spans, span);
-        } else if (span->kind == SPAN_BLACKLISTING ||
-                   span->kind == SPAN_QUARANTINE) {
+        if (span->kind == SPAN_BLACKLISTING || span->kind == SPAN_QUARANTINE) {
             /* Its end is told by no effect that names it. */
             drop(spans, span);
         } else {

@@ -7,8 +7,11 @@
  * When a span is over, the command that says so is proposed once; it names the
  * index or token of what it ends, so that a later instance is never hit. A span
  * leaves when the state machine tells that what it measures has ended, whatever
- * ended it. All spans start in full at a new leader, a max hold less what
- * HOLD_AGE entries have told of it (at 1/2 and 3/4).
+ * ended it.
+ *
+ * The leader that applied the beginning counts the whole length. One that
+ * inherits the span goes by the log's clock since the beginning, less a step of
+ * it (lockfsm.h: CLOCK_STEP_MS_MAX), less two for a max hold.
  *
  * Threads: one. */
 
@@ -36,13 +39,17 @@ void spans_clear(struct spans *spans);
 /* Starts what stands in the state, under a new leader. */
 void spans_inherit(struct spans *spans, const struct lockfsm *fsm,
                    uint64_t now_ns);
-void spans_follow(struct spans *spans, const struct effect *effect,
-                  uint64_t now_ns);
+void spans_follow(struct spans *spans, const struct lockfsm *fsm,
+                  const struct effect *effect, uint64_t now_ns);
+bool spans_are_none(const struct spans *spans);
 uint64_t spans_next(const struct spans *spans);
 uint64_t spans_delay_left(struct spans *spans, struct bytes lock,
                           uint64_t now_ns);
+/* What a client may be told. 'clock_ms': the log's clock, with what a TIME
+ * under way may add. */
 uint64_t spans_hold_left(struct spans *spans, struct bytes lock,
-                         uint64_t session, struct bytes owner, uint64_t now_ns);
+                         uint64_t session, struct bytes owner,
+                         uint64_t clock_ms, uint64_t now_ns);
 uint64_t spans_quarantine_left(struct spans *spans, uint64_t since_index,
                                uint64_t now_ns);
 /* Proposes at most 'command_max' commands and returns how many; false in

@@ -8,6 +8,7 @@
  *     results.c    has this request been answered before?
  *     acquire.c convert.c release.c sessions.c blacklist.c redis.c cluster.c
  *                  one function per command: checks, then changes
+ *     clock.c      the log's clock; who is quiet, who has been heard
  *     holds.c waits.c askers.c places.c
  *                  make and unmake the structures, keep their indexes, tell
  *     grant.c      at the end of the entry: hands over every touched lock
@@ -98,6 +99,17 @@ struct member {
     struct stored stored;
 };
 
+/* A BEGIN marks each session that has no mark: quiet for 0, at this clock. Kept
+ * here and not in each session, so that a change of leader writes nothing.
+ * Where there were more, one that is gone stands for none: the next one marks
+ * its sessions, later. */
+#define BEGIN_MARK_MAX 64
+struct begin_mark {
+    uint64_t log_index;
+    uint64_t clock_ms;
+    uint64_t since_ms; /* Of the first of those that it stands for. */
+};
+
 /* What the table has records of. */
 enum record_kind {
     RECORD_SESSION,
@@ -128,7 +140,12 @@ struct lockfsm {
     bool is_new_life; /* Restored, and waits for its BEGIN. */
     uint64_t quarantine_ms;
     uint64_t quarantine_index; /* The BEGIN since which it counts; 0: none. */
-    uint32_t feature_level;    /* 0: never raised. */
+    uint64_t quarantine_clock_ms; /* The clock after that BEGIN. */
+    uint64_t clock_ms;            /* The log's clock; only grows. */
+    uint64_t clock_index;         /* The newest TIME or BEGIN; 0: none yet. */
+    struct begin_mark begins[BEGIN_MARK_MAX]; /* By index. */
+    uint32_t begin_count;
+    uint32_t feature_level; /* 0: never raised. */
 #ifdef HASP_FEATURE_LEVEL_EXTRA
     uint64_t trials; /* Applied. */
 #endif
@@ -249,11 +266,11 @@ command_fn apply_begin, apply_register, apply_set_feature, apply_set_limit,
 #ifdef HASP_FEATURE_LEVEL_EXTRA
 command_fn apply_trial;
 #endif
-command_fn apply_open, apply_close, apply_expire, apply_age;
+command_fn apply_open, apply_close, apply_expire;
+command_fn apply_time, apply_heard;
 command_fn apply_acquire, apply_convert, apply_cancel;
 command_fn apply_release, apply_release_if, apply_please;
-command_fn apply_wait_timeout, apply_delay_over, apply_hold_over,
-    apply_hold_age;
+command_fn apply_wait_timeout, apply_delay_over, apply_hold_over;
 command_fn apply_blacklist_add, apply_blacklist_remove, apply_blacklist_over;
 command_fn apply_redis_set, apply_redis_delete, apply_redis_expire;
 
@@ -312,8 +329,6 @@ void session_end(struct lockfsm *fsm, struct session *session,
                  const char *reason, bool is_clean);
 /* Frees it and what it owns; holds and waits must have gone. */
 void session_free(struct lockfsm *fsm, struct session *session);
-void session_set_age(struct lockfsm *fsm, struct session *session,
-                     uint32_t age_ms);
 /* 'text' lives as long as the effects. */
 void session_tell_changed(struct lockfsm *fsm, const struct session *session,
                           const char *reason, struct bytes text);
@@ -323,6 +338,18 @@ void session_note_ended(struct lockfsm *fsm, struct session *session,
 void session_forget_ended(struct lockfsm *fsm, struct session *session,
                           struct bytes lock, struct bytes owner);
 struct ended_hold *ended_hold_add(struct lockfsm *fsm, struct session *session);
+
+/* --- clock.c -------------------------------------------------------------- */
+
+/* The clock's part of a BEGIN, which moves it as TIME does. */
+void clock_begin(struct lockfsm *fsm, uint64_t base_index, uint32_t elapsed_ms);
+/* The entry at hand proves that the session's client lived: no mark stands. */
+void session_heard(struct lockfsm *fsm, struct session *session);
+/* What is kept with a span of 'span_ms' that begins now; 0 for none. */
+static inline uint64_t span_clock(const struct lockfsm *fsm, uint64_t span_ms)
+{
+    return span_ms > 0 ? fsm->clock_ms : 0;
+}
 
 /* --- holds.c -------------------------------------------------------------- */
 

@@ -7,13 +7,27 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/units.h"
+#include "lockfsm/encode.h"
 #include "lockfsm/leases.h"
 #include "lockfsm/spans.h"
 
+/* So long after the newest TIME or BEGIN the next one is due; less than what
+ * one may count, so that a turn that is late loses nothing. */
+#define TIME_EVERY_NS (CLOCK_STEP_MS_MAX * NS_PER_MS * 4 / 5)
+/* Sessions that one TIME marks at most. */
+#define MARK_SESSION_MAX 4096
+
 struct timers {
     bool is_on;
+    /* On every node: the newest TIME or BEGIN, and when it was applied here. */
+    uint64_t clock_index;
+    uint64_t noted_ns;
+    bool is_time_in_flight;
+    uint64_t in_flight_ms; /* By so much it may move the clock. */
     struct leases leases;
     struct spans spans;
+    struct buffer command;
 };
 
 struct timers *timers_new(void)
@@ -28,7 +42,36 @@ void timers_free(struct timers *timers)
     }
     leases_done(&timers->leases);
     spans_done(&timers->spans);
+    buffer_done(&timers->command);
     free(timers);
+}
+
+static void note(struct timers *timers, uint64_t clock_index, uint64_t now_ns)
+{
+    timers->clock_index = clock_index;
+    timers->noted_ns = now_ns;
+    timers->is_time_in_flight = false;
+    timers->in_flight_ms = 0;
+}
+
+void timers_loaded(struct timers *timers, const struct lockfsm *fsm,
+                   uint64_t now_ns)
+{
+    note(timers, lockfsm_clock_index(fsm), now_ns);
+}
+
+uint64_t timers_base(const struct timers *timers)
+{
+    return timers->clock_index;
+}
+
+uint32_t timers_elapsed_ms(const struct timers *timers, uint64_t now_ns)
+{
+    uint64_t elapsed_ns = now_ns > timers->noted_ns ? now_ns - timers->noted_ns
+                                                    : 0;
+    uint64_t elapsed_ms = elapsed_ns / NS_PER_MS;
+    return (uint32_t)(elapsed_ms < CLOCK_STEP_MS_MAX ? elapsed_ms
+                                                     : CLOCK_STEP_MS_MAX);
 }
 
 void timers_begin(struct timers *timers, const struct lockfsm *fsm,
@@ -38,7 +81,7 @@ void timers_begin(struct timers *timers, const struct lockfsm *fsm,
     timers->is_on = true;
     for (const struct session *session = lockfsm_sessions(fsm); session != NULL;
          session = session->by_id.next) {
-        leases_inherit(&timers->leases, session, now_ns);
+        leases_inherit(&timers->leases, fsm, session, now_ns);
     }
     spans_inherit(&timers->spans, fsm, now_ns);
 }
@@ -46,6 +89,8 @@ void timers_begin(struct timers *timers, const struct lockfsm *fsm,
 void timers_end(struct timers *timers)
 {
     timers->is_on = false;
+    timers->is_time_in_flight = false;
+    timers->in_flight_ms = 0;
     leases_clear(&timers->leases);
     spans_clear(&timers->spans);
 }
@@ -74,6 +119,9 @@ static void follow_session(struct timers *timers, const struct lockfsm *fsm,
 void timers_follow(struct timers *timers, const struct lockfsm *fsm,
                    const struct effect *effect, uint64_t now_ns)
 {
+    if (effect->type == EFFECT_TIME) {
+        note(timers, effect->log_index, now_ns);
+    }
     if (!timers->is_on) {
         return;
     }
@@ -85,11 +133,14 @@ void timers_follow(struct timers *timers, const struct lockfsm *fsm,
     case EFFECT_SESSION_ENDED:
         leases_end(&timers->leases, effect->session);
         break;
-    case EFFECT_SESSION_AGED:
-        leases_aged(&timers->leases, effect->session, effect->time_ms);
+    case EFFECT_SESSION_MARKED:
+        leases_marked(&timers->leases, effect->session);
+        break;
+    case EFFECT_SESSION_HEARD:
+        leases_unmarked(&timers->leases, effect->session);
         break;
     default:
-        spans_follow(&timers->spans, effect, now_ns);
+        spans_follow(&timers->spans, fsm, effect, now_ns);
         break;
     }
 }
@@ -99,9 +150,14 @@ bool timers_heard(struct timers *timers, uint64_t session, uint64_t received_ns)
     return leases_heard(&timers->leases, session, received_ns);
 }
 
-bool timers_needs_age0(const struct timers *timers, uint64_t session)
+bool timers_needs_heard(const struct timers *timers, uint64_t session)
 {
-    return leases_needs_age0(&timers->leases, session);
+    return leases_needs_heard(&timers->leases, session);
+}
+
+void timers_hearing(struct timers *timers, uint64_t session)
+{
+    leases_hearing(&timers->leases, session);
 }
 
 bool timers_is_doomed(const struct timers *timers, uint64_t session)
@@ -114,11 +170,28 @@ void timers_detached(struct timers *timers, uint64_t session, uint64_t now_ns)
     leases_detached(&timers->leases, session, now_ns);
 }
 
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* When the clock is to move whether or not somebody is to be marked. */
+static uint64_t next_time(const struct timers *timers)
+{
+    bool is_needed = timers->leases.bound_count > 0 ||
+                     !spans_are_none(&timers->spans);
+    return is_needed ? timers->noted_ns + TIME_EVERY_NS : UINT64_MAX;
+}
+
 uint64_t timers_next(const struct timers *timers)
 {
-    uint64_t lease_ns = leases_next(&timers->leases);
-    uint64_t span_ns = spans_next(&timers->spans);
-    return lease_ns < span_ns ? lease_ns : span_ns;
+    uint64_t next_ns = sooner(leases_next_end(&timers->leases),
+                              spans_next(&timers->spans));
+    if (!timers->is_on || timers->is_time_in_flight) {
+        return next_ns;
+    }
+    next_ns = sooner(next_ns, leases_next_mark(&timers->leases));
+    return sooner(next_ns, next_time(timers));
 }
 
 uint64_t timers_lease_left(const struct timers *timers, uint64_t session,
@@ -142,10 +215,43 @@ uint64_t timers_quarantine_left(struct timers *timers,
                : spans_quarantine_left(&timers->spans, since_index, now_ns);
 }
 
-uint64_t timers_hold_left(struct timers *timers, struct bytes lock,
-                          uint64_t session, struct bytes owner, uint64_t now_ns)
+/* A successor counts by the log's clock, which may have gone further than this
+ * leader's own since the grant. */
+uint64_t timers_hold_left(struct timers *timers, const struct lockfsm *fsm,
+                          struct bytes lock, uint64_t session,
+                          struct bytes owner, uint64_t now_ns)
 {
-    return spans_hold_left(&timers->spans, lock, session, owner, now_ns);
+    return spans_hold_left(&timers->spans, lock, session, owner,
+                           lockfsm_clock(fsm) + timers->in_flight_ms, now_ns);
+}
+
+/* At most one is under way: what it counts is known when it is applied. */
+static void propose_time(struct timers *timers, uint64_t now_ns,
+                         timers_propose_fn *propose, void *data)
+{
+    const struct session_mark *marks;
+    if (timers->is_time_in_flight) {
+        return;
+    }
+    uint32_t count = leases_due_marks(&timers->leases, now_ns, MARK_SESSION_MAX,
+                                      &marks);
+    if (count == 0 && next_time(timers) > now_ns) {
+        return;
+    }
+    struct time_command time = {
+        .base_index = timers->clock_index,
+        .elapsed_ms = timers_elapsed_ms(timers, now_ns),
+        .marks = marks,
+        .mark_count = count,
+    };
+    buffer_clear(&timers->command);
+    encode_time(&timers->command, &time);
+    bool is_proposed = propose(data, buffer_bytes(&timers->command));
+    leases_marks_proposed(&timers->leases, count, is_proposed);
+    if (is_proposed) {
+        timers->is_time_in_flight = true;
+        timers->in_flight_ms = time.elapsed_ms;
+    }
 }
 
 void timers_due(struct timers *timers, uint64_t now_ns, uint32_t session_max,
@@ -166,24 +272,12 @@ void timers_due(struct timers *timers, uint64_t now_ns, uint32_t session_max,
     bool is_taken = true;
     count += spans_due(&timers->spans, now_ns, command_max - count, propose,
                        data, &is_taken);
-    step = is_taken ? LEASES_PROPOSED : LEASES_REFUSED;
-    while (count < command_max && step == LEASES_PROPOSED) {
-        step = leases_age(&timers->leases, now_ns, session_max, propose, data);
-        count++;
+    if (is_taken && count < command_max) {
+        propose_time(timers, now_ns, propose, data);
     }
 }
 
 bool timers_has_due_sessions(struct timers *timers, uint64_t now_ns)
 {
     return leases_has_due(&timers->leases, now_ns);
-}
-
-void timers_before_transfer(struct timers *timers, uint64_t now_ns,
-                            timers_propose_fn *propose, void *data)
-{
-    leases_age_all(&timers->leases, now_ns);
-    while (leases_age(&timers->leases, now_ns, TRANSFER_SESSION_MAX, propose,
-                      data) == LEASES_PROPOSED) {
-        continue;
-    }
 }

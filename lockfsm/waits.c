@@ -43,6 +43,7 @@ struct wait *wait_new(struct lockfsm *fsm, struct lock *lock,
     wait->wait_index = fsm->log_index;
     wait->asked_index = fsm->log_index;
     wait->wait_ms = terms->wait_ms;
+    wait->wait_clock_ms = span_clock(fsm, wait->wait_ms);
     wait->delay_ms = terms->hold.delay_ms;
     wait->hold_ms = terms->hold.hold_ms;
     wait->is_upgrade = terms->is_upgrade;
@@ -222,6 +223,7 @@ void wait_ask_again(struct lockfsm *fsm, struct wait *wait,
         member->asked_index = fsm->log_index;
         member->req = fsm->origin.req;
         member->wait_ms = terms->wait_ms;
+        member->wait_clock_ms = span_clock(fsm, member->wait_ms);
         member->delay_ms = terms->hold.delay_ms;
         member->hold_ms = terms->hold.hold_ms;
         pool_drop(&fsm->pool, &member->value);

@@ -162,9 +162,7 @@ static void act(struct core *core, const struct replica_entry *entry)
 static void follow(struct core *core, const struct replica_entry *entry,
                    const struct effect *effect)
 {
-    if (core->is_serving) {
-        timers_follow(core->timers, core->fsm, effect, core->now_ns);
-    }
+    timers_follow(core->timers, core->fsm, effect, core->now_ns);
     switch (effect->type) {
     case EFFECT_WAIT_RESULT:
         answer_wait(core, effect);
@@ -203,7 +201,7 @@ static void answer_entry(struct core *core, uint64_t log_index,
          request != NULL; request = next) {
         next = request->next;
         if ((request->command->flags & COMMAND_CHANGE) == 0) {
-            commands_read(core, request); /* A KEEP whose AGE 0 this was. */
+            commands_read(core, request); /* A KEEP whose HEARD this was. */
         } else if (result->result.code == RESULT_QUEUED) {
             request_wait(core, request, result->wait_index);
         } else {

@@ -182,8 +182,8 @@ static void put_holder(struct core *core, const struct hold *hold,
     if (hold->hold_ms != 0) {
         /* Believed in for 0.8 of this (rule 16): rounded down. */
         put_number(writer, "hold_left_ms",
-                   timers_hold_left(core->timers, hold->lock->name, session->id,
-                                    hold->owner, core->now_ns) /
+                   timers_hold_left(core->timers, core->fsm, hold->lock->name,
+                                    session->id, hold->owner, core->now_ns) /
                        NS_PER_MS);
     }
     if (hold->delay_ms != 0) {
@@ -238,8 +238,8 @@ static uint64_t hold_end_ms(struct core *core, const struct hold *hold)
     }
     if (hold->hold_ms != 0) {
         uint64_t hold_ms = to_ms(
-            timers_hold_left(core->timers, hold->lock->name, hold->session->id,
-                             hold->owner, core->now_ns));
+            timers_hold_left(core->timers, core->fsm, hold->lock->name,
+                             hold->session->id, hold->owner, core->now_ns));
         end_ms = hold_ms < end_ms ? hold_ms : end_ms;
     }
     return end_ms + hold->delay_ms;

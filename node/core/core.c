@@ -135,6 +135,7 @@ int core_begin(struct core *core, const struct core_start *start,
     if (error != 0) {
         return error;
     }
+    timers_loaded(core->timers, core->fsm, now_ns);
     replica.applied_index = lockfsm_applied_index(core->fsm);
     if (replica.applied_index < replica.snapshot_index) {
         snprintf(why, HASP_WHY_SIZE,
@@ -333,12 +334,11 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
         questions_ask(core);
         apply_committed(core);
         questions_answer(core);
-        if (core->item_count == 0 && core->age0_count == 0 &&
-            core->is_serving == was_serving) {
+        if (!propose_has_work(core) && core->is_serving == was_serving) {
             break;
         }
     }
-    core->has_left_over |= core->item_count > 0 || core->age0_count > 0;
+    core->has_left_over |= propose_has_work(core);
     apply_flush(core, false);
     digests_turn(core);
     snapshots_turn(core);

@@ -236,7 +236,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns);
  * hand over leadership. */
 void core_disk_scarce(struct core *core, bool is_scarce, uint64_t now_ns);
 
-/* A clean stop: logs the ages, hands leadership over, refuses new requests.
+/* A clean stop: hands leadership over, refuses new requests.
  * core_is_quiet() becomes true when the caller may go on (it bounds the
  * wait). */
 void core_stop(struct core *core, uint64_t now_ns);

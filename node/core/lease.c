@@ -34,7 +34,7 @@ void session_keep_run(struct core *core, struct request *request,
                       const struct call *call)
 {
     uint8_t proof[PROOF_SIZE];
-    bool needs_age0 = false, is_open = propose_is_open(core);
+    bool needs_heard = false, is_open = propose_is_open(core);
     request->is_heard = true;
     for (uint32_t i = 0; i < beat_count(call); i++) {
         struct beat beat = beat_at(core, request, call, i, proof);
@@ -43,16 +43,16 @@ void session_keep_run(struct core *core, struct request *request,
             request->is_heard = false; /* To be refused: moves nothing. */
             continue;
         }
-        if (is_open && timers_needs_age0(core->timers, beat.id)) {
-            propose_age0(core, beat.id);
-            needs_age0 = true;
+        if (is_open && timers_needs_heard(core->timers, beat.id)) {
+            propose_heard(core, beat.id);
+            needs_heard = true;
         }
     }
     if (request->body.size == 0) {
         request_keep(core, request, call->argument, call->count);
     }
-    if (needs_age0) {
-        propose_after_age0(core, request);
+    if (needs_heard) {
+        propose_after_heard(core, request);
     } else {
         question_wait(core, request);
     }
@@ -181,12 +181,12 @@ static struct beat beat_at(struct core *core, const struct request *request,
 }
 
 /* True if it is too early to answer: a session is doomed, and its EXPIRE will
- * tell; or was logged as aged since, and its AGE 0 must come first. */
+ * tell; or was marked as quiet since, and a HEARD of it must come first. */
 static bool wait_on(struct core *core, struct request *request,
                     const struct call *call)
 {
     uint8_t proof[PROOF_SIZE];
-    bool needs_age0 = false;
+    bool needs_heard = false;
     for (uint32_t i = 0; i < beat_count(call); i++) {
         struct beat beat = beat_at(core, request, call, i, proof);
         if (beat.session == NULL || beat.session->blacklist_index != 0) {
@@ -200,18 +200,18 @@ static bool wait_on(struct core *core, struct request *request,
             request_move(core, request, &core->doomed, REQUEST_DOOMED);
             return true;
         }
-        if (timers_needs_age0(core->timers, beat.id)) {
-            needs_age0 = true;
+        if (timers_needs_heard(core->timers, beat.id)) {
+            needs_heard = true;
             if (propose_is_open(core)) {
-                propose_age0(core, beat.id);
+                propose_heard(core, beat.id);
             }
         }
     }
-    if (!needs_age0) {
+    if (!needs_heard) {
         return false;
     }
     if (propose_is_open(core)) {
-        propose_after_age0(core, request);
+        propose_after_heard(core, request);
     } else {
         request_return(core, request);
     }

@@ -4,8 +4,8 @@
  *
  * A heartbeat moves its sessions' deadlines on receipt, if it will not be
  * refused, and is answered when leadership has been confirmed by a question
- * asked later than its receipt, or, where a session has been logged as aged,
- * when an AGE 0 proposed later than its receipt has been applied. Everything is
+ * asked later than its receipt, or, where a session has been marked as quiet,
+ * when a HEARD proposed later than its receipt has been applied. Everything is
  * looked at again when it is answered: a session that has been doomed meanwhile
  * is not answered OK; its heartbeats hear EXPIRED once its EXPIRE is
  * applied. */

@@ -491,7 +491,6 @@ static void transfer_begin(struct core *core, struct request *request,
     core->transfer_after_index = 0;
     core->transfer_deadline_ns = core->now_ns +
                                  core->options.election_ms * NS_PER_MS;
-    timers_before_transfer(core->timers, core->now_ns, propose_own, core);
 }
 
 static void transfer_end(struct core *core, const char *code, const char *why)
@@ -515,7 +514,7 @@ static void transfer_refused(struct core *core)
     transfer_end(core, "BADARG", why);
 }
 
-/* The ages have to be applied first, and nothing may be waiting to be
+/* What is under way is answered first, and nothing may be waiting to be
  * submitted, since during a transfer nothing is taken. */
 static void transfer_turn(struct core *core)
 {
@@ -536,15 +535,14 @@ static void transfer_turn(struct core *core)
         }
         return;
     }
-    if (core->item_count > 0 || core->age0_count > 0) {
+    if (propose_has_work(core)) {
         return;
     }
     if (core->transfer_after_index == 0) {
         core->transfer_after_index = replica_last_index(core->replica);
     }
-    /* Without the ages the successor gives more time, no less: where our own
-     * disk hangs nothing is applied here any more, and all the more reason to
-     * go on. */
+    /* Where our own disk hangs nothing is applied here any more, and all the
+     * more reason to go on. */
     if (lockfsm_applied_index(core->fsm) < core->transfer_after_index &&
         core->now_ns < core->transfer_deadline_ns) {
         return;

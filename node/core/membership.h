@@ -5,8 +5,7 @@
  *
  * RAFT.ADD adds a standby and, unless told STANDBY, promotes it when it has
  * caught up; if it has not within CATCH_UP_NS it stays a standby and the answer
- * says so. Before a planned transfer the ages of quiet sessions are logged
- * (rule 9), so that the next leader need not give them a whole T again. */
+ * says so. */
 
 #ifndef HASP_NODE_CORE_MEMBERSHIP_H
 #define HASP_NODE_CORE_MEMBERSHIP_H

@@ -3,6 +3,7 @@
 #include "node/core/propose.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "base/memory.h"
@@ -12,14 +13,14 @@
 #include "node/core/update.h"
 
 #define RING_SIZE_FIRST 1024
-/* Sessions after which an AGE 0 takes no further heartbeat: the batch must not
+/* Sessions after which a HEARD takes no further heartbeat: the batch must not
  * be refused because one entry is too big. */
-#define AGE0_SESSION_MAX 4096
+#define HEARD_SESSION_MAX 4096
 /* In the ring: an entry of our own, for which nobody waits. */
 #define RING_OWN ((struct request *)core)
 
 static void add_item(struct core *core, size_t start, struct request *chain);
-static void add_age0(struct core *core);
+static void add_heard(struct core *core);
 static void enter(struct core *core, uint64_t first);
 static void refused(struct core *core, int error);
 static void refuse_level(struct core *core, struct request *request,
@@ -68,34 +69,38 @@ bool propose_own(void *data, struct bytes command)
     return true;
 }
 
-void propose_age0(struct core *core, uint64_t session)
+void propose_heard(struct core *core, uint64_t session)
 {
-    if (core->age0_count == core->age0_capacity) {
-        core->age0_capacity = core->age0_capacity == 0
-                                  ? 64
-                                  : 2 * core->age0_capacity;
-        core->age0 = memory_resize(core->age0,
-                                   core->age0_capacity * sizeof *core->age0);
+    if (core->hearing_count == core->hearing_capacity) {
+        core->hearing_capacity = core->hearing_capacity == 0
+                                     ? 64
+                                     : 2 * core->hearing_capacity;
+        core->hearing = memory_resize(core->hearing, core->hearing_capacity *
+                                                         sizeof *core->hearing);
     }
-    core->age0[core->age0_count++] = (struct session_age){session, 0};
+    core->hearing[core->hearing_count++] = (struct hearing){session, NULL};
+    timers_hearing(core->timers, session);
 }
 
-void propose_after_age0(struct core *core, struct request *request)
+void propose_after_heard(struct core *core, struct request *request)
 {
+    CHECK(core->hearing_count > 0);
     request_move(core, request, &core->logged, REQUEST_LOGGED);
-    request->next = core->age0_requests;
-    core->age0_requests = request;
-    if (core->age0_count >= AGE0_SESSION_MAX) {
-        add_age0(core);
-    }
+    core->hearing[core->hearing_count - 1].request = request;
+}
+
+bool propose_has_work(const struct core *core)
+{
+    return core->item_count > 0 ||
+           (core->hearing_count > 0 && core->heard_index == 0);
 }
 
 void propose_submit(struct core *core)
 {
     uint64_t first;
     struct replica_update update;
-    if (core->age0_count > 0) {
-        add_age0(core);
+    if (core->hearing_count > 0 && core->heard_index == 0) {
+        add_heard(core);
     }
     if (core->item_count == 0) {
         return;
@@ -112,6 +117,7 @@ void propose_submit(struct core *core)
     }
     enter(core, first);
     core->item_count = 0;
+    core->heard_item = 0;
     buffer_clear(&core->batch);
     update_carry_out(core, &update);
 }
@@ -120,9 +126,12 @@ void propose_abandon(struct core *core)
 {
     /* The requests stand in core->logged, and stepping down deals with them:
      * but these were never submitted, so nothing was done. */
-    if (core->age0_count > 0) {
-        add_age0(core);
+    for (uint32_t i = 0; i < core->hearing_count; i++) {
+        if (core->hearing[i].request != NULL) {
+            request_return(core, core->hearing[i].request);
+        }
     }
+    core->hearing_count = 0;
     for (uint32_t i = 0; i < core->item_count; i++) {
         struct request *next;
         for (struct request *r = core->items[i].requests; r != NULL; r = next) {
@@ -131,6 +140,7 @@ void propose_abandon(struct core *core)
         }
     }
     core->item_count = 0;
+    core->heard_item = 0;
     buffer_clear(&core->batch);
 }
 
@@ -141,6 +151,9 @@ struct request *propose_take(struct core *core, uint64_t log_index)
     }
     CHECK(log_index == core->ring_first);
     core->ring_first++;
+    if (log_index == core->heard_index) {
+        core->heard_index = 0;
+    }
     struct request *chain = core->ring[log_index & (core->ring_size - 1)];
     if (chain == RING_OWN) {
         core->own_in_flight--;
@@ -152,6 +165,7 @@ struct request *propose_take(struct core *core, uint64_t log_index)
 void propose_forget(struct core *core)
 {
     core->ring_first = core->ring_end = 0;
+    core->heard_index = 0;
     core->own_in_flight = 0;
 }
 
@@ -161,7 +175,7 @@ void propose_free(struct core *core)
     free(core->items);
     free(core->commands);
     free(core->ring);
-    free(core->age0);
+    free(core->hearing);
 }
 
 static void add_item(struct core *core, size_t start, struct request *chain)
@@ -179,14 +193,33 @@ static void add_item(struct core *core, size_t start, struct request *chain)
         start, core->batch.size - start, chain};
 }
 
-/* The heartbeats of a turn that need one share an entry. */
-static void add_age0(struct core *core)
+/* Takes whole heartbeats, so that each is looked at when all its sessions have
+ * been heard. */
+static void add_heard(struct core *core)
 {
+    struct request *chain = NULL;
+    uint32_t count = 0;
+    uint64_t *sessions = memory_new(core->hearing_count * sizeof *sessions);
+    while (count < core->hearing_count) {
+        struct request *request = core->hearing[count].request;
+        sessions[count] = core->hearing[count].session;
+        count++;
+        if (request != NULL) {
+            request->next = chain;
+            chain = request;
+            if (count >= HEARD_SESSION_MAX) {
+                break;
+            }
+        }
+    }
     size_t start = core->batch.size;
-    encode_age(&core->batch, core->age0, core->age0_count);
-    add_item(core, start, core->age0_requests);
-    core->age0_count = 0;
-    core->age0_requests = NULL;
+    encode_heard(&core->batch, sessions, count);
+    free(sessions);
+    core->hearing_count -= count;
+    memmove(core->hearing, core->hearing + count,
+            core->hearing_count * sizeof *core->hearing);
+    add_item(core, start, chain);
+    core->heard_item = core->item_count;
 }
 
 /* Enters the batch into the ring, from index 'first' on. */
@@ -218,6 +251,9 @@ static void enter(struct core *core, uint64_t first)
     }
     for (uint32_t i = 0; i < core->item_count; i++, core->ring_end++) {
         struct request *chain = core->items[i].requests;
+        if (i + 1 == core->heard_item) {
+            core->heard_index = core->ring_end;
+        }
         core->ring[core->ring_end & (core->ring_size - 1)] = chain != NULL
                                                                  ? chain
                                                                  : RING_OWN;
@@ -247,6 +283,7 @@ static void refused(struct core *core, int error)
         }
     }
     core->item_count = 0;
+    core->heard_item = 0;
     buffer_clear(&core->batch);
 }
 

@@ -21,10 +21,13 @@ struct buffer *propose_begin(struct core *core);
 void propose_end(struct core *core, struct request *request);
 /* A command that is encoded already, of our own; timers_propose_fn. */
 bool propose_own(void *core, struct bytes command);
-/* An AGE 0 of 'session' in this turn; 'request' is looked at again when it has
- * been applied. */
-void propose_age0(struct core *core, uint64_t session);
-void propose_after_age0(struct core *core, struct request *request);
+/* A HEARD of 'session', in the next such entry; 'request' is looked at again
+ * when the HEARDs that were asked for before it have been applied. At most one
+ * such entry is under way: what comes meanwhile shares the next one. */
+void propose_heard(struct core *core, uint64_t session);
+void propose_after_heard(struct core *core, struct request *request);
+/* True if there is something that propose_submit() would submit now. */
+bool propose_has_work(const struct core *core);
 
 /* Submits what was gathered. */
 void propose_submit(struct core *core);

@@ -380,6 +380,7 @@ static void install(struct core *core, const struct snapshot_header *header)
     core->snapshot_index = index;
     answer_waiting(core);
     core->flush_due_ns = 0;
+    timers_loaded(core->timers, core->fsm, core->now_ns);
     history_note(&core->history, index, core->now_ns);
     LOG_INFO("snapshot installed", "index=%" PRIu64, index);
     life_learnt(core);

@@ -226,6 +226,13 @@ struct request {
     struct buffer body;               /* The FORWARD frame; empty: not kept. */
 };
 
+/* A session that is to be logged as heard; the last of a heartbeat's has the
+ * request, which is looked at again when that is done. */
+struct hearing {
+    uint64_t session;
+    struct request *request; /* Or NULL. */
+};
+
 struct batch_item {
     size_t start;
     size_t size;
@@ -320,14 +327,15 @@ struct core {
     uint32_t own_in_flight; /* Entries of our own. */
     /* While it is decided on: a request whose leadership is confirmed. */
     const struct request *confirmed;
-    struct request **ring; /* By log index. */
-    uint64_t ring_size;    /* A power of two. */
-    uint64_t ring_first;   /* Indexes from here on ... */
-    uint64_t ring_end;     /* ... to before here are in it. */
-    struct session_age *age0;
-    uint32_t age0_count;
-    uint32_t age0_capacity;
-    struct request *age0_requests; /* Looked at again after it. */
+    struct request **ring;   /* By log index. */
+    uint64_t ring_size;      /* A power of two. */
+    uint64_t ring_first;     /* Indexes from here on ... */
+    uint64_t ring_end;       /* ... to before here are in it. */
+    struct hearing *hearing; /* For the next HEARD. */
+    uint32_t hearing_count;
+    uint32_t hearing_capacity;
+    uint64_t heard_index; /* The HEARD under way; 0: none. */
+    uint32_t heard_item;  /* It stands in the batch, at this place + 1. */
 
     /* Questions. */
     uint64_t asked;         /* The newest one. */
@@ -366,7 +374,7 @@ struct core {
     uint64_t change_retry_ns;
     uint64_t change_deadline_ns;
     struct request *transferring;
-    bool wants_transfer; /* Once the batch of ages has been applied. */
+    bool wants_transfer; /* Once what is under way has been applied. */
     uint64_t transfer_to;
     uint64_t transfer_after_index;
     uint64_t transfer_deadline_ns;          /* Of the wait for them. */

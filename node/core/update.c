@@ -94,8 +94,12 @@ void leader_begin(struct core *core)
         return;
     }
     uint8_t cluster_id[CLUSTER_ID_SIZE];
-    struct begin_command begin = {.node = core->options.id,
-                                  .incarnation = core->options.incarnation};
+    struct begin_command begin = {
+        .node = core->options.id,
+        .incarnation = core->options.incarnation,
+        .base_index = timers_base(core->timers),
+        .elapsed_ms = timers_elapsed_ms(core->timers, core->now_ns),
+    };
     lockfsm_cluster_id(core->fsm, cluster_id);
     if (!cluster_id_is_known(cluster_id)) {
         memcpy(cluster_id, core->options.cluster_id, sizeof cluster_id);

@@ -104,7 +104,9 @@ static void run_begin(void)
                                .node = number(2),
                                .incarnation = number(3),
                                .cluster_id = number(4) != 0 ? id : NULL,
-                               .token_base = number(5)});
+                               .token_base = number(5),
+                               .base_index = number(6),
+                               .elapsed_ms = (uint32_t)number(7)});
 }
 
 static void run_register(void)
@@ -152,15 +154,26 @@ static void run_expire(void)
     encode_expire(&command, sessions, word_count - 2);
 }
 
-static void run_age(void)
+static void run_time(void)
 {
-    struct session_age ages[WORD_MAX];
-    uint32_t count = 0;
-    for (uint32_t i = 2; i + 1 < word_count; i += 2) {
-        ages[count++] = (struct session_age){number(i),
-                                             (uint32_t)number(i + 1)};
+    struct session_mark marks[WORD_MAX];
+    struct time_command time = {.base_index = number(2),
+                                .elapsed_ms = (uint32_t)number(3),
+                                .marks = marks};
+    for (uint32_t i = 4; i + 1 < word_count; i += 2) {
+        marks[time.mark_count++] = (struct session_mark){
+            number(i), (uint32_t)number(i + 1)};
     }
-    encode_age(&command, ages, count);
+    encode_time(&command, &time);
+}
+
+static void run_heard(void)
+{
+    uint64_t sessions[WORD_MAX];
+    for (uint32_t i = 2; i < word_count; i++) {
+        sessions[i - 2] = number(i);
+    }
+    encode_heard(&command, sessions, word_count - 2);
 }
 
 static void run_acquire(void)
@@ -245,12 +258,6 @@ static void run_hold_over(void)
     encode_hold_over(&command, &key);
 }
 
-static void run_hold_age(void)
-{
-    struct hold_key key = hold_key();
-    encode_hold_age(&command, &key, number(6));
-}
-
 static void run_blacklist_add(void)
 {
     encode_blacklist_add(&command,
@@ -330,13 +337,13 @@ static const struct {
     {"cancel", run_cancel},
     {"close", run_close},
     {"expire", run_expire},
-    {"age", run_age},
+    {"time", run_time},
+    {"heard", run_heard},
     {"relif", run_release_if},
     {"please", run_please},
     {"waitover", run_wait_over},
     {"delayover", run_delay_over},
     {"holdover", run_hold_over},
-    {"holdage", run_hold_age},
     {"bladd", run_blacklist_add},
     {"blrem", run_blacklist_remove},
     {"blover", run_blacklist_over},
@@ -457,8 +464,14 @@ static void put_effect(const struct effect *e)
     case EFFECT_SESSION_ENDED:
         printf("E %" PRIu64 " %s", e->session, reason_of(e));
         break;
-    case EFFECT_SESSION_AGED:
+    case EFFECT_SESSION_MARKED:
         printf("A %" PRIu64 " %" PRIu64, e->session, e->time_ms);
+        break;
+    case EFFECT_SESSION_HEARD:
+        printf("h %" PRIu64, e->session);
+        break;
+    case EFFECT_TIME:
+        printf("t %" PRIu64, e->time_ms);
         break;
     case EFFECT_SESSION_CHANGED:
         printf("C %" PRIu64 " %" PRIu64 " %s ", e->session, e->time_ms,
@@ -493,8 +506,14 @@ static void put_effect(const struct effect *e)
 
 static void put_session(const struct session *s)
 {
-    printf("S %" PRIu64 " %" PRIu32 " %" PRIu32 " %" PRIu32 " ", s->id,
-           s->ttl_ms, s->linger_ms, s->age_ms);
+    struct quiet quiet;
+    printf("S %" PRIu64 " %" PRIu32 " %" PRIu32 " ", s->id, s->ttl_ms,
+           s->linger_ms);
+    if (lockfsm_mark(fsm, s, &quiet)) {
+        printf("%" PRIu64 "@%" PRIu64 " ", quiet.quiet_ms, quiet.clock_ms);
+    } else {
+        printf("- ");
+    }
     put(s->name);
     putchar(' ');
     put(s->address);
@@ -523,7 +542,7 @@ static void put_hold(const struct hold *h)
     printf(" %d %" PRIu64 " %" PRIu64 " %" PRIu32 " %" PRIu64 " %" PRIu64
            " %" PRIu64 "\n",
            (int)h->mode, h->token, h->granted_index, h->count, h->delay_ms,
-           h->hold_ms, h->hold_age_ms);
+           h->hold_ms, h->hold_clock_ms);
 }
 
 static void put_wait(const struct wait *w)
@@ -533,18 +552,19 @@ static void put_wait(const struct wait *w)
     putchar(' ');
     put(w->value);
     printf(" %d %" PRIu32 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
-           " %" PRIu64 " %" PRIu64 " %d\n",
+           " %" PRIu64 " %" PRIu64 " %d %" PRIu64 "\n",
            (int)w->mode, w->slots, w->wait_index, w->asked_index, w->wait_ms,
-           w->delay_ms, w->hold_ms, w->req, w->is_upgrade);
+           w->delay_ms, w->hold_ms, w->req, w->is_upgrade, w->wait_clock_ms);
 }
 
 static void put_lock(const struct lock *lock)
 {
     printf("L ");
     put(lock->name);
-    printf(" %" PRIu32 " %" PRIu64 " %" PRIu64 " %" PRIu32 " %" PRIu64 "\n",
+    printf(" %" PRIu32 " %" PRIu64 " %" PRIu64 " %" PRIu32 " %" PRIu64
+           " %" PRIu64 "\n",
            lock->slots, lock->delay_ms, lock->delay_index, lock->delay_slots,
-           lock->last_token);
+           lock->last_token, lock->delay_clock_ms);
     LIST_EACH (node, &lock->holds) {
         const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
         CHECK(hold->mode == lock->mode);
@@ -614,7 +634,7 @@ static void put_blacklist(void)
         put(b->reason);
         putchar(' ');
         put(b->by);
-        printf(" %" PRIu64 "\n", b->for_ms);
+        printf(" %" PRIu64 " %" PRIu64 "\n", b->for_ms, b->clock_ms);
     }
 }
 
@@ -624,9 +644,12 @@ static void ask_dump(void)
     uint64_t quarantine_ms = 0;
     uint64_t quarantine = lockfsm_quarantine(fsm, &quarantine_ms);
     lockfsm_cluster_id(fsm, id);
-    printf("I %" PRIu64 " %" PRIu64 " %d %" PRIu64 " %" PRIu64 " %" PRIu32 "\n",
+    printf("I %" PRIu64 " %" PRIu64 " %d %" PRIu64 " %" PRIu64 " %" PRIu32
+           " %" PRIu64 " %" PRIu64 " %" PRIu64 "\n",
            lockfsm_applied_index(fsm), lockfsm_token_base(fsm), id[0],
-           quarantine, quarantine_ms, lockfsm_feature_level(fsm));
+           quarantine, quarantine_ms, lockfsm_feature_level(fsm),
+           lockfsm_clock(fsm), lockfsm_clock_index(fsm),
+           lockfsm_quarantine_clock(fsm));
     for (uint64_t node = 0; node < MEMBER_MAX; node++) {
         uint64_t added_index = lockfsm_added_index(fsm, node);
         if (added_index != 0) {

@@ -287,6 +287,7 @@ class LockOperations:
         if not lock or not lock.delay or lock.delay_index != int(since):
             return VOID
         lock.delay = lock.delay_index = lock.delay_slots = 0
+        lock.delay_clock = 0
         self.touched[name] = True
         self.out.append(f'd {name}')
         return ok(1)
@@ -302,11 +303,4 @@ class LockOperations:
             return VOID
         self.end_hold(hold, 'max-hold', False)
         self.search_place(name, hold.session, owner)
-        return ok(1)
-
-    def op_holdage(self, name, session, owner, token, age):
-        hold = self.named_hold(name, session, owner, token)
-        if not hold:
-            return VOID
-        hold.age = min(hold.hold, max(hold.age, int(age)))
         return ok(1)

@@ -12,13 +12,14 @@ the same script. Texts are bare words; "-" is the empty one and "*N" one of N
 bytes.
 """
 
+from clock import Clock
 from locks import LockOperations
 from rules import Rules
 from sessions import SessionOperations
 from state import Cycle
 
 
-class Model(SessionOperations, LockOperations, Rules):
+class Model(SessionOperations, LockOperations, Clock, Rules):
     """One state, and what a line of a script does to it and tells of it."""
 
     def run(self, line):
@@ -59,6 +60,7 @@ class Model(SessionOperations, LockOperations, Rules):
         self.new_life = True
         self.quarantine = 0
         self.quarantine_ms = int(ms)
+        self.begins = []
         return []
 
     def ask_kept(self, session, owner, req):
@@ -73,27 +75,31 @@ class Model(SessionOperations, LockOperations, Rules):
 
     def ask_dump(self, *resources):
         out = [f'I {self.index} {self.base} {int(self.is_begun)} '
-               f'{self.quarantine} {self.quarantine_ms} {self.feature}']
+               f'{self.quarantine} {self.quarantine_ms} {self.feature} '
+               f'{self.clock} {self.clock_index} {self.quarantine_clock}']
         out += [f'M {n} {added} {incarnation}' for n, (added, incarnation)
                 in sorted(self.members.items())]
         for s in sorted(self.sessions.values(), key=lambda s: s.id):
             results = sum(map(len, s.results.values()))
             out.append(
-                f'S {s.id} {s.ttl} {s.linger} {s.age} {s.name} {s.address} '
+                f'S {s.id} {s.ttl} {s.linger} {self.quiet(s)} {s.name} {s.address} '
                 f'{s.labels} {s.listed} {s.redis} {s.px} {len(s.holds)} '
                 f'{len(s.waits)} {len(s.askers())} {results}')
             out += [f'E {" ".join(map(str, e))}' for e in s.ended]
         for lock in sorted(self.locks.values(), key=lambda l: l.name):
             out.append(f'L {lock.name} {lock.slots} {lock.delay} '
                        f'{lock.delay_index} {lock.delay_slots} '
-                       f'{lock.last_token}')
+                       f'{lock.last_token} {lock.delay_clock}')
             out += [f'H {h.session.id} {h.owner} {h.value} {h.mode} {h.token} '
-                    f'{h.granted} {h.count} {h.delay} {h.hold} {h.age}'
+                    f'{h.granted} {h.count} {h.delay} {h.hold} '
+                    f'{h.clock if h.hold else 0}'
                     for h in lock.holds]
             out += [f'W {w.session.id} {w.owner} {w.value} {w.mode} {w.slots} '
                     f'{w.index} {w.asked} {w.ms} {w.delay} {w.hold} {w.req} '
-                    f'{int(w.upgrade)}' for w in lock.queue]
-        out += [f'B {" ".join(map(str, b))}' for b in self.blacklist]
+                    f'{int(w.upgrade)} {w.clock if w.ms else 0}'
+                    for w in lock.queue]
+        out += [f'B {" ".join(map(str, b[:6]))} {b[6] if b[5] else 0}'
+                for b in self.blacklist]
         out += [f'F {r} {self.fences[r]}' for r in resources
                 if r in self.fences]
         return out

@@ -20,7 +20,11 @@ class Rules:
         self.sessions = {}
         self.locks = {}
         self.fences = {}
-        self.blacklist = []  # [since, session, client, reason, by, for]
+        self.clock = 0
+        self.clock_index = 0
+        self.begins = []  # [index, clock, clock of the first it stands for]
+        self.quarantine_clock = 0
+        self.blacklist = []  # [since, session, client, reason, by, for, clock]
         self.members = {}
         self.out = []
         self.touched = {}
@@ -95,7 +99,7 @@ class Rules:
         hold.value, hold.delay, hold.hold = terms
         hold.token = lock.last_token = self.base + self.index
         hold.granted = self.index
-        hold.count, hold.age = 1, 0
+        hold.count, hold.clock = 1, self.clock
         lock.holds.append(hold)
         s.holds.append(hold)
         self.out.append(f'G {s.id} {owner} {lock.name} {hold.token} {place} '
@@ -105,7 +109,7 @@ class Rules:
     def upgrade(self, hold, place):
         hold.mode = EXCLUSIVE
         hold.token = hold.lock.last_token = self.base + self.index
-        hold.granted, hold.age = self.index, 0
+        hold.granted, hold.clock = self.index, self.clock
         self.out.append(f'G {hold.session.id} {hold.owner} {hold.lock.name} '
                         f'{hold.token} {place} {hold.hold} upgraded')
 
@@ -123,6 +127,7 @@ class Rules:
                 lock.delay_slots = 0
             lock.delay = max(lock.delay, hold.delay)
             lock.delay_index = self.index
+            lock.delay_clock = self.clock
             self.delayed[lock.name] = True
         wait = wait_at(lock, s.id, hold.owner)
         if wait and wait.upgrade:
@@ -162,7 +167,7 @@ class Rules:
         wait = Wait()
         wait.lock, wait.session, wait.owner = lock, s, owner
         wait.mode, wait.slots = mode, slots
-        wait.ms, wait.req = ms, req
+        wait.ms, wait.req, wait.clock = ms, req, self.clock
         wait.value, wait.delay, wait.hold = terms
         wait.index = wait.asked = self.index
         wait.upgrade = False
@@ -181,6 +186,7 @@ class Rules:
             return NIL
         for w in wait.group:
             w.asked, w.ms, w.req = self.index, ms, req
+            w.clock = self.clock
             if terms:
                 w.value, w.delay, w.hold = terms
         return self.tell_queued(wait, 1)

@@ -31,12 +31,12 @@ from state import EXCLUSIVE, LIMIT_COUNT, LIMIT_MAX, SHARED, \
 # How often each operation is generated.
 WEIGHTS = {
     'acquire': 34, 'repeat': 5, 'release': 18, 'convert': 8, 'cancel': 3,
-    'open': 5, 'close': 1.5, 'expire': 2.5, 'age': 1,
+    'open': 5, 'close': 1.5, 'expire': 2.5, 'time': 2, 'heard': 1,
     'release_if': 2, 'please': 0.6, 'wait_over': 4, 'delay_over': 4,
-    'hold_over': 2, 'hold_age': 1, 'blacklist_add': 1.2,
+    'hold_over': 2, 'blacklist_add': 1.2,
     'blacklist_remove': 1.2, 'blacklist_over': 0.7, 'fence': 1.2, 'unfence': .3,
     'redis_set': 2.5, 'redis_delete': 1.2, 'redis_expire': 1.2,
-    'begin': 0.3, 'quarantine_over': 0.3, 'register': 0.2, 'feature': 0.1,
+    'begin': 0.6, 'quarantine_over': 0.3, 'register': 0.2, 'feature': 0.1,
     'limit': 0.3, 'kept': 2,
 }
 RESOURCES = ('disk', 'tape', 'f1', 'f2', 'f3')
@@ -90,6 +90,9 @@ class Generator:
         if rng.random() < .4:
             weights['blacklist_add'] = 0
         if rng.random() < .05:
+            # Leaders change more often than their BEGINs are kept.
+            weights.update(begin=40, time=20)
+        if rng.random() < .05:
             # Holds are taken away, and nobody asks which.
             weights.update(hold_over=40, release_if=20, release=.2, close=0,
                            expire=.1, blacklist_add=0)
@@ -119,7 +122,7 @@ class Generator:
                 self.entry('limit', '0 - 0 0', key, value)
         if self.chance(.9):
             self.entry('begin', 1, 11, 1,
-                       self.rng.choice([0, 1000, 1 << 41, 1 << 50]))
+                       self.rng.choice([0, 1000, 1 << 41, 1 << 50]), 0, 0)
         rng_random, deck = self.rng.random, self.deck
         size = len(deck)
         while len(self.lines) < self.length:
@@ -160,7 +163,7 @@ class Generator:
             self.say('restore')
         self.entry('begin', self.rng.randint(1, 3), 7, 1,
                    self.rng.choice([0, 5, self.model.base + (1 << 41)])
-                   if self.model.base < 1 << 51 else 0)
+                   if self.model.base < 1 << 51 else 0, *self.measured())
 
     # --- Picking ----------------------------------------------------------
 
@@ -272,9 +275,20 @@ class Generator:
         count = self.pick((1, 1, 2, 3))
         self.entry('expire', *(self.session() for _ in range(count)))
 
-    def age(self):
-        self.entry('age', *(f'{self.session()} {self.pick((0, 5, 2500))}'
-                            for _ in range(self.pick((1, 1, 3)))))
+    def measured(self):
+        """The entry that time was measured from, and the time."""
+        newest = self.model.clock_index
+        base = newest if self.chance(.8) else self.rng.randint(0, newest + 1)
+        return base, self.pick((0, 7, 450, 800, 1000, 1001, 99999999))
+
+    def time(self):
+        marks = (f'{self.session()} {self.pick((1, 5, 2500, 99999999))}'
+                 for _ in range(self.pick((0, 0, 1, 3))))
+        self.entry('time', *self.measured(), *marks)
+
+    def heard(self):
+        self.entry('heard', *(self.session()
+                              for _ in range(self.pick((1, 1, 3)))))
 
     def acquire(self):
         mode = self.pick(self.modes)
@@ -408,11 +422,6 @@ class Generator:
         if key:
             self.entry('holdover', *key)
 
-    def hold_age(self):
-        key = self.hold_key()
-        if key:
-            self.entry('holdage', *key, self.pick((1, 25, 700, 1 << 40)))
-
     def target(self):
         if self.chance(.5):
             return f'{self.session()} -'
@@ -478,7 +487,8 @@ class Generator:
     def begin(self):
         if self.model.is_begun:
             self.entry('begin', self.rng.randint(1, 3),
-                       self.pick((0, 11, 12)), int(self.chance(.3)), 7777)
+                       self.pick((0, 11, 12)), int(self.chance(.3)), 7777,
+                       *self.measured())
 
     def quarantine_over(self):
         self.entry('quarover', self.model.quarantine if self.chance(.8) else

@@ -11,14 +11,17 @@ class SessionOperations:
 
     # --- Sessions ---------------------------------------------------------
 
-    def op_begin(self, node, incarnation, is_new, base):
+    def op_begin(self, node, incarnation, is_new, base, since, elapsed):
         node, incarnation = int(node), int(incarnation)
+        self.move(since, elapsed)
+        self.note_begin()
         if is_new == '1' and not self.is_begun:
             self.is_begun = True
             if self.new_life:
                 self.base = max(self.base, int(base)) + LIFE
                 self.new_life = False
                 self.quarantine = self.index
+                self.quarantine_clock = self.clock
             else:
                 self.base = int(base)
         if not self.members:
@@ -53,6 +56,7 @@ class SessionOperations:
             return VOID
         self.quarantine = 0
         self.quarantine_ms = 0
+        self.quarantine_clock = 0
         self.touched.update(dict.fromkeys(self.locks))
         return ok(1)
 
@@ -72,7 +76,7 @@ class SessionOperations:
             return Result('blacklisted', text=listed[3])
         if len(self.sessions) >= self.limits[0]:
             return LIMIT
-        s = Session(self.base + self.index, ttl, linger, name, address,
+        s = Session(self.base + self.index, self.index, ttl, linger, name, address,
                     int(labels))
         self.sessions[s.id] = s
         self.out.append(f'O {s.id} {ttl}')
@@ -104,16 +108,6 @@ class SessionOperations:
                 self.end_session(s, reason, False)
         return ok(count)
 
-    def op_age(self, *words):
-        count = 0
-        for id_, age in zip(words[::2], words[1::2]):
-            s = self.sessions.get(int(id_))
-            if s:
-                count += 1
-                s.age = int(age)
-                self.out.append(f'A {s.id} {age}')
-        return ok(count)
-
     # --- Blacklist and fences ---------------------------------------------
 
     def review(self):
@@ -142,7 +136,7 @@ class SessionOperations:
             if kept == self.blacklist and len(kept) >= self.limits[7]:
                 return LIMIT
             self.blacklist = kept + [[self.index, session, client, reason, by,
-                                      ms]]
+                                      ms, self.clock]]
             self.out.append(f'B {session} {self.index} {ms} {reason}')
             self.review()
             return VOID
@@ -214,9 +208,7 @@ class SessionOperations:
         if s.listed:
             return self.refusal(s)
         s.ttl, s.px = ttl, px
-        if s.age:
-            s.age = 0
-            self.out.append(f'A {s.id} 0')
+        self.hear(s)
         self.out.append(f'C {s.id} {ttl} renewed -')
         return None
 
@@ -239,7 +231,8 @@ class SessionOperations:
             return Result('blacklisted', text=listed[3])
         if len(self.sessions) >= self.limits[0]:
             return LIMIT
-        s = Session(self.base + self.index, ttl, 0, client, 'host:1', 0)
+        s = Session(self.base + self.index, self.index, ttl, 0, client, 'host:1',
+                    0)
         s.redis, s.px = 1, px
         self.sessions[s.id] = s
         self.out.append(f'O {s.id} {ttl}')

@@ -30,11 +30,12 @@ def is_match(pattern, text):
 
 
 class Session:
-    def __init__(self, id_, ttl, linger, name, address, labels):
+    def __init__(self, id_, heard, ttl, linger, name, address, labels):
         self.id = id_
         self.ttl = ttl
         self.linger = linger
-        self.age = 0
+        self.heard = heard
+        self.mark = None  # (quiet time, clock)
         self.name = name
         self.address = address
         self.labels = labels
@@ -62,6 +63,7 @@ class Lock:
         self.queue = []
         self.delay = 0
         self.delay_index = 0
+        self.delay_clock = 0
         self.delay_slots = 0
         self.last_token = 0
 

@@ -20,7 +20,7 @@
 
 /* Wire types of protobuf; numbers of fields in command.proto. */
 enum { WIRE_VARINT = 0, WIRE_BYTES = 2 };
-enum { OP_OPEN = 2, OP_AGE = 5, OP_PLEASE = 15, OP_OF_TOMORROW = 4000 };
+enum { OP_OPEN = 2, OP_TIME = 27, OP_PLEASE = 15, OP_OF_TOMORROW = 4000 };
 enum { FIELD_OF_TOMORROW = 3000 };
 
 struct world {
@@ -146,12 +146,12 @@ static void an_unknown_field_of_an_entry_is_not_applied(void **state)
     put_message(&body, 3, &origin);
     put_message(&world->command, OP_PLEASE, &body);
     expect_too_old(world);
-    struct buffer aged = {0};
-    put_number(&aged, 1, 4);
-    put_message(&body, 1, &aged);
-    put_number(&aged, FIELD_OF_TOMORROW, 4);
-    put_message(&body, 1, &aged);
-    put_message(&world->command, OP_AGE, &body);
+    struct buffer mark = {0};
+    put_number(&mark, 1, 4);
+    put_message(&body, 3, &mark);
+    put_number(&mark, FIELD_OF_TOMORROW, 4);
+    put_message(&body, 3, &mark);
+    put_message(&world->command, OP_TIME, &body);
     expect_too_old(world);
 
     encode_open(&world->command, &c);

@@ -58,6 +58,8 @@ static void run_begin(struct script *script, struct buffer *out)
                               .incarnation = number(script, "incarnation"),
                               .cluster_id = flag(script, "new") ? id : NULL,
                               .token_base = number(script, "base"),
+                              .base_index = number(script, "of"),
+                              .elapsed_ms = (uint32_t)number(script, "ms"),
                               .limits = has_limits ? &limits : NULL};
     encode_begin(out, &c);
 }
@@ -107,11 +109,35 @@ static void run_expire(struct script *script, struct buffer *out)
     encode_expire(out, sessions, script->word_count - 1);
 }
 
-static void run_age(struct script *script, struct buffer *out)
+/* "time of=7 ms=800 s1=250 s2=300" */
+static void run_time(struct script *script, struct buffer *out)
 {
-    struct session_age age = {session_named(script, word(script, 1)),
-                              (uint32_t)number(script, "ms")};
-    encode_age(out, &age, 1);
+    struct session_mark marks[WORD_MAX];
+    struct time_command c = {.base_index = number(script, "of"),
+                             .elapsed_ms = (uint32_t)number(script, "ms"),
+                             .marks = marks};
+    for (uint32_t i = 1; i < script->word_count; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "%s", script->word[i]);
+        char *value = strchr(name, '=');
+        CHECK(value != NULL);
+        *value++ = '\0';
+        if (strcmp(name, "of") != 0 && strcmp(name, "ms") != 0) {
+            marks[c.mark_count++] = (struct session_mark){
+                session_named(script, name),
+                (uint32_t)strtoul(value, NULL, 10)};
+        }
+    }
+    encode_time(out, &c);
+}
+
+static void run_heard(struct script *script, struct buffer *out)
+{
+    uint64_t sessions[WORD_MAX];
+    for (uint32_t i = 1; i < script->word_count; i++) {
+        sessions[i - 1] = session_named(script, script->word[i]);
+    }
+    encode_heard(out, sessions, script->word_count - 1);
 }
 
 /* Splits "a,b" into names; they live as long as the words. */
@@ -231,12 +257,6 @@ static void run_hold_over(struct script *script, struct buffer *out)
     encode_hold_over(out, &hold);
 }
 
-static void run_hold_age(struct script *script, struct buffer *out)
-{
-    struct hold_key hold = hold_in(script);
-    encode_hold_age(out, &hold, number(script, "ms"));
-}
-
 static struct blacklist_command listing_in(const struct script *script)
 {
     const char *session = option(script, "session");
@@ -344,7 +364,8 @@ static const char *const effect_names[] = {
     [EFFECT_WAIT_RESULT] = "answer",
     [EFFECT_SESSION_OPENED] = "opened",
     [EFFECT_SESSION_ENDED] = "ended",
-    [EFFECT_SESSION_AGED] = "aged",
+    [EFFECT_SESSION_MARKED] = "marked",
+    [EFFECT_SESSION_HEARD] = "heard",
     [EFFECT_SESSION_CHANGED] = "changed",
     [EFFECT_GRANTED] = "granted",
     [EFFECT_QUEUED] = "queued",
@@ -358,6 +379,7 @@ static const char *const effect_names[] = {
     [EFFECT_BEGUN] = "begun",
     [EFFECT_REGISTERED] = "registered",
     [EFFECT_LIMIT_SET] = "limit set",
+    [EFFECT_TIME] = "time",
 };
 
 static void put_number(struct buffer *out, const char *name, uint64_t value)
@@ -458,6 +480,7 @@ static void show_lock(struct script *script, struct buffer *out)
     put_number(out, "delay", lock->delay_ms);
     put_number(out, "since", lock->delay_index);
     put_number(out, "closed", lock->delay_slots);
+    put_number(out, "clock", lock->delay_clock_ms);
     buffer_put_text(out, "\n");
     LIST_EACH (node, &lock->holds) {
         const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
@@ -468,7 +491,7 @@ static void show_lock(struct script *script, struct buffer *out)
         put_number(out, "count", hold->count);
         put_number(out, "delay", hold->delay_ms);
         put_number(out, "hold", hold->hold_ms);
-        put_number(out, "age", hold->hold_age_ms);
+        put_number(out, "clock", hold->hold_clock_ms);
         put_text(out, " value=", hold->value);
         buffer_put_text(out, "\n");
     }
@@ -479,6 +502,7 @@ static void show_lock(struct script *script, struct buffer *out)
         buffer_printf(out, " %s place=%" PRIu64, lock_mode_name(wait->mode),
                       wait->wait_index);
         put_number(out, "wait", wait->wait_ms);
+        put_number(out, "clock", wait->wait_clock_ms);
         put_number(out, "delay", wait->delay_ms);
         put_number(out, "hold", wait->hold_ms);
         put_number(out, "req", wait->req);
@@ -497,7 +521,6 @@ static void show_session(struct script *script, struct buffer *out)
     }
     buffer_printf(out, "session ttl=%" PRIu32, session->ttl_ms);
     put_number(out, "linger", session->linger_ms);
-    put_number(out, "age", session->age_ms);
     put_number(out, "holds", session->hold_count);
     put_number(out, "waits", session->wait_count);
     put_number(out, "results", session->result_count);
@@ -518,6 +541,27 @@ static void show_session(struct script *script, struct buffer *out)
         put_number(out, "token", ended->token);
         buffer_printf(out, " (%s)\n", ended->reason);
     }
+}
+
+static void show_quiet(struct script *script, struct buffer *out)
+{
+    uint64_t id = session_named(script, word(script, 1));
+    const struct session *session = lockfsm_session(script->shown, id);
+    struct quiet quiet;
+    if (session == NULL || !lockfsm_mark(script->shown, session, &quiet)) {
+        buffer_put_text(out, session == NULL ? "nothing\n" : "no mark\n");
+        return;
+    }
+    buffer_printf(out, "quiet ms=%" PRIu64 " clock=%" PRIu64 "\n",
+                  quiet.quiet_ms, quiet.clock_ms);
+}
+
+static void show_clock(struct script *script, struct buffer *out)
+{
+    buffer_printf(out, "clock=%" PRIu64, lockfsm_clock(script->shown));
+    put_number(out, "since", lockfsm_clock_index(script->shown));
+    put_number(out, "quarantine", lockfsm_quarantine_clock(script->shown));
+    buffer_put_text(out, "\n");
 }
 
 static void show_kept(struct script *script, struct buffer *out)
@@ -554,6 +598,7 @@ static void show_blacklist(struct script *script, struct buffer *out)
         put_text(out, " ", entry->client);
         put_number(out, "since", entry->since_index);
         put_number(out, "for", entry->for_ms);
+        put_number(out, "clock", entry->clock_ms);
         put_text(out, " by=", entry->by);
         put_text(out, ": ", entry->reason);
         buffer_put_text(out, "\n");
@@ -703,7 +748,8 @@ static const struct {
     {"open", run_open, RUN_ENTRY},
     {"close", run_close, RUN_ENTRY},
     {"expire", run_expire, RUN_ENTRY},
-    {"age", run_age, RUN_ENTRY},
+    {"time", run_time, RUN_ENTRY},
+    {"heard", run_heard, RUN_ENTRY},
     {"acquire", run_acquire, RUN_ENTRY},
     {"release", run_release, RUN_ENTRY},
     {"releaseif", run_release_if, RUN_ENTRY},
@@ -713,7 +759,6 @@ static const struct {
     {"timeout", run_timeout, RUN_ENTRY},
     {"delayover", run_delay_over, RUN_ENTRY},
     {"holdover", run_hold_over, RUN_ENTRY},
-    {"holdage", run_hold_age, RUN_ENTRY},
     {"blacklist", run_blacklist, RUN_ENTRY},
     {"pardon", run_pardon, RUN_ENTRY},
     {"blacklistover", run_blacklist_over, RUN_ENTRY},
@@ -726,6 +771,8 @@ static const struct {
     {"change", run_change, RUN_SETUP},
     {"lock", show_lock, RUN_SHOW},
     {"session", show_session, RUN_SHOW},
+    {"quiet", show_quiet, RUN_SHOW},
+    {"clock", show_clock, RUN_SHOW},
     {"kept", show_kept, RUN_SHOW},
     {"mark", show_fence, RUN_SHOW},
     {"listed", show_blacklist, RUN_SHOW},

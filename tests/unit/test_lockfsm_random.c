@@ -179,7 +179,7 @@ static void random_ending(struct random_world *world, struct buffer *out)
     const struct wait *wait = lock != NULL ? LIST_FIRST(&lock->queue,
                                                         struct wait, in_lock)
                                            : NULL;
-    uint32_t kind = below(world, 5);
+    uint32_t kind = below(world, 4);
     if (kind == 0 && lock != NULL) {
         encode_delay_over(out, lock->name, lock->delay_index);
     } else if (kind == 1 && wait != NULL) {
@@ -194,8 +194,6 @@ static void random_ending(struct random_world *world, struct buffer *out)
             .name = lock->name, .owner = hold->owner, .token = hold->token};
         if (kind == 2) {
             encode_hold_over(out, &key);
-        } else if (kind == 3) {
-            encode_hold_age(out, &key, 100 * below(world, 9));
         } else {
             encode_release_if(out, &c);
         }
@@ -278,18 +276,39 @@ static void random_expire(struct random_world *world, struct buffer *out)
     encode_expire(out, sessions, 1 + below(world, 2));
 }
 
+static void random_time(struct random_world *world, uint64_t session,
+                        struct buffer *out)
+{
+    uint64_t newest = lockfsm_clock_index(world->plain);
+    uint64_t base = one_in(world, 4) ? recent_index(world) : newest;
+    struct session_mark mark = {session, 100 * below(world, 200)};
+    if (one_in(world, 3)) {
+        struct begin_command begin = {.node = 1 + below(world, 3),
+                                      .base_index = base,
+                                      .elapsed_ms = below(world, 1200)};
+        encode_begin(out, &begin);
+        return;
+    }
+    encode_time(out, &(struct time_command){.base_index = base,
+                                            .elapsed_ms = below(world, 1200),
+                                            .marks = &mark,
+                                            .mark_count = below(world, 2)});
+}
+
 static void random_other(struct random_world *world, struct buffer *out)
 {
     struct origin origin = random_origin(world);
-    struct session_age age = {origin.session, 100 * below(world, 3)};
-    switch (below(world, 7)) {
+    switch (below(world, 8)) {
     case 4:
         encode_set_limit(out, &origin,
                          (enum limit_key)below(world, LIMIT_COUNT),
                          below(world, 9));
         break;
     case 0:
-        encode_age(out, &age, 1);
+        random_time(world, origin.session, out);
+        break;
+    case 6:
+        encode_heard(out, &origin.session, 1);
         break;
     case 1:
         encode_please(out, &origin, random_name(world), BYTES_LITERAL("hi"));

@@ -109,7 +109,7 @@ static void stepping_down_drops_doom_and_deadlines(void **state)
     timers_end(w->timers);
     assert_false(timers_are_on(w->timers));
     assert_int_equal(timers_next(w->timers), UINT64_MAX);
-    timers_begin(w->timers, w->fsm, ns(w));
+    change_leader(w, t0 + 1000);
     assert_false(timers_is_doomed(w->timers, s));
     assert_true(timers_heard(w->timers, s, ns(w)));
     assert_string_equal(due(w, t0 + 1001), "");
@@ -175,24 +175,22 @@ static void a_changed_ttl_counts_from_its_entry(void **state)
     assert_int_equal(lease_left(w, s), 5000);
 }
 
-/* --- Rule 9: AGE ---------------------------------------------------------- */
+/* --- Rule 9: marks and the log's clock ------------------------------------ */
 
-static void a_quiet_session_ages_at_each_quarter(void **state)
+static void a_quiet_session_is_marked_once_at_a_quarter(void **state)
 {
     struct world *w = *state;
     uint64_t t0 = w->now_ms;
     open_session(w, 1000, 0);
     assert_string_equal(due(w, t0 + 249), "");
-    assert_string_equal(due(w, t0 + 250), "age 1=250\n");
+    assert_string_equal(due(w, t0 + 250), "mark 1=250\n");
+    apply_proposed(w);
     assert_string_equal(due(w, t0 + 260), "");
-    assert_string_equal(due(w, t0 + 510), "age 1=510\n");
-    assert_string_equal(due(w, t0 + 749), "");
-    assert_string_equal(due(w, t0 + 750), "age 1=750\n");
     assert_string_equal(due(w, t0 + 999), "");
     assert_string_equal(due(w, t0 + 1000), "expire 1\n");
 }
 
-static void a_session_that_is_heard_does_not_age(void **state)
+static void a_session_that_is_heard_is_not_marked(void **state)
 {
     struct world *w = *state;
     uint64_t t0 = w->now_ms;
@@ -201,123 +199,247 @@ static void a_session_that_is_heard_does_not_age(void **state)
         assert_string_equal(due(w, t0 + t), "");
         assert_true(timers_heard(w->timers, s, ns(w)));
     }
-    assert_string_equal(due(w, t0 + 4800 + 250), "age 1=250\n");
+    assert_int_equal(w->time_count, 0);
+    assert_string_equal(due(w, t0 + 4800 + 250), "mark 1=250\n");
 }
 
 /* All that are quiet go into one entry. */
-static void many_sessions_age_in_one_entry(void **state)
+static void many_sessions_are_marked_in_one_entry(void **state)
 {
     struct world *w = *state;
     uint64_t t0 = w->now_ms;
     open_session(w, 1000, 0);
     open_session(w, 2000, 0);
     open_session(w, 1000, 0);
-    assert_string_equal(due_at(w, t0 + 500, 2, 9), "age 1=500 3=500\n"
-                                                   "age 2=500\n");
+    assert_string_equal(due(w, t0 + 500), "mark 1=500 3=500 2=500\n");
 }
 
-static void an_age_binds_from_its_proposal_until_age_0_is_applied(void **state)
+static void at_most_one_time_is_under_way(void **state)
+{
+    struct world *w = *state;
+    uint64_t t0 = w->now_ms;
+    open_session(w, 1000, 0);
+    open_session(w, 2000, 0);
+    assert_string_equal(due(w, t0 + 250), "mark 1=250\n");
+    assert_true(timers_next(w->timers) == (t0 + 1000) * MS);
+    assert_string_equal(due(w, t0 + 900), "");
+    apply_proposed(w);
+    assert_string_equal(due(w, t0 + 900), "mark 2=900\n");
+}
+
+static void a_mark_binds_from_its_proposal_until_heard_is_applied(void **state)
 {
     struct world *w = *state;
     uint64_t t0 = w->now_ms;
     uint64_t s = open_session(w, 1000, 0);
-    assert_false(timers_needs_age0(w->timers, s));
+    assert_false(timers_needs_heard(w->timers, s));
     due(w, t0 + 250);
-    assert_true(timers_needs_age0(w->timers, s)); /* Not yet applied. */
+    assert_true(timers_needs_heard(w->timers, s)); /* Not yet applied. */
     apply_proposed(w);
-    assert_true(timers_needs_age0(w->timers, s));
+    assert_true(timers_needs_heard(w->timers, s));
     assert_true(timers_heard(w->timers, s, ns(w)));
-    assert_true(timers_needs_age0(w->timers, s));
-    log_age0(w, s);
-    assert_true(timers_needs_age0(w->timers, s));
+    assert_true(timers_needs_heard(w->timers, s));
+    log_heard(w, s);
+    assert_true(timers_needs_heard(w->timers, s));
     apply_proposed(w);
-    assert_false(timers_needs_age0(w->timers, s));
+    assert_false(timers_needs_heard(w->timers, s));
 }
 
-static void an_age_that_was_not_taken_does_not_bind(void **state)
+static void a_mark_that_was_not_taken_does_not_bind(void **state)
 {
     struct world *w = *state;
     uint64_t t0 = w->now_ms;
     uint64_t s = open_session(w, 1000, 0);
     w->is_refusing = true;
     due(w, t0 + 250);
-    assert_false(timers_needs_age0(w->timers, s));
+    assert_false(timers_needs_heard(w->timers, s));
     w->is_refusing = false;
-    assert_string_equal(due(w, t0 + 251), "age 1=251\n");
+    assert_string_equal(due(w, t0 + 251), "mark 1=251\n");
 }
 
-/* AGE 250, AGE 0, AGE 250 in the log: the AGE 0 does not undo what stands
- * behind it. */
-static void an_age_0_does_not_free_from_a_later_age(void **state)
+static void nobody_is_marked_while_a_heard_is_under_way(void **state)
 {
     struct world *w = *state;
     uint64_t t0 = w->now_ms;
     uint64_t s = open_session(w, 1000, 0);
     due(w, t0 + 250);
+    apply_proposed(w);
     assert_true(timers_heard(w->timers, s, (t0 + 250) * MS));
-    log_age0(w, s);
-    assert_string_equal(due(w, t0 + 500), "age 1=250\n");
-    apply(w, buffer_bytes(&w->proposed[0]));
-    apply(w, buffer_bytes(&w->proposed[1]));
-    assert_true(timers_needs_age0(w->timers, s));
-    apply(w, buffer_bytes(&w->proposed[2]));
-    assert_true(timers_needs_age0(w->timers, s));
+    log_heard(w, s);
+    assert_string_equal(due(w, t0 + 600), "");
+    apply_proposed(w);
+    assert_string_equal(due(w, t0 + 600), "mark 1=350\n");
 }
 
-static void an_inherited_age_counts_and_binds(void **state)
+/* A value's renewal is a HEARD that nobody announces; a mark that stands behind
+ * it in the log is not ended by it. */
+static void a_renewal_does_not_free_from_a_later_mark(void **state)
+{
+    struct world *w = *state;
+    uint64_t t0 = w->now_ms;
+    struct redis_set_command value = {.name = BYTES_LITERAL("a"),
+                                      .value = BYTES_LITERAL("v"),
+                                      .ttl_ms = 1000,
+                                      .px_ms = 800};
+    encode_redis_set(&w->command, &value);
+    apply_command(w);
+    uint64_t s = lockfsm_token_base(w->fsm) + w->index;
+    due(w, t0 + 250);
+    encode_redis_set(&w->command, &value); /* Proposed first, applied first. */
+    apply_command(w);
+    assert_true(timers_needs_heard(w->timers, s));
+    apply_proposed(w);
+    assert_true(timers_needs_heard(w->timers, s));
+    encode_redis_set(&w->command, &value);
+    apply_command(w);
+    assert_false(timers_needs_heard(w->timers, s));
+}
+
+static void an_inherited_mark_counts_and_binds(void **state)
 {
     struct world *w = *state;
     uint64_t t0 = w->now_ms;
     uint64_t s = open_session(w, 1000, 0);
-    due(w, t0 + 500);
+    assert_string_equal(due(w, t0 + 500), "mark 1=500\n");
     apply_proposed(w);
     change_leader(w, t0 + 600);
-    assert_int_equal(lease_left(w, s), 500);
-    assert_true(timers_needs_age0(w->timers, s));
-    /* The next quarter, then the end. */
-    assert_string_equal(due(w, t0 + 849), "");
-    assert_string_equal(due(w, t0 + 850), "age 1=750\n");
-    assert_string_equal(due(w, t0 + 1100), "expire 1\n");
+    assert_int_equal(lease_left(w, s), 400);
+    assert_true(timers_needs_heard(w->timers, s));
+    assert_string_equal(due(w, t0 + 999), "");
+    assert_string_equal(due(w, t0 + 1000), "expire 1\n");
 }
 
-static void an_age_0_found_in_the_state_binds_nobody(void **state)
+static void a_mark_that_ended_binds_nobody(void **state)
 {
     struct world *w = *state;
     uint64_t t0 = w->now_ms;
     uint64_t s = open_session(w, 1000, 0);
     due(w, t0 + 500);
     assert_true(timers_heard(w->timers, s, ns(w)));
-    log_age0(w, s);
+    log_heard(w, s);
     apply_proposed(w);
-    change_leader(w, t0 + 600);
+    assert_false(timers_needs_heard(w->timers, s));
+    change_leader(w, t0 + 600); /* But its BEGIN does. */
     assert_int_equal(lease_left(w, s), 1000);
-    assert_false(timers_needs_age0(w->timers, s));
+    assert_true(timers_needs_heard(w->timers, s));
 }
 
-static void a_session_not_yet_heard_ages_at_a_quarter(void **state)
-{
-    struct world *w = *state;
-    uint64_t t0 = w->now_ms;
-    open_session(w, 1000, 0);
-    change_leader(w, t0 + 5000);
-    assert_string_equal(due(w, t0 + 5250), "age 1=250\n");
-}
-
-/* Reigns of 0.3 T each: without ages a dead session would live for ever. */
-static void a_dead_session_does_not_outlive_five_short_reigns(void **state)
+static void a_begin_marks_whom_no_leader_has_heard(void **state)
 {
     struct world *w = *state;
     uint64_t t0 = w->now_ms;
     uint64_t s = open_session(w, 1000, 0);
-    int reigns = 0;
-    for (; reigns < 20 && lockfsm_session(w->fsm, s) != NULL; reigns++) {
-        for (uint64_t t = 0; t <= 300; t += 10) {
-            due(w, t0 + (uint64_t)reigns * 300 + t);
-            apply_proposed(w);
-        }
-        change_leader(w, w->now_ms);
+    change_leader(w, t0 + 200);
+    assert_int_equal(lease_left(w, s), 1000);
+    change_leader(w, t0 + 400);
+    assert_int_equal(lease_left(w, s), 800);
+    /* Its first quarter is over; the mark says so. */
+    assert_string_equal(due(w, t0 + 450), "mark 1=250\n");
+    apply_proposed(w);
+    change_leader(w, t0 + 500);
+    assert_string_equal(due(w, t0 + 1199), "");
+    assert_string_equal(due(w, t0 + 1200), "expire 1\n");
+}
+
+static void the_clock_moves_as_long_as_a_mark_stands(void **state)
+{
+    struct world *w = *state;
+    uint64_t t0 = w->now_ms;
+    uint64_t s = open_session(w, 10000, 0);
+    assert_int_equal(w->time_count, 0);
+    assert_true(timers_next(w->timers) == (t0 + 2500) * MS);
+    due(w, t0 + 2500);
+    apply_proposed(w);
+    for (uint64_t t = 2600; t <= 7500; t += 100) {
+        due(w, t0 + t);
+        apply_proposed(w);
     }
-    assert_in_range(reigns, 2, 5);
+    /* The first after a pause counts a second and no more. */
+    assert_int_equal(w->time_count, 7);
+    assert_int_equal(lockfsm_clock(w->fsm), 1000 + 6 * 800);
+    assert_true(timers_heard(w->timers, s, ns(w)));
+    log_heard(w, s);
+    apply_proposed(w);
+    for (uint64_t t = 7600; t < 10000; t += 100) {
+        due(w, t0 + t);
+    }
+    assert_int_equal(w->time_count, 7);
+}
+
+static void a_refused_time_is_proposed_again(void **state)
+{
+    struct world *w = *state;
+    uint64_t t0 = w->now_ms;
+    open_session(w, 10000, 0);
+    due(w, t0 + 2500);
+    apply_proposed(w);
+    w->is_refusing = true;
+    due(w, t0 + 3400);
+    assert_int_equal(w->time_count, 1);
+    w->is_refusing = false;
+    due(w, t0 + 3450);
+    assert_int_equal(w->time_count, 2);
+    assert_int_equal(w->elapsed_ms, 950);
+}
+
+/* Who restarted has measured nothing before. */
+static void time_is_measured_from_a_start_on(void **state)
+{
+    struct world *w = *state;
+    uint64_t t0 = w->now_ms;
+    uint64_t s = open_session(w, 1000, 0);
+    due(w, t0 + 500);
+    apply_proposed(w);
+    timers_loaded(w->timers, w->fsm, (t0 + 750) * MS);
+    change_leader(w, t0 + 800);
+    assert_int_equal(lease_left(w, s), 450);
+}
+
+/* How long a session lives after its last heartbeat, with reigns so short. */
+static uint64_t life_under(struct world *w, uint64_t reign_ms)
+{
+    uint64_t t0 = w->now_ms;
+    uint64_t s = open_session(w, 10000, 0);
+    while (lockfsm_session(w->fsm, s) != NULL) {
+        uint64_t t = w->now_ms - t0;
+        assert_in_range(t, 0, 60000);
+        due(w, w->now_ms);
+        apply_proposed(w);
+        forget_proposed(w);
+        w->now_ms += 10;
+        if ((t + 10) / reign_ms > t / reign_ms) {
+            change_leader(w, w->now_ms);
+        }
+    }
+    return w->now_ms - t0;
+}
+
+/* The bound of rule 10: T + T/4 + a step. */
+static void a_dead_session_outlives_no_number_of_reigns(void **state)
+{
+    struct world *w = *state;
+    static const uint64_t reigns_ms[] = {300,  500,  1000, 1900, 2000, 2600,
+                                         3000, 5000, 7400, 9900, 15000};
+    for (size_t i = 0; i < sizeof reigns_ms / sizeof reigns_ms[0]; i++) {
+        uint64_t life_ms = life_under(w, reigns_ms[i]);
+        assert_in_range(life_ms, 10000, 13500);
+    }
+}
+
+/* More changes than BEGINs are kept: what the session is taken for is a little
+ * younger, and it ends all the same. */
+static void a_long_lease_ends_under_very_many_reigns(void **state)
+{
+    struct world *w = *state;
+    uint64_t t0 = w->now_ms;
+    uint64_t s = open_session(w, 600000, 0);
+    while (lockfsm_session(w->fsm, s) != NULL) {
+        assert_in_range(w->now_ms - t0, 0, 900000);
+        due(w, w->now_ms);
+        apply_proposed(w);
+        change_leader(w, w->now_ms + 500);
+    }
+    assert_in_range(w->now_ms - t0, 600000, 640000);
 }
 
 static void an_unknown_session_is_not_heard(void **state)
@@ -325,7 +447,7 @@ static void an_unknown_session_is_not_heard(void **state)
     struct world *w = *state;
     assert_false(timers_heard(w->timers, 4711, ns(w)));
     assert_false(timers_is_doomed(w->timers, 4711));
-    assert_true(timers_needs_age0(w->timers, 4711));
+    assert_true(timers_needs_heard(w->timers, 4711));
     timers_detached(w->timers, 4711, ns(w));
 }
 
@@ -381,11 +503,22 @@ static void linger_survives_a_change_of_leader(void **state)
     uint64_t s = open_session(w, 10000, 500);
     w->now_ms = t0 + 1000;
     timers_detached(w->timers, s, ns(w));
-    assert_string_equal(due(w, t0 + 1000), "age 1=9500\n");
+    assert_string_equal(due(w, t0 + 1000), "mark 1=9500\n");
     assert_string_equal(due(w, t0 + 1001), "");
     apply_proposed(w);
     change_leader(w, t0 + 1100);
-    assert_int_equal(lease_left(w, s), 500);
+    assert_int_equal(lease_left(w, s), 401);
+}
+
+static void a_marked_session_that_lingers_is_marked_again(void **state)
+{
+    struct world *w = *state;
+    uint64_t t0 = w->now_ms;
+    uint64_t s = open_session(w, 10000, 500);
+    assert_string_equal(due(w, t0 + 2500), "mark 1=2500\n");
+    apply_proposed(w);
+    timers_detached(w->timers, s, ns(w));
+    assert_string_equal(due(w, t0 + 2500), "mark 1=9500\n");
 }
 
 static void a_client_that_comes_back_gets_its_whole_ttl(void **state)
@@ -395,27 +528,13 @@ static void a_client_that_comes_back_gets_its_whole_ttl(void **state)
     uint64_t s = open_session(w, 10000, 500);
     timers_detached(w->timers, s, ns(w));
     due(w, t0 + 10);
-    assert_true(timers_needs_age0(w->timers, s));
+    assert_true(timers_needs_heard(w->timers, s));
     assert_true(timers_heard(w->timers, s, (t0 + 100) * MS));
     assert_int_equal(lease_left(w, s), 10090);
+    log_heard(w, s);
+    apply_proposed(w);
     assert_string_equal(due(w, t0 + 2599), "");
-}
-
-/* --- Transfer ------------------------------------------------------------- */
-
-static void ages_above_a_quarter_are_logged_before_a_transfer(void **state)
-{
-    struct world *w = *state;
-    uint64_t t0 = w->now_ms;
-    open_session(w, 1000, 0);
-    uint64_t heard = open_session(w, 1000, 0);
-    due(w, t0 + 250);
-    w->now_ms = t0 + 333;
-    assert_true(timers_heard(w->timers, heard, (t0 + 200) * MS));
-    buffer_clear(&w->text);
-    timers_before_transfer(w->timers, ns(w), propose, w);
-    buffer_put_u8(&w->text, 0);
-    assert_string_equal((const char *)w->text.data, "age 1=333\n");
+    assert_string_equal(due(w, t0 + 2600), "mark 1=2500\n");
 }
 
 /* --- In the large --------------------------------------------------------- */
@@ -439,11 +558,7 @@ static void deadlines_agree_with_a_naive_model(void **state)
             assert_true(timers_heard(w->timers, w->session[i], ns(w)));
             deadline[i] = w->now_ms + ttl[i];
         }
-        w->proposed_count = 0;
-        w->applied_count = 0;
-        for (uint32_t j = 0; j < PROPOSED_MAX; j++) {
-            buffer_clear(&w->proposed[j]);
-        }
+        forget_proposed(w);
         uint64_t earliest = UINT64_MAX;
         for (uint32_t j = 0; j < SESSION_MAX; j++) {
             if (deadline[j] != 0 && deadline[j] < earliest) {
@@ -491,7 +606,9 @@ static void a_hundred_thousand_sessions_are_kept_alive(void **state)
         w->session_count = 0;
         sessions[i] = open_session(w, 10000, 0);
     }
-    timers_begin(w->timers, w->fsm, ns(w));
+    change_leader(w, w->now_ms);
+    encode_heard(&w->command, sessions, MANY);
+    apply_command(w);
     int count = 0;
     for (int beat = 0; beat < 20; beat++) {
         w->now_ms += 2000;
@@ -524,24 +641,30 @@ int main(void)
         TEST(sessions_expire_in_batches),
         TEST(a_blacklisting_moves_no_deadline),
         TEST(a_changed_ttl_counts_from_its_entry),
-        TEST(a_quiet_session_ages_at_each_quarter),
-        TEST(a_session_that_is_heard_does_not_age),
-        TEST(many_sessions_age_in_one_entry),
-        TEST(an_age_binds_from_its_proposal_until_age_0_is_applied),
-        TEST(an_age_that_was_not_taken_does_not_bind),
-        TEST(an_age_0_does_not_free_from_a_later_age),
-        TEST(an_inherited_age_counts_and_binds),
-        TEST(an_age_0_found_in_the_state_binds_nobody),
-        TEST(a_session_not_yet_heard_ages_at_a_quarter),
-        TEST(a_dead_session_does_not_outlive_five_short_reigns),
+        TEST(a_quiet_session_is_marked_once_at_a_quarter),
+        TEST(a_session_that_is_heard_is_not_marked),
+        TEST(many_sessions_are_marked_in_one_entry),
+        TEST(at_most_one_time_is_under_way),
+        TEST(a_mark_binds_from_its_proposal_until_heard_is_applied),
+        TEST(a_mark_that_was_not_taken_does_not_bind),
+        TEST(nobody_is_marked_while_a_heard_is_under_way),
+        TEST(a_renewal_does_not_free_from_a_later_mark),
+        TEST(an_inherited_mark_counts_and_binds),
+        TEST(a_mark_that_ended_binds_nobody),
+        TEST(a_begin_marks_whom_no_leader_has_heard),
+        TEST(the_clock_moves_as_long_as_a_mark_stands),
+        TEST(a_refused_time_is_proposed_again),
+        TEST(time_is_measured_from_a_start_on),
+        TEST(a_dead_session_outlives_no_number_of_reigns),
+        TEST(a_long_lease_ends_under_very_many_reigns),
         TEST(an_unknown_session_is_not_heard),
         TEST(a_close_lowers_the_deadline_to_linger),
         TEST(a_close_without_linger_changes_nothing),
         TEST(a_close_never_raises_a_deadline),
         TEST(a_close_counts_from_the_last_heartbeat_at_least),
         TEST(linger_survives_a_change_of_leader),
+        TEST(a_marked_session_that_lingers_is_marked_again),
         TEST(a_client_that_comes_back_gets_its_whole_ttl),
-        TEST(ages_above_a_quarter_are_logged_before_a_transfer),
         TEST(deadlines_agree_with_a_naive_model),
         TEST(a_hundred_thousand_sessions_are_kept_alive),
     };

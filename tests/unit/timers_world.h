@@ -3,9 +3,9 @@
 /* A leader's deadlines over a real state machine, without a node around them.
  *
  * due() gives what was proposed as text, one command per line, sessions by the
- * order in which they were opened: "expire 1 2". What was proposed waits until
- * apply_proposed() applies it, as it does in the log. Times are
- * milliseconds. */
+ * order in which they were opened: "expire 1 2". Of TIME only the marks, if
+ * any: "mark 1=250". What was proposed waits until apply_proposed() applies it,
+ * as it does in the log. Times are milliseconds. */
 
 #ifndef HASP_TESTS_UNIT_TIMERS_WORLD_H
 #define HASP_TESTS_UNIT_TIMERS_WORLD_H
@@ -42,6 +42,8 @@ struct world {
     uint32_t proposed_count;
     uint32_t applied_count;
     bool is_refusing;
+    uint32_t time_count; /* TIMEs proposed. */
+    uint32_t elapsed_ms; /* Of the newest. */
     struct buffer text;
     struct buffer command;
 };
@@ -174,12 +176,18 @@ static inline void describe(struct world *w, struct bytes command)
                           number_of(w, c->expire->sessions[i]));
         }
         break;
-    case HASP__COMMAND__OP_AGE:
-        buffer_put_text(&w->text, "age");
-        for (size_t i = 0; i < c->age->n_aged; i++) {
+    case HASP__COMMAND__OP_TIME:
+        w->time_count++;
+        w->elapsed_ms = c->time->elapsed_ms;
+        if (c->time->n_marks == 0) {
+            hasp__command__free_unpacked(c, NULL);
+            return;
+        }
+        buffer_put_text(&w->text, "mark");
+        for (size_t i = 0; i < c->time->n_marks; i++) {
             buffer_printf(&w->text, " %u=%u",
-                          number_of(w, c->age->aged[i]->session),
-                          c->age->aged[i]->age_ms);
+                          number_of(w, c->time->marks[i]->session),
+                          c->time->marks[i]->quiet_ms);
         }
         break;
     case HASP__COMMAND__OP_WAIT_TIMEOUT:
@@ -196,11 +204,6 @@ static inline void describe(struct world *w, struct bytes command)
         buffer_printf(&w->text, "hold-over %u %llu",
                       number_of(w, c->hold_over->session),
                       (unsigned long long)c->hold_over->token);
-        break;
-    case HASP__COMMAND__OP_HOLD_AGE:
-        buffer_printf(&w->text, "hold-age %u %llu",
-                      number_of(w, c->hold_age->session),
-                      (unsigned long long)c->hold_age->age_ms);
         break;
     case HASP__COMMAND__OP_BLACKLIST_OVER:
         buffer_printf(&w->text, "blacklist-over @%llu",
@@ -254,19 +257,37 @@ static inline void apply_proposed(struct world *w)
 }
 
 /* What the core does for a heartbeat that needs it. */
-static inline void log_age0(struct world *w, uint64_t session)
+static inline void log_heard(struct world *w, uint64_t session)
 {
-    struct session_age age = {session, 0};
-    encode_age(&w->command, &age, 1);
+    timers_hearing(w->timers, session);
+    encode_heard(&w->command, &session, 1);
     buffer_put_bytes(&w->proposed[w->proposed_count++],
                      buffer_bytes(&w->command));
     buffer_clear(&w->command);
 }
 
+static inline void forget_proposed(struct world *w)
+{
+    while (w->proposed_count > 0) {
+        buffer_clear(&w->proposed[--w->proposed_count]);
+    }
+    w->applied_count = 0;
+}
+
+/* Another node leads, which has applied all that this one has, when it did;
+ * what is proposed and not applied is lost. Its BEGIN is applied at once. */
 static inline void change_leader(struct world *w, uint64_t now_ms)
 {
     timers_end(w->timers);
+    forget_proposed(w);
     w->now_ms = now_ms;
+    struct begin_command begin = {
+        .node = 1,
+        .base_index = timers_base(w->timers),
+        .elapsed_ms = timers_elapsed_ms(w->timers, ns(w)),
+    };
+    encode_begin(&w->command, &begin);
+    apply_command(w);
     timers_begin(w->timers, w->fsm, ns(w));
 }
 

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The log's clock, and marks: for how long a session has been quiet, as far as
+ * leaders have logged it (ARCHITECTURE.md: the rules of time, 9 and 10).
+ *
+ * Only TIME and BEGIN move the clock, each by what its proposer has measured
+ * since it applied the base, the newest of them. If that is no longer the
+ * newest here, another entry has counted part of that time already, and this
+ * one counts nothing. What is counted never overlaps, so the clock never runs
+ * ahead of a clock on the wall by more than the tenth that any clock may. */
+
+#include "lockfsm/state.h"
+
+static void step(struct lockfsm *fsm, uint64_t base_index, uint32_t elapsed_ms)
+{
+    uint64_t moved_ms = 0;
+    if (fsm->clock_index != 0 && base_index == fsm->clock_index) {
+        moved_ms = elapsed_ms < CLOCK_STEP_MS_MAX ? elapsed_ms
+                                                  : CLOCK_STEP_MS_MAX;
+    }
+    fsm->clock_ms += moved_ms;
+    fsm->clock_index = fsm->log_index;
+    effect_add(fsm, EFFECT_TIME)->time_ms = moved_ms;
+}
+
+static void drop_begin(struct lockfsm *fsm, uint32_t at)
+{
+    fsm->begin_count--;
+    memmove(&fsm->begins[at], &fsm->begins[at + 1],
+            (fsm->begin_count - at) * sizeof fsm->begins[0]);
+}
+
+/* Of the BEGINs that no session can have outlived the newest says all: whoever
+ * has been quiet since then is quiet for longer than any lease. */
+static void drop_old_begins(struct lockfsm *fsm)
+{
+    while (fsm->begin_count > 1 &&
+           fsm->clock_ms - fsm->begins[1].clock_ms >= SESSION_TTL_MS_MAX) {
+        drop_begin(fsm, 0);
+    }
+}
+
+/* Makes room where it costs least: what the sessions of a BEGIN lose by being
+ * taken for those of the next one, compared with how long ago it was. With 64
+ * of them that is less than a fifth, however many there were. */
+static void thin_begins(struct lockfsm *fsm)
+{
+    uint32_t best = 0;
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i + 1 < fsm->begin_count; i++) {
+        uint64_t since_ms = fsm->begins[i].since_ms;
+        uint64_t lost_ms = fsm->begins[i + 1].clock_ms - since_ms;
+        uint64_t cost = lost_ms * 1024 / (fsm->clock_ms - since_ms + 1);
+        if (cost < least) {
+            least = cost;
+            best = i;
+        }
+    }
+    fsm->begins[best + 1].since_ms = fsm->begins[best].since_ms;
+    drop_begin(fsm, best);
+}
+
+void clock_begin(struct lockfsm *fsm, uint64_t base_index, uint32_t elapsed_ms)
+{
+    step(fsm, base_index, elapsed_ms);
+    drop_old_begins(fsm);
+    if (fsm->begin_count == BEGIN_MARK_MAX) {
+        thin_begins(fsm);
+    }
+    fsm->begins[fsm->begin_count++] = (struct begin_mark){
+        fsm->log_index, fsm->clock_ms, fsm->clock_ms};
+}
+
+void apply_time(struct lockfsm *fsm, const Hasp__Command *command,
+                struct result *result)
+{
+    const Hasp__Time *time = command->time;
+    step(fsm, time->base_index, time->elapsed_ms);
+    for (size_t i = 0; i < time->n_marks; i++) {
+        struct session *session = session_find(fsm, time->marks[i]->session);
+        if (session == NULL) {
+            continue;
+        }
+        uint32_t quiet_ms = time->marks[i]->quiet_ms;
+        session->mark_index = fsm->log_index;
+        session->mark_quiet_ms = quiet_ms < session->ttl_ms ? quiet_ms
+                                                            : session->ttl_ms;
+        session->mark_clock_ms = fsm->clock_ms;
+        session_changed(fsm, session);
+        struct effect *effect = effect_add(fsm, EFFECT_SESSION_MARKED);
+        effect->session = session->id;
+        effect->time_ms = session->mark_quiet_ms;
+        result->count++;
+    }
+}
+
+void session_heard(struct lockfsm *fsm, struct session *session)
+{
+    session->heard_index = fsm->log_index;
+    session->mark_index = 0;
+    session->mark_quiet_ms = 0;
+    session->mark_clock_ms = 0;
+    session_changed(fsm, session);
+}
+
+void apply_heard(struct lockfsm *fsm, const Hasp__Command *command,
+                 struct result *result)
+{
+    const Hasp__Heard *heard = command->heard;
+    for (size_t i = 0; i < heard->n_sessions; i++) {
+        struct session *session = session_find(fsm, heard->sessions[i]);
+        if (session != NULL) {
+            session_heard(fsm, session);
+            effect_add(fsm, EFFECT_SESSION_HEARD)->session = session->id;
+            result->count++;
+        }
+    }
+}
+
+uint64_t lockfsm_clock(const struct lockfsm *fsm)
+{
+    return fsm->clock_ms;
+}
+
+uint64_t lockfsm_clock_index(const struct lockfsm *fsm)
+{
+    return fsm->clock_index;
+}
+
+/* The first BEGIN after 'log_index', or NULL. */
+static const struct begin_mark *begin_after(const struct lockfsm *fsm,
+                                            uint64_t log_index)
+{
+    uint32_t low = 0, high = fsm->begin_count;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (fsm->begins[middle].log_index > log_index) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    return low < fsm->begin_count ? &fsm->begins[low] : NULL;
+}
+
+bool lockfsm_mark(const struct lockfsm *fsm, const struct session *session,
+                  struct quiet *ret_quiet)
+{
+    if (session->mark_index != 0) {
+        *ret_quiet = (struct quiet){session->mark_quiet_ms,
+                                    session->mark_clock_ms};
+        return true;
+    }
+    const struct begin_mark *begin = begin_after(fsm, session->heard_index);
+    if (begin == NULL) {
+        return false;
+    }
+    *ret_quiet = (struct quiet){0, begin->clock_ms};
+    return true;
+}
