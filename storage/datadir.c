@@ -16,6 +16,7 @@
 #include "base/memory.h"
 #include "storage/crc32c.h"
 #include "storage/disk.h"
+#include "storage/vote_file.h"
 
 #define LOCK_NAME "LOCK"
 #define IDENTITY_NAME "identity"
@@ -26,20 +27,6 @@
 #define BOOT_ID_PATH "/proc/sys/kernel/random/boot_id"
 #define BOOT_ID_SIZE_MAX 64u
 
-/* A vote record: magic, count of the record, term, voted for, CRC32C of these.
- * The second one stands in a block of its own, so that no write touches
- * both. */
-#define VOTE_NAME "vote"
-#define VOTE_MAGIC "haspvote"
-#define VOTE_SIZE 36u
-#define VOTE_DISTANCE 4096u
-
-struct vote {
-    uint64_t count;
-    uint64_t term;
-    uint64_t voted_for;
-};
-
 struct datadir {
     char *path;
     char *wal_path;
@@ -47,10 +34,8 @@ struct datadir {
     char *table_path;
     int folder_fd;
     int lock_fd;
-    int vote_fd;
+    struct vote_file vote;
     struct datadir_identity identity;
-    struct vote vote; /* The newest, on disk twice once 'has_vote' is set. */
-    bool has_vote;
     char boot_id[BOOT_ID_SIZE_MAX]; /* Empty if it is not known. */
 };
 
@@ -60,8 +45,6 @@ static int load_identity(struct datadir *datadir, char why[HASP_WHY_SIZE]);
 static int save_identity(struct datadir *datadir);
 static int create(struct datadir *datadir, uint64_t node_id,
                   uint64_t incarnation, char why[HASP_WHY_SIZE]);
-static int write_vote(struct datadir *datadir);
-static bool decode_vote(const uint8_t *at, struct vote *ret_vote);
 static void read_boot_id(struct datadir *datadir);
 static int write_trust(struct datadir *datadir, const char *text);
 static int remove_files(const char *path);
@@ -86,7 +69,7 @@ int datadir_open(const char *path, uint64_t node_id,
     datadir->table_path = join(path, "table");
     datadir->folder_fd = -1;
     datadir->lock_fd = -1;
-    datadir->vote_fd = -1;
+    datadir->vote.fd = -1;
     read_boot_id(datadir);
     int error = disk_open_folder(path, &datadir->folder_fd);
     if (error != 0) {
@@ -154,7 +137,8 @@ void datadir_close(struct datadir *datadir)
         return;
     }
     /* Closing the lock's file gives the lock back, so it is the last. */
-    int fds[] = {datadir->vote_fd, datadir->folder_fd, datadir->lock_fd};
+    vote_file_close(&datadir->vote);
+    int fds[] = {datadir->folder_fd, datadir->lock_fd};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
         if (fds[i] >= 0) {
             close(fds[i]);
@@ -203,43 +187,13 @@ const char *datadir_table_path(const struct datadir *datadir)
 int datadir_load_vote(struct datadir *datadir, uint64_t *ret_term,
                       uint64_t *ret_voted_for, char why[HASP_WHY_SIZE])
 {
-    uint8_t file[VOTE_DISTANCE + VOTE_SIZE] = {0};
-    struct vote votes[2] = {{0}};
-    size_t size = 0;
-    if (datadir->vote_fd < 0) {
-        datadir->vote_fd = openat(datadir->folder_fd, VOTE_NAME,
-                                  O_RDWR | O_CLOEXEC);
-    }
-    if (datadir->vote_fd < 0 && errno == ENOENT) {
-        snprintf(why, HASP_WHY_SIZE, "'%.300s/%s' is missing" DISK_LOSS_ADVICE,
-                 datadir->path, VOTE_NAME);
-        return HASP_ECORRUPT;
-    }
-    int error = datadir->vote_fd < 0
-                    ? errno
-                    : disk_read(datadir->vote_fd, file, sizeof file, 0, &size);
-    if (error != 0) {
-        return disk_fail(why, error, "read", datadir->path, VOTE_NAME);
-    }
-    bool is_first_good = decode_vote(file, &votes[0]);
-    bool is_second_good = decode_vote(file + VOTE_DISTANCE, &votes[1]);
-    if (!is_first_good && !is_second_good) {
-        snprintf(why, HASP_WHY_SIZE, "'%.300s/%s' is damaged" DISK_LOSS_ADVICE,
-                 datadir->path, VOTE_NAME);
-        return HASP_ECORRUPT;
-    }
-    bool is_second = is_second_good &&
-                     (!is_first_good || votes[1].count > votes[0].count);
-    datadir->vote = votes[is_second ? 1 : 0];
-    if (!is_first_good || !is_second_good || votes[0].count != votes[1].count) {
-        /* A save was cut short, or a record has rotted: what counts from now on
-         * must be on disk, and twice. */
-        error = write_vote(datadir);
+    if (datadir->vote.fd < 0) {
+        int error = vote_file_open(datadir->folder_fd, datadir->path,
+                                   &datadir->vote, why);
         if (error != 0) {
-            return disk_fail(why, error, "write", datadir->path, VOTE_NAME);
+            return error;
         }
     }
-    datadir->has_vote = true;
     *ret_term = datadir->vote.term;
     *ret_voted_for = datadir->vote.voted_for;
     return 0;
@@ -248,19 +202,15 @@ int datadir_load_vote(struct datadir *datadir, uint64_t *ret_term,
 int datadir_save_vote(struct datadir *datadir, uint64_t term,
                       uint64_t voted_for)
 {
-    if (!datadir->has_vote) {
+    if (datadir->vote.fd < 0) {
         char why[HASP_WHY_SIZE];
-        uint64_t old_term = 0;
-        uint64_t old_voted_for = 0;
-        int error = datadir_load_vote(datadir, &old_term, &old_voted_for, why);
+        int error = vote_file_open(datadir->folder_fd, datadir->path,
+                                   &datadir->vote, why);
         if (error != 0) {
             return error;
         }
     }
-    datadir->vote.count++;
-    datadir->vote.term = term;
-    datadir->vote.voted_for = voted_for;
-    int error = write_vote(datadir);
+    int error = vote_file_save(&datadir->vote, term, voted_for);
     return error == 0 ? 0 : disk_error(error);
 }
 
@@ -380,17 +330,8 @@ static int make_folders(struct datadir *datadir, char why[HASP_WHY_SIZE])
  * vote that is not the first. */
 static bool has_been_used(struct datadir *datadir)
 {
-    uint8_t file[VOTE_DISTANCE + VOTE_SIZE] = {0};
-    size_t size = 0;
-    struct vote vote;
-    int fd = openat(datadir->folder_fd, VOTE_NAME, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        int error = disk_read(fd, file, sizeof file, 0, &size);
-        close(fd);
-        if (error != 0 || (decode_vote(file, &vote) && vote.count > 0) ||
-            (decode_vote(file + VOTE_DISTANCE, &vote) && vote.count > 0)) {
-            return true;
-        }
+    if (vote_file_is_used(datadir->folder_fd)) {
+        return true;
     }
     DIR *folder = opendir(datadir->wal_path);
     bool is_empty = true;
@@ -417,17 +358,14 @@ static int create(struct datadir *datadir, uint64_t node_id,
     }
     datadir->identity = (struct datadir_identity){.node_id = node_id,
                                                   .incarnation = incarnation};
-    datadir->vote_fd = openat(datadir->folder_fd, VOTE_NAME,
-                              O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    int error = datadir->vote_fd >= 0 ? write_vote(datadir) : errno;
+    int error = vote_file_create(datadir->folder_fd, &datadir->vote);
     if (error != 0) {
-        return disk_fail(why, error, "write", datadir->path, VOTE_NAME);
+        return disk_fail(why, error, "write", datadir->path, VOTE_FILE_NAME);
     }
     error = save_identity(datadir);
     if (error != 0) {
         return disk_fail(why, error, "write", datadir->path, IDENTITY_NAME);
     }
-    datadir->has_vote = true;
     return 0;
 }
 
@@ -532,32 +470,6 @@ static void read_boot_id(struct datadir *datadir)
 }
 
 /* --- Files -------------------------------------------------------------- */
-
-static int write_vote(struct datadir *datadir)
-{
-    uint8_t record[VOTE_SIZE];
-    memcpy(record, VOTE_MAGIC, 8);
-    store_u64(record + 8, datadir->vote.count);
-    store_u64(record + 16, datadir->vote.term);
-    store_u64(record + 24, datadir->vote.voted_for);
-    store_u32(record + 32, crc32c(0, record, VOTE_SIZE - 4));
-    struct bytes bytes = bytes_of(record, sizeof record);
-    int error = disk_write(datadir->vote_fd, bytes, 0);
-    return error == 0 ? disk_write(datadir->vote_fd, bytes, VOTE_DISTANCE)
-                      : error;
-}
-
-static bool decode_vote(const uint8_t *at, struct vote *ret_vote)
-{
-    if (memcmp(at, VOTE_MAGIC, 8) != 0 ||
-        load_u32(at + 32) != crc32c(0, at, VOTE_SIZE - 4)) {
-        return false;
-    }
-    *ret_vote = (struct vote){.count = load_u64(at + 8),
-                              .term = load_u64(at + 16),
-                              .voted_for = load_u64(at + 24)};
-    return true;
-}
 
 static int write_trust(struct datadir *datadir, const char *text)
 {

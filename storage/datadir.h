@@ -4,8 +4,7 @@
  *
  *     DIR/LOCK          held with flock() while the node runs
  *     DIR/identity      cluster id, node id, incarnation (text, key=value)
- *     DIR/vote          Raft's current term and vote: one record with a
- *                       CRC32C, kept twice, written synchronously
+ *     DIR/vote          Raft's current term and vote (storage/vote_file.h)
  *     DIR/wal/          storage/wal.h
  *     DIR/snapshot/     storage/snapshot.h
  *     DIR/table/        storage/table.h
@@ -17,14 +16,8 @@
  * number made with the directory: a node that comes back empty under an old id
  * has another one, and its peers refuse it.
  *
- * The vote is written to both of its places one after the other, and is saved
- * when both are on disk. So a torn write spoils the one and leaves the other; a
- * record that rots later has its double; and a vote that was given is never
- * taken for one that was not (with two places written in turns a rotten newest
- * record would look like a torn one, and the node would vote twice).
- *
  * Errors carry a message for a person: which file, what was tried, what to do.
- * Threads: one. */
+ * Threads: one, except that a vote_saver saves the vote. */
 
 #ifndef HASP_STORAGE_DATADIR_H
 #define HASP_STORAGE_DATADIR_H
@@ -72,9 +65,9 @@ const char *datadir_wal_path(const struct datadir *datadir);
 const char *datadir_snapshot_path(const struct datadir *datadir);
 const char *datadir_table_path(const struct datadir *datadir);
 
-/* Raft's hard state: one record for both, durable on return. (0, 0) before the
- * first save. HASP_ECORRUPT if neither record checks, or the file is gone: a
- * node that has forgotten its vote must not vote. */
+/* Raft's hard state, durable on return. (0, 0) before the first save.
+ * HASP_ECORRUPT if no record checks, or the file is gone: a node that has
+ * forgotten its vote must not vote. */
 MUST_CHECK int datadir_load_vote(struct datadir *datadir, uint64_t *ret_term,
                                  uint64_t *ret_voted_for,
                                  char why[HASP_WHY_SIZE]);

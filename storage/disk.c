@@ -53,6 +53,19 @@ int disk_write(int fd, struct bytes data, uint64_t offset)
     return fdatasync(fd) == 0 ? 0 : errno;
 }
 
+int disk_write_two(int fd, struct bytes data, uint64_t offset,
+                   uint64_t other_offset)
+{
+    int error = write_all(fd, data, offset, 0);
+    if (error == 0) {
+        error = write_all(fd, data, other_offset, 0);
+    }
+    if (error != 0) {
+        return error;
+    }
+    return fdatasync(fd) == 0 ? 0 : errno;
+}
+
 int disk_read(int fd, void *data, size_t size, uint64_t offset,
               size_t *ret_size)
 {

@@ -28,6 +28,10 @@ int disk_fail(char why[HASP_WHY_SIZE], int system_error, const char *verb,
  * it). Returns 0 or an errno. */
 MUST_CHECK int disk_write(int fd, struct bytes data, uint64_t offset);
 
+/* The same at two places, with one flush for both. */
+MUST_CHECK int disk_write_two(int fd, struct bytes data, uint64_t offset,
+                              uint64_t other_offset);
+
 /* Reads up to 'size' bytes from 'offset'; '*ret_size' is less at the end of the
  * file. Returns 0 or an errno. */
 MUST_CHECK int disk_read(int fd, void *data, size_t size, uint64_t offset,

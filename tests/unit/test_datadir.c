@@ -20,7 +20,8 @@
 
 #define NODE 3
 #define INCARNATION UINT64_C(0xfedcba9876543210)
-#define VOTE_SECOND 4096
+#define VOTE_PLACE 4096
+#define VOTE_FILE_SIZE (3 * VOTE_PLACE + 36)
 
 /* --- Fixture -------------------------------------------------------------- */
 
@@ -350,39 +351,53 @@ static void a_vote_may_be_saved_before_one_is_loaded(void **state)
     assert_vote(f, 8, 2);
 }
 
-/* Reads the record at 'offset' of the vote file. */
-static void read_vote(struct fixture *f, off_t offset, uint8_t record[36])
+static void read_votes(struct fixture *f, uint8_t votes[VOTE_FILE_SIZE])
 {
     int fd = open_file(f, "vote", O_RDONLY);
-    assert_int_equal(pread(fd, record, 36, offset), 36);
+    assert_int_equal(pread(fd, votes, VOTE_FILE_SIZE, 0), VOTE_FILE_SIZE);
     close(fd);
 }
 
+/* The first of the two places that hold 'term'. */
+static off_t vote_place(struct fixture *f, uint64_t term)
+{
+    uint8_t votes[VOTE_FILE_SIZE];
+    read_votes(f, votes);
+    off_t place = load_u64(votes + 16) == term ? 0 : VOTE_PLACE;
+    assert_int_equal(load_u64(votes + place + 16), term);
+    assert_int_equal(load_u64(votes + place + 2 * VOTE_PLACE + 16), term);
+    return place;
+}
+
+/* A save writes two of the four places, which need not reach the disk in
+ * order. */
 static void a_save_cut_at_any_byte_gives_the_old_or_the_new_vote(void **state)
 {
     struct fixture *f = *state;
-    uint8_t old[36];
-    uint8_t new[36];
-    assert_int_equal(datadir_save_vote(f->datadir, 5, 1), 0);
-    read_vote(f, 0, old);
-    assert_int_equal(datadir_save_vote(f->datadir, 6, 2), 0);
-    read_vote(f, 0, new);
-    for (size_t cut = 0; cut <= 36; cut++) {
-        /* In the first place, the second still old. */
-        write_file(f, "vote", old, 36, 0);
-        write_file(f, "vote", old, 36, VOTE_SECOND);
-        write_file(f, "vote", new, cut, 0);
-        bool is_new = memcmp(new, old, cut) != 0 && cut == 36;
+    uint8_t old[VOTE_FILE_SIZE];
+    uint8_t new[VOTE_FILE_SIZE];
+    for (uint64_t term = 4; term <= 6; term++) {
+        assert_int_equal(datadir_save_vote(f->datadir, term, 1), 0);
+    }
+    read_votes(f, old);
+    assert_int_equal(datadir_save_vote(f->datadir, 7, 2), 0);
+    read_votes(f, new);
+    off_t first = vote_place(f, 7);
+    for (size_t i = 0; i < 37 * 4; i++) {
+        size_t cut = i / 4;
+        bool is_other_whole = i % 2 != 0;
+        off_t torn = first + (off_t)(i / 2 % 2 * 2 * VOTE_PLACE);
+        off_t other = 2 * first + 2 * VOTE_PLACE - torn;
+        write_file(f, "vote", old, sizeof old, 0);
+        write_file(f, "vote", new + torn, cut, torn);
+        if (is_other_whole) {
+            write_file(f, "vote", new + other, 36, other);
+        }
+        bool is_new = is_other_whole || cut == 36;
         open_again(f);
-        assert_vote(f, is_new ? 6 : 5, is_new ? 2 : 1);
+        assert_vote(f, is_new ? 7 : 6, is_new ? 2 : 1);
         open_again(f);
-        assert_vote(f, is_new ? 6 : 5, is_new ? 2 : 1);
-        /* In the second place, the first new already. */
-        write_file(f, "vote", new, 36, 0);
-        write_file(f, "vote", old, 36, VOTE_SECOND);
-        write_file(f, "vote", new, cut, VOTE_SECOND);
-        open_again(f);
-        assert_vote(f, 6, 2);
+        assert_vote(f, is_new ? 7 : 6, is_new ? 2 : 1);
     }
 }
 
@@ -392,14 +407,13 @@ static void one_rotten_vote_record_does_not_bring_an_old_vote_back(void **state)
     for (uint64_t term = 1; term <= 4; term++) {
         assert_int_equal(datadir_save_vote(f->datadir, term, 1), 0);
         for (off_t at = 0; at < 36; at++) {
-            off_t place = at % 2 == 0 ? 0 : VOTE_SECOND;
-            flip(f, "vote", place + at);
-            open_again(f);
-            assert_vote(f, term, 1);
-            /* It was written again: now the other one may rot. */
-            flip(f, "vote", VOTE_SECOND - place + at);
-            open_again(f);
-            assert_vote(f, term, 1);
+            /* It is written again: then the next one may rot. */
+            for (int i = 0; i < 4; i++) {
+                off_t place = vote_place(f, term) + i % 2 * 2 * VOTE_PLACE;
+                flip(f, "vote", place + at);
+                open_again(f);
+                assert_vote(f, term, 1);
+            }
         }
     }
 }
@@ -410,8 +424,9 @@ static void a_lost_vote_is_refused(void **state)
     uint64_t term = 0;
     uint64_t voted_for = 0;
     assert_int_equal(datadir_save_vote(f->datadir, 4, 2), 0);
-    flip(f, "vote", 20);
-    flip(f, "vote", VOTE_SECOND + 20);
+    for (int i = 0; i < 4; i++) {
+        flip(f, "vote", i * VOTE_PLACE + 20);
+    }
     open_again(f);
     assert_int_equal(datadir_load_vote(f->datadir, &term, &voted_for, f->why),
                      HASP_ECORRUPT);
