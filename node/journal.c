@@ -9,13 +9,16 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "node/node.h"
+#include "storage/vote_saver.h"
 #include "storage/wal.h"
 
 /* Entries that are handed to the log in one call. */
 #define APPEND_BATCH 128
 
 static void on_readable(uv_poll_t *poll, int status, int events);
+static bool is_writing(const struct journal *journal);
 static void take_completions(struct journal *journal);
+static void on_vote_saved(uv_poll_t *poll, int status, int events);
 static void fail(struct hasp_node *node, const char *what, int error);
 static void look_at_space(struct journal *journal);
 static void look_at_write(struct journal *journal, uint64_t read_ns);
@@ -32,12 +35,36 @@ void journal_watch(struct journal *journal)
     journal->is_polling = true;
 }
 
+void journal_begin(struct journal *journal)
+{
+    struct hasp_node *node = journal->node;
+    int rv = vote_saver_new(node->datadir, &journal->saver);
+    if (rv != 0) {
+        node_fail(node, HASP_NODE_STORAGE,
+                  "cannot start a thread for the votes");
+        return;
+    }
+    CHECK(uv_poll_init(&node->uv, &journal->saver_poll,
+                       vote_saver_fd(journal->saver)) == 0);
+    journal->saver_poll.data = journal;
+    CHECK(uv_poll_start(&journal->saver_poll, UV_READABLE, on_vote_saved) == 0);
+}
+
 void journal_unwatch(struct journal *journal)
 {
     if (journal->is_polling) {
         journal->is_polling = false;
         uv_close((uv_handle_t *)&journal->poll, NULL);
+        if (journal->saver != NULL) {
+            uv_close((uv_handle_t *)&journal->saver_poll, NULL);
+        }
     }
+}
+
+void journal_done(struct journal *journal)
+{
+    vote_saver_free(journal->saver);
+    journal->saver = NULL;
 }
 
 void journal_start(struct journal *journal)
@@ -47,7 +74,7 @@ void journal_start(struct journal *journal)
         fail(journal->node, "write the log", rv);
         return;
     }
-    if (wal_is_busy(journal->wal)) {
+    if (is_writing(journal)) {
         writes_began(&journal->writes, node_now());
     } else {
         writes_ended(&journal->writes, node_now());
@@ -84,10 +111,11 @@ void journal_port_save_vote(void *data, uint64_t term, uint64_t voted_for)
     if (node->has_failed) {
         return;
     }
-    int rv = datadir_save_vote(node->datadir, term, voted_for);
-    if (rv != 0) {
-        fail(node, "write the vote", rv);
-    }
+    node->journal.asked_term = term;
+    node->journal.asked_vote = voted_for;
+    node->journal.is_saving = true;
+    wal_hold(node->journal.wal, true);
+    vote_saver_save(node->journal.saver, term, voted_for);
 }
 
 void journal_port_log_truncate(void *data, uint64_t from_index)
@@ -152,6 +180,44 @@ static void on_readable(uv_poll_t *poll, int status, int events)
     }
 }
 
+static void on_vote_saved(uv_poll_t *poll, int status, int events)
+{
+    struct journal *journal = poll->data;
+    struct hasp_node *node = journal->node;
+    struct vote_saved saved;
+    (void)events;
+    CHECK(status == 0);
+    if (node->has_failed) {
+        return;
+    }
+    int rv = vote_saver_take(journal->saver, &saved);
+    if (rv == HASP_EBUSY) {
+        return;
+    }
+    if (rv != 0) {
+        fail(node, "write the vote", rv);
+        return;
+    }
+    if (saved.term == journal->asked_term &&
+        saved.voted_for == journal->asked_vote) {
+        journal->is_saving = false;
+        wal_hold(journal->wal, false);
+        journal_start(journal);
+    }
+    if (!node->has_failed && !node->loop.is_over) {
+        core_vote_saved(node->core, saved.term, saved.voted_for, saved.flush_ns,
+                        node_now());
+    }
+    loop_wake(node);
+}
+
+/* What waits for a vote is not in flight; what waits for a segment is. */
+static bool is_writing(const struct journal *journal)
+{
+    return journal->is_saving ? wal_is_writing(journal->wal)
+                              : wal_is_busy(journal->wal);
+}
+
 static void take_completions(struct journal *journal)
 {
     struct hasp_node *node = journal->node;
@@ -163,12 +229,13 @@ static void take_completions(struct journal *journal)
     }
     uint64_t now = node_now();
     writes_ended(&journal->writes, now);
-    if (wal_is_busy(journal->wal)) {
+    if (is_writing(journal)) {
         /* wal_complete() has started the next one. */
         writes_began(&journal->writes, now);
     }
     if (log_index != 0 && node->has_begun && !node->loop.is_over) {
-        core_persisted(node->core, term, log_index, now);
+        core_persisted(node->core, term, log_index, journal->writes.took_ns,
+                       now);
     }
     loop_wake(node);
 }

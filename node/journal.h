@@ -2,8 +2,9 @@
 
 /* The node's disk: the log, the vote, and how much room is left.
  *
- * The log is written asynchronously (storage/wal.h); that it is durable comes
- * back through the loop. Everything that fails here ends the node (exit 70):
+ * Both are written asynchronously (storage/wal.h, storage/vote_saver.h); that
+ * they are durable comes back through the loop. While a vote is being saved no
+ * write of the log begins. Everything that fails here ends the node (exit 70):
  * after a failed write nobody knows what is on the disk, and only a start that
  * reads it back can tell.
  *
@@ -25,6 +26,7 @@
 #include "raft/replica.h"
 
 struct hasp_node;
+struct vote_saver;
 struct wal;
 
 struct journal {
@@ -32,6 +34,11 @@ struct journal {
     struct wal *wal;
     uv_poll_t poll;
     bool is_polling;
+    struct vote_saver *saver; /* From journal_begin() on. */
+    uv_poll_t saver_poll;
+    uint64_t asked_term; /* Of the newest vote that is to be saved ... */
+    uint64_t asked_vote;
+    bool is_saving; /* ... and has not been saved yet. */
     struct writes writes;
     bool is_full;
     uint64_t free_size;
@@ -39,8 +46,13 @@ struct journal {
 
 /* Begins to watch the log, which is open. */
 void journal_watch(struct journal *journal);
-/* Stops watching; the handle is gone when the loop has run once more. */
+/* From now on votes are saved by a thread of their own; fails with node_fail().
+ */
+void journal_begin(struct journal *journal);
+/* Stops watching; the handles are gone when the loop has run once more. */
 void journal_unwatch(struct journal *journal);
+/* Frees what journal_begin() has made. */
+void journal_done(struct journal *journal);
 /* The end of a turn: starts the write of what was appended. */
 void journal_start(struct journal *journal);
 /* Housekeeping. */

@@ -147,6 +147,7 @@ void hasp_node_close(struct hasp_node *node)
     }
     clients_done(&node->clients);
     snapshots_done(&node->snapshots);
+    journal_done(&node->journal);
     wal_close(node->journal.wal);
     table_close(node->table);
     if (node->datadir != NULL) {
@@ -424,6 +425,10 @@ static void begin(struct hasp_node *node, const struct replica_start *start)
     memcpy(options.cluster_id, identity->cluster_id, CLUSTER_ID_SIZE);
     fill_random(&options.seed, sizeof options.seed);
     port.data = node;
+    journal_begin(&node->journal);
+    if (node->has_failed) {
+        return;
+    }
     uint64_t now = node_now();
     node->core = core_new(&options, &port);
     int rv = core_begin(node->core, &core_start, now, why);

@@ -9,6 +9,7 @@
 
 #define VOTE_DISRUPTING 1u
 #define VOTE_PRE_VOTE 2u
+#define VOTE_STANDING 4u
 #define VOTE_GRANTED 1u
 
 static void encode_append(const struct message_append *append,
@@ -38,12 +39,15 @@ void message_encode(const struct message *message, struct buffer *out)
         buffer_put_u64(out, message->vote.last_index);
         buffer_put_u64(out, message->vote.last_term);
         buffer_put_u8(out, (message->vote.is_disrupting ? VOTE_DISRUPTING : 0) |
-                               (message->vote.is_pre_vote ? VOTE_PRE_VOTE : 0));
+                               (message->vote.is_pre_vote ? VOTE_PRE_VOTE : 0) |
+                               (message->vote.is_standing ? VOTE_STANDING : 0));
+        buffer_put_u32(out, message->vote.flush_ms);
         break;
     case MESSAGE_VOTE_RESULT:
         buffer_put_u8(
             out, (message->vote_result.is_granted ? VOTE_GRANTED : 0) |
                      (message->vote_result.is_pre_vote ? VOTE_PRE_VOTE : 0));
+        buffer_put_u32(out, message->vote_result.flush_ms);
         break;
     case MESSAGE_TIMEOUT_NOW:
         buffer_put_u64(out, message->timeout_now.last_index);
@@ -85,14 +89,18 @@ int message_decode(struct bytes encoded, struct message *ret_message)
         message.vote.candidate = reader_u64(&reader);
         message.vote.last_index = read_number(&reader);
         message.vote.last_term = read_number(&reader);
-        flags = read_flags(&reader, VOTE_DISRUPTING | VOTE_PRE_VOTE);
+        flags = read_flags(&reader,
+                           VOTE_DISRUPTING | VOTE_PRE_VOTE | VOTE_STANDING);
         message.vote.is_disrupting = (flags & VOTE_DISRUPTING) != 0;
         message.vote.is_pre_vote = (flags & VOTE_PRE_VOTE) != 0;
+        message.vote.is_standing = (flags & VOTE_STANDING) != 0;
+        message.vote.flush_ms = reader_u32(&reader);
         break;
     case MESSAGE_VOTE_RESULT:
         flags = read_flags(&reader, VOTE_GRANTED | VOTE_PRE_VOTE);
         message.vote_result.is_granted = (flags & VOTE_GRANTED) != 0;
         message.vote_result.is_pre_vote = (flags & VOTE_PRE_VOTE) != 0;
+        message.vote_result.flush_ms = reader_u32(&reader);
         break;
     case MESSAGE_TIMEOUT_NOW:
         message.timeout_now.last_index = read_number(&reader);

@@ -10,8 +10,9 @@
  *     APPEND         u64 prev_index, u64 prev_term, u64 commit_index,
  *                    u32 count, count x (u64 term, u8 type, u32 size), bodies
  *     APPEND_RESULT  u64 rejected_index, u64 last_index
- *     VOTE           u64 candidate, u64 last_index, u64 last_term, u8 flags
- *     VOTE_RESULT    u8 flags
+ *     VOTE           u64 candidate, u64 last_index, u64 last_term, u8 flags,
+ *                    u32 flush_ms
+ *     VOTE_RESULT    u8 flags, u32 flush_ms
  *     TIMEOUT_NOW    u64 last_index, u64 last_term
  *     CONFIRM        u64 number
  *     CONFIRMED      u64 number
@@ -70,10 +71,13 @@ struct message {
             uint64_t last_term;
             bool is_disrupting;
             bool is_pre_vote;
+            bool is_standing;  /* Not a question: a vote is about to be. */
+            uint32_t flush_ms; /* Longest of those known to the candidate. */
         } vote;
         struct {
             bool is_granted;
             bool is_pre_vote;
+            uint32_t flush_ms; /* At the voter. */
         } vote_result;
         struct {
             uint64_t last_index;

@@ -36,6 +36,8 @@ static void receive_append_result(struct replica *replica, uint64_t from,
                                   const struct message *message);
 static int receive_vote(struct replica *replica, uint64_t from,
                         const struct message *message);
+static void answer_pre_vote(struct replica *replica, uint64_t to, uint64_t term,
+                            bool is_granted);
 static bool may_lend_vote(const struct replica *replica, uint64_t from,
                           const struct message *message);
 static int receive_vote_result(struct replica *replica, uint64_t from,
@@ -301,6 +303,10 @@ static int receive_vote(struct replica *replica, uint64_t from,
         message->vote.last_term > message->term) {
         return HASP_EPROTO;
     }
+    if (message->vote.is_standing) {
+        patience_stands(replica, from, message->vote.flush_ms);
+        return 0;
+    }
     m.request_vote.version = 2;
     m.request_vote.term = message->term;
     m.request_vote.candidate_id = from;
@@ -308,16 +314,18 @@ static int receive_vote(struct replica *replica, uint64_t from,
     m.request_vote.last_log_term = message->vote.last_term;
     m.request_vote.disrupt_leader = message->vote.is_disrupting;
     m.request_vote.pre_vote = message->vote.is_pre_vote;
-    if (!may_lend_vote(replica, from, message)) {
+    replica->patience.asking_flush = message->vote.flush_ms;
+    if (!hears_leader(replica)) {
+        /* T8: the core would go by its own random timer. */
+        m.request_vote.disrupt_leader = true;
+    }
+    if (message->vote.is_pre_vote && patience_refuses(replica, from)) {
+        answer_pre_vote(replica, from, message->term, false);
+    } else if (!may_lend_vote(replica, from, message)) {
         feed(replica, from, &m);
     } else if (message->vote.is_pre_vote) {
-        struct message answer = {.kind = MESSAGE_VOTE_RESULT,
-                                 .term = message->term};
-        answer.vote_result.is_granted = true;
-        answer.vote_result.is_pre_vote = true;
-        step_send(replica, from, &answer);
+        answer_pre_vote(replica, from, message->term, true);
     } else {
-        m.request_vote.disrupt_leader = true; /* We have looked for one. */
         replica->is_lending_vote = true;
         feed(replica, from, &m);
         replica->is_lending_vote = false;
@@ -327,6 +335,19 @@ static int receive_vote(struct replica *replica, uint64_t from,
         replica->out.save_vote = true;
     }
     return 0;
+}
+
+static void answer_pre_vote(struct replica *replica, uint64_t to, uint64_t term,
+                            bool is_granted)
+{
+    struct message answer = {.kind = MESSAGE_VOTE_RESULT, .term = term};
+    if (answer.term < replica->core.current_term) {
+        answer.term = replica->core.current_term; /* T15 */
+    }
+    answer.vote_result.is_granted = is_granted;
+    answer.vote_result.is_pre_vote = true;
+    answer.vote_result.flush_ms = (uint32_t)replica->patience.flush_ms;
+    step_send(replica, to, &answer);
 }
 
 /* T14: a member that is no voter by its own log refuses every vote. But who
@@ -349,12 +370,9 @@ static bool may_lend_vote(const struct replica *replica, uint64_t from,
         return false;
     }
     /* The core of a member that does not vote never gives up a leader. */
-    bool has_leader = replica->has_heard_leader &&
-                      replica->clock_ms - replica->heard_ms <
-                          replica->election_ms;
     bool has_voted = message->term == core->current_term &&
                      core->voted_for != 0 && core->voted_for != from;
-    if ((has_leader && !message->vote.is_disrupting) ||
+    if ((hears_leader(replica) && !message->vote.is_disrupting) ||
         (has_voted && !message->vote.is_pre_vote)) {
         return false;
     }
@@ -374,6 +392,11 @@ static int receive_vote_result(struct replica *replica, uint64_t from,
     if (message->vote_result.is_granted &&
         message->term > term + (message->vote_result.is_pre_vote ? 1 : 0)) {
         return HASP_EPROTO; /* Nobody grants a vote that was not asked for. */
+    }
+    if (message->vote_result.is_pre_vote &&
+        replica->core.candidate_state.in_pre_vote) {
+        patience_answered(replica, message->vote_result.is_granted,
+                          message->vote_result.flush_ms);
     }
     m.request_vote_result.version = 2;
     m.request_vote_result.term = message->term;

@@ -82,10 +82,11 @@ void replica_free(struct replica *replica)
 /* --- Events ------------------------------------------------------------- */
 
 void replica_persisted(struct replica *replica, uint64_t term,
-                       uint64_t log_index, uint64_t now_ms,
+                       uint64_t log_index, uint64_t flush_ms, uint64_t now_ms,
                        struct replica_update *update)
 {
     step_begin(replica, now_ms);
+    patience_note_flush(replica, flush_ms);
     uint64_t durable = written_complete(&replica->written, term, log_index);
     if (durable > replica->core.last_stored && !replica->is_installing) {
         /* Nobody becomes a candidate while writes are under way. */
@@ -97,6 +98,26 @@ void replica_persisted(struct replica *replica, uint64_t term,
         step_core(replica, &event);
     }
     step_end(replica, update);
+}
+
+void replica_vote_saved(struct replica *replica, uint64_t term,
+                        uint64_t voted_for, uint64_t flush_ms, uint64_t now_ms,
+                        struct replica_update *update)
+{
+    step_begin(replica, now_ms);
+    CHECK(term <= replica->core.current_term);
+    patience_note_flush(replica, flush_ms);
+    replica->saved_term = term;
+    replica->saved_vote = voted_for;
+    if (vote_is_saved(replica)) {
+        patience_vote_saved(replica);
+    }
+    step_end(replica, update);
+}
+
+bool replica_vote_is_saved(const struct replica *replica)
+{
+    return vote_is_saved(replica);
 }
 
 void replica_tick(struct replica *replica, uint64_t now_ms,
@@ -111,6 +132,9 @@ void replica_tick(struct replica *replica, uint64_t now_ms,
             vote_for_itself(replica);
         } else {
             struct raft_event event = {.type = RAFT_TIMEOUT};
+            if (!is_leader(replica)) {
+                patience_attempt(replica);
+            }
             step_core(replica, &event);
         }
         /* What was asked last may have been lost on the way. */
@@ -140,7 +164,7 @@ uint64_t replica_deadline(const struct replica *replica)
     if (replica->has_ticked && deadline < replica->ticked_ms + pause_ms) {
         deadline = replica->ticked_ms + pause_ms;
     }
-    return deadline;
+    return patience_deadline(replica, deadline);
 }
 
 int replica_submit(struct replica *replica, const struct bytes *commands,

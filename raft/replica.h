@@ -11,12 +11,16 @@
  *
  * The caller carries out each update before the next event, in this order:
  *
- *     1. save_vote: term and vote, durably and synchronously, first of all;
+ *     1. save_vote: begin to make term and vote durable; that they are is told
+ *        by replica_vote_saved(). Until then no write of the log may begin
+ *        that is asked for now or later, so that the log never knows of a term
+ *        that the vote's file does not;
  *     2. truncate, append: hand to the log; durability may come later and is
  *        told by replica_persisted(), in the order of the calls;
  *     3. messages: may go out while the log is being written (the leader does
  *        not wait for its own disk; a follower's answers are held back by the
- *        core until replica_persisted());
+ *        core until replica_persisted()). What rests on a vote that is not yet
+ *        durable is not among them: it comes with replica_vote_saved();
  *     4. role, committed, confirmed: look, then act.
  *
  * The update of a call that was refused (an error was returned) asks for
@@ -190,11 +194,20 @@ MUST_CHECK int replica_receive(struct replica *replica, uint64_t from,
                                struct bytes message, uint64_t now_ms,
                                struct replica_update *update);
 
-/* The log is durable up to the entry (term, log_index). Completions of entries
- * that were replaced meanwhile are recognised by their term and dropped. */
+/* The log is durable up to the entry (term, log_index); the write took
+ * 'flush_ms'. Completions of entries that were replaced meanwhile are
+ * recognised by their term and dropped. */
 void replica_persisted(struct replica *replica, uint64_t term,
-                       uint64_t log_index, uint64_t now_ms,
+                       uint64_t log_index, uint64_t flush_ms, uint64_t now_ms,
                        struct replica_update *update);
+
+/* Term and vote are durable; writing them took 'flush_ms'. Where several saves
+ * were asked for one after the other, only the newest need be carried out. */
+void replica_vote_saved(struct replica *replica, uint64_t term,
+                        uint64_t voted_for, uint64_t flush_ms, uint64_t now_ms,
+                        struct replica_update *update);
+/* True if no save is under way. */
+bool replica_vote_is_saved(const struct replica *replica);
 
 /* Time has passed; to be called at or after replica_deadline(). */
 void replica_tick(struct replica *replica, uint64_t now_ms,

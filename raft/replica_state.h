@@ -9,8 +9,8 @@
  *     step_end()       all of it becomes one replica_update
  *
  * The core (struct raft) is read through its public fields where it has no
- * accessor. One field is written, 'voted_for', in one place (receive.c,
- * T14). */
+ * accessor. Fields are written in two places: 'voted_for' in receive.c (T14),
+ * and what says how a candidate tries again in patience.c (T16). */
 
 #ifndef HASP_RAFT_REPLICA_STATE_H
 #define HASP_RAFT_REPLICA_STATE_H
@@ -23,6 +23,7 @@
 #include "raft/log.h"
 #include "raft/members.h"
 #include "raft/message.h"
+#include "raft/patience.h"
 #include "raft/replica.h"
 #include "raft/written.h"
 
@@ -33,9 +34,10 @@
 
 /* An encoded message; its bytes stand in step_output.bytes. */
 struct outgoing {
-    uint64_t to;
+    uint64_t to; /* 0: it has been sent. */
     size_t offset;
     size_t size;
+    bool is_early;
 };
 
 /* What the steps of one event have given so far. The buffers are used again. */
@@ -72,9 +74,6 @@ struct send_time {
     uint64_t clock_ms;
 };
 
-/* So many waits of a hurried election are shortened, then it takes its time. */
-#define HURRY_MAX 16
-
 struct replica {
     struct raft core;
     uint64_t id;
@@ -82,15 +81,20 @@ struct replica {
     uint32_t heartbeat_ms;
     uint32_t in_flight_max;
     bool is_begun;
-    struct prng prng; /* For replica_hurry(). */
+    struct prng prng; /* For patience.c. */
 
     uint64_t now_ms;    /* The caller's clock at the last event. */
     uint64_t clock_ms;  /* Raft's: never behind now_ms + ahead_ms. */
     uint64_t ahead_ms;  /* By how much replica_hurry() has moved it. */
     uint64_t ticked_ms; /* The caller's clock at the last RAFT_TIMEOUT. */
     bool has_ticked;
-    uint32_t hurries; /* Waits for an election still to be shortened ... */
-    uint64_t hurried; /* ... and the core's deadline after the last one. */
+    struct patience patience;
+
+    uint64_t asked_term; /* What the caller was asked last to save ... */
+    uint64_t asked_vote;
+    uint64_t saved_term; /* ... and what it has told to be on disk. */
+    uint64_t saved_vote;
+    bool is_holding; /* Messages are kept back until the vote is on disk. */
 
     struct log log;
     struct written written;
@@ -127,13 +131,11 @@ struct replica {
     uint32_t received_capacity;
 };
 
-/* Shortens the wait of a hurried election that has begun anew (hurry.c). */
-void hurry_on(struct replica *replica);
-
 void step_begin(struct replica *replica, uint64_t now_ms);
 /* Feeds one event, whose preconditions the caller has checked. */
 void step_core(struct replica *replica, struct raft_event *event);
-/* Sends one of our own messages. */
+/* Sends one of our own messages. What promises nothing does not wait for the
+ * vote to be on disk. */
 void step_send(struct replica *replica, uint64_t to,
                const struct message *message);
 void step_end(struct replica *replica, struct replica_update *update);
@@ -156,6 +158,10 @@ const struct replica_members *newest_members(const struct replica *replica);
 /* The term of an entry in the cache or of the snapshot's last one, else 0. */
 uint64_t known_term(const struct replica *replica, uint64_t log_index);
 bool is_leader(const struct replica *replica);
+/* The core's term and vote are on disk. */
+bool vote_is_saved(const struct replica *replica);
+/* It leads, or has heard from a leader a short while ago. */
+bool hears_leader(const struct replica *replica);
 
 /* A leader of 'term' has given a sign of life. */
 void note_leader(struct replica *replica, uint64_t term);

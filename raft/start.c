@@ -66,6 +66,8 @@ int replica_begin(struct replica *replica, const struct replica_start *start,
         plan.has_new_vote = true;
     }
     replica->out.save_vote = plan.has_new_vote;
+    replica->asked_term = replica->saved_term = start->term;
+    replica->asked_vote = replica->saved_vote = start->voted_for;
     if (plan.is_log_obsolete) {
         replica->out.truncate_from = start->entries[0].log_index;
     }

@@ -33,6 +33,7 @@ static void follow_leadership(struct replica *replica);
 static void follow_commit(struct replica *replica);
 static void add_outgoing(struct replica *replica, uint64_t to, size_t offset,
                          size_t size);
+static bool must_save(const struct replica *replica);
 static void end_entries(struct replica *replica, struct replica_update *update);
 static void end_messages(struct replica *replica,
                          struct replica_update *update);
@@ -54,8 +55,10 @@ void step_begin(struct replica *replica, uint64_t now_ms)
     out->members_changed = false;
     out->truncate_from = 0;
     out->append_first = 0;
-    buffer_clear(&out->bytes);
-    out->outgoing_count = 0;
+    if (!replica->is_holding) {
+        buffer_clear(&out->bytes);
+        out->outgoing_count = 0;
+    }
 }
 
 void step_core(struct replica *replica, struct raft_event *event)
@@ -94,25 +97,40 @@ void step_send(struct replica *replica, uint64_t to,
     size_t offset = out->bytes.size;
     message_encode(message, &out->bytes);
     add_outgoing(replica, to, offset, out->bytes.size - offset);
+    out->outgoing[out->outgoing_count - 1]
+        .is_early = (message->kind == MESSAGE_VOTE &&
+                     message->vote.is_standing) ||
+                    (message->kind == MESSAGE_VOTE_RESULT &&
+                     message->vote_result.is_pre_vote);
 }
 
 void step_end(struct replica *replica, struct replica_update *update)
 {
     *update = (struct replica_update){
-        .save_vote = replica->out.save_vote,
+        .save_vote = must_save(replica),
         .term = replica->core.current_term,
         .voted_for = replica->core.voted_for,
         .truncate_from = replica->out.truncate_from,
         .members_changed = replica->out.members_changed,
     };
+    replica->asked_term = update->term;
+    replica->asked_vote = update->voted_for;
     if (replica->out.members_changed) {
         confirm_keep(&replica->confirm, newest_members(replica));
     }
+    patience_follow(replica);
     end_entries(replica, update);
     end_messages(replica, update);
     end_news(replica, update);
-    hurry_on(replica);
     CHECK_SLOW(is_consistent(replica));
+}
+
+/* The core says so also where it gives the same vote again. */
+static bool must_save(const struct replica *replica)
+{
+    return replica->out.save_vote &&
+           (replica->asked_term != replica->core.current_term ||
+            replica->asked_vote != replica->core.voted_for);
 }
 
 int step_end_call(struct replica *replica, int error,
@@ -122,7 +140,7 @@ int step_end_call(struct replica *replica, int error,
         step_end(replica, update);
     } else {
         CHECK(!replica->out.save_vote && replica->out.append_first == 0 &&
-              replica->out.outgoing_count == 0);
+              (replica->is_holding || replica->out.outgoing_count == 0));
         *update = (struct replica_update){
             .term = replica->core.current_term,
             .voted_for = replica->core.voted_for,
@@ -193,12 +211,25 @@ bool is_leader(const struct replica *replica)
     return replica->core.state == RAFT_LEADER;
 }
 
+bool vote_is_saved(const struct replica *replica)
+{
+    return replica->saved_term == replica->core.current_term &&
+           replica->saved_vote == replica->core.voted_for;
+}
+
+bool hears_leader(const struct replica *replica)
+{
+    return is_leader(replica) ||
+           (replica->has_heard_leader && !replica->patience.is_leader_gone &&
+            replica->clock_ms - replica->heard_ms < replica->election_ms);
+}
+
 void note_leader(struct replica *replica, uint64_t term)
 {
     replica->leader_term = term;
     replica->heard_ms = replica->clock_ms;
     replica->has_heard_leader = true;
-    replica->hurries = 0;
+    patience_leader(replica);
 }
 
 void feed_configuration(struct replica *replica, uint64_t log_index)
@@ -303,6 +334,7 @@ static void take_message(struct replica *replica, const struct raft_message *m)
         message.vote.last_term = m->request_vote.last_log_term;
         message.vote.is_disrupting = m->request_vote.disrupt_leader;
         message.vote.is_pre_vote = m->request_vote.pre_vote;
+        message.vote.flush_ms = (uint32_t)patience_flush(replica);
         break;
     case RAFT_REQUEST_VOTE_RESULT:
         message.kind = MESSAGE_VOTE_RESULT;
@@ -316,6 +348,11 @@ static void take_message(struct replica *replica, const struct raft_message *m)
         message.vote_result.is_granted = m->request_vote_result.vote_granted ||
                                          replica->is_lending_vote;
         message.vote_result.is_pre_vote = m->request_vote_result.pre_vote;
+        message.vote_result.flush_ms = (uint32_t)replica->patience.flush_ms;
+        if (message.vote_result.is_granted) {
+            patience_granted(replica, m->server_id,
+                             message.vote_result.is_pre_vote);
+        }
         break;
     case RAFT_TIMEOUT_NOW:
         message.kind = MESSAGE_TIMEOUT_NOW;
@@ -515,20 +552,25 @@ static void end_messages(struct replica *replica, struct replica_update *update)
         memmove(replica->snapshot_to, replica->snapshot_to + 1,
                 replica->snapshot_to_count * sizeof *replica->snapshot_to);
     }
+    replica->is_holding = !vote_is_saved(replica);
     if (out->outgoing_count == 0) {
         return;
     }
     out->messages = step_reserve(out->messages, &out->messages_capacity,
                                  out->outgoing_count, sizeof *out->messages);
     for (uint32_t i = 0; i < out->outgoing_count; i++) {
-        out->messages[i] = (struct replica_message){
-            .to = out->outgoing[i].to,
-            .bytes = bytes_of(out->bytes.data + out->outgoing[i].offset,
-                              out->outgoing[i].size),
+        struct outgoing *outgoing = &out->outgoing[i];
+        if (outgoing->to == 0 || (replica->is_holding && !outgoing->is_early)) {
+            continue;
+        }
+        out->messages[update->message_count++] = (struct replica_message){
+            .to = outgoing->to,
+            .bytes = bytes_of(out->bytes.data + outgoing->offset,
+                              outgoing->size),
         };
+        outgoing->to = 0;
     }
     update->messages = out->messages;
-    update->message_count = out->outgoing_count;
 }
 
 static void end_news(struct replica *replica, struct replica_update *update)

@@ -77,6 +77,7 @@ struct wal {
     struct wal_chain chain; /* Of the next batch to be composed. */
     struct extent durable;
     bool has_asked; /* For room, since the queue cannot go on without. */
+    bool is_held;
 
     /* The blocks that the next write begins with: from 'base' on, 'fill' bytes
      * of them are those of batches that are durable, or a new segment's
@@ -205,6 +206,11 @@ void wal_truncate(struct wal *wal, uint64_t from_index)
                                            .log_index = from_index});
 }
 
+void wal_hold(struct wal *wal, bool is_held)
+{
+    wal->is_held = is_held;
+}
+
 int wal_fd(const struct wal *wal)
 {
     return wal->event_fd;
@@ -218,6 +224,11 @@ const char *wal_why(const struct wal *wal)
 const char *wal_mode(const struct wal *wal)
 {
     return wal->writer->class->name;
+}
+
+bool wal_is_writing(const struct wal *wal)
+{
+    return wal->flight.is_on;
 }
 
 bool wal_is_busy(const struct wal *wal)
@@ -509,7 +520,7 @@ int wal_start(struct wal *wal)
     if (wal->error != 0) {
         return wal->error;
     }
-    if (wal->flight.is_on || wal->queue_at == wal->queue.size) {
+    if (wal->is_held || wal->flight.is_on || wal->queue_at == wal->queue.size) {
         return 0;
     }
     uint64_t needed = WAL_BATCH_HEADER_SIZE +
@@ -623,6 +634,8 @@ int wal_reset(struct wal *wal, uint64_t next_index)
     if (error != 0) {
         return error;
     }
+    bool was_held = wal->is_held;
+    wal->is_held = false;
     buffer_clear(&wal->queue);
     wal->queue_at = 0;
     queue_record(wal, &(struct wal_record){.kind = WAL_RECORD_RESET,
@@ -644,6 +657,7 @@ int wal_reset(struct wal *wal, uint64_t next_index)
     if (error == 0) {
         drop_segments(wal, wal->segment_count - 1);
     }
+    wal->is_held = was_held;
     return error;
 }
 

@@ -96,6 +96,10 @@ void wal_truncate(struct wal *wal, uint64_t from_index);
 /* Starts the write of all that is queued, if none is in flight. */
 MUST_CHECK int wal_start(struct wal *wal);
 
+/* While it is held no write begins: one that is in flight goes on, what is
+ * queued waits. wal_reset() is not held up. */
+void wal_hold(struct wal *wal, bool is_held);
+
 /* A file descriptor that turns readable when a write has ended. */
 int wal_fd(const struct wal *wal);
 
@@ -112,6 +116,8 @@ const char *wal_why(const struct wal *wal);
 /* How it writes: "kaio" or "thread". */
 const char *wal_mode(const struct wal *wal);
 
+/* True while a write is in flight. */
+bool wal_is_writing(const struct wal *wal);
 /* True while a write is in flight or something is queued. */
 bool wal_is_busy(const struct wal *wal);
 

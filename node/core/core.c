@@ -303,13 +303,24 @@ static int take_message(struct core *core, uint64_t id, struct bytes body)
 }
 
 void core_persisted(struct core *core, uint64_t term, uint64_t log_index,
-                    uint64_t now_ns)
+                    uint64_t flush_ns, uint64_t now_ns)
 {
     struct replica_update update;
     set_now(core, now_ns);
-    replica_persisted(core->replica, term, log_index, now_ns / NS_PER_MS,
-                      &update);
+    replica_persisted(core->replica, term, log_index, flush_ns / NS_PER_MS,
+                      now_ns / NS_PER_MS, &update);
     update_carry_out(core, &update);
+}
+
+void core_vote_saved(struct core *core, uint64_t term, uint64_t voted_for,
+                     uint64_t flush_ns, uint64_t now_ns)
+{
+    struct replica_update update;
+    set_now(core, now_ns);
+    replica_vote_saved(core->replica, term, voted_for, flush_ns / NS_PER_MS,
+                       now_ns / NS_PER_MS, &update);
+    update_carry_out(core, &update);
+    snapshots_vote_saved(core);
 }
 
 uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)

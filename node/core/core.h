@@ -56,9 +56,10 @@ struct core;
 /* What the core asks of the world. All calls are on the core's thread and
  * return at once; 'data' is the first argument of each. */
 struct core_port {
-    /* Disk. save_vote is synchronous and durable; the log is not: its
-     * durability comes back as core_persisted(). Errors are fatal: the port
-     * itself stops the node. */
+    /* Disk. Nothing of it waits: save_vote ends in core_vote_saved(), and the
+     * log's durability comes back as core_persisted(). While a vote is being
+     * saved no write of the log may begin. Errors are fatal: the port itself
+     * stops the node. */
     void (*save_vote)(void *data, uint64_t term, uint64_t voted_for);
     void (*log_truncate)(void *data, uint64_t from_index);
     void (*log_append)(void *data, const struct replica_entry *entries,
@@ -216,8 +217,11 @@ MUST_CHECK int core_peer_frame(struct core *core, uint64_t id,
                                enum frame_type type, struct bytes body,
                                uint64_t now_ns, char why[HASP_WHY_SIZE]);
 
+/* See replica_persisted() and replica_vote_saved(). */
 void core_persisted(struct core *core, uint64_t term, uint64_t log_index,
-                    uint64_t now_ns);
+                    uint64_t flush_ns, uint64_t now_ns);
+void core_vote_saved(struct core *core, uint64_t term, uint64_t voted_for,
+                     uint64_t flush_ns, uint64_t now_ns);
 /* The snapshot asked for is on disk ('error' 0), or could not be written: that
  * is not fatal, it is tried again later. */
 void core_snapshot_taken(struct core *core, uint64_t log_index, int error,

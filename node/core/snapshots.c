@@ -157,11 +157,11 @@ int snapshots_chunk(struct core *core, uint64_t from, struct bytes body)
     if (receiver->is_adopting) {
         return 0;
     }
-    if (part.leader_term < replica_term(core->replica)) {
-        return 0; /* Its leader is none; a newer one's sending goes on. */
-    }
     if (!replica_is_near_term(core->replica, part.leader_term)) {
         return HASP_ETOOBIG;
+    }
+    if (part.leader_term != replica_term(core->replica)) {
+        return 0; /* Its leader is none, or has not yet been heard as one. */
     }
     if (part.offset == 0) {
         if (!has_room(core, from, part.total_size)) {
@@ -191,9 +191,18 @@ int snapshots_chunk(struct core *core, uint64_t from, struct bytes body)
     if (receiver->offset == receiver->size) {
         receiver->is_active = false;
         receiver->is_adopting = true;
-        core->port.snapshot_adopt(core->port.data);
+        receiver->must_adopt = true;
+        snapshots_vote_saved(core);
     }
     return 0;
+}
+
+void snapshots_vote_saved(struct core *core)
+{
+    if (core->receiver.must_adopt && replica_vote_is_saved(core->replica)) {
+        core->receiver.must_adopt = false;
+        core->port.snapshot_adopt(core->port.data);
+    }
 }
 
 int snapshots_ack(struct core *core, uint64_t from, struct bytes body)

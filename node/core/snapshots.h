@@ -26,6 +26,9 @@ void backup_answer(struct core *core, struct request *request, int error);
 void snapshots_send(struct core *core, uint64_t member);
 void snapshots_peer_lost(struct core *core, struct peer *peer);
 void snapshots_stepped_down(struct core *core);
+/* Adopts what has been received, unless a vote is being saved: the term of what
+ * is on disk is never ahead of the vote's. */
+void snapshots_vote_saved(struct core *core);
 MUST_CHECK int snapshots_chunk(struct core *core, uint64_t from,
                                struct bytes body);
 MUST_CHECK int snapshots_ack(struct core *core, uint64_t from,

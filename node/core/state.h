@@ -241,7 +241,8 @@ struct batch_item {
 
 struct snapshot_receiver {
     bool is_active;   /* Chunks are coming in. */
-    bool is_adopting; /* All is there, the port checks it. */
+    bool is_adopting; /* All is there, the port checks it ... */
+    bool must_adopt;  /* ... or will, when the vote has been saved. */
     uint64_t from;
     uint64_t leader_term;
     uint64_t index;

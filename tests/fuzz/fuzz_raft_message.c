@@ -88,8 +88,12 @@ static void receive_all(struct bytes input)
         if (update.entry_count > 0) {
             const struct replica_entry
                 *last = &update.entries[update.entry_count - 1];
-            replica_persisted(replica, last->term, last->log_index, now_ms,
+            replica_persisted(replica, last->term, last->log_index, 1, now_ms,
                               &update);
+        }
+        if (!replica_vote_is_saved(replica) && now_ms % 60 == 0) {
+            replica_vote_saved(replica, replica_term(replica),
+                               replica_voted_for(replica), 1, now_ms, &update);
         }
         now_ms += 20;
         replica_tick(replica, now_ms, &update);

@@ -13,6 +13,7 @@
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_client.h"
 #include "tests/sim/sim_disk.h"
+#include "tests/sim/sim_election.h"
 #include "tests/sim/sim_faults.h"
 #include "tests/sim/sim_history.h"
 #include "tests/sim/sim_net.h"
@@ -191,8 +192,8 @@ static void build(struct sim *sim)
 }
 
 /* Runs events until 'until_ns', or until 'is_over' says so. */
-static void run_until(struct sim *sim, uint64_t until_ns,
-                      bool (*is_over)(struct sim *sim))
+void sim_run_until(struct sim *sim, uint64_t until_ns,
+                   bool (*is_over)(struct sim *sim))
 {
     uint64_t looked_ns = sim->now_ns;
     while (!sim->has_failed) {
@@ -285,7 +286,7 @@ void sim_run(struct sim *sim, const struct sim_options *options)
 {
     *sim = (struct sim){.options = *options};
     build(sim);
-    run_until(sim, options->seconds * SIM_S, NULL);
+    sim_run_until(sim, options->seconds * SIM_S, NULL);
     if (!sim->has_failed) {
         sim_note(sim, NULL, "calm", 0, 0, 0);
         sim->phase = SIM_CALM;
@@ -293,9 +294,12 @@ void sim_run(struct sim *sim, const struct sim_options *options)
         for (uint32_t i = 0; i < sim->client_count; i++) {
             sim_client_reset_progress(sim->client[i]);
         }
-        run_until(sim, sim->now_ns + CALM_NS, NULL);
+        sim_run_until(sim, sim->now_ns + CALM_NS, NULL);
         check_progress(sim);
         check_overdue(sim);
+    }
+    if (!sim->has_failed) {
+        sim_election(sim);
     }
     if (!sim->has_failed) {
         sim_note(sim, NULL, "drain", 0, 0, 0);
@@ -303,7 +307,7 @@ void sim_run(struct sim *sim, const struct sim_options *options)
         for (uint32_t i = 0; i < sim->client_count; i++) {
             sim_client_drain(sim->client[i]);
         }
-        run_until(sim, sim->now_ns + DRAIN_NS, has_ended);
+        sim_run_until(sim, sim->now_ns + DRAIN_NS, has_ended);
     }
     if (!sim->has_failed) {
         check_end(sim);

@@ -105,6 +105,7 @@ struct sim {
     uint64_t now_ns;
     struct heap events;
     enum sim_phase phase;
+    bool is_left_alone; /* Who has died is not started again. */
     struct sim_node *node[SIM_NODE_MAX];
     uint32_t node_count;
     struct sim_client *client[SIM_CLIENT_MAX];
@@ -126,6 +127,10 @@ struct sim {
 /* Runs one seed to its end; what happened stands in 'sim'. */
 void sim_run(struct sim *sim, const struct sim_options *options);
 void sim_done(struct sim *sim);
+
+/* Lets the world run, until 'is_over' (NULL: never) at the latest. */
+void sim_run_until(struct sim *sim, uint64_t until_ns,
+                   bool (*is_over)(struct sim *sim));
 
 void sim_at(struct sim *sim, struct sim_event *event, uint64_t true_ns);
 void sim_cancel(struct sim *sim, struct sim_event *event);

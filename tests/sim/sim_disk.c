@@ -91,6 +91,7 @@ static uint64_t latency(struct sim_disk *disk)
 {
     struct sim *sim = disk->sim;
     uint64_t ns = disk->latency_ns + prng_below(&sim->prng, disk->latency_ns);
+    ns += disk->flush_ns;
     if (disk->slow_until_ns > sim->now_ns) {
         ns += sim_between(sim, 10, 1500) * SIM_MS;
     } else if (sim_chance(sim, 0.002)) {
@@ -111,12 +112,43 @@ static void written(struct sim *sim, struct sim_event *event)
             news = news == NULL ? tell(disk, NEWS_PERSISTED) : news;
             news->term = write->entry.term;
             news->log_index = write->entry.log_index;
+            news->flush_ns = disk->write_ns;
         }
         list_remove(node);
         free(write);
     }
     sim_note(sim, sim_node_host(disk->node), "written", last_index(disk), 0, 0);
     sim_disk_start(disk);
+}
+
+static void start_vote(struct sim_disk *disk)
+{
+    disk->saving = disk->asked;
+    disk->save_ns = latency(disk);
+    sim_at(disk->sim, &disk->saved, disk->sim->now_ns + disk->save_ns);
+}
+
+static bool is_saving(const struct sim_disk *disk)
+{
+    return disk->saved.node.slot != 0;
+}
+
+static void vote_saved(struct sim *sim, struct sim_event *event)
+{
+    struct sim_disk *disk = LIST_ENTRY(event, struct sim_disk, saved);
+    struct sim_news *news = tell(disk, NEWS_VOTE_SAVED);
+    disk->vote = disk->saving;
+    news->term = disk->vote.term;
+    news->voted_for = disk->vote.voted_for;
+    news->flush_ns = disk->save_ns;
+    sim_note(sim, sim_node_host(disk->node), "vote saved", news->term,
+             news->voted_for, 0);
+    if (disk->asked.term != disk->vote.term ||
+        disk->asked.voted_for != disk->vote.voted_for) {
+        start_vote(disk);
+    } else {
+        sim_disk_start(disk);
+    }
 }
 
 /* By index, the newest first: one's own may be ready only after a newer one was
@@ -180,6 +212,7 @@ void sim_disk_init(struct sim_disk *disk, struct sim *sim,
     list_init(&disk->queued);
     list_init(&disk->writing);
     disk->written.run = written;
+    disk->saved.run = vote_saved;
     disk->taken.run = taken;
     disk->adopted.run = adopted;
     disk->table = table_new_memory();
@@ -212,15 +245,17 @@ void sim_disk_bootstrap(struct sim_disk *disk, struct bytes members)
         .body = bytes_of(memory_copy(members.data, members.size), members.size),
     };
     put(disk, &entry);
-    disk->term = 1;
+    disk->vote.term = 1;
 }
 
 void sim_disk_save_vote(struct sim_disk *disk, uint64_t term,
                         uint64_t voted_for)
 {
-    CHECK(term >= disk->term);
-    disk->term = term;
-    disk->voted_for = voted_for;
+    CHECK(term >= disk->vote.term);
+    disk->asked = (struct disk_vote){.term = term, .voted_for = voted_for};
+    if (!is_saving(disk)) {
+        start_vote(disk);
+    }
 }
 
 static struct disk_write *queue_write(struct sim_disk *disk)
@@ -254,14 +289,16 @@ void sim_disk_append(struct sim_disk *disk, const struct replica_entry *entries,
 
 void sim_disk_start(struct sim_disk *disk)
 {
-    if (!list_is_empty(&disk->writing) || list_is_empty(&disk->queued)) {
+    if (!list_is_empty(&disk->writing) || list_is_empty(&disk->queued) ||
+        is_saving(disk)) {
         return;
     }
     LIST_EACH_SAFE (node, &disk->queued) {
         list_remove(node);
         list_push_back(&disk->writing, node);
     }
-    sim_at(disk->sim, &disk->written, disk->sim->now_ns + latency(disk));
+    disk->write_ns = latency(disk);
+    sim_at(disk->sim, &disk->written, disk->sim->now_ns + disk->write_ns);
 }
 
 void sim_disk_trim(struct sim_disk *disk, uint64_t up_to_index)
@@ -373,6 +410,10 @@ void sim_disk_snapshot_load(struct sim_disk *disk)
 void sim_disk_crash(struct sim_disk *disk, bool is_os_down)
 {
     struct sim *sim = disk->sim;
+    if (is_saving(disk) && sim_chance(sim, 0.5)) {
+        disk->vote = disk->saving;
+    }
+    sim_cancel(sim, &disk->saved);
     sim_cancel(sim, &disk->written);
     sim_cancel(sim, &disk->taken);
     sim_cancel(sim, &disk->adopted);
@@ -433,8 +474,8 @@ static void fit_log(struct sim_disk *disk, const struct disk_snapshot *newest)
 void sim_disk_open(struct sim_disk *disk, struct replica_start *ret_start)
 {
     const struct disk_snapshot *newest = sim_disk_newest(disk);
-    struct replica_start start = {.term = disk->term,
-                                  .voted_for = disk->voted_for};
+    struct replica_start start = {.term = disk->vote.term,
+                                  .voted_for = disk->vote.voted_for};
     if (newest != NULL) {
         struct snapshot_header header;
         char why[HASP_WHY_SIZE];

@@ -6,8 +6,10 @@
  * does it: operations queue up, all that is queued becomes one write, one write
  * is in flight, it takes its time, and only its end makes them durable. A crash
  * loses what was queued, and of the write in flight a random prefix survives.
- * Vote and log reset are synchronous. A snapshot becomes durable after a while.
- * The table is the page cache: it survives the process, not the machine. */
+ * The vote is a write of its own that takes its time; no write of the log
+ * begins meanwhile. The log's reset is synchronous. A snapshot becomes durable
+ * after a while. The table is the page cache: it survives the process, not the
+ * machine. */
 
 #ifndef HASP_TESTS_SIM_SIM_DISK_H
 #define HASP_TESTS_SIM_SIM_DISK_H
@@ -26,6 +28,11 @@ struct disk_entry {
     struct bytes body; /* Owned. */
 };
 
+struct disk_vote {
+    uint64_t term;
+    uint64_t voted_for;
+};
+
 struct disk_snapshot {
     uint64_t log_index;
     uint64_t term;
@@ -38,8 +45,7 @@ struct sim_disk {
     struct sim *sim;
     struct sim_node *node;
     /* On the platter. */
-    uint64_t term;
-    uint64_t voted_for;
+    struct disk_vote vote;
     struct disk_entry *entries; /* Consecutive. */
     uint32_t entry_count;
     uint32_t entry_capacity;
@@ -53,6 +59,11 @@ struct sim_disk {
     struct list queued;
     struct list writing;
     struct sim_event written;
+    uint64_t write_ns;       /* How long the write in flight takes. */
+    struct disk_vote asked;  /* The newest vote that is to be saved ... */
+    struct disk_vote saving; /* ... and the one that is being saved. */
+    uint64_t save_ns;
+    struct sim_event saved;
     struct disk_snapshot taking;
     struct sim_event taken;
     struct disk_snapshot receiving;
@@ -60,6 +71,7 @@ struct sim_disk {
     struct sim_event adopted;
     /* How it behaves. */
     uint64_t latency_ns;
+    uint64_t flush_ns; /* Not 0: each flush takes at least so long. */
     uint64_t slow_until_ns;
     bool fails_next; /* The next write ends the node. */
 };

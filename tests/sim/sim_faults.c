@@ -426,7 +426,7 @@ static void next_fault(struct sim *sim, struct sim_event *event)
     struct sim_faults *faults = sim->faults;
     if (sim->phase != SIM_CHAOS) {
         /* One that was asked to stop before the calm comes back as well. */
-        for (uint32_t i = 0; i < sim->node_count; i++) {
+        for (uint32_t i = 0; i < sim->node_count && !sim->is_left_alone; i++) {
             sim_node_start(sim->node[i]);
         }
         sim_at(sim, event, sim->now_ns + 500 * SIM_MS);

@@ -43,6 +43,7 @@ enum news_kind {
     NEWS_CLOSED,
     /* Not from the network: */
     NEWS_PERSISTED,
+    NEWS_VOTE_SAVED,
     NEWS_SNAPSHOT_TAKEN,
     NEWS_SNAPSHOT_RECEIVED
 };
@@ -53,7 +54,9 @@ struct sim_news {
     struct sim_wire *wire;
     int side;           /* Which end the host is. */
     bool is_by_peer;    /* CLOSED: the other end closed or reset it. */
-    uint64_t term;      /* PERSISTED. */
+    uint64_t term;      /* PERSISTED, VOTE_SAVED. */
+    uint64_t voted_for; /* VOTE_SAVED. */
+    uint64_t flush_ns;  /* Likewise: how long the write took. */
     uint64_t log_index; /* PERSISTED, SNAPSHOT_TAKEN. */
     int error;          /* SNAPSHOT_... */
     struct bytes bytes; /* DATA; owned. */

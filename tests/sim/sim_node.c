@@ -493,7 +493,7 @@ void sim_node_start(struct sim_node *node)
         node->host.clock.true_ns = sim->now_ns;
         node->host.clock.local_ns = sim_between(sim, 1, 100) * SIM_S;
     }
-    if (node->disk.term == 0 && node->id <= sim->member_count &&
+    if (node->disk.vote.term == 0 && node->id <= sim->member_count &&
         !node->was_wiped) {
         bootstrap(node);
     }
@@ -673,7 +673,12 @@ static void feed(struct sim_node *node, const struct sim_news *news,
 {
     switch (news->kind) {
     case NEWS_PERSISTED:
-        core_persisted(node->core, news->term, news->log_index, now_ns);
+        core_persisted(node->core, news->term, news->log_index, news->flush_ns,
+                       now_ns);
+        break;
+    case NEWS_VOTE_SAVED:
+        core_vote_saved(node->core, news->term, news->voted_for, news->flush_ns,
+                        now_ns);
         break;
     case NEWS_SNAPSHOT_TAKEN:
         core_snapshot_taken(node->core, news->log_index, news->error, now_ns);

@@ -50,6 +50,8 @@ struct world_node {
     struct table *table;
     struct world_log log;
     uint64_t term, voted_for;
+    uint64_t asked_term, asked_vote;
+    uint64_t vote_due_ms;    /* 0: no vote is being saved. */
     uint64_t durable_due_ms; /* 0: nothing is being written. */
     struct buffer out[NODE_MAX + 1];
     bool link_up[NODE_MAX + 1];
@@ -100,45 +102,37 @@ static char world_why[HASP_WHY_SIZE];
 
 /* --- The port ------------------------------------------------------------- */
 
-/* What depends on a term or vote may not have left before it was saved. */
-static void check_unsent(const struct world_node *node, struct bytes out,
-                         uint64_t new_term)
+/* What depends on a term or a vote may not leave before that is on disk. */
+static void check_rests_on_disk(const struct world_node *node, uint64_t to,
+                                struct bytes body)
 {
-    enum frame_type type;
-    struct bytes body;
     struct message message;
-    size_t used;
-    for (size_t at = 0; at < out.size; at += used) {
-        assert_int_equal(frame_parse(bytes_of(out.data + at, out.size - at),
-                                     FRAME_SIZE_MAX, &type, &body, &used),
-                         0);
-        if (type != FRAME_RAFT || message_decode(body, &message) != 0) {
-            continue;
-        }
-        bool is_pre_vote = (message.kind == MESSAGE_VOTE &&
-                            message.vote.is_pre_vote) ||
-                           (message.kind == MESSAGE_VOTE_RESULT &&
-                            message.vote_result.is_pre_vote);
-        bool is_vote = message.kind == MESSAGE_VOTE ||
-                       (message.kind == MESSAGE_VOTE_RESULT &&
-                        message.vote_result.is_granted);
-        if (!is_pre_vote &&
-            (message.term > node->term ||
-             (is_vote && message.term == new_term && node->voted_for == 0))) {
-            fail_msg("a message of term %llu left before its vote was saved",
-                     (unsigned long long)message.term);
-        }
+    uint64_t vote = 0;
+    bool is_pre_vote = false;
+    if (message_decode(body, &message) != 0) {
+        return;
+    }
+    if (message.kind == MESSAGE_VOTE) {
+        is_pre_vote = message.vote.is_pre_vote || message.vote.is_standing;
+        vote = node->id;
+    } else if (message.kind == MESSAGE_VOTE_RESULT) {
+        is_pre_vote = message.vote_result.is_pre_vote;
+        vote = message.vote_result.is_granted ? to : 0;
+    }
+    if (!is_pre_vote && (message.term > node->term ||
+                         (vote != 0 && message.term == node->term &&
+                          vote != node->voted_for))) {
+        fail_msg("a message of term %llu left before its vote was saved",
+                 (unsigned long long)message.term);
     }
 }
 
 static void port_save_vote(void *data, uint64_t term, uint64_t voted_for)
 {
     struct world_node *node = data;
-    for (uint64_t to = 1; to <= NODE_MAX; to++) {
-        check_unsent(node, buffer_bytes(&node->out[to]), term);
-    }
-    node->term = term;
-    node->voted_for = voted_for;
+    node->asked_term = term;
+    node->asked_vote = voted_for;
+    node->vote_due_ms = node->world->now_ms + WRITE_MS;
 }
 
 static void port_log_truncate(void *data, uint64_t from_index)
@@ -499,6 +493,11 @@ static void node_kill(struct world *world, uint64_t id)
     }
     memset(node->cluster_id, 0, sizeof node->cluster_id);
     memset(node->heard_ms, 0, sizeof node->heard_ms);
+    if (node->vote_due_ms != 0) {
+        node->vote_due_ms = 0; /* It has reached the disk. */
+        node->term = node->asked_term;
+        node->voted_for = node->asked_vote;
+    }
     node->durable_due_ms = 0;
     node->snapshot_due = node->snapshot_adopt_due = false;
     links_update(world);
@@ -679,6 +678,9 @@ static void world_collect(struct world *world, struct world_node *node)
                             FRAME_SIZE_MAX, &message.type, &body, &used),
                 0);
             at += used;
+            if (message.type == FRAME_RAFT) {
+                check_rests_on_disk(node, to, body);
+            }
             message.body = bytes_of(memory_copy(body.data, body.size),
                                     body.size);
             if (world->message_count == world->message_capacity) {
@@ -726,13 +728,22 @@ static void world_deliver(struct world *world)
 static void node_disk(struct world_node *node)
 {
     struct world *world = node->world;
-    if (node->durable_due_ms != 0 && node->durable_due_ms <= world->now_ms &&
+    if (node->vote_due_ms != 0 && node->vote_due_ms <= world->now_ms &&
         !node->is_disk_stuck) {
+        node->vote_due_ms = 0;
+        node->term = node->asked_term;
+        node->voted_for = node->asked_vote;
+        core_vote_saved(node->core, node->term, node->voted_for, WRITE_MS * MS,
+                        node_now(node));
+        node->next_turn_ms = world->now_ms;
+    }
+    if (node->durable_due_ms != 0 && node->durable_due_ms <= world->now_ms &&
+        node->vote_due_ms == 0 && !node->is_disk_stuck) {
         node->durable_due_ms = 0;
         if (node->log.count > 0) {
             struct replica_entry *last = &node->log.entry[node->log.count - 1];
             core_persisted(node->core, last->term, last->log_index,
-                           node_now(node));
+                           WRITE_MS * MS, node_now(node));
         }
         node->next_turn_ms = world->now_ms;
     }

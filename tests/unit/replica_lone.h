@@ -28,6 +28,8 @@ struct lone {
     struct buffer bodies[ENTRIES_MAX];
     uint32_t count;
     uint64_t now_ms;
+    bool saves_no_vote; /* The test does. */
+    uint64_t flush_ms;  /* What it takes. */
 };
 
 static inline void make_members(struct replica_members *members,
@@ -64,6 +66,35 @@ add_entry(struct lone *lone, uint64_t term,
     return entry;
 }
 
+/* The i'th message of the last update. */
+static inline struct message sent(const struct lone *lone, uint32_t i)
+{
+    struct message message;
+    assert_true(i < lone->update.message_count);
+    assert_int_equal(message_decode(lone->update.messages[i].bytes, &message),
+                     0);
+    return message;
+}
+
+/* Saves the vote if that was asked for: the update then has as well what waited
+ * for it. */
+static inline void save_vote(struct lone *lone)
+{
+    struct replica_update after;
+    if (!lone->update.save_vote || lone->saves_no_vote) {
+        return;
+    }
+    for (uint32_t i = 0; i < lone->update.message_count; i++) {
+        struct message early = sent(lone, i);
+        assert_true(early.kind == MESSAGE_VOTE && early.vote.is_standing);
+    }
+    replica_vote_saved(lone->replica, replica_term(lone->replica),
+                       replica_voted_for(lone->replica), lone->flush_ms,
+                       lone->now_ms, &after);
+    lone->update.messages = after.messages;
+    lone->update.message_count = after.message_count;
+}
+
 /* 'members' are the founders; more entries may have been added before. */
 static inline void begin(struct lone *lone, uint64_t term, uint64_t voted_for)
 {
@@ -82,6 +113,7 @@ static inline void begin(struct lone *lone, uint64_t term, uint64_t voted_for)
     assert_int_equal(
         replica_begin(lone->replica, &start, lone->now_ms, &lone->update, why),
         0);
+    save_vote(lone);
 }
 
 static inline void found(struct lone *lone, uint32_t voters, uint32_t standbys)
@@ -109,6 +141,7 @@ static inline int receive(struct lone *lone, uint64_t from,
     int error = replica_receive(lone->replica, from, buffer_bytes(&encoded),
                                 lone->now_ms, &lone->update);
     buffer_done(&encoded);
+    save_vote(lone);
     return error;
 }
 
@@ -127,18 +160,8 @@ static inline int append(struct lone *lone, uint64_t term, uint64_t prev,
 
 static inline void persist(struct lone *lone, uint64_t term, uint64_t log_index)
 {
-    replica_persisted(lone->replica, term, log_index, lone->now_ms,
+    replica_persisted(lone->replica, term, log_index, 0, lone->now_ms,
                       &lone->update);
-}
-
-/* The i'th message of the last update. */
-static inline struct message sent(const struct lone *lone, uint32_t i)
-{
-    struct message message;
-    assert_true(i < lone->update.message_count);
-    assert_int_equal(message_decode(lone->update.messages[i].bytes, &message),
-                     0);
-    return message;
 }
 
 static inline void tick(struct lone *lone)
@@ -148,6 +171,7 @@ static inline void tick(struct lone *lone)
         lone->now_ms = deadline;
     }
     replica_tick(lone->replica, lone->now_ms, &lone->update);
+    save_vote(lone);
 }
 
 static inline void give_vote(struct lone *lone, uint64_t from, uint64_t term,

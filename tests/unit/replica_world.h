@@ -32,39 +32,12 @@
 
 #include "base/memory.h"
 #include "base/prng.h"
+#include "raft/message.h"
 #include "raft/replica.h"
+#include "tests/unit/replica_disk.h"
 
 #define WORLD_NODES_MAX 8 /* Ids 1 to 7. */
 #define WORLD_QUESTIONS 64
-
-struct world_entry {
-    uint64_t term;
-    enum replica_entry_type type;
-    struct buffer body;
-};
-
-struct world_disk {
-    struct world_entry *entries;
-    uint64_t base; /* The first entry is base + 1. */
-    uint64_t count;
-    uint64_t capacity;
-};
-
-struct world_write {
-    uint64_t at_ms;
-    uint64_t truncate_from; /* 0: none. */
-    uint64_t first;
-    struct world_entry *entries;
-    uint64_t count;
-};
-
-struct world_snapshot {
-    uint64_t log_index;
-    uint64_t term;
-    uint64_t state;
-    struct buffer members;
-    uint64_t members_index;
-};
 
 struct world_question {
     uint64_t number;
@@ -79,6 +52,12 @@ struct world_node {
     struct replica *replica; /* NULL: down. */
     uint64_t term;           /* On disk. */
     uint64_t voted_for;
+    uint64_t asked_term; /* To be saved, */
+    uint64_t asked_vote;
+    uint64_t saving_term; /* being saved ... */
+    uint64_t saving_vote;
+    uint64_t save_due_ms; /* ... until then; 0: nothing is. */
+    uint64_t save_ms;
     struct world_disk disk;
     struct world_write *writes;
     uint32_t write_count;
@@ -128,8 +107,9 @@ struct world {
 
     double drop;
     double twice;
-    uint32_t delay_ms; /* At most. */
-    uint32_t disk_ms;  /* At most. */
+    uint32_t delay_ms;                  /* At most. */
+    uint32_t disk_ms;                   /* At most ... */
+    uint32_t flush_ms[WORLD_NODES_MAX]; /* ... and so much more, always. */
     uint32_t in_flight_max;
     uint64_t snapshot_entries; /* Take one after so many; 0: never. */
     bool stops_half_way;       /* Some installations end only with a crash. */
@@ -286,50 +266,6 @@ static inline void world_see_confirmed(struct world *world,
 
 /* --- Disk --------------------------------------------------------------- */
 
-static inline void world_disk_truncate(struct world_disk *disk, uint64_t from)
-{
-    while (disk->count > 0 && disk->base + disk->count >= from) {
-        disk->count--;
-        buffer_done(&disk->entries[disk->count].body);
-    }
-}
-
-static inline void world_disk_trim(struct world_disk *disk, uint64_t up_to)
-{
-    while (disk->count > 0 && disk->base < up_to) {
-        buffer_done(&disk->entries[0].body);
-        disk->count--;
-        disk->base++;
-        memmove(disk->entries, disk->entries + 1,
-                disk->count * sizeof *disk->entries);
-    }
-}
-
-/* Takes the entry over. */
-static inline void world_disk_append(struct world_disk *disk,
-                                     uint64_t log_index,
-                                     struct world_entry entry)
-{
-    if (disk->count == 0) {
-        disk->base = log_index - 1;
-    }
-    assert_int_equal(log_index, disk->base + disk->count + 1);
-    if (disk->count == disk->capacity) {
-        disk->capacity = disk->capacity * 2 + 64;
-        disk->entries = memory_resize(disk->entries,
-                                      disk->capacity * sizeof *disk->entries);
-    }
-    disk->entries[disk->count++] = entry;
-}
-
-static inline void world_write_done(struct world_write *write)
-{
-    for (uint64_t i = 0; i < write->count; i++) {
-        buffer_done(&write->entries[i].body);
-    }
-    free(write->entries);
-}
-
 /* Carries out the first 'count' entries of the oldest write. */
 static inline void world_write_to_disk(struct world_node *node, uint64_t count)
 {
@@ -352,7 +288,8 @@ static inline void world_queue_write(struct world *world,
                                      const struct replica_update *update)
 {
     struct world_write write = {
-        .at_ms = world->now_ms + world_below(world, world->disk_ms + 1),
+        .at_ms = world->now_ms + world->flush_ms[node->id] +
+                 world_below(world, world->disk_ms + 1),
         .truncate_from = update->truncate_from,
         .count = update->entry_count,
     };
@@ -360,6 +297,7 @@ static inline void world_queue_write(struct world *world,
         node->writes[node->write_count - 1].at_ms > write.at_ms) {
         write.at_ms = node->writes[node->write_count - 1].at_ms;
     }
+    write.flush_ms = write.at_ms - world->now_ms;
     if (update->entry_count > 0) {
         write.first = update->entries[0].log_index;
         write.entries = memory_new(write.count * sizeof *write.entries);
@@ -376,16 +314,6 @@ static inline void world_queue_write(struct world *world,
 }
 
 /* --- Network ------------------------------------------------------------ */
-
-static inline void world_snapshot_copy(struct world_snapshot *to,
-                                       const struct world_snapshot *from)
-{
-    struct buffer members = to->members;
-    buffer_clear(&members);
-    buffer_put_bytes(&members, buffer_bytes(&from->members));
-    *to = *from;
-    to->members = members;
-}
 
 static inline struct world_message *world_post(struct world *world,
                                                uint64_t from, uint64_t to)
@@ -541,18 +469,74 @@ static inline void world_trace(struct world *world,
     world->trace = hash;
 }
 
+/* While a vote is being saved, nothing leaves that promises anything. */
+static inline void world_check_early(struct world *world,
+                                     const struct world_node *node,
+                                     const struct replica_update *update)
+{
+    for (uint32_t i = 0; node->save_due_ms > 0 && i < update->message_count;
+         i++) {
+        struct message message;
+        WORLD_CHECK(world,
+                    message_decode(update->messages[i].bytes, &message) == 0);
+        WORLD_CHECK(
+            world, (message.kind == MESSAGE_VOTE && message.vote.is_standing) ||
+                       (message.kind == MESSAGE_VOTE_RESULT &&
+                        message.vote_result.is_pre_vote));
+    }
+}
+
+static inline void world_start_save(struct world *world,
+                                    struct world_node *node)
+{
+    node->saving_term = node->asked_term;
+    node->saving_vote = node->asked_vote;
+    node->save_ms = world->flush_ms[node->id] +
+                    world_below(world, world->disk_ms + 1);
+    node->save_due_ms = world->now_ms + node->save_ms;
+}
+
+/* The newest one that is asked for is saved, whatever was asked for before. */
+static inline void world_save_vote(struct world *world, struct world_node *node,
+                                   const struct replica_update *update)
+{
+    uint64_t term = node->save_due_ms > 0 ? node->asked_term : node->term;
+    uint64_t vote = node->save_due_ms > 0 ? node->asked_vote : node->voted_for;
+    WORLD_CHECK(world, update->term >= term);
+    WORLD_CHECK(world,
+                update->term > term || vote == 0 || vote == update->voted_for);
+    node->asked_term = update->term;
+    node->asked_vote = update->voted_for;
+    if (node->save_due_ms == 0) {
+        world_start_save(world, node);
+    }
+}
+
+static inline void world_vote_saved(struct world *world,
+                                    struct world_node *node)
+{
+    struct replica_update update;
+    node->save_due_ms = 0;
+    node->term = node->saving_term;
+    node->voted_for = node->saving_vote;
+    if (node->asked_term != node->term || node->asked_vote != node->voted_for) {
+        world_start_save(world, node);
+    }
+    replica_vote_saved(node->replica, node->term, node->voted_for,
+                       node->save_ms, world->now_ms, &update);
+    world_carry_out(world, node, &update);
+}
+
 static inline void world_carry_out(struct world *world, struct world_node *node,
                                    const struct replica_update *update)
 {
     world_trace(world, node, update);
     if (update->save_vote) {
-        WORLD_CHECK(world, update->term >= node->term);
-        WORLD_CHECK(world, update->term > node->term || node->voted_for == 0 ||
-                               node->voted_for == update->voted_for);
-        node->term = update->term;
-        node->voted_for = update->voted_for;
+        world_save_vote(world, node, update);
     }
-    WORLD_CHECK(world, update->term == node->term);
+    WORLD_CHECK(world, update->term == (node->save_due_ms > 0 ? node->asked_term
+                                                              : node->term));
+    world_check_early(world, node, update);
     if (update->truncate_from > 0 || update->entry_count > 0) {
         for (uint32_t i = 0; i < update->entry_count; i++) {
             const struct replica_entry *entry = &update->entries[i];
@@ -658,7 +642,14 @@ static inline void world_crash(struct world *world, struct world_node *node)
     replica_free(node->replica);
     node->replica = NULL;
     node->taking_until_ms = 0;
-    while (node->write_count > 0 && world_below(world, 2) == 0) {
+    bool is_saving = node->save_due_ms > 0;
+    node->save_due_ms = 0;
+    if (is_saving && world_below(world, 2) == 0) {
+        node->term = node->saving_term;
+        node->voted_for = node->saving_vote;
+    }
+    /* The log is not written while a vote is being saved. */
+    while (node->write_count > 0 && !is_saving && world_below(world, 2) == 0) {
         uint64_t count = node->writes[0].count;
         uint64_t written = world_below(world, count + 1);
         world_write_to_disk(node, written);
@@ -687,10 +678,15 @@ static inline void world_finish_writes(struct world *world,
 {
     uint64_t term = 0;
     uint64_t last = 0;
+    uint64_t flush_ms = 0;
     struct replica_update update;
+    if (node->save_due_ms > 0 && node->save_due_ms <= world->now_ms) {
+        world_vote_saved(world, node);
+    }
     while (node->replica != NULL && node->write_count > 0 &&
-           node->writes[0].at_ms <= world->now_ms) {
+           node->save_due_ms == 0 && node->writes[0].at_ms <= world->now_ms) {
         struct world_write *write = &node->writes[0];
+        flush_ms = write->flush_ms;
         if (write->count > 0) {
             term = write->entries[write->count - 1].term;
             last = write->first + write->count - 1;
@@ -698,14 +694,15 @@ static inline void world_finish_writes(struct world *world,
         world_write_to_disk(node, write->count);
         /* Completions are told one by one or several at once. */
         if (last > 0 && world_below(world, 2) == 0) {
-            replica_persisted(node->replica, term, last, world->now_ms,
-                              &update);
+            replica_persisted(node->replica, term, last, flush_ms,
+                              world->now_ms, &update);
             last = 0;
             world_carry_out(world, node, &update);
         }
     }
     if (last > 0) {
-        replica_persisted(node->replica, term, last, world->now_ms, &update);
+        replica_persisted(node->replica, term, last, flush_ms, world->now_ms,
+                          &update);
         world_carry_out(world, node, &update);
     }
 }

@@ -169,6 +169,69 @@ static void hurrying_shortens_the_time_without_a_leader(void **state)
     }
 }
 
+struct slow_failover {
+    uint64_t duration_ms;
+    uint64_t terms;
+};
+
+/* The leader is killed while it is busy; each disk has its own flush. */
+static struct slow_failover
+slow_failover(uint64_t seed, uint32_t count,
+              const uint32_t flush_ms[WORLD_NODES_MAX])
+{
+    struct world world;
+    uint64_t first;
+    world_init(&world, seed, count);
+    memcpy(world.flush_ms, flush_ms, sizeof world.flush_ms);
+    struct world_node *old = world_wait_leader(&world);
+    assert_true(replica_term(old->replica) < 5); /* The first is 1. */
+    assert_true(world.now_ms < 1000 + 1000 + 8 * flush_ms[1]);
+    for (int i = 0; i < 300; i++) {
+        (void)world_submit(&world, old, 1, &first);
+        world_run(&world, 10);
+    }
+    old = world_wait_leader(&world);
+    uint64_t term = replica_term(old->replica);
+    uint64_t from_ms = world.now_ms;
+    world_kill(&world, old);
+    for (uint32_t i = 0; i < world.message_count; i++) {
+        if (world.messages[i].from == old->id) {
+            world.messages[i].at_ms = world.now_ms; /* Before it closes. */
+        }
+    }
+    while (world_leader(&world) == NULL && world.now_ms < from_ms + 60000) {
+        world_step(&world);
+    }
+    assert_non_null(world_leader(&world));
+    struct slow_failover result = {
+        .duration_ms = world.now_ms - from_ms,
+        .terms = replica_term(world_leader(&world)->replica) - term,
+    };
+    world_done(&world);
+    return result;
+}
+
+/* An election costs two flushes one after the other, and what was being written
+ * before it and the first entry after it two more each. */
+static void an_election_waits_as_long_as_flushes_take(void **state)
+{
+    static const uint32_t flushes_ms[] = {0, 50, 100, 300, 500};
+    (void)state;
+    for (size_t i = 0; i < sizeof flushes_ms / sizeof *flushes_ms; i++) {
+        for (uint64_t seed = 1; seed <= 40; seed++) {
+            uint32_t count = seed % 3 == 0 ? 5 : 3;
+            uint32_t flush_ms[WORLD_NODES_MAX];
+            for (uint32_t id = 0; id < WORLD_NODES_MAX; id++) {
+                bool is_other = seed % 2 == 0 && id % 2 == 0;
+                flush_ms[id] = is_other ? 1 : flushes_ms[i];
+            }
+            struct slow_failover found = slow_failover(seed, count, flush_ms);
+            assert_true(found.terms < 4);
+            assert_true(found.duration_ms < 1000 + 8 * flushes_ms[i]);
+        }
+    }
+}
+
 static void leadership_is_handed_over(void **state)
 {
     (void)state;
@@ -359,6 +422,7 @@ int main(void)
         cmocka_unit_test(a_silent_group_keeps_its_leader),
         cmocka_unit_test(a_minority_steps_down_and_confirms_nothing),
         cmocka_unit_test(hurrying_shortens_the_time_without_a_leader),
+        cmocka_unit_test(an_election_waits_as_long_as_flushes_take),
         cmocka_unit_test(leadership_is_handed_over),
         cmocka_unit_test(a_group_is_replaced_member_by_member),
         cmocka_unit_test(one_node_grows_to_three),

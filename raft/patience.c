@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "raft/patience.h"
+
+#include "raft/replica_state.h"
+
+/* Waits are shortened for so many election time-outs, then elections take their
+ * time. */
+#define HURRY_ELECTIONS 16
+/* A member that tells of a slower flush than this is not waited for. */
+#define FLUSH_TOLD_MAX_MS 4000u
+
+static void shorten_wait(struct replica *replica, uint64_t wait_ms);
+static void hurry(struct replica *replica);
+static void stand(struct replica *replica);
+static void hold(struct replica *replica, uint64_t flush_ms);
+static bool is_pledged(const struct replica *replica, uint64_t from);
+static bool is_standing(const struct replica *replica);
+static uint64_t longer(uint64_t a, uint64_t b);
+
+void replica_hurry(struct replica *replica, uint64_t id, uint64_t now_ms)
+{
+    const struct raft *core = &replica->core;
+    struct patience *patience = &replica->patience;
+    if (now_ms > replica->now_ms) {
+        replica->now_ms = now_ms;
+    }
+    if (id != 0 && patience->pledged_to == id) {
+        patience->pledged_to = 0;
+        patience->hold_ms = 0;
+    }
+    if (core->state != RAFT_FOLLOWER) {
+        return;
+    }
+    uint64_t leader = core->follower_state.current_leader.id;
+    if (id == 0 ? replica->has_heard_leader : id != leader) {
+        return;
+    }
+    patience->is_leader_gone = true;
+    patience->may_pledge = true;
+    shorten_wait(replica, prng_below(&replica->prng, replica->heartbeat_ms));
+    hurry(replica);
+}
+
+uint64_t patience_flush(const struct replica *replica)
+{
+    return longer(replica->patience.flush_ms, replica->patience.others_ms);
+}
+
+void patience_note_flush(struct replica *replica, uint64_t flush_ms)
+{
+    uint64_t *known_ms = &replica->patience.flush_ms;
+    if (flush_ms >= *known_ms) {
+        *known_ms = flush_ms;
+    } else {
+        *known_ms -= (*known_ms - flush_ms + 7) / 8;
+    }
+}
+
+bool patience_must_wait(const struct replica *replica)
+{
+    return !vote_is_saved(replica) ||
+           replica->core.last_stored < log_last(&replica->log);
+}
+
+uint64_t patience_deadline(const struct replica *replica, uint64_t deadline_ms)
+{
+    if (is_leader(replica)) {
+        return deadline_ms;
+    }
+    if (patience_must_wait(replica)) {
+        /* The end of the write brings a new deadline. */
+        return replica->now_ms + replica->heartbeat_ms;
+    }
+    return longer(deadline_ms, replica->patience.hold_ms);
+}
+
+bool patience_refuses(const struct replica *replica, uint64_t from)
+{
+    /* A vote would have to wait for the one that is being saved. */
+    return !vote_is_saved(replica) || is_pledged(replica, from);
+}
+
+void patience_granted(struct replica *replica, uint64_t to, bool is_pre_vote)
+{
+    struct patience *patience = &replica->patience;
+    if (is_pre_vote && !patience->may_pledge) {
+        return;
+    }
+    patience->pledged_to = to;
+    if (is_pre_vote) {
+        patience->may_pledge = false;
+        patience->hold_ms = longer(patience->hold_ms,
+                                   replica->now_ms + replica->heartbeat_ms);
+    } else {
+        hold(replica, longer(patience->asking_flush, patience->flush_ms));
+    }
+}
+
+void patience_stands(struct replica *replica, uint64_t from, uint64_t flush_ms)
+{
+    struct patience *patience = &replica->patience;
+    if (!hears_leader(replica) && !is_pledged(replica, from) &&
+        flush_ms <= FLUSH_TOLD_MAX_MS) {
+        patience->pledged_to = from;
+        hold(replica, flush_ms);
+    }
+}
+
+void patience_answered(struct replica *replica, bool is_granted,
+                       uint64_t flush_ms)
+{
+    struct patience *patience = &replica->patience;
+    if (!is_granted) {
+        /* It will not do for now: others may try. */
+        patience->pledged_to = 0;
+    } else if (flush_ms <= FLUSH_TOLD_MAX_MS) {
+        patience->others_ms = longer(patience->others_ms, flush_ms);
+    }
+}
+
+void patience_vote_saved(struct replica *replica)
+{
+    struct patience *patience = &replica->patience;
+    if (is_standing(replica)) {
+        /* The voters begin to save theirs. */
+        hold(replica, patience->others_ms);
+        patience->hold_ms += prng_below(&replica->prng,
+                                        2 * replica->heartbeat_ms);
+    } else if (patience->pledged_to != 0) {
+        hold(replica, 0);
+    }
+}
+
+void patience_attempt(struct replica *replica)
+{
+    struct patience *patience = &replica->patience;
+    const struct replica_member *self = replica_members_find(
+        newest_members(replica), replica->id);
+    if (self == NULL || self->role != MEMBER_VOTER) {
+        return;
+    }
+    if (replica->core.state == RAFT_CANDIDATE) {
+        /* T16: the core would go on to the next term without asking. */
+        replica->core.candidate_state.in_pre_vote = replica->core.pre_vote;
+        replica->core.candidate_state.disrupt_leader = false;
+    } else {
+        hurry(replica);
+    }
+    patience->others_ms = 0;
+    patience->may_pledge = true;
+    patience->pledged_to = replica->id;
+    patience->hold_ms = replica->now_ms + replica->heartbeat_ms / 2;
+}
+
+void patience_leader(struct replica *replica)
+{
+    struct patience *patience = &replica->patience;
+    patience->is_leader_gone = false;
+    patience->may_pledge = true;
+    patience->pledged_to = 0;
+    patience->hold_ms = 0;
+    patience->hurry_ms = 0;
+}
+
+void patience_follow(struct replica *replica)
+{
+    const struct raft *core = &replica->core;
+    struct patience *patience = &replica->patience;
+    uint64_t beat_ms = replica->heartbeat_ms;
+    if (core->state == RAFT_LEADER) {
+        patience_leader(replica);
+        return;
+    }
+    if (is_standing(replica) && replica->out.save_vote) {
+        stand(replica);
+    }
+    if (replica->now_ms >= patience->hurry_ms ||
+        raft_timeout(core) == patience->hurried) {
+        return;
+    }
+    /* A candidate tries again before one that has just given its vote. */
+    uint64_t least_ms = core->state == RAFT_CANDIDATE ? beat_ms / 2
+                                                      : 2 * beat_ms;
+    shorten_wait(replica, least_ms + prng_below(&replica->prng, 2 * beat_ms));
+    patience->hurried = raft_timeout(core);
+}
+
+/* Brings the core's deadline so near, if it is further away. */
+static void shorten_wait(struct replica *replica, uint64_t wait_ms)
+{
+    uint64_t until_ms = replica->now_ms + replica->ahead_ms + wait_ms;
+    uint64_t deadline = raft_timeout(&replica->core);
+    if (deadline > until_ms) {
+        replica->ahead_ms += deadline - until_ms;
+    }
+}
+
+static void hurry(struct replica *replica)
+{
+    replica->patience.hurry_ms = replica->now_ms + (uint64_t)HURRY_ELECTIONS *
+                                                       replica->election_ms;
+    replica->patience.hurried = raft_timeout(&replica->core);
+}
+
+/* The vote for oneself is about to be saved; the others are told at once. */
+static void stand(struct replica *replica)
+{
+    const struct replica_members *members = newest_members(replica);
+    struct message message = {.kind = MESSAGE_VOTE,
+                              .term = replica->core.current_term};
+    message.vote.candidate = replica->id;
+    message.vote.is_standing = true;
+    message.vote.flush_ms = (uint32_t)patience_flush(replica);
+    for (uint32_t i = 0; i < members->count; i++) {
+        const struct replica_member *member = &members->member[i];
+        if (member->role == MEMBER_VOTER && member->id != replica->id) {
+            step_send(replica, member->id, &message);
+        }
+    }
+    replica->patience.pledged_to = replica->id;
+    hold(replica, patience_flush(replica));
+}
+
+/* Holds still for what a flush of that length may take, and the messages
+ * around it. */
+static void hold(struct replica *replica, uint64_t flush_ms)
+{
+    uint64_t until_ms = replica->now_ms + 2 * flush_ms +
+                        2 * (uint64_t)replica->heartbeat_ms;
+    replica->patience.hold_ms = longer(replica->patience.hold_ms, until_ms);
+}
+
+/* To somebody else than 'from'. */
+static bool is_pledged(const struct replica *replica, uint64_t from)
+{
+    const struct patience *patience = &replica->patience;
+    return patience->pledged_to != 0 && patience->pledged_to != from &&
+           replica->now_ms < patience->hold_ms;
+}
+
+/* A candidate that has gone on to its term. */
+static bool is_standing(const struct replica *replica)
+{
+    return replica->core.state == RAFT_CANDIDATE &&
+           !replica->core.candidate_state.in_pre_vote;
+}
+
+static uint64_t longer(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "storage/vote_saver.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "base/units.h"
+#include "storage/datadir.h"
+#include "storage/worker.h"
+
+struct vote_saver {
+    struct datadir *datadir;
+    int event_fd;
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    /* All below is guarded by 'mutex'. */
+    bool is_stopping;
+    bool is_asked; /* For 'term' and 'voted_for'. */
+    uint64_t term;
+    uint64_t voted_for;
+    bool has_saved; /* 'saved' is new. */
+    struct vote_saved saved;
+    int error;
+};
+
+static void *run(void *data);
+static uint64_t now_ns(void);
+
+int vote_saver_new(struct datadir *datadir, struct vote_saver **ret_saver)
+{
+    struct vote_saver *saver = memory_new(sizeof *saver);
+    saver->datadir = datadir;
+    saver->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (saver->event_fd < 0) {
+        free(saver);
+        return HASP_EREFUSED;
+    }
+    pthread_mutex_init(&saver->mutex, NULL);
+    pthread_cond_init(&saver->changed, NULL);
+    int error = worker_start(run, saver, &saver->thread);
+    if (error != 0) {
+        pthread_cond_destroy(&saver->changed);
+        pthread_mutex_destroy(&saver->mutex);
+        close(saver->event_fd);
+        free(saver);
+        return error;
+    }
+    *ret_saver = saver;
+    return 0;
+}
+
+void vote_saver_free(struct vote_saver *saver)
+{
+    if (saver == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&saver->mutex);
+    saver->is_stopping = true;
+    pthread_cond_signal(&saver->changed);
+    pthread_mutex_unlock(&saver->mutex);
+    pthread_join(saver->thread, NULL);
+    pthread_cond_destroy(&saver->changed);
+    pthread_mutex_destroy(&saver->mutex);
+    close(saver->event_fd);
+    free(saver);
+}
+
+void vote_saver_save(struct vote_saver *saver, uint64_t term,
+                     uint64_t voted_for)
+{
+    pthread_mutex_lock(&saver->mutex);
+    saver->is_asked = true;
+    saver->term = term;
+    saver->voted_for = voted_for;
+    pthread_cond_signal(&saver->changed);
+    pthread_mutex_unlock(&saver->mutex);
+}
+
+int vote_saver_fd(const struct vote_saver *saver)
+{
+    return saver->event_fd;
+}
+
+int vote_saver_take(struct vote_saver *saver, struct vote_saved *ret_saved)
+{
+    uint64_t count = 0;
+    /* Empties the counter; that there is nothing to read is no error. */
+    (void)!read(saver->event_fd, &count, sizeof count);
+    pthread_mutex_lock(&saver->mutex);
+    int error = saver->error;
+    if (error == 0 && saver->has_saved) {
+        saver->has_saved = false;
+        *ret_saved = saver->saved;
+    } else if (error == 0) {
+        error = HASP_EBUSY;
+    }
+    pthread_mutex_unlock(&saver->mutex);
+    return error;
+}
+
+static void *run(void *data)
+{
+    struct vote_saver *saver = data;
+    pthread_mutex_lock(&saver->mutex);
+    while (saver->error == 0) {
+        while (!saver->is_asked && !saver->is_stopping) {
+            pthread_cond_wait(&saver->changed, &saver->mutex);
+        }
+        if (saver->is_stopping) {
+            break;
+        }
+        struct vote_saved saved = {.term = saver->term,
+                                   .voted_for = saver->voted_for};
+        saver->is_asked = false;
+        pthread_mutex_unlock(&saver->mutex);
+
+        uint64_t began_ns = now_ns();
+        int error = datadir_save_vote(saver->datadir, saved.term,
+                                      saved.voted_for);
+        saved.flush_ns = now_ns() - began_ns;
+
+        pthread_mutex_lock(&saver->mutex);
+        saver->error = error;
+        saver->has_saved = true;
+        saver->saved = saved;
+        uint64_t one = 1;
+        CHECK(write(saver->event_fd, &one, sizeof one) == sizeof one);
+    }
+    pthread_mutex_unlock(&saver->mutex);
+    return NULL;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}

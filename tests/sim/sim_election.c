@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "tests/sim/sim_election.h"
+
+#include "tests/sim/sim_disk.h"
+#include "tests/sim/sim_node.h"
+
+/* With this the disks get used to being slow, and queues fill. */
+#define BEFORE_NS (3 * SIM_S)
+/* A leader serves within this time, ... */
+#define WITHIN_NS (5 * SIM_S)
+/* ... and, if nobody has heard the old one die, an election's longest time at
+ * the slowest clock. */
+#define UNHEARD_NS (2 * UINT64_C(1000) * SIM_MS * 10 / 9)
+#define TERMS_MAX 3
+
+static void set_flushes(struct sim *sim, uint64_t flush_ms, bool is_mixed)
+{
+    for (uint32_t i = 0; i < sim->node_count; i++) {
+        bool is_fast = is_mixed && sim_chance(sim, 0.5);
+        sim_node_disk(sim->node[i])->flush_ns = is_fast ? 0 : flush_ms * SIM_MS;
+    }
+}
+
+/* So many that the others are a majority, whoever dies. */
+static bool may_lose_one(struct sim *sim)
+{
+    struct replica_members members;
+    uint32_t voters = 0;
+    uint32_t running = 0;
+    if (!sim_members(sim, &members)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < members.count; i++) {
+        if (members.member[i].role == MEMBER_VOTER) {
+            voters++;
+            running += sim->host[members.member[i].id - 1]->is_running;
+        }
+    }
+    return voters >= 3 && running == voters;
+}
+
+static uint64_t newest_term(struct sim *sim)
+{
+    uint64_t term = 0;
+    for (uint32_t i = 0; i < sim->node_count; i++) {
+        uint64_t here = sim_node_term(sim->node[i]);
+        term = here > term ? here : term;
+    }
+    return term;
+}
+
+static bool is_led(struct sim *sim)
+{
+    return sim_leader(sim) != NULL;
+}
+
+void sim_election(struct sim *sim)
+{
+    static const uint64_t flushes_ms[] = {0, 50, 100, 300, 500};
+    uint64_t flush_ms = flushes_ms[prng_below(&sim->prng, 5)];
+    bool is_unheard = sim_chance(sim, 0.3);
+    set_flushes(sim, flush_ms, sim_chance(sim, 0.25));
+    sim_run_until(sim, sim->now_ns + BEFORE_NS, NULL);
+    if (!sim->has_failed && may_lose_one(sim)) {
+        struct sim_node *old = sim_leader(sim);
+        uint64_t term = newest_term(sim);
+        uint64_t from_ns = sim->now_ns;
+        sim->is_left_alone = true;
+        sim_node_kill(old, is_unheard);
+        sim_run_until(sim, from_ns + WITHIN_NS + (is_unheard ? UNHEARD_NS : 0),
+                      is_led);
+        uint64_t terms = newest_term(sim) - term;
+        sim_note(sim, NULL, "led again", (sim->now_ns - from_ns) / SIM_MS,
+                 terms, flush_ms);
+        if (!sim->has_failed && (!is_led(sim) || terms > TERMS_MAX)) {
+            sim_fail(sim,
+                     "an election waits for slow disks, and ends: with flushes "
+                     "of %llu ms, %s after %llu ms, in %llu terms",
+                     (unsigned long long)flush_ms,
+                     is_led(sim) ? "a leader" : "none",
+                     (unsigned long long)((sim->now_ns - from_ns) / SIM_MS),
+                     (unsigned long long)terms);
+        }
+    }
+    sim->is_left_alone = false;
+    set_flushes(sim, 0, false);
+}
