@@ -188,10 +188,14 @@ void core_client_closed(struct core *core, uint64_t conn, uint64_t now_ns);
 void core_fill_hello(const struct core *core, struct frame_hello *hello);
 /* 0 if who greets so may connect, else an error with its reason.
  *
- * Amnesia guard: its data directory has to be the registered one. One that has
- * applied more than this node may know of its own removal and addition what
- * this node has yet to learn, if only from it, the leader; an empty one has
- * applied nothing, and nobody who knows better lets it in.
+ * Members only: it shows this cluster's id. One that has yet to learn it shows
+ * none; then the log has to name it, with no data directory or with this one.
+ *
+ * Amnesia guard: its data directory has to be the registered one. Only where no
+ * leader is heard, one that has applied more than this node may know of its own
+ * removal and addition what this node has yet to learn, if only from it, the
+ * leader; an empty one has applied nothing, and nobody who knows better lets it
+ * in.
  *
  * Guests: a node that this one does not want ('is_wanted': by its log, or by
  * its configuration file) comes in if its log has a newer configuration, which

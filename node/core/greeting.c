@@ -9,6 +9,12 @@
 #include "base/check.h"
 #include "node/core/state.h"
 
+static int check_directory(const struct core *core,
+                           const struct frame_hello *hello,
+                           char why[HASP_WHY_SIZE]);
+static int check_cluster(const struct core *core,
+                         const struct frame_hello *hello,
+                         char why[HASP_WHY_SIZE]);
 static uint64_t members_index(const struct core *core,
                               struct replica_members *ret_members);
 
@@ -27,7 +33,6 @@ void core_fill_hello(const struct core *core, struct frame_hello *hello)
 int core_check_peer(const struct core *core, const struct frame_hello *hello,
                     bool is_wanted, char why[HASP_WHY_SIZE])
 {
-    uint64_t known = lockfsm_incarnation(core->fsm, hello->from);
     uint32_t level = lockfsm_feature_level(core->fsm);
     if (!is_wanted && !core_keeps_guest(core, hello->members_index)) {
         snprintf(why, HASP_WHY_SIZE, "node %" PRIu64 " is not a member",
@@ -42,16 +47,64 @@ int core_check_peer(const struct core *core, const struct frame_hello *hello,
                  hello->from, hello->feature_level, level);
         return HASP_ETOOOLD;
     }
-    if (known != 0 && known != hello->incarnation &&
-        hello->applied_index <= lockfsm_applied_index(core->fsm)) {
-        snprintf(why, HASP_WHY_SIZE,
-                 "member %" PRIu64 " comes with another data directory "
-                 "(incarnation %016" PRIx64 ", registered is %016" PRIx64
-                 "): remove the member and add it again",
-                 hello->from, hello->incarnation, known);
+    int error = check_directory(core, hello, why);
+    return error != 0 ? error : check_cluster(core, hello, why);
+}
+
+/* Its data directory has to be the registered one. Where no leader is heard,
+ * one that has applied more than this node may know of its own removal and
+ * addition what this node has yet to learn, if only from it, the leader; where
+ * one is heard, that one's log decides. */
+static int check_directory(const struct core *core,
+                           const struct frame_hello *hello,
+                           char why[HASP_WHY_SIZE])
+{
+    uint64_t known = lockfsm_incarnation(core->fsm, hello->from);
+    bool may_know_more = hello->applied_index >
+                             lockfsm_applied_index(core->fsm) &&
+                         !replica_has_leader(core->replica,
+                                             core->now_ns / NS_PER_MS);
+    if (known == 0 || known == hello->incarnation || may_know_more) {
+        return 0;
+    }
+    snprintf(why, HASP_WHY_SIZE,
+             "member %" PRIu64 " comes with another data directory "
+             "(incarnation %016" PRIx64 ", registered is %016" PRIx64
+             "): remove the member and add it again",
+             hello->from, hello->incarnation, known);
+    return HASP_EREFUSED;
+}
+
+/* Who has no cluster's id yet must have been added, and have no directory that
+ * is not this one. */
+static int check_cluster(const struct core *core,
+                         const struct frame_hello *hello,
+                         char why[HASP_WHY_SIZE])
+{
+    struct replica_members members;
+    uint8_t own[CLUSTER_ID_SIZE];
+    lockfsm_cluster_id(core->fsm, own);
+    if (!cluster_id_is_known(own)) {
+        memcpy(own, core->options.cluster_id, sizeof own);
+    }
+    if (!cluster_id_is_known(own) || cluster_id_equal(own, hello->cluster_id)) {
+        return 0;
+    }
+    if (cluster_id_is_known(hello->cluster_id)) {
+        snprintf(why, HASP_WHY_SIZE, "it belongs to another cluster");
         return HASP_EREFUSED;
     }
-    return 0;
+    uint64_t known = lockfsm_incarnation(core->fsm, hello->from);
+    replica_members(core->replica, &members);
+    if (replica_members_find(&members, hello->from) != NULL &&
+        (known == 0 || known == hello->incarnation)) {
+        return 0;
+    }
+    snprintf(why, HASP_WHY_SIZE,
+             "node %" PRIu64 " shows no cluster, and is no member that was "
+             "added and has yet to begin",
+             hello->from);
+    return HASP_EREFUSED;
 }
 
 bool core_keeps_guest(const struct core *core, uint64_t its_members_index)

@@ -8,18 +8,30 @@
 
 enum standing { MEMBER = 1, LEAVING = 2, GUEST = 4 };
 
-/* Of whom each type is heeded. */
-static const uint8_t heeded[FRAME_TYPE_END] = {
-    [FRAME_RAFT] = MEMBER | LEAVING | GUEST,
-    [FRAME_SNAPSHOT] = MEMBER | LEAVING | GUEST,
-    [FRAME_SNAPSHOT_ACK] = MEMBER | LEAVING,
-    [FRAME_FORWARD] = MEMBER,
-    [FRAME_CLOSED] = MEMBER,
-    [FRAME_ANSWER] = MEMBER | LEAVING,
-    [FRAME_LOST] = MEMBER | LEAVING,
-    [FRAME_DIGEST] = MEMBER | LEAVING,
-    [FRAME_DIVERGED] = MEMBER | LEAVING,
-};
+/* Of whom a type is heeded. */
+static unsigned heeded_of(enum frame_type type)
+{
+    switch (type) {
+    case FRAME_RAFT:
+    case FRAME_SNAPSHOT:
+        return MEMBER | LEAVING | GUEST;
+    case FRAME_FORWARD:
+    case FRAME_CLOSED:
+        return MEMBER;
+    case FRAME_ANSWER:
+    case FRAME_SNAPSHOT_ACK:
+    case FRAME_LOST:
+    case FRAME_DIGEST:
+    case FRAME_DIVERGED:
+        return MEMBER | LEAVING;
+    case FRAME_HELLO:
+    case FRAME_PING:
+    case FRAME_PONG:
+    case FRAME_TYPE_END:
+        break; /* The connection's own. */
+    }
+    return 0;
+}
 
 static enum standing standing_of(const struct core *core, uint64_t id)
 {
@@ -36,7 +48,7 @@ bool heed_frame(struct core *core, uint64_t id, enum frame_type type)
 {
     enum standing standing = standing_of(core, id);
     uint32_t left_out;
-    if ((heeded[type] & (uint8_t)standing) == 0) {
+    if ((heeded_of(type) & standing) == 0) {
         if (standing == GUEST &&
             log_limit_pass(&core->ignored, core->now_ns / NS_PER_MS,
                            &left_out)) {

@@ -3,6 +3,7 @@
 #include "tests/sim/sim_peers.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "base/memory.h"
@@ -172,6 +173,7 @@ static void put_hello(struct sim_peers *peers, uint64_t id)
     };
     struct buffer out = {0};
     core_fill_hello(sim_node_core(peers->node), &hello);
+    memcpy(hello.cluster_id, sim_node_cluster(peers->node), CLUSTER_ID_SIZE);
     frame_put_hello(&out, &hello);
     sim_net_send(peers->sim, peers->peer[id].wire, peers->peer[id].side,
                  buffer_bytes(&out), 0);

@@ -529,6 +529,15 @@ static void world_free(struct world *world)
     free(world);
 }
 
+static struct frame_hello hello_of(const struct world *world, uint64_t id)
+{
+    const struct world_node *node = &world->node[id];
+    struct frame_hello hello = {.from = id, .incarnation = 77000 + id};
+    memcpy(hello.cluster_id, node->cluster_id, sizeof hello.cluster_id);
+    core_fill_hello(node->core, &hello);
+    return hello;
+}
+
 /* Links go up and down as nodes live and cables are cut. */
 static void links_update(struct world *world)
 {
@@ -557,9 +566,7 @@ static void links_update(struct world *world)
             }
             if (is_up) {
                 node->heard_ms[b] = world->now_ms;
-                struct frame_hello hello = {.from = b,
-                                            .incarnation = 77000 + b};
-                core_fill_hello(other->core, &hello);
+                struct frame_hello hello = hello_of(world, b);
                 core_peer_up(node->core, &hello, node_now(node));
             } else {
                 core_peer_down(node->core, b, other->core == NULL,

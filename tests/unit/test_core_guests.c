@@ -41,6 +41,7 @@ static void greet(uint64_t id)
                                 .members_index = UINT64_C(1) << 50,
                                 .term = UINT64_C(1) << 50,
                                 .last_index = UINT64_C(1) << 50};
+    memcpy(hello.cluster_id, world->node[id].cluster_id, CLUSTER_ID_SIZE);
     assert_int_equal(core_check_peer(core, &hello, false, why), 0);
     core_peer_up(core, &hello, world->now_ms * MS);
 }

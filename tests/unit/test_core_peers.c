@@ -3,6 +3,7 @@
 /* What a node takes from the others: whose directory it registers, whose frames
  * it heeds. */
 
+#include "lockfsm/feature.h"
 #include "tests/unit/core_world.h"
 
 static struct world *world;
@@ -53,6 +54,59 @@ static void a_dead_connections_directory_is_not_registered(void **state)
     core_peer_up(world->node[leader].core, &hello, world->now_ms * MS);
     world_run(world, 200);
     assert_int_equal(registered(4), 0);
+}
+
+static void expect_greeting(uint64_t at, const struct frame_hello *hello,
+                            const char *refusal)
+{
+    char why[HASP_WHY_SIZE] = "";
+    int error = core_check_peer(world->node[at].core, hello, true, why);
+    assert_int_equal(error, refusal != NULL ? HASP_EREFUSED : 0);
+    if (refusal != NULL && strstr(why, refusal) == NULL) {
+        fail_msg("refused with: %s", why);
+    }
+}
+
+/* A member is down, and somebody who knows nothing calls himself by its id. */
+static void only_the_registered_directory_is_a_member(void **state)
+{
+    (void)state;
+    struct frame_hello hello = hello_of(world, third);
+    struct frame_hello unknown = hello, other = hello;
+    node_kill(world, third);
+    expect_greeting(leader, &hello, NULL);
+    memset(unknown.cluster_id, 0, sizeof unknown.cluster_id);
+    other.cluster_id[0]++;
+    /* As one that was added and has not applied BEGIN. */
+    expect_greeting(leader, &unknown, NULL);
+    expect_greeting(leader, &other, "another cluster");
+    hello.incarnation++;
+    unknown.incarnation++;
+    expect_greeting(leader, &hello, "another data directory");
+    expect_greeting(leader, &unknown, "another data directory");
+    unknown.from = 6;
+    expect_greeting(leader, &unknown, "shows no cluster");
+    /* What it says of itself opens nothing where there is a leader. */
+    hello.applied_index = UINT64_C(1) << 50;
+    expect_greeting(leader, &hello, "another data directory");
+    expect_greeting(follower, &hello, "another data directory");
+    node_kill(world, leader);
+    world_run(world, 3000);
+    expect_greeting(follower, &hello, NULL);
+    hello.applied_index = lockfsm_applied_index(
+        core_state(world->node[follower].core));
+    expect_greeting(follower, &hello, "another data directory");
+}
+
+static void who_was_added_comes_without_a_clusters_id(void **state)
+{
+    (void)state;
+    struct frame_hello hello = {
+        .from = 4, .incarnation = 44, .feature_level = FEATURE_LEVEL_FIRST};
+    expect_greeting(leader, &hello, "shows no cluster");
+    assert_answer(world, leader, 1, "+OK\r\n",
+                  "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 STANDBY");
+    expect_greeting(leader, &hello, NULL);
 }
 
 /* What 'from' sends to 'to'; the frame is freed. */
@@ -203,6 +257,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         PEER_TEST(a_dead_connections_directory_is_not_registered),
+        PEER_TEST(only_the_registered_directory_is_a_member),
+        PEER_TEST(who_was_added_comes_without_a_clusters_id),
         PEER_TEST(who_is_no_member_asks_for_nobody),
         PEER_TEST(only_who_was_asked_answers),
         PEER_TEST(a_term_that_no_election_leads_to_is_refused),
