@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
 /* What an operator does: moves leadership, takes snapshots, blacklists and
- * pardons, asks for locks, takes those of the dead, changes the membership one
- * node at a time. */
+ * pardons, asks for locks, takes those of the dead, changes limits, and the
+ * membership one node at a time. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -132,6 +132,22 @@ static bool choose_orphan(struct sim *sim, struct op *op)
     return false;
 }
 
+uint64_t sim_admin_limit(struct sim *sim, enum limit_key key)
+{
+    /* Of sessions there must be enough for whoever has lost one. */
+    static const uint64_t small[LIMIT_COUNT] = {[LIMIT_LOCKS] = 8,
+                                                [LIMIT_HOLDS_PER_SESSION] = 6,
+                                                [LIMIT_WAITS_PER_LOCK] = 4,
+                                                [LIMIT_WAITS_PER_SESSION] = 3,
+                                                [LIMIT_OWNERS_PER_SESSION] = 2,
+                                                [LIMIT_FENCES] = 3,
+                                                [LIMIT_BLACKLIST] = 2,
+                                                [LIMIT_WAITS] = 12};
+    return small[key] == 0 || sim_chance(sim, 0.5)
+               ? lockfsm_default_limits.of[key]
+               : 1 + prng_below(&sim->prng, small[key]);
+}
+
 bool sim_admin_choose(struct worker *worker, struct op *op)
 {
     struct sim *sim = worker->client->sim;
@@ -162,6 +178,9 @@ bool sim_admin_choose(struct worker *worker, struct op *op)
         op->id = client + 1;
     } else if (op->admin == ADMIN_PLEASE) {
         op->lock = (uint32_t)prng_below(&sim->prng, LOCK_COUNT_MAX);
+    } else if (op->admin == ADMIN_LIMIT) {
+        op->id = prng_below(&sim->prng, LIMIT_COUNT);
+        op->token = sim_admin_limit(sim, (enum limit_key)op->id);
     }
     op->wait_ms = sim_between(sim, 50, 2000);
     return true;
@@ -238,6 +257,12 @@ void sim_admin_put(struct sim_channel *channel, const struct op *op)
     case ADMIN_PLEASE:
     case ADMIN_RELEASEIF:
         put_about_lock(channel, op);
+        break;
+    case ADMIN_LIMIT:
+        sim_channel_begin(channel, 3);
+        sim_channel_word(channel, "LIMITS.SET");
+        sim_channel_word(channel, limit_rules[op->id].name);
+        sim_channel_number(channel, op->token);
         break;
     case ADMIN_ADD:
         sim_node_address(op->id, address);

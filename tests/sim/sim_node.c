@@ -12,6 +12,7 @@
 #include "tests/sim/sim_disk.h"
 #include "tests/sim/sim_net.h"
 #include "tests/sim/sim_peers.h"
+#include "tests/sim/sim_worker.h"
 
 /* A client's connection as the node sees it. */
 struct server_conn {
@@ -476,6 +477,13 @@ static struct core_options make_options(struct sim_node *node)
         /* A short log: who is away for a while needs a snapshot. */
         options.limits.requests_in_flight = 40;
         options.limits.own_in_flight = 24;
+    }
+    if (sim->options.seed % 2 == 0) {
+        /* Each node's file says something else. */
+        for (int key = 0; key < LIMIT_COUNT; key++) {
+            options.limits.founding.of[key] = sim_admin_limit(
+                sim, (enum limit_key)key);
+        }
     }
     options.limits.flush_records = 50;
     options.limits.flush_ms = 200;

@@ -187,6 +187,12 @@ static bool is_left_undone(struct sim_redis *redis, const char *word)
                              redis->asked == REDIS_SET);
 }
 
+static bool is_disk_full(const struct sim_redis *redis)
+{
+    return bytes_has_prefix(redis->channel.reply.value[0].bytes,
+                            BYTES_LITERAL("LIMIT disk"));
+}
+
 static void take(struct sim_redis *redis)
 {
     struct sim *sim = redis->client->sim;
@@ -214,6 +220,11 @@ static void take(struct sim_redis *redis)
     }
     if (strcmp(word, "UNKNOWN") == 0) {
         redis->is_uncertain = true;
+    } else if (strcmp(word, "LIMIT") == 0 && !is_disk_full(redis)) {
+        if (!redis->is_uncertain) {
+            redis->value = 0; /* Its entry was refused. */
+            think(redis);
+        }
     } else if (is_left_undone(redis, word)) {
         redis->value = 0;
         think(redis);

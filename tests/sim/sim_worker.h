@@ -7,6 +7,7 @@
 #ifndef HASP_TESTS_SIM_SIM_WORKER_H
 #define HASP_TESTS_SIM_SIM_WORKER_H
 
+#include "lockfsm/limits.h"
 #include "lockfsm/model.h"
 #include "tests/sim/sim_channel.h"
 #include "tests/sim/sim_client.h"
@@ -37,6 +38,7 @@ enum admin_kind {
     ADMIN_BLACKLIST_CLIENT,
     ADMIN_PARDON_CLIENT,
     ADMIN_PLEASE,
+    ADMIN_LIMIT,     /* 'id' is its key, 'token' the new value. */
     ADMIN_RELEASEIF, /* Of a client that has died. */
     ADMIN_ADD,
     ADMIN_REMOVE
@@ -163,6 +165,8 @@ bool sim_held_believed(const struct worker *worker, const struct held *held);
 void sim_held_begins(struct worker *worker, const struct held *held);
 
 /* sim_admin.c: what an operator does now and then. */
+/* A value for a limit of the state, small enough to be met, or the default. */
+uint64_t sim_admin_limit(struct sim *sim, enum limit_key key);
 bool sim_admin_choose(struct worker *worker, struct op *op);
 void sim_admin_put(struct sim_channel *channel, const struct op *op);
 void sim_admin_take(struct sim *sim, const struct op *op,
