@@ -260,8 +260,13 @@ property: $(B)/property ## the state machine against a model, for long (SEED=)
 property-short: $(B)/property ## the same with a few fixed seeds
 	tests/property/run.py --driver $< --seed 1 --count 400
 
+# The next version, as far as feature levels go: for tests of upgrades.
+.PHONY: level2
+level2:
+	$(MAKE) FLAVOUR=level2 build/level2/haspd
+
 .PHONY: cluster
-cluster: $(B)/haspd $(B)/hasp lib examples client-tests ## tests on real processes (T=part of a name)
+cluster: $(B)/haspd $(B)/hasp lib examples client-tests level2 ## tests on real processes (T=part of a name)
 	@HASPD=$(B)/haspd HASP=$(B)/hasp HASP_BUILD=$(B) tools/run-cluster.sh \
 	    $(if $(T),-k $(T)) tests/cluster clients/python/tests
 

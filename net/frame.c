@@ -54,6 +54,7 @@ void frame_put_hello(struct buffer *out, const struct frame_hello *hello)
     size_t start = frame_begin(out, FRAME_HELLO);
     buffer_put_u32(out, hello->protocol_version);
     buffer_put_u32(out, hello->feature_level);
+    buffer_put_u32(out, hello->cluster_level);
     buffer_put(out, hello->cluster_id, sizeof hello->cluster_id);
     buffer_put_u64(out, hello->from);
     buffer_put_u64(out, hello->to);
@@ -71,6 +72,7 @@ int frame_get_hello(struct bytes body, struct frame_hello *ret)
     struct frame_hello hello = {0};
     hello.protocol_version = reader_u32(&reader);
     hello.feature_level = reader_u32(&reader);
+    hello.cluster_level = reader_u32(&reader);
     struct bytes cluster_id = reader_bytes(&reader, sizeof hello.cluster_id);
     hello.from = reader_u64(&reader);
     hello.to = reader_u64(&reader);
@@ -85,6 +87,16 @@ int frame_get_hello(struct bytes body, struct frame_hello *ret)
     memcpy(hello.cluster_id, cluster_id.data, sizeof hello.cluster_id);
     *ret = hello;
     return 0;
+}
+
+enum frame_age frame_compare_levels(const struct frame_hello *self,
+                                    const struct frame_hello *other)
+{
+    if (other->feature_level < self->cluster_level) {
+        return FRAME_OTHER_TOO_OLD;
+    }
+    return self->feature_level < other->cluster_level ? FRAME_SELF_TOO_OLD
+                                                      : FRAME_FITS;
 }
 
 void frame_put_forward(struct buffer *out, const struct frame_forward *forward)

@@ -60,6 +60,7 @@ void frame_end(struct buffer *out, size_t start);
 struct frame_hello {
     uint32_t protocol_version;
     uint32_t feature_level; /* The highest that this node understands. */
+    uint32_t cluster_level; /* Its cluster was raised to that; 0: not known. */
     uint8_t cluster_id[CLUSTER_ID_SIZE];
     uint64_t from; /* Node id. */
     uint64_t to;
@@ -72,6 +73,10 @@ struct frame_hello {
 };
 void frame_put_hello(struct buffer *out, const struct frame_hello *hello);
 MUST_CHECK int frame_get_hello(struct bytes body, struct frame_hello *ret);
+/* Do two nodes that greet each other so fit together? */
+enum frame_age { FRAME_FITS, FRAME_OTHER_TOO_OLD, FRAME_SELF_TOO_OLD };
+enum frame_age frame_compare_levels(const struct frame_hello *self,
+                                    const struct frame_hello *other);
 
 #define FRAME_ARGUMENT_MAX 1024
 

@@ -53,9 +53,8 @@ void peer_link_dial(struct peers *peers, struct peer *peer)
                          link) == 0);
 }
 
-static void put_hello(struct peer_link *link, uint64_t to)
+static struct frame_hello own_hello(const struct peers *peers, uint64_t to)
 {
-    struct peers *peers = link->peers;
     struct frame_hello hello = {.protocol_version = FRAME_PROTOCOL_VERSION,
                                 .feature_level = peers->feature_level,
                                 .from = peers->id,
@@ -65,7 +64,25 @@ static void put_hello(struct peer_link *link, uint64_t to)
         peers->events.fill_hello(peers->events.data, &hello);
     }
     memcpy(hello.cluster_id, peers->cluster_id, sizeof hello.cluster_id);
+    return hello;
+}
+
+static void put_hello(struct peer_link *link, uint64_t to)
+{
+    struct frame_hello hello = own_hello(link->peers, to);
     frame_put_hello(stream_output(&link->stream), &hello);
+}
+
+/* For one that is not let in: nothing but what it is too old for. */
+static void put_levels(struct peer_link *link, const struct frame_hello *own)
+{
+    struct frame_hello hello = {.protocol_version = FRAME_PROTOCOL_VERSION,
+                                .feature_level = own->feature_level,
+                                .cluster_level = own->cluster_level,
+                                .from = own->from,
+                                .to = own->to};
+    frame_put_hello(stream_output(&link->stream), &hello);
+    stream_flush(&link->stream);
 }
 
 static void connected_cb(struct stream *stream)
@@ -190,18 +207,44 @@ static int check_ids(const struct peer_link *link,
     } else if (peer == NULL && !may_be_guest(link, hello)) {
         snprintf(why, HASP_WHY_SIZE, "node %" PRIu64 " is not a member",
                  hello->from);
-    } else if (peer != NULL && !peer->is_guest && !link->is_dialled &&
-               hello->from < peers->id) {
-        snprintf(why, HASP_WHY_SIZE,
-                 "node %" PRIu64 " is to be dialled by this node", hello->from);
     } else {
         return 0;
     }
     return HASP_EREFUSED;
 }
 
-static int check_hello(const struct peer_link *link,
-                       const struct frame_hello *hello, char why[HASP_WHY_SIZE])
+/* HASP_ETOOOLD with the reason if one of them is too old for the other's
+ * cluster. */
+static int check_levels(struct peer_link *link, const struct frame_hello *hello,
+                        char why[HASP_WHY_SIZE])
+{
+    struct peers *peers = link->peers;
+    struct frame_hello own = own_hello(peers, hello->from);
+    struct peer *peer = peers_find(peers, hello->from);
+    enum frame_age age = frame_compare_levels(&own, hello);
+    bool is_other = age == FRAME_OTHER_TOO_OLD;
+    if (age == FRAME_FITS) {
+        return 0;
+    }
+    snprintf(why, HASP_WHY_SIZE,
+             "%s is too old: it understands feature level %" PRIu32
+             ", and the cluster was raised to %" PRIu32
+             "; upgrade it to the version of the other nodes",
+             is_other ? "it" : "this node",
+             is_other ? hello->feature_level : own.feature_level,
+             is_other ? own.cluster_level : hello->cluster_level);
+    if (is_other && !link->is_dialled) {
+        put_levels(link, &own);
+    } else if (!is_other && link->is_dialled) {
+        peers->events.on_too_old(peers->events.data, hello);
+    } else if (!is_other && peer != NULL && peer->link == NULL) {
+        peers_dial_now(peers, peer);
+    }
+    return HASP_ETOOOLD;
+}
+
+static int check_hello(struct peer_link *link, const struct frame_hello *hello,
+                       char why[HASP_WHY_SIZE])
 {
     struct peers *peers = link->peers;
     if (hello->protocol_version != FRAME_PROTOCOL_VERSION) {
@@ -218,10 +261,19 @@ static int check_hello(const struct peer_link *link,
         return HASP_EREFUSED;
     }
     int error = check_ids(link, hello, why);
+    if (error == 0) {
+        error = check_levels(link, hello, why);
+    }
     if (error != 0) {
         return error;
     }
     const struct peer *peer = peers_find(peers, hello->from);
+    if (peer != NULL && !peer->is_guest && !link->is_dialled &&
+        hello->from < peers->id) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "node %" PRIu64 " is to be dialled by this node", hello->from);
+        return HASP_EREFUSED;
+    }
     if (peer != NULL && peer->link != NULL && peer->link->is_up &&
         peer->link != link && peer->link->incarnation != hello->incarnation) {
         snprintf(why, HASP_WHY_SIZE,

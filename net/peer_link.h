@@ -90,6 +90,8 @@ struct peer *peers_let_in(struct peers *peers, uint64_t id);
 void peers_let_out(struct peers *peers, struct peer *peer);
 /* The timer must fire at 'at_ms' or before. */
 void peers_wake_by(struct peers *peers, uint64_t at_ms);
+/* Without waiting for the other to do so. */
+void peers_dial_now(struct peers *peers, struct peer *peer);
 /* 'peer' has no link any more: when to dial again. */
 void peers_redial_later(struct peers *peers, struct peer *peer,
                         bool was_up_for_a_while);

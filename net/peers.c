@@ -155,6 +155,14 @@ static void dial_at(struct peers *peers, struct peer *peer, uint64_t at_ms)
     }
 }
 
+void peers_dial_now(struct peers *peers, struct peer *peer)
+{
+    if (can_be_dialled(peer)) {
+        peer->dial_at_ms = peers_now_ms();
+        peers_wake_by(peers, peer->dial_at_ms);
+    }
+}
+
 /* Doubles from DIAL_FIRST_MS to DIAL_LAST_MS, less up to a half by chance, so
  * that nodes that lost each other together do not come back in step. */
 void peers_redial_later(struct peers *peers, struct peer *peer,

@@ -9,10 +9,15 @@
  * smaller id dials, too. A connection counts
  * as up when both HELLOs have been exchanged and checked: protocol version,
  * cluster id (one side may not know it yet), node ids, the incarnation that
- * this node has learnt for the member. The dialler says HELLO first; the other
- * answers only a good one. A bad HELLO is logged with its reason (at most a few
- * lines in ten seconds) and closes the connection. A second connection from a
- * member replaces the first only if it carries the same incarnation.
+ * this node has learnt for the member, the feature levels. The dialler says
+ * HELLO first; the other answers only a good one. A bad HELLO is logged with
+ * its reason (at most a few lines in ten seconds) and closes the connection. A
+ * second connection from a member replaces the first only if it carries the
+ * same incarnation.
+ *
+ * A node that is too old for the cluster of the other is told so by a HELLO
+ * that says nothing but the levels. It believes that where it has dialled
+ * itself; if it was dialled, it dials the member at once, to ask.
  *
  * Guests: a node that is not wanted here (peers_add) may dial if it has a
  * cluster id, no other than ours, and the owner says that it may
@@ -64,6 +69,9 @@ struct peers_events {
      * a guest. */
     int (*check)(void *data, const struct frame_hello *hello, bool is_wanted,
                  char why[HASP_WHY_SIZE]);
+    /* A member at whose address it was dialled says that the cluster was raised
+     * to a level above this node's. */
+    void (*on_too_old)(void *data, const struct frame_hello *hello);
     /* What only the owner knows, for our HELLO. May be NULL. */
     void (*fill_hello)(void *data, struct frame_hello *hello);
 };

@@ -20,6 +20,7 @@ static int check(void *data, const struct frame_hello *hello, bool is_wanted,
                  char why[HASP_WHY_SIZE]);
 static bool may_be_guest(const struct members *members,
                          const struct frame_hello *hello);
+static void on_too_old(void *data, const struct frame_hello *hello);
 static void fill_hello(void *data, struct frame_hello *hello);
 static void on_closed(void *data);
 static struct member_link *find(struct members *members, uint64_t id);
@@ -41,6 +42,7 @@ int members_open(struct members *members, struct hasp_node *node,
                                   .on_down = on_down,
                                   .on_frame = on_frame,
                                   .check = check,
+                                  .on_too_old = on_too_old,
                                   .fill_hello = fill_hello};
     *members = (struct members){.node = node};
     memcpy(options.cluster_id, identity->cluster_id, CLUSTER_ID_SIZE);
@@ -293,6 +295,17 @@ static bool may_be_guest(const struct members *members,
     }
     return node->has_begun && members->count < MEMBER_LINK_MAX &&
            cluster_id_equal(hello->cluster_id, own);
+}
+
+static void on_too_old(void *data, const struct frame_hello *hello)
+{
+    struct members *members = data;
+    node_fail(members->node, HASP_NODE_TOO_OLD,
+              "this node is too old: member %" PRIu64
+              " says that the cluster was raised to feature level %" PRIu32
+              ", and this version understands %d; upgrade it to the version of "
+              "the other nodes, its data stay good",
+              hello->from, hello->cluster_level, FEATURE_LEVEL);
 }
 
 /* Before it has begun a node has no log. */

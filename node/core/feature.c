@@ -27,7 +27,9 @@ uint32_t feature_possible(const struct core *core, char why[HASP_WHY_SIZE])
 {
     struct replica_members members;
     uint32_t present = lockfsm_feature_level(core->fsm);
-    uint32_t lowest = core->options.feature_level;
+    uint32_t lowest = core->options.feature_level, highest = lowest;
+    uint64_t last = core->options.id;
+    why[0] = '\0';
     replica_members(core->replica, &members);
     for (uint32_t i = 0; i < members.count; i++) {
         uint64_t id = members.member[i].id;
@@ -41,23 +43,17 @@ uint32_t feature_possible(const struct core *core, char why[HASP_WHY_SIZE])
                      id);
             return 0;
         }
-        if (level <= present && level < core->options.feature_level) {
-            snprintf(why, HASP_WHY_SIZE,
-                     "member %" PRIu64 " understands feature level %" PRIu32
-                     " only: upgrade it first",
-                     id, level);
-            return 0;
-        }
+        last = level < lowest ? id : last;
         lowest = level < lowest ? level : lowest;
+        highest = level > highest ? level : highest;
     }
-    if (lowest <= present) {
+    if (lowest <= present && highest > present) {
         snprintf(why, HASP_WHY_SIZE,
-                 "the cluster has feature level %" PRIu32
-                 ", the highest that this version understands",
-                 present);
-        return 0;
+                 "member %" PRIu64 " understands feature level %" PRIu32
+                 " only: upgrade it first",
+                 last, lowest);
     }
-    return lowest;
+    return lowest > present ? lowest : 0;
 }
 
 uint32_t feature_of_founders(const struct core *core)
@@ -109,9 +105,8 @@ void raft_finalize_run(struct core *core, struct request *request,
     } else if (level != 0) {
         encode_set_feature(propose_begin(core), level);
         propose_end(core, request);
-    } else if (lockfsm_feature_level(core->fsm) >=
-               core->options.feature_level) {
-        /* Repeated, or nothing to do. */
+    } else if (why[0] == '\0') {
+        /* Repeated, or all run one version. */
         resp_integer(request_reply(core, request),
                      lockfsm_feature_level(core->fsm));
         request_done(core, request);

@@ -13,8 +13,8 @@
 #include "node/core/state.h"
 
 /* The level to which the cluster may be raised: the lowest one of its members
- * as far as this node is connected to them. 0, with the reason, if that is none
- * above the present one. */
+ * as this node is connected to them. 0 if that is not above the present one,
+ * with the reason unless all are at that. */
 uint32_t feature_possible(const struct core *core, char why[HASP_WHY_SIZE]);
 /* As a member has announced it at its last HELLO; 0: never. */
 uint32_t feature_of_member(const struct core *core, uint64_t id);

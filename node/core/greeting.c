@@ -23,6 +23,7 @@ void core_fill_hello(const struct core *core, struct frame_hello *hello)
     struct replica_members members;
     uint64_t index = members_index(core, &members);
     hello->feature_level = core->options.feature_level;
+    hello->cluster_level = lockfsm_feature_level(core->fsm);
     hello->applied_index = lockfsm_applied_index(core->fsm);
     bool is_member = replica_members_find(&members, core->options.id) != NULL;
     hello->members_index = is_member ? index : 0;
@@ -33,19 +34,10 @@ void core_fill_hello(const struct core *core, struct frame_hello *hello)
 int core_check_peer(const struct core *core, const struct frame_hello *hello,
                     bool is_wanted, char why[HASP_WHY_SIZE])
 {
-    uint32_t level = lockfsm_feature_level(core->fsm);
     if (!is_wanted && !core_keeps_guest(core, hello->members_index)) {
         snprintf(why, HASP_WHY_SIZE, "node %" PRIu64 " is not a member",
                  hello->from);
         return HASP_EREFUSED;
-    }
-    if (hello->feature_level < level) {
-        snprintf(why, HASP_WHY_SIZE,
-                 "node %" PRIu64 " is too old: it understands feature level "
-                 "%" PRIu32 ", and the cluster was raised to %" PRIu32
-                 "; upgrade it to the version of the other nodes",
-                 hello->from, hello->feature_level, level);
-        return HASP_ETOOOLD;
     }
     int error = check_directory(core, hello, why);
     return error != 0 ? error : check_cluster(core, hello, why);

@@ -28,6 +28,10 @@ from ports import free_base, free_ports  # noqa: E402,F401
 HASPD = os.environ.get(
     "HASPD", os.path.join(ROOT, "build", "release", "haspd")
 )
+# A version of the next feature level, which tests alone have.
+HASPD_LEVEL2 = os.environ.get(
+    "HASPD_LEVEL2", os.path.join(ROOT, "build", "level2", "haspd")
+)
 START_S = 15.0
 
 
@@ -158,6 +162,7 @@ class Node:
         self.config = os.path.join(self.home, "haspd.conf")
         self.log_path = os.path.join(self.home, "log")
         self.process = None
+        self.program = HASPD
         os.mkdir(self.home)
 
     def write_config(self, extra=""):
@@ -184,7 +189,7 @@ class Node:
         env.update(environment or {})
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(
-                list(wrapper) + [HASPD, "--config", self.config] + list(flags),
+                list(wrapper) + [self.program, "--config", self.config] + list(flags),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

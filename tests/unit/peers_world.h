@@ -42,6 +42,9 @@ struct node {
     struct buffer got; /* Bodies of RAFT frames. */
     int frame_count;
     int is_closed;
+    uint32_t feature_level;
+    uint32_t cluster_level;
+    int told_too_old;
     const char *check_refusal;
     bool admits_guests;
     int asked_about_guests;
@@ -133,6 +136,20 @@ static int check(void *data, const struct frame_hello *hello, bool is_wanted,
     return 0;
 }
 
+static void on_too_old(void *data, const struct frame_hello *hello)
+{
+    struct node *node = data;
+    assert_true(hello->cluster_level > node->feature_level);
+    assert_int_equal(hello->incarnation, 0); /* It says no more than needed. */
+    node->told_too_old++;
+}
+
+static void fill_hello(void *data, struct frame_hello *hello)
+{
+    const struct node *node = data;
+    hello->cluster_level = node->cluster_level;
+}
+
 static void late_cb(uv_timer_t *timer)
 {
     (void)timer;
@@ -171,9 +188,11 @@ static void open_node_on(uint64_t id, const uint8_t cluster_id[16],
     struct node *node = &fixture->node[id];
     struct peers_options options = {.id = id,
                                     .incarnation = incarnation,
+                                    .feature_level = node->feature_level,
                                     .host = "127.0.0.1",
                                     .port = port};
-    struct peers_events events = {node, on_up, on_down, on_frame, check, NULL};
+    struct peers_events events = {node,  on_up,      on_down,   on_frame,
+                                  check, on_too_old, fill_hello};
     char why[HASP_WHY_SIZE];
     memcpy(options.cluster_id, cluster_id, 16);
     node->id = id;

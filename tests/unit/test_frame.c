@@ -92,11 +92,26 @@ static void a_header_is_refused_before_its_body_comes(void **state)
     assert_int_equal(parse_header(0, FRAME_RAFT, 0, 0), 0);
 }
 
+static void assert_same_hello(const struct frame_hello *a,
+                              const struct frame_hello *b)
+{
+    assert_int_equal(a->protocol_version, b->protocol_version);
+    assert_int_equal(a->feature_level, b->feature_level);
+    assert_int_equal(a->cluster_level, b->cluster_level);
+    assert_memory_equal(a->cluster_id, b->cluster_id, CLUSTER_ID_SIZE);
+    assert_true(a->from == b->from && a->to == b->to);
+    assert_true(a->incarnation == b->incarnation);
+    assert_true(a->applied_index == b->applied_index);
+    assert_true(a->members_index == b->members_index);
+    assert_true(a->term == b->term && a->last_index == b->last_index);
+}
+
 static void hello_comes_back_and_may_be_longer(void **state)
 {
     (void)state;
     struct frame_hello hello = {.protocol_version = 1,
                                 .feature_level = 3,
+                                .cluster_level = 2,
                                 .cluster_id = {1, 2, 3, [15] = 9},
                                 .from = 2,
                                 .to = UINT64_MAX,
@@ -111,7 +126,7 @@ static void hello_comes_back_and_may_be_longer(void **state)
     struct bytes body = only_frame(&out, FRAME_HELLO);
     assert_true(body.size <= FRAME_HELLO_SIZE_MAX);
     assert_int_equal(frame_get_hello(body, &got), 0);
-    assert_memory_equal(&got, &hello, sizeof hello);
+    assert_same_hello(&got, &hello);
     for (size_t size = 0; size < body.size; size++) {
         assert_int_equal(frame_get_hello(bytes_of(body.data, size), &got),
                          HASP_EPROTO);
@@ -119,8 +134,23 @@ static void hello_comes_back_and_may_be_longer(void **state)
     buffer_put_text(&out, "what a later version may add");
     frame_end(&out, 0);
     assert_int_equal(frame_get_hello(only_frame(&out, FRAME_HELLO), &got), 0);
-    assert_memory_equal(&got, &hello, sizeof hello);
+    assert_same_hello(&got, &hello);
     buffer_done(&out);
+}
+
+static void nodes_that_greet_each_other_compare_their_levels(void **state)
+{
+    (void)state;
+    struct frame_hello older = {.feature_level = 1, .cluster_level = 1};
+    struct frame_hello newer = {.feature_level = 2, .cluster_level = 1};
+    assert_int_equal(frame_compare_levels(&older, &newer), FRAME_FITS);
+    assert_int_equal(frame_compare_levels(&newer, &older), FRAME_FITS);
+    newer.cluster_level = 2;
+    assert_int_equal(frame_compare_levels(&newer, &older), FRAME_OTHER_TOO_OLD);
+    assert_int_equal(frame_compare_levels(&older, &newer), FRAME_SELF_TOO_OLD);
+    older.feature_level = 2; /* Upgraded, and has yet to learn the level. */
+    assert_int_equal(frame_compare_levels(&newer, &older), FRAME_FITS);
+    assert_int_equal(frame_compare_levels(&older, &newer), FRAME_FITS);
 }
 
 /* Cuts the body short at every length and lengthens it: neither is accepted. */
@@ -356,6 +386,7 @@ int main(void)
         cmocka_unit_test(a_frame_is_cut_at_its_end_only),
         cmocka_unit_test(a_header_is_refused_before_its_body_comes),
         cmocka_unit_test(hello_comes_back_and_may_be_longer),
+        cmocka_unit_test(nodes_that_greet_each_other_compare_their_levels),
         cmocka_unit_test(forward_comes_back),
         cmocka_unit_test(a_forward_with_a_wrong_field_is_refused),
         cmocka_unit_test(answer_comes_back),

@@ -171,6 +171,57 @@ static void the_owners_check_can_refuse_with_its_reason(void **state)
     RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
 }
 
+/* Whichever of the two dials. */
+static void who_is_too_old_for_the_cluster_is_told_so(void **state)
+{
+    (void)state;
+    for (uint64_t old = 1; old <= 2; old++) {
+        struct node *older = &fixture->node[old];
+        struct node *newer = &fixture->node[3 - old];
+        older->feature_level = older->cluster_level = 1;
+        newer->feature_level = newer->cluster_level = 2;
+        open_node(1, cluster_a);
+        open_node(2, cluster_a);
+        introduce(1, 2);
+        RUN_UNTIL(older->told_too_old > 0);
+        assert_true(was_logged("it is too old: it understands feature level 1, "
+                               "and the cluster was raised to 2"));
+        assert_int_equal(newer->told_too_old, 0);
+        assert_int_equal(older->ups[3 - old], 0);
+        assert_int_equal(newer->ups[old], 0);
+        close_node(1);
+        close_node(2);
+        older->feature_level = 2; /* It has been upgraded. */
+        open_node(1, cluster_a);
+        open_node(2, cluster_a);
+        introduce(1, 2);
+        RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
+        close_node(1);
+        close_node(2);
+        memset(fixture->node, 0, sizeof fixture->node);
+    }
+}
+
+/* It is asked at its own address, where it says nothing of the kind. */
+static void a_stranger_makes_nobody_too_old(void **state)
+{
+    (void)state;
+    fixture->node[1].feature_level = fixture->node[2].feature_level = 1;
+    open_node(1, cluster_a);
+    open_node(2, cluster_a);
+    introduce(1, 2);
+    struct frame_hello hello = hello_of(2, 1);
+    hello.cluster_level = 1000;
+    int fd = dial_node(1);
+    say_hello(fd, &hello);
+    RUN_UNTIL(is_hung_up(fd));
+    assert_true(was_logged("this node is too old"));
+    RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
+    run_for(100);
+    assert_int_equal(fixture->node[1].told_too_old, 0);
+    close(fd);
+}
+
 static void a_node_comes_back_after_it_went_away(void **state)
 {
     (void)state;
@@ -613,6 +664,8 @@ int main(void)
         PEERS_TEST(an_answer_of_another_node_is_refused),
         PEERS_TEST(a_node_that_is_no_member_is_refused),
         PEERS_TEST(the_owners_check_can_refuse_with_its_reason),
+        PEERS_TEST(who_is_too_old_for_the_cluster_is_told_so),
+        PEERS_TEST(a_stranger_makes_nobody_too_old),
         PEERS_TEST(a_node_comes_back_after_it_went_away),
         PEERS_TEST(a_removed_member_is_not_dialled_again),
         PEERS_TEST(a_member_may_move),
