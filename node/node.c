@@ -78,6 +78,7 @@ int hasp_node_open(const struct hasp_node_options *options,
     CHECK(uv_loop_init(&node->uv) == 0);
     node->journal.node = node;
     snapshots_init(&node->snapshots, node);
+    probes_open(&node->probes);
     loop_open(node);
 
     if (open_disk(node, &recovery, why) != 0) {
@@ -136,6 +137,7 @@ void hasp_node_close(struct hasp_node *node)
     node->loop.is_over = true;
     clients_close(&node->clients);
     members_close(&node->members);
+    probes_close(&node->probes);
     health_close(&node->health);
     settle(node);
     journal_unwatch(&node->journal);
@@ -406,6 +408,7 @@ static void begin(struct hasp_node *node, const struct replica_start *start)
         .peer_output = members_port_output,
         .peers_changed = members_port_changed,
         .peer_silence_ms = members_port_silence_ms,
+        .probe_address = probe_port_address,
         .client_output = clients_port_output,
         .client_close = clients_port_close,
         .client_block = clients_port_block,
@@ -461,6 +464,7 @@ static void settle(struct hasp_node *node)
     while (snapshots_are_busy(&node->snapshots) ||
            (node_now() < by &&
             (node->clients.count > 0 || !node->members.is_closed ||
+             !probes_are_closed(&node->probes) ||
              (node->journal.wal != NULL && !node->has_failed &&
               wal_is_busy(node->journal.wal))))) {
         uv_run(&node->uv, UV_RUN_ONCE);
@@ -482,6 +486,7 @@ static void stop_cleanly(struct hasp_node *node)
 {
     clients_close(&node->clients);
     members_close(&node->members);
+    probes_close(&node->probes);
     health_close(&node->health);
     settle(node);
     if (node->has_failed || !node->has_begun) {

@@ -4,6 +4,7 @@
  *
  *     clients.c    connections of clients: bytes to requests, answers to bytes
  *     members.c    connections of members: greetings, frames
+ *     probe.c      is a new member where it is said to be?
  *     journal.c    the log, the vote, room on the disk
  *     writes.c     how long writes take: is the disk slow, or hung?
  *     snapshots.c  taken and received ones, by a worker
@@ -44,6 +45,7 @@
 #include "node/journal.h"
 #include "node/loop.h"
 #include "node/members.h"
+#include "node/probe.h"
 #include "node/snapshots.h"
 #include "storage/datadir.h"
 
@@ -62,6 +64,7 @@ struct hasp_node {
 
     struct members members;
     struct clients clients;
+    struct probes probes;
     struct health health;
     struct loop loop;
     char client_address[128];

@@ -217,17 +217,19 @@ int run_member_change(struct tool *tool, int argc, char **argv)
 int run_member_add(struct tool *tool, int argc, char **argv)
 {
     static const struct option options[] = {{"standby", no_argument, NULL, 's'},
+                                            {"force", no_argument, NULL, 'f'},
                                             {0}};
     struct query query = {0};
     uint64_t id;
-    bool is_standby = false;
+    bool is_standby = false, is_forced = false;
     int option;
     tool_options_begin();
     while ((option = tool_option(tool, argc, argv, "", options)) != -1) {
         if (option == '?') {
             return EX_USAGE;
         }
-        is_standby = true;
+        is_standby |= option == 's';
+        is_forced |= option == 'f';
     }
     if (argc - optind != 2 || !parse_id(argv[optind], &id)) {
         return tool_usage(tool, "the number and the addresses of the new "
@@ -249,6 +251,9 @@ int run_member_add(struct tool *tool, int argc, char **argv)
                  "waiting until member %" PRIu64 " has caught up; how far it "
                  "is: hasp member list",
                  id);
+    }
+    if (is_forced) {
+        query_text(&query, "FORCE");
     }
     int exit_code = change(tool, &query);
     if (exit_code == EX_UNAVAILABLE) {

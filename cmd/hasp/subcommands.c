@@ -91,9 +91,11 @@ const struct subcommand subcommands[] = {
     {"limits set", "LIMIT VALUE", "change a limit of the state", NULL,
      run_limits_set},
     {"list", "[PREFIX]", "locks that are held or waited for", NULL, run_list},
-    {"member add", "ID PEER-ADDRESS,CLIENT-ADDRESS [--standby]",
+    {"member add", "ID PEER-ADDRESS,CLIENT-ADDRESS [--standby] [--force]",
      "add a node to the cluster",
-     "    --standby   it gets the log and has no vote\n", run_member_add},
+     "    --standby   it gets the log and has no vote\n"
+     "    --force     without looking whether it is there\n",
+     run_member_add},
     {"member demote", "ID [--force]", "make a member a standby",
      "    --force     whoever is silent\n", run_member_change},
     {"member list", "", "the members, and for how long they are silent", NULL,

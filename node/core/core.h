@@ -95,6 +95,11 @@ struct core_port {
     struct buffer *(*peer_output)(void *data, uint64_t id); /* NULL: not up. */
     void (*peers_changed)(void *data, const struct replica_members *members);
     uint64_t (*peer_silence_ms)(void *data, uint64_t id);
+    /* Dials "peer,client", as the other nodes and clients will, to see whether
+     * member 'id' is there. Ends in core_address_probed() with 'number', within
+     * a few seconds. 'address' is copied. */
+    void (*probe_address)(void *data, uint64_t number, uint64_t id,
+                          const char *address);
 
     /* Clients. The output is sent at the end of the turn. */
     struct buffer *(*client_output)(void *data, uint64_t conn);
@@ -220,6 +225,11 @@ void core_peer_down(struct core *core, uint64_t id, bool was_closed_by_peer,
 MUST_CHECK int core_peer_frame(struct core *core, uint64_t id,
                                enum frame_type type, struct bytes body,
                                uint64_t now_ns, char why[HASP_WHY_SIZE]);
+
+/* 0: both addresses are that member's. HASP_ECONNECT: nobody answers there,
+ * which may come; another error: somebody else does. */
+void core_address_probed(struct core *core, uint64_t number, int error,
+                         const char *why, uint64_t now_ns);
 
 /* See replica_persisted() and replica_vote_saved(). */
 void core_persisted(struct core *core, uint64_t term, uint64_t log_index,

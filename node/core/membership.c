@@ -20,6 +20,9 @@
 #define RETRY_NS (50 * NS_PER_MS)
 /* A new voter that does not answer holds up nobody for longer. */
 #define SETTLE_NS (1000 * NS_PER_MS)
+/* A new member may need so long to begin to listen. */
+#define PROBE_NS (3000 * NS_PER_MS)
+#define PROBE_RETRY_NS (100 * NS_PER_MS)
 /* So long may voters that a change leaves be silent: after a stall of this node
  * what they have said is still to be read. */
 #define HEAR_NS (1000 * NS_PER_MS)
@@ -31,6 +34,8 @@ static void change_end(struct core *core, const char *code, const char *text);
 static void change_refused(struct core *core, int error);
 static bool refuse_misplaced(struct core *core, uint64_t id,
                              const char *address);
+static void add(struct core *core);
+static void probe_turn(struct core *core);
 static void promote(struct core *core);
 static void take_away(struct core *core);
 static void settle(struct core *core);
@@ -44,40 +49,54 @@ void raft_add_run(struct core *core, struct request *request,
                   const struct call *call)
 {
     struct replica_members members;
-    struct replica_update update;
-    char address[MEMBER_ADDRESS_SIZE] = {0};
-    memcpy(address, call->name.data, call->name.size);
-    replica_members(core->replica, &members);
-    const struct replica_member *member = replica_members_find(&members,
-                                                               call->id);
+    char *address = core->change_address;
     if (refuse_if_changing(core, request)) {
         return;
     }
     change_begin(core, request, call->id);
+    memcpy(address, call->name.data, call->name.size);
+    address[call->name.size] = '\0';
+    core->change_is_standby = call_has(call, OPTION_STANDBY);
+    replica_members(core->replica, &members);
+    const struct replica_member *member = replica_members_find(&members,
+                                                               call->id);
     if (member != NULL && strcmp(member->address, address) == 0) {
         /* Repeated: goes on where the first one stopped. */
-        if (member->role == MEMBER_VOTER || call_has(call, OPTION_STANDBY)) {
+        if (member->role == MEMBER_VOTER || core->change_is_standby) {
             change_end(core, NULL, NULL);
         } else if (!refuse_misplaced(core, call->id, address)) {
             core->change_promotes = true;
             promote(core);
         }
-        return;
+    } else if (core->change_is_standby ||
+               !refuse_misplaced(core, call->id, address)) {
+        if (member != NULL || call_has(call, OPTION_FORCE)) {
+            add(core);
+        } else {
+            core->change_probe = PROBE_DUE;
+            core->change_deadline_ns = core->now_ns + PROBE_NS;
+        }
     }
-    if (!call_has(call, OPTION_STANDBY) &&
-        refuse_misplaced(core, call->id, address)) {
-        return;
+}
+
+void core_address_probed(struct core *core, uint64_t number, int error,
+                         const char *why, uint64_t now_ns)
+{
+    set_now(core, now_ns);
+    if (core->changing == NULL || core->change_probe != PROBE_UNDER_WAY ||
+        core->probe_number != number) {
+        return; /* Of a change that is over. */
     }
-    int error = replica_add(core->replica, call->id, address,
-                            core->now_ns / NS_PER_MS, &core->change_index,
-                            &update);
-    if (error != 0) {
-        change_refused(core, error);
-        return;
+    snprintf(core->probe_why, sizeof core->probe_why, "%s", why);
+    if (error == 0) {
+        core->change_probe = PROBE_DONE;
+    } else if (error != HASP_ECONNECT ||
+               core->now_ns >= core->change_deadline_ns) {
+        core->change_probe = PROBE_FAILED;
+    } else {
+        core->change_probe = PROBE_DUE;
+        core->change_retry_ns = core->now_ns + PROBE_RETRY_NS;
     }
-    core->change_promotes = !call_has(call, OPTION_STANDBY);
-    request_mark(request);
-    update_carry_out(core, &update);
 }
 
 void raft_promote_run(struct core *core, struct request *request,
@@ -182,6 +201,9 @@ void membership_turn(struct core *core)
         core->change_index == 0 && core->now_ns >= core->change_retry_ns) {
         promote(core);
     }
+    if (core->changing != NULL && core->change_probe != PROBE_NONE) {
+        probe_turn(core);
+    }
     if (core->changing != NULL && core->change_takes &&
         core->now_ns >= core->change_retry_ns) {
         take_away(core);
@@ -246,6 +268,7 @@ void membership_stepped_down(struct core *core)
     struct request *lost[2] = {core->changing, core->transferring};
     core->changing = core->transferring = NULL;
     core->wants_transfer = core->change_promotes = core->change_takes = false;
+    core->change_probe = PROBE_NONE;
     core->change_index = 0;
     for (int i = 0; i < 2; i++) {
         if (lost[i] == NULL) {
@@ -316,6 +339,7 @@ static void change_begin(struct core *core, struct request *request,
     core->change_index = 0;
     core->change_member = id;
     core->change_promotes = core->change_takes = false;
+    core->change_probe = PROBE_NONE;
     core->change_settles = 0;
     core->change_retry_ns = core->now_ns;
     core->change_deadline_ns = core->now_ns + CATCH_UP_NS;
@@ -407,6 +431,52 @@ static bool refuse_misplaced(struct core *core, uint64_t id,
     }
     change_end(core, "BADARG", why);
     return true;
+}
+
+/* A new member is dialled at the addresses that it is to have, for a while,
+ * since it may be about to start. */
+static void probe_turn(struct core *core)
+{
+    char why[HASP_WHY_SIZE];
+    switch (core->change_probe) {
+    case PROBE_DUE:
+        if (core->now_ns >= core->change_retry_ns) {
+            core->change_probe = PROBE_UNDER_WAY;
+            core->port.probe_address(core->port.data, ++core->probe_number,
+                                     core->change_member, core->change_address);
+        }
+        break;
+    case PROBE_DONE:
+        core->change_probe = PROBE_NONE;
+        add(core);
+        break;
+    case PROBE_FAILED:
+        snprintf(why, sizeof why,
+                 "member %" PRIu64 " is not there, seen from member %" PRIu64
+                 ": %s; start it first and look at its addresses, or force it",
+                 core->change_member, core->options.id, core->probe_why);
+        change_end(core, "BADARG", why);
+        break;
+    case PROBE_NONE:
+    case PROBE_UNDER_WAY:
+        break;
+    }
+}
+
+static void add(struct core *core)
+{
+    struct replica_update update;
+    int error = replica_add(core->replica, core->change_member,
+                            core->change_address, core->now_ns / NS_PER_MS,
+                            &core->change_index, &update);
+    if (error != 0) {
+        change_refused(core, error);
+        return;
+    }
+    core->change_promotes = !core->change_is_standby;
+    core->change_deadline_ns = core->now_ns + CATCH_UP_NS;
+    request_mark(core->changing);
+    update_carry_out(core, &update);
 }
 
 /* Tries to promote; until the member has caught up the replica refuses. */

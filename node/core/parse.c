@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "base/check.h"
 #include "base/sha.h"
 #include "node/core/commands.h"
@@ -184,28 +185,23 @@ static bool check_size(struct parse *parse, const char *what, size_t size,
     return true;
 }
 
-/* "host:port", the host in brackets if it has colons itself. */
+/* "host:port", the host in brackets if it has colons itself; in ASCII. */
 static bool is_address(struct bytes text)
 {
-    size_t colon = text.size;
-    while (colon > 0 && text.data[colon - 1] != ':') {
-        colon--;
-    }
-    uint64_t port;
-    if (colon < 2 ||
-        !bytes_to_u64(bytes_of(text.data + colon, text.size - colon), &port) ||
-        port == 0 || port > UINT16_MAX) {
+    char address[MEMBER_ADDRESS_SIZE], host[MEMBER_ADDRESS_SIZE];
+    uint16_t port;
+    if (text.size == 0 || text.size >= sizeof address) {
         return false;
     }
-    struct bytes host = bytes_of(text.data, colon - 1);
-    bool is_bracketed = host.data[0] == '[' && host.data[host.size - 1] == ']';
-    for (size_t i = 0; i < host.size; i++) {
-        if (host.data[i] <= ' ' || host.data[i] >= 0x7f ||
-            host.data[i] == ',' || (host.data[i] == ':' && !is_bracketed)) {
+    for (size_t i = 0; i < text.size; i++) {
+        if (text.data[i] <= ' ' || text.data[i] >= 0x7f ||
+            text.data[i] == ',') {
             return false;
         }
     }
-    return !is_bracketed || host.size > 2;
+    memcpy(address, text.data, text.size);
+    address[text.size] = '\0';
+    return address_split(address, host, sizeof host, &port) == 0 && port != 0;
 }
 
 /* A peer's address, and with a comma after it the one for clients. A member

@@ -258,6 +258,14 @@ struct backup_reader {
 };
 #define BACKUP_READER_MAX 16
 
+enum change_probe {
+    PROBE_NONE,
+    PROBE_DUE,
+    PROBE_UNDER_WAY,
+    PROBE_DONE,
+    PROBE_FAILED
+};
+
 struct core {
     struct core_options options;
     struct core_port port;
@@ -369,8 +377,13 @@ struct core {
     uint64_t change_index;
     uint64_t change_member;
     bool change_promotes;
-    bool change_takes;       /* DEMOTE and REMOVE: not proposed yet. */
-    bool change_is_forced;   /* Whoever is silent. */
+    bool change_takes;     /* DEMOTE and REMOVE: not proposed yet. */
+    bool change_is_forced; /* Whoever is silent. */
+    char change_address[MEMBER_ADDRESS_SIZE]; /* ADD: what was announced ... */
+    bool change_is_standby;                   /* ... and that it is to stay. */
+    enum change_probe change_probe;           /* ADD: is it there? */
+    uint64_t probe_number;                    /* The newest. */
+    char probe_why[HASP_WHY_SIZE / 2];        /* It was not. */
     uint64_t change_settles; /* Not 0: the member lacks this index yet. */
     uint64_t change_retry_ns;
     uint64_t change_deadline_ns;

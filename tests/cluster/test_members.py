@@ -3,10 +3,12 @@
 
 import os
 import shutil
+import time
 
 import pytest
 
 from cluster import Cluster, ReplyError, Session, as_map, wait_until
+from fake_node import FakeNode
 
 
 def roles(node):
@@ -271,3 +273,46 @@ def silence_ms(node, other):
         if member["id"] == other.id:
             return member["last_contact_ms"]
     return 0
+
+
+def test_who_is_to_be_added_is_dialled_at_both_addresses_first():
+    with Cluster(3) as cluster, FakeNode(
+        lambda words: Exception("ERR unknown command")
+    ) as redis:
+        leader = cluster.leader()
+        other = cluster.followers(leader)[0]
+        node = cluster.newcomer()
+        host = "127.0.0.1:%d"
+        peer, client = host % node.peer_port, host % node.client_port
+        wait_until(lambda: "waiting to be added" in node.log(), 10, "waits")
+        for address, why in (
+            (host % 1 + "," + client, host % 1 + ": connection refused"),
+            # The two were swapped.
+            (client + "," + peer, peer + ": "),
+            (
+                peer + "," + host % other.client_port,
+                "it is the address of node %d" % other.id,
+            ),
+            (peer + "," + redis.endpoint, "no node of hasp answers"),
+        ):
+            with pytest.raises(ReplyError) as refused:
+                leader_do(cluster, "RAFT.ADD", node.id, address)
+            assert refused.value.code == "BADARG"
+            assert "member %d is not there, seen from member %d: " % (
+                node.id,
+                leader.id,
+            ) in str(refused.value)
+            assert why in str(refused.value)
+            assert node.id not in roles(leader)
+        # One that is on its way is waited for.
+        node.kill()
+        with leader.connect(30) as wire:
+            wire.send("RAFT.ADD", node.id, node.addresses)
+            time.sleep(0.3)
+            node.start()
+            assert wire.receive() == "OK"
+        # A node that stops has dialled in vain.
+        with leader.connect() as wire:
+            wire.send("RAFT.ADD", 9, host % 1)
+            time.sleep(0.1)
+            assert leader.stop() == 0

@@ -312,9 +312,9 @@ def test_members_come_and_go(connect, world):
     assert wire.do("RAFT.PROMOTE", gone.id) == OK
     eventually(lambda: role(gone.id) == b"voter")
     assert wire.do("RAFT.PROMOTE", gone.id) == OK
-    assert wire.do("RAFT.ADD", 8, "[::1]:1,[::1]:2", "STANDBY") == OK
+    assert wire.do("RAFT.ADD", 8, "[::1]:1,[::1]:2", "STANDBY", "FORCE") == OK
     assert wire.do("RAFT.REMOVE", 8) == OK
-    assert wire.do("RAFT.ADD", 9, "127.0.0.1:1", "STANDBY") == OK
+    assert wire.do("RAFT.ADD", 9, "127.0.0.1:1", "FORCE", "STANDBY") == OK
     eventually(lambda: role(9) == b"standby")
     assert wire.do("RAFT.ADD", 9, "127.0.0.1:1", "standby") == OK
     assert wire.error("RAFT.ADD", 9, "127.0.0.1:2")[0] == "BADARG"

@@ -60,6 +60,7 @@ static bool choose_member(struct sim *sim, struct op *op)
     for (uint64_t id = 1; id <= sim->node_count; id++) {
         if ((is_member >> id & 1) == 0 && prepare(sim, id, &members)) {
             op->admin = ADMIN_ADD;
+            op->is_forced = sim_chance(sim, 0.3);
             op->id = id;
             return true;
         }
@@ -266,10 +267,13 @@ void sim_admin_put(struct sim_channel *channel, const struct op *op)
         break;
     case ADMIN_ADD:
         sim_node_address(op->id, address);
-        sim_channel_begin(channel, 3);
+        sim_channel_begin(channel, op->is_forced ? 4 : 3);
         sim_channel_word(channel, "RAFT.ADD");
         sim_channel_number(channel, op->id);
         sim_channel_word(channel, address);
+        if (op->is_forced) {
+            sim_channel_word(channel, "FORCE");
+        }
         channel->sim->stats.changes++;
         break;
     case ADMIN_REMOVE:

@@ -45,7 +45,8 @@ enum news_kind {
     NEWS_PERSISTED,
     NEWS_VOTE_SAVED,
     NEWS_SNAPSHOT_TAKEN,
-    NEWS_SNAPSHOT_RECEIVED
+    NEWS_SNAPSHOT_RECEIVED,
+    NEWS_PROBED
 };
 
 struct sim_news {
@@ -57,8 +58,8 @@ struct sim_news {
     uint64_t term;      /* PERSISTED, VOTE_SAVED. */
     uint64_t voted_for; /* VOTE_SAVED. */
     uint64_t flush_ns;  /* Likewise: how long the write took. */
-    uint64_t log_index; /* PERSISTED, SNAPSHOT_TAKEN. */
-    int error;          /* SNAPSHOT_... */
+    uint64_t log_index; /* PERSISTED, SNAPSHOT_TAKEN; PROBED: which one. */
+    int error;          /* SNAPSHOT_..., PROBED. */
     struct bytes bytes; /* DATA; owned. */
 };
 

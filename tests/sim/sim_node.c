@@ -44,6 +44,9 @@ struct sim_node {
     uint64_t read_ns;      /* All that had come by then was fed; likewise. */
     uint64_t slow_until_ns;
     uint64_t stopping_until_ns; /* 0: not stopping. */
+    struct sim_event probed;    /* What this node has dialled has answered. */
+    uint64_t probe_number;
+    uint64_t probe_id;
     bool was_wiped;
     bool is_dying;       /* Nothing it does reaches the world. */
     uint32_t calls_left; /* Until it dies; 0: it does not. */
@@ -51,6 +54,7 @@ struct sim_node {
 };
 
 static void node_wake(struct sim *sim, struct sim_event *event);
+static void node_probed(struct sim *sim, struct sim_event *event);
 
 /* True if the process still acts; counts down to its death. */
 static bool acts(struct sim_node *node)
@@ -202,6 +206,41 @@ static uint64_t port_peer_silence_ms(void *data, uint64_t id)
     return sim_peers_silence_ms(node->peers, id);
 }
 
+/* Nothing refuses where a network is down: that takes until it is given up. */
+static void port_probe_address(void *data, uint64_t number, uint64_t id,
+                               const char *address)
+{
+    struct sim_node *node = data;
+    struct sim *sim = node->sim;
+    (void)address;
+    if (!acts(node)) {
+        return;
+    }
+    const struct sim_host *to = &sim->node[id - 1]->host;
+    bool is_silent = to->is_paused || !to->is_os_up ||
+                     sim_net_is_blocked(sim, node->host.number, to->number) ||
+                     sim_net_is_blocked(sim, to->number, node->host.number);
+    node->probe_number = number;
+    node->probe_id = id;
+    node->probed.run = node_probed;
+    sim_at(sim, &node->probed,
+           sim->now_ns +
+               (is_silent ? 3 * SIM_S : sim_between(sim, 1, 20) * SIM_MS));
+}
+
+static void node_probed(struct sim *sim, struct sim_event *event)
+{
+    struct sim_node *node = LIST_ENTRY(event, struct sim_node, probed);
+    const struct sim_host *to = &sim->node[node->probe_id - 1]->host;
+    struct sim_news *news = memory_new(sizeof *news);
+    news->kind = NEWS_PROBED;
+    news->log_index = node->probe_number;
+    news->error = to->is_running && !to->is_paused ? 0 : HASP_ECONNECT;
+    sim_note(sim, &node->host, "probed", node->probe_id, news->error == 0, 0);
+    list_push_back(&node->host.inbox, &news->in_inbox);
+    sim_host_poke(sim, &node->host);
+}
+
 static struct server_conn *find_conn(struct sim_node *node, uint64_t id)
 {
     LIST_EACH (at, &node->conns) {
@@ -294,6 +333,7 @@ static struct core_port make_port(struct sim_node *node)
         .peer_output = port_peer_output,
         .peers_changed = port_peers_changed,
         .peer_silence_ms = port_peer_silence_ms,
+        .probe_address = port_probe_address,
         .client_output = port_client_output,
         .client_close = port_client_close,
         .client_block = port_client_block,
@@ -376,6 +416,7 @@ static void drop_process(struct sim_node *node)
     node->calls_left = 0;
     node->stopping_until_ns = 0;
     sim_cancel(node->sim, &node->host.wake);
+    sim_cancel(node->sim, &node->probed);
 }
 
 void sim_node_free(struct sim_node *node)
@@ -693,6 +734,10 @@ static void feed(struct sim_node *node, const struct sim_news *news,
         break;
     case NEWS_SNAPSHOT_RECEIVED:
         feed_snapshot(node, news, now_ns);
+        break;
+    case NEWS_PROBED:
+        core_address_probed(node->core, news->log_index, news->error,
+                            hasp_strerror(news->error), now_ns);
         break;
     default:
         if (news->wire->kind == WIRE_PEER) {

@@ -52,7 +52,7 @@ struct op {
     uint32_t second; /* MULTI: the other lock. */
     enum admin_kind admin;
     uint64_t id;    /* ADMIN: a session, client or member. */
-    bool is_forced; /* ADMIN: a member goes, whoever is silent. */
+    bool is_forced; /* ADMIN: of a member, whoever is silent. */
     uint32_t owner; /* The worker as which it acts. */
     uint64_t req;   /* 0: without a number. */
     uint64_t acked;

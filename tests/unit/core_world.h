@@ -56,6 +56,9 @@ struct world_node {
     struct buffer out[NODE_MAX + 1];
     bool link_up[NODE_MAX + 1];
     uint64_t heard_ms[NODE_MAX + 1]; /* 0: never. */
+    uint64_t probe_number;           /* Under way; 0: none. */
+    uint64_t probe_id;
+    char probe_address[MEMBER_ADDRESS_SIZE];
     uint64_t next_turn_ms;
     uint64_t clock_offset_ns;
     struct buffer snapshot;
@@ -287,6 +290,15 @@ static uint64_t port_peer_silence_ms(void *data, uint64_t id)
                : node->world->now_ms - node->heard_ms[id];
 }
 
+static void port_probe_address(void *data, uint64_t number, uint64_t id,
+                               const char *address)
+{
+    struct world_node *node = data;
+    node->probe_number = number;
+    node->probe_id = id;
+    snprintf(node->probe_address, sizeof node->probe_address, "%s", address);
+}
+
 static struct buffer *port_client_output(void *data, uint64_t conn)
 {
     struct world_node *node = data;
@@ -353,6 +365,7 @@ static struct core_port port_of(struct world_node *node)
         .peer_output = port_peer_output,
         .peers_changed = port_peers_changed,
         .peer_silence_ms = port_peer_silence_ms,
+        .probe_address = port_probe_address,
         .client_output = port_client_output,
         .client_close = port_client_close,
         .client_block = port_client_block,
@@ -498,6 +511,7 @@ static void node_kill(struct world *world, uint64_t id)
         node->term = node->asked_term;
         node->voted_for = node->asked_vote;
     }
+    node->probe_number = 0;
     node->durable_due_ms = 0;
     node->snapshot_due = node->snapshot_adopt_due = false;
     links_update(world);
@@ -789,6 +803,22 @@ static void check_state(const struct world_node *node)
     }
 }
 
+/* Who runs, and is not cut off, is at whatever address is said. */
+static void node_probe(struct world_node *node)
+{
+    struct world *world = node->world;
+    uint64_t number = node->probe_number, id = node->probe_id;
+    if (number == 0) {
+        return;
+    }
+    bool is_there = id <= NODE_MAX && world->node[id].core != NULL &&
+                    !world->cut[node->id][id] && !world->cut[id][node->id];
+    node->probe_number = 0;
+    core_address_probed(node->core, number, is_there ? 0 : HASP_ECONNECT,
+                        "connection refused", node_now(node));
+    node->next_turn_ms = world->now_ms;
+}
+
 /* Lets everything happen that is due now. */
 static void world_step(struct world *world)
 {
@@ -799,6 +829,7 @@ static void world_step(struct world *world)
             continue;
         }
         node_disk(node);
+        node_probe(node);
         for (int round = 0; round < 8 && node->next_turn_ms <= world->now_ms;
              round++) {
             if (!node->has_unread) {

@@ -653,7 +653,8 @@ static void a_member_that_connects_during_a_transfer_is_registered(void **state)
 {
     (void)state;
     assert_answer(world, leader, 1, "+OK\r\n",
-                  "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 STANDBY");
+                  "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 STANDBY "
+                  "FORCE");
     world->node[third].is_paused = true;
     client_clear(world, leader, 1);
     client_send(world, leader, 1, "RAFT.TRANSFER %llu",
@@ -674,7 +675,8 @@ static void a_member_that_connects_during_a_transfer_is_registered(void **state)
 static void a_member_that_does_not_come_stays_a_standby(void **state)
 {
     (void)state;
-    client_send(world, leader, 1, "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204");
+    client_send(world, leader, 1,
+                "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 FORCE");
     world_run(world, 9900);
     assert_int_equal(world->node[leader].client[1].output.size, 0);
     world_run(world, 300);
@@ -693,7 +695,8 @@ static void a_member_that_does_not_come_stays_a_standby(void **state)
     client_clear(world, leader, 1);
     client_send(world, leader, 1, "RAFT.PROMOTE 4");
     client_send(world, leader, 1,
-                "RAFT.ADD 5 127.0.0.1:7105,127.0.0.1:7205 STANDBY");
+                "RAFT.ADD 5 127.0.0.1:7105,127.0.0.1:7205 STANDBY "
+                "FORCE");
     client_send(world, leader, 1, "RAFT.REMOVE 5");
     world_run(world, 200);
     assert_int_equal(world->node[leader].client[1].output.size, 0);

@@ -271,6 +271,68 @@ who_is_not_on_loopback_does_not_vote_with_those_who_are(void **state)
                   "RAFT.ADD 4 node4:7104,10.0.0.4:7204");
 }
 
+static void who_is_to_be_added_is_dialled_first(void **state)
+{
+    (void)state;
+    uint64_t began_ms = world->now_ms;
+    const char *answer = client_ask(world, leader, 1,
+                                    "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204");
+    assert_says(answer,
+                "-BADARG member 4 is not there, seen from member %llu: "
+                "connection refused; start it first",
+                ID(leader));
+    assert_in_range(world->now_ms - began_ms, 2900, 3300);
+    assert_int_equal(role_of(4), MEMBER_SPARE);
+    assert_it_serves();
+    /* It may be about to listen. */
+    client_clear(world, leader, 1);
+    client_send(world, leader, 1,
+                "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 STANDBY");
+    client_send(world, leader, 1, "RAFT.PROMOTE 4");
+    world_run(world, 1000);
+    assert_string_equal(client_text(world, leader, 1), "");
+    assert_string_equal(world->node[leader].probe_address,
+                        "127.0.0.1:7104,127.0.0.1:7204");
+    assert_it_serves();
+    node_start(world, 4);
+    links_update(world);
+    world_run(world, 500);
+    assert_string_equal(client_text(world, leader, 1), "+OK\r\n+OK\r\n");
+    assert_int_equal(role_of(4), MEMBER_VOTER);
+}
+
+static void whoever_is_not_there_is_added_if_that_is_forced(void **state)
+{
+    (void)state;
+    assert_answer(world, leader, 1, "+OK\r\n",
+                  "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 STANDBY FORCE");
+    assert_int_equal(role_of(4), MEMBER_STANDBY);
+    /* Repeated: nobody is dialled for what is done. */
+    assert_answer(world, leader, 1, "+OK\r\n",
+                  "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 STANDBY");
+}
+
+static void another_leader_dials_again(void **state)
+{
+    (void)state;
+    uint64_t old = leader;
+    client_clear(world, leader, 1);
+    client_send(world, leader, 1, "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204");
+    world_run(world, 500);
+    world_cut(world, old, true);
+    world_run(world, 1000);
+    world_cut(world, old, false);
+    leader = world_elect(world);
+    assert_int_not_equal(leader, old);
+    /* What the old one dialled for is over; its answer would come late. */
+    core_address_probed(world->node[old].core, 1, 0, "", world->now_ms * MS);
+    node_start(world, 4);
+    links_update(world);
+    world_run(world, 1000);
+    assert_string_equal(client_text(world, old, 1), "+OK\r\n");
+    assert_int_equal(role_of(4), MEMBER_VOTER);
+}
+
 #define cluster(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -284,6 +346,9 @@ int main(void)
         cluster(an_heir_whose_connection_is_lost_is_waited_for),
         cluster(who_is_on_loopback_does_not_vote_with_those_who_are_not),
         cluster(who_is_not_on_loopback_does_not_vote_with_those_who_are),
+        cluster(who_is_to_be_added_is_dialled_first),
+        cluster(whoever_is_not_there_is_added_if_that_is_forced),
+        cluster(another_leader_dials_again),
         cluster(an_heir_is_chosen_from_those_that_are_heard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -39,7 +39,7 @@ static uint64_t registered(uint64_t id)
 static void a_dead_connections_directory_is_not_registered(void **state)
 {
     static const char
-        addition[] = "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 STANDBY";
+        addition[] = "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 STANDBY FORCE";
     struct frame_hello hello = {.from = 4, .incarnation = 77004};
     (void)state;
     node_start(world, 4);
@@ -105,7 +105,7 @@ static void who_was_added_comes_without_a_clusters_id(void **state)
         .from = 4, .incarnation = 44, .feature_level = FEATURE_LEVEL_FIRST};
     expect_greeting(leader, &hello, "shows no cluster");
     assert_answer(world, leader, 1, "+OK\r\n",
-                  "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 STANDBY");
+                  "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 STANDBY FORCE");
     expect_greeting(leader, &hello, NULL);
 }
 

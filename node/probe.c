@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "node/probe.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/address.h"
+#include "base/check.h"
+#include "base/memory.h"
+#include "net/resp.h"
+#include "net/stream.h"
+#include "node/node.h"
+
+/* Both addresses together. */
+#define PROBE_MS 3000
+/* Of the answer to RAFT.STATUS. */
+#define VALUE_COUNT_MAX 1024
+
+struct probe {
+    struct list node;
+    struct hasp_node *owner;
+    uint64_t number;
+    uint64_t id;
+    char peer[MEMBER_ADDRESS_SIZE];
+    char client[MEMBER_ADDRESS_SIZE]; /* "": none was announced. */
+    bool is_client;                   /* That one is being dialled. */
+    bool is_there;                    /* At the address at hand. */
+    char other[HASP_WHY_SIZE / 4];    /* Somebody else is; "": nobody. */
+    struct stream stream;
+    uv_timer_t timer;
+};
+
+static void dial(struct probe *probe);
+static void end(struct probe *probe, int error, const char *why);
+static void connected_cb(struct stream *stream);
+static void bytes_cb(struct stream *stream);
+static void closed_cb(struct stream *stream, const char *reason);
+static void late_cb(uv_timer_t *timer);
+static void timer_closed_cb(uv_handle_t *handle);
+
+static const struct stream_events events = {
+    .on_connected = connected_cb, .on_bytes = bytes_cb, .on_closed = closed_cb};
+static const struct stream_limits limits = {0};
+
+void probes_open(struct probes *probes)
+{
+    list_init(&probes->probes);
+}
+
+void probes_close(struct probes *probes)
+{
+    LIST_EACH_SAFE (node, &probes->probes) {
+        struct probe *probe = LIST_ENTRY(node, struct probe, node);
+        stream_close(&probe->stream, "this node closes");
+    }
+}
+
+bool probes_are_closed(const struct probes *probes)
+{
+    return list_is_empty(&probes->probes);
+}
+
+void probe_port_address(void *data, uint64_t number, uint64_t id,
+                        const char *address)
+{
+    struct hasp_node *node = data;
+    struct probe *probe = memory_new(sizeof *probe);
+    size_t size = strcspn(address, ",");
+    probe->owner = node;
+    probe->number = number;
+    probe->id = id;
+    snprintf(probe->peer, sizeof probe->peer, "%.*s", (int)size, address);
+    snprintf(probe->client, sizeof probe->client, "%s",
+             address[size] == ',' ? address + size + 1 : "");
+    list_push_back(&node->probes.probes, &probe->node);
+    CHECK(uv_timer_init(&node->uv, &probe->timer) == 0);
+    probe->timer.data = probe;
+    CHECK(uv_timer_start(&probe->timer, late_cb, PROBE_MS, 0) == 0);
+    dial(probe);
+}
+
+/* The address at hand. */
+static void dial(struct probe *probe)
+{
+    char host[MEMBER_ADDRESS_SIZE];
+    uint16_t port;
+    const char *address = probe->is_client ? probe->client : probe->peer;
+    memset(&probe->stream, 0, sizeof probe->stream);
+    probe->is_there = false;
+    /* The core has looked at the form of both. */
+    CHECK(address_split(address, host, sizeof host, &port) == 0);
+    CHECK(stream_connect(&probe->stream, &probe->owner->uv, host, port, &events,
+                         &limits, probe) == 0);
+}
+
+static void connected_cb(struct stream *stream)
+{
+    static const char question[] = "*1\r\n$11\r\nRAFT.STATUS\r\n";
+    struct probe *probe = stream->owner;
+    if (probe->is_client) {
+        buffer_put_text(stream_output(stream), question);
+    } else {
+        probe->is_there = true;
+        stream_close(stream, "reached");
+    }
+}
+
+static bool begins_with(struct bytes text, const char *word)
+{
+    return text.size >= strlen(word) &&
+           memcmp(text.data, word, strlen(word)) == 0;
+}
+
+static void bytes_cb(struct stream *stream)
+{
+    struct probe *probe = stream->owner;
+    struct resp_reply reply = {0};
+    size_t used;
+    int error = resp_parse_reply(stream_input(stream), VALUE_COUNT_MAX, &reply,
+                                 &used);
+    if (error == HASP_EMORE) {
+        resp_reply_done(&reply);
+        return;
+    }
+    const struct resp_value *node = error == 0 ? resp_find(&reply, 0, "node")
+                                               : NULL;
+    if (error == 0 && reply.value[0].type == RESP_ERROR &&
+        !begins_with(reply.value[0].bytes, "ERR ")) {
+        probe->is_there = true; /* It understands, and is not at ease. */
+    } else if (node == NULL || node->type != RESP_INTEGER) {
+        snprintf(probe->other, sizeof probe->other, "no node of hasp answers");
+    } else if ((uint64_t)node->integer != probe->id) {
+        snprintf(probe->other, sizeof probe->other,
+                 "it is the address of node %" PRId64, node->integer);
+    } else {
+        probe->is_there = true;
+    }
+    resp_reply_done(&reply);
+    stream_close(stream, "answered");
+}
+
+static void closed_cb(struct stream *stream, const char *reason)
+{
+    struct probe *probe = stream->owner;
+    char why[HASP_WHY_SIZE];
+    if (probe->is_there && !probe->is_client && probe->client[0] != '\0') {
+        probe->is_client = true;
+        dial(probe);
+        return;
+    }
+    snprintf(why, sizeof why, "%s: %s",
+             probe->is_client ? probe->client : probe->peer,
+             probe->other[0] != '\0' ? probe->other : reason);
+    end(probe,
+        probe->is_there           ? 0
+        : probe->other[0] == '\0' ? HASP_ECONNECT
+                                  : HASP_EREFUSED,
+        why);
+}
+
+static void late_cb(uv_timer_t *timer)
+{
+    struct probe *probe = timer->data;
+    stream_close(&probe->stream, "no answer");
+}
+
+static void end(struct probe *probe, int error, const char *why)
+{
+    struct hasp_node *node = probe->owner;
+    if (!node->has_failed && !node->loop.is_over) {
+        core_address_probed(node->core, probe->number, error, why, node_now());
+        loop_wake(node);
+    }
+    uv_close((uv_handle_t *)&probe->timer, timer_closed_cb);
+}
+
+static void timer_closed_cb(uv_handle_t *handle)
+{
+    struct probe *probe = handle->data;
+    list_remove(&probe->node);
+    free(probe);
+}
