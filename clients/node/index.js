@@ -16,7 +16,7 @@
 const crypto = require('node:crypto');
 const path = require('node:path');
 const { ReplyError } = require('./lib/connection');
-const { CONNECT_MS, Core, between } = require('./lib/core');
+const { CONNECT_MS, Core, between, toMs } = require('./lib/core');
 const { readClock } = require('./lib/lease');
 const { Lock } = require('./lib/lock');
 const { HaspError, checkOptions } = require('./lib/request');
@@ -44,7 +44,7 @@ class Session extends Core {
       session.drop();
       throw error;
     }
-    session.schedule(session.lease.beatInterval() / 5);
+    session.schedule(session.interval() / 5);
     return session;
   }
 
@@ -85,10 +85,15 @@ class Session extends Core {
     }
   }
 
+  /** Milliseconds between heartbeats. */
+  interval() {
+    return toMs(this.lease.period());
+  }
+
   async beat() {
-    let next = Math.min(between(...AGAIN_MS), this.lease.beatInterval());
+    let next = Math.min(between(...AGAIN_MS), this.interval());
     try {
-      const patience = Math.max(PATIENCE_MIN_MS, this.lease.beatInterval());
+      const patience = Math.max(PATIENCE_MIN_MS, this.interval());
       await this.hail(patience);
       const sent = readClock();
       const reply = await this.keeper.ask(patience, ['SESSION.KEEP', 'FULL']);
@@ -96,7 +101,7 @@ class Session extends Core {
         throw this.refusal(reply);
       }
       this.lease.answered(sent, reply.ttl_ms, reply.linger_ms ?? 0);
-      next = this.lease.beatInterval();
+      next = this.interval();
       this.tellEnded(reply.ended ?? []);
       this.doubts.forEach((lock) => {
         // Again after the next heartbeat.

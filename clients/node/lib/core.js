@@ -5,7 +5,7 @@
 
 const { EventEmitter } = require('node:events');
 const { Connection, ReplyError } = require('./connection');
-const { Lease, readClock } = require('./lease');
+const { Lease, MS, readClock } = require('./lease');
 const { HaspError, Owners, judge, parseEndpoints, waitWords } =
   require('./request');
 
@@ -16,6 +16,9 @@ const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** Between two numbers, by chance: many clients must not come at once. */
 const between = (low, high) => low + Math.random() * (high - low);
+
+/** Of nanoseconds. */
+const toMs = (ns) => Number(ns) / Number(MS);
 
 /** A session as its locks see it. */
 class Core extends EventEmitter {
@@ -39,7 +42,7 @@ class Core extends EventEmitter {
 
   /** Milliseconds for which the session's holds may be trusted. */
   remaining() {
-    return this.lease.remaining();
+    return toMs(this.lease.remaining());
   }
 
   check() {
@@ -176,4 +179,4 @@ class Core extends EventEmitter {
   }
 }
 
-module.exports = { CONNECT_MS, Core, between };
+module.exports = { CONNECT_MS, Core, between, toMs };

@@ -7,53 +7,58 @@
 // receipt, so with clocks up to 10 % off on either side the client ends first.
 // With a linger, the lease is in jeopardy (not held, though an answer mends it)
 // from S0 + 0.8 min(T, linger) on; from S0 + 0.8 T it is lost, and nothing
-// leaves lost.
+// leaves lost. Of the two clocks that counts on which more has passed.
 //
-// Node has one monotonic clock, which stands still while a machine is
-// suspended. /proc/uptime counts suspended time on Linux, to 10 ms: the larger
-// age counts.
+// All in whole nanoseconds, as BigInt: a float would round at the very end. The
+// clients in other languages do the same, tests/vectors/lease.json holds them
+// to it.
 'use strict';
 
-const fs = require('node:fs');
+const { readClock } = require('./clock');
 
-const TRUST = 0.8;
+const MS = 1000000n;
 
-/** Reads both clocks, in milliseconds. */
-function readClock() {
-  const monotonic = performance.now();
-  let boottime = monotonic;
-  try {
-    boottime = parseFloat(fs.readFileSync('/proc/uptime', 'latin1')) * 1000;
-  } catch {
-    // Not Linux: the monotonic clock alone.
-  }
-  return { monotonic, boottime };
+/** The part of a promise that may be trusted: 0.8. */
+const trusted = (promised) => promised * 4n / 5n;
+
+const larger = (a, b) => (a > b ? a : b);
+
+/** Nanoseconds from 'then' to 'now'. */
+function since(then, now) {
+  return larger(0n, larger(now.monotonic - then.monotonic,
+    now.boottime - then.boottime));
 }
 
-/** Milliseconds from 'then' to 'now', on whichever clock more have passed. 20
- * ms: /proc/uptime is told to 10 ms, and was read twice. */
-function since(then, now) {
-  return Math.max(now.monotonic - then.monotonic,
-    now.boottime - then.boottime - 20);
+function isBefore(a, b) {
+  return a.monotonic === b.monotonic ? a.boottime < b.boottime
+    : a.monotonic < b.monotonic;
+}
+
+/** Nanoseconds for which a limited hold may be trusted, 'leftMs' of it having
+ * been left by the answer to what was sent then. */
+function holdRemaining(sent, leftMs, now = readClock()) {
+  return larger(0n, trusted(BigInt(leftMs) * MS) - since(sent, now));
 }
 
 class Lease {
   constructor() {
-    this.ttl = 0;
-    this.linger = 0;
+    this.ttl = 0n;
+    this.linger = 0n;
     this.sent = null;
     this.isLost = false;
   }
 
-  /** A heartbeat sent at 'sent' was answered OK; times in milliseconds. Nothing
-   * revives a lease that was lost by then, whether or not anybody had looked,
-   * and an older heartbeat than the newest changes nothing. */
-  answered(sent, ttl, linger) {
-    if (this.sent && (sent.monotonic < this.sent.monotonic ||
-        this.state(sent) === 'lost')) {
+  /** A heartbeat sent at 'sent' was answered OK, with these times in
+   * milliseconds. Nothing revives a lease that was lost by then, whether or not
+   * anybody had looked, and an older heartbeat than the newest changes
+   * nothing. */
+  answered(sent, ttlMs, lingerMs) {
+    if (this.state(sent) === 'lost' ||
+        (this.sent && isBefore(sent, this.sent))) {
       return;
     }
-    Object.assign(this, { sent, ttl, linger });
+    Object.assign(this, { sent, ttl: BigInt(ttlMs) * MS,
+      linger: BigInt(lingerMs) * MS });
   }
 
   /** The server said that the session has ended. */
@@ -61,35 +66,35 @@ class Lease {
     this.isLost = true;
   }
 
-  age(now) {
-    return this.sent ? since(this.sent, now) : Infinity;
-  }
-
-  /** 'held', 'jeopardy' or 'lost'. */
+  /** 'held', 'jeopardy' (also before the first answer) or 'lost'. */
   state(now = readClock()) {
-    if (this.isLost || this.age(now) >= TRUST * this.ttl) {
-      this.isLost = this.isLost || this.sent !== null;
+    if (this.isLost || !this.sent) {
+      return this.isLost ? 'lost' : 'jeopardy';
+    }
+    const age = since(this.sent, now);
+    this.isLost = age >= trusted(this.ttl);
+    if (this.isLost) {
       return 'lost';
     }
-    return this.age(now) < TRUST * this.trusted() ? 'held' : 'jeopardy';
+    return age < trusted(this.promised()) ? 'held' : 'jeopardy';
   }
 
-  /** Milliseconds for which it may still be trusted; 0 unless held. */
+  /** Nanoseconds for which it may still be trusted; 0 unless held. */
   remaining(now = readClock()) {
-    if (this.state(now) !== 'held') {
-      return 0;
-    }
-    return Math.max(0, TRUST * this.trusted() - this.age(now));
+    return this.state(now) === 'held'
+      ? trusted(this.promised()) - since(this.sent, now) : 0n;
   }
 
-  trusted() {
-    return this.linger ? Math.min(this.ttl, this.linger) : this.ttl;
+  /** What each answer promises until the next one. */
+  promised() {
+    return this.linger && this.linger < this.ttl ? this.linger : this.ttl;
   }
 
-  /** A session is never quiet for a quarter of its lease. */
-  beatInterval() {
-    return this.trusted() / 5;
+  /** Between heartbeats: a session is never quiet for a quarter of its
+   * lease. */
+  period() {
+    return this.promised() / 5n;
   }
 }
 
-module.exports = { Lease, TRUST, readClock, since };
+module.exports = { Lease, MS, holdRemaining, readClock, trusted };

@@ -4,7 +4,8 @@
 'use strict';
 
 const { HaspError, checkOptions } = require('./request');
-const { TRUST, readClock, since } = require('./lease');
+const { toMs } = require('./core');
+const { MS, holdRemaining, readClock, trusted } = require('./lease');
 
 const OPTIONS = ['owner', 'shared', 'slots', 'value', 'delay', 'hold', 'barge'];
 const SHOW_MS = 1000;
@@ -80,20 +81,27 @@ class Lock {
 
   /** Milliseconds for which the hold may be trusted; 0 if it is not held. */
   remaining() {
-    const left = this.session.remaining();
+    return toMs(this.left());
+  }
+
+  /** The same in nanoseconds. */
+  left() {
+    const left = this.session.lease.remaining();
     if (this.count === 0 || this.hasEnded) {
-      return 0;
+      return 0n;
     }
-    return this.limit ? Math.max(0, Math.min(left, TRUST * this.limit.ms -
-      since(this.limit.from, readClock()))) : left;
+    const ofHold = this.limit
+      ? holdRemaining(this.limit.from, this.limit.ms) : left;
+    return ofHold < left ? ofHold : left;
   }
 
   /** Throws LOST or SHORT unless a step of so many ms ends in time. */
   guard(need) {
-    const left = this.remaining();
-    if (left > 0 && left >= need) {
+    const ns = this.left();
+    if (ns > 0n && ns >= need * Number(MS)) {
       return;
     }
+    const left = toMs(ns);
     if (this.count === 0) {
       throw new HaspError('LOST', `"${this.name}" is not held`);
     }
@@ -101,8 +109,8 @@ class Lock {
     if (this.hasEnded) {
       throw new HaspError('LOST', `"${this.name}" has been taken away`);
     }
-    const most = TRUST * Math.min(this.session.lease.trusted(),
-      this.options.hold ?? Infinity);
+    const most = Math.min(toMs(trusted(this.session.lease.promised())),
+      0.8 * (this.options.hold ?? Infinity));
     const never = `; it is never more than ${most.toFixed(0)} ms, 0.8 of the ` +
       'smallest of ttl, linger and hold';
     throw new HaspError('SHORT', `"${this.name}": ${left.toFixed(0)} ms left ` +

@@ -6,31 +6,10 @@
 
 const assert = require('node:assert');
 const { Session, HaspError } = require('..');
-const { Lease } = require('../lib/lease');
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-const clock = (ms) => ({ monotonic: ms, boottime: ms });
-
-function leaseRules() {
-  const lease = new Lease();
-  assert.equal(lease.remaining(clock(0)), 0);
-  lease.answered(clock(1000), 1000, 500);
-  assert.equal(lease.state(clock(1399)), 'held');
-  assert.equal(lease.state(clock(1401)), 'jeopardy');
-  lease.answered(clock(1300), 1000, 500);
-  assert.equal(lease.state(clock(1401)), 'held');
-  // A suspended machine: only the other clock went on.
-  assert.equal(lease.state({ monotonic: 1310, boottime: 2130 }), 'lost');
-  lease.answered(clock(2000), 1000, 500);
-  assert.equal(lease.state(clock(2001)), 'lost');
-  const unseen = new Lease(); // Lost before anybody looked.
-  unseen.answered(clock(1000), 1000, 0);
-  unseen.answered(clock(1900), 1000, 0);
-  assert.equal(unseen.state(clock(1901)), 'lost');
-}
 
 async function main() {
-  leaseRules();
   const one = await Session.open({ ttl: 3000 });
   const two = await Session.open({ ttl: 3000 });
   const events = [];

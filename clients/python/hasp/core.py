@@ -20,7 +20,7 @@ from typing import Any, Dict, List, Optional, Sequence, Set, Tuple, Type, Union
 from . import resp
 from .connection import Connection
 from .errors import HaspError, LeaseLost, Unknown, Unreachable
-from .lease import Clock, Lease, State, read_clock
+from .lease import SECOND, Clock, Lease, State, read_clock
 from .request import (CONNECT_TIMEOUT, IDLE_MAX, Endpoint, Owners, Trouble,
                       default_name, judge, open_words, parse_endpoints,
                       retry_pause, wait_words)
@@ -54,6 +54,9 @@ class Core:
 
     def remaining(self) -> float:
         """Seconds for which the session's holds may be trusted."""
+        return self._remaining() / SECOND
+
+    def _remaining(self) -> int:
         self._check_process()
         return self._lease.remaining(read_clock())
 
@@ -87,8 +90,8 @@ class Core:
 
     def _prolong(self, reply: Dict[str, Any], sent: Clock) -> None:
         """The answer to OPEN or KEEP, which was sent then."""
-        self._lease.answered(sent, reply['ttl_ms'] / 1000,
-                             (reply.get('linger_ms') or 0) / 1000)
+        self._lease.answered(sent, reply['ttl_ms'],
+                             reply.get('linger_ms') or 0)
 
     async def _end(self) -> None:
         """The session's locks go to the next in line."""

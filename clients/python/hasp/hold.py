@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, TypedDict
 
 from .core import Core
 from .errors import HaspError, LeaseLost, LeaseShort, Unknown, Unreachable
-from .lease import TRUST, Clock, read_clock
+from .lease import MS, SECOND, Clock, hold_remaining, read_clock, trusted
 from .request import CONNECT_TIMEOUT, Owner
 from .resp import Argument
 
@@ -43,7 +43,7 @@ class Hold:
         self.token: Optional[int] = None
         self._count = 0
         self._owner: Optional[Owner] = None  # While there is one to own it.
-        self._limit = 0.0  # Of a limited hold, counted ...
+        self._limit = 0  # Milliseconds of a limited hold, counted ...
         self._since: Optional[Clock] = None  # ... from here on.
         self._has_ended = False
         self._doubt: List[Argument] = []  # A change of unknown outcome ...
@@ -51,32 +51,36 @@ class Hold:
 
     def remaining(self) -> float:
         """Seconds for which the hold may be trusted; 0 if it is not held."""
-        left = self.session.remaining()
+        return self._remaining() / SECOND
+
+    def _remaining(self) -> int:
+        left = self.session._remaining()
         if self._count == 0 or self._has_ended:
-            return 0.0
+            return 0
         if self._since is not None:
-            left = min(left, TRUST * self._limit -
-                       self._since.age(read_clock()))
-        return max(0.0, left)
+            left = min(left, hold_remaining(self._since, self._limit,
+                                            read_clock()))
+        return left
 
     def guard(self, need: float) -> None:
         """Raises LeaseLost unless a step of 'need' seconds ends inside the
         lease. Call it before each step that must not outlive the lock."""
-        left = self.remaining()
-        if left > 0 and left >= need:
+        left = self._remaining()
+        if left > 0 and left >= need * SECOND:
             return
         if self._count == 0:
             raise LeaseLost(f'"{self.name}" is not held')
         self.session._check()
         if self._has_ended:
             raise LeaseLost(f'"{self.name}" has been taken away')
-        most = TRUST * self.session._lease.trusted()
+        most = self.session._lease.promised()
         if self._since is not None:
-            most = min(most, TRUST * self.options['hold'])
-        text = (f'"{self.name}": {left:.3f} s left of the lease, {need:.3f} s '
-                'needed')
-        if need > most:
-            text += (f'; it is never more than {most:.3f} s, 0.8 of the '
+            most = min(most, _to_ms(self.options['hold']) * MS)
+        most_s = trusted(most) / SECOND
+        text = (f'"{self.name}": {left / SECOND:.3f} s left of the lease, '
+                f'{need:.3f} s needed')
+        if need > most_s:
+            text += (f'; it is never more than {most_s:.3f} s, 0.8 of the '
                      'smallest of ttl, linger and hold')
         raise LeaseShort(text)
 
@@ -160,7 +164,7 @@ class Hold:
                 continue
             words.append(name.upper())
             if name in ('delay', 'hold'):
-                words.append(int(1000 * value))  # type: ignore[operator]
+                words.append(_to_ms(value))  # type: ignore[arg-type]
             elif name in ('slots', 'value'):
                 words.append(value)  # type: ignore[arg-type]
         return words
@@ -189,7 +193,7 @@ class Hold:
         self._count += 1
         if self._count == 1:
             self._has_ended = False
-            self._limit = self.options.get('hold', 0.0)
+            self._limit = _to_ms(self.options.get('hold', 0.0))
             self._since = first if self._limit else None
             self.session._held.add(self)
 
@@ -206,8 +210,12 @@ class Hold:
             if str(holder['session']) == self.session.id and \
                     holder['owner'] == self._owner.tag and \
                     holder.get('hold_left_ms'):
-                self._limit = min(self._limit, holder['hold_left_ms'] / 1000)
+                self._limit = min(self._limit, holder['hold_left_ms'])
                 self._since = sent
+
+
+def _to_ms(seconds: float) -> int:
+    return int(1000 * seconds)
 
 
 def _is_outcome(error: BaseException, verb: str) -> bool:

@@ -14,7 +14,7 @@ from . import resp
 from .connection import Connection
 from .core import Core
 from .errors import HaspError, LeaseLost
-from .lease import Clock, State, read_clock
+from .lease import SECOND, Clock, State, read_clock
 from .request import CONNECT_TIMEOUT, Endpoint
 
 PATIENCE_MIN = 0.05  # For an answer, however short the lease.
@@ -51,7 +51,7 @@ class Keeper(Core):
     async def _keep(self) -> None:
         # The first one comes early: only then the node knows where to send
         # what is for this session.
-        next_beat = time.monotonic() + self._lease.beat_interval() / 5
+        next_beat = time.monotonic() + self._interval() / 5
         try:
             while not self._is_closed:
                 if time.monotonic() >= next_beat:
@@ -66,6 +66,10 @@ class Keeper(Core):
                     next_beat = time.monotonic()
         finally:
             self._hang_up()
+
+    def _interval(self) -> float:
+        """Seconds between heartbeats."""
+        return self._lease.period() / SECOND
 
     async def _listen(self, timeout: float) -> bool:
         """Waits; False if the keeper's connection has failed."""
@@ -82,7 +86,7 @@ class Keeper(Core):
 
     async def _beat(self) -> float:
         """Gives the seconds until the next heartbeat."""
-        interval = self._lease.beat_interval()
+        interval = self._interval()
         patience = max(PATIENCE_MIN, interval)
         line = self._keeper_line
         turn = line.turn if line else self._turn
@@ -101,7 +105,7 @@ class Keeper(Core):
             self._emit(self._answered(reply, sent))
             if self._doubts:
                 self._start_settling()
-            return self._lease.beat_interval()
+            return self._interval()
         except LeaseLost:
             pass
         except (OSError, HaspError) as error:

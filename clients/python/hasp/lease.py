@@ -8,16 +8,23 @@ CLOCK_MONOTONIC and CLOCK_BOOTTIME the smaller remainder counts: the monotonic
 clock of a suspended machine stands still while its lease runs out. With a
 linger, the lease is in jeopardy (not held, though an answer mends it) from
 S0 + 0.8 min(T, linger) on; from S0 + 0.8 T it is lost, and nothing leaves lost.
+
+All in whole nanoseconds: a float would round at the very end. The clients in
+other languages do the same, tests/vectors/lease.json holds them to it.
 """
 
 from __future__ import annotations
 
 import enum
-import math
 import time
 from typing import NamedTuple, Optional
 
-TRUST = 0.8
+MS, SECOND = 1000000, 1000000000
+
+
+def trusted(promised: int) -> int:
+    """The part of a promise that may be trusted: 0.8."""
+    return promised * 4 // 5
 
 
 class State(enum.Enum):
@@ -27,19 +34,26 @@ class State(enum.Enum):
 
 
 class Clock(NamedTuple):
-    monotonic: float
-    boottime: float
+    monotonic: int
+    boottime: int
 
-    def age(self, now: Clock) -> float:
-        """Seconds since, on whichever clock more have passed."""
-        return max(now.monotonic - self.monotonic, now.boottime - self.boottime)
+    def age(self, now: Clock) -> int:
+        """Nanoseconds since, on whichever clock more have passed."""
+        return max(0, now.monotonic - self.monotonic,
+                   now.boottime - self.boottime)
 
 
 def read_clock() -> Clock:
-    """Reads both clocks, in seconds."""
+    """Reads both clocks, in nanoseconds."""
     boottime = getattr(time, 'CLOCK_BOOTTIME', time.CLOCK_MONOTONIC)
-    return Clock(time.clock_gettime(time.CLOCK_MONOTONIC),
-                 time.clock_gettime(boottime))
+    return Clock(time.clock_gettime_ns(time.CLOCK_MONOTONIC),
+                 time.clock_gettime_ns(boottime))
+
+
+def hold_remaining(sent: Clock, left_ms: int, now: Clock) -> int:
+    """Nanoseconds for which a limited hold may be trusted, 'left_ms' of it
+    having been left by the answer to what was sent then."""
+    return max(0, trusted(left_ms * MS) - sent.age(now))
 
 
 class Lease:
@@ -48,45 +62,48 @@ class Lease:
     answer that comes while it is judged makes the judgement too careful."""
 
     def __init__(self) -> None:
-        self.ttl = 0.0
-        self.linger = 0.0
+        self.ttl = 0
+        self.linger = 0
         self._sent: Optional[Clock] = None
         self._is_lost = False
 
-    def answered(self, sent: Clock, ttl: float, linger: float) -> None:
+    def answered(self, sent: Clock, ttl_ms: int, linger_ms: int) -> None:
         """A heartbeat sent at 'sent' was answered OK. Nothing revives a lease
         that was lost by then, whether or not anybody had looked, and an older
         heartbeat than the newest changes nothing."""
-        if self._sent is not None and (sent < self._sent or
-                                       self.state(sent) is State.LOST):
+        if self.state(sent) is State.LOST or \
+                (self._sent is not None and sent < self._sent):
             return
-        self.ttl, self.linger, self._sent = ttl, linger, sent
+        self.ttl, self.linger, self._sent = ttl_ms * MS, linger_ms * MS, sent
 
     def refuse(self) -> None:
         """The server said that the session has ended."""
         self._is_lost = True
 
-    def _age(self, now: Clock) -> float:
-        return math.inf if self._sent is None else self._sent.age(now)
-
     def state(self, now: Clock) -> State:
-        age = self._age(now)
-        if self._is_lost or age >= TRUST * self.ttl:
-            self._is_lost = self._is_lost or self._sent is not None
+        """In jeopardy before the first answer."""
+        if self._is_lost:
             return State.LOST
-        return State.HELD if age < TRUST * self.trusted() else State.JEOPARDY
+        if self._sent is None:
+            return State.JEOPARDY
+        age = self._sent.age(now)
+        if age >= trusted(self.ttl):
+            self._is_lost = True
+            return State.LOST
+        return State.HELD if age < trusted(self.promised()) \
+            else State.JEOPARDY
 
-    def remaining(self, now: Clock) -> float:
-        """Seconds for which it may still be trusted; 0 unless held."""
-        if self.state(now) is not State.HELD:
-            return 0.0
-        return max(0.0, TRUST * self.trusted() - self._age(now))
+    def remaining(self, now: Clock) -> int:
+        """Nanoseconds for which it may still be trusted; 0 unless held."""
+        if self._sent is None or self.state(now) is not State.HELD:
+            return 0
+        return max(0, trusted(self.promised()) - self._sent.age(now))
 
-    def trusted(self) -> float:
-        """The part of the lease that counts without an answer, before 0.8."""
+    def promised(self) -> int:
+        """What each answer promises until the next one, in nanoseconds."""
         return min(self.ttl, self.linger) if self.linger else self.ttl
 
-    def beat_interval(self) -> float:
-        """Seconds between heartbeats: a fifth of what is trusted, so that a
-        session is never quiet for a quarter of its lease."""
-        return self.trusted() / 5
+    def period(self) -> int:
+        """Nanoseconds between heartbeats: a fifth of what is promised, so that
+        a session is never quiet for a quarter of its lease."""
+        return self.promised() // 5

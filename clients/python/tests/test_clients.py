@@ -240,6 +240,15 @@ def test_the_node_client_counts_a_limited_hold_from_the_first_attempt():
 
 
 @pytest.mark.skipif(shutil.which('node') is None, reason='node is not installed')
+def test_the_lease_of_the_node_client():
+    told = subprocess.run(
+        ['node', os.path.join(ROOT, 'clients', 'node', 'test', 'lease.js')],
+        capture_output=True, text=True, timeout=60)
+    assert told.returncode == 0, told.stderr
+    assert int(told.stdout.split()[0]) > 100
+
+
+@pytest.mark.skipif(shutil.which('node') is None, reason='node is not installed')
 def test_the_node_client(cluster):
     leader = cluster.leader()
     run = subprocess.Popen(

@@ -2,58 +2,43 @@
 """The pure parts of the Python client: the clock rules, and what a node may
 send that is no RESP."""
 
+import json
 import os
 import sys
 
 import pytest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
-                                '..'))
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), *['..'] * 3)
+sys.path.insert(0, os.path.join(ROOT, 'clients', 'python'))
 
-from hasp.lease import Clock, Lease, State  # noqa: E402
+from hasp.lease import Clock, Lease, hold_remaining  # noqa: E402
 from hasp.resp import Incomplete, Parser  # noqa: E402
 
 
-def at(seconds, boottime=None):
-    return Clock(seconds, seconds if boottime is None else boottime)
+with open(os.path.join(ROOT, 'tests', 'vectors', 'lease.json'),
+          encoding='utf-8') as file:
+    VECTORS = json.load(file)
 
 
-def test_a_lease_is_held_then_in_jeopardy_then_lost():
+@pytest.mark.parametrize('case', VECTORS, ids=[v['says'] for v in VECTORS])
+def test_the_lease_is_that_of_the_c_client(case):
+    """To the nanosecond: the vectors are made by tests/unit/test_lease_vectors,
+    which has what the steps mean."""
     lease = Lease()
-    assert lease.remaining(at(0)) == 0
-    lease.answered(at(1), 1.0, 0.5)
-    assert lease.state(at(1.39)) is State.HELD
-    assert lease.remaining(at(1.3)) == pytest.approx(0.1)
-    assert lease.state(at(1.41)) is State.JEOPARDY
-    assert lease.remaining(at(1.41)) == 0
-    lease.answered(at(1.3), 1.0, 0.5)
-    assert lease.state(at(1.41)) is State.HELD
-    assert lease.state(at(2.11)) is State.LOST
-
-
-def test_the_sleep_of_a_suspended_machine_counts():
-    lease = Lease()
-    lease.answered(at(1), 1.0, 0.0)
-    assert lease.state(at(1.1, 1.79)) is State.HELD
-    assert lease.state(at(1.1, 1.81)) is State.LOST
-
-
-def test_an_older_answer_changes_nothing():
-    lease = Lease()
-    lease.answered(at(2), 1.0, 0.0)
-    lease.answered(at(1), 60.0, 0.0)
-    assert lease.state(at(2.81)) is State.LOST
-
-
-def test_nothing_leaves_lost():
-    seen, unseen, refused = Lease(), Lease(), Lease()
-    for lease in seen, unseen, refused:
-        lease.answered(at(1), 1.0, 0.0)
-    assert seen.state(at(1.9)) is State.LOST
-    refused.refuse()
-    for lease in seen, unseen, refused:
-        lease.answered(at(1.95), 1.0, 0.0)
-        assert lease.state(at(1.95)) is State.LOST
+    for step, *args in case['steps']:
+        clocks = [Clock(*args[i:i + 2]) for i in (0, 3) if len(args) > i + 1]
+        if step == 'answered':
+            lease.answered(clocks[0], *args[2:])
+        elif step == 'refused':
+            lease.refuse()
+        elif step == 'period':
+            assert lease.period() == args[0]
+        elif step == 'hold':
+            assert hold_remaining(clocks[0], args[2], clocks[1]) == args[5]
+        else:
+            assert step == 'check'
+            assert [lease.state(clocks[0]).value,
+                    lease.remaining(clocks[0])] == args[2:], args
 
 
 @pytest.mark.parametrize('data', [b'HTTP/1.1 400\r\n', b':one\r\n', b'*x\r\n',

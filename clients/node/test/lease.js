@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT
+//
+// The pure parts: the clock rules by the vectors that the other clients keep to
+// the nanosecond, too (tests/unit/test_lease_vectors.c makes them, and has what
+// the steps mean), and what /proc/uptime tells of a suspended machine.
+'use strict';
+
+const assert = require('node:assert');
+const fs = require('node:fs');
+const path = require('node:path');
+const { Clocks } = require('../lib/clock');
+const { Lease, holdRemaining } = require('../lib/lease');
+
+const VECTORS = path.join(__dirname, '..', '..', '..', 'tests', 'vectors',
+  'lease.json');
+const MS = 1000000n;
+
+const clock = ([monotonic, boottime]) => ({ monotonic: BigInt(monotonic),
+  boottime: BigInt(boottime) });
+
+const steps = {
+  answered: (lease, args) => lease.answered(clock(args), args[2], args[3]),
+  refused: (lease) => lease.refuse(),
+  period: (lease, [period]) => assert.equal(lease.period(), BigInt(period)),
+  hold: (lease, args) => assert.equal(BigInt(args[5]),
+    holdRemaining(clock(args), args[2], clock(args.slice(3)))),
+  check: (lease, args) => {
+    assert.equal(lease.state(clock(args)), args[2]);
+    assert.equal(lease.remaining(clock(args)), BigInt(args[3]));
+  },
+};
+
+function vectors() {
+  const cases = JSON.parse(fs.readFileSync(VECTORS, 'utf8'));
+  for (const { says, steps: done } of cases) {
+    const lease = new Lease();
+    for (const [step, ...args] of done) {
+      try {
+        steps[step](lease, args);
+      } catch (error) {
+        error.message = `${says}: ${step} ${args}: ${error.message}`;
+        throw error;
+      }
+    }
+  }
+  return cases.length;
+}
+
+/** A machine whose uptime is told to 10 ms, and that can be suspended. */
+class Machine {
+  constructor() {
+    this.time = 1234567n * MS + 891n;
+    this.slept = 0n;
+    this.late = 0n; // Between the two readings.
+    this.clocks = new Clocks(() => this.time, () => {
+      this.time += this.late;
+      const true_ = this.time + this.slept;
+      return true_ - true_ % (10n * MS);
+    });
+  }
+
+  boottime() {
+    return this.time + this.slept;
+  }
+}
+
+function suspended() {
+  for (let drawn = 0n; drawn < 2000n; drawn++) {
+    const machine = new Machine();
+    const random = (bound) => (drawn * 7919n + BigInt(bound) * 104729n) *
+      2654435761n % (BigInt(bound) * MS);
+    machine.time += random(13);
+    machine.clocks.read();
+    machine.time += random(997);
+    machine.late = drawn % 5n === 0n ? random(3) : 0n;
+    const sent = { ...machine.clocks.read(), true_: machine.boottime() };
+    machine.time += random(5003);
+    const sleep = drawn % 3n === 0n ? 0n : 60n * MS + random(90001);
+    machine.slept += sleep;
+    const now = machine.clocks.read();
+    const age = now.boottime - sent.boottime;
+    const passed = machine.boottime() - sent.true_ - machine.late;
+    assert.ok(sleep === 0n ? age === now.monotonic - sent.monotonic
+      : age >= passed && age < passed + 30n * MS, `${drawn}: ${age} ${passed}`);
+    machine.time += random(11);
+    assert.equal(machine.clocks.read().boottime - now.boottime,
+      machine.time - now.monotonic - machine.late, 'counted once');
+  }
+}
+
+function without() {
+  const clocks = new Clocks(() => 5n, () => null);
+  assert.deepEqual(clocks.read(), { monotonic: 5n, boottime: 5n });
+}
+
+suspended();
+without();
+console.log(`${vectors()} vectors`);
