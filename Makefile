@@ -103,7 +103,7 @@ all: $(B)/haspd $(B)/hasp lib $(B)/libhaspnode.a ## the daemon, the tool, the li
 .PHONY: lib examples client-tests
 lib: $(B)/libhasp.a $(LIBHASP_SO) ## the client library
 examples: $(EXAMPLES) ## the programs in examples/
-client-tests: $(CLIENT_TESTS)
+client-tests: $(CLIENT_TESTS) $(B)/slow_disk.so
 
 # --- compiling ---------------------------------------------------------------
 
@@ -196,6 +196,11 @@ $(B)/client-tests/%: tests/client/%.c $(wildcard tests/client/*.h) \
 	$(CC) -std=c11 -D_GNU_SOURCE -Wall -Wextra -Iinclude $(HASP_LDFLAGS) \
 	    $(filter -Werror -fsanitize% --coverage,$(HASP_CFLAGS)) \
 	    $(CFLAGS) -o $@ $< -L$(B) -Wl,-rpath,'$$ORIGIN/..' -lhasp -luv
+
+# For LD_PRELOAD: never with a sanitizer of its own.
+$(B)/slow_disk.so: tests/cluster/slow_disk.c
+	@mkdir -p $(@D)
+	$(CC) -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -fPIC -shared -o $@ $< -ldl
 
 $(B)/unit/%: $(B)/tests/unit/%.o $(LIB)
 	@mkdir -p $(@D)
@@ -290,7 +295,7 @@ coverage: ## line and branch coverage of unit tests and simulator
 	@tools/coverage.sh build/coverage
 
 .PHONY: bench
-bench: all $(B)/bench ## acquire+release cycles on three nodes
+bench: all $(B)/bench $(B)/slow_disk.so ## acquire+release cycles on three nodes
 	@tools/bench.sh $(B)
 	@tools/failover.py $(B) 20 | tail -1
 

@@ -5,10 +5,14 @@
 A three-node cluster of `hasp dev` with its default settings; a client at a
 follower asks for a new lock again and again. What is told is the time from the
 kill to the first acquisition that the cluster answers, for each kill, and the
-median and the maximum. The killed node is started again before the next.
+median and the maximum. The killed node is started again before the next. With
+--flush each flush of the nodes' disks takes so many milliseconds (by a library
+that is preloaded, tests/cluster/slow_disk.c).
 
-    tools/failover.py BUILD [KILLS]
+    tools/failover.py BUILD [KILLS] [--flush MS]
 """
+
+import argparse
 
 import os
 import signal
@@ -88,11 +92,35 @@ def leader_of(ports):
     raise OSError('no leader')
 
 
-def run(build, kills, folder):
+class SlowDisk:
+    """What nodes with such a disk have in their environment. They are founded
+    while it is fast."""
+
+    def __init__(self, build, flush_ms, folder):
+        self.environment = dict(os.environ)
+        self.flush_ms = flush_ms
+        self.control = f'{folder}/slow_disk'
+        if flush_ms > 0:
+            self.tell('')
+            self.environment['LD_PRELOAD'] = f'{build}/slow_disk.so'
+            self.environment['SLOW_DISK'] = self.control
+
+    def tell(self, line):
+        with open(f'{self.control}.new', 'w') as out:
+            out.write(f'io_setup 0\n{line}\n')
+        os.rename(f'{self.control}.new', self.control)
+
+    def begin(self):
+        if self.flush_ms > 0:
+            self.tell(f'flush {self.flush_ms}')
+
+
+def run(build, kills, flush_ms, folder):
     base = 21000 + os.getpid() % 9000
+    disk = SlowDisk(build, flush_ms, folder)
     dev = subprocess.Popen([f'{build}/hasp', 'dev', '--dir', folder, '--port',
                             str(base)], stdout=subprocess.PIPE, text=True,
-                           stderr=subprocess.DEVNULL)
+                           stderr=subprocess.DEVNULL, env=disk.environment)
     again = {}
     try:
         ready = dev.stdout.readline()
@@ -101,21 +129,25 @@ def run(build, kills, folder):
         pids = [int(p) for p in ready.split('pids=')[1].split(',')]
         ports = [base + 10 * i for i in range(3)]
         times = []
+        disk.begin()
         for kill in range(kills):
             leader = until(lambda: leader_of(ports))
             other = [p for i, p in enumerate(ports) if i + 1 != leader][0]
             until(lambda: acquire(other, f'before/{kill}'))
+            term = int(status(other)[b'term'])
             began = time.monotonic()
             os.kill(pids[leader - 1], signal.SIGKILL)
             until(lambda: acquire(other, f'after/{kill}'))
             times.append(time.monotonic() - began)
-            print(f'kill {kill + 1}: {1000 * times[-1]:.0f} ms', flush=True)
+            terms = int(status(other)[b'term']) - term
+            print(f'kill {kill + 1}: {1000 * times[-1]:.0f} ms, terms: '
+                  f'{terms}', flush=True)
             if leader in again:
                 again[leader].wait()
             again[leader] = subprocess.Popen(
                 [f'{build}/haspd', '--config',
                  f'{folder}/n{leader}/haspd.conf'],
-                stderr=subprocess.DEVNULL)
+                stderr=subprocess.DEVNULL, env=disk.environment)
             pids[leader - 1] = again[leader].pid
             until(lambda: status(ports[leader - 1]))
             time.sleep(0.5)
@@ -130,10 +162,13 @@ def run(build, kills, folder):
 
 
 def main():
-    build = os.path.abspath(sys.argv[1])
-    kills = int(sys.argv[2]) if len(sys.argv) > 2 else 20
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('build', type=os.path.abspath)
+    parser.add_argument('kills', type=int, nargs='?', default=20)
+    parser.add_argument('--flush', type=int, default=0, metavar='MS')
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        run(build, kills, folder)
+        run(options.build, options.kills, options.flush, folder)
 
 
 main()

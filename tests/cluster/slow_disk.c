@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A disk that is slow or hangs: for LD_PRELOAD, in tests on real processes.
+ *
+ * $SLOW_DISK names a file that says which calls take how long. It is read at
+ * each call, so a test may change it (by renaming another file over it), and is
+ * read again while a call is kept waiting. A line:
+ *
+ *     CALL MILLISECONDS [PART-OF-A-PATH]
+ *
+ * CALL is one of the functions below, or "flush": fsync, fdatasync, pwritev2
+ * that flushes. -1 milliseconds: until the line is gone. The path is that of
+ * the file that is concerned. Where a call matches several lines, the first
+ * counts. The line "io_setup 0" refuses asynchronous writes: their flush takes
+ * place in the kernel, where it cannot be made slower. */
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/aio_abi.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define CONTROL_SIZE 4096
+#define STEP_MS 10
+
+typedef long syscall_fn(long number, ...);
+
+static syscall_fn *kernel(void)
+{
+    static syscall_fn *function;
+    if (function == NULL) {
+        *(void **)&function = dlsym(RTLD_NEXT, "syscall");
+    }
+    return function;
+}
+
+static void *next(const char *name)
+{
+    return dlsym(RTLD_NEXT, name);
+}
+
+static void read_control(char text[CONTROL_SIZE])
+{
+    const char *path = getenv("SLOW_DISK");
+    long size = -1;
+    long fd = path == NULL ? -1
+                           : kernel()(SYS_openat, AT_FDCWD, path, O_RDONLY, 0);
+    if (fd >= 0) {
+        size = kernel()(SYS_read, fd, text, CONTROL_SIZE - 1);
+        kernel()(SYS_close, fd);
+    }
+    text[size > 0 ? size : 0] = '\0';
+}
+
+/* What the control file says of a call: false if nothing. */
+static bool look(const char *call, bool flushes, const char *path, long *ret_ms)
+{
+    char text[CONTROL_SIZE];
+    char *rest = NULL;
+    read_control(text);
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        char name[32];
+        char part[128] = "";
+        if (sscanf(line, "%31s %ld %127s", name, ret_ms, part) >= 2 &&
+            (strcmp(name, call) == 0 ||
+             (flushes && strcmp(name, "flush") == 0)) &&
+            strstr(path, part) != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void wait_as_told(const char *call, bool flushes, const char *path)
+{
+    const struct timespec step = {.tv_nsec = STEP_MS * 1000000L};
+    int error = errno;
+    long ms = 0;
+    for (long waited = 0;
+         look(call, flushes, path, &ms) && (ms < 0 || waited < ms);
+         waited += STEP_MS) {
+        nanosleep(&step, NULL);
+    }
+    errno = error;
+}
+
+static void wait_for(const char *call, bool flushes, int fd)
+{
+    char link[64];
+    char path[PATH_MAX];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    long size = kernel()(SYS_readlink, link, path, sizeof path - 1);
+    path[size > 0 ? size : 0] = '\0';
+    wait_as_told(call, flushes, path);
+}
+
+EXPORT int fsync(int fd)
+{
+    int (*real)(int);
+    *(void **)&real = next("fsync");
+    wait_for("fsync", true, fd);
+    return real(fd);
+}
+
+EXPORT int fdatasync(int fd)
+{
+    int (*real)(int);
+    *(void **)&real = next("fdatasync");
+    wait_for("fdatasync", true, fd);
+    return real(fd);
+}
+
+EXPORT ssize_t pwritev2(int fd, const struct iovec *parts, int count,
+                        off_t offset, int flags)
+{
+    ssize_t (*real)(int, const struct iovec *, int, off_t, int);
+    *(void **)&real = next("pwritev2");
+    wait_for("pwritev2", (flags & (RWF_DSYNC | RWF_SYNC)) != 0, fd);
+    return real(fd, parts, count, offset, flags);
+}
+
+EXPORT ssize_t pwrite(int fd, const void *data, size_t size, off_t offset)
+{
+    ssize_t (*real)(int, const void *, size_t, off_t);
+    *(void **)&real = next("pwrite");
+    wait_for("pwrite", false, fd);
+    return real(fd, data, size, offset);
+}
+
+EXPORT ssize_t pread(int fd, void *data, size_t size, off_t offset)
+{
+    ssize_t (*real)(int, void *, size_t, off_t);
+    *(void **)&real = next("pread");
+    wait_for("pread", false, fd);
+    return real(fd, data, size, offset);
+}
+
+EXPORT int fstatvfs(int fd, struct statvfs *status)
+{
+    int (*real)(int, struct statvfs *);
+    *(void **)&real = next("fstatvfs");
+    wait_for("fstatvfs", false, fd);
+    return real(fd, status);
+}
+
+EXPORT int unlinkat(int folder, const char *path, int flags)
+{
+    int (*real)(int, const char *, int);
+    *(void **)&real = next("unlinkat");
+    wait_as_told("unlinkat", false, path);
+    return real(folder, path, flags);
+}
+
+EXPORT int renameat(int from_folder, const char *from, int to_folder,
+                    const char *to)
+{
+    int (*real)(int, const char *, int, const char *);
+    *(void **)&real = next("renameat");
+    wait_as_told("renameat", false, to);
+    return real(from_folder, from, to_folder, to);
+}
+
+EXPORT int openat(int folder, const char *path, int flags, ...)
+{
+    int (*real)(int, const char *, int, ...);
+    va_list args;
+    va_start(args, flags);
+    mode_t mode = (flags & O_CREAT) != 0 ? va_arg(args, mode_t) : 0;
+    va_end(args);
+    *(void **)&real = next("openat");
+    wait_as_told("openat", false, path);
+    return real(folder, path, flags, mode);
+}
+
+EXPORT long syscall(long number, ...)
+{
+    long a[6];
+    long ms;
+    va_list args;
+    va_start(args, number);
+    for (int i = 0; i < 6; i++) {
+        a[i] = va_arg(args, long);
+    }
+    va_end(args);
+    if (number == SYS_io_setup && look("io_setup", false, "", &ms)) {
+        errno = ENOSYS;
+        return -1;
+    }
+    if (number == SYS_io_submit && a[1] > 0) {
+        struct iocb *const *list = (struct iocb *const *)a[2];
+        wait_for("io_submit", false, (int)list[0]->aio_fildes);
+    }
+    return kernel()(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
