@@ -59,6 +59,7 @@ part unit-level2 make -s -j"$jobs" FLAVOUR=level2 unit T=feature
 part property make -s FLAVOUR=check property-short
 part lint make -s FLAVOUR=check lint
 part sim make -s -j"$jobs" FLAVOUR=check sim SEEDS=200
+part sim-level2 make -s -j"$jobs" FLAVOUR=level2 sim SEEDS=40
 part raft-asserts tools/raft-asserts.sh build/check 50
 part unit-asan make -s -j"$jobs" FLAVOUR=asan unit
 part sim-asan make -s -j"$jobs" FLAVOUR=asan sim SEEDS=20

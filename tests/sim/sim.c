@@ -18,6 +18,7 @@
 #include "tests/sim/sim_history.h"
 #include "tests/sim/sim_net.h"
 #include "tests/sim/sim_node.h"
+#include "tests/sim/sim_version.h"
 
 /* After the faults: until when there must have been progress, and until when
  * everything must have come to an end. */
@@ -183,6 +184,7 @@ static void build(struct sim *sim)
         sim->client[i] = sim_client_new(sim, sim->node_count + i);
     }
     sim->faults = sim_faults_new(sim);
+    sim_version_begin(sim);
     for (uint32_t i = 0; i < sim->node_count; i++) {
         sim_node_start(sim->node[i]);
     }

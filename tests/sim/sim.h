@@ -81,6 +81,8 @@ struct sim_stats {
     uint64_t transfers;
     uint64_t taken;    /* By RELEASEIF. */
     uint64_t changes;  /* Of the membership, asked for. */
+    uint64_t raised;   /* Clusters, to a feature level. */
+    uint64_t too_old;  /* Nodes that stopped for it. */
     uint64_t promises; /* Refusals that a client left it at. */
     uint64_t simulated_ns;
 };
@@ -118,6 +120,7 @@ struct sim {
     struct sim_net *net;
     struct sim_check *check;
     struct sim_faults *faults;
+    struct sim_event exchange; /* Of a node's version. */
     struct sim_stats stats;
     uint64_t trace;
     bool has_failed;

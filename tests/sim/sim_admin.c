@@ -10,6 +10,7 @@
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_history.h"
 #include "tests/sim/sim_node.h"
+#include "tests/sim/sim_version.h"
 #include "tests/sim/sim_worker.h"
 
 /* A node that is to become a member is given an empty data directory and the
@@ -160,6 +161,12 @@ bool sim_admin_choose(struct worker *worker, struct op *op)
         op->admin = ADMIN_RELEASEIF;
         return true;
     }
+    if (sim->phase == SIM_CHAOS && sim_version_is_ripe(sim) &&
+        sim_chance(sim, 0.3)) {
+        op->kind = OP_ADMIN;
+        op->admin = ADMIN_FINALIZE;
+        return true;
+    }
     if (sim->phase != SIM_CHAOS || !sim_chance(sim, chance)) {
         return false;
     }
@@ -179,6 +186,8 @@ bool sim_admin_choose(struct worker *worker, struct op *op)
         op->id = client + 1;
     } else if (op->admin == ADMIN_PLEASE) {
         op->lock = (uint32_t)prng_below(&sim->prng, LOCK_COUNT_MAX);
+    } else if (op->admin == ADMIN_TRIAL) {
+        op->id = prng_below(&sim->prng, 2);
     } else if (op->admin == ADMIN_LIMIT) {
         op->id = prng_below(&sim->prng, LIMIT_COUNT);
         op->token = sim_admin_limit(sim, (enum limit_key)op->id);
@@ -258,6 +267,15 @@ void sim_admin_put(struct sim_channel *channel, const struct op *op)
     case ADMIN_PLEASE:
     case ADMIN_RELEASEIF:
         put_about_lock(channel, op);
+        break;
+    case ADMIN_FINALIZE:
+        sim_channel_begin(channel, 1);
+        sim_channel_word(channel, "RAFT.FINALIZE");
+        break;
+    case ADMIN_TRIAL:
+        sim_channel_begin(channel, 2);
+        sim_channel_word(channel, "RAFT.TRIAL");
+        sim_channel_word(channel, op->id == 1 ? sim_lock_name(0) : "entry");
         break;
     case ADMIN_LIMIT:
         sim_channel_begin(channel, 3);

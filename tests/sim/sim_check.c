@@ -36,6 +36,7 @@ struct sim_check {
     uint64_t stepped[SIM_NODE_MAX]; /* Applied index at the last look. */
     uint8_t cluster_id[CLUSTER_ID_SIZE];
     bool has_cluster_id;
+    uint32_t level; /* Of the cluster. */
 };
 
 struct sim_check *sim_check_new(struct sim *sim)
@@ -59,6 +60,11 @@ void sim_check_free(struct sim_check *check)
 struct sim_history *sim_check_history(const struct sim *sim)
 {
     return sim->check->history;
+}
+
+uint32_t sim_check_level(const struct sim *sim)
+{
+    return sim->check->level;
 }
 
 uint64_t sim_check_newest(const struct sim *sim)
@@ -163,6 +169,36 @@ static void look_at_state(struct sim *sim, struct sim_node *node)
     }
 }
 
+/* Neither the one who proposed the entry nor the one who has applied it was too
+ * old for it. */
+static void look_at_level(struct sim *sim, struct sim_node *node,
+                          const struct replica_entry *entry,
+                          const struct effects *effects)
+{
+    struct sim_check *check = sim->check;
+    uint32_t level = lockfsm_feature_level(core_state(sim_node_core(node)));
+    if (level > check->level) {
+        /* By BEGIN it was not raised. */
+        sim->stats.raised += entry->log_index > 3;
+        check->level = level;
+    }
+    if (level > sim_node_level(node)) {
+        sim_fail(sim,
+                 "a node applies only what it understands: %s of level "
+                 "%" PRIu32 " is at level %" PRIu32 " at index %" PRIu64,
+                 sim_node_host(node)->name, sim_node_level(node), level,
+                 entry->log_index);
+    }
+    for (uint32_t i = 0; i < effects->count; i++) {
+        if (effects->effect[i].type == EFFECT_RESULT &&
+            effects->effect[i].result.code == RESULT_LEVEL) {
+            sim_fail(sim,
+                     "what the level forbids is not proposed: index %" PRIu64,
+                     entry->log_index);
+        }
+    }
+}
+
 void sim_check_applied(void *data, uint64_t log_index,
                        const struct effects *effects)
 {
@@ -181,6 +217,7 @@ void sim_check_applied(void *data, uint64_t log_index,
     };
     CHECK(lockfsm_applied_index(fsm) == log_index);
     look_at_state(sim, node);
+    look_at_level(sim, node, &entry, effects);
     struct past_entry *past = entry_at(check, log_index);
     if (past->term == 0) {
         if (log_index != check->newest + 1) {

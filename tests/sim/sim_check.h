@@ -34,6 +34,8 @@ void sim_check_cluster(struct sim *sim, struct sim_node *node,
 
 /* The newest entry that any node has applied: all that is asked from now on
  * must see it. */
+/* The feature level to which the cluster was raised. */
+uint32_t sim_check_level(const struct sim *sim);
 uint64_t sim_check_newest(const struct sim *sim);
 
 struct sim_history *sim_check_history(const struct sim *sim);

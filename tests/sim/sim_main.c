@@ -43,7 +43,10 @@
  *        served or told, no session and no lock is left, and all members are
  *        equal
  *    15. when a leader dies and all else is well, another one serves within
- *        5 s and 3 terms, whatever flushes take (up to 500 ms) */
+ *        5 s and 3 terms, whatever flushes take (up to 500 ms)
+ *    16. what is above the cluster's feature level is not proposed, nobody
+ *        applies what its version does not understand, and who stops as too old
+ *        is */
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -166,13 +169,14 @@ static int report(const struct batch *batch, const struct outcome *outcomes)
            " partitions %" PRIu64 " cuts %" PRIu64 " disk faults %" PRIu64
            " leaders %" PRIu64 " changes %" PRIu64 " snapshots %" PRIu64
            " installs %" PRIu64 " transfers %" PRIu64 " taken %" PRIu64
-           " promises %" PRIu64 " violations %" PRIu64 " trace %016" PRIx64
-           "\n",
+           " raised %" PRIu64 " too old %" PRIu64 " promises %" PRIu64
+           " violations %" PRIu64 " trace %016" PRIx64 "\n",
            batch->seed_count, (double)sum.simulated_ns / 3.6e12, sum.entries,
            sum.operations, sum.unknowns, sum.grants, sum.beats, sum.reads,
            sum.expired, sum.lost, sum.crashes, sum.pauses, sum.partitions,
            sum.cuts, sum.disk_faults, sum.leaders, sum.changes, sum.snapshots,
-           sum.installs, sum.transfers, sum.taken, sum.promises, failed, trace);
+           sum.installs, sum.transfers, sum.taken, sum.raised, sum.too_old,
+           sum.promises, failed, trace);
     printf("sim: %" PRIu64 " passed, %" PRIu64 " failed\n",
            batch->seed_count - failed, failed);
     return failed == 0 ? 0 : 1;

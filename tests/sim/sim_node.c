@@ -12,6 +12,7 @@
 #include "tests/sim/sim_disk.h"
 #include "tests/sim/sim_net.h"
 #include "tests/sim/sim_peers.h"
+#include "tests/sim/sim_version.h"
 #include "tests/sim/sim_worker.h"
 
 /* A client's connection as the node sees it. */
@@ -40,8 +41,9 @@ struct sim_node {
     uint8_t cluster_id[CLUSTER_ID_SIZE]; /* On its disk. */
     uint32_t election_ms;
     uint32_t heartbeat_ms;
-    uint64_t next_turn_ns; /* Local time. */
-    uint64_t read_ns;      /* All that had come by then was fed; likewise. */
+    uint32_t feature_level; /* 0: it was never started. */
+    uint64_t next_turn_ns;  /* Local time. */
+    uint64_t read_ns;       /* All that had come by then was fed; likewise. */
     uint64_t slow_until_ns;
     uint64_t stopping_until_ns; /* 0: not stopping. */
     struct sim_event probed;    /* What this node has dialled has answered. */
@@ -302,7 +304,9 @@ static void port_cluster_known(void *data,
 static void port_fatal(void *data, int exit_code, const char *why)
 {
     struct sim_node *node = data;
-    if (!node->is_dying) {
+    if (exit_code == CORE_EXIT_TOO_OLD) {
+        sim_node_too_old(node);
+    } else if (!node->is_dying) {
         sim_fail(node->sim, "no node stops by itself: %s exits with %d: %s",
                  node->host.name, exit_code, why);
     }
@@ -442,6 +446,29 @@ uint64_t sim_node_id(const struct sim_node *node)
     return node->id;
 }
 
+uint32_t sim_node_level(const struct sim_node *node)
+{
+    return node->feature_level;
+}
+
+void sim_node_too_old(struct sim_node *node)
+{
+    struct sim *sim = node->sim;
+    if (node->is_dying) {
+        return;
+    }
+    sim_note(sim, &node->host, "is too old", node->feature_level,
+             sim_check_level(sim), 0);
+    sim->stats.too_old++;
+    if (node->feature_level >= sim_check_level(sim)) {
+        sim_fail(sim,
+                 "a node stops as too old only if it is: %s understands level "
+                 "%u, and the cluster has %u",
+                 node->host.name, node->feature_level, sim_check_level(sim));
+    }
+    node->is_dying = true;
+}
+
 uint64_t sim_node_incarnation(const struct sim_node *node)
 {
     return node->incarnation;
@@ -511,6 +538,7 @@ static struct core_options make_options(struct sim_node *node)
                                                : REDIRECT_FORWARD,
         .limits = core_default_limits,
         .version = "0.0.0",
+        .feature_level = node->feature_level,
     };
     options.limits.snapshot_entries = 20 + sim->options.seed % 7 * 60;
     options.limits.snapshot_chunk_size = 1024;
@@ -549,6 +577,7 @@ void sim_node_start(struct sim_node *node)
     struct core_start start = {.table = node->disk.table};
     sim_disk_open(&node->disk, &start.replica);
     start.table = node->disk.table;
+    node->feature_level = sim_version_choose(sim, node->feature_level);
     struct core_options options = make_options(node);
     struct core_port port = make_port(node);
     node->core = core_new(&options, &port);
@@ -557,7 +586,7 @@ void sim_node_start(struct sim_node *node)
     node->slow_until_ns = 0;
     node->read_ns = 0; /* The clock may have begun anew. */
     sim_note(sim, &node->host, "starts", start.replica.term,
-             start.replica.applied_index, start.replica.entry_count);
+             start.replica.applied_index, node->feature_level);
     sim_check_node_starts(sim, node);
     sim_peers_start(node->peers, start.replica.entry_count == 0 &&
                                      start.replica.snapshot_index == 0);
@@ -566,6 +595,11 @@ void sim_node_start(struct sim_node *node)
     int error = core_begin(node->core, &start, sim_host_now(sim, &node->host),
                            why);
     free((void *)(uintptr_t)start.replica.entries);
+    if (error == HASP_ETOOOLD) {
+        sim_node_too_old(node);
+        sim_node_kill(node, false);
+        return;
+    }
     if (error != 0) {
         sim_fail(sim, "a node starts from what it left on disk: %s: %s",
                  node->host.name, why);

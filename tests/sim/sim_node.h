@@ -47,6 +47,10 @@ void sim_node_slow(struct sim_node *node, uint64_t until_ns);
 void sim_node_scarce(struct sim_node *node, bool is_scarce);
 /* "peer-host:port,client-host:port" */
 void sim_node_address(uint64_t id, char address[MEMBER_ADDRESS_SIZE]);
+/* The feature level that its version understands. */
+uint32_t sim_node_level(const struct sim_node *node);
+/* A member has told it that this is not enough for the cluster. */
+void sim_node_too_old(struct sim_node *node);
 uint64_t sim_node_incarnation(const struct sim_node *node);
 /* The id that its data directory remembers, all zero if none. */
 const uint8_t *sim_node_cluster(const struct sim_node *node);

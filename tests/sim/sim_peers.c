@@ -163,7 +163,7 @@ static void go_down(struct sim_peers *peers, uint64_t id, bool is_by_peer,
     }
 }
 
-static void put_hello(struct sim_peers *peers, uint64_t id)
+static struct frame_hello own_hello(struct sim_peers *peers, uint64_t id)
 {
     struct frame_hello hello = {
         .protocol_version = FRAME_PROTOCOL_VERSION,
@@ -171,13 +171,41 @@ static void put_hello(struct sim_peers *peers, uint64_t id)
         .to = id,
         .incarnation = sim_node_incarnation(peers->node),
     };
-    struct buffer out = {0};
     core_fill_hello(sim_node_core(peers->node), &hello);
     memcpy(hello.cluster_id, sim_node_cluster(peers->node), CLUSTER_ID_SIZE);
+    return hello;
+}
+
+static void put_hello(struct sim_peers *peers, uint64_t id)
+{
+    struct frame_hello hello = own_hello(peers, id);
+    struct buffer out = {0};
     frame_put_hello(&out, &hello);
     sim_net_send(peers->sim, peers->peer[id].wire, peers->peer[id].side,
                  buffer_bytes(&out), 0);
     buffer_done(&out);
+}
+
+/* Who is too old for the other's cluster is not let in, and hears why. There
+ * are no strangers here: it may believe it at once (net/peers.h). */
+static int check_levels(struct sim_peers *peers, uint64_t id,
+                        const struct frame_hello *hello)
+{
+    struct frame_hello own = own_hello(peers, id);
+    switch (frame_compare_levels(&own, hello)) {
+    case FRAME_OTHER_TOO_OLD:
+        sim_note(peers->sim, sim_node_host(peers->node), "refuses as too old",
+                 id, hello->feature_level, own.cluster_level);
+        if (peers->peer[id].side == 1) {
+            put_hello(peers, id);
+        }
+        return HASP_ETOOOLD;
+    case FRAME_SELF_TOO_OLD:
+        sim_node_too_old(peers->node);
+        return HASP_ETOOOLD;
+    default:
+        return 0;
+    }
 }
 
 static int take_hello(struct sim_peers *peers, uint64_t id, struct bytes body,
@@ -192,7 +220,11 @@ static int take_hello(struct sim_peers *peers, uint64_t id, struct bytes body,
     }
     struct core *core = sim_node_core(peers->node);
     struct sim_peer *peer = &peers->peer[id];
-    int error = core_check_peer(core, &hello, peer->is_wanted, why);
+    int error = check_levels(peers, id, &hello);
+    if (error != 0) {
+        return error;
+    }
+    error = core_check_peer(core, &hello, peer->is_wanted, why);
     if (error != 0) {
         sim_say(peers->sim, sim_node_host(peers->node), "refuses n%llu: %s",
                 (unsigned long long)id, why);

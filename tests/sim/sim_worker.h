@@ -38,7 +38,9 @@ enum admin_kind {
     ADMIN_BLACKLIST_CLIENT,
     ADMIN_PARDON_CLIENT,
     ADMIN_PLEASE,
-    ADMIN_LIMIT,     /* 'id' is its key, 'token' the new value. */
+    ADMIN_LIMIT, /* 'id' is its key, 'token' the new value. */
+    ADMIN_FINALIZE,
+    ADMIN_TRIAL,     /* What is new; 'id' 1: a field, else an entry. */
     ADMIN_RELEASEIF, /* Of a client that has died. */
     ADMIN_ADD,
     ADMIN_REMOVE
