@@ -17,11 +17,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 
 #include "base/list.h"
 #include "base/memory.h"
 #include "storage/disk.h"
 #include "storage/table_ops.h"
+
+/* With less room than that a write may have failed for want of it. */
+#define FULL_SIZE (1u << 20)
 
 struct lmdb_table {
     struct table table;
@@ -133,13 +137,23 @@ static int lmdb_begin(struct table *table, bool is_write,
     return 0;
 }
 
+/* LMDB calls a write that was cut short by a full disk EIO. */
+static bool is_full(MDB_env *env)
+{
+    struct statvfs room;
+    int fd;
+    return mdb_env_get_fd(env, &fd) == 0 && fstatvfs(fd, &room) == 0 &&
+           (uint64_t)room.f_bavail * room.f_frsize < FULL_SIZE;
+}
+
 static int lmdb_commit(struct table_txn *base)
 {
     struct lmdb_txn *txn = (struct lmdb_txn *)base;
     /* The handle is gone whatever mdb_txn_commit() returns. */
+    MDB_env *env = mdb_txn_env(txn->mdb);
     int code = mdb_txn_commit(txn->mdb);
     free(txn);
-    return err_from_mdb(code);
+    return code == EIO && is_full(env) ? HASP_ENOSPC : err_from_mdb(code);
 }
 
 static void lmdb_abort(struct table_txn *base)
