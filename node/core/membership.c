@@ -34,6 +34,7 @@ static void change_end(struct core *core, const char *code, const char *text);
 static void change_refused(struct core *core, int error);
 static bool refuse_misplaced(struct core *core, uint64_t id,
                              const char *address);
+static void added_in_vain(struct core *core);
 static void add(struct core *core);
 static void probe_turn(struct core *core);
 static void promote(struct core *core);
@@ -62,7 +63,9 @@ void raft_add_run(struct core *core, struct request *request,
                                                                call->id);
     if (member != NULL && strcmp(member->address, address) == 0) {
         /* Repeated: goes on where the first one stopped. */
-        if (member->role == MEMBER_VOTER || core->change_is_standby) {
+        if (member->role == MEMBER_VOTER && silence_is_silent(core, call->id)) {
+            added_in_vain(core);
+        } else if (member->role == MEMBER_VOTER || core->change_is_standby) {
             change_end(core, NULL, NULL);
         } else if (!refuse_misplaced(core, call->id, address)) {
             core->change_promotes = true;
@@ -351,6 +354,7 @@ static void change_forget(struct core *core)
     core->changing->state = REQUEST_NEW;
     core->changing = NULL;
     core->change_promotes = core->change_takes = false;
+    core->change_probe = PROBE_NONE;
     core->change_settles = 0;
 }
 
@@ -461,6 +465,20 @@ static void probe_turn(struct core *core)
     case PROBE_UNDER_WAY:
         break;
     }
+}
+
+/* It is a voter already, and OK would make it look like one that runs. */
+static void added_in_vain(struct core *core)
+{
+    struct request *request = core->changing;
+    char text[HASP_WHY_SIZE / 2], why[HASP_WHY_SIZE];
+    silence_text(core, core->change_member, text, sizeof text);
+    snprintf(why, sizeof why,
+             "%s, and is a voter already: start it; with a new data directory "
+             "it has to be removed first",
+             text);
+    change_forget(core);
+    request_fail(core, request, "UNFINISHED", bytes_of_text(why));
 }
 
 static void add(struct core *core)

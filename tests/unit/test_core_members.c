@@ -312,6 +312,29 @@ static void whoever_is_not_there_is_added_if_that_is_forced(void **state)
                   "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 STANDBY");
 }
 
+/* OK would say that a member runs that does not: after its disk was lost, say,
+ * and nobody has removed it. */
+static void a_silent_voter_is_not_added_again(void **state)
+{
+    char addition[64];
+    (void)state;
+    snprintf(addition, sizeof addition,
+             "RAFT.ADD %llu 127.0.0.1:%d,127.0.0.1:%d", ID(third),
+             7100 + (int)third, 7200 + (int)third);
+    assert_answer(world, leader, 1, "+OK\r\n", "%s", addition);
+    node_kill(world, third);
+    world_run(world, 1000);
+    const char *answer = client_ask(world, leader, 1, "%s", addition);
+    assert_says(answer, "-UNFINISHED member %llu has been silent for 1.",
+                ID(third));
+    assert_says(answer, "s, and is a voter already: start it; with a new data "
+                        "directory it has to be removed first\r\n");
+    node_start(world, third);
+    links_update(world);
+    world_run(world, 100);
+    assert_answer(world, leader, 1, "+OK\r\n", "%s", addition);
+}
+
 static void another_leader_dials_again(void **state)
 {
     (void)state;
@@ -348,6 +371,7 @@ int main(void)
         cluster(who_is_not_on_loopback_does_not_vote_with_those_who_are),
         cluster(who_is_to_be_added_is_dialled_first),
         cluster(whoever_is_not_there_is_added_if_that_is_forced),
+        cluster(a_silent_voter_is_not_added_again),
         cluster(another_leader_dials_again),
         cluster(an_heir_is_chosen_from_those_that_are_heard),
     };
