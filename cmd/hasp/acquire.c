@@ -225,6 +225,8 @@ int acquire_in_new_session(struct tool *tool,
                                   "the lock '%s' was lost as soon as it was "
                                   "acquired",
                                   options->name);
+        } else {
+            ret_acquired->was_not_free = true;
         }
         acquired_abandon(tool, &acquired);
         return exit_code;
@@ -257,6 +259,7 @@ int acquire_in_session(struct tool *tool, const struct acquire_options *options,
         return explain(tool, error, options);
     }
     if (acquired.token == 0) {
+        ret_acquired->was_not_free = true;
         return options->exit_code;
     }
     *ret_acquired = acquired;

@@ -71,6 +71,7 @@ struct acquired {
     uint64_t hold_left_ms;
     struct lease_clock hold_sent;
     int signal_number; /* Not 0: a signal ended the wait. */
+    bool was_not_free; /* That alone is why there is no token. */
     int failed_fd;     /* Tells of heartbeats that failed; 0: none. */
 };
 

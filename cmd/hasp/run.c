@@ -271,8 +271,7 @@ int run_run(struct tool *tool, int argc, char **argv)
                       "one, for which somebody waits in the queue: this one "
                       "would wait for ever; use another name, -n or -w",
                       run.acquire.name);
-        } else if (acquired.signal_number == 0 &&
-                   exit_code == run.acquire.exit_code) {
+        } else if (acquired.was_not_free) {
             tool_say(tool, "'%s' is not free; see: hasp show %s",
                      run.acquire.name, run.acquire.name);
         }
@@ -374,7 +373,7 @@ static int acquire_as(struct tool *tool, const struct acquire_options *acquire,
                         : acquire_in_session(tool, acquire,
                                              &source->credentials, &acquired);
     if (exit_code != 0) {
-        if (acquired.signal_number == 0 && exit_code == acquire->exit_code) {
+        if (acquired.was_not_free) {
             tool_say(tool, "'%s' is not free; see: hasp show %s", acquire->name,
                      acquire->name);
         }
