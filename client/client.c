@@ -289,7 +289,8 @@ static enum outcome of_reply_error(struct client *client, struct bytes text)
     char why[HASP_WHY_SIZE];
     keep_error(client, text);
     if (strcmp(client->code, "NOLEADER") == 0) {
-        note(client, "knows no leader");
+        /* Why; that nothing was done is said of all of them together. */
+        note(client, "%.*s", (int)strcspn(client->why, ";"), client->why);
         return OUTCOME_NO_LEADER;
     }
     if (strcmp(client->code, "BUSY") == 0) {
@@ -414,7 +415,7 @@ static enum outcome attempt(struct client *client, const struct query *query,
     return OUTCOME_ANSWER;
 }
 
-/* "127.0.0.1:7420: Connection refused; 127.0.0.1:7430: knows no leader" */
+/* "127.0.0.1:7420: Connection refused; 127.0.0.1:7430: no leader was found" */
 static void list_endpoints(const struct client *client, char *out, size_t size)
 {
     size_t used = 0;

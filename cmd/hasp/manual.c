@@ -53,7 +53,7 @@ static const struct {
     {"member", "The first address of a new member is for the other nodes, the "
                "second for clients. Start it first, with an empty directory: "
                "add answers when it has caught up and votes (with --standby, "
-               "when it has caught up). Until then hasp member list shows it "
+               "when it is a member). Until then hasp member list shows it "
                "as a standby, and hasp member remove takes it back. The "
                "leader dials both addresses first, for up to 3 s, and asks "
                "who is there: nothing is done where nobody or another node "

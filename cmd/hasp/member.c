@@ -79,7 +79,9 @@ int run_member_list(struct tool *tool, int argc, char **argv)
     }
     json_t *members = value_at(status, "members");
     if (members != NULL) {
-        output_rows(tool->format, member_fields, members);
+        json_t *rows = nodes_sorted(json_incref(members), "id");
+        output_rows(tool->format, member_fields, rows);
+        json_decref(rows);
     } else {
         exit_code = tool_fail(EX_PROTOCOL, "%s tells no members",
                               value_text(status, "endpoint"));
@@ -103,8 +105,9 @@ static bool parse_id(const char *text, uint64_t *ret_id)
 /* Sends the change to the leader itself, takes the query and explains a
  * failure: the answer of a member that is being removed could be lost with its
  * connection, and asking again would find it gone. A new member catches up
- * before it is answered, which takes longer than other answers. */
-static int change(struct tool *tool, struct query *query)
+ * before it is answered, which takes longer than other answers. 'id': a member
+ * that is to change or go; 0: that goes without saying. */
+static int change(struct tool *tool, struct query *query, uint64_t id)
 {
     static const char what[] = "cannot change the members";
     const struct resp_reply *reply;
@@ -116,6 +119,7 @@ static int change(struct tool *tool, struct query *query)
     char why[HASP_WHY_SIZE];
     json_t *status = status_of_leader(tool, tool_deadline_ns(tool));
     const char *address = value_text(status, "endpoint");
+    bool is_member = nodes_member(status, id) != NULL;
     int error = status == NULL
                     ? HASP_ENOTLEADER
                     : endpoint_parse(address, strlen(address), &leader, why);
@@ -138,7 +142,13 @@ static int change(struct tool *tool, struct query *query)
                          "%s: %s; see: hasp member list, hasp help member",
                          what, client_why(tool->client));
     }
-    return error == 0 ? 0 : tool_client_error(tool->client, error, what);
+    if (error != 0) {
+        return tool_client_error(tool->client, error, what);
+    }
+    if (id != 0 && !is_member) {
+        tool_say(tool, "%" PRIu64 " is no member: nothing was to be done", id);
+    }
+    return 0;
 }
 
 /* "HOST:PORT,HOST:PORT", of which the cluster would believe anything. */
@@ -174,7 +184,7 @@ int run_member_transfer(struct tool *tool, int argc, char **argv)
     if (argc > optind) {
         query_number(&query, id);
     }
-    return change(tool, &query);
+    return change(tool, &query, 0);
 }
 
 int run_member_change(struct tool *tool, int argc, char **argv)
@@ -211,7 +221,7 @@ int run_member_change(struct tool *tool, int argc, char **argv)
     if (is_forced) {
         query_text(&query, "FORCE");
     }
-    return change(tool, &query);
+    return change(tool, &query, id);
 }
 
 int run_member_add(struct tool *tool, int argc, char **argv)
@@ -255,7 +265,7 @@ int run_member_add(struct tool *tool, int argc, char **argv)
     if (is_forced) {
         query_text(&query, "FORCE");
     }
-    int exit_code = change(tool, &query);
+    int exit_code = change(tool, &query, 0);
     if (exit_code == EX_UNAVAILABLE) {
         tool_say(tool,
                  "member %" PRIu64 " has to run and to reach the others; "

@@ -220,6 +220,21 @@ static bool is_superfluous(const struct nodes *nodes, uint32_t at, json_t *best)
     return !has_answered(ask) && best != NULL && nodes_member(best, id) == NULL;
 }
 
+/* The number of the member with this client address; 0 if none has it. */
+static uint64_t id_at(json_t *status, const char *address)
+{
+    json_t *member;
+    size_t i;
+    json_array_foreach(value_at(status, "members"), i, member)
+    {
+        const char *comma = strchr(value_text(member, "address"), ',');
+        if (comma != NULL && strcmp(comma + 1, address) == 0) {
+            return value_number(member, "id");
+        }
+    }
+    return 0;
+}
+
 static json_t *gather(const struct nodes *nodes)
 {
     json_t *all = json_array(), *list = json_array();
@@ -228,8 +243,14 @@ static json_t *gather(const struct nodes *nodes)
     }
     json_t *best = nodes_best(all);
     for (uint32_t i = 0; i < nodes->count; i++) {
+        const struct ask *ask = &nodes->ask[i];
+        uint64_t id = has_answered(ask) ? 0 : id_at(best, ask->endpoint.text);
+        if (id != 0) {
+            json_object_set_new(ask->status, "node",
+                                json_integer((json_int_t)id));
+        }
         if (!is_superfluous(nodes, i, best)) {
-            json_array_append(list, nodes->ask[i].status);
+            json_array_append(list, ask->status);
         }
     }
     json_decref(all);
@@ -317,4 +338,25 @@ json_t *nodes_member(json_t *status, uint64_t id)
         }
     }
     return NULL;
+}
+
+json_t *nodes_sorted(json_t *maps, const char *key)
+{
+    json_t *sorted = json_array(), *map;
+    size_t i;
+    json_array_foreach(maps, i, map)
+    {
+        uint64_t id = value_number(map, key);
+        size_t at = json_array_size(sorted);
+        while (at > 0 && id != 0) {
+            uint64_t before = value_number(json_array_get(sorted, at - 1), key);
+            if (before != 0 && before <= id) {
+                break;
+            }
+            at--;
+        }
+        json_array_insert(sorted, at, map);
+    }
+    json_decref(maps);
+    return sorted;
 }

@@ -33,6 +33,8 @@ json_t *nodes_newest(json_t *nodes);
 json_t *nodes_best(json_t *nodes);
 bool nodes_is_leader(json_t *status);
 
+/* The maps by the number under 'key', those without one last; takes 'maps'. */
+json_t *nodes_sorted(json_t *maps, const char *key);
 /* The member with this id in a status; NULL. Borrowed. */
 json_t *nodes_member(json_t *status, uint64_t id);
 

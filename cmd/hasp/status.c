@@ -99,29 +99,6 @@ static void mark_strangers(json_t *nodes)
     }
 }
 
-/* By their numbers; those that are not known, last. */
-static json_t *sorted(json_t *nodes)
-{
-    json_t *rows = json_array(), *node;
-    size_t i;
-    json_array_foreach(nodes, i, node)
-    {
-        uint64_t id = value_number(node, "node");
-        size_t at = json_array_size(rows);
-        while (at > 0 && id != 0) {
-            uint64_t before = value_number(json_array_get(rows, at - 1),
-                                           "node");
-            if (before != 0 && before <= id) {
-                break;
-            }
-            at--;
-        }
-        json_array_insert(rows, at, node);
-    }
-    json_decref(nodes);
-    return rows;
-}
-
 /* True if the node with this id does. */
 static bool answers(json_t *nodes, uint64_t id)
 {
@@ -240,7 +217,7 @@ int run_status(struct tool *tool, int argc, char **argv)
         return tool_usage(tool, "no argument is needed");
     }
     json_t *nodes = nodes_ask(tool, is_all ? NODES_MEMBERS : NODES_NAMED);
-    nodes = is_all ? sorted(nodes) : nodes;
+    nodes = is_all ? nodes_sorted(nodes, "node") : nodes;
     mark_strangers(nodes);
     output_rows(tool->format, node_fields, nodes);
     int exit_code = judge(nodes);

@@ -46,6 +46,9 @@ def test_members_are_asked_of_the_leader_and_not_of_one_that_was_removed():
             result = hasp("member", "remove", "1", endpoints=both)
             assert result.returncode == 0, result.stderr
             assert leader.requests[-1] == b"RAFT.REMOVE 1".split()
+            assert result.stderr == (
+                "hasp: 1 is no member: nothing was to be done\n"
+            )
         assert all(r == [b"RAFT.STATUS"] for r in gone.requests)
         for words in (["remove", "1", "--force"], ["demote", "--force", "1"]):
             assert hasp("member", *words, endpoints=both).returncode == 0
