@@ -2,6 +2,9 @@
 
 #include "lockfsm/limits.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+
 #include "lockfsm/state.h"
 
 #define MANY 100000000
@@ -15,7 +18,8 @@
     X(OWNERS_PER_SESSION, "owners_per_session", 1, MANY, 100000) \
     X(FENCES, "fences", 1, MANY, 1000000)                        \
     X(BLACKLIST, "blacklist", 1, MANY, 1000)                     \
-    X(WAITS, "waits", 1, MANY, 1000000)
+    X(WAITS, "waits", 1, MANY, 1000000)                          \
+    X(TTL_MAX, "ttl_max", 1000, TTL_ASKED_MS_MAX, 60000)
 
 #define RULE(key, name, min, max, standard) \
     [LIMIT_##key] = {name, min, max, standard},
@@ -33,6 +37,11 @@ bool limit_find(struct bytes name, enum limit_key *ret_key)
         }
     }
     return false;
+}
+
+bool limit_is_bound(enum limit_key key)
+{
+    return key == LIMIT_TTL_MAX;
 }
 
 bool limit_allows(enum limit_key key, uint64_t value)
@@ -66,6 +75,8 @@ uint64_t lockfsm_limit_use(const struct lockfsm *fsm, enum limit_key key)
         return fsm->blacklist_count;
     case LIMIT_WAITS:
         return fsm->wait_count;
+    case LIMIT_TTL_MAX:
+        return 0;
     case LIMIT_COUNT:
         break;
     }
@@ -79,6 +90,31 @@ bool limit_set(struct lockfsm_limits *limits, uint32_t key, uint64_t value)
     }
     limits->of[key] = value;
     return true;
+}
+
+bool ttl_is_over_limit(struct lockfsm *fsm, uint64_t ttl_ms,
+                       struct result *result)
+{
+    char text[64];
+    uint64_t max = fsm->limits.of[LIMIT_TTL_MAX];
+    if (ttl_ms <= max) {
+        return false;
+    }
+    int size = snprintf(text, sizeof text, "ttl_max: at most %" PRIu64 " ms",
+                        max);
+    result->code = RESULT_LIMIT;
+    result->text = effect_copy(fsm, bytes_of(text, (size_t)size));
+    return true;
+}
+
+uint64_t lockfsm_lease_max(const struct lockfsm *fsm)
+{
+    uint64_t longest = redis_lease_ms(fsm->limits.of[LIMIT_TTL_MAX]);
+    for (const struct session *session = fsm->sessions; session != NULL;
+         session = session->by_id.next) {
+        longest = session->ttl_ms > longest ? session->ttl_ms : longest;
+    }
+    return longest;
 }
 
 void apply_set_limit(struct lockfsm *fsm, const Hasp__Command *command,

@@ -24,7 +24,8 @@ enum limit_key {
     LIMIT_OWNERS_PER_SESSION, /* That wait or number their requests. */
     LIMIT_FENCES,
     LIMIT_BLACKLIST,
-    LIMIT_WAITS, /* Of all locks. */
+    LIMIT_WAITS,   /* Of all locks. */
+    LIMIT_TTL_MAX, /* Of a session, of a Redis value (its PX). */
     LIMIT_COUNT
 };
 
@@ -44,6 +45,8 @@ extern const struct lockfsm_limits lockfsm_default_limits;
 
 /* Finds the key of this name. */
 bool limit_find(struct bytes name, enum limit_key *ret_key);
+/* True if nothing is used of it: it bounds each thing. */
+bool limit_is_bound(enum limit_key key);
 /* True if 'value' lies in the range of 'key'. */
 bool limit_allows(enum limit_key key, uint64_t value);
 

@@ -52,8 +52,15 @@
 #define TOKEN_BASE_MIN (UINT64_C(1) << 40)
 /* A new life's tokens lie so far above the old one's, and above the date's. */
 #define LIFE_TOKEN_GAP (UINT64_C(1) << 40)
+/* What a client may ask for at most, where LIMIT_TTL_MAX says no less. */
+#define TTL_ASKED_MS_MAX 3600000
 /* No lease is longer: 1.25 h + 5 ms, that of a Redis value of an hour. */
 #define SESSION_TTL_MS_MAX 4500005
+/* The lease of a Redis value that was asked for 'px_ms' (rule 18). */
+static inline uint64_t redis_lease_ms(uint64_t px_ms)
+{
+    return (px_ms * 5 + 3) / 4 + 5;
+}
 /* Longest WAIT, DELAY, HOLD, FOR: 34 years. In nanoseconds it fits 64 bits. */
 #define TIME_MS_MAX (UINT64_C(1) << 40)
 /* One entry moves the log's clock by so much at most. */
@@ -233,6 +240,9 @@ uint64_t lockfsm_limit(const struct lockfsm *fsm, enum limit_key key);
 /* How much of it is used; of what is counted for each session or lock, by that
  * which has most. O(1). */
 uint64_t lockfsm_limit_use(const struct lockfsm *fsm, enum limit_key key);
+/* The longest lease that there is, or that may be asked for, in milliseconds.
+ * Costs a walk over the sessions. */
+uint64_t lockfsm_lease_max(const struct lockfsm *fsm);
 /* After a restore nothing is granted until QUARANTINE_OVER of the entry that is
  * returned here, which is due '*ret_ms' after that entry. 0: no quarantine.
  * 'ret_ms' may be NULL. */

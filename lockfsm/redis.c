@@ -50,6 +50,7 @@ static void set_new(struct lockfsm *fsm, const Hasp__RedisSet *message,
         return;
     }
     struct session_terms terms = {.ttl_ms = message->ttl_ms,
+                                  .asked_ms = message->px_ms,
                                   .name = bytes_from(message->client),
                                   .address = bytes_from(message->address)};
     struct session *session = session_open(fsm, &terms, result);
@@ -79,6 +80,9 @@ void apply_redis_set(struct lockfsm *fsm, const Hasp__Command *command,
     }
     if (!ttl_is_valid(message->ttl_ms, message->px_ms)) {
         refuse(result, RESULT_BAD_ARGUMENT, "ttl");
+        return;
+    }
+    if (ttl_is_over_limit(fsm, message->px_ms, result)) {
         return;
     }
     struct lock *lock = lock_find(fsm, name);
@@ -119,6 +123,9 @@ void apply_redis_expire(struct lockfsm *fsm, const Hasp__Command *command,
     const Hasp__RedisExpire *message = command->redis_expire;
     if (!ttl_is_valid(message->ttl_ms, message->px_ms)) {
         refuse(result, RESULT_BAD_ARGUMENT, "ttl");
+        return;
+    }
+    if (ttl_is_over_limit(fsm, message->px_ms, result)) {
         return;
     }
     struct lock *lock = lock_find(fsm, bytes_from(message->name));

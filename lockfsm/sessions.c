@@ -146,7 +146,8 @@ struct session *session_open(struct lockfsm *fsm,
     } else if (terms->address.size > CLIENT_NAME_SIZE_MAX) {
         refuse(result, RESULT_BAD_ARGUMENT, "address");
     }
-    if (result->code != RESULT_OK) {
+    if (result->code != RESULT_OK ||
+        ttl_is_over_limit(fsm, terms->asked_ms, result)) {
         return NULL;
     }
     const struct blacklisting *hit = blacklist_hit(fsm, 0, terms->name);
@@ -204,6 +205,7 @@ void apply_open(struct lockfsm *fsm, const Hasp__Command *command,
     }
     struct session_terms terms = {.proof = bytes_from(open->proof),
                                   .ttl_ms = open->ttl_ms,
+                                  .asked_ms = open->ttl_ms,
                                   .linger_ms = open->linger_ms,
                                   .name = bytes_from(open->name),
                                   .address = bytes_from(open->address)};

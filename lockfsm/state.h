@@ -316,6 +316,7 @@ struct label *session_labels_new(struct lockfsm *fsm, struct session *session,
 struct session_terms {
     struct bytes proof; /* Empty: nobody can attach it. */
     uint32_t ttl_ms;
+    uint64_t asked_ms; /* By the client: TTL, or PX. */
     uint32_t linger_ms;
     struct bytes name;
     struct bytes address;
@@ -541,6 +542,9 @@ bool fence_may_have(uint64_t token, uint64_t newest);
 /* False, and nothing is set, if there is no such limit or the value is out of
  * its range. */
 bool limit_set(struct lockfsm_limits *limits, uint32_t key, uint64_t value);
+/* True, with the refusal, if nobody may ask for so long a TTL. */
+bool ttl_is_over_limit(struct lockfsm *fsm, uint64_t ttl_ms,
+                       struct result *result);
 
 /* --- effects.c ------------------------------------------------------------ */
 

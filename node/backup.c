@@ -154,7 +154,8 @@ int hasp_node_restore(const struct hasp_node_options *options, const char *path,
     if (error == 0) {
         describe(&backup, &snapshot);
         if (quarantine_ms == HASP_NODE_QUARANTINE_FULL) {
-            quarantine_ms = SESSION_TTL_MS_MAX + snapshot.longest_delay_ms;
+            quarantine_ms = lockfsm_lease_max(backup.fsm) +
+                            snapshot.longest_delay_ms;
         }
         lockfsm_new_life(backup.fsm, quarantine_ms < TIME_MS_MAX ? quarantine_ms
                                                                  : TIME_MS_MAX);

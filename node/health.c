@@ -231,6 +231,9 @@ static void put_state(const struct hasp_node *node, struct buffer *out)
     head(out, "hasp_limit_used", "gauge",
          "What is used of a limit, by the session or lock that has most.");
     for (int key = 0; key < LIMIT_COUNT; key++) {
+        if (limit_is_bound((enum limit_key)key)) {
+            continue;
+        }
         buffer_printf(out, "hasp_limit_used{limit=\"%s\"} %" PRIu64 "\n",
                       limit_rules[key].name,
                       lockfsm_limit_use(state, (enum limit_key)key));

@@ -241,6 +241,8 @@ static uint64_t *state_limit(struct hasp_node_limits *limits,
         return &limits->blacklist;
     case LIMIT_WAITS:
         return &limits->waits;
+    case LIMIT_TTL_MAX:
+        return &limits->ttl_max;
     case LIMIT_COUNT:
         break;
     }

@@ -138,8 +138,8 @@ const struct subcommand subcommands[] = {
      "    --id N               its number\n"
      "    --address HOST:PORT  where the other nodes reach it\n"
      "    --client HOST:PORT   where clients reach it\n"
-     "    --quarantine TIME    grant nothing for so long (75m and the\n"
-     "                         longest lock delay)\n",
+     "    --quarantine TIME    grant nothing for so long (the longest lease\n"
+     "                         and the longest lock delay)\n",
      run_snapshot_restore},
     {"snapshot save", "FILE [--data DIR] [--force]",
      "save the state of the cluster as a file",

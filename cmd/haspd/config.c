@@ -92,6 +92,7 @@ static const struct setting settings[] = {
     FOUNDING(owners_per_session, 1, 100000000),
     FOUNDING(fences, 1, 100000000),
     FOUNDING(blacklist, 1, 100000000),
+    FOUNDING(ttl_max, 1000, 3600000),
     LIMITSIZE(disk_reserve, 0, 1024 * GIB),
     LIMITSIZE(wal_segment_size, 1 * MIB, 4 * GIB),
     LIMITSIZE(table_size, 16 * MIB, 16384 * GIB),

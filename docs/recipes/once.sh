@@ -7,8 +7,8 @@
 #
 #   0 2 * * *  once.sh nightly "$(date -u +\%F)" /usr/local/bin/nightly
 #
-# The first machine takes the lock NAME/PERIOD and leaves it to its TTL of an
-# hour, so a machine whose clock is behind by less than that finds it taken,
+# The first machine takes the lock NAME/PERIOD and leaves it to its TTL of a
+# minute, so a machine whose clock is behind by less than that finds it taken,
 # even if the job has ended. The second lock keeps tonight's run from
 # overlapping with last night's. A machine that dies in the midst does not
 # repeat the job.
@@ -17,7 +17,7 @@ name=$1
 period=$2
 shift 2
 status=0
-hasp -q acquire -n --ttl 1h "$name/$period" > /dev/null 2>&1 || status=$?
+hasp -q acquire -n --ttl 1m "$name/$period" > /dev/null 2>&1 || status=$?
 case $status in
 0) exec hasp run "$name" -- "$@" ;;
 75) exit 0 ;; # Another machine has it.

@@ -266,9 +266,10 @@ struct hasp_options {
     const char *name;
 
     /* The lease: after the last heartbeat the cluster waits so long before
-     * locks pass on. 100 to 3600000; 0: the cluster's default, 10 s. The
-     * program believes for 0.8 of it. Long ones ride out long interruptions,
-     * short ones pass on sooner. */
+     * locks pass on. From 100 to the cluster's limit ttl_max, which is 60000
+     * unless it was changed; 0: the default, 10 s. The program believes for 0.8
+     * of it. Long ones ride out long interruptions, short ones pass on
+     * sooner. */
     uint32_t ttl_ms;
 
     /* If the connections are closed (the program has died) locks pass on after

@@ -98,7 +98,11 @@ void limits_list_read(struct core *core, struct request *request,
         resp_text(writer, "value");
         resp_integer(writer, (int64_t)lockfsm_limit(core->fsm, key));
         resp_text(writer, "used");
-        resp_integer(writer, (int64_t)lockfsm_limit_use(core->fsm, key));
+        if (limit_is_bound(key)) {
+            resp_null(writer);
+        } else {
+            resp_integer(writer, (int64_t)lockfsm_limit_use(core->fsm, key));
+        }
         resp_text(writer, "min");
         resp_integer(writer, (int64_t)limit_rules[key].min);
         resp_text(writer, "max");

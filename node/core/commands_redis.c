@@ -19,7 +19,7 @@
 #include "node/core/request.h"
 #include "node/core/scripts.h"
 
-#define PX_MAX_MS UINT64_C(3600000)
+#define PX_MAX_MS ((uint64_t)TTL_ASKED_MS_MAX)
 
 /* What a command comes down to. */
 enum redis_kind { KIND_SET, KIND_EXPIRE, KIND_DELETE, KIND_READ };
@@ -456,9 +456,10 @@ static void propose_step(struct core *core, struct request *request,
     if (redis->adds) {
         int64_t left = pttl(core, find_hold(core, key));
         px_ms += left > 0 ? (uint64_t)left : 0;
-        px_ms = px_ms < PX_MAX_MS ? px_ms : PX_MAX_MS;
+        uint64_t max = lockfsm_limit(core->fsm, LIMIT_TTL_MAX);
+        px_ms = px_ms < max || redis->px_ms > max ? px_ms : max;
     }
-    uint32_t ttl_ms = (uint32_t)((px_ms * 5 + 3) / 4 + 5);
+    uint32_t ttl_ms = (uint32_t)redis_lease_ms(px_ms);
     if (redis->kind == KIND_SET) {
         struct redis_set_command set = {
             .name = key,

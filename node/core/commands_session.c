@@ -32,9 +32,11 @@ bool session_open_check(struct call *call, struct resp_writer *writer)
 void session_open_encode(struct core *core, struct request *request,
                          const struct call *call, struct buffer *out)
 {
+    uint64_t max = lockfsm_limit(core->fsm, LIMIT_TTL_MAX);
+    uint64_t otherwise = TTL_DEFAULT_MS < max ? TTL_DEFAULT_MS : max;
     struct open_command open = {
         .origin = call_origin(request, call),
-        .ttl_ms = (uint32_t)call_number(call, OPTION_TTL, TTL_DEFAULT_MS),
+        .ttl_ms = (uint32_t)call_number(call, OPTION_TTL, otherwise),
         .linger_ms = (uint32_t)call_number(call, OPTION_LINGER, 0),
         .name = call_has(call, OPTION_NAME) ? call->text[OPTION_NAME]
                                             : request_client(core, request),

@@ -179,7 +179,7 @@ class Node:
                 + "peer = 127.0.0.1:%d\n" % self.peer_port
                 + "[cluster]\nname = test\n"
                 + members
-                + "[limits]\ndisk_reserve = 1M\n"
+                + "[limits]\ndisk_reserve = 1M\nttl_max = 3600000\n"
                 + extra
             )
 

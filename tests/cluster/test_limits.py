@@ -156,6 +156,47 @@ def test_a_limit_out_of_its_range_is_refused_with_the_range():
         assert shown(cluster)["locks"]["value"] == 1 << 20
 
 
+def test_no_ttl_is_longer_than_the_bound():
+    with Cluster(1) as cluster:
+        node = cluster.leader()
+        with node.connect() as client, node.connect() as other:
+            long_one = Session(other, ttl=50000)
+            assert hasp(cluster, "limits", "set", "ttl_max", "5000").returncode == 0
+            said = "LIMIT ttl_max: at most 5000 ms"
+            script = (
+                "if redis.call('get',KEYS[1]) == ARGV[1] then "
+                "return redis.call('pexpire',KEYS[1],ARGV[2]) else return 0 end"
+            )
+            assert str(refused(client, "SESSION.OPEN", "TTL", 5001)) == said
+            assert str(refused(client, "SET", "k", "v", "NX", "PX", 5001)) == said
+            assert client.do("SET", "k", "v", "NX", "PX", 5000) == "OK"
+            assert str(refused(client, "SET", "k", "v", "NX", "PX", 6000)) == said
+            assert client.do("EVAL", script, 1, "k", "v", 4000) == 1
+            assert str(refused(client, "EVAL", script, 1, "k", "v", 9000)) == said
+            # Without a TTL it is the default, or less.
+            assert client.map("SESSION.OPEN")["ttl_ms"] == 5000
+            # What there is stays.
+            assert other.do("SESSION.KEEP") is not None
+            assert other.map("SESSION.SHOW", long_one.id)["ttl_ms"] == 50000
+        row = shown(cluster)["ttl_max"]
+        assert (row["value"], row["used"]) == (5000, None)
+        assert (row["min"], row["max"]) == (1000, 3600000)
+        assert 'hasp_limit_used{limit="ttl_max"}' not in metrics(node)
+
+
+def test_a_cluster_is_founded_with_a_minute():
+    with Cluster(1, start=False) as cluster:
+        node = cluster.nodes[0]
+        node.write_config()
+        with open(node.config) as file:
+            lines = file.read().replace("ttl_max", "#ttl_max")
+        with open(node.config, "w") as file:
+            file.write(lines)
+        cluster.start()
+        cluster.leader()
+        assert shown(cluster)["ttl_max"]["value"] == 60000
+
+
 def test_zero_in_the_file_is_an_error_with_its_line():
     with Cluster(1, start=False) as cluster:
         node = cluster.nodes[0]

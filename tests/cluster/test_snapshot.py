@@ -21,7 +21,7 @@ from cluster import (
 from fake_node import FakeNode
 
 HASP = os.environ.get("HASP", os.path.join(os.path.dirname(HASPD), "hasp"))
-FULL_MS = 4500005
+FULL_MS = 75005  # Of a Redis value, where ttl_max is a minute.
 
 
 def hasp(*words, nodes=()):
@@ -353,6 +353,7 @@ def test_a_lost_majority(folder):
             Session(client, ttl=60000)
             token = client.do("LOCK.ACQUIRE", "a")
             assert client.do("FENCE.ADMIT", "disk", token) == 1
+            assert client.do("LIMITS.SET", "ttl_max", 60000) == "OK"
         cluster.converged()
         for node in one, two:
             node.kill()
@@ -396,6 +397,8 @@ def test_a_lost_majority(folder):
             assert client.do("FENCE.SHOW", "disk") == token
             Session(client)
             assert refusal(client, "LOCK.ACQUIRE", "a").startswith("BUSY")
+            refused = refusal(client, "SESSION.OPEN", "TTL", 60001)
+            assert refused == "LIMIT ttl_max: at most 60000 ms"
             # It begins anew under each leader, never shorter.
             assert status_of(leader)["quarantine_ms"] > FULL_MS - 60000
 

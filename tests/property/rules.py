@@ -2,8 +2,8 @@
 """Who asks, who may have a lock, who waits for whom."""
 
 from state import BAD, EXCLUSIVE, LIMIT, LIMIT_COUNT, NIL, NOT_HELD, SLOTS, \
-    Cycle, Hold, Lock, Result, Wait, asker_text, covers, hold_at, is_free, ok, short, \
-    size, wait_at
+    TTL_LIMIT, Cycle, Hold, Lock, Result, Wait, asker_text, covers, hold_at, \
+    is_free, ok, short, size, wait_at
 
 
 class Rules:
@@ -30,6 +30,7 @@ class Rules:
         self.touched = {}
         self.delayed = {}
         self.limits = [1 << 60] * LIMIT_COUNT
+        self.limits[TTL_LIMIT] = 60000
 
     # --- Who asks ---------------------------------------------------------
 

@@ -26,7 +26,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from model import Model  # noqa: E402
 from state import EXCLUSIVE, LIMIT_COUNT, LIMIT_MAX, SHARED, \
-    SLOTS, Cycle  # noqa: E402
+    SLOTS, TTL_LIMIT, Cycle  # noqa: E402
 
 # How often each operation is generated.
 WEIGHTS = {
@@ -116,6 +116,8 @@ class Generator:
         self.say(f'{self.index} ' + ' '.join(map(str, words)))
 
     def run(self):
+        if self.chance(.5):
+            self.entry('limit', '0 - 0 0', TTL_LIMIT, 3600000)
         for key in range(LIMIT_COUNT if self.chance(.2) else 0):
             value = self.rng.choice([0, 0, 1, 2, 3, 4, 6, 8])
             if value:
@@ -505,7 +507,8 @@ class Generator:
 
     def limit(self):
         self.entry('limit', self.anyone(), self.rng.randint(0, LIMIT_COUNT),
-                   self.pick((0, 1, 3, 8, 100, LIMIT_MAX, LIMIT_MAX + 1)))
+                   self.pick((0, 1, 3, 8, 100, 5000, LIMIT_MAX,
+                              LIMIT_MAX + 1)))
 
     def kept(self):
         keys = [(s.id, owner, req) for s in self.model.sessions.values()

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The cluster and its sessions, the blacklist, fences and Redis values."""
 
-from state import BAD, EXCLUSIVE, LIFE, LIMIT, LIMIT_COUNT, LIMIT_MAX, NIL, \
-    NOT_HELD, TIME_MAX, TTL_MAX, VOID, Result, Session, is_free, \
-    is_match, ok, size
+from state import BAD, EXCLUSIVE, LIFE, LIMIT, NIL, NOT_HELD, TIME_MAX, \
+    TTL_LIMIT, TTL_MAX, VOID, Result, Session, is_free, is_match, \
+    limit_allows, ok, size
 
 
 class SessionOperations:
@@ -71,6 +71,8 @@ class SessionOperations:
         ttl, linger = int(ttl), int(linger)
         if not 1 <= ttl <= TTL_MAX or linger > ttl or size(name) > 128:
             return BAD
+        if ttl > self.limits[TTL_LIMIT]:
+            return LIMIT
         listed = self.hit(0, name)
         if listed:
             return Result('blacklisted', text=listed[3])
@@ -185,7 +187,7 @@ class SessionOperations:
             self.limits[key] = value
             self.out.append(f'l {key} {value}')
             return ok()
-        is_bad = key >= LIMIT_COUNT or not 1 <= value <= LIMIT_MAX
+        is_bad = not limit_allows(key, value)
         return self.numbered(words, ('limit', words[4:]), do, is_bad, True)
 
     def op_unfence(self, *words):
@@ -217,6 +219,8 @@ class SessionOperations:
         if not self.names_are_good([name]) or size(value) > 4096 or \
                 size(client) > 128 or not 1 <= ttl <= TTL_MAX or not px:
             return BAD
+        if px > self.limits[TTL_LIMIT]:
+            return LIMIT
         hold = self.redis_hold(name, value)
         if hold:
             return self.renew(hold, ttl, px) or ok(token=hold.token)
@@ -253,6 +257,8 @@ class SessionOperations:
         ttl, px = int(ttl), int(px)
         if not 1 <= ttl <= TTL_MAX or not px:
             return BAD
+        if px > self.limits[TTL_LIMIT]:
+            return LIMIT
         lock = self.locks.get(name)
         if not lock or not lock.holds:
             return NOT_HELD

@@ -6,8 +6,15 @@ TTL_MAX = 4500005
 TIME_MAX = 1 << 40
 LIFE = 1 << 40
 # In the order of enum limit_key.
-LIMIT_COUNT = 9
+LIMIT_COUNT = 10
 LIMIT_MAX = 100000000
+TTL_LIMIT = 9
+
+
+def limit_allows(key, value):
+    if key == TTL_LIMIT:
+        return 1000 <= value <= 3600000
+    return key < LIMIT_COUNT and 1 <= value <= LIMIT_MAX
 
 
 def size(text):

@@ -168,7 +168,7 @@ static void what_it_knew_is_there_when_it_is_opened_again(void **state)
     start(&runner);
     int fd = dial(runner.node);
     char reply[512];
-    read_until(fd, "SESSION.OPEN TTL 600000\r\n", "\r\n:480000\r\n", reply);
+    read_until(fd, "SESSION.OPEN TTL 60000\r\n", "\r\n:48000\r\n", reply);
     read_until(fd, "LOCK.ACQUIRE a\r\n", "\r\n", reply);
     assert_int_equal(reply[0], ':');
     uint64_t token;

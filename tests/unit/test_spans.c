@@ -171,7 +171,7 @@ static void what_is_told_of_a_hold_is_less_than_a_successor_leaves(void **state)
     struct bytes lock = BYTES_LITERAL("a");
     struct bytes owner = {NULL, 0};
     for (int round = 0; round < 200; round++) {
-        uint64_t s = open_session(w, 4000000, 0);
+        uint64_t s = open_session(w, 3600000, 0);
         w->now_ms += prng_below(&prng, 3000);
         acquire(w, s, "a", (struct ask){.hold_ms = 5000});
         uint64_t granted = w->now_ms;

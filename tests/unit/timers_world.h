@@ -93,10 +93,13 @@ static inline int set_up(void **state)
     w->timers = timers_new();
     w->now_ms = 1000000;
     uint8_t cluster_id[16] = {1};
+    struct lockfsm_limits limits = lockfsm_default_limits;
+    limits.of[LIMIT_TTL_MAX] = TTL_ASKED_MS_MAX;
     struct begin_command begin = {.node = 1,
                                   .incarnation = 7,
                                   .cluster_id = cluster_id,
-                                  .token_base = 1000};
+                                  .token_base = 1000,
+                                  .limits = &limits};
     encode_begin(&w->command, &begin);
     apply_command(w);
     timers_begin(w->timers, w->fsm, ns(w));
