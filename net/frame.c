@@ -307,6 +307,36 @@ int frame_get_digest(struct bytes body, struct frame_digest *ret_digest)
     return 0;
 }
 
+void frame_put_members(struct buffer *out, const struct frame_members *members)
+{
+    CHECK(members->count <= FRAME_MEMBER_MAX);
+    size_t start = frame_begin(out, FRAME_MEMBERS);
+    buffer_put_u64(out, members->log_index);
+    buffer_put_u32(out, members->count);
+    for (uint32_t i = 0; i < members->count; i++) {
+        buffer_put_u64(out, members->id[i]);
+    }
+    frame_end(out, start);
+}
+
+int frame_get_members(struct bytes body, struct frame_members *ret_members)
+{
+    struct reader reader = reader_of(body);
+    struct frame_members members = {.log_index = reader_u64(&reader)};
+    members.count = reader_u32(&reader);
+    if (!reader_ok(&reader, false) || members.count > FRAME_MEMBER_MAX) {
+        return HASP_EPROTO;
+    }
+    for (uint32_t i = 0; i < members.count; i++) {
+        members.id[i] = reader_u64(&reader);
+    }
+    if (!reader_ok(&reader, true)) {
+        return HASP_EPROTO;
+    }
+    *ret_members = members;
+    return 0;
+}
+
 void frame_put_u64(struct buffer *out, enum frame_type type, uint64_t value)
 {
     size_t start = frame_begin(out, type);

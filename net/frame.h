@@ -42,6 +42,7 @@ enum frame_type {
     FRAME_DIGEST = 11,   /* Of the sender's state at some index, for its leader.
                           */
     FRAME_DIVERGED = 12, /* What a majority has there; the receiver has not. */
+    FRAME_MEMBERS = 13,  /* The sender's newest configuration. */
     FRAME_TYPE_END
 };
 
@@ -167,6 +168,17 @@ void frame_put_digest(struct buffer *out, enum frame_type type,
                       const struct frame_digest *digest);
 MUST_CHECK int frame_get_digest(struct bytes body,
                                 struct frame_digest *ret_digest);
+
+/* The ids in the configuration at 'log_index' of the sender's log. */
+#define FRAME_MEMBER_MAX 15
+struct frame_members {
+    uint64_t log_index;
+    uint64_t id[FRAME_MEMBER_MAX];
+    uint32_t count;
+};
+void frame_put_members(struct buffer *out, const struct frame_members *members);
+MUST_CHECK int frame_get_members(struct bytes body,
+                                 struct frame_members *ret_members);
 
 void frame_put_u64(struct buffer *out, enum frame_type type, uint64_t value);
 MUST_CHECK int frame_get_u64(struct bytes body, uint64_t *ret_value);

@@ -128,7 +128,7 @@ void members_port_changed(void *data, const struct replica_members *named)
             continue;
         }
         if (link->is_guest) {
-            if (!core_keeps_guest(node->core, link->hello.members_index)) {
+            if (!core_keeps_guest(node->core, id, link->hello.members_index)) {
                 peers_remove(members->peers, id); /* on_down() does the rest. */
             }
             i++;
@@ -266,7 +266,7 @@ static int check(void *data, const struct frame_hello *hello, bool is_wanted,
         const struct lockfsm *state = core_state(node->core);
         if (lockfsm_incarnation(state, hello->from) != 0 ||
             lockfsm_added_index(state, hello->from) > 1 ||
-            core_keeps_guest(node->core, hello->members_index)) {
+            core_keeps_guest(node->core, hello->from, hello->members_index)) {
             return 0;
         }
     }

@@ -6,10 +6,10 @@
  * some. A node that joins keeps those of its configuration that the log has not
  * named yet: what it is given first is old, and its members may not include the
  * one that leads now and has to send it the rest. A node that was away when
- * members were added lets those in as guests, until its log has come so far
- * (core_check_peer()). Greetings are checked here
- * (amnesia guard), and remembered while the node has not begun, so that the
- * core hears of those that are up when it begins. */
+ * members were added lets those in as guests, if a member that it knows names
+ * them, until its log has come so far (core_check_peer()). Greetings are
+ * checked here (amnesia guard), and remembered while the node has not begun, so
+ * that the core hears of those that are up when it begins. */
 
 #ifndef HASP_NODE_MEMBERS_H
 #define HASP_NODE_MEMBERS_H

@@ -171,6 +171,7 @@ void options_for_core(const struct hasp_node_options *options,
     const struct hasp_node_limits *limits = &options->limits;
     *ret_options = (struct core_options){
         .id = options->id,
+        .trusted = options->trusted,
         .election_ms = options->election_ms,
         .heartbeat_ms = options->heartbeat_ms,
         .finalizes_itself = options->finalizes_itself,

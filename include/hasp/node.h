@@ -149,6 +149,10 @@ struct hasp_node_options {
     const char *cluster_name;
     const struct hasp_node_member *members;
     uint32_t member_count;
+    /* A node that is let in although neither the log nor a member that the log
+     * names knows it: for one that was away while all others were replaced.
+     * 0: none. */
+    uint64_t trusted;
 
     uint32_t election_ms; /* Without word from a leader: 1 to 2 times this. */
     uint32_t heartbeat_ms;

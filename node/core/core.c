@@ -27,6 +27,7 @@
 #include "node/core/snapshots.h"
 #include "node/core/state.h"
 #include "node/core/update.h"
+#include "node/core/vouch.h"
 
 const struct core_limits core_default_limits = {
     .requests_in_flight = 16384,
@@ -215,6 +216,7 @@ void core_peer_up(struct core *core, const struct frame_hello *hello,
         return;
     }
     core->must_register = core->must_look_at_levels = true;
+    vouch_greeted(core, id, hello->members_index);
     if (id == core->known_leader) {
         attach_tell(core);
     }
@@ -279,6 +281,8 @@ static int take_frame(struct core *core, uint64_t id, enum frame_type type,
         return snapshots_chunk(core, id, body);
     case FRAME_SNAPSHOT_ACK:
         return snapshots_ack(core, id, body);
+    case FRAME_MEMBERS:
+        return vouch_received(core, id, body);
     case FRAME_LOST:
         return loss_received(core, id, body);
     case FRAME_DIGEST:

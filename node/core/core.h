@@ -156,6 +156,7 @@ struct core_options {
                              since 2025 times 2^20 (rule 21). */
     uint8_t cluster_id[CLUSTER_ID_SIZE]; /* Likewise, for BEGIN; all zero:
                                             drawn with port.random. */
+    uint64_t trusted; /* A guest that is let in on its own word; 0: none. */
     uint32_t election_ms;
     uint32_t heartbeat_ms;
     enum core_redirect redirect;
@@ -203,17 +204,16 @@ void core_fill_hello(const struct core *core, struct frame_hello *hello);
  * in.
  *
  * Guests: a node that this one does not want ('is_wanted': by its log, or by
- * its configuration file) comes in if its log has a newer configuration, which
- * names it. It was added while this node was away, and may lead now, or need
- * this node's vote: Raft's servers hear also those whom their own configuration
- * does not name (thesis, 4.1). Who was removed has an older one, and is refused
- * by all that know. */
+ * its configuration file) comes in if a member has named it in a newer
+ * configuration, or the operator has (node/core/vouch.h). Who was removed is in
+ * none. */
 MUST_CHECK int core_check_peer(const struct core *core,
                                const struct frame_hello *hello, bool is_wanted,
                                char why[HASP_WHY_SIZE]);
-/* False if this node has come to know as much as a guest with that newest
- * configuration: if it is not wanted by now its connection is to be closed. */
-bool core_keeps_guest(const struct core *core, uint64_t its_members_index);
+/* False if this node has come to know as much as whoever has named the guest:
+ * if it is not wanted by now its connection is to be closed. */
+bool core_keeps_guest(const struct core *core, uint64_t id,
+                      uint64_t its_members_index);
 /* A HELLO that shows a loss (node/core/loss.h) is answered with FRAME_LOST, and
  * all that comes later with an error. */
 void core_peer_up(struct core *core, const struct frame_hello *hello,

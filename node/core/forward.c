@@ -9,6 +9,7 @@
 #include "node/core/cluster.h"
 #include "node/core/commands.h"
 #include "node/core/conn.h"
+#include "node/core/heed.h"
 #include "node/core/membership.h"
 #include "node/core/peer.h"
 #include "node/core/propose.h"
@@ -214,7 +215,8 @@ static void park(struct core *core, struct request *request)
 /* To the leader, if it can be reached; or tells the client where it is. */
 static bool send(struct core *core, struct request *request)
 {
-    if (core->known_leader == 0 || core->known_leader == core->options.id) {
+    if (core->known_leader == 0 || core->known_leader == core->options.id ||
+        heed_is_guest(core, core->known_leader)) {
         return false;
     }
     /* What may have been done is carried on by ourselves: MOVED would say that

@@ -7,21 +7,22 @@
 #include <stdio.h>
 
 #include "base/check.h"
-#include "node/core/state.h"
+#include "node/core/vouch.h"
 
+static void refuse_stranger(const struct core *core,
+                            const struct frame_hello *hello,
+                            char why[HASP_WHY_SIZE]);
 static int check_directory(const struct core *core,
                            const struct frame_hello *hello,
                            char why[HASP_WHY_SIZE]);
 static int check_cluster(const struct core *core,
                          const struct frame_hello *hello,
                          char why[HASP_WHY_SIZE]);
-static uint64_t members_index(const struct core *core,
-                              struct replica_members *ret_members);
 
 void core_fill_hello(const struct core *core, struct frame_hello *hello)
 {
     struct replica_members members;
-    uint64_t index = members_index(core, &members);
+    uint64_t index = vouch_own_index(core, &members);
     hello->feature_level = core->options.feature_level;
     hello->cluster_level = lockfsm_feature_level(core->fsm);
     hello->applied_index = lockfsm_applied_index(core->fsm);
@@ -34,13 +35,29 @@ void core_fill_hello(const struct core *core, struct frame_hello *hello)
 int core_check_peer(const struct core *core, const struct frame_hello *hello,
                     bool is_wanted, char why[HASP_WHY_SIZE])
 {
-    if (!is_wanted && !core_keeps_guest(core, hello->members_index)) {
-        snprintf(why, HASP_WHY_SIZE, "node %" PRIu64 " is not a member",
-                 hello->from);
+    if (!is_wanted && !vouch_admits(core, hello->from, hello->members_index)) {
+        refuse_stranger(core, hello, why);
         return HASP_EREFUSED;
     }
     int error = check_directory(core, hello, why);
     return error != 0 ? error : check_cluster(core, hello, why);
+}
+
+static void refuse_stranger(const struct core *core,
+                            const struct frame_hello *hello,
+                            char why[HASP_WHY_SIZE])
+{
+    struct replica_members members;
+    int size = snprintf(why, HASP_WHY_SIZE, "node %" PRIu64 " is not a member",
+                        hello->from);
+    if (hello->members_index > vouch_own_index(core, &members)) {
+        snprintf(why + size, HASP_WHY_SIZE - (size_t)size,
+                 "; by its own word it was added since, and no member that "
+                 "this node knows has said so yet: if none of them is left, "
+                 "write 'trust = %" PRIu64 "' into [cluster] and start this "
+                 "node again",
+                 hello->from);
+    }
 }
 
 /* Its data directory has to be the registered one. Where no leader is heard,
@@ -99,23 +116,8 @@ static int check_cluster(const struct core *core,
     return HASP_EREFUSED;
 }
 
-bool core_keeps_guest(const struct core *core, uint64_t its_members_index)
+bool core_keeps_guest(const struct core *core, uint64_t id,
+                      uint64_t its_members_index)
 {
-    struct replica_members members;
-    return its_members_index > members_index(core, &members);
-}
-
-/* Of the newest configuration in the log; 0 if there is none. */
-static uint64_t members_index(const struct core *core,
-                              struct replica_members *ret_members)
-{
-    struct buffer encoded = {0};
-    uint64_t index = 0;
-    replica_members(core->replica, ret_members);
-    if (ret_members->count > 0) {
-        replica_members_at(core->replica, replica_last_index(core->replica),
-                           &encoded, &index);
-    }
-    buffer_done(&encoded);
-    return index;
+    return vouch_admits(core, id, its_members_index);
 }

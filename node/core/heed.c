@@ -17,6 +17,7 @@ static unsigned heeded_of(enum frame_type type)
         return MEMBER | LEAVING | GUEST;
     case FRAME_FORWARD:
     case FRAME_CLOSED:
+    case FRAME_MEMBERS:
         return MEMBER;
     case FRAME_ANSWER:
     case FRAME_SNAPSHOT_ACK:
@@ -44,10 +45,18 @@ static enum standing standing_of(const struct core *core, uint64_t id)
                                                                     : GUEST;
 }
 
+bool heed_is_guest(const struct core *core, uint64_t id)
+{
+    return standing_of(core, id) == GUEST;
+}
+
 bool heed_frame(struct core *core, uint64_t id, enum frame_type type)
 {
     enum standing standing = standing_of(core, id);
     uint32_t left_out;
+    if (type == FRAME_MEMBERS && id == core->options.trusted) {
+        return true;
+    }
     if ((heeded_of(type) & standing) == 0) {
         if (standing == GUEST &&
             log_limit_pass(&core->ignored, core->now_ns / NS_PER_MS,

@@ -5,7 +5,7 @@
  *     member   the newest configuration in the log names it (as yet empty, it
  *              names all): everything
  *     leaving  removed by an entry that is not applied here yet: everything but
- *              requests and closes of its clients
+ *              requests and closes of its clients, and whom it names a member
  *     guest    neither: Raft's messages and snapshots, since it may lead by a
  *              configuration that this node has yet to learn; and those only
  *              while no leader is heard here. Of others it wants nothing,
@@ -20,6 +20,8 @@
 
 #include "node/core/state.h"
 
+/* Nothing is asked of it either. */
+bool heed_is_guest(const struct core *core, uint64_t id);
 bool heed_frame(struct core *core, uint64_t id, enum frame_type type);
 
 #endif /* HASP_NODE_CORE_HEED_H */

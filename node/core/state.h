@@ -167,8 +167,9 @@ struct peer {
     uint64_t acked_term;  /* That directory's log was durable, when this ... */
     uint64_t acked_index; /* ... node led in acked_term; 0: not known. */
     bool has_lost;        /* It is not any more. */
-    uint64_t registering_term; /* In which this connection's directory was
-                                  proposed for registration. */
+    uint64_t registering_term;  /* In which this connection's directory was
+                                   proposed for registration. */
+    struct frame_members named; /* By it; index 0: it has not said. */
     struct list attachments;
     struct snapshot_sender sender;
 };

@@ -15,6 +15,7 @@
 #include "node/core/propose.h"
 #include "node/core/request.h"
 #include "node/core/snapshots.h"
+#include "node/core/vouch.h"
 
 static void send_messages(struct core *core,
                           const struct replica_update *update);
@@ -42,6 +43,7 @@ void update_carry_out(struct core *core, const struct replica_update *update)
     send_messages(core, update);
     if (update->members_changed) {
         peers_want(core);
+        vouch_changed(core);
     }
     look_at_role(core);
 }

@@ -25,6 +25,7 @@ static bool decode_and_encode(enum frame_type type, struct bytes body,
     struct frame_snapshot snapshot;
     struct frame_snapshot_ack ack;
     struct frame_lost lost;
+    struct frame_members members;
     struct frame_digest digest;
     uint64_t number;
     uint32_t count;
@@ -47,6 +48,9 @@ static bool decode_and_encode(enum frame_type type, struct bytes body,
     } else if (type == FRAME_SNAPSHOT_ACK &&
                (error = frame_get_snapshot_ack(body, &ack)) == 0) {
         frame_put_snapshot_ack(out, &ack);
+    } else if (type == FRAME_MEMBERS &&
+               (error = frame_get_members(body, &members)) == 0) {
+        frame_put_members(out, &members);
     } else if (type == FRAME_LOST &&
                (error = frame_get_lost(body, &lost)) == 0) {
         frame_put_lost(out, &lost);

@@ -123,7 +123,7 @@ void sim_peers_want(struct sim_peers *peers,
             peer->is_guest = false;
             peer->is_leaving = false;
         } else if (peer->is_guest) {
-            peer->is_leaving = !core_keeps_guest(sim_node_core(peers->node),
+            peer->is_leaving = !core_keeps_guest(sim_node_core(peers->node), id,
                                                  peer->members_index);
         } else if (peer->was_named || !peers->is_joining) {
             /* The core knows: it is what has removed it. */

@@ -97,6 +97,7 @@ struct world {
     /* Of a node whose file says other limits of the state; else NULL. */
     const struct lockfsm_limits *founding[NODE_MAX + 1]; /* Borrowed. */
     enum core_redirect redirect;
+    uint64_t trusted; /* Of each node that is started. */
     bool finalizes_itself;
 };
 
@@ -418,6 +419,7 @@ static void node_start(struct world *world, uint64_t id)
         .election_ms = 200,
         .heartbeat_ms = 40,
         .redirect = world->redirect,
+        .trusted = world->trusted,
         .limits = world->limits,
         .version = "0.0.test",
         .feature_level = node->feature_level,

@@ -611,43 +611,6 @@ static void a_member_joins_by_snapshot_and_is_promoted(void **state)
                   "RAFT.REMOVE %llu", (unsigned long long)leader);
 }
 
-/* Who greets from a log with a newer configuration was added while this node
- * was away. */
-static void a_guest_knows_of_a_newer_configuration(void **state)
-{
-    (void)state;
-    char why[HASP_WHY_SIZE];
-    struct core *core = world->node[leader].core;
-    struct frame_hello own = hello_of(world, leader), hello = own;
-    hello.from = 4;
-    assert_int_equal(own.members_index, 1);
-    assert_int_equal(own.last_index, replica_last_index(core_replica(core)));
-    assert_int_equal(own.term, replica_term(core_replica(core)));
-    hello.incarnation = 77004;
-    hello.applied_index = own.applied_index + 100;
-    hello.members_index = own.members_index;
-    assert_int_equal(core_check_peer(core, &hello, false, why), HASP_EREFUSED);
-    assert_string_equal(why, "node 4 is not a member");
-    hello.members_index++;
-    assert_int_equal(core_check_peer(core, &hello, false, why), 0);
-    assert_true(core_keeps_guest(core, hello.members_index));
-    node_start(world, 4);
-    links_update(world);
-    assert_answer(world, leader, 1, "+OK\r\n",
-                  "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204");
-    world_run(world, 300);
-    assert_false(core_keeps_guest(core, hello.members_index));
-    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REMOVE 4");
-    world_run(world, 300);
-    /* The removed one's configuration is older than the one without it. */
-    core_fill_hello(world->node[4].core, &hello);
-    assert_int_equal(core_check_peer(core, &hello, false, why), HASP_EREFUSED);
-    /* An empty directory under its id knows of no configuration. */
-    node_kill(world, 4);
-    hello.members_index = 0;
-    assert_int_equal(core_check_peer(core, &hello, false, why), HASP_EREFUSED);
-}
-
 /* While leadership is being handed over nothing may be proposed. */
 static void a_member_that_connects_during_a_transfer_is_registered(void **state)
 {
@@ -908,7 +871,6 @@ int main(void)
         cluster(writes_go_on_over_a_transfer),
         cluster(a_clean_stop_hands_leadership_over),
         cluster(a_member_joins_by_snapshot_and_is_promoted),
-        cluster(a_guest_knows_of_a_newer_configuration),
         cluster(a_member_that_connects_during_a_transfer_is_registered),
         cluster(a_member_that_does_not_come_stays_a_standby),
         cluster(a_leader_whose_disk_is_scarce_hands_over),

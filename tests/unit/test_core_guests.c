@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Guests: nodes that the log does not name, who say that theirs is newer. Here
- * it is not true, and they want what is not theirs. */
+/* Guests: nodes that the log does not name. Who they are, a member says
+ * (node/core/vouch.h); and what they get. */
 
 #include "raft/message.h"
 #include "tests/unit/core_world.h"
@@ -29,10 +29,29 @@ static int tear_down(void **state)
     return 0;
 }
 
-static void greet(uint64_t id)
+static void send_frame_from(uint64_t from, uint64_t id, enum frame_type type,
+                            struct buffer *out)
 {
-    char why[HASP_WHY_SIZE];
-    struct core *core = world->node[id].core;
+    struct bytes body = bytes_of(out->data + FRAME_HEADER_SIZE,
+                                 out->size - FRAME_HEADER_SIZE);
+    assert_int_equal(core_peer_frame(world->node[id].core, from, type, body,
+                                     world->now_ms * MS, world_why),
+                     0);
+    buffer_done(out);
+}
+
+/* 'from' tells node 'id' that it is in the configuration of that index. */
+static void vouch(uint64_t from, uint64_t id, uint64_t log_index)
+{
+    struct frame_members members = {
+        .log_index = log_index, .id = {1, STRANGER}, .count = 2};
+    struct buffer out = {0};
+    frame_put_members(&out, &members);
+    send_frame_from(from, id, FRAME_MEMBERS, &out);
+}
+
+static struct frame_hello greeting_to(uint64_t id)
+{
     struct frame_hello hello = {.from = STRANGER,
                                 .to = id,
                                 .feature_level = 1,
@@ -42,8 +61,35 @@ static void greet(uint64_t id)
                                 .term = UINT64_C(1) << 50,
                                 .last_index = UINT64_C(1) << 50};
     memcpy(hello.cluster_id, world->node[id].cluster_id, CLUSTER_ID_SIZE);
-    assert_int_equal(core_check_peer(core, &hello, false, why), 0);
-    core_peer_up(core, &hello, world->now_ms * MS);
+    return hello;
+}
+
+static void expect_refusal(uint64_t id, const struct frame_hello *hello,
+                           const char *refusal)
+{
+    char why[HASP_WHY_SIZE];
+    int error = core_check_peer(world->node[id].core, hello, false, why);
+    assert_int_equal(error, HASP_EREFUSED);
+    if (strstr(why, refusal) == NULL) {
+        fail_msg("refused with: %s", why);
+    }
+}
+
+static void expect_welcome(uint64_t id, const struct frame_hello *hello)
+{
+    char why[HASP_WHY_SIZE];
+    struct core *core = world->node[id].core;
+    assert_int_equal(core_check_peer(core, hello, false, why), 0);
+    assert_true(core_keeps_guest(core, hello->from, hello->members_index));
+}
+
+/* A member has named it, be that true or not. */
+static void greet(uint64_t id)
+{
+    struct frame_hello hello = greeting_to(id);
+    vouch(id % 3 + 1, id, 1000);
+    expect_welcome(id, &hello);
+    core_peer_up(world->node[id].core, &hello, world->now_ms * MS);
 }
 
 static void send_message(uint64_t id, const struct message *message)
@@ -69,12 +115,100 @@ static struct message asks_for_votes(uint64_t term)
 
 static void send_frame(uint64_t id, enum frame_type type, struct buffer *out)
 {
-    struct bytes body = bytes_of(out->data + FRAME_HEADER_SIZE,
-                                 out->size - FRAME_HEADER_SIZE);
-    assert_int_equal(core_peer_frame(world->node[id].core, STRANGER, type, body,
-                                     world->now_ms * MS, world_why),
-                     0);
-    buffer_done(out);
+    send_frame_from(STRANGER, id, type, out);
+}
+
+static void what_a_guest_says_of_itself_counts_for_nothing(void **state)
+{
+    (void)state;
+    struct frame_hello hello = greeting_to(follower);
+    expect_refusal(follower, &hello, "write 'trust = 9' into [cluster]");
+    /* Nor what it says when it is up, or what is old, or of another. */
+    core_peer_up(world->node[follower].core, &hello, world->now_ms * MS);
+    vouch(STRANGER, follower, 1000);
+    expect_refusal(follower, &hello, "no member that this node knows");
+    vouch(leader, follower, 1);
+    expect_refusal(follower, &hello, "no member that this node knows");
+    vouch(leader, follower, 2);
+    expect_welcome(follower, &hello);
+    hello.from = 8;
+    expect_refusal(follower, &hello, "no member that this node knows");
+    hello.members_index = 0;
+    expect_refusal(follower, &hello, "node 8 is not a member");
+}
+
+static void connect_pair(uint64_t a, uint64_t b, bool is_connected)
+{
+    world->cut[a][b] = world->cut[b][a] = !is_connected;
+    links_update(world);
+}
+
+static void add(uint64_t id)
+{
+    node_start(world, id);
+    connect_pair(6 - leader - follower, id, false);
+    links_update(world);
+    client_open(world, leader, id);
+    assert_answer(world, leader, id, "+OK\r\n",
+                  "RAFT.ADD %llu 127.0.0.1:710%llu,127.0.0.1:720%llu",
+                  (unsigned long long)id, (unsigned long long)id,
+                  (unsigned long long)id);
+    world_run(world, 100);
+}
+
+/* The third node hears of the new ones from another member: when they greet
+ * each other again, or while they are connected. */
+static void members_name_those_that_were_added_meanwhile(void **state)
+{
+    (void)state;
+    uint64_t away = 6 - leader - follower;
+    struct frame_hello own = hello_of(world, leader);
+    assert_int_equal(own.members_index, 1);
+    world_cut(world, away, true);
+    add(4);
+    struct frame_hello hello = hello_of(world, 4);
+    assert_true(hello.members_index > own.members_index);
+    expect_refusal(away, &hello, "no member that this node knows");
+    connect_pair(away, follower, true);
+    world_run(world, 10);
+    expect_welcome(away, &hello);
+    add(5);
+    hello = hello_of(world, 5);
+    expect_welcome(away, &hello);
+    /* It learns the rest, and knows better. */
+    connect_pair(away, leader, true);
+    world_run(world, 1000);
+    struct core *core = world->node[away].core;
+    assert_false(core_keeps_guest(core, 5, hello.members_index));
+    /* Who was removed is named by nobody. */
+    assert_answer(world, leader, 5, "+OK\r\n", "RAFT.REMOVE 5");
+    world_run(world, 300);
+    hello = hello_of(world, 5);
+    expect_refusal(away, &hello, "node 5 is not a member");
+}
+
+/* All whom this node knows have gone, and so the operator says whom to
+ * believe. */
+static void whom_the_operator_trusts_comes_in_and_names_others(void **state)
+{
+    (void)state;
+    struct frame_hello hello = greeting_to(follower), other = hello;
+    node_kill(world, follower);
+    world->trusted = STRANGER;
+    node_start(world, follower);
+    links_update(world);
+    world_run(world, 100);
+    expect_welcome(follower, &hello);
+    other.from = 8;
+    expect_refusal(follower, &other, "no member that this node knows");
+    core_peer_up(world->node[follower].core, &hello, world->now_ms * MS);
+    struct frame_members members = {.log_index = 1000, .id = {8}, .count = 1};
+    struct buffer out = {0};
+    frame_put_members(&out, &members);
+    send_frame_from(STRANGER, follower, FRAME_MEMBERS, &out);
+    expect_welcome(follower, &other);
+    hello.members_index = 1;
+    expect_refusal(follower, &hello, "node 9 is not a member");
 }
 
 static void who_hears_a_leader_gives_a_guest_nothing(void **state)
@@ -151,6 +285,9 @@ static void who_hears_none_listens_to_a_guest(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        GUEST_TEST(what_a_guest_says_of_itself_counts_for_nothing),
+        GUEST_TEST(members_name_those_that_were_added_meanwhile),
+        GUEST_TEST(whom_the_operator_trusts_comes_in_and_names_others),
         GUEST_TEST(who_hears_a_leader_gives_a_guest_nothing),
         GUEST_TEST(who_hears_none_listens_to_a_guest),
     };

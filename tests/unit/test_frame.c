@@ -336,6 +336,23 @@ static void snapshot_acks_come_back(void **state)
 
 /* Random bodies: whatever is accepted must lie inside its input (the sanitizers
  * look) and encode to the same bytes. */
+static void members_come_back(void **state)
+{
+    (void)state;
+    struct frame_members members = {
+        .log_index = UINT64_MAX, .id = {1, UINT64_MAX, 3}, .count = 3};
+    struct frame_members got;
+    struct buffer out = {0};
+    frame_put_members(&out, &members);
+    struct bytes body = only_frame(&out, FRAME_MEMBERS);
+    assert_int_equal(frame_get_members(body, &got), 0);
+    assert_memory_equal(&got, &members, sizeof members);
+    ASSERT_EXACT(body, frame_get_members(part, &got));
+    out.data[FRAME_HEADER_SIZE + 8] = FRAME_MEMBER_MAX + 1;
+    assert_int_equal(frame_get_members(body, &got), HASP_EPROTO);
+    buffer_done(&out);
+}
+
 static void losses_come_back(void **state)
 {
     (void)state;
@@ -393,6 +410,7 @@ int main(void)
         cmocka_unit_test(closed_comes_back),
         cmocka_unit_test(snapshot_chunks_come_back_and_lie_inside_the_whole),
         cmocka_unit_test(snapshot_acks_come_back),
+        cmocka_unit_test(members_come_back),
         cmocka_unit_test(losses_come_back),
         cmocka_unit_test(random_forwards_are_refused_or_come_back_the_same),
     };
