@@ -125,11 +125,12 @@ static int of_word(struct hasp_session *session, const char *word)
         const char *word;
         int error;
     } words[] = {
-        {"NOTHELD", HASP_ENOTHELD}, {"DEADLOCK", HASP_EDEADLOCK},
-        {"LIMIT", HASP_EFULL},      {"BADARG", HASP_EINVALID},
-        {"NOAUTH", HASP_EREFUSED},  {"WRONGPASS", HASP_EREFUSED},
-        {"NOPERM", HASP_EREFUSED},  {"BLACKLISTED", HASP_EBLACKLISTED},
-        {"EXPIRED", HASP_ELOST},    {"NOSESSION", HASP_ELOST},
+        {"NOTHELD", HASP_ENOTHELD},   {"DEADLOCK", HASP_EDEADLOCK},
+        {"LIMIT", HASP_EFULL},        {"BADARG", HASP_EINVALID},
+        {"NOAUTH", HASP_EREFUSED},    {"WRONGPASS", HASP_EREFUSED},
+        {"NOPERM", HASP_EREFUSED},    {"BLACKLISTED", HASP_EBLACKLISTED},
+        {"EXPIRED", HASP_ELOST},      {"NOSESSION", HASP_ELOST},
+        {"FORGOTTEN", HASP_EUNKNOWN},
     };
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (strcmp(word, words[i].word) == 0) {

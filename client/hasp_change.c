@@ -274,6 +274,9 @@ static int ask(struct change *change, uint64_t deadline_ns, int interrupt_fd,
     change->ask.again_data = change;
     error = client_ask(line->client, &change->query, &change->ask, &reply);
     if (error != 0) {
+        change->is_forgotten = error == HASP_EREPLY &&
+                               strcmp(client_code(line->client), "FORGOTTEN") ==
+                                   0;
         error = line_error(session, line, error);
     } else {
         error = read_result(change, reply, result);

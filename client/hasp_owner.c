@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The cluster knows a request by (session, owner, number). A number may be
- * acknowledged, and its result forgotten, when it and all below it have been
- * answered. */
+/* The cluster knows a request by the session and a number that no other request
+ * of the session has. A number is acknowledged, and its result forgotten, once
+ * it has been answered or given up: each request tells which ones are over, as
+ * ranges between those that are open. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +19,7 @@ static struct owner *find(struct hasp_session *session, const char *tag)
 {
     LIST_EACH (node, &session->owners) {
         struct owner *owner = LIST_ENTRY(node, struct owner, in_session);
-        bool is_it = tag == NULL ? owner->is_private && !owner->is_taken
+        bool is_it = tag == NULL ? owner->is_private && owner->use_count == 0
                                  : strcmp(owner->tag, tag) == 0;
         if (is_it) {
             return owner;
@@ -60,7 +61,7 @@ int owner_take(struct hasp_session *session, const char *tag,
         owner = make(session, tag);
     }
     if (owner != NULL) {
-        owner->is_taken = true;
+        owner->use_count++;
     }
     session_unlock(session);
     if (owner == NULL) {
@@ -74,51 +75,91 @@ void owner_put(struct hasp_session *session, struct owner *owner)
 {
     session_lock(session);
     /* A request that is still open could otherwise act on a later hold. */
-    if (owner->open_count == 0) {
-        owner->is_taken = false;
+    if (!owner->is_private || owner->open_count == 0) {
+        owner->use_count--;
+    }
+    bool is_unused = owner->use_count == 0 && !owner->is_private;
+    if (is_unused) {
+        list_remove(&owner->in_session);
     }
     session_unlock(session);
+    if (is_unused) {
+        free(owner);
+    }
+}
+
+/* With the mutex. */
+static bool make_room(struct hasp_session *session)
+{
+    if (session->open_count < session->open_room) {
+        return true;
+    }
+    uint32_t room = session->open_room == 0 ? 16 : 2 * session->open_room;
+    uint64_t *open = realloc(session->open, room * sizeof *open);
+    if (open != NULL) {
+        session->open = open;
+        session->open_room = room;
+    }
+    return open != NULL;
 }
 
 int owner_begin(struct hasp_session *session, struct owner *owner,
                 uint64_t *ret_number)
 {
-    int error = 0;
     session_lock(session);
-    if (owner->open_count == OWNER_OPEN_MAX) {
-        error = why_set(HASP_EFULL,
-                        "%d requests of owner '%s' are without an answer",
-                        OWNER_OPEN_MAX, owner->tag);
-    } else {
-        owner->newest++;
-        owner->open[owner->open_count++] = owner->newest;
-        *ret_number = owner->newest;
+    bool has_room = make_room(session);
+    if (has_room) {
+        *ret_number = ++session->newest;
+        session->open[session->open_count++] = session->newest;
+        owner->open_count++;
     }
     session_unlock(session);
-    return error;
+    return has_room ? 0 : why_set(HASP_ENOMEM, "out of memory");
 }
 
 void owner_end(struct hasp_session *session, struct owner *owner,
                uint64_t number)
 {
     session_lock(session);
-    for (uint32_t i = 0; i < owner->open_count; i++) {
-        if (owner->open[i] == number) {
-            owner->open[i] = owner->open[--owner->open_count];
+    uint64_t *open = session->open;
+    for (uint32_t i = 0; i < session->open_count; i++) {
+        if (open[i] == number) {
+            session->open_count--;
+            memmove(&open[i], &open[i + 1],
+                    (session->open_count - i) * sizeof *open);
+            owner->open_count--;
             break;
         }
     }
     session_unlock(session);
 }
 
+/* "4,6-9,11": all up to the first one, and the ranges between open numbers; of
+ * very many some, and others with the next request. */
+static void write_acked(struct hasp_session *session, char *out, size_t size)
+{
+    const uint64_t *open = session->open;
+    uint32_t count = session->open_count, written = 0, i = 0;
+    size_t used = (size_t)snprintf(out, size, "%" PRIu64, open[0] - 1);
+    for (; i < count && written < ACKED_RANGE_MAX; i++) {
+        uint32_t at = (session->acked_turn + i) % count;
+        uint64_t from = open[at] + 1;
+        uint64_t to = at + 1 < count ? open[at + 1] - 1 : session->newest;
+        if (from <= to) {
+            used += (size_t)snprintf(out + used, size - used,
+                                     ",%" PRIu64 "-%" PRIu64, from, to);
+            written++;
+        }
+    }
+    session->acked_turn = i < count ? session->acked_turn + i : 0;
+}
+
 void owner_write(struct hasp_session *session, const struct owner *owner,
                  uint64_t number, struct query *query)
 {
+    char acked[24 + ACKED_RANGE_MAX * 42];
     session_lock(session);
-    uint64_t lowest = number;
-    for (uint32_t i = 0; i < owner->open_count; i++) {
-        lowest = owner->open[i] < lowest ? owner->open[i] : lowest;
-    }
+    write_acked(session, acked, sizeof acked);
     session_unlock(session);
     if (owner->tag[0] != '\0') {
         query_text(query, "OWNER");
@@ -126,8 +167,8 @@ void owner_write(struct hasp_session *session, const struct owner *owner,
     }
     query_text(query, "REQ");
     query_number(query, number);
-    if (lowest > 1) {
+    if (strcmp(acked, "0") != 0) {
         query_text(query, "ACKED");
-        query_number(query, lowest - 1);
+        query_text(query, acked);
     }
 }

@@ -43,15 +43,18 @@ static int ask_change(struct hasp_session *session, struct query *query,
     struct owner *owner;
     uint64_t number;
     int error = owner_take(session, NO_OWNER, &owner);
-    if (error == 0) {
-        error = owner_begin(session, owner, &number);
-    }
     if (error != 0) {
+        return error;
+    }
+    error = owner_begin(session, owner, &number);
+    if (error != 0) {
+        owner_put(session, owner);
         return error;
     }
     owner_write(session, owner, number, query);
     error = ask(session, query, false, ret_number);
     owner_end(session, owner, number);
+    owner_put(session, owner);
     return error;
 }
 

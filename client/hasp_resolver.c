@@ -8,7 +8,8 @@
  *     convert   likewise; a grant is left: the hold is released as a whole
  *     release   again
  *
- * Each under its old number, so that nothing is done twice. */
+ * Each under its old number, so that nothing is done twice. Where the cluster
+ * has forgotten that number a grant is released to be sure. */
 
 #include <poll.h>
 #include <stdlib.h>
@@ -83,10 +84,9 @@ static void *resolve(void *data)
     while ((change = next(session)) != NULL) {
         struct owner *owner = change->owner;
         if (settle(change) || session_is_lost(session)) {
-            bool is_private = owner->is_private &&
-                              change->kind != CHANGE_CONVERT;
+            bool is_held_on = change->kind == CHANGE_CONVERT;
             change_free(change);
-            if (is_private) {
+            if (!is_held_on) {
                 owner_put(session, owner);
             }
             continue;
@@ -126,8 +126,14 @@ static bool settle(struct change *change)
     }
     uint64_t deadline_ns = client_now_ns() + ATTEMPT_MS * NS_PER_MS;
     int error = change_withdraw(change, deadline_ns, session->stop_fd, &result);
-    bool is_settled = !change_is_open(error) && error != HASP_ENOMEM;
-    if (error == 0 && change->kind == CHANGE_ACQUIRE && result.is_granted) {
+    bool is_settled = change->is_forgotten ||
+                      (!change_is_open(error) && error != HASP_ENOMEM);
+    /* A named owner may have other holds of these locks. */
+    bool may_be_granted = change->is_forgotten && change->owner->is_private;
+    if (error == 0) {
+        may_be_granted = result.is_granted;
+    }
+    if (change->kind == CHANGE_ACQUIRE && may_be_granted) {
         is_settled = turn_into_release(change, result.tokens[0]) &&
                      !change_is_open(change_withdraw(
                          change, deadline_ns, session->stop_fd, &result));

@@ -246,6 +246,7 @@ static void free_lists(struct hasp_session *session)
     LIST_EACH_SAFE (node, &session->owners) {
         free(LIST_ENTRY(node, struct owner, in_session));
     }
+    free(session->open);
     events_free(session);
     endpoints_done(&session->endpoints);
 }

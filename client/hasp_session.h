@@ -31,7 +31,8 @@
 #include "include/hasp/hasp.h"
 
 #define OWNER_TAG_SIZE 129
-#define OWNER_OPEN_MAX 64
+/* What a node takes of ranges in ACKED. */
+#define ACKED_RANGE_MAX 16
 
 /* One connection; 'session->lines' has all, so that a child of fork() can close
  * its copies. */
@@ -42,15 +43,13 @@ struct line {
 };
 
 /* An owner tag. A private one is given to one hold at a time and used again
- * after it, so that the cluster need not remember the numbers of ever more. */
+ * after it. */
 struct owner {
     struct list in_session;
     char tag[OWNER_TAG_SIZE];
     bool is_private;
-    bool is_taken;                 /* A private one. */
-    uint64_t newest;               /* Number of its newest request. */
-    uint64_t open[OWNER_OPEN_MAX]; /* Those without an answer so far. */
-    uint32_t open_count;
+    uint32_t use_count;  /* Of holds and changes. */
+    uint32_t open_count; /* Of its requests that are not over. */
 };
 
 /* The instances of one lock in a hold. */
@@ -105,6 +104,11 @@ struct hasp_session {
     struct list events;
     uint32_t please_count; /* Of the events. */
     uint64_t private_owner_count;
+    uint64_t newest; /* Number of the newest request. */
+    uint64_t *open;  /* Those that are not over; ascending. */
+    uint32_t open_count;
+    uint32_t open_room;
+    uint32_t acked_turn; /* Where the next ranges of ACKED begin. */
     struct list changes; /* The resolver's. */
     pthread_t resolver;
     pthread_cond_t resolver_wake;
@@ -156,17 +160,18 @@ int line_error(struct hasp_session *session, const struct line *line,
 
 /* --- hasp_owner.c --- */
 
-/* 'tag' NULL: a private one. HASP_EINVALID, HASP_ENOMEM. */
+/* 'tag' NULL: a private one. Each is put once: named ones by whoever takes
+ * them, together with its hold. HASP_EINVALID, HASP_ENOMEM. */
 MUST_CHECK int owner_take(struct hasp_session *session, const char *tag,
                           struct owner **ret_owner);
 void owner_put(struct hasp_session *session, struct owner *owner);
-/* A number for a new request; HASP_EFULL. */
+/* A number for a new request; HASP_ENOMEM. */
 MUST_CHECK int owner_begin(struct hasp_session *session, struct owner *owner,
                            uint64_t *ret_number);
 /* The request has been answered, or was never sent. */
 void owner_end(struct hasp_session *session, struct owner *owner,
                uint64_t number);
-/* Appends "OWNER tag REQ n ACKED m". */
+/* Appends "OWNER tag REQ n ACKED m,a-b...". */
 void owner_write(struct hasp_session *session, const struct owner *owner,
                  uint64_t number, struct query *query);
 
@@ -187,8 +192,9 @@ struct change {
     uint64_t token; /* Of a release; 0: whichever. */
     struct hasp_acquire_options options;
     char *value;
-    uint64_t end_ns;  /* When the wait is over; UINT64_MAX. */
-    bool leaves_node; /* The next attempt is not for the one asked before. */
+    uint64_t end_ns;   /* When the wait is over; UINT64_MAX. */
+    bool leaves_node;  /* The next attempt is not for the one asked before. */
+    bool is_forgotten; /* The cluster knows nothing of its number any more. */
     struct query query;
     struct client_options ask;
     struct lease_clock sent;       /* Of the attempt that was answered. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Askers: the owners of a session that wait or number their requests. */
+/* Askers: the owners of a session that wait. */
 
 #include "lockfsm/state.h"
 
@@ -25,8 +25,7 @@ struct asker *asker_obtain(struct lockfsm *fsm, struct session *session,
     asker->session = session;
     asker->owner = pool_copy(&fsm->pool, owner);
     list_init(&asker->waits);
-    list_init(&asker->results);
-    stored_init(&asker->stored);
+    list_init(&asker->waiting);
     list_push_back(&session->askers, &asker->in_session);
     session->asker_count++;
     tally_up(&fsm->owners_of_session, session->asker_count);
@@ -39,26 +38,18 @@ struct asker *asker_obtain(struct lockfsm *fsm, struct session *session,
 
 void asker_release(struct lockfsm *fsm, struct asker *asker)
 {
-    if (asker->wait_count > 0 || asker->result_count > 0 || asker->acked > 0) {
+    if (asker->wait_count > 0) {
         return;
     }
-    asker_gone(fsm, asker);
+    /* Its places went without a word: in a new life. */
+    while (!list_is_empty(&asker->waiting)) {
+        results_drop(fsm,
+                     LIST_FIRST(&asker->waiting, struct kept_result, in_order));
+    }
     places_remove(&fsm->places, &asker->place);
     list_remove(&asker->in_session);
     asker->session->asker_count--;
     tally_down(&fsm->owners_of_session, asker->session->asker_count);
     pool_drop(&fsm->pool, &asker->owner);
     pool_give(&fsm->pool, asker, sizeof *asker);
-}
-
-void asker_forget(struct lockfsm *fsm, struct asker *asker)
-{
-    CHECK(asker->wait_count == 0);
-    while (!list_is_empty(&asker->results)) {
-        results_drop(fsm,
-                     LIST_FIRST(&asker->results, struct kept_result, in_asker));
-    }
-    /* Its record goes by asker_gone(), which needs to know that it had one. */
-    asker->acked = 0;
-    asker_release(fsm, asker);
 }

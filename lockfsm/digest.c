@@ -121,6 +121,17 @@ static uint64_t hash_lock(struct record *record, const struct lock *lock)
     return sum;
 }
 
+static uint64_t hash_results(struct record *record, const struct list *results)
+{
+    uint64_t sum = 0;
+    LIST_EACH (node, results) {
+        record_of_result(record,
+                         LIST_ENTRY(node, struct kept_result, in_order));
+        sum += record_share(record);
+    }
+    return sum;
+}
+
 static uint64_t hash_session(struct record *record,
                              const struct session *session)
 {
@@ -128,16 +139,13 @@ static uint64_t hash_session(struct record *record,
     record_of_session(record, session);
     sum += record_share(record);
     LIST_EACH (node, &session->askers) {
-        const struct asker *asker = LIST_ENTRY(node, struct asker, in_session);
-        if (asker->acked > 0) {
-            record_of_asker(record, asker);
-            sum += record_share(record);
-        }
-        LIST_EACH (at, &asker->results) {
-            record_of_result(record,
-                             LIST_ENTRY(at, struct kept_result, in_asker));
-            sum += record_share(record);
-        }
+        sum += hash_results(
+            record, &LIST_ENTRY(node, struct asker, in_session)->waiting);
+    }
+    if (session->numbers != NULL) {
+        record_of_numbers(record, session->numbers);
+        sum += record_share(record);
+        sum += hash_results(record, &session->numbers->answered);
     }
     return sum;
 }

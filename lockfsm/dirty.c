@@ -114,9 +114,9 @@ void result_changed(struct lockfsm *fsm, struct kept_result *kept)
     note(fsm, RECORD_RESULT, &kept->stored);
 }
 
-void asker_changed(struct lockfsm *fsm, struct asker *asker)
+void numbers_changed(struct lockfsm *fsm, struct numbers *numbers)
 {
-    note(fsm, RECORD_ASKER, &asker->stored);
+    note(fsm, RECORD_NUMBERS, &numbers->stored);
 }
 
 void member_changed(struct lockfsm *fsm, struct member *member)
@@ -187,11 +187,11 @@ void result_gone(struct lockfsm *fsm, struct kept_result *kept)
     }
 }
 
-void asker_gone(struct lockfsm *fsm, struct asker *asker)
+void numbers_gone(struct lockfsm *fsm, struct numbers *numbers)
 {
-    if (unlist(fsm, RECORD_ASKER, &asker->stored)) {
+    if (unlist(fsm, RECORD_NUMBERS, &numbers->stored)) {
         size_t start = begin_deletion(fsm, TABLE_RESULTS);
-        key_of_asker(&fsm->deleted, asker);
+        key_of_numbers(&fsm->deleted, numbers);
         end_deletion(fsm, start);
     }
 }

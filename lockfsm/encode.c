@@ -27,6 +27,8 @@ static Hasp__Origin origin_of(const struct origin *origin)
     message.owner = data_of(origin->owner);
     message.req = origin->req;
     message.acked = origin->acked;
+    message.n_also_acked = 2 * (size_t)origin->also_acked_count;
+    message.also_acked = (uint64_t *)(uintptr_t)origin->also_acked;
     return message;
 }
 

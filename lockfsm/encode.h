@@ -24,8 +24,10 @@
 struct origin {
     uint64_t session;
     struct bytes owner;
-    uint64_t req;   /* 0: without exactly-once. */
-    uint64_t acked; /* All numbers up to here are answered. */
+    uint64_t req;               /* 0: without exactly-once. */
+    uint64_t acked;             /* All numbers up to here are over. */
+    const uint64_t *also_acked; /* Others that are: pairs of from and to. */
+    uint32_t also_acked_count;  /* Of pairs. */
 };
 
 /* --- The cluster's own --------------------------------------------------- */

@@ -166,26 +166,28 @@ static const char *check_asker(const struct lockfsm *fsm,
     if (count != asker->wait_count) {
         return "a wrong count of an asker's waits";
     }
-    if (count == 0 && asker->result_count == 0 && asker->acked == 0) {
-        return "an asker that asks nothing";
+    if (count == 0) {
+        return "an asker that waits for nothing";
     }
+    uint64_t serial = 0;
     count = 0;
-    LIST_EACH (node, &asker->results) {
+    LIST_EACH (node, &asker->waiting) {
         const struct kept_result *kept = LIST_ENTRY(node, struct kept_result,
-                                                    in_asker);
+                                                    in_order);
         count++;
-        if (kept->asker != asker || kept->req <= asker->acked ||
-            results_find(asker, kept->req) != kept) {
-            return "a result that should not be kept";
-        }
-        if (kept->wait_index != 0 &&
+        if (kept->asker != asker || kept->wait_index == 0 ||
+            results_find(fsm, asker->session->id, kept->req) != kept ||
             request_find(fsm, kept->wait_index, asker->session->id,
                          asker->owner) == NULL) {
             return "a request that waits nowhere";
         }
+        if (kept->serial <= serial || kept->serial > fsm->next_serial) {
+            return "requests that wait out of order";
+        }
+        serial = kept->serial;
     }
-    if (count != asker->result_count || count > RESULT_COUNT_MAX) {
-        return "a wrong count of results";
+    if (count != asker->waiting_count || count > WAITING_COUNT_MAX) {
+        return "a wrong count of requests that wait";
     }
     return NULL;
 }
@@ -211,6 +213,40 @@ static const char *check_mark(const struct lockfsm *fsm,
     return NULL;
 }
 
+static const char *check_numbers(const struct lockfsm *fsm,
+                                 const struct numbers *numbers)
+{
+    uint64_t serial = 0;
+    uint32_t count = 0;
+    if (numbers->spent_count == 0 || numbers->spent_count > SPENT_RANGE_MAX ||
+        numbers->spent[0] == 0) {
+        return "no spent numbers, or too many ranges";
+    }
+    for (uint32_t i = 0; i < numbers->spent_count; i++) {
+        const uint64_t *range = &numbers->spent[2 * i];
+        if (range[0] > range[1] || (i > 0 && range[0] - 2 < range[-1])) {
+            return "ranges of spent numbers out of order";
+        }
+    }
+    LIST_EACH (node, &numbers->answered) {
+        const struct kept_result *kept = LIST_ENTRY(node, struct kept_result,
+                                                    in_order);
+        count++;
+        if (kept->asker != NULL || kept->wait_index != 0 ||
+            results_find(fsm, numbers->session->id, kept->req) != kept ||
+            !number_is_spent(numbers, kept->req)) {
+            return "a result that should not be kept";
+        }
+        if (kept->serial <= serial || kept->serial > fsm->next_serial) {
+            return "results out of order";
+        }
+        serial = kept->serial;
+    }
+    return count != numbers->answered_count || count > ANSWERED_COUNT_MAX
+               ? "a wrong count of results"
+               : NULL;
+}
+
 static const char *check_session(const struct lockfsm *fsm,
                                  const struct session *session)
 {
@@ -233,7 +269,14 @@ static const char *check_session(const struct lockfsm *fsm,
             return wrong;
         }
         asker_count++;
-        result_count += asker->result_count;
+        result_count += asker->waiting_count;
+    }
+    if (session->numbers != NULL) {
+        const char *wrong = check_numbers(fsm, session->numbers);
+        if (wrong != NULL) {
+            return wrong;
+        }
+        result_count += session->numbers->answered_count;
     }
     if (hold_count != session->hold_count ||
         wait_count != session->wait_count ||

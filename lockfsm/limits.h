@@ -21,7 +21,7 @@ enum limit_key {
     LIMIT_HOLDS_PER_SESSION, /* Holds and waits together. */
     LIMIT_WAITS_PER_LOCK,
     LIMIT_WAITS_PER_SESSION,
-    LIMIT_OWNERS_PER_SESSION, /* That wait or number their requests. */
+    LIMIT_OWNERS_PER_SESSION, /* That wait. */
     LIMIT_FENCES,
     LIMIT_BLACKLIST,
     LIMIT_WAITS,   /* Of all locks. */

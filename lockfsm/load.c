@@ -16,21 +16,34 @@
 
 #include "lockfsm/record.pb-c.h"
 
+struct array {
+    void **item;
+    size_t count;
+    size_t capacity;
+};
+
 struct loading {
     struct lockfsm *fsm;
     struct lock **locks_by_id; /* Sorted, once all locks are there. */
     size_t lock_count;
-    struct hold **holds;
-    size_t hold_count;
-    size_t hold_capacity;
-    struct wait **waits;
-    size_t wait_count;
-    size_t wait_capacity;
+    struct array holds;   /* Of struct hold. */
+    struct array waits;   /* Of struct wait. */
+    struct array results; /* Of struct kept_result. */
     struct record record;
     uint64_t digest;   /* As it was noted with the records, and the part ... */
     uint64_t meta_sum; /* ... of it that META "state" has. */
     const char *wrong; /* Static text, or NULL. */
 };
+
+static void array_add(struct array *array, void *item)
+{
+    if (array->count == array->capacity) {
+        array->capacity = 2 * array->capacity + 64;
+        array->item = memory_resize(array->item,
+                                    array->capacity * sizeof *array->item);
+    }
+    array->item[array->count++] = item;
+}
 
 static int corrupt(struct loading *loading, const char *wrong)
 {
@@ -302,12 +315,7 @@ static int load_hold(void *data, struct bytes key, struct bytes value)
     hold->count = record->count;
     hold->hold_clock_ms = record->hold_clock_ms;
     loaded(loading, RECORD_HOLD, &hold->stored);
-    if (loading->hold_count == loading->hold_capacity) {
-        loading->hold_capacity = 2 * loading->hold_capacity + 64;
-        loading->holds = memory_resize(loading->holds,
-                                       loading->hold_capacity * sizeof(void *));
-    }
-    loading->holds[loading->hold_count++] = hold;
+    array_add(&loading->holds, hold);
     return 0;
 }
 
@@ -341,53 +349,56 @@ static int load_wait(void *data, struct bytes key, struct bytes value)
     wait->req = record->req;
     wait->serial = record->serial;
     loaded(loading, RECORD_WAIT, &wait->stored);
-    if (loading->wait_count == loading->wait_capacity) {
-        loading->wait_capacity = 2 * loading->wait_capacity + 64;
-        loading->waits = memory_resize(loading->waits,
-                                       loading->wait_capacity * sizeof(void *));
-    }
-    loading->waits[loading->wait_count++] = wait;
+    array_add(&loading->waits, wait);
     return 0;
 }
 
-static int load_acked(struct loading *loading, struct session *session,
-                      struct bytes owner, struct bytes value)
+static int load_numbers(struct loading *loading, struct session *session,
+                        struct bytes value)
 {
-    const Hasp__AskerRecord *record = unpack(
-        loading, &hasp__asker_record__descriptor, value);
-    if (record == NULL || record->acked == 0) {
-        return corrupt(loading, "record of acknowledged requests");
+    const Hasp__NumbersRecord *record = unpack(
+        loading, &hasp__numbers_record__descriptor, value);
+    if (record == NULL || record->n_spent == 0 || record->n_spent % 2 != 0 ||
+        record->n_spent > 2 * (size_t)SPENT_RANGE_MAX) {
+        return corrupt(loading, "record of spent numbers");
     }
-    struct asker *asker = asker_obtain(loading->fsm, session, owner);
-    asker->acked = record->acked;
-    loaded(loading, RECORD_ASKER, &asker->stored);
+    struct numbers *numbers = numbers_obtain(loading->fsm, session);
+    for (size_t i = 0; i < record->n_spent; i += 2) {
+        const uint64_t *range = &record->spent[i];
+        if (range[0] == 0 || range[0] > range[1] ||
+            (i > 0 && (range[0] < 2 || range[0] - 2 < range[-1]))) {
+            return corrupt(loading, "ranges of spent numbers");
+        }
+        numbers_spend(loading->fsm, numbers, range[0], range[1]);
+    }
+    loaded(loading, RECORD_NUMBERS, &numbers->stored);
     return 0;
 }
 
 static int load_result(void *data, struct bytes key, struct bytes value)
 {
     struct loading *loading = data;
-    if (key.size < 16 || key.size > 16 + OWNER_SIZE_MAX) {
+    if (key.size != 16) {
         return corrupt(loading, "key of a result");
     }
     struct session *session = session_find(loading->fsm, load_u64_be(key.data));
     uint64_t req = load_u64_be(key.data + 8);
-    struct bytes owner = bytes_of(key.data + 16, key.size - 16);
     if (session == NULL) {
         return corrupt(loading, "result without its session");
     }
     if (req == 0) {
-        return load_acked(loading, session, owner, value);
+        return load_numbers(loading, session, value);
     }
     const Hasp__ResultRecord *record = unpack(
         loading, &hasp__result_record__descriptor, value);
     if (record == NULL || record->n_tokens > MULTI_COUNT_MAX ||
-        record->code > RESULT_BAD_ARGUMENT ||
-        record->text.len > POOL_PIECE_SIZE_MAX) {
+        record->code > RESULT_FORGOTTEN ||
+        record->text.len > POOL_PIECE_SIZE_MAX ||
+        record->owner.len > OWNER_SIZE_MAX || session->numbers == NULL ||
+        !number_is_spent(session->numbers, req)) {
         return corrupt(loading, "result record");
     }
-    struct asker *asker = asker_obtain(loading->fsm, session, owner);
-    struct kept_result *kept = results_add(loading->fsm, asker, req);
+    struct kept_result *kept = results_add(loading->fsm, session->numbers, req);
     struct result result = {.code = (enum result_code)record->code,
                             .token = record->token,
                             .count = record->count,
@@ -396,7 +407,17 @@ static int load_result(void *data, struct bytes key, struct bytes value)
                             .text = bytes_from(record->text)};
     results_restore(loading->fsm, kept, &result);
     kept->hash = record->hash;
+    kept->serial = record->serial;
     kept->wait_index = record->wait_index;
+    array_add(&loading->results, kept);
+    if (kept->wait_index != 0) {
+        struct bytes owner = bytes_from(record->owner);
+        kept->asker = asker_find(loading->fsm, session->id, owner);
+        if (request_find(loading->fsm, kept->wait_index, session->id, owner) ==
+            NULL) {
+            return corrupt(loading, "a result of a request that waits nowhere");
+        }
+    }
     loaded(loading, RECORD_RESULT, &kept->stored);
     return 0;
 }
@@ -473,28 +494,47 @@ static int compare_waits(const void *a, const void *b)
                : (*left)->serial > (*right)->serial;
 }
 
-static int link_all(struct loading *loading)
+static int compare_results(const void *a, const void *b)
+{
+    const struct kept_result *const *left = a;
+    const struct kept_result *const *right = b;
+    return (*left)->serial < (*right)->serial
+               ? -1
+               : (*left)->serial > (*right)->serial;
+}
+
+static void sort(struct array *array,
+                 int (*compare)(const void *, const void *))
+{
+    if (array->count > 0) {
+        qsort(array->item, array->count, sizeof *array->item, compare);
+    }
+}
+
+static int link_holds_and_waits(struct loading *loading)
 {
     struct lockfsm *fsm = loading->fsm;
-    if (loading->hold_count > 0) {
-        qsort(loading->holds, loading->hold_count, sizeof(struct hold *),
-              compare_holds);
+    sort(&loading->holds, compare_holds);
+    sort(&loading->waits, compare_waits);
+    for (size_t i = 0; i < loading->holds.count; i++) {
+        hold_link(fsm, loading->holds.item[i]);
     }
-    if (loading->wait_count > 0) {
-        qsort(loading->waits, loading->wait_count, sizeof(struct wait *),
-              compare_waits);
-    }
-    for (size_t i = 0; i < loading->hold_count; i++) {
-        hold_link(fsm, loading->holds[i]);
-    }
-    for (size_t i = 0; i < loading->wait_count; i++) {
-        struct wait *wait = loading->waits[i];
+    for (size_t i = 0; i < loading->waits.count; i++) {
+        struct wait *wait = loading->waits.item[i];
         if (wait_find(fsm, wait->lock, wait->session->id, wait->owner)) {
             return corrupt(loading, "two waits of one owner at a lock");
         }
         wait_link(fsm, wait);
     }
     return 0;
+}
+
+static void link_results(struct loading *loading)
+{
+    sort(&loading->results, compare_results);
+    for (size_t i = 0; i < loading->results.count; i++) {
+        results_link(loading->results.item[i]);
+    }
 }
 
 static int load_all(struct loading *loading, struct table_txn *txn)
@@ -515,6 +555,8 @@ static int load_all(struct loading *loading, struct table_txn *txn)
         int error = 0;
         if (steps[i].map == TABLE_HOLDS) {
             error = sort_locks(loading);
+        } else if (steps[i].map == TABLE_RESULTS) {
+            error = link_holds_and_waits(loading);
         }
         if (error == 0) {
             error = table_walk(txn, steps[i].map, (struct bytes){NULL, 0},
@@ -524,10 +566,7 @@ static int load_all(struct loading *loading, struct table_txn *txn)
             return error;
         }
     }
-    int error = link_all(loading);
-    if (error != 0) {
-        return error;
-    }
+    link_results(loading);
     const char *wrong = lockfsm_check_basic(loading->fsm);
     if (wrong == NULL &&
         loading->digest != loading->fsm->digest + loading->meta_sum) {
@@ -551,8 +590,9 @@ int lockfsm_load(struct lockfsm *fsm, struct table *table,
     error = load_all(&loading, txn);
     table_abort(txn);
     free(loading.locks_by_id);
-    free(loading.holds);
-    free(loading.waits);
+    free(loading.holds.item);
+    free(loading.waits.item);
+    free(loading.results.item);
     record_done(&loading.record);
     if (error != 0) {
         snprintf(why, HASP_WHY_SIZE, "cannot load the state: %s: %s",

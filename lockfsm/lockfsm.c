@@ -164,10 +164,13 @@ static struct origin origin_of(const Hasp__Command *command)
     if (origin == NULL) {
         return (struct origin){0};
     }
-    return (struct origin){.session = origin->session,
-                           .owner = bytes_from(origin->owner),
-                           .req = origin->req,
-                           .acked = origin->acked};
+    return (struct origin){
+        .session = origin->session,
+        .owner = bytes_from(origin->owner),
+        .req = origin->req,
+        .acked = origin->acked,
+        .also_acked = origin->also_acked,
+        .also_acked_count = (uint32_t)(origin->n_also_acked / 2)};
 }
 
 int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
@@ -385,19 +388,10 @@ const struct blacklisting *lockfsm_blacklisting(const struct lockfsm *fsm,
     return blacklist_find(fsm, since_index);
 }
 
-static const struct kept_result *find_kept(const struct lockfsm *fsm,
-                                           uint64_t session, struct bytes owner,
-                                           uint64_t req)
-{
-    const struct asker *asker = asker_find(fsm, session, owner);
-    return asker != NULL ? results_find(asker, req) : NULL;
-}
-
 bool lockfsm_kept_result(const struct lockfsm *fsm, uint64_t session,
-                         struct bytes owner, uint64_t req,
-                         struct result *ret_result)
+                         uint64_t req, struct result *ret_result)
 {
-    const struct kept_result *kept = find_kept(fsm, session, owner, req);
+    const struct kept_result *kept = results_find(fsm, session, req);
     if (kept == NULL || kept->wait_index != 0) {
         return false;
     }
@@ -406,7 +400,9 @@ bool lockfsm_kept_result(const struct lockfsm *fsm, uint64_t session,
 }
 
 bool lockfsm_was_asked(const struct lockfsm *fsm, uint64_t session,
-                       struct bytes owner, uint64_t req)
+                       uint64_t req)
 {
-    return find_kept(fsm, session, owner, req) != NULL;
+    const struct session *found = session_find(fsm, session);
+    return found != NULL && found->numbers != NULL &&
+           number_is_spent(found->numbers, req);
 }

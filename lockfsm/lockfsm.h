@@ -44,7 +44,12 @@
 #define CLIENT_NAME_SIZE_MAX 128
 #define LABEL_COUNT_MAX 16
 #define MULTI_COUNT_MAX 64
-#define RESULT_COUNT_MAX 64
+/* Of a session: results that are kept without being acknowledged, the newest
+ * ones (as many as a connection may have in flight), and ranges of numbers. */
+#define ANSWERED_COUNT_MAX 1024
+#define SPENT_RANGE_MAX 64
+/* Requests of one owner that wait, some of them at one place. */
+#define WAITING_COUNT_MAX 64
 #define ENDED_COUNT_MAX 64
 #define TOKEN_MAX ((UINT64_C(1) << 53) - 1)
 /* A cluster's first token_base is at least this: smaller numbers are nobody's
@@ -81,7 +86,8 @@ enum result_code {
     RESULT_DEADLOCK,     /* text: the cycle. */
     RESULT_LIMIT,        /* text: which. */
     RESULT_BAD_ARGUMENT, /* text: what. */
-    RESULT_LEVEL         /* text: what the cluster's feature level forbids. */
+    RESULT_LEVEL,        /* text: what the cluster's feature level forbids. */
+    RESULT_FORGOTTEN     /* text: why nothing is known of that number. */
 };
 
 /* What 'token' and 'count' mean with RESULT_OK:
@@ -281,14 +287,13 @@ const struct hold *lockfsm_hold(const struct lockfsm *fsm,
  * NULL. */
 const struct blacklisting *lockfsm_blacklisting(const struct lockfsm *fsm,
                                                 uint64_t since_index);
-/* The result kept for request 'req' of (session, owner), for a repetition that
- * need not be logged; false if there is none. */
+/* The result kept for request 'req' of a session, for a repetition that need
+ * not be logged; false if there is none. */
 bool lockfsm_kept_result(const struct lockfsm *fsm, uint64_t session,
-                         struct bytes owner, uint64_t req,
-                         struct result *ret_result);
-/* True if there is one, or if the request waits and will have one. */
+                         uint64_t req, struct result *ret_result);
+/* True if an entry had that number, or acknowledged it. */
 bool lockfsm_was_asked(const struct lockfsm *fsm, uint64_t session,
-                       struct bytes owner, uint64_t req);
+                       uint64_t req);
 
 /* The digest of the whole logical state (not of memory): equal on nodes with
  * equal applied index, and equal to lockfsm_hash(). Costs what has changed

@@ -53,9 +53,11 @@ struct place {
     uint8_t kind;
 };
 
-/* One (session, owner) that waits or numbers its requests; private to
- * lockfsm/askers.c. */
+/* One (session, owner) that waits; private to lockfsm/askers.c. */
 struct asker;
+/* What the numbered requests of a session have left; private to
+ * lockfsm/results.c. */
+struct numbers;
 
 /* A hold that was taken away while its session lived on: KEEP tells of it until
  * the client has sent a RELEASE of that lock. */
@@ -92,7 +94,8 @@ struct session {
     uint32_t ended_count;
     struct list askers; /* Private, of asker.in_session. */
     uint32_t asker_count;
-    uint32_t result_count; /* Results kept for exactly-once. */
+    struct numbers *numbers; /* Private; NULL before the first one. */
+    uint32_t result_count;   /* Results kept for exactly-once. */
     struct stored stored;
 };
 

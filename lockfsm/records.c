@@ -59,16 +59,14 @@ void key_of_wait(struct buffer *out, const struct wait *wait)
 
 void key_of_result(struct buffer *out, const struct kept_result *kept)
 {
-    key_of_number(out, kept->asker->session->id);
+    key_of_number(out, kept->numbers->session->id);
     key_of_number(out, kept->req);
-    buffer_put_bytes(out, kept->asker->owner);
 }
 
-void key_of_asker(struct buffer *out, const struct asker *asker)
+void key_of_numbers(struct buffer *out, const struct numbers *numbers)
 {
-    key_of_number(out, asker->session->id);
+    key_of_number(out, numbers->session->id);
     key_of_number(out, 0);
-    buffer_put_bytes(out, asker->owner);
 }
 
 void record_of_session(struct record *record, const struct session *session)
@@ -202,6 +200,10 @@ void record_of_result(struct record *record, const struct kept_result *kept)
     Hasp__ResultRecord message = HASP__RESULT_RECORD__INIT;
     message.hash = kept->hash;
     message.wait_index = kept->wait_index;
+    if (kept->asker != NULL) {
+        message.owner = data_of(kept->asker->owner);
+    }
+    message.serial = kept->serial;
     message.code = (uint32_t)kept->code;
     message.token = kept->token;
     message.count = kept->count;
@@ -214,12 +216,13 @@ void record_of_result(struct record *record, const struct kept_result *kept)
     put_value(record, &message.base);
 }
 
-void record_of_asker(struct record *record, const struct asker *asker)
+void record_of_numbers(struct record *record, const struct numbers *numbers)
 {
-    Hasp__AskerRecord message = HASP__ASKER_RECORD__INIT;
-    message.acked = asker->acked;
+    Hasp__NumbersRecord message = HASP__NUMBERS_RECORD__INIT;
+    message.n_spent = 2 * (size_t)numbers->spent_count;
+    message.spent = numbers->spent;
     begin(record, TABLE_RESULTS);
-    key_of_asker(&record->key, asker);
+    key_of_numbers(&record->key, numbers);
     put_value(record, &message.base);
 }
 
@@ -304,8 +307,8 @@ void record_of(struct record *record, enum record_kind kind,
     case RECORD_RESULT:
         record_of_result(record, STORED_ENTRY(stored, kept_result));
         return;
-    case RECORD_ASKER:
-        record_of_asker(record, STORED_ENTRY(stored, asker));
+    case RECORD_NUMBERS:
+        record_of_numbers(record, STORED_ENTRY(stored, numbers));
         return;
     case RECORD_MEMBER:
         record_of_member(record, STORED_ENTRY(stored, member));

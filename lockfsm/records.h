@@ -27,7 +27,7 @@ void record_of_fence(struct record *record, const struct fence *fence);
 void record_of_blacklisting(struct record *record,
                             const struct blacklisting *entry);
 void record_of_result(struct record *record, const struct kept_result *kept);
-void record_of_asker(struct record *record, const struct asker *asker);
+void record_of_numbers(struct record *record, const struct numbers *numbers);
 void record_of_member(struct record *record, const struct member *member);
 /* That of the structure around 'stored', which is of this kind. */
 void record_of(struct record *record, enum record_kind kind,
@@ -40,7 +40,7 @@ void key_of_number(struct buffer *out, uint64_t number);
 void key_of_hold(struct buffer *out, const struct hold *hold);
 void key_of_wait(struct buffer *out, const struct wait *wait);
 void key_of_result(struct buffer *out, const struct kept_result *kept);
-void key_of_asker(struct buffer *out, const struct asker *asker);
+void key_of_numbers(struct buffer *out, const struct numbers *numbers);
 
 /* A record's part in the digest of the state (lockfsm/digest.c). */
 uint64_t record_share(const struct record *record);

@@ -3,14 +3,17 @@
 /* Exactly once: a request that comes again under its number gets the result of
  * the first time.
  *
- * Results are kept by (session, owner, req) until acknowledged or until the
- * session ends; refusals are results, too. A request that was queued has no
- * result yet: its record names the place, a repetition waits at the same place,
- * and the end of the wait fills the record (results_finish). What tells two
+ * Numbers are those of a session: each is used for one request, whoever its
+ * owner is. One that an entry had, or acknowledged, is spent for ever
+ * (numbers.c), and so can never be done again. Its result is kept until it is
+ * acknowledged; of those that are not, the newest ANSWERED_COUNT_MAX of a
+ * session; refusals are results, too. A request that was queued has no result
+ * yet: its record names the place, a repetition waits at the same place, and
+ * the end of the wait fills the record (results_finish). What tells two
  * requests of one number apart is a hash of the command.
  *
- * Not kept, since nothing was done and the number is the mistake: a number that
- * was acknowledged, a number used for another command, too many results. */
+ * What is refused for its number is not kept: a spent one without a result, one
+ * used for another command, too many that wait. */
 
 #include "lockfsm/state.h"
 
@@ -136,45 +139,66 @@ static uint64_t command_hash(const Hasp__Command *command)
     }
 }
 
-struct kept_result *results_add(struct lockfsm *fsm, struct asker *asker,
+struct kept_result *results_find(const struct lockfsm *fsm, uint64_t session,
+                                 uint64_t req)
+{
+    struct place *place = places_find(&fsm->places,
+                                      &(struct place_key){.kind = PLACE_RESULT,
+                                                          .number = req,
+                                                          .session = session});
+    return place == NULL ? NULL : LIST_ENTRY(place, struct kept_result, place);
+}
+
+struct kept_result *results_add(struct lockfsm *fsm, struct numbers *numbers,
                                 uint64_t req)
 {
     struct kept_result *kept = pool_take(&fsm->pool, sizeof *kept);
-    kept->asker = asker;
+    kept->numbers = numbers;
     kept->req = req;
+    list_init(&kept->in_order);
     stored_init(&kept->stored);
-    list_push_back(&asker->results, &kept->in_asker);
-    asker->result_count++;
-    asker->session->result_count++;
+    places_add(&fsm->places, &kept->place,
+               &(struct place_key){.kind = PLACE_RESULT,
+                                   .number = req,
+                                   .session = numbers->session->id});
+    numbers->session->result_count++;
     return kept;
+}
+
+void results_link(struct kept_result *kept)
+{
+    if (kept->asker != NULL) {
+        list_push_back(&kept->asker->waiting, &kept->in_order);
+        kept->asker->waiting_count++;
+    } else {
+        list_push_back(&kept->numbers->answered, &kept->in_order);
+        kept->numbers->answered_count++;
+    }
+}
+
+static void unlink_kept(struct kept_result *kept)
+{
+    list_remove(&kept->in_order);
+    if (kept->asker != NULL) {
+        kept->asker->waiting_count--;
+        kept->asker = NULL;
+    } else {
+        kept->numbers->answered_count--;
+    }
 }
 
 void results_drop(struct lockfsm *fsm, struct kept_result *kept)
 {
     result_gone(fsm, kept);
-    list_remove(&kept->in_asker);
-    kept->asker->result_count--;
-    kept->asker->session->result_count--;
+    unlink_kept(kept);
+    places_remove(&fsm->places, &kept->place);
+    kept->numbers->session->result_count--;
     if (kept->tokens != NULL) {
         pool_give(&fsm->pool, kept->tokens,
                   kept->token_count * sizeof(uint64_t));
     }
     pool_drop(&fsm->pool, &kept->text);
     pool_give(&fsm->pool, kept, sizeof *kept);
-}
-
-struct kept_result *results_find(const struct asker *asker, uint64_t req)
-{
-    /* From the newest, which is what is asked for most. */
-    for (const struct list *node = asker->results.prev; node != &asker->results;
-         node = node->prev) {
-        struct kept_result *kept = LIST_ENTRY(node, struct kept_result,
-                                              in_asker);
-        if (kept->req == req) {
-            return kept;
-        }
-    }
-    return NULL;
 }
 
 void results_restore(struct lockfsm *fsm, struct kept_result *kept,
@@ -194,22 +218,32 @@ void results_restore(struct lockfsm *fsm, struct kept_result *kept,
     }
 }
 
-static void results_fill(struct lockfsm *fsm, struct kept_result *kept,
-                         const struct result *result)
+/* The request is answered. Of those of its session that nobody acknowledges the
+ * oldest is forgotten. */
+static void answer(struct lockfsm *fsm, struct kept_result *kept,
+                   const struct result *result)
 {
+    struct numbers *numbers = kept->numbers;
     results_restore(fsm, kept, result);
     kept->wait_index = 0;
+    kept->serial = ++fsm->next_serial;
+    results_link(kept);
     result_changed(fsm, kept);
+    if (numbers->answered_count > ANSWERED_COUNT_MAX) {
+        results_drop(
+            fsm, LIST_FIRST(&numbers->answered, struct kept_result, in_order));
+    }
 }
 
 void results_finish(struct lockfsm *fsm, struct asker *asker,
                     uint64_t wait_index, const struct result *result)
 {
-    LIST_EACH (node, &asker->results) {
+    LIST_EACH_SAFE (node, &asker->waiting) {
         struct kept_result *kept = LIST_ENTRY(node, struct kept_result,
-                                              in_asker);
+                                              in_order);
         if (kept->wait_index == wait_index) {
-            results_fill(fsm, kept, result);
+            unlink_kept(kept);
+            answer(fsm, kept, result);
         }
     }
 }
@@ -225,61 +259,69 @@ void result_of_kept(const struct kept_result *kept, struct result *ret_result)
         .text = kept->text};
 }
 
-/* Takes note that everything up to 'acked' has been answered. */
-static void acknowledge(struct lockfsm *fsm, struct asker *asker,
-                        uint64_t acked)
+static bool is_acked(const struct origin *origin, uint64_t req)
 {
-    if (acked <= asker->acked) {
+    if (req <= origin->acked) {
+        return true;
+    }
+    for (uint32_t i = 0; i < origin->also_acked_count; i++) {
+        if (req >= origin->also_acked[2 * i] &&
+            req <= origin->also_acked[2 * i + 1]) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Takes note of what is over. One that waits is dropped when it is answered and
+ * its client says so again. */
+static void acknowledge(struct lockfsm *fsm, struct session *session)
+{
+    const struct origin *origin = &fsm->origin;
+    if (origin->acked == 0 && origin->also_acked_count == 0) {
         return;
     }
-    asker->acked = acked;
-    asker_changed(fsm, asker);
-    LIST_EACH_SAFE (node, &asker->results) {
+    struct numbers *numbers = numbers_obtain(fsm, session);
+    numbers_spend(fsm, numbers, 1, origin->acked);
+    for (uint32_t i = 0; i < origin->also_acked_count; i++) {
+        numbers_spend(fsm, numbers, origin->also_acked[2 * i],
+                      origin->also_acked[2 * i + 1]);
+    }
+    LIST_EACH_SAFE (node, &numbers->answered) {
         struct kept_result *kept = LIST_ENTRY(node, struct kept_result,
-                                              in_asker);
-        if (kept->req <= acked) {
+                                              in_order);
+        if (is_acked(origin, kept->req)) {
             results_drop(fsm, kept);
         }
     }
 }
 
-/* True if the request is new and may be kept; else 'result' has the answer,
- * except for one that still waits (its record in 'ret_waiting'): it is to be
- * applied, and finds its place. */
+/* True if the request is new; else 'result' has the answer, except for one that
+ * still waits: it is to be applied, and finds its place. */
 static bool is_new(struct lockfsm *fsm, const struct session *session,
-                   struct asker *asker, uint64_t hash, struct result *result,
-                   bool *ret_is_waiting)
+                   uint64_t hash, struct result *result, bool *ret_is_waiting)
 {
     const struct origin *origin = &fsm->origin;
+    const struct kept_result *kept = results_find(fsm, session->id,
+                                                  origin->req);
+    const struct asker *asker = asker_find(fsm, session->id, origin->owner);
     *ret_is_waiting = false;
-    uint64_t acked = asker != NULL ? asker->acked : 0;
-    if (origin->req <= origin->acked || origin->req <= acked) {
-        refuse(result, RESULT_BAD_ARGUMENT, "the number was acknowledged");
-        return false;
-    }
-    if (asker == NULL) {
-        if (session->asker_count >= fsm->limits.of[LIMIT_OWNERS_PER_SESSION]) {
-            refuse(result, RESULT_LIMIT, "owners of the session");
-            return false;
-        }
-        return true;
-    }
-    acknowledge(fsm, asker, origin->acked);
-    struct kept_result *kept = results_find(asker, origin->req);
-    if (kept == NULL) {
-        if (asker->result_count >= RESULT_COUNT_MAX) {
-            refuse(result, RESULT_LIMIT, "unacknowledged results");
-            return false;
-        }
-        return true;
-    }
-    if (kept->hash != hash) {
+    if (kept != NULL && kept->hash != hash) {
         refuse(result, RESULT_BAD_ARGUMENT,
                "the number was used for another command");
-    } else if (kept->wait_index != 0) {
+    } else if (kept != NULL && kept->wait_index != 0) {
         *ret_is_waiting = true;
-    } else {
+    } else if (kept != NULL) {
         result_of_kept(kept, result);
+    } else if (session->numbers != NULL &&
+               number_is_spent(session->numbers, origin->req)) {
+        refuse(result, RESULT_FORGOTTEN,
+               "the number was used or acknowledged before, and what came of "
+               "it is kept no more");
+    } else if (asker != NULL && asker->waiting_count >= WAITING_COUNT_MAX) {
+        refuse(result, RESULT_LIMIT, "numbers of the owner that wait");
+    } else {
+        return true;
     }
     return false;
 }
@@ -293,41 +335,19 @@ static void keep(struct lockfsm *fsm, uint64_t hash,
     if (session == NULL) {
         return;
     }
-    struct asker *asker = asker_obtain(fsm, session, origin->owner);
-    acknowledge(fsm, asker, origin->acked);
-    struct kept_result *kept = results_add(fsm, asker, origin->req);
+    struct numbers *numbers = numbers_obtain(fsm, session);
+    numbers_spend(fsm, numbers, origin->req, origin->req);
+    struct kept_result *kept = results_add(fsm, numbers, origin->req);
     kept->hash = hash;
     if (result->code == RESULT_QUEUED) {
-        kept->wait_index = fsm->queued_index;
         kept->code = RESULT_QUEUED;
+        kept->wait_index = fsm->queued_index;
+        kept->asker = asker_find(fsm, session->id, origin->owner);
+        kept->serial = ++fsm->next_serial;
+        results_link(kept);
         result_changed(fsm, kept);
     } else {
-        results_fill(fsm, kept, result);
-    }
-}
-
-/* OPEN begins where there may be no session yet. Its number is kept with the
- * session that asks, if there is one, and with the new one, which asks when the
- * same connection repeats it; and as that of an owner whom no client knows,
- * since the new session's own numbers begin from 1. */
-static void run_open(struct lockfsm *fsm, const Hasp__Command *command,
-                     command_fn *apply, struct result *result)
-{
-    struct session *session = session_find(fsm, fsm->origin.session);
-    uint64_t hash = command_hash(command);
-    bool is_waiting;
-    fsm->origin.owner = BYTES_LITERAL("\0SESSION.OPEN");
-    if (session != NULL) {
-        struct asker *asker = asker_find(fsm, session->id, fsm->origin.owner);
-        if (!is_new(fsm, session, asker, hash, result, &is_waiting)) {
-            return;
-        }
-    }
-    apply(fsm, command, result);
-    keep(fsm, hash, result);
-    if (result->code == RESULT_OK) {
-        fsm->origin.session = result->token;
-        keep(fsm, hash, result);
+        answer(fsm, kept, result);
     }
 }
 
@@ -335,21 +355,23 @@ void results_run(struct lockfsm *fsm, const Hasp__Command *command,
                  command_fn *apply, struct result *result)
 {
     struct session *session;
-    if (fsm->origin.req == 0) {
+    bool is_waiting;
+    /* OPEN begins where there may be no session that could keep its result. */
+    bool may_begin = command->op_case == HASP__COMMAND__OP_OPEN &&
+                     session_find(fsm, fsm->origin.session) == NULL;
+    if (fsm->origin.req == 0 || may_begin) {
         apply(fsm, command, result);
-        return;
-    }
-    if (command->op_case == HASP__COMMAND__OP_OPEN) {
-        run_open(fsm, command, apply, result);
         return;
     }
     if (!find_asking_session(fsm, &session, result)) {
         return;
     }
-    struct asker *asker = asker_find(fsm, session->id, fsm->origin.owner);
-    uint64_t hash = command_hash(command);
-    bool is_waiting;
-    if (is_new(fsm, session, asker, hash, result, &is_waiting)) {
+    uint64_t hash = mix_bytes(
+        command_hash(command),
+        (ProtobufCBinaryData){.len = fsm->origin.owner.size,
+                              .data = (uint8_t *)fsm->origin.owner.data});
+    acknowledge(fsm, session);
+    if (is_new(fsm, session, hash, result, &is_waiting)) {
         apply(fsm, command, result);
         keep(fsm, hash, result);
     } else if (is_waiting) {

@@ -48,9 +48,9 @@ void session_free(struct lockfsm *fsm, struct session *session)
 {
     CHECK(session->hold_count == 0);
     CHECK(session->wait_count == 0);
-    while (!list_is_empty(&session->askers)) {
-        asker_forget(fsm,
-                     LIST_FIRST(&session->askers, struct asker, in_session));
+    CHECK(list_is_empty(&session->askers));
+    if (session->numbers != NULL) {
+        numbers_free(fsm, session->numbers);
     }
     while (!list_is_empty(&session->ended)) {
         free_first_ended(fsm, session);

@@ -9,7 +9,7 @@
  *     acquire.c convert.c release.c sessions.c blacklist.c redis.c cluster.c
  *                  one function per command: checks, then changes
  *     clock.c      the log's clock; who is quiet, who has been heard
- *     holds.c waits.c askers.c places.c
+ *     holds.c waits.c askers.c places.c numbers.c
  *                  make and unmake the structures, keep their indexes, tell
  *     grant.c      at the end of the entry: hands over every touched lock
  *     dirty.c      notes what the next flush must write
@@ -40,7 +40,8 @@ enum place_kind {
     PLACE_HOLD,    /* number: lock id. */
     PLACE_WAIT,    /* number: lock id. */
     PLACE_REQUEST, /* number: wait index. The first wait of the request. */
-    PLACE_ASKER    /* number: 0. */
+    PLACE_ASKER,   /* number: 0. */
+    PLACE_RESULT   /* number: that of the request; owner: none. */
 };
 
 struct place_key {
@@ -59,11 +60,14 @@ struct places {
 
 /* A request whose result is kept, or which still waits. */
 struct kept_result {
-    struct list in_asker; /* In the order of arrival. */
-    struct asker *asker;
+    struct place place;   /* By (session, req). */
+    struct list in_order; /* Of numbers.answered, or asker.waiting. */
+    struct numbers *numbers;
+    struct asker *asker; /* Whose it is while it waits; else NULL. */
     uint64_t req;
-    uint64_t hash;       /* Of the command. */
+    uint64_t hash;       /* Of the command and its owner. */
     uint64_t wait_index; /* Of the place it waits at; 0: it is answered. */
+    uint64_t serial;     /* Counter in the state: the order in its list. */
     enum result_code code;
     uint64_t token;
     uint64_t count;
@@ -73,8 +77,20 @@ struct kept_result {
     struct stored stored;
 };
 
-/* One (session, owner). It exists while it waits, has results or has
- * acknowledged some. A node of the wait-for graph. */
+/* The numbers of a session's requests. A number that an entry had or
+ * acknowledged is spent for the rest of the session, and is one number of a
+ * range; its result is kept beside it for a while. */
+struct numbers {
+    struct session *session;
+    struct list answered; /* Of kept_result.in_order, by serial. */
+    uint32_t answered_count;
+    uint64_t *spent; /* Owned: from, to, from, to ... that ascend and ... */
+    uint32_t spent_count; /* ... do not touch; so many pairs. */
+    uint32_t spent_room;
+    struct stored stored;
+};
+
+/* One (session, owner) that waits. A node of the wait-for graph. */
 struct asker {
     struct place place;
     struct list in_session;
@@ -82,13 +98,11 @@ struct asker {
     struct bytes owner; /* Owned. */
     struct list waits;  /* Of wait.in_asker. */
     uint32_t wait_count;
-    struct list results; /* Of kept_result.in_asker. */
-    uint32_t result_count;
-    uint64_t acked;
+    struct list waiting; /* Of kept_result.in_order. */
+    uint32_t waiting_count;
     /* Of the deadlock search: */
     uint64_t search_number; /* The one that has seen it. */
     uint64_t search_slot;   /* Its place in that search. */
-    struct stored stored;   /* Only with acked > 0. */
 };
 
 struct member {
@@ -119,7 +133,7 @@ enum record_kind {
     RECORD_FENCE,
     RECORD_BLACKLISTING,
     RECORD_RESULT,
-    RECORD_ASKER,
+    RECORD_NUMBERS,
     RECORD_MEMBER,
     RECORD_KIND_COUNT
 };
@@ -297,15 +311,30 @@ void results_run(struct lockfsm *fsm, const Hasp__Command *command,
  * requests stood at this place. */
 void results_finish(struct lockfsm *fsm, struct asker *asker,
                     uint64_t wait_index, const struct result *result);
-struct kept_result *results_add(struct lockfsm *fsm, struct asker *asker,
+struct kept_result *results_find(const struct lockfsm *fsm, uint64_t session,
+                                 uint64_t req);
+/* Makes one that is neither answered nor waits yet. */
+struct kept_result *results_add(struct lockfsm *fsm, struct numbers *numbers,
                                 uint64_t req);
-struct kept_result *results_find(const struct asker *asker, uint64_t req);
-/* Copies 'result' into a record that has none yet. */
+/* Copies 'result' into one that has none yet. */
 void results_restore(struct lockfsm *fsm, struct kept_result *kept,
                      const struct result *result);
+/* Puts it at the end of its list. */
+void results_link(struct kept_result *kept);
 void results_drop(struct lockfsm *fsm, struct kept_result *kept);
 /* Borrows from 'kept'. */
 void result_of_kept(const struct kept_result *kept, struct result *ret_result);
+
+/* --- numbers.c ------------------------------------------------------------ */
+
+struct numbers *numbers_obtain(struct lockfsm *fsm, struct session *session);
+/* With all results that are answered; those that wait must have gone. */
+void numbers_free(struct lockfsm *fsm, struct numbers *numbers);
+bool number_is_spent(const struct numbers *numbers, uint64_t number);
+/* These, too, are spent from now on. Where the ranges become too many the
+ * lowest gap is spent as well. */
+void numbers_spend(struct lockfsm *fsm, struct numbers *numbers, uint64_t from,
+                   uint64_t to);
 
 /* --- sessions.c ----------------------------------------------------------- */
 
@@ -441,10 +470,8 @@ struct asker *asker_find(const struct lockfsm *fsm, uint64_t session,
                          struct bytes owner);
 struct asker *asker_obtain(struct lockfsm *fsm, struct session *session,
                            struct bytes owner);
-/* Frees it if it neither waits nor numbers requests any more. */
+/* Frees it if it does not wait any more. */
 void asker_release(struct lockfsm *fsm, struct asker *asker);
-/* Forgets its results and acknowledgements, then releases it. */
-void asker_forget(struct lockfsm *fsm, struct asker *asker);
 
 /* --- places.c ------------------------------------------------------------- */
 
@@ -570,7 +597,7 @@ void wait_changed(struct lockfsm *fsm, struct wait *wait);
 void fence_changed(struct lockfsm *fsm, struct fence *fence);
 void blacklisting_changed(struct lockfsm *fsm, struct blacklisting *entry);
 void result_changed(struct lockfsm *fsm, struct kept_result *kept);
-void asker_changed(struct lockfsm *fsm, struct asker *asker);
+void numbers_changed(struct lockfsm *fsm, struct numbers *numbers);
 void member_changed(struct lockfsm *fsm, struct member *member);
 
 void session_gone(struct lockfsm *fsm, struct session *session);
@@ -579,7 +606,7 @@ void hold_gone(struct lockfsm *fsm, struct hold *hold);
 void wait_gone(struct lockfsm *fsm, struct wait *wait);
 void blacklisting_gone(struct lockfsm *fsm, struct blacklisting *entry);
 void result_gone(struct lockfsm *fsm, struct kept_result *kept);
-void asker_gone(struct lockfsm *fsm, struct asker *asker);
+void numbers_gone(struct lockfsm *fsm, struct numbers *numbers);
 void member_gone(struct lockfsm *fsm, struct member *member);
 void fence_gone(struct lockfsm *fsm, struct fence *fence);
 

@@ -107,7 +107,7 @@ struct hasp_node_limits {
     uint64_t waits;             /* Of all locks together. */
     uint64_t waits_per_lock;
     uint64_t waits_per_session;
-    uint64_t owners_per_session; /* That wait or number their requests. */
+    uint64_t owners_per_session; /* That wait. */
     uint64_t fences;
     uint64_t blacklist;
     uint64_t ttl_max; /* Milliseconds, of a session or a Redis value. */

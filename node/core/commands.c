@@ -236,6 +236,7 @@ void commands_result(struct core *core, struct request *request,
         [RESULT_LIMIT] = {"LIMIT", NULL},
         [RESULT_BAD_ARGUMENT] = {"BADARG", NULL},
         [RESULT_LEVEL] = {"LEVEL", NULL},
+        [RESULT_FORGOTTEN] = {"FORGOTTEN", NULL},
     };
     const struct command *command = request->command;
     enum result_code code = result->code;
@@ -285,7 +286,9 @@ struct origin call_origin(const struct request *request,
     return (struct origin){.session = request->session,
                            .owner = call_text(call, OPTION_OWNER),
                            .req = call_number(call, OPTION_REQ, 0),
-                           .acked = call_number(call, OPTION_ACKED, 0)};
+                           .acked = call_number(call, OPTION_ACKED, 0),
+                           .also_acked = call->also_acked,
+                           .also_acked_count = call->also_acked_count};
 }
 
 /* FNV-1a, for which upper and lower case are the same (and some other bytes,
@@ -506,8 +509,7 @@ static bool is_repeated(struct core *core, const struct request *request,
             return true;
         }
     }
-    return lockfsm_was_asked(core->fsm, origin.session, origin.owner,
-                             origin.req);
+    return lockfsm_was_asked(core->fsm, origin.session, origin.req);
 }
 
 /* A try while nothing is granted to anybody. nil would say that somebody else

@@ -84,6 +84,8 @@ enum option {
     OPTION_COUNT_ALL
 };
 #define WAIT_FOREVER UINT64_MAX
+/* Of ACKED, beside the number up to which all are answered. */
+#define ACKED_RANGE_MAX 16
 
 /* A command with its arguments understood. Bytes are borrowed. */
 struct call {
@@ -107,6 +109,8 @@ struct call {
     const char *canonical_sha; /* EVAL: what every node knows it by. */
     struct label labels[LABEL_COUNT_MAX];
     uint32_t label_count;
+    uint64_t also_acked[2 * ACKED_RANGE_MAX]; /* From, to, from, to ... */
+    uint32_t also_acked_count;                /* Of pairs. */
 };
 
 static inline bool call_has(const struct call *call, enum option option)

@@ -23,7 +23,7 @@
 #include "base/sha.h"
 #include "node/core/commands.h"
 
-enum option_kind { KIND_FLAG, KIND_NUMBER, KIND_TEXT, KIND_LABEL };
+enum option_kind { KIND_FLAG, KIND_NUMBER, KIND_TEXT, KIND_LABEL, KIND_RANGES };
 
 #define WORD(text) (text), sizeof(text) - 1
 
@@ -48,7 +48,7 @@ static const struct {
     [OPTION_DELAY] = {WORD("DELAY"), KIND_NUMBER, 0, TIME_MS_MAX},
     [OPTION_HOLD] = {WORD("HOLD"), KIND_NUMBER, 1, TIME_MS_MAX},
     [OPTION_REQ] = {WORD("REQ"), KIND_NUMBER, 1, INT64_MAX},
-    [OPTION_ACKED] = {WORD("ACKED"), KIND_NUMBER, 0, INT64_MAX},
+    [OPTION_ACKED] = {WORD("ACKED"), KIND_RANGES, 0, INT64_MAX},
     [OPTION_TOKEN] = {WORD("TOKEN"), KIND_NUMBER, 1, TOKEN_MAX},
     [OPTION_SESSION] = {WORD("SESSION"), KIND_NUMBER, 1, INT64_MAX},
     [OPTION_PREFIX] = {WORD("PREFIX"), KIND_TEXT, 0, LOCK_NAME_SIZE_MAX},
@@ -78,6 +78,7 @@ static bool parse_names(struct parse *parse);
 static bool parse_options(struct parse *parse);
 static bool parse_option(struct parse *parse, enum option option);
 static bool parse_label(struct parse *parse);
+static bool parse_ranges(struct parse *parse);
 static bool check_req(struct parse *parse);
 static bool fail(struct parse *parse, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -97,6 +98,7 @@ bool call_parse(struct core *core, struct call *call,
     call->token = 0;
     call->pair_count = 0;
     call->label_count = 0;
+    call->also_acked_count = 0;
     call->scripts = &core->scripts;
     call->canonical_sha = NULL;
     if (command->operands == NULL) {
@@ -376,6 +378,8 @@ static bool parse_option(struct parse *parse, enum option option)
                             options[option].max, &call->number[option]);
     case KIND_LABEL:
         return parse_label(parse);
+    case KIND_RANGES:
+        return parse_ranges(parse);
     default:
         call->text[option] = argument;
         parse->at++;
@@ -402,6 +406,45 @@ static bool parse_label(struct parse *parse)
                       LABEL_SIZE_MAX);
 }
 
+/* The part of 'rest' before the first 'mark', which both are taken away. */
+static struct bytes cut(struct bytes *rest, char mark)
+{
+    struct bytes part = *rest;
+    const void *at = rest->size > 0 ? memchr(rest->data, mark, rest->size)
+                                    : NULL;
+    if (at == NULL) {
+        *rest = bytes_of(rest->data + rest->size, 0);
+        return part;
+    }
+    part.size = (size_t)((const uint8_t *)at - rest->data);
+    *rest = bytes_of(rest->data + part.size + 1, rest->size - part.size - 1);
+    return part;
+}
+
+/* "7", "7,9,12-40": all up to the first number, and others. */
+static bool parse_ranges(struct parse *parse)
+{
+    struct call *call = parse->call;
+    struct bytes rest = call->argument[parse->at++];
+    struct bytes first = cut(&rest, ',');
+    bool is_good = bytes_to_u64(first, &call->number[OPTION_ACKED]) &&
+                   call->number[OPTION_ACKED] <= INT64_MAX;
+    while (is_good && rest.size > 0) {
+        struct bytes to = cut(&rest, ',');
+        struct bytes from = cut(&to, '-');
+        uint64_t *pair = &call->also_acked[2 * call->also_acked_count];
+        if (call->also_acked_count++ == ACKED_RANGE_MAX) {
+            return fail(parse, "more than %d ranges in ACKED", ACKED_RANGE_MAX);
+        }
+        is_good = bytes_to_u64(from, &pair[0]) &&
+                  bytes_to_u64(to.size > 0 ? to : from, &pair[1]) &&
+                  pair[0] > 0 && pair[0] <= pair[1] && pair[1] <= INT64_MAX;
+    }
+    return is_good ||
+           fail(parse, "ACKED must be a number, or one with others that are "
+                       "answered, too, as 7,9,12-40");
+}
+
 static bool check_req(struct parse *parse)
 {
     struct call *call = parse->call;
@@ -411,8 +454,15 @@ static bool check_req(struct parse *parse)
     if (!call_has(call, OPTION_REQ)) {
         return fail(parse, "ACKED needs REQ");
     }
-    if (call->number[OPTION_REQ] <= call->number[OPTION_ACKED]) {
+    uint64_t req = call->number[OPTION_REQ];
+    if (req <= call->number[OPTION_ACKED]) {
         return fail(parse, "REQ must be greater than ACKED");
+    }
+    for (uint32_t i = 0; i < call->also_acked_count; i++) {
+        if (req >= call->also_acked[2 * i] &&
+            req <= call->also_acked[2 * i + 1]) {
+            return fail(parse, "REQ must not be among ACKED");
+        }
     }
     return true;
 }

@@ -82,7 +82,20 @@ static void put(struct bytes bytes)
 
 static struct origin origin(void)
 {
-    return (struct origin){number(2), bytes(3), number(4), number(5)};
+    static uint64_t also[2];
+    struct origin origin = {.session = number(2),
+                            .owner = bytes(3),
+                            .req = number(4),
+                            .acked = strtoull(text(5), NULL, 10),
+                            .also_acked = also};
+    const char *comma = strchr(text(5), ','); /* "2,5-9" */
+    if (comma != NULL) {
+        char *end;
+        also[0] = strtoull(comma + 1, &end, 10);
+        also[1] = strtoull(end + 1, NULL, 10);
+        origin.also_acked_count = 1;
+    }
+    return origin;
 }
 
 static uint32_t names_from(uint32_t at, struct bytes *ret_names)
@@ -366,8 +379,9 @@ static const struct {
 static void put_result(const struct result *result)
 {
     static const char *const names[] = {
-        "ok",      "queued",      "nil",      "notheld", "nosession",
-        "expired", "blacklisted", "deadlock", "limit",   "badarg"};
+        "ok",        "queued",  "nil",         "notheld",
+        "nosession", "expired", "blacklisted", "deadlock",
+        "limit",     "badarg",  "level",       "forgotten"};
     bool is_many = result->token_count > 1;
     printf("%s %" PRIu64 " %" PRIu64 " ", names[result->code],
            is_many ? 0 : result->token, result->count);
@@ -671,7 +685,7 @@ static void ask_dump(void)
 static void ask_kept(void)
 {
     struct result result = {0};
-    if (!lockfsm_kept_result(fsm, number(1), bytes(2), number(3), &result)) {
+    if (!lockfsm_kept_result(fsm, number(1), number(2), &result)) {
         printf("k none\n");
         return;
     }

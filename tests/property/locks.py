@@ -103,8 +103,7 @@ class LockOperations:
             self.limits[8] or \
             len(s.holds) + len(s.waits) + count > self.limits[2] or \
             (owner not in s.askers() and
-             len(s.askers()) >= self.limits[5] and
-             owner not in s.results)
+             len(s.askers()) >= self.limits[5])
 
     def enqueue(self, s, owner, req, names, mode, slots, ms, terms):
         locks = [self.locks.get(name) for name in names]

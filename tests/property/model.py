@@ -63,9 +63,9 @@ class Model(SessionOperations, LockOperations, Clock, Rules):
         self.begins = []
         return []
 
-    def ask_kept(self, session, owner, req):
+    def ask_kept(self, session, req):
         found = self.sessions.get(int(session))
-        kept = found and found.results.get(owner, {}).get(int(req))
+        kept = found and found.results.get(int(req))
         if not kept or kept[1]:
             return ['k none']
         lines = [f'k {kept[2].line()}']
@@ -80,11 +80,10 @@ class Model(SessionOperations, LockOperations, Clock, Rules):
         out += [f'M {n} {added} {incarnation}' for n, (added, incarnation)
                 in sorted(self.members.items())]
         for s in sorted(self.sessions.values(), key=lambda s: s.id):
-            results = sum(map(len, s.results.values()))
             out.append(
                 f'S {s.id} {s.ttl} {s.linger} {self.quiet(s)} {s.name} {s.address} '
                 f'{s.labels} {s.listed} {s.redis} {s.px} {len(s.holds)} '
-                f'{len(s.waits)} {len(s.askers())} {results}')
+                f'{len(s.waits)} {len(s.askers())} {len(s.results)}')
             out += [f'E {" ".join(map(str, e))}' for e in s.ended]
         for lock in sorted(self.locks.values(), key=lambda l: l.name):
             out.append(f'L {lock.name} {lock.slots} {lock.delay} '

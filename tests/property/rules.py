@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Who asks, who may have a lock, who waits for whom."""
 
-from state import BAD, EXCLUSIVE, LIMIT, LIMIT_COUNT, NIL, NOT_HELD, SLOTS, \
-    TTL_LIMIT, Cycle, Hold, Lock, Result, Wait, asker_text, covers, hold_at, \
-    is_free, ok, short, size, wait_at
+from state import BAD, EXCLUSIVE, FORGOTTEN, LIMIT, LIMIT_COUNT, NIL, NOT_HELD, \
+    SLOTS, TTL_LIMIT, WAITING_MAX, Cycle, Hold, Lock, Result, Wait, asker_text, \
+    covers, hold_at, is_free, ok, ranges_of, short, size, wait_at
 
 
 class Rules:
@@ -52,8 +52,7 @@ class Rules:
 
     def numbered(self, words, command, do, is_bad, is_anonymous=False):
         """Exactly once: 'do' unless this number was answered before."""
-        session, owner, req, acked = \
-            int(words[0]), words[1], int(words[2]), int(words[3])
+        session, owner, req = int(words[0]), words[1], int(words[2])
         if not req and is_bad:
             return BAD
         if not req and is_anonymous:
@@ -65,25 +64,29 @@ class Rules:
             return BAD
         if not req:
             return do(s, owner, 0)
-        if req <= acked or req <= s.acked.get(owner, 0):
+        acked = ranges_of(words[3])
+        for first, last in acked:
+            s.spend(first, last)
+        for number in [n for n, kept in s.results.items() if not kept[1] and
+                       any(a <= n <= b for a, b in acked)]:
+            del s.results[number]
+        command = (owner, command)
+        kept = s.results.get(req)
+        if kept and kept[0] != command:
             return BAD
-        if owner not in s.askers() and len(s.askers()) >= self.limits[5]:
-            return LIMIT
-        kept = s.results.setdefault(owner, {})
-        if acked > s.acked.get(owner, 0):
-            s.acked[owner] = acked
-            for number in [n for n in kept if n <= acked]:
-                del kept[number]
-        if req in kept:
-            if kept[req][0] != command:
-                return BAD
-            if not kept[req][1]:
-                return kept[req][2]
-        elif len(kept) >= 64:
+        if kept and not kept[1]:
+            return kept[2]
+        if not kept and s.is_spent(req):
+            return FORGOTTEN
+        if not kept and sum(1 for one in s.results.values()
+                            if one[1] and one[3] == owner) >= WAITING_MAX:
             return LIMIT
         result = BAD if is_bad else do(s, owner, req)
-        if self.sessions.get(session) is s:
-            kept[req] = [command, result.place, result]
+        if not kept and self.sessions.get(session) is s:
+            s.spend(req, req)
+            s.results[req] = [command, result.place, result, owner]
+            if not result.place:
+                s.answered(req, result)
         return result
 
     # --- Holds and waits --------------------------------------------------
@@ -146,9 +149,9 @@ class Rules:
                         f'{wait.index} {wait.asked} {result.line()}')
         if result.check:
             self.out.append(result.check)
-        for kept in s.results.get(wait.owner, {}).values():
-            if kept[1] == wait.index:
-                kept[1:] = 0, result
+        for number in [n for n, kept in s.results.items()
+                       if kept[1] == wait.index]:
+            s.answered(number, result)
 
     def remove_waits(self, wait):
         for w in wait.group:

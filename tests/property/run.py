@@ -195,17 +195,21 @@ class Generator:
             return self.pick([1 << 40, (1 << 40) + 1, (1 << 64) - 1])
         return self.pick([1, 50, 700, 9000])
 
-    def numbering(self, session, owner):
+    def numbering(self, session):
         """REQ and ACKED."""
         if not self.chance(self.numbers):
             return '0 0' if self.chance(.98) else '0 3'
-        key = (session, owner)
-        last = self.req.get(key, 0)
+        last = self.req.get(session, 0)
         if self.chance(.9):
-            req = self.req[key] = last + self.pick((1, 1, 1, 2))
+            req = self.req[session] = last + self.pick((1, 1, 1, 2))
         else:
             req = self.pick((1, last, max(1, last - 1), last + 1))
         acked = 0
+        if last > 3 and self.chance(self.ack * .5):
+            # Not all: some are still open.
+            first = self.rng.randint(max(1, req - 12), req)
+            return f'{req} {max(0, first - 3)},{first}-' \
+                   f'{self.rng.randint(first, max(first, req - 1))}'
         if self.chance(self.ack):
             acked = max(0, req - self.pick((1, 1, 2, 3, 9, 40)))
             if self.bad and self.chance(self.bad):
@@ -214,7 +218,7 @@ class Generator:
 
     def who(self):
         session, owner = self.session(), self.owner()
-        return f'{session} {owner} {self.numbering(session, owner)}'
+        return f'{session} {owner} {self.numbering(session)}'
 
     def anyone(self):
         """The origin of what needs no session."""
@@ -230,7 +234,7 @@ class Generator:
         """The asker of a hold or wait, as an origin."""
         session = thing.session.id
         return f'{session} {thing.owner} ' \
-               f'{self.numbering(session, thing.owner)}'
+               f'{self.numbering(session)}'
 
     # --- Operations -------------------------------------------------------
 
@@ -246,7 +250,7 @@ class Generator:
             return
         words = self.pick(self.numbered_lines).split()
         if self.chance(.2):
-            words[3:5] = self.numbering(int(words[1]), words[2]).split()
+            words[3:5] = self.numbering(int(words[1])).split()
         if words[0] == 'acq' and self.chance(.3):
             words[7:9] = self.pick((['0', '0'], ['1', '0'], ['1', '77']))
         if words[0] == 'acq' and self.chance(.1):
@@ -511,12 +515,12 @@ class Generator:
                               LIMIT_MAX + 1)))
 
     def kept(self):
-        keys = [(s.id, owner, req) for s in self.model.sessions.values()
-                for owner, kept in s.results.items() for req in kept]
+        keys = [(s.id, req) for s in self.model.sessions.values()
+                for req in s.results]
         if keys and self.chance(.8):
-            self.say('kept {} {} {}'.format(*self.pick(keys)))
+            self.say('kept {} {}'.format(*self.pick(keys)))
         else:
-            self.say(f'kept {self.session()} {self.owner()} 1')
+            self.say(f'kept {self.session()} 1')
 
 
 # --- Comparing ----------------------------------------------------------------

@@ -8,6 +8,9 @@ LIFE = 1 << 40
 # In the order of enum limit_key.
 LIMIT_COUNT = 10
 LIMIT_MAX = 100000000
+ANSWERED_MAX = 1024
+SPENT_MAX = 64
+WAITING_MAX = 64
 TTL_LIMIT = 9
 
 
@@ -52,14 +55,38 @@ class Session:
         self.holds = []
         self.waits = []
         self.ended = []
-        self.results = {}  # owner -> {number: [command, place, result]}
-        self.acked = {}    # owner -> number
+        self.results = {}  # number -> [command, place, result, owner]
+        self.spent = []    # [from, to], ascending, with gaps between
 
     def askers(self):
-        owners = {wait.owner for wait in self.waits}
-        owners.update(o for o, kept in self.results.items() if kept)
-        owners.update(self.acked)
-        return owners
+        return {wait.owner for wait in self.waits}
+
+    def is_spent(self, number):
+        return any(a <= number <= b for a, b in self.spent)
+
+    def spend(self, first, last):
+        if not 0 < first <= last:
+            return
+        self.spent.append([first, last])
+        self.spent.sort()
+        merged = []
+        for a, b in self.spent:
+            if merged and a <= merged[-1][1] + 1:
+                merged[-1][1] = max(b, merged[-1][1])
+            else:
+                merged.append([a, b])
+        if len(merged) > SPENT_MAX:
+            merged[1][0] = merged.pop(0)[0]
+        self.spent = merged
+
+    def answered(self, number, result):
+        """The newest; the oldest that nobody has acknowledged goes."""
+        kept = self.results.pop(number)
+        kept[1:3] = 0, result
+        self.results[number] = kept
+        answered = [n for n, one in self.results.items() if not one[1]]
+        if len(answered) > ANSWERED_MAX:
+            del self.results[answered[0]]
 
 
 class Lock:
@@ -106,6 +133,7 @@ BAD = Result('badarg')
 NIL = Result('nil')
 NOT_HELD = Result('notheld')
 LIMIT = Result('limit')
+FORGOTTEN = Result('forgotten')
 VOID = Result('ok')
 
 
@@ -148,6 +176,15 @@ class Cycle:
             todo = {e[2] for e in self.edges
                     if e[0] in todo and e[1] == lock} - seen
         return to in seen and to != at
+
+
+def ranges_of(acked):
+    """'2,5-9': all up to 2, and 5 to 9."""
+    first, _, more = acked.partition(',')
+    ranges = [(1, int(first))]
+    if more:
+        ranges.append(tuple(map(int, more.split('-'))))
+    return ranges
 
 
 def short(text):

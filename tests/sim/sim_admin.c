@@ -125,9 +125,8 @@ static bool choose_orphan(struct sim *sim, struct op *op)
             op->lock = i;
             op->id = hold->session->id;
             op->token = hold->token;
-            op->owner = bytes_equal(hold->owner, bytes_of_text(sim_owner(0)))
-                            ? 0
-                            : 1;
+            snprintf(op->tag, sizeof op->tag, "%.*s", (int)hold->owner.size,
+                     (const char *)hold->owner.data);
             return true;
         }
     }
@@ -230,7 +229,7 @@ static void put_about_lock(struct sim_channel *channel, const struct op *op)
         return;
     }
     sim_channel_word(channel, "OWNER");
-    sim_channel_word(channel, sim_owner(op->owner));
+    sim_channel_word(channel, op->tag);
     sim_channel_word(channel, "SESSION");
     sim_channel_number(channel, op->id);
     sim_channel_word(channel, "TOKEN");

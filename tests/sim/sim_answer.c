@@ -43,26 +43,25 @@ static void check_answer(struct worker *worker, enum result_code code,
         return;
     }
     struct past_result past;
-    if (!sim_history_result(sim_check_history(sim), client->session,
-                            bytes_of_text(sim_owner(op->owner)), op->req,
+    if (!sim_history_result(sim_check_history(sim), client->session, op->req,
                             &past)) {
         sim_fail(sim,
                  "an answer is about what is committed: %s.%s was "
                  "answered REQ %" PRIu64 " and no entry has it",
-                 client->host.name, sim_owner(op->owner), op->req);
+                 client->host.name, op->tag, op->req);
     } else if (past.code != code || past.token != token ||
                past.count != count) {
         sim_fail(sim,
                  "acknowledged results stay: %s.%s was told token %" PRIu64
                  " count %" PRIu64 " code %d for REQ %" PRIu64
                  ", committed are %" PRIu64 ", %" PRIu64 ", %d",
-                 client->host.name, sim_owner(op->owner), token, count,
-                 (int)code, op->req, past.token, past.count, (int)past.code);
+                 client->host.name, op->tag, token, count, (int)code, op->req,
+                 past.token, past.count, (int)past.code);
     } else if (past.first_index <= op->newest) {
         sim_fail(sim,
                  "an effect follows its cause: REQ %" PRIu64 " of %s.%s "
                  "took effect before it was asked",
-                 op->req, client->host.name, sim_owner(op->owner));
+                 op->req, client->host.name, op->tag);
     }
 }
 
@@ -74,12 +73,11 @@ static void take_grant(struct worker *worker, uint32_t lock, uint64_t token)
     struct held *held = sim_held_find(worker, lock);
     if (!sim_history_granted(sim_check_history(client->sim),
                              sim_lock_bytes(lock), client->session,
-                             bytes_of_text(sim_owner(op->owner)), token)) {
+                             bytes_of_text(op->tag), token)) {
         sim_fail(client->sim,
                  "an answer is about what is committed: %s.%s "
                  "was told token %" PRIu64 " of '%s'",
-                 client->host.name, sim_owner(op->owner), token,
-                 sim_lock_name(lock));
+                 client->host.name, op->tag, token, sim_lock_name(lock));
     }
     worker->last_token[lock] = token;
     if (held != NULL && held->token == token) {
@@ -112,8 +110,7 @@ static void take_acquired(struct worker *worker, const struct resp_value *value)
     } else {
         struct past_result past = {.count = 0};
         sim_history_result(sim_check_history(worker->client->sim),
-                           worker->client->session,
-                           bytes_of_text(sim_owner(op->owner)), op->req, &past);
+                           worker->client->session, op->req, &past);
         check_answer(worker, RESULT_OK, (uint64_t)value->integer, past.count);
         take_grant(worker, worker->op.lock, (uint64_t)value->integer);
     }
@@ -128,8 +125,7 @@ static void take_several(struct worker *worker, const struct resp_value *value)
         return;
     }
     sim_history_result(sim_check_history(worker->client->sim),
-                       worker->client->session,
-                       bytes_of_text(sim_owner(op->owner)), op->req, &past);
+                       worker->client->session, op->req, &past);
     check_answer(worker, RESULT_OK, past.token, past.count);
     if (value->type != RESP_ARRAY || value->count != 2) {
         sim_fail(worker->client->sim, "MACQUIRE answers a token for each");
@@ -172,8 +168,8 @@ static void take_converted(struct worker *worker,
         sim_fail(worker->client->sim,
                  "a downgrade keeps its token: %s.%s had %" PRIu64
                  " of '%s' and has %" PRIu64,
-                 worker->client->host.name, sim_owner(worker->number),
-                 held->token, sim_lock_name(op->lock), token);
+                 worker->client->host.name, worker->tag, held->token,
+                 sim_lock_name(op->lock), token);
     }
     held->token = token;
     held->mode = op->mode;
@@ -204,8 +200,7 @@ static void check_cancelled(struct worker *worker,
     struct op *op = &worker->op;
     struct past_result past = {.token = 0};
     sim_history_result(sim_check_history(worker->client->sim),
-                       worker->client->session,
-                       bytes_of_text(sim_owner(op->owner)), op->req, &past);
+                       worker->client->session, op->req, &past);
     check_answer(worker, RESULT_OK, past.token, (uint64_t)value->integer);
 }
 
@@ -306,13 +301,6 @@ static void take_ok(struct worker *worker)
     default:
         break;
     }
-    const struct op *others = &worker->client->worker[1 - worker->number].op;
-    bool is_cancelling = others->kind == OP_CANCEL &&
-                         others->owner == worker->number;
-    if (worker->op.req != 0 && worker->op.owner == worker->number &&
-        !is_cancelling) {
-        worker->acked = worker->op.req;
-    }
     op_ends(worker);
 }
 
@@ -339,7 +327,7 @@ static void take_not_held(struct worker *worker)
         sim_fail(worker->client->sim,
                  "who believes in a hold has it: %s.%s gives back '%s' and is "
                  "told NOTHELD",
-                 worker->client->host.name, sim_owner(worker->number),
+                 worker->client->host.name, worker->tag,
                  sim_lock_name(op->lock));
     }
     struct held *held = sim_held_find(worker, op->lock);
@@ -378,14 +366,13 @@ static void check_not_done(struct worker *worker, const char *word)
     struct op *op = &worker->op;
     struct past_result past = {.token = 0};
     if (op->req != 0 &&
-        sim_history_result(
-            sim_check_history(worker->client->sim), worker->client->session,
-            bytes_of_text(sim_owner(op->owner)), op->req, &past) &&
+        sim_history_result(sim_check_history(worker->client->sim),
+                           worker->client->session, op->req, &past) &&
         past.first_index <= worker->channel.sent_newest) {
         sim_fail(worker->client->sim,
                  "a numbered request takes effect once: %s.%s was told %s for "
                  "REQ %" PRIu64 ", which is that of entry %" PRIu64,
-                 worker->client->host.name, sim_owner(op->owner), word, op->req,
+                 worker->client->host.name, op->tag, word, op->req,
                  past.first_index);
     }
 }
@@ -398,7 +385,7 @@ static bool is_left_undone(struct worker *worker, const char *word)
     struct op *op = &worker->op;
     char value[32];
     struct sim_request request = {.session = client->session,
-                                  .owner = sim_owner(op->owner),
+                                  .owner = op->tag,
                                   .req = op->req,
                                   .value = value};
     snprintf(value, sizeof value, "%" PRIu64, op->value);
@@ -427,8 +414,7 @@ static void take_error(struct worker *worker, const char *word)
     struct sim_client *client = worker->client;
     struct sim *sim = client->sim;
     struct op *op = &worker->op;
-    sim_say(sim, &client->host, "op of %s answered %s",
-            sim_owner(worker->number), word);
+    sim_say(sim, &client->host, "op of %s answered %s", worker->tag, word);
     if (op->kind == OP_ADMIN) {
         op_ends(worker);
     } else if (is_word(word, later) || is_disk_full(value->bytes)) {
@@ -475,8 +461,8 @@ static void take_error(struct worker *worker, const char *word)
         sim_fail(sim,
                  "errors are those of the contract: %s.%s was told "
                  "'%.*s'",
-                 client->host.name, sim_owner(worker->number),
-                 (int)value->bytes.size, (const char *)value->bytes.data);
+                 client->host.name, worker->tag, (int)value->bytes.size,
+                 (const char *)value->bytes.data);
     }
 }
 

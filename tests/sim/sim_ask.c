@@ -85,6 +85,39 @@ static void choose_release(struct op *op, const struct held *held)
     op->lock = held->lock;
 }
 
+/* The numbers are those of the session. Both workers have one request at a
+ * time: all that they have asked is over but for the other's. */
+static void number_it(struct worker *worker, struct op *op)
+{
+    struct sim_client *client = worker->client;
+    const struct op *other = &client->worker[1 - worker->number].op;
+    op->req = client->next_req++;
+    op->acked = op->req - 1;
+    if (other->kind != OP_NONE && other->req != 0) {
+        op->acked = other->req - 1;
+        if (other->req + 1 < op->req && sim_chance(client->sim, 0.7)) {
+            op->also_from = other->req + 1;
+            op->also_to = op->req - 1;
+        }
+    }
+    if (sim_chance(client->sim, 0.1)) {
+        op->acked = 0;
+    }
+}
+
+/* One that has nothing and waits for nothing becomes another owner. */
+static void change_owner(struct worker *worker)
+{
+    struct sim_client *client = worker->client;
+    const struct op *other = &client->worker[1 - worker->number].op;
+    if (client->is_manifold && sim_held_count(worker) == 0 &&
+        worker->dirty_lock == 0 &&
+        (other->kind != OP_CANCEL || other->owner != worker->number)) {
+        snprintf(worker->tag, sizeof worker->tag, "%c%" PRIu64,
+                 (char)('a' + worker->number), ++client->tag_count);
+    }
+}
+
 /* The other worker waits for long: cancel that. */
 static bool choose_cancel(struct worker *worker, struct op *op)
 {
@@ -100,8 +133,8 @@ static bool choose_cancel(struct worker *worker, struct op *op)
     op->kind = OP_CANCEL;
     op->lock = other->op.lock;
     op->owner = other->number;
-    op->req = other->next_req++;
-    op->acked = other->acked;
+    snprintf(op->tag, sizeof op->tag, "%s", other->tag);
+    number_it(worker, op);
     return true;
 }
 
@@ -131,6 +164,8 @@ void sim_ask_choose(struct worker *worker)
     struct sim_client *client = worker->client;
     struct sim *sim = client->sim;
     struct op op = {.owner = worker->number, .since_ns = sim->now_ns};
+    change_owner(worker);
+    snprintf(op.tag, sizeof op.tag, "%s", worker->tag);
     if (worker->dirty_lock != 0) {
         op.kind = worker->has_cancelled ? OP_RELEASE : OP_CANCEL;
         op.lock = worker->dirty_lock - 1;
@@ -164,8 +199,7 @@ void sim_ask_choose(struct worker *worker)
         op.token = sim_held_find(worker, op.lock)->token;
     }
     if (is_change && !lacks) {
-        op.req = worker->next_req++;
-        op.acked = sim_chance(sim, 0.9) ? worker->acked : 0;
+        number_it(worker, &op);
     }
     worker->op = op;
 }
@@ -201,7 +235,7 @@ static void put_options(struct sim_channel *channel, const struct op *op)
         sim_channel_word(channel, "FOREVER");
     }
     sim_channel_word(channel, "OWNER");
-    sim_channel_word(channel, sim_owner(op->owner));
+    sim_channel_word(channel, op->tag);
     if (op->hold_ms != 0) {
         sim_channel_word(channel, "HOLD");
         sim_channel_number(channel, op->hold_ms);
@@ -225,7 +259,13 @@ static void put_options(struct sim_channel *channel, const struct op *op)
         sim_channel_word(channel, "REQ");
         sim_channel_number(channel, op->req);
     }
-    if (op->acked != 0) {
+    if (op->also_from != 0) {
+        char ranges[64];
+        snprintf(ranges, sizeof ranges, "%" PRIu64 ",%" PRIu64 "-%" PRIu64,
+                 op->acked, op->also_from, op->also_to);
+        sim_channel_word(channel, "ACKED");
+        sim_channel_word(channel, ranges);
+    } else if (op->acked != 0) {
         sim_channel_word(channel, "ACKED");
         sim_channel_number(channel, op->acked);
     }
@@ -237,7 +277,7 @@ static uint64_t option_count(const struct op *op)
            (op->delay_ms != 0 ? 2 : 0) + (op->is_barging ? 1 : 0) +
            (op->kind == OP_RELEASE && op->token != 0 ? 2 : 0) +
            (op->value != 0 ? 2 : 0) + (op->req != 0 ? 2 : 0) +
-           (op->acked != 0 ? 2 : 0);
+           (op->acked != 0 || op->also_from != 0 ? 2 : 0);
 }
 
 static void put_change(struct sim_channel *channel, const struct op *op)

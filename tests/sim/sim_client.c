@@ -108,6 +108,7 @@ static void choose_times(struct sim_client *client)
     client->linger_ms = 0;
     client->is_raw = sim_chance(sim, 0.3);
     client->is_curious = sim_chance(sim, 0.2);
+    client->is_manifold = sim_chance(sim, 0.4);
     if (sim_chance(sim, 0.4)) {
         client->linger_ms = sim_between(sim, client->ttl_ms / 5,
                                         client->ttl_ms);

@@ -51,6 +51,8 @@ struct past_session {
     uint64_t beat_sent_ns; /* True time; 0: none was answered. */
     uint64_t ttl_ms;
     uint64_t linger_ms;
+    uint64_t acked;     /* All numbers up to here, and ... */
+    struct buffer also; /* ... pairs of from and to. */
 };
 
 struct past_request {
@@ -61,19 +63,11 @@ struct past_request {
     uint8_t key[];
 };
 
-struct past_asker {
-    UT_hash_handle hh;
-    uint64_t acked;
-    size_t key_size;
-    uint8_t key[];
-};
-
 struct sim_history {
     struct sim *sim;
     struct past_lock *locks;
     struct past_session *sessions;
     struct past_request *requests;
-    struct past_asker *askers;
     struct sim_promises *promises;
     struct buffer key;
 };
@@ -121,39 +115,21 @@ static struct past_session *find_session(const struct sim_history *history,
 }
 
 static struct bytes make_key(struct sim_history *history, uint64_t session,
-                             struct bytes owner, uint64_t req)
+                             uint64_t req)
 {
     buffer_clear(&history->key);
     buffer_put_u64(&history->key, session);
     buffer_put_u64(&history->key, req);
-    buffer_put_bytes(&history->key, owner);
     return buffer_bytes(&history->key);
 }
 
 static struct past_request *find_request(struct sim_history *history,
-                                         uint64_t session, struct bytes owner,
-                                         uint64_t req)
+                                         uint64_t session, uint64_t req)
 {
-    struct bytes key = make_key(history, session, owner, req);
+    struct bytes key = make_key(history, session, req);
     struct past_request *request = NULL;
     HASH_FIND(hh, history->requests, key.data, key.size, request);
     return request;
-}
-
-static struct past_asker *obtain_asker(struct sim_history *history,
-                                       uint64_t session, struct bytes owner)
-{
-    struct bytes key = make_key(history, session, owner, 0);
-    struct past_asker *asker = NULL;
-    HASH_FIND(hh, history->askers, key.data, key.size, asker);
-    if (asker == NULL) {
-        asker = memory_new(sizeof *asker + key.size);
-        asker->key_size = key.size;
-        memcpy(asker->key, key.data, key.size);
-        HASH_ADD_KEYPTR(hh, history->askers, asker->key, asker->key_size,
-                        asker);
-    }
-    return asker;
 }
 
 static struct bytes copy(struct bytes bytes)
@@ -199,17 +175,13 @@ void sim_history_free(struct sim_history *history)
     struct past_session *session, *next_session;
     HASH_ITER (hh, history->sessions, session, next_session) {
         HASH_DEL(history->sessions, session);
+        buffer_done(&session->also);
         free(session);
     }
     struct past_request *request, *next_request;
     HASH_ITER (hh, history->requests, request, next_request) {
         HASH_DEL(history->requests, request);
         free(request);
-    }
-    struct past_asker *asker, *next_asker;
-    HASH_ITER (hh, history->askers, asker, next_asker) {
-        HASH_DEL(history->askers, asker);
-        free(asker);
     }
     sim_promises_free(history->promises);
     buffer_done(&history->key);
@@ -611,15 +583,39 @@ static void write_repetition(const struct writing *w, uint64_t req,
     }
 }
 
+static void acknowledge(struct past_session *session,
+                        const Hasp__Origin *origin)
+{
+    if (origin->acked > session->acked) {
+        session->acked = origin->acked;
+    }
+    for (size_t i = 0; i + 1 < origin->n_also_acked; i += 2) {
+        if (origin->also_acked[i + 1] > session->acked) {
+            buffer_put_u64(&session->also, origin->also_acked[i]);
+            buffer_put_u64(&session->also, origin->also_acked[i + 1]);
+        }
+    }
+}
+
+static bool is_acked(const struct past_session *session, uint64_t req)
+{
+    struct reader reader = reader_of(buffer_bytes(&session->also));
+    bool is_found = req <= session->acked;
+    while (reader_left(&reader) > 0) {
+        uint64_t from = reader_u64(&reader);
+        uint64_t to = reader_u64(&reader);
+        is_found |= req >= from && req <= to;
+    }
+    return is_found;
+}
+
 static void write_result(const struct writing *w, const struct effect *e)
 {
     const Hasp__Origin *origin = origin_of(w->command);
     if (origin == NULL || origin->req == 0) {
         return;
     }
-    struct bytes owner = bytes_of(origin->owner.data, origin->owner.len);
-    const struct past_session *session = find_session(w->history,
-                                                      origin->session);
+    struct past_session *session = find_session(w->history, origin->session);
     if (session == NULL || session->ended_index != 0) {
         if (is_kept(e->result.code) && e->result.code != RESULT_NOT_HELD) {
             sim_fail(w->sim,
@@ -630,8 +626,8 @@ static void write_result(const struct writing *w, const struct effect *e)
         }
         return;
     }
-    struct past_asker *asker = obtain_asker(w->history, origin->session, owner);
-    if (origin->req <= asker->acked) {
+    acknowledge(session, origin);
+    if (is_acked(session, origin->req)) {
         if (is_kept(e->result.code) || changes_locks(w->effects)) {
             sim_fail(w->sim,
                      "an acknowledged request is refused for ever: "
@@ -640,10 +636,7 @@ static void write_result(const struct writing *w, const struct effect *e)
         }
         return;
     }
-    if (origin->acked > asker->acked) {
-        asker->acked = origin->acked;
-    }
-    struct past_request *past = find_request(w->history, origin->session, owner,
+    struct past_request *past = find_request(w->history, origin->session,
                                              origin->req);
     if (past != NULL) {
         write_repetition(w, origin->req, past, &e->result);
@@ -652,8 +645,7 @@ static void write_result(const struct writing *w, const struct effect *e)
     if (!is_kept(e->result.code)) {
         return;
     }
-    struct bytes key = make_key(w->history, origin->session, owner,
-                                origin->req);
+    struct bytes key = make_key(w->history, origin->session, origin->req);
     past = memory_new(sizeof *past + key.size);
     past->key_size = key.size;
     memcpy(past->key, key.data, key.size);
@@ -766,11 +758,10 @@ struct sim_promises *sim_history_promises(struct sim_history *history)
 /* --- Reading -------------------------------------------------------------- */
 
 bool sim_history_result(const struct sim_history *history, uint64_t session,
-                        struct bytes owner, uint64_t req,
-                        struct past_result *ret_result)
+                        uint64_t req, struct past_result *ret_result)
 {
     struct past_request *past = find_request(
-        (struct sim_history *)(uintptr_t)history, session, owner, req);
+        (struct sim_history *)(uintptr_t)history, session, req);
     if (past == NULL || past->wait_index != 0) {
         return false;
     }

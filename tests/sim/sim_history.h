@@ -26,7 +26,7 @@ void sim_history_write(struct sim_history *history,
 /* The refusals that clients were told. */
 struct sim_promises *sim_history_promises(struct sim_history *history);
 
-/* The result of request 'req' of (session, owner). */
+/* The result of request 'req' of a session. */
 struct past_result {
     enum result_code code;
     uint64_t token;
@@ -35,8 +35,7 @@ struct past_result {
 };
 /* False if no entry has asked it, or it still waits. */
 bool sim_history_result(const struct sim_history *history, uint64_t session,
-                        struct bytes owner, uint64_t req,
-                        struct past_result *ret_result);
+                        uint64_t req, struct past_result *ret_result);
 
 /* True if a hold of 'lock' with 'token' stood at some moment between entry
  * 'from' and entry 'to', or at every one of them. */

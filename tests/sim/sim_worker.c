@@ -36,12 +36,6 @@ struct bytes sim_lock_bytes(uint32_t lock)
     return bytes_of_text(sim_lock_name(lock));
 }
 
-const char *sim_owner(uint32_t number)
-{
-    static const char *const owners[WORKER_COUNT] = {"a", "b"};
-    return owners[number];
-}
-
 void sim_worker_init(struct worker *worker, struct sim_client *client,
                      uint32_t number)
 {
@@ -59,8 +53,9 @@ void sim_worker_reset(struct worker *worker)
 {
     worker->op = (struct op){.kind = OP_NONE};
     memset(worker->held, 0, sizeof worker->held);
-    worker->next_req = 1;
-    worker->acked = 0;
+    worker->client->next_req = 1;
+    snprintf(worker->tag, sizeof worker->tag, "%c",
+             (char)('a' + worker->number));
     worker->dirty_lock = 0;
     worker->has_lost = false;
     worker->think_until_ns = worker->client->sim->now_ns +
@@ -129,10 +124,9 @@ void sim_held_begins(struct worker *worker, const struct held *held)
                              "one believer per exclusive lock: %s.%s believes "
                              "in '%s' with token %" PRIu64 ", and so does "
                              "%s.%s with token %" PRIu64,
-                             worker->client->host.name,
-                             sim_owner(worker->number),
+                             worker->client->host.name, worker->tag,
                              sim_lock_name(held->lock), held->token,
-                             other->client->host.name, sim_owner(other->number),
+                             other->client->host.name, other->tag,
                              theirs->token);
                 }
             }

@@ -17,6 +17,7 @@
 #define HOLD_MAX 3
 #define LOCK_COUNT_MAX 8
 #define SLOT_COUNT 2
+#define TAG_SIZE 24
 
 enum op_kind {
     OP_NONE,
@@ -54,10 +55,13 @@ struct op {
     uint32_t second; /* MULTI: the other lock. */
     enum admin_kind admin;
     uint64_t id;    /* ADMIN: a session, client or member. */
-    bool is_forced; /* ADMIN: of a member, whoever is silent. */
-    uint32_t owner; /* The worker as which it acts. */
-    uint64_t req;   /* 0: without a number. */
-    uint64_t acked;
+    bool is_forced; /* ADMIN: a member goes, whoever is silent. */
+    uint32_t owner; /* The worker as which it acts, and its tag. */
+    char tag[TAG_SIZE];
+    uint64_t req;       /* 0: without a number. */
+    uint64_t acked;     /* All up to here are over, and ... */
+    uint64_t also_from; /* ... these, if not 0. */
+    uint64_t also_to;
     enum lock_mode mode;
     enum op_wait wait;
     uint64_t wait_ms;
@@ -90,12 +94,11 @@ struct held {
 
 struct worker {
     struct sim_client *client;
-    uint32_t number; /* Its owner tag is "a", "b". */
+    uint32_t number;
+    char tag[TAG_SIZE]; /* Of the owner: "a", "b", or one for each turn. */
     struct sim_channel channel;
     struct op op;
     struct held held[HOLD_MAX];
-    uint64_t next_req;
-    uint64_t acked;
     uint64_t think_until_ns;
     uint64_t last_token[LOCK_COUNT_MAX];
     /* + 1: the outcome is unknown; to be cancelled and given back. */
@@ -115,7 +118,10 @@ struct sim_client {
     struct lease lease;
     /* It has not heard of "lost": whatever answers OK makes it trust again. */
     bool is_raw;
-    bool is_curious; /* It asks about locks more than for them. */
+    bool is_curious;  /* It asks about locks more than for them. */
+    bool is_manifold; /* Its workers are other owners each time. */
+    uint64_t next_req;
+    uint64_t tag_count;
     bool is_closing; /* CLOSE has been sent: no belief any more. */
     bool is_draining;
     bool is_done;
@@ -157,7 +163,6 @@ const char *sim_lock_name(uint32_t lock);
 struct bytes sim_lock_bytes(uint32_t lock);
 bool sim_lock_is_shared(uint32_t lock);
 bool sim_lock_is_slots(uint32_t lock);
-const char *sim_owner(uint32_t number);
 
 struct held *sim_held_find(struct worker *worker, uint32_t lock);
 uint32_t sim_held_count(const struct worker *worker);

@@ -118,14 +118,25 @@ static uint64_t session_named(const struct script *script, const char *name)
     bad(script, "unknown session");
 }
 
-/* "s1" or "s1/owner" in word 1, with REQ and ACKED. */
+/* "s1" or "s1/owner" in word 1, with REQ and ACKED; also=6-9: these, too. */
 static struct origin origin_in(const struct script *script)
 {
+    static uint64_t also[2];
     char name[64];
     snprintf(name, sizeof name, "%s", word(script, 1));
     char *slash = strchr(name, '/');
     struct origin origin = {.req = number(script, "req"),
-                            .acked = number(script, "acked")};
+                            .acked = number(script, "acked"),
+                            .also_acked = also};
+    const char *range = option(script, "also");
+    if (range != NULL) {
+        char *end;
+        also[0] = also[1] = strtoull(range, &end, 10);
+        if (*end == '-') {
+            also[1] = strtoull(end + 1, NULL, 10);
+        }
+        origin.also_acked_count = 1;
+    }
     if (slash != NULL) {
         *slash = '\0';
         origin.owner = bytes_of_text(strchr(word(script, 1), '/') + 1);

@@ -349,7 +349,10 @@ static void a_repeated_request_number_repeats_the_result(void **state)
     expect(":0\r\n", "LOCK.RELEASE a REQ 2 ACKED 1");
     expect(":0\r\n", "LOCK.RELEASE a REQ 2 ACKED 1");
     assert_non_null(strstr(ask("LOCK.ACQUIRE b REQ 2 ACKED 1"), "-BADARG"));
-    assert_non_null(strstr(ask("LOCK.ACQUIRE a REQ 1 ACKED 0"), "-BADARG"));
+    assert_non_null(strstr(ask("LOCK.ACQUIRE a REQ 1 ACKED 0"), "-FORGOTTEN "));
+    ask("LOCK.RELEASE a REQ 9 ACKED 2,4,6-8");
+    assert_non_null(strstr(ask("LOCK.ACQUIRE a REQ 7"), "-FORGOTTEN "));
+    assert_int_equal(ask("LOCK.ACQUIRE a REQ 5")[0], ':');
 }
 
 static void too_many_pipelined_requests_block_the_connection(void **state)

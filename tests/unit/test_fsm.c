@@ -357,6 +357,7 @@ static const char *const code_names[] = {
     [RESULT_DEADLOCK] = "deadlock",
     [RESULT_LIMIT] = "limit",
     [RESULT_BAD_ARGUMENT] = "bad argument",
+    [RESULT_FORGOTTEN] = "forgotten",
 };
 
 static const char *const effect_names[] = {
@@ -568,8 +569,8 @@ static void show_kept(struct script *script, struct buffer *out)
 {
     struct origin origin = origin_in(script);
     struct result result;
-    if (lockfsm_kept_result(script->shown, origin.session, origin.owner,
-                            origin.req, &result)) {
+    if (lockfsm_kept_result(script->shown, origin.session, origin.req,
+                            &result)) {
         put_result(out, &result);
         buffer_put_text(out, "\n");
     } else {

@@ -299,32 +299,6 @@ static void effects_outlive_what_they_tell_of(void **state)
 
 /* --- Bounds --------------------------------------------------------------- */
 
-static void the_65th_unacknowledged_result_is_refused(void **state)
-{
-    struct world *world = *state;
-    uint64_t session = open_session(world);
-    struct asked asked = {.session = session, .name = "a"};
-    for (asked.req = 1; asked.req <= RESULT_COUNT_MAX; asked.req++) {
-        assert_int_equal(acquire(world, asked)->code, RESULT_OK);
-    }
-    assert_int_equal(acquire(world, asked)->code, RESULT_LIMIT);
-    assert_int_equal(lockfsm_hold(world->fsm,
-                                  lockfsm_lock(world->fsm, BYTES_LITERAL("a")),
-                                  session, (struct bytes){NULL, 0})
-                         ->count,
-                     RESULT_COUNT_MAX);
-
-    struct bytes name = BYTES_LITERAL("a");
-    struct acquire_command c = {
-        .origin = {.session = session, .req = asked.req, .acked = 1},
-        .names = &name,
-        .name_count = 1};
-    encode_acquire(&world->command, &c);
-    assert_int_equal(apply(world)->code, RESULT_OK);
-    assert_int_equal(lockfsm_session(world->fsm, session)->result_count,
-                     RESULT_COUNT_MAX);
-}
-
 static void the_newest_ended_holds_are_told(void **state)
 {
     struct world *world = *state;
@@ -502,28 +476,6 @@ static void what_came_and_went_costs_the_table_nothing(void **state)
     assert_int_equal(record_count(world, TABLE_HOLDS), 0);
     assert_int_equal(record_count(world, TABLE_SESSIONS), 0);
     assert_int_equal(lockfsm_flushed_index(world->fsm), world->index);
-}
-
-static void acknowledged_results_leave_the_table(void **state)
-{
-    struct world *world = *state;
-    uint64_t session = open_session(world);
-    acquire(world, (struct asked){.session = session, .name = "a", .req = 1});
-    flush(world);
-    assert_int_equal(record_count(world, TABLE_RESULTS), 1);
-    struct bytes name = BYTES_LITERAL("a");
-    struct release_command c = {
-        .origin = {.session = session, .req = 2, .acked = 1},
-        .names = &name,
-        .name_count = 1};
-    encode_release(&world->command, &c);
-    apply(world);
-    flush(world);
-    /* The new result, and the number up to which all is acknowledged. */
-    assert_int_equal(record_count(world, TABLE_RESULTS), 2);
-    expire(world, session);
-    flush(world);
-    assert_int_equal(record_count(world, TABLE_RESULTS), 0);
 }
 
 static void begin_life(struct world *world)
@@ -809,7 +761,6 @@ int main(void)
         TEST(sessions_with_wrong_parts_are_refused),
         TEST(empty_commands_are_answered),
         TEST(effects_outlive_what_they_tell_of),
-        TEST(the_65th_unacknowledged_result_is_refused),
         TEST(the_newest_ended_holds_are_told),
         TEST(several_locks_at_once_have_a_bound),
         TEST(a_long_cycle_is_told_from_its_beginning),
@@ -817,7 +768,6 @@ int main(void)
         TEST(past_its_bound_the_search_grants_the_place),
         TEST(a_cycle_with_strange_names_is_plain_text),
         TEST(what_came_and_went_costs_the_table_nothing),
-        TEST(acknowledged_results_leave_the_table),
         TEST(a_new_life_leaves_fences_and_patterns_only),
         TEST(damaged_records_are_corruption),
         TEST(fields_that_are_too_long_are_corruption),

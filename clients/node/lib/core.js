@@ -89,7 +89,8 @@ class Core extends EventEmitter {
           return { reply, sent };
         }
         const error = this.refusal(reply);
-        if (!['UNREACHABLE', 'UNKNOWN'].includes(error.code)) {
+        if (error.isForgotten ||
+            !['UNREACHABLE', 'UNKNOWN'].includes(error.code)) {
           this.put(line);
           throw error;
         }

@@ -127,13 +127,13 @@ class Lock {
 
   begin(verb, more) {
     this.tag ??= this.session.owners.take(this.options.owner);
-    const { number, words } = this.tag.begin();
+    const { number, words } = this.session.owners.begin(this.tag);
     this.doubt = { words: [verb, this.name, ...more, ...words], number };
   }
 
   /** The outcome is known. What holds nothing needs no owner. */
   end(isOver = true) {
-    this.tag.end(this.doubt.number);
+    this.session.owners.end(this.doubt.number);
     this.doubt = null;
     this.session.doubts.delete(this);
     if (isOver && this.count === 0) {
@@ -182,9 +182,12 @@ class Lock {
       try {
         ({ reply } = await this.session.request(this.doubt.words));
       } catch (error) {
-        if (['UNKNOWN', 'UNREACHABLE'].includes(error.code)) {
+        if (!error.isForgotten &&
+            ['UNKNOWN', 'UNREACHABLE'].includes(error.code)) {
           throw error;
         }
+        // A named owner may have other holds of it.
+        reply = error.isForgotten && this.tag.isPrivate ? 0 : null;
       }
       const isGranted = reply !== null &&
         this.doubt.words[0] === 'LOCK.ACQUIRE';

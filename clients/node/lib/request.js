@@ -7,6 +7,7 @@
 const DEFAULT_ENDPOINTS = '127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440';
 const ANSWER_MS = 4000; // For an answer; after it another node is asked.
 const GRACE_MS = 2000; // For the answer to a wait, beyond the wait.
+const ACKED_RANGES = 16; // That a node takes in ACKED.
 const SILENCE_MS = 15000; // A wait is asked again then: its node may be frozen.
 
 /** 'code' says what can be done about it: UNREACHABLE (nothing was done),
@@ -48,11 +49,15 @@ function parseEndpoints(endpoints) {
   });
 }
 
-/** The error of a refusal. UNREACHABLE and UNKNOWN: ask again. */
+/** The error of a refusal. UNREACHABLE and UNKNOWN: ask again; but not where the
+ * cluster knows nothing of that number any more (isForgotten). */
 function judge({ code, message }) {
   const kinds = { NOLEADER: 'UNREACHABLE', BUSY: 'UNREACHABLE',
-    MOVED: 'UNREACHABLE', EXPIRED: 'LOST', NOSESSION: 'LOST' };
-  return new HaspError(kinds[code] ?? code, message);
+    MOVED: 'UNREACHABLE', EXPIRED: 'LOST', NOSESSION: 'LOST',
+    FORGOTTEN: 'UNKNOWN' };
+  const error = new HaspError(kinds[code] ?? code, message);
+  error.isForgotten = code === 'FORGOTTEN';
+  return error;
 }
 
 /** WAIT, and how long this attempt listens. Where the wait is over there is
@@ -66,49 +71,61 @@ function waitWords(until) {
     patience: Math.min(left + GRACE_MS, SILENCE_MS) };
 }
 
-/** An owner's tag and the numbers of its requests. A number that is sent again
- * does nothing again; all below the oldest open one may be forgotten. */
-class Owner {
-  constructor(tag) {
-    this.tag = tag;
-    this.newest = 0;
-    this.open = new Set();
-  }
-
-  begin() {
-    this.open.add(++this.newest);
-    return { number: this.newest, words: ['OWNER', this.tag, 'REQ', this.newest,
-      'ACKED', Math.min(...this.open) - 1] };
-  }
-
-  end(number) {
-    this.open.delete(number);
-  }
-}
-
-/** Of a session. A private owner is used again, so that the cluster need not
- * remember the numbers of ever more of them. */
+/** The owners' tags of a session, and the numbers of its requests. No two
+ * requests have the same one, and one that is sent again does nothing again.
+ * Each request tells which ones are over, so that the cluster may forget them.
+ * A private tag is used again. */
 class Owners {
   constructor() {
-    this.named = new Map();
     this.free = [];
     this.count = 0;
+    this.newest = 0;
+    this.open = []; // Numbers that are not over; ascending.
+    this.turn = 0; // Where the next ranges begin.
   }
 
   take(tag) {
-    if (!tag) {
-      return this.free.pop() ?? new Owner(`${process.pid}-${++this.count}`);
+    if (tag) {
+      return { tag, isPrivate: false };
     }
-    if (!this.named.has(tag)) {
-      this.named.set(tag, new Owner(tag));
-    }
-    return this.named.get(tag);
+    return this.free.pop() ??
+      { tag: `${process.pid}-${++this.count}`, isPrivate: true };
   }
 
   put(owner) {
-    if (!this.named.has(owner.tag)) {
+    if (owner.isPrivate) {
       this.free.push(owner);
     }
+  }
+
+  begin({ tag }) {
+    const number = ++this.newest;
+    this.open.push(number);
+    return { number,
+      words: ['OWNER', tag, 'REQ', number, 'ACKED', this.acked()] };
+  }
+
+  end(number) {
+    this.open.splice(this.open.indexOf(number), 1);
+  }
+
+  /** '4,6-9': all up to the first one, and the ranges between open numbers; of
+   * very many some, and others with the next request. */
+  acked() {
+    const { open, turn } = this;
+    const words = [open[0] - 1];
+    for (let i = 0; i < open.length; i++) {
+      const at = (turn + i) % open.length;
+      const end = open[at + 1] ?? this.newest + 1;
+      if (open[at] + 1 < end) {
+        words.push(`${open[at] + 1}-${end - 1}`);
+      }
+      if (words.length > ACKED_RANGES) {
+        this.turn = at + 1;
+        break;
+      }
+    }
+    return words.join(',');
   }
 }
 

@@ -7,7 +7,7 @@
 const assert = require('node:assert');
 const readline = require('node:readline');
 const { Session } = require('..');
-const { parseEndpoints } = require('../lib/request');
+const { Owners, parseEndpoints } = require('../lib/request');
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 const lines = readline.createInterface({ input: process.stdin })[
@@ -47,6 +47,15 @@ async function owners(session, other) {
     await lock.release();
   }
   assert.ok(session.owners.count <= before + 1, 'owners are used again');
+  const mine = new Owners();
+  const tag = mine.take('x');
+  const acked = () => mine.begin(tag).words.at(-1);
+  assert.deepEqual([acked(), acked(), acked()], ['0', '0', '0']);
+  mine.end(2);
+  assert.equal(acked(), '0,2-2');
+  mine.end(1);
+  mine.end(4);
+  assert.equal(acked(), '2,4-4');
 }
 
 async function limits(session, other) {

@@ -21,9 +21,9 @@ from . import resp
 from .connection import Connection
 from .errors import HaspError, LeaseLost, Unknown, Unreachable
 from .lease import SECOND, Clock, Lease, State, read_clock
-from .request import (CONNECT_TIMEOUT, IDLE_MAX, Endpoint, Owners, Trouble,
-                      default_name, judge, open_words, parse_endpoints,
-                      retry_pause, wait_words)
+from .request import (CONNECT_TIMEOUT, IDLE_MAX, Endpoint, Forgotten, Owners,
+                      Trouble, default_name, judge, open_words,
+                      parse_endpoints, retry_pause, wait_words)
 
 
 class Core:
@@ -128,7 +128,8 @@ class Core:
                     self._put(line)
                     return reply, sent
                 refusal = self._refusal(reply)
-                if not isinstance(refusal, (Unreachable, Unknown)):
+                if isinstance(refusal, Forgotten) or \
+                        not isinstance(refusal, (Unreachable, Unknown)):
                     self._put(line)
                     raise refusal
                 trouble.note(endpoint, refusal, reply.code == 'UNKNOWN')

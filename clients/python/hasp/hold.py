@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, TypedDict
 from .core import Core
 from .errors import HaspError, LeaseLost, LeaseShort, Unknown, Unreachable
 from .lease import MS, SECOND, Clock, hold_remaining, read_clock, trusted
-from .request import CONNECT_TIMEOUT, Owner
+from .request import CONNECT_TIMEOUT, Forgotten, Owner
 from .resp import Argument
 
 if TYPE_CHECKING:
@@ -121,6 +121,10 @@ class Hold:
             reply = None
             try:
                 reply, _ = await self.session._request(self._doubt)
+            except Forgotten:
+                # A named owner may have other holds of it.
+                assert self._owner is not None
+                reply = 0 if self._owner.is_private else None
             except (Unknown, Unreachable):
                 raise
             except HaspError:
@@ -173,13 +177,13 @@ class Hold:
         if self._owner is None:
             self._owner = self.session._owners.take(
                 self.options.get('owner', ''))
-        self._doubt_number, words = self._owner.begin()
+        self._doubt_number, words = self.session._owners.begin(self._owner)
         self._doubt = [verb, self.name, *more, *words]
 
     def _end(self, is_over: bool = True) -> None:
         """The outcome is known. What holds nothing needs no owner."""
         assert self._owner is not None
-        self._owner.end(self._doubt_number)
+        self.session._owners.end(self._doubt_number)
         self._doubt = []
         self.session._doubts.discard(self)
         if is_over and self._count == 0:

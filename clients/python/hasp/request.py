@@ -9,8 +9,9 @@ import math
 import os
 import random
 import sys
+import threading
 import time
-from typing import Dict, List, Optional, Sequence, Set, Tuple, Union
+from typing import Dict, List, Optional, Sequence, Tuple, Union
 
 from . import resp
 from .errors import HaspError, LeaseLost, NotHeld, Refused, Unknown, Unreachable
@@ -23,6 +24,7 @@ ANSWER = 4.0  # For an answer; after it another node is asked.
 GRACE = 2.0  # For the answer to a wait, beyond the wait.
 SILENCE = 15.0  # A wait is asked again after so long: its node may be frozen.
 IDLE_MAX = 8  # Connections kept for later requests.
+ACKED_RANGES = 16  # That a node takes in ACKED.
 
 
 def parse_endpoints(text: Union[None, str, Sequence[str]]) -> List[Endpoint]:
@@ -81,12 +83,17 @@ def retry_pause(attempt: int) -> float:
     return random.uniform(0.02, 0.1) * min(attempt, 5)
 
 
+class Forgotten(Unknown):
+    """The cluster knows nothing of that number any more: not to be asked again
+    under it."""
+
+
 def judge(error: resp.ReplyError) -> HaspError:
     """The exception of a refusal. Unreachable and Unknown: ask again."""
     if error.code in ('NOLEADER', 'BUSY', 'MOVED'):
         return Unreachable(str(error))
-    kinds = {'UNKNOWN': Unknown, 'EXPIRED': LeaseLost, 'NOSESSION': LeaseLost,
-             'NOTHELD': NotHeld}
+    kinds = {'UNKNOWN': Unknown, 'FORGOTTEN': Forgotten,
+             'EXPIRED': LeaseLost, 'NOSESSION': LeaseLost, 'NOTHELD': NotHeld}
     return kinds.get(error.code, Refused)(str(error))
 
 
@@ -111,41 +118,62 @@ class Trouble:
 
 
 class Owner:
-    """An owner's tag and the numbers of its requests. A number that is sent
-    again does nothing again; all below the oldest open one may be forgotten."""
+    """Who in the session asks: a tag. A private one is used again."""
 
-    def __init__(self, tag: str) -> None:
+    def __init__(self, tag: str, is_private: bool) -> None:
         self.tag = tag
-        self._newest = 0
-        self._open: Set[int] = set()
-
-    def begin(self) -> Tuple[int, List[resp.Argument]]:
-        self._newest += 1
-        self._open.add(self._newest)
-        return self._newest, ['OWNER', self.tag, 'REQ', self._newest,
-                              'ACKED', min(self._open) - 1]
-
-    def end(self, number: int) -> None:
-        self._open.discard(number)
+        self.is_private = is_private
 
 
 class Owners:
-    """Of a session. A private owner is used again, so that the cluster need not
-    remember the numbers of ever more of them."""
+    """Those of a session, and the numbers of its requests. No two requests have
+    the same one, and one that is sent again does nothing again. Each request
+    tells which ones are over, so that the cluster may forget them."""
 
     def __init__(self) -> None:
-        self._named: Dict[str, Owner] = {}
+        self._lock = threading.Lock()
         self._free: List[Owner] = []
         self._count = 0
+        self._newest = 0
+        self._open: List[int] = []  # Those that are not over; ascending.
+        self._turn = 0  # Where the next ranges begin.
 
     def take(self, tag: str) -> Owner:
         if tag:
-            return self._named.setdefault(tag, Owner(tag))
-        if self._free:
-            return self._free.pop()
-        self._count += 1
-        return Owner(f'{os.getpid()}-{self._count}')
+            return Owner(tag, False)
+        with self._lock:
+            if self._free:
+                return self._free.pop()
+            self._count += 1
+            return Owner(f'{os.getpid()}-{self._count}', True)
 
     def put(self, owner: Owner) -> None:
-        if owner.tag not in self._named:
-            self._free.append(owner)
+        if owner.is_private:
+            with self._lock:
+                self._free.append(owner)
+
+    def begin(self, owner: Owner) -> Tuple[int, List[resp.Argument]]:
+        with self._lock:
+            self._newest += 1
+            self._open.append(self._newest)
+            return self._newest, ['OWNER', owner.tag, 'REQ', self._newest,
+                                  'ACKED', self._acked()]
+
+    def end(self, number: int) -> None:
+        with self._lock:
+            self._open.remove(number)
+
+    def _acked(self) -> str:
+        """'4,6-9': all up to the first one, and the ranges between open
+        numbers; of very many some, and others with the next request."""
+        open_ = self._open
+        words = [str(open_[0] - 1)]
+        for i in range(len(open_)):
+            at = (self._turn + i) % len(open_)
+            end = open_[at + 1] if at + 1 < len(open_) else self._newest + 1
+            if open_[at] + 1 < end:
+                words.append(f'{open_[at] + 1}-{end - 1}')
+            if len(words) > ACKED_RANGES:
+                self._turn = at + 1
+                break
+        return ','.join(words)

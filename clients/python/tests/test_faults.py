@@ -24,7 +24,7 @@ from fake_node import FakeNode  # noqa: E402
 
 import hasp  # noqa: E402
 import hasp.aio  # noqa: E402
-from hasp.request import parse_endpoints  # noqa: E402
+from hasp.request import Owners, parse_endpoints  # noqa: E402
 
 
 @pytest.fixture(scope='module')
@@ -90,8 +90,42 @@ def test_locks_of_one_owner_number_their_requests_together(cluster):
         assert two.lock('owner').acquire(0)
 
 
+def test_a_request_tells_which_ones_are_over():
+    owners = Owners()
+    one, other = owners.take('me'), owners.take('')
+
+    def begins(owner):
+        number, words = owners.begin(owner)
+        assert words == ['OWNER', owner.tag, 'REQ', number, 'ACKED', words[-1]]
+        return number, words[-1]
+
+    assert begins(one) == (1, '0')
+    assert begins(other) == (2, '0')
+    owners.end(2)
+    assert begins(other) == (3, '0,2-2')
+    assert begins(one) == (4, '0,2-2')
+    owners.end(3)
+    assert begins(one) == (5, '0,2-3')
+    owners.end(1)
+    owners.end(4)
+    assert begins(one) == (6, '4')
+    # Of very many a part each time, until all were told.
+    for number in range(7, 107):
+        owners.begin(one)
+    for number in range(6, 107, 2):
+        owners.end(number)
+    told = set()
+    for _ in range(8):
+        number, acked = begins(one)
+        first, *ranges = acked.split(',')
+        assert first == '4' and len(ranges) <= 16
+        told |= {int(one_.split('-')[0]) for one_ in ranges}
+        owners.end(number)
+    assert told >= set(range(6, 107, 2))
+
+
 def test_owners_are_used_again():
-    """The cluster remembers a bounded number of them."""
+    """Holds have one at a time."""
     async def the_same(endpoint):
         async with hasp.aio.Session(endpoint) as session:
             for _ in range(5):

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The numbers that a session has spent, as ranges. A client counts upwards, so
+ * there is one range as a rule; a gap is a request that is still on its way, or
+ * that was never sent. */
+
+#include "lockfsm/state.h"
+
+#define ROOM_FIRST 1
+
+struct numbers *numbers_obtain(struct lockfsm *fsm, struct session *session)
+{
+    struct numbers *numbers = session->numbers;
+    if (numbers == NULL) {
+        numbers = pool_take(&fsm->pool, sizeof *numbers);
+        numbers->session = session;
+        list_init(&numbers->answered);
+        stored_init(&numbers->stored);
+        session->numbers = numbers;
+    }
+    return numbers;
+}
+
+static size_t size_of(uint32_t room)
+{
+    return room * 2 * sizeof(uint64_t);
+}
+
+void numbers_free(struct lockfsm *fsm, struct numbers *numbers)
+{
+    while (!list_is_empty(&numbers->answered)) {
+        results_drop(
+            fsm, LIST_FIRST(&numbers->answered, struct kept_result, in_order));
+    }
+    CHECK(numbers->session->result_count == 0);
+    numbers_gone(fsm, numbers);
+    pool_give(&fsm->pool, numbers->spent, size_of(numbers->spent_room));
+    numbers->session->numbers = NULL;
+    pool_give(&fsm->pool, numbers, sizeof *numbers);
+}
+
+/* The first range that ends at 'number' or above it; the newest are asked for
+ * most. */
+static uint32_t find(const struct numbers *numbers, uint64_t number)
+{
+    uint32_t at = numbers->spent_count;
+    while (at > 0 && numbers->spent[2 * at - 1] >= number) {
+        at--;
+    }
+    return at;
+}
+
+bool number_is_spent(const struct numbers *numbers, uint64_t number)
+{
+    uint32_t at = find(numbers, number);
+    return at < numbers->spent_count && numbers->spent[2 * at] <= number;
+}
+
+/* Makes room for one more. */
+static void grow(struct lockfsm *fsm, struct numbers *numbers)
+{
+    if (numbers->spent_count < numbers->spent_room) {
+        return;
+    }
+    uint32_t room = numbers->spent_room == 0 ? ROOM_FIRST
+                                             : 2 * numbers->spent_room;
+    uint64_t *spent = pool_take(&fsm->pool, size_of(room));
+    if (numbers->spent_count > 0) {
+        memcpy(spent, numbers->spent, size_of(numbers->spent_count));
+    }
+    pool_give(&fsm->pool, numbers->spent, size_of(numbers->spent_room));
+    numbers->spent = spent;
+    numbers->spent_room = room;
+}
+
+/* Ranges from 'at' on move by one, up or down. */
+static void move(struct numbers *numbers, uint32_t at, int by)
+{
+    memmove(&numbers->spent[2 * (at + (uint32_t)by)], &numbers->spent[2 * at],
+            size_of(numbers->spent_count - at));
+    numbers->spent_count += (uint32_t)by;
+}
+
+void numbers_spend(struct lockfsm *fsm, struct numbers *numbers, uint64_t from,
+                   uint64_t to)
+{
+    if (from == 0 || from > to) {
+        return;
+    }
+    /* The first one that it touches or that stands above it. */
+    uint32_t at = find(numbers, from - 1);
+    uint64_t *range = &numbers->spent[2 * at];
+    if (at < numbers->spent_count && range[0] <= from && range[1] >= to) {
+        return;
+    }
+    if (at == numbers->spent_count || (to < UINT64_MAX && range[0] > to + 1)) {
+        grow(fsm, numbers);
+        move(numbers, at, 1);
+        numbers->spent[2 * at] = from;
+        numbers->spent[2 * at + 1] = to;
+    } else {
+        range[0] = from < range[0] ? from : range[0];
+        range[1] = to > range[1] ? to : range[1];
+        while (at + 1 < numbers->spent_count &&
+               (range[1] == UINT64_MAX || range[2] <= range[1] + 1)) {
+            range[1] = range[3] > range[1] ? range[3] : range[1];
+            move(numbers, at + 2, -1);
+        }
+    }
+    if (numbers->spent_count > SPENT_RANGE_MAX) {
+        numbers->spent[2] = numbers->spent[0];
+        move(numbers, 1, -1);
+    }
+    numbers_changed(fsm, numbers);
+}
