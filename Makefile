@@ -298,6 +298,7 @@ coverage: ## line and branch coverage of unit tests and simulator
 bench: all $(B)/bench $(B)/slow_disk.so ## acquire+release cycles on three nodes
 	@tools/bench.sh $(B)
 	@tools/failover.py $(B) 20 | tail -1
+	@tools/minority.py $(B)
 
 FORMATTED = $(shell git ls-files '*.c' '*.h')
 .PHONY: format lint

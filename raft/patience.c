@@ -2,6 +2,8 @@
 
 #include "raft/patience.h"
 
+#include <string.h>
+
 #include "raft/replica_state.h"
 
 /* Waits are shortened for so many election time-outs, then elections take their
@@ -218,6 +220,7 @@ static void stand(struct replica *replica)
             step_send(replica, member->id, &message);
         }
     }
+    memset(replica->followers, 0, sizeof replica->followers);
     replica->patience.pledged_to = replica->id;
     hold(replica, patience_flush(replica));
 }

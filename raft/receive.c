@@ -292,6 +292,9 @@ static void receive_append_result(struct replica *replica, uint64_t from,
     m.append_entries_result.term = message->term;
     m.append_entries_result.rejected = rejected;
     m.append_entries_result.last_log_index = last;
+    if (message->term == replica->core.current_term) {
+        note_answer(replica, from, rejected > 0);
+    }
     feed(replica, from, &m);
 }
 
@@ -397,6 +400,9 @@ static int receive_vote_result(struct replica *replica, uint64_t from,
         replica->core.candidate_state.in_pre_vote) {
         patience_answered(replica, message->vote_result.is_granted,
                           message->vote_result.flush_ms);
+    }
+    if (message->vote_result.is_granted && message->term == term) {
+        note_answer(replica, from, false);
     }
     m.request_vote_result.version = 2;
     m.request_vote_result.term = message->term;

@@ -68,10 +68,15 @@ struct shared_append {
     uint32_t outgoing_count; /* 0: none. */
 };
 
-/* When an AppendEntries last really went to a member (T5). */
-struct send_time {
+/* What a leader keeps of a member beside the core, by Raft's clock. */
+struct follower {
     uint64_t id;
-    uint64_t clock_ms;
+    uint64_t sent_ms;    /* An AppendEntries last really went to it (T5). */
+    uint64_t heard_ms;   /* It last answered something, in this term. */
+    uint64_t prev_index; /* Of the last AppendEntries of the core's. */
+    bool is_addressed;   /* The core has sent it one in this event. */
+    bool is_nudged;      /* Ours (T17) has not been answered yet. */
+    bool has_rejected;   /* Its last answer was that its log differs. */
 };
 
 struct replica {
@@ -114,7 +119,7 @@ struct replica {
 
     uint64_t snapshot_to[MEMBER_COUNT_MAX]; /* Not yet told to the caller. */
     uint32_t snapshot_to_count;
-    struct send_time sent[MEMBER_COUNT_MAX];
+    struct follower followers[MEMBER_COUNT_MAX]; /* Since one stood. */
 
     /* What the caller knows from the last update. */
     enum replica_role told_role;
@@ -163,6 +168,8 @@ bool vote_is_saved(const struct replica *replica);
 /* It leads, or has heard from a leader a short while ago. */
 bool hears_leader(const struct replica *replica);
 
+/* Of a leader: notes that member 'id' has answered. */
+void note_answer(struct replica *replica, uint64_t id, bool has_rejected);
 /* A leader of 'term' has given a sign of life. */
 void note_leader(struct replica *replica, uint64_t term);
 

@@ -23,9 +23,15 @@ static void take_message(struct replica *replica,
                          const struct raft_message *message);
 static void send_append(struct replica *replica,
                         const struct raft_message *message);
+static void send_entries(struct replica *replica, uint64_t to,
+                         const struct raft_append_entries *append);
 static bool is_flooding(struct replica *replica,
-                        const struct raft_message *message);
-static void note_sent(struct replica *replica, uint64_t id);
+                        const struct raft_message *message,
+                        const struct follower *follower);
+static struct follower *follower_of(struct replica *replica, uint64_t id);
+static void nudge(struct replica *replica);
+static bool needs_nudge(const struct replica *replica,
+                        const struct follower *follower);
 static uint32_t part_count(const struct replica *replica, uint64_t first,
                            uint64_t left, size_t *ret_size);
 static void queue_snapshot(struct replica *replica, uint64_t to);
@@ -58,6 +64,9 @@ void step_begin(struct replica *replica, uint64_t now_ms)
     if (!replica->is_holding) {
         buffer_clear(&out->bytes);
         out->outgoing_count = 0;
+    }
+    for (uint32_t i = 0; i < MEMBER_COUNT_MAX; i++) {
+        replica->followers[i].is_addressed = false;
     }
 }
 
@@ -119,6 +128,9 @@ void step_end(struct replica *replica, struct replica_update *update)
         confirm_keep(&replica->confirm, newest_members(replica));
     }
     patience_follow(replica);
+    if (is_leader(replica) && replica->out.append_first > 0) {
+        nudge(replica);
+    }
     end_entries(replica, update);
     end_messages(replica, update);
     end_news(replica, update);
@@ -222,6 +234,14 @@ bool hears_leader(const struct replica *replica)
     return is_leader(replica) ||
            (replica->has_heard_leader && !replica->patience.is_leader_gone &&
             replica->clock_ms - replica->heard_ms < replica->election_ms);
+}
+
+void note_answer(struct replica *replica, uint64_t id, bool has_rejected)
+{
+    struct follower *follower = follower_of(replica, id);
+    follower->heard_ms = replica->clock_ms;
+    follower->is_nudged = false;
+    follower->has_rejected = has_rejected;
 }
 
 void note_leader(struct replica *replica, uint64_t term)
@@ -369,20 +389,27 @@ static void take_message(struct replica *replica, const struct raft_message *m)
 /* The core leaves the entries of an AppendEntries to us. */
 static void send_append(struct replica *replica, const struct raft_message *m)
 {
-    const struct raft_append_entries *append = &m->append_entries;
+    struct follower *follower = follower_of(replica, m->server_id);
+    follower->is_addressed = true;
+    follower->prev_index = m->append_entries.prev_log_index;
+    if (!is_flooding(replica, m, follower)) {
+        follower->sent_ms = replica->clock_ms;
+        send_entries(replica, m->server_id, &m->append_entries);
+    }
+}
+
+static void send_entries(struct replica *replica, uint64_t to,
+                         const struct raft_append_entries *append)
+{
     struct shared_append *shared = &replica->shared;
     struct step_output *out = &replica->out;
-    if (is_flooding(replica, m)) {
-        return;
-    }
-    note_sent(replica, m->server_id);
     if (shared->outgoing_count > 0 &&
         shared->prev_index == append->prev_log_index &&
         shared->commit_index == append->leader_commit &&
         shared->count == append->n_entries) {
         for (uint32_t i = 0; i < shared->outgoing_count; i++) {
             struct outgoing same = out->outgoing[shared->outgoing_first + i];
-            add_outgoing(replica, m->server_id, same.offset, same.size);
+            add_outgoing(replica, to, same.offset, same.size);
         }
         return;
     }
@@ -405,7 +432,7 @@ static void send_append(struct replica *replica, const struct raft_message *m)
         message.append.commit_index = append->leader_commit;
         message.append.count = count;
         message.append.entries = out->entries;
-        step_send(replica, m->server_id, &message);
+        step_send(replica, to, &message);
         first += count;
         left -= count;
         sent += size;
@@ -422,7 +449,8 @@ static void send_append(struct replica *replica, const struct raft_message *m)
 
 /* T5: to a follower whose window is full the core sends an empty AppendEntries
  * with every single submit. One per half a heartbeat is enough. */
-static bool is_flooding(struct replica *replica, const struct raft_message *m)
+static bool is_flooding(struct replica *replica, const struct raft_message *m,
+                        const struct follower *follower)
 {
     const struct raft_append_entries *append = &m->append_entries;
     raft_index match = 0;
@@ -432,30 +460,72 @@ static bool is_flooding(struct replica *replica, const struct raft_message *m)
         append->prev_log_index < match + replica->in_flight_max) {
         return false;
     }
-    for (uint32_t i = 0; i < MEMBER_COUNT_MAX; i++) {
-        const struct send_time *sent = &replica->sent[i];
-        if (sent->id == m->server_id) {
-            return replica->clock_ms - sent->clock_ms <
-                   replica->heartbeat_ms / 2;
-        }
-    }
-    return false;
+    return follower->sent_ms > 0 &&
+           replica->clock_ms - follower->sent_ms < replica->heartbeat_ms / 2;
 }
 
-static void note_sent(struct replica *replica, uint64_t id)
+/* What is known of member 'id'; if nothing is, in the place of whoever was sent
+ * nothing for longest. */
+static struct follower *follower_of(struct replica *replica, uint64_t id)
 {
-    struct send_time *place = &replica->sent[0];
+    struct follower *place = &replica->followers[0];
     for (uint32_t i = 0; i < MEMBER_COUNT_MAX; i++) {
-        struct send_time *sent = &replica->sent[i];
-        if (sent->id == id) {
-            place = sent;
-            break;
+        struct follower *follower = &replica->followers[i];
+        if (follower->id == id) {
+            return follower;
         }
-        if (sent->clock_ms < place->clock_ms) {
-            place = sent;
+        if (follower->sent_ms < place->sent_ms) {
+            place = follower;
         }
     }
-    *place = (struct send_time){.id = id, .clock_ms = replica->clock_ms};
+    *place = (struct follower){.id = id};
+    return place;
+}
+
+/* T17: the core takes a follower for lost that has not answered between two of
+ * its ticks, be they a moment apart, and then sends it one message per
+ * heartbeat, until one brings it something new. So new entries go to whoever
+ * has answered lately and was left out; the answer makes the core go on by
+ * itself. */
+static void nudge(struct replica *replica)
+{
+    const struct replica_members *members = newest_members(replica);
+    uint64_t last = log_last(&replica->log);
+    replica->shared.outgoing_count = 0;
+    for (uint32_t i = 0; i < members->count; i++) {
+        const struct replica_member *member = &members->member[i];
+        raft_index match = 0;
+        if (member->id == replica->id || member->role == MEMBER_SPARE ||
+            raft_match_index(&replica->core, member->id, &match) != 0) {
+            continue;
+        }
+        struct follower *follower = follower_of(replica, member->id);
+        uint64_t prev = match > 0 ? match : follower->prev_index;
+        if (!needs_nudge(replica, follower) || prev >= last ||
+            !log_has(&replica->log, prev + 1) ||
+            known_term(replica, prev) == 0 ||
+            last - prev > replica->in_flight_max) {
+            continue;
+        }
+        struct raft_append_entries append = {
+            .term = replica->core.current_term,
+            .prev_log_index = prev,
+            .prev_log_term = known_term(replica, prev),
+            .leader_commit = replica->core.commit_index,
+            .n_entries = (unsigned)(last - prev),
+        };
+        follower->is_nudged = true;
+        send_entries(replica, member->id, &append);
+    }
+}
+
+static bool needs_nudge(const struct replica *replica,
+                        const struct follower *follower)
+{
+    return !follower->is_addressed && !follower->is_nudged &&
+           !follower->has_rejected && follower->prev_index > 0 &&
+           follower->heard_ms > 0 &&
+           replica->clock_ms - follower->heard_ms < replica->election_ms;
 }
 
 /* How many of the 'left' entries from 'first' on fit one message. */

@@ -232,6 +232,48 @@ static void an_election_waits_as_long_as_flushes_take(void **state)
     }
 }
 
+/* The longest time that one of many single entries took to be committed, one
+ * at a time and a while apart, when 'dead' of 'count' members are. */
+static uint64_t slowest_commit_ms(uint64_t seed, uint32_t count, uint32_t dead)
+{
+    struct world world;
+    uint64_t slowest_ms = 0;
+    world_init(&world, seed, count);
+    struct world_node *leader = world_wait_leader(&world);
+    for (uint64_t id = 1; dead > 0; id++) {
+        if (id != leader->id) {
+            world_crash(&world, &world.nodes[id]);
+            dead--;
+        }
+    }
+    world_run(&world, 500);
+    for (uint64_t i = 0; i < 60; i++) {
+        uint64_t first = 0;
+        assert_int_equal(world_submit(&world, leader, 1, &first), 0);
+        uint64_t from_ms = world.now_ms;
+        while (replica_commit_index(leader->replica) < first) {
+            world_step(&world);
+        }
+        uint64_t took_ms = world.now_ms - from_ms;
+        slowest_ms = took_ms > slowest_ms ? took_ms : slowest_ms;
+        world_run(&world, 60 + world_below(&world, 80));
+    }
+    world_done(&world);
+    return slowest_ms;
+}
+
+/* A live voter that the core only probes gets one message per heartbeat, which
+ * is 50 ms. A message takes up to 4 here, a write 3. */
+static void the_dead_do_not_delay_the_living(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        assert_true(slowest_commit_ms(seed, 3, 0) < 15);
+        assert_true(slowest_commit_ms(seed, 3, 1) < 15);
+        assert_true(slowest_commit_ms(seed, 5, 2) < 15);
+    }
+}
+
 static void leadership_is_handed_over(void **state)
 {
     (void)state;
@@ -423,6 +465,7 @@ int main(void)
         cmocka_unit_test(a_minority_steps_down_and_confirms_nothing),
         cmocka_unit_test(hurrying_shortens_the_time_without_a_leader),
         cmocka_unit_test(an_election_waits_as_long_as_flushes_take),
+        cmocka_unit_test(the_dead_do_not_delay_the_living),
         cmocka_unit_test(leadership_is_handed_over),
         cmocka_unit_test(a_group_is_replaced_member_by_member),
         cmocka_unit_test(one_node_grows_to_three),

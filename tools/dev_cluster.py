@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: MIT
+"""A cluster of `hasp dev` for measurements, and what it takes to ask it."""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+
+class Client:
+    def __init__(self, port, timeout):
+        self.socket = socket.create_connection(('127.0.0.1', port), timeout)
+        self.file = self.socket.makefile('rb')
+
+    def ask(self, *words):
+        self.socket.sendall(b'*%d\r\n' % len(words) + b''.join(
+            b'$%d\r\n%s\r\n' % (len(w), w.encode()) for w in words))
+        return self.value()
+
+    def value(self):
+        line = self.file.readline()
+        if not line.endswith(b'\r\n'):
+            raise OSError('closed')
+        kind, rest = line[:1], line[1:-2]
+        if kind == b'$':
+            size = int(rest)
+            return None if size < 0 else self.file.read(size + 2)[:-2]
+        if kind == b'*':
+            return [self.value() for _ in range(int(rest))]
+        if kind == b'-':
+            raise OSError(rest.decode())
+        return rest
+
+    def close(self):
+        self.socket.close()
+
+
+def status(port):
+    client = Client(port, 1)
+    try:
+        flat = client.ask('RAFT.STATUS')
+        return dict(zip(flat[::2], flat[1::2]))
+    finally:
+        client.close()
+
+
+def acquire(port, name):
+    client = Client(port, 3)
+    try:
+        client.ask('SESSION.OPEN', 'TTL', '1000')
+        return int(client.ask('LOCK.ACQUIRE', name))
+    finally:
+        client.close()
+
+
+def until(action, seconds=20):
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            return action()
+        except (OSError, KeyError, ValueError) as error:
+            if time.monotonic() > end:
+                sys.exit(f'gave up: {error}')
+            time.sleep(0.002)
+
+
+def leader_of(ports):
+    for port in ports:
+        try:
+            found = int(status(port)[b'leader'])
+            if found:
+                return found
+        except (OSError, KeyError):
+            continue
+    raise OSError('no leader')
+
+
+class SlowDisk:
+    """What nodes with such a disk have in their environment. They are founded
+    while it is fast."""
+
+    def __init__(self, build, flush_ms, folder):
+        self.environment = dict(os.environ)
+        self.flush_ms = flush_ms
+        self.control = f'{folder}/slow_disk'
+        if flush_ms > 0:
+            self.tell('')
+            self.environment['LD_PRELOAD'] = f'{build}/slow_disk.so'
+            self.environment['SLOW_DISK'] = self.control
+
+    def tell(self, line):
+        with open(f'{self.control}.new', 'w') as out:
+            out.write(f'io_setup 0\n{line}\n')
+        os.rename(f'{self.control}.new', self.control)
+
+    def begin(self):
+        if self.flush_ms > 0:
+            self.tell(f'flush {self.flush_ms}')
+
+
+class DevCluster:
+    """Nodes with the default settings on ports of their own."""
+
+    def __init__(self, build, count=3, flush_ms=0):
+        self.build = build
+        self.temporary = tempfile.TemporaryDirectory()
+        self.folder = self.temporary.name
+        base = 21000 + os.getpid() % 9000
+        self.ports = [base + 10 * i for i in range(count)]
+        self.disk = SlowDisk(build, flush_ms, self.folder)
+        self.again = {}
+        self.dev = subprocess.Popen(
+            [f'{build}/hasp', 'dev', '--dir', self.folder, '--port', str(base),
+             '--nodes', str(count)], stdout=subprocess.PIPE, text=True,
+            stderr=subprocess.DEVNULL, env=self.disk.environment)
+
+    def __enter__(self):
+        ready = self.dev.stdout.readline()
+        if not ready.startswith('ready'):
+            self.__exit__()
+            sys.exit('the cluster did not start')
+        self.pids = [int(p) for p in ready.split('pids=')[1].split(',')]
+        self.disk.begin()
+        return self
+
+    def __exit__(self, *_):
+        for process in self.again.values():
+            process.terminate()
+        self.dev.terminate()
+        for process in [*self.again.values(), self.dev]:
+            process.wait()
+        self.temporary.cleanup()
+
+    def leader(self):
+        """Its number, from 1."""
+        return until(lambda: leader_of(self.ports))
+
+    def kill(self, number):
+        os.kill(self.pids[number - 1], 9)
+
+    def restart(self, number):
+        if number in self.again:
+            self.again[number].wait()
+        self.again[number] = subprocess.Popen(
+            [f'{self.build}/haspd', '--config',
+             f'{self.folder}/n{number}/haspd.conf'],
+            stderr=subprocess.DEVNULL, env=self.disk.environment)
+        self.pids[number - 1] = self.again[number].pid
+        until(lambda: status(self.ports[number - 1]))
