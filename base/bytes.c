@@ -115,7 +115,8 @@ static bool match_class(struct bytes pattern, size_t *at, uint8_t character)
 
 /* One pass with a single point of return to the last '*': at most
  * pattern.size * text.size steps, whatever a stranger sends. */
-bool bytes_match(struct bytes pattern, struct bytes text)
+bool bytes_match_counted(struct bytes pattern, struct bytes text,
+                         uint64_t *steps)
 {
     size_t p = 0, t = 0, star = SIZE_MAX, star_text = 0;
     while (t < text.size) {
@@ -140,6 +141,7 @@ bool bytes_match(struct bytes pattern, struct bytes text)
                 is_match = c == text.data[t];
             }
         }
+        *steps += 1 + next - p;
         if (is_match) {
             p = next;
             t++;
@@ -154,6 +156,12 @@ bool bytes_match(struct bytes pattern, struct bytes text)
         p++;
     }
     return p == pattern.size;
+}
+
+bool bytes_match(struct bytes pattern, struct bytes text)
+{
+    uint64_t steps = 0;
+    return bytes_match_counted(pattern, text, &steps);
 }
 
 void buffer_done(struct buffer *buffer)

@@ -61,6 +61,9 @@ bool hex_get(struct bytes text, uint8_t *out, size_t size);
 
 /* Matches 'text' against the glob 'pattern' ('*', '?', '[a-z]', '\x'). */
 bool bytes_match(struct bytes pattern, struct bytes text);
+/* Adds the bytes of 'pattern' that were looked at to 'steps'. */
+bool bytes_match_counted(struct bytes pattern, struct bytes text,
+                         uint64_t *steps);
 
 /* A growable run of bytes that it owns. Zeroed memory is an empty buffer. */
 struct buffer {

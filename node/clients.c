@@ -30,7 +30,7 @@ static const struct stream_limits limits = {
 #define MALFORMED "protocol error"
 
 const char *const clients_cut_reason[CLIENTS_CUT_REASONS] = {
-    MALFORMED, UNFINISHED, TOO_SLOW, ALL_TOO_SLOW};
+    MALFORMED, UNFINISHED, TOO_SLOW, ALL_TOO_SLOW, CORE_TOO_COSTLY};
 
 /* How many connections come from one host. */
 struct origin {

@@ -31,7 +31,7 @@
 #define CLIENTS_UNSENT_MAX (UINT64_C(512) << 20)
 
 /* Why this node closes a connection that it does not want any more. */
-#define CLIENTS_CUT_REASONS 4
+#define CLIENTS_CUT_REASONS 5
 extern const char *const clients_cut_reason[CLIENTS_CUT_REASONS];
 
 struct hasp_node;

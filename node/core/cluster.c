@@ -63,6 +63,12 @@ void server_cluster(struct core *core, struct request *request,
     }
 }
 
+bool server_cluster_check(struct call *call, struct resp_writer *writer)
+{
+    return call->count < 3 || call->argument[2].size <= LOCK_NAME_SIZE_MAX ||
+           call_fail(call, writer, "a key has at most 511 bytes");
+}
+
 /* The slot of a key: CRC16 (XMODEM) of it, or of its {tag}. */
 static uint32_t key_slot(struct bytes key)
 {

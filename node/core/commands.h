@@ -274,15 +274,17 @@ command_run_fn raft_status_run, server_info;
 /* events.c */
 command_run_fn lock_watch_run, lock_unwatch_run, subscribe_run, unsubscribe_run,
     psubscribe_run, punsubscribe_run;
+command_parse_fn watch_texts_check;
 
 /* commands_server.c, commands_about.c, cluster.c */
 command_run_fn server_hello, server_auth, server_ping, server_echo, server_quit,
     server_reset, server_select, server_command, server_client, server_config,
     server_readonly, server_cluster;
+command_parse_fn server_config_check, server_cluster_check;
 
 /* commands_redis.c */
 command_parse_fn redis_set_parse, redis_setnx_parse, redis_expire_parse,
-    redis_eval_parse;
+    redis_eval_parse, redis_keys_check;
 command_run_fn redis_run, redis_script_run;
 command_read_fn redis_get_read, redis_exists_read, redis_ttl_read,
     redis_delete_read, redis_eval_read;

@@ -78,9 +78,23 @@ bool redis_setnx_parse(struct call *call, struct resp_writer *writer)
 bool redis_expire_parse(struct call *call, struct resp_writer *writer)
 {
     struct redis_call redis;
-    return understand(call, &redis) ||
-           call_fail(call, writer,
-                     "key and time expected, 1 ms to 1 h, without options");
+    if (!understand(call, &redis)) {
+        return call_fail(call, writer,
+                         "key and time expected, 1 ms to 1 h, without options");
+    }
+    return redis.keys[0].size <= LOCK_NAME_SIZE_MAX ||
+           call_fail(call, writer, "a key has at most 511 bytes");
+}
+
+/* Of what only reads. */
+bool redis_keys_check(struct call *call, struct resp_writer *writer)
+{
+    for (uint32_t i = call->command->key_at; i < call->count; i++) {
+        if (call->argument[i].size > LOCK_NAME_SIZE_MAX) {
+            return call_fail(call, writer, "a key has at most 511 bytes");
+        }
+    }
+    return true;
 }
 
 bool redis_eval_parse(struct call *call, struct resp_writer *writer)

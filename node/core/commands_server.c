@@ -9,10 +9,13 @@
 #include "node/core/attach.h"
 #include "node/core/commands.h"
 #include "node/core/conn.h"
-#include "node/core/events.h"
 #include "node/core/request.h"
+#include "node/core/watches.h"
 
 #define NAME_SIZE_MAX CLIENT_NAME_SIZE_MAX
+/* Each is matched with each parameter. */
+#define CONFIG_PATTERN_SIZE_MAX 64
+#define CONFIG_PATTERN_COUNT_MAX 64
 
 static void answer_ok(struct core *core, struct request *request)
 {
@@ -166,7 +169,7 @@ void server_reset(struct core *core, struct request *request,
 {
     struct conn *conn = request->conn;
     (void)call;
-    events_forget(conn);
+    watches_forget(core, conn);
     attach_forget_conn(core, conn);
     conn_set_name(conn, (struct bytes){NULL, 0});
     conn->version = 2;
@@ -194,6 +197,19 @@ void server_readonly(struct core *core, struct request *request,
 }
 
 /* A few parameters that clients ask for. */
+bool server_config_check(struct call *call, struct resp_writer *writer)
+{
+    if (call->count > 2 + CONFIG_PATTERN_COUNT_MAX) {
+        return call_fail(call, writer, "at most 64 patterns");
+    }
+    for (uint32_t i = 2; i < call->count; i++) {
+        if (call->argument[i].size > CONFIG_PATTERN_SIZE_MAX) {
+            return call_fail(call, writer, "a pattern has at most 64 bytes");
+        }
+    }
+    return true;
+}
+
 void server_config(struct core *core, struct request *request,
                    const struct call *call)
 {

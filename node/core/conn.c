@@ -7,8 +7,8 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "node/core/attach.h"
-#include "node/core/events.h"
 #include "node/core/request.h"
+#include "node/core/watches.h"
 
 #define SLOT_COUNT_FIRST 4
 /* An idle connection keeps no more slots than this, and a slot no larger
@@ -55,7 +55,7 @@ void conn_free(struct core *core, struct conn *conn)
         }
     }
     free_slots(conn);
-    events_forget(conn);
+    watches_forget(core, conn);
     attach_forget_conn(core, conn);
     HASH_DELETE(by_id, core->conns, conn);
     list_remove(&conn->in_core);

@@ -28,6 +28,7 @@
 #include "node/core/state.h"
 #include "node/core/update.h"
 #include "node/core/vouch.h"
+#include "node/core/watches.h"
 
 const struct core_limits core_default_limits = {
     .requests_in_flight = 16384,
@@ -357,6 +358,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
     apply_flush(core, false);
     digests_turn(core);
     snapshots_turn(core);
+    watches_turn(core);
     return core->has_left_over ? now_ns : next_deadline(core);
 }
 
@@ -446,7 +448,7 @@ static void free_requests(struct core *core)
 static void init_lists(struct core *core)
 {
     list_init(&core->conns_by_age);
-    list_init(&core->watches);
+    watches_init(core);
     list_init(&core->parked);
     list_init(&core->forwarded);
     list_init(&core->asking);

@@ -146,6 +146,9 @@ enum core_exit {
     CORE_EXIT_TOO_OLD = 76 /* Other nodes run a newer version. */
 };
 
+/* The reason of client_close() for watchers, see node/core/watches.h. */
+#define CORE_TOO_COSTLY "pattern too costly"
+
 enum core_redirect { REDIRECT_FORWARD, REDIRECT_MOVED };
 
 struct core_options {

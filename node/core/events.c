@@ -2,33 +2,28 @@
 
 #include "node/core/events.h"
 
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/memory.h"
 #include "node/core/attach.h"
 #include "node/core/commands.h"
 #include "node/core/request.h"
+#include "node/core/watches.h"
 
-/* Of one connection. */
-#define WATCH_COUNT_MAX 1024
-#define CHANNEL_PREFIX "lock:"
+struct event {
+    const char *kind;
+    const struct effect *effect;
+};
 
 static const char *kind_of(const struct effect *effect);
 static void tell(struct core *core, const char *kind,
                  const struct effect *effect);
 static void tell_blacklisted(struct core *core, const struct effect *effect);
-static bool watch_hits(const struct watch *watch, struct bytes lock);
+static watch_hit_fn tell_watch;
 static void push(struct core *core, struct conn *conn, const char *kind,
                  const struct effect *effect);
 static void publish(struct core *core, const struct watch *watch,
                     const char *kind, const struct effect *effect);
 static void please(struct core *core, const struct effect *effect);
-static struct watch *find_watch(struct conn *conn, int kind,
-                                struct bytes pattern);
-static bool add_watch(struct core *core, struct conn *conn, int kind,
-                      struct bytes pattern);
-static void drop_watch(struct watch *watch);
 
 void events_effect(struct core *core, const struct effect *effect)
 {
@@ -47,13 +42,6 @@ void events_effect(struct core *core, const struct effect *effect)
     }
 }
 
-void events_forget(struct conn *conn)
-{
-    LIST_EACH_SAFE (node, &conn->watches) {
-        drop_watch(LIST_ENTRY(node, struct watch, in_conn));
-    }
-}
-
 void lock_watch_run(struct core *core, struct request *request,
                     const struct call *call)
 {
@@ -64,8 +52,9 @@ void lock_watch_run(struct core *core, struct request *request,
                        "PSUBSCRIBE lock:prefix*");
         return;
     }
-    if (!add_watch(core, conn, WATCH_PREFIX, call->name)) {
-        request_refuse(core, request, "LIMIT", "watches of a connection");
+    const char *limit = watch_add(core, conn, WATCH_PREFIX, call->name);
+    if (limit != NULL) {
+        request_refuse(core, request, "LIMIT", limit);
         return;
     }
     resp_simple(request_reply(core, request), "OK");
@@ -75,9 +64,10 @@ void lock_watch_run(struct core *core, struct request *request,
 void lock_unwatch_run(struct core *core, struct request *request,
                       const struct call *call)
 {
-    struct watch *watch = find_watch(request->conn, WATCH_PREFIX, call->name);
+    struct watch *watch = watch_find(core, request->conn, WATCH_PREFIX,
+                                     call->name);
     if (watch != NULL) {
-        drop_watch(watch);
+        watch_drop(core, watch);
     }
     resp_simple(request_reply(core, request), "OK");
     request_done(core, request);
@@ -99,31 +89,34 @@ static void confirm(struct core *core, struct request *request,
 }
 
 static void subscribe(struct core *core, struct request *request,
-                      const struct call *call, int kind, const char *word)
+                      const struct call *call, enum watch_kind kind,
+                      const char *word)
 {
     struct conn *conn = request->conn;
     request_reply(core, request);
     for (uint32_t i = 1; i < call->count; i++) {
-        if (add_watch(core, conn, kind, call->argument[i])) {
+        const char *limit = watch_add(core, conn, kind, call->argument[i]);
+        if (limit == NULL) {
             confirm(core, request, word, call->argument[i], true);
         } else {
             request_count_refusal(core, "LIMIT");
-            resp_error(&core->writer, "LIMIT", "watches of a connection");
+            resp_error(&core->writer, "LIMIT", "%s", limit);
         }
     }
     request_done(core, request);
 }
 
 static void unsubscribe(struct core *core, struct request *request,
-                        const struct call *call, int kind, const char *word)
+                        const struct call *call, enum watch_kind kind,
+                        const char *word)
 {
     struct conn *conn = request->conn;
     bool has_any = false;
     request_reply(core, request);
     for (uint32_t i = 1; i < call->count; i++) {
-        struct watch *watch = find_watch(conn, kind, call->argument[i]);
+        struct watch *watch = watch_find(core, conn, kind, call->argument[i]);
         if (watch != NULL) {
-            drop_watch(watch);
+            watch_drop(core, watch);
         }
         confirm(core, request, word, call->argument[i], true);
         has_any = true;
@@ -131,12 +124,12 @@ static void unsubscribe(struct core *core, struct request *request,
     if (call->count == 1) {
         LIST_EACH_SAFE (node, &conn->watches) {
             struct watch *watch = LIST_ENTRY(node, struct watch, in_conn);
-            if ((int)watch->kind == kind) {
-                struct bytes pattern = watch->pattern;
-                watch->pattern = (struct bytes){NULL, 0};
-                drop_watch(watch);
-                confirm(core, request, word, pattern, true);
-                free((void *)pattern.data);
+            if (watch->of.pattern->kind == kind) {
+                struct bytes text = watch_text(watch);
+                buffer_clear(&core->event);
+                buffer_put_bytes(&core->event, text);
+                watch_drop(core, watch);
+                confirm(core, request, word, buffer_bytes(&core->event), true);
                 has_any = true;
             }
         }
@@ -145,6 +138,17 @@ static void unsubscribe(struct core *core, struct request *request,
         confirm(core, request, word, (struct bytes){NULL, 0}, false);
     }
     request_done(core, request);
+}
+
+bool watch_texts_check(struct call *call, struct resp_writer *writer)
+{
+    for (uint32_t i = 1; i < call->count; i++) {
+        if (call->argument[i].size > WATCH_SIZE_MAX) {
+            return call_fail(call, writer,
+                             "a channel or pattern has at most 516 bytes");
+        }
+    }
+    return true;
 }
 
 void subscribe_run(struct core *core, struct request *request,
@@ -171,22 +175,24 @@ void punsubscribe_run(struct core *core, struct request *request,
     unsubscribe(core, request, call, WATCH_PATTERN, "punsubscribe");
 }
 
-/* A connection that watches several fitting prefixes hears it once. */
 static void tell(struct core *core, const char *kind,
                  const struct effect *effect)
 {
-    struct conn *last = NULL;
-    LIST_EACH (node, &core->watches) {
-        struct watch *watch = LIST_ENTRY(node, struct watch, in_core);
-        if (!watch_hits(watch, effect->lock)) {
-            continue;
-        }
-        if (watch->kind != WATCH_PREFIX) {
-            publish(core, watch, kind, effect);
-        } else if (watch->conn != last) {
-            push(core, watch->conn, kind, effect);
-            last = watch->conn;
-        }
+    struct event event = {kind, effect};
+    core->event_number++;
+    watches_hit(core, effect->lock, tell_watch, &event);
+}
+
+/* A connection that watches several fitting prefixes hears it once. */
+static void tell_watch(struct core *core, const struct watch *watch, void *data)
+{
+    const struct event *event = data;
+    struct conn *conn = watch->of.conn;
+    if (watch->of.pattern->kind != WATCH_PREFIX) {
+        publish(core, watch, event->kind, event->effect);
+    } else if (conn->told_event != core->event_number) {
+        conn->told_event = core->event_number;
+        push(core, conn, event->kind, event->effect);
     }
 }
 
@@ -195,7 +201,7 @@ static void tell(struct core *core, const char *kind,
 static void tell_blacklisted(struct core *core, const struct effect *effect)
 {
     const struct session *session = lockfsm_session(core->fsm, effect->session);
-    if (session == NULL || list_is_empty(&core->watches)) {
+    if (session == NULL || core->watches == NULL) {
         return;
     }
     LIST_EACH (node, &session->holds) {
@@ -231,23 +237,6 @@ static const char *kind_of(const struct effect *effect)
     default:
         return NULL;
     }
-}
-
-static bool watch_hits(const struct watch *watch, struct bytes lock)
-{
-    if (watch->kind == WATCH_PREFIX) {
-        return bytes_has_prefix(lock, watch->pattern);
-    }
-    uint8_t channel[sizeof CHANNEL_PREFIX - 1 + LOCK_NAME_SIZE_MAX];
-    size_t prefix_size = sizeof CHANNEL_PREFIX - 1;
-    if (lock.size > LOCK_NAME_SIZE_MAX) {
-        return false;
-    }
-    memcpy(channel, CHANNEL_PREFIX, prefix_size);
-    memcpy(channel + prefix_size, lock.data, lock.size);
-    struct bytes name = bytes_of(channel, prefix_size + lock.size);
-    return watch->kind == WATCH_CHANNEL ? bytes_equal(watch->pattern, name)
-                                        : bytes_match(watch->pattern, name);
 }
 
 static struct bytes message_of(const struct effect *effect)
@@ -310,17 +299,17 @@ static void put_json(struct buffer *out, struct bytes text)
 static void publish(struct core *core, const struct watch *watch,
                     const char *kind, const struct effect *effect)
 {
-    struct resp_writer writer = {output_of(core, watch->conn),
-                                 watch->conn->version};
+    struct conn *conn = watch->of.conn;
+    struct resp_writer writer = {output_of(core, conn), conn->version};
     if (writer.out == NULL) {
         return;
     }
     struct buffer *json = &core->event;
-    bool is_pattern = watch->kind == WATCH_PATTERN;
+    bool is_pattern = watch->of.pattern->kind == WATCH_PATTERN;
     resp_push(&writer, is_pattern ? 4 : 3);
     resp_text(&writer, is_pattern ? "pmessage" : "message");
     if (is_pattern) {
-        resp_bulk(&writer, watch->pattern);
+        resp_bulk(&writer, watch_text(watch));
     }
     buffer_clear(json);
     buffer_put_text(json, CHANNEL_PREFIX);
@@ -352,67 +341,9 @@ static void please(struct core *core, const struct effect *effect)
     LIST_EACH (node, attachments) {
         struct conn *conn = LIST_ENTRY(node, struct attachment, in_session)
                                 ->conn;
-        if (conn == NULL || conn->version != 3) {
-            continue;
-        }
-        bool is_told = false;
-        LIST_EACH (at, &conn->watches) {
-            const struct watch *watch = LIST_ENTRY(at, struct watch, in_conn);
-            is_told |= watch->kind == WATCH_PREFIX &&
-                       watch_hits(watch, effect->lock);
-        }
-        if (!is_told) {
+        if (conn != NULL && conn->version == 3 &&
+            conn->told_event != core->event_number) {
             push(core, conn, "please", effect);
         }
     }
-}
-
-static struct watch *find_watch(struct conn *conn, int kind,
-                                struct bytes pattern)
-{
-    LIST_EACH (node, &conn->watches) {
-        struct watch *watch = LIST_ENTRY(node, struct watch, in_conn);
-        if ((int)watch->kind == kind && bytes_equal(watch->pattern, pattern)) {
-            return watch;
-        }
-    }
-    return NULL;
-}
-
-static bool add_watch(struct core *core, struct conn *conn, int kind,
-                      struct bytes pattern)
-{
-    if (find_watch(conn, kind, pattern) != NULL) {
-        return true;
-    }
-    if (conn->watch_count >= WATCH_COUNT_MAX) {
-        return false;
-    }
-    struct watch *watch = memory_new(sizeof *watch);
-    watch->conn = conn;
-    watch->kind = kind;
-    watch->pattern = bytes_of(memory_copy(pattern.data, pattern.size),
-                              pattern.size);
-    /* Those of one connection stand together, see tell(). */
-    if (list_is_empty(&conn->watches)) {
-        list_push_back(&core->watches, &watch->in_core);
-    } else {
-        list_insert_before(
-            &LIST_ENTRY(conn->watches.prev, struct watch, in_conn)->in_core,
-            &watch->in_core);
-    }
-    list_push_back(&conn->watches, &watch->in_conn);
-    conn->watch_count++;
-    conn->channel_count += kind != WATCH_PREFIX;
-    return true;
-}
-
-static void drop_watch(struct watch *watch)
-{
-    watch->conn->watch_count--;
-    watch->conn->channel_count -= watch->kind != WATCH_PREFIX;
-    list_remove(&watch->in_conn);
-    list_remove(&watch->in_core);
-    free((void *)watch->pattern.data);
-    free(watch);
 }

@@ -17,7 +17,4 @@
 #include "node/core/state.h"
 
 void events_effect(struct core *core, const struct effect *effect);
-/* Drops all that the connection watches. */
-void events_forget(struct conn *conn);
-
 #endif /* HASP_NODE_CORE_EVENTS_H */

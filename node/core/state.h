@@ -75,12 +75,32 @@ struct untold_close {
 };
 #define UNTOLD_CLOSE_MAX 4096
 
+enum watch_kind { WATCH_PREFIX, WATCH_CHANNEL, WATCH_PATTERN };
+
+/* What is watched, once for all who do; see watches.h. */
+struct pattern {
+    UT_hash_handle by_key;
+    struct list in_core; /* core->prefixes[], or core->globs. */
+    struct list watches;
+    uint64_t turn;       /* Of the steps. */
+    uint64_t steps;      /* That it has cost in that turn. */
+    uint64_t event;      /* The newest that it was tried for. */
+    uint64_t bound;      /* Of a glob: what one try may cost. */
+    uint32_t open_count; /* Of those who watch it: not being closed. */
+    enum watch_kind kind;
+    size_t size;
+    uint8_t key[]; /* The kind, then the text. */
+};
+
 struct watch {
+    UT_hash_handle by_owner;
     struct list in_conn;
-    struct list in_core;
-    struct conn *conn;
-    struct bytes pattern; /* Owned. */
-    enum { WATCH_PREFIX, WATCH_CHANNEL, WATCH_PATTERN } kind;
+    struct list in_pattern;
+    struct watch_of {
+        struct conn *conn;
+        struct pattern *pattern;
+    } of;
+    bool is_closed; /* It was too costly, and the connection is closed. */
 };
 
 struct conn {
@@ -102,6 +122,8 @@ struct conn {
     struct list watches;
     uint32_t watch_count;   /* Of all kinds; channels and patterns as well in */
     uint32_t channel_count; /* ... this one (the mode of RESP2). */
+    uint32_t glob_count;
+    uint64_t told_event; /* The newest that was pushed to it. */
     /* Of those that are not answered, by enum conn_order: how many, and a bit
      * for the hash of each name that they touch. */
     uint32_t open_count[ORDER_COUNT];
@@ -301,7 +323,13 @@ struct core {
     struct attached *attached;
     struct untold_close *untold; /* UNTOLD_CLOSE_MAX, or NULL. */
     uint32_t untold_count;
-    struct list watches;
+    struct watch *watches;
+    struct pattern *patterns;
+    struct list prefixes[LOCK_NAME_SIZE_MAX + 1]; /* By size. */
+    struct list globs;
+    uint64_t match_turn;
+    uint64_t match_steps; /* Of this turn. */
+    uint64_t event_number;
     struct peer peers[PEER_COUNT_MAX];
 
     /* Requests. */

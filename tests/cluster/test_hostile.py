@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What strangers send costs them their connection and us nothing."""
 
+import contextlib
 import random
 import socket
 import struct
@@ -184,6 +185,35 @@ def test_a_watcher_that_never_reads_is_cut_off_with_a_reason():
             cut = 'hasp_connections_cut_total{reason="output limit"}'
             assert metrics(node)[cut] == 1
         assert node.is_serving()
+
+
+def test_megabytes_of_patterns_do_not_depose_the_leader():
+    with Cluster() as cluster, contextlib.ExitStack() as stack:
+        leader = cluster.leader()
+        term = leader.status()["term"]
+        hostile = [stack.enter_context(leader.connect(60)) for _ in range(128)]
+        watcher = stack.enter_context(leader.connect(60))
+        watcher.do("PSUBSCRIBE", "lock:aaa*")
+        for i, client in enumerate(hostile):
+            # Each byte of a name is looked for among five hundred.
+            patterns = ["*[%s]%d/%d" % ("x" * 500, i, j) for j in range(64)]
+            client.send("PSUBSCRIBE", *patterns)
+        for client in hostile:
+            assert client.receive()[0] == b"psubscribe"
+        with pytest.raises(ReplyError, match="at most 516 bytes"):
+            with leader.connect() as client:
+                client.do("PSUBSCRIBE", *["*[%s" % ("x" * 60000)] * 4)
+        client = stack.enter_context(leader.connect(60))
+        Session(client, ttl=60000)
+        for _ in range(50):
+            client.do("LOCK.ACQUIRE", "a" * 511)
+            client.do("LOCK.RELEASE", "a" * 511)
+        told = [watcher.receive() for _ in range(100)]
+        assert all(message[0] == b"pmessage" for message in told)
+        assert leader.is_serving() and leader.status()["term"] == term
+        cut = 'hasp_connections_cut_total{reason="pattern too costly"}'
+        wait_until(lambda: metrics(leader)[cut] >= 100, 10, "they are closed")
+        assert "watchers closed" in leader.log()
 
 
 def test_many_pipelined_requests_are_all_answered_in_order():

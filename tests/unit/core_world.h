@@ -24,7 +24,9 @@
 #include "raft/message.h"
 
 #define NODE_MAX 6
+#ifndef CONN_MAX
 #define CONN_MAX 64
+#endif
 #define MS UINT64_C(1000000)
 #define WRITE_MS 1
 #define LATENCY_MS 1
@@ -495,7 +497,7 @@ static void client_drop(struct world_client *client)
 
 /* The process dies; what its disk and table hold stays. What had not become
  * durable is lost. */
-static void node_kill(struct world *world, uint64_t id)
+__attribute__((unused)) static void node_kill(struct world *world, uint64_t id)
 {
     struct world_node *node = &world->node[id];
     core_free(node->core);
