@@ -212,7 +212,8 @@ void lockfsm_change(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
                     const uint64_t *nodes, uint32_t count);
 
 /* Writes all that changed since the last flush in one transaction. Errors are
- * fatal. */
+ * fatal, but HASP_EFULL: the table has no room, nothing was written, and after
+ * table_grow() it may be done again. */
 MUST_CHECK int lockfsm_flush(struct lockfsm *fsm, struct table *table);
 /* How many records the next flush would write. */
 uint32_t lockfsm_dirty_count(const struct lockfsm *fsm);

@@ -39,14 +39,14 @@ static bool is_damaged(const struct stored *stored, uint64_t share)
     return (stored->flags & STORED_SHARED) != 0 && stored->share != share;
 }
 
-/* An error leaves the lists half done: it is fatal, and the state with it. */
+/* The lists stay as they are until the table has it all: where there is no room
+ * the flush is done again. */
 static int put_changed(struct lockfsm *fsm, struct table_txn *txn,
                        struct record *record)
 {
     for (int kind = 0; kind < RECORD_KIND_COUNT; kind++) {
-        struct list *list = &fsm->changed[kind];
-        while (!list_is_empty(list)) {
-            struct stored *stored = LIST_FIRST(list, struct stored, in_list);
+        LIST_EACH (node, &fsm->changed[kind]) {
+            struct stored *stored = LIST_ENTRY(node, struct stored, in_list);
             record_of(record, (enum record_kind)kind, stored);
             uint64_t share = record_share(record);
             int error = is_damaged(stored, share) ? HASP_ECORRUPT
@@ -55,10 +55,20 @@ static int put_changed(struct lockfsm *fsm, struct table_txn *txn,
                 return error;
             }
             stored_share(fsm, stored, share);
-            stored_settle(fsm, (enum record_kind)kind, stored);
         }
     }
     return 0;
+}
+
+static void settle_changed(struct lockfsm *fsm)
+{
+    for (int kind = 0; kind < RECORD_KIND_COUNT; kind++) {
+        struct list *list = &fsm->changed[kind];
+        while (!list_is_empty(list)) {
+            stored_settle(fsm, (enum record_kind)kind,
+                          LIST_FIRST(list, struct stored, in_list));
+        }
+    }
 }
 
 static int put_meta(struct lockfsm *fsm, struct table_txn *txn,
@@ -111,6 +121,7 @@ int lockfsm_flush(struct lockfsm *fsm, struct table *table)
     }
     error = table_commit(txn);
     if (error == 0) {
+        settle_changed(fsm);
         buffer_clear(&fsm->deleted);
         fsm->deleted_count = 0;
         fsm->flushed_index = fsm->applied_index;

@@ -246,6 +246,7 @@ static void put_state(const struct hasp_node *node, struct buffer *out)
 static void put_disk(const struct hasp_node *node, struct buffer *out)
 {
     const struct journal *journal = &node->journal;
+    uint64_t used, room;
     head(out, "hasp_log_write_seconds", "summary",
          "Durable writes of the log.");
     buffer_printf(out, "hasp_log_write_seconds_sum %.6f\n",
@@ -263,6 +264,10 @@ static void put_disk(const struct hasp_node *node, struct buffer *out)
     gauge(out, "hasp_disk_is_scarce",
           "1 if changes are refused because the disk is full or hangs.",
           journal->is_full || journal->writes.is_slow);
+    table_size(node->table, &used, &room);
+    gauge(out, "hasp_table_bytes", "Size of the table on disk.", used);
+    gauge(out, "hasp_table_room_bytes",
+          "Address space reserved for the table; it grows by itself.", room);
     gauge(out, "hasp_snapshot_index", "Index of the newest snapshot.",
           node->snapshots.newest_index);
     gauge(out, "hasp_snapshot_bytes", "Size of the newest snapshot.",

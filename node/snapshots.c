@@ -68,13 +68,10 @@ void snapshots_set_newest(struct snapshots *snapshots, uint64_t log_index,
     close_idle(snapshots);
 }
 
-int snapshots_restore(struct hasp_node *node, const struct snapshot_file *file)
+static int decode(struct table *table, const struct snapshot_file *file)
 {
     struct table_txn *txn;
-    int rv = datadir_table_restoring(node->datadir, true);
-    if (rv == 0) {
-        rv = table_begin_write(node->table, &txn);
-    }
+    int rv = table_begin_write(table, &txn);
     if (rv != 0) {
         return rv;
     }
@@ -83,7 +80,19 @@ int snapshots_restore(struct hasp_node *node, const struct snapshot_file *file)
         table_abort(txn);
         return rv;
     }
-    rv = table_commit(txn);
+    return table_commit(txn);
+}
+
+int snapshots_restore(struct hasp_node *node, const struct snapshot_file *file)
+{
+    int rv = datadir_table_restoring(node->datadir, true);
+    if (rv == 0) {
+        rv = decode(node->table, file);
+    }
+    while (rv == HASP_EFULL) {
+        rv = table_grow(node->table);
+        rv = rv != 0 ? rv : decode(node->table, file);
+    }
     return rv != 0 ? rv : datadir_table_restoring(node->datadir, false);
 }
 

@@ -11,10 +11,11 @@ static bool key_is_valid(struct bytes key)
 }
 
 /* After a write that failed the pages in memory and on disk may differ: from
- * then on the table is only good for reading. */
+ * then on the table is only good for reading. Where there was no room in the
+ * map nothing has been written. */
 static int note_failure(struct table *table, int error)
 {
-    if (error != 0) {
+    if (error != 0 && error != HASP_EFULL) {
         table->is_broken = true;
     }
     return error;
@@ -26,6 +27,17 @@ void table_close(struct table *table)
         CHECK(table->writer == NULL);
         table->ops->close(table);
     }
+}
+
+int table_grow(struct table *table)
+{
+    CHECK(table->writer == NULL);
+    return table->is_broken ? HASP_EIO : table->ops->grow(table);
+}
+
+void table_size(struct table *table, uint64_t *ret_used, uint64_t *ret_room)
+{
+    table->ops->size(table, ret_used, ret_room);
 }
 
 int table_sync(struct table *table)

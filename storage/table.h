@@ -18,7 +18,10 @@
  * Errors: any error of a write or a commit is fatal to the node (HASP_EIO,
  * HASP_ENOSPC): after a failed commit the next one may succeed with pages
  * missing, so it must not be tried, and the table refuses to begin another
- * write (HASP_EIO). HASP_ENOSPC: the device or the map ('size_max') is full.
+ * write (HASP_EIO). HASP_ENOSPC: the device is full.
+ * The exception is HASP_EFULL: the table has no address space left. Then
+ * nothing has changed, the transaction is to be aborted (unless it was the
+ * commit that said so), and after table_grow() all of it may be done again.
  * HASP_ECORRUPT where LMDB says so. HASP_EINVALID: a key or a value of a size
  * that is not allowed; nothing has happened then.
  *
@@ -56,14 +59,14 @@ enum table_map {
 struct table;
 struct table_txn;
 
-/* Opens (creates) the LMDB table in the folder 'path', with room for
- * 'size_max' bytes (address space; the file only takes what is used). On error
- * 'why' tells a person what and where.
+/* Opens (creates) the LMDB table in the folder 'path', with room for 'size'
+ * bytes, or for what is in it (address space; the file only takes what is
+ * used). On error 'why' tells a person what and where.
  *
  * One process opens a table once: LMDB's locks would be lost with the first of
  * two that closes. A second open is HASP_EBUSY; another process is kept out by
  * the lock of the data directory. The table must not be used after a fork(). */
-MUST_CHECK int table_open_lmdb(const char *path, uint64_t size_max,
+MUST_CHECK int table_open_lmdb(const char *path, uint64_t size,
                                struct table **ret_table,
                                char why[HASP_WHY_SIZE]);
 
@@ -72,6 +75,13 @@ struct table *table_new_memory(void);
 
 /* No transaction may be open. NULL is fine. Nothing is flushed. */
 void table_close(struct table *table);
+
+/* Doubles the room, after HASP_EFULL; no write may be under way. HASP_EBUSY:
+ * not while a read transaction is open. HASP_ENOMEM: the process gets no more
+ * address space (ulimit -v); the table goes on with what it has. */
+MUST_CHECK int table_grow(struct table *table);
+/* The bytes in use and the room for them; of a table in memory 0. */
+void table_size(struct table *table, uint64_t *ret_used, uint64_t *ret_room);
 
 /* Flushes the table to the disk, for a clean stop (datadir_table_closed() may
  * follow). An error means that it must not be trusted later. */

@@ -13,12 +13,15 @@
 #include <errno.h>
 #include <lmdb.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 
+#include "base/check.h"
 #include "base/list.h"
 #include "base/memory.h"
 #include "storage/disk.h"
@@ -26,13 +29,16 @@
 
 /* With less room than that a write may have failed for want of it. */
 #define FULL_SIZE (1u << 20)
+/* Less address space than that no process has. */
+#define SIZE_MIN (UINT64_C(16) << 20)
 
 struct lmdb_table {
     struct table table;
     MDB_env *env;
     MDB_dbi dbi[TABLE_MAP_COUNT];
-    struct list in_open; /* In open_tables. */
-    dev_t device;        /* Of the folder. */
+    atomic_uint reader_count; /* Begun here, ended on any thread. */
+    struct list in_open;      /* In open_tables. */
+    dev_t device;             /* Of the folder. */
     ino_t inode;
 };
 
@@ -54,22 +60,25 @@ static pthread_mutex_t open_tables_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static int claim_folder(struct lmdb_table *lmdb, const char *path,
                         char why[HASP_WHY_SIZE]);
-static int open_env(struct lmdb_table *lmdb, const char *path,
-                    uint64_t size_max);
+static int open_env(struct lmdb_table *lmdb, const char *path, uint64_t size);
+static bool has_address_space(size_t size);
 static int err_from_mdb(int code);
 static void lmdb_close(struct table *table);
 static const struct table_ops lmdb_ops;
 
-int table_open_lmdb(const char *path, uint64_t size_max,
-                    struct table **ret_table, char why[HASP_WHY_SIZE])
+int table_open_lmdb(const char *path, uint64_t size, struct table **ret_table,
+                    char why[HASP_WHY_SIZE])
 {
     struct lmdb_table *lmdb = memory_new(sizeof *lmdb);
     lmdb->table.ops = &lmdb_ops;
     list_init(&lmdb->in_open);
 
     int error = claim_folder(lmdb, path, why);
+    while (size > SIZE_MIN && !has_address_space(size)) {
+        size /= 2; /* It can grow later, if there is more by then. */
+    }
     if (error == 0) {
-        int code = open_env(lmdb, path, size_max);
+        int code = open_env(lmdb, path, size);
         if (code != 0) {
             snprintf(why, HASP_WHY_SIZE, "cannot open the table in '%s': %s",
                      path, mdb_strerror(code));
@@ -94,7 +103,7 @@ static int err_from_mdb(int code)
     case MDB_NOTFOUND:
         return HASP_ENOENT;
     case MDB_MAP_FULL:
-        return HASP_ENOSPC;
+        return HASP_EFULL;
     case MDB_CORRUPTED:
     case MDB_PAGE_NOTFOUND:
     case MDB_INVALID:
@@ -133,6 +142,7 @@ static int lmdb_begin(struct table *table, bool is_write,
         return err_from_mdb(code);
     }
     txn->txn = (struct table_txn){.table = table, .is_write = is_write};
+    atomic_fetch_add(&lmdb->reader_count, is_write ? 0 : 1);
     *ret_txn = &txn->txn;
     return 0;
 }
@@ -159,8 +169,51 @@ static int lmdb_commit(struct table_txn *base)
 static void lmdb_abort(struct table_txn *base)
 {
     struct lmdb_txn *txn = (struct lmdb_txn *)base;
+    struct lmdb_table *lmdb = (struct lmdb_table *)base->table;
+    unsigned readers = base->is_write ? 0 : 1;
     mdb_txn_abort(txn->mdb);
     free(txn);
+    atomic_fetch_sub(&lmdb->reader_count, readers);
+}
+
+/* What mdb_env_set_mapsize() cannot get back once it has failed is tried
+ * first. */
+static bool has_address_space(size_t size)
+{
+    void *at = mmap(NULL, size, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return at != MAP_FAILED && munmap(at, size) == 0;
+}
+
+/* "If the mapsize is changed no transactions may be active in this process." */
+static int lmdb_grow(struct table *table)
+{
+    struct lmdb_table *lmdb = (struct lmdb_table *)table;
+    MDB_envinfo info;
+    if (atomic_load(&lmdb->reader_count) > 0) {
+        return HASP_EBUSY;
+    }
+    int code = mdb_env_info(lmdb->env, &info);
+    if (code != 0) {
+        return err_from_mdb(code);
+    }
+    if (info.me_mapsize > SIZE_MAX / 2 ||
+        !has_address_space(2 * info.me_mapsize)) {
+        return HASP_ENOMEM;
+    }
+    return err_from_mdb(mdb_env_set_mapsize(lmdb->env, 2 * info.me_mapsize));
+}
+
+static void lmdb_size(struct table *table, uint64_t *ret_used,
+                      uint64_t *ret_room)
+{
+    struct lmdb_table *lmdb = (struct lmdb_table *)table;
+    MDB_envinfo info;
+    MDB_stat stat;
+    CHECK(mdb_env_info(lmdb->env, &info) == 0);
+    CHECK(mdb_env_stat(lmdb->env, &stat) == 0);
+    *ret_used = (uint64_t)(info.me_last_pgno + 1) * stat.ms_psize;
+    *ret_room = info.me_mapsize;
 }
 
 static MDB_dbi dbi_of(struct table_txn *txn, enum table_map map)
@@ -254,6 +307,8 @@ static void lmdb_close(struct table *table)
 
 static const struct table_ops lmdb_ops = {
     .close = lmdb_close,
+    .grow = lmdb_grow,
+    .size = lmdb_size,
     .sync = lmdb_sync,
     .begin = lmdb_begin,
     .commit = lmdb_commit,
@@ -312,8 +367,7 @@ static int open_maps(struct lmdb_table *lmdb)
     return code != 0 ? code : mdb_txn_commit(txn);
 }
 
-static int open_env(struct lmdb_table *lmdb, const char *path,
-                    uint64_t size_max)
+static int open_env(struct lmdb_table *lmdb, const char *path, uint64_t size)
 {
     int dead = 0;
     int code = mdb_env_create(&lmdb->env);
@@ -321,7 +375,7 @@ static int open_env(struct lmdb_table *lmdb, const char *path,
         lmdb->env = NULL;
         return code;
     }
-    code = mdb_env_set_mapsize(lmdb->env, size_max);
+    code = mdb_env_set_mapsize(lmdb->env, size);
     if (code == 0) {
         code = mdb_env_set_maxdbs(lmdb->env, TABLE_MAP_COUNT);
     }

@@ -338,8 +338,23 @@ static int memory_walk(struct table_txn *txn, enum table_map map,
     return node_walk(((struct memory_txn *)txn)->root[map], from, visit, data);
 }
 
+static int memory_grow(struct table *table)
+{
+    (void)table; /* It is never full. */
+    return 0;
+}
+
+static void memory_size(struct table *table, uint64_t *ret_used,
+                        uint64_t *ret_room)
+{
+    (void)table;
+    *ret_used = *ret_room = 0;
+}
+
 static const struct table_ops memory_ops = {
     .close = memory_close,
+    .grow = memory_grow,
+    .size = memory_size,
     .sync = memory_sync,
     .begin = memory_begin,
     .commit = memory_commit,

@@ -13,6 +13,8 @@
 
 struct table_ops {
     void (*close)(struct table *table);
+    int (*grow)(struct table *table);
+    void (*size)(struct table *table, uint64_t *ret_used, uint64_t *ret_room);
     int (*sync)(struct table *table);
     int (*begin)(struct table *table, bool is_write,
                  struct table_txn **ret_txn);

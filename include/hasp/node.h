@@ -114,7 +114,7 @@ struct hasp_node_limits {
 
     uint64_t disk_reserve;     /* Free bytes below which changes are refused. */
     uint64_t wal_segment_size; /* Bytes, a multiple of 4096. */
-    uint64_t table_size;       /* Address space of the table. */
+    uint64_t table_size; /* Address space of the table at first; it grows. */
 };
 
 enum hasp_node_redirect {

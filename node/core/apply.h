@@ -15,6 +15,10 @@ void apply_committed(struct core *core);
  * this one has applied very much: what it sends leaves in between, and what has
  * come meanwhile is read. */
 void apply_flush(struct core *core, bool is_now);
+/* Writes all of it, and lets the table grow where it has no room. HASP_EBUSY:
+ * not while somebody reads it; HASP_ENOMEM: the process gets no more address
+ * space; any other error is fatal. */
+MUST_CHECK int apply_flush_whole(struct core *core);
 
 /* One entry of the log, of whatever type, applied to the state. An error: it
  * cannot be read, and nothing has changed. */

@@ -392,7 +392,7 @@ bool core_is_quiet(const struct core *core)
 
 int core_flush(struct core *core)
 {
-    return lockfsm_flush(core->fsm, core->table);
+    return apply_flush_whole(core);
 }
 
 const struct lockfsm *core_state(const struct core *core)

@@ -279,7 +279,7 @@ static void take(struct core *core)
     struct buffer members = {0};
     struct snapshot_header header = {0};
     apply_flush(core, true);
-    if (core->has_fatal) {
+    if (core->has_fatal || core->is_table_full) {
         return;
     }
     header.last_index = lockfsm_flushed_index(core->fsm);

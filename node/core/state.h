@@ -396,6 +396,7 @@ struct core {
     /* The table and snapshots. */
     uint64_t flush_due_ns; /* 0: nothing to flush. */
     bool has_put_off_flush;
+    bool is_table_full; /* Until whoever reads it has ended. */
     bool is_taking_snapshot;
     uint64_t snapshot_index; /* Newest one taken or loaded. */
     uint64_t snapshot_retry_ns;

@@ -197,6 +197,36 @@ def test_a_cluster_is_founded_with_a_minute():
         assert shown(cluster)["ttl_max"]["value"] == 60000
 
 
+def test_a_table_without_room_grows():
+    """Where it did not, all nodes ended at the same entry."""
+    with Cluster(3, extra="table_size = 16M\nflush_records = 500\n") as cluster:
+        leader = cluster.leader()
+        with leader.connect(60) as client:
+            session = Session(client, ttl=600000)
+            count, value = 6000, "v" * 4096
+            for first in range(0, count, 250):
+                for i in range(first, first + 250):
+                    client.send("LOCK.ACQUIRE", "l%d" % i, "VALUE", value)
+                assert all(client.receive() > 0 for _ in range(250))
+            for node in cluster.nodes:
+                wait_until(
+                    lambda: metrics(node)["hasp_table_bytes"] > 32 << 20,
+                    30,
+                    "node %d has written all" % node.id,
+                )
+                assert metrics(node)["hasp_table_room_bytes"] >= 64 << 20
+                assert 'event="table grown"' in node.log()
+                assert node.is_running
+            assert client.do("LOCK.RELEASE", "l17") == 0
+        for node in cluster.nodes:
+            assert node.stop() == 0
+        cluster.start()
+        with cluster.leader().connect() as client:
+            session.attach(client)
+            assert client.do("LOCK.RELEASE", "l18") == 0
+            assert client.map("SESSION.SHOW", session.id)["holds"] == count - 2
+
+
 def test_zero_in_the_file_is_an_error_with_its_line():
     with Cluster(1, start=False) as cluster:
         node = cluster.nodes[0]

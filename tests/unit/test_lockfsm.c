@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "base/memory.h"
@@ -749,6 +750,68 @@ static void the_checkers_see_a_bent_state(void **state)
     lockfsm_delta_free(delta);
 }
 
+/* Nothing of a flush that found no room counts as written, nor is anything
+ * missing from the next one, whatever came and went in between. */
+static void a_flush_into_a_full_table_is_done_again(void **state)
+{
+    struct world *world = *state;
+    struct table *table;
+    char folder[64], path[128], why[HASP_WHY_SIZE] = "";
+    static char value[VALUE_SIZE_MAX];
+    const char *base = getenv("TMPDIR");
+    memset(value, 'v', sizeof value);
+    snprintf(folder, sizeof folder, "%.40s/hasp-fsm-XXXXXX",
+             base != NULL ? base : "/tmp");
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(table_open_lmdb(folder, 1 << 20, &table, why), 0);
+    uint64_t session = open_session(world);
+    int full_count = 0;
+    for (int i = 0; i < 1000; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "l%d", i);
+        struct bytes text = bytes_of_text(name);
+        struct acquire_command c = {.origin = {.session = session},
+                                    .names = &text,
+                                    .name_count = 1,
+                                    .value = bytes_of(value, sizeof value)};
+        encode_acquire(&world->command, &c);
+        apply(world);
+        if (i % 3 == 0) {
+            release(world, session, name);
+        }
+        if (i % 170 != 0) {
+            continue;
+        }
+        uint64_t flushed = lockfsm_flushed_index(world->fsm);
+        uint32_t dirty = lockfsm_dirty_count(world->fsm);
+        int error = lockfsm_flush(world->fsm, table);
+        if (error == HASP_EFULL) {
+            full_count++;
+            assert_int_equal(lockfsm_flushed_index(world->fsm), flushed);
+            assert_int_equal(lockfsm_dirty_count(world->fsm), dirty);
+            release(world, session, name);
+            release(world, session, i > 400 ? "l400" : "l1");
+            assert_int_equal(table_grow(table), 0);
+            assert_int_equal(table_grow(table), 0);
+            error = lockfsm_flush(world->fsm, table);
+        }
+        assert_int_equal(error, 0);
+        struct lockfsm *other = lockfsm_new();
+        if (lockfsm_load(other, table, why) != 0) {
+            fail_msg("%s", why);
+        }
+        assert_true(lockfsm_hash(other) == lockfsm_hash(world->fsm));
+        lockfsm_free(other);
+    }
+    assert_in_range(full_count, 1, 3);
+    table_close(table);
+    snprintf(path, sizeof path, "%s/data.mdb", folder);
+    assert_int_equal(unlink(path), 0);
+    snprintf(path, sizeof path, "%s/lock.mdb", folder);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 #define TEST(name) \
     cmocka_unit_test_setup_teardown(name, world_open, world_close)
 
@@ -757,6 +820,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(damaged_commands_are_corruption),
         TEST(skipping_moves_only_the_applied_index),
+        TEST(a_flush_into_a_full_table_is_done_again),
         TEST(wrong_sizes_are_bad_arguments),
         TEST(sessions_with_wrong_parts_are_refused),
         TEST(empty_commands_are_answered),

@@ -550,13 +550,128 @@ static void no_write_begins_after_a_failed_one(void **state)
         error = table_put(txn, TABLE_LOCKS, bytes_of_text(key),
                           bytes_of(value, sizeof value));
     }
-    assert_int_equal(error, HASP_ENOSPC);
+    assert_int_equal(error, HASP_EFULL);
+    /* It should have been aborted. */
     assert_int_equal(table_commit(txn), HASP_EIO);
     assert_int_equal(table_begin_write(f->table, &txn), HASP_EIO);
     assert_int_equal(table_sync(f->table), HASP_EIO);
     txn = begin_read(f);
     assert_walk(txn, TABLE_LOCKS, "", "a=1 ");
     table_abort(txn);
+}
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+/* In a child: exit code 0 if all is as it should be. */
+static void use_little_address_space(const char *folder)
+{
+    struct rlimit limit = {512 << 20, 512 << 20};
+    struct table *table;
+    struct table_txn *txn;
+    char why[HASP_WHY_SIZE];
+    uint64_t used, room;
+    int error = 0;
+    if (setrlimit(RLIMIT_AS, &limit) != 0 ||
+        table_open_lmdb(folder, UINT64_C(16) << 30, &table, why) != 0) {
+        _exit(1);
+    }
+    while (error == 0) {
+        error = table_grow(table);
+    }
+    table_size(table, &used, &room);
+    if (error != HASP_ENOMEM || room > 512 << 20) {
+        _exit(2);
+    }
+    if (table_begin_write(table, &txn) != 0 ||
+        table_put(txn, TABLE_LOCKS, BYTES_LITERAL("a"), BYTES_LITERAL("1")) !=
+            0 ||
+        table_commit(txn) != 0) {
+        _exit(3);
+    }
+    _exit(0);
+}
+
+static void a_table_takes_the_address_space_that_there_is(void **state)
+{
+    struct fixture *f = *state;
+    table_close(f->table);
+    f->table = NULL;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        use_little_address_space(f->folder);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+#endif
+
+/* One transaction of 'count' values; what comes first: success or an error. */
+static int put_many(struct fixture *f, int first, int count, size_t size)
+{
+    static uint8_t value[32 * 1024];
+    char key[16];
+    struct table_txn *txn = begin_write(f);
+    for (int i = first; i < first + count; i++) {
+        snprintf(key, sizeof key, "%06d", i);
+        memset(value, i, size);
+        int error = table_put(txn, TABLE_LOCKS, bytes_of_text(key),
+                              bytes_of(value, size));
+        if (error != 0) {
+            table_abort(txn);
+            return error;
+        }
+    }
+    return table_commit(txn);
+}
+
+/* Wherever in a transaction the room ends: it is done again. */
+static void a_full_table_grows_and_keeps_what_it_had(void **state)
+{
+    struct fixture *f = *state;
+    struct table_txn *reader;
+    char why[HASP_WHY_SIZE], key[16];
+    struct bytes value;
+    uint64_t used, room;
+    uint32_t grown = 0;
+    table_close(f->table);
+    assert_int_equal(table_open_lmdb(f->folder, 1 << 20, &f->table, why), 0);
+    int at = 0;
+    for (int round = 0; round < 60; round++) {
+        int count = 1 + round * 7 % 40;
+        size_t size = 100 + (size_t)round * 7919 % 20000;
+        int error = put_many(f, at, count, size);
+        while (error != 0) {
+            assert_int_equal(error, HASP_EFULL);
+            reader = begin_read(f);
+            assert_int_equal(table_grow(f->table), HASP_EBUSY);
+            table_abort(reader);
+            table_size(f->table, &used, &room);
+            assert_true(used <= room);
+            assert_int_equal(table_grow(f->table), 0);
+            table_size(f->table, &used, &value.size);
+            assert_true(value.size == 2 * room);
+            grown++;
+            error = put_many(f, at, count, size);
+        }
+        at += count;
+    }
+    assert_in_range(grown, 3, 6);
+    /* Opened with less room than it has taken. */
+    table_close(f->table);
+    assert_int_equal(table_open_lmdb(f->folder, 1 << 20, &f->table, why), 0);
+    reader = begin_read(f);
+    for (int i = 0; i < at; i++) {
+        snprintf(key, sizeof key, "%06d", i);
+        assert_int_equal(
+            table_get(reader, TABLE_LOCKS, bytes_of_text(key), &value), 0);
+        assert_int_equal(value.data[value.size - 1], (uint8_t)i);
+    }
+    table_abort(reader);
+    assert_int_equal(put_many(f, at, 100, 32000), HASP_EFULL);
+    assert_int_equal(table_grow(f->table), 0);
+    assert_int_equal(put_many(f, at, 100, 32000), 0);
 }
 
 static void a_failed_commit_is_the_last_one(void **state)
@@ -623,6 +738,10 @@ int main(void)
         LMDB(a_second_open_in_the_process_is_refused),
         LMDB(a_file_that_is_no_table_is_refused_with_its_name),
         LMDB(no_write_begins_after_a_failed_one),
+        LMDB(a_full_table_grows_and_keeps_what_it_had),
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+        LMDB(a_table_takes_the_address_space_that_there_is),
+#endif
         LMDB(a_failed_commit_is_the_last_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
