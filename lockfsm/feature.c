@@ -124,13 +124,18 @@ bool message_is_known(const ProtobufCMessage *message)
     return level_of(message, &what) != FEATURE_LEVEL_UNKNOWN;
 }
 
-uint32_t command_raises_to(const Hasp__Command *command)
+uint32_t command_raises_to(const struct lockfsm *fsm,
+                           const Hasp__Command *command)
 {
     switch (command->op_case) {
     case HASP__COMMAND__OP_SET_FEATURE:
         return command->set_feature->level;
     case HASP__COMMAND__OP_BEGIN:
-        return command->begin->feature_level;
+        /* A leader that has lost its table does not know yet that the cluster
+         * has begun, and tells its level, which then counts for nothing. */
+        return fsm->is_begun || fsm->is_new_life
+                   ? 0
+                   : command->begin->feature_level;
     default:
         return 0;
     }

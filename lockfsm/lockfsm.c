@@ -184,7 +184,7 @@ int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
     }
     uint32_t level = command_level(decoded, &what);
     if (level > fsm->node_level ||
-        command_raises_to(decoded) > fsm->node_level) {
+        command_raises_to(fsm, decoded) > fsm->node_level) {
         return HASP_ETOOOLD;
     }
     if (!has_op(decoded)) {

@@ -299,8 +299,10 @@ uint32_t command_level(const Hasp__Command *command, const char **ret_what);
 /* True if nothing in the message, or in those in it, is unknown to this
  * version. */
 bool message_is_known(const ProtobufCMessage *message);
-/* To which level the cluster is raised by the command; 0: to none. */
-uint32_t command_raises_to(const Hasp__Command *command);
+/* To which level the cluster is raised by the command, in this state; 0: to
+ * none. */
+uint32_t command_raises_to(const struct lockfsm *fsm,
+                           const Hasp__Command *command);
 
 /* --- results.c ------------------------------------------------------------ */
 
