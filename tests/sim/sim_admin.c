@@ -39,6 +39,19 @@ static bool prepare(struct sim *sim, uint64_t id,
     return true;
 }
 
+/* Takes the vote of one, or gives a standby its vote (back). */
+static bool choose_vote(struct sim *sim, const struct replica_members *members,
+                        struct op *op)
+{
+    const struct replica_member
+        *member = &members->member[prng_below(&sim->prng, members->count)];
+    bool is_voter = member->role == MEMBER_VOTER;
+    op->admin = is_voter ? ADMIN_DEMOTE : ADMIN_PROMOTE;
+    op->is_forced = is_voter && sim_chance(sim, 0.5);
+    op->id = member->id;
+    return true;
+}
+
 /* Replaces members: adds one that is none, or removes one if there are more
  * than at the start. */
 static bool choose_member(struct sim *sim, struct op *op)
@@ -46,6 +59,9 @@ static bool choose_member(struct sim *sim, struct op *op)
     struct replica_members members;
     if (!sim_members(sim, &members)) {
         return false;
+    }
+    if (sim_chance(sim, 0.25)) {
+        return choose_vote(sim, &members, op);
     }
     uint64_t is_member = 0;
     for (uint32_t i = 0; i < members.count; i++) {
@@ -292,8 +308,12 @@ void sim_admin_put(struct sim_channel *channel, const struct op *op)
         channel->sim->stats.changes++;
         break;
     case ADMIN_REMOVE:
+    case ADMIN_DEMOTE:
+    case ADMIN_PROMOTE:
         sim_channel_begin(channel, op->is_forced ? 3 : 2);
-        sim_channel_word(channel, "RAFT.REMOVE");
+        sim_channel_word(channel, op->admin == ADMIN_REMOVE   ? "RAFT.REMOVE"
+                                  : op->admin == ADMIN_DEMOTE ? "RAFT.DEMOTE"
+                                                              : "RAFT.PROMOTE");
         sim_channel_number(channel, op->id);
         if (op->is_forced) {
             sim_channel_word(channel, "FORCE");

@@ -44,7 +44,9 @@ enum admin_kind {
     ADMIN_TRIAL,     /* What is new; 'id' 1: a field, else an entry. */
     ADMIN_RELEASEIF, /* Of a client that has died. */
     ADMIN_ADD,
-    ADMIN_REMOVE
+    ADMIN_REMOVE,
+    ADMIN_DEMOTE,
+    ADMIN_PROMOTE
 };
 
 enum op_wait { WAIT_NOT, WAIT_SOME, WAIT_EVER };
