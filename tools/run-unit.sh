@@ -1,16 +1,23 @@
-#!/bin/sh
+#!/bin/bash
 # SPDX-License-Identifier: MIT
 #
-# Runs cmocka programs one after the other, each bounded in time; tells how many
-# tests passed and failed, and how to repeat a failing program.
+# Runs cmocka programs, two for each processor at a time (some wait for the
+# disk, or for time to pass), each bounded in time; tells how many tests passed
+# and failed, and how to repeat a failing program.
 set -u
 passed=0
 failed=0
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+export logs
+# shellcheck disable=SC2016
+printf '%s\n' "$@" | xargs -P "$((2 * $(nproc)))" -I '{}' bash -c '
+    name=$(basename "$1")
+    timeout "${UNIT_TIMEOUT:-180}" "$1" > "$logs/$name.log" 2>&1
+    echo $? > "$logs/$name.status"' run '{}'
 for program in "$@"; do
-    timeout "${UNIT_TIMEOUT:-120}" "$program" > "$log" 2>&1
-    status=$?
+    log=$logs/$(basename "$program").log
+    status=$(cat "$logs/$(basename "$program").status" 2>/dev/null || echo 99)
     ok=$(grep -c '\[       OK \]' "$log")
     bad=$(grep -c '\[  FAILED  \] [a-z0-9_]*$' "$log")
     passed=$((passed + ok))

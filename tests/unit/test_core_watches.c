@@ -26,7 +26,7 @@ static int set_up(void **state)
     world_elect(world);
     core = world->node[1].core;
     client_open(world, 1, WORKER);
-    client_session(world, 1, WORKER, "TTL 600000");
+    client_session(world, 1, WORKER, "TTL 60000");
     return 0;
 }
 
