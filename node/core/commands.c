@@ -354,6 +354,10 @@ static bool may_begin(struct core *core, struct request *request,
         request_refuse(core, request, "BUSY", "too much is in flight");
         return false;
     }
+    if (conn_is_over(core, conn)) {
+        request_refuse(core, request, "BUSY", "too many bytes are in flight");
+        return false;
+    }
     return true;
 }
 

@@ -54,6 +54,7 @@ void conn_free(struct core *core, struct conn *conn)
             request_orphan(core, request);
         }
     }
+    conn_give_back(core, conn, conn->held_size);
     free_slots(conn);
     watches_forget(core, conn);
     attach_forget_conn(core, conn);
@@ -128,7 +129,9 @@ void conn_slot_done(struct core *core, struct conn *conn, uint64_t slot)
     if (conn->blocking_slot == slot) {
         conn->blocking_slot = SLOT_NONE;
     }
-    if (slot == conn->first_slot) {
+    if (slot != conn->first_slot) {
+        conn_hold(core, conn, slot_at(conn, slot)->reply.size);
+    } else {
         conn->first_slot++;
         while (conn->first_slot < conn->next_slot) {
             struct slot *next = slot_at(conn, conn->first_slot);
@@ -138,6 +141,7 @@ void conn_slot_done(struct core *core, struct conn *conn, uint64_t slot)
             struct bytes reply = buffer_bytes(&next->reply);
             buffer_put_bytes(conn_slot_output(core, conn, conn->first_slot),
                              reply);
+            conn_give_back(core, conn, reply.size);
             if (next->reply.capacity > SLOT_IDLE_SIZE) {
                 buffer_done(&next->reply);
             }
@@ -176,11 +180,33 @@ void conn_block_update(struct core *core, struct conn *conn)
 {
     bool is_blocked = conn->blocking_slot != SLOT_NONE ||
                       conn->next_slot - conn->first_slot >=
-                          core->options.limits.requests_per_conn;
+                          core->options.limits.requests_per_conn ||
+                      conn->held_size >= core->options.limits.bytes_per_conn ||
+                      conn_is_over(core, conn);
     if (is_blocked != conn->is_blocked) {
         conn->is_blocked = is_blocked;
         core->port.client_block(core->port.data, conn->id, is_blocked);
     }
+}
+
+void conn_hold(struct core *core, struct conn *conn, uint64_t size)
+{
+    conn->held_size += size;
+    core->held_size += size;
+}
+
+void conn_give_back(struct core *core, struct conn *conn, uint64_t size)
+{
+    CHECK(conn->held_size >= size && core->held_size >= size);
+    conn->held_size -= size;
+    core->held_size -= size;
+}
+
+/* Whoever holds little is served though others hold much. */
+bool conn_is_over(const struct core *core, const struct conn *conn)
+{
+    uint64_t max = core->options.limits.bytes_in_flight;
+    return core->held_size >= max && conn->held_size > max / core->conn_count;
 }
 
 void conn_set_name(struct conn *conn, struct bytes name)

@@ -43,4 +43,11 @@ void conn_quit(struct core *core, struct conn *conn, uint64_t slot);
 
 void conn_set_name(struct conn *conn, struct bytes name);
 
+/* Bytes that are kept for it: a request without an answer, an answer that waits
+ * for earlier ones. */
+void conn_hold(struct core *core, struct conn *conn, uint64_t size);
+void conn_give_back(struct core *core, struct conn *conn, uint64_t size);
+/* All connections hold too much, and this one more than its share. */
+bool conn_is_over(const struct core *core, const struct conn *conn);
+
 #endif /* HASP_NODE_CORE_CONN_H */

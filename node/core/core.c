@@ -69,6 +69,12 @@ struct core *core_new(const struct core_options *options,
     if (limits->own_in_flight == 0) {
         limits->own_in_flight = OWN_IN_FLIGHT_DEFAULT;
     }
+    if (limits->bytes_in_flight == 0) {
+        limits->bytes_in_flight = BYTES_IN_FLIGHT_DEFAULT;
+    }
+    if (limits->bytes_per_conn == 0) {
+        limits->bytes_per_conn = BYTES_PER_CONN_DEFAULT;
+    }
     for (int key = 0; key < LIMIT_COUNT; key++) {
         if (limits->founding.of[key] == 0) {
             limits->founding.of[key] = lockfsm_default_limits.of[key];

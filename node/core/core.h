@@ -124,6 +124,12 @@ struct core_limits {
     uint32_t requests_in_flight; /* Of the node; beyond: BUSY. */
     uint32_t own_in_flight;      /* Entries of its own beside; 0: 8192. */
     uint32_t requests_per_conn;  /* Pipelined and unanswered; beyond: block. */
+    /* Bytes of requests without an answer, and of answers that wait for earlier
+     * ones: of the node's clients together (beyond, whoever has more than his
+     * share is told BUSY and not read) and of one (beyond, he is not read). 0:
+     * 64 and 4 MiB. */
+    uint64_t bytes_in_flight;
+    uint32_t bytes_per_conn;
     uint32_t sessions_per_conn;
     /* Of what is new: what exists may be given back whatever its size. 0: what
      * lockfsm allows. */

@@ -18,6 +18,7 @@
 
 static struct request *new_request(struct core *core);
 static void free_request(struct core *core, struct request *request);
+static void let_go(struct core *core, struct request *request);
 static void forget_wait(struct core *core, struct request *request);
 static bool promises_nothing(const struct core *core);
 static void answer_remote(struct core *core, struct request *request,
@@ -74,6 +75,10 @@ void request_keep(struct core *core, struct request *request,
     forward.client = request_client(core, request);
     buffer_clear(&request->body);
     frame_put_forward(&request->body, &forward);
+    if (request->conn != NULL && request->held_size == 0) {
+        request->held_size = request->body.size;
+        conn_hold(core, request->conn, request->held_size);
+    }
 }
 
 struct frame_forward request_kept(struct core *core, struct request *request)
@@ -270,6 +275,7 @@ struct request *requests_end_wait(struct core *core, uint64_t wait_index)
 
 void request_orphan(struct core *core, struct request *request)
 {
+    let_go(core, request);
     request->conn = NULL;
     request->peer = 0;
     switch (request->state) {
@@ -317,8 +323,18 @@ static struct request *new_request(struct core *core)
     return request;
 }
 
+/* Its bytes count no more. */
+static void let_go(struct core *core, struct request *request)
+{
+    if (request->conn != NULL) {
+        conn_give_back(core, request->conn, request->held_size);
+        request->held_size = 0;
+    }
+}
+
 static void free_request(struct core *core, struct request *request)
 {
+    let_go(core, request);
     core->in_flight--;
     if (request->body.capacity > BODY_IDLE_SIZE) {
         buffer_done(&request->body);

@@ -46,6 +46,8 @@
 
 /* Entries of our own that may be under way beside those of clients. */
 #define OWN_IN_FLIGHT_DEFAULT 8192
+#define BYTES_IN_FLIGHT_DEFAULT (64u << 20)
+#define BYTES_PER_CONN_DEFAULT (4u << 20)
 
 /* Of a session's secret. */
 #define SECRET_SIZE 16
@@ -128,6 +130,7 @@ struct conn {
      * for the hash of each name that they touch. */
     uint32_t open_count[ORDER_COUNT];
     uint64_t open_names[ORDER_COUNT];
+    uint64_t held_size; /* Bytes, see core_limits.bytes_per_conn. */
     bool is_blocked;
     bool is_closing; /* We have closed it; nothing more is written. */
 };
@@ -247,6 +250,7 @@ struct request {
     char secret[2 * SECRET_SIZE + 1]; /* OPEN: made here, told once; or "". */
     UT_hash_handle by_wait;           /* Queued: the first of its wait. */
     struct buffer body;               /* The FORWARD frame; empty: not kept. */
+    uint64_t held_size;               /* Counted with its connection. */
 };
 
 /* A session that is to be logged as heard; the last of a heartbeat's has the
@@ -337,6 +341,7 @@ struct core {
     uint32_t free_count;
     uint32_t in_flight;     /* All but the queued. */
     uint32_t in_flight_max; /* Entries, of the replica. */
+    uint64_t held_size;     /* Of all connections. */
     struct list parked;
     struct list forwarded;
     struct list asking;

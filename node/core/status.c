@@ -158,10 +158,11 @@ void server_info(struct core *core, struct request *request,
                       "# Stats\r\ntotal_commands_processed:%" PRIu64 "\r\n"
                       "grants:%" PRIu64 "\r\nsessions_ended:%" PRIu64 "\r\n"
                       "unclean_ends:%" PRIu64 "\r\nrefusals:%" PRIu64
-                      "\r\nrequests_in_flight:%u\r\n\r\n",
+                      "\r\nrequests_in_flight:%u"
+                      "\r\nrequest_bytes_in_flight:%" PRIu64 "\r\n\r\n",
                       core->counts.commands, core->counts.grants,
                       core->counts.sessions_ended, core->counts.unclean_ends,
-                      core->counts.refusals, core->in_flight);
+                      core->counts.refusals, core->in_flight, core->held_size);
     }
     if (wants(call, "REPLICATION")) {
         buffer_printf(text,
