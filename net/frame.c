@@ -262,12 +262,14 @@ int frame_get_snapshot_ack(struct bytes body,
     return 0;
 }
 
-void frame_put_lost(struct buffer *out, const struct frame_lost *lost)
+void frame_put_lost(struct buffer *out, enum frame_type type,
+                    const struct frame_lost *lost)
 {
-    size_t start = frame_begin(out, FRAME_LOST);
+    size_t start = frame_begin(out, type);
     buffer_put_u64(out, lost->incarnation);
     buffer_put_u64(out, lost->term);
     buffer_put_u64(out, lost->last_index);
+    buffer_put_u64(out, lost->log_end);
     frame_end(out, start);
 }
 
@@ -278,6 +280,7 @@ int frame_get_lost(struct bytes body, struct frame_lost *ret_lost)
     lost.incarnation = reader_u64(&reader);
     lost.term = reader_u64(&reader);
     lost.last_index = reader_u64(&reader);
+    lost.log_end = reader_u64(&reader);
     if (!reader_ok(&reader, true)) {
         return HASP_EPROTO;
     }

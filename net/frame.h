@@ -43,6 +43,8 @@ enum frame_type {
                           */
     FRAME_DIVERGED = 12, /* What a majority has there; the receiver has not. */
     FRAME_MEMBERS = 13,  /* The sender's newest configuration. */
+    FRAME_ACCUSED = 14,  /* The sender was told so: is it true? */
+    FRAME_CLEARED = 15,  /* It is not. */
     FRAME_TYPE_END
 };
 
@@ -155,8 +157,11 @@ struct frame_lost {
     uint64_t incarnation;
     uint64_t term;
     uint64_t last_index;
+    uint64_t log_end; /* ACCUSED: where its log ends now. */
 };
-void frame_put_lost(struct buffer *out, const struct frame_lost *lost);
+/* LOST, ACCUSED, CLEARED. */
+void frame_put_lost(struct buffer *out, enum frame_type type,
+                    const struct frame_lost *lost);
 MUST_CHECK int frame_get_lost(struct bytes body, struct frame_lost *ret_lost);
 
 /* DIGEST, DIVERGED. */

@@ -2,38 +2,127 @@
 
 #include "node/condemned.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/bytes.h"
+#include "include/hasp/node.h"
+#include "storage/datadir.h"
 #include "storage/disk.h"
 
-#define FILE_NAME "condemned"
+#define CONDEMNED_NAME "condemned"
+#define BARRED_NAME "barred"
+#define BARRED_FORMAT "acknowledged = %" PRIu64 " %" PRIu64 "\n"
+#define BARRED_SCAN "acknowledged = %" SCNu64 " %" SCNu64
 
 int condemned_write(const char *folder, const char *reason,
                     char why[HASP_WHY_SIZE])
 {
     struct buffer text = {0};
-    buffer_put_text(&text, reason);
-    buffer_put_text(&text, "\n");
-    int error = disk_replace_in(folder, FILE_NAME, buffer_bytes(&text), why);
+    buffer_printf(&text, "%s\n", reason);
+    int error = disk_replace_in(folder, CONDEMNED_NAME, buffer_bytes(&text),
+                                why);
     buffer_done(&text);
     return error;
 }
 
-int condemned_check(const char *folder, char why[HASP_WHY_SIZE])
+/* The reason, and what stands behind it; HASP_ENOENT if the file is not
+ * there. */
+static int load(const char *folder, const char *name, char text[1024],
+                const char **ret_rest, char why[HASP_WHY_SIZE])
 {
-    char text[HASP_WHY_SIZE];
     FILE *file;
-    int error = disk_open_file(folder, FILE_NAME, &file, why);
+    int error = disk_open_file(folder, name, &file, why);
     if (error != 0) {
-        return error == HASP_ENOENT ? 0 : error;
+        return error;
     }
-    size_t size = fread(text, 1, sizeof text - 1, file);
+    size_t size = fread(text, 1, 1023, file);
     fclose(file);
     text[size] = '\0';
-    text[strcspn(text, "\n")] = '\0';
-    snprintf(why, HASP_WHY_SIZE, "%s",
-             size > 0 ? text : "the data directory is condemned");
-    return HASP_ECORRUPT;
+    char *end = strchr(text, '\n');
+    *ret_rest = end != NULL ? end + 1 : text + size;
+    if (end != NULL) {
+        *end = '\0';
+    }
+    snprintf(why, HASP_WHY_SIZE, "%.500s",
+             text[0] != '\0' ? text : "the reason is not known any more");
+    return 0;
+}
+
+int condemned_check(const char *folder, char why[HASP_WHY_SIZE])
+{
+    char text[1024];
+    const char *rest;
+    int error = load(folder, CONDEMNED_NAME, text, &rest, why);
+    return error == HASP_ENOENT ? 0 : error == 0 ? HASP_ECORRUPT : error;
+}
+
+int condemned_bar(const char *folder, const struct core_accusation *accusation,
+                  const char *reason, char why[HASP_WHY_SIZE])
+{
+    struct buffer text = {0};
+    buffer_printf(&text, "%s\n" BARRED_FORMAT, reason, accusation->term,
+                  accusation->last_index);
+    int error = disk_replace_in(folder, BARRED_NAME, buffer_bytes(&text), why);
+    buffer_done(&text);
+    return error;
+}
+
+int condemned_unbar(const char *folder, char why[HASP_WHY_SIZE])
+{
+    return disk_remove_in(folder, BARRED_NAME, why);
+}
+
+int condemned_load_bar(const char *folder,
+                       struct core_accusation *ret_accusation,
+                       char why[HASP_WHY_SIZE])
+{
+    char text[1024];
+    const char *rest;
+    *ret_accusation = (struct core_accusation){0};
+    int error = load(folder, BARRED_NAME, text, &rest, why);
+    if (error == HASP_ENOENT) {
+        return 0;
+    }
+    if (error == 0 && (sscanf(rest, BARRED_SCAN, &ret_accusation->term,
+                              &ret_accusation->last_index) != 2 ||
+                       ret_accusation->term == 0)) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "'%.300s/" BARRED_NAME "' cannot be read: haspd --uncondemn "
+                 "removes it, if you are sure that the directory has lost "
+                 "nothing",
+                 folder);
+        return HASP_ECORRUPT;
+    }
+    return error;
+}
+
+int hasp_node_uncondemn(const char *directory, char why[HASP_NODE_WHY_SIZE])
+{
+    static const char *const names[] = {CONDEMNED_NAME, BARRED_NAME};
+    char text[1024], said[HASP_WHY_SIZE] = "";
+    const char *rest;
+    struct datadir *datadir;
+    int error = datadir_open_existing(directory, &datadir, why);
+    if (error != 0) {
+        return error == HASP_ENOENT ? HASP_NODE_CONFIG : HASP_NODE_STORAGE;
+    }
+    for (int i = 0; i < 2 && error == 0; i++) {
+        error = load(directory, names[i], text, &rest, why);
+        if (error == HASP_ENOENT) {
+            error = 0;
+            continue;
+        }
+        if (error == 0) {
+            memcpy(said, why, sizeof said);
+            error = disk_remove_in(directory, names[i], why);
+        }
+    }
+    datadir_close(datadir);
+    if (error != 0) {
+        return HASP_NODE_STORAGE;
+    }
+    memcpy(why, said, sizeof said);
+    return 0;
 }

@@ -1,18 +1,34 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A data directory that must not be used any more, because it has lost what
- * this node has acknowledged (node/core/loss.h): the reason is written into it,
- * so that no later start takes it for good when nobody is left who knows. */
+/* What is written into a data directory that may have lost, or has lost, what
+ * this node has acknowledged (node/core/loss.h), so that no later start takes
+ * it for good when nobody is left who knows:
+ *
+ *     DIR/barred      a member says so: the node starts, and does not count
+ *     DIR/condemned   it is so: the node does not start
+ *
+ * Each begins with the reason, in a line. */
 
 #ifndef HASP_NODE_CONDEMNED_H
 #define HASP_NODE_CONDEMNED_H
 
 #include "base/err.h"
+#include "node/core/core.h"
 
 /* Durable on return. */
 MUST_CHECK int condemned_write(const char *folder, const char *reason,
                                char why[HASP_WHY_SIZE]);
 /* 0 if the directory may be used; HASP_ECORRUPT and the reason if not. */
 MUST_CHECK int condemned_check(const char *folder, char why[HASP_WHY_SIZE]);
+
+/* Durable on return. */
+MUST_CHECK int condemned_bar(const char *folder,
+                             const struct core_accusation *accusation,
+                             const char *reason, char why[HASP_WHY_SIZE]);
+MUST_CHECK int condemned_unbar(const char *folder, char why[HASP_WHY_SIZE]);
+/* Term 0 if it is not barred; else 'why' is the reason. */
+MUST_CHECK int condemned_load_bar(const char *folder,
+                                  struct core_accusation *ret_accusation,
+                                  char why[HASP_WHY_SIZE]);
 
 #endif /* HASP_NODE_CONDEMNED_H */

@@ -90,6 +90,12 @@ static bool is_ready(const struct hasp_node *node, struct buffer *reason)
                       missing);
         return false;
     }
+    if (core_is_barred(node->core)) {
+        buffer_put_text(reason,
+                        "barred: another member says that this one has lost "
+                        "what it had acknowledged\n");
+        return false;
+    }
     uint64_t leader = replica_leader(core_replica(node->core));
     if (core_is_serving(node->core)) {
         buffer_put_text(reason, "ok, leader\n");

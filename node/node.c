@@ -49,6 +49,9 @@ static void settle(struct hasp_node *node);
 static void on_settle(uv_timer_t *timer);
 static void stop_cleanly(struct hasp_node *node);
 static void port_random(void *data, void *out, size_t size);
+static void port_bar(void *data, const struct core_accusation *accusation,
+                     const char *why);
+static void port_unbar(void *data);
 static void port_data_lost(void *data, const char *why);
 static void port_fatal(void *data, int exit_code, const char *why);
 static void log_to_host(void *data, enum log_level level, const char *event,
@@ -221,6 +224,9 @@ void node_status(struct hasp_node *node)
         founding_missing(&node->founding, missing, sizeof missing);
         snprintf(text, sizeof text, "waiting for members %s to found a cluster",
                  missing);
+    } else if (core_is_barred(node->core)) {
+        snprintf(text, sizeof text,
+                 "barred: another member says that this one has lost data");
     } else {
         const struct replica *replica = core_replica(node->core);
         uint64_t leader = replica_leader(replica);
@@ -270,8 +276,14 @@ static int open_disk(struct hasp_node *node, struct recovery *recovery,
     if (rv == 0) {
         rv = condemned_check(node->options.directory, why);
     }
+    if (rv == 0) {
+        rv = condemned_load_bar(node->options.directory, &node->accused, why);
+    }
     if (rv != 0) {
         return rv;
+    }
+    if (node->accused.term != 0) {
+        LOG_ERROR("this node is barred", "why=%s", log_quote(why, strlen(why)));
     }
     const struct datadir_identity *identity = datadir_identity(node->datadir);
     founding_init(&node->founding, node->options.id, identity->incarnation,
@@ -414,6 +426,8 @@ static void begin(struct hasp_node *node, const struct replica_start *start)
         .client_block = clients_port_block,
         .random = port_random,
         .cluster_known = members_port_cluster_known,
+        .bar = port_bar,
+        .unbar = port_unbar,
         .data_lost = port_data_lost,
         .fatal = port_fatal};
     const struct datadir_identity *identity = datadir_identity(node->datadir);
@@ -425,6 +439,7 @@ static void begin(struct hasp_node *node, const struct replica_start *start)
     options_for_core(&node->options, &options);
     options.incarnation = identity->incarnation;
     options.token_base = token_base_now();
+    options.accused = node->accused;
     memcpy(options.cluster_id, identity->cluster_id, CLUSTER_ID_SIZE);
     fill_random(&options.seed, sizeof options.seed);
     port.data = node;
@@ -513,6 +528,25 @@ static void port_random(void *data, void *out, size_t size)
 {
     (void)data;
     fill_random(out, size);
+}
+
+static void port_bar(void *data, const struct core_accusation *accusation,
+                     const char *why)
+{
+    struct hasp_node *node = data;
+    char error[HASP_WHY_SIZE];
+    if (condemned_bar(node->options.directory, accusation, why, error) != 0) {
+        node_fail(node, HASP_NODE_STORAGE, "%s", error);
+    }
+}
+
+static void port_unbar(void *data)
+{
+    struct hasp_node *node = data;
+    char error[HASP_WHY_SIZE];
+    if (condemned_unbar(node->options.directory, error) != 0) {
+        node_fail(node, HASP_NODE_STORAGE, "%s", error);
+    }
 }
 
 static void port_data_lost(void *data, const char *why)

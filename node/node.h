@@ -61,6 +61,7 @@ struct hasp_node {
     struct journal journal;
     struct snapshots snapshots;
     struct founding founding;
+    struct core_accusation accused; /* As the directory says. */
 
     struct members members;
     struct clients clients;

@@ -130,6 +130,23 @@ int disk_replace_in(const char *folder, const char *name, struct bytes data,
     return error != 0 ? disk_fail(why, error, "write", folder, name) : 0;
 }
 
+int disk_remove_in(const char *folder, const char *name,
+                   char why[HASP_WHY_SIZE])
+{
+    int folder_fd;
+    int error = disk_open_folder(folder, &folder_fd);
+    if (error != 0) {
+        return disk_fail(why, error, "open", folder, NULL);
+    }
+    if (unlinkat(folder_fd, name, 0) != 0) {
+        error = errno == ENOENT ? 0 : errno;
+    } else if (fsync(folder_fd) != 0) {
+        error = errno;
+    }
+    close(folder_fd);
+    return error != 0 ? disk_fail(why, error, "remove", folder, name) : 0;
+}
+
 int disk_open_file(const char *folder, const char *name, FILE **ret_file,
                    char why[HASP_WHY_SIZE])
 {

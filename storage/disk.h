@@ -45,6 +45,11 @@ MUST_CHECK int disk_replace(int folder_fd, const char *name, struct bytes data);
 MUST_CHECK int disk_replace_in(const char *folder, const char *name,
                                struct bytes data, char why[HASP_WHY_SIZE]);
 
+/* Removes 'name' from the folder 'folder', durably; it need not be there.
+ * Returns 0 or disk_error() and 'why'. */
+MUST_CHECK int disk_remove_in(const char *folder, const char *name,
+                              char why[HASP_WHY_SIZE]);
+
 /* Opens 'name' in the folder 'folder' to be read. Returns 0, HASP_ENOENT if it
  * is not there, or disk_error() and 'why'. */
 MUST_CHECK int disk_open_file(const char *folder, const char *name,

@@ -30,6 +30,7 @@ enum action {
     ACTION_RUN,
     ACTION_CHECK,
     ACTION_PRINT,
+    ACTION_UNCONDEMN,
     ACTION_EXPORT,
     ACTION_INSPECT,
     ACTION_RESTORE
@@ -53,6 +54,7 @@ enum option_value {
     OPTION_CONFIG = 256,
     OPTION_CHECK,
     OPTION_PRINT,
+    OPTION_UNCONDEMN,
     OPTION_SET,
     OPTION_INSECURE,
     OPTION_HELP,
@@ -89,6 +91,7 @@ static const struct option options[] = {
     {"config", required_argument, NULL, OPTION_CONFIG},
     {"check-config", no_argument, NULL, OPTION_CHECK},
     {"print-config", no_argument, NULL, OPTION_PRINT},
+    {"uncondemn", no_argument, NULL, OPTION_UNCONDEMN},
     {"set", required_argument, NULL, OPTION_SET},
     {"insecure", no_argument, NULL, OPTION_INSECURE},
     {"help", no_argument, NULL, OPTION_HELP},
@@ -128,6 +131,10 @@ static const char help[] =
     "  --print-config          say where each setting comes from, exit\n"
     "  --help, --version\n"
     "\n"
+    "  --uncondemn             let a node count again whose directory was "
+    "said\n"
+    "                          to have lost data, if you know better; exit\n"
+    "\n"
     "Instead of running (hasp snapshot does these, and says more):\n"
     "\n"
     "  --export FILE [--force] make a backup of the data directory of a node\n"
@@ -152,6 +159,7 @@ static int add_setting(struct command_line *line, const char *flag,
 static int configure(const struct command_line *line, struct config *config,
                      char why[HASP_WHY_SIZE]);
 static int run(struct config *config);
+static int uncondemn(const char *directory);
 static void raise_file_limit(void);
 static void on_signal(int number);
 static void ignore_sigpipe(void);
@@ -181,6 +189,8 @@ int main(int argc, char **argv)
     } else if (line.action == ACTION_PRINT) {
         config_print(&config, stdout);
         status = 0;
+    } else if (line.action == ACTION_UNCONDEMN) {
+        status = uncondemn(config.options.directory);
     } else if (line.action == ACTION_EXPORT) {
         umask(077);
         status = backup_export(&line.backup, &config.options);
@@ -223,6 +233,8 @@ static int parse(int argc, char **argv, struct command_line *line)
             line->action = ACTION_CHECK;
         } else if (value == OPTION_PRINT) {
             line->action = ACTION_PRINT;
+        } else if (value == OPTION_UNCONDEMN) {
+            line->action = ACTION_UNCONDEMN;
         } else if (value >= OPTION_EXPORT && value <= OPTION_QUARANTINE) {
             rv = parse_backup(line, value);
         } else if (value == OPTION_INSECURE) {
@@ -318,10 +330,29 @@ static int configure(const struct command_line *line, struct config *config,
         rv = config_set(config, line->set[i].flag, line->set[i].name,
                         line->set[i].value, why);
     }
-    if (rv == 0 && line->action == ACTION_EXPORT) {
+    if (rv == 0 &&
+        (line->action == ACTION_EXPORT || line->action == ACTION_UNCONDEMN)) {
         return 0; /* The directory is enough, and checked by itself. */
     }
     return rv != 0 ? rv : config_finish(config, why);
+}
+
+static int uncondemn(const char *directory)
+{
+    char why[HASP_NODE_WHY_SIZE] = "";
+    if (directory == NULL) {
+        fputs("haspd: name the data directory: --dir or --config\n", stderr);
+        return EX_USAGE;
+    }
+    int status = hasp_node_uncondemn(directory, why);
+    if (status != 0) {
+        fprintf(stderr, "haspd: %s\n", why);
+    } else if (why[0] == '\0') {
+        printf("nothing is held against '%s'\n", directory);
+    } else {
+        printf("forgotten: %s\n", why);
+    }
+    return status;
 }
 
 static int run(struct config *config)

@@ -212,6 +212,16 @@ hasp_node_client_address(const struct hasp_node *node);
  * long as the node. */
 HASP_NODE_API const char *hasp_node_why(const struct hasp_node *node);
 
+/* Ends what keeps a node from counting, or from starting: that its directory
+ * has lost entries which it had acknowledged (the files 'barred' and
+ * 'condemned' there). For an operator who knows that it is not so, since a node
+ * that starts with such a directory makes others lose what was committed. The
+ * node must not run. 'why' is the reason that was written there, "" if there
+ * was none. HASP_NODE_CONFIG: there is no such directory; HASP_NODE_STORAGE: it
+ * is in use, or cannot be written. */
+HASP_NODE_API int hasp_node_uncondemn(const char *directory,
+                                      char why[HASP_NODE_WHY_SIZE]);
+
 /* --- Backups ----------------------------------------------------------------
  *
  * A snapshot file is the state at one index of the log: portable, checksummed,

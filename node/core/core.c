@@ -62,6 +62,7 @@ struct core *core_new(const struct core_options *options,
     core->options = *options;
     core->port = *port;
     core->version = memory_text(options->version);
+    core->accused = options->accused;
     struct core_limits *limits = &core->options.limits;
     if (limits->sessions_per_conn > FRAME_SESSION_MAX) {
         limits->sessions_per_conn = FRAME_SESSION_MAX;
@@ -245,6 +246,7 @@ void core_peer_down(struct core *core, uint64_t id, bool was_closed_by_peer,
     }
     forward_peer_lost(core, id);
     digests_peer_lost(core, id);
+    loss_peer_lost(core, id);
     if (was_closed_by_peer) {
         replica_hurry(core->replica, id, now_ns / NS_PER_MS);
     }
@@ -253,12 +255,7 @@ void core_peer_down(struct core *core, uint64_t id, bool was_closed_by_peer,
 int core_peer_frame(struct core *core, uint64_t id, enum frame_type type,
                     struct bytes body, uint64_t now_ns, char why[HASP_WHY_SIZE])
 {
-    const struct peer *peer = peer_find(core, id);
     set_now(core, now_ns);
-    if (peer != NULL && peer->has_lost) {
-        snprintf(why, HASP_WHY_SIZE, "it has lost what it had acknowledged");
-        return HASP_EREFUSED;
-    }
     if (!heed_frame(core, id, type)) {
         return type == FRAME_FORWARD ? forward_turned_away(core, id, body) : 0;
     }
@@ -292,6 +289,10 @@ static int take_frame(struct core *core, uint64_t id, enum frame_type type,
         return vouch_received(core, id, body);
     case FRAME_LOST:
         return loss_received(core, id, body);
+    case FRAME_ACCUSED:
+        return loss_asked(core, id, body);
+    case FRAME_CLEARED:
+        return loss_cleared(core, id, body);
     case FRAME_DIGEST:
         return digests_received(core, id, body);
     case FRAME_DIVERGED:
@@ -350,6 +351,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
         questions_note(core);
         forward_turn(core);
         membership_turn(core);
+        loss_turn(core);
         feature_turn(core);
         lease_turn(core, read_ns);
         propose_submit(core);
@@ -409,6 +411,11 @@ const struct lockfsm *core_state(const struct core *core)
 const struct replica *core_replica(const struct core *core)
 {
     return core->replica;
+}
+
+bool core_is_barred(const struct core *core)
+{
+    return core->accused.term != 0;
 }
 
 bool core_is_serving(const struct core *core)

@@ -53,6 +53,13 @@
 
 struct core;
 
+/* That this node has acknowledged entries of a term up to an index, and has
+ * them no more (node/core/loss.h). Term 0: nobody says so. */
+struct core_accusation {
+    uint64_t term;
+    uint64_t last_index;
+};
+
 /* What the core asks of the world. All calls are on the core's thread and
  * return at once; 'data' is the first argument of each. */
 struct core_port {
@@ -111,9 +118,15 @@ struct core_port {
     /* The cluster's id is known now (or again, at each start). */
     void (*cluster_known)(void *data,
                           const uint8_t cluster_id[CLUSTER_ID_SIZE]);
-    /* What is on disk has lost entries that this node has acknowledged: it must
-     * be written down that nothing may start from it again, then the node must
-     * stop. */
+    /* A member says that what is on disk has lost entries which this node has
+     * acknowledged. It must be written down, durably on return: with that the
+     * node starts from now on (core_options.accused). Or it was not so: the
+     * note goes. */
+    void (*bar)(void *data, const struct core_accusation *accusation,
+                const char *why);
+    void (*unbar)(void *data);
+    /* It is so: it must be written down that nothing may start from it again,
+     * then the node must stop. */
     void (*data_lost)(void *data, const char *why);
     /* The node must stop: exit code and a message for a person. */
     void (*fatal)(void *data, int exit_code, const char *why);
@@ -165,6 +178,7 @@ struct core_options {
                              since 2025 times 2^20 (rule 21). */
     uint8_t cluster_id[CLUSTER_ID_SIZE]; /* Likewise, for BEGIN; all zero:
                                             drawn with port.random. */
+    struct core_accusation accused; /* As it was written down by port.bar. */
     uint64_t trusted; /* A guest that is let in on its own word; 0: none. */
     uint32_t election_ms;
     uint32_t heartbeat_ms;
@@ -224,7 +238,7 @@ MUST_CHECK int core_check_peer(const struct core *core,
 bool core_keeps_guest(const struct core *core, uint64_t id,
                       uint64_t its_members_index);
 /* A HELLO that shows a loss (node/core/loss.h) is answered with FRAME_LOST, and
- * all that comes later with an error. */
+ * nothing that comes later counts. */
 void core_peer_up(struct core *core, const struct frame_hello *hello,
                   uint64_t now_ns);
 void core_peer_down(struct core *core, uint64_t id, bool was_closed_by_peer,
@@ -275,6 +289,8 @@ MUST_CHECK int core_flush(struct core *core);
 
 const struct lockfsm *core_state(const struct core *core);
 const struct replica *core_replica(const struct core *core);
+/* True while it may not count, see port.bar. */
+bool core_is_barred(const struct core *core);
 /* True if this node leads and its BEGIN has been applied. */
 bool core_is_serving(const struct core *core);
 

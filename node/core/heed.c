@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "base/log.h"
+#include "node/core/peer.h"
 
 enum standing { MEMBER = 1, LEAVING = 2, GUEST = 4 };
 
@@ -22,6 +23,8 @@ static unsigned heeded_of(enum frame_type type)
     case FRAME_ANSWER:
     case FRAME_SNAPSHOT_ACK:
     case FRAME_LOST:
+    case FRAME_ACCUSED:
+    case FRAME_CLEARED:
     case FRAME_DIGEST:
     case FRAME_DIVERGED:
         return MEMBER | LEAVING;
@@ -53,7 +56,11 @@ bool heed_is_guest(const struct core *core, uint64_t id)
 bool heed_frame(struct core *core, uint64_t id, enum frame_type type)
 {
     enum standing standing = standing_of(core, id);
+    const struct peer *peer = peer_find(core, id);
     uint32_t left_out;
+    if (peer != NULL && peer->has_lost) {
+        return type == FRAME_ACCUSED;
+    }
     if (type == FRAME_MEMBERS && id == core->options.trusted) {
         return true;
     }

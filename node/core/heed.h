@@ -12,6 +12,9 @@
  *              neither their votes nor that they adopt its term or stop; if it
  *              does lead, those who lead them now soon will not
  *
+ * Who has lost what it had acknowledged (node/core/loss.h) may only ask about
+ * that.
+ *
  * What is not heeded has no effect and costs its sender nothing but a line in
  * the log. */
 

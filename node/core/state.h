@@ -192,6 +192,9 @@ struct peer {
     uint64_t acked_term;  /* That directory's log was durable, when this ... */
     uint64_t acked_index; /* ... node led in acked_term; 0: not known. */
     bool has_lost;        /* It is not any more. */
+    bool has_asked;       /* Whether that is so: with this accusation, ... */
+    struct frame_lost asked;
+    uint64_t question; /* ... to be answered after this confirmed question. */
     uint64_t registering_term;  /* In which this connection's directory was
                                    proposed for registration. */
     struct frame_members named; /* By it; index 0: it has not said. */
@@ -317,7 +320,10 @@ struct core {
     uint64_t last_leader;  /* The newest that was known. */
     uint64_t known_term;
     bool is_cluster_told;
-    struct log_limit ignored; /* Frames. */
+    struct log_limit ignored;       /* Frames. */
+    struct core_accusation accused; /* Then it is barred. */
+    uint64_t asked_leader;          /* About that; 0: none, or again. */
+    uint64_t asked_term;
     bool has_fatal;
 
     /* Connections, sessions, peers. */

@@ -51,9 +51,10 @@ static bool decode_and_encode(enum frame_type type, struct bytes body,
     } else if (type == FRAME_MEMBERS &&
                (error = frame_get_members(body, &members)) == 0) {
         frame_put_members(out, &members);
-    } else if (type == FRAME_LOST &&
+    } else if ((type == FRAME_LOST || type == FRAME_ACCUSED ||
+                type == FRAME_CLEARED) &&
                (error = frame_get_lost(body, &lost)) == 0) {
-        frame_put_lost(out, &lost);
+        frame_put_lost(out, type, &lost);
     } else if ((type == FRAME_DIGEST || type == FRAME_DIVERGED) &&
                (error = frame_get_digest(body, &digest)) == 0) {
         frame_put_digest(out, type, &digest);

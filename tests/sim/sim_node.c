@@ -313,6 +313,18 @@ static void port_fatal(void *data, int exit_code, const char *why)
     node->is_dying = true;
 }
 
+static void port_bar(void *data, const struct core_accusation *accusation,
+                     const char *why)
+{
+    (void)accusation;
+    port_fatal(data, 70, why); /* The disks here lose nothing. */
+}
+
+static void port_unbar(void *data)
+{
+    (void)data;
+}
+
 static void port_data_lost(void *data, const char *why)
 {
     port_fatal(data, 70, why);
@@ -343,6 +355,8 @@ static struct core_port make_port(struct sim_node *node)
         .client_block = port_client_block,
         .random = port_random,
         .cluster_known = port_cluster_known,
+        .bar = port_bar,
+        .unbar = port_unbar,
         .data_lost = port_data_lost,
         .fatal = port_fatal,
         .data = node,

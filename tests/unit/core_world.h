@@ -77,6 +77,7 @@ struct world_node {
     int fatal_code;
     bool may_fail; /* It stops, or its frames are refused. */
     uint64_t log_bytes;
+    struct core_accusation accused; /* On its disk. */
     uint64_t disk_room; /* For a received snapshot; 0: without end. */
     uint8_t cluster_id[CLUSTER_ID_SIZE]; /* As the port was told. */
 };
@@ -344,6 +345,20 @@ static void port_fatal(void *data, int exit_code, const char *why)
     node->fatal_code = exit_code;
 }
 
+static void port_bar(void *data, const struct core_accusation *accusation,
+                     const char *why)
+{
+    struct world_node *node = data;
+    (void)why;
+    node->accused = *accusation;
+}
+
+static void port_unbar(void *data)
+{
+    struct world_node *node = data;
+    node->accused = (struct core_accusation){0};
+}
+
 static void port_data_lost(void *data, const char *why)
 {
     port_fatal(data, 70, why);
@@ -374,6 +389,8 @@ static struct core_port port_of(struct world_node *node)
         .client_block = port_client_block,
         .random = port_random,
         .cluster_known = port_cluster_known,
+        .bar = port_bar,
+        .unbar = port_unbar,
         .data_lost = port_data_lost,
         .fatal = port_fatal,
         .data = node,
@@ -422,6 +439,7 @@ static void node_start(struct world *world, uint64_t id)
         .heartbeat_ms = 40,
         .redirect = world->redirect,
         .trusted = world->trusted,
+        .accused = node->accused,
         .limits = world->limits,
         .version = "0.0.test",
         .feature_level = node->feature_level,

@@ -232,7 +232,7 @@ static void who_hears_a_leader_gives_a_guest_nothing(void **state)
         send_message(id, &vote);
         send_message(id, &append);
         send_message(id, &usurp);
-        frame_put_lost(&out, &lost);
+        frame_put_lost(&out, FRAME_LOST, &lost);
         send_frame(id, FRAME_LOST, &out);
         frame_put_snapshot(&out, &snapshot);
         send_frame(id, FRAME_SNAPSHOT, &out);

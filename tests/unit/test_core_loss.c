@@ -53,11 +53,37 @@ static void assert_alike(void)
                      lockfsm_hash(core_state(world->node[leader].core)));
 }
 
+static bool is_barred(void)
+{
+    bool is_barred = core_is_barred(world->node[third].core);
+    assert_true(is_barred == (world->node[third].accused.term != 0));
+    return is_barred;
+}
+
+/* True if the third node has sent a message of Raft that is on its way. */
+static bool takes_part(void)
+{
+    for (uint32_t i = 0; i < world->message_count; i++) {
+        if (world->message[i].from == third &&
+            world->message[i].type == FRAME_RAFT) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Barred by whoever says so, condemned only by the leader that it follows. */
 static void who_has_lost_one_entry_is_told_and_stops(void **state)
 {
     (void)state;
     come_back_without(1);
-    world_run(world, 20);
+    world_run(world, 2);
+    assert_true(is_barred());
+    assert_int_equal(world->node[third].fatal_code, 0);
+    for (int i = 0; i < 200 && world->node[third].fatal_code == 0; i++) {
+        world_run(world, 1);
+        assert_false(takes_part());
+    }
     assert_int_equal(world->node[third].fatal_code, 70);
     assert_int_equal(world_leader(world), leader);
     assert_int_equal(world->node[leader].fatal_code, 0);
@@ -100,7 +126,41 @@ static void an_earlier_leader_remembers(void **state)
     assert_int_equal(world_leader(world), follower);
     world->cut[third][follower] = true; /* Only the earlier one hears it. */
     come_back_without(1);
-    world_run(world, 20);
+    world_run(world, 2);
+    assert_true(is_barred());
+    /* The leader does not know: it stays barred, also when it starts again. */
+    world->cut[third][follower] = false;
+    links_update(world);
+    world_run(world, 500);
+    node_kill(world, third);
+    node_start(world, third);
+    links_update(world);
+    world_run(world, 500);
+    assert_true(is_barred());
+    assert_int_equal(world->node[third].fatal_code, 0);
+    /* And has no vote. */
+    node_kill(world, follower);
+    for (int i = 0; i < 2000; i++) {
+        world_run(world, 1);
+        assert_false(takes_part());
+    }
+    assert_int_equal(world_leader(world), 0);
+}
+
+/* Its process ends between the first time that it is told and the second. */
+static void a_bar_outlasts_the_process(void **state)
+{
+    (void)state;
+    come_back_without(1);
+    world_run(world, 2);
+    assert_true(is_barred());
+    node_kill(world, third);
+    node_start(world, third);
+    assert_true(is_barred());
+    links_update(world);
+    world_run(world, 2);
+    assert_int_equal(world->node[third].fatal_code, 0);
+    world_run(world, 200);
     assert_int_equal(world->node[third].fatal_code, 70);
 }
 
@@ -188,7 +248,7 @@ static void an_untrue_accusation_is_ignored(void **state)
     cases[2].last_index++;
     for (int i = 0; i < 3; i++) {
         struct buffer out = {0};
-        frame_put_lost(&out, &cases[i]);
+        frame_put_lost(&out, FRAME_LOST, &cases[i]);
         struct bytes body = bytes_of(out.data + FRAME_HEADER_SIZE,
                                      out.size - FRAME_HEADER_SIZE);
         assert_int_equal(core_peer_frame(core, leader, FRAME_LOST, body,
@@ -203,6 +263,38 @@ static void an_untrue_accusation_is_ignored(void **state)
     assert_int_equal(world->node[third].fatal_code, 0);
 }
 
+/* The leader knows what the node has acknowledged to it, and that no later
+ * leader is there. */
+static void a_bar_by_an_untrue_accusation_is_lifted(void **state)
+{
+    (void)state;
+    for (uint64_t later = 0; later <= 1000; later += 1000) {
+        struct core *core = world->node[third].core;
+        struct frame_lost lost = {
+            .incarnation = 77000 + third,
+            .term = replica_term(core_replica(core)) + later,
+            .last_index = replica_last_index(core_replica(core)) + 1};
+        struct buffer out = {0};
+        frame_put_lost(&out, FRAME_LOST, &lost);
+        struct bytes body = bytes_of(out.data + FRAME_HEADER_SIZE,
+                                     out.size - FRAME_HEADER_SIZE);
+        assert_int_equal(core_peer_frame(core, follower, FRAME_LOST, body,
+                                         world->now_ms * MS, world_why),
+                         0);
+        buffer_done(&out);
+        assert_true(is_barred());
+        world->node[third].next_turn_ms = world->now_ms;
+        world_run(world, 100);
+        assert_false(is_barred());
+        assert_int_equal(world->node[third].fatal_code, 0);
+    }
+    node_kill(world, follower);
+    assert_int_equal(client_ask(world, leader, 1, "LOCK.ACQUIRE b")[0], ':');
+    world_run(world, 100);
+    assert_int_equal(world_leader(world), leader);
+    assert_alike();
+}
+
 #define LOSS_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
 int main(void)
@@ -215,6 +307,8 @@ int main(void)
         LOSS_TEST(who_knows_a_later_term_is_not_accused),
         LOSS_TEST(entries_that_were_replaced_are_not_lost),
         LOSS_TEST(an_untrue_accusation_is_ignored),
+        LOSS_TEST(a_bar_outlasts_the_process),
+        LOSS_TEST(a_bar_by_an_untrue_accusation_is_lifted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

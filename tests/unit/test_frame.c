@@ -356,10 +356,10 @@ static void members_come_back(void **state)
 static void losses_come_back(void **state)
 {
     (void)state;
-    struct frame_lost lost = {UINT64_MAX, 2, 3};
+    struct frame_lost lost = {UINT64_MAX, 2, 3, 4};
     struct frame_lost got;
     struct buffer out = {0};
-    frame_put_lost(&out, &lost);
+    frame_put_lost(&out, FRAME_LOST, &lost);
     struct bytes body = only_frame(&out, FRAME_LOST);
     assert_int_equal(frame_get_lost(body, &got), 0);
     assert_memory_equal(&got, &lost, sizeof lost);
