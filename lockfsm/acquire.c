@@ -131,8 +131,10 @@ static void grant(struct lockfsm *fsm, struct acquisition *a,
             struct lock *lock = a->locks[i] != NULL
                                     ? a->locks[i]
                                     : lock_obtain(fsm, a->names[i]);
-            tokens[i] = hold_grant(fsm, lock, a->session, &a->terms.hold, 0)
-                            ->token;
+            struct hold_terms terms = a->terms.hold;
+            terms.has_barged = !lock_is_free(fsm, lock, terms.mode,
+                                             terms.slots);
+            tokens[i] = hold_grant(fsm, lock, a->session, &terms, 0)->token;
         }
     }
     answer_tokens(fsm, tokens, a->count, result);
@@ -187,9 +189,10 @@ static bool is_free(struct lockfsm *fsm, const struct acquisition *a)
     return true;
 }
 
-/* BARGE ignores the queue, never the holders: those who share a lock may keep a
- * writer waiting for ever. Not for an owner that waits elsewhere: those who
- * wait here might then wait for each other without having been searched. */
+/* BARGE ignores the queue, never the holders: those who share a lock pass a
+ * writer as long as it waits for one that was there before it. Not for an owner
+ * that waits elsewhere: those who wait here might then wait for each other
+ * without having been searched. */
 static bool may_barge(struct lockfsm *fsm, const struct acquisition *a)
 {
     const struct asker *asker = asker_find(fsm, a->session->id,
@@ -203,7 +206,8 @@ static bool may_barge(struct lockfsm *fsm, const struct acquisition *a)
         if (a->own[i] != NULL || lock == NULL) {
             continue;
         }
-        if (!holders_allow(lock, a->terms.hold.mode, a->terms.hold.slots)) {
+        if (!holders_allow(lock, a->terms.hold.mode, a->terms.hold.slots) ||
+            !may_pass_queue(fsm, lock, a->terms.hold.mode)) {
             return false;
         }
     }

@@ -87,6 +87,41 @@ bool lock_is_free(const struct lockfsm *fsm, const struct lock *lock,
             waits_allow(lock, mode, slots, lock->waits_by_mode));
 }
 
+/* The entry that granted the oldest hold which stands in the way of 'wait': its
+ * own is in nobody's way. Without any, that of the lock's newest grant; 0 if
+ * nobody has had it since there is this lock. */
+static uint64_t oldest_in_the_way(const struct lockfsm *fsm,
+                                  const struct wait *wait)
+{
+    const struct lock *lock = wait->lock;
+    LIST_EACH (node, &lock->holds) {
+        const struct hold *hold = LIST_ENTRY(node, const struct hold, in_lock);
+        if (hold->session != wait->session ||
+            !bytes_equal(hold->owner, wait->owner)) {
+            return hold->granted_index; /* In the order of their grants. */
+        }
+    }
+    return lock->last_token > 0 ? lock->last_token - fsm->token_base : 0;
+}
+
+bool may_pass_queue(const struct lockfsm *fsm, const struct lock *lock,
+                    enum lock_mode mode)
+{
+    LIST_EACH (node, &lock->queue) {
+        const struct wait *wait = LIST_ENTRY(node, const struct wait, in_lock);
+        if (mode == LOCK_SHARED && wait->mode == LOCK_SHARED) {
+            continue;
+        }
+        if (oldest_in_the_way(fsm, wait) > wait->wait_index) {
+            return false;
+        }
+        if (!wait->is_upgrade) {
+            return true; /* The others have come later. */
+        }
+    }
+    return true;
+}
+
 bool lock_is_free_for_upgrade(const struct lockfsm *fsm,
                               const struct lock *lock)
 {

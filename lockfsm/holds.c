@@ -70,6 +70,7 @@ struct hold *hold_new(struct lockfsm *fsm, struct lock *lock,
     hold->count = 1;
     hold->delay_ms = terms->delay_ms;
     hold->hold_ms = terms->hold_ms;
+    hold->has_barged = terms->has_barged;
     hold->hold_clock_ms = span_clock(fsm, hold->hold_ms);
     stored_init(&hold->stored);
     return hold;
@@ -149,6 +150,7 @@ void hold_upgrade(struct lockfsm *fsm, struct hold *hold, uint64_t wait_index)
     hold->mode = LOCK_EXCLUSIVE;
     hold->token = new_token(fsm);
     hold->granted_index = fsm->log_index;
+    hold->has_barged = false;
     hold->hold_clock_ms = span_clock(fsm, hold->hold_ms);
     hold->lock->mode = LOCK_EXCLUSIVE;
     hold->lock->last_token = hold->token;

@@ -314,6 +314,7 @@ static int load_hold(void *data, struct bytes key, struct bytes value)
     hold->serial = record->serial;
     hold->count = record->count;
     hold->hold_clock_ms = record->hold_clock_ms;
+    hold->has_barged = record->has_barged;
     loaded(loading, RECORD_HOLD, &hold->stored);
     array_add(&loading->holds, hold);
     return 0;

@@ -135,6 +135,7 @@ struct hold {
     uint32_t count;         /* Reentrancy, at least 1. */
     uint64_t delay_ms;      /* Lock delay that it asked for. */
     uint64_t hold_ms;       /* Max hold; 0: none. */
+    bool has_barged;        /* It came past some who wait. */
     uint64_t hold_clock_ms; /* Of a limited one: the log's clock then. */
     struct stored stored;
 };

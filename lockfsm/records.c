@@ -144,6 +144,7 @@ void record_of_hold(struct record *record, const struct hold *hold)
     message.count = hold->count;
     message.delay_ms = hold->delay_ms;
     message.hold_ms = hold->hold_ms;
+    message.has_barged = hold->has_barged;
     message.hold_clock_ms = hold->hold_clock_ms;
     begin(record, TABLE_HOLDS);
     key_of_hold(&record->key, hold);

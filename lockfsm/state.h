@@ -398,6 +398,7 @@ struct hold_terms {
     uint32_t slots;
     uint64_t delay_ms;
     uint64_t hold_ms;
+    bool has_barged;
 };
 /* Makes a hold that is not linked yet. */
 struct hold *hold_new(struct lockfsm *fsm, struct lock *lock,
@@ -497,6 +498,11 @@ bool holders_allow(const struct lock *lock, enum lock_mode mode,
 /* True if a new request can be granted at once; 'lock' may be NULL. */
 bool lock_is_free(const struct lockfsm *fsm, const struct lock *lock,
                   enum lock_mode mode, uint32_t slots);
+/* True if a request that ignores the queue (BARGE) may pass all in it: each is
+ * passed by one generation at most, as long as it waits for a hold that is
+ * older than its wait. */
+bool may_pass_queue(const struct lockfsm *fsm, const struct lock *lock,
+                    enum lock_mode mode);
 bool lock_is_free_for_upgrade(const struct lockfsm *fsm,
                               const struct lock *lock);
 /* The same of one that waits, in all locks of its request. */

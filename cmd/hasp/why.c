@@ -150,6 +150,25 @@ static void print_queue(json_t *queue)
     }
 }
 
+/* What a writer may wait for that is no fault of the oldest holder. */
+static void print_barging(json_t *lock)
+{
+    json_t *holders = value_at(lock, "holders"), *holder;
+    size_t i, count = 0, all = json_array_size(holders);
+    json_array_foreach(holders, i, holder)
+    {
+        count += value_number(holder, "barged") != 0;
+    }
+    if (count == 0 || json_array_size(value_at(lock, "queue")) == 0) {
+        return;
+    }
+    printf("\n%zu of %zu holder%s passed the queue (BARGE)", count, all,
+           all == 1 ? "" : "s");
+    puts(count == all ? "; those who wait are next, nobody may pass them again"
+                      : "; readers that barge keep those who wait waiting, as "
+                        "long as an older holder stays");
+}
+
 /* When this hold ends if its holder dies now: with its lease, its linger or its
  * maximum. 'ret_what' names which. */
 static uint64_t end_of(json_t *holder, const char **ret_what)
@@ -246,6 +265,7 @@ int run_why(struct tool *tool, int argc, char **argv)
         print_holder(argv[optind], holder);
     }
     print_queue(value_at(lock, "queue"));
+    print_barging(lock);
     print_earliest(lock);
     json_decref(lock);
     return 0;

@@ -381,7 +381,8 @@ struct hasp_acquire_options {
      * of it. 0: no limit. */
     uint64_t hold_ms;
 
-    /* Before those who wait, never before those who hold. */
+    /* Before those who wait, as long as a holder is there that came before
+     * them; never before those who hold. */
     bool is_barging;
 
     /* The wait ends with HASP_EINTR when this descriptor is readable (a pipe,

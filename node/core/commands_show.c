@@ -163,7 +163,8 @@ static void put_holder(struct core *core, const struct hold *hold,
 {
     const struct session *session = hold->session;
     resp_map(writer, 10u + (hold->hold_ms != 0 ? 1 : 0) +
-                         (hold->delay_ms != 0 ? 1 : 0));
+                         (hold->delay_ms != 0 ? 1 : 0) +
+                         (hold->has_barged ? 1 : 0));
     put_number(writer, "session", session->id);
     put_bytes(writer, "client", session->name);
     put_bytes(writer, "address", session->address);
@@ -188,6 +189,9 @@ static void put_holder(struct core *core, const struct hold *hold,
     }
     if (hold->delay_ms != 0) {
         put_number(writer, "delay_ms", hold->delay_ms);
+    }
+    if (hold->has_barged) {
+        put_number(writer, "barged", 1);
     }
 }
 

@@ -424,7 +424,11 @@ def test_a_reader_passes_a_waiting_writer_only_by_barging(client, name):
     queued(reader, name)
     assert late.do("LOCK.ACQUIRE", name, "SHARED") is NULL_BULK
     assert late.do("LOCK.ACQUIRE", name, "SHARED", "BARGE") > 0
+    first, second = map(plain, reader.map("LOCK.SHOW", name)["holders"])
+    assert "barged" not in first and second["barged"] == 1
     release(reader, name)
+    # Who is left came after the writer: nobody joins it any more.
+    assert reader.do("LOCK.ACQUIRE", name, "SHARED", "BARGE") is NULL_BULK
     assert writer.is_silent(0.1)
     release(late, name)
     assert writer.receive() > 0

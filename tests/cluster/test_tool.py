@@ -280,6 +280,29 @@ def test_why_counts_from_the_linger_where_that_is_sooner():
         assert "+ 5.0s of lock delay" in text
 
 
+def test_why_names_readers_that_barge():
+    waiter = {"session": 6, "client": "w", "owner": "", "mode": "exclusive",
+              "index": 9, "waiting_ms": 1}
+    old = dict(LOCK["holders"][0], mode="shared")
+    young = dict(old, token=78, barged=1)
+
+    def why(*holders):
+        def answer(words):
+            if words[0] == b"LOCK.SHOW":
+                return dict(LOCK, holders=list(holders), queue=[waiter])
+            return {"id": 5, "ttl_ms": 10000, "linger_ms": 0, "waits": 0,
+                    "blacklisted": False}
+
+        with FakeNode(answer) as node:
+            return hasp("why", "a", endpoints=node.endpoint).stdout
+
+    assert "BARGE" not in why(old)
+    assert "1 of 2 holders passed the queue (BARGE); readers that" in \
+        why(old, young)
+    assert "1 of 1 holder passed the queue (BARGE); those who wait are next" in \
+        why(young)
+
+
 def test_an_entry_of_the_blacklist_without_an_end_is_for_ever():
     entry = {"session": 0, "client": "x", "reason": "", "by": "me",
              "since_ms": 5, "for_ms": 0}

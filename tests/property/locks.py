@@ -93,7 +93,21 @@ class LockOperations:
         if all(is_free(lock, mode, slots, lock.queue) for lock in others):
             return True
         return is_barging and not any(w.owner == owner for w in s.waits) and \
-            all(holders_allow(lock, mode, slots) for lock in others)
+            all(holders_allow(lock, mode, slots) and
+                self.may_pass(lock, mode) for lock in others)
+
+    def may_pass(self, lock, mode):
+        """May a request that barges pass all who wait?"""
+        for wait in lock.queue:
+            if mode == wait.mode == SHARED:
+                continue
+            granted = [hold.granted for hold in lock.holds
+                       if (hold.session, hold.owner) !=
+                       (wait.session, wait.owner)]
+            last = max(0, lock.last_token - self.base)
+            if (min(granted) if granted else last) > wait.index:
+                return False
+        return True
 
     def waits_pass_limits(self, s, owner, locks, count):
         return any(lock and len(lock.queue) >= self.limits[3]

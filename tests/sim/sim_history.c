@@ -31,6 +31,7 @@ struct past_wait {
     uint64_t session;
     uint64_t wait_index;
     bool is_upgrade;
+    bool is_shared;
     bool is_granted; /* By the entry that is being written. */
 };
 
@@ -261,6 +262,37 @@ static void check_token(const struct writing *w, const struct past_lock *lock,
     }
 }
 
+/* Whom a request that barges leaves behind must wait for somebody who was there
+ * first. */
+static void check_passing(const struct writing *w, const struct past_lock *lock)
+{
+    LIST_EACH (at, &lock->waits) {
+        const struct past_wait *wait = LIST_ENTRY(at, struct past_wait,
+                                                  in_lock);
+        uint64_t newest = 0, oldest = NEVER;
+        LIST_EACH (node, &lock->grants) {
+            const struct past_grant *grant = LIST_ENTRY(node, struct past_grant,
+                                                        in_lock);
+            bool is_own = grant->session == wait->session &&
+                          bytes_equal(grant->owner, wait->owner);
+            if (grant->to == NEVER && !is_own && grant->from < oldest) {
+                oldest = grant->from;
+            }
+            newest = grant->from;
+        }
+        bool is_reader = wait->is_shared &&
+                         w->command->acquire->mode == HASP__MODE__MODE_SHARED;
+        if (!is_reader &&
+            (oldest != NEVER ? oldest : newest) > wait->wait_index) {
+            sim_fail(w->sim,
+                     "nobody is passed for ever: entry %" PRIu64
+                     " barges past the wait of entry %" PRIu64 " for '%.*s'",
+                     w->index, wait->wait_index, (int)lock->name_size,
+                     lock->name);
+        }
+    }
+}
+
 static void check_grantee(const struct writing *w, const struct past_lock *lock,
                           const struct effect *e)
 {
@@ -277,6 +309,8 @@ static void check_grantee(const struct writing *w, const struct past_lock *lock,
                  "nobody passes the queue: entry %" PRIu64
                  " grants '%.*s' to session %" PRIu64 " past those who wait",
                  w->index, (int)e->lock.size, e->lock.data, e->session);
+    } else if (e->wait_index == 0 && e->reason == NULL && is_barging(w)) {
+        check_passing(w, lock);
     }
 }
 
@@ -354,6 +388,8 @@ static void write_wait(const struct writing *w, const struct effect *e)
     wait->session = e->session;
     wait->wait_index = e->wait_index;
     wait->is_upgrade = w->command->op_case == HASP__COMMAND__OP_CONVERT;
+    wait->is_shared = w->command->op_case == HASP__COMMAND__OP_ACQUIRE &&
+                      w->command->acquire->mode == HASP__MODE__MODE_SHARED;
     list_push_back(&lock->waits, &wait->in_lock);
 }
 

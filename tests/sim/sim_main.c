@@ -22,7 +22,8 @@
  *     4. one owner per exclusive lock; grant and end of a hold alternate;
  *        tokens of a lock grow and are token_base plus log index; effects tell
  *        what happened
- *     5. first come, first served; nobody passes the queue
+ *     5. first come, first served; nobody passes the queue, and who barges
+ *        passes no wait for ever
  *     6. nothing is granted to the dead, and a dead session stays dead
  *     7. one believer per exclusive lock, as many as slots for a semaphore, one
  *        per Redis lock, by the clients' own clocks, at every moment of true
