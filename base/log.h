@@ -38,8 +38,9 @@ const char *log_level_name(enum log_level level);
 void log_write(enum log_level level, const char *event, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Copies 'text' quoted and with control characters escaped into one of a few
- * rotating static buffers: for use as an argument of a log line only. */
+/* Copies 'text' quoted, and with all escaped that is no printable UTF-8 or
+ * would reverse the direction of writing, into one of a few rotating static
+ * buffers: for use as an argument of a log line only. */
 const char *log_quote(const void *text, size_t size);
 
 #define LOG_AT(level, ...)                 \

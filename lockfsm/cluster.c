@@ -202,6 +202,13 @@ void apply_set_feature(struct lockfsm *fsm, const Hasp__Command *command,
     result->count = lockfsm_feature_level(fsm);
 }
 
+void apply_act(struct lockfsm *fsm, const Hasp__Command *command,
+               struct result *result)
+{
+    (void)fsm;
+    result->count = command->act->member;
+}
+
 #ifdef HASP_FEATURE_LEVEL_EXTRA
 void apply_trial(struct lockfsm *fsm, const Hasp__Command *command,
                  struct result *result)

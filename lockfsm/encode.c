@@ -131,6 +131,26 @@ void encode_quarantine_over(struct buffer *out, uint64_t since_index)
     put(out, HASP__COMMAND__OP_QUARANTINE_OVER, &command);
 }
 
+void encode_trail(struct buffer *out, struct bytes from, struct bytes by)
+{
+    Hasp__Command command = HASP__COMMAND__INIT;
+    command.from = data_of(from);
+    command.by = data_of(by);
+    put(out, HASP__COMMAND__OP__NOT_SET, &command);
+}
+
+void encode_act(struct buffer *out, enum act_kind kind, uint64_t member,
+                struct bytes address)
+{
+    Hasp__Command command = HASP__COMMAND__INIT;
+    Hasp__Act act = HASP__ACT__INIT;
+    act.kind = kind;
+    act.member = member;
+    act.address = data_of(address);
+    command.act = &act;
+    put(out, HASP__COMMAND__OP_ACT, &command);
+}
+
 void encode_open(struct buffer *out, const struct open_command *c)
 {
     Hasp__Command command = HASP__COMMAND__INIT;

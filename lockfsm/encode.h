@@ -57,6 +57,15 @@ void encode_set_limit(struct buffer *out, const struct origin *origin,
                       enum limit_key key, uint64_t value);
 void encode_quarantine_over(struct buffer *out, uint64_t since_index);
 
+/* Appends to an encoded command from where and by whom it was asked
+ * (lockfsm/trail.h). */
+void encode_trail(struct buffer *out, struct bytes from, struct bytes by);
+/* What changes no state, and yet is to be told: a change of the members, which
+ * is no command. Stored. */
+enum act_kind { ACT_ADD, ACT_PROMOTE, ACT_DEMOTE, ACT_REMOVE };
+void encode_act(struct buffer *out, enum act_kind kind, uint64_t member,
+                struct bytes address);
+
 /* --- Sessions ------------------------------------------------------------ */
 
 struct open_command {

@@ -101,6 +101,7 @@ static command_fn *const commands[] = {
     [HASP__COMMAND__OP_REDIS_EXPIRE] = apply_redis_expire,
     [HASP__COMMAND__OP_REGISTER] = apply_register,
     [HASP__COMMAND__OP_SET_FEATURE] = apply_set_feature,
+    [HASP__COMMAND__OP_ACT] = apply_act,
     [HASP__COMMAND__OP_TIME] = apply_time,
     [HASP__COMMAND__OP_HEARD] = apply_heard,
     [HASP__COMMAND__OP_FENCE_REMOVE] = apply_fence_remove,
@@ -194,6 +195,7 @@ int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
     fsm->effects = effects;
     fsm->origin = origin_of(decoded);
     fsm->queued_index = 0;
+    trail_note(fsm, decoded);
     uint32_t slot = effects->count;
     effect_add(fsm, EFFECT_RESULT);
     struct result result = {.code = RESULT_OK};
@@ -220,6 +222,7 @@ int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
 void lockfsm_skip(struct lockfsm *fsm, uint64_t log_index, uint64_t term)
 {
     CHECK(log_index > fsm->applied_index);
+    fsm->trail.command = NULL;
     fsm->applied_index = log_index;
     fsm->applied_term = term;
 }

@@ -27,6 +27,7 @@
 #include "lockfsm/lockfsm.h"
 #include "lockfsm/pool.h"
 #include "lockfsm/tally.h"
+#include "lockfsm/trail.h"
 #include "storage/table.h"
 
 #include "lockfsm/command.pb-c.h"
@@ -200,6 +201,7 @@ struct lockfsm {
     /* The entry being applied. */
     uint64_t log_index;
     struct effects *effects;
+    struct trail trail;
     struct origin origin;  /* Zero where the command has none. */
     uint64_t queued_index; /* The place it took or kept in a queue, or 0. */
     struct arena decoded;
@@ -275,8 +277,9 @@ struct lock *lock_find(const struct lockfsm *fsm, struct bytes name);
 typedef void command_fn(struct lockfsm *fsm, const Hasp__Command *command,
                         struct result *result);
 
-command_fn apply_begin, apply_register, apply_set_feature, apply_set_limit,
-    apply_quarantine_over, apply_fence_admit, apply_fence_remove;
+command_fn apply_begin, apply_register, apply_set_feature, apply_act,
+    apply_set_limit, apply_quarantine_over, apply_fence_admit,
+    apply_fence_remove;
 #ifdef HASP_FEATURE_LEVEL_EXTRA
 command_fn apply_trial;
 #endif
@@ -303,6 +306,11 @@ bool message_is_known(const ProtobufCMessage *message);
  * none. */
 uint32_t command_raises_to(const struct lockfsm *fsm,
                            const Hasp__Command *command);
+
+/* --- trail.c -------------------------------------------------------------- */
+
+/* Before the command is applied. */
+void trail_note(struct lockfsm *fsm, const Hasp__Command *command);
 
 /* --- results.c ------------------------------------------------------------ */
 

@@ -134,6 +134,7 @@ int run_blacklist_remove(struct tool *tool, int argc, char **argv)
         return exit_code;
     }
     begin_query(&query, "BLACKLIST.REMOVE", &listing);
+    name_query(&query);
     exit_code = tool_change(tool, &query, "cannot remove from the blacklist",
                             &reply);
     query_done(&query);

@@ -2,6 +2,7 @@
 
 /* hasp cluster finalize. */
 
+#include "cmd/hasp/names.h"
 #include "cmd/hasp/tool.h"
 
 static const struct field level_fields[] = {
@@ -21,6 +22,7 @@ int run_cluster_finalize(struct tool *tool, int argc, char **argv)
         return tool_usage(tool, "no argument is needed");
     }
     query_begin(&query, "RAFT.FINALIZE");
+    name_query(&query);
     int exit_code = tool_read(tool, &query, "cannot finalize the upgrade",
                               &reply);
     query_done(&query);

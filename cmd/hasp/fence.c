@@ -97,6 +97,7 @@ int run_fence_remove(struct tool *tool, int argc, char **argv)
     query_begin(&query, "FENCE.REMOVE");
     int exit_code = read_operands(tool, argc, argv, false, &query);
     if (exit_code == 0) {
+        name_query(&query);
         exit_code = tool_change(tool, &query, "cannot remove the fence",
                                 &reply);
     }

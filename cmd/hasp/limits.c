@@ -3,6 +3,7 @@
 /* hasp limits, hasp limits set. */
 
 #include "base/size.h"
+#include "cmd/hasp/names.h"
 #include "cmd/hasp/tool.h"
 
 static const struct field limits_fields[] = {
@@ -52,6 +53,7 @@ int run_limits_set(struct tool *tool, int argc, char **argv)
     query_begin(&query, "LIMITS.SET");
     query_text(&query, argv[optind]);
     query_number(&query, value);
+    name_query(&query);
     int exit_code = tool_change(tool, &query, "cannot set the limit", &reply);
     query_done(&query);
     return exit_code;

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "cmd/hasp/names.h"
 #include "cmd/hasp/tool.h"
 
 static const struct field lock_fields[] = {
@@ -165,6 +166,7 @@ int run_please(struct tool *tool, int argc, char **argv)
         query_text(&query, "MESSAGE");
         query_text(&query, message);
     }
+    name_query(&query);
     int exit_code = tool_change(tool, &query, "cannot ask the holders", &reply);
     query_done(&query);
     if (exit_code != 0) {

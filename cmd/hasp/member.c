@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/hasp/names.h"
 #include "cmd/hasp/nodes.h"
 
 #define CHANGE_MS 20000
@@ -117,6 +118,7 @@ static int change(struct tool *tool, struct query *query, uint64_t id)
                                      .is_repeatable = true};
     struct endpoint leader;
     char why[HASP_WHY_SIZE];
+    name_query(query);
     json_t *status = status_of_leader(tool, tool_deadline_ns(tool));
     const char *address = value_text(status, "endpoint");
     bool is_member = nodes_member(status, id) != NULL;

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "client/query.h"
+
 void name_of_user(char name[NAME_TEXT_SIZE])
 {
     char host[65] = "";
@@ -26,4 +28,12 @@ void name_of_process(char name[NAME_TEXT_SIZE])
     char user[NAME_TEXT_SIZE];
     name_of_user(user);
     snprintf(name, NAME_TEXT_SIZE, "%.116s:%ld", user, (long)getpid());
+}
+
+void name_query(struct query *query)
+{
+    char name[NAME_TEXT_SIZE];
+    name_of_user(name);
+    query_text(query, "BY");
+    query_text(query, name);
 }

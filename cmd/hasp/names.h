@@ -13,4 +13,8 @@ void name_of_user(char name[NAME_TEXT_SIZE]);
 /* "user@host:pid", the name of a session. */
 void name_of_process(char name[NAME_TEXT_SIZE]);
 
+struct query;
+/* Appends BY and the user, for the logs of the nodes. */
+void name_query(struct query *query);
+
 #endif /* HASP_CMD_HASP_NAMES_H */

@@ -29,7 +29,7 @@ void log_stderr(void *data, enum hasp_node_log_level level, const char *event,
                 const char *fields)
 {
     static const int priorities[] = {3, 4, 6, 7};
-    char line[2048];
+    char line[2560];
     size_t at = 0;
     (void)data;
     if (has_journal) {

@@ -15,6 +15,7 @@
 #include "node/core/membership.h"
 #include "node/core/propose.h"
 #include "node/core/request.h"
+#include "node/core/trail.h"
 #include "node/core/update.h"
 
 /* Effects of one turn: with EXPIRE of many sessions an entry has thousands, and
@@ -49,12 +50,16 @@ void apply_committed(struct core *core)
         applied++;
         digests_applied(core, applied);
         budget -= core->effects.count < budget ? core->effects.count : budget;
+        if (entry.type == ENTRY_COMMAND) {
+            trail_applied(core, &core->effects);
+        }
         act(core, &entry);
         effects_clear(&core->effects);
         if (entry.type == ENTRY_CHANGE) {
             /* It may have a new member, or lack an old one. */
             core->must_register = core->must_look_at_levels = true;
             peers_applied(core, applied);
+            trail_members(core, applied, &core->applied_members);
         }
     }
     core->has_left_over |= applied < target;

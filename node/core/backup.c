@@ -19,6 +19,7 @@
 #include "node/core/conn.h"
 #include "node/core/request.h"
 #include "node/core/snapshots.h"
+#include "node/core/trail.h"
 
 /* Small enough to be read between two heartbeats from a slow disk, too. */
 #define CHUNK_SIZE ((size_t)256 << 10)
@@ -56,6 +57,7 @@ void raft_backup_run(struct core *core, struct request *request,
     } else if (lockfsm_applied_index(core->fsm) == 0) {
         request_refuse(core, request, "GONE", "there is nothing here yet");
     } else {
+        trail_tell(core, request);
         snapshots_wanted(core, request);
     }
 }

@@ -90,6 +90,7 @@ void commands_received(struct core *core, struct conn *conn,
         return;
     }
     if ((request->command->flags & COMMAND_LOCAL) != 0) {
+        core->asked_by = call_text(&call, OPTION_BY);
         request->command->run(core, request, &call);
         return;
     }
@@ -130,6 +131,7 @@ void commands_decide(struct core *core, struct request *request,
                      const struct call *call)
 {
     const struct command *command = request->command;
+    core->asked_by = call_text(call, OPTION_BY);
     request->is_unwelcome = false;
     if ((command->flags & COMMAND_CHANGE) != 0) {
         if (feature_is_behind(core)) {
@@ -220,24 +222,33 @@ void commands_read(struct core *core, struct request *request)
     }
 }
 
+static const struct {
+    const char *word;
+    const char *text; /* NULL: the result's own. */
+} refusals[] = {
+    [RESULT_NOT_ACQUIRED] = {"nil", ""},
+    [RESULT_NOT_HELD] = {"NOTHELD", "not held by this session and owner, or "
+                                    "not with this token"},
+    [RESULT_NO_SESSION] = {"NOSESSION", "no such session"},
+    [RESULT_EXPIRED] = {"EXPIRED", "the session has ended"},
+    [RESULT_BLACKLISTED] = {"BLACKLISTED", NULL},
+    [RESULT_DEADLOCK] = {"DEADLOCK", NULL},
+    [RESULT_LIMIT] = {"LIMIT", NULL},
+    [RESULT_BAD_ARGUMENT] = {"BADARG", NULL},
+    [RESULT_LEVEL] = {"LEVEL", NULL},
+    [RESULT_FORGOTTEN] = {"FORGOTTEN", NULL},
+};
+
+const char *result_word(enum result_code code)
+{
+    CHECK(code < sizeof refusals / sizeof refusals[0] &&
+          refusals[code].word != NULL);
+    return refusals[code].word;
+}
+
 void commands_result(struct core *core, struct request *request,
                      const struct result *result)
 {
-    static const struct {
-        const char *word;
-        const char *text; /* NULL: the result's own. */
-    } refusals[] = {
-        [RESULT_NOT_HELD] = {"NOTHELD", "not held by this session and owner, "
-                                        "or not with this token"},
-        [RESULT_NO_SESSION] = {"NOSESSION", "no such session"},
-        [RESULT_EXPIRED] = {"EXPIRED", "the session has ended"},
-        [RESULT_BLACKLISTED] = {"BLACKLISTED", NULL},
-        [RESULT_DEADLOCK] = {"DEADLOCK", NULL},
-        [RESULT_LIMIT] = {"LIMIT", NULL},
-        [RESULT_BAD_ARGUMENT] = {"BADARG", NULL},
-        [RESULT_LEVEL] = {"LEVEL", NULL},
-        [RESULT_FORGOTTEN] = {"FORGOTTEN", NULL},
-    };
     const struct command *command = request->command;
     enum result_code code = result->code;
     if (code == RESULT_NO_SESSION && request->session != 0 &&

@@ -47,6 +47,7 @@ enum command_flag {
     COMMAND_REPEATABLE = 1 << 10, /* A change that may be done twice. */
     COMMAND_ATTACHES = 1 << 11,   /* Attaches a session to the connection. */
     COMMAND_SCANS = 1 << 12,      /* Looks at all there is: bounded in a turn */
+    COMMAND_TRAIL = 1 << 14,      /* Its entry says who asks, from where. */
     COMMAND_CHOOSES = 1 << 13     /* SESSION tells who acts, not on whom. */
 };
 
@@ -198,6 +199,9 @@ void commands_read(struct core *core, struct request *request);
 /* Answers with the result of its entry. */
 void commands_result(struct core *core, struct request *request,
                      const struct result *result);
+
+/* The word of a refusal. */
+const char *result_word(enum result_code code);
 
 /* Looks at the arguments; on false the error has been written. */
 bool call_parse(struct core *core, struct call *call,

@@ -123,6 +123,7 @@ void core_free(struct core *core)
     buffer_done(&core->scratch);
     buffer_done(&core->parse_error);
     buffer_done(&core->event);
+    buffer_done(&core->change_asker);
     timers_free(core->timers);
     lockfsm_free(core->fsm);
     replica_free(core->replica);

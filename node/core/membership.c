@@ -14,6 +14,7 @@
 #include "node/core/propose.h"
 #include "node/core/request.h"
 #include "node/core/silence.h"
+#include "node/core/trail.h"
 #include "node/core/update.h"
 
 #define CATCH_UP_NS (10000 * NS_PER_MS)
@@ -188,6 +189,7 @@ void raft_transfer_run(struct core *core, struct request *request,
     } else if (core->wants_transfer || core->transferring != NULL) {
         request_refuse(core, request, "BUSY", "a transfer is under way");
     } else {
+        trail_tell(core, request);
         transfer_begin(core, request, call->has_id ? call->id : 0);
     }
 }
@@ -338,6 +340,8 @@ static void change_begin(struct core *core, struct request *request,
 {
     request_leave(core, request);
     request->state = REQUEST_CHANGING;
+    buffer_clear(&core->change_asker);
+    trail_append(core, request, &core->change_asker);
     core->changing = request;
     core->change_index = 0;
     core->change_member = id;
@@ -481,6 +485,14 @@ static void added_in_vain(struct core *core)
     request_fail(core, request, "UNFINISHED", bytes_of_text(why));
 }
 
+/* The change at hand is in the log; who wanted it, too. */
+static void told(struct core *core, enum act_kind kind)
+{
+    trail_act(core, kind, core->change_member,
+              kind == ACT_ADD ? core->change_address : "",
+              buffer_bytes(&core->change_asker));
+}
+
 static void add(struct core *core)
 {
     struct replica_update update;
@@ -493,6 +505,7 @@ static void add(struct core *core)
     }
     core->change_promotes = !core->change_is_standby;
     core->change_deadline_ns = core->now_ns + CATCH_UP_NS;
+    told(core, ACT_ADD);
     request_mark(core->changing);
     update_carry_out(core, &update);
 }
@@ -505,6 +518,9 @@ static void promote(struct core *core)
                                  MEMBER_VOTER, core->now_ns / NS_PER_MS,
                                  &core->change_index, &update);
     if (error == 0) {
+        if (core->changing->command->run == raft_promote_run) {
+            told(core, ACT_PROMOTE);
+        }
         request_mark(core->changing);
         update_carry_out(core, &update);
     } else if (error == HASP_EEXIST) {
@@ -539,8 +555,9 @@ static void take_away(struct core *core)
         }
         return;
     }
+    bool is_removal = core->changing->command->run == raft_remove_run;
     core->change_takes = false;
-    if (core->changing->command->run == raft_remove_run) {
+    if (is_removal) {
         error = replica_remove(core->replica, id, now_ms, &core->change_index,
                                &update);
     } else {
@@ -551,6 +568,7 @@ static void take_away(struct core *core)
         change_refused(core, error);
         return;
     }
+    told(core, is_removal ? ACT_REMOVE : ACT_DEMOTE);
     request_mark(core->changing);
     update_carry_out(core, &update);
 }

@@ -225,7 +225,8 @@ static bool parse_operand(struct parse *parse, char letter)
     struct call *call = parse->call;
     if (letter == 'I') {
         if (parse->at == call->count ||
-            bytes_is_word(call->argument[parse->at], "REQ")) {
+            bytes_is_word(call->argument[parse->at], "REQ") ||
+            bytes_is_word(call->argument[parse->at], "BY")) {
             return true;
         }
     } else if (parse->at >= call->count) {

@@ -7,9 +7,11 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "node/core/commands.h"
 #include "node/core/feature.h"
 #include "node/core/questions.h"
 #include "node/core/request.h"
+#include "node/core/trail.h"
 #include "node/core/update.h"
 
 #define RING_SIZE_FIRST 1024
@@ -40,6 +42,9 @@ struct buffer *propose_begin(struct core *core)
 void propose_end(struct core *core, struct request *request)
 {
     const char *what;
+    if (request != NULL && (request->command->flags & COMMAND_TRAIL) != 0) {
+        trail_append(core, request, &core->batch);
+    }
     struct bytes command = bytes_of(core->batch.data + core->item_start,
                                     core->batch.size - core->item_start);
     if (request != NULL && !feature_allows(core, command, &what)) {

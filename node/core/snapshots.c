@@ -10,6 +10,7 @@
 #include "node/core/commands.h"
 #include "node/core/peer.h"
 #include "node/core/request.h"
+#include "node/core/trail.h"
 #include "node/core/update.h"
 
 #define WINDOW 2
@@ -38,6 +39,7 @@ void raft_snapshot_run(struct core *core, struct request *request,
                        const struct call *call)
 {
     (void)call;
+    trail_tell(core, request);
     request_move(core, request, &core->snapshotting, REQUEST_LOGGED);
     request->index = lockfsm_applied_index(core->fsm);
     answer_waiting(core);

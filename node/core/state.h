@@ -376,6 +376,7 @@ struct core {
     uint32_t own_in_flight; /* Entries of our own. */
     /* While it is decided on: a request whose leadership is confirmed. */
     const struct request *confirmed;
+    struct bytes asked_by;   /* Likewise: BY of the request. */
     struct request **ring;   /* By log index. */
     uint64_t ring_size;      /* A power of two. */
     uint64_t ring_first;     /* Indexes from here on ... */
@@ -414,6 +415,8 @@ struct core {
     struct snapshot_receiver receiver;
 
     /* Membership, transfer, stop. */
+    struct buffer change_asker; /* See trail_append(). */
+    struct log_limit pleas;
     struct request *changing; /* ADD, PROMOTE ...: at most one. */
     uint64_t change_index;
     uint64_t change_member;

@@ -319,6 +319,9 @@ def test_a_restore_begins_a_new_life(folder):
             assert token > max(tokens)
             assert client.do("FENCE.ADMIT", "disk", token) == 1
             assert one.status()["quarantine_ms"] == 0
+            log = one.log()
+            assert "command=LIFE" in log and "restored=1" in log
+            assert "command=QUARANTINE.OVER" in log
 
         # A node of the old life does not get in, or out.
         two.start()
