@@ -29,6 +29,9 @@ void questions_note(struct core *core)
         core->confirmed_ns = core->asked_ns;
     } else if (core->asked_before != 0 && confirmed >= core->asked_before) {
         core->confirmed_ns = core->asked_before_ns;
+    } else if (core->asked_first != 0 && confirmed >= core->asked_first &&
+               core->asked_first_ns > core->confirmed_ns) {
+        core->confirmed_ns = core->asked_first_ns;
     }
 }
 
@@ -43,6 +46,10 @@ void questions_ask(struct core *core)
                                   &update);
     if (number == 0) {
         return;
+    }
+    if (core->asked_first <= replica_confirmed(core->replica)) {
+        core->asked_first = number;
+        core->asked_first_ns = core->now_ns;
     }
     core->asked_before = core->asked;
     core->asked_before_ns = core->asked_ns;

@@ -393,6 +393,9 @@ struct core {
     uint32_t unasked_reads; /* That wait, other than heartbeats. */
     uint64_t asked_ns;
     uint64_t asked_before_ns;
+    uint64_t asked_first; /* One that was open when the others were asked: on a
+                           * slow network both of those are, all the time. */
+    uint64_t asked_first_ns;
     uint64_t confirmed_ns; /* When the newest confirmed one was asked. */
     bool wants_expiry_question;
     bool has_session_ended; /* Since doomed heartbeats were last looked at. */

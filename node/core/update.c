@@ -132,7 +132,7 @@ void leader_begin(struct core *core)
 void leader_serve(struct core *core)
 {
     core->is_serving = true;
-    core->asked = core->asked_before = 0;
+    core->asked = core->asked_before = core->asked_first = 0;
     core->confirmed_ns = 0;
     core->wants_expiry_question = false;
     core->must_register = core->must_look_at_levels = true;

@@ -29,7 +29,6 @@
 #endif
 #define MS UINT64_C(1000000)
 #define WRITE_MS 1
-#define LATENCY_MS 1
 
 struct world_client {
     bool is_open;
@@ -93,6 +92,7 @@ struct world {
     uint64_t now_ms;
     struct world_node node[NODE_MAX + 1]; /* From 1. */
     uint64_t node_count;
+    uint64_t latency_ms; /* Of a message; 1 unless set. */
     bool cut[NODE_MAX + 1][NODE_MAX + 1];
     struct world_message *message;
     uint32_t message_count, message_capacity;
@@ -476,6 +476,7 @@ static struct world *world_new(uint64_t count)
 {
     struct world *world = memory_new(sizeof *world);
     world->now_ms = 1000;
+    world->latency_ms = 1;
     world->node_count = count;
     world->limits = core_default_limits;
     for (uint64_t id = 1; id <= NODE_MAX; id++) {
@@ -713,7 +714,7 @@ static void world_collect(struct world *world, struct world_node *node)
         size_t at = 0;
         while (at < out->size) {
             struct world_message message = {
-                world->now_ms + LATENCY_MS, node->id, to, 0, {0}};
+                world->now_ms + world->latency_ms, node->id, to, 0, {0}};
             struct bytes body;
             size_t used;
             assert_int_equal(
