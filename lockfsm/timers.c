@@ -227,7 +227,8 @@ uint64_t timers_hold_left(struct timers *timers, const struct lockfsm *fsm,
 
 /* At most one is under way: what it counts is known when it is applied. */
 static void propose_time(struct timers *timers, uint64_t now_ns,
-                         timers_propose_fn *propose, void *data)
+                         uint64_t clock_ns, timers_propose_fn *propose,
+                         void *data)
 {
     const struct session_mark *marks;
     if (timers->is_time_in_flight) {
@@ -235,12 +236,12 @@ static void propose_time(struct timers *timers, uint64_t now_ns,
     }
     uint32_t count = leases_due_marks(&timers->leases, now_ns, MARK_SESSION_MAX,
                                       &marks);
-    if (count == 0 && next_time(timers) > now_ns) {
+    if (count == 0 && next_time(timers) > clock_ns) {
         return;
     }
     struct time_command time = {
         .base_index = timers->clock_index,
-        .elapsed_ms = timers_elapsed_ms(timers, now_ns),
+        .elapsed_ms = timers_elapsed_ms(timers, clock_ns),
         .marks = marks,
         .mark_count = count,
     };
@@ -254,8 +255,9 @@ static void propose_time(struct timers *timers, uint64_t now_ns,
     }
 }
 
-void timers_due(struct timers *timers, uint64_t now_ns, uint32_t session_max,
-                uint32_t command_max, timers_propose_fn *propose, void *data)
+void timers_due(struct timers *timers, uint64_t now_ns, uint64_t clock_ns,
+                uint32_t session_max, uint32_t command_max,
+                timers_propose_fn *propose, void *data)
 {
     CHECK(timers->is_on);
     CHECK(session_max > 0);
@@ -273,7 +275,7 @@ void timers_due(struct timers *timers, uint64_t now_ns, uint32_t session_max,
     count += spans_due(&timers->spans, now_ns, command_max - count, propose,
                        data, &is_taken);
     if (is_taken && count < command_max) {
-        propose_time(timers, now_ns, propose, data);
+        propose_time(timers, now_ns, clock_ns, propose, data);
     }
 }
 

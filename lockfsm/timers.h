@@ -110,9 +110,10 @@ typedef bool timers_propose_fn(void *data, struct bytes command);
  * was proposed is not proposed again until it has been applied or
  * timers_begin() is called. 'now_ns' may be an earlier moment, that at which a
  * question was asked which has been confirmed since: what became due later then
- * waits. */
-void timers_due(struct timers *timers, uint64_t now_ns, uint32_t session_max,
-                uint32_t command_max, timers_propose_fn *propose, void *data);
+ * waits. 'clock_ns' is the present in any case: what a TIME counts to. */
+void timers_due(struct timers *timers, uint64_t now_ns, uint64_t clock_ns,
+                uint32_t session_max, uint32_t command_max,
+                timers_propose_fn *propose, void *data);
 /* True if timers_due() would propose an EXPIRE now (which needs a confirmation
  * of leadership asked for after the deadline). */
 bool timers_has_due_sessions(struct timers *timers, uint64_t now_ns);

@@ -14,6 +14,7 @@
  * one fails, those set before are taken back. */
 
 #include "node/core/commands.h"
+#include "node/core/lease.h"
 #include "node/core/propose.h"
 #include "node/core/questions.h"
 #include "node/core/request.h"
@@ -447,7 +448,7 @@ static void hear(struct core *core, struct request *request,
     if (redis->kind != KIND_DELETE && hold != NULL && hold->session->is_redis &&
         hold->session->blacklist_index == 0 &&
         (redis->any_value || bytes_equal(hold->value, redis->value))) {
-        timers_heard(core->timers, hold->session->id, request->received_ns);
+        (void)lease_heard(core, hold->session->id, request->received_ns);
     }
 }
 

@@ -440,6 +440,11 @@ void core_set_applied_hook(struct core *core, core_applied_fn *hook, void *data)
     core->hook_data = data;
 }
 
+void core_set_heard_hook(struct core *core, core_heard_fn *hook)
+{
+    core->heard_hook = hook;
+}
+
 static void free_requests(struct core *core)
 {
     struct list *lists[] = {&core->parked,      &core->forwarded, &core->asking,

@@ -314,5 +314,9 @@ typedef void core_applied_fn(void *data, uint64_t log_index,
                              const struct effects *effects);
 void core_set_applied_hook(struct core *core, core_applied_fn *hook,
                            void *data);
+/* Likewise when a heartbeat, or a renewal, has moved a deadline of this leader;
+ * gets the data of the other hook. */
+typedef void core_heard_fn(void *data, uint64_t session);
+void core_set_heard_hook(struct core *core, core_heard_fn *hook);
 
 #endif /* HASP_NODE_CORE_CORE_H */

@@ -39,7 +39,7 @@ void session_keep_run(struct core *core, struct request *request,
     for (uint32_t i = 0; i < beat_count(call); i++) {
         struct beat beat = beat_at(core, request, call, i, proof);
         if (beat.session == NULL || beat.session->blacklist_index != 0 ||
-            !timers_heard(core->timers, beat.id, request->received_ns)) {
+            !lease_heard(core, beat.id, request->received_ns)) {
             request->is_heard = false; /* To be refused: moves nothing. */
             continue;
         }
@@ -75,6 +75,17 @@ void session_keep_read(struct core *core, struct request *request,
         put_answer(core, &beat, call_has(call, OPTION_FULL), writer);
     }
     request_done(core, request);
+}
+
+bool lease_heard(struct core *core, uint64_t session, uint64_t received_ns)
+{
+    if (!timers_heard(core->timers, session, received_ns)) {
+        return false;
+    }
+    if (core->heard_hook != NULL) {
+        core->heard_hook(core->hook_data, session);
+    }
+    return true;
 }
 
 void lease_ended(struct core *core)
@@ -113,8 +124,8 @@ void lease_turn(struct core *core, uint64_t read_ns)
         }
     }
     uint32_t before = core->item_count;
-    timers_due(core->timers, at_ns, EXPIRE_SESSION_MAX, DUE_COMMAND_MAX,
-               propose_own, core);
+    timers_due(core->timers, at_ns, core->now_ns, EXPIRE_SESSION_MAX,
+               DUE_COMMAND_MAX, propose_own, core);
     if (core->item_count - before >= DUE_COMMAND_MAX) {
         core->has_left_over = true;
     }
@@ -196,7 +207,7 @@ static bool wait_on(struct core *core, struct request *request,
          * now) must move the deadline before it is answered otherwise. */
         if (timers_is_doomed(core->timers, beat.id) ||
             (!request->is_heard &&
-             !timers_heard(core->timers, beat.id, request->received_ns))) {
+             !lease_heard(core, beat.id, request->received_ns))) {
             request_move(core, request, &core->doomed, REQUEST_DOOMED);
             return true;
         }

@@ -19,6 +19,9 @@
  * after a confirmation asked for later than the deadline. */
 void lease_turn(struct core *core, uint64_t read_ns);
 uint64_t lease_next(const struct core *core);
+/* A heartbeat of the session was received then, and is not refused: moves its
+ * deadline. False: it is unknown or doomed. */
+bool lease_heard(struct core *core, uint64_t session, uint64_t received_ns);
 /* A session has ended: heartbeats that waited for that. */
 void lease_ended(struct core *core);
 

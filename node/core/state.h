@@ -308,6 +308,7 @@ struct core {
     uint64_t now_ns;
     uint64_t started_ns;
     core_applied_fn *hook;
+    core_heard_fn *heard_hook;
     void *hook_data;
     uint16_t command_slots[512]; /* Hash of a name -> place in the table + 1. */
 

@@ -79,6 +79,7 @@ struct sim_stats {
     uint64_t snapshots;
     uint64_t installs;
     uint64_t transfers;
+    uint64_t relays;   /* Legs of a relay: leadership is handed over. */
     uint64_t taken;    /* By RELEASEIF. */
     uint64_t changes;  /* Of the membership, asked for. */
     uint64_t raised;   /* Clusters, to a feature level. */

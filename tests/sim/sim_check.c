@@ -12,6 +12,7 @@
 #include "raft/replica.h"
 #include "tests/sim/sim_history.h"
 #include "tests/sim/sim_node.h"
+#include "tests/sim/sim_silence.h"
 
 struct past_entry {
     uint64_t term;
@@ -32,6 +33,7 @@ struct sim_check {
     struct past_term *terms;
     uint64_t term_capacity;
     struct sim_history *history;
+    struct sim_silence *silence;
     struct lockfsm_delta *delta[SIM_NODE_MAX];
     uint64_t stepped[SIM_NODE_MAX]; /* Applied index at the last look. */
     uint8_t cluster_id[CLUSTER_ID_SIZE];
@@ -42,7 +44,8 @@ struct sim_check {
 struct sim_check *sim_check_new(struct sim *sim)
 {
     struct sim_check *check = memory_new(sizeof *check);
-    check->history = sim_history_new(sim);
+    check->silence = sim_silence_new(sim);
+    check->history = sim_history_new(sim, check->silence);
     return check;
 }
 
@@ -52,9 +55,15 @@ void sim_check_free(struct sim_check *check)
         lockfsm_delta_free(check->delta[i]);
     }
     sim_history_free(check->history);
+    sim_silence_free(check->silence);
     free(check->entries);
     free(check->terms);
     free(check);
+}
+
+struct sim_silence *sim_check_silence(const struct sim *sim)
+{
+    return sim->check->silence;
 }
 
 struct sim_history *sim_check_history(const struct sim *sim)
@@ -218,6 +227,7 @@ void sim_check_applied(void *data, uint64_t log_index,
     CHECK(lockfsm_applied_index(fsm) == log_index);
     look_at_state(sim, node);
     look_at_level(sim, node, &entry, effects);
+    sim_silence_applied(check->silence, node, log_index, effects);
     struct past_entry *past = entry_at(check, log_index);
     if (past->term == 0) {
         if (log_index != check->newest + 1) {
@@ -298,6 +308,7 @@ void sim_check_stepped(struct sim *sim, struct sim_node *node)
 {
     struct sim_check *check = sim->check;
     look_at_leadership(sim, node);
+    sim_silence_stepped(check->silence, node);
     uint32_t number = sim_node_host(node)->number;
     const struct lockfsm *fsm = core_state(sim_node_core(node));
     uint64_t applied = lockfsm_applied_index(fsm);

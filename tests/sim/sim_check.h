@@ -18,6 +18,7 @@
 
 struct sim_node;
 struct sim_history;
+struct sim_silence;
 
 struct sim_check *sim_check_new(struct sim *sim);
 void sim_check_free(struct sim_check *check);
@@ -39,6 +40,7 @@ uint32_t sim_check_level(const struct sim *sim);
 uint64_t sim_check_newest(const struct sim *sim);
 
 struct sim_history *sim_check_history(const struct sim *sim);
+struct sim_silence *sim_check_silence(const struct sim *sim);
 
 /* All nodes run and have applied the same. */
 bool sim_check_has_converged(struct sim *sim, char why[HASP_WHY_SIZE]);

@@ -26,6 +26,7 @@ enum fault {
     FAULT_SLOW_LINK,
     FAULT_CORNER,
     FAULT_USURP,
+    FAULT_RELAY,
     FAULT_CUT,
     FAULT_CLIENT_KILL,
     FAULT_CLIENT_POWER,
@@ -58,6 +59,10 @@ struct sim_faults {
     uint32_t usurped; /* The leader that hands over. */
     uint64_t usurped_term;
     uint64_t usurped_until_ns;
+    struct sim_event relay;
+    struct sim_node *relay_from; /* Handing over; or NULL. */
+    uint64_t relay_gap_ns;
+    uint64_t relay_until_ns;
 };
 
 static void client_fault(struct sim *sim, enum fault fault, uint32_t host);
@@ -297,6 +302,41 @@ static void await_successor(struct sim *sim, struct sim_event *event)
     last(sim, FAULT_ISOLATE, old, 3000);
 }
 
+/* Leadership goes round and round: who dies meanwhile, and what is to take a
+ * time, ends all the same. */
+static void relay(struct sim *sim)
+{
+    struct sim_faults *faults = sim->faults;
+    if (faults->relay.node.slot != 0) {
+        return;
+    }
+    faults->relay_gap_ns = sim_between(sim, 100, 2000) * SIM_MS;
+    faults->relay_until_ns = sim->now_ns + sim_between(sim, 2, 30) * SIM_S;
+    sim_note(sim, NULL, "relay", faults->relay_gap_ns / SIM_MS, 0, 0);
+    sim_at(sim, &faults->relay, sim->now_ns);
+}
+
+/* A leader whose disk is scarce hands over; when it has, there is room again.
+ */
+static void next_leg(struct sim *sim, struct sim_event *event)
+{
+    struct sim_faults *faults = sim->faults;
+    struct sim_node *leader = sim_leader(sim);
+    if (faults->relay_from != NULL) {
+        sim_node_scarce(faults->relay_from, false);
+        faults->relay_from = NULL;
+        sim_at(sim, event, sim->now_ns + faults->relay_gap_ns);
+    } else if (sim->phase == SIM_CHAOS &&
+               sim->now_ns < faults->relay_until_ns) {
+        if (leader != NULL) {
+            sim->stats.relays++;
+            sim_node_scarce(leader, true);
+            faults->relay_from = leader;
+        }
+        sim_at(sim, event, sim->now_ns + 20 * SIM_MS);
+    }
+}
+
 static void block_one(struct sim *sim)
 {
     uint32_t from = any_node(sim);
@@ -395,6 +435,8 @@ static void strike(struct sim *sim, enum fault fault)
         corner(sim);
     } else if (fault == FAULT_USURP) {
         usurp(sim);
+    } else if (fault == FAULT_RELAY) {
+        relay(sim);
     } else if (fault == FAULT_CUT) {
         struct sim_wire *wire = sim_net_any(sim);
         if (wire != NULL) {
@@ -452,6 +494,7 @@ static bool tries_leases(enum fault fault)
     switch (fault) {
     case FAULT_CORNER:
     case FAULT_USURP:
+    case FAULT_RELAY:
     case FAULT_ISOLATE:
     case FAULT_ONE_WAY:
     case FAULT_SLOW_LINK:
@@ -492,6 +535,7 @@ struct sim_faults *sim_faults_new(struct sim *sim)
     faults->next.run = next_fault;
     faults->second.run = second_stroke;
     faults->usurpation.run = await_successor;
+    faults->relay.run = next_leg;
     sim_at(sim, &faults->next, sim_between(sim, 500, 3000) * SIM_MS);
     return faults;
 }

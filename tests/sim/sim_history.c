@@ -12,6 +12,7 @@
 #include "lockfsm/command.pb-c.h"
 #include "tests/sim/sim_client.h"
 #include "tests/sim/sim_promise.h"
+#include "tests/sim/sim_silence.h"
 
 #define NEVER UINT64_MAX
 
@@ -70,6 +71,7 @@ struct sim_history {
     struct past_session *sessions;
     struct past_request *requests;
     struct sim_promises *promises;
+    struct sim_silence *silence;
     struct buffer key;
 };
 
@@ -143,11 +145,13 @@ static void free_bytes(struct bytes bytes)
     free((void *)(uintptr_t)bytes.data);
 }
 
-struct sim_history *sim_history_new(struct sim *sim)
+struct sim_history *sim_history_new(struct sim *sim,
+                                    struct sim_silence *silence)
 {
     struct sim_history *history = memory_new(sizeof *history);
     history->sim = sim;
     history->promises = sim_promises_new(sim);
+    history->silence = silence;
     return history;
 }
 
@@ -767,7 +771,9 @@ void sim_history_write(struct sim_history *history,
         .command = command,
     };
     sim_say(w.sim, NULL, "  entry %" PRIu64 ": %s", w.index,
-            command->base.descriptor->fields[command->op_case - 1].name);
+            protobuf_c_message_descriptor_get_field(command->base.descriptor,
+                                                    command->op_case)
+                ->name);
     sim_promises_entry(history->promises, w.index, command, origin_of(command));
     /* Results first: they speak of the sessions as they were. */
     for (uint32_t i = 0; i < effects->count; i++) {
@@ -778,6 +784,7 @@ void sim_history_write(struct sim_history *history,
     for (uint32_t i = 0; i < effects->count; i++) {
         write_effect(&w, &effects->effect[i]);
     }
+    sim_silence_entry(history->silence, w.index, command, effects, fsm);
     struct past_lock *lock, *next;
     HASH_ITER (hh, history->locks, lock, next) {
         settle_queue(&w, lock);

@@ -16,7 +16,9 @@
 struct sim_history;
 struct sim_promises;
 
-struct sim_history *sim_history_new(struct sim *sim);
+struct sim_silence;
+struct sim_history *sim_history_new(struct sim *sim,
+                                    struct sim_silence *silence);
 void sim_history_free(struct sim_history *history);
 void sim_history_write(struct sim_history *history,
                        const struct replica_entry *entry,

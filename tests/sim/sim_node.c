@@ -12,6 +12,7 @@
 #include "tests/sim/sim_disk.h"
 #include "tests/sim/sim_net.h"
 #include "tests/sim/sim_peers.h"
+#include "tests/sim/sim_silence.h"
 #include "tests/sim/sim_version.h"
 #include "tests/sim/sim_worker.h"
 
@@ -94,6 +95,8 @@ static void port_log_append(void *data, const struct replica_entry *entries,
     if (acts(node)) {
         sim_note(node->sim, &node->host, "appends", entries[0].log_index, count,
                  entries[0].term);
+        sim_silence_appended(sim_check_silence(node->sim), node, entries,
+                             count);
         sim_disk_append(&node->disk, entries, count);
     }
 }
@@ -573,6 +576,12 @@ static struct core_options make_options(struct sim_node *node)
     return options;
 }
 
+static void heard(void *data, uint64_t session)
+{
+    struct sim_node *node = data;
+    sim_silence_heard(sim_check_silence(node->sim), session);
+}
+
 void sim_node_start(struct sim_node *node)
 {
     struct sim *sim = node->sim;
@@ -605,6 +614,7 @@ void sim_node_start(struct sim_node *node)
     sim_peers_start(node->peers, start.replica.entry_count == 0 &&
                                      start.replica.snapshot_index == 0);
     core_set_applied_hook(node->core, sim_check_applied, node);
+    core_set_heard_hook(node->core, heard);
     char why[HASP_WHY_SIZE];
     int error = core_begin(node->core, &start, sim_host_now(sim, &node->host),
                            why);
@@ -614,6 +624,7 @@ void sim_node_start(struct sim_node *node)
         sim_node_kill(node, false);
         return;
     }
+    sim_silence_loaded(sim_check_silence(sim), node);
     if (error != 0) {
         sim_fail(sim, "a node starts from what it left on disk: %s: %s",
                  node->host.name, why);

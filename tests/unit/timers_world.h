@@ -242,7 +242,7 @@ static inline const char *due_at(struct world *w, uint64_t now_ms,
 {
     w->now_ms = now_ms;
     buffer_clear(&w->text);
-    timers_due(w->timers, ns(w), session_max, command_max, propose, w);
+    timers_due(w->timers, ns(w), ns(w), session_max, command_max, propose, w);
     buffer_put_u8(&w->text, 0);
     return (const char *)w->text.data;
 }
