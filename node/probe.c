@@ -114,6 +114,14 @@ static bool begins_with(struct bytes text, const char *word)
            memcmp(text.data, word, strlen(word)) == 0;
 }
 
+/* True if that is the id of this node's cluster. */
+static bool is_of_ours(const struct probe *probe, struct bytes cluster)
+{
+    char own[CLUSTER_ID_TEXT_SIZE];
+    cluster_id_format(datadir_identity(probe->owner->datadir)->cluster_id, own);
+    return bytes_equal(cluster, bytes_of_text(own));
+}
+
 static void bytes_cb(struct stream *stream)
 {
     struct probe *probe = stream->owner;
@@ -127,6 +135,9 @@ static void bytes_cb(struct stream *stream)
     }
     const struct resp_value *node = error == 0 ? resp_find(&reply, 0, "node")
                                                : NULL;
+    const struct resp_value *cluster = error == 0
+                                           ? resp_find(&reply, 0, "cluster")
+                                           : NULL;
     if (error == 0 && reply.value[0].type == RESP_ERROR &&
         !begins_with(reply.value[0].bytes, "ERR ")) {
         probe->is_there = true; /* It understands, and is not at ease. */
@@ -135,6 +146,11 @@ static void bytes_cb(struct stream *stream)
     } else if ((uint64_t)node->integer != probe->id) {
         snprintf(probe->other, sizeof probe->other,
                  "it is the address of node %" PRId64, node->integer);
+    } else if (cluster != NULL && cluster->bytes.size > 0 &&
+               !is_of_ours(probe, cluster->bytes)) {
+        snprintf(probe->other, sizeof probe->other,
+                 "that node belongs to another cluster; give it an empty "
+                 "directory, and this cluster's members in its configuration");
     } else {
         probe->is_there = true;
     }

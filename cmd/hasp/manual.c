@@ -126,7 +126,7 @@ static const struct {
                "answers name are asked, too, and the last line says how many "
                "are up (they answer, and the leader hears them) and how many "
                "of those that vote may be lost. A node that is no member any "
-               "more is shown as removed."},
+               "more is shown as removed, one of another cluster as such."},
     {"top", "Grants per second are counted from the events that the node "
             "tells; what happens between two looks counts, too. When stdout is "
             "no terminal, each look is printed below the one before."},

@@ -19,6 +19,7 @@
 #define HEDGE_MS 150
 /* Those that were named, and members that they name. */
 #define ASK_COUNT_MAX (2 * ENDPOINT_COUNT_MAX)
+#define FOREIGN "other cluster"
 
 struct nodes;
 
@@ -217,7 +218,8 @@ static bool is_superfluous(const struct nodes *nodes, uint32_t at, json_t *best)
             return true;
         }
     }
-    return !has_answered(ask) && best != NULL && nodes_member(best, id) == NULL;
+    return (!has_answered(ask) || nodes_is_foreign(ask->status)) &&
+           best != NULL && nodes_member(best, id) == NULL;
 }
 
 /* The number of the member with this client address; 0 if none has it. */
@@ -235,9 +237,26 @@ static uint64_t id_at(json_t *status, const char *address)
     return 0;
 }
 
+/* Two clusters may be mixed up, among the endpoints or by an address that
+ * stands in the log. */
+static void mark_foreign(const struct nodes *nodes)
+{
+    const char *cluster = "";
+    for (uint32_t i = 0; i < nodes->count; i++) {
+        const char *own = value_text(nodes->ask[i].status, "cluster");
+        if (cluster[0] == '\0') {
+            cluster = own;
+        } else if (own[0] != '\0' && strcmp(own, cluster) != 0) {
+            json_object_set_new(nodes->ask[i].status, "role",
+                                json_string(FOREIGN));
+        }
+    }
+}
+
 static json_t *gather(const struct nodes *nodes)
 {
     json_t *all = json_array(), *list = json_array();
+    mark_foreign(nodes);
     for (uint32_t i = 0; i < nodes->count; i++) {
         json_array_append(all, nodes->ask[i].status);
     }
@@ -291,6 +310,11 @@ bool nodes_is_leader(json_t *status)
     return strcmp(value_text(status, "role"), "leader") == 0;
 }
 
+bool nodes_is_foreign(json_t *status)
+{
+    return strcmp(value_text(status, "role"), FOREIGN) == 0;
+}
+
 json_t *nodes_newest(json_t *nodes)
 {
     json_t *node, *best = NULL;
@@ -300,7 +324,8 @@ json_t *nodes_newest(json_t *nodes)
         bool is_leader = nodes_is_leader(node);
         uint64_t term = value_number(node, "term");
         uint64_t best_term = value_number(best, "term");
-        if ((is_leader || value_number(node, "leader") != 0) &&
+        if (!nodes_is_foreign(node) &&
+            (is_leader || value_number(node, "leader") != 0) &&
             (best == NULL || term > best_term ||
              (term == best_term && is_leader))) {
             best = node;
@@ -318,7 +343,8 @@ json_t *nodes_best(json_t *nodes)
     }
     json_array_foreach(nodes, i, node)
     {
-        if (json_array_size(value_at(node, "members")) > 0 &&
+        if (!nodes_is_foreign(node) &&
+            json_array_size(value_at(node, "members")) > 0 &&
             (best == NULL ||
              value_number(node, "commit") > value_number(best, "commit"))) {
             best = node;

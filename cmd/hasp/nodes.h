@@ -5,7 +5,9 @@
  * after NODES_TIMEOUT_MS.
  *
  * A status is a map as in the protocol, with "endpoint"; of a node that does
- * not answer it has the "role" unreachable and "error", why. */
+ * not answer it has the "role" unreachable and "error", why. Who is of another
+ * cluster than the first one that answers has the role "other cluster", and
+ * what it says counts for nothing. */
 
 #ifndef HASP_CMD_HASP_NODES_H
 #define HASP_CMD_HASP_NODES_H
@@ -32,6 +34,7 @@ json_t *nodes_newest(json_t *nodes);
  * furthest. */
 json_t *nodes_best(json_t *nodes);
 bool nodes_is_leader(json_t *status);
+bool nodes_is_foreign(json_t *status);
 
 /* The maps by the number under 'key', those without one last; takes 'maps'. */
 json_t *nodes_sorted(json_t *maps, const char *key);

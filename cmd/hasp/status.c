@@ -58,7 +58,7 @@ static int judge(json_t *nodes)
     json_array_foreach(nodes, i, node)
     {
         /* The leader may be one that was not asked. */
-        leaders += value_number(node, "leader") != 0;
+        leaders += !nodes_is_foreign(node) && value_number(node, "leader") != 0;
     }
     if (quarantine_ms > 0) {
         duration_format(quarantine_ms, left);
@@ -90,7 +90,7 @@ static void mark_strangers(json_t *nodes)
     json_array_foreach(nodes, i, node)
     {
         bool has_answered = value_text(node, "error")[0] == '\0';
-        if (best != NULL && has_answered &&
+        if (best != NULL && has_answered && !nodes_is_foreign(node) &&
             nodes_member(best, value_number(node, "node")) == NULL) {
             bool was_one = json_array_size(value_at(node, "members")) > 0;
             json_object_set_new(node, "role",
@@ -106,7 +106,7 @@ static bool answers(json_t *nodes, uint64_t id)
     size_t i;
     json_array_foreach(nodes, i, node)
     {
-        if (value_number(node, "node") == id &&
+        if (value_number(node, "node") == id && !nodes_is_foreign(node) &&
             value_text(node, "error")[0] == '\0') {
             return true;
         }

@@ -71,14 +71,20 @@ void raft_status_run(struct core *core, struct request *request,
 {
     struct replica_members members;
     char leader_address[MEMBER_ADDRESS_SIZE], why[HASP_WHY_SIZE];
+    char cluster_text[CLUSTER_ID_TEXT_SIZE];
+    uint8_t cluster[CLUSTER_ID_SIZE];
     uint64_t leader = replica_leader(core->replica);
     struct resp_writer *writer = request_reply(core, request);
     (void)call;
     replica_members(core->replica, &members);
     member_client_address(core, leader, leader_address);
-    resp_map(writer, 13);
+    resp_map(writer, 14);
     resp_text(writer, "node");
     resp_integer(writer, (int64_t)core->options.id);
+    lockfsm_cluster_id(core->fsm, cluster);
+    cluster_id_format(cluster, cluster_text);
+    resp_text(writer, "cluster");
+    resp_text(writer, cluster_text);
     resp_text(writer, "role");
     resp_text(writer, replica_role_name(replica_role(core->replica)));
     resp_text(writer, "term");

@@ -7,7 +7,15 @@ import time
 
 import pytest
 
-from cluster import Cluster, ReplyError, Session, as_map, wait_until
+from cluster import (
+    Cluster,
+    Node,
+    ReplyError,
+    Session,
+    as_map,
+    free_ports,
+    wait_until,
+)
 from fake_node import FakeNode
 
 
@@ -275,6 +283,21 @@ def silence_ms(node, other):
     return 0
 
 
+def start_alone(cluster, id):
+    """A node of this number that was not told of any cluster, and has founded
+    its own; its ports, for clients and for nodes."""
+    ports = free_ports(3)
+    node = Node(cluster, 99, ports)
+    node.id = id
+    cluster.nodes.append(node)
+    founders, cluster.founders = cluster.founders, []
+    node.write_config()
+    cluster.founders = founders
+    node.start()
+    wait_until(node.is_serving, 15, "it has founded a cluster")
+    return ports
+
+
 def test_who_is_to_be_added_is_dialled_at_both_addresses_first():
     with Cluster(3) as cluster, FakeNode(
         lambda words: Exception("ERR unknown command")
@@ -282,6 +305,7 @@ def test_who_is_to_be_added_is_dialled_at_both_addresses_first():
         leader = cluster.leader()
         other = cluster.followers(leader)[0]
         node = cluster.newcomer()
+        alone = start_alone(cluster, node.id)
         host = "127.0.0.1:%d"
         peer, client = host % node.peer_port, host % node.client_port
         wait_until(lambda: "waiting to be added" in node.log(), 10, "waits")
@@ -294,6 +318,10 @@ def test_who_is_to_be_added_is_dialled_at_both_addresses_first():
                 "it is the address of node %d" % other.id,
             ),
             (peer + "," + redis.endpoint, "no node of hasp answers"),
+            (
+                "127.0.0.1:%d,127.0.0.1:%d" % (alone[1], alone[0]),
+                "belongs to another cluster",
+            ),
         ):
             with pytest.raises(ReplyError) as refused:
                 leader_do(cluster, "RAFT.ADD", node.id, address)

@@ -234,7 +234,7 @@ def test_fences_are_listed_in_pages(connect, name):
 # Raft.
 
 STATUS_KEYS = (
-    "node role term leader leader_address commit applied members version "
+    "node cluster role term leader leader_address commit applied members version "
     "quarantine_ms level cluster_level finalize_level"
 ).split()
 MEMBER_KEYS = "id address role match last_contact_ms level".split()

@@ -148,6 +148,34 @@ def test_one_address_is_enough_to_see_the_whole_cluster():
             node.listener.close()
 
 
+def test_a_node_of_another_cluster_is_not_believed():
+    states = {}
+    with FakeNode(lambda words: states["own"]) as own, FakeNode(
+        lambda words: states["foreign"]
+    ) as foreign:
+        both = [member(1, own.endpoint), member(4, foreign.endpoint, "standby",
+                                                -1)]
+        states["own"] = dict(
+            status_of(1, "leader", 2, 1, own.endpoint, both), cluster="aa"
+        )
+        states["foreign"] = dict(
+            status_of(4, "leader", 9, 4, foreign.endpoint, both[1:]),
+            cluster="bb",
+        )
+        rows, code, told = rows_of("status", "-c", endpoints=own.endpoint)
+        assert code == 0
+        assert [(row["node"], row["role"]) for row in rows] == [
+            (1, "leader"), (4, "other cluster"),
+        ]
+        assert told == (
+            "hasp: 1 of 2 up (voters: 1 of 1), leader 1, can lose 0\n"
+        )
+        rows, _, _ = rows_of(
+            "member", "list", endpoints=own.endpoint + "," + foreign.endpoint
+        )
+        assert [row["id"] for row in rows] == [1, 4]
+
+
 def test_a_cluster_is_seen_from_any_member_while_others_are_away():
     with Cluster(3) as cluster:
         leader = cluster.leader()
