@@ -4,9 +4,12 @@
  * (/healthz, /readyz, /metrics), each answered at once from memory by a
  * handler.
  *
- * libmicrohttpd parses and writes; its epoll descriptor is polled by our loop.
- * Limits: 64 connections, 16 of one address, 16 KiB of request head, 10 s of
- * silence. No TLS here, no request bodies (POST and the like are refused).
+ * libmicrohttpd parses and writes; its epoll descriptor is polled by our loop,
+ * and we accept. Limits: 64 connections, 16 of one address (of IPv6: one /64),
+ * 16 KiB of request head, 5 s for it to be whole, 10 s of silence. At a limit
+ * the oldest connection without a whole head makes room, or else the oldest:
+ * whoever asks at once is always answered. No TLS here, no request bodies (POST
+ * and the like are refused).
  * Threads: the loop's. */
 
 #ifndef HASP_NET_HTTP_H

@@ -32,10 +32,10 @@ static const struct stream_limits limits = {
 const char *const clients_cut_reason[CLIENTS_CUT_REASONS] = {
     MALFORMED, UNFINISHED, TOO_SLOW, ALL_TOO_SLOW, CORE_TOO_COSTLY};
 
-/* How many connections come from one host. */
+/* How many connections come from one host, or network of IPv6. */
 struct origin {
     UT_hash_handle by_host;
-    char host[64];
+    char host[STREAM_ADDRESS_SIZE]; /* As address_origin() has it. */
     uint32_t count;
 };
 
@@ -538,12 +538,8 @@ static uint64_t take_slot(struct clients *clients, struct client *client)
 static struct origin *find_origin(struct clients *clients, const char *address)
 {
     struct origin *origin = NULL;
-    char host[64];
-    const char *colon = strrchr(address, ':');
-    size_t size = colon == NULL ? strlen(address) : (size_t)(colon - address);
-    size = size < sizeof host ? size : sizeof host - 1;
-    memset(host, 0, sizeof host);
-    memcpy(host, address, size);
+    char host[sizeof origin->host];
+    address_origin(address, host);
     HASH_FIND(by_host, clients->origins, host, sizeof host, origin);
     if (origin == NULL) {
         origin = memory_new(sizeof *origin);

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
 """Health and metrics."""
 
+import contextlib
 import re
 import shutil
+import socket
 import subprocess
+import time
 import urllib.error
 import urllib.request
 
@@ -81,6 +84,30 @@ def slow_writes(node):
 
 
 @needs_strace
+def test_half_heads_do_not_silence_the_probes():
+    with Cluster(1) as cluster, contextlib.ExitStack() as stack:
+        node = cluster.leader()
+        for _ in range(100):
+            half = stack.enter_context(
+                socket.create_connection(("127.0.0.1", node.http_port), 5)
+            )
+            half.sendall(b"GET /healthz HTTP/1.1\r\nHost:")
+        for path in ("/healthz", "/readyz", "/metrics"):
+            assert get(node, path)[0] == 200
+        # Nor those that send a byte now and then.
+        by = time.monotonic() + 15
+        gone = False
+        while not gone and time.monotonic() < by:
+            try:
+                half.sendall(b"x")
+                gone = half.recv(1, socket.MSG_DONTWAIT) == b""
+            except BlockingIOError:
+                time.sleep(0.3)
+            except OSError:
+                gone = True
+        assert gone
+
+
 def test_who_is_far_behind_is_not_ready():
     with Cluster(3, start=False) as cluster:
         node = cluster.nodes[0]

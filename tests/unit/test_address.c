@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -73,12 +74,36 @@ static void addresses_are_shown(void **state)
     assert_string_equal(text, "[2001:db8::1]:7");
 }
 
+/* Whoever has one address of an IPv6 network has them all. */
+static void an_origin_is_a_host_or_a_network(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *address;
+        const char *origin;
+    } known[] = {{"10.1.2.3:7", "10.1.2.3"},
+                 {"10.1.2.4:7", "10.1.2.4"},
+                 {"[2001:db8:1:2:3:4:5:6]:7", "2001:db8:1:2::"},
+                 {"[2001:db8:1:2:ffff::]:9", "2001:db8:1:2::"},
+                 {"[2001:db8:1:3::1]:9", "2001:db8:1:3::"},
+                 {"?", "?"}};
+    char origin[STREAM_ADDRESS_SIZE], zero[STREAM_ADDRESS_SIZE] = {0};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        memset(origin, 'x', sizeof origin);
+        address_origin(known[i].address, origin);
+        assert_string_equal(origin, known[i].origin);
+        size_t size = strlen(origin);
+        assert_memory_equal(origin + size, zero, sizeof origin - size);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(addresses_are_split),
         cmocka_unit_test(loopback_is_known),
         cmocka_unit_test(addresses_are_shown),
+        cmocka_unit_test(an_origin_is_a_host_or_a_network),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,15 +88,23 @@ static int tear_down(void **state)
     return 0;
 }
 
-static int connect_client(struct fixture *f)
+static int connect_from(struct fixture *f, const char *address)
 {
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in from = {.sin_family = AF_INET};
     struct sockaddr_in to = {.sin_family = AF_INET,
                              .sin_port = htons(http_port(f->http)),
                              .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     assert_true(fd >= 0);
+    assert_int_equal(inet_pton(AF_INET, address, &from.sin_addr), 1);
+    assert_int_equal(bind(fd, (struct sockaddr *)&from, sizeof from), 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
     return fd;
+}
+
+static int connect_client(struct fixture *f)
+{
+    return connect_from(f, "127.0.0.1");
 }
 
 static void say(int fd, const char *text)
@@ -295,24 +303,100 @@ static void many_connections_are_answered_in_parallel(void **state)
     assert_int_equal(f->requests, 16);
 }
 
+static void settle(struct fixture *f)
+{
+    for (int i = 0; i < 5; i++) {
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+    }
+}
+
+static bool is_closed(int fd)
+{
+    char byte;
+    ssize_t size = recv(fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+    return size == 0 || (size < 0 && errno != EAGAIN);
+}
+
 static void one_address_gets_sixteen_connections(void **state)
 {
     struct fixture *f = *state;
     int fd[17];
     struct buffer got = {0};
-    for (int i = 0; i < 17; i++) {
+    /* One that has been answered is younger than those without a head. */
+    fd[0] = connect_client(f);
+    for (int i = 1; i < 16; i++) {
         fd[i] = connect_client(f);
-        uv_run(&f->loop, UV_RUN_NOWAIT);
+        say(fd[i], "GET /hea");
+        settle(f);
     }
-    hear(f, fd[16], NULL, &got); /* Closed without a word. */
-    assert_int_equal(got.size, 0);
+    say(fd[0], "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n");
+    hear(f, fd[0], "\r\n\r\nok\n", &got);
+    fd[16] = connect_client(f);
+    settle(f);
     for (int i = 0; i < 17; i++) {
+        assert_int_equal(is_closed(fd[i]), i == 1);
         close(fd[i]);
+    }
+    buffer_done(&got);
+}
+
+/* More than there is room for, from one address or from many. */
+static void half_heads_do_not_silence_those_who_ask(void **state)
+{
+    struct fixture *f = *state;
+    int fd[200];
+    for (int i = 0; i < 200; i++) {
+        char from[16];
+        snprintf(from, sizeof from, "127.0.0.%d", i < 40 ? 1 : i);
+        fd[i] = connect_from(f, from);
+        say(fd[i], "GET /healthz HTTP/1.1\r\nHost:");
         uv_run(&f->loop, UV_RUN_NOWAIT);
+        if (i % 10 == 0) {
+            assert_reply(f, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n",
+                         "HTTP/1.1 200 OK\r\n", "\r\n\r\nok\n");
+        }
+    }
+    settle(f);
+    uint32_t open = 0;
+    for (int i = 0; i < 200; i++) {
+        open += !is_closed(fd[i]);
+    }
+    assert_in_range(open, 40, 64);
+    /* In the same moment all of them, and somebody who asks. */
+    for (int i = 0; i < 200; i++) {
+        close(fd[i]);
+        fd[i] = connect_client(f);
+        say(fd[i], "GET /");
     }
     assert_reply(f, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n",
                  "HTTP/1.1 200 OK\r\n", "\r\n\r\nok\n");
-    buffer_done(&got);
+    for (int i = 0; i < 200; i++) {
+        close(fd[i]);
+    }
+}
+
+/* However busily it sends: a byte a second is no silence. */
+static void a_head_has_five_seconds_to_be_whole(void **state)
+{
+    struct fixture *f = *state;
+    int fd = connect_client(f);
+    uint64_t start = uv_hrtime(), last = start;
+    uv_timer_t wake;
+    uv_timer_init(&f->loop, &wake);
+    uv_timer_start(&wake, wake_cb, 5, 5);
+    say(fd, "GET /healthz HTTP/1.1\r\nX: ");
+    while (!is_closed(fd)) {
+        assert_true(uv_hrtime() - start < BOUND_NS);
+        if (uv_hrtime() - last > 200000000) {
+            last = uv_hrtime();
+            (void)!send(fd, "x", 1, MSG_NOSIGNAL);
+        }
+        uv_run(&f->loop, UV_RUN_ONCE);
+    }
+    assert_true(uv_hrtime() - start >= UINT64_C(4900000000));
+    uv_close((uv_handle_t *)&wake, NULL);
+    settle(f);
+    close(fd);
 }
 
 static void clients_that_leave_in_the_middle_do_no_harm(void **state)
@@ -394,6 +478,8 @@ int main(void)
         HTTP_TEST(a_large_body_reaches_a_slow_reader_whole),
         HTTP_TEST(many_connections_are_answered_in_parallel),
         HTTP_TEST(one_address_gets_sixteen_connections),
+        HTTP_TEST(half_heads_do_not_silence_those_who_ask),
+        HTTP_TEST(a_head_has_five_seconds_to_be_whole),
         HTTP_TEST(clients_that_leave_in_the_middle_do_no_harm),
         HTTP_TEST(closing_with_open_connections_is_fine),
         HTTP_TEST(closing_inside_the_handler_is_fine),
