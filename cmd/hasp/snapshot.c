@@ -288,7 +288,15 @@ static int save_once(struct saving *saving)
     saving->index = value_number(told, "index");
     saving->term = value_number(told, "term");
     saving->size = value_number(told, "size");
+    bool has_leader = value_number(told, "leader") != 0;
     json_decref(told);
+    if (!has_leader) {
+        tool_say(saving->tool,
+                 "nobody leads, as far as %s hears: this is what it knows, up "
+                 "to entry %" PRIu64 ", and may lack the newest changes; where "
+                 "others run, save from them",
+                 saving->peer, saving->index);
+    }
     if (saving->size <= MAGIC_SIZE + DIGEST_SIZE ||
         ftruncate(saving->fd, 0) != 0) {
         return tool_fail(EX_PROTOCOL,
@@ -345,12 +353,6 @@ static int choose_node(struct saving *saving)
     struct endpoints one = {.endpoint = best, .count = 1};
     saving->client = client_new(&one);
     snprintf(saving->peer, sizeof saving->peer, "%s", best->text);
-    if (all->count > 1 && !has_leader) {
-        tool_say(saving->tool,
-                 "nobody leads: this is the state of %s, which may lack the "
-                 "newest changes",
-                 best->text);
-    }
     return 0;
 }
 

@@ -4,7 +4,8 @@
  *
  *     RAFT.BACKUP                     takes a snapshot, unless the newest one
  *                                     has all that was applied; tells its
- *                                     index, term and size
+ *                                     index, term and size, and which leader
+ *                                     the node hears
  *     RAFT.BACKUP index term offset   the next bytes of it, at most
  *                                     CHUNK_SIZE; none at its end
  *
@@ -77,13 +78,15 @@ void backup_answer(struct core *core, struct request *request, int error)
         return;
     }
     struct resp_writer *writer = request_reply(core, request);
-    resp_map(writer, 3);
+    resp_map(writer, 4);
     resp_text(writer, "index");
     resp_integer(writer, (int64_t)index);
     resp_text(writer, "term");
     resp_integer(writer, (int64_t)term);
     resp_text(writer, "size");
     resp_integer(writer, (int64_t)size);
+    resp_text(writer, "leader");
+    resp_integer(writer, (int64_t)core->known_leader);
     request_done(core, request);
 }
 

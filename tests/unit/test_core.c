@@ -683,8 +683,8 @@ static void a_backup_is_read_in_parts(void **state)
     size_t size = node->snapshot.size;
     assert_true(index > 0);
     snprintf(part, sizeof part,
-             "*6\r\n$5\r\nindex\r\n:%llu\r\n$4\r\nterm\r\n:%llu\r\n$4\r\n"
-             "size\r\n:%zu\r\n",
+             "*8\r\n$5\r\nindex\r\n:%llu\r\n$4\r\nterm\r\n:%llu\r\n$4\r\n"
+             "size\r\n:%zu\r\n$6\r\nleader\r\n:1\r\n",
              (unsigned long long)index, (unsigned long long)term, size);
     assert_string_equal(told, part);
     /* Nothing has changed: the same one. */
