@@ -15,6 +15,7 @@
 #include "node/core/membership.h"
 #include "node/core/propose.h"
 #include "node/core/request.h"
+#include "node/core/role.h"
 #include "node/core/trail.h"
 #include "node/core/update.h"
 
@@ -33,19 +34,19 @@ static void answer_entry(struct core *core, uint64_t log_index,
                          const struct effect *result);
 static void answer_wait(struct core *core, const struct effect *effect);
 
-void apply_committed(struct core *core)
+bool apply_committed(struct core *core)
 {
     uint64_t applied = lockfsm_applied_index(core->fsm);
     uint64_t target = replica_appliable(core->replica);
     uint64_t budget = EFFECT_BUDGET;
     if (applied >= target || core->has_fatal) {
-        return;
+        return false;
     }
     while (applied < target && budget > 0) {
         struct replica_entry entry = replica_entry(core->replica, applied + 1);
         CHECK(entry.log_index == applied + 1);
         if (!apply_entry(core, &entry)) {
-            return;
+            return false;
         }
         applied++;
         digests_applied(core, applied);
@@ -72,8 +73,7 @@ void apply_committed(struct core *core)
     struct replica_update update;
     replica_applied(core->replica, applied, core->now_ns / NS_PER_MS, &update);
     update_carry_out(core, &update);
-    membership_progress(core, applied);
-    lease_ended(core);
+    return true;
 }
 
 int apply_flush_whole(struct core *core)
@@ -214,7 +214,7 @@ static void follow(struct core *core, const struct replica_entry *entry,
         if (core->is_leader && !core->is_serving &&
             effect->count == core->options.id &&
             entry->term == core->led_term) {
-            leader_serve(core);
+            role_serve(core);
         }
         return;
     case EFFECT_GRANTED:

@@ -8,9 +8,9 @@
 
 #include "node/core/state.h"
 
-/* Applies what may be applied, up to a budget per turn
- * (core->has_left_over). */
-void apply_committed(struct core *core);
+/* Applies what may be applied, up to a budget per turn (core->has_left_over).
+ * True if anything was. */
+bool apply_committed(struct core *core);
 /* Writes the state into the table, if it is time to; or in the next turn, if
  * this one has applied very much: what it sends leaves in between, and what has
  * come meanwhile is read. */

@@ -24,6 +24,7 @@
 #include "node/core/propose.h"
 #include "node/core/questions.h"
 #include "node/core/request.h"
+#include "node/core/role.h"
 #include "node/core/snapshots.h"
 #include "node/core/state.h"
 #include "node/core/update.h"
@@ -49,6 +50,7 @@ const struct core_limits core_default_limits = {
 static int take_frame(struct core *core, uint64_t id, enum frame_type type,
                       struct bytes body);
 static int take_message(struct core *core, uint64_t id, struct bytes body);
+static void follow(struct core *core);
 static void free_requests(struct core *core);
 static void init_lists(struct core *core);
 static bool sees_majority(struct core *core);
@@ -168,6 +170,7 @@ int core_begin(struct core *core, const struct core_start *start,
     }
     life_learnt(core);
     update_carry_out(core, &update);
+    follow(core);
     return 0;
 }
 
@@ -253,6 +256,26 @@ void core_peer_down(struct core *core, uint64_t id, bool was_closed_by_peer,
     }
 }
 
+/* After each event and each stage of a turn: what the replica made of it. */
+static void follow(struct core *core)
+{
+    if (core->has_removed_peers) {
+        core->has_removed_peers = false;
+        for (int i = 0; i < PEER_COUNT_MAX; i++) {
+            if (core->peers[i].is_removed) {
+                core->peers[i].is_removed = false;
+                core_peer_down(core, core->peers[i].id, false, core->now_ns);
+            }
+        }
+    }
+    if (core->snapshot_to != 0) {
+        uint64_t to = core->snapshot_to;
+        core->snapshot_to = 0;
+        snapshots_send(core, to);
+    }
+    role_follow(core);
+}
+
 int core_peer_frame(struct core *core, uint64_t id, enum frame_type type,
                     struct bytes body, uint64_t now_ns, char why[HASP_WHY_SIZE])
 {
@@ -261,6 +284,7 @@ int core_peer_frame(struct core *core, uint64_t id, enum frame_type type,
         return type == FRAME_FORWARD ? forward_turned_away(core, id, body) : 0;
     }
     int error = take_frame(core, id, type, body);
+    follow(core);
     if (error == HASP_ETOOBIG) {
         snprintf(why, HASP_WHY_SIZE,
                  "its term is more than 2^32 above that of this node, %" PRIu64
@@ -323,6 +347,7 @@ void core_persisted(struct core *core, uint64_t term, uint64_t log_index,
     replica_persisted(core->replica, term, log_index, flush_ns / NS_PER_MS,
                       now_ns / NS_PER_MS, &update);
     update_carry_out(core, &update);
+    follow(core);
 }
 
 void core_vote_saved(struct core *core, uint64_t term, uint64_t voted_for,
@@ -333,7 +358,26 @@ void core_vote_saved(struct core *core, uint64_t term, uint64_t voted_for,
     replica_vote_saved(core->replica, term, voted_for, flush_ns / NS_PER_MS,
                        now_ns / NS_PER_MS, &update);
     update_carry_out(core, &update);
+    follow(core);
     snapshots_vote_saved(core);
+    follow(core);
+}
+
+void core_snapshot_taken(struct core *core, uint64_t log_index, int error,
+                         uint64_t now_ns)
+{
+    set_now(core, now_ns);
+    snapshots_taken(core, log_index, error);
+    follow(core);
+}
+
+void core_snapshot_received(struct core *core,
+                            const struct snapshot_header *header, int error,
+                            uint64_t now_ns)
+{
+    set_now(core, now_ns);
+    snapshots_received(core, header, error);
+    follow(core);
 }
 
 uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
@@ -345,19 +389,29 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
     if (now_ns / NS_PER_MS >= replica_deadline(core->replica)) {
         replica_tick(core->replica, now_ns / NS_PER_MS, &update);
         update_carry_out(core, &update);
+        follow(core);
     }
     for (int round = 0; round < TURN_ROUNDS && !core->has_fatal; round++) {
         bool was_serving = core->is_serving;
-        leader_begin(core);
+        role_begin(core);
+        follow(core);
         questions_note(core);
         forward_turn(core);
         membership_turn(core);
         loss_turn(core);
+        follow(core);
         feature_turn(core);
         lease_turn(core, read_ns);
         propose_submit(core);
+        follow(core);
         questions_ask(core);
-        apply_committed(core);
+        follow(core);
+        if (apply_committed(core)) {
+            follow(core);
+            membership_progress(core, lockfsm_applied_index(core->fsm));
+            follow(core);
+            lease_ended(core);
+        }
         questions_answer(core);
         if (!propose_has_work(core) && core->is_serving == was_serving) {
             break;

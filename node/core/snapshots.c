@@ -78,11 +78,9 @@ uint64_t snapshots_next(const struct core *core)
                : UINT64_MAX;
 }
 
-void core_snapshot_taken(struct core *core, uint64_t log_index, int error,
-                         uint64_t now_ns)
+void snapshots_taken(struct core *core, uint64_t log_index, int error)
 {
     struct replica_update update;
-    set_now(core, now_ns);
     core->is_taking_snapshot = false;
     if (error != 0) {
         LOG_WARN("snapshot not taken", "index=%" PRIu64 " error=\"%s\"",
@@ -233,13 +231,11 @@ int snapshots_ack(struct core *core, uint64_t from, struct bytes body)
     return 0;
 }
 
-void core_snapshot_received(struct core *core,
-                            const struct snapshot_header *header, int error,
-                            uint64_t now_ns)
+void snapshots_received(struct core *core, const struct snapshot_header *header,
+                        int error)
 {
     struct snapshot_receiver *receiver = &core->receiver;
     struct replica_update update;
-    set_now(core, now_ns);
     receiver->is_adopting = false;
     if (error != 0) {
         LOG_WARN("received snapshot is bad", "index=%" PRIu64 " error=\"%s\"",

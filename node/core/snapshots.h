@@ -29,6 +29,10 @@ void snapshots_stepped_down(struct core *core);
 /* Adopts what has been received, unless a vote is being saved: the term of what
  * is on disk is never ahead of the vote's. */
 void snapshots_vote_saved(struct core *core);
+/* The core's calls of the same name. */
+void snapshots_taken(struct core *core, uint64_t log_index, int error);
+void snapshots_received(struct core *core, const struct snapshot_header *header,
+                        int error);
 MUST_CHECK int snapshots_chunk(struct core *core, uint64_t from,
                                struct bytes body);
 MUST_CHECK int snapshots_ack(struct core *core, uint64_t from,

@@ -195,6 +195,7 @@ struct peer {
     bool has_asked;       /* Whether that is so: with this accusation, ... */
     struct frame_lost asked;
     uint64_t question; /* ... to be answered after this confirmed question. */
+    bool is_removed;   /* Its connection counts no more, as of the next look. */
     uint64_t registering_term;  /* In which this connection's directory was
                                    proposed for registration. */
     struct frame_members named; /* By it; index 0: it has not said. */
@@ -326,6 +327,8 @@ struct core {
     uint64_t asked_leader;          /* About that; 0: none, or again. */
     uint64_t asked_term;
     bool has_fatal;
+    bool has_removed_peers; /* One of the peers is_removed. */
+    uint64_t snapshot_to;   /* This member wants a snapshot; 0: none. */
 
     /* Connections, sessions, peers. */
     struct conn *conns;

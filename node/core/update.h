@@ -1,15 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Carrying out what the replica asks for, and what its role means for us.
- *
- * Whenever the replica has taken an event, update_carry_out() hands its entries
- * and messages to the port and looks at role, term and leader:
- *
- *   - become leader: BEGIN is submitted in the same turn; nothing is answered
- *     before it is applied;
- *   - step down: lease state is dropped, pending changes are UNKNOWN (with REQ:
- *     asked again of the next leader), reads and heartbeats are asked again;
- *   - another leader or term: what was forwarded to the old one likewise. */
+/* Carrying out what the replica asks for: whenever it has taken an event, its
+ * entries and messages are handed to the port. What became of the role is
+ * role.h's matter, and looked at later. */
 
 #ifndef HASP_NODE_CORE_UPDATE_H
 #define HASP_NODE_CORE_UPDATE_H
@@ -25,10 +18,6 @@ void peers_applied(struct core *core, uint64_t log_index);
 /* The state may have come to say of which cluster it is (by a start, a BEGIN, a
  * snapshot): the port is told, once. */
 void life_learnt(struct core *core);
-/* Submits the BEGIN of a new term, if that is due. */
-void leader_begin(struct core *core);
-/* Our BEGIN has been applied. */
-void leader_serve(struct core *core);
 /* The node must stop. */
 void core_fatal(struct core *core, int exit_code, const char *why);
 /* How a node ends whose state cannot be read or applied. */
