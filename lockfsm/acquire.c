@@ -214,9 +214,23 @@ static bool may_barge(struct lockfsm *fsm, const struct acquisition *a)
     return true;
 }
 
+/* What its holds or waits, and its new locks, bring of text. */
+static uint64_t text_of_new(const struct lockfsm *fsm,
+                            const struct acquisition *a)
+{
+    uint64_t text = 0;
+    for (uint32_t i = 0; i < a->count; i++) {
+        if (a->own[i] == NULL) {
+            text += fsm->origin.owner.size + a->message->value.len;
+            text += a->locks[i] == NULL ? a->names[i].size : 0;
+        }
+    }
+    return text;
+}
+
 /* True, with the refusal, if granting or queueing would pass a limit. */
-static bool is_over_limit(const struct lockfsm *fsm,
-                          const struct acquisition *a, struct result *result)
+static bool is_over_limit(struct lockfsm *fsm, const struct acquisition *a,
+                          struct result *result)
 {
     const uint64_t *limit = fsm->limits.of;
     uint32_t new_count = a->count - a->own_count;
@@ -232,11 +246,12 @@ static bool is_over_limit(const struct lockfsm *fsm,
         refuse(result, RESULT_LIMIT, "locks");
         return true;
     }
-    return false;
+    return new_count > 0 &&
+           growth_is_refused(fsm, new_count + a->new_lock_count,
+                             text_of_new(fsm, a), result);
 }
 
-bool waiting_is_over_limit(const struct lockfsm *fsm,
-                           const struct session *session,
+bool waiting_is_over_limit(struct lockfsm *fsm, const struct session *session,
                            const struct lock *lock, uint32_t count,
                            struct result *result)
 {
@@ -255,9 +270,22 @@ bool waiting_is_over_limit(const struct lockfsm *fsm,
                asker_find(fsm, session->id, fsm->origin.owner) == NULL) {
         refuse(result, RESULT_LIMIT, "owners of the session");
     } else {
-        return false;
+        /* Each wait, with its owner's tag; and the asker's. */
+        return growth_is_refused(fsm, count,
+                                 (count + 1) * fsm->origin.owner.size, result);
     }
     return true;
+}
+
+/* A standing request may bring a longer value; refused, it stands as it was. */
+static bool value_is_too_long(struct lockfsm *fsm, const struct acquisition *a,
+                              const struct wait *standing,
+                              struct result *result)
+{
+    uint64_t size = a->message->value.len;
+    return a->message->is_waiting && size > standing->value.size &&
+           growth_is_refused(fsm, 0, (size - standing->value.size) * a->count,
+                             result);
 }
 
 static void queue(struct lockfsm *fsm, struct acquisition *a,
@@ -334,6 +362,9 @@ void apply_acquire(struct lockfsm *fsm, const Hasp__Command *command,
     }
     struct wait *standing = find_standing(fsm, &a);
     if (standing != NULL && is_same_request(standing, &a)) {
+        if (value_is_too_long(fsm, &a, standing, result)) {
+            return;
+        }
         wait_ask_again(fsm, standing, &a.terms, message->is_waiting, result);
     } else if (standing != NULL) {
         refuse(result, RESULT_BAD_ARGUMENT,

@@ -76,6 +76,9 @@ void apply_fence_admit(struct lockfsm *fsm, const Hasp__Command *command,
             refuse(result, RESULT_LIMIT, "fences");
             return;
         }
+        if (growth_is_refused(fsm, 1, resource.size, result)) {
+            return;
+        }
         fence = fence_new(fsm, resource);
         fence_changed(fsm, fence);
     }

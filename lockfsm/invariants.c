@@ -308,6 +308,82 @@ static uint32_t greater(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
+/* LIMIT_STATE_SIZE, from what there is. */
+static uint64_t size_of_lock(const struct lock *lock)
+{
+    uint64_t size = RECORD_SIZE + lock->name.size;
+    LIST_EACH (node, &lock->holds) {
+        const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
+        size += RECORD_SIZE + hold->owner.size + hold->value.size;
+    }
+    LIST_EACH (node, &lock->queue) {
+        const struct wait *wait = LIST_ENTRY(node, struct wait, in_lock);
+        size += RECORD_SIZE + wait->owner.size + wait->value.size;
+    }
+    return size;
+}
+
+static uint64_t size_of_results(const struct list *results)
+{
+    uint64_t size = 0;
+    LIST_EACH (node, results) {
+        const struct kept_result *kept = LIST_ENTRY(node, struct kept_result,
+                                                    in_order);
+        size += RECORD_SIZE + kept->text.size;
+        size += kept->tokens != NULL ? kept->token_count * sizeof(uint64_t) : 0;
+    }
+    return size;
+}
+
+static uint64_t size_of_session(const struct session *session)
+{
+    uint64_t size = RECORD_SIZE + session->name.size + session->address.size;
+    for (uint32_t i = 0; i < session->label_count; i++) {
+        size += session->labels[i].key.size + session->labels[i].value.size;
+    }
+    LIST_EACH (node, &session->ended) {
+        const struct ended_hold *ended = LIST_ENTRY(node, struct ended_hold,
+                                                    in_session);
+        size += ended->lock.size + ended->owner.size;
+    }
+    LIST_EACH (node, &session->askers) {
+        const struct asker *asker = LIST_ENTRY(node, struct asker, in_session);
+        size += asker->owner.size + size_of_results(&asker->waiting);
+    }
+    const struct numbers *numbers = session->numbers;
+    if (numbers != NULL && numbers->spent_count > 0) {
+        size += RECORD_SIZE + numbers->spent_count * 2 * sizeof(uint64_t) +
+                size_of_results(&numbers->answered);
+    }
+    return size;
+}
+
+static const char *check_size(const struct lockfsm *fsm)
+{
+    uint64_t size = (uint64_t)fsm->member_count * RECORD_SIZE;
+    for (const struct lock *lock = fsm->locks; lock != NULL;
+         lock = lock->by_name.next) {
+        size += size_of_lock(lock);
+    }
+    for (const struct session *session = fsm->sessions; session != NULL;
+         session = session->by_id.next) {
+        size += size_of_session(session);
+    }
+    for (const struct fence *fence = fsm->fences; fence != NULL;
+         fence = fence->by_resource.next) {
+        size += RECORD_SIZE + fence->resource.size;
+    }
+    LIST_EACH (node, &fsm->blacklist) {
+        const struct blacklisting *entry = LIST_ENTRY(node, struct blacklisting,
+                                                      in_order);
+        size += RECORD_SIZE + entry->client.size + entry->reason.size +
+                entry->by.size;
+    }
+    return size != lockfsm_limit_use(fsm, LIMIT_STATE_SIZE)
+               ? "a wrong size of the state"
+               : NULL;
+}
+
 /* What is kept up from entry to entry for the limits. */
 static const char *check_uses(const struct lockfsm *fsm)
 {
@@ -418,7 +494,8 @@ const char *lockfsm_check_basic(const struct lockfsm *fsm)
     if (wrong == NULL) {
         wrong = check_sums(fsm);
     }
-    return wrong != NULL ? wrong : check_uses(fsm);
+    wrong = wrong != NULL ? wrong : check_uses(fsm);
+    return wrong != NULL ? wrong : check_size(fsm);
 }
 
 /* --- What may change between two states ----------------------------------- */

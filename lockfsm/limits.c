@@ -8,6 +8,8 @@
 #include "lockfsm/state.h"
 
 #define MANY 100000000
+#define KIB UINT64_C(1024)
+#define MIB (KIB * KIB)
 /* Key, name, least, greatest, default. */
 #define ALL_LIMITS(X)                                            \
     X(SESSIONS, "sessions", 1, MANY, 1000000)                    \
@@ -19,7 +21,8 @@
     X(FENCES, "fences", 1, MANY, 1000000)                        \
     X(BLACKLIST, "blacklist", 1, MANY, 1000)                     \
     X(WAITS, "waits", 1, MANY, 1000000)                          \
-    X(TTL_MAX, "ttl_max", 1000, TTL_ASKED_MS_MAX, 60000)
+    X(TTL_MAX, "ttl_max", 1000, TTL_ASKED_MS_MAX, 60000)         \
+    X(STATE_SIZE, "state_size", 64 * KIB, 64 * MIB * KIB, MIB * KIB)
 
 #define RULE(key, name, min, max, standard) \
     [LIMIT_##key] = {name, min, max, standard},
@@ -54,6 +57,17 @@ uint64_t lockfsm_limit(const struct lockfsm *fsm, enum limit_key key)
     return fsm->limits.of[key];
 }
 
+/* Every record stands in one of these lists. */
+static uint64_t state_size(const struct lockfsm *fsm)
+{
+    uint64_t records = fsm->changed_count;
+    for (int kind = 0; kind < RECORD_KIND_COUNT; kind++) {
+        records += fsm->settled_count[kind];
+    }
+    return records * RECORD_SIZE + fsm->pool.copied_size +
+           fsm->spent_range_count * 2 * sizeof(uint64_t);
+}
+
 uint64_t lockfsm_limit_use(const struct lockfsm *fsm, enum limit_key key)
 {
     switch (key) {
@@ -77,6 +91,8 @@ uint64_t lockfsm_limit_use(const struct lockfsm *fsm, enum limit_key key)
         return fsm->wait_count;
     case LIMIT_TTL_MAX:
         return 0;
+    case LIMIT_STATE_SIZE:
+        return state_size(fsm);
     case LIMIT_COUNT:
         break;
     }
@@ -89,6 +105,35 @@ bool limit_set(struct lockfsm_limits *limits, uint32_t key, uint64_t value)
         return false;
     }
     limits->of[key] = value;
+    return true;
+}
+
+/* The last fifth is not for this. */
+static bool is_beyond(const struct lockfsm *fsm, uint64_t more)
+{
+    uint64_t max = fsm->limits.of[LIMIT_STATE_SIZE];
+    return state_size(fsm) + more > max - max / 5;
+}
+
+bool state_is_full(const struct lockfsm *fsm)
+{
+    return is_beyond(fsm, RECORD_SIZE);
+}
+
+bool growth_is_refused(struct lockfsm *fsm, uint64_t records, uint64_t text,
+                       struct result *result)
+{
+    char why[128];
+    if (!is_beyond(fsm, records * RECORD_SIZE + text)) {
+        return false;
+    }
+    int size = snprintf(why, sizeof why,
+                        "state_size: %" PRIu64 " of %" PRIu64
+                        " bytes are in use; what is new is refused from 80 %% "
+                        "on",
+                        state_size(fsm), fsm->limits.of[LIMIT_STATE_SIZE]);
+    result->code = RESULT_LIMIT;
+    result->text = effect_copy(fsm, bytes_of(why, (size_t)size));
     return true;
 }
 

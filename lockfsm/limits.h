@@ -26,8 +26,15 @@ enum limit_key {
     LIMIT_BLACKLIST,
     LIMIT_WAITS,   /* Of all locks. */
     LIMIT_TTL_MAX, /* Of a session, of a Redis value (its PX). */
+    LIMIT_STATE_SIZE,
     LIMIT_COUNT
 };
+
+/* LIMIT_STATE_SIZE, in bytes: RECORD_SIZE for each record, and what it has of
+ * names, owners, values, labels, reasons, results. What makes the state grow is
+ * refused from four fifths of it on; the rest is for what never is: what gives
+ * back, and the leader's own entries. */
+#define RECORD_SIZE 64
 
 struct lockfsm_limits {
     uint64_t of[LIMIT_COUNT];

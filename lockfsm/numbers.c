@@ -34,6 +34,7 @@ void numbers_free(struct lockfsm *fsm, struct numbers *numbers)
     }
     CHECK(numbers->session->result_count == 0);
     numbers_gone(fsm, numbers);
+    fsm->spent_range_count -= numbers->spent_count;
     pool_give(&fsm->pool, numbers->spent, size_of(numbers->spent_room));
     numbers->session->numbers = NULL;
     pool_give(&fsm->pool, numbers, sizeof *numbers);
@@ -87,10 +88,12 @@ void numbers_spend(struct lockfsm *fsm, struct numbers *numbers, uint64_t from,
     if (from == 0 || from > to) {
         return;
     }
+    fsm->spent_range_count -= numbers->spent_count;
     /* The first one that it touches or that stands above it. */
     uint32_t at = find(numbers, from - 1);
     uint64_t *range = &numbers->spent[2 * at];
     if (at < numbers->spent_count && range[0] <= from && range[1] >= to) {
+        fsm->spent_range_count += numbers->spent_count;
         return;
     }
     if (at == numbers->spent_count || (to < UINT64_MAX && range[0] > to + 1)) {
@@ -111,5 +114,6 @@ void numbers_spend(struct lockfsm *fsm, struct numbers *numbers, uint64_t from,
         numbers->spent[2] = numbers->spent[0];
         move(numbers, 1, -1);
     }
+    fsm->spent_range_count += numbers->spent_count;
     numbers_changed(fsm, numbers);
 }

@@ -133,11 +133,13 @@ struct bytes pool_copy(struct pool *pool, struct bytes bytes)
     }
     void *copy = take_undefined(pool, bytes.size);
     memcpy(copy, bytes.data, bytes.size);
+    pool->copied_size += bytes.size;
     return bytes_of(copy, bytes.size);
 }
 
 void pool_drop(struct pool *pool, struct bytes *bytes)
 {
+    pool->copied_size -= bytes->size;
     pool_give(pool, (void *)bytes->data, bytes->size);
     *bytes = (struct bytes){NULL, 0};
 }

@@ -53,6 +53,12 @@ static void set_new(struct lockfsm *fsm, const Hasp__RedisSet *message,
                                   .asked_ms = message->px_ms,
                                   .name = bytes_from(message->client),
                                   .address = bytes_from(message->address)};
+    if (growth_is_refused(fsm, 3,
+                          message->name.len + message->value.len +
+                              message->client.len + message->address.len,
+                          result)) {
+        return;
+    }
     struct session *session = session_open(fsm, &terms, result);
     if (session == NULL) {
         return;

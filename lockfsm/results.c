@@ -193,9 +193,10 @@ void results_drop(struct lockfsm *fsm, struct kept_result *kept)
     unlink_kept(kept);
     places_remove(&fsm->places, &kept->place);
     kept->numbers->session->result_count--;
+    struct bytes tokens = bytes_of(kept->tokens,
+                                   kept->token_count * sizeof(uint64_t));
     if (kept->tokens != NULL) {
-        pool_give(&fsm->pool, kept->tokens,
-                  kept->token_count * sizeof(uint64_t));
+        pool_drop(&fsm->pool, &tokens);
     }
     pool_drop(&fsm->pool, &kept->text);
     pool_give(&fsm->pool, kept, sizeof *kept);
@@ -212,9 +213,9 @@ void results_restore(struct lockfsm *fsm, struct kept_result *kept,
     kept->text = pool_copy(&fsm->pool, result->text);
     kept->token_count = result->token_count;
     if (result->token_count > 1) {
-        size_t size = result->token_count * sizeof(uint64_t);
-        kept->tokens = pool_take(&fsm->pool, size);
-        memcpy(kept->tokens, result->tokens, size);
+        struct bytes tokens = bytes_of(result->tokens,
+                                       result->token_count * sizeof(uint64_t));
+        kept->tokens = (uint64_t *)pool_copy(&fsm->pool, tokens).data;
     }
 }
 
@@ -326,13 +327,38 @@ static bool is_new(struct lockfsm *fsm, const struct session *session,
     return false;
 }
 
-/* Keeps the result of the entry. It may have ended the session itself. */
+/* Commands that only take from the state. Their results are kept all the same;
+ * but each of those that did something has made more room than that. */
+static bool only_frees(const Hasp__Command *command)
+{
+    switch (command->op_case) {
+    case HASP__COMMAND__OP_RELEASE:
+    case HASP__COMMAND__OP_RELEASE_IF:
+    case HASP__COMMAND__OP_CLOSE:
+    case HASP__COMMAND__OP_CANCEL:
+    case HASP__COMMAND__OP_BLACKLIST_ADD:
+    case HASP__COMMAND__OP_BLACKLIST_REMOVE:
+    case HASP__COMMAND__OP_FENCE_REMOVE:
+    case HASP__COMMAND__OP_SET_LIMIT:
+        return true;
+    case HASP__COMMAND__OP_CONVERT:
+        return command->convert->to == HASP__MODE__MODE_SHARED;
+    default:
+        return false;
+    }
+}
+
+/* Keeps the result of the entry. It may have ended the session itself. In a
+ * full state a refusal is not kept: it has done nothing, so whoever asks again
+ * may be told something else. */
 static void keep(struct lockfsm *fsm, uint64_t hash,
                  const struct result *result)
 {
     const struct origin *origin = &fsm->origin;
     struct session *session = session_find(fsm, origin->session);
-    if (session == NULL) {
+    if (session == NULL ||
+        (result->code != RESULT_OK && result->code != RESULT_QUEUED &&
+         state_is_full(fsm))) {
         return;
     }
     struct numbers *numbers = numbers_obtain(fsm, session);
@@ -372,7 +398,10 @@ void results_run(struct lockfsm *fsm, const Hasp__Command *command,
                               .data = (uint8_t *)fsm->origin.owner.data});
     acknowledge(fsm, session);
     if (is_new(fsm, session, hash, result, &is_waiting)) {
-        apply(fsm, command, result);
+        /* The result, and the numbers. */
+        if (only_frees(command) || !growth_is_refused(fsm, 2, 0, result)) {
+            apply(fsm, command, result);
+        }
         keep(fsm, hash, result);
     } else if (is_waiting) {
         apply(fsm, command, result);

@@ -159,6 +159,11 @@ struct session *session_open(struct lockfsm *fsm,
         refuse(result, RESULT_LIMIT, "sessions");
         return NULL;
     }
+    if (growth_is_refused(
+            fsm, 1, terms->name.size + terms->address.size + terms->label_size,
+            result)) {
+        return NULL;
+    }
     struct session *session = session_new(fsm, new_token(fsm));
     if (terms->proof.size > 0) {
         memcpy(session->proof, terms->proof.data, PROOF_SIZE);
@@ -209,6 +214,10 @@ void apply_open(struct lockfsm *fsm, const Hasp__Command *command,
                                   .linger_ms = open->linger_ms,
                                   .name = bytes_from(open->name),
                                   .address = bytes_from(open->address)};
+    for (size_t i = 0; i < open->n_labels; i++) {
+        terms.label_size += open->labels[i]->key.len +
+                            open->labels[i]->value.len;
+    }
     struct session *session = session_open(fsm, &terms, result);
     if (session == NULL) {
         return;

@@ -175,6 +175,7 @@ struct lockfsm {
 
     /* Indexes, sums and memory. */
     uint64_t wait_count;            /* Of all locks. */
+    uint64_t spent_range_count;     /* Of all numbers. */
     struct tally places_of_session; /* Holds and waits. */
     struct tally waits_of_session;
     struct tally waits_of_lock;
@@ -359,6 +360,7 @@ struct session_terms {
     uint32_t linger_ms;
     struct bytes name;
     struct bytes address;
+    uint64_t label_size; /* Of those that follow. */
 };
 /* Opens a session under the new token as its id; NULL with the refusal. */
 struct session *session_open(struct lockfsm *fsm,
@@ -522,8 +524,7 @@ bool hold_covers(const struct hold *hold, enum lock_mode mode);
 
 /* True, with the refusal, if 'count' more waits of the session, one of them at
  * 'lock' (or NULL), would pass a limit. */
-bool waiting_is_over_limit(const struct lockfsm *fsm,
-                           const struct session *session,
+bool waiting_is_over_limit(struct lockfsm *fsm, const struct session *session,
                            const struct lock *lock, uint32_t count,
                            struct result *result);
 /* The request 'first' was just queued: it stays there, or goes if it closes a
@@ -585,6 +586,12 @@ bool fence_may_have(uint64_t token, uint64_t newest);
 /* False, and nothing is set, if there is no such limit or the value is out of
  * its range. */
 bool limit_set(struct lockfsm_limits *limits, uint32_t key, uint64_t value);
+/* True, with the refusal, if so many more records with so many bytes of text
+ * would leave too little room for what must never be refused. */
+bool growth_is_refused(struct lockfsm *fsm, uint64_t records, uint64_t text,
+                       struct result *result);
+/* True if nothing may grow any more. */
+bool state_is_full(const struct lockfsm *fsm);
 /* True, with the refusal, if nobody may ask for so long a TTL. */
 bool ttl_is_over_limit(struct lockfsm *fsm, uint64_t ttl_ms,
                        struct result *result);

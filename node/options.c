@@ -244,6 +244,8 @@ static uint64_t *state_limit(struct hasp_node_limits *limits,
         return &limits->waits;
     case LIMIT_TTL_MAX:
         return &limits->ttl_max;
+    case LIMIT_STATE_SIZE:
+        return &limits->state_size;
     case LIMIT_COUNT:
         break;
     }

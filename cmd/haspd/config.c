@@ -20,7 +20,7 @@ enum kind {
     KIND_U32,
     KIND_U64,
     KIND_SIZE,     /* As U64; K, M and G may follow. */
-    KIND_FOUNDING, /* As U64; counts where a cluster is founded. */
+    KIND_FOUNDING, /* As SIZE; counts where a cluster is founded. */
     KIND_LEVEL,
     KIND_REDIRECT,
     KIND_FINALIZE,
@@ -94,6 +94,7 @@ static const struct setting settings[] = {
     FOUNDING(fences, 1, 100000000),
     FOUNDING(blacklist, 1, 100000000),
     FOUNDING(ttl_max, 1000, 3600000),
+    FOUNDING(state_size, 64 * KIB, 64 * GIB),
     LIMITSIZE(disk_reserve, 0, 1024 * GIB),
     LIMITSIZE(wal_segment_size, 1 * MIB, 4 * GIB),
     LIMITSIZE(table_size, 16 * MIB, 16384 * GIB),
@@ -421,14 +422,12 @@ static int set_number(struct config *config, const struct setting *setting,
                       char why[HASP_WHY_SIZE])
 {
     uint64_t number;
-    bool is_number = setting->kind == KIND_SIZE
-                         ? size_parse(value, &number)
-                         : bytes_to_u64(bytes_of_text(value), &number);
+    bool is_size = setting->kind == KIND_SIZE || setting->kind == KIND_FOUNDING;
+    bool is_number = is_size ? size_parse(value, &number)
+                             : bytes_to_u64(bytes_of_text(value), &number);
     if (!is_number) {
-        return fail(
-            why, place, "%s = '%.100s' is not a number%s", setting->key, value,
-            setting->kind == KIND_SIZE ? " of bytes (K, M or G may follow)"
-                                       : "");
+        return fail(why, place, "%s = '%.100s' is not a number%s", setting->key,
+                    value, is_size ? " (K, M or G may follow)" : "");
     }
     if (number < setting->min || number > setting->max) {
         return fail(why, place, "%s = %s must be from %" PRIu64 " to %" PRIu64,

@@ -110,7 +110,8 @@ struct hasp_node_limits {
     uint64_t owners_per_session; /* That wait. */
     uint64_t fences;
     uint64_t blacklist;
-    uint64_t ttl_max; /* Milliseconds, of a session or a Redis value. */
+    uint64_t ttl_max;    /* Milliseconds, of a session or a Redis value. */
+    uint64_t state_size; /* Bytes; from 80 % on what is new is refused. */
 
     uint64_t disk_reserve;     /* Free bytes below which changes are refused. */
     uint64_t wal_segment_size; /* Bytes, a multiple of 4096. */

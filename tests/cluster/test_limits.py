@@ -197,6 +197,55 @@ def test_a_cluster_is_founded_with_a_minute():
         assert shown(cluster)["ttl_max"]["value"] == 60000
 
 
+def test_a_full_state_refuses_what_is_new_and_all_nodes_stay_up():
+    with Cluster(3, extra="state_size = 256K\ntable_size = 16M\n") as cluster:
+        leader = cluster.leader()
+        with leader.connect() as client, leader.connect() as other:
+            Session(client, ttl=60000)
+            second = Session(other, ttl=60000)
+            held = []
+            with pytest.raises(ReplyError) as error:
+                for i in range(1000):
+                    token = client.do(
+                        "LOCK.ACQUIRE", "l%d" % i, "VALUE", "v" * 4000, "REQ", i + 1
+                    )
+                    held.append(token)
+            assert error.value.code == "LIMIT"
+            assert "state_size: " in str(error.value)
+            assert 40 < len(held) < 60
+            with pytest.raises(ReplyError):
+                for i in range(1000):
+                    other.do("FENCE.ADMIT", "r%d" % i, 1)
+            for words in (
+                ("LOCK.ACQUIRE", "l0", "OWNER", "o" * 64, "WAIT", 100),
+                ("SESSION.OPEN", "NAME", "n" * 100),
+                ("SET", "k", "v" * 4000, "NX", "PX", 900),
+            ):
+                assert refused(other, *words).code == "LIMIT"
+            row = shown(cluster)["state_size"]
+            assert row["value"] == 256 << 10
+            assert 0.78 * row["value"] < row["used"] <= 0.8 * row["value"]
+            for node in cluster.nodes:
+                wait_until(
+                    lambda: metrics(node)['hasp_limit_used{limit="state_size"}']
+                    == row["used"],
+                    10,
+                    "all nodes have as much",
+                )
+            # What gives back is served; then there is room again.
+            assert other.do("BLACKLIST.ADD", "CLIENT", "rogue", "REASON", "r") == "OK"
+            assert client.do("SESSION.KEEP") is not None
+            assert client.do("LOCK.RELEASE", "l0", "REQ", 2000) == 0
+            assert client.do("LOCK.RELEASE", "l1") == 0
+            assert other.do("LOCK.ACQUIRE", "l0", "VALUE", "v" * 4000) > 0
+            assert refused(other, "LOCK.ACQUIRE", "l1", "VALUE", "v" * 4000)
+            assert hasp(cluster, "limits", "set", "state_size", "1M").returncode == 0
+            assert other.do("LOCK.ACQUIRE", "l1", "VALUE", "v" * 4000) > 0
+            assert other.do("SESSION.CLOSE") == 2
+        assert second.id
+        assert all(node.is_running for node in cluster.nodes)
+
+
 def test_a_table_without_room_grows():
     """Where it did not, all nodes ended at the same entry."""
     with Cluster(3, extra="table_size = 16M\nflush_records = 500\n") as cluster:

@@ -6,7 +6,7 @@ TTL_MAX = 4500005
 TIME_MAX = 1 << 40
 LIFE = 1 << 40
 # In the order of enum limit_key.
-LIMIT_COUNT = 10
+LIMIT_COUNT = 10  # Without state_size, of which the model knows nothing.
 LIMIT_MAX = 100000000
 ANSWERED_MAX = 1024
 SPENT_MAX = 64

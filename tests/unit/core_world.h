@@ -479,6 +479,7 @@ static struct world *world_new(uint64_t count)
     world->latency_ms = 1;
     world->node_count = count;
     world->limits = core_default_limits;
+    world->limits.founding.of[LIMIT_TTL_MAX] = TTL_ASKED_MS_MAX;
     for (uint64_t id = 1; id <= NODE_MAX; id++) {
         struct world_node *node = &world->node[id];
         node->world = world;
