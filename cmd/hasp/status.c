@@ -53,6 +53,13 @@ static int judge(json_t *nodes)
         leaders += strcmp(value_text(node, "role"), "leader") == 0;
         if (why[0] != '\0') {
             tool_fail(0, "%s", why);
+        } else if (nodes_is_foreign(node)) {
+            tool_fail(0,
+                      "%s: node %" PRIu64
+                      " belongs to another cluster; if it is to be a member "
+                      "of this one: correct its configuration, stop it, empty "
+                      "its directory, start it, remove it and add it",
+                      value_text(node, "endpoint"), value_number(node, "node"));
         }
     }
     json_array_foreach(nodes, i, node)

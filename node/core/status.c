@@ -82,7 +82,10 @@ void raft_status_run(struct core *core, struct request *request,
     resp_text(writer, "node");
     resp_integer(writer, (int64_t)core->options.id);
     lockfsm_cluster_id(core->fsm, cluster);
-    cluster_id_format(cluster, cluster_text);
+    /* A founder knows it before BEGIN tells the others. */
+    cluster_id_format(cluster_id_is_known(cluster) ? cluster
+                                                   : core->options.cluster_id,
+                      cluster_text);
     resp_text(writer, "cluster");
     resp_text(writer, cluster_text);
     resp_text(writer, "role");

@@ -204,6 +204,9 @@ def test_a_node_of_another_cluster_is_not_let_in():
         ours.leader()
         theirs.leader()
         theirs.converged()
+        ours_id, theirs_id = (
+            cluster.leader().status()["cluster"] for cluster in (ours, theirs)
+        )
         for node in theirs.nodes:
             assert node.stop() == 0
         # The greater ids dial the smaller one.
@@ -221,6 +224,7 @@ def test_a_node_of_another_cluster_is_not_let_in():
         time.sleep(1.0)
         assert not victim.is_serving()
         assert ours.leader().status()["term"] == term
+        assert victim.status()["cluster"] == theirs_id != ours_id
 
 
 def test_a_second_process_on_the_directory_is_refused():
