@@ -212,6 +212,12 @@ void options_tell_limits(const struct hasp_node_options *options,
     }
 }
 
+uint64_t options_state_limit(const struct hasp_node_options *options,
+                             enum limit_key key)
+{
+    return given_limit(&options->limits, key);
+}
+
 /* 0: nothing is said of it. */
 static uint64_t given_limit(const struct hasp_node_limits *limits,
                             enum limit_key key)

@@ -23,6 +23,9 @@ void options_members(const struct hasp_node_options *options,
 void options_for_core(const struct hasp_node_options *options,
                       struct core_options *ret_options);
 
+/* What they say of a limit of the state; 0: nothing. */
+uint64_t options_state_limit(const struct hasp_node_options *options,
+                             enum limit_key key);
 /* Logs a line for each limit of the state of which they say something else than
  * the cluster has. */
 void options_tell_limits(const struct hasp_node_options *options,

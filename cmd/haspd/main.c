@@ -165,6 +165,7 @@ static void on_signal(int number);
 static void ignore_sigpipe(void);
 static void handle_signals(void (*handler)(int number));
 static void on_status(void *data, const char *status);
+static void warn(void *data, const char *text);
 
 int main(int argc, char **argv)
 {
@@ -184,6 +185,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "haspd: %s\n", why);
         status = EX_CONFIG;
     } else if (line.action == ACTION_CHECK) {
+        hasp_node_options_advise(&config.options, warn, NULL);
         printf("configuration ok\n");
         status = 0;
     } else if (line.action == ACTION_PRINT) {
@@ -430,4 +432,10 @@ static void on_status(void *data, const char *status)
         sd_notify(0, "STOPPING=1");
     }
     sd_notifyf(0, "STATUS=%s", status);
+}
+
+static void warn(void *data, const char *text)
+{
+    (void)data;
+    fprintf(stderr, "haspd: warning: %s\n", text);
 }

@@ -185,6 +185,13 @@ HASP_NODE_API int
 hasp_node_options_check(const struct hasp_node_options *options,
                         char why[HASP_NODE_WHY_SIZE]);
 
+/* Tells what of the options is allowed and yet does not fit together, a line
+ * each. */
+typedef void hasp_node_advice_fn(void *data, const char *text);
+HASP_NODE_API void
+hasp_node_options_advise(const struct hasp_node_options *options,
+                         hasp_node_advice_fn *tell, void *data);
+
 /* Opens the directory, recovers the log and the state, and listens. The options
  * are copied. Returns an enum hasp_node_status; on anything but HASP_NODE_OK
  * nothing is left open and 'why' says what to do. */

@@ -217,6 +217,42 @@ def test_variables_of_others_are_left_alone_but_typing_errors_are_not(check):
     assert "'election_ms'" in result.stderr
 
 
+@pytest.mark.parametrize(
+    "limits, said",
+    [
+        ("", []),
+        ("waits = 5000\n", []),
+        (
+            "waits = 5000\nwaits_per_lock = 6000\n",
+            ["limits.waits_per_lock = 6000 is never met: limits.waits = 5000 is less"],
+        ),
+        (
+            "locks = 2M\nstate_size = 100M\n",
+            [
+                "limits.locks = 2097152 is never met: limits.state_size = "
+                "104857600 has room for 650279 of them at most"
+            ],
+        ),
+        (
+            "request_size = 5000\n",
+            ["limits.request_size = 5000 has no room for limits.value_size = 4096, "],
+        ),
+        (
+            "requests_in_flight = 100\nrequests_per_conn = 200\n",
+            ["limits.requests_per_conn = 200 is never met: "],
+        ),
+    ],
+)
+def test_limits_that_do_not_fit_together_are_told(check, limits, said):
+    result = check(GOOD + "[limits]\n" + limits)
+    assert result.returncode == 0
+    assert result.stdout == "configuration ok\n"
+    warnings = result.stderr.splitlines()
+    assert len(warnings) == len(said), warnings
+    for line, text in zip(warnings, said):
+        assert line.startswith("haspd: warning: " + text)
+
+
 def test_usage(tmp_path):
     assert haspd("--nonsense").returncode == 64
     assert haspd("--set", "raft.election_ms").returncode == 64
