@@ -45,14 +45,14 @@ def test_members_are_asked_of_the_leader_and_not_of_one_that_was_removed():
             assert [row["id"] for row in rows] == [2] and told == ""
             result = hasp("member", "remove", "1", endpoints=both)
             assert result.returncode == 0, result.stderr
-            assert leader.requests[-1] == b"RAFT.REMOVE 1".split()
+            assert leader.requests[-1][:3] == b"RAFT.REMOVE 1 BY".split()
             assert result.stderr == (
                 "hasp: 1 is no member: nothing was to be done\n"
             )
         assert all(r == [b"RAFT.STATUS"] for r in gone.requests)
         for words in (["remove", "1", "--force"], ["demote", "--force", "1"]):
             assert hasp("member", *words, endpoints=both).returncode == 0
-            assert leader.requests[-1][1:] == [b"1", b"FORCE"]
+            assert leader.requests[-1][1:3] == [b"1", b"FORCE"]
         result = hasp("-t", "300ms", "member", "remove", "1",
                       endpoints=gone.endpoint)
         assert result.returncode == 69 and "no leader" in result.stderr
