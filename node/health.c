@@ -9,10 +9,12 @@
 #include "net/http.h"
 #include "net/stream.h"
 #include "node/node.h"
+#include "storage/disk_watch.h"
 #include "storage/wal.h"
 
 static void answer(void *data, const char *path, struct http_reply *reply);
 static bool is_ready(const struct hasp_node *node, struct buffer *reason);
+static bool disk_hangs(struct buffer *reason);
 static void put_counts(const struct core_counts *counts, struct buffer *out);
 static void put_metrics(const struct hasp_node *node, struct buffer *out);
 static void put_raft(const struct hasp_node *node, struct buffer *out);
@@ -98,6 +100,9 @@ static bool is_ready(const struct hasp_node *node, struct buffer *reason)
     }
     uint64_t leader = replica_leader(core_replica(node->core));
     if (core_is_serving(node->core)) {
+        if (disk_hangs(reason)) {
+            return false;
+        }
         buffer_put_text(reason, "ok, leader\n");
         return true;
     }
@@ -122,7 +127,22 @@ static bool is_ready(const struct hasp_node *node, struct buffer *reason)
                       replica_known_commit(core_replica(node->core)));
         return false;
     }
+    if (disk_hangs(reason)) {
+        return false;
+    }
     buffer_printf(reason, "ok, follower of %" PRIu64 "\n", leader);
+    return true;
+}
+
+static bool disk_hangs(struct buffer *reason)
+{
+    const char *what = NULL;
+    uint64_t hangs_ns = disk_watch_oldest(&what);
+    if (hangs_ns < DISK_HANGS_NS) {
+        return false;
+    }
+    buffer_printf(reason, "disk hangs since %.1f s (%s)\n",
+                  (double)hangs_ns / (double)NS_PER_S, what);
     return true;
 }
 
@@ -274,6 +294,12 @@ static void put_disk(const struct hasp_node *node, struct buffer *out)
     gauge(out, "hasp_table_bytes", "Size of the table on disk.", used);
     gauge(out, "hasp_table_room_bytes",
           "Address space reserved for the table; it grows by itself.", room);
+    const char *what = "";
+    uint64_t oldest_ns = disk_watch_oldest(&what);
+    head(out, "hasp_disk_wait_seconds", "gauge",
+         "How long the oldest operation under way has waited for the disk.");
+    buffer_printf(out, "hasp_disk_wait_seconds{what=\"%s\"} %.1f\n", what,
+                  (double)oldest_ns / (double)NS_PER_S);
     gauge(out, "hasp_snapshot_index", "Index of the newest snapshot.",
           node->snapshots.newest_index);
     gauge(out, "hasp_snapshot_bytes", "Size of the newest snapshot.",

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "node/node.h"
+#include "storage/disk_watch.h"
 #include "storage/vote_saver.h"
 #include "storage/wal.h"
 
@@ -20,15 +21,32 @@ static bool is_writing(const struct journal *journal);
 static void take_completions(struct journal *journal);
 static void on_vote_saved(uv_poll_t *poll, int status, int events);
 static void fail(struct hasp_node *node, const char *what, int error);
+static void ask_for_space(struct journal *journal);
+static void space_run(uv_work_t *work);
+static void space_ended(uv_work_t *work, int status);
 static void look_at_space(struct journal *journal);
 static void look_at_write(struct journal *journal, uint64_t read_ns);
-static void tell_core(struct journal *journal, bool was_scarce,
-                      uint64_t now_ns);
+static void look_at_hang(struct hasp_node *node, const struct writes *writes,
+                         uint64_t since_ns, const char *what);
+static void tell_hang(void *data, const char *what, uint64_t age_ns,
+                      bool is_over);
+static void tell_core(struct journal *journal, uint64_t now_ns);
 
 void journal_watch(struct journal *journal)
 {
     struct hasp_node *node = journal->node;
-    journal->writes.slow_ns = 2 * node->options.election_ms * NS_PER_MS;
+    uint64_t election_ns = node->options.election_ms * NS_PER_MS;
+    journal->writes.slow_ns = 2 * election_ns < DISK_HANGS_NS ? 2 * election_ns
+                                                              : DISK_HANGS_NS;
+    journal->writes.hangs_ns = 10 * election_ns;
+    journal->votes = journal->writes;
+    journal->space_work.data = journal;
+    journal->space_error = datadir_space(node->datadir, &journal->space_found);
+    look_at_space(journal);
+    if (disk_watch_start(tell_hang, NULL) != 0) {
+        node_fail(node, HASP_NODE_STORAGE,
+                  "cannot start a thread that watches the disk");
+    }
     CHECK(uv_poll_init(&node->uv, &journal->poll, wal_fd(journal->wal)) == 0);
     journal->poll.data = journal;
     CHECK(uv_poll_start(&journal->poll, UV_READABLE, on_readable) == 0);
@@ -63,6 +81,7 @@ void journal_unwatch(struct journal *journal)
 
 void journal_done(struct journal *journal)
 {
+    disk_watch_stop();
     vote_saver_free(journal->saver);
     journal->saver = NULL;
 }
@@ -83,10 +102,31 @@ void journal_start(struct journal *journal)
 
 void journal_tick(struct journal *journal, uint64_t now_ns)
 {
-    bool was_scarce = journal->is_full || journal->writes.is_slow;
-    look_at_space(journal);
-    look_at_write(journal, loop_read(journal->node, now_ns));
-    tell_core(journal, was_scarce, now_ns);
+    ask_for_space(journal);
+    journal_look(journal, now_ns);
+}
+
+void journal_look(struct journal *journal, uint64_t now_ns)
+{
+    struct hasp_node *node = journal->node;
+    uint64_t read_ns = loop_read(node, now_ns);
+    look_at_hang(node, &journal->votes, writes_look(&journal->votes, read_ns),
+                 "vote");
+    look_at_write(journal, read_ns);
+    tell_core(journal, now_ns);
+}
+
+uint64_t journal_next(const struct journal *journal)
+{
+    uint64_t write_ns = writes_next(&journal->writes);
+    uint64_t vote_ns = writes_next(&journal->votes);
+    return write_ns < vote_ns ? write_ns : vote_ns;
+}
+
+uint64_t journal_room(const struct journal *journal)
+{
+    uint64_t reserve = journal->node->options.limits.disk_reserve;
+    return journal->free_size > reserve ? journal->free_size - reserve : 0;
 }
 
 int journal_write_now(struct journal *journal,
@@ -115,6 +155,7 @@ void journal_port_save_vote(void *data, uint64_t term, uint64_t voted_for)
     node->journal.asked_vote = voted_for;
     node->journal.is_saving = true;
     wal_hold(node->journal.wal, true);
+    writes_began(&node->journal.votes, node_now());
     vote_saver_save(node->journal.saver, term, voted_for);
 }
 
@@ -201,6 +242,7 @@ static void on_vote_saved(uv_poll_t *poll, int status, int events)
     if (saved.term == journal->asked_term &&
         saved.voted_for == journal->asked_vote) {
         journal->is_saving = false;
+        writes_ended(&journal->votes, node_now());
         wal_hold(journal->wal, false);
         journal_start(journal);
     }
@@ -256,16 +298,46 @@ static void fail(struct hasp_node *node, const char *what, int error)
     }
 }
 
+static void ask_for_space(struct journal *journal)
+{
+    if (!journal->is_asking) {
+        journal->is_asking = true;
+        CHECK(uv_queue_work(&journal->node->uv, &journal->space_work, space_run,
+                            space_ended) == 0);
+    }
+}
+
+/* On a worker's thread. */
+static void space_run(uv_work_t *work)
+{
+    struct journal *journal = work->data;
+    uint32_t place = disk_watch_begin("ask for the free space");
+    journal->space_error = datadir_space(journal->node->datadir,
+                                         &journal->space_found);
+    disk_watch_end(place);
+}
+
+static void space_ended(uv_work_t *work, int status)
+{
+    struct journal *journal = work->data;
+    CHECK(status == 0);
+    journal->is_asking = false;
+    if (!journal->node->has_failed && !journal->node->loop.is_over) {
+        look_at_space(journal);
+        tell_core(journal, node_now());
+    }
+}
+
 /* With some distance between the two marks, so that it does not flutter. */
 static void look_at_space(struct journal *journal)
 {
-    struct hasp_node *node = journal->node;
-    uint64_t reserve = node->options.limits.disk_reserve;
-    if (datadir_space(node->datadir, &journal->free_size) != 0) {
+    uint64_t reserve = journal->node->options.limits.disk_reserve;
+    if (journal->space_error != 0) {
         LOG_WARN("cannot ask for the free space", "dir=%s",
-                 node->options.directory);
+                 journal->node->options.directory);
         return;
     }
+    journal->free_size = journal->space_found;
     if (!journal->is_full && journal->free_size < reserve) {
         journal->is_full = true;
         LOG_ERROR("disk is nearly full",
@@ -286,12 +358,11 @@ static void look_at_write(struct journal *journal, uint64_t read_ns)
     struct writes *writes = &journal->writes;
     bool was_slow = writes->is_slow;
     uint64_t since_ns = writes_look(writes, read_ns);
-    if (writes_hang(writes, since_ns)) {
-        node_fail(node, HASP_NODE_STORAGE,
-                  "a write to the log in '%s' has not ended for %" PRIu64
-                  " ms: the disk hangs",
-                  node->options.directory, since_ns / NS_PER_MS);
-    } else if (writes->is_slow && !was_slow) {
+    look_at_hang(node, writes, since_ns, "log");
+    if (node->has_failed) {
+        return;
+    }
+    if (writes->is_slow && !was_slow) {
         LOG_ERROR("disk is slow",
                   "write_ms=%" PRIu64 " effect=\"leadership is handed over\"",
                   since_ns / NS_PER_MS);
@@ -300,11 +371,37 @@ static void look_at_write(struct journal *journal, uint64_t read_ns)
     }
 }
 
-static void tell_core(struct journal *journal, bool was_scarce, uint64_t now_ns)
+static void look_at_hang(struct hasp_node *node, const struct writes *writes,
+                         uint64_t since_ns, const char *what)
+{
+    if (writes_hang(writes, since_ns)) {
+        node_fail(node, HASP_NODE_STORAGE,
+                  "a write to the %s in '%s' has not ended for %" PRIu64
+                  " ms: the disk hangs",
+                  what, node->options.directory, since_ns / NS_PER_MS);
+    }
+}
+
+/* By the thread that watches the disk. */
+static void tell_hang(void *data, const char *what, uint64_t age_ns,
+                      bool is_over)
+{
+    double seconds = (double)age_ns / (double)NS_PER_S;
+    (void)data;
+    if (is_over) {
+        LOG_WARN("disk goes on", "after_s=%.1f what=\"%s\"", seconds, what);
+    } else {
+        LOG_ERROR("disk hangs", "since_s=%.1f what=\"%s\"", seconds, what);
+    }
+}
+
+static void tell_core(struct journal *journal, uint64_t now_ns)
 {
     struct hasp_node *node = journal->node;
     bool is_scarce = journal->is_full || journal->writes.is_slow;
-    if (is_scarce != was_scarce && node->has_begun && !node->has_failed) {
+    if (is_scarce != journal->is_told_scarce && node->has_begun &&
+        !node->has_failed) {
+        journal->is_told_scarce = is_scarce;
         core_disk_scarce(node->core, is_scarce, now_ns);
         loop_wake(node);
     }

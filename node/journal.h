@@ -11,8 +11,13 @@
  * Each second the free space is looked at. Below the reserve the core is told
  * that the disk is scarce (it refuses changes of clients and hands leadership
  * over) until there is twice the reserve again. A write that does not end
- * within two election time-outs is treated as scarcity, too; one that does not
- * end within ten ends the node: a hung disk must not keep a leader. */
+ * within a second (or two election time-outs, if these are shorter) is treated
+ * as scarcity, too; one that does not end within ten election time-outs ends
+ * the node: a hung disk must not keep a leader.
+ *
+ * Nothing here waits for the disk once the node has begun. What other threads
+ * wait for, and for how long, is told by a thread of its own
+ * (storage/disk_watch.h): a line of the log, whatever the loop does. */
 
 #ifndef HASP_NODE_JOURNAL_H
 #define HASP_NODE_JOURNAL_H
@@ -39,12 +44,18 @@ struct journal {
     uint64_t asked_term; /* Of the newest vote that is to be saved ... */
     uint64_t asked_vote;
     bool is_saving; /* ... and has not been saved yet. */
+    struct writes votes;
     struct writes writes;
+    uv_work_t space_work;
+    bool is_asking; /* For the free space, on a worker's thread ... */
+    int space_error;
+    uint64_t space_found; /* ... which writes these. */
     bool is_full;
+    bool is_told_scarce; /* What the core knows. */
     uint64_t free_size;
 };
 
-/* Begins to watch the log, which is open. */
+/* Begins to watch the log, which is open, and the disk. */
 void journal_watch(struct journal *journal);
 /* From now on votes are saved by a thread of their own; fails with node_fail().
  */
@@ -55,8 +66,13 @@ void journal_unwatch(struct journal *journal);
 void journal_done(struct journal *journal);
 /* The end of a turn: starts the write of what was appended. */
 void journal_start(struct journal *journal);
-/* Housekeeping. */
+/* Housekeeping: each second. */
 void journal_tick(struct journal *journal, uint64_t now_ns);
+/* Looks how long writes have been in flight; to be called at journal_next(). */
+void journal_look(struct journal *journal, uint64_t now_ns);
+uint64_t journal_next(const struct journal *journal);
+/* Bytes that may be written until the reserve is reached. */
+uint64_t journal_room(const struct journal *journal);
 /* Writes entries and waits until they are durable: only before the loop
  * runs. */
 MUST_CHECK int journal_write_now(struct journal *journal,

@@ -161,6 +161,9 @@ static void run_turns(struct hasp_node *node)
             loop->tick_ns = now + TICK_NS;
             tick(node, now);
         }
+        if (now >= journal_next(&node->journal)) {
+            journal_look(&node->journal, now);
+        }
         turn(node, now);
         if (node->has_failed) {
             return;
@@ -237,6 +240,9 @@ static void tell_limits(struct hasp_node *node)
 static void tick(struct hasp_node *node, uint64_t now_ns)
 {
     tell_limits(node);
+    if (node->options.on_alive != NULL) {
+        node->options.on_alive(node->options.status_data);
+    }
     clients_tick(&node->clients, now_ns);
     journal_tick(&node->journal, now_ns);
     if (!node->has_failed) {
@@ -263,6 +269,10 @@ static void arm(struct hasp_node *node, uint64_t now_ns)
 {
     struct loop *loop = &node->loop;
     uint64_t at = loop->tick_ns;
+    uint64_t journal_ns = journal_next(&node->journal);
+    if (journal_ns < at) {
+        at = journal_ns;
+    }
     if (loop->deadline_ns < at) {
         at = loop->deadline_ns;
     }

@@ -96,7 +96,9 @@ int hasp_node_open(const struct hasp_node_options *options,
         status = HASP_NODE_UNAVAILABLE;
     } else {
         journal_watch(&node->journal);
-        begin_from_disk(node, &recovery);
+        if (!node->has_failed) {
+            begin_from_disk(node, &recovery);
+        }
         if (node->has_failed) {
             status = node->exit_status;
             memcpy(why, node->why, HASP_NODE_WHY_SIZE);

@@ -164,12 +164,7 @@ bool snapshots_port_read(void *data, uint64_t log_index, uint64_t term,
 uint64_t snapshots_port_room(void *data)
 {
     const struct hasp_node *node = data;
-    uint64_t reserve = node->options.limits.disk_reserve;
-    uint64_t free_size;
-    if (datadir_space(node->datadir, &free_size) != 0) {
-        return 0;
-    }
-    return free_size > reserve ? free_size - reserve : 0;
+    return journal_room(&node->journal);
 }
 
 void snapshots_port_write(void *data, uint64_t offset, struct bytes chunk)

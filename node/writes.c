@@ -41,5 +41,14 @@ uint64_t writes_look(struct writes *writes, uint64_t read_ns)
 
 bool writes_hang(const struct writes *writes, uint64_t since_ns)
 {
-    return since_ns > WRITE_HANGS_FACTOR * writes->slow_ns;
+    return since_ns > writes->hangs_ns;
+}
+
+uint64_t writes_next(const struct writes *writes)
+{
+    if (writes->began_ns == 0) {
+        return UINT64_MAX;
+    }
+    return writes->began_ns + 1 +
+           (writes->is_slow ? writes->hangs_ns : writes->slow_ns);
 }

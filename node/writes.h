@@ -5,8 +5,8 @@
  * A write that has been in flight for longer than 'slow_ns' is slow, and so is
  * the disk until no write is in flight, or the last one that ended was in time
  * and the one after it is so far: where writes follow each other without a
- * pause, that is how it is seen to have recovered. A write that takes five
- * times as long hangs.
+ * pause, that is how it is seen to have recovered. A write that has been in
+ * flight for longer than 'hangs_ns' hangs.
  *
  * Pure: the times come in. Threads: one. */
 
@@ -16,10 +16,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define WRITE_HANGS_FACTOR 5
-
 struct writes {
     uint64_t slow_ns;
+    uint64_t hangs_ns;
     uint64_t began_ns; /* When the write in flight was started; 0: none. */
     uint64_t took_ns;  /* How long the last one took. */
     bool is_slow;
@@ -37,5 +36,8 @@ void writes_ended(struct writes *writes, uint64_t now_ns);
 uint64_t writes_look(struct writes *writes, uint64_t read_ns);
 /* True if a write that has been in flight for so long hangs. */
 bool writes_hang(const struct writes *writes, uint64_t since_ns);
+/* When writes_look() says something else at the earliest; UINT64_MAX: only
+ * after a write has begun or ended. */
+uint64_t writes_next(const struct writes *writes);
 
 #endif /* HASP_NODE_WRITES_H */

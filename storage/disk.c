@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "storage/disk_watch.h"
 
 static int write_all(int fd, struct bytes data, uint64_t offset, int flags);
 static int sync_parent(const char *path);
@@ -66,6 +67,14 @@ int disk_write_two(int fd, struct bytes data, uint64_t offset,
     return fdatasync(fd) == 0 ? 0 : errno;
 }
 
+int disk_flush(int fd, const char *what)
+{
+    uint32_t place = disk_watch_begin(what);
+    int error = fsync(fd) == 0 ? 0 : errno;
+    disk_watch_end(place);
+    return error;
+}
+
 int disk_read(int fd, void *data, size_t size, uint64_t offset,
               size_t *ret_size)
 {
@@ -102,8 +111,8 @@ int disk_replace(int folder_fd, const char *name, struct bytes data)
         return errno;
     }
     int error = write_all(fd, data, 0, 0);
-    if (error == 0 && fsync(fd) != 0) {
-        error = errno;
+    if (error == 0) {
+        error = disk_flush(fd, "flush a small file");
     }
     if (close(fd) != 0 && error == 0) {
         error = errno;
@@ -111,8 +120,8 @@ int disk_replace(int folder_fd, const char *name, struct bytes data)
     if (error == 0 && renameat(folder_fd, temporary, folder_fd, name) != 0) {
         error = errno;
     }
-    if (error == 0 && fsync(folder_fd) != 0) {
-        error = errno;
+    if (error == 0) {
+        error = disk_flush(folder_fd, "flush a folder");
     }
     return error;
 }

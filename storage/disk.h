@@ -32,6 +32,9 @@ MUST_CHECK int disk_write(int fd, struct bytes data, uint64_t offset);
 MUST_CHECK int disk_write_two(int fd, struct bytes data, uint64_t offset,
                               uint64_t other_offset);
 
+/* fsync(2) of what disk_watch is to call 'what'. Returns 0 or an errno. */
+MUST_CHECK int disk_flush(int fd, const char *what);
+
 /* Reads up to 'size' bytes from 'offset'; '*ret_size' is less at the end of the
  * file. Returns 0 or an errno. */
 MUST_CHECK int disk_read(int fd, void *data, size_t size, uint64_t offset,

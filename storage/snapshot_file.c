@@ -25,6 +25,7 @@
 
 #include "base/memory.h"
 #include "storage/disk.h"
+#include "storage/disk_watch.h"
 
 #define KEEP_COUNT 2
 #define NAME_SIZE 64
@@ -121,7 +122,7 @@ int snapshot_file_adopt(const char *folder, const char *temporary_path,
     if (fd < 0) {
         return fail(why, "cannot open the received snapshot", temporary_path);
     }
-    if (fsync(fd) != 0) {
+    if (disk_flush(fd, "flush a snapshot") != 0) {
         return fail(why, "cannot flush the received snapshot", temporary_path);
     }
     (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
@@ -260,7 +261,9 @@ static int write_piece(void *data, struct bytes piece)
 {
     int fd = *(int *)data;
     while (piece.size > 0) {
+        uint32_t place = disk_watch_begin("write a snapshot");
         ssize_t count = write(fd, piece.data, piece.size);
+        disk_watch_end(place);
         if (count < 0 && errno == EINTR) {
             continue;
         }
@@ -295,7 +298,7 @@ static int write_temporary(const char *path,
     if (error != 0) {
         snprintf(why, HASP_WHY_SIZE, "cannot write the snapshot '%.300s': %s",
                  path, errno != 0 ? strerror(errno) : hasp_strerror(error));
-    } else if (fsync(fd) != 0) {
+    } else if (disk_flush(fd, "flush a snapshot") != 0) {
         error = fail(why, "cannot flush the snapshot", path);
     }
     if (error != 0) {
@@ -335,7 +338,7 @@ static int write_checked(const char *path, const struct snapshot_header *header,
 static int sync_folder(const char *folder)
 {
     AUTO(auto_close) int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 || fsync(fd) != 0 ? -1 : 0;
+    return fd < 0 || disk_flush(fd, "flush a snapshot") != 0 ? -1 : 0;
 }
 
 /* Gives the checked file its name and drops what is older than the newest

@@ -25,6 +25,7 @@
 #include "base/list.h"
 #include "base/memory.h"
 #include "storage/disk.h"
+#include "storage/disk_watch.h"
 #include "storage/table_ops.h"
 
 /* With less room than that a write may have failed for want of it. */
@@ -161,7 +162,9 @@ static int lmdb_commit(struct table_txn *base)
     struct lmdb_txn *txn = (struct lmdb_txn *)base;
     /* The handle is gone whatever mdb_txn_commit() returns. */
     MDB_env *env = mdb_txn_env(txn->mdb);
+    uint32_t place = disk_watch_begin("write the table");
     int code = mdb_txn_commit(txn->mdb);
+    disk_watch_end(place);
     free(txn);
     return code == EIO && is_full(env) ? HASP_ENOSPC : err_from_mdb(code);
 }

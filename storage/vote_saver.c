@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "storage/datadir.h"
+#include "storage/disk_watch.h"
 #include "storage/worker.h"
 
 struct vote_saver {
@@ -122,8 +123,10 @@ static void *run(void *data)
         pthread_mutex_unlock(&saver->mutex);
 
         uint64_t began_ns = now_ns();
+        uint32_t place = disk_watch_begin("save the vote");
         int error = datadir_save_vote(saver->datadir, saved.term,
                                       saved.voted_for);
+        disk_watch_end(place);
         saved.flush_ns = now_ns() - began_ns;
 
         pthread_mutex_lock(&saver->mutex);

@@ -13,10 +13,9 @@
 #include "base/memory.h"
 #include "storage/disk.h"
 #include "storage/wal_format.h"
-#include "storage/wal_kaio.h"
 #include "storage/wal_keeper.h"
 #include "storage/wal_load.h"
-#include "storage/wal_thread.h"
+#include "storage/wal_writer.h"
 
 #define SEGMENT_SIZE_DEFAULT ((uint64_t)16 << 20)
 /* Zeroing this much at the birth of a log takes a few milliseconds. */
@@ -66,6 +65,7 @@ struct wal {
     uint64_t segment_size;
     uint64_t body_size_max;
     struct wal_writer *writer;
+    bool is_direct; /* Segments are opened with O_DIRECT. */
     struct wal_keeper *keeper;
     int error; /* Final. */
     char why[HASP_WHY_SIZE];
@@ -97,7 +97,7 @@ struct wal {
     size_t run_capacity;
 };
 
-static int open_log(struct wal *wal, bool without_kaio, wal_load_fn *load,
+static int open_log(struct wal *wal, bool without_direct, wal_load_fn *load,
                     void *data);
 static int wait_for_flight(struct wal *wal);
 static void queue_record(struct wal *wal, const struct wal_record *record);
@@ -128,7 +128,7 @@ int wal_open(const char *path, const struct wal_options *options,
         error = HASP_EINVALID;
     }
     if (error == 0) {
-        error = open_log(wal, options->without_kaio, load, data);
+        error = open_log(wal, options->without_direct, load, data);
     }
     if (error != 0) {
         memcpy(why, wal->why, HASP_WHY_SIZE);
@@ -223,7 +223,7 @@ const char *wal_why(const struct wal *wal)
 
 const char *wal_mode(const struct wal *wal)
 {
-    return wal->writer->class->name;
+    return wal->is_direct ? "direct" : "buffered";
 }
 
 bool wal_is_writing(const struct wal *wal)
@@ -394,22 +394,14 @@ static void add_segment(struct wal *wal, struct segment segment)
 
 /* Makes the unused segment 'number' the active one; its header is written with
  * its first batch. */
-static int use_segment(struct wal *wal, uint64_t number)
+static void use_segment(struct wal *wal, uint64_t number)
 {
-    int fd = -1;
     uint64_t size = 0;
-    int error = wal_file_open(wal->folder_fd, number,
-                              wal->writer->class->is_direct, &fd, &size);
-    if (error != 0) {
-        return fail(wal, error, "open the segment after");
-    }
-    close(wal->fd);
-    wal->fd = fd;
+    wal->fd = wal_keeper_take(wal->keeper, number, wal->fd, &size);
     add_segment(wal, (struct segment){.number = number,
                                       .size = size,
                                       .low = wal->durable.next,
                                       .high = wal->durable.next - 1});
-    return 0;
 }
 
 static void begin_segment(struct wal *wal)
@@ -453,12 +445,8 @@ static int roll(struct wal *wal, uint64_t needed)
         return error;
     }
     wal->has_asked = false;
-    error = use_segment(wal, number);
-    if (error != 0) {
-        return error;
-    }
+    use_segment(wal, number);
     begin_segment(wal);
-    wal_keeper_taken(wal->keeper, number);
     wal_keeper_prepare(wal->keeper, number + 1,
                        next_size(wal, active(wal)->size));
     return 0;
@@ -537,11 +525,8 @@ int wal_start(struct wal *wal)
     size_t end = wal->fill + wal->flight.size;
     size_t size = (end + WAL_BLOCK_SIZE - 1) & ~(size_t)(WAL_BLOCK_SIZE - 1);
     memset(wal->blocks + end, 0, size - end);
-    int error = wal_writer_start(wal->writer, wal->fd,
-                                 bytes_of(wal->blocks, size), wal->base);
-    if (error != 0) {
-        return fail(wal, error, "write");
-    }
+    wal_writer_start(wal->writer, wal->fd, bytes_of(wal->blocks, size),
+                     wal->base);
     wal->flight.is_on = true;
     return 0;
 }
@@ -669,17 +654,17 @@ static bool is_refusal(int system_error)
            system_error == ENOSYS;
 }
 
-/* Opens the active segment for 'writer' and writes one block, as it is on disk
+/* Opens the active segment and writes one block, as it is on disk
  * already: so it is known whether the file system takes part. Returns 0 or an
  * errno. */
-static int try_writer(struct wal *wal, struct wal_writer *writer,
+static int try_writer(struct wal *wal, bool is_direct,
                       const struct wal_image *image)
 {
     uint64_t size = 0;
     uint64_t offset = 0;
     int fd = -1;
-    int error = wal_file_open(wal->folder_fd, active(wal)->number,
-                              writer->class->is_direct, &fd, &size);
+    int error = wal_file_open(wal->folder_fd, active(wal)->number, is_direct,
+                              &fd, &size);
     if (error != 0) {
         return error;
     }
@@ -691,9 +676,9 @@ static int try_writer(struct wal *wal, struct wal_writer *writer,
                image->segments[image->segment_count - 1].data + offset,
                WAL_BLOCK_SIZE);
     }
-    error = wal_writer_start(writer, fd, bytes_of(wal->blocks, WAL_BLOCK_SIZE),
-                             offset);
-    if (error == 0 && !wal_writer_finish(writer, true, &error)) {
+    wal_writer_start(wal->writer, fd, bytes_of(wal->blocks, WAL_BLOCK_SIZE),
+                     offset);
+    if (!wal_writer_finish(wal->writer, true, &error)) {
         UNREACHABLE();
     }
     if (error != 0) {
@@ -701,30 +686,21 @@ static int try_writer(struct wal *wal, struct wal_writer *writer,
         return error;
     }
     wal->fd = fd;
+    wal->is_direct = is_direct;
     active(wal)->size = size;
     return 0;
 }
 
-static int open_writer(struct wal *wal, bool without_kaio,
+static int open_writer(struct wal *wal, bool without_direct,
                        const struct wal_image *image)
 {
-    struct wal_writer *writer = NULL;
-    if (!without_kaio && wal_kaio_open(wal->event_fd, &writer) == 0) {
-        int error = try_writer(wal, writer, image);
-        if (error == 0) {
-            wal->writer = writer;
-            return 0;
-        }
-        wal_writer_close(writer);
-        if (!is_refusal(error)) {
-            return fail(wal, error, "write");
-        }
-    }
-    if (wal_thread_open(wal->event_fd, &writer) != 0) {
+    if (wal_writer_open(wal->event_fd, &wal->writer) != 0) {
         return fail(wal, EAGAIN, "start a thread for");
     }
-    wal->writer = writer;
-    int error = try_writer(wal, writer, image);
+    int error = without_direct ? EINVAL : try_writer(wal, true, image);
+    if (is_refusal(error)) {
+        error = try_writer(wal, false, image);
+    }
     return error == 0 ? 0 : fail(wal, error, "write");
 }
 
@@ -778,12 +754,12 @@ static void adopt_tail(struct wal *wal, const struct wal_image *image)
            wal->fill);
 }
 
-static int open_image(struct wal *wal, bool without_kaio,
+static int open_image(struct wal *wal, bool without_direct,
                       const struct wal_image *image)
 {
     int error = adopt_image(wal, image);
     if (error == 0) {
-        error = open_writer(wal, without_kaio, image);
+        error = open_writer(wal, without_direct, image);
     }
     if (error != 0) {
         return error;
@@ -793,7 +769,7 @@ static int open_image(struct wal *wal, bool without_kaio,
         .folder_fd = wal->folder_fd,
         .path = wal->path,
         .event_fd = wal->event_fd,
-        .is_direct = wal->writer->class->is_direct,
+        .is_direct = wal->is_direct,
         .mark = image->mark,
         .first_number = wal->segments[0].number};
     if (wal_keeper_new(&options, &wal->keeper) != 0) {
@@ -805,7 +781,7 @@ static int open_image(struct wal *wal, bool without_kaio,
     return 0;
 }
 
-static int open_log(struct wal *wal, bool without_kaio, wal_load_fn *load,
+static int open_log(struct wal *wal, bool without_direct, wal_load_fn *load,
                     void *data)
 {
     int error = disk_open_folder(wal->path, &wal->folder_fd);
@@ -819,7 +795,7 @@ static int open_log(struct wal *wal, bool without_kaio, wal_load_fn *load,
     struct wal_image image;
     error = wal_load(wal->folder_fd, wal->path, &image, wal->why);
     if (error == 0) {
-        error = open_image(wal, without_kaio, &image);
+        error = open_image(wal, without_direct, &image);
     }
     for (size_t i = 0; error == 0 && i < image.entry_count; i++) {
         load(data, &image.entries[i]);

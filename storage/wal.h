@@ -11,8 +11,8 @@
  *
  * Writing is asynchronous and grouped: wal_append() and wal_truncate() only
  * queue; wal_start() puts what is queued into ONE durable write if none is in
- * flight (Linux KAIO with O_DIRECT and RWF_DSYNC where the file system has it,
- * else a writer thread with pwritev2 RWF_DSYNC); the loop polls wal_fd() for
+ * flight, by a thread (O_DIRECT and RWF_DSYNC where the file system has them,
+ * else through the page cache and flushed); the loop polls wal_fd() for
  * reading and then calls wal_complete(). The order of durability is the order
  * of the calls. Everything slow (zeroing the next segment, removing old ones,
  * the mark) is done by a thread of the log's own; if the next segment is not
@@ -60,7 +60,7 @@ struct wal_options {
      * bigger entry is bigger. */
     uint64_t segment_size;
     uint64_t body_size_max; /* Of one entry; 0: 16 MiB. */
-    bool without_kaio;      /* Use the writer thread even where KAIO works. */
+    bool without_direct;    /* Even where O_DIRECT works. */
 };
 
 /* Called for each entry found at start, in order of index, after truncations
@@ -113,7 +113,7 @@ MUST_CHECK int wal_complete(struct wal *wal, uint64_t *ret_term,
 /* After an error: what happened, for a person. */
 const char *wal_why(const struct wal *wal);
 
-/* How it writes: "kaio" or "thread". */
+/* How it writes: "direct" or "buffered". */
 const char *wal_mode(const struct wal *wal);
 
 /* True while a write is in flight. */

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "storage/disk.h"
+#include "storage/disk_watch.h"
 #include "storage/worker.h"
 
 struct wal_keeper {
@@ -27,6 +28,8 @@ struct wal_keeper {
     uint64_t wanted_size;
     uint64_t spare_size; /* Of 'wanted_number', as far as it is done. */
     bool has_no_room;
+    int spare_fd; /* -1: it is not open. */
+    int old_fd;   /* To be closed; -1: none. */
 
     uint64_t oldest;       /* The oldest segment there is. */
     uint64_t remove_below; /* Those with a smaller number are to go. */
@@ -37,6 +40,7 @@ struct wal_keeper {
 };
 
 static void *run(void *data);
+static bool close_old(struct wal_keeper *keeper);
 static bool prepare_next(struct wal_keeper *keeper);
 static bool remove_next(struct wal_keeper *keeper);
 static void save_mark(struct wal_keeper *keeper);
@@ -49,6 +53,7 @@ int wal_keeper_new(const struct wal_keeper_options *options,
     keeper->mark = options->mark;
     keeper->marked_sequence = options->mark.sequence;
     keeper->oldest = options->first_number;
+    keeper->spare_fd = keeper->old_fd = -1;
     pthread_mutex_init(&keeper->mutex, NULL);
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
@@ -76,6 +81,12 @@ int wal_keeper_free(struct wal_keeper *keeper)
     pthread_cond_signal(&keeper->changed);
     pthread_mutex_unlock(&keeper->mutex);
     pthread_join(keeper->thread, NULL);
+    if (keeper->spare_fd >= 0) {
+        close(keeper->spare_fd);
+    }
+    if (keeper->old_fd >= 0) {
+        close(keeper->old_fd);
+    }
     int error = keeper->error;
     pthread_cond_destroy(&keeper->changed);
     pthread_mutex_destroy(&keeper->mutex);
@@ -124,15 +135,26 @@ uint64_t wal_keeper_spare_size(struct wal_keeper *keeper)
     return size;
 }
 
-void wal_keeper_taken(struct wal_keeper *keeper, uint64_t number)
+int wal_keeper_take(struct wal_keeper *keeper, uint64_t number, int old_fd,
+                    uint64_t *ret_size)
 {
     pthread_mutex_lock(&keeper->mutex);
     CHECK(keeper->wanted_number == number);
     CHECK(keeper->spare_size >= keeper->wanted_size);
+    CHECK(keeper->spare_fd >= 0);
+    int fd = keeper->spare_fd;
+    *ret_size = keeper->spare_size;
+    if (keeper->old_fd >= 0) {
+        close(keeper->old_fd); /* Two in a row, before it could. */
+    }
+    keeper->old_fd = old_fd;
+    keeper->spare_fd = -1;
     keeper->wanted_number = 0;
     keeper->wanted_size = 0;
     keeper->spare_size = 0;
+    pthread_cond_signal(&keeper->changed);
     pthread_mutex_unlock(&keeper->mutex);
+    return fd;
 }
 
 void wal_keeper_remove_below(struct wal_keeper *keeper, uint64_t number)
@@ -199,7 +221,8 @@ static void *run(void *data)
         bool is_time = has_time_come(keeper, &when);
         if (has_mark && (is_time || keeper->is_stopping)) {
             save_mark(keeper);
-        } else if (prepare_next(keeper) || remove_next(keeper)) {
+        } else if (close_old(keeper) || prepare_next(keeper) ||
+                   remove_next(keeper)) {
             continue;
         } else if (keeper->is_stopping) {
             break;
@@ -236,7 +259,20 @@ static bool is_stopping(void *data)
     return stop;
 }
 
-/* True if there was something to do, as for remove_next(). */
+/* True if there was something to do, as for the next two. */
+static bool close_old(struct wal_keeper *keeper)
+{
+    int fd = keeper->old_fd;
+    if (fd < 0) {
+        return false;
+    }
+    keeper->old_fd = -1;
+    pthread_mutex_unlock(&keeper->mutex);
+    close(fd);
+    pthread_mutex_lock(&keeper->mutex);
+    return true;
+}
+
 static bool prepare_next(struct wal_keeper *keeper)
 {
     uint64_t number = keeper->wanted_number;
@@ -245,12 +281,24 @@ static bool prepare_next(struct wal_keeper *keeper)
         keeper->is_stopping) {
         return false;
     }
+    int fd = keeper->spare_fd; /* Of a smaller one. */
+    keeper->spare_fd = -1;
     pthread_mutex_unlock(&keeper->mutex);
+    uint32_t place = disk_watch_begin("prepare a segment of the log");
+    if (fd >= 0) {
+        close(fd);
+    }
     int error = wal_file_prepare(keeper->options.folder_fd, number, size,
                                  keeper->options.is_direct, is_stopping,
                                  keeper);
+    if (error == 0) {
+        error = wal_file_open(keeper->options.folder_fd, number,
+                              keeper->options.is_direct, &fd, &size);
+    }
+    disk_watch_end(place);
     pthread_mutex_lock(&keeper->mutex);
     if (error == 0) {
+        keeper->spare_fd = fd;
         keeper->spare_size = size;
         tell(keeper);
     } else if (disk_error(error) == HASP_ENOSPC) {
@@ -273,7 +321,9 @@ static bool remove_next(struct wal_keeper *keeper)
         return false;
     }
     pthread_mutex_unlock(&keeper->mutex);
+    uint32_t place = disk_watch_begin("remove a segment of the log");
     int error = wal_file_remove(keeper->options.folder_fd, number);
+    disk_watch_end(place);
     pthread_mutex_lock(&keeper->mutex);
     if (error == 0) {
         keeper->oldest++;
@@ -290,7 +340,9 @@ static void save_mark(struct wal_keeper *keeper)
     keeper->mark.count++;
     struct wal_mark mark = keeper->mark;
     pthread_mutex_unlock(&keeper->mutex);
+    uint32_t place = disk_watch_begin("write the log's mark");
     int error = wal_mark_save(keeper->options.folder_fd, &mark);
+    disk_watch_end(place);
     pthread_mutex_lock(&keeper->mutex);
     if (error == 0) {
         keeper->marked_sequence = mark.sequence;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /* The thread that does the log's housekeeping, so that the loop never waits for
- * it: it zeroes the next segment in advance, removes segments that were
- * trimmed, and writes the durable mark, at most every WAL_MARK_INTERVAL_MS.
+ * it: it zeroes and opens the next segment in advance, removes segments that
+ * were trimmed, and writes the durable mark, at most every
+ * WAL_MARK_INTERVAL_MS.
  *
  * All functions but new and close return at once. What they ask for is told by
  * the eventfd when it is done or has failed. A failure is final, except that a
@@ -42,8 +43,11 @@ MUST_CHECK int wal_keeper_prepared(struct wal_keeper *keeper, uint64_t number,
                                    uint64_t size);
 /* Bytes of the prepared segment that is not in use yet. */
 uint64_t wal_keeper_spare_size(struct wal_keeper *keeper);
-/* 'number' is in use from now on. */
-void wal_keeper_taken(struct wal_keeper *keeper, uint64_t number);
+/* The prepared segment 'number' is in use from now on. Returns its file, open
+ * for writing, and its size; the file that was in use before, 'old_fd', is
+ * closed by the thread. */
+int wal_keeper_take(struct wal_keeper *keeper, uint64_t number, int old_fd,
+                    uint64_t *ret_size);
 
 /* Asks for the removal of all segments with a smaller number. */
 void wal_keeper_remove_below(struct wal_keeper *keeper, uint64_t number);

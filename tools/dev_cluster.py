@@ -92,7 +92,7 @@ class SlowDisk:
 
     def tell(self, line):
         with open(f'{self.control}.new', 'w') as out:
-            out.write(f'io_setup 0\n{line}\n')
+            out.write(f'{line}\n')
         os.rename(f'{self.control}.new', self.control)
 
     def begin(self):

@@ -166,6 +166,7 @@ static void ignore_sigpipe(void);
 static void handle_signals(void (*handler)(int number));
 static void on_status(void *data, const char *status);
 static void warn(void *data, const char *text);
+static void on_alive(void *data);
 
 int main(int argc, char **argv)
 {
@@ -363,6 +364,9 @@ static int run(struct config *config)
     log_stderr_init(config->options.id);
     config->options.log = log_stderr;
     config->options.on_status = on_status;
+    if (sd_watchdog_enabled(0, NULL) > 0) {
+        config->options.on_alive = on_alive;
+    }
     umask(077);
     raise_file_limit();
     struct hasp_node *node;
@@ -438,4 +442,11 @@ static void warn(void *data, const char *text)
 {
     (void)data;
     fprintf(stderr, "haspd: warning: %s\n", text);
+}
+
+/* The loop turns: systemd's watchdog need not bite. */
+static void on_alive(void *data)
+{
+    (void)data;
+    sd_notify(0, "WATCHDOG=1");
 }

@@ -131,7 +131,8 @@ enum hasp_node_log_level {
 };
 
 /* Takes one line of the log: 'event' is a fixed text, 'fields' is "k=v k=v". It
- * is called on the node's thread, and by the thread that opens the node. */
+ * is called on the node's thread, by the thread that opens the node, and, while
+ * the disk hangs, by one more, perhaps at the same time. */
 typedef void hasp_node_log_fn(void *data, enum hasp_node_log_level level,
                               const char *event, const char *fields);
 
@@ -171,7 +172,9 @@ struct hasp_node_options {
     /* Called on the node's thread when it has begun to serve, and when what
      * 'status' says has changed ("leader, term 7"). May be NULL. */
     void (*on_status)(void *data, const char *status);
-    void *status_data;
+    /* Called on the node's thread each second: for a watchdog. May be NULL. */
+    void (*on_alive)(void *data);
+    void *status_data; /* Of both. */
 };
 
 /* Fills in every default. */

@@ -11,14 +11,12 @@
  * CALL is one of the functions below, or "flush": fsync, fdatasync, pwritev2
  * that flushes. -1 milliseconds: until the line is gone. The path is that of
  * the file that is concerned. Where a call matches several lines, the first
- * counts. The line "io_setup 0" refuses asynchronous writes: their flush takes
- * place in the kernel, where it cannot be made slower. */
+ * counts. */
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <linux/aio_abi.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -182,25 +180,4 @@ EXPORT int openat(int folder, const char *path, int flags, ...)
     *(void **)&real = next("openat");
     wait_as_told("openat", false, path);
     return real(folder, path, flags, mode);
-}
-
-EXPORT long syscall(long number, ...)
-{
-    long a[6];
-    long ms;
-    va_list args;
-    va_start(args, number);
-    for (int i = 0; i < 6; i++) {
-        a[i] = va_arg(args, long);
-    }
-    va_end(args);
-    if (number == SYS_io_setup && look("io_setup", false, "", &ms)) {
-        errno = ENOSYS;
-        return -1;
-    }
-    if (number == SYS_io_submit && a[1] > 0) {
-        struct iocb *const *list = (struct iocb *const *)a[2];
-        wait_for("io_submit", false, (int)list[0]->aio_fildes);
-    }
-    return kernel()(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }

@@ -13,7 +13,7 @@ import urllib.request
 import pytest
 
 from cluster import Cluster, ReplyError, Session, wait_until
-from test_storage_errors import needs_strace, without_kaio
+from test_storage_errors import log_writes, needs_strace
 
 
 def get(node, path):
@@ -79,8 +79,7 @@ def test_ready_says_whether_clients_are_served():
 
 def slow_writes(node):
     """Starts the node so that, from some time on, each write takes 5 s."""
-    trace = "pwritev2:delay_enter=5000000:when=100+"
-    node.start(wrapper=without_kaio(trace))
+    node.start(wrapper=log_writes("delay_enter=5000000:when=100+"))
 
 
 @needs_strace

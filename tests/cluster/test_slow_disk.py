@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: MIT
 """Disks that are slow, or hang."""
 
+import re
+import threading
 import time
+import urllib.error
+import urllib.request
 
 import pytest
 
-from cluster import Cluster, Session, is_sanitized
+from cluster import Cluster, ReplyError, Session, is_sanitized, wait_until
 from slow_disk import SlowDisk
 
 pytestmark = pytest.mark.skipif(
     is_sanitized(), reason="a sanitizer wants to be the first library"
 )
+# Small, so that segments, snapshots and the table are in use all the time.
+BUSY = "wal_segment_size = 1M\nsnapshot_log_size = 1M\n"
 
 
 @pytest.mark.parametrize("flush_ms", [50, 300, 500])
@@ -19,12 +25,10 @@ def test_an_election_ends_however_slow_the_disks_are(flush_ms):
     after the other. (5 s on a machine that does nothing else.)"""
     with Cluster(3, start=False) as cluster:
         disk = SlowDisk(cluster.folder)
-        # A flush in the kernel cannot be slowed from here.
-        disk.tell("io_setup 0")
         for node in cluster.nodes:
             node.start(environment=disk.environment)
         leader = cluster.leader()
-        disk.tell("io_setup 0", "flush %d" % flush_ms)
+        disk.tell("flush %d" % flush_ms)
         with leader.connect(60) as client:
             Session(client, ttl=60000)
             for i in range(4):
@@ -37,3 +41,119 @@ def test_an_election_ends_however_slow_the_disks_are(flush_ms):
         terms = successor.status()["term"] - term
         assert terms < 4
         assert duration < 15
+
+
+def stalls_ms(node):
+    """For how long the loop was away each time; a busy machine does that."""
+    found = re.findall(r'event="loop stalled" ms=(\d+)', node.log())
+    return [0] + [int(ms) for ms in found]
+
+
+def get(node, path):
+    """Status and text; None if it does not answer soon."""
+    url = "http://127.0.0.1:%d%s" % (node.http_port, path)
+    try:
+        with urllib.request.urlopen(url, timeout=3) as reply:
+            return reply.status, reply.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError:
+        return None
+
+
+def load(cluster, is_over):
+    """Changes by way of whoever answers."""
+    number = 0
+    while not is_over():
+        number += 1
+        node = cluster.nodes[number % len(cluster.nodes)]
+        try:
+            with node.connect(1.0) as client:
+                Session(client, ttl=5000)
+                while not is_over():
+                    number += 1
+                    name = "b%d" % (number % 50)
+                    client.do("LOCK.ACQUIRE", name, "VALUE", "x" * 4000)
+                    client.do("LOCK.RELEASE", name)
+        except (OSError, ReplyError):
+            time.sleep(0.02)
+
+
+class Load:
+    def __init__(self, cluster, count=3):
+        self.done = threading.Event()
+        self.threads = [
+            threading.Thread(target=load, args=(cluster, self.done.is_set))
+            for _ in range(count)
+        ]
+
+    def __enter__(self):
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.done.set()
+        for thread in self.threads:
+            thread.join(30)
+
+
+def test_a_leader_whose_log_hangs_hands_over_and_exits():
+    with Cluster(3, start=False) as cluster:
+        disks = [SlowDisk(cluster.folder, "disk%d" % i) for i in range(3)]
+        for node, disk in zip(cluster.nodes, disks):
+            node.start(environment=disk.environment)
+        leader = cluster.leader()
+        with Load(cluster, 1):
+            disks[leader.id - 1].tell("pwritev2 -1 /wal/segment")
+            # Another one leads while it is still there: 1 s, not 6.
+            other = cluster.leader(besides=[leader])
+            assert leader.is_running
+            status, text = get(leader, "/readyz")
+            assert status == 503
+            assert "disk hangs since" in text and "(write the log)" in text
+            assert 'hasp_disk_wait_seconds{what="write the log"}' in (
+                get(leader, "/metrics")[1]
+            )
+            assert leader.wait_exit(30) == 70
+        assert 'event="disk hangs"' in leader.log()
+        assert 'what="write the log"' in leader.log()
+        assert "the disk hangs" in leader.log()
+        assert max(stalls_ms(leader)) < 900
+        assert other.is_running
+
+
+# What the node calls, and on what; and what it is that then hangs.
+HANGS = [
+    ("pwritev2 -1 /wal/segment", "write the log"),
+    ("pwritev2 -1 /wal/mark", "write the log's mark"),
+    ("fsync -1 /wal/segment", "prepare a segment of the log"),
+    ("unlinkat -1 segment-", "remove a segment of the log"),
+    ("fdatasync -1 /vote", "save the vote"),
+    ("fstatvfs -1", "ask for the free space"),
+    ("fsync -1 /snapshot", "flush a snapshot"),
+]
+
+
+@pytest.mark.parametrize("line, what", HANGS)
+def test_the_loop_answers_whatever_hangs(line, what):
+    extra = BUSY + "[raft]\nelection_ms = 2000\nheartbeat_ms = 200\n"
+    with Cluster(3, extra, start=False) as cluster:
+        disk = SlowDisk(cluster.folder)
+        node = cluster.nodes[0]
+        node.start(environment=disk.environment)
+        cluster.start()
+        cluster.leader()
+        with Load(cluster):
+            time.sleep(1)
+            disk.tell(line)
+            if "vote" in line:
+                cluster.leader(besides=[node]).pause()
+            text = 'what="%s"' % what
+            wait_until(lambda: text in node.log(), 20, "it is told")
+            by = time.monotonic() + 3
+            while time.monotonic() < by:
+                assert get(node, "/healthz") == (200, "ok\n")
+                time.sleep(0.1)
+        assert max(stalls_ms(node)) < 2000
+        disk.tell()

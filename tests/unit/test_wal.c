@@ -46,10 +46,10 @@ static void assert_refused(struct fixture *f, const char *text)
 static void the_way_of_writing_is_the_one_asked_for(void **state)
 {
     struct fixture *f = *state;
-    if (f->options.without_kaio) {
-        assert_string_equal(wal_mode(f->wal), "thread");
-    } else if (strcmp(wal_mode(f->wal), "kaio") != 0) {
-        print_message("skipped: no KAIO with O_DIRECT here\n");
+    if (f->options.without_direct) {
+        assert_string_equal(wal_mode(f->wal), "buffered");
+    } else if (strcmp(wal_mode(f->wal), "direct") != 0) {
+        print_message("skipped: no O_DIRECT here\n");
         skip();
     }
 }
@@ -625,15 +625,15 @@ int main(void)
         BOTH(segments_of_truncated_entries_are_trimmed),
         BOTH(a_reset_empties_the_log),
         BOTH(a_reset_needs_no_segment_to_be_gone),
-        THREAD(a_flipped_byte_before_the_end_is_told_with_its_place),
-        THREAD(a_damaged_segment_header_is_told),
-        THREAD(a_missing_or_short_segment_is_told),
+        BUFFERED(a_flipped_byte_before_the_end_is_told_with_its_place),
+        BUFFERED(a_damaged_segment_header_is_told),
+        BUFFERED(a_missing_or_short_segment_is_told),
         BOTH(a_log_that_ends_before_its_mark_has_lost_entries),
         BOTH(a_truncation_is_no_loss),
-        THREAD(a_mark_that_is_missing_or_damaged_is_told),
-        THREAD(the_newest_mark_counts),
-        THREAD(the_mark_is_written_while_the_log_is_open),
-        THREAD(bad_options_are_refused),
+        BUFFERED(a_mark_that_is_missing_or_damaged_is_told),
+        BUFFERED(the_newest_mark_counts),
+        BUFFERED(the_mark_is_written_while_the_log_is_open),
+        BUFFERED(bad_options_are_refused),
         BOTH(a_failed_write_is_fatal_and_told),
         BOTH(a_full_disk_is_told_and_loses_nothing),
     };

@@ -173,14 +173,14 @@ static void check_copy(struct fixture *f, const struct model *model,
                        const char *how)
 {
     struct wal *wal = NULL;
-    bool without_kaio = f->options.without_kaio;
+    bool without_direct = f->options.without_direct;
     /* Recovery is the same for both, and the thread is sooner closed. */
-    f->options.without_kaio = true;
+    f->options.without_direct = true;
     if (try_open(f, f->copy, &wal) != 0) {
         fail_msg("%s: %s", how, f->why);
     }
     assert_some_state(model, &f->loaded, how);
-    f->options.without_kaio = without_kaio;
+    f->options.without_direct = without_direct;
     wal_close(wal);
 }
 
@@ -327,7 +327,7 @@ static void tear_twice(struct fixture *f, const struct change *change,
     again->wal = NULL;
     snprintf(again->path, sizeof again->path, "%s", f->copy);
     snprintf(again->copy, sizeof again->copy, "%s/copy2", f->base);
-    again->options.without_kaio = true;
+    again->options.without_direct = true;
     reopen(again);
     assert_some_state(model, &again->loaded, "torn");
 
@@ -548,9 +548,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         BOTH(a_log_is_what_the_array_says_after_any_crash),
         BOTH(a_torn_write_never_brings_old_records_back),
-        THREAD(a_last_write_cut_at_any_byte_is_gone_or_whole),
-        THREAD(the_first_write_of_a_segment_may_be_torn),
-        THREAD(a_crash_at_birth_leaves_a_new_log),
+        BUFFERED(a_last_write_cut_at_any_byte_is_gone_or_whole),
+        BUFFERED(the_first_write_of_a_segment_may_be_torn),
+        BUFFERED(a_crash_at_birth_leaves_a_new_log),
         BOTH(what_was_told_durable_survives_a_kill),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

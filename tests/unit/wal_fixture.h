@@ -313,7 +313,7 @@ static inline size_t used_size(const struct file_image *file)
 
 /* --- Life ----------------------------------------------------------------- */
 
-static inline struct fixture *new_fixture(bool without_kaio)
+static inline struct fixture *new_fixture(bool without_direct)
 {
     struct fixture *f = memory_new(sizeof *f);
     const char *base = getenv("TMPDIR");
@@ -322,19 +322,19 @@ static inline struct fixture *new_fixture(bool without_kaio)
     assert_non_null(mkdtemp(f->base));
     snprintf(f->path, sizeof f->path, "%s/wal", f->base);
     snprintf(f->copy, sizeof f->copy, "%s/copy", f->base);
-    f->options.without_kaio = without_kaio;
+    f->options.without_direct = without_direct;
     f->options.segment_size = 4 * WAL_BLOCK_SIZE;
     reopen(f);
     return f;
 }
 
-static inline int set_up_kaio(void **state)
+static inline int set_up_direct(void **state)
 {
     *state = new_fixture(false);
     return 0;
 }
 
-static inline int set_up_thread(void **state)
+static inline int set_up_buffered(void **state)
 {
     *state = new_fixture(true);
     return 0;
@@ -354,14 +354,14 @@ static inline int tear_down(void **state)
 }
 
 /* The tests of a file, in both ways of writing. */
-#define BOTH(test)                                              \
-    {#test " (kaio)", test, set_up_kaio, tear_down, NULL},      \
-    {                                                           \
-#test " (thread)", test, set_up_thread, tear_down, NULL \
+#define BOTH(test)                                                  \
+    {#test " (direct)", test, set_up_direct, tear_down, NULL},      \
+    {                                                               \
+#test " (buffered)", test, set_up_buffered, tear_down, NULL \
     }
-#define THREAD(test)                                \
-    {                                               \
-#test, test, set_up_thread, tear_down, NULL \
+#define BUFFERED(test)                                \
+    {                                                 \
+#test, test, set_up_buffered, tear_down, NULL \
     }
 
 #endif /* HASP_TESTS_UNIT_WAL_FIXTURE_H */

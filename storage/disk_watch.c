@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "storage/disk_watch.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <time.h>
+
+#include "base/check.h"
+#include "storage/worker.h"
+
+/* More than there are threads that wait for a disk. */
+#define PLACE_COUNT 64u
+#define LOOK_NS (100 * NS_PER_MS)
+
+struct operation {
+    const char *what; /* NULL: the place is free. */
+    uint64_t began_ns;
+    uint64_t told_ns; /* Its age when it was told last. */
+};
+
+/* All is guarded by 'mutex', which is never held for long. */
+static struct {
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    struct operation operations[PLACE_COUNT];
+    pthread_t thread;
+    bool is_started;
+    bool is_stopping;
+    disk_watch_tell_fn *tell;
+    void *data;
+} watch = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+static void *run(void *data);
+static void look(void);
+static uint64_t now_ns(void);
+
+uint32_t disk_watch_begin(const char *what)
+{
+    uint64_t now = now_ns();
+    uint32_t place = 0;
+    pthread_mutex_lock(&watch.mutex);
+    while (place < PLACE_COUNT && watch.operations[place].what != NULL) {
+        place++;
+    }
+    if (place < PLACE_COUNT) {
+        watch.operations[place] = (struct operation){.what = what,
+                                                     .began_ns = now};
+    }
+    pthread_mutex_unlock(&watch.mutex);
+    return place;
+}
+
+void disk_watch_end(uint32_t place)
+{
+    struct operation ended = {0};
+    if (place >= PLACE_COUNT) {
+        return; /* There was no room for it. */
+    }
+    int error = errno; /* The caller's, who has not looked at it yet. */
+    uint64_t now = now_ns();
+    pthread_mutex_lock(&watch.mutex);
+    ended = watch.operations[place];
+    CHECK(ended.what != NULL);
+    watch.operations[place] = (struct operation){0};
+    disk_watch_tell_fn *tell = ended.told_ns > 0 ? watch.tell : NULL;
+    void *data = watch.data;
+    pthread_mutex_unlock(&watch.mutex);
+    if (tell != NULL) {
+        tell(data, ended.what, now - ended.began_ns, true);
+    }
+    errno = error;
+}
+
+uint64_t disk_watch_oldest(const char **ret_what)
+{
+    uint64_t now = now_ns();
+    uint64_t age_ns = 0;
+    pthread_mutex_lock(&watch.mutex);
+    for (uint32_t i = 0; i < PLACE_COUNT; i++) {
+        const struct operation *operation = &watch.operations[i];
+        if (operation->what != NULL && now > operation->began_ns &&
+            now - operation->began_ns > age_ns) {
+            age_ns = now - operation->began_ns;
+            *ret_what = operation->what;
+        }
+    }
+    pthread_mutex_unlock(&watch.mutex);
+    return age_ns;
+}
+
+int disk_watch_start(disk_watch_tell_fn *tell, void *data)
+{
+    pthread_condattr_t attributes;
+    CHECK(!watch.is_started);
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&watch.changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    watch.is_stopping = false;
+    watch.tell = tell;
+    watch.data = data;
+    int error = worker_start(run, NULL, &watch.thread);
+    if (error != 0) {
+        pthread_cond_destroy(&watch.changed);
+        watch.tell = NULL;
+        return error;
+    }
+    watch.is_started = true;
+    return 0;
+}
+
+void disk_watch_stop(void)
+{
+    if (!watch.is_started) {
+        return;
+    }
+    pthread_mutex_lock(&watch.mutex);
+    watch.is_stopping = true;
+    watch.tell = NULL;
+    pthread_cond_signal(&watch.changed);
+    pthread_mutex_unlock(&watch.mutex);
+    pthread_join(watch.thread, NULL);
+    pthread_cond_destroy(&watch.changed);
+    watch.is_started = false;
+}
+
+static void *run(void *data)
+{
+    (void)data;
+    pthread_mutex_lock(&watch.mutex);
+    while (!watch.is_stopping) {
+        look();
+        uint64_t until_ns = now_ns() + LOOK_NS;
+        struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
+                                 .tv_nsec = (long)(until_ns % NS_PER_S)};
+        pthread_cond_timedwait(&watch.changed, &watch.mutex, &until);
+    }
+    pthread_mutex_unlock(&watch.mutex);
+    return NULL;
+}
+
+/* 'mutex' is held, except while something is told. */
+static void look(void)
+{
+    uint64_t now = now_ns();
+    for (uint32_t i = 0; i < PLACE_COUNT; i++) {
+        struct operation *operation = &watch.operations[i];
+        if (operation->what == NULL || now <= operation->began_ns ||
+            watch.tell == NULL) {
+            continue;
+        }
+        uint64_t age_ns = now - operation->began_ns;
+        if (age_ns < DISK_HANGS_NS || age_ns < 2 * operation->told_ns) {
+            continue;
+        }
+        operation->told_ns = age_ns;
+        disk_watch_tell_fn *tell = watch.tell;
+        void *tell_data = watch.data;
+        const char *what = operation->what;
+        pthread_mutex_unlock(&watch.mutex);
+        tell(tell_data, what, age_ns, false);
+        pthread_mutex_lock(&watch.mutex);
+    }
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
