@@ -511,6 +511,7 @@ struct known_session {
     uint64_t id;
     uint64_t heard_index;
     uint64_t mark_index;
+    uint64_t spent; /* So many numbers. */
 };
 
 struct lockfsm_delta {
@@ -578,6 +579,17 @@ static const char *compare_locks(const struct lockfsm_delta *delta,
     return NULL;
 }
 
+static uint64_t spent_of(const struct session *session)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0;
+         session->numbers != NULL && i < session->numbers->spent_count; i++) {
+        const uint64_t *range = &session->numbers->spent[2 * i];
+        sum += range[1] - range[0] + 1;
+    }
+    return sum;
+}
+
 /* Ids grow with the log, so a session that was not there before must be younger
  * than the state before. */
 static const char *compare_sessions(const struct lockfsm_delta *delta,
@@ -591,6 +603,9 @@ static const char *compare_sessions(const struct lockfsm_delta *delta,
         if (known == NULL &&
             session->id <= fsm->token_base + delta->applied_index) {
             return "a session came back";
+        }
+        if (known != NULL && spent_of(session) < known->spent) {
+            return "a spent number that may be used again";
         }
         if (known == NULL || session->heard_index > known->heard_index) {
             continue; /* Heard since then, whatever was before. */
@@ -651,6 +666,7 @@ static void remember(struct lockfsm_delta *delta, const struct lockfsm *fsm)
         known->id = session->id;
         known->heard_index = session->heard_index;
         known->mark_index = session->mark_index;
+        known->spent = spent_of(session);
         HASH_ADD(by_id, delta->sessions, id, sizeof known->id, known);
     }
 }

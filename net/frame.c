@@ -103,11 +103,12 @@ void frame_put_forward(struct buffer *out, const struct frame_forward *forward)
 {
     CHECK(forward->count <= FRAME_ARGUMENT_MAX);
     size_t start = frame_begin(out, FRAME_FORWARD);
+    buffer_put_u64(out, forward->term);
+    buffer_put_u8(out, forward->may_be_done);
     buffer_put_u64(out, forward->conn);
     buffer_put_u64(out, forward->slot);
     buffer_put_u64(out, forward->session);
     buffer_put_u8(out, forward->version);
-    buffer_put_u8(out, forward->may_be_done);
     buffer_put_run(out, forward->address);
     buffer_put_run(out, forward->client);
     buffer_put_u32(out, forward->count);
@@ -117,16 +118,23 @@ void frame_put_forward(struct buffer *out, const struct frame_forward *forward)
     frame_end(out, start);
 }
 
+void frame_stamp_forward(uint8_t *frame, uint64_t term, bool may_be_done)
+{
+    store_u64(frame + FRAME_HEADER_SIZE, term);
+    frame[FRAME_HEADER_SIZE + 8] = may_be_done;
+}
+
 int frame_get_forward(struct bytes body, struct frame_forward *ret_forward)
 {
     struct reader reader = reader_of(body);
     struct frame_forward forward = {.argument = ret_forward->argument};
+    forward.term = reader_u64(&reader);
+    uint8_t may_be_done = reader_u8(&reader);
+    forward.may_be_done = may_be_done == 1;
     forward.conn = reader_u64(&reader);
     forward.slot = reader_u64(&reader);
     forward.session = reader_u64(&reader);
     forward.version = reader_u8(&reader);
-    uint8_t may_be_done = reader_u8(&reader);
-    forward.may_be_done = may_be_done == 1;
     forward.address = reader_run(&reader);
     forward.client = reader_run(&reader);
     forward.count = reader_u32(&reader);

@@ -86,17 +86,20 @@ enum frame_age frame_compare_levels(const struct frame_hello *self,
 /* 'conn' and 'slot' name the place where the answer belongs, in the asking
  * node's own numbers. */
 struct frame_forward {
+    uint64_t term;    /* That of the leader it is sent to. */
+    bool may_be_done; /* An earlier leader may have carried it out. */
     uint64_t conn;
     uint64_t slot;
     uint64_t session;       /* The session that acts, 0: none. */
     uint8_t version;        /* RESP version of the answer: 2 or 3. */
-    bool may_be_done;       /* An earlier leader may have carried it out. */
     struct bytes address;   /* The client's. */
     struct bytes client;    /* CLIENT SETNAME, may be empty. */
     struct bytes *argument; /* Of decoding: caller's array ... */
     uint32_t count;         /* ... of FRAME_ARGUMENT_MAX, count is set. */
 };
 void frame_put_forward(struct buffer *out, const struct frame_forward *forward);
+/* Sets these two in an encoded FORWARD, header and body. */
+void frame_stamp_forward(uint8_t *frame, uint64_t term, bool may_be_done);
 MUST_CHECK int frame_get_forward(struct bytes body,
                                  struct frame_forward *ret_forward);
 

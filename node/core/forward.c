@@ -116,7 +116,10 @@ int forward_received(struct core *core, uint64_t peer, struct bytes body)
                        "finalize");
         return 0;
     }
-    if (!core->is_leader || core->is_stopping) {
+    /* What comes late was for a leader whose term is over, and may have been
+     * asked of another since. */
+    if (!core->is_leader || core->is_stopping ||
+        forward.term != core->led_term) {
         request_return(core, request);
         return 0;
     }
@@ -238,13 +241,10 @@ static bool send(struct core *core, struct request *request)
     if (out == NULL) {
         return false;
     }
-    if (request->effect == MAY_BE_DONE) {
-        struct frame_forward kept = request_kept(core, request);
-        kept.may_be_done = true;
-        frame_put_forward(out, &kept);
-    } else {
-        buffer_put_bytes(out, buffer_bytes(&request->body));
-    }
+    size_t start = out->size;
+    buffer_put_bytes(out, buffer_bytes(&request->body));
+    frame_stamp_forward(out->data + start, core->known_term,
+                        request->effect == MAY_BE_DONE);
     request->sent_to = core->known_leader;
     request->sent_term = core->known_term;
     request_mark(request);

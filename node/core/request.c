@@ -64,7 +64,6 @@ void request_keep(struct core *core, struct request *request,
         .slot = request->slot,
         .session = request->session,
         .version = request->version,
-        .may_be_done = request->effect == MAY_BE_DONE,
         .argument = (struct bytes *)argument,
         .count = count,
     };

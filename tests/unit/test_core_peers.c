@@ -127,11 +127,13 @@ static int send_as(uint64_t from, uint64_t to, enum frame_type type,
 static int forward_as(uint64_t from, uint64_t session)
 {
     struct bytes words[] = {BYTES_LITERAL("LOCK.RELEASE"), BYTES_LITERAL("a")};
-    struct frame_forward forward = {.conn = 1,
-                                    .session = session,
-                                    .version = 2,
-                                    .argument = words,
-                                    .count = 2};
+    struct frame_forward forward = {
+        .term = replica_term(core_replica(world->node[leader].core)),
+        .conn = 1,
+        .session = session,
+        .version = 2,
+        .argument = words,
+        .count = 2};
     struct buffer out = {0};
     frame_put_forward(&out, &forward);
     return send_as(from, leader, FRAME_FORWARD, &out);

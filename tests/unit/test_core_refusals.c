@@ -91,12 +91,13 @@ static void what_was_never_sent_has_not_been_done(void **state)
 }
 
 /* The leader's answer to a request that the follower forwards; as a frame. */
-static void forward(bool may_be_done, struct bytes *argument, uint32_t count,
-                    struct frame_answer *answer)
+static void forward(uint64_t term, bool may_be_done, struct bytes *argument,
+                    uint32_t count, struct frame_answer *answer)
 {
     struct world_node *node = &world->node[leader];
     struct buffer out = {0};
-    struct frame_forward forward = {.conn = 99,
+    struct frame_forward forward = {.term = term,
+                                    .conn = 99,
                                     .session = 1,
                                     .version = 3,
                                     .may_be_done = may_be_done,
@@ -130,12 +131,13 @@ static void a_repetition_is_not_told_that_nothing_was_done(void **state)
     for (int i = 0; i < 5; i++) {
         client_send(world, leader, 1, "LOCK.ACQUIRE a%d", i);
     }
-    forward(false, words, 4, &answer);
+    uint64_t term = replica_term(core_replica(world->node[leader].core));
+    forward(term, false, words, 4, &answer);
     assert_int_equal(answer.kind, ANSWER_REPLY);
     assert_true(bytes_equal(
         answer.reply, BYTES_LITERAL("-BUSY too much is in flight; nothing was "
                                     "done, try later\r\n")));
-    forward(true, words, 4, &answer);
+    forward(term, true, words, 4, &answer);
     assert_int_equal(answer.kind, ANSWER_REPLY);
     assert_true(bytes_equal(
         answer.reply,
@@ -174,6 +176,23 @@ static void what_may_have_been_done_is_carried_on_not_moved(void **state)
     assert_memory_equal(client_text(world, old, 1), "-MOVED ", 7);
 }
 
+/* A frame that was held up until its leader leads again. */
+static void what_comes_in_a_later_term_is_not_done(void **state)
+{
+    (void)state;
+    struct bytes words[] = {BYTES_LITERAL("FENCE.ADMIT"), BYTES_LITERAL("r"),
+                            BYTES_LITERAL("7")};
+    struct frame_answer answer;
+    uint64_t term = replica_term(core_replica(world->node[leader].core));
+    forward(term - 1, false, words, 3, &answer);
+    assert_int_equal(answer.kind, ANSWER_NOT_LEADER);
+    forward(term - 1, true, words, 3, &answer);
+    assert_int_equal(answer.kind, ANSWER_UNKNOWN);
+    world_run(world, 50);
+    assert_int_equal(lockfsm_fence_count(core_state(world->node[leader].core)),
+                     0);
+}
+
 #define refusal(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -184,6 +203,7 @@ int main(void)
         refusal(what_was_never_sent_has_not_been_done),
         refusal(a_repetition_is_not_told_that_nothing_was_done),
         refusal(what_may_have_been_done_is_carried_on_not_moved),
+        refusal(what_comes_in_a_later_term_is_not_done),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -175,7 +175,8 @@ static void forward_comes_back(void **state)
     struct bytes arguments[] = {BYTES_LITERAL("LOCK.ACQUIRE"),
                                 BYTES_LITERAL(""), BYTES_LITERAL("a\0b")};
     struct bytes got_arguments[FRAME_ARGUMENT_MAX];
-    struct frame_forward forward = {.conn = 5,
+    struct frame_forward forward = {.term = 4,
+                                    .conn = 5,
                                     .slot = 6,
                                     .session = 7,
                                     .version = 3,
@@ -189,6 +190,7 @@ static void forward_comes_back(void **state)
     frame_put_forward(&out, &forward);
     struct bytes body = only_frame(&out, FRAME_FORWARD);
     assert_int_equal(frame_get_forward(body, &got), 0);
+    assert_int_equal(got.term, 4);
     assert_int_equal(got.conn, 5);
     assert_int_equal(got.slot, 6);
     assert_int_equal(got.session, 7);
@@ -201,6 +203,11 @@ static void forward_comes_back(void **state)
         assert_true(bytes_equal(got.argument[i], arguments[i]));
     }
     ASSERT_EXACT(body, frame_get_forward(part, &got));
+    frame_stamp_forward(out.data, 9, false);
+    assert_int_equal(frame_get_forward(body, &got), 0);
+    assert_int_equal(got.term, 9);
+    assert_false(got.may_be_done);
+    assert_int_equal(got.conn, 5);
     buffer_done(&out);
 }
 
@@ -215,17 +222,17 @@ static void a_forward_with_a_wrong_field_is_refused(void **state)
     struct bytes body = only_frame(&out, FRAME_FORWARD);
     uint8_t *bytes = out.data + FRAME_HEADER_SIZE;
     assert_int_equal(frame_get_forward(body, &got), 0);
-    bytes[24] = 1; /* version */
+    bytes[33] = 1; /* version */
     assert_int_equal(frame_get_forward(body, &got), HASP_EPROTO);
-    bytes[24] = 2;
-    bytes[25] = 2; /* may_be_done */
+    bytes[33] = 2;
+    bytes[8] = 2; /* may_be_done */
     assert_int_equal(frame_get_forward(body, &got), HASP_EPROTO);
-    bytes[25] = 0;
+    bytes[8] = 0;
     store_u32(bytes + body.size - 4, FRAME_ARGUMENT_MAX + 1);
     assert_int_equal(frame_get_forward(body, &got), HASP_EPROTO);
     store_u32(bytes + body.size - 4, UINT32_MAX);
     assert_int_equal(frame_get_forward(body, &got), HASP_EPROTO);
-    store_u32(bytes + 26, UINT32_MAX); /* size of the address */
+    store_u32(bytes + 34, UINT32_MAX); /* size of the address */
     assert_int_equal(frame_get_forward(body, &got), HASP_EPROTO);
     buffer_done(&out);
 }
