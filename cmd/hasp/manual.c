@@ -146,7 +146,7 @@ static const struct {
     {"69", "No leader, no node, no answer."},
     {"70", "The disk failed, or what is on it is bad (hasp snapshot)."},
     {"73", "What would be made is there already (hasp snapshot)."},
-    {"75", "Not acquired in time; -E changes it."},
+    {"75", "Not acquired in time; -E changes it. Of member add: not finished."},
     {"76", "What answers is no node of hasp."},
     {"77", "Denied."},
     {"78", "Wrong configuration."},

@@ -68,6 +68,7 @@ static int exit_code_of(const char *code)
         {"DEADLOCK", EX_TEMPFAIL},    {"LIMIT", EX_TEMPFAIL},
         {"NOLEADER", EX_UNAVAILABLE}, {"BUSY", EX_UNAVAILABLE},
         {"UNKNOWN", EX_UNAVAILABLE},  {"ERR", EX_PROTOCOL},
+        {"UNFINISHED", EX_TEMPFAIL},
     };
     for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
         if (strcmp(code, codes[i].word) == 0) {

@@ -278,6 +278,14 @@ def test_what_takes_long_says_so_on_a_terminal(endpoints, tmp_path):
                 assert adding.wait() == 0
                 assert ("until member 9 has" in adding.text) == is_said
         assert hasp(node.endpoint, *add).stderr == ""
+    # It runs, and is behind: that is no reason to say that it has to run.
+    refusal = Exception("UNFINISHED member 9 is connected and a standby")
+    with FakeNode(
+        lambda words: leader if words == [b"RAFT.STATUS"] else refusal
+    ) as node:
+        slow = hasp(node.endpoint, *add)
+        assert slow.returncode == 75 and "is connected and" in slow.stderr
+        assert "has to run" not in slow.stderr
 
 
 def test_bench_without_a_cluster_exits_69():

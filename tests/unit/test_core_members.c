@@ -356,6 +356,22 @@ static void another_leader_dials_again(void **state)
     assert_int_equal(role_of(4), MEMBER_VOTER);
 }
 
+/* One that is connected needs not be started. */
+static void a_member_that_is_behind_is_told_so(void **state)
+{
+    (void)state;
+    client_send(world, leader, 1,
+                "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 FORCE");
+    node_start(world, 4);
+    world->node[4].is_disk_stuck = true;
+    links_update(world);
+    world_run(world, 10500);
+    assert_says(client_text(world, leader, 1),
+                "-UNFINISHED member 4 is connected and a standby, and catches "
+                "up by itself (it has entry ");
+    world->node[4].is_disk_stuck = false;
+}
+
 #define cluster(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -364,6 +380,7 @@ int main(void)
         cluster(a_vote_that_the_others_need_is_not_taken_away),
         cluster(who_was_never_heard_is_named_as_well),
         cluster(it_is_taken_away_if_that_is_forced),
+        cluster(a_member_that_is_behind_is_told_so),
         cluster(of_five_two_may_be_silent),
         cluster(leadership_is_not_offered_to_a_silent_member),
         cluster(an_heir_whose_connection_is_lost_is_waited_for),
