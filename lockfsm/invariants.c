@@ -384,9 +384,14 @@ static const char *check_size(const struct lockfsm *fsm)
                : NULL;
 }
 
-/* What is kept up from entry to entry for the limits. */
+/* The limits, and what is kept up from entry to entry for them. */
 static const char *check_uses(const struct lockfsm *fsm)
 {
+    for (int key = 0; key < LIMIT_COUNT; key++) {
+        if (!limit_allows((enum limit_key)key, fsm->limits.of[key])) {
+            return "a limit out of its range";
+        }
+    }
     uint64_t waits = 0;
     uint32_t of_lock = 0;
     uint32_t of_session = 0;

@@ -3,6 +3,8 @@
 /* Limits of the state: whatever the nodes' files say, every node applies an
  * entry with the same result. */
 
+#include <unistd.h>
+
 #include "tests/unit/core_world.h"
 
 static struct world *world;
@@ -105,6 +107,57 @@ entries_behind_a_snapshot_are_applied_under_their_limits(void **state)
     assert_int_equal(lockfsm_limit(fsm, LIMIT_LOCKS), 1);
 }
 
+/* LMDB may not grow while a snapshot reads it: then the log has what the table
+ * has not, and the node goes on. */
+static void a_full_table_that_is_read_is_flushed_later(void **state)
+{
+    (void)state;
+    static char value[VALUE_SIZE_MAX + 1];
+    char folder[64], path[128], why[HASP_WHY_SIZE] = "";
+    const char *base = getenv("TMPDIR");
+    struct table_txn *reader;
+    memset(value, 'v', VALUE_SIZE_MAX);
+    snprintf(folder, sizeof folder, "%.40s/hasp-core-XXXXXX",
+             base != NULL ? base : "/tmp");
+    assert_non_null(mkdtemp(folder));
+    world = world_new(1);
+    table_close(world->node[1].table);
+    assert_int_equal(
+        table_open_lmdb(folder, 1 << 20, &world->node[1].table, why), 0);
+    world_found(world);
+    world_elect(world);
+    client_open(world, 1, 1);
+    client_session(world, 1, 1, "TTL 60000");
+    world_run(world, 300);
+    const struct lockfsm *fsm = core_state(world->node[1].core);
+    assert_int_equal(lockfsm_dirty_count(fsm), 0);
+    assert_int_equal(table_begin_read(world->node[1].table, &reader), 0);
+    for (int i = 0; i < 400; i++) {
+        assert_int_equal(
+            client_ask(world, 1, 1, "LOCK.ACQUIRE l%d VALUE %s", i, value)[0],
+            ':');
+    }
+    world_run(world, 3000);
+    assert_int_equal(world->node[1].fatal_code, 0);
+    assert_true(lockfsm_dirty_count(fsm) > 200);
+    table_abort(reader);
+    world_run(world, 1500);
+    assert_int_equal(lockfsm_dirty_count(fsm), 0);
+    assert_int_equal(world->node[1].fatal_code, 0);
+    uint64_t hash = lockfsm_hash(fsm);
+    node_kill(world, 1);
+    node_start(world, 1);
+    assert_true(lockfsm_hash(core_state(world->node[1].core)) == hash);
+    node_kill(world, 1);
+    table_close(world->node[1].table);
+    world->node[1].table = table_new_memory();
+    snprintf(path, sizeof path, "%s/data.mdb", folder);
+    assert_int_equal(unlink(path), 0);
+    snprintf(path, sizeof path, "%s/lock.mdb", folder);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -113,6 +166,8 @@ int main(void)
         cmocka_unit_test_teardown(
             entries_behind_a_snapshot_are_applied_under_their_limits,
             tear_down),
+        cmocka_unit_test_teardown(a_full_table_that_is_read_is_flushed_later,
+                                  tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
