@@ -15,11 +15,14 @@
 
 /* Entries that are handed to the log in one call. */
 #define APPEND_BATCH 128
+/* That files cannot be opened is told so often. */
+#define STARVED_TOLD_NS (60 * NS_PER_S)
 
 static void on_readable(uv_poll_t *poll, int status, int events);
 static bool is_writing(const struct journal *journal);
 static void take_completions(struct journal *journal);
 static void on_vote_saved(uv_poll_t *poll, int status, int events);
+static void look_at_files(struct journal *journal, uint64_t now_ns);
 static void fail(struct hasp_node *node, const char *what, int error);
 static void ask_for_space(struct journal *journal);
 static void space_run(uv_work_t *work);
@@ -104,6 +107,7 @@ void journal_tick(struct journal *journal, uint64_t now_ns)
 {
     ask_for_space(journal);
     journal_look(journal, now_ns);
+    look_at_files(journal, now_ns);
 }
 
 void journal_look(struct journal *journal, uint64_t now_ns)
@@ -358,7 +362,9 @@ static void look_at_write(struct journal *journal, uint64_t read_ns)
     struct writes *writes = &journal->writes;
     bool was_slow = writes->is_slow;
     uint64_t since_ns = writes_look(writes, read_ns);
-    look_at_hang(node, writes, since_ns, "log");
+    if (!wal_is_starved(journal->wal)) { /* Else it waits for a segment. */
+        look_at_hang(node, writes, since_ns, "log");
+    }
     if (node->has_failed) {
         return;
     }
@@ -379,6 +385,24 @@ static void look_at_hang(struct hasp_node *node, const struct writes *writes,
                   "a write to the %s in '%s' has not ended for %" PRIu64
                   " ms: the disk hangs",
                   what, node->options.directory, since_ns / NS_PER_MS);
+    }
+}
+
+/* Not the disk's fault: it goes on once there is a descriptor. */
+static void look_at_files(struct journal *journal, uint64_t now_ns)
+{
+    bool is_starved = wal_is_starved(journal->wal);
+    if (is_starved && (journal->starved_told_ns == 0 ||
+                       now_ns - journal->starved_told_ns >= STARVED_TOLD_NS)) {
+        LOG_ERROR("too many open files",
+                  "what=\"the next segment of the log\" effect=\"writes wait "
+                  "for it\" hint=\"raise the limit of open files "
+                  "(LimitNOFILE, ulimit -n)\"");
+        journal->starved_told_ns = now_ns;
+    } else if (!is_starved && journal->starved_told_ns != 0) {
+        LOG_INFO("files can be opened again", "dir=%s",
+                 journal->node->options.directory);
+        journal->starved_told_ns = 0;
     }
 }
 

@@ -53,6 +53,7 @@ struct journal {
     bool is_full;
     bool is_told_scarce; /* What the core knows. */
     uint64_t free_size;
+    uint64_t starved_told_ns; /* 0: there are files enough. */
 };
 
 /* Begins to watch the log, which is open, and the disk. */

@@ -343,6 +343,9 @@ static void begin_receiving(struct snapshots *snapshots)
     if (snapshots->receiving_fd < 0 ||
         flock(snapshots->receiving_fd, LOCK_EX | LOCK_NB) != 0) {
         snapshots->receive_error = errno == ENOSPC ? HASP_ENOSPC : HASP_EIO;
+        LOG_WARN("cannot receive a snapshot", "path=%s error=%s",
+                 log_quote(path, strlen(path)),
+                 log_quote(strerror(errno), strlen(strerror(errno))));
     }
 }
 

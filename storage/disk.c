@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -14,6 +15,9 @@
 
 #include "base/memory.h"
 #include "storage/disk_watch.h"
+
+/* Of what cannot be put off. */
+#define STARVED_TRIES 10
 
 static int write_all(int fd, struct bytes data, uint64_t offset, int flags);
 static int sync_parent(const char *path);
@@ -28,6 +32,11 @@ int disk_error(int system_error)
     default:
         return HASP_EIO;
     }
+}
+
+bool disk_is_starved(int system_error)
+{
+    return system_error == EMFILE || system_error == ENFILE;
 }
 
 int disk_fail(char why[HASP_WHY_SIZE], int system_error, const char *verb,
@@ -105,10 +114,16 @@ int disk_replace(int folder_fd, const char *name, struct bytes data)
     if (size < 0 || (size_t)size >= sizeof temporary) {
         return ENAMETOOLONG;
     }
-    int fd = openat(folder_fd, temporary,
+    int fd = -1;
+    for (int i = 0; fd < 0; i++) {
+        fd = openat(folder_fd, temporary,
                     O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    if (fd < 0) {
-        return errno;
+        if (fd < 0 && (!disk_is_starved(errno) || i == STARVED_TRIES)) {
+            return errno;
+        }
+        if (fd < 0) {
+            poll(NULL, 0, DISK_STARVED_RETRY_MS);
+        }
     }
     int error = write_all(fd, data, 0, 0);
     if (error == 0) {

@@ -9,6 +9,7 @@
 #ifndef HASP_STORAGE_DISK_H
 #define HASP_STORAGE_DISK_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -18,6 +19,11 @@
 /* HASP_ENOSPC for a full disk, a quota and a limit on the size of files;
  * HASP_EIO for anything else. */
 int disk_error(int system_error);
+
+/* No file could be opened since there are too many, of this process or of the
+ * machine. Nothing is wrong with the disk: it can be tried again. */
+bool disk_is_starved(int system_error);
+#define DISK_STARVED_RETRY_MS 100
 
 /* Fills 'why' with "cannot VERB 'FOLDER/NAME': REASON" and returns
  * disk_error(). 'name' may be NULL. */
@@ -41,7 +47,8 @@ MUST_CHECK int disk_read(int fd, void *data, size_t size, uint64_t offset,
                          size_t *ret_size);
 
 /* Makes 'name' in the folder 'folder_fd' hold exactly 'data': a temporary file,
- * flushed, renamed, and the folder flushed. Returns 0 or an errno. */
+ * flushed, renamed, and the folder flushed. Returns 0 or an errno. If there is
+ * no file descriptor it waits up to a second for one. */
 MUST_CHECK int disk_replace(int folder_fd, const char *name, struct bytes data);
 
 /* The same in the folder 'folder'. Returns 0 or disk_error() and 'why'. */

@@ -236,6 +236,11 @@ bool wal_is_busy(const struct wal *wal)
     return wal->flight.is_on || wal->queue_at < wal->queue.size;
 }
 
+bool wal_is_starved(const struct wal *wal)
+{
+    return wal_keeper_is_starved(wal->keeper);
+}
+
 int wal_trim(struct wal *wal, uint64_t up_to_index)
 {
     size_t count = 0;

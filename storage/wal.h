@@ -120,6 +120,9 @@ const char *wal_mode(const struct wal *wal);
 bool wal_is_writing(const struct wal *wal);
 /* True while a write is in flight or something is queued. */
 bool wal_is_busy(const struct wal *wal);
+/* True while the next segment, or the mark, cannot be opened since there are
+ * too many open files: what is queued waits, and it is tried again. */
+bool wal_is_starved(const struct wal *wal);
 
 /* Deletes whole segments that hold no entry above 'up_to_index': they are in a
  * snapshot that is on disk and was read back. It happens in the background;

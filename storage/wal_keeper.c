@@ -28,6 +28,7 @@ struct wal_keeper {
     uint64_t wanted_size;
     uint64_t spare_size; /* Of 'wanted_number', as far as it is done. */
     bool has_no_room;
+    bool is_starved;
     int spare_fd; /* -1: it is not open. */
     int old_fd;   /* To be closed; -1: none. */
 
@@ -157,6 +158,14 @@ int wal_keeper_take(struct wal_keeper *keeper, uint64_t number, int old_fd,
     return fd;
 }
 
+bool wal_keeper_is_starved(struct wal_keeper *keeper)
+{
+    pthread_mutex_lock(&keeper->mutex);
+    bool is_starved = keeper->is_starved;
+    pthread_mutex_unlock(&keeper->mutex);
+    return is_starved;
+}
+
 void wal_keeper_remove_below(struct wal_keeper *keeper, uint64_t number)
 {
     pthread_mutex_lock(&keeper->mutex);
@@ -242,6 +251,23 @@ static void tell(struct wal_keeper *keeper)
     CHECK(write(keeper->options.event_fd, &one, sizeof one) == sizeof one);
 }
 
+/* Waits for a while if there was no file descriptor: the work is still to be
+ * done. False if it failed otherwise, or the log is being closed. */
+static bool wait_starved(struct wal_keeper *keeper, int system_error)
+{
+    struct timespec when;
+    keeper->is_starved = disk_is_starved(system_error);
+    if (!keeper->is_starved || keeper->is_stopping) {
+        return false;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &when);
+    when.tv_nsec += DISK_STARVED_RETRY_MS * 1000000L;
+    when.tv_sec += when.tv_nsec / 1000000000L;
+    when.tv_nsec %= 1000000000L;
+    pthread_cond_timedwait(&keeper->changed, &keeper->mutex, &when);
+    return true;
+}
+
 static void fail(struct wal_keeper *keeper, int system_error, const char *verb,
                  const char *name)
 {
@@ -300,7 +326,10 @@ static bool prepare_next(struct wal_keeper *keeper)
     if (error == 0) {
         keeper->spare_fd = fd;
         keeper->spare_size = size;
+        keeper->is_starved = false;
         tell(keeper);
+    } else if (wait_starved(keeper, error)) {
+        return true;
     } else if (disk_error(error) == HASP_ENOSPC) {
         /* Nothing was lost: the file was not in use. */
         keeper->spare_size = 0;
@@ -346,8 +375,9 @@ static void save_mark(struct wal_keeper *keeper)
     pthread_mutex_lock(&keeper->mutex);
     if (error == 0) {
         keeper->marked_sequence = mark.sequence;
+        keeper->is_starved = false;
         clock_gettime(CLOCK_MONOTONIC, &keeper->marked_time);
-    } else {
+    } else if (!wait_starved(keeper, error)) {
         fail(keeper, error, "write", WAL_MARK_NAME);
     }
 }

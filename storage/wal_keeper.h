@@ -8,7 +8,8 @@
  * All functions but new and close return at once. What they ask for is told by
  * the eventfd when it is done or has failed. A failure is final, except that a
  * full disk while a segment is prepared is told to who takes it, and may be
- * asked for again. */
+ * asked for again; and where no file can be opened since there are too many,
+ * that is tried again until one can. */
 
 #ifndef HASP_STORAGE_WAL_KEEPER_H
 #define HASP_STORAGE_WAL_KEEPER_H
@@ -48,6 +49,9 @@ uint64_t wal_keeper_spare_size(struct wal_keeper *keeper);
  * closed by the thread. */
 int wal_keeper_take(struct wal_keeper *keeper, uint64_t number, int old_fd,
                     uint64_t *ret_size);
+
+/* True while it waits for a file descriptor. */
+bool wal_keeper_is_starved(struct wal_keeper *keeper);
 
 /* Asks for the removal of all segments with a smaller number. */
 void wal_keeper_remove_below(struct wal_keeper *keeper, uint64_t number);

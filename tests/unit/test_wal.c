@@ -541,6 +541,46 @@ static void limit_file_size(uint64_t size)
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
+/* Too many open files say nothing of the disk: what is queued waits for the
+ * next segment, and the mark for its file. */
+static void without_descriptors_the_log_waits(void **state)
+{
+    struct fixture *f = *state;
+    struct rlimit before, none;
+    int waits = 0, taken[64], taken_count = 0;
+    append_singly(f, 1, 3);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none = (struct rlimit){64, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    uint64_t last = wal_last(f->wal);
+    for (int i = 0; i < 3000 && waits < 100; i++) {
+        uint64_t term, log_index;
+        int fd = 0;
+        /* What the log gives back when it goes over to a segment, too. */
+        while (taken_count < 64 && (fd = dup(wal_fd(f->wal))) >= 0) {
+            taken[taken_count++] = fd;
+        }
+        if (!wal_is_busy(f->wal)) {
+            append(f, 1, 1);
+        }
+        assert_int_equal(wal_start(f->wal), 0);
+        usleep(2000);
+        assert_int_equal(wal_complete(f->wal, &term, &log_index), 0);
+        waits = wal_is_busy(f->wal) && !wal_is_writing(f->wal) ? waits + 1 : 0;
+    }
+    assert_int_equal(waits, 100);
+    assert_true(wal_is_starved(f->wal));
+    while (taken_count > 0) {
+        close(taken[--taken_count]);
+    }
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    flush(f);
+    assert_false(wal_is_starved(f->wal));
+    assert_true(wal_last(f->wal) > last);
+    reopen(f);
+    assert_true(wal_last(f->wal) > last);
+}
+
 static void a_failed_write_is_fatal_and_told(void **state)
 {
     struct fixture *f = *state;
@@ -634,6 +674,7 @@ int main(void)
         BUFFERED(the_newest_mark_counts),
         BUFFERED(the_mark_is_written_while_the_log_is_open),
         BUFFERED(bad_options_are_refused),
+        BOTH(without_descriptors_the_log_waits),
         BOTH(a_failed_write_is_fatal_and_told),
         BOTH(a_full_disk_is_told_and_loses_nothing),
     };
