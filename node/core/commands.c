@@ -393,10 +393,6 @@ static bool has_good_sizes(struct core *core, struct request *request,
             value_size = at_least(value_size, call->text[texts[i]].size);
         }
     }
-    if (request->command->parse == redis_set_parse) {
-        name_size = call->argument[1].size;
-        value_size = call->argument[2].size;
-    }
     if (limits->name_size != 0 && name_size > limits->name_size) {
         request_refuse(core, request, "LIMIT", "size of a name");
         return false;
@@ -473,7 +469,7 @@ static bool keep_order(struct core *core, struct request *request,
                        const struct call *call)
 {
     const struct command *command = request->command;
-    if (command->run == session_keep_run) {
+    if ((command->flags & COMMAND_KEEPS) != 0) {
         return true;
     }
     bool is_change = (command->flags & COMMAND_CHANGE) != 0 &&
@@ -533,7 +529,7 @@ static bool is_repeated(struct core *core, const struct request *request,
 static bool is_vain(struct core *core, const struct request *request,
                     const struct call *call)
 {
-    return call->command->encode == lock_acquire_encode &&
+    return (call->command->flags & COMMAND_ACQUIRES) != 0 &&
            call_number(call, OPTION_WAIT, 0) == 0 &&
            lockfsm_quarantine(core->fsm, NULL) != 0 &&
            request->effect == NOTHING_DONE && !is_repeated(core, request, call);

@@ -48,7 +48,12 @@ enum command_flag {
     COMMAND_ATTACHES = 1 << 11,   /* Attaches a session to the connection. */
     COMMAND_SCANS = 1 << 12,      /* Looks at all there is: bounded in a turn */
     COMMAND_TRAIL = 1 << 14,      /* Its entry says who asks, from where. */
-    COMMAND_CHOOSES = 1 << 13     /* SESSION tells who acts, not on whom. */
+    COMMAND_CHOOSES = 1 << 13,    /* SESSION tells who acts, not on whom. */
+    COMMAND_KEEPS = 1 << 15,      /* A heartbeat: waits for nothing. */
+    COMMAND_ACQUIRES = 1 << 16,   /* May be granted a lock, or told nil. */
+    COMMAND_TRANSFERS = 1 << 17,  /* That leadership moves is its purpose. */
+    COMMAND_PROMOTES = 1 << 18,
+    COMMAND_REMOVES = 1 << 19
 };
 
 /* What may follow the operands. */

@@ -67,6 +67,11 @@ bool redis_set_parse(struct call *call, struct resp_writer *writer)
         return call_fail(call, writer,
                          "the value must have at most 4096 bytes");
     }
+    /* For whoever asks for the sizes of what is new. */
+    call->names = &call->argument[1];
+    call->name_count = 1;
+    call->given |= UINT32_C(1) << OPTION_VALUE;
+    call->text[OPTION_VALUE] = redis.value;
     return true;
 }
 

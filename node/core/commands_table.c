@@ -36,6 +36,11 @@
 #define REPEATABLE COMMAND_REPEATABLE
 #define ATTACHES COMMAND_ATTACHES
 #define CHOOSES COMMAND_CHOOSES
+#define KEEPS COMMAND_KEEPS
+#define ACQUIRES COMMAND_ACQUIRES
+#define TRANSFERS COMMAND_TRANSFERS
+#define PROMOTES COMMAND_PROMOTES
+#define REMOVES COMMAND_REMOVES
 
 const struct command commands_table[] = {
     /* Sessions. */
@@ -62,7 +67,7 @@ const struct command commands_table[] = {
      .summary = "Lets this connection act for a session"},
     {.name = "SESSION.KEEP",
      .options = O(SESSION) | O(FULL),
-     .flags = READ | SESSION,
+     .flags = READ | SESSION | KEEPS,
      .arity = -1,
      .run = session_keep_run,
      .read = session_keep_read,
@@ -99,7 +104,7 @@ const struct command commands_table[] = {
     {.name = "LOCK.ACQUIRE",
      .operands = "l",
      .options = ACQUIRE_OPTIONS,
-     .flags = CHANGE | SESSION,
+     .flags = CHANGE | SESSION | ACQUIRES,
      .arity = -2,
      .reply_kind = REPLY_TOKEN,
      .encode = lock_acquire_encode,
@@ -141,7 +146,7 @@ const struct command commands_table[] = {
     {.name = "LOCK.MACQUIRE",
      .operands = "n",
      .options = ACQUIRE_OPTIONS,
-     .flags = CHANGE | SESSION,
+     .flags = CHANGE | SESSION | ACQUIRES,
      .arity = -3,
      .reply_kind = REPLY_TOKENS,
      .encode = lock_acquire_encode,
@@ -315,7 +320,7 @@ const struct command commands_table[] = {
     {.name = "RAFT.PROMOTE",
      .operands = "i",
      .options = BY_OPTIONS,
-     .flags = CHANGE | ADMIN | BLOCKS,
+     .flags = CHANGE | ADMIN | BLOCKS | PROMOTES,
      .arity = -2,
      .run = raft_promote_run,
      .arguments = "id " BY_ARGUMENTS,
@@ -331,7 +336,7 @@ const struct command commands_table[] = {
     {.name = "RAFT.REMOVE",
      .operands = "i",
      .options = O(FORCE) | BY_OPTIONS,
-     .flags = CHANGE | ADMIN | BLOCKS,
+     .flags = CHANGE | ADMIN | BLOCKS | REMOVES,
      .arity = -2,
      .reply_kind = REPLY_OK,
      .run = raft_remove_run,
@@ -340,7 +345,7 @@ const struct command commands_table[] = {
     {.name = "RAFT.TRANSFER",
      .operands = "I",
      .options = BY_OPTIONS,
-     .flags = CHANGE | ADMIN | BLOCKS | FREES,
+     .flags = CHANGE | ADMIN | BLOCKS | FREES | TRANSFERS,
      .arity = -1,
      .run = raft_transfer_run,
      .arguments = "[id] " BY_ARGUMENTS,

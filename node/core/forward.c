@@ -261,7 +261,7 @@ static void give_up(struct core *core, struct request *request)
 static bool is_retried_transfer(const struct request *request)
 {
     return request->effect == MAY_BE_DONE && request->conn != NULL &&
-           request->command->run == raft_transfer_run;
+           (request->command->flags & COMMAND_TRANSFERS) != 0;
 }
 
 static void serve_parked(struct core *core)

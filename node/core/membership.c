@@ -280,7 +280,7 @@ void membership_stepped_down(struct core *core)
             continue;
         }
         lost[i]->state = REQUEST_NEW;
-        if (lost[i]->command->run == raft_transfer_run) {
+        if ((lost[i]->command->flags & COMMAND_TRANSFERS) != 0) {
             request_mark(lost[i]); /* It has moved leadership, or may have. */
         }
         if (lost[i]->conn == NULL) {
@@ -420,7 +420,7 @@ static void not_promoted(struct core *core)
                  "it, and promote it later with RAFT.PROMOTE",
                  id);
     }
-    if (request->command->run == raft_promote_run) {
+    if ((request->command->flags & COMMAND_PROMOTES) != 0) {
         change_end(core, "BUSY", why);
         return;
     }
@@ -518,7 +518,7 @@ static void promote(struct core *core)
                                  MEMBER_VOTER, core->now_ns / NS_PER_MS,
                                  &core->change_index, &update);
     if (error == 0) {
-        if (core->changing->command->run == raft_promote_run) {
+        if ((core->changing->command->flags & COMMAND_PROMOTES) != 0) {
             told(core, ACT_PROMOTE);
         }
         request_mark(core->changing);
@@ -555,7 +555,7 @@ static void take_away(struct core *core)
         }
         return;
     }
-    bool is_removal = core->changing->command->run == raft_remove_run;
+    bool is_removal = (core->changing->command->flags & COMMAND_REMOVES) != 0;
     core->change_takes = false;
     if (is_removal) {
         error = replica_remove(core->replica, id, now_ms, &core->change_index,

@@ -17,7 +17,7 @@ void question_wait(struct core *core, struct request *request)
     request->question = replica_next_question(core->replica);
     request->read_index = replica_commit_index(core->replica);
     request_move(core, request, &core->asking, REQUEST_ASKING);
-    if (request->command->run != session_keep_run) {
+    if ((request->command->flags & COMMAND_KEEPS) == 0) {
         core->unasked_reads++;
     }
 }

@@ -162,8 +162,7 @@ bool request_may_go_on(const struct request *request)
     uint32_t flags = request->command->flags;
     /* That leadership has moved is what a transfer asked for. */
     return request->effect == NOTHING_DONE || request->has_req ||
-           (flags & COMMAND_REPEATABLE) != 0 ||
-           request->command->run == raft_transfer_run;
+           (flags & (COMMAND_REPEATABLE | COMMAND_TRANSFERS)) != 0;
 }
 
 void request_refuse(struct core *core, struct request *request,
