@@ -307,6 +307,7 @@ format: ## clang-format in place
 lint: ## format, layering, lengths
 	clang-format --dry-run -Werror $(FORMATTED)
 	tools/layers.py $(firstword $(wildcard build/check build/release))
+	tools/circles.py $(firstword $(wildcard build/check build/release))
 	tools/tidy.py
 
 # --- installing --------------------------------------------------------------

@@ -42,7 +42,8 @@ part()
     if [ "$status" != 0 ] || [ "$bad" != 0 ]; then
         tail -n 150 "$log"
     else
-        grep -E '^(property: [0-9]+ op|(sim|fuzz|layers|tidy|unsteady):)' "$log"
+        grep -E '^(property: [0-9]+ op|(sim|fuzz|unsteady):)' "$log"
+        grep -E '^(layers|circles|tidy):' "$log"
         grep skipped "$log"
     fi
     passed=$((passed + ok))

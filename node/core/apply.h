@@ -11,15 +11,6 @@
 /* Applies what may be applied, up to a budget per turn (core->has_left_over).
  * True if anything was. */
 bool apply_committed(struct core *core);
-/* Writes the state into the table, if it is time to; or in the next turn, if
- * this one has applied very much: what it sends leaves in between, and what has
- * come meanwhile is read. */
-void apply_flush(struct core *core, bool is_now);
-/* Writes all of it, and lets the table grow where it has no room. HASP_EBUSY:
- * not while somebody reads it; HASP_ENOMEM: the process gets no more address
- * space; any other error is fatal. */
-MUST_CHECK int apply_flush_whole(struct core *core);
-
 /* One entry of the log, of whatever type, applied to the state. An error: it
  * cannot be read, and nothing has changed. */
 MUST_CHECK int apply_to_state(struct lockfsm *fsm,

@@ -16,7 +16,6 @@
 #include "node/core/questions.h"
 #include "node/core/request.h"
 
-static uint32_t name_hash(const uint8_t *name, size_t size);
 static bool may_begin(struct core *core, struct request *request,
                       uint32_t count);
 static bool has_good_sizes(struct core *core, struct request *request,
@@ -39,33 +38,6 @@ static const struct bytes *canonical_script(struct core *core,
                                             struct call *call);
 static void unknown_command(struct core *core, struct request *request,
                             struct bytes name);
-
-void commands_init(struct core *core)
-{
-    memset(core->command_slots, 0, sizeof core->command_slots);
-    for (uint32_t i = 0; i < commands_count(); i++) {
-        const char *name = commands_table[i].name;
-        uint32_t slot = name_hash((const uint8_t *)name, strlen(name));
-        while (core->command_slots[slot % 512] != 0) {
-            slot++;
-        }
-        core->command_slots[slot % 512] = (uint16_t)(i + 1);
-    }
-}
-
-const struct command *commands_find(const struct core *core, struct bytes name)
-{
-    uint32_t slot = name_hash(name.data, name.size);
-    for (;; slot++) {
-        uint32_t i = core->command_slots[slot % 512];
-        if (i == 0) {
-            return NULL;
-        }
-        if (bytes_is_word(name, commands_table[i - 1].name)) {
-            return &commands_table[i - 1];
-        }
-    }
-}
 
 void commands_received(struct core *core, struct conn *conn,
                        const struct bytes *argument, uint32_t count)
@@ -171,18 +143,8 @@ void commands_decide(struct core *core, struct request *request,
     }
 }
 
-void commands_parse_kept(struct core *core, struct request *request,
-                         struct call *call)
-{
-    struct frame_forward kept = request_kept(core, request);
-    buffer_clear(&core->scratch);
-    struct resp_writer writer = {&core->scratch, request->version};
-    bool is_good = call_parse(core, call, request->command, kept.argument,
-                              kept.count, &writer);
-    CHECK(is_good);
-}
-
-void commands_resume(struct core *core, struct request *request)
+/* Deals with a request anew, from what was kept of it. */
+static void resume(struct core *core, struct request *request)
 {
     struct call call;
     struct frame_forward kept = request_kept(core, request);
@@ -200,10 +162,30 @@ void commands_resume(struct core *core, struct request *request)
     commands_decide(core, request, &call);
 }
 
+void commands_run_ready(struct core *core)
+{
+    /* Scans for which there is no more time stay; the others pass them, or
+     * heartbeats would wait for whoever lists a great many locks. */
+    struct list *before = &core->ready;
+    while (before->next != &core->ready) {
+        struct request *request = LIST_ENTRY(before->next, struct request,
+                                             in_list);
+        if (request->state == REQUEST_RESUMED) {
+            resume(core, request);
+        } else if (core->scan_budget == 0 &&
+                   (request->command->flags & COMMAND_SCANS) != 0) {
+            core->has_left_over = true;
+            before = before->next;
+        } else {
+            commands_read(core, request);
+        }
+    }
+}
+
 void commands_read(struct core *core, struct request *request)
 {
     struct call call;
-    commands_parse_kept(core, request, &call);
+    call_parse_kept(core, request, &call);
     request_leave(core, request);
     if (!request->is_unwelcome) {
         request->command->read(core, request, &call);
@@ -220,30 +202,6 @@ void commands_read(struct core *core, struct request *request)
         commands_decide(core, request, &call);
         core->confirmed = NULL;
     }
-}
-
-static const struct {
-    const char *word;
-    const char *text; /* NULL: the result's own. */
-} refusals[] = {
-    [RESULT_NOT_ACQUIRED] = {"nil", ""},
-    [RESULT_NOT_HELD] = {"NOTHELD", "not held by this session and owner, or "
-                                    "not with this token"},
-    [RESULT_NO_SESSION] = {"NOSESSION", "no such session"},
-    [RESULT_EXPIRED] = {"EXPIRED", "the session has ended"},
-    [RESULT_BLACKLISTED] = {"BLACKLISTED", NULL},
-    [RESULT_DEADLOCK] = {"DEADLOCK", NULL},
-    [RESULT_LIMIT] = {"LIMIT", NULL},
-    [RESULT_BAD_ARGUMENT] = {"BADARG", NULL},
-    [RESULT_LEVEL] = {"LEVEL", NULL},
-    [RESULT_FORGOTTEN] = {"FORGOTTEN", NULL},
-};
-
-const char *result_word(enum result_code code)
-{
-    CHECK(code < sizeof refusals / sizeof refusals[0] &&
-          refusals[code].word != NULL);
-    return refusals[code].word;
 }
 
 void commands_result(struct core *core, struct request *request,
@@ -271,10 +229,8 @@ void commands_result(struct core *core, struct request *request,
         }
     } else if (code != RESULT_OK) {
         CHECK(code != RESULT_QUEUED);
-        struct bytes text = refusals[code].text != NULL
-                                ? bytes_of_text(refusals[code].text)
-                                : result->text;
-        request_fail(core, request, refusals[code].word, text);
+        struct bytes text = result_text(code, result->text);
+        request_fail(core, request, result_word(code), text);
         return;
     } else if (command->reply_kind == REPLY_TOKEN) {
         resp_integer(writer, (int64_t)result->token);
@@ -289,28 +245,6 @@ void commands_result(struct core *core, struct request *request,
         resp_integer(writer, (int64_t)result->count);
     }
     request_done(core, request);
-}
-
-struct origin call_origin(const struct request *request,
-                          const struct call *call)
-{
-    return (struct origin){.session = request->session,
-                           .owner = call_text(call, OPTION_OWNER),
-                           .req = call_number(call, OPTION_REQ, 0),
-                           .acked = call_number(call, OPTION_ACKED, 0),
-                           .also_acked = call->also_acked,
-                           .also_acked_count = call->also_acked_count};
-}
-
-/* FNV-1a, for which upper and lower case are the same (and some other bytes,
- * too, which does no harm). */
-static uint32_t name_hash(const uint8_t *name, size_t size)
-{
-    uint32_t hash = 2166136261u;
-    for (size_t i = 0; i < size; i++) {
-        hash = (hash ^ (name[i] & 0xdfu)) * 16777619u;
-    }
-    return hash;
 }
 
 static bool refuse_arity(struct core *core, struct request *request)
@@ -458,7 +392,7 @@ static uint64_t touched_names(const struct call *call)
         count = call->count - call->command->key_at; /* Values, too. */
     }
     for (uint32_t i = 0; i < count; i++) {
-        touched |= UINT64_C(1) << name_hash(name[i].data, name[i].size) % 64;
+        touched |= UINT64_C(1) << hash_bytes(name[i].data, name[i].size) % 64;
     }
     return count == 0 ? UINT64_MAX : touched;
 }

@@ -194,11 +194,8 @@ void commands_received(struct core *core, struct conn *conn,
 /* The serving leader deals with a request whose arguments are understood. */
 void commands_decide(struct core *core, struct request *request,
                      const struct call *call);
-/* Likewise, from what was kept of the request. */
-void commands_resume(struct core *core, struct request *request);
-/* Understands again what was kept of a request. */
-void commands_parse_kept(struct core *core, struct request *request,
-                         struct call *call);
+/* Deals with all that stands in core->ready. */
+void commands_run_ready(struct core *core);
 /* Reads the state for a request whose leadership is confirmed. */
 void commands_read(struct core *core, struct request *request);
 /* Answers with the result of its entry. */
@@ -207,11 +204,17 @@ void commands_result(struct core *core, struct request *request,
 
 /* The word of a refusal. */
 const char *result_word(enum result_code code);
+/* What is said beside the word: 'own' is the result's. */
+struct bytes result_text(enum result_code code, struct bytes own);
 
 /* Looks at the arguments; on false the error has been written. */
 bool call_parse(struct core *core, struct call *call,
                 const struct command *command, const struct bytes *argument,
                 uint32_t count, struct resp_writer *writer);
+
+/* Understands again what was kept of a request. */
+void call_parse_kept(struct core *core, struct request *request,
+                     struct call *call);
 
 /* Writes "BADARG command: text"; returns false. */
 bool call_fail(const struct call *call, struct resp_writer *writer,

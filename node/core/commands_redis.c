@@ -177,7 +177,7 @@ void redis_reply(struct core *core, struct request *request,
 {
     struct call call;
     struct redis_call redis;
-    commands_parse_kept(core, request, &call);
+    call_parse_kept(core, request, &call);
     (void)understand(&call, &redis);
     struct bytes key = redis.keys[request->step];
     bool is_hit = is_success(core, &redis, key, result);

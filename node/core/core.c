@@ -15,6 +15,7 @@
 #include "node/core/conn.h"
 #include "node/core/digests.h"
 #include "node/core/feature.h"
+#include "node/core/flush.h"
 #include "node/core/forward.h"
 #include "node/core/heed.h"
 #include "node/core/lease.h"
@@ -49,6 +50,7 @@ const struct core_limits core_default_limits = {
 
 static int take_frame(struct core *core, uint64_t id, enum frame_type type,
                       struct bytes body);
+static int take_forward(struct core *core, uint64_t id, struct bytes body);
 static int take_message(struct core *core, uint64_t id, struct bytes body);
 static void follow(struct core *core);
 static void free_requests(struct core *core);
@@ -301,7 +303,7 @@ static int take_frame(struct core *core, uint64_t id, enum frame_type type,
     case FRAME_RAFT:
         return take_message(core, id, body);
     case FRAME_FORWARD:
-        return forward_received(core, id, body);
+        return take_forward(core, id, body);
     case FRAME_ANSWER:
         return forward_answered(core, id, body);
     case FRAME_CLOSED:
@@ -325,6 +327,17 @@ static int take_frame(struct core *core, uint64_t id, enum frame_type type,
     default:
         return HASP_EPROTO;
     }
+}
+
+static int take_forward(struct core *core, uint64_t id, struct bytes body)
+{
+    struct call call;
+    struct request *request = NULL;
+    int error = forward_received(core, id, body, &request, &call);
+    if (request != NULL) {
+        commands_decide(core, request, &call);
+    }
+    return error;
 }
 
 static int take_message(struct core *core, uint64_t id, struct bytes body)
@@ -397,6 +410,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
         follow(core);
         questions_note(core);
         forward_turn(core);
+        commands_run_ready(core);
         membership_turn(core);
         loss_turn(core);
         follow(core);
@@ -413,12 +427,13 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
             lease_ended(core);
         }
         questions_answer(core);
+        commands_run_ready(core);
         if (!propose_has_work(core) && core->is_serving == was_serving) {
             break;
         }
     }
     core->has_left_over |= propose_has_work(core);
-    apply_flush(core, false);
+    flush_state(core, false);
     digests_turn(core);
     snapshots_turn(core);
     watches_turn(core);
@@ -450,12 +465,13 @@ bool core_is_quiet(const struct core *core)
     if (core->is_leader && membership_has_heir(core)) {
         return false;
     }
-    return list_is_empty(&core->logged) && list_is_empty(&core->asking);
+    return list_is_empty(&core->logged) && list_is_empty(&core->asking) &&
+           list_is_empty(&core->ready);
 }
 
 int core_flush(struct core *core)
 {
-    return apply_flush_whole(core);
+    return flush_whole(core);
 }
 
 const struct lockfsm *core_state(const struct core *core)
@@ -470,7 +486,7 @@ const struct replica *core_replica(const struct core *core)
 
 bool core_is_barred(const struct core *core)
 {
-    return core->accused.term != 0;
+    return is_barred(core);
 }
 
 bool core_is_serving(const struct core *core)
@@ -501,9 +517,9 @@ void core_set_heard_hook(struct core *core, core_heard_fn *hook)
 
 static void free_requests(struct core *core)
 {
-    struct list *lists[] = {&core->parked,      &core->forwarded, &core->asking,
-                            &core->logged,      &core->queued,    &core->doomed,
-                            &core->snapshotting};
+    struct list *lists[] = {&core->parked, &core->forwarded,   &core->asking,
+                            &core->logged, &core->queued,      &core->doomed,
+                            &core->ready,  &core->snapshotting};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         LIST_EACH_SAFE (node, lists[i]) {
             request_drop(core, LIST_ENTRY(node, struct request, in_list));
@@ -528,6 +544,7 @@ static void init_lists(struct core *core)
     list_init(&core->logged);
     list_init(&core->queued);
     list_init(&core->doomed);
+    list_init(&core->ready);
     list_init(&core->snapshotting);
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
         list_init(&core->peers[i].attachments);

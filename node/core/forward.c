@@ -58,6 +58,7 @@ void forward_peer_lost(struct core *core, uint64_t peer)
     orphan_all(core, &core->logged, peer);
     orphan_all(core, &core->queued, peer);
     orphan_all(core, &core->doomed, peer);
+    orphan_all(core, &core->ready, peer);
     orphan_all(core, &core->snapshotting, peer);
     membership_peer_lost(core, peer);
 }
@@ -95,7 +96,8 @@ uint64_t forward_next(const struct core *core)
                : first->deadline_ns;
 }
 
-int forward_received(struct core *core, uint64_t peer, struct bytes body)
+int forward_received(struct core *core, uint64_t peer, struct bytes body,
+                     struct request **ret_request, struct call *call)
 {
     struct frame_forward forward = {.argument = core->arguments};
     int error = frame_get_forward(body, &forward);
@@ -133,16 +135,15 @@ int forward_received(struct core *core, uint64_t peer, struct bytes body)
         park(core, request);
         return 0;
     }
-    struct call call;
     buffer_clear(&core->scratch);
     struct resp_writer writer = {&core->scratch, forward.version};
-    if (!call_parse(core, &call, request->command, forward.argument,
+    if (!call_parse(core, call, request->command, forward.argument,
                     forward.count, &writer)) {
         request_misunderstood(core, request);
         return 0;
     }
-    request->has_req = call_is_numbered(request, &call);
-    commands_decide(core, request, &call);
+    request->has_req = call_is_numbered(request, call);
+    *ret_request = request;
     return 0;
 }
 
@@ -272,7 +273,7 @@ static void serve_parked(struct core *core)
         if (is_retried_transfer(request)) {
             membership_transfer_seen(core, request);
         } else if (is_open || (request->command->flags & COMMAND_CHANGE) == 0) {
-            commands_resume(core, request);
+            request_move(core, request, &core->ready, REQUEST_RESUMED);
         }
     }
 }

@@ -94,15 +94,9 @@ void lease_ended(struct core *core)
         return;
     }
     core->has_session_ended = false;
-    struct list waiting;
-    list_init(&waiting);
-    while (!list_is_empty(&core->doomed)) {
-        struct list *node = core->doomed.next;
-        list_remove(node);
-        list_push_back(&waiting, node);
-    }
-    while (!list_is_empty(&waiting)) {
-        commands_read(core, LIST_ENTRY(waiting.next, struct request, in_list));
+    LIST_EACH_SAFE (node, &core->doomed) {
+        request_move(core, LIST_ENTRY(node, struct request, in_list),
+                     &core->ready, REQUEST_READY);
     }
 }
 

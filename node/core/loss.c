@@ -80,10 +80,9 @@ int loss_received(struct core *core, uint64_t from, struct bytes body)
         core->has_fatal) {
         return 0;
     }
-    if (core_is_barred(core) && from == replica_leader(core->replica)) {
+    if (is_barred(core) && from == replica_leader(core->replica)) {
         condemn(core, from, &lost);
-    } else if (!core_is_barred(core) &&
-               lost.term >= replica_term(core->replica)) {
+    } else if (!is_barred(core) && lost.term >= replica_term(core->replica)) {
         bar(core, from, &lost);
     }
     return 0;
@@ -106,7 +105,7 @@ int loss_cleared(struct core *core, uint64_t from, struct bytes body)
 {
     struct frame_lost cleared;
     int error = frame_get_lost(body, &cleared);
-    if (error != 0 || !core_is_barred(core) || core->has_fatal ||
+    if (error != 0 || !is_barred(core) || core->has_fatal ||
         from != replica_leader(core->replica) ||
         cleared.incarnation != core->options.incarnation ||
         cleared.term != core->accused.term ||
@@ -181,7 +180,7 @@ static void ask(struct core *core)
 {
     uint64_t leader = replica_leader(core->replica);
     uint64_t term = replica_term(core->replica);
-    if (!core_is_barred(core) || core->has_fatal || leader == 0 ||
+    if (!is_barred(core) || core->has_fatal || leader == 0 ||
         leader == core->options.id ||
         (leader == core->asked_leader && term == core->asked_term)) {
         return;

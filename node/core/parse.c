@@ -22,6 +22,7 @@
 #include "base/check.h"
 #include "base/sha.h"
 #include "node/core/commands.h"
+#include "node/core/request.h"
 
 enum option_kind { KIND_FLAG, KIND_NUMBER, KIND_TEXT, KIND_LABEL, KIND_RANGES };
 
@@ -476,4 +477,26 @@ static bool fail(struct parse *parse, const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     return call_fail(parse->call, parse->writer, text);
+}
+
+struct origin call_origin(const struct request *request,
+                          const struct call *call)
+{
+    return (struct origin){.session = request->session,
+                           .owner = call_text(call, OPTION_OWNER),
+                           .req = call_number(call, OPTION_REQ, 0),
+                           .acked = call_number(call, OPTION_ACKED, 0),
+                           .also_acked = call->also_acked,
+                           .also_acked_count = call->also_acked_count};
+}
+
+void call_parse_kept(struct core *core, struct request *request,
+                     struct call *call)
+{
+    struct frame_forward kept = request_kept(core, request);
+    buffer_clear(&core->scratch);
+    struct resp_writer writer = {&core->scratch, request->version};
+    bool is_good = call_parse(core, call, request->command, kept.argument,
+                              kept.count, &writer);
+    CHECK(is_good);
 }

@@ -68,22 +68,12 @@ void questions_answer(struct core *core)
     uint64_t confirmed = replica_confirmed(core->replica);
     uint64_t applied = lockfsm_applied_index(core->fsm);
     core->scan_budget = SCAN_BUDGET;
-    /* Scans for which there is no more time stay; the others pass them, or
-     * heartbeats would wait for whoever lists a great many locks. */
-    struct list *before = &core->asking;
-    while (before->next != &core->asking) {
-        struct request *request = LIST_ENTRY(before->next, struct request,
-                                             in_list);
+    LIST_EACH_SAFE (node, &core->asking) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (request->question > confirmed || request->read_index > applied) {
             break;
         }
-        if (core->scan_budget == 0 &&
-            (request->command->flags & COMMAND_SCANS) != 0) {
-            core->has_left_over = true;
-            before = before->next;
-        } else {
-            commands_read(core, request);
-        }
+        request_move(core, request, &core->ready, REQUEST_READY);
     }
 }
 

@@ -116,6 +116,9 @@ static void step_down(struct core *core)
     LIST_EACH_SAFE (node, &core->doomed) {
         request_return(core, LIST_ENTRY(node, struct request, in_list));
     }
+    LIST_EACH_SAFE (node, &core->ready) {
+        request_return(core, LIST_ENTRY(node, struct request, in_list));
+    }
     LIST_EACH_SAFE (node, &core->parked) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (request->conn == NULL) {

@@ -8,6 +8,7 @@
 #include "node/core/apply.h"
 #include "node/core/attach.h"
 #include "node/core/commands.h"
+#include "node/core/flush.h"
 #include "node/core/peer.h"
 #include "node/core/request.h"
 #include "node/core/trail.h"
@@ -276,7 +277,7 @@ static void take(struct core *core)
 {
     struct buffer members = {0};
     struct snapshot_header header = {0};
-    apply_flush(core, true);
+    flush_state(core, true);
     if (core->has_fatal || core->is_table_full) {
         return;
     }

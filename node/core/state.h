@@ -12,6 +12,7 @@
  *     logged      for its entry to be applied
  *     queued      for the end of its wait in a lock's queue
  *     doomed      heartbeats whose session's EXPIRE is under way
+ *     ready       for nothing: its turn comes at the end of this stage
  *
  * Invariant: a request of a local connection stands in exactly one slot of it;
  * when it is answered it leaves its list, its slot and the count in flight. */
@@ -214,6 +215,8 @@ enum request_state {
     REQUEST_LOGGED,
     REQUEST_QUEUED,
     REQUEST_DOOMED,
+    REQUEST_READY,   /* To be read or answered. */
+    REQUEST_RESUMED, /* To be dealt with anew. */
     REQUEST_CHANGING /* Membership, see membership.c. */
 };
 
@@ -358,6 +361,7 @@ struct core {
     struct list logged;
     struct list queued;
     struct list doomed;
+    struct list ready;
     struct list snapshotting; /* RAFT.SNAPSHOT. */
     struct request *by_wait;
     struct resp_writer writer;
@@ -454,6 +458,12 @@ struct core {
 
     struct core_counts counts;
 };
+
+/* See core_is_barred(). */
+static inline bool is_barred(const struct core *core)
+{
+    return core->accused.term != 0;
+}
 
 /* Time does not go back, whatever order the events come in. */
 static inline void set_now(struct core *core, uint64_t now_ns)

@@ -102,7 +102,7 @@ void core_fatal(struct core *core, int exit_code, const char *why)
 static void send_messages(struct core *core,
                           const struct replica_update *update)
 {
-    if (core_is_barred(core)) {
+    if (is_barred(core)) {
         return; /* Neither a vote nor an acknowledgement may count. */
     }
     for (uint32_t i = 0; i < update->message_count; i++) {
