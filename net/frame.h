@@ -45,6 +45,7 @@ enum frame_type {
     FRAME_MEMBERS = 13,  /* The sender's newest configuration. */
     FRAME_ACCUSED = 14,  /* The sender was told so: is it true? */
     FRAME_CLEARED = 15,  /* It is not. */
+    FRAME_CLOCK = 16,    /* Body: u64, the sender's time in nanoseconds. */
     FRAME_TYPE_END
 };
 

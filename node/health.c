@@ -226,6 +226,18 @@ static void put_raft(const struct hasp_node *node, struct buffer *out)
 
 static void put_members(const struct hasp_node *node, struct buffer *out)
 {
+    int32_t ppm;
+    head(out, "hasp_clock_rate_ppm", "gauge",
+         "Millionths by which the peer's clock is faster than this node's.");
+    for (uint32_t i = 0; node->has_begun && i < node->members.count; i++) {
+        uint64_t id = node->members.link[i].id;
+        if (!node->members.link[i].is_guest &&
+            core_clock_ppm(node->core, id, &ppm)) {
+            buffer_printf(
+                out, "hasp_clock_rate_ppm{peer=\"%" PRIu64 "\"} %" PRId32 "\n",
+                id, ppm);
+        }
+    }
     head(out, "hasp_member_up", "gauge",
          "1 if there is a connection with the member.");
     for (uint32_t i = 0; i < node->members.count; i++) {

@@ -11,6 +11,7 @@
 #include "lockfsm/feature.h"
 #include "node/core/apply.h"
 #include "node/core/attach.h"
+#include "node/core/clocks.h"
 #include "node/core/commands.h"
 #include "node/core/conn.h"
 #include "node/core/digests.h"
@@ -220,6 +221,8 @@ void core_peer_up(struct core *core, const struct frame_hello *hello,
     }
     if (peer->incarnation != hello->incarnation) {
         peer->digests = (struct digest_points){.next = 0};
+        peer->clock = (struct clock_rate){.count = 0};
+        peer->is_clock_known = false;
         peer->incarnation = hello->incarnation;
         peer->acked_term = peer->acked_index = 0;
     }
@@ -324,6 +327,8 @@ static int take_frame(struct core *core, uint64_t id, enum frame_type type,
         return digests_received(core, id, body);
     case FRAME_DIVERGED:
         return digests_diverged(core, id, body);
+    case FRAME_CLOCK:
+        return clocks_received(core, id, body);
     default:
         return HASP_EPROTO;
     }
@@ -435,6 +440,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
     core->has_left_over |= propose_has_work(core);
     flush_state(core, false);
     digests_turn(core);
+    clocks_turn(core);
     snapshots_turn(core);
     watches_turn(core);
     return core->has_left_over ? now_ns : next_deadline(core);
@@ -582,6 +588,7 @@ static uint64_t next_deadline(struct core *core)
     next = sooner(next, membership_next(core));
     next = sooner(next, snapshots_next(core));
     next = sooner(next, digests_next(core));
+    next = sooner(next, clocks_next(core));
     if (core->flush_due_ns != 0) {
         next = sooner(next, core->flush_due_ns);
     }

@@ -291,6 +291,12 @@ const struct lockfsm *core_state(const struct core *core);
 const struct replica *core_replica(const struct core *core);
 /* True while it may not count, see port.bar. */
 bool core_is_barred(const struct core *core);
+/* By how many millionths the clock of a member is faster than that of this
+ * node, as measured over the last 10 to 60 s; false if that is not known. */
+bool core_clock_ppm(const struct core *core, uint64_t id, int32_t *ret_ppm);
+/* When this node last handed leadership over because its own clock is off; 0:
+ * never. */
+uint64_t core_clock_moved_ns(const struct core *core);
 /* True if this node leads and its BEGIN has been applied. */
 bool core_is_serving(const struct core *core);
 

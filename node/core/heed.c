@@ -27,6 +27,7 @@ static unsigned heeded_of(enum frame_type type)
     case FRAME_CLEARED:
     case FRAME_DIGEST:
     case FRAME_DIVERGED:
+    case FRAME_CLOCK:
         return MEMBER | LEAVING;
     case FRAME_HELLO:
     case FRAME_PING:

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "node/core/announced.h"
+#include "node/core/clocks.h"
 #include "node/core/commands.h"
 #include "node/core/forward.h"
 #include "node/core/peer.h"
@@ -222,6 +223,14 @@ void membership_turn(struct core *core)
         membership_has_heir(core)) {
         core->scarce_retry_ns = core->now_ns + SCARCE_RETRY_NS;
         transfer_begin(core, NULL, 0);
+    }
+    uint64_t heir = core->wants_transfer || core->changing != NULL ||
+                            replica_is_transferring(core->replica)
+                        ? 0
+                        : clocks_heir(core);
+    if (heir != 0) {
+        clocks_handed_over(core, heir);
+        transfer_begin(core, NULL, heir);
     }
     transfer_turn(core);
 }

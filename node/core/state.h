@@ -31,6 +31,7 @@
 #include "lockfsm/encode.h"
 #include "lockfsm/timers.h"
 #include "net/frame.h"
+#include "node/core/clock_rate.h"
 #include "node/core/core.h"
 #include "node/core/history.h"
 #include "node/core/scripts.h"
@@ -190,6 +191,10 @@ struct peer {
     bool is_up;
     uint64_t incarnation;
     uint32_t feature_level; /* As it last announced. */
+    struct clock_rate clock;
+    bool is_clock_known;
+    int32_t clock_ppm;    /* Then: as at the last look. */
+    bool is_clock_told;   /* That it differs. */
     uint64_t acked_term;  /* That directory's log was durable, when this ... */
     uint64_t acked_index; /* ... node led in acked_term; 0: not known. */
     bool has_lost;        /* It is not any more. */
@@ -451,6 +456,10 @@ struct core {
     struct replica_members wanted_members;  /* As the port was told. */
     bool must_register; /* Look for members without an incarnation. */
     bool must_look_at_levels;
+    uint64_t clocks_due_ns;
+    uint64_t clock_moved_ns; /* When this leader handed over for it; 0. */
+    bool is_clock_off;
+    uint64_t clock_heir; /* To hand over to for it; 0. */
     uint32_t told_level; /* That the cluster could be raised to it. */
     bool is_disk_scarce;
     uint64_t scarce_retry_ns;

@@ -45,7 +45,7 @@ def metrics(node):
                 typed.add(name)
             continue
         name, labels, value = re.match(
-            r'([a-z_]+)(\{[a-z]+="[^"]*"\})? ([0-9.]+)$', line
+            r'([a-z_]+)(\{[a-z]+="[^"]*"\})? (-?[0-9.]+)$', line
         ).groups()
         assert name in typed or name.rsplit("_", 1)[0] in typed
         values[name + (labels or "")] = float(value)
@@ -154,6 +154,23 @@ def test_metrics_tell_what_happens():
         assert {k for k in after if k.startswith("hasp_member_up")} == {
             'hasp_member_up{member="%d"}' % i for i in others
         }
+
+
+def test_the_clocks_of_the_others_are_measured():
+    with Cluster(3) as cluster:
+        leader = cluster.leader()
+
+        def rates():
+            found = metrics(leader)
+            return {
+                k: v
+                for k, v in found.items()
+                if k.startswith("hasp_clock_rate_ppm")
+            }
+
+        wait_until(lambda: len(rates()) == 2, 60, "both are measured")
+        # One machine, one clock: what is left is how late messages were.
+        assert all(abs(ppm) < 50000 for ppm in rates().values())
 
 
 @pytest.mark.skipif(

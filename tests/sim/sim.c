@@ -299,6 +299,7 @@ void sim_run(struct sim *sim, const struct sim_options *options)
         sim_run_until(sim, sim->now_ns + CALM_NS, NULL);
         check_progress(sim);
         check_overdue(sim);
+        sim_check_clocks(sim);
     }
     if (!sim->has_failed) {
         sim_election(sim);

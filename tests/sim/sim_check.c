@@ -347,6 +347,49 @@ void sim_check_cluster(struct sim *sim, struct sim_node *node,
     }
 }
 
+/* True if the clocks of more than half of the other voters are faster by more
+ * than this, or slower. */
+static bool is_off(struct sim *sim, const struct replica_members *members,
+                   uint64_t id, uint64_t percent)
+{
+    uint64_t own = sim->host[id - 1]->clock.permille;
+    uint32_t others = 0, faster = 0, slower = 0;
+    for (uint32_t i = 0; i < members->count; i++) {
+        uint64_t other = members->member[i].id;
+        uint64_t speed = sim->host[other - 1]->clock.permille;
+        if (members->member[i].role == MEMBER_VOTER && other != id) {
+            others++;
+            faster += speed * 100 > own * (100 + percent);
+            slower += speed * (100 + percent) < own * 100;
+        }
+    }
+    return others > 1 && (2 * faster > others || 2 * slower > others);
+}
+
+void sim_check_clocks(struct sim *sim)
+{
+    struct sim_node *leader = sim_leader(sim);
+    struct replica_members members;
+    bool has_heir = false;
+    if (leader == NULL || !sim_members(sim, &members)) {
+        return;
+    }
+    uint64_t id = sim_node_id(leader);
+    uint64_t moved_ns = core_clock_moved_ns(sim_node_core(leader));
+    for (uint32_t i = 0; i < members.count; i++) {
+        uint64_t other = members.member[i].id;
+        has_heir |= members.member[i].role == MEMBER_VOTER && other != id &&
+                    !is_off(sim, &members, other, 4);
+    }
+    if (moved_ns == 0 && has_heir && is_off(sim, &members, id, 6)) {
+        sim_fail(sim,
+                 "who leads has a clock as most voters have: %s has run at "
+                 "%llu permille all the time",
+                 sim_node_host(leader)->name,
+                 (unsigned long long)sim->host[id - 1]->clock.permille);
+    }
+}
+
 bool sim_check_has_converged(struct sim *sim, char why[HASP_WHY_SIZE])
 {
     struct replica_members members;

@@ -43,6 +43,8 @@ struct sim_history *sim_check_history(const struct sim *sim);
 struct sim_silence *sim_check_silence(const struct sim *sim);
 
 /* All nodes run and have applied the same. */
+/* After a calm: does one lead whose clock most voters would not lead by? */
+void sim_check_clocks(struct sim *sim);
 bool sim_check_has_converged(struct sim *sim, char why[HASP_WHY_SIZE]);
 
 #endif /* HASP_TESTS_SIM_SIM_CHECK_H */

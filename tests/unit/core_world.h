@@ -62,6 +62,7 @@ struct world_node {
     char probe_address[MEMBER_ADDRESS_SIZE];
     uint64_t next_turn_ms;
     uint64_t clock_offset_ns;
+    uint64_t clock_permille; /* Its speed; 0: as the world's. */
     struct buffer snapshot;
     uint64_t snapshot_index, snapshot_term;
     bool snapshot_due, snapshot_adopt_due;
@@ -399,9 +400,22 @@ static struct core_port port_of(struct world_node *node)
 
 /* --- Nodes ---------------------------------------------------------------- */
 
+static uint64_t clock_permille(const struct world_node *node)
+{
+    return node->clock_permille != 0 ? node->clock_permille : 1000;
+}
+
 static uint64_t node_now(const struct world_node *node)
 {
-    return node->world->now_ms * MS + node->clock_offset_ns;
+    return node->world->now_ms * (MS / 1000) * clock_permille(node) +
+           node->clock_offset_ns;
+}
+
+/* When its clock shows that time, at the latest. */
+static uint64_t world_ms_at(const struct world_node *node, uint64_t local_ns)
+{
+    uint64_t per_ms = MS / 1000 * clock_permille(node);
+    return (local_ns - node->clock_offset_ns + per_ms - 1) / per_ms;
 }
 
 /* The machines' addresses begin so, and end with their numbers; NULL: all are
@@ -862,10 +876,8 @@ static void world_step(struct world *world)
             uint64_t next = core_turn(node->core, node->read_ns,
                                       node_now(node));
             CHECK(next >= node_now(node));
-            node->next_turn_ms = next == UINT64_MAX
-                                     ? UINT64_MAX
-                                     : (next - node->clock_offset_ns + MS - 1) /
-                                           MS;
+            node->next_turn_ms = next == UINT64_MAX ? UINT64_MAX
+                                                    : world_ms_at(node, next);
             for (uint64_t conn = 0; conn < CONN_MAX; conn++) {
                 client_feed(node, conn);
             }
