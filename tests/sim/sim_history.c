@@ -784,7 +784,7 @@ void sim_history_write(struct sim_history *history,
     for (uint32_t i = 0; i < effects->count; i++) {
         write_effect(&w, &effects->effect[i]);
     }
-    sim_silence_entry(history->silence, w.index, command, effects, fsm);
+    sim_silence_entry(history->silence, entry, command, effects, fsm);
     struct past_lock *lock, *next;
     HASH_ITER (hh, history->locks, lock, next) {
         settle_queue(&w, lock);

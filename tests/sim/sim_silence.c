@@ -40,8 +40,16 @@ struct noted {
     uint64_t local_ns;
 };
 
-struct proposal {
+/* An index can have entries of several terms, and the newest of them need not
+ * be the one that is committed. */
+struct position {
+    uint64_t index;
     uint64_t term;
+};
+
+struct proposal {
+    UT_hash_handle hh;
+    struct position position;
     bool is_clock; /* A TIME or BEGIN. */
     struct moment moment;
     uint64_t from_ns; /* Counted from then. */
@@ -70,8 +78,7 @@ struct standing_span {
 struct sim_silence {
     struct sim *sim;
     struct noted noted[SIM_NODE_MAX];
-    struct proposal *proposals; /* By index. */
-    uint64_t capacity;
+    struct proposal *proposals; /* By position. */
     uint64_t newest_clock;  /* Index of the newest committed TIME or BEGIN. */
     uint64_t counted_ns;    /* True time that these have counted. */
     uint64_t counted_up_to; /* No moment before this may be counted again. */
@@ -112,8 +119,12 @@ void sim_silence_free(struct sim_silence *silence)
         HASH_DEL(silence->spans, span);
         free(span);
     }
+    struct proposal *proposal, *next_proposal;
+    HASH_ITER (hh, silence->proposals, proposal, next_proposal) {
+        HASH_DEL(silence->proposals, proposal);
+        free(proposal);
+    }
     buffer_done(&silence->key);
-    free(silence->proposals);
     free(silence);
 }
 
@@ -152,17 +163,13 @@ void sim_silence_loaded(struct sim_silence *silence, struct sim_node *node)
     note(silence, node, lockfsm_clock_index(core_state(sim_node_core(node))));
 }
 
-static struct proposal *proposal_at(struct sim_silence *silence, uint64_t index)
+/* Owned by 'silence'; NULL: no node has written it. */
+static struct proposal *proposal_at(const struct sim_silence *silence,
+                                    struct position position)
 {
-    if (index >= silence->capacity) {
-        uint64_t capacity = 2 * index + 1024;
-        silence->proposals = memory_resize(silence->proposals,
-                                           capacity * sizeof(struct proposal));
-        memset(silence->proposals + silence->capacity, 0,
-               (capacity - silence->capacity) * sizeof(struct proposal));
-        silence->capacity = capacity;
-    }
-    return &silence->proposals[index];
+    struct proposal *proposal = NULL;
+    HASH_FIND(hh, silence->proposals, &position, sizeof position, proposal);
+    return proposal;
 }
 
 /* What a leader says has passed. */
@@ -216,12 +223,14 @@ void sim_silence_appended(struct sim_silence *silence, struct sim_node *node,
                           const struct replica_entry *entries, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
-        struct proposal *proposal = proposal_at(silence, entries[i].log_index);
-        if (proposal->term >= entries[i].term) {
+        struct position position = {entries[i].log_index, entries[i].term};
+        if (proposal_at(silence, position) != NULL) {
             continue; /* A follower writes what its leader proposed. */
         }
-        *proposal = (struct proposal){.term = entries[i].term,
-                                      .moment = now(silence)};
+        struct proposal *proposal = memory_new(sizeof *proposal);
+        proposal->position = position;
+        proposal->moment = now(silence);
+        HASH_ADD(hh, silence->proposals, position, sizeof position, proposal);
         if (entries[i].type == ENTRY_COMMAND) {
             look_at_clock_entry(silence, node, &entries[i], proposal);
         }
@@ -427,12 +436,15 @@ static void check_step(struct sim_silence *silence, uint64_t index,
 }
 
 /* A TIME or BEGIN is committed: what it has counted, whom it has marked. */
-static void follow_clock(struct sim_silence *silence, uint64_t index,
+static void follow_clock(struct sim_silence *silence,
+                         const struct replica_entry *entry,
                          const Hasp__Command *command,
                          const struct effects *effects)
 {
-    const struct proposal *proposal = proposal_at(silence, index);
-    CHECK(proposal->is_clock);
+    uint64_t index = entry->log_index;
+    const struct proposal *proposal = proposal_at(
+        silence, (struct position){index, entry->term});
+    CHECK(proposal != NULL && proposal->is_clock);
     bool is_begin = command->op_case == HASP__COMMAND__OP_BEGIN;
     uint64_t base_index = is_begin ? command->begin->base_index
                                    : command->time->base_index;
@@ -462,13 +474,14 @@ static void follow_clock(struct sim_silence *silence, uint64_t index,
     }
 }
 
-void sim_silence_entry(struct sim_silence *silence, uint64_t log_index,
+void sim_silence_entry(struct sim_silence *silence,
+                       const struct replica_entry *entry,
                        const Hasp__Command *command,
                        const struct effects *effects, const struct lockfsm *fsm)
 {
     if (command->op_case == HASP__COMMAND__OP_TIME ||
         command->op_case == HASP__COMMAND__OP_BEGIN) {
-        follow_clock(silence, log_index, command, effects);
+        follow_clock(silence, entry, command, effects);
     }
     for (uint32_t i = 0; i < effects->count; i++) {
         follow_session(silence, &effects->effect[i]);
@@ -494,6 +507,16 @@ void sim_silence_applied(struct sim_silence *silence, struct sim_node *node,
 
 /* --- Who serves ----------------------------------------------------------- */
 
+static uint64_t proposed_at(const struct sim_silence *silence,
+                            const struct replica *replica, uint64_t index)
+{
+    struct replica_entry entry = replica_entry(replica, index);
+    const struct proposal *proposal = proposal_at(
+        silence, (struct position){index, entry.term});
+    CHECK(proposal != NULL);
+    return proposal->moment.at_ns;
+}
+
 /* Nothing of what the leader has proposed or asked has been under way for
  * long. */
 static bool gets_on(struct sim_silence *silence, struct core *core)
@@ -510,7 +533,7 @@ static bool gets_on(struct sim_silence *silence, struct core *core)
     return !replica_is_transferring(replica) &&
            now_ns - silence->confirmed_at_ns <= ALIVE_NS &&
            (oldest > replica_last_index(replica) ||
-            now_ns - proposal_at(silence, oldest)->moment.at_ns <= ALIVE_NS);
+            now_ns - proposed_at(silence, replica, oldest) <= ALIVE_NS);
 }
 
 static void begin_reign(struct sim_silence *silence, struct sim_node *node,

@@ -44,7 +44,8 @@ void sim_silence_heard(struct sim_silence *silence, uint64_t session);
 void sim_silence_applied(struct sim_silence *silence, struct sim_node *node,
                          uint64_t log_index, const struct effects *effects);
 /* The first node has. */
-void sim_silence_entry(struct sim_silence *silence, uint64_t log_index,
+void sim_silence_entry(struct sim_silence *silence,
+                       const struct replica_entry *entry,
                        const Hasp__Command *command,
                        const struct effects *effects,
                        const struct lockfsm *fsm);
