@@ -31,16 +31,41 @@ struct member *member_obtain(struct lockfsm *fsm, uint64_t node)
         at = at->next;
     }
     list_insert_before(at, &member->in_order);
-    fsm->member_count++;
     return member;
+}
+
+void member_count_in(struct lockfsm *fsm, const struct member *member)
+{
+    if (member->removed_index == 0) {
+        fsm->member_count++;
+    } else {
+        fsm->removed_count++;
+    }
+}
+
+static void count_out(struct lockfsm *fsm, const struct member *member)
+{
+    if (member->removed_index == 0) {
+        fsm->member_count--;
+    } else {
+        fsm->removed_count--;
+    }
 }
 
 void member_free(struct lockfsm *fsm, struct member *member)
 {
     member_gone(fsm, member);
+    count_out(fsm, member);
     list_remove(&member->in_order);
-    fsm->member_count--;
+    pool_drop(&fsm->pool, &member->removed_by);
     pool_give(&fsm->pool, member, sizeof *member);
+}
+
+/* Of those that the newest configuration names. */
+static struct member *current_member(const struct lockfsm *fsm, uint64_t node)
+{
+    struct member *member = member_find(fsm, node);
+    return member != NULL && member->removed_index == 0 ? member : NULL;
 }
 
 /* The first directory that a member registers is its own until the member is
@@ -62,11 +87,39 @@ static struct member *add_member(struct lockfsm *fsm, uint64_t node,
                                  uint64_t log_index)
 {
     struct member *member = member_obtain(fsm, node);
+    if (member->removed_index != 0) {
+        count_out(fsm, member);
+        pool_drop(&fsm->pool, &member->removed_by);
+        member->removed_index = member->removed_ms = 0;
+        member->added_index = member->incarnation = 0;
+    }
     if (member->added_index == 0) {
         member->added_index = log_index;
+        member_count_in(fsm, member);
         member_changed(fsm, member);
     }
     return member;
+}
+
+/* What was removed longest ago makes room. */
+static void remove_member(struct lockfsm *fsm, struct member *member,
+                          uint64_t log_index)
+{
+    count_out(fsm, member);
+    member->removed_index = log_index;
+    member_count_in(fsm, member);
+    member_changed(fsm, member);
+    if (fsm->removed_count <= REMOVED_COUNT_MAX) {
+        return;
+    }
+    LIST_EACH (at, &fsm->members) {
+        struct member *other = LIST_ENTRY(at, struct member, in_order);
+        if (other->removed_index != 0 &&
+            other->removed_index < member->removed_index) {
+            member = other;
+        }
+    }
+    member_free(fsm, member);
 }
 
 static bool is_named(const uint64_t *nodes, uint32_t count, uint64_t node)
@@ -85,8 +138,9 @@ void lockfsm_change(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
     lockfsm_skip(fsm, log_index, term);
     LIST_EACH_SAFE (at, &fsm->members) {
         struct member *member = LIST_ENTRY(at, struct member, in_order);
-        if (!is_named(nodes, count, member->node)) {
-            member_free(fsm, member);
+        if (member->removed_index == 0 &&
+            !is_named(nodes, count, member->node)) {
+            remove_member(fsm, member, log_index);
         }
     }
     for (uint32_t i = 0; i < count; i++) {
@@ -172,7 +226,7 @@ void apply_begin(struct lockfsm *fsm, const Hasp__Command *command,
     /* A restore has dropped all members: the first one begins. */
     struct member *member = fsm->member_count == 0
                                 ? add_member(fsm, begin->node, fsm->log_index)
-                                : member_find(fsm, begin->node);
+                                : current_member(fsm, begin->node);
     if (member != NULL) {
         /* Who leads has all that stands in the log before, and so is the one
          * that was added last under its id. */
@@ -186,7 +240,7 @@ void apply_register(struct lockfsm *fsm, const Hasp__Command *command,
                     struct result *result)
 {
     const Hasp__Register *message = command->register_;
-    struct member *member = member_find(fsm, message->node);
+    struct member *member = current_member(fsm, message->node);
     result->count = member != NULL &&
                     member->added_index == message->added_index &&
                     member->incarnation == 0;
@@ -205,8 +259,20 @@ void apply_set_feature(struct lockfsm *fsm, const Hasp__Command *command,
 void apply_act(struct lockfsm *fsm, const Hasp__Command *command,
                struct result *result)
 {
-    (void)fsm;
-    result->count = command->act->member;
+    const Hasp__Act *act = command->act;
+    struct member *member = member_find(fsm, act->member);
+    result->count = act->member;
+    if (act->kind != ACT_REMOVE || member == NULL ||
+        member->removed_index == 0 || member->removed_by.size > 0) {
+        return;
+    }
+    /* Who was removed is told by whom. */
+    struct bytes by = command->by.len > 0 ? bytes_from(command->by)
+                                          : bytes_from(command->from);
+    by.size = by.size <= CLIENT_NAME_SIZE_MAX ? by.size : CLIENT_NAME_SIZE_MAX;
+    member->removed_by = pool_copy(&fsm->pool, by);
+    member->removed_ms = act->at_ms;
+    member_changed(fsm, member);
 }
 
 #ifdef HASP_FEATURE_LEVEL_EXTRA

@@ -140,13 +140,14 @@ void encode_trail(struct buffer *out, struct bytes from, struct bytes by)
 }
 
 void encode_act(struct buffer *out, enum act_kind kind, uint64_t member,
-                struct bytes address)
+                struct bytes address, uint64_t wall_ms)
 {
     Hasp__Command command = HASP__COMMAND__INIT;
     Hasp__Act act = HASP__ACT__INIT;
     act.kind = kind;
     act.member = member;
     act.address = data_of(address);
+    act.at_ms = wall_ms;
     command.act = &act;
     put(out, HASP__COMMAND__OP_ACT, &command);
 }

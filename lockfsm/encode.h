@@ -64,7 +64,7 @@ void encode_trail(struct buffer *out, struct bytes from, struct bytes by);
  * is no command. Stored. */
 enum act_kind { ACT_ADD, ACT_PROMOTE, ACT_DEMOTE, ACT_REMOVE };
 void encode_act(struct buffer *out, enum act_kind kind, uint64_t member,
-                struct bytes address);
+                struct bytes address, uint64_t wall_ms);
 
 /* --- Sessions ------------------------------------------------------------ */
 

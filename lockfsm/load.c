@@ -465,12 +465,17 @@ static int load_member(void *data, struct bytes key, struct bytes value)
     struct loading *loading = data;
     const Hasp__MemberRecord *record = unpack(
         loading, &hasp__member_record__descriptor, value);
-    if (key.size != 8 || record == NULL || record->added_index == 0) {
+    if (key.size != 8 || record == NULL || record->added_index == 0 ||
+        record->removed_by.len > CLIENT_NAME_SIZE_MAX) {
         return corrupt(loading, "member record");
     }
     struct member *member = member_obtain(loading->fsm, load_u64_be(key.data));
     member->incarnation = record->incarnation;
     member->added_index = record->added_index;
+    member->removed_index = record->removed_index;
+    member->removed_ms = record->removed_ms;
+    member->removed_by = copy(loading, record->removed_by);
+    member_count_in(loading->fsm, member);
     loaded(loading, RECORD_MEMBER, &member->stored);
     return 0;
 }

@@ -239,6 +239,17 @@ void lockfsm_cluster_id(const struct lockfsm *fsm,
 uint64_t lockfsm_incarnation(const struct lockfsm *fsm, uint64_t node);
 /* The entry that has made 'node' a member; 0 if it is none. */
 uint64_t lockfsm_added_index(const struct lockfsm *fsm, uint64_t node);
+/* How 'node', which was a member, was removed; false if it was not, or longer
+ * ago than the newest REMOVED_COUNT_MAX. */
+#define REMOVED_COUNT_MAX 64
+struct removal {
+    uint64_t incarnation; /* 0: it had not registered one. */
+    uint64_t log_index;
+    uint64_t wall_ms; /* For people; 0: not known (yet). */
+    struct bytes by;  /* Borrowed; may be empty. */
+};
+bool lockfsm_removal(const struct lockfsm *fsm, uint64_t node,
+                     struct removal *ret_removal);
 /* The cluster's, from FEATURE_LEVEL_FIRST on. */
 uint32_t lockfsm_feature_level(const struct lockfsm *fsm);
 /* Before the first BEGIN, which brings them, the limits are the default. */

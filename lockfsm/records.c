@@ -232,6 +232,9 @@ void record_of_member(struct record *record, const struct member *member)
     Hasp__MemberRecord message = HASP__MEMBER_RECORD__INIT;
     message.incarnation = member->incarnation;
     message.added_index = member->added_index;
+    message.removed_index = member->removed_index;
+    message.removed_ms = member->removed_ms;
+    message.removed_by = data_of(member->removed_by);
     begin(record, TABLE_MEMBERS);
     key_of_number(&record->key, member->node);
     put_value(record, &message.base);

@@ -109,8 +109,11 @@ struct asker {
 struct member {
     struct list in_order; /* By node. */
     uint64_t node;
-    uint64_t added_index; /* Of the entry that made it a member. */
-    uint64_t incarnation; /* 0: not registered yet. */
+    uint64_t added_index;    /* Of the entry that made it a member. */
+    uint64_t incarnation;    /* 0: not registered yet. */
+    uint64_t removed_index;  /* Of the entry that removed it; 0: a member. */
+    uint64_t removed_ms;     /* When, by a wall clock, for people; or 0. */
+    struct bytes removed_by; /* Owned; may be empty. */
     struct stored stored;
 };
 
@@ -171,7 +174,8 @@ struct lockfsm {
     struct list blacklist;
     uint32_t blacklist_count;
     struct list members;
-    uint32_t member_count;
+    uint32_t member_count;  /* In 'members', ... */
+    uint32_t removed_count; /* ... and those that were. */
 
     /* Indexes, sums and memory. */
     uint64_t wait_count;            /* Of all locks. */
@@ -571,6 +575,8 @@ bool session_is_value(const struct session *session, struct result *result);
 
 struct member *member_find(const struct lockfsm *fsm, uint64_t node);
 struct member *member_obtain(struct lockfsm *fsm, uint64_t node);
+/* Once removed_index is set, or found to be 0. */
+void member_count_in(struct lockfsm *fsm, const struct member *member);
 void member_free(struct lockfsm *fsm, struct member *member);
 
 /* --- fences.c ------------------------------------------------------------- */

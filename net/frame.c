@@ -318,6 +318,32 @@ int frame_get_digest(struct bytes body, struct frame_digest *ret_digest)
     return 0;
 }
 
+void frame_put_refused(struct buffer *out, enum frame_refusal refusal,
+                       struct bytes why)
+{
+    size_t start = frame_begin(out, FRAME_REFUSED);
+    buffer_put_u8(out, (uint8_t)refusal);
+    why.size = why.size <= FRAME_REFUSED_SIZE_MAX ? why.size
+                                                  : FRAME_REFUSED_SIZE_MAX;
+    buffer_put_run(out, why);
+    frame_end(out, start);
+}
+
+int frame_get_refused(struct bytes body, enum frame_refusal *ret_refusal,
+                      struct bytes *ret_why)
+{
+    struct reader reader = reader_of(body);
+    uint8_t refusal = reader_u8(&reader);
+    struct bytes why = reader_run(&reader);
+    if (!reader_ok(&reader, true) || refusal > REFUSAL_REMOVED ||
+        why.size > FRAME_REFUSED_SIZE_MAX) {
+        return HASP_EPROTO;
+    }
+    *ret_refusal = (enum frame_refusal)refusal;
+    *ret_why = why;
+    return 0;
+}
+
 void frame_put_members(struct buffer *out, const struct frame_members *members)
 {
     CHECK(members->count <= FRAME_MEMBER_MAX);

@@ -46,6 +46,7 @@ enum frame_type {
     FRAME_ACCUSED = 14,  /* The sender was told so: is it true? */
     FRAME_CLEARED = 15,  /* It is not. */
     FRAME_CLOCK = 16,    /* Body: u64, the sender's time in nanoseconds. */
+    FRAME_REFUSED = 17,  /* Why the receiver's HELLO was not taken. */
     FRAME_TYPE_END
 };
 
@@ -188,6 +189,21 @@ struct frame_members {
 void frame_put_members(struct buffer *out, const struct frame_members *members);
 MUST_CHECK int frame_get_members(struct bytes body,
                                  struct frame_members *ret_members);
+
+enum frame_refusal {
+    REFUSAL_OTHER = 0,
+    REFUSAL_STRANGER = 1, /* The receiver is no member. */
+    REFUSAL_REMOVED = 2   /* It was one. */
+};
+#define FRAME_REFUSED_SIZE_MAX                     \
+    400u /* Of the text: the frame is a first one. \
+          */
+/* Cuts the text. */
+void frame_put_refused(struct buffer *out, enum frame_refusal refusal,
+                       struct bytes why);
+MUST_CHECK int frame_get_refused(struct bytes body,
+                                 enum frame_refusal *ret_refusal,
+                                 struct bytes *ret_why);
 
 void frame_put_u64(struct buffer *out, enum frame_type type, uint64_t value);
 MUST_CHECK int frame_get_u64(struct bytes body, uint64_t *ret_value);

@@ -175,6 +175,46 @@ static void refuse(struct peer_link *link, const char *format, ...)
     peer_link_close(link, "refused");
 }
 
+/* One whose greeting is refused is told why. */
+static void refuse_hello(struct peer_link *link,
+                         const struct frame_hello *hello, int error,
+                         char why[HASP_WHY_SIZE])
+{
+    const struct peers_events *events = &link->peers->events;
+    enum frame_refusal refusal = REFUSAL_OTHER;
+    if (error == HASP_ENOENT) {
+        bool was_member = events->was_removed != NULL &&
+                          events->was_removed(events->data, hello, why);
+        refusal = was_member ? REFUSAL_REMOVED : REFUSAL_STRANGER;
+    }
+    if (error != HASP_ETOOOLD) {
+        frame_put_refused(stream_output(&link->stream), refusal,
+                          bytes_of_text(why));
+        stream_flush(&link->stream);
+    }
+    refuse(link, "%s", why);
+}
+
+/* This node's own greeting was refused. */
+static void take_refusal(struct peer_link *link, struct bytes body)
+{
+    const struct peers_events *events = &link->peers->events;
+    enum frame_refusal refusal;
+    struct bytes text;
+    char why[FRAME_REFUSED_SIZE_MAX + 1];
+    if (frame_get_refused(body, &refusal, &text) != 0) {
+        refuse(link, "its refusal is malformed");
+        return;
+    }
+    memcpy(why, text.data, text.size);
+    why[text.size] = '\0';
+    peer_link_close(link, "refused by it");
+    if (events->on_refused != NULL) {
+        events->on_refused(events->data, link->id, refusal, why,
+                           link->is_dialled);
+    }
+}
+
 /* --- HELLO ---------------------------------------------------------------- */
 
 static bool may_be_guest(const struct peer_link *link,
@@ -185,7 +225,8 @@ static bool may_be_guest(const struct peer_link *link,
            cluster_id_is_known(hello->cluster_id);
 }
 
-/* Who may speak for whom; 0, or HASP_EREFUSED with the reason. */
+/* Who may speak for whom; 0, or HASP_EREFUSED or HASP_ENOENT with the
+ * reason. */
 static int check_ids(const struct peer_link *link,
                      const struct frame_hello *hello, char why[HASP_WHY_SIZE])
 {
@@ -207,6 +248,7 @@ static int check_ids(const struct peer_link *link,
     } else if (peer == NULL && !may_be_guest(link, hello)) {
         snprintf(why, HASP_WHY_SIZE, "node %" PRIu64 " is not a member",
                  hello->from);
+        return HASP_ENOENT;
     } else {
         return 0;
     }
@@ -356,10 +398,13 @@ static void take_hello(struct peer_link *link, struct bytes body)
     char why[HASP_WHY_SIZE] = "";
     if (frame_get_hello(body, &hello) != 0) {
         refuse(link, "its HELLO is cut short");
-    } else if (check_hello(link, &hello, why) != 0) {
-        refuse(link, "%s", why);
-    } else {
+        return;
+    }
+    int error = check_hello(link, &hello, why);
+    if (error == 0) {
         go_up(link, &hello);
+    } else if (!link->stream.is_closing) {
+        refuse_hello(link, &hello, error, why);
     }
 }
 
@@ -373,6 +418,8 @@ static void take_frame(struct peer_link *link, enum frame_type type,
     if (!link->is_up) {
         if (type == FRAME_HELLO) {
             take_hello(link, body);
+        } else if (type == FRAME_REFUSED && link->is_dialled) {
+            take_refusal(link, body);
         } else {
             refuse(link, "it did not say HELLO first");
         }
@@ -380,6 +427,8 @@ static void take_frame(struct peer_link *link, enum frame_type type,
     }
     if (type == FRAME_HELLO) {
         refuse(link, "it said HELLO twice");
+    } else if (type == FRAME_REFUSED) {
+        take_refusal(link, body);
     } else if (type == FRAME_PING || type == FRAME_PONG) {
         if (frame_get_u64(body, &stamp) != 0) {
             refuse(link, "its PING is malformed");

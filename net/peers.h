@@ -11,7 +11,8 @@
  * cluster id (one side may not know it yet), node ids, the incarnation that
  * this node has learnt for the member, the feature levels. The dialler says
  * HELLO first; the other answers only a good one. A bad HELLO is logged with
- * its reason (at most a few lines in ten seconds) and closes the connection. A
+ * its reason (at most a few lines in ten seconds), answered with it, and closes
+ * the connection. A
  * second connection from a member replaces the first only if it carries the
  * same incarnation.
  *
@@ -69,6 +70,14 @@ struct peers_events {
      * a guest. */
     int (*check)(void *data, const struct frame_hello *hello, bool is_wanted,
                  char why[HASP_WHY_SIZE]);
+    /* Of one that check() has found to be no member (HASP_ENOENT): true if it
+     * was one, with the story. May be NULL. */
+    bool (*was_removed)(void *data, const struct frame_hello *hello,
+                        char why[HASP_WHY_SIZE]);
+    /* Node 'id' does not let this one in. Who says so is that node only if it
+     * 'was_dialled', at its address. May be NULL. */
+    void (*on_refused)(void *data, uint64_t id, enum frame_refusal refusal,
+                       const char *why, bool was_dialled);
     /* A member at whose address it was dialled says that the cluster was raised
      * to a level above this node's. */
     void (*on_too_old)(void *data, const struct frame_hello *hello);

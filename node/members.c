@@ -12,6 +12,9 @@
 #include "net/stream.h"
 #include "node/node.h"
 
+/* The same refusal by the same node is a line so often. */
+#define REFUSED_LOG_NS (60 * NS_PER_S)
+
 static void on_up(void *data, uint64_t id, const struct frame_hello *hello);
 static void on_down(void *data, uint64_t id, bool was_closed_by_peer);
 static int on_frame(void *data, uint64_t id, enum frame_type type,
@@ -20,6 +23,10 @@ static int check(void *data, const struct frame_hello *hello, bool is_wanted,
                  char why[HASP_WHY_SIZE]);
 static bool may_be_guest(const struct members *members,
                          const struct frame_hello *hello);
+static bool was_removed(void *data, const struct frame_hello *hello,
+                        char why[HASP_WHY_SIZE]);
+static void on_refused(void *data, uint64_t id, enum frame_refusal refusal,
+                       const char *why, bool was_dialled);
 static void on_too_old(void *data, const struct frame_hello *hello);
 static void fill_hello(void *data, struct frame_hello *hello);
 static void on_closed(void *data);
@@ -42,6 +49,8 @@ int members_open(struct members *members, struct hasp_node *node,
                                   .on_down = on_down,
                                   .on_frame = on_frame,
                                   .check = check,
+                                  .was_removed = was_removed,
+                                  .on_refused = on_refused,
                                   .on_too_old = on_too_old,
                                   .fill_hello = fill_hello};
     *members = (struct members){.node = node};
@@ -252,7 +261,7 @@ static int check(void *data, const struct frame_hello *hello, bool is_wanted,
     if (!is_wanted && !may_be_guest(members, hello)) {
         snprintf(why, HASP_WHY_SIZE, "node %" PRIu64 " is not a member",
                  hello->from);
-        return HASP_EREFUSED;
+        return HASP_ENOENT;
     }
     if (node->has_begun) {
         int rv = core_check_peer(node->core, hello, is_wanted, why);
@@ -295,6 +304,52 @@ static bool may_be_guest(const struct members *members,
     }
     return node->has_begun && members->count < MEMBER_LINK_MAX &&
            cluster_id_equal(hello->cluster_id, own);
+}
+
+static bool was_removed(void *data, const struct frame_hello *hello,
+                        char why[HASP_WHY_SIZE])
+{
+    const struct members *members = data;
+    const struct hasp_node *node = members->node;
+    return node->has_begun && core_was_removed(node->core, hello, why);
+}
+
+/* At each attempt to connect: the log has it when it is new, and now and
+ * then. */
+static void log_refusal(struct member_link *link, enum frame_refusal refusal,
+                        const char *why, bool is_joining)
+{
+    uint64_t now = node_now();
+    if (strcmp(link->refusal, why) == 0 &&
+        now - link->refused_ns < REFUSED_LOG_NS) {
+        return;
+    }
+    snprintf(link->refusal, sizeof link->refusal, "%s", why);
+    link->refused_ns = now;
+    if (refusal == REFUSAL_STRANGER && is_joining) {
+        LOG_INFO("not added yet", "peer=%" PRIu64, link->id);
+    } else {
+        LOG_ERROR("this node is refused", "peer=%" PRIu64 " reason=%s",
+                  link->id, log_quote(why, strlen(why)));
+    }
+}
+
+static void on_refused(void *data, uint64_t id, enum frame_refusal refusal,
+                       const char *why, bool was_dialled)
+{
+    struct members *members = data;
+    struct hasp_node *node = members->node;
+    struct member_link *link = find(members, id);
+    if (node->has_failed || node->loop.is_over || link == NULL) {
+        return;
+    }
+    bool is_new = !node->has_begun ||
+                  replica_last_index(core_replica(node->core)) == 0;
+    log_refusal(link, refusal, why, is_new);
+    if (refusal == REFUSAL_REMOVED && was_dialled && node->has_begun) {
+        core_removed_by(node->core, id, why, node_now());
+        loop_wake(node);
+    }
 }
 
 static void on_too_old(void *data, const struct frame_hello *hello)

@@ -30,7 +30,9 @@ struct member_link {
     bool is_up;
     bool is_told;   /* The core knows that it is up. */
     bool was_named; /* The log has named it, and may take it away again. */
-    bool is_guest;  /* Neither the log nor the configuration names it. */
+    char refusal[FRAME_REFUSED_SIZE_MAX + 1]; /* As it was logged ... */
+    uint64_t refused_ns;                      /* ... last. */
+    bool is_guest; /* Neither the log nor the configuration names it. */
 };
 
 #define MEMBER_LINK_MAX (2 * MEMBER_COUNT_MAX + PEERS_GUEST_MAX)

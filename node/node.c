@@ -48,6 +48,7 @@ static void begin(struct hasp_node *node, const struct replica_start *start);
 static void settle(struct hasp_node *node);
 static void on_settle(uv_timer_t *timer);
 static void stop_cleanly(struct hasp_node *node);
+static uint64_t port_wall_ms(void *data);
 static void port_random(void *data, void *out, size_t size);
 static void port_bar(void *data, const struct core_accusation *accusation,
                      const char *why);
@@ -427,6 +428,7 @@ static void begin(struct hasp_node *node, const struct replica_start *start)
         .client_close = clients_port_close,
         .client_block = clients_port_block,
         .random = port_random,
+        .wall_ms = port_wall_ms,
         .cluster_known = members_port_cluster_known,
         .bar = port_bar,
         .unbar = port_unbar,
@@ -524,6 +526,16 @@ static void stop_cleanly(struct hasp_node *node)
         node_fail(node, HASP_NODE_STORAGE, "cannot close the table in '%s': %s",
                   node->options.directory, hasp_strerror(rv));
     }
+}
+
+static uint64_t port_wall_ms(void *data)
+{
+    struct timespec now;
+    (void)data;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return now.tv_sec > 0
+               ? (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000
+               : 0;
 }
 
 static void port_random(void *data, void *out, size_t size)

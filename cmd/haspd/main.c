@@ -4,7 +4,8 @@
  *
  * Exit codes (sysexits.h): 0 stopped when told to, 64 usage, 65 the backup is
  * damaged, 69 cannot listen, 70 storage error, 73 what would be made is there,
- * 76 the other nodes run a newer version, 78 configuration. */
+ * 76 the other nodes run a newer version, 78 configuration, or this node was
+ * removed from its cluster. */
 
 #include <errno.h>
 #include <getopt.h>
@@ -146,7 +147,9 @@ static const char help[] =
     "\n"
     "Exit codes: 0 stopped when told to, 64 usage, 65 the backup is damaged,\n"
     "69 cannot listen, 70 storage error, 73 what would be made is there,\n"
-    "76 the other nodes run a newer version: upgrade, 78 configuration.\n";
+    "76 the other nodes run a newer version: upgrade, 78 configuration, or "
+    "this\n"
+    "node was removed from its cluster.\n";
 
 /* For the signal handler. */
 static struct hasp_node *volatile running_node;

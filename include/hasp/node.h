@@ -68,7 +68,8 @@ enum hasp_node_status {
     HASP_NODE_STORAGE = 70,     /* The disk failed, or what is on it is bad. */
     HASP_NODE_EXISTS = 73,      /* A backup: what would be made is there. */
     HASP_NODE_TOO_OLD = 76,     /* Other nodes run a newer version: upgrade. */
-    HASP_NODE_CONFIG = 78       /* The options contradict each other. */
+    HASP_NODE_CONFIG = 78 /* The options contradict each other, or this node
+                             is no member any more: it was removed. */
 };
 
 /* Size of a buffer for a message that says to a person why. */

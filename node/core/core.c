@@ -228,6 +228,7 @@ void core_peer_up(struct core *core, const struct frame_hello *hello,
     }
     peer->feature_level = hello->feature_level;
     peer->is_up = true;
+    peer->says_removed = false;
     peer->registering_term = 0;
     if (loss_seen(core, peer, hello)) {
         return;

@@ -115,6 +115,8 @@ struct core_port {
     void (*client_block)(void *data, uint64_t conn, bool is_blocked);
 
     void (*random)(void *data, void *out, size_t size); /* For secrets. */
+    /* Milliseconds since 1970, for people only: nothing is decided by it. */
+    uint64_t (*wall_ms)(void *data);
     /* The cluster's id is known now (or again, at each start). */
     void (*cluster_known)(void *data,
                           const uint8_t cluster_id[CLUSTER_ID_SIZE]);
@@ -162,7 +164,8 @@ extern const struct core_limits core_default_limits;
 /* Of the process, as in hasp/node.h. */
 enum core_exit {
     CORE_EXIT_STORAGE = 70,
-    CORE_EXIT_TOO_OLD = 76 /* Other nodes run a newer version. */
+    CORE_EXIT_TOO_OLD = 76, /* Other nodes run a newer version. */
+    CORE_EXIT_REMOVED = 78  /* It is no member any more. */
 };
 
 /* The reason of client_close() for watchers, see node/core/watches.h. */
@@ -233,6 +236,14 @@ void core_fill_hello(const struct core *core, struct frame_hello *hello);
 MUST_CHECK int core_check_peer(const struct core *core,
                                const struct frame_hello *hello, bool is_wanted,
                                char why[HASP_WHY_SIZE]);
+/* HASP_ENOENT: who greets so is no member. True if it was one, with this
+ * directory: 'why' tells by whom it was removed, and when. */
+bool core_was_removed(const struct core *core, const struct frame_hello *hello,
+                      char why[HASP_WHY_SIZE]);
+/* Member 'id' says, at its own address, that this node was removed. Once all
+ * whose word it takes for that to be true have said so, the node must stop. */
+void core_removed_by(struct core *core, uint64_t id, const char *why,
+                     uint64_t now_ns);
 /* False if this node has come to know as much as whoever has named the guest:
  * if it is not wanted by now its connection is to be closed. */
 bool core_keeps_guest(const struct core *core, uint64_t id,

@@ -5,8 +5,11 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <time.h>
 
 #include "base/check.h"
+#include "node/core/peer.h"
+#include "node/core/update.h"
 #include "node/core/vouch.h"
 
 static void refuse_stranger(const struct core *core,
@@ -37,7 +40,7 @@ int core_check_peer(const struct core *core, const struct frame_hello *hello,
 {
     if (!is_wanted && !vouch_admits(core, hello->from, hello->members_index)) {
         refuse_stranger(core, hello, why);
-        return HASP_EREFUSED;
+        return HASP_ENOENT;
     }
     int error = check_directory(core, hello, why);
     return error != 0 ? error : check_cluster(core, hello, why);
@@ -78,9 +81,9 @@ static int check_directory(const struct core *core,
     }
     snprintf(why, HASP_WHY_SIZE,
              "member %" PRIu64 " comes with another data directory "
-             "(incarnation %016" PRIx64 ", registered is %016" PRIx64
-             "): remove the member and add it again",
-             hello->from, hello->incarnation, known);
+             "(incarnation %016" PRIx64 ") than the registered one: remove the "
+             "member and add it again",
+             hello->from, hello->incarnation);
     return HASP_EREFUSED;
 }
 
@@ -114,6 +117,74 @@ static int check_cluster(const struct core *core,
              "added and has yet to begin",
              hello->from);
     return HASP_EREFUSED;
+}
+
+/* "2026-11-22T02:10:12Z" */
+static void put_time(uint64_t wall_ms, char out[32])
+{
+    time_t seconds = (time_t)(wall_ms / 1000);
+    struct tm parts;
+    if (wall_ms == 0 || gmtime_r(&seconds, &parts) == NULL ||
+        strftime(out, 32, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0) {
+        snprintf(out, 32, "a time that is not known");
+    }
+}
+
+bool core_was_removed(const struct core *core, const struct frame_hello *hello,
+                      char why[HASP_WHY_SIZE])
+{
+    struct removal removal;
+    char at[32];
+    if (!lockfsm_removal(core->fsm, hello->from, &removal) ||
+        removal.incarnation != hello->incarnation) {
+        return false;
+    }
+    put_time(removal.wall_ms, at);
+    snprintf(why, HASP_WHY_SIZE,
+             "member %" PRIu64 " was removed by '%.*s' at %s (entry %" PRIu64
+             ")",
+             hello->from, (int)removal.by.size, (const char *)removal.by.data,
+             at, removal.log_index);
+    return true;
+}
+
+/* True if more than half of the voters say so, by the newest configuration that
+ * this node has. One alone could be anybody at that address, and a log that is
+ * being caught up with may tell of a removal that was long taken back: then a
+ * leader is heard. */
+static bool is_removed(struct core *core)
+{
+    struct replica_members members;
+    uint32_t voters = 0, said = 0;
+    replica_members(core->replica, &members);
+    for (uint32_t i = 0; i < members.count; i++) {
+        const struct peer *peer = peer_find(core, members.member[i].id);
+        if (members.member[i].role == MEMBER_VOTER) {
+            voters++;
+            said += peer != NULL && peer->says_removed;
+        }
+    }
+    return 2 * said > voters &&
+           !replica_has_leader(core->replica, core->now_ns / NS_PER_MS);
+}
+
+void core_removed_by(struct core *core, uint64_t id, const char *why,
+                     uint64_t now_ns)
+{
+    char text[HASP_WHY_SIZE];
+    set_now(core, now_ns);
+    struct peer *peer = peer_get(core, id);
+    if (peer == NULL) {
+        return;
+    }
+    peer->says_removed = true;
+    if (is_removed(core)) {
+        snprintf(text, sizeof text,
+                 "%.300s: this node stops. To use its machine for a member "
+                 "again, give it an empty data directory, and add it",
+                 why);
+        core_fatal(core, CORE_EXIT_REMOVED, text);
+    }
 }
 
 bool core_keeps_guest(const struct core *core, uint64_t id,

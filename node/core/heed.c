@@ -32,6 +32,7 @@ static unsigned heeded_of(enum frame_type type)
     case FRAME_HELLO:
     case FRAME_PING:
     case FRAME_PONG:
+    case FRAME_REFUSED:
     case FRAME_TYPE_END:
         break; /* The connection's own. */
     }

@@ -198,6 +198,7 @@ struct peer {
     uint64_t acked_term;  /* That directory's log was durable, when this ... */
     uint64_t acked_index; /* ... node led in acked_term; 0: not known. */
     bool has_lost;        /* It is not any more. */
+    bool says_removed;    /* That this node was. */
     bool has_asked;       /* Whether that is so: with this accusation, ... */
     struct frame_lost asked;
     uint64_t question; /* ... to be answered after this confirmed question. */

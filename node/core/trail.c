@@ -62,7 +62,8 @@ void trail_act(struct core *core, enum act_kind kind, uint64_t member,
                const char *address, struct bytes asker)
 {
     buffer_clear(&core->scratch);
-    encode_act(&core->scratch, kind, member, bytes_of_text(address));
+    encode_act(&core->scratch, kind, member, bytes_of_text(address),
+               core->port.wall_ms(core->port.data));
     buffer_put_bytes(&core->scratch, asker);
     if (!propose_own(core, buffer_bytes(&core->scratch))) {
         LOG_WARN("administration is told by this node alone",

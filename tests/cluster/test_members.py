@@ -2,6 +2,7 @@
 """Members come and go while the cluster serves."""
 
 import os
+import re
 import shutil
 import time
 
@@ -136,18 +137,31 @@ def test_an_old_copy_of_a_directory_is_noticed_and_never_used_again():
         assert do("LOCK.CHECK", "kept", token) == 1
 
 
-def test_a_removed_member_serves_nobody_and_is_not_needed():
+def test_a_removed_member_is_told_by_whom_and_stops():
     with Cluster(3) as cluster:
         leader = cluster.leader()
         gone = cluster.followers(leader)[0]
-        assert leader_do(cluster, "RAFT.REMOVE", gone.id) == "OK"
+        cluster.converged()
+        with leader.connect() as client:
+            assert client.do("CLIENT", "SETNAME", "ops") == "OK"
+            assert client.do("RAFT.REMOVE", gone.id) == "OK"
+        # The smaller id dials when it has not been dialled for a while.
+        assert gone.wait_exit(30) == 78
+        told = r"member %d was removed by 'ops' at 20\d\d-\d\d-\d\dT" % gone.id
+        assert re.search(told, gone.log())
+        assert "this node is refused" in gone.log()
+        gone.start()
+        assert gone.wait_exit(30) == 78
+        # A new directory under its id has not been removed: it waits.
+        shutil.rmtree(gone.dir)
+        gone.start()
         wait_until(
-            lambda: gone.id not in roles(leader), 5, "it is no member any more"
+            lambda: "this node is refused" in gone.log().split("made")[-1]
+            or "not added yet" in gone.log(),
+            15,
+            "it hears that it is no member",
         )
-        with gone.connect() as client:
-            with pytest.raises((ReplyError, OSError)):
-                client.do("SESSION.OPEN")
-        gone.kill()
+        assert gone.is_running
         with leader.connect() as client:
             Session(client)
             assert client.do("LOCK.ACQUIRE", "a") > 0
@@ -209,6 +223,9 @@ def test_a_leader_that_is_not_expected_dials_although_its_id_is_smaller():
         # It knows that the removal is committed.
         wait_until(lambda: "member removed" in last.log(), 10, "it is told")
         assert last.stop() == 0
+        first.kill()
+        shutil.rmtree(first.dir)
+        first.start()
         assert (
             leader_do(cluster, "RAFT.ADD", 1, first.addresses, besides=[first])
             == "OK"

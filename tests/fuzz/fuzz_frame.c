@@ -26,6 +26,8 @@ static bool decode_and_encode(enum frame_type type, struct bytes body,
     struct frame_snapshot_ack ack;
     struct frame_lost lost;
     struct frame_members members;
+    enum frame_refusal refusal;
+    struct bytes why;
     struct frame_digest digest;
     uint64_t number;
     uint32_t count;
@@ -48,6 +50,9 @@ static bool decode_and_encode(enum frame_type type, struct bytes body,
     } else if (type == FRAME_SNAPSHOT_ACK &&
                (error = frame_get_snapshot_ack(body, &ack)) == 0) {
         frame_put_snapshot_ack(out, &ack);
+    } else if (type == FRAME_REFUSED &&
+               (error = frame_get_refused(body, &refusal, &why)) == 0) {
+        frame_put_refused(out, refusal, why);
     } else if (type == FRAME_MEMBERS &&
                (error = frame_get_members(body, &members)) == 0) {
         frame_put_members(out, &members);

@@ -127,6 +127,13 @@ static void run_register(void)
     encode_register(&command, number(2), number(3), number(4));
 }
 
+static void run_act(void)
+{
+    encode_act(&command, (enum act_kind)number(2), number(3), bytes(6),
+               number(4));
+    encode_trail(&command, bytes(6), bytes(5));
+}
+
 static void run_feature(void)
 {
     encode_set_feature(&command, (uint32_t)number(2));
@@ -367,6 +374,7 @@ static const struct {
     {"rexp", run_redis_expire},
     {"begin", run_begin},
     {"register", run_register},
+    {"act", run_act},
     {"feature", run_feature},
     {"quarover", run_quarantine_over},
     {"limit", run_limit},
@@ -669,6 +677,15 @@ static void ask_dump(void)
         if (added_index != 0) {
             printf("M %" PRIu64 " %" PRIu64 " %" PRIu64 "\n", node, added_index,
                    lockfsm_incarnation(fsm, node));
+        }
+    }
+    for (uint64_t node = 0; node < MEMBER_MAX; node++) {
+        struct removal removal;
+        if (lockfsm_removal(fsm, node, &removal)) {
+            printf("X %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " ", node,
+                   removal.log_index, removal.incarnation, removal.wall_ms);
+            put(removal.by);
+            putchar('\n');
         }
     }
     put_all_sessions();

@@ -56,6 +56,7 @@ class Model(SessionOperations, LockOperations, Clock, Rules):
         self.sessions = {}
         self.blacklist = [b for b in self.blacklist if not b[1]]
         self.members = {}
+        self.removed = {}
         self.is_begun = False
         self.new_life = True
         self.quarantine = 0
@@ -79,6 +80,9 @@ class Model(SessionOperations, LockOperations, Clock, Rules):
                f'{self.clock} {self.clock_index} {self.quarantine_clock}']
         out += [f'M {n} {added} {incarnation}' for n, (added, incarnation)
                 in sorted(self.members.items())]
+        out += [f'X {n} {index} {incarnation} {wall} {who}'
+                for n, (incarnation, index, wall, who)
+                in sorted(self.removed.items())]
         for s in sorted(self.sessions.values(), key=lambda s: s.id):
             out.append(
                 f'S {s.id} {s.ttl} {s.linger} {self.quiet(s)} {s.name} {s.address} '

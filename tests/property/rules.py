@@ -26,6 +26,7 @@ class Rules:
         self.quarantine_clock = 0
         self.blacklist = []  # [since, session, client, reason, by, for, clock]
         self.members = {}
+        self.removed = {}
         self.out = []
         self.touched = {}
         self.delayed = {}

@@ -36,7 +36,7 @@ WEIGHTS = {
     'hold_over': 2, 'blacklist_add': 1.2,
     'blacklist_remove': 1.2, 'blacklist_over': 0.7, 'fence': 1.2, 'unfence': .3,
     'redis_set': 2.5, 'redis_delete': 1.2, 'redis_expire': 1.2,
-    'begin': 0.6, 'quarantine_over': 0.3, 'register': 0.2, 'feature': 0.1,
+    'begin': 0.6, 'quarantine_over': 0.3, 'register': 0.2, 'act': 0.2, 'feature': 0.1,
     'limit': 0.3, 'kept': 2,
 }
 RESOURCES = ('disk', 'tape', 'f1', 'f2', 'f3')
@@ -499,6 +499,11 @@ class Generator:
     def quarantine_over(self):
         self.entry('quarover', self.model.quarantine if self.chance(.8) else
                    self.rng.randint(0, self.index))
+
+    def act(self):
+        self.entry('act', self.pick((0, 3, 3)), self.rng.randint(1, 4),
+                   self.rng.randint(0, 9), self.pick(('-', 'ops')),
+                   self.pick(('-', '10.0.0.1:1')))
 
     def register(self):
         node = self.rng.randint(1, 4)

@@ -26,6 +26,7 @@ class SessionOperations:
                 self.base = int(base)
         if not self.members:
             self.members[node] = (self.index, 0)
+            self.removed.pop(node, None)
         if incarnation and self.members.get(node, (0, 1))[1] == 0:
             self.register(node, incarnation)
         self.out.append(f'b {node}')
@@ -44,8 +45,20 @@ class SessionOperations:
         self.out.append(f'g {node} {incarnation}')
 
     def change(self, nodes):
+        for node in self.members.keys() - set(nodes):
+            self.removed[node] = (self.members[node][1], self.index, 0, '-')
         self.members = {node: self.members.get(node, (self.index, 0))
                         for node in nodes}
+        for node in nodes:
+            self.removed.pop(node, None)
+
+    def op_act(self, kind, node, wall, who, address):
+        node = int(node)
+        removed = self.removed.get(node)
+        if kind == '3' and removed and removed[3] == '-':
+            self.removed[node] = (*removed[:2], int(wall),
+                                  who if who != '-' else address)
+        return ok(node)
 
     def op_feature(self, level):
         self.feature = max(self.feature, int(level))

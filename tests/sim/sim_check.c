@@ -38,7 +38,8 @@ struct sim_check {
     uint64_t stepped[SIM_NODE_MAX]; /* Applied index at the last look. */
     uint8_t cluster_id[CLUSTER_ID_SIZE];
     bool has_cluster_id;
-    uint32_t level; /* Of the cluster. */
+    struct replica_members members; /* The newest that were applied. */
+    uint32_t level;                 /* Of the cluster. */
 };
 
 struct sim_check *sim_check_new(struct sim *sim)
@@ -74,6 +75,11 @@ struct sim_history *sim_check_history(const struct sim *sim)
 uint32_t sim_check_level(const struct sim *sim)
 {
     return sim->check->level;
+}
+
+bool sim_check_is_member(const struct sim *sim, uint64_t id)
+{
+    return replica_members_find(&sim->check->members, id) != NULL;
 }
 
 uint64_t sim_check_newest(const struct sim *sim)
@@ -238,6 +244,9 @@ void sim_check_applied(void *data, uint64_t log_index,
             return;
         }
         *past = now;
+        if (entry.type == ENTRY_CHANGE) {
+            CHECK(replica_members_decode(entry.body, &check->members) == 0);
+        }
         check->newest = log_index;
         sim->stats.entries++;
         sim_note(sim, sim_node_host(node), "commits", log_index, entry.term,

@@ -33,6 +33,9 @@ void sim_check_stepped(struct sim *sim, struct sim_node *node);
 void sim_check_cluster(struct sim *sim, struct sim_node *node,
                        const uint8_t cluster_id[CLUSTER_ID_SIZE]);
 
+/* By the newest configuration that any node has applied. */
+bool sim_check_is_member(const struct sim *sim, uint64_t id);
+
 /* The newest entry that any node has applied: all that is asked from now on
  * must see it. */
 /* The feature level to which the cluster was raised. */

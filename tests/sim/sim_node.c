@@ -286,6 +286,12 @@ static void port_client_block(void *data, uint64_t id, bool is_blocked)
     }
 }
 
+static uint64_t port_wall_ms(void *data)
+{
+    (void)data;
+    return UINT64_C(1800000000000);
+}
+
 static void port_random(void *data, void *out, size_t size)
 {
     struct sim_node *node = data;
@@ -304,11 +310,26 @@ static void port_cluster_known(void *data,
     }
 }
 
+static void stop_as_removed(struct sim_node *node)
+{
+    if (!node->is_dying) {
+        sim_note(node->sim, &node->host, "is removed", 0, 0, 0);
+        node->sim->stats.removed++;
+        if (sim_check_is_member(node->sim, node->id)) {
+            sim_fail(node->sim,
+                     "a node stops as removed only if it is: %s is a member",
+                     node->host.name);
+        }
+    }
+}
+
 static void port_fatal(void *data, int exit_code, const char *why)
 {
     struct sim_node *node = data;
     if (exit_code == CORE_EXIT_TOO_OLD) {
         sim_node_too_old(node);
+    } else if (exit_code == CORE_EXIT_REMOVED) {
+        stop_as_removed(node);
     } else if (!node->is_dying) {
         sim_fail(node->sim, "no node stops by itself: %s exits with %d: %s",
                  node->host.name, exit_code, why);
@@ -357,6 +378,7 @@ static struct core_port make_port(struct sim_node *node)
         .client_close = port_client_close,
         .client_block = port_client_block,
         .random = port_random,
+        .wall_ms = port_wall_ms,
         .cluster_known = port_cluster_known,
         .bar = port_bar,
         .unbar = port_unbar,

@@ -208,6 +208,31 @@ static int check_levels(struct sim_peers *peers, uint64_t id,
     }
 }
 
+/* Of whom was removed alone: else nothing comes of it. */
+static void put_refusal(struct sim_peers *peers, uint64_t id, const char *why)
+{
+    struct buffer out = {0};
+    frame_put_refused(&out, REFUSAL_REMOVED, bytes_of_text(why));
+    sim_net_send(peers->sim, peers->peer[id].wire, peers->peer[id].side,
+                 buffer_bytes(&out), 0);
+    buffer_done(&out);
+}
+
+static int take_refusal(struct sim_peers *peers, uint64_t id, struct bytes body,
+                        uint64_t now_ns)
+{
+    enum frame_refusal refusal;
+    struct bytes text;
+    char why[FRAME_REFUSED_SIZE_MAX + 1];
+    CHECK(frame_get_refused(body, &refusal, &text) == 0);
+    memcpy(why, text.data, text.size);
+    why[text.size] = '\0';
+    if (peers->peer[id].side == 0) {
+        core_removed_by(sim_node_core(peers->node), id, why, now_ns);
+    }
+    return HASP_EREFUSED;
+}
+
 static int take_hello(struct sim_peers *peers, uint64_t id, struct bytes body,
                       uint64_t now_ns)
 {
@@ -228,6 +253,9 @@ static int take_hello(struct sim_peers *peers, uint64_t id, struct bytes body,
     if (error != 0) {
         sim_say(peers->sim, sim_node_host(peers->node), "refuses n%llu: %s",
                 (unsigned long long)id, why);
+        if (core_was_removed(core, &hello, why)) {
+            put_refusal(peers, id, why);
+        }
         return error;
     }
     if (peer->side == 1) {
@@ -256,6 +284,8 @@ static int take_frame(struct sim_peers *peers, uint64_t id,
         return 0;
     case FRAME_PONG:
         return 0;
+    case FRAME_REFUSED:
+        return take_refusal(peers, id, body, now_ns);
     default:
         CHECK(peer->is_up);
         return core_peer_frame(sim_node_core(peers->node), id, type, body,

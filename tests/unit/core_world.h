@@ -324,6 +324,12 @@ static void port_client_block(void *data, uint64_t conn, bool is_blocked)
     node->client[conn].is_blocked = is_blocked;
 }
 
+static uint64_t port_wall_ms(void *data)
+{
+    (void)data;
+    return UINT64_C(1800000000000);
+}
+
 static void port_random(void *data, void *out, size_t size)
 {
     struct world_node *node = data;
@@ -389,6 +395,7 @@ static struct core_port port_of(struct world_node *node)
         .client_close = port_client_close,
         .client_block = port_client_block,
         .random = port_random,
+        .wall_ms = port_wall_ms,
         .cluster_known = port_cluster_known,
         .bar = port_bar,
         .unbar = port_unbar,

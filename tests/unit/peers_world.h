@@ -46,6 +46,11 @@ struct node {
     uint32_t cluster_level;
     int told_too_old;
     const char *check_refusal;
+    bool tells_removed;
+    uint64_t refused_by; /* 0: by nobody. */
+    enum frame_refusal refusal;
+    bool was_dialled;
+    char refused_why[FRAME_REFUSED_SIZE_MAX + 1];
     bool admits_guests;
     int asked_about_guests;
     enum deed on_up_deed;
@@ -126,7 +131,7 @@ static int check(void *data, const struct frame_hello *hello, bool is_wanted,
         if (!node->admits_guests) {
             snprintf(why, HASP_WHY_SIZE, "node %d is not a member",
                      (int)hello->from);
-            return HASP_EREFUSED;
+            return HASP_ENOENT;
         }
     }
     if (node->check_refusal != NULL) {
@@ -148,6 +153,27 @@ static void fill_hello(void *data, struct frame_hello *hello)
 {
     const struct node *node = data;
     hello->cluster_level = node->cluster_level;
+}
+
+static bool was_removed(void *data, const struct frame_hello *hello,
+                        char why[HASP_WHY_SIZE])
+{
+    const struct node *node = data;
+    (void)hello;
+    if (node->tells_removed) {
+        snprintf(why, HASP_WHY_SIZE, "member %d was removed", (int)hello->from);
+    }
+    return node->tells_removed;
+}
+
+static void on_refused(void *data, uint64_t id, enum frame_refusal refusal,
+                       const char *why, bool was_dialled)
+{
+    struct node *node = data;
+    node->refused_by = id;
+    node->refusal = refusal;
+    node->was_dialled = was_dialled;
+    snprintf(node->refused_why, sizeof node->refused_why, "%s", why);
 }
 
 static void late_cb(uv_timer_t *timer)
@@ -191,8 +217,15 @@ static void open_node_on(uint64_t id, const uint8_t cluster_id[16],
                                     .feature_level = node->feature_level,
                                     .host = "127.0.0.1",
                                     .port = port};
-    struct peers_events events = {node,  on_up,      on_down,   on_frame,
-                                  check, on_too_old, fill_hello};
+    struct peers_events events = {.data = node,
+                                  .on_up = on_up,
+                                  .on_down = on_down,
+                                  .on_frame = on_frame,
+                                  .check = check,
+                                  .was_removed = was_removed,
+                                  .on_refused = on_refused,
+                                  .on_too_old = on_too_old,
+                                  .fill_hello = fill_hello};
     char why[HASP_WHY_SIZE];
     memcpy(options.cluster_id, cluster_id, 16);
     node->id = id;

@@ -69,7 +69,7 @@ static void expect_refusal(uint64_t id, const struct frame_hello *hello,
 {
     char why[HASP_WHY_SIZE];
     int error = core_check_peer(world->node[id].core, hello, false, why);
-    assert_int_equal(error, HASP_EREFUSED);
+    assert_int_equal(error, HASP_ENOENT);
     if (strstr(why, refusal) == NULL) {
         fail_msg("refused with: %s", why);
     }

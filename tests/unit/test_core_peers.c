@@ -98,6 +98,51 @@ static void only_the_registered_directory_is_a_member(void **state)
     expect_greeting(follower, &hello, "another data directory");
 }
 
+/* Both that stay have to say so, and the leader must have gone silent. */
+static void who_was_removed_is_told_by_whom_and_stops(void **state)
+{
+    (void)state;
+    char why[HASP_WHY_SIZE];
+    struct world_node *gone = &world->node[third];
+    struct frame_hello hello = hello_of(world, third), other = hello;
+    gone->may_fail = true;
+    client_ask(world, leader, 1, "CLIENT SETNAME ops");
+    assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REMOVE %llu",
+                  (unsigned long long)third);
+    world_run(world, 100);
+    for (uint64_t id = leader;; id = follower) {
+        struct core *core = world->node[id].core;
+        assert_int_equal(core_check_peer(core, &hello, false, why),
+                         HASP_ENOENT);
+        assert_true(core_was_removed(core, &hello, why));
+        assert_non_null(
+            strstr(why, "removed by 'ops' at 2027-01-15T08:00:00Z"));
+        if (id == follower) {
+            break;
+        }
+    }
+    other.incarnation++;
+    assert_false(core_was_removed(world->node[leader].core, &other, why));
+    core_removed_by(gone->core, leader, why, node_now(gone));
+    core_removed_by(gone->core, 5, why, node_now(gone));
+    world_run(world, 1000);
+    core_removed_by(gone->core, leader, why, node_now(gone));
+    assert_int_equal(gone->fatal_code, 0);
+    core_removed_by(gone->core, follower, why, node_now(gone));
+    assert_int_equal(gone->fatal_code, CORE_EXIT_REMOVED);
+}
+
+static void who_hears_a_leader_was_not_removed(void **state)
+{
+    (void)state;
+    struct world_node *node = &world->node[third];
+    core_removed_by(node->core, leader, "so they say", node_now(node));
+    core_removed_by(node->core, follower, "so they say", node_now(node));
+    world_run(world, 1000);
+    core_removed_by(node->core, leader, "so they say", node_now(node));
+    assert_int_equal(node->fatal_code, 0);
+}
+
 static void who_was_added_comes_without_a_clusters_id(void **state)
 {
     (void)state;
@@ -261,6 +306,8 @@ int main(void)
         PEER_TEST(a_dead_connections_directory_is_not_registered),
         PEER_TEST(only_the_registered_directory_is_a_member),
         PEER_TEST(who_was_added_comes_without_a_clusters_id),
+        PEER_TEST(who_was_removed_is_told_by_whom_and_stops),
+        PEER_TEST(who_hears_a_leader_was_not_removed),
         PEER_TEST(who_is_no_member_asks_for_nobody),
         PEER_TEST(only_who_was_asked_answers),
         PEER_TEST(a_term_that_no_election_leads_to_is_refused),

@@ -360,6 +360,32 @@ static void members_come_back(void **state)
     buffer_done(&out);
 }
 
+static void refusals_come_back(void **state)
+{
+    (void)state;
+    char long_text[600];
+    enum frame_refusal refusal;
+    struct bytes why;
+    struct buffer out = {0};
+    frame_put_refused(&out, REFUSAL_REMOVED, BYTES_LITERAL("by whom"));
+    struct bytes body = only_frame(&out, FRAME_REFUSED);
+    assert_int_equal(frame_get_refused(body, &refusal, &why), 0);
+    assert_int_equal(refusal, REFUSAL_REMOVED);
+    assert_true(bytes_equal(why, BYTES_LITERAL("by whom")));
+    ASSERT_EXACT(body, frame_get_refused(part, &refusal, &why));
+    out.data[FRAME_HEADER_SIZE] = REFUSAL_REMOVED + 1;
+    assert_int_equal(frame_get_refused(body, &refusal, &why), HASP_EPROTO);
+    /* It is a first frame: what is longer is cut. */
+    buffer_clear(&out);
+    memset(long_text, 'x', sizeof long_text);
+    frame_put_refused(&out, REFUSAL_OTHER,
+                      bytes_of(long_text, sizeof long_text));
+    body = only_frame(&out, FRAME_REFUSED);
+    assert_in_range(body.size, FRAME_REFUSED_SIZE_MAX, FRAME_HELLO_SIZE_MAX);
+    assert_int_equal(frame_get_refused(body, &refusal, &why), 0);
+    buffer_done(&out);
+}
+
 static void losses_come_back(void **state)
 {
     (void)state;
@@ -418,6 +444,7 @@ int main(void)
         cmocka_unit_test(snapshot_chunks_come_back_and_lie_inside_the_whole),
         cmocka_unit_test(snapshot_acks_come_back),
         cmocka_unit_test(members_come_back),
+        cmocka_unit_test(refusals_come_back),
         cmocka_unit_test(losses_come_back),
         cmocka_unit_test(random_forwards_are_refused_or_come_back_the_same),
     };

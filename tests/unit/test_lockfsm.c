@@ -195,6 +195,27 @@ static void skipping_moves_only_the_applied_index(void **state)
     assert_int_equal(open_session(world), 7);
 }
 
+/* The newest ones, that is. */
+static void removed_members_are_remembered(void **state)
+{
+    struct world *world = *state;
+    struct removal removal;
+    for (uint64_t node = 2; node < REMOVED_COUNT_MAX + 4; node++) {
+        uint64_t nodes[] = {1, node};
+        uint64_t index = lockfsm_applied_index(world->fsm) + 1;
+        lockfsm_change(world->fsm, index, 1, nodes, 2);
+        assert_int_equal(lockfsm_added_index(world->fsm, node), index);
+        assert_false(lockfsm_removal(world->fsm, node, &removal));
+    }
+    assert_false(lockfsm_removal(world->fsm, 2, &removal));
+    assert_false(lockfsm_removal(world->fsm, 1, &removal));
+    assert_true(lockfsm_removal(world->fsm, 3, &removal));
+    assert_int_equal(removal.log_index, 3);
+    assert_true(lockfsm_removal(world->fsm, REMOVED_COUNT_MAX + 2, &removal));
+    assert_int_equal(lockfsm_added_index(world->fsm, 1), 1);
+    assert_null(lockfsm_check_basic(world->fsm));
+}
+
 /* Each field that a proposer should have checked, wrong by one. */
 static void wrong_sizes_are_bad_arguments(void **state)
 {
@@ -820,6 +841,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(damaged_commands_are_corruption),
         TEST(skipping_moves_only_the_applied_index),
+        TEST(removed_members_are_remembered),
         TEST(a_flush_into_a_full_table_is_done_again),
         TEST(wrong_sizes_are_bad_arguments),
         TEST(sessions_with_wrong_parts_are_refused),

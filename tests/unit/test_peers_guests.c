@@ -127,6 +127,55 @@ static void who_is_not_dialled_dials_after_a_while(void **state)
     assert_true(uv_hrtime() - begun >= 2900 * UINT64_C(1000000));
 }
 
+/* Node 2 dials node 1, which does not know it. */
+static void who_is_refused_hears_why(void **state)
+{
+    (void)state;
+    struct node *refused = NULL;
+    for (int i = 0; i < 3; i++) {
+        open_node(1, cluster_a);
+        open_node(2, cluster_a);
+        refused = &fixture->node[2];
+        refused->refused_by = 0;
+        fixture->node[1].tells_removed = i == 1;
+        if (i == 2) {
+            introduce_at(1, 2, 2);
+            fixture->node[1].check_refusal = "its time has not come";
+        }
+        introduce_at(2, 1, 1);
+        RUN_UNTIL(refused->refused_by == 1);
+        assert_true(refused->was_dialled);
+        assert_int_equal(refused->refusal, i == 0   ? REFUSAL_STRANGER
+                                           : i == 1 ? REFUSAL_REMOVED
+                                                    : REFUSAL_OTHER);
+        assert_string_equal(refused->refused_why,
+                            i == 0   ? "node 2 is not a member"
+                            : i == 1 ? "member 2 was removed"
+                                     : "its time has not come");
+        assert_false(is_up(1, 2) || is_up(2, 1));
+        close_node(1);
+        close_node(2);
+    }
+    /* A stranger has nothing to refuse; a member that was let in has. */
+    fixture->node[1].check_refusal = NULL;
+    int fd = connect_as_member_2();
+    struct buffer out = {0};
+    frame_put_refused(&out, REFUSAL_REMOVED, BYTES_LITERAL("so they say"));
+    say(fd, out.data, out.size);
+    RUN_UNTIL(fixture->node[1].refused_by == 2);
+    assert_false(fixture->node[1].was_dialled);
+    RUN_UNTIL(is_hung_up(fd));
+    close(fd);
+    fixture->node[1].refused_by = 0;
+    fd = dial_node(1);
+    say(fd, out.data, out.size);
+    RUN_UNTIL(is_hung_up(fd));
+    assert_int_equal(fixture->node[1].refused_by, 0);
+    assert_true(was_logged("it did not say HELLO first"));
+    close(fd);
+    buffer_done(&out);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -134,6 +183,7 @@ int main(void)
         PEERS_TEST(a_guest_becomes_a_member_on_the_same_connection),
         PEERS_TEST(a_guest_can_be_shown_out),
         PEERS_TEST(guests_are_bounded),
+        PEERS_TEST(who_is_refused_hears_why),
         PEERS_TEST(who_is_not_dialled_dials_after_a_while),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
