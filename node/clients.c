@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "base/check.h"
 #include "base/hash.h"
@@ -20,6 +21,9 @@
 
 /* A client with more than this unsent is read again when it has read. */
 #define UNSENT_MAX (256u << 10)
+/* However few descriptors there are. */
+#define CONNECTIONS_LEAST 16
+#define AT_LIMIT "-LIMIT connections of this node\r\n"
 
 static const struct stream_limits limits = {
     .input_max = 1 << 20, .output_max = 16 << 20, .idle_max = 16 << 10};
@@ -28,9 +32,10 @@ static const struct stream_limits limits = {
 #define ALL_TOO_SLOW "output limit of all clients"
 #define UNFINISHED "request not finished in time"
 #define MALFORMED "protocol error"
+#define MADE_ROOM "made room for others"
 
 const char *const clients_cut_reason[CLIENTS_CUT_REASONS] = {
-    MALFORMED, UNFINISHED, TOO_SLOW, ALL_TOO_SLOW, CORE_TOO_COSTLY};
+    MALFORMED, UNFINISHED, TOO_SLOW, ALL_TOO_SLOW, CORE_TOO_COSTLY, MADE_ROOM};
 
 /* How many connections come from one host, or network of IPv6. */
 struct origin {
@@ -48,8 +53,9 @@ struct client {
     struct list in_dirty;
     struct list in_resumed;
     struct list in_unfinished;
-    uint64_t unfinished_ns; /* Since when. */
-    size_t unsent_size;     /* That is counted in clients->unsent_size. */
+    struct list in_strangers; /* Until it is found to be none. */
+    uint64_t unfinished_ns;   /* Since when. */
+    size_t unsent_size;       /* That is counted in clients->unsent_size. */
     bool is_ready;
     bool is_known; /* The core has heard of it. */
     bool is_blocked;
@@ -76,6 +82,9 @@ static void close_slowest(struct clients *clients);
 static struct client *find(struct clients *clients, uint64_t conn);
 static uint64_t take_slot(struct clients *clients, struct client *client);
 static struct origin *find_origin(struct clients *clients, const char *address);
+static void forget_origin(struct clients *clients, struct origin *origin);
+static uint32_t most_connections(uint32_t configured);
+static bool make_room(struct clients *clients);
 
 static const struct stream_events events = {
     .on_bytes = on_bytes, .on_closed = on_closed, .on_drained = on_drained};
@@ -88,11 +97,12 @@ int clients_open(struct clients *clients, struct hasp_node *node,
     *clients = (struct clients){
         .node = node,
         .unsent_max = CLIENTS_UNSENT_MAX,
-        .count_max = node->options.limits.connections,
+        .count_max = most_connections(node->options.limits.connections),
         .per_origin_max = node->options.limits.connections_per_address};
     list_init(&clients->dirty);
     list_init(&clients->resumed);
     list_init(&clients->unfinished);
+    list_init(&clients->strangers);
     int rv = address_split(address, host, sizeof host, &port);
     if (rv != 0) {
         snprintf(why, HASP_WHY_SIZE, "'%s' is not an address", address);
@@ -104,6 +114,8 @@ int clients_open(struct clients *clients, struct hasp_node *node,
         snprintf(node->client_address, sizeof node->client_address,
                  strchr(host, ':') != NULL ? "[%s]:%u" : "%s:%u", host,
                  (unsigned)listener_port(clients->listener));
+        LOG_INFO("listening for clients", "address=%s connections=%" PRIu32,
+                 node->client_address, clients->count_max);
     }
     return rv;
 }
@@ -271,11 +283,12 @@ static struct stream *on_accept(void *data, const char *address,
 {
     struct clients *clients = data;
     struct origin *origin = NULL;
-    if (clients->count >= clients->count_max) {
-        *ret_refusal = "-LIMIT connections of this node\r\n";
-    } else if ((origin = find_origin(clients, address))->count >=
-               clients->per_origin_max) {
+    if ((origin = find_origin(clients, address))->count >=
+        clients->per_origin_max) {
         *ret_refusal = "-LIMIT connections from one address\r\n";
+    } else if (clients->count >= clients->count_max && !make_room(clients)) {
+        *ret_refusal = AT_LIMIT;
+        forget_origin(clients, origin);
     } else {
         struct client *client = memory_new(sizeof *client);
         client->clients = clients;
@@ -288,6 +301,7 @@ static struct stream *on_accept(void *data, const char *address,
         list_init(&client->in_dirty);
         list_init(&client->in_resumed);
         list_init(&client->in_unfinished);
+        list_push_back(&clients->strangers, &client->in_strangers);
         *ret_events = &events;
         *ret_limits = &limits;
         *ret_owner = client;
@@ -296,6 +310,29 @@ static struct stream *on_accept(void *data, const char *address,
     }
     clients->refused_count++;
     return NULL;
+}
+
+/* Closes the oldest of those that have done nothing so far. A list of
+ * candidates is kept: once one has done something it is no stranger any more,
+ * and is looked at no more. */
+static bool make_room(struct clients *clients)
+{
+    while (!list_is_empty(&clients->strangers)) {
+        struct client *client = LIST_FIRST(&clients->strangers, struct client,
+                                           in_strangers);
+        list_remove(&client->in_strangers);
+        if (client->is_closing ||
+            (client->is_known &&
+             !core_client_is_stranger(clients->node->core, client->conn))) {
+            continue;
+        }
+        client->is_closing = true;
+        buffer_put_text(stream_output(&client->stream), AT_LIMIT);
+        stream_flush(&client->stream);
+        stream_close(&client->stream, MADE_ROOM);
+        return true;
+    }
+    return false;
 }
 
 static void on_ready(void *data, struct stream *stream)
@@ -336,16 +373,15 @@ static void on_closed(struct stream *stream, const char *reason)
     list_remove(&client->in_dirty);
     list_remove(&client->in_resumed);
     list_remove(&client->in_unfinished);
+    list_remove(&client->in_strangers);
     count_unsent(client, 0);
     resp_parser_done(&client->parser);
     clients->slot[slot] = NULL;
     clients->generation[slot]++;
     clients->vacant[clients->vacant_count++] = slot;
     clients->count--;
-    if (--client->origin->count == 0) {
-        HASH_DELETE(by_host, clients->origins, client->origin);
-        free(client->origin);
-    }
+    client->origin->count--;
+    forget_origin(clients, client->origin);
     free(client);
 }
 
@@ -547,4 +583,33 @@ static struct origin *find_origin(struct clients *clients, const char *address)
         HASH_ADD(by_host, clients->origins, host, sizeof origin->host, origin);
     }
     return origin;
+}
+
+/* One without connections goes. */
+static void forget_origin(struct clients *clients, struct origin *origin)
+{
+    if (origin->count == 0) {
+        HASH_DELETE(by_host, clients->origins, origin);
+        free(origin);
+    }
+}
+
+static uint32_t most_connections(uint32_t configured)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 ||
+        files.rlim_cur == RLIM_INFINITY ||
+        files.rlim_cur >= (rlim_t)configured + CLIENTS_FILES_LEFT) {
+        return configured;
+    }
+    uint32_t count = files.rlim_cur > CLIENTS_FILES_LEFT + CONNECTIONS_LEAST
+                         ? (uint32_t)files.rlim_cur - CLIENTS_FILES_LEFT
+                         : CONNECTIONS_LEAST;
+    count = count < configured ? count : configured;
+    LOG_WARN("fewer connections than configured",
+             "connections=%" PRIu32 " configured=%" PRIu32
+             " open_files=%llu hint=\"raise the limit of open files "
+             "(LimitNOFILE, ulimit -n)\"",
+             count, configured, (unsigned long long)files.rlim_cur);
+    return count;
 }

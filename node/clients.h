@@ -10,10 +10,12 @@
  * by a connection: those with an unfinished request hang in one list in the
  * order in which it began, and the housekeeping looks at its head.
  *
- * Limits: connections in all, and per address of origin; 10 s for one request
- * to become whole; the stream's bounds for input and output. What waits for all
- * clients together is bounded, too (CLIENTS_UNSENT_MAX): beyond it, those of
- * them that read too slowly for their share are closed. */
+ * Limits: connections in all (and so many that 256 descriptors are left for the
+ * node itself), and per address of origin; at the first, the oldest makes room
+ * that has done nothing so far (core_client_is_stranger()); 10 s for one
+ * request to become whole; the stream's bounds for input and output. What waits
+ * for all clients together is bounded, too (CLIENTS_UNSENT_MAX): beyond it,
+ * those of them that read too slowly for their share are closed. */
 
 #ifndef HASP_NODE_CLIENTS_H
 #define HASP_NODE_CLIENTS_H
@@ -28,10 +30,12 @@
 #include "base/units.h"
 
 #define CLIENT_REQUEST_NS (10 * NS_PER_S)
+/* Descriptors that clients leave for the log, the peers, HTTP and the rest. */
+#define CLIENTS_FILES_LEFT 256
 #define CLIENTS_UNSENT_MAX (UINT64_C(512) << 20)
 
 /* Why this node closes a connection that it does not want any more. */
-#define CLIENTS_CUT_REASONS 5
+#define CLIENTS_CUT_REASONS 6
 extern const char *const clients_cut_reason[CLIENTS_CUT_REASONS];
 
 struct hasp_node;
@@ -49,6 +53,7 @@ struct clients {
     uint32_t slot_count;
     uint32_t count;
     uint32_t count_max;
+    struct list strangers; /* Those, and some more; the oldest first. */
     uint32_t per_origin_max;
     struct list dirty;      /* Have output for the end of the turn. */
     struct list resumed;    /* Were let go on in this turn. */

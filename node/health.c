@@ -174,6 +174,9 @@ static void put_metrics(const struct hasp_node *node, struct buffer *out)
     buffer_done(&reason);
     gauge(out, "hasp_connections", "Connections of clients.",
           node->clients.count);
+    gauge(out, "hasp_connections_max",
+          "Connections of clients that this node takes.",
+          node->clients.count_max);
     counter(out, "hasp_connections_refused_total",
             "Connections refused because of a limit.",
             node->clients.refused_count);

@@ -207,6 +207,12 @@ void core_client_closed(struct core *core, uint64_t conn, uint64_t now_ns)
     }
 }
 
+bool core_client_is_stranger(struct core *core, uint64_t conn)
+{
+    const struct conn *found = conn_find(core, conn);
+    return found == NULL || (!found->is_known && found->watch_count == 0);
+}
+
 void core_peer_up(struct core *core, const struct frame_hello *hello,
                   uint64_t now_ns)
 {

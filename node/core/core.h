@@ -215,6 +215,10 @@ void core_client_opened(struct core *core, uint64_t conn, const char *address,
 void core_client_request(struct core *core, uint64_t conn,
                          const struct resp_request *request, uint64_t now_ns);
 void core_client_closed(struct core *core, uint64_t conn, uint64_t now_ns);
+/* True of a connection that has done nothing for which it should be kept: it
+ * has changed nothing, acts for no session, keeps none, and watches nothing. At
+ * the limit such a one goes first. */
+bool core_client_is_stranger(struct core *core, uint64_t conn);
 
 /* Fills in what only the core knows: how far this node's log goes. */
 void core_fill_hello(const struct core *core, struct frame_hello *hello);

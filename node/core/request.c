@@ -21,6 +21,8 @@ static void free_request(struct core *core, struct request *request);
 static void let_go(struct core *core, struct request *request);
 static void forget_wait(struct core *core, struct request *request);
 static bool promises_nothing(const struct core *core);
+static bool has_done_something(const struct core *core,
+                               const struct request *request);
 static void answer_remote(struct core *core, struct request *request,
                           enum frame_answer_kind kind, uint64_t session);
 
@@ -138,6 +140,9 @@ void request_done_as(struct core *core, struct request *request,
     uint64_t slot = request->slot;
     if (conn == NULL && request->peer != 0) {
         answer_remote(core, request, kind, session);
+    }
+    if (conn != NULL && !conn->is_known) {
+        conn->is_known = has_done_something(core, request);
     }
     if (kind == ANSWER_ATTACHED) {
         attach_answered(core, request, session);
@@ -384,6 +389,18 @@ static bool promises_nothing(const struct core *core)
         }
     }
     return false;
+}
+
+/* True if the reply at hand is that of a change, or of a proof that a session
+ * is the client's, and no error. */
+static bool has_done_something(const struct core *core,
+                               const struct request *request)
+{
+    static const uint32_t acts = COMMAND_CHANGE | COMMAND_ATTACHES |
+                                 COMMAND_SESSION;
+    const struct buffer *out = core->writer.out;
+    return request->command != NULL && (request->command->flags & acts) != 0 &&
+           out->size > core->reply_start && out->data[core->reply_start] != '-';
 }
 
 static void answer_remote(struct core *core, struct request *request,

@@ -272,6 +272,65 @@ def test_a_flood_of_connections_leaves_the_others_alone():
             assert calm(cluster) == before
 
 
+def test_at_the_limit_those_make_room_that_have_done_nothing():
+    with Cluster(1, extra="connections = 40\n") as cluster:
+        node = cluster.leader()
+        with contextlib.ExitStack() as stack:
+            idle = stack.enter_context(node.connect())
+            holder, keeper, watcher, redis = [
+                stack.enter_context(node.connect()) for _ in range(4)
+            ]
+            session = Session(holder, ttl=60000)
+            assert keeper.do("SESSION.KEEP", session.id, session.secret) == 60000
+            watcher.do("PSUBSCRIBE", "lock:*")
+            assert redis.do("SET", "value", "x", "NX", "PX", 60000) == "OK"
+            assert idle.do("PING") == "PONG"
+            for _ in range(200):
+                flood = stack.enter_context(node.connect())
+            assert flood.do("PING") == "PONG"
+            with pytest.raises((ReplyError, OSError)):
+                idle.do("PING")
+                idle.do("PING")
+            assert holder.do("LOCK.ACQUIRE", "kept") > 0
+            assert keeper.do("SESSION.KEEP", session.id, session.secret) == 60000
+            assert watcher.receive()[0] == b"pmessage"
+            assert redis.do("GET", "value") == b"x"
+            cut = 'hasp_connections_cut_total{reason="made room for others"}'
+            assert metrics(node)[cut] >= 160
+            # Where all have done something the new one is refused.
+            for _ in range(36):
+                Session(stack.enter_context(node.connect()), ttl=60000)
+            with pytest.raises((ReplyError, OSError)):
+                stack.enter_context(node.connect()).do("PING")
+            assert holder.do("LOCK.RELEASE", "kept") == 0
+            assert metrics(node)["hasp_connections_max"] == 40
+
+
+def test_clients_leave_descriptors_for_the_node():
+    limited = ["bash", "-c", 'ulimit -n 400; exec "$0" "$@"']
+    small = "wal_segment_size = 1M\nsnapshot_entries = 200\n"
+    with Cluster(1, extra=small, start=False) as cluster:
+        node = cluster.nodes[0].start(wrapper=limited)
+        cluster.leader()
+        assert "fewer connections than configured" in node.log()
+        assert metrics(node)["hasp_connections_max"] == 400 - 256
+        with contextlib.ExitStack() as stack:
+            for _ in range(500):
+                client = stack.enter_context(node.connect(30))
+                with contextlib.suppress(ReplyError, OSError):
+                    client.do("PING")
+            client = stack.enter_context(node.connect(30))
+            Session(client, ttl=60000)
+            # Segments and snapshots are made all the while.
+            value = "v" * 4000
+            for i in range(600):
+                client.do("LOCK.ACQUIRE", "files", "VALUE", value)
+                client.do("LOCK.RELEASE", "files")
+            assert client.do("RAFT.SNAPSHOT") is not None
+        assert node.is_serving()
+        assert "too many open files" not in node.log()
+
+
 @pytest.mark.skipif(is_sanitized(), reason="a sanitizer keeps freed memory")
 def test_connections_come_and_go_without_leaving_memory_behind():
     with Cluster(1) as cluster:
