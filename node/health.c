@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 #include "node/health.h"
+#include "lockfsm/feature.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -260,6 +261,12 @@ static void put_state(const struct hasp_node *node, struct buffer *out)
           HASH_CNT(by_id, lockfsm_sessions(state)));
     gauge(out, "hasp_locks", "Locks that are held, waited for or delayed.",
           HASH_CNT(by_name, lockfsm_locks(state)));
+    gauge(out, "hasp_feature_level",
+          "Up to which feature level this node understands entries.",
+          FEATURE_LEVEL);
+    gauge(out, "hasp_cluster_feature_level",
+          "To which the cluster was raised, as far as is applied here.",
+          lockfsm_feature_level(state));
     gauge(out, "hasp_state_agreed_index",
           "Index at which a majority had the same state, as the leader saw.",
           core_agreed_index(node->core));

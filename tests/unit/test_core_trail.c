@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "base/log_limit.h"
+#include "node/core/commands.h"
 #include "tests/unit/core_world.h"
 
 static struct world *world;
@@ -83,6 +84,26 @@ static uint64_t held(const char *name)
     const char *answer = client_ask(world, leader, 1, "LOCK.ACQUIRE %s", name);
     assert_int_equal(answer[0], ':');
     return strtoull(answer + 1, NULL, 10);
+}
+
+/* --- The table ------------------------------------------------------------ */
+
+/* What an operator changes by an entry carries who he is; changes of members,
+ * whose entries cannot, are told by an entry of their own. */
+static void no_administration_is_forgotten(void **state)
+{
+    (void)state;
+    for (const struct command *c = commands_table; c->name != NULL; c++) {
+        bool is_change = (c->flags & COMMAND_ADMIN) != 0 &&
+                         (c->flags & COMMAND_CHANGE) != 0 && c->encode != NULL;
+        if (is_change && (c->flags & COMMAND_TRAIL) == 0) {
+            fail_msg("%s leaves no trail", c->name);
+        }
+        if ((c->flags & COMMAND_TRAIL) != 0 &&
+            (c->options & UINT32_C(1) << OPTION_BY) == 0) {
+            fail_msg("%s does not take BY", c->name);
+        }
+    }
 }
 
 /* --- Tests ---------------------------------------------------------------- */
@@ -246,6 +267,7 @@ static void pleas_do_not_fill_the_log(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_administration_is_forgotten),
         TEST(the_blacklist_is_told_by_all),
         TEST(its_end_is_told_too),
         TEST(who_takes_a_lock_is_told),
