@@ -151,13 +151,15 @@ static bool choose_orphan(struct sim *sim, struct op *op)
 
 uint64_t sim_admin_limit(struct sim *sim, enum limit_key key)
 {
-    /* Of sessions and owners there must be enough: whoever has lost one needs
-     * another to give back. */
-    static const uint64_t small[LIMIT_COUNT] = {
-        [LIMIT_LOCKS] = 8,          [LIMIT_HOLDS_PER_SESSION] = 6,
-        [LIMIT_WAITS_PER_LOCK] = 4, [LIMIT_WAITS_PER_SESSION] = 3,
-        [LIMIT_FENCES] = 3,         [LIMIT_BLACKLIST] = 2,
-        [LIMIT_WAITS] = 12};
+    /* Of sessions there must be enough: whoever has lost one needs another. */
+    static const uint64_t small[LIMIT_COUNT] = {[LIMIT_LOCKS] = 8,
+                                                [LIMIT_HOLDS_PER_SESSION] = 6,
+                                                [LIMIT_WAITS_PER_LOCK] = 4,
+                                                [LIMIT_WAITS_PER_SESSION] = 3,
+                                                [LIMIT_OWNERS_PER_SESSION] = 2,
+                                                [LIMIT_FENCES] = 3,
+                                                [LIMIT_BLACKLIST] = 2,
+                                                [LIMIT_WAITS] = 12};
     return small[key] == 0 || sim_chance(sim, 0.5)
                ? lockfsm_default_limits.of[key]
                : 1 + prng_below(&sim->prng, small[key]);
