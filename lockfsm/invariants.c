@@ -360,7 +360,11 @@ static uint64_t size_of_session(const struct session *session)
 
 static const char *check_size(const struct lockfsm *fsm)
 {
-    uint64_t size = (uint64_t)fsm->member_count * RECORD_SIZE;
+    uint64_t size = 0;
+    LIST_EACH (node, &fsm->members) {
+        const struct member *member = LIST_ENTRY(node, struct member, in_order);
+        size += RECORD_SIZE + member->removed_by.size;
+    }
     for (const struct lock *lock = fsm->locks; lock != NULL;
          lock = lock->by_name.next) {
         size += size_of_lock(lock);
