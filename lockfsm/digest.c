@@ -85,8 +85,8 @@ const char *lockfsm_scrub(struct lockfsm *fsm, struct table *table,
                           uint32_t count)
 {
     struct table_txn *txn;
-    if (table_begin_read(table, &txn) != 0) {
-        return NULL; /* No reader's place is free: the next round has one. */
+    if (table_is_busy(table) || table_begin_read(table, &txn) != 0) {
+        return NULL; /* It is being written, or no reader's place is free. */
     }
     struct record record = {0};
     const char *wrong = NULL;

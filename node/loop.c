@@ -237,9 +237,25 @@ static void tell_limits(struct hasp_node *node)
     }
 }
 
+/* Its thread grows it. */
+static void tell_table(struct hasp_node *node)
+{
+    struct loop *loop = &node->loop;
+    uint64_t used, room;
+    if (!node->has_begun) {
+        return;
+    }
+    table_size(node->table, &used, &room);
+    if (loop->told_room != 0 && room > loop->told_room) {
+        LOG_INFO("table grown", "bytes=%" PRIu64 " room=%" PRIu64, used, room);
+    }
+    loop->told_room = room;
+}
+
 static void tick(struct hasp_node *node, uint64_t now_ns)
 {
     tell_limits(node);
+    tell_table(node);
     if (node->options.on_alive != NULL) {
         node->options.on_alive(node->options.status_data);
     }

@@ -437,7 +437,7 @@ static void begin(struct hasp_node *node, const struct replica_start *start)
     const struct datadir_identity *identity = datadir_identity(node->datadir);
     struct core_port port = calls;
     struct core_options options;
-    struct core_start core_start = {.replica = *start, .table = node->table};
+    struct core_start core_start = {.replica = *start};
     char why[HASP_WHY_SIZE] = "";
 
     options_for_core(&node->options, &options);
@@ -448,9 +448,15 @@ static void begin(struct hasp_node *node, const struct replica_start *start)
     fill_random(&options.seed, sizeof options.seed);
     port.data = node;
     journal_begin(&node->journal);
+    if (!node->has_failed &&
+        table_new_deferred(node->table, &core_start.table) != 0) {
+        node_fail(node, HASP_NODE_STORAGE,
+                  "cannot start a thread for the table");
+    }
     if (node->has_failed) {
         return;
     }
+    node->table = core_start.table;
     uint64_t now = node_now();
     node->core = core_new(&options, &port);
     int rv = core_begin(node->core, &core_start, now, why);

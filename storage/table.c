@@ -29,6 +29,11 @@ void table_close(struct table *table)
     }
 }
 
+bool table_is_busy(struct table *table)
+{
+    return table->ops->is_busy != NULL && table->ops->is_busy(table);
+}
+
 int table_grow(struct table *table)
 {
     CHECK(table->writer == NULL);

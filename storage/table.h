@@ -25,13 +25,14 @@
  * HASP_ECORRUPT where LMDB says so. HASP_EINVALID: a key or a value of a size
  * that is not allowed; nothing has happened then.
  *
- * Threads: a table and its write transactions belong to the loop's thread. A
+ * Threads: a table and its write transactions belong to one thread. A
  * read transaction may be begun on the loop's thread and then be used and ended
  * by one other thread (the snapshot worker). */
 
 #ifndef HASP_STORAGE_TABLE_H
 #define HASP_STORAGE_TABLE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/bytes.h"
@@ -72,6 +73,18 @@ MUST_CHECK int table_open_lmdb(const char *path, uint64_t size,
 
 /* An empty table in memory. */
 struct table *table_new_memory(void);
+
+/* A table that writes to 'inner' by a thread of its own, so that nobody waits
+ * for a disk: a commit returns at once. An error that comes of it is that of
+ * each later begin of a write, and of table_sync(); it grows by itself, as soon
+ * as nobody reads. A write transaction cannot read. A read sees what was
+ * committed before it began; its first use, and its end, wait until that has
+ * been written, if table_is_busy(). 'inner' is closed with it. HASP_EREFUSED:
+ * no thread can be had. */
+MUST_CHECK int table_new_deferred(struct table *inner,
+                                  struct table **ret_table);
+/* True while something committed has not been written. */
+bool table_is_busy(struct table *table);
 
 /* No transaction may be open. NULL is fine. Nothing is flushed. */
 void table_close(struct table *table);

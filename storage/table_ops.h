@@ -13,6 +13,7 @@
 
 struct table_ops {
     void (*close)(struct table *table);
+    bool (*is_busy)(struct table *table); /* NULL: it never is. */
     int (*grow)(struct table *table);
     void (*size)(struct table *table, uint64_t *ret_used, uint64_t *ret_room);
     int (*sync)(struct table *table);

@@ -12,6 +12,8 @@
 
 /* A table without room cannot grow before the snapshot's reader has ended. */
 #define FULL_RETRY_NS NS_PER_S
+/* While an earlier flush is being written the next one waits. */
+#define BUSY_RETRY_NS (20 * NS_PER_MS)
 
 int flush_whole(struct core *core)
 {
@@ -38,6 +40,10 @@ void flush_state(struct core *core, bool is_now)
     if (!is_now && core->now_ns < core->flush_due_ns &&
         (core->is_table_full ||
          lockfsm_dirty_count(core->fsm) < core->options.limits.flush_records)) {
+        return;
+    }
+    if (!is_now && table_is_busy(core->table)) {
+        core->flush_due_ns = core->now_ns + BUSY_RETRY_NS;
         return;
     }
     if (!is_now && core->has_spent_budget && !core->has_put_off_flush) {

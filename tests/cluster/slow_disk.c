@@ -137,6 +137,15 @@ EXPORT ssize_t pwrite(int fd, const void *data, size_t size, off_t offset)
     return real(fd, data, size, offset);
 }
 
+/* As the table is written. */
+EXPORT ssize_t writev(int fd, const struct iovec *parts, int count)
+{
+    ssize_t (*real)(int, const struct iovec *, int);
+    *(void **)&real = next("writev");
+    wait_for("pwrite", false, fd);
+    return real(fd, parts, count);
+}
+
 EXPORT ssize_t pread(int fd, void *data, size_t size, off_t offset)
 {
     ssize_t (*real)(int, void *, size_t, off_t);

@@ -264,7 +264,9 @@ def test_a_table_without_room_grows():
                     "node %d has written all" % node.id,
                 )
                 assert metrics(node)["hasp_table_room_bytes"] >= 64 << 20
-                assert 'event="table grown"' in node.log()
+                wait_until(
+                    lambda: 'event="table grown"' in node.log(), 10, "told"
+                )
                 assert node.is_running
             assert client.do("LOCK.RELEASE", "l17") == 0
         for node in cluster.nodes:

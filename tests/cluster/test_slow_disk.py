@@ -132,6 +132,7 @@ HANGS = [
     ("fdatasync -1 /vote", "save the vote"),
     ("fstatvfs -1", "ask for the free space"),
     ("fsync -1 /snapshot", "flush a snapshot"),
+    ("pwrite -1 /table/data.mdb", "write the table"),
 ]
 
 
@@ -150,7 +151,7 @@ def test_the_loop_answers_whatever_hangs(line, what):
             if "vote" in line:
                 cluster.leader(besides=[node]).pause()
             text = 'what="%s"' % what
-            wait_until(lambda: text in node.log(), 20, "it is told")
+            wait_until(lambda: text in node.log(), 60, "it is told")
             by = time.monotonic() + 3
             while time.monotonic() < by:
                 assert get(node, "/healthz") == (200, "ok\n")

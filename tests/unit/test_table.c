@@ -23,6 +23,8 @@
 
 struct fixture {
     struct table *table;
+    struct table *inner; /* Of a deferred one. */
+    bool is_deferred;
     char folder[64]; /* Of LMDB; empty for the table in memory. */
 };
 
@@ -33,6 +35,10 @@ static void open_table(struct fixture *f)
         f->table = table_new_memory();
     } else if (table_open_lmdb(f->folder, 64 << 20, &f->table, why) != 0) {
         fail_msg("%s", why);
+    }
+    if (f->is_deferred) {
+        f->inner = f->table;
+        assert_int_equal(table_new_deferred(f->inner, &f->table), 0);
     }
 }
 
@@ -54,6 +60,15 @@ static int set_up_lmdb(void **state)
     open_table(f);
     *state = f;
     return 0;
+}
+
+static int set_up_deferred(void **state)
+{
+    (void)set_up_lmdb(state);
+    struct fixture *f = *state;
+    f->is_deferred = true;
+    f->inner = f->table;
+    return table_new_deferred(f->inner, &f->table);
 }
 
 static void remove_file(const char *folder, const char *name)
@@ -711,6 +726,64 @@ static void a_failed_commit_is_the_last_one(void **state)
     assert_int_equal(rmdir(small), 0);
 }
 
+/* A write to the table beneath does not get on meanwhile. */
+static void a_deferred_commit_waits_for_nobody(void **state)
+{
+    struct fixture *f = *state;
+    struct table_txn *hung, *write, *early, *late;
+    struct bytes key = BYTES_LITERAL("k"), value;
+    assert_false(table_is_busy(f->table));
+    assert_int_equal(table_begin_write(f->inner, &hung), 0);
+    assert_int_equal(table_begin_read(f->table, &early), 0);
+    assert_int_equal(table_begin_write(f->table, &write), 0);
+    assert_int_equal(table_put(write, TABLE_META, key, BYTES_LITERAL("first")),
+                     0);
+    assert_int_equal(table_commit(write), 0);
+    assert_true(table_is_busy(f->table));
+    assert_int_equal(table_begin_read(f->table, &late), 0);
+    assert_int_equal(table_begin_write(f->table, &write), 0);
+    assert_int_equal(table_put(write, TABLE_META, key, BYTES_LITERAL("second")),
+                     0);
+    assert_int_equal(table_commit(write), 0);
+    assert_int_equal(table_get(early, TABLE_META, key, &value), HASP_ENOENT);
+    table_abort(early);
+    table_abort(hung);
+    assert_int_equal(table_get(late, TABLE_META, key, &value), 0);
+    assert_true(bytes_equal(value, BYTES_LITERAL("first")));
+    table_abort(late);
+    assert_int_equal(table_sync(f->table), 0);
+    assert_false(table_is_busy(f->table));
+    assert_int_equal(table_begin_read(f->table, &late), 0);
+    assert_int_equal(table_get(late, TABLE_META, key, &value), 0);
+    assert_true(bytes_equal(value, BYTES_LITERAL("second")));
+    table_abort(late);
+}
+
+/* It grows by itself, once nobody reads. */
+static void a_full_deferred_table_grows(void **state)
+{
+    struct fixture *f = *state;
+    static uint8_t large[500000];
+    uint64_t used, room, room_before;
+    struct table_txn *read, *write;
+    table_size(f->table, &used, &room_before);
+    assert_int_equal(table_begin_read(f->table, &read), 0);
+    for (uint32_t i = 0; i < 2 * room_before / sizeof large; i++) {
+        uint8_t key[4];
+        store_u32(key, i);
+        assert_int_equal(table_begin_write(f->table, &write), 0);
+        assert_int_equal(table_put(write, TABLE_META, bytes_of(key, 4),
+                                   bytes_of(large, sizeof large)),
+                         0);
+        assert_int_equal(table_commit(write), 0);
+    }
+    assert_true(table_is_busy(f->table));
+    table_abort(read);
+    assert_int_equal(table_sync(f->table), 0);
+    table_size(f->table, &used, &room);
+    assert_true(room > room_before);
+}
+
 #define MEMORY(test)                                          \
     {                                                         \
         "memory_" #test, test, set_up_memory, tear_down, NULL \
@@ -718,6 +791,10 @@ static void a_failed_commit_is_the_last_one(void **state)
 #define LMDB(test)                                        \
     {                                                     \
         "lmdb_" #test, test, set_up_lmdb, tear_down, NULL \
+    }
+#define DEFERRED(test)                                            \
+    {                                                             \
+        "deferred_" #test, test, set_up_deferred, tear_down, NULL \
     }
 #define BOTH(test) MEMORY(test), LMDB(test)
 
@@ -734,6 +811,12 @@ int main(void)
         BOTH(sizes_beyond_the_limits_are_refused),
         BOTH(a_read_may_be_used_and_ended_on_another_thread),
         BOTH(random_operations_agree_with_a_model),
+        DEFERRED(an_aborted_write_leaves_nothing),
+        DEFERRED(a_reader_sees_the_state_of_its_beginning),
+        DEFERRED(clearing_empties_every_map),
+        DEFERRED(a_read_may_be_used_and_ended_on_another_thread),
+        DEFERRED(a_deferred_commit_waits_for_nobody),
+        DEFERRED(a_full_deferred_table_grows),
         LMDB(the_table_outlives_its_process),
         LMDB(a_second_open_in_the_process_is_refused),
         LMDB(a_file_that_is_no_table_is_refused_with_its_name),
