@@ -21,6 +21,7 @@
 
 static int write_all(int fd, struct bytes data, uint64_t offset, int flags);
 static int sync_parent(const char *path);
+static int open_patiently(int folder_fd, const char *path, int flags);
 
 int disk_error(int system_error)
 {
@@ -114,16 +115,10 @@ int disk_replace(int folder_fd, const char *name, struct bytes data)
     if (size < 0 || (size_t)size >= sizeof temporary) {
         return ENAMETOOLONG;
     }
-    int fd = -1;
-    for (int i = 0; fd < 0; i++) {
-        fd = openat(folder_fd, temporary,
-                    O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-        if (fd < 0 && (!disk_is_starved(errno) || i == STARVED_TRIES)) {
-            return errno;
-        }
-        if (fd < 0) {
-            poll(NULL, 0, DISK_STARVED_RETRY_MS);
-        }
+    int fd = open_patiently(folder_fd, temporary,
+                            O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC);
+    if (fd < 0) {
+        return errno;
     }
     int error = write_all(fd, data, 0, 0);
     if (error == 0) {
@@ -200,7 +195,7 @@ int disk_open_folder(const char *path, int *ret_fd)
             return error;
         }
     }
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open_patiently(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
         return errno;
     }
@@ -233,11 +228,24 @@ static int write_all(int fd, struct bytes data, uint64_t offset, int flags)
 static int sync_parent(const char *path)
 {
     AUTO(auto_free) char *copy = memory_text(path);
-    int fd = open(dirname(copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open_patiently(AT_FDCWD, dirname(copy),
+                            O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) {
         return errno;
     }
     int error = fsync(fd) == 0 ? 0 : errno;
     close(fd);
     return error;
+}
+
+/* As openat(); where there is no descriptor it waits for one for a second. */
+static int open_patiently(int folder_fd, const char *path, int flags)
+{
+    for (int i = 0;; i++) {
+        int fd = openat(folder_fd, path, flags, 0600);
+        if (fd >= 0 || !disk_is_starved(errno) || i == STARVED_TRIES) {
+            return fd;
+        }
+        poll(NULL, 0, DISK_STARVED_RETRY_MS);
+    }
 }

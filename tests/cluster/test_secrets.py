@@ -29,7 +29,8 @@ KNOWN = "00112233445566778899aabbccddeeff"
 
 @pytest.fixture(scope="module")
 def cluster():
-    with Cluster(extra="snapshot_entries = 100\nflush_ms = 10\n") as cluster:
+    extra = "snapshot_entries = 100\nflush_ms = 10\n[node]\nlog_level = debug\n"
+    with Cluster(extra=extra) as cluster:
         cluster.leader()
         yield cluster
 
