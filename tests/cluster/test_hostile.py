@@ -272,6 +272,34 @@ def test_a_flood_of_connections_leaves_the_others_alone():
             assert calm(cluster) == before
 
 
+@pytest.mark.skipif(is_sanitized(), reason="a sanitizer keeps freed memory")
+def test_what_waits_for_an_earlier_answer_is_bounded():
+    echo = b"*2\r\n$4\r\nECHO\r\n$60000\r\n" + b"x" * 60000 + b"\r\n"
+    data = memoryview(echo * 64)
+    with Cluster(3) as cluster, contextlib.ExitStack() as stack:
+        cluster.leader()
+        node = cluster.nodes[0]
+        for other in cluster.nodes[1:]:
+            other.kill()  # What is asked waits for a leader.
+        before = node.memory_kib()
+        clients = [stack.enter_context(node.connect(30)) for _ in range(16)]
+        sent = [0] * len(clients)
+        for client in clients:
+            client.send("LOCK.SHOW", "x")
+            client.socket.setblocking(False)
+        most = 0
+        by = time.monotonic() + 2.5
+        while time.monotonic() < by:
+            for i, client in enumerate(clients):
+                with contextlib.suppress(BlockingIOError):
+                    sent[i] += client.socket.send(data[sent[i] % len(data):])
+            most = max(most, node.memory_kib())
+        print("sent %d MiB, KiB before %d, at most %d" % (
+            sum(sent) >> 20, before, most))
+        # 64 MiB of answers, and up to a megabyte of input each.
+        assert most < before + (150 << 10)
+
+
 def test_at_the_limit_those_make_room_that_have_done_nothing():
     with Cluster(1, extra="connections = 40\n") as cluster:
         node = cluster.leader()
