@@ -27,7 +27,7 @@
 #include "lockfsm/timers.h"
 
 #define MS UINT64_C(1000000)
-#define SESSION_MAX 64
+#define SESSION_MAX 1024
 #define PROPOSED_MAX 256
 
 struct world {
@@ -133,6 +133,7 @@ static inline uint64_t open_session(struct world *w, uint32_t ttl_ms,
     encode_open(&w->command, &open);
     struct result result = apply_command(w);
     assert_int_equal(result.code, RESULT_OK);
+    assert_true(w->session_count < SESSION_MAX);
     w->session[w->session_count++] = result.token;
     return result.token;
 }
