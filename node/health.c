@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
 #include "node/health.h"
-#include "lockfsm/feature.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "lockfsm/feature.h"
 #include "net/http.h"
 #include "net/stream.h"
 #include "node/node.h"
