@@ -59,6 +59,12 @@ void loop_run(struct hasp_node *node)
     uv_run(&node->uv, UV_RUN_DEFAULT);
 }
 
+void loop_begin(struct hasp_node *node)
+{
+    uint64_t used;
+    table_size(node->table, &used, &node->loop.told_room);
+}
+
 void loop_close(struct hasp_node *node)
 {
     struct loop *loop = &node->loop;
@@ -246,7 +252,7 @@ static void tell_table(struct hasp_node *node)
         return;
     }
     table_size(node->table, &used, &room);
-    if (loop->told_room != 0 && room > loop->told_room) {
+    if (room > loop->told_room) {
         LOG_INFO("table grown", "bytes=%" PRIu64 " room=%" PRIu64, used, room);
     }
     loop->told_room = room;

@@ -470,6 +470,7 @@ static void begin(struct hasp_node *node, const struct replica_start *start)
         return;
     }
     node->has_begun = true;
+    loop_begin(node);
     members_tell_core(&node->members, now);
     clients_begin(&node->clients);
     loop_wake(node);
