@@ -53,11 +53,15 @@ static const char *check_record(struct table_txn *txn,
 {
     struct bytes value;
     if (record_share(record) != stored->share) {
-        return "the memory of this process was damaged";
+        return "the memory of this process was damaged. Look for faulty memory "
+               "before this node is started again";
     }
     int error = table_get(txn, record->map, buffer_bytes(&record->key), &value);
     if (error != 0 || !bytes_equal(value, buffer_bytes(&record->value))) {
-        return "the table was damaged";
+        return "the table was damaged. Look at the disk; then remove 'table' "
+               "in "
+               "the data directory and start again: it is made anew from "
+               "snapshot and log";
     }
     return NULL;
 }

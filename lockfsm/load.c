@@ -576,7 +576,8 @@ static int load_all(struct loading *loading, struct table_txn *txn)
     const char *wrong = lockfsm_check_basic(loading->fsm);
     if (wrong == NULL &&
         loading->digest != loading->fsm->digest + loading->meta_sum) {
-        wrong = "the records do not add up to their digest";
+        wrong = "the records do not add up to their digest: remove 'table' in "
+                "the data directory, it is made anew from snapshot and log";
     }
     return wrong != NULL ? corrupt(loading, wrong) : 0;
 }

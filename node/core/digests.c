@@ -208,9 +208,7 @@ static void scrub(struct core *core)
     if (wrong != NULL) {
         char why[HASP_WHY_SIZE];
         snprintf(why, sizeof why,
-                 "a record of the state is not what was written: %s. Look for "
-                 "faulty memory before this node is started again",
-                 wrong);
+                 "a record of the state is not what was written: %s", wrong);
         core_fatal(core, 70, why);
     }
 }
