@@ -51,6 +51,7 @@ struct sim_node {
     uint64_t probe_number;
     uint64_t probe_id;
     bool was_wiped;
+    bool was_removed;    /* Nobody starts it again before it is wiped. */
     bool is_dying;       /* Nothing it does reaches the world. */
     uint32_t calls_left; /* Until it dies; 0: it does not. */
     bool is_in_turn;
@@ -315,6 +316,7 @@ static void stop_as_removed(struct sim_node *node)
     if (!node->is_dying) {
         sim_note(node->sim, &node->host, "is removed", 0, 0, 0);
         node->sim->stats.removed++;
+        node->was_removed = true;
         if (sim_check_is_member(node->sim, node->id)) {
             sim_fail(node->sim,
                      "a node stops as removed only if it is: %s is a member",
@@ -607,7 +609,7 @@ static void heard(void *data, uint64_t session)
 void sim_node_start(struct sim_node *node)
 {
     struct sim *sim = node->sim;
-    if (node->host.is_running) {
+    if (node->host.is_running || node->was_removed) {
         return;
     }
     if (!node->host.is_os_up) {
@@ -689,6 +691,7 @@ void sim_node_wipe(struct sim_node *node, const struct replica_members *members)
     node->incarnation = prng_next(&node->sim->prng) | 1;
     memset(node->cluster_id, 0, sizeof node->cluster_id);
     node->was_wiped = true;
+    node->was_removed = false;
     sim_peers_configure(node->peers, members);
 }
 
