@@ -58,9 +58,9 @@ struct loop {
 void loop_open(struct hasp_node *node);
 /* Runs until the node has stopped or failed. */
 void loop_run(struct hasp_node *node);
-/* Closes the handles (done when the loop has run once more). */
-/* The core has begun: what it grows to from now on is told. */
+/* The core has begun: what the table grows to from now on is told. */
 void loop_begin(struct hasp_node *node);
+/* Closes the handles (done when the loop has run once more). */
 void loop_close(struct hasp_node *node);
 
 /* Something has happened: a turn is due in this iteration. */
