@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/units.h"
 #include "raft/replica.h"
 #include "tests/sim/sim_history.h"
 #include "tests/sim/sim_node.h"
@@ -36,6 +37,7 @@ struct sim_check {
     struct sim_silence *silence;
     struct lockfsm_delta *delta[SIM_NODE_MAX];
     uint64_t stepped[SIM_NODE_MAX]; /* Applied index at the last look. */
+    uint64_t started_ns[SIM_NODE_MAX];
     uint8_t cluster_id[CLUSTER_ID_SIZE];
     bool has_cluster_id;
     struct replica_members members; /* The newest that were applied. */
@@ -93,6 +95,7 @@ void sim_check_node_starts(struct sim *sim, struct sim_node *node)
     lockfsm_delta_free(sim->check->delta[number]);
     sim->check->delta[number] = lockfsm_delta_new();
     sim->check->stepped[number] = 0;
+    sim->check->started_ns[number] = sim->now_ns;
 }
 
 void sim_check_node_stops(struct sim *sim, struct sim_node *node)
@@ -375,6 +378,10 @@ static bool is_off(struct sim *sim, const struct replica_members *members,
     return others > 1 && (2 * faster > others || 2 * slower > others);
 }
 
+/* For so long a process may measure before it knows how fast the others' clocks
+ * are: two windows (node/core/clock_rate.h), and who was silent in one. */
+#define MEASURING_NS (25 * NS_PER_S)
+
 void sim_check_clocks(struct sim *sim)
 {
     struct sim_node *leader = sim_leader(sim);
@@ -384,6 +391,9 @@ void sim_check_clocks(struct sim *sim)
         return;
     }
     uint64_t id = sim_node_id(leader);
+    if (sim->now_ns - sim->check->started_ns[id - 1] < MEASURING_NS) {
+        return;
+    }
     uint64_t moved_ns = core_clock_moved_ns(sim_node_core(leader));
     for (uint32_t i = 0; i < members.count; i++) {
         uint64_t other = members.member[i].id;
