@@ -22,9 +22,9 @@
 
 #include "base/units.h"
 
-#define CLOCK_SPAN_NS (5 * NS_PER_S)
+#define CLOCK_SPAN_NS (2500 * NS_PER_MS)
 /* Of which a rate is made; the newest ones. */
-#define CLOCK_SPAN_COUNT 12
+#define CLOCK_SPAN_COUNT 24
 /* Two samples tell a slope if they are so far apart; ... */
 #define CLOCK_SLOPE_NS (4 * NS_PER_S)
 /* ... and a rate is told if its samples cover so much. */
