@@ -122,11 +122,13 @@ void encode_set_limit(struct buffer *out, const struct origin *origin,
     put(out, HASP__COMMAND__OP_SET_LIMIT, &command);
 }
 
-void encode_quarantine_over(struct buffer *out, uint64_t since_index)
+void encode_quarantine_over(struct buffer *out, uint64_t since_index,
+                            struct bytes reason)
 {
     Hasp__Command command = HASP__COMMAND__INIT;
     Hasp__QuarantineOver message = HASP__QUARANTINE_OVER__INIT;
     message.since_index = since_index;
+    message.reason = data_of(reason);
     command.quarantine_over = &message;
     put(out, HASP__COMMAND__OP_QUARANTINE_OVER, &command);
 }

@@ -55,7 +55,9 @@ void encode_trial(struct buffer *out, struct bytes name);
 #endif
 void encode_set_limit(struct buffer *out, const struct origin *origin,
                       enum limit_key key, uint64_t value);
-void encode_quarantine_over(struct buffer *out, uint64_t since_index);
+/* 'reason': why an operator ends it early; else empty. */
+void encode_quarantine_over(struct buffer *out, uint64_t since_index,
+                            struct bytes reason);
 
 /* Appends to an encoded command from where and by whom it was asked
  * (lockfsm/trail.h). */

@@ -417,7 +417,7 @@ static void encode_over(struct buffer *out, const struct span *span)
         encode_blacklist_over(out, span->number);
         break;
     case SPAN_QUARANTINE:
-        encode_quarantine_over(out, span->number);
+        encode_quarantine_over(out, span->number, (struct bytes){NULL, 0});
         break;
     }
 }

@@ -97,6 +97,7 @@ static void of_quarantine_over(const struct lockfsm *fsm,
 {
     (void)fsm;
     put_number(trail, "since_index", command->quarantine_over->since_index);
+    put_text(trail, "reason", command->quarantine_over->reason);
 }
 
 static void of_set_feature(const struct lockfsm *fsm,

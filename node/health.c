@@ -80,6 +80,19 @@ static void answer(void *data, const char *path, struct http_reply *reply)
 }
 
 /* The reason, or "ok", is written in any case. */
+/* A node in quarantine serves: who asks is told, and waits for his turn. */
+static void put_ready(const struct hasp_node *node, struct buffer *reason)
+{
+    uint64_t left_ms = core_quarantine_ms(node->core);
+    if (left_ms > 0) {
+        buffer_printf(reason,
+                      "; quarantine after a restore: nothing is granted for "
+                      "another %" PRIu64 " s",
+                      (left_ms + 999) / 1000);
+    }
+    buffer_put_text(reason, "\n");
+}
+
 static bool is_ready(const struct hasp_node *node, struct buffer *reason)
 {
     if (node->loop.is_stopping) {
@@ -104,7 +117,8 @@ static bool is_ready(const struct hasp_node *node, struct buffer *reason)
         if (disk_hangs(reason)) {
             return false;
         }
-        buffer_put_text(reason, "ok, leader\n");
+        buffer_put_text(reason, "ok, leader");
+        put_ready(node, reason);
         return true;
     }
     if (leader == 0) {
@@ -131,7 +145,8 @@ static bool is_ready(const struct hasp_node *node, struct buffer *reason)
     if (disk_hangs(reason)) {
         return false;
     }
-    buffer_printf(reason, "ok, follower of %" PRIu64 "\n", leader);
+    buffer_printf(reason, "ok, follower of %" PRIu64, leader);
+    put_ready(node, reason);
     return true;
 }
 
@@ -267,6 +282,9 @@ static void put_state(const struct hasp_node *node, struct buffer *out)
     gauge(out, "hasp_cluster_feature_level",
           "To which the cluster was raised, as far as is applied here.",
           lockfsm_feature_level(state));
+    gauge(out, "hasp_quarantine_left_seconds",
+          "Until anything is granted again after a restore; 0: no quarantine.",
+          (core_quarantine_ms(node->core) + 999) / 1000);
     gauge(out, "hasp_state_agreed_index",
           "Index at which a majority had the same state, as the leader saw.",
           core_agreed_index(node->core));

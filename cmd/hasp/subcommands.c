@@ -107,6 +107,11 @@ const struct subcommand subcommands[] = {
      run_member_transfer},
     {"please", "NAME [MESSAGE]", "ask the holders to give a lock back", NULL,
      run_please},
+    {"quarantine end", "--i-vouch REASON",
+     "grant again after a restore, before the time",
+     "    --i-vouch REASON  why no client of the former life can still trust\n"
+     "                      a lease; it is logged with your name\n",
+     run_quarantine_end},
     {"release", "NAME --session-file FILE [--token N]", "give a lock back",
      SESSION_OPTIONS "    --owner TAG          of this owner\n"
                      "    --token N            only if this is its token\n",

@@ -65,12 +65,13 @@ extern const struct subcommand subcommands[]; /* Ends with a name of NULL. */
 subcommand_fn run_bench, run_completion, run_top;
 subcommand_fn run_acquire, run_blacklist_add, run_blacklist_list,
     run_blacklist_remove, run_check, run_cluster_finalize, run_dev,
-    run_fence_admit, run_fence_list, run_fence_remove, run_fence_show,
-    run_health, run_limits, run_limits_set, run_list, run_member_add,
-    run_member_change, run_member_list, run_member_transfer, run_please,
-    run_release, run_run, run_session_close, run_session_keep, run_session_list,
-    run_session_show, run_show, run_snapshot_inspect, run_snapshot_restore,
-    run_snapshot_save, run_status, run_version, run_watch, run_why;
+    run_quarantine_end, run_fence_admit, run_fence_list, run_fence_remove,
+    run_fence_show, run_health, run_limits, run_limits_set, run_list,
+    run_member_add, run_member_change, run_member_list, run_member_transfer,
+    run_please, run_release, run_run, run_session_close, run_session_keep,
+    run_session_list, run_session_show, run_show, run_snapshot_inspect,
+    run_snapshot_restore, run_snapshot_save, run_status, run_version, run_watch,
+    run_why;
 
 /* --- The manual ----------------------------------------------------------- */
 

@@ -257,6 +257,8 @@ command_encode_fn fence_admit_encode, fence_remove_encode;
 command_read_fn fence_show_read, fence_list_read;
 
 /* commands_admin.c */
+command_encode_fn quarantine_end_encode;
+command_parse_fn quarantine_end_check;
 command_encode_fn blacklist_add_encode, blacklist_remove_encode,
     limits_set_encode;
 command_parse_fn blacklist_check;

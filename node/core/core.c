@@ -24,6 +24,7 @@
 #include "node/core/membership.h"
 #include "node/core/peer.h"
 #include "node/core/propose.h"
+#include "node/core/quarantine.h"
 #include "node/core/questions.h"
 #include "node/core/request.h"
 #include "node/core/role.h"
@@ -447,6 +448,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
     core->has_left_over |= propose_has_work(core);
     flush_state(core, false);
     digests_turn(core);
+    quarantine_turn(core);
     clocks_turn(core);
     snapshots_turn(core);
     watches_turn(core);
@@ -595,6 +597,7 @@ static uint64_t next_deadline(struct core *core)
     next = sooner(next, membership_next(core));
     next = sooner(next, snapshots_next(core));
     next = sooner(next, digests_next(core));
+    next = sooner(next, quarantine_next(core));
     next = sooner(next, clocks_next(core));
     if (core->flush_due_ns != 0) {
         next = sooner(next, core->flush_due_ns);

@@ -315,6 +315,9 @@ uint64_t core_clock_moved_ns(const struct core *core);
 /* True if this node leads and its BEGIN has been applied. */
 bool core_is_serving(const struct core *core);
 
+/* What is left of the quarantine after a restore: at the leader exactly,
+ * elsewhere as if there had been no other leader since it began. 0: none. */
+uint64_t core_quarantine_ms(struct core *core);
 /* The newest index at which this node, as a leader, has seen a majority with
  * the same state (node/core/digests.h); 0: none yet. */
 uint64_t core_agreed_index(const struct core *core);

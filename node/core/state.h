@@ -422,6 +422,7 @@ struct core {
     struct backup_reader backup_readers[BACKUP_READER_MAX];
     struct history history; /* When was an entry applied? */
     struct digests digests;
+    uint64_t quarantine_due_ns; /* Of the next line that tells of it; 0. */
 
     /* The table and snapshots. */
     uint64_t flush_due_ns; /* 0: nothing to flush. */

@@ -48,24 +48,6 @@ static void put_member(struct core *core, const struct replica_member *member,
     resp_integer(writer, feature_of_member(core, member->id));
 }
 
-/* What is left of it: at the leader exactly, elsewhere as if there had been no
- * other leader since it began. */
-static uint64_t quarantine_ms(struct core *core)
-{
-    uint64_t time_ms;
-    uint64_t since_index = lockfsm_quarantine(core->fsm, &time_ms);
-    if (since_index == 0) {
-        return 0;
-    }
-    if (core->is_serving) {
-        uint64_t left_ns = timers_quarantine_left(core->timers, core->fsm,
-                                                  core->now_ns);
-        return (left_ns + NS_PER_MS - 1) / NS_PER_MS;
-    }
-    uint64_t age_ms = history_age_ms(&core->history, since_index, core->now_ns);
-    return age_ms < time_ms ? time_ms - age_ms : 1;
-}
-
 void raft_status_run(struct core *core, struct request *request,
                      const struct call *call)
 {
@@ -108,7 +90,7 @@ void raft_status_run(struct core *core, struct request *request,
     resp_text(writer, "version");
     resp_text(writer, core->version);
     resp_text(writer, "quarantine_ms");
-    resp_integer(writer, (int64_t)quarantine_ms(core));
+    resp_integer(writer, (int64_t)core_quarantine_ms(core));
     resp_text(writer, "level");
     resp_integer(writer, core->options.feature_level);
     resp_text(writer, "cluster_level");

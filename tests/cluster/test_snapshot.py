@@ -3,6 +3,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import threading
@@ -19,6 +20,7 @@ from cluster import (
     wait_until,
 )
 from fake_node import FakeNode
+from test_http import get
 
 HASP = os.environ.get("HASP", os.path.join(os.path.dirname(HASPD), "hasp"))
 FULL_MS = 75005  # Of a Redis value, where ttl_max is a minute.
@@ -405,8 +407,33 @@ def test_a_lost_majority(folder):
             assert refusal(client, "LOCK.ACQUIRE", "a").startswith("BUSY")
             refused = refusal(client, "SESSION.OPEN", "TTL", 60001)
             assert refused == "LIMIT ttl_max: at most 60000 ms"
-            # It begins anew under each leader, never shorter.
             assert status_of(leader)["quarantine_ms"] > FULL_MS - 60000
+            end_quarantine(cluster, leader, client)
+
+
+def end_quarantine(cluster, leader, client):
+    """Until then it is told everywhere; a reason must be given."""
+    status, _, body = get(leader, "/readyz")
+    assert status == 200 and "nothing is granted for another" in body
+    left = r"^hasp_quarantine_left_seconds (\d+)$"
+    metrics = get(leader, "/metrics")[2]
+    assert int(re.search(left, metrics, re.M).group(1)) > 0
+    assert 'event="quarantine after a restore" left_ms=' in leader.log()
+    assert "REASON" in refusal(client, "QUARANTINE.END", "BY", "me")
+    assert hasp("quarantine", "end", nodes=[leader]).returncode == 64
+    assert refusal(client, "LOCK.ACQUIRE", "a").startswith("BUSY")
+    done("quarantine", "end", "--i-vouch", "all were off", nodes=[leader])
+    assert client.do("LOCK.ACQUIRE", "a") > 0
+    assert status_of(leader)["quarantine_ms"] == 0
+    assert re.search(left, get(leader, "/metrics")[2], re.M).group(1) == "0"
+    cluster.converged()
+    for node in cluster.nodes:
+        if node.is_running:
+            line = next(li for li in node.log().splitlines()
+                        if 'QUARANTINE.OVER' in li)
+            assert 'reason="all were off"' in line and "from=" in line
+    again = hasp("quarantine", "end", "--i-vouch", "x", nodes=[leader])
+    assert again.returncode == 65 and "no quarantine" in again.stderr
 
 
 def test_the_log_behind_the_last_snapshot_is_saved_as_well(folder):

@@ -141,7 +141,7 @@ static void run_feature(void)
 
 static void run_quarantine_over(void)
 {
-    encode_quarantine_over(&command, number(2));
+    encode_quarantine_over(&command, number(2), (struct bytes){NULL, 0});
 }
 
 static void run_open(void)

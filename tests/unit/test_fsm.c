@@ -311,7 +311,8 @@ static void run_feature(struct script *script, struct buffer *out)
 
 static void run_quarantine_over(struct script *script, struct buffer *out)
 {
-    encode_quarantine_over(out, number(script, "since"));
+    encode_quarantine_over(out, number(script, "since"),
+                           (struct bytes){NULL, 0});
 }
 
 /* "set NAME key value px=ms": NAME is for the session that it may open. */
