@@ -24,6 +24,8 @@ void sim_channel_done(struct sim_channel *channel)
     resp_reply_done(&channel->reply);
 }
 
+static void next_in_turn(struct sim_channel *channel);
+
 static void forget(struct sim_channel *channel)
 {
     channel->wire = NULL;
@@ -107,6 +109,9 @@ bool sim_channel_feed(struct sim_channel *channel, const struct sim_news *news)
         buffer_put_bytes(&channel->input, news->bytes);
         break;
     default:
+        if (!channel->is_open) {
+            next_in_turn(channel); /* Nobody listens there: the next one may. */
+        }
         sim_net_close(channel->sim, channel->wire, 0, 0);
         forget(channel);
         break;
