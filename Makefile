@@ -265,6 +265,13 @@ property: $(B)/property ## the state machine against a model, for long (SEED=)
 property-short: $(B)/property ## the same with a few fixed seeds
 	tests/property/run.py --driver $< --seed 1 --count 400
 
+# docs/model: the rules of time, by spin.
+.PHONY: model model-short
+model: ready ## the models of docs/model, as far as their README says
+	@tools/model.sh full
+model-short:
+	@tools/model.sh quick
+
 # The next version, as far as feature levels go: for tests of upgrades.
 .PHONY: level2
 level2:

@@ -16,7 +16,7 @@ build='gcc make pkg-config libraft-dev libuv1-dev liblmdb-dev
     libmicrohttpd-dev libssl-dev'
 test='libcmocka-dev clang libclang-rt-dev clang-format python3 python3-pytest
     python3-pytest-xdist python3-redis redis-tools curl iproute2 iptables
-    procps strace'
+    procps strace spin'
 
 missing()
 {

@@ -1,0 +1,94 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+#
+# Runs the models of docs/model with spin: as they are, no assertion may fail;
+# without one of the rules, one must. "quick" is what make test runs; "full"
+# takes some minutes. The last line is "model: N passed, N
+# failed".
+set -u
+cd "$(dirname "$0")/.."
+models=$PWD/docs/model
+command -v spin > /dev/null || {
+    echo "model: spin is missing: make deps" >&2
+    exit 1
+}
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+memory=${MODEL_MEMORY_MB:-8000}
+seconds=${MODEL_SECONDS:-3600}
+passed=0
+failed=0
+
+# try holds|fails MODEL SETTING...: explores all of it.
+try()
+{
+    local expected=$1 model=$2 flags=() found states start=$SECONDS
+    shift 2
+    for setting in "$@"; do
+        flags+=("-D$setting")
+    done
+    rm -f "$dir"/*
+    (cd "$dir" && spin "${flags[@]}" -a "$models/$model.pml" > spin.log &&
+        gcc -O1 -w -DCOLLAPSE -DSAFETY -DMEMLIM="$memory" -o pan pan.c &&
+        timeout "$seconds" ./pan -m2000000) > "$dir/log" 2>&1
+    states=$(awk '/states, stored/ { print $1 }' "$dir/log")
+    if grep -q 'Search not completed' "$dir/log" &&
+        ! grep -q 'assertion violated' "$dir/log"; then
+        found='not finished'
+    elif grep -q 'errors: 0' "$dir/log"; then
+        found=holds
+    elif grep -q 'assertion violated' "$dir/log"; then
+        found=fails
+    else
+        found='not finished'
+        tail -n 5 "$dir/log"
+    fi
+    printf '%-7s %-9s %s: %s states, %s s\n' "$found" "$model" "$*" \
+        "${states:-?}" $((SECONDS - start))
+    if [ "$found" = "$expected" ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "  expected that it $expected"
+    fi
+}
+
+quick()
+{
+    try holds bound
+    try holds bound SPANS
+    for without in BEGIN_WITHOUT_TIME IN_FULL NO_MARK NO_TIME; do
+        try fails bound $without
+    done
+    try fails bound SPANS BEGIN_WITHOUT_TIME
+    try fails bound SPANS IN_FULL
+    try holds silence LEASE=2 LOG=4 TERMS=2
+    try holds silence SPANS LEASE=2 LOG=5
+    try holds silence SPANS HOLD LEASE=2 LOG=5
+    try fails silence SPANS LEASE=2 LOG=5 NO_BASE_CHECK
+    try fails silence SPANS LEASE=2 LOG=5 SPAN_WITHOUT_STEP
+    try fails silence LEASE=2 LOG=5 FIRST_BEAT_FREE
+    try fails silence LEASE=2 LOG=5 ANSWER_WHEN_PROPOSED
+    try fails silence LEASE=2 LOG=5 TERMS=2 MARK_BINDS_WHEN_APPLIED
+}
+
+full()
+{
+    quick
+    try fails silence LEASE=2 LOG=5 TERMS=2 SECOND_TIME
+    try fails silence SPANS HOLD LEASE=4 LOG=6 TOLD_WITHOUT_CLOCK
+    try fails silence LEASE=2 LOG=5 NO_BASE_CHECK
+    try holds silence SPANS LEASE=3 LOG=6 RESTARTS=1
+    try holds silence SPANS HOLD LEASE=3 LOG=6 RESTARTS=1
+}
+
+case ${1:-full} in
+quick) quick ;;
+full) full ;;
+*)
+    echo "usage: tools/model.sh [quick|full]" >&2
+    exit 2
+    ;;
+esac
+printf 'model: %s passed, %s failed\n' "$passed" "$failed"
+[ "$failed" = 0 ]
