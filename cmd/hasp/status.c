@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/reply.h"
 #include "cmd/hasp/nodes.h"
 
 /* After so long without a word a connection between nodes is closed. */
@@ -36,12 +37,23 @@ static const struct field version_fields[] = {
     {0},
 };
 
+static void tell_of_quarantine(uint64_t left_ms)
+{
+    char left[DURATION_TEXT_SIZE];
+    if (left_ms > 0) {
+        duration_format(left_ms, left);
+        tool_fail(0,
+                  "quarantine after a restore: nothing is granted for "
+                  "another %s",
+                  left);
+    }
+}
+
 /* What is wrong is said last and on stderr, where it is seen. */
 static int judge(json_t *nodes)
 {
     size_t i, reached = 0, leaders = 0;
     uint64_t quarantine_ms = 0;
-    char left[DURATION_TEXT_SIZE];
     json_t *node;
     json_array_foreach(nodes, i, node)
     {
@@ -67,13 +79,7 @@ static int judge(json_t *nodes)
         /* The leader may be one that was not asked. */
         leaders += !nodes_is_foreign(node) && value_number(node, "leader") != 0;
     }
-    if (quarantine_ms > 0) {
-        duration_format(quarantine_ms, left);
-        tool_fail(0,
-                  "quarantine after a restore: nothing is granted for "
-                  "another %s",
-                  left);
-    }
+    tell_of_quarantine(quarantine_ms);
     if (reached == 0) {
         return tool_fail(EX_UNAVAILABLE,
                          "no node answers; name the nodes with -e or "
@@ -236,6 +242,18 @@ int run_status(struct tool *tool, int argc, char **argv)
     return exit_code;
 }
 
+/* It serves, and grants nothing. */
+static void ask_for_quarantine(struct tool *tool)
+{
+    struct query query = {0};
+    const struct resp_reply *reply;
+    query_begin(&query, "RAFT.STATUS");
+    if (tool_read(tool, &query, "no status", &reply) == 0) {
+        tell_of_quarantine(reply_number(reply, 0, "quarantine_ms"));
+    }
+    query_done(&query);
+}
+
 /* A read that the confirmed leader answers: it shows that a majority is
  * there. */
 int run_health(struct tool *tool, int argc, char **argv)
@@ -254,6 +272,9 @@ int run_health(struct tool *tool, int argc, char **argv)
     json_t *record = json_pack("{s:b}", "healthy", exit_code == 0);
     output_record(tool->format, health_fields, record);
     json_decref(record);
+    if (exit_code == 0) {
+        ask_for_quarantine(tool);
+    }
     return exit_code;
 }
 

@@ -316,7 +316,7 @@ uint64_t core_clock_moved_ns(const struct core *core);
 bool core_is_serving(const struct core *core);
 
 /* What is left of the quarantine after a restore: at the leader exactly,
- * elsewhere as if there had been no other leader since it began. 0: none. */
+ * elsewhere as the log's clock tells. 0: none. */
 uint64_t core_quarantine_ms(struct core *core);
 /* The newest index at which this node, as a leader, has seen a majority with
  * the same state (node/core/digests.h); 0: none yet. */

@@ -21,8 +21,9 @@ uint64_t core_quarantine_ms(struct core *core)
                                                   core->now_ns);
         return (left_ns + NS_PER_MS - 1) / NS_PER_MS;
     }
-    uint64_t age_ms = history_age_ms(&core->history, since_index, core->now_ns);
-    return age_ms < time_ms ? time_ms - age_ms : 1;
+    uint64_t passed_ms = lockfsm_clock(core->fsm) -
+                         lockfsm_quarantine_clock(core->fsm);
+    return passed_ms < time_ms ? time_ms - passed_ms : 1;
 }
 
 void quarantine_turn(struct core *core)

@@ -315,6 +315,8 @@ def test_a_restore_begins_a_new_life(folder):
             left_ms = int(refused.split()[-2])
             assert 0 < left_ms <= 6000
             assert "quarantine" in hasp("status", nodes=[one]).stderr
+            health = hasp("health", nodes=[one])
+            assert health.returncode == 0 and "quarantine" in health.stderr
             assert "after a restore" in done("why", "l0", nodes=[one])
             token = client.do("LOCK.ACQUIRE", "l0", "WAIT", 15000)
             assert time.monotonic() - begun > (left_ms - 1000) / 1000
@@ -434,6 +436,29 @@ def end_quarantine(cluster, leader, client):
             assert 'reason="all were off"' in line and "from=" in line
     again = hasp("quarantine", "end", "--i-vouch", "x", nodes=[leader])
     assert again.returncode == 65 and "no quarantine" in again.stderr
+
+
+def test_a_quarantine_does_not_begin_again(folder):
+    """Neither at a leader that restarts nor at one that follows another."""
+    path = os.path.join(folder, "backup")
+    with Cluster(1) as cluster:
+        node = cluster.leader()
+        done("snapshot", "save", path, nodes=[node])
+        assert node.stop() == 0
+        shutil.rmtree(node.dir)
+        options = member(cluster, 1) + ["--quarantine", "20s"]
+        done("snapshot", "restore", path, *options)
+        for left_ms in 15000, 10000:
+            node.start()
+            wait_until(node.is_serving, 10, "the new life goes on")
+            wait_until(lambda: node.status()["quarantine_ms"] < left_ms, 20,
+                       "some of the quarantine is over")
+            node.kill()
+        node.start()
+        wait_until(node.is_serving, 10, "the new life goes on")
+        # The clock of the log has counted at least half of it.
+        assert 0 < node.status()["quarantine_ms"] < 16500
+        done("quarantine", "end", "--i-vouch", "a test", nodes=[node])
 
 
 def test_the_log_behind_the_last_snapshot_is_saved_as_well(folder):
