@@ -7,8 +7,7 @@
  * session is bound while a mark of it stands in the state or is on its way
  * there: then its heartbeats need a HEARD.
  *
- * A heartbeat moves
- * both later, and does not touch the heaps: O(1). A key in a heap is therefore
+ * A heartbeat moves both later, and does not touch the heaps: O(1). A key is so
  * never later than the truth, and an entry that comes up too early is put back
  * under its true key. Whatever moves a deadline earlier (a close with linger)
  * moves the key at once.
