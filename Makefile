@@ -71,13 +71,14 @@ PROTOS := $(wildcard lockfsm/*.proto)
 GEN_C := $(PROTOS:%.proto=$(GEN)/%.pb-c.c)
 GEN_O := $(PROTOS:%.proto=$(B)/gen/%.pb-c.o)
 
-FOLDERS := base lockfsm storage raft net client node/core node
+FOLDERS := base lockfsm lease storage raft net client core core/commands \
+    core/redis node
 SRC := $(foreach f,$(FOLDERS),$(wildcard $(f)/*.c))
 OBJ := $(SRC:%.c=$(B)/%.o) $(GEN_O)
 LIB := $(B)/libhasp-all.a
 
 HASPD_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard cmd/haspd/*.c))
-HASP_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard cmd/hasp/*.c))
+HASP_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard cmd/hasp/*.c cmd/hasp/*/*.c))
 UNIT := $(patsubst tests/unit/%.c,$(B)/unit/%,$(wildcard tests/unit/test_*.c))
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 SIM_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/sim/*.c))
@@ -88,7 +89,8 @@ PROPERTY_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/property/*.c))
 # a program that was built with an older one would break.
 SOVERSION := 0
 LIBHASP_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard client/*.c))
-LIBHASP_PARTS := $(patsubst %.c,$(B)/%.o,$(wildcard net/resp*.c base/*.c))
+LIBHASP_PARTS := $(patsubst %.c,$(B)/%.o,$(wildcard net/resp*.c base/*.c) \
+    lease/lease.c)
 LIBHASP_SO := $(B)/libhasp.so.$(VERSION)
 # A node for other programs: all but the client, which has a library of its own.
 LIBNODE_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard node/*.c))

@@ -45,8 +45,8 @@
 #include "base/err.h"
 #include "client/connection.h"
 #include "client/endpoints.h"
-#include "client/lease.h"
 #include "client/query.h"
+#include "lease/lease.h"
 
 #define CLIENT_SECRET_SIZE 33 /* 32 hex digits and a zero. */
 #define CLIENT_CODE_SIZE 32

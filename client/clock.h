@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* The clocks by which a client lives: both must be read, since a suspended
- * machine's monotonic clock stands still (client/lease.h). */
+ * machine's monotonic clock stands still (lease/lease.h). */
 
 #ifndef HASP_CLIENT_CLOCK_H
 #define HASP_CLIENT_CLOCK_H
@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/units.h"
-#include "client/lease.h"
+#include "lease/lease.h"
 
 struct lease_clock client_clock_read(void);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* What is asked of a hold without a round trip: the shorter of its session's
- * lease (client/lease.h) and of its own limit, and whether the cluster has
+ * lease (lease/lease.h) and of its own limit, and whether the cluster has
  * ended it. */
 
 #include <inttypes.h>

@@ -3,7 +3,7 @@
 /* Keeps a session alive from a thread of its own, with a connection of its own,
  * so that neither a blocked request nor a busy program starves the lease.
  *
- * A heartbeat leaves each fifth of the lease (client/lease.h); one that is not
+ * A heartbeat leaves each fifth of the lease (lease/lease.h); one that is not
  * answered is given up after another fifth and repeated at another node.
  *
  * EXPIRED and NOSESSION lose the lease at once. BLACKLISTED does not: the

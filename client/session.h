@@ -16,8 +16,8 @@
 
 #include "base/err.h"
 #include "client/client.h"
-#include "client/lease.h"
 #include "client/query.h"
+#include "lease/lease.h"
 
 struct session_options {
     uint64_t ttl_ms;    /* 0: the server's default. */

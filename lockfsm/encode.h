@@ -148,7 +148,7 @@ void encode_cancel(struct buffer *out, const struct origin *origin,
 void encode_please(struct buffer *out, const struct origin *origin,
                    struct bytes name, struct bytes message);
 
-/* --- Times that are over (lockfsm/timers) -------------------------------- */
+/* --- Times that are over (lease/timers) -------------------------------- */
 
 /* WAIT_TIMEOUT: void if the wait has gone, or if the place was asked for again
  * since 'asked_index' (EFFECT_QUEUED tells it), so that a new WAIT is not cut

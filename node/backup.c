@@ -20,9 +20,9 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "core/apply.h"
 #include "include/hasp/node.h"
 #include "lockfsm/lockfsm.h"
-#include "node/core/apply.h"
 #include "node/options.h"
 #include "raft/replica.h"
 #include "storage/datadir.h"

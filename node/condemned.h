@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* What is written into a data directory that may have lost, or has lost, what
- * this node has acknowledged (node/core/loss.h), so that no later start takes
+ * this node has acknowledged (core/loss.h), so that no later start takes
  * it for good when nobody is left who knows:
  *
  *     DIR/barred      a member says so: the node starts, and does not count
@@ -13,7 +13,7 @@
 #define HASP_NODE_CONDEMNED_H
 
 #include "base/err.h"
-#include "node/core/core.h"
+#include "core/core.h"
 
 /* Durable on return. */
 MUST_CHECK int condemned_write(const char *folder, const char *reason,

@@ -36,10 +36,10 @@
 
 #include "base/err.h"
 #include "base/units.h"
+#include "core/core.h"
 #include "include/hasp/node.h"
 #include "net/peers.h"
 #include "node/clients.h"
-#include "node/core/core.h"
 #include "node/founding.h"
 #include "node/health.h"
 #include "node/journal.h"

@@ -5,8 +5,8 @@
 #ifndef HASP_NODE_OPTIONS_H
 #define HASP_NODE_OPTIONS_H
 
+#include "core/core.h"
 #include "include/hasp/node.h"
-#include "node/core/core.h"
 #include "raft/replica.h"
 
 /* Copies 'from' with all its texts into zeroed memory. */

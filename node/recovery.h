@@ -26,7 +26,7 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
-#include "node/core/core.h"
+#include "core/core.h"
 #include "storage/snapshot.h"
 
 struct hasp_node;

@@ -22,7 +22,8 @@ ROOMS = [
     ('net/resp', r'net/resp(_\w+)?\.[ch]$', 'base', '', True),
     ('net/frame', r'net/frame\.[ch]$', 'base', '', True),
     ('net/http', r'net/http\.[ch]$', 'base net', 'uv microhttpd', False),
-    ('client/lease', r'client/lease\.[ch]$', 'base', '', True),
+    ('lease/lease', r'lease/lease\.[ch]$', 'base', '', True),
+    ('lease', r'lease/', 'base lockfsm', '', True),
     ('storage/table_lmdb', r'storage/table_lmdb\.c$', 'base storage', 'lmdb',
      False),
     ('base/sha', r'base/sha\.[ch]$', 'base', 'openssl', True),
@@ -31,21 +32,27 @@ ROOMS = [
     ('raft', r'raft/', 'base', 'raft', True),
     ('storage', r'storage/', 'base', '', False),
     ('net', r'net/', 'base net/frame', 'uv', False),
-    ('node/core', r'node/core/',
-     'base base/sha lockfsm raft net/resp net/frame storage/table.h '
-     'storage/snapshot.h', '', True),
+    ('core/commands', r'core/commands/',
+     'base base/sha lockfsm raft net/resp net/frame core core/redis', '',
+     True),
+    ('core/redis', r'core/redis/',
+     'base base/sha lockfsm net/resp core core/commands', '', True),
+    ('core', r'core/',
+     'base base/sha lockfsm lease raft net/resp net/frame storage/table.h '
+     'storage/snapshot.h '
+     'core/commands core/redis', '', True),
     ('node', r'node/',
-     'base lockfsm raft storage net net/resp net/frame net/http node/core '
+     'base lockfsm raft storage net net/resp net/frame net/http core '
      'include', 'uv', False),
     # hasp_uv.h goes with hasp.h; neither includes anything of ours.
     ('include', r'include/', '', '', False),
     # What users would write: system includes (<hasp/hasp.h>) only.
     ('examples', r'examples/', '', 'uv', False),
     ('client', r'client/',
-     'base base/sha net/resp client/lease include', 'uv', False),
+     'base base/sha net/resp lease/lease include', 'uv', False),
     ('cmd/haspd', r'cmd/haspd/', 'base include', 'inih systemd', False),
     ('cmd/hasp', r'cmd/hasp/',
-     'base client client/lease include', 'smartcols jansson', False),
+     'base client lease/lease include', 'smartcols jansson', False),
 ]
 
 LIBRARIES = {

@@ -27,7 +27,7 @@
 #include "client/clock.h"
 #include "client/endpoints.h"
 #include "client/query.h"
-#include "cmd/hasp/output.h"
+#include "cmd/hasp/view/output.h"
 
 #define EXIT_NO 1
 #define EXIT_LOCK_LOST 79

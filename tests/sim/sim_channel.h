@@ -8,7 +8,7 @@
 #ifndef HASP_TESTS_SIM_SIM_CHANNEL_H
 #define HASP_TESTS_SIM_SIM_CHANNEL_H
 
-#include "client/lease.h"
+#include "lease/lease.h"
 #include "net/resp.h"
 #include "tests/sim/sim.h"
 #include "tests/sim/sim_net.h"

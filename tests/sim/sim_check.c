@@ -379,7 +379,7 @@ static bool is_off(struct sim *sim, const struct replica_members *members,
 }
 
 /* For so long a process may measure before it knows how fast the others' clocks
- * are: two windows (node/core/clock_rate.h), and who was silent in one. */
+ * are: two windows (core/clock_rate.h), and who was silent in one. */
 #define MEASURING_NS (25 * NS_PER_S)
 
 void sim_check_clocks(struct sim *sim)

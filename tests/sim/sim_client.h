@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Clients: programs that hold locks, with the client library's own arithmetic
- * of leases (client/lease) and its way of asking (numbered requests that are
+ * of leases (lease/lease) and its way of asking (numbered requests that are
  * asked again of another node until there is an answer).
  *
  * Each client has a session, a connection for heartbeats and some workers, each

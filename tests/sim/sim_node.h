@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A node: the daemon's core (node/core with raft/ and lockfsm/ under it) on a
+/* A node: the daemon's core (core with raft/ and lockfsm/ under it) on a
  * virtual disk and network.
  *
  * The node does what the loop around the core does: reads what has arrived,
@@ -12,7 +12,7 @@
 #ifndef HASP_TESTS_SIM_SIM_NODE_H
 #define HASP_TESTS_SIM_SIM_NODE_H
 
-#include "node/core/core.h"
+#include "core/core.h"
 #include "tests/sim/sim.h"
 
 struct sim_node;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A world for tests of node/core: one to five cores, each with a log, a table
+/* A world for tests of core: one to five cores, each with a log, a table
  * in memory and clients, joined by an in-process network, on a virtual clock of
  * milliseconds. A message takes 1 ms, a write of the log 1 ms. Included by one
  * test program each; everything is static. */
@@ -20,7 +20,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "base/prng.h"
-#include "node/core/core.h"
+#include "core/core.h"
 #include "raft/message.h"
 
 #define NODE_MAX 6

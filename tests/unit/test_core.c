@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* node/core with one node: requests in, replies out, byte by byte. */
+/* core with one node: requests in, replies out, byte by byte. */
 
 #include "tests/unit/core_world.h"
 

@@ -2,7 +2,7 @@
 
 /* Bytes of requests in flight: of one connection, and of all. */
 
-#include "node/core/state.h"
+#include "core/state.h"
 #include "tests/unit/core_world.h"
 
 static struct world *world;

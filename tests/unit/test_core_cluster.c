@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* node/core with three nodes: forwarding, failover, leases over leaders. */
+/* core with three nodes: forwarding, failover, leases over leaders. */
 
 #include "tests/unit/core_world.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Nodes whose states differ, and damage in one of them
- * (node/core/digests.h). */
+ * (core/digests.h). */
 
 #include "tests/unit/core_world.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* Members that come back with less than they have acknowledged
- * (node/core/loss.h). */
+ * (core/loss.h). */
 
 #include "tests/unit/core_world.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* node/core: changes of members while some of them are silent. */
+/* core: changes of members while some of them are silent. */
 
 #include "tests/unit/core_world.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The Redis façade of node/core: what lock clients send, byte by byte. */
+/* The Redis façade of core: what lock clients send, byte by byte. */
 
 #include "tests/unit/core_world.h"
 
-#include "node/core/scripts.h"
+#include "core/redis/scripts.h"
 
 static struct world *world;
 

@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "base/log_limit.h"
-#include "node/core/commands.h"
+#include "core/commands/commands.h"
 #include "tests/unit/core_world.h"
 
 static struct world *world;

@@ -3,9 +3,9 @@
 /* Watchers and their bounds: none keeps the node from its work, and none hears
  * less because of another one. */
 
-#include "node/core/watches.h"
+#include "core/watches.h"
 
-#include "node/core/conn.h"
+#include "core/conn.h"
 
 #define CONN_MAX 1024
 #include "tests/unit/core_world.h"

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "client/lease.h"
+#include "lease/lease.h"
 
 #define MS UINT64_C(1000000)
 /* Both clocks count from somewhere, and not from the same place. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
 /* tests/vectors/lease.json, by which the clients in other languages are held to
- * the arithmetic of client/lease, to the nanosecond.
+ * the arithmetic of lease/lease, to the nanosecond.
  *
- * The file is made here, from client/lease itself; the test compares it with
+ * The file is made here, from lease/lease itself; the test compares it with
  * what stands there, and REWRITE=1 writes it anew. A case is a sentence and
  * steps, for a lease that begins with none:
  *
@@ -16,7 +16,7 @@
  *
  * Clocks and remainders are in nanoseconds, below 2^53. */
 
-#include "client/lease.h"
+#include "lease/lease.h"
 
 #include <inttypes.h>
 #include <setjmp.h>
@@ -292,7 +292,7 @@ static void the_vectors_are_those_of_the_lease(void **state)
         assert_int_equal(fclose(file), 0);
     }
     if (!is_same(buffer_bytes(&v.out))) {
-        fail_msg(PATH " is not what client/lease says (REWRITE=1 writes it "
+        fail_msg(PATH " is not what lease/lease says (REWRITE=1 writes it "
                       "anew)");
     }
     buffer_done(&v.out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* The leader's other deadlines: waits, delays, max holds, blacklistings, the
- * quarantine (lockfsm/timers, lockfsm/spans). Sessions: test_timers.c. */
+ * quarantine (lease/timers, lease/spans). Sessions: test_timers.c. */
 
 #include "base/prng.h"
 #include "tests/unit/timers_world.h"

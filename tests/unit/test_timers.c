@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The leader's deadlines of sessions (lockfsm/timers, lockfsm/leases). Each
+/* The leader's deadlines of sessions (lease/timers, lease/leases). Each
  * rule, and each listed way to get one wrong, is a test. Waits, delays and max
  * holds: test_spans.c. */
 

@@ -1,0 +1,511 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "cmd/hasp/run/child.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cmd/hasp/run/family.h"
+#include "cmd/hasp/tool.h"
+
+/* The lease is looked at at least so often, whatever was computed. */
+#define LOOK_NS (500 * NS_PER_MS)
+/* A process that hangs in the kernel is not waited for longer. */
+#define KILL_LIMIT_MS 10000
+
+static void become_command(struct child *child, int error_fd, int go_fd)
+    __attribute__((noreturn));
+static int start_guardian(struct child *child, int go[2]);
+static void take_signals(struct child *child);
+static void take_ends(struct child *child);
+static void take_guardian_death(struct child *child);
+static struct lease_clock look(const struct child *child,
+                               struct keeper_view *ret_view);
+static void tell_guardian(struct child *child, struct lease_clock at,
+                          const struct keeper_view *view);
+static void act_on_lease(struct child *child);
+static void set_timer(struct child *child, const struct keeper_view *view);
+
+void child_signals(sigset_t *ret_signals)
+{
+    sigemptyset(ret_signals);
+    sigaddset(ret_signals, SIGTERM);
+    sigaddset(ret_signals, SIGINT);
+    sigaddset(ret_signals, SIGHUP);
+    sigaddset(ret_signals, SIGQUIT);
+    sigaddset(ret_signals, SIGUSR1);
+    sigaddset(ret_signals, SIGUSR2);
+}
+
+/* While the command runs there are more: its end, and job control. */
+static void take_more_signals(struct child *child)
+{
+    sigset_t signals;
+    child_signals(&signals);
+    sigaddset(&signals, SIGCHLD);
+    sigaddset(&signals, SIGTSTP);
+    sigaddset(&signals, SIGCONT);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    signalfd(child->signal_fd, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static void signal_group(const struct child *child, int number)
+{
+    /* Before the command's own setpgid() there is no such group yet. */
+    if (kill(-child->pid, number) != 0) {
+        kill(child->pid, number);
+    }
+}
+
+/* Makes 'group' the one that reads from the terminal. We are in the background
+ * when it is given back, which is what SIGTTOU would stop us for. */
+static void give_terminal(pid_t group)
+{
+    sigset_t ttou, before;
+    sigemptyset(&ttou);
+    sigaddset(&ttou, SIGTTOU);
+    sigprocmask(SIG_BLOCK, &ttou, &before);
+    tcsetpgrp(STDIN_FILENO, group);
+    sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+int child_start(struct child *child)
+{
+    int error_pipe[2], go_pipe[2], code = 0;
+    child->has_terminal = tcgetpgrp(STDIN_FILENO) == getpgrp();
+    child->timer_fd = timerfd_create(CLOCK_BOOTTIME,
+                                     TFD_CLOEXEC | TFD_NONBLOCK);
+    if (child->timer_fd < 0 || guardian_init(&child->guardian) != 0 ||
+        pipe2(error_pipe, O_CLOEXEC) != 0 || pipe2(go_pipe, O_CLOEXEC) != 0) {
+        return tool_fail(EX_OSERR, "cannot start '%s': %s", child->argv[0],
+                         strerror(errno));
+    }
+    prctl(PR_SET_NAME, FAMILY_RUN_NAME);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    take_more_signals(child);
+    fflush(stdout);
+    child->pid = fork();
+    if (child->pid == 0) {
+        close(go_pipe[1]);
+        become_command(child, error_pipe[1], go_pipe[0]);
+    }
+    code = child->pid < 0 ? errno : 0;
+    close(error_pipe[1]);
+    if (child->pid > 0) {
+        /* In both processes, since either may come first. */
+        setpgid(child->pid, child->pid);
+        code = start_guardian(child, go_pipe);
+        /* The pipe closes with the exec; bytes in it tell why there was
+         * none. */
+        if (code != 0 ||
+            read(error_pipe[0], &code, sizeof code) == sizeof code) {
+            kill(child->pid, SIGKILL);
+            guardian_dismiss(&child->guardian);
+            waitpid(child->pid, NULL, 0);
+            if (child->has_terminal) {
+                give_terminal(getpgrp());
+            }
+        }
+    }
+    close(error_pipe[0]);
+    if (code != 0) {
+        struct keeper_view view;
+        look(child, &view);
+        guardian_done(&child->guardian);
+        close(child->timer_fd);
+        if (view.state != LEASE_HELD && child->on_lost != ON_LOST_IGNORE) {
+            return tool_fail(EXIT_LOCK_LOST,
+                             "the lock '%s' was lost before the command could "
+                             "be started",
+                             child->name);
+        }
+        return tool_fail(code == ENOENT ? 127 : 126, "cannot run '%s': %s",
+                         child->argv[0], strerror(code));
+    }
+    return 0;
+}
+
+int child_watch(struct child *child)
+{
+    while (!child->has_ended) {
+        act_on_lease(child);
+        struct pollfd fds[3] = {
+            {.fd = child->signal_fd, .events = POLLIN},
+            {.fd = child->timer_fd, .events = POLLIN},
+            {.fd = keeper_fd(child->keeper), .events = POLLIN},
+        };
+        poll(fds, 3, -1);
+        uint64_t ignored;
+        for (int i = 1; i < 3; i++) {
+            if (fds[i].revents != 0 &&
+                read(fds[i].fd, &ignored, sizeof ignored) < 0) {
+                continue; /* Another wake-up will come. */
+            }
+        }
+        if (fds[0].revents != 0) {
+            take_signals(child);
+        }
+    }
+    if (child->has_terminal) {
+        give_terminal(getpgrp());
+    }
+    close(child->timer_fd);
+    guardian_done(&child->guardian);
+    if (child->was_lost) {
+        return tool_fail(EXIT_LOCK_LOST,
+                         "the lock '%s' was lost, the command did not run "
+                         "under it to its end",
+                         child->name);
+    }
+    return WIFEXITED(child->status) ? WEXITSTATUS(child->status)
+                                    : 128 + WTERMSIG(child->status);
+}
+
+/* From here on the deadline is guarded; the command starts only then. */
+static int start_guardian(struct child *child, int go[2])
+{
+    struct guardian_ward ward = {
+        .command = child->pid,
+        .run_id = child->run_id,
+        .first_signal = child->on_lost == ON_LOST_FREEZE ? SIGSTOP : SIGTERM,
+        .go_fd = go[1]};
+    struct keeper_view view;
+    tell_guardian(child, look(child, &view), &view);
+    int code = guardian_start(&child->guardian, &ward) == 0 ? 0 : errno;
+    close(go[0]);
+    close(go[1]);
+    return code;
+}
+
+static void become_command(struct child *child, int error_fd, int go_fd)
+{
+    char go;
+    pid_t parent = getppid();
+    setpgid(0, 0);
+    if (child->has_terminal && isatty(STDOUT_FILENO)) {
+        give_terminal(getpid());
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) {
+        _exit(128 + SIGKILL); /* It has died in between. */
+    }
+    int code = EAGAIN; /* There is no guardian, or the lease has run out. */
+    if (read(go_fd, &go, 1) == 1) {
+        sigprocmask(SIG_SETMASK, &child->mask, NULL);
+        execvpe(child->argv[0], child->argv, child->environment);
+        code = errno;
+    }
+    ssize_t ignored = write(error_fd, &code, sizeof code);
+    (void)ignored;
+    _exit(code == ENOENT ? 127 : 126);
+}
+
+/* Lets the command go on after a stop, if the lock is ours still. */
+static void wake(struct child *child)
+{
+    struct keeper_view view;
+    look(child, &view);
+    if (!child->is_frozen &&
+        (view.state == LEASE_HELD || child->on_lost == ON_LOST_IGNORE)) {
+        signal_group(child, SIGCONT);
+    }
+}
+
+static void take_signals(struct child *child)
+{
+    struct signalfd_siginfo info;
+    while (read(child->signal_fd, &info, sizeof info) == sizeof info) {
+        int number = (int)info.ssi_signo;
+        if (number == SIGCHLD) {
+            take_ends(child);
+        } else if (child->has_ended) {
+            continue;
+        } else if (number == SIGCONT) {
+            wake(child);
+        } else {
+            child->stops_along |= number == SIGTSTP;
+            signal_group(child, number);
+        }
+    }
+}
+
+/* Ctrl-Z stopped the command: the shell gets its terminal, we stop as well.
+ * While we are stopped nobody sends heartbeats; that is safe, for the command
+ * stands still, too, and goes on only if the lease is held still. */
+static void stop_along(struct child *child)
+{
+    child->stops_along = false;
+    if (child->has_terminal) {
+        give_terminal(getpgrp());
+    }
+    kill(getpid(), SIGSTOP);
+    if (child->has_terminal && tcgetpgrp(STDIN_FILENO) == getpgrp()) {
+        give_terminal(child->pid);
+    }
+    wake(child);
+}
+
+static void take_stop(struct child *child, int number)
+{
+    if (child->is_frozen || guardian_has_warned(&child->guardian)) {
+        return;
+    }
+    bool wants_terminal = number == SIGTTIN || number == SIGTTOU;
+    if (wants_terminal && child->has_terminal &&
+        tcgetpgrp(STDIN_FILENO) == getpgrp()) {
+        give_terminal(child->pid);
+        wake(child);
+    } else if (child->has_terminal || child->stops_along) {
+        stop_along(child);
+    }
+}
+
+static struct family family_of(const struct child *child)
+{
+    return (struct family){
+        .command = child->pid, .run = getpid(), .run_id = child->run_id};
+}
+
+/* The command has ended and is not reaped yet, so its group's number still is
+ * its own. */
+static void take_end(struct child *child)
+{
+    struct keeper_view view;
+    look(child, &view);
+    child->has_ended = true;
+    if (child->on_lost != ON_LOST_IGNORE) {
+        child->was_lost = child->is_lost || child->is_termed ||
+                          child->unguarded_ns != 0 ||
+                          view.state != LEASE_HELD ||
+                          guardian_has_killed(&child->guardian) ||
+                          atomic_load(child->hold_has_ended);
+    }
+    if (child->was_lost) {
+        /* What the command has left behind must not live on. */
+        struct family family = family_of(child);
+        child->has_survivors = !family_kill(&family, KILL_LIMIT_MS);
+    }
+    guardian_dismiss(&child->guardian);
+}
+
+/* A command without its guardian could outlive its lock. */
+static void take_guardian_death(struct child *child)
+{
+    if (child->on_lost == ON_LOST_IGNORE || child->unguarded_ns != 0 ||
+        guardian_has_killed(&child->guardian)) {
+        return;
+    }
+    child->unguarded_ns = client_now_ns();
+    tool_fail(0,
+              "the guardian of '%s' was killed, the command is being "
+              "stopped",
+              child->name);
+}
+
+/* Of the command, of its guardian, and of orphans, which come to us. */
+static void take_ends(struct child *child)
+{
+    siginfo_t info = {0};
+    while (waitid(P_ALL, 0, &info, WEXITED | WSTOPPED | WNOHANG | WNOWAIT) ==
+               0 &&
+           info.si_pid != 0) {
+        bool has_stopped = info.si_code == CLD_STOPPED;
+        bool is_command = info.si_pid == child->pid;
+        if (is_command && !has_stopped) {
+            take_end(child);
+        }
+        int status = 0;
+        waitpid(info.si_pid, &status, WUNTRACED | WNOHANG);
+        if (is_command && has_stopped) {
+            take_stop(child, info.si_status);
+        } else if (is_command) {
+            child->status = status;
+            return;
+        } else if (!has_stopped &&
+                   guardian_take_death(&child->guardian, info.si_pid)) {
+            take_guardian_death(child);
+        }
+        info.si_pid = 0;
+    }
+}
+
+/* How long the lock may be trusted, counted from the clock that is returned: it
+ * is read first, so that a pause in between makes it less and not more. */
+static struct lease_clock look(const struct child *child,
+                               struct keeper_view *ret_view)
+{
+    struct lease_clock at = client_clock_read();
+    keeper_view(child->keeper, ret_view);
+    if (child->hold_left_ms != 0 && ret_view->state != LEASE_LOST) {
+        uint64_t hold_ns = lease_hold_remaining(child->hold_sent,
+                                                child->hold_left_ms, at);
+        if (hold_ns < ret_view->remaining_ns) {
+            ret_view->remaining_ns = hold_ns;
+        }
+        if (hold_ns < ret_view->sure_ns) {
+            ret_view->sure_ns = hold_ns;
+        }
+        if (hold_ns == 0) {
+            ret_view->state = LEASE_LOST;
+            snprintf(ret_view->why, sizeof ret_view->why, "its --hold is over");
+        }
+    }
+    return at;
+}
+
+static uint64_t less(uint64_t time_ns, uint64_t by_ns)
+{
+    return time_ns > by_ns ? time_ns - by_ns : 0;
+}
+
+/* It comes after us in everything, but in time. */
+static void tell_guardian(struct child *child, struct lease_clock at,
+                          const struct keeper_view *view)
+{
+    uint64_t reserve_ns = child->margin_ns / 2;
+    uint64_t first_ns = GUARDIAN_NEVER;
+    uint64_t kill_ns = less(view->remaining_ns, reserve_ns);
+    if (child->on_lost == ON_LOST_IGNORE) {
+        kill_ns = GUARDIAN_NEVER;
+    } else if (child->on_lost == ON_LOST_FREEZE) {
+        first_ns = kill_ns;
+        kill_ns = less(view->sure_ns, reserve_ns);
+    } else if (child->on_lost == ON_LOST_TERM && !child->is_termed) {
+        first_ns = less(view->remaining_ns, child->grace_ns / 4 * 3);
+    }
+    guardian_trust(&child->guardian, at, first_ns, kill_ns);
+}
+
+static void say(const struct child *child, const char *text,
+                const struct keeper_view *view)
+{
+    if (!child->is_quiet) {
+        tool_fail(0, "the lock '%s' %s%s%s", child->name, text,
+                  view->why[0] != '\0' ? ": " : "", view->why);
+    }
+}
+
+static void act_on_loss(struct child *child, const struct keeper_view *view)
+{
+    if (child->is_lost) {
+        return;
+    }
+    child->is_lost = true;
+    if (child->on_lost == ON_LOST_IGNORE) {
+        say(child, "is lost, the command goes on without it", view);
+        return;
+    }
+    struct family family = family_of(child);
+    family_signal(&family, SIGKILL);
+    say(child,
+        child->unguarded_ns != 0 ? "has no guardian, the command was killed"
+                                 : "is lost, the command was killed",
+        view);
+}
+
+static void act_on_term(struct child *child, const struct keeper_view *view,
+                        bool is_near, bool is_due)
+{
+    if (guardian_has_warned(&child->guardian)) {
+        child->is_termed = true;
+    }
+    if (is_near && !child->is_termed) {
+        child->is_termed = true;
+        signal_group(child, SIGTERM);
+        signal_group(child, SIGCONT);
+        say(child, "cannot be kept, the command is being stopped", view);
+    }
+    if (is_due) {
+        act_on_loss(child, view);
+    }
+}
+
+static void act_on_freeze(struct child *child, const struct keeper_view *view,
+                          bool is_near)
+{
+    struct family family = family_of(child);
+    bool was_frozen = child->is_frozen || guardian_has_warned(&child->guardian);
+    if (child->unguarded_ns != 0 || view->sure_ns <= child->margin_ns) {
+        act_on_loss(child, view);
+        return;
+    }
+    child->is_frozen = is_near;
+    if (is_near && !was_frozen) {
+        family_signal(&family, SIGSTOP);
+        say(child, "is in jeopardy, the command is frozen", view);
+    } else if (!is_near && was_frozen) {
+        guardian_forget_warning(&child->guardian);
+        family_signal(&family, SIGCONT);
+        say(child, "is safe again, the command goes on", view);
+    }
+}
+
+static void act_on_lease(struct child *child)
+{
+    struct keeper_view view;
+    tell_guardian(child, look(child, &view), &view);
+    if (guardian_is_alone(&child->guardian)) {
+        take_guardian_death(child);
+    }
+    uint64_t alone_ns = child->unguarded_ns != 0
+                            ? client_now_ns() - child->unguarded_ns
+                            : 0;
+    bool is_alone = child->unguarded_ns != 0;
+    bool is_near = view.remaining_ns <= child->grace_ns || view.is_refused ||
+                   is_alone;
+    bool is_due = view.remaining_ns <= child->margin_ns ||
+                  (is_alone && (alone_ns >= child->grace_ns ||
+                                child->on_lost != ON_LOST_TERM));
+    if (view.state == LEASE_LOST || atomic_load(child->hold_has_ended)) {
+        act_on_loss(child, &view);
+    } else {
+        switch (child->on_lost) {
+        case ON_LOST_TERM:
+            act_on_term(child, &view, is_near, is_due);
+            break;
+        case ON_LOST_KILL:
+            if (is_due) {
+                act_on_loss(child, &view);
+            }
+            break;
+        case ON_LOST_FREEZE:
+            act_on_freeze(child, &view, is_near);
+            break;
+        case ON_LOST_IGNORE:
+            break;
+        }
+    }
+    set_timer(child, &view);
+}
+
+/* Due at the next of the moments at which act_on_lease() would do something. */
+static void set_timer(struct child *child, const struct keeper_view *view)
+{
+    uint64_t next_ns = LOOK_NS;
+    uint64_t limits_ns[] = {child->grace_ns, child->margin_ns, 0};
+    for (size_t i = 0; i < 3; i++) {
+        if (view->remaining_ns > limits_ns[i] &&
+            view->remaining_ns - limits_ns[i] < next_ns) {
+            next_ns = view->remaining_ns - limits_ns[i];
+        }
+        if (view->sure_ns > limits_ns[i] &&
+            view->sure_ns - limits_ns[i] < next_ns) {
+            next_ns = view->sure_ns - limits_ns[i];
+        }
+    }
+    struct itimerspec when = {
+        .it_value = {.tv_sec = (time_t)(next_ns / NS_PER_S),
+                     .tv_nsec = (long)(next_ns % NS_PER_S) + 1}};
+    if (when.it_value.tv_nsec >= (long)NS_PER_S) {
+        when.it_value.tv_nsec = (long)NS_PER_S - 1;
+    }
+    timerfd_settime(child->timer_fd, 0, &when, NULL);
+}

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "cmd/hasp/run/family.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "client/clock.h"
+
+/* Members that start others faster than they are found are met again in the
+ * next round; one that goes on for ever is stopped by family_kill(). */
+#define ROUNDS_MAX 20
+#define ENVIRONMENT_MAX (1024 * 1024)
+/* Nobody is there, so often in a row, means that all are dead: one that forks
+ * and exits may slip through between two looks. */
+#define EMPTY_LOOKS 3
+/* So often without a pause, which would be in favour of such a one. */
+#define HASTY_LOOKS 100
+
+struct process {
+    pid_t pid;
+    pid_t parent;
+    uint64_t start; /* In ticks since boot. */
+    char state;
+    char name[16];
+    bool is_member;
+};
+
+struct census {
+    struct process *process;
+    size_t count;
+    size_t capacity;
+    char *text; /* Room for an environment, when one is first read. */
+};
+
+static bool read_process(pid_t pid, struct process *ret_process)
+{
+    char path[32], text[512];
+    struct process process = {.pid = pid};
+    snprintf(path, sizeof path, "/proc/%ld/stat", (long)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return false;
+    }
+    ssize_t size = read(fd, text, sizeof text - 1);
+    close(fd);
+    if (size <= 0) {
+        return false;
+    }
+    text[size] = '\0';
+    /* "pid (name) state parent ...", where the name may hold anything; the
+     * time of start is the 22nd field. */
+    const char *name = strchr(text, '('), *end = strrchr(text, ')');
+    long parent;
+    if (name == NULL || end == NULL ||
+        sscanf(end + 1,
+               " %c %ld %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+               "%*s %*s %*s %*s %" SCNu64,
+               &process.state, &parent, &process.start) != 3) {
+        return false;
+    }
+    snprintf(process.name, sizeof process.name, "%.*s", (int)(end - name - 1),
+             name + 1);
+    process.parent = (pid_t)parent;
+    *ret_process = process;
+    return true;
+}
+
+static void add_process(struct census *census, pid_t pid)
+{
+    struct process process;
+    if (!read_process(pid, &process)) {
+        return;
+    }
+    if (census->count == census->capacity) {
+        census->capacity = census->capacity * 2 + 64;
+        census->process = memory_resize(
+            census->process, census->capacity * sizeof *census->process);
+    }
+    census->process[census->count++] = process;
+}
+
+static pid_t pid_of(const struct dirent *entry)
+{
+    return isdigit((unsigned char)entry->d_name[0])
+               ? (pid_t)strtol(entry->d_name, NULL, 10)
+               : 0;
+}
+
+/* The children of one thread: "12 345 ". False if there is no such list. */
+static bool add_children_of_thread(struct census *census, pid_t pid,
+                                   pid_t thread)
+{
+    char path[64], text[4096];
+    size_t kept = 0;
+    ssize_t got;
+    snprintf(path, sizeof path, "/proc/%ld/task/%ld/children", (long)pid,
+             (long)thread);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return false;
+    }
+    while ((got = read(fd, text + kept, sizeof text - 1 - kept)) > 0) {
+        char *from = text, *blank;
+        text[kept + (size_t)got] = '\0';
+        while ((blank = strchr(from, ' ')) != NULL) {
+            add_process(census, (pid_t)strtol(from, NULL, 10));
+            from = blank + 1;
+        }
+        kept = strlen(from);
+        memmove(text, from, kept);
+    }
+    close(fd);
+    return true;
+}
+
+static bool add_children(struct census *census, pid_t pid)
+{
+    char path[32];
+    struct dirent *entry;
+    bool has_list = false;
+    snprintf(path, sizeof path, "/proc/%ld/task", (long)pid);
+    DIR *folder = opendir(path);
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        if (pid_of(entry) != 0) {
+            has_list |= add_children_of_thread(census, pid, pid_of(entry));
+        }
+    }
+    if (folder != NULL) {
+        closedir(folder);
+    }
+    return has_list;
+}
+
+/* All below 'hasp run'; false if that cannot be had. */
+static bool take_tree(struct census *census, pid_t run)
+{
+    census->count = 0;
+    if (!add_children(census, run)) {
+        return false;
+    }
+    for (size_t i = 0; i < census->count; i++) {
+        add_children(census, census->process[i].pid);
+    }
+    return true;
+}
+
+static void take_census(struct census *census, const struct family *family)
+{
+    struct dirent *entry;
+    if (family->run != 0 && take_tree(census, family->run)) {
+        return;
+    }
+    DIR *folder = opendir("/proc");
+    census->count = 0;
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        if (pid_of(entry) != 0) {
+            add_process(census, pid_of(entry));
+        }
+    }
+    if (folder != NULL) {
+        closedir(folder);
+    }
+}
+
+/* Does HASP_RUNS, as the process was started with it, name this run? */
+static bool has_run_id(struct census *census, pid_t pid, const char *run_id)
+{
+    char path[32];
+    size_t size = 0;
+    bool has = false;
+    if (census->text == NULL) {
+        census->text = memory_new(ENVIRONMENT_MAX);
+    }
+    char *text = census->text;
+    snprintf(path, sizeof path, "/proc/%ld/environ", (long)pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    while (fd >= 0 && size < ENVIRONMENT_MAX - 1) {
+        ssize_t got = read(fd, text + size, ENVIRONMENT_MAX - 1 - size);
+        if (got <= 0) {
+            break;
+        }
+        size += (size_t)got;
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    text[size] = '\0';
+    for (size_t at = 0; at < size && !has; at += strlen(text + at) + 1) {
+        has = strncmp(text + at, "HASP_RUNS=", 10) == 0 &&
+              strstr(text + at, run_id) != NULL;
+    }
+    return has;
+}
+
+static bool is_alive(const struct process *process)
+{
+    return process->state != 'Z' && process->state != 'X';
+}
+
+static const struct process *find(const struct census *census, pid_t pid)
+{
+    for (size_t i = 0; i < census->count; i++) {
+        if (census->process[i].pid == pid) {
+            return &census->process[i];
+        }
+    }
+    return NULL;
+}
+
+static bool is_kin(const struct family *family, const struct census *census,
+                   const struct process *process, int number)
+{
+    if (process->pid == family->command ||
+        (family->run != 0 && process->parent == family->run)) {
+        return true;
+    }
+    const struct process *parent = find(census, process->parent);
+    return parent != NULL && parent->is_member &&
+           (number != SIGCONT || strcmp(parent->name, FAMILY_RUN_NAME) != 0);
+}
+
+static bool may_be_member(const struct family *family,
+                          const struct process *process)
+{
+    return !process->is_member && process->pid != getpid() &&
+           process->pid != family->run &&
+           strcmp(process->name, FAMILY_GUARDIAN_NAME) != 0;
+}
+
+static bool is_noted(const struct family_roll *roll,
+                     const struct process *process)
+{
+    for (size_t i = 0; roll != NULL && i < roll->count; i++) {
+        if (roll->entry[i].pid == process->pid &&
+            roll->entry[i].start == process->start) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Marks all members. */
+static void find_members(const struct family *family, struct census *census,
+                         int number)
+{
+    bool has_new = true;
+    for (size_t i = 0; family->run == 0 && i < census->count; i++) {
+        struct process *process = &census->process[i];
+        if (may_be_member(family, process) && is_alive(process)) {
+            process->is_member = is_noted(family->roll, process) ||
+                                 has_run_id(census, process->pid,
+                                            family->run_id);
+        }
+    }
+    while (has_new) {
+        has_new = false;
+        for (size_t i = 0; i < census->count; i++) {
+            struct process *process = &census->process[i];
+            if (may_be_member(family, process) &&
+                is_kin(family, census, process, number)) {
+                process->is_member = true;
+                has_new = true;
+            }
+        }
+    }
+}
+
+void family_note(const struct family *family, struct family_roll *roll)
+{
+    struct census census = {0};
+    struct process run;
+    if (take_tree(&census, family->run) && read_process(family->run, &run) &&
+        is_alive(&run)) {
+        find_members(family, &census, SIGKILL);
+        roll->count = 0;
+        if (roll->capacity < census.count) {
+            roll->capacity = census.count;
+            roll->entry = memory_resize(roll->entry,
+                                        roll->capacity * sizeof *roll->entry);
+        }
+        for (size_t i = 0; i < census.count; i++) {
+            if (census.process[i].is_member) {
+                roll->entry[roll->count++] = (struct family_entry){
+                    census.process[i].pid, census.process[i].start};
+            }
+        }
+    }
+    free(census.process);
+    free(census.text);
+}
+
+size_t family_signal(const struct family *family, int number)
+{
+    struct census census = {0};
+    size_t alive = 0;
+    bool has_new = true;
+    kill(-family->command, number);
+    pid_t *done = NULL;
+    size_t done_count = 0;
+    for (int round = 0; has_new && round < ROUNDS_MAX; round++) {
+        has_new = false;
+        alive = 0;
+        take_census(&census, family);
+        find_members(family, &census, number);
+        for (size_t i = 0; i < census.count; i++) {
+            const struct process *process = &census.process[i];
+            bool is_done = false;
+            if (!process->is_member || !is_alive(process)) {
+                continue;
+            }
+            alive++;
+            for (size_t d = 0; d < done_count && !is_done; d++) {
+                is_done = done[d] == process->pid;
+            }
+            if (!is_done) {
+                kill(process->pid, number);
+                done = memory_resize(done, (done_count + 1) * sizeof *done);
+                done[done_count++] = process->pid;
+                has_new = true;
+            }
+        }
+    }
+    free(done);
+    free(census.process);
+    free(census.text);
+    return alive;
+}
+
+bool family_kill(const struct family *family, unsigned limit_ms)
+{
+    uint64_t until_ns = client_now_ns() + limit_ms * NS_PER_MS, pause_ms = 1;
+    int empty = 0;
+    for (int look = 0; empty < EMPTY_LOOKS; look++) {
+        empty = family_signal(family, SIGKILL) == 0 ? empty + 1 : 0;
+        if (client_now_ns() >= until_ns) {
+            return false;
+        }
+        if (empty == 0 && look >= HASTY_LOOKS) {
+            client_sleep_ms(pause_ms);
+            pause_ms = pause_ms < 50 ? pause_ms * 2 : 50;
+        }
+    }
+    return true;
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "cmd/hasp/run/guardian.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "client/clock.h"
+#include "cmd/hasp/run/family.h"
+
+/* Both are looked at at least so often, whatever was computed. */
+#define LOOK_NS (500 * NS_PER_MS)
+/* More often at first, when a command starts what it needs. */
+#define LOOK_FIRST_NS (10 * NS_PER_MS)
+#define KILL_LIMIT_MS 10000
+/* A command is told TERM once, by the deputy only if the guardian does not.
+ * STOP and KILL may come twice, and are never late. */
+#define DEPUTY_LATER_NS (20 * NS_PER_MS)
+
+struct deadline {
+    _Atomic uint64_t monotonic_ns;
+    _Atomic uint64_t boottime_ns;
+};
+
+struct guardian_page {
+    struct deadline first;
+    struct deadline kill;
+    atomic_bool has_warned;
+    atomic_bool has_killed;
+    atomic_bool is_alone;
+    atomic_bool is_over; /* Dismissed: nothing is to be done any more. */
+    _Atomic pid_t deputy;
+};
+
+struct watch {
+    struct guardian_page *page;
+    struct guardian_ward ward;
+    pid_t run;
+    int life_fd;
+    int timer_fd;
+    pid_t deputy; /* 0: this is the deputy. */
+    struct family_roll roll;
+};
+
+static void begin(struct watch *watch) __attribute__((noreturn));
+
+static void set_deadline(struct deadline *deadline, struct lease_clock at,
+                         uint64_t time_ns)
+{
+    bool is_never = time_ns == GUARDIAN_NEVER;
+    atomic_store(&deadline->monotonic_ns,
+                 is_never ? GUARDIAN_NEVER : at.monotonic_ns + time_ns);
+    atomic_store(&deadline->boottime_ns,
+                 is_never ? GUARDIAN_NEVER : at.boottime_ns + time_ns);
+}
+
+int guardian_init(struct guardian *guardian)
+{
+    *guardian = (struct guardian){.life_fd = -1};
+    void *page = mmap(NULL, sizeof *guardian->page, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) {
+        return HASP_ENOMEM;
+    }
+    guardian->page = page;
+    guardian_trust(guardian, (struct lease_clock){0}, GUARDIAN_NEVER,
+                   GUARDIAN_NEVER);
+    return 0;
+}
+
+int guardian_start(struct guardian *guardian, const struct guardian_ward *ward)
+{
+    int life[2];
+    struct watch watch = {
+        .page = guardian->page, .ward = *ward, .run = getpid()};
+    if (pipe2(life, O_CLOEXEC) != 0) {
+        return HASP_EIO;
+    }
+    watch.life_fd = life[0];
+    guardian->pid = fork();
+    if (guardian->pid == 0) {
+        begin(&watch);
+    }
+    close(life[0]);
+    if (guardian->pid < 0) {
+        int code = errno;
+        guardian->pid = 0;
+        close(life[1]);
+        errno = code;
+        return HASP_EIO;
+    }
+    guardian->life_fd = life[1];
+    return 0;
+}
+
+void guardian_trust(struct guardian *guardian, struct lease_clock at,
+                    uint64_t first_ns, uint64_t kill_ns)
+{
+    set_deadline(&guardian->page->first, at, first_ns);
+    set_deadline(&guardian->page->kill, at, kill_ns);
+}
+
+bool guardian_has_warned(const struct guardian *guardian)
+{
+    return atomic_load(&guardian->page->has_warned);
+}
+
+bool guardian_has_killed(const struct guardian *guardian)
+{
+    return atomic_load(&guardian->page->has_killed);
+}
+
+void guardian_forget_warning(struct guardian *guardian)
+{
+    atomic_store(&guardian->page->has_warned, false);
+}
+
+bool guardian_is_alone(const struct guardian *guardian)
+{
+    return atomic_load(&guardian->page->is_alone);
+}
+
+static void end(pid_t pid)
+{
+    if (pid != 0) {
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+}
+
+void guardian_dismiss(struct guardian *guardian)
+{
+    atomic_store(&guardian->page->is_over, true);
+    end(guardian->pid);
+    guardian->pid = 0;
+    end(atomic_exchange(&guardian->page->deputy, 0));
+}
+
+bool guardian_take_death(struct guardian *guardian, pid_t pid)
+{
+    pid_t deputy = pid;
+    if (pid == guardian->pid) {
+        guardian->pid = 0;
+        return true;
+    }
+    return atomic_compare_exchange_strong(&guardian->page->deputy, &deputy, 0);
+}
+
+void guardian_done(struct guardian *guardian)
+{
+    if (guardian->page != NULL) {
+        guardian_dismiss(guardian);
+    }
+    if (guardian->life_fd >= 0) {
+        close(guardian->life_fd);
+    }
+    if (guardian->page != NULL) {
+        munmap(guardian->page, sizeof *guardian->page);
+    }
+}
+
+/* --- The guardian's process ----------------------------------------------- */
+
+static uint64_t left_of(struct deadline *deadline, struct lease_clock now)
+{
+    uint64_t monotonic_ns = atomic_load(&deadline->monotonic_ns);
+    uint64_t boottime_ns = atomic_load(&deadline->boottime_ns);
+    if (monotonic_ns <= now.monotonic_ns || boottime_ns <= now.boottime_ns) {
+        return 0;
+    }
+    monotonic_ns -= now.monotonic_ns;
+    boottime_ns -= now.boottime_ns;
+    return monotonic_ns < boottime_ns ? monotonic_ns : boottime_ns;
+}
+
+static void signal_family(const struct watch *watch, int number, bool is_dead)
+{
+    struct family family = {.command = watch->ward.command,
+                            .run = is_dead ? 0 : watch->run,
+                            .run_id = watch->ward.run_id,
+                            .roll = &watch->roll};
+    if (number == SIGKILL) {
+        family_kill(&family, KILL_LIMIT_MS);
+    } else if (number == SIGSTOP) {
+        family_signal(&family, number);
+    } else {
+        kill(-watch->ward.command, number);
+        kill(-watch->ward.command, SIGCONT);
+    }
+}
+
+/* The connections that were ours before the fork must close with 'hasp run',
+ * and pipes of the command's must not be held open by us. */
+static void let_go(struct watch *watch)
+{
+    int keep[2] = {watch->life_fd, watch->ward.go_fd};
+    int low = keep[0] < keep[1] ? keep[0] : keep[1];
+    int high = keep[0] < keep[1] ? keep[1] : keep[0];
+    if (low > 3) {
+        close_range(3, (unsigned)low - 1, 0);
+    }
+    if (high > low + 1) {
+        close_range((unsigned)low + 1, (unsigned)high - 1, 0);
+    }
+    close_range((unsigned)high + 1, ~0U, 0);
+    int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = 0; fd < 3 && null_fd >= 0; fd++) {
+        dup2(null_fd, fd);
+    }
+    int ignored = chdir("/");
+    (void)ignored;
+}
+
+static void wait_until_due(const struct watch *watch, uint64_t left_ns)
+{
+    uint64_t ignored;
+    struct pollfd fds[2] = {{.fd = watch->life_fd, .events = POLLIN},
+                            {.fd = watch->timer_fd, .events = POLLIN}};
+    struct itimerspec when = {
+        .it_value = {.tv_sec = (time_t)(left_ns / NS_PER_S),
+                     .tv_nsec = (long)(left_ns % NS_PER_S)}};
+    if (when.it_value.tv_sec == 0 && when.it_value.tv_nsec == 0) {
+        when.it_value.tv_nsec = 1;
+    }
+    timerfd_settime(watch->timer_fd, 0, &when, NULL);
+    /* The time-out is for a timer that could not be had. */
+    poll(fds, 2, (int)(left_ns / NS_PER_MS) + 1);
+    if (read(watch->timer_fd, &ignored, sizeof ignored) < 0) {
+        ignored = 0; /* Not due. */
+    }
+}
+
+static bool is_run_dead(const struct watch *watch)
+{
+    struct pollfd life = {.fd = watch->life_fd, .events = POLLIN};
+    return poll(&life, 1, 0) > 0;
+}
+
+static void look_after_deputy(const struct watch *watch)
+{
+    siginfo_t info = {0};
+    /* It stays a zombie: its number has to mean it until we are dismissed. */
+    if (watch->deputy != 0 &&
+        waitid(P_PID, (id_t)watch->deputy, &info,
+               WEXITED | WNOHANG | WNOWAIT) == 0 &&
+        info.si_pid != 0) {
+        atomic_store(&watch->page->is_alone, true);
+    }
+}
+
+static uint64_t first_left_of(const struct watch *watch, struct lease_clock now)
+{
+    if (atomic_load(&watch->page->has_warned)) {
+        return GUARDIAN_NEVER;
+    }
+    if (watch->deputy == 0 && watch->ward.first_signal == SIGTERM) {
+        now.monotonic_ns -= DEPUTY_LATER_NS;
+        now.boottime_ns -= DEPUTY_LATER_NS;
+    }
+    return left_of(&watch->page->first, now);
+}
+
+static void guard(struct watch *watch)
+{
+    struct guardian_page *page = watch->page;
+    struct family family = {.command = watch->ward.command, .run = watch->run};
+    uint64_t look_ns = LOOK_FIRST_NS;
+    while (!atomic_load(&page->is_over)) {
+        struct lease_clock now = client_clock_read();
+        uint64_t first_ns = first_left_of(watch, now);
+        uint64_t kill_ns = left_of(&page->kill, now);
+        if (kill_ns == 0) {
+            atomic_store(&page->has_killed, true);
+            signal_family(watch, SIGKILL, is_run_dead(watch));
+            break;
+        }
+        if (first_ns == 0) {
+            signal_family(watch, watch->ward.first_signal, false);
+            /* Afterwards: who takes it back must not come too early. */
+            atomic_store(&page->has_warned, true);
+            continue;
+        }
+        uint64_t left_ns = first_ns < kill_ns ? first_ns : kill_ns;
+        family_note(&family, &watch->roll);
+        wait_until_due(watch, left_ns < look_ns ? left_ns : look_ns);
+        look_ns = look_ns * 2 < LOOK_NS ? look_ns * 2 : LOOK_NS;
+        look_after_deputy(watch);
+        if (is_run_dead(watch) && !atomic_load(&page->is_over)) {
+            signal_family(watch, SIGKILL, true);
+            break;
+        }
+    }
+}
+
+static void begin(struct watch *watch)
+{
+    struct guardian_page *page = watch->page;
+    sigset_t all;
+    setsid();
+    prctl(PR_SET_NAME, FAMILY_GUARDIAN_NAME);
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    let_go(watch);
+    watch->deputy = fork();
+    if (watch->deputy == 0) {
+        setsid();
+        close(watch->ward.go_fd);
+    } else if (watch->deputy > 0) {
+        atomic_store(&page->deputy, watch->deputy);
+    }
+    watch->timer_fd = timerfd_create(CLOCK_BOOTTIME,
+                                     TFD_CLOEXEC | TFD_NONBLOCK);
+    if (watch->deputy != 0) {
+        if (watch->deputy < 0 ||
+            left_of(&page->kill, client_clock_read()) == 0 ||
+            write(watch->ward.go_fd, "", 1) != 1) {
+            _exit(1); /* Too late to begin, or unsafe. */
+        }
+        close(watch->ward.go_fd);
+    }
+    guard(watch);
+    _exit(0);
+}

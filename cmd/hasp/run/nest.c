@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "cmd/hasp/run/nest.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct entry {
+    char mode;
+    uint64_t slots;
+    uint64_t session;
+    uint64_t token;
+    char name[512];
+};
+
+void nest_make_id(char id[NEST_ID_SIZE])
+{
+    snprintf(id, NEST_ID_SIZE, "%ld.%" PRIu64 ":", (long)getpid(),
+             client_clock_read().boottime_ns);
+}
+
+static void put_name(struct buffer *out, const char *name)
+{
+    for (; *name != '\0'; name++) {
+        unsigned char c = (unsigned char)*name;
+        if (c < 0x80 && (isalnum(c) || memchr("-._/", c, 4) != NULL)) {
+            buffer_put_u8(out, c);
+        } else {
+            buffer_printf(out, "%%%02x", c);
+        }
+    }
+}
+
+static char mode_of(const struct acquire_options *options)
+{
+    return options->is_shared ? 's' : options->slots != 0 ? 'n' : 'x';
+}
+
+void nest_put(struct buffer *out, const char *id,
+              const struct acquire_options *options,
+              const struct acquired *acquired)
+{
+    const char *outer = getenv("HASP_RUNS");
+    if (outer != NULL && outer[0] != '\0') {
+        buffer_printf(out, "%s ", outer);
+    }
+    buffer_printf(out, "%s%c:%" PRIu64 ":%" PRIu64 ":%" PRIu64 ":", id,
+                  mode_of(options), options->slots,
+                  acquired->session.credentials.session, acquired->token);
+    put_name(out, options->name);
+}
+
+/* Reads the next entry and moves on; what is not understood is passed over. */
+static bool next_entry(const char **text, struct entry *ret_entry)
+{
+    while (**text != '\0') {
+        struct entry entry = {0};
+        int at = 0;
+        size_t size = strcspn(*text, " "), made = 0;
+        const char *end = *text + size;
+        int got = sscanf(
+            *text, "%*d.%*u:%c:%" SCNu64 ":%" SCNu64 ":%" SCNu64 ":%n",
+            &entry.mode, &entry.slots, &entry.session, &entry.token, &at);
+        const char *from = *text + at;
+        *text = *end == ' ' ? end + 1 : end;
+        if (got != 4 || at == 0 || from > end) {
+            continue;
+        }
+        while (from < end && made < sizeof entry.name - 1) {
+            unsigned byte = (unsigned char)*from;
+            bool is_hex = byte == '%' && end - from >= 3 &&
+                          sscanf(from + 1, "%2x", &byte) == 1;
+            entry.name[made++] = (char)byte;
+            from += is_hex ? 3 : 1;
+        }
+        *ret_entry = entry;
+        return true;
+    }
+    return false;
+}
+
+/* The lock as the cluster sees it, or NULL. */
+static json_t *show(struct tool *tool, const char *name)
+{
+    struct query query = {0};
+    const struct resp_reply *reply;
+    struct client_options options = {.deadline_ns = tool_deadline_ns(tool),
+                                     .is_read = true,
+                                     .is_repeatable = true};
+    query_begin(&query, "LOCK.SHOW");
+    query_text(&query, name);
+    int error = client_ask(tool_client(tool), &query, &options, &reply);
+    query_done(&query);
+    return error == 0 ? value_of_reply(reply, 0) : NULL;
+}
+
+/* The environment may be older than the lock: it is inherited by what outlives
+ * the run, and may tell of another cluster. Without an answer it is
+ * believed. */
+static bool still_holds(json_t *lock, const struct entry *entry)
+{
+    json_t *holder, *holders = value_at(lock, "holders");
+    size_t i;
+    json_array_foreach(holders, i, holder)
+    {
+        if (value_number(holder, "session") == entry->session &&
+            value_number(holder, "token") == entry->token) {
+            return true;
+        }
+    }
+    return !json_is_array(holders);
+}
+
+int nest_check(struct tool *tool, struct acquire_options *options)
+{
+    const char *text = getenv("HASP_RUNS");
+    struct entry entry;
+    json_t *lock = NULL;
+    uint64_t slots_held = 0;
+    char mode = mode_of(options);
+    bool is_refused = false;
+    while (text != NULL && !is_refused && next_entry(&text, &entry)) {
+        if (strcmp(entry.name, options->name) != 0) {
+            continue;
+        }
+        if (lock == NULL) {
+            lock = show(tool, options->name);
+        }
+        if (!still_holds(lock, &entry)) {
+            continue;
+        }
+        slots_held += entry.mode == 'n';
+        if (mode == 's' && entry.mode == 's') {
+            options->is_inside = options->wait_ms == WAIT_FOR_EVER;
+        } else if (mode != 'n' || entry.mode != 'n' ||
+                   slots_held >= options->slots) {
+            is_refused = options->wait_ms == WAIT_FOR_EVER;
+        }
+    }
+    json_decref(lock);
+    if (options->is_inside) {
+        options->wait_ms = 0;
+        options->exit_code = EX_USAGE;
+    }
+    return is_refused
+               ? tool_fail(EX_USAGE,
+                           "'%s' is held by the 'hasp run' around this one, "
+                           "with token %" PRIu64 ", and would be waited for "
+                           "for ever; use another name, -n or -w",
+                           options->name, entry.token)
+               : 0;
+}

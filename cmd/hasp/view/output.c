@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "cmd/hasp/view/output.h"
+
+#include <inttypes.h>
+#include <libsmartcols/libsmartcols.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/duration.h"
+
+/* Bytes of the UTF-8 character at 'at', or 0 if there is none (RFC 3629). */
+static size_t utf8_size(const uint8_t *at, size_t left)
+{
+    size_t size = at[0] < 0x80   ? 1
+                  : at[0] < 0xc2 ? 0
+                  : at[0] < 0xe0 ? 2
+                  : at[0] < 0xf0 ? 3
+                  : at[0] < 0xf5 ? 4
+                                 : 0;
+    if (size == 0 || size > left) {
+        return 0;
+    }
+    for (size_t i = 1; i < size; i++) {
+        if ((at[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    bool is_overlong = (at[0] == 0xe0 && at[1] < 0xa0) ||
+                       (at[0] == 0xf0 && at[1] < 0x90);
+    bool is_beyond = (at[0] == 0xed && at[1] > 0x9f) ||
+                     (at[0] == 0xf4 && at[1] > 0x8f);
+    return is_overlong || is_beyond ? 0 : size;
+}
+
+static json_t *string_of(struct bytes bytes)
+{
+    struct buffer text = {0};
+    for (size_t i = 0; i < bytes.size;) {
+        size_t size = utf8_size(bytes.data + i, bytes.size - i);
+        if (size == 0) {
+            buffer_printf(&text, "\\x%02x", bytes.data[i]);
+            size = 1;
+        } else {
+            buffer_put(&text, bytes.data + i, size);
+        }
+        i += size;
+    }
+    buffer_put_u8(&text, '\0');
+    json_t *value = json_stringn((const char *)text.data, text.size - 1);
+    buffer_done(&text);
+    return value;
+}
+
+static json_t *map_of(const struct resp_reply *reply, uint32_t at)
+{
+    json_t *object = json_object();
+    uint32_t child = at + 1;
+    for (uint32_t i = 0; i < reply->value[at].count; i++) {
+        json_t *key = string_of(reply->value[child].bytes);
+        child += reply->value[child].span;
+        json_object_set_new(object, json_string_value(key),
+                            value_of_reply(reply, child));
+        json_decref(key);
+        child += reply->value[child].span;
+    }
+    return object;
+}
+
+static json_t *array_of(const struct resp_reply *reply, uint32_t at)
+{
+    json_t *array = json_array();
+    uint32_t child = at + 1;
+    for (uint32_t i = 0; i < reply->value[at].count; i++) {
+        json_array_append_new(array, value_of_reply(reply, child));
+        child += reply->value[child].span;
+    }
+    return array;
+}
+
+json_t *value_of_reply(const struct resp_reply *reply, uint32_t at)
+{
+    const struct resp_value *value = &reply->value[at];
+    switch (value->type) {
+    case RESP_INTEGER:
+        return json_integer(value->integer);
+    case RESP_BOOL:
+        return json_boolean(value->integer != 0);
+    case RESP_NULL:
+        return json_null();
+    case RESP_MAP:
+        return map_of(reply, at);
+    case RESP_ARRAY:
+    case RESP_PUSH:
+        return array_of(reply, at);
+    case RESP_SIMPLE:
+    case RESP_ERROR:
+    case RESP_BULK:
+    case RESP_DOUBLE:
+        return string_of(value->bytes);
+    }
+    UNREACHABLE();
+}
+
+json_t *value_at(json_t *value, const char *path)
+{
+    while (value != NULL && *path != '\0') {
+        char word[64];
+        size_t size = strcspn(path, ".");
+        CHECK(size < sizeof word);
+        memcpy(word, path, size);
+        word[size] = '\0';
+        value = json_is_array(value)
+                    ? json_array_get(value, strtoul(word, NULL, 10))
+                    : json_object_get(value, word);
+        path += size + (path[size] == '.');
+    }
+    return value;
+}
+
+const char *value_text(json_t *value, const char *path)
+{
+    const char *text = json_string_value(value_at(value, path));
+    return text != NULL ? text : "";
+}
+
+uint64_t value_number(json_t *value, const char *path)
+{
+    json_t *found = value_at(value, path);
+    return json_is_integer(found) && json_integer_value(found) > 0
+               ? (uint64_t)json_integer_value(found)
+               : 0;
+}
+
+/* The control characters of ASCII, and those beyond it, which are two bytes. */
+static bool is_control(const unsigned char *at)
+{
+    return at[0] < 0x20 || at[0] == 0x7f ||
+           (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0);
+}
+
+/* Appends the text and a zero byte. */
+static void put_printable(struct buffer *out, const char *text,
+                          bool keeps_lines)
+{
+    const unsigned char *at = (const unsigned char *)text;
+    for (; *at != '\0'; at++) {
+        if (is_control(at) && !(keeps_lines && *at == '\n')) {
+            buffer_printf(out, "\\x%02x", *at);
+            if (*at == 0xc2) {
+                buffer_printf(out, "\\x%02x", *++at);
+            }
+        } else {
+            buffer_put_u8(out, *at);
+        }
+    }
+    buffer_put_u8(out, '\0');
+}
+
+void value_make_printable(json_t *value)
+{
+    struct buffer text = {0};
+    const char *key;
+    json_t *element;
+    size_t i;
+    if (json_is_string(value)) {
+        put_printable(&text, json_string_value(value), false);
+        json_string_set(value, (const char *)text.data);
+    }
+    json_object_foreach(value, key, element)
+    {
+        value_make_printable(element);
+    }
+    json_array_foreach(value, i, element)
+    {
+        value_make_printable(element);
+    }
+    buffer_done(&text);
+}
+
+void text_print(FILE *out, const char *text)
+{
+    struct buffer printable = {0};
+    put_printable(&printable, text, true);
+    fputs((const char *)printable.data, out);
+    buffer_done(&printable);
+}
+
+/* "k=v,k=v" of an object, "a,b" of an array of plain values. */
+static void put_compound(struct buffer *out, json_t *value)
+{
+    const char *separator = "";
+    const char *key;
+    json_t *element;
+    size_t i;
+    json_object_foreach(value, key, element)
+    {
+        buffer_printf(out, "%s%s=%s", separator, key,
+                      json_is_string(element) ? json_string_value(element)
+                                              : "...");
+        separator = ",";
+    }
+    json_array_foreach(value, i, element)
+    {
+        if (json_is_integer(element)) {
+            buffer_printf(out, "%s%" JSON_INTEGER_FORMAT, separator,
+                          json_integer_value(element));
+        } else {
+            buffer_printf(out, "%s%s", separator,
+                          json_is_string(element) ? json_string_value(element)
+                                                  : "...");
+        }
+        separator = ",";
+    }
+}
+
+/* Appends a cell's text and a zero byte. */
+static void put_cell(struct buffer *out, const struct field *field,
+                     json_t *record, bool is_for_people)
+{
+    char text[DURATION_TEXT_SIZE];
+    json_t *value = value_at(record, field->key);
+    if (field->kind == FIELD_COUNT) {
+        size_t count = json_is_integer(value)
+                           ? (size_t)json_integer_value(value)
+                           : json_array_size(value);
+        buffer_printf(out, "%zu", count);
+    } else if (field->kind == FIELD_FLAG) {
+        bool is_set = json_is_true(value) || (json_is_integer(value) &&
+                                              json_integer_value(value) != 0);
+        buffer_put_text(out, is_set ? "yes" : is_for_people ? "" : "no");
+    } else if (json_is_integer(value)) {
+        if (field->kind == FIELD_DURATION && is_for_people &&
+            json_integer_value(value) < 0) {
+            buffer_put_text(out, "never");
+        } else if (field->kind == FIELD_DURATION && is_for_people) {
+            duration_format(value_number(value, ""), text);
+            buffer_put_text(out, text);
+        } else {
+            buffer_printf(out, "%" JSON_INTEGER_FORMAT,
+                          json_integer_value(value));
+        }
+    } else if (json_is_real(value)) {
+        buffer_printf(out, "%.2f", json_real_value(value));
+    } else if (json_is_string(value)) {
+        buffer_put(out, json_string_value(value), json_string_length(value));
+    } else {
+        put_compound(out, value);
+    }
+    buffer_put_u8(out, '\0');
+}
+
+static void write_plain_row(const struct field *fields, json_t *record)
+{
+    struct buffer cell = {0}, text = {0};
+    for (size_t i = 0; fields[i].key != NULL; i++) {
+        buffer_clear(&cell);
+        buffer_clear(&text);
+        put_cell(&cell, &fields[i], record, false);
+        if (i > 0) {
+            putchar('\t');
+        }
+        put_printable(&text, (const char *)cell.data, false);
+        fputs((const char *)text.data, stdout);
+    }
+    putchar('\n');
+    buffer_done(&cell);
+    buffer_done(&text);
+}
+
+static bool is_right(const struct field *field)
+{
+    return field->kind == FIELD_NUMBER || field->kind == FIELD_COUNT ||
+           field->kind == FIELD_DURATION;
+}
+
+/* libsmartcols prints nothing at all for a table without lines. */
+static void write_header(const struct field *fields)
+{
+    for (size_t i = 0; fields[i].key != NULL; i++) {
+        printf("%s%s", i > 0 ? " " : "", fields[i].title);
+    }
+    putchar('\n');
+}
+
+const char *output_colour(enum colour colour)
+{
+    static const char *const codes[] = {"\033[0m", "\033[1m", "\033[32m",
+                                        "\033[31m"};
+    const char *no_colour = getenv("NO_COLOR"), *term = getenv("TERM");
+    bool is_plain = (no_colour != NULL && no_colour[0] != '\0') ||
+                    term == NULL || strcmp(term, "dumb") == 0 ||
+                    !isatty(STDOUT_FILENO);
+    return is_plain ? "" : codes[colour];
+}
+
+/* The colour of a cell, or NULL for none. */
+static const char *colour_of(const struct field *field, const char *text)
+{
+    bool is_good = strcmp(text, "leader") == 0;
+    bool is_bad = strcmp(text, "unreachable") == 0 ||
+                  strcmp(text, "candidate") == 0;
+    if (field->kind != FIELD_ROLE || (!is_good && !is_bad)) {
+        return NULL;
+    }
+    const char *code = output_colour(is_good ? COLOUR_GOOD : COLOUR_BAD);
+    return code[0] != '\0' ? code : NULL;
+}
+
+static void write_table(const struct field *fields, json_t *rows)
+{
+    struct libscols_table *table = scols_new_table();
+    struct buffer cell = {0};
+    CHECK(table != NULL);
+    scols_table_enable_colors(table, output_colour(COLOUR_BOLD)[0] != '\0');
+    for (size_t i = 0; fields[i].key != NULL; i++) {
+        CHECK(scols_table_new_column(table, fields[i].title, 0,
+                                     is_right(&fields[i]) ? SCOLS_FL_RIGHT
+                                                          : 0) != NULL);
+    }
+    for (size_t r = 0; r < json_array_size(rows); r++) {
+        struct libscols_line *line = scols_table_new_line(table, NULL);
+        CHECK(line != NULL);
+        for (size_t i = 0; fields[i].key != NULL; i++) {
+            buffer_clear(&cell);
+            put_cell(&cell, &fields[i], json_array_get(rows, r), true);
+            const char *text = (const char *)cell.data;
+            CHECK(scols_line_set_data(line, i, text) == 0);
+            scols_cell_set_color(scols_line_get_cell(line, i),
+                                 colour_of(&fields[i], text));
+        }
+    }
+    scols_print_table(table);
+    scols_unref_table(table);
+    buffer_done(&cell);
+}
+
+void output_rows(enum format format, const struct field *fields, json_t *rows)
+{
+    if (format == FORMAT_JSON) {
+        output_json(rows);
+    } else if (format == FORMAT_PLAIN) {
+        for (size_t r = 0; r < json_array_size(rows); r++) {
+            write_plain_row(fields, json_array_get(rows, r));
+        }
+    } else if (json_array_size(rows) == 0) {
+        write_header(fields);
+    } else {
+        write_table(fields, rows);
+    }
+}
+
+void output_record(enum format format, const struct field *fields,
+                   json_t *record)
+{
+    if (format == FORMAT_JSON) {
+        output_json(record);
+        return;
+    }
+    if (format == FORMAT_PLAIN) {
+        write_plain_row(fields, record);
+        return;
+    }
+    struct buffer cell = {0};
+    struct libscols_table *table = scols_new_table();
+    CHECK(table != NULL);
+    scols_table_enable_noheadings(table, 1);
+    CHECK(scols_table_new_column(table, "title", 0, 0) != NULL);
+    CHECK(scols_table_new_column(table, "value", 0, 0) != NULL);
+    for (size_t i = 0; fields[i].key != NULL; i++) {
+        struct libscols_line *line = scols_table_new_line(table, NULL);
+        CHECK(line != NULL);
+        buffer_clear(&cell);
+        /* In a column the flags that are not set stay blank; here "no" is the
+         * answer. */
+        put_cell(&cell, &fields[i], record, fields[i].kind != FIELD_FLAG);
+        CHECK(scols_line_set_data(line, 0, fields[i].title) == 0);
+        CHECK(scols_line_set_data(line, 1, (const char *)cell.data) == 0);
+    }
+    scols_print_table(table);
+    scols_unref_table(table);
+    buffer_done(&cell);
+}
+
+void output_json(json_t *value)
+{
+    json_dumpf(value, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY);
+    putchar('\n');
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Results as tables for people, JSON for programs, plain lines for scripts.
+ *
+ * A result is a JSON value made of the reply, so that the keys are those of the
+ * protocol. One list of fields says what a table or a plain line shows of it;
+ * JSON shows everything.
+ *
+ *     table   columns with headings, by libsmartcols
+ *     json    an array of objects, or one object
+ *     plain   one line per record, fields separated by tabs, no headings, times
+ *             in milliseconds */
+
+#ifndef HASP_CMD_HASP_VIEW_OUTPUT_H
+#define HASP_CMD_HASP_VIEW_OUTPUT_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "client/connection.h"
+
+enum format { FORMAT_TABLE, FORMAT_JSON, FORMAT_PLAIN };
+
+enum field_kind {
+    FIELD_TEXT,
+    FIELD_NUMBER,   /* Right-aligned. */
+    FIELD_DURATION, /* Milliseconds; in a table "2m10s", below 0 "never". */
+    FIELD_COUNT,    /* Of the elements of an array. */
+    FIELD_ROLE,     /* Of a node; in colour on a terminal. */
+    FIELD_FLAG      /* "yes" or "no"; in a column of a table "yes" or "". */
+};
+
+struct field {
+    const char *key; /* A path: "holders.0.client". */
+    const char *title;
+    enum field_kind kind;
+};
+
+/* The value at 'at' of a reply, and all inside it. Bytes that are not UTF-8
+ * become "\xHH". */
+json_t *value_of_reply(const struct resp_reply *reply, uint32_t at);
+
+/* The value under a path, or NULL. */
+json_t *value_at(json_t *value, const char *path);
+const char *value_text(json_t *value, const char *path); /* "" if none. */
+uint64_t value_number(json_t *value, const char *path);  /* 0 if none. */
+
+/* Control characters in all texts inside become "\xHH": a terminal would do
+ * what they say, and a name or a message is somebody else's. For what is
+ * printed by hand; tables and plain lines do it themselves. */
+void value_make_printable(json_t *value);
+/* Likewise for a whole message, whose lines stay lines. */
+void text_print(FILE *out, const char *text);
+
+/* Writes records ('rows' is an array of objects); 'fields' end with a key of
+ * NULL. */
+void output_rows(enum format format, const struct field *fields, json_t *rows);
+/* Writes one record: below each other in a table. */
+void output_record(enum format format, const struct field *fields,
+                   json_t *record);
+void output_json(json_t *value);
+
+enum colour { COLOUR_NONE, COLOUR_BOLD, COLOUR_GOOD, COLOUR_BAD };
+
+/* What switches to a colour, or back with COLOUR_NONE; "" if stdout is no
+ * terminal that has colours, or NO_COLOR is set (https://no-color.org). */
+const char *output_colour(enum colour colour);
+
+#endif /* HASP_CMD_HASP_VIEW_OUTPUT_H */

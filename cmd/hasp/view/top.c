@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: MIT */
+
+/* hasp top: the hottest locks, the longest waits and the sessions, looked at
+ * again and again.
+ *
+ * Three questions make a look: RAFT.STATUS, LOCK.LIST, SESSION.LIST. How hot a
+ * lock is, is counted from the events of all locks, which come on a connection
+ * of their own; without it (it was lost, or the node is another one since) the
+ * counts begin anew. */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/memory.h"
+#include "cmd/hasp/tool.h"
+#include "cmd/hasp/view/screen.h"
+
+#define ROWS_PLAIN 10
+#define BEGIN_MS 1000
+#define INTERVAL_DEFAULT_MS 2000
+#define INTERVAL_MIN_MS 100
+/* The first look comes soon, but not before some grants are counted. */
+#define FIRST_LOOK_MS 500
+
+enum part { PART_ALL, PART_LOCKS, PART_WAITS, PART_SESSIONS, PART_COUNT };
+
+struct top {
+    struct tool *tool;
+    struct screen screen;
+    struct client *events;
+    bool has_events;
+    json_t *grants; /* Name -> grants since 'grants_ns'. */
+    uint64_t grants_ns;
+    json_t *look; /* {"status", "locks", "waits", "sessions"}; NULL before. */
+    uint64_t interval_ms;
+    uint64_t left; /* Looks; UINT64_MAX: no end. */
+    enum part part;
+    bool is_paused;
+};
+
+static const struct field lock_fields[] = {
+    {"name", "LOCK", FIELD_TEXT},
+    {"grants_per_second", "GRANTS/S", FIELD_NUMBER},
+    {"mode", "MODE", FIELD_TEXT},
+    {"holders", "HOLDERS", FIELD_COUNT},
+    {"queue", "QUEUE", FIELD_COUNT},
+    {"holders.0.client", "HELD BY", FIELD_TEXT},
+    {"holders.0.since_ms", "FOR", FIELD_DURATION},
+    {0},
+};
+
+static const struct field wait_fields[] = {
+    {"name", "LOCK", FIELD_TEXT},
+    {"waiting_ms", "WAITING", FIELD_DURATION},
+    {"client", "WHO", FIELD_TEXT},
+    {"session", "SESSION", FIELD_NUMBER},
+    {"mode", "MODE", FIELD_TEXT},
+    {"holder", "HELD BY", FIELD_TEXT},
+    {0},
+};
+
+static const struct field session_fields[] = {
+    {"id", "SESSION", FIELD_NUMBER},
+    {"name", "NAME", FIELD_TEXT},
+    {"address", "ADDRESS", FIELD_TEXT},
+    {"holds", "HOLDS", FIELD_COUNT},
+    {"waits", "WAITS", FIELD_COUNT},
+    {"left_ms", "LEASE", FIELD_DURATION},
+    {0},
+};
+
+/* --- Events --------------------------------------------------------------- */
+
+/* A connection_push_fn. */
+static void take_event(void *data, const struct resp_reply *reply)
+{
+    struct top *top = data;
+    json_t *push = value_of_reply(reply, 0);
+    if (strcmp(value_text(push, "1"), "granted") == 0) {
+        const char *name = value_text(push, "2.lock");
+        json_t *count = json_object_get(top->grants, name);
+        if (count == NULL) {
+            json_object_set_new(top->grants, name, json_integer(1));
+        } else {
+            json_integer_set(count, json_integer_value(count) + 1);
+        }
+    }
+    json_decref(push);
+}
+
+static void begin_events(struct top *top)
+{
+    struct query query = {0};
+    const struct resp_reply *reply;
+    struct client_options options = {
+        .deadline_ns = client_now_ns() + BEGIN_MS * NS_PER_MS, .is_read = true};
+    query_begin(&query, "LOCK.WATCH");
+    query_text(&query, "");
+    top->has_events = client_ask(top->events, &query, &options, &reply) == 0;
+    query_done(&query);
+    json_object_clear(top->grants);
+    top->grants_ns = client_now_ns();
+}
+
+static void take_events(struct top *top)
+{
+    int error;
+    do {
+        error = client_wait_push(top->events, client_now_ns());
+    } while (error == 0);
+    if (error != HASP_ETIMEDOUT) {
+        client_drop(top->events);
+        top->has_events = false;
+    }
+}
+
+/* --- One look ------------------------------------------------------------- */
+
+static int by_number(json_t *a, json_t *b, const char *key)
+{
+    uint64_t x = value_number(a, key), y = value_number(b, key);
+    return (x < y) - (x > y);
+}
+
+static int compare_locks(const void *a, const void *b)
+{
+    json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
+    int order = by_number(x, y, "grants_per_second");
+    if (order != 0) {
+        return order;
+    }
+    size_t n = json_array_size(value_at(x, "queue"));
+    size_t m = json_array_size(value_at(y, "queue"));
+    return n != m ? (n < m) - (n > m)
+                  : strcmp(value_text(x, "name"), value_text(y, "name"));
+}
+
+static int compare_waits(const void *a, const void *b)
+{
+    return by_number(*(json_t *const *)a, *(json_t *const *)b, "waiting_ms");
+}
+
+static int compare_sessions(const void *a, const void *b)
+{
+    json_t *x = *(json_t *const *)a, *y = *(json_t *const *)b;
+    int order = by_number(x, y, "holds");
+    return order != 0 ? order : by_number(y, x, "id");
+}
+
+static json_t *sorted(json_t *rows, int (*compare)(const void *, const void *))
+{
+    size_t count = json_array_size(rows);
+    json_t **all = memory_new((count + 1) * sizeof *all);
+    json_t *result = json_array();
+    for (size_t i = 0; i < count; i++) {
+        all[i] = json_array_get(rows, i);
+    }
+    qsort(all, count, sizeof *all, compare);
+    for (size_t i = 0; i < count; i++) {
+        json_array_append(result, all[i]);
+    }
+    free(all);
+    json_decref(rows);
+    return result;
+}
+
+/* Locks that were granted and given back between two looks are not in the list
+ * any more, but hot. */
+static void add_grants(struct top *top, json_t *locks)
+{
+    size_t i;
+    json_t *lock, *count;
+    const char *name;
+    uint64_t past_ms = (client_now_ns() - top->grants_ns) / NS_PER_MS + 1;
+    json_array_foreach(locks, i, lock)
+    {
+        name = value_text(lock, "name");
+        count = json_object_get(top->grants, name);
+        json_object_set_new(lock, "grants_per_second",
+                            json_integer(json_integer_value(count) * 1000 /
+                                         (json_int_t)past_ms));
+        json_object_del(top->grants, name);
+    }
+    json_object_foreach(top->grants, name, count)
+    {
+        json_array_append_new(locks, json_pack("{s:s, s:I, s:[], s:[]}", "name",
+                                               name, "grants_per_second",
+                                               json_integer_value(count) *
+                                                   1000 / (json_int_t)past_ms,
+                                               "holders", "queue"));
+    }
+    json_object_clear(top->grants);
+    top->grants_ns = client_now_ns();
+}
+
+static json_t *waits_of(json_t *locks)
+{
+    size_t i, j;
+    json_t *lock, *waiter, *waits = json_array();
+    json_array_foreach(locks, i, lock)
+    {
+        json_array_foreach(value_at(lock, "queue"), j, waiter)
+        {
+            json_t *wait = json_copy(waiter);
+            json_object_set(wait, "name", value_at(lock, "name"));
+            json_object_set_new(
+                wait, "holder",
+                json_string(value_text(lock, "holders.0.client")));
+            json_array_append_new(waits, wait);
+        }
+    }
+    return waits;
+}
+
+/* Asks for everything; what fails has been explained. */
+static int take_look(struct top *top)
+{
+    struct query query = {0};
+    const struct resp_reply *reply;
+    json_t *locks, *sessions;
+    query_begin(&query, "RAFT.STATUS");
+    int exit_code = tool_read(top->tool, &query, "cannot look", &reply);
+    query_done(&query);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    json_t *status = value_of_reply(reply, 0);
+    exit_code = tool_list(top->tool, "LOCK.LIST", NULL, &locks);
+    if (exit_code == 0) {
+        exit_code = tool_list(top->tool, "SESSION.LIST", NULL, &sessions);
+        if (exit_code != 0) {
+            json_decref(locks);
+        }
+    }
+    if (exit_code != 0) {
+        json_decref(status);
+        return exit_code;
+    }
+    add_grants(top, locks);
+    json_decref(top->look);
+    json_t *waits = sorted(waits_of(locks), compare_waits);
+    top->look = json_pack("{s:o, s:o, s:o, s:o}", "status", status, "locks",
+                          sorted(locks, compare_locks), "waits", waits,
+                          "sessions", sorted(sessions, compare_sessions));
+    return 0;
+}
+
+/* --- The picture ---------------------------------------------------------- */
+
+static void draw_part(struct top *top, const char *title, const char *key,
+                      const struct field *fields, size_t rows_max)
+{
+    size_t i;
+    json_t *row, *rows = value_at(top->look, key), *shown = json_array();
+    json_array_foreach(rows, i, row)
+    {
+        if (i < rows_max) {
+            json_array_append(shown, row);
+        }
+    }
+    printf("\n%s%s%s (%zu)\n", output_colour(COLOUR_BOLD), title,
+           output_colour(COLOUR_NONE), json_array_size(rows));
+    output_rows(FORMAT_TABLE, fields, shown);
+    json_decref(shown);
+}
+
+static void draw_tables(struct top *top)
+{
+    static const struct {
+        const char *title;
+        const char *key;
+        const struct field *fields;
+    } parts[] = {
+        [PART_LOCKS] = {"Hottest locks", "locks", lock_fields},
+        [PART_WAITS] = {"Longest waits", "waits", wait_fields},
+        [PART_SESSIONS] = {"Sessions", "sessions", session_fields},
+    };
+    char clock[16];
+    time_t now = time(NULL);
+    unsigned lines = screen_lines(&top->screen);
+    size_t parts_count = top->part == PART_ALL ? 3 : 1;
+    /* Each has a blank line, a title and a header. */
+    size_t room = lines > 2 ? (lines - 2) / parts_count : 0;
+    size_t rows = room > 4 ? room - 3 : 1;
+    if (!top->screen.is_terminal) {
+        rows = ROWS_PLAIN;
+    }
+    strftime(clock, sizeof clock, "%H:%M:%S", localtime(&now));
+    printf("hasp top %s  leader %" PRIu64 "  term %" PRIu64 "  at %s%s%s\n",
+           clock, value_number(top->look, "status.leader"),
+           value_number(top->look, "status.term"),
+           client_peer(top->tool->client), top->is_paused ? "  [paused]" : "",
+           top->screen.is_terminal ? "  (q: quit, p: pause, s: next)" : "");
+    for (enum part part = PART_LOCKS; part < PART_COUNT; part++) {
+        if (top->part == PART_ALL || top->part == part) {
+            draw_part(top, parts[part].title, parts[part].key,
+                      parts[part].fields, rows);
+        }
+    }
+    if (!top->screen.is_terminal) {
+        putchar('\n');
+    }
+}
+
+static void draw(struct top *top)
+{
+    if (top->look == NULL) {
+        return;
+    }
+    if (top->tool->format == FORMAT_JSON) {
+        json_dumpf(top->look, stdout, JSON_COMPACT);
+        putchar('\n');
+        fflush(stdout);
+    } else if (top->tool->format == FORMAT_PLAIN) {
+        output_rows(FORMAT_PLAIN, lock_fields, value_at(top->look, "locks"));
+        fflush(stdout);
+    } else {
+        screen_draw_begin(&top->screen);
+        draw_tables(top);
+        screen_draw_end(&top->screen);
+    }
+}
+
+/* --- The loop ------------------------------------------------------------- */
+
+/* Waits for the next look; false: the end. A first wait is short: it is for the
+ * grants to be counted at all. */
+static bool wait_for_next(struct top *top, uint64_t until_ns, int *exit_code)
+{
+    int key;
+    while (top->is_paused || client_now_ns() < until_ns) {
+        uint64_t wait_ns = top->is_paused ? client_now_ns() + NS_PER_S
+                                          : until_ns;
+        switch (screen_wait(&top->screen, wait_ns,
+                            top->has_events ? client_fd(top->events) : -1,
+                            &key)) {
+        case SCREEN_OTHER:
+            take_events(top);
+            break;
+        case SCREEN_END:
+            *exit_code = 128 + key;
+            return false;
+        case SCREEN_KEY:
+            if (key == 'q') {
+                return false;
+            }
+            top->is_paused ^= key == 'p';
+            top->part = key == 's' ? (top->part + 1) % PART_COUNT : top->part;
+            draw(top);
+            break;
+        case SCREEN_RESIZE:
+            draw(top);
+            break;
+        case SCREEN_TIME:
+            break;
+        }
+    }
+    return true;
+}
+
+static int look_again_and_again(struct top *top)
+{
+    int exit_code = 0;
+    uint64_t first_ms = top->interval_ms < FIRST_LOOK_MS ? top->interval_ms
+                                                         : FIRST_LOOK_MS;
+    uint64_t until_ns = client_now_ns() + first_ms * NS_PER_MS;
+    while (wait_for_next(top, until_ns, &exit_code)) {
+        until_ns = client_now_ns() + top->interval_ms * NS_PER_MS;
+        if (!top->has_events) {
+            begin_events(top);
+        }
+        exit_code = take_look(top);
+        if (exit_code != 0 && (top->look == NULL || top->left != UINT64_MAX)) {
+            break;
+        }
+        if (exit_code == 0) {
+            draw(top);
+        }
+        if (ferror(stdout) || (top->left != UINT64_MAX && --top->left == 0)) {
+            break;
+        }
+    }
+    return exit_code;
+}
+
+static int read_top(struct top *top, int argc, char **argv)
+{
+    static const struct option options[] = {
+        {"count", required_argument, NULL, 'n'},
+        {"interval", required_argument, NULL, 'i'},
+        {0},
+    };
+    const struct tool *tool = top->tool;
+    int option;
+    tool_options_begin();
+    while ((option = tool_option(tool, argc, argv, "n:i:", options)) != -1) {
+        if (option == '?') {
+            return EX_USAGE;
+        }
+        if (option == 'n' &&
+            (!parse_number(optarg, &top->left) || top->left == 0)) {
+            return tool_usage(tool, "'%s' is no number of looks", optarg);
+        }
+        if (option == 'i' && (!duration_parse(optarg, &top->interval_ms) ||
+                              top->interval_ms < INTERVAL_MIN_MS)) {
+            return tool_usage(tool, "'%s' is no time from 100ms on", optarg);
+        }
+    }
+    return argc == optind ? 0 : tool_usage(tool, "no argument is needed");
+}
+
+int run_top(struct tool *tool, int argc, char **argv)
+{
+    struct top top = {
+        .tool = tool, .interval_ms = INTERVAL_DEFAULT_MS, .left = UINT64_MAX};
+    int exit_code = read_top(&top, argc, argv);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    top.grants = json_object();
+    top.events = client_new(&tool->endpoints);
+    client_set_push(top.events, take_event, &top);
+    begin_events(&top);
+    screen_begin(&top.screen);
+    exit_code = look_again_and_again(&top);
+    screen_end(&top.screen);
+    json_decref(top.look);
+    json_decref(top.grants);
+    client_free(top.events);
+    return exit_code;
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "core/apply.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "core/attach.h"
+#include "core/commands/commands.h"
+#include "core/digests.h"
+#include "core/events.h"
+#include "core/lease.h"
+#include "core/membership.h"
+#include "core/propose.h"
+#include "core/request.h"
+#include "core/role.h"
+#include "core/trail.h"
+#include "core/update.h"
+
+/* Effects of one turn: with EXPIRE of many sessions an entry has thousands, and
+ * Raft's heartbeats must leave in between. */
+#define EFFECT_BUDGET 32768
+
+static bool apply_entry(struct core *core, const struct replica_entry *entry);
+static void act(struct core *core, const struct replica_entry *entry);
+static void follow(struct core *core, const struct replica_entry *entry,
+                   const struct effect *effect);
+static void answer_entry(struct core *core, uint64_t log_index,
+                         const struct effect *result);
+static void answer_wait(struct core *core, const struct effect *effect);
+
+bool apply_committed(struct core *core)
+{
+    uint64_t applied = lockfsm_applied_index(core->fsm);
+    uint64_t target = replica_appliable(core->replica);
+    uint64_t budget = EFFECT_BUDGET;
+    if (applied >= target || core->has_fatal) {
+        return false;
+    }
+    while (applied < target && budget > 0) {
+        struct replica_entry entry = replica_entry(core->replica, applied + 1);
+        CHECK(entry.log_index == applied + 1);
+        if (!apply_entry(core, &entry)) {
+            return false;
+        }
+        applied++;
+        digests_applied(core, applied);
+        budget -= core->effects.count < budget ? core->effects.count : budget;
+        if (entry.type == ENTRY_COMMAND) {
+            trail_applied(core, &core->effects);
+        }
+        act(core, &entry);
+        effects_clear(&core->effects);
+        if (entry.type == ENTRY_CHANGE) {
+            /* It may have a new member, or lack an old one. */
+            core->must_register = core->must_look_at_levels = true;
+            peers_applied(core, applied);
+            trail_members(core, applied, &core->applied_members);
+        }
+    }
+    core->has_left_over |= applied < target;
+    core->has_spent_budget |= budget == 0;
+    history_note(&core->history, applied, core->now_ns);
+    if (core->flush_due_ns == 0) {
+        core->flush_due_ns = core->now_ns +
+                             core->options.limits.flush_ms * NS_PER_MS;
+    }
+    struct replica_update update;
+    replica_applied(core->replica, applied, core->now_ns / NS_PER_MS, &update);
+    update_carry_out(core, &update);
+    return true;
+}
+
+int apply_to_state(struct lockfsm *fsm, const struct replica_entry *entry,
+                   struct effects *effects)
+{
+    struct replica_members members;
+    uint64_t nodes[MEMBER_COUNT_MAX];
+    int error;
+    switch (entry->type) {
+    case ENTRY_COMMAND:
+        return lockfsm_apply(fsm, entry->log_index, entry->term, entry->body,
+                             effects);
+    case ENTRY_CHANGE:
+        error = replica_members_decode(entry->body, &members);
+        if (error != 0) {
+            return error;
+        }
+        for (uint32_t i = 0; i < members.count; i++) {
+            nodes[i] = members.member[i].id;
+        }
+        lockfsm_change(fsm, entry->log_index, entry->term, nodes,
+                       members.count);
+        return 0;
+    default:
+        lockfsm_skip(fsm, entry->log_index, entry->term);
+        return 0;
+    }
+}
+
+/* False: the node must stop. */
+static bool apply_entry(struct core *core, const struct replica_entry *entry)
+{
+    int error = apply_to_state(core->fsm, entry, &core->effects);
+    if (error == 0) {
+        return true;
+    }
+    char why[HASP_WHY_SIZE];
+    if (error == HASP_ETOOOLD) {
+        snprintf(why, sizeof why,
+                 "this node is too old: entry %" PRIu64 " of the log is of a "
+                 "higher feature level than its own, %" PRIu32 "; upgrade it "
+                 "to the version of the other nodes",
+                 entry->log_index, core->options.feature_level);
+    } else {
+        snprintf(why, sizeof why, "cannot apply entry %" PRIu64 ": %s",
+                 entry->log_index, hasp_strerror(error));
+    }
+    core_fatal(core, core_exit_code(error), why);
+    return false;
+}
+
+static void act(struct core *core, const struct replica_entry *entry)
+{
+    const struct effects *effects = &core->effects;
+    const struct effect *result = NULL;
+    for (uint32_t i = 0; i < effects->count; i++) {
+        const struct effect *effect = &effects->effect[i];
+        if (effect->type == EFFECT_RESULT) {
+            result = effect;
+        } else {
+            follow(core, entry, effect);
+        }
+    }
+    answer_entry(core, entry->log_index, result);
+    if (core->hook != NULL) {
+        core->hook(core->hook_data, entry->log_index, effects);
+    }
+}
+
+static void follow(struct core *core, const struct replica_entry *entry,
+                   const struct effect *effect)
+{
+    timers_follow(core->timers, core->fsm, effect, core->now_ns);
+    switch (effect->type) {
+    case EFFECT_WAIT_RESULT:
+        answer_wait(core, effect);
+        return;
+    case EFFECT_SESSION_ENDED:
+        attach_ended(core, effect->session);
+        core->has_session_ended = true;
+        core->counts.sessions_ended++;
+        return;
+    case EFFECT_BEGUN:
+        life_learnt(core);
+        if (core->is_leader && !core->is_serving &&
+            effect->count == core->options.id &&
+            entry->term == core->led_term) {
+            role_serve(core);
+        }
+        return;
+    case EFFECT_GRANTED:
+        core->counts.grants++;
+        break;
+    case EFFECT_HOLD_EXPIRED:
+        core->counts.unclean_ends++;
+        break;
+    default:
+        break;
+    }
+    events_effect(core, effect);
+}
+
+/* Answers those who wait for the entry itself. */
+static void answer_entry(struct core *core, uint64_t log_index,
+                         const struct effect *result)
+{
+    struct request *next;
+    for (struct request *request = propose_take(core, log_index);
+         request != NULL; request = next) {
+        next = request->next;
+        if ((request->command->flags & COMMAND_CHANGE) == 0) {
+            commands_read(core, request); /* A KEEP whose HEARD this was. */
+        } else if (result->result.code == RESULT_QUEUED) {
+            request_wait(core, request, result->wait_index);
+        } else {
+            commands_result(core, request, &result->result);
+        }
+    }
+}
+
+static void answer_wait(struct core *core, const struct effect *effect)
+{
+    struct request *next;
+    for (struct request *request = requests_end_wait(core, effect->wait_index);
+         request != NULL; request = next) {
+        next = request->next;
+        commands_result(core, request, &effect->result);
+    }
+}

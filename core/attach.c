@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "core/attach.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "core/peer.h"
+
+/* Sessions in one frame that tells what was closed. */
+#define CLOSED_COUNT_MAX 64
+
+static struct attached *find_session(struct core *core, uint64_t session);
+static bool attach(struct core *core, struct conn *conn, uint64_t session);
+static struct attachment *add(struct core *core, uint64_t session,
+                              struct list *owner);
+static void drop(struct core *core, struct attachment *attachment);
+static void closed(struct core *core, uint64_t conn, uint64_t session);
+static void remember(struct core *core, uint64_t conn, uint64_t session);
+static struct attachment *find_remote(struct core *core, uint64_t peer,
+                                      uint64_t peer_conn, uint64_t session);
+
+bool attach_has_room(struct core *core, struct conn *conn)
+{
+    uint32_t max = core->options.limits.sessions_per_conn;
+    if (conn->session_count < max) {
+        return true;
+    }
+    LIST_EACH_SAFE (node, &conn->sessions) {
+        struct attachment *old = LIST_ENTRY(node, struct attachment, in_owner);
+        if (old->is_ended) {
+            drop(core, old);
+        }
+    }
+    return conn->session_count < max;
+}
+
+void attach_answered(struct core *core, struct request *request,
+                     uint64_t session)
+{
+    if (request->conn != NULL) {
+        if (!attach(core, request->conn, session)) {
+            closed(core, request->conn->id, session);
+        }
+        return;
+    }
+    struct peer *peer = peer_find(core, request->peer);
+    if (peer == NULL || !peer->is_up) {
+        if (request->peer == 0) {
+            closed(core, 0, session); /* It closed before it was answered. */
+        }
+        return;
+    }
+    struct attachment *attachment = find_remote(core, peer->id,
+                                                request->peer_conn, session);
+    if (attachment == NULL) {
+        attachment = add(core, session, &peer->attachments);
+        attachment->peer = peer->id;
+        attachment->peer_conn = request->peer_conn;
+    }
+}
+
+struct attachment *attach_find(struct core *core, struct conn *conn,
+                               uint64_t session)
+{
+    struct attached *attached = find_session(core, session);
+    if (attached != NULL) {
+        LIST_EACH (node, &attached->attachments) {
+            struct attachment *attachment = LIST_ENTRY(node, struct attachment,
+                                                       in_session);
+            if (attachment->conn == conn) {
+                return attachment;
+            }
+        }
+    }
+    return NULL;
+}
+
+const struct list *attach_list(struct core *core, uint64_t session)
+{
+    struct attached *attached = find_session(core, session);
+    return attached != NULL ? &attached->attachments : NULL;
+}
+
+uint64_t attach_newest(const struct conn *conn)
+{
+    if (list_is_empty(&conn->sessions)) {
+        return 0;
+    }
+    return LIST_ENTRY(conn->sessions.prev, struct attachment, in_owner)
+        ->attached->session;
+}
+
+void attach_remove(struct core *core, struct conn *conn, uint64_t session)
+{
+    struct attachment *attachment = attach_find(core, conn, session);
+    if (attachment != NULL) {
+        drop(core, attachment);
+    }
+}
+
+void attach_ended(struct core *core, uint64_t session)
+{
+    struct attached *attached = find_session(core, session);
+    if (attached == NULL) {
+        return;
+    }
+    /* The last drop() frees 'attached', so the end is found beforehand. */
+    struct list *end = &attached->attachments;
+    for (struct list *node = end->next, *next; node != end; node = next) {
+        next = node->next;
+        struct attachment *attachment = LIST_ENTRY(node, struct attachment,
+                                                   in_session);
+        bool is_last = next == end;
+        attachment->is_ended = true;
+        if (attachment->conn == NULL) {
+            drop(core, attachment);
+        }
+        if (is_last) {
+            break;
+        }
+    }
+}
+
+void attach_check(struct core *core)
+{
+    struct attached *attached, *next;
+    HASH_ITER (by_session, core->attached, attached, next) {
+        if (lockfsm_session(core->fsm, attached->session) == NULL) {
+            attach_ended(core, attached->session);
+        }
+    }
+}
+
+void attach_forget_conn(struct core *core, struct conn *conn)
+{
+    LIST_EACH_SAFE (node, &conn->sessions) {
+        struct attachment *attachment = LIST_ENTRY(node, struct attachment,
+                                                   in_owner);
+        uint64_t session = attachment->attached->session;
+        bool is_ended = attachment->is_ended;
+        drop(core, attachment);
+        if (!is_ended) {
+            closed(core, conn->id, session);
+        }
+    }
+    attach_tell(core);
+}
+
+void attach_closed_at(struct core *core, uint64_t peer, uint64_t peer_conn,
+                      const uint64_t *sessions, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct attachment *attachment = find_remote(core, peer, peer_conn,
+                                                    sessions[i]);
+        if (attachment != NULL) {
+            drop(core, attachment);
+        }
+        if (find_session(core, sessions[i]) != NULL) {
+            continue;
+        }
+        if (core->is_serving) {
+            timers_detached(core->timers, sessions[i], core->now_ns);
+        } else {
+            /* It came before our BEGIN was applied; there are no deadlines yet
+             * that it could lower. */
+            remember(core, 0, sessions[i]);
+        }
+    }
+}
+
+void attach_forget_peer(struct core *core, struct peer *peer)
+{
+    LIST_EACH_SAFE (node, &peer->attachments) {
+        drop(core, LIST_ENTRY(node, struct attachment, in_owner));
+    }
+}
+
+/* Tells the leader in frames of one connection each what has closed. */
+void attach_tell(struct core *core)
+{
+    uint64_t sessions[CLOSED_COUNT_MAX];
+    if (core->untold_count == 0) {
+        return;
+    }
+    struct buffer *out = NULL;
+    if (core->is_leader) {
+        if (!core->is_serving) {
+            return;
+        }
+    } else {
+        out = peer_output(core, core->known_leader);
+        if (out == NULL) {
+            return;
+        }
+    }
+    for (uint32_t i = 0; i < core->untold_count;) {
+        uint64_t conn = core->untold[i].conn;
+        uint32_t count = 0;
+        for (; i < core->untold_count && core->untold[i].conn == conn &&
+               count < CLOSED_COUNT_MAX;
+             i++) {
+            sessions[count++] = core->untold[i].session;
+        }
+        if (out != NULL) {
+            frame_put_closed(out, conn, sessions, count);
+        } else {
+            attach_closed_at(core, core->options.id, conn, sessions, count);
+        }
+    }
+    core->untold_count = 0;
+}
+
+void attach_stepped_down(struct core *core)
+{
+    for (int i = 0; i < PEER_COUNT_MAX; i++) {
+        if (core->peers[i].id != 0) {
+            attach_forget_peer(core, &core->peers[i]);
+        }
+    }
+}
+
+void attach_free(struct core *core)
+{
+    attach_stepped_down(core);
+    free(core->untold);
+    core->untold = NULL;
+}
+
+/* The connection acts for the session, as its newest; false: too many. */
+static bool attach(struct core *core, struct conn *conn, uint64_t session)
+{
+    struct attachment *attachment = attach_find(core, conn, session);
+    if (attachment != NULL) {
+        list_remove(&attachment->in_owner);
+        list_push_back(&conn->sessions, &attachment->in_owner);
+        return true;
+    }
+    if (!attach_has_room(core, conn)) {
+        return false;
+    }
+    attachment = add(core, session, &conn->sessions);
+    attachment->conn = conn;
+    conn->session_count++;
+    return true;
+}
+
+static struct attached *find_session(struct core *core, uint64_t session)
+{
+    struct attached *attached;
+    HASH_FIND(by_session, core->attached, &session, sizeof session, attached);
+    return attached;
+}
+
+static struct attachment *add(struct core *core, uint64_t session,
+                              struct list *owner)
+{
+    struct attached *attached = find_session(core, session);
+    if (attached == NULL) {
+        attached = memory_new(sizeof *attached);
+        attached->session = session;
+        list_init(&attached->attachments);
+        HASH_ADD(by_session, core->attached, session, sizeof attached->session,
+                 attached);
+    }
+    struct attachment *attachment = memory_new(sizeof *attachment);
+    attachment->attached = attached;
+    list_push_back(&attached->attachments, &attachment->in_session);
+    list_push_back(owner, &attachment->in_owner);
+    return attachment;
+}
+
+static void drop(struct core *core, struct attachment *attachment)
+{
+    struct attached *attached = attachment->attached;
+    if (attachment->conn != NULL) {
+        attachment->conn->session_count--;
+    }
+    list_remove(&attachment->in_owner);
+    list_remove(&attachment->in_session);
+    free(attachment);
+    if (list_is_empty(&attached->attachments)) {
+        HASH_DELETE(by_session, core->attached, attached);
+        free(attached);
+    }
+}
+
+/* A connection of this node no longer acts for 'session'. A stopping node
+ * closes its connections itself: their clients have not died. */
+static void closed(struct core *core, uint64_t conn, uint64_t session)
+{
+    if (core->is_stopping) {
+        return;
+    }
+    if (core->is_serving) {
+        if (find_session(core, session) == NULL) {
+            timers_detached(core->timers, session, core->now_ns);
+        }
+        return;
+    }
+    remember(core, conn, session);
+}
+
+/* Until a leader can be told, or this node serves itself. */
+static void remember(struct core *core, uint64_t conn, uint64_t session)
+{
+    if (core->untold == NULL) {
+        core->untold = memory_new(UNTOLD_CLOSE_MAX * sizeof *core->untold);
+    }
+    if (core->untold_count < UNTOLD_CLOSE_MAX) {
+        core->untold[core->untold_count++] = (struct untold_close){conn,
+                                                                   session};
+    }
+}
+
+static struct attachment *find_remote(struct core *core, uint64_t peer,
+                                      uint64_t peer_conn, uint64_t session)
+{
+    struct attached *attached = find_session(core, session);
+    if (attached != NULL) {
+        LIST_EACH (node, &attached->attachments) {
+            struct attachment *attachment = LIST_ENTRY(node, struct attachment,
+                                                       in_session);
+            if (attachment->conn == NULL && attachment->peer == peer &&
+                attachment->peer_conn == peer_conn) {
+                return attachment;
+            }
+        }
+    }
+    return NULL;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Which connections act for which sessions, here and (told by FORWARD's answers
+ * and CLOSED) at other nodes.
+ *
+ * The leader lowers the deadline of a session with linger when the last
+ * connection that it knows to be attached has closed (rule 8). It learns of a
+ * connection of another node when it answers that node's OPEN or ATTACH; after
+ * a change of leader it knows less and may guess wrongly, which is safe (D is
+ * its own clock, and the next heartbeat moves the deadline up again). A lost
+ * peer link is no close. */
+
+#ifndef HASP_CORE_ATTACH_H
+#define HASP_CORE_ATTACH_H
+
+#include "core/state.h"
+
+/* False if no further session can be attached. */
+bool attach_has_room(struct core *core, struct conn *conn);
+/* An OPEN or ATTACH is being answered OK to its asker. */
+void attach_answered(struct core *core, struct request *request,
+                     uint64_t session);
+struct attachment *attach_find(struct core *core, struct conn *conn,
+                               uint64_t session);
+/* Of attachment.in_session; NULL if there is none. */
+const struct list *attach_list(struct core *core, uint64_t session);
+/* The session that acts when none is named; 0 if none is attached. */
+uint64_t attach_newest(const struct conn *conn);
+void attach_remove(struct core *core, struct conn *conn, uint64_t session);
+/* The session has ended: stays attached (its commands hear EXPIRED), but makes
+ * room for others. */
+void attach_ended(struct core *core, uint64_t session);
+
+/* The state was replaced: sessions may have ended unseen. */
+void attach_check(struct core *core);
+
+/* The connection was closed (or RESET): detaches all its sessions. */
+void attach_forget_conn(struct core *core, struct conn *conn);
+/* A peer tells that its connection was closed. */
+void attach_closed_at(struct core *core, uint64_t peer, uint64_t peer_conn,
+                      const uint64_t *sessions, uint32_t count);
+/* The link to a peer is lost: forgets what is attached there. */
+void attach_forget_peer(struct core *core, struct peer *peer);
+/* Other nodes' connections are told to the next leader from now on: what this
+ * one knows of them grows old. */
+void attach_stepped_down(struct core *core);
+/* Closes that could be told to nobody: a leader is there now. */
+void attach_tell(struct core *core);
+void attach_free(struct core *core);
+
+#endif /* HASP_CORE_ATTACH_H */

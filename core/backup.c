@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+
+/* RAFT.BACKUP: the asked node's state as a file for its client.
+ *
+ *     RAFT.BACKUP                     takes a snapshot, unless the newest one
+ *                                     has all that was applied; tells its
+ *                                     index, term and size, and which leader
+ *                                     the node hears
+ *     RAFT.BACKUP index term offset   the next bytes of it, at most
+ *                                     CHUNK_SIZE; none at its end
+ *
+ * The asked node answers of its own, so that a backup costs the leader nothing
+ * unless it is asked, and that a node which has lost its majority can still be
+ * saved. The file is read as it is asked for, from the page cache where it has
+ * just been written and checked; nothing of it is kept here. */
+
+#include <inttypes.h>
+
+#include "core/commands/commands.h"
+#include "core/conn.h"
+#include "core/request.h"
+#include "core/snapshots.h"
+#include "core/trail.h"
+
+/* Small enough to be read between two heartbeats from a slow disk, too. */
+#define CHUNK_SIZE ((size_t)256 << 10)
+
+/* Who has not read for so long has given up. */
+#define READER_IDLE_NS (5000 * NS_PER_MS)
+
+static void send_chunk(struct core *core, struct request *request,
+                       const struct call *call);
+static bool may_read(struct core *core, uint64_t conn);
+
+bool raft_backup_parse(struct call *call, struct resp_writer *writer)
+{
+    uint64_t number;
+    if (call->count == 1) {
+        return true;
+    }
+    if (call->count != 4) {
+        return call_fail(call, writer, "index, term and offset, or nothing");
+    }
+    for (uint32_t i = 1; i < 4; i++) {
+        if (!bytes_to_u64(call->argument[i], &number) || number > INT64_MAX) {
+            return call_fail(call, writer,
+                             "index, term and offset must be decimal integers");
+        }
+    }
+    return true;
+}
+
+void raft_backup_run(struct core *core, struct request *request,
+                     const struct call *call)
+{
+    if (call->count > 1) {
+        send_chunk(core, request, call);
+    } else if (lockfsm_applied_index(core->fsm) == 0) {
+        request_refuse(core, request, "GONE", "there is nothing here yet");
+    } else {
+        trail_tell(core, request);
+        snapshots_wanted(core, request);
+    }
+}
+
+void backup_answer(struct core *core, struct request *request, int error)
+{
+    uint64_t index, term, size;
+    if (error != 0) {
+        request_count_refusal(core, "GONE");
+        resp_error(request_reply(core, request), "GONE",
+                   "no snapshot could be taken: %s", hasp_strerror(error));
+        request_done(core, request);
+        return;
+    }
+    if (!core->port.snapshot_stat(core->port.data, &index, &term, &size)) {
+        request_refuse(core, request, "GONE", "there is no snapshot");
+        return;
+    }
+    struct resp_writer *writer = request_reply(core, request);
+    resp_map(writer, 4);
+    resp_text(writer, "index");
+    resp_integer(writer, (int64_t)index);
+    resp_text(writer, "term");
+    resp_integer(writer, (int64_t)term);
+    resp_text(writer, "size");
+    resp_integer(writer, (int64_t)size);
+    resp_text(writer, "leader");
+    resp_integer(writer, (int64_t)core->known_leader);
+    request_done(core, request);
+}
+
+static void send_chunk(struct core *core, struct request *request,
+                       const struct call *call)
+{
+    uint64_t number[3] = {0};
+    for (uint32_t i = 0; i < 3; i++) {
+        (void)bytes_to_u64(call->argument[i + 1], &number[i]);
+    }
+    /* What waits behind another answer is kept in memory. */
+    if (request->conn->first_slot != request->slot) {
+        request_refuse(core, request, "BUSY",
+                       "one part at a time: wait for the answers before it");
+        return;
+    }
+    if (!may_read(core, request->conn->id)) {
+        request_refuse(core, request, "BUSY",
+                       "too many read backups of this node");
+        return;
+    }
+    buffer_clear(&core->scratch);
+    if (!core->port.snapshot_read(core->port.data, number[0], number[1],
+                                  number[2], CHUNK_SIZE, &core->scratch)) {
+        request_refuse(core, request, "GONE",
+                       "that snapshot is kept no more; begin anew");
+        return;
+    }
+    resp_bulk(request_reply(core, request), buffer_bytes(&core->scratch));
+    request_done(core, request);
+    buffer_done(&core->scratch); /* It is not needed that large again. */
+}
+
+/* Each reader has a part in memory and takes time of the loop; thousands would
+ * cost a leader its leadership. */
+static bool may_read(struct core *core, uint64_t conn)
+{
+    struct backup_reader *place = NULL;
+    for (int i = 0; i < BACKUP_READER_MAX; i++) {
+        struct backup_reader *reader = &core->backup_readers[i];
+        if (reader->conn == conn) {
+            place = reader;
+            break;
+        }
+        if (reader->conn == 0 || conn_find(core, reader->conn) == NULL ||
+            core->now_ns - reader->read_ns > READER_IDLE_NS) {
+            place = reader;
+        }
+    }
+    if (place == NULL) {
+        return false;
+    }
+    *place = (struct backup_reader){.conn = conn, .read_ns = core->now_ns};
+    return true;
+}

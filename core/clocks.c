@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "core/clocks.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "core/peer.h"
+
+#define TELL_NS (500 * NS_PER_MS)
+/* Said in the log; and not any more below that. */
+#define WARN_PPM 10000
+#define CALM_PPM 8000
+#define OFF_PPM 50000
+#define HAND_OVER_NS (60 * NS_PER_S)
+#define PPM 1000000
+
+bool core_clock_ppm(const struct core *core, uint64_t id, int32_t *ret_ppm)
+{
+    if (id == core->options.id) {
+        *ret_ppm = 0;
+        return true;
+    }
+    for (int i = 0; i < PEER_COUNT_MAX; i++) {
+        if (core->peers[i].id == id) {
+            *ret_ppm = core->peers[i].clock_ppm;
+            return core->peers[i].is_clock_known;
+        }
+    }
+    return false;
+}
+
+/* By how much a clock is faster than another; both are measured against that of
+ * this node. */
+static int64_t faster_ppm(int32_t ppm, int32_t than_ppm)
+{
+    return ((int64_t)ppm - than_ppm) * PPM / (PPM + than_ppm);
+}
+
+/* True if more than half of the other voters' clocks are faster, or slower. */
+static bool is_off(const struct core *core, uint64_t id, int64_t limit_ppm)
+{
+    struct replica_members members;
+    uint32_t others = 0, faster = 0, slower = 0;
+    int32_t own, ppm;
+    replica_members(core->replica, &members);
+    if (!core_clock_ppm(core, id, &own) || own <= -PPM) {
+        return false;
+    }
+    for (uint32_t i = 0; i < members.count; i++) {
+        const struct replica_member *member = &members.member[i];
+        if (member->role != MEMBER_VOTER || member->id == id) {
+            continue;
+        }
+        others++;
+        if (core_clock_ppm(core, member->id, &ppm)) {
+            faster += faster_ppm(ppm, own) > limit_ppm;
+            slower += faster_ppm(ppm, own) < -limit_ppm;
+        }
+    }
+    return others > 1 && (2 * faster > others || 2 * slower > others);
+}
+
+static void tell_of(struct peer *peer)
+{
+    int32_t ppm = peer->clock_ppm;
+    if (!peer->is_clock_known) {
+        return;
+    }
+    if (!peer->is_clock_told && abs(ppm) > WARN_PPM) {
+        peer->is_clock_told = true;
+        LOG_WARN("clocks differ",
+                 "peer=%" PRIu64 " ppm=%" PRId32 " hint=\"the peer's clock is "
+                 "%s than this node's; hasp_clock_rate_ppm of the other nodes "
+                 "tells whose is wrong\"",
+                 peer->id, ppm, ppm > 0 ? "faster" : "slower");
+    } else if (peer->is_clock_told && abs(ppm) < CALM_PPM) {
+        peer->is_clock_told = false;
+        LOG_INFO("clocks agree", "peer=%" PRIu64 " ppm=%" PRId32, peer->id,
+                 ppm);
+    }
+}
+
+/* One that cannot be measured any more stays as it was. */
+static void tell_of_own(struct core *core)
+{
+    if (!core->is_clock_off && is_off(core, core->options.id, WARN_PPM)) {
+        core->is_clock_off = true;
+        LOG_WARN("this node's clock is off",
+                 "hint=\"most other voters' clocks run at another speed; "
+                 "above 10 %% two clients may believe in one lock\"");
+    } else if (core->is_clock_off &&
+               !is_off(core, core->options.id, CALM_PPM)) {
+        core->is_clock_off = false;
+        LOG_INFO("this node's clock agrees", "node=%" PRIu64, core->options.id);
+    }
+}
+
+/* A voter that is not off; of several, the one that has most of the log. */
+static uint64_t find_heir(struct core *core)
+{
+    struct replica_members members;
+    uint64_t heir = 0, most = 0;
+    int32_t ppm;
+    bool is_soon = core->clock_moved_ns != 0 &&
+                   core->now_ns < core->clock_moved_ns + HAND_OVER_NS;
+    if (!core->is_serving || is_soon ||
+        !is_off(core, core->options.id, OFF_PPM)) {
+        return 0;
+    }
+    replica_members(core->replica, &members);
+    for (uint32_t i = 0; i < members.count; i++) {
+        const struct replica_member *member = &members.member[i];
+        uint64_t match = replica_match(core->replica, member->id);
+        if (member->role == MEMBER_VOTER && peer_is_up(core, member->id) &&
+            core_clock_ppm(core, member->id, &ppm) &&
+            !is_off(core, member->id, OFF_PPM) && (heir == 0 || match > most)) {
+            heir = member->id;
+            most = match;
+        }
+    }
+    return heir;
+}
+
+void clocks_turn(struct core *core)
+{
+    if (core->now_ns < core->clocks_due_ns) {
+        return;
+    }
+    core->clocks_due_ns = core->now_ns + TELL_NS;
+    for (int i = 0; i < PEER_COUNT_MAX; i++) {
+        struct peer *peer = &core->peers[i];
+        struct buffer *out = peer->is_up ? peer_output(core, peer->id) : NULL;
+        if (out != NULL) {
+            frame_put_u64(out, FRAME_CLOCK, core->now_ns);
+            peer->is_clock_known = clock_rate_ppm(&peer->clock,
+                                                  &peer->clock_ppm);
+            tell_of(peer);
+        }
+    }
+    tell_of_own(core);
+    core->clock_heir = find_heir(core);
+}
+
+uint64_t clocks_next(const struct core *core)
+{
+    return core->clocks_due_ns;
+}
+
+int clocks_received(struct core *core, uint64_t from, struct bytes body)
+{
+    struct peer *peer = peer_find(core, from);
+    uint64_t remote_ns;
+    int error = frame_get_u64(body, &remote_ns);
+    if (error == 0 && peer != NULL) {
+        clock_rate_note(&peer->clock, core->now_ns, remote_ns);
+    }
+    return error;
+}
+
+uint64_t clocks_heir(const struct core *core)
+{
+    return core->clock_heir;
+}
+
+void clocks_handed_over(struct core *core, uint64_t to)
+{
+    core->clock_moved_ns = core->now_ns;
+    core->clock_heir = 0;
+    LOG_WARN("leadership is handed over",
+             "to=%" PRIu64 " reason=\"this node's clock is more than 5 %% off "
+             "from those of most voters\"",
+             to);
+}
+
+uint64_t core_clock_moved_ns(const struct core *core)
+{
+    return core->clock_moved_ns;
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "core/cluster.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/commands/commands.h"
+#include "core/forward.h"
+#include "core/request.h"
+
+/* Nodes of Redis have 40 hex digits. */
+#define NODE_NAME_SIZE 41
+
+/* A member as clients see it. */
+struct shown {
+    uint64_t id;
+    char name[NODE_NAME_SIZE];
+    char host[MEMBER_ADDRESS_SIZE];
+    unsigned port;
+    bool is_leader;
+};
+
+static uint32_t show_members(struct core *core,
+                             struct shown shown[MEMBER_COUNT_MAX]);
+static void put_slots(struct core *core, struct request *request);
+static void put_shards(struct core *core, struct request *request);
+static void put_nodes(struct core *core, struct request *request);
+static void put_info(struct core *core, struct request *request);
+static uint32_t key_slot(struct bytes key);
+
+uint32_t cluster_slot(const struct frame_forward *request)
+{
+    return request->count > 1 ? key_slot(request->argument[1]) : 0;
+}
+
+void server_cluster(struct core *core, struct request *request,
+                    const struct call *call)
+{
+    struct bytes what = call->argument[1];
+    char name[NODE_NAME_SIZE];
+    if (bytes_is_word(what, "SLOTS")) {
+        put_slots(core, request);
+    } else if (bytes_is_word(what, "SHARDS")) {
+        put_shards(core, request);
+    } else if (bytes_is_word(what, "NODES")) {
+        put_nodes(core, request);
+    } else if (bytes_is_word(what, "INFO")) {
+        put_info(core, request);
+    } else if (bytes_is_word(what, "MYID")) {
+        snprintf(name, sizeof name, "%040" PRIx64, core->options.id);
+        resp_text(request_reply(core, request), name);
+        request_done(core, request);
+    } else if (bytes_is_word(what, "KEYSLOT") && call->count == 3) {
+        resp_integer(request_reply(core, request), key_slot(call->argument[2]));
+        request_done(core, request);
+    } else {
+        request_refuse(core, request, "ERR",
+                       "unknown subcommand of CLUSTER: try SLOTS, SHARDS, "
+                       "NODES, INFO, MYID or KEYSLOT");
+    }
+}
+
+bool server_cluster_check(struct call *call, struct resp_writer *writer)
+{
+    return call->count < 3 || call->argument[2].size <= LOCK_NAME_SIZE_MAX ||
+           call_fail(call, writer, "a key has at most 511 bytes");
+}
+
+/* The slot of a key: CRC16 (XMODEM) of it, or of its {tag}. */
+static uint32_t key_slot(struct bytes key)
+{
+    const uint8_t *open = key.size > 0 ? memchr(key.data, '{', key.size) : NULL;
+    if (open != NULL) {
+        size_t rest = key.size - (size_t)(open + 1 - key.data);
+        const uint8_t *close = rest > 0 ? memchr(open + 1, '}', rest) : NULL;
+        if (close != NULL && close > open + 1) {
+            key = bytes_of(open + 1, (size_t)(close - open - 1));
+        }
+    }
+    uint32_t crc = 0;
+    for (size_t i = 0; i < key.size; i++) {
+        crc ^= (uint32_t)key.data[i] << 8;
+        for (int bit = 0; bit < 8; bit++) {
+            crc = crc & 0x8000 ? crc << 1 ^ 0x1021 : crc << 1;
+        }
+        crc &= 0xffff;
+    }
+    return crc % CLUSTER_SLOT_COUNT;
+}
+
+/* The leader first. Members without a client address are left out. */
+static uint32_t show_members(struct core *core,
+                             struct shown shown[MEMBER_COUNT_MAX])
+{
+    struct replica_members members;
+    uint32_t count = 0;
+    replica_members(core->replica, &members);
+    for (uint32_t i = 0; i < members.count; i++) {
+        struct shown *one = &shown[count];
+        one->id = members.member[i].id;
+        one->is_leader = one->id == replica_leader(core->replica);
+        snprintf(one->name, sizeof one->name, "%040" PRIx64, one->id);
+        member_client_address(core, one->id, one->host);
+        char *colon = strrchr(one->host, ':');
+        if (colon == NULL) {
+            continue;
+        }
+        *colon = '\0';
+        one->port = (unsigned)strtoul(colon + 1, NULL, 10);
+        size_t size = strlen(one->host);
+        if (one->host[0] == '[' && one->host[size - 1] == ']') {
+            memmove(one->host, one->host + 1, size - 2);
+            one->host[size - 2] = '\0';
+        }
+        if (one->is_leader && count > 0) {
+            struct shown leader = *one;
+            *one = shown[0];
+            shown[0] = leader;
+        }
+        count++;
+    }
+    return count;
+}
+
+static void put_slots(struct core *core, struct request *request)
+{
+    struct shown shown[MEMBER_COUNT_MAX];
+    uint32_t count = show_members(core, shown);
+    struct resp_writer *writer = request_reply(core, request);
+    if (count == 0 || !shown[0].is_leader) {
+        resp_array(writer, 0); /* No slot is served now. */
+        request_done(core, request);
+        return;
+    }
+    resp_array(writer, 1);
+    resp_array(writer, 2 + count);
+    resp_integer(writer, 0);
+    resp_integer(writer, CLUSTER_SLOT_COUNT - 1);
+    for (uint32_t i = 0; i < count; i++) {
+        resp_array(writer, 3);
+        resp_text(writer, shown[i].host);
+        resp_integer(writer, shown[i].port);
+        resp_text(writer, shown[i].name);
+    }
+    request_done(core, request);
+}
+
+static void put_shards(struct core *core, struct request *request)
+{
+    struct shown shown[MEMBER_COUNT_MAX];
+    uint32_t count = show_members(core, shown);
+    struct resp_writer *writer = request_reply(core, request);
+    resp_array(writer, 1);
+    resp_map(writer, 2);
+    resp_text(writer, "slots");
+    resp_array(writer, 2);
+    resp_integer(writer, 0);
+    resp_integer(writer, CLUSTER_SLOT_COUNT - 1);
+    resp_text(writer, "nodes");
+    resp_array(writer, count);
+    for (uint32_t i = 0; i < count; i++) {
+        resp_map(writer, 7);
+        resp_text(writer, "id");
+        resp_text(writer, shown[i].name);
+        resp_text(writer, "port");
+        resp_integer(writer, shown[i].port);
+        resp_text(writer, "ip");
+        resp_text(writer, shown[i].host);
+        resp_text(writer, "endpoint");
+        resp_text(writer, shown[i].host);
+        resp_text(writer, "role");
+        resp_text(writer, shown[i].is_leader ? "master" : "replica");
+        resp_text(writer, "replication-offset");
+        resp_integer(writer, (int64_t)replica_commit_index(core->replica));
+        resp_text(writer, "health");
+        resp_text(writer, "online");
+    }
+    request_done(core, request);
+}
+
+static void put_nodes(struct core *core, struct request *request)
+{
+    struct shown shown[MEMBER_COUNT_MAX];
+    uint32_t count = show_members(core, shown);
+    struct buffer *text = &core->event;
+    buffer_clear(text);
+    for (uint32_t i = 0; i < count; i++) {
+        bool is_self = shown[i].id == core->options.id;
+        bool has_master = shown[0].is_leader && !shown[i].is_leader;
+        buffer_printf(
+            text, "%s %s:%u@%u %s%s %s 0 0 %" PRIu64 " connected%s\n",
+            shown[i].name, shown[i].host, shown[i].port, shown[i].port,
+            is_self ? "myself," : "", shown[i].is_leader ? "master" : "slave",
+            has_master ? shown[0].name : "-", replica_term(core->replica),
+            shown[i].is_leader ? " 0-16383" : "");
+    }
+    resp_bulk(request_reply(core, request), buffer_bytes(text));
+    request_done(core, request);
+}
+
+static void put_info(struct core *core, struct request *request)
+{
+    struct shown shown[MEMBER_COUNT_MAX];
+    uint32_t count = show_members(core, shown);
+    bool has_leader = count > 0 && shown[0].is_leader;
+    struct buffer *text = &core->event;
+    int slots = has_leader ? CLUSTER_SLOT_COUNT : 0;
+    buffer_clear(text);
+    buffer_printf(text,
+                  "cluster_enabled:1\r\ncluster_state:%s\r\n"
+                  "cluster_slots_assigned:%d\r\ncluster_slots_ok:%d\r\n"
+                  "cluster_slots_pfail:0\r\ncluster_slots_fail:0\r\n"
+                  "cluster_known_nodes:%u\r\ncluster_size:1\r\n"
+                  "cluster_current_epoch:%" PRIu64 "\r\n"
+                  "cluster_my_epoch:%" PRIu64 "\r\n",
+                  has_leader ? "ok" : "fail", slots, slots, count,
+                  replica_term(core->replica), replica_term(core->replica));
+    resp_bulk(request_reply(core, request), buffer_bytes(text));
+    request_done(core, request);
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT */
+
+/* COMMAND: the table of commands for programs and for redis-cli's hints. */
+
+#include <ctype.h>
+#include <string.h>
+
+#include "core/commands/commands.h"
+#include "core/request.h"
+
+static void put_info(struct resp_writer *writer, const struct command *command);
+static void put_docs(struct resp_writer *writer, const struct command *command);
+static uint32_t put_arguments(struct resp_writer *writer, const char *text);
+
+static void put_name(struct resp_writer *writer, const struct command *command)
+{
+    struct call call = {.command = command};
+    char name[64];
+    call_name(&call, name, sizeof name);
+    resp_text(writer, name);
+}
+
+/* Of all, or of those that are named; unknown ones are null, or left out. */
+static void put_selected(struct core *core, struct request *request,
+                         const struct call *call, bool is_docs)
+{
+    struct resp_writer *writer = request_reply(core, request);
+    uint32_t named = call->count > 2 ? call->count - 2 : 0;
+    uint32_t known = 0;
+    for (uint32_t i = 0; i < named; i++) {
+        known += commands_find(core, call->argument[2 + i]) != NULL;
+    }
+    uint32_t count = named == 0 ? commands_count() : is_docs ? known : named;
+    if (is_docs) {
+        resp_map(writer, count);
+    } else {
+        resp_array(writer, count);
+    }
+    for (uint32_t i = 0; i < (named != 0 ? named : count); i++) {
+        const struct command *command = named != 0
+                                            ? commands_find(
+                                                  core, call->argument[2 + i])
+                                            : &commands_table[i];
+        if (is_docs) {
+            if (command != NULL) {
+                put_name(writer, command);
+                put_docs(writer, command);
+            }
+        } else if (command != NULL) {
+            put_info(writer, command);
+        } else {
+            resp_null_array(writer);
+        }
+    }
+    request_done(core, request);
+}
+
+static void put_list(struct core *core, struct request *request)
+{
+    struct resp_writer *writer = request_reply(core, request);
+    resp_array(writer, commands_count());
+    for (uint32_t i = 0; i < commands_count(); i++) {
+        put_name(writer, &commands_table[i]);
+    }
+    request_done(core, request);
+}
+
+/* Where the names of locks stand: 1 from argument 'first', or a count there. */
+static uint32_t first_key(const struct command *command)
+{
+    const char *operands = command->operands;
+    if (operands == NULL) {
+        return command->key_at;
+    }
+    return operands[0] == 'l' || operands[0] == 'r' ? 1
+           : operands[0] == 'n'                     ? 2
+                                                    : 0;
+}
+
+static void put_keys(struct core *core, struct request *request,
+                     const struct call *call)
+{
+    struct call inner;
+    const struct command *command = call->count > 2
+                                        ? commands_find(core, call->argument[2])
+                                        : NULL;
+    if (command == NULL || first_key(command) == 0) {
+        request_refuse(core, request, "ERR",
+                       "The command has no key arguments");
+        return;
+    }
+    buffer_clear(&core->parse_error);
+    struct resp_writer nowhere = {&core->parse_error, 2};
+    if (command->operands != NULL && command->operands[0] == 'n' &&
+        call_parse(core, &inner, command, call->argument + 2, call->count - 2,
+                   &nowhere)) {
+        struct resp_writer *writer = request_reply(core, request);
+        resp_array(writer, inner.name_count);
+        for (uint32_t i = 0; i < inner.name_count; i++) {
+            resp_bulk(writer, inner.names[i]);
+        }
+        request_done(core, request);
+        return;
+    }
+    if (call->count <= 2 + first_key(command)) {
+        request_refuse(core, request, "ERR",
+                       "Invalid number of arguments specified for command");
+        return;
+    }
+    struct resp_writer *writer = request_reply(core, request);
+    resp_array(writer, 1);
+    resp_bulk(writer, call->argument[2 + first_key(command)]);
+    request_done(core, request);
+}
+
+void server_command(struct core *core, struct request *request,
+                    const struct call *call)
+{
+    struct bytes what = call->count > 1 ? call->argument[1]
+                                        : BYTES_LITERAL("INFO");
+    if (bytes_is_word(what, "INFO")) {
+        put_selected(core, request, call, false);
+    } else if (bytes_is_word(what, "DOCS")) {
+        put_selected(core, request, call, true);
+    } else if (bytes_is_word(what, "COUNT")) {
+        resp_integer(request_reply(core, request), commands_count());
+        request_done(core, request);
+    } else if (bytes_is_word(what, "LIST")) {
+        put_list(core, request);
+    } else if (bytes_is_word(what, "GETKEYS")) {
+        put_keys(core, request, call);
+    } else {
+        request_refuse(core, request, "ERR",
+                       "unknown subcommand of COMMAND: try COUNT, DOCS, INFO, "
+                       "LIST or GETKEYS");
+    }
+}
+
+static void put_info(struct resp_writer *writer, const struct command *command)
+{
+    uint32_t key = first_key(command);
+    bool is_write = (command->flags & COMMAND_CHANGE) != 0;
+    bool is_admin = (command->flags & COMMAND_ADMIN) != 0;
+    bool is_pubsub = (command->flags & COMMAND_PUBSUB) != 0;
+    resp_array(writer, 10);
+    put_name(writer, command);
+    resp_integer(writer, command->arity);
+    resp_array(writer, 1 + (is_admin ? 1 : 0) + (is_pubsub ? 1 : 0));
+    resp_simple(writer, is_write ? "write" : "readonly");
+    if (is_admin) {
+        resp_simple(writer, "admin");
+    }
+    if (is_pubsub) {
+        resp_simple(writer, "pubsub");
+    }
+    resp_integer(writer, key);
+    resp_integer(writer, key);
+    resp_integer(writer, key != 0 ? 1 : 0);
+    for (int i = 0; i < 4; i++) {
+        resp_array(writer, 0); /* Categories, tips, key specs, subcommands. */
+    }
+}
+
+static void put_docs(struct resp_writer *writer, const struct command *command)
+{
+    struct buffer nothing = {0};
+    struct resp_writer dry = {&nothing, writer->version};
+    resp_map(writer, 4);
+    resp_text(writer, "summary");
+    resp_text(writer, command->summary);
+    resp_text(writer, "since");
+    resp_text(writer, "0.1.0");
+    resp_text(writer, "group");
+    resp_text(writer,
+              (command->flags & COMMAND_REDIS) != 0 ? "connection" : "generic");
+    resp_text(writer, "arguments");
+    resp_array(writer, put_arguments(&dry, command->arguments));
+    put_arguments(writer, command->arguments);
+    buffer_done(&nothing);
+}
+
+/* One argument of the text: "name", "name...", "[TTL ms]", "[LABEL k v]...". */
+static void put_argument(struct resp_writer *writer, struct bytes text,
+                         bool is_optional, bool is_multiple)
+{
+    size_t word = 0;
+    while (word < text.size && isupper(text.data[word])) {
+        word++;
+    }
+    bool has_token = word > 0 && word < text.size && text.data[word] == ' ';
+    bool is_token = word > 0 && word == text.size;
+    struct bytes name = text;
+    if (has_token) {
+        name = bytes_of(text.data + word + 1, text.size - word - 1);
+    }
+    uint32_t flags = (is_optional ? 1u : 0u) + (is_multiple ? 1u : 0u);
+    resp_map(writer, 2 + (has_token || is_token ? 1 : 0) + (flags > 0 ? 1 : 0));
+    resp_text(writer, "name");
+    resp_bulk(writer, name);
+    resp_text(writer, "type");
+    resp_text(writer, is_token ? "pure-token" : "string");
+    if (has_token || is_token) {
+        resp_text(writer, "token");
+        resp_bulk(writer, bytes_of(text.data, word));
+    }
+    if (flags > 0) {
+        resp_text(writer, "flags");
+        resp_array(writer, flags);
+        if (is_optional) {
+            resp_simple(writer, "optional");
+        }
+        if (is_multiple) {
+            resp_simple(writer, "multiple");
+        }
+    }
+}
+
+static uint32_t put_arguments(struct resp_writer *writer, const char *text)
+{
+    uint32_t count = 0;
+    while (*text != '\0') {
+        if (*text == ' ') {
+            text++;
+            continue;
+        }
+        bool is_optional = *text == '[';
+        const char *begin = is_optional ? text + 1 : text;
+        const char *end = is_optional ? strchr(text, ']')
+                                      : text + strcspn(text, " ");
+        text = is_optional ? end + 1 : end;
+        bool is_multiple = strncmp(text, "...", 3) == 0;
+        text += is_multiple ? 3 : 0;
+        if (!is_optional && end - begin > 3 &&
+            strncmp(end - 3, "...", 3) == 0) {
+            is_multiple = true;
+            end -= 3;
+        }
+        put_argument(writer, bytes_of(begin, (size_t)(end - begin)),
+                     is_optional, is_multiple);
+        count++;
+    }
+    return count;
+}

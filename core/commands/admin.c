@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+
+/* BLACKLIST.*, LIMITS.* */
+
+#include "core/commands/commands.h"
+#include "core/request.h"
+
+bool blacklist_check(struct call *call, struct resp_writer *writer)
+{
+    if (call_has(call, OPTION_SESSION) == call_has(call, OPTION_CLIENT)) {
+        return call_fail(call, writer,
+                         "either SESSION or CLIENT must be given");
+    }
+    return true;
+}
+
+static struct blacklist_command blacklist(const struct request *request,
+                                          const struct call *call)
+{
+    return (struct blacklist_command){
+        .origin = call_origin(request, call),
+        .session = call_number(call, OPTION_SESSION, 0),
+        .client = call_text(call, OPTION_CLIENT),
+        .reason = call_text(call, OPTION_REASON),
+        .by = call_text(call, OPTION_BY),
+        .for_ms = call_number(call, OPTION_FOR, 0),
+    };
+}
+
+void blacklist_add_encode(struct core *core, struct request *request,
+                          const struct call *call, struct buffer *out)
+{
+    struct blacklist_command command = blacklist(request, call);
+    (void)core;
+    encode_blacklist_add(out, &command);
+}
+
+void blacklist_remove_encode(struct core *core, struct request *request,
+                             const struct call *call, struct buffer *out)
+{
+    struct blacklist_command command = blacklist(request, call);
+    (void)core;
+    encode_blacklist_remove(out, &command);
+}
+
+void blacklist_list_read(struct core *core, struct request *request,
+                         const struct call *call)
+{
+    struct resp_writer *writer = request_reply(core, request);
+    const struct list *list = lockfsm_blacklist(core->fsm);
+    uint64_t count = 0;
+    (void)call;
+    LIST_EACH (node, list) {
+        count++;
+    }
+    resp_array(writer, count);
+    LIST_EACH (node, list) {
+        const struct blacklisting *entry = LIST_ENTRY(node, struct blacklisting,
+                                                      in_order);
+        resp_map(writer, 6);
+        resp_text(writer, "session");
+        resp_integer(writer, (int64_t)entry->session);
+        resp_text(writer, "client");
+        resp_bulk(writer, entry->client);
+        resp_text(writer, "reason");
+        resp_bulk(writer, entry->reason);
+        resp_text(writer, "by");
+        resp_bulk(writer, entry->by);
+        resp_text(writer, "for_ms");
+        resp_integer(writer, (int64_t)entry->for_ms);
+        resp_text(writer, "since_ms");
+        resp_integer(writer,
+                     (int64_t)history_age_ms(&core->history, entry->since_index,
+                                             core->now_ns));
+    }
+    request_done(core, request);
+}
+
+void limits_set_encode(struct core *core, struct request *request,
+                       const struct call *call, struct buffer *out)
+{
+    struct origin origin = call_origin(request, call);
+    (void)core;
+    encode_set_limit(out, &origin, call->limit, call->value);
+}
+
+void limits_list_read(struct core *core, struct request *request,
+                      const struct call *call)
+{
+    struct resp_writer *writer = request_reply(core, request);
+    (void)call;
+    resp_array(writer, LIMIT_COUNT);
+    for (int i = 0; i < LIMIT_COUNT; i++) {
+        enum limit_key key = (enum limit_key)i;
+        resp_map(writer, 5);
+        resp_text(writer, "name");
+        resp_text(writer, limit_rules[key].name);
+        resp_text(writer, "value");
+        resp_integer(writer, (int64_t)lockfsm_limit(core->fsm, key));
+        resp_text(writer, "used");
+        if (limit_is_bound(key)) {
+            resp_null(writer);
+        } else {
+            resp_integer(writer, (int64_t)lockfsm_limit_use(core->fsm, key));
+        }
+        resp_text(writer, "min");
+        resp_integer(writer, (int64_t)limit_rules[key].min);
+        resp_text(writer, "max");
+        resp_integer(writer, (int64_t)limit_rules[key].max);
+    }
+    request_done(core, request);
+}

@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The way of a request through the core, up to where somebody decides. */
+
+#include "core/commands/commands.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "core/attach.h"
+#include "core/conn.h"
+#include "core/feature.h"
+#include "core/forward.h"
+#include "core/propose.h"
+#include "core/questions.h"
+#include "core/request.h"
+
+static bool may_begin(struct core *core, struct request *request,
+                      uint32_t count);
+static bool has_good_sizes(struct core *core, struct request *request,
+                           const struct call *call);
+static size_t at_least(size_t a, size_t b);
+static bool choose_session(struct core *core, struct request *request,
+                           const struct call *call);
+static bool keep_order(struct core *core, struct request *request,
+                       const struct call *call);
+static bool may_wait(const struct command *command, const struct call *call);
+static bool has_no_room(struct core *core, const struct request *request,
+                        const struct call *call);
+static void refuse_for_room(struct core *core, struct request *request);
+static bool is_repeated(struct core *core, const struct request *request,
+                        const struct call *call);
+static bool is_vain(struct core *core, const struct request *request,
+                    const struct call *call);
+static void refuse_vain(struct core *core, struct request *request);
+static const struct bytes *canonical_script(struct core *core,
+                                            struct call *call);
+static void unknown_command(struct core *core, struct request *request,
+                            struct bytes name);
+
+void commands_received(struct core *core, struct conn *conn,
+                       const struct bytes *argument, uint32_t count)
+{
+    struct request *request = request_new_local(core, conn);
+    struct call call;
+    core->counts.commands++;
+    request->command = commands_find(core, argument[0]);
+    if (request->command == NULL) {
+        unknown_command(core, request, argument[0]);
+        return;
+    }
+    if (!may_begin(core, request, count)) {
+        return;
+    }
+    buffer_clear(&core->parse_error);
+    struct resp_writer writer = {&core->parse_error, conn->version};
+    if (!call_parse(core, &call, request->command, argument, count, &writer)) {
+        buffer_put_bytes(request_reply(core, request)->out,
+                         buffer_bytes(&core->parse_error));
+        request_done(core, request);
+        return;
+    }
+    if ((request->command->flags & COMMAND_LOCAL) != 0) {
+        core->asked_by = call_text(&call, OPTION_BY);
+        request->command->run(core, request, &call);
+        return;
+    }
+    if (!has_good_sizes(core, request, &call) ||
+        !choose_session(core, request, &call)) {
+        return;
+    }
+    request->has_req = call_is_numbered(request, &call);
+    if (call.canonical_sha != NULL) {
+        argument = canonical_script(core, &call);
+    }
+    request_keep(core, request, argument, count);
+    if (may_wait(request->command, &call)) {
+        conn_block(core, conn, request->slot);
+    } else {
+        conn_block_update(core, conn);
+    }
+    if (!keep_order(core, request, &call)) {
+        return;
+    }
+    if (core->is_serving) {
+        commands_decide(core, request, &call);
+    } else {
+        forward_request(core, request);
+    }
+}
+
+/* One that a peer forwarded is kept only if it has to wait. */
+static void keep_for_later(struct core *core, struct request *request,
+                           const struct call *call)
+{
+    if (request->body.size == 0) {
+        request_keep(core, request, call->argument, call->count);
+    }
+}
+
+void commands_decide(struct core *core, struct request *request,
+                     const struct call *call)
+{
+    const struct command *command = request->command;
+    core->asked_by = call_text(call, OPTION_BY);
+    request->is_unwelcome = false;
+    if ((command->flags & COMMAND_CHANGE) != 0) {
+        if (feature_is_behind(core)) {
+            keep_for_later(core, request, call); /* It may be refused. */
+        }
+        if (has_no_room(core, request, call)) {
+            if (call_number(call, OPTION_REQ, 0) == 0) {
+                refuse_for_room(core, request);
+                return;
+            }
+            /* Another may lead and have granted it: that must be known first
+             * (rule 13). */
+            keep_for_later(core, request, call);
+            request->is_unwelcome = true;
+            question_wait(core, request);
+            return;
+        }
+        if (is_vain(core, request, call)) {
+            refuse_vain(core, request);
+            return;
+        }
+        if (!propose_is_open(core)) {
+            keep_for_later(core, request, call);
+            request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
+            request_move(core, request, &core->parked, REQUEST_PARKED);
+            return;
+        }
+    }
+    if (command->run != NULL) {
+        command->run(core, request, call);
+    } else if ((command->flags & COMMAND_CHANGE) != 0) {
+        command->encode(core, request, call, propose_begin(core));
+        propose_end(core, request);
+    } else {
+        keep_for_later(core, request, call);
+        question_wait(core, request);
+    }
+}
+
+/* Deals with a request anew, from what was kept of it. */
+static void resume(struct core *core, struct request *request)
+{
+    struct call call;
+    struct frame_forward kept = request_kept(core, request);
+    buffer_clear(&core->scratch);
+    struct resp_writer writer = {&core->scratch, request->version};
+    request_leave(core, request);
+    if (!call_parse(core, &call, request->command, kept.argument, kept.count,
+                    &writer)) {
+        /* Parked before it was looked at: it came from a peer. */
+        CHECK(request->conn == NULL);
+        request_misunderstood(core, request);
+        return;
+    }
+    request->has_req = call_is_numbered(request, &call);
+    commands_decide(core, request, &call);
+}
+
+void commands_run_ready(struct core *core)
+{
+    /* Scans for which there is no more time stay; the others pass them, or
+     * heartbeats would wait for whoever lists a great many locks. */
+    struct list *before = &core->ready;
+    while (before->next != &core->ready) {
+        struct request *request = LIST_ENTRY(before->next, struct request,
+                                             in_list);
+        if (request->state == REQUEST_RESUMED) {
+            resume(core, request);
+        } else if (core->scan_budget == 0 &&
+                   (request->command->flags & COMMAND_SCANS) != 0) {
+            core->has_left_over = true;
+            before = before->next;
+        } else {
+            commands_read(core, request);
+        }
+    }
+}
+
+void commands_read(struct core *core, struct request *request)
+{
+    struct call call;
+    call_parse_kept(core, request, &call);
+    request_leave(core, request);
+    if (!request->is_unwelcome) {
+        request->command->read(core, request, &call);
+        return;
+    }
+    if (has_no_room(core, request, &call)) {
+        /* Leadership is confirmed, and no entry has its number. */
+        if (request->has_req) {
+            request->effect = NOTHING_DONE;
+        }
+        refuse_for_room(core, request);
+    } else {
+        core->confirmed = request;
+        commands_decide(core, request, &call);
+        core->confirmed = NULL;
+    }
+}
+
+void commands_result(struct core *core, struct request *request,
+                     const struct result *result)
+{
+    const struct command *command = request->command;
+    enum result_code code = result->code;
+    if (code == RESULT_NO_SESSION && request->session != 0 &&
+        (command->flags & COMMAND_SESSION) != 0) {
+        code = RESULT_EXPIRED; /* It acts, so it has existed. */
+    }
+    bool is_redis = (command->flags & COMMAND_REDIS) != 0;
+    if (command->reply_kind == REPLY_OWN &&
+        (code == RESULT_OK || (is_redis && (code == RESULT_NOT_ACQUIRED ||
+                                            code == RESULT_NOT_HELD)))) {
+        command->reply(core, request, result);
+        return;
+    }
+    struct resp_writer *writer = request_reply(core, request);
+    if (code == RESULT_NOT_ACQUIRED) {
+        if (command->reply_kind == REPLY_TOKENS) {
+            resp_null_array(writer);
+        } else {
+            resp_null(writer);
+        }
+    } else if (code != RESULT_OK) {
+        CHECK(code != RESULT_QUEUED);
+        struct bytes text = result_text(code, result->text);
+        request_fail(core, request, result_word(code), text);
+        return;
+    } else if (command->reply_kind == REPLY_TOKEN) {
+        resp_integer(writer, (int64_t)result->token);
+    } else if (command->reply_kind == REPLY_TOKENS) {
+        resp_array(writer, result->token_count);
+        for (uint32_t i = 0; i < result->token_count; i++) {
+            resp_integer(writer, (int64_t)result->tokens[i]);
+        }
+    } else if (command->reply_kind == REPLY_OK) {
+        resp_simple(writer, "OK");
+    } else {
+        resp_integer(writer, (int64_t)result->count);
+    }
+    request_done(core, request);
+}
+
+static bool refuse_arity(struct core *core, struct request *request)
+{
+    bool is_ours = (request->command->flags & COMMAND_REDIS) == 0;
+    struct call call = {.command = request->command};
+    char name[64];
+    call_name(&call, name, sizeof name);
+    resp_error(request_reply(core, request), is_ours ? "BADARG" : "ERR",
+               is_ours ? "%s: wrong number of arguments"
+                       : "wrong number of arguments for '%s' command",
+               name);
+    request_done(core, request);
+    return false;
+}
+
+static bool refuse_subscriber(struct core *core, struct request *request)
+{
+    struct call call = {.command = request->command};
+    char name[64];
+    call_name(&call, name, sizeof name);
+    resp_error(request_reply(core, request), "ERR",
+               "Can't execute '%s': only (P)SUBSCRIBE / (P)UNSUBSCRIBE / "
+               "PING / QUIT / RESET are allowed in this context",
+               name);
+    request_done(core, request);
+    return false;
+}
+
+/* What may refuse a command before its arguments are looked at. */
+static bool may_begin(struct core *core, struct request *request,
+                      uint32_t count)
+{
+    const struct command *command = request->command;
+    struct conn *conn = request->conn;
+    if (command->arity > 0 ? count != (uint32_t)command->arity
+                           : count < (uint32_t)-command->arity) {
+        return refuse_arity(core, request);
+    }
+    if (conn->version == 2 && conn->channel_count > 0 &&
+        (command->flags & COMMAND_PUBSUB) == 0) {
+        return refuse_subscriber(core, request);
+    }
+    if ((command->flags & COMMAND_LOCAL) != 0) {
+        return true;
+    }
+    if (core->is_stopping) {
+        request_refuse(core, request, "NOLEADER", "this node is stopping");
+        return false;
+    }
+    if (core->in_flight > core->options.limits.requests_in_flight) {
+        request_refuse(core, request, "BUSY", "too much is in flight");
+        return false;
+    }
+    if (conn_is_over(core, conn)) {
+        request_refuse(core, request, "BUSY", "too many bytes are in flight");
+        return false;
+    }
+    return true;
+}
+
+/* The configured bounds, of the node that is asked, on what a change would
+ * bring; what only gives back has none. */
+static bool has_good_sizes(struct core *core, struct request *request,
+                           const struct call *call)
+{
+    static const enum option texts[] = {OPTION_VALUE, OPTION_MESSAGE};
+    const struct core_limits *limits = &core->options.limits;
+    uint32_t flags = request->command->flags;
+    size_t name_size = 0;
+    size_t value_size = 0;
+    if ((flags & COMMAND_CHANGE) == 0 || (flags & COMMAND_FREES) != 0) {
+        return true;
+    }
+    for (uint32_t i = 0; i < call->name_count; i++) {
+        name_size = at_least(name_size, call->names[i].size);
+    }
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (call_has(call, texts[i])) {
+            value_size = at_least(value_size, call->text[texts[i]].size);
+        }
+    }
+    if (limits->name_size != 0 && name_size > limits->name_size) {
+        request_refuse(core, request, "LIMIT", "size of a name");
+        return false;
+    }
+    if (limits->value_size != 0 && value_size > limits->value_size) {
+        request_refuse(core, request, "LIMIT", "size of a value");
+        return false;
+    }
+    return true;
+}
+
+static size_t at_least(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Finds the session that acts. What this connection has attached only this node
+ * knows, so nobody else need be asked. */
+static bool choose_session(struct core *core, struct request *request,
+                           const struct call *call)
+{
+    uint32_t flags = request->command->flags;
+    if ((flags & COMMAND_ATTACHES) != 0 &&
+        !attach_has_room(core, request->conn) &&
+        (!call->has_id || attach_find(core, request->conn, call->id) == NULL)) {
+        request_refuse(core, request, "LIMIT", "sessions of a connection");
+        return false;
+    }
+    if ((flags & (COMMAND_SESSION | COMMAND_ORIGIN)) == 0) {
+        return true;
+    }
+    if ((flags & COMMAND_ATTACHES) == 0 || call_has(call, OPTION_REQ)) {
+        request->session = attach_newest(request->conn);
+    }
+    if ((flags & (COMMAND_SESSION | COMMAND_CHOOSES)) != 0 &&
+        call_has(call, OPTION_SESSION)) {
+        request->session = call->number[OPTION_SESSION];
+        if (attach_find(core, request->conn, request->session) == NULL) {
+            request_refuse(core, request, "NOSESSION",
+                           "that session is not attached to this connection");
+            return false;
+        }
+    }
+    if (request->session == 0 && call->pair_count == 0 &&
+        ((flags & COMMAND_SESSION) != 0 ||
+         (call_has(call, OPTION_REQ) && (flags & COMMAND_ATTACHES) == 0))) {
+        request_refuse(core, request, "NOSESSION",
+                       "no session is attached to this connection");
+        return false;
+    }
+    return true;
+}
+
+/* A bit for the hash of each name that a command touches; all if it may touch
+ * anything. */
+static uint64_t touched_names(const struct call *call)
+{
+    const struct bytes *name = call->names;
+    uint32_t count = call->name_count;
+    uint64_t touched = 0;
+    if (call->command->key_at != 0) {
+        name = &call->argument[call->command->key_at];
+        count = call->count - call->command->key_at; /* Values, too. */
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        touched |= UINT64_C(1) << hash_bytes(name[i].data, name[i].size) % 64;
+    }
+    return count == 0 ? UINT64_MAX : touched;
+}
+
+/* True if the request need not wait for those before it on its connection.
+ * Heartbeats wait for nothing. */
+static bool keep_order(struct core *core, struct request *request,
+                       const struct call *call)
+{
+    const struct command *command = request->command;
+    if ((command->flags & COMMAND_KEEPS) != 0) {
+        return true;
+    }
+    bool is_change = (command->flags & COMMAND_CHANGE) != 0 &&
+                     (command->read == NULL || !redis_is_reading(call));
+    return conn_order_slot(core, request->conn, request->slot,
+                           is_change ? ORDER_CHANGE : ORDER_READ,
+                           touched_names(call));
+}
+
+static bool may_wait(const struct command *command, const struct call *call)
+{
+    return (command->flags & COMMAND_BLOCKS) != 0 ||
+           call_number(call, OPTION_WAIT, 0) != 0;
+}
+
+static bool has_no_room(struct core *core, const struct request *request,
+                        const struct call *call)
+{
+    return core->is_disk_scarce &&
+           (request->command->flags & COMMAND_FREES) == 0 &&
+           !is_repeated(core, request, call);
+}
+
+static void refuse_for_room(struct core *core, struct request *request)
+{
+    request_refuse(core, request, "LIMIT",
+                   "disk: the leader's disk is nearly full");
+}
+
+/* True if the request has been asked before and has taken effect, or may: the
+ * session has another one under way. A refusal would then say that nothing was
+ * done, and nobody would give back what was granted. */
+static bool is_repeated(struct core *core, const struct request *request,
+                        const struct call *call)
+{
+    struct origin origin = call_origin(request, call);
+    if (origin.req == 0) {
+        return false;
+    }
+    if ((request->command->flags & COMMAND_SESSION) != 0 &&
+        lockfsm_session(core->fsm, origin.session) == NULL) {
+        return true; /* What it was told has gone with it: EXPIRED. */
+    }
+    LIST_EACH (node, &core->logged) {
+        const struct request *other = LIST_ENTRY(node, struct request, in_list);
+        if (other != request && other->has_req &&
+            other->session == origin.session) {
+            return true;
+        }
+    }
+    return lockfsm_was_asked(core->fsm, origin.session, origin.req);
+}
+
+/* A try while nothing is granted to anybody. nil would say that somebody else
+ * has the lock. Those who wait have their place, and get it in their turn; who
+ * asks for it again without WAIT gives it up. */
+static bool is_vain(struct core *core, const struct request *request,
+                    const struct call *call)
+{
+    return (call->command->flags & COMMAND_ACQUIRES) != 0 &&
+           call_number(call, OPTION_WAIT, 0) == 0 &&
+           lockfsm_quarantine(core->fsm, NULL) != 0 &&
+           request->effect == NOTHING_DONE && !is_repeated(core, request, call);
+}
+
+static void refuse_vain(struct core *core, struct request *request)
+{
+    uint64_t left_ns = timers_quarantine_left(core->timers, core->fsm,
+                                              core->now_ns);
+    request_count_refusal(core, "BUSY");
+    resp_error(request_reply(core, request), "BUSY",
+               "quarantine after a restore: nothing is granted for another "
+               "%llu ms",
+               (unsigned long long)((left_ns + NS_PER_MS - 1) / NS_PER_MS));
+    request_done(core, request);
+}
+
+/* EVAL and EVALSHA leave as EVALSHA of a name that every node knows. What EVAL
+ * was given is remembered, so that EVALSHA will do from then on. */
+static const struct bytes *canonical_script(struct core *core,
+                                            struct call *call)
+{
+    if (bytes_is_word(call->argument[0], "EVAL")) {
+        char sha[SHA1_TEXT_SIZE];
+        sha1_text(call->argument[1], sha);
+        scripts_load(&core->scripts, sha, scripts_recognise(call->argument[1]));
+    }
+    memcpy(core->arguments, call->argument,
+           call->count * sizeof *core->arguments);
+    core->arguments[0] = BYTES_LITERAL("EVALSHA");
+    core->arguments[1] = bytes_of_text(call->canonical_sha);
+    call->argument = core->arguments;
+    return core->arguments;
+}
+
+static void unknown_command(struct core *core, struct request *request,
+                            struct bytes name)
+{
+    char shown[128];
+    size_t size = name.size < sizeof shown - 1 ? name.size : sizeof shown - 1;
+    for (size_t i = 0; i < size; i++) {
+        shown[i] = isprint(name.data[i]) ? (char)name.data[i] : '?';
+    }
+    shown[size] = '\0';
+    resp_error(request_reply(core, request), "ERR", "unknown command '%s'",
+               shown);
+    request_done(core, request);
+}

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The commands: one table of names, arities, flags, arguments and handlers.
+ *
+ * How a command comes to its answer is told by its flags:
+ *
+ *     COMMAND_LOCAL   answered at once by the node that was asked ('run');
+ *     COMMAND_CHANGE  'encode' makes an entry of it, the reply is made of the
+ *                     result of applying that ('reply');
+ *     COMMAND_READ    answered from the state ('read') by the leader, once a
+ *                     question asked after its receipt is confirmed;
+ *     neither         'run' decides at the leader.
+ *
+ * Handlers decide and encode. They propose nothing (core/propose.c does),
+ * apply nothing (apply.c) and send nothing (request.c).
+ *
+ * Replies of the session commands, beyond the table of the protocol:
+ *
+ *     SESSION.OPEN    map: id (integer), secret (32 hex digits; not with
+ *                     PROOF), ttl_ms, linger_ms (0: none), trust_ms
+ *     SESSION.ATTACH  map: ttl_ms, linger_ms, trust_ms
+ *     SESSION.KEEP    map: ttl_ms, linger_ms, trust_ms, ended (array of maps:
+ *                     lock, owner, token, reason; holds that ended without
+ *                     being given back, until their LOCK.RELEASE is sent);
+ *                     where several pairs are named, an array of such maps or
+ *                     errors
+ *
+ * trust_ms is 0.8 min(ttl, linger), to be counted from before the request was
+ * sent. */
+
+#ifndef HASP_CORE_COMMANDS_COMMANDS_H
+#define HASP_CORE_COMMANDS_COMMANDS_H
+
+#include "core/state.h"
+
+enum command_flag {
+    COMMAND_LOCAL = 1 << 0,
+    COMMAND_CHANGE = 1 << 1,
+    COMMAND_READ = 1 << 2,
+    COMMAND_SESSION = 1 << 3, /* An attached session acts. */
+    COMMAND_ORIGIN = 1 << 4,  /* Takes REQ; a session acts if one is there. */
+    COMMAND_BLOCKS = 1 << 5,  /* May wait: holds back what follows. */
+    COMMAND_ADMIN = 1 << 6,   /* For COMMAND's categories. */
+    COMMAND_FREES = 1 << 7,   /* Served while the disk is scarce. */
+    COMMAND_PUBSUB = 1 << 8,  /* Allowed to a subscriber of RESP2. */
+    COMMAND_REDIS = 1 << 9,   /* Errors in the words of Redis. */
+    COMMAND_REPEATABLE = 1 << 10, /* A change that may be done twice. */
+    COMMAND_ATTACHES = 1 << 11,   /* Attaches a session to the connection. */
+    COMMAND_SCANS = 1 << 12,      /* Looks at all there is: bounded in a turn */
+    COMMAND_TRAIL = 1 << 14,      /* Its entry says who asks, from where. */
+    COMMAND_CHOOSES = 1 << 13,    /* SESSION tells who acts, not on whom. */
+    COMMAND_KEEPS = 1 << 15,      /* A heartbeat: waits for nothing. */
+    COMMAND_ACQUIRES = 1 << 16,   /* May be granted a lock, or told nil. */
+    COMMAND_TRANSFERS = 1 << 17,  /* That leadership moves is its purpose. */
+    COMMAND_PROMOTES = 1 << 18,
+    COMMAND_REMOVES = 1 << 19
+};
+
+/* What may follow the operands. */
+enum option {
+    OPTION_TTL,
+    OPTION_NAME,
+    OPTION_LINGER,
+    OPTION_LABEL,
+    OPTION_SHARED,
+    OPTION_EXCLUSIVE,
+    OPTION_SLOTS,
+    OPTION_WAIT,
+    OPTION_OWNER,
+    OPTION_VALUE,
+    OPTION_BARGE,
+    OPTION_DELAY,
+    OPTION_HOLD,
+    OPTION_REQ,
+    OPTION_ACKED,
+    OPTION_TOKEN,
+    OPTION_SESSION,
+    OPTION_PREFIX,
+    OPTION_COUNT,
+    OPTION_CURSOR,
+    OPTION_MESSAGE,
+    OPTION_REASON,
+    OPTION_BY,
+    OPTION_FOR,
+    OPTION_CLIENT,
+    OPTION_STANDBY,
+    OPTION_FULL,
+    OPTION_FORCE,
+    OPTION_PROOF,
+    OPTION_COUNT_ALL
+};
+#define WAIT_FOREVER UINT64_MAX
+/* Of ACKED, beside the number up to which all are answered. */
+#define ACKED_RANGE_MAX 16
+
+/* A command with its arguments understood. Bytes are borrowed. */
+struct call {
+    const struct command *command;
+    const struct bytes *argument;
+    uint32_t count;
+    uint32_t given;    /* 1 << enum option. */
+    struct bytes name; /* Lock, resource, prefix or address. */
+    const struct bytes *names;
+    uint32_t name_count;
+    uint64_t id; /* Session or member. */
+    bool has_id;
+    uint64_t token;
+    enum limit_key limit;
+    uint64_t value;            /* Of the limit. */
+    uint8_t proof[PROOF_SIZE]; /* Of the secret; of OPEN the PROOF. */
+    uint32_t pair_count;       /* KEEP: of (id, secret), from argument 1 on. */
+    uint64_t number[OPTION_COUNT_ALL]; /* Set where given. */
+    struct bytes text[OPTION_COUNT_ALL];
+    const struct scripts *scripts;
+    const char *canonical_sha; /* EVAL: what every node knows it by. */
+    struct label labels[LABEL_COUNT_MAX];
+    uint32_t label_count;
+    uint64_t also_acked[2 * ACKED_RANGE_MAX]; /* From, to, from, to ... */
+    uint32_t also_acked_count;                /* Of pairs. */
+};
+
+static inline bool call_has(const struct call *call, enum option option)
+{
+    return (call->given & (UINT32_C(1) << option)) != 0;
+}
+static inline uint64_t call_number(const struct call *call, enum option option,
+                                   uint64_t otherwise)
+{
+    return call_has(call, option) ? call->number[option] : otherwise;
+}
+static inline struct bytes call_text(const struct call *call,
+                                     enum option option)
+{
+    return call_has(call, option) ? call->text[option]
+                                  : (struct bytes){NULL, 0};
+}
+
+/* COUNT of a page: more than a node tells at once is that much. */
+#define PAGE_COUNT_MAX 1000
+static inline uint32_t call_page(const struct call *call)
+{
+    uint64_t count = call_number(call, OPTION_COUNT, 100);
+    return count < PAGE_COUNT_MAX ? (uint32_t)count : PAGE_COUNT_MAX;
+}
+
+/* How a good result becomes a reply. */
+enum reply_kind {
+    REPLY_TOKEN,
+    REPLY_COUNT,
+    REPLY_RELEASED, /* A count, of MRELEASE also for one name. */
+    REPLY_TOKENS,
+    REPLY_OK,
+    REPLY_OWN /* By 'reply'. */
+};
+
+typedef void command_run_fn(struct core *core, struct request *request,
+                            const struct call *call);
+typedef void command_encode_fn(struct core *core, struct request *request,
+                               const struct call *call, struct buffer *out);
+typedef void command_read_fn(struct core *core, struct request *request,
+                             const struct call *call);
+typedef void command_reply_fn(struct core *core, struct request *request,
+                              const struct result *result);
+/* Understands the arguments, or writes an error and returns false. */
+typedef bool command_parse_fn(struct call *call, struct resp_writer *writer);
+
+struct command {
+    const char *name;     /* Upper case. */
+    const char *operands; /* See parse.c; NULL: 'parse' does it all. */
+    uint32_t options;     /* Those allowed. */
+    uint32_t flags;
+    int arity;       /* With the name; negative: at least. */
+    uint32_t key_at; /* Of a command without operands; 0: no key. */
+    enum reply_kind reply_kind;
+    command_run_fn *run;
+    command_encode_fn *encode;
+    command_read_fn *read;
+    command_reply_fn *reply;
+    command_parse_fn *parse;
+    const char *arguments; /* For people: COMMAND DOCS. */
+    const char *summary;
+};
+
+/* Ends with a command without a name. */
+extern const struct command commands_table[];
+uint32_t commands_count(void);
+
+void commands_init(struct core *core);
+const struct command *commands_find(const struct core *core, struct bytes name);
+
+/* A request of a client of this node. */
+void commands_received(struct core *core, struct conn *conn,
+                       const struct bytes *argument, uint32_t count);
+/* The serving leader deals with a request whose arguments are understood. */
+void commands_decide(struct core *core, struct request *request,
+                     const struct call *call);
+/* Deals with all that stands in core->ready. */
+void commands_run_ready(struct core *core);
+/* Reads the state for a request whose leadership is confirmed. */
+void commands_read(struct core *core, struct request *request);
+/* Answers with the result of its entry. */
+void commands_result(struct core *core, struct request *request,
+                     const struct result *result);
+
+/* The word of a refusal. */
+const char *result_word(enum result_code code);
+/* What is said beside the word: 'own' is the result's. */
+struct bytes result_text(enum result_code code, struct bytes own);
+
+/* Looks at the arguments; on false the error has been written. */
+bool call_parse(struct core *core, struct call *call,
+                const struct command *command, const struct bytes *argument,
+                uint32_t count, struct resp_writer *writer);
+
+/* Understands again what was kept of a request. */
+void call_parse_kept(struct core *core, struct request *request,
+                     struct call *call);
+
+/* Writes "BADARG command: text"; returns false. */
+bool call_fail(const struct call *call, struct resp_writer *writer,
+               const char *text);
+/* The command's name in lower case. */
+void call_name(const struct call *call, char *name, size_t size);
+/* The proof of a secret of 32 hex digits; false for anything else. */
+bool call_secret(struct bytes text, uint8_t ret_proof[PROOF_SIZE]);
+
+/* True if doing it twice has its effect once. */
+static inline bool call_is_numbered(const struct request *request,
+                                    const struct call *call)
+{
+    return call_has(call, OPTION_REQ) && request->session != 0;
+}
+
+/* --- Handlers, in commands_*.c -------------------------------------------- */
+
+struct origin call_origin(const struct request *request,
+                          const struct call *call);
+
+/* commands_session.c */
+command_encode_fn session_open_encode, session_close_encode;
+command_reply_fn session_open_reply, session_close_reply;
+command_read_fn session_attach_read, session_show_read, session_list_read;
+bool session_open_check(struct call *call, struct resp_writer *writer);
+bool session_keep_parse(struct call *call, struct resp_writer *writer);
+
+/* commands_lock.c */
+command_encode_fn lock_acquire_encode, lock_release_encode,
+    lock_release_if_encode, lock_convert_encode, lock_cancel_encode,
+    lock_please_encode;
+command_parse_fn lock_acquire_check, lock_release_if_check, lock_convert_check;
+
+/* commands_show.c */
+command_read_fn lock_show_read, lock_list_read, lock_check_read;
+
+/* commands_fence.c */
+command_encode_fn fence_admit_encode, fence_remove_encode;
+command_read_fn fence_show_read, fence_list_read;
+
+/* commands_admin.c */
+command_encode_fn quarantine_end_encode;
+command_parse_fn quarantine_end_check;
+command_encode_fn blacklist_add_encode, blacklist_remove_encode,
+    limits_set_encode;
+command_parse_fn blacklist_check;
+command_read_fn blacklist_list_read, limits_list_read;
+
+/* membership.c */
+command_run_fn raft_add_run, raft_promote_run, raft_demote_run, raft_remove_run,
+    raft_transfer_run, raft_snapshot_run;
+
+/* feature.c */
+command_run_fn raft_finalize_run;
+#ifdef HASP_FEATURE_LEVEL_EXTRA
+command_encode_fn raft_trial_encode;
+#endif
+
+/* backup.c */
+command_run_fn raft_backup_run;
+command_parse_fn raft_backup_parse;
+
+/* lease.c */
+command_run_fn session_keep_run;
+command_read_fn session_keep_read;
+
+/* status.c */
+command_run_fn raft_status_run, server_info;
+
+/* events.c */
+command_run_fn lock_watch_run, lock_unwatch_run, subscribe_run, unsubscribe_run,
+    psubscribe_run, punsubscribe_run;
+command_parse_fn watch_texts_check;
+
+/* commands_server.c, commands_about.c, cluster.c */
+command_run_fn server_hello, server_auth, server_ping, server_echo, server_quit,
+    server_reset, server_select, server_command, server_client, server_config,
+    server_readonly, server_cluster;
+command_parse_fn server_config_check, server_cluster_check;
+
+/* commands_redis.c */
+command_parse_fn redis_set_parse, redis_setnx_parse, redis_expire_parse,
+    redis_eval_parse, redis_keys_check;
+command_run_fn redis_run, redis_script_run;
+command_read_fn redis_get_read, redis_exists_read, redis_ttl_read,
+    redis_delete_read, redis_eval_read;
+command_reply_fn redis_reply;
+/* Of a command with a script: does it only read? */
+bool redis_is_reading(const struct call *call);
+
+#endif /* HASP_CORE_COMMANDS_COMMANDS_H */

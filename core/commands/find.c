@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A command by its name. */
+
+#include <string.h>
+
+#include "core/commands/commands.h"
+
+/* FNV-1a, for which upper and lower case are the same (and some other bytes,
+ * too, which does no harm). */
+static uint32_t name_hash(const uint8_t *name, size_t size)
+{
+    uint32_t hash = 2166136261u;
+    for (size_t i = 0; i < size; i++) {
+        hash = (hash ^ (name[i] & 0xdfu)) * 16777619u;
+    }
+    return hash;
+}
+
+void commands_init(struct core *core)
+{
+    memset(core->command_slots, 0, sizeof core->command_slots);
+    for (uint32_t i = 0; i < commands_count(); i++) {
+        const char *name = commands_table[i].name;
+        uint32_t slot = name_hash((const uint8_t *)name, strlen(name));
+        while (core->command_slots[slot % 512] != 0) {
+            slot++;
+        }
+        core->command_slots[slot % 512] = (uint16_t)(i + 1);
+    }
+}
+
+const struct command *commands_find(const struct core *core, struct bytes name)
+{
+    uint32_t slot = name_hash(name.data, name.size);
+    for (;; slot++) {
+        uint32_t i = core->command_slots[slot % 512];
+        if (i == 0) {
+            return NULL;
+        }
+        if (bytes_is_word(name, commands_table[i - 1].name)) {
+            return &commands_table[i - 1];
+        }
+    }
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The commands that change locks: arguments into entries. */
+
+#include "core/commands/commands.h"
+
+static struct bytes no_bytes = {NULL, 0};
+
+static void set_wait(const struct call *call, bool *is_waiting,
+                     uint64_t *wait_ms)
+{
+    uint64_t wait = call_number(call, OPTION_WAIT, 0);
+    *is_waiting = wait != 0;
+    *wait_ms = wait == WAIT_FOREVER ? 0 : wait;
+}
+
+bool lock_acquire_check(struct call *call, struct resp_writer *writer)
+{
+    if (call_has(call, OPTION_SHARED) && call_has(call, OPTION_SLOTS)) {
+        return call_fail(call, writer, "SHARED and SLOTS exclude each other");
+    }
+    return true;
+}
+
+void lock_acquire_encode(struct core *core, struct request *request,
+                         const struct call *call, struct buffer *out)
+{
+    struct acquire_command acquire = {
+        .origin = call_origin(request, call),
+        .names = call->names,
+        .name_count = call->name_count,
+        .mode = call_has(call, OPTION_SHARED)  ? LOCK_SHARED
+                : call_has(call, OPTION_SLOTS) ? LOCK_SLOTS
+                                               : LOCK_EXCLUSIVE,
+        .slots = (uint32_t)call_number(call, OPTION_SLOTS, 0),
+        .is_barging = call_has(call, OPTION_BARGE),
+        .value = call_text(call, OPTION_VALUE),
+        .delay_ms = call_number(call, OPTION_DELAY, 0),
+        .hold_ms = call_number(call, OPTION_HOLD, 0),
+    };
+    (void)core;
+    set_wait(call, &acquire.is_waiting, &acquire.wait_ms);
+    encode_acquire(out, &acquire);
+}
+
+void lock_release_encode(struct core *core, struct request *request,
+                         const struct call *call, struct buffer *out)
+{
+    struct release_command release = {
+        .origin = call_origin(request, call),
+        .names = call->names,
+        .name_count = call->name_count,
+        .token = call_number(call, OPTION_TOKEN, 0),
+        .is_counting = call->command->reply_kind == REPLY_RELEASED,
+    };
+    (void)core;
+    encode_release(out, &release);
+}
+
+bool lock_release_if_check(struct call *call, struct resp_writer *writer)
+{
+    if (!call_has(call, OPTION_OWNER)) {
+        return call_fail(call, writer, "OWNER is missing");
+    }
+    if (call->text[OPTION_OWNER].size == 0 && !call_has(call, OPTION_TOKEN)) {
+        return call_fail(call, writer, "an empty OWNER needs TOKEN");
+    }
+    return true;
+}
+
+/* OWNER and SESSION are those of the hold, not of the one who asks. */
+void lock_release_if_encode(struct core *core, struct request *request,
+                            const struct call *call, struct buffer *out)
+{
+    struct release_if_command release = {
+        .origin = call_origin(request, call),
+        .name = call->name,
+        .session = call_number(call, OPTION_SESSION, 0),
+        .owner = call_text(call, OPTION_OWNER),
+        .token = call_number(call, OPTION_TOKEN, 0),
+    };
+    (void)core;
+    release.origin.owner = no_bytes;
+    encode_release_if(out, &release);
+}
+
+bool lock_convert_check(struct call *call, struct resp_writer *writer)
+{
+    if (call_has(call, OPTION_SHARED) == call_has(call, OPTION_EXCLUSIVE)) {
+        return call_fail(call, writer, "SHARED or EXCLUSIVE must be given");
+    }
+    return true;
+}
+
+void lock_convert_encode(struct core *core, struct request *request,
+                         const struct call *call, struct buffer *out)
+{
+    struct convert_command convert = {
+        .origin = call_origin(request, call),
+        .name = call->name,
+        .to = call_has(call, OPTION_SHARED) ? LOCK_SHARED : LOCK_EXCLUSIVE,
+    };
+    (void)core;
+    set_wait(call, &convert.is_waiting, &convert.wait_ms);
+    encode_convert(out, &convert);
+}
+
+void lock_cancel_encode(struct core *core, struct request *request,
+                        const struct call *call, struct buffer *out)
+{
+    struct origin origin = call_origin(request, call);
+    (void)core;
+    encode_cancel(out, &origin, call->name);
+}
+
+void lock_please_encode(struct core *core, struct request *request,
+                        const struct call *call, struct buffer *out)
+{
+    struct origin origin = call_origin(request, call);
+    (void)core;
+    encode_please(out, &origin, call->name, call_text(call, OPTION_MESSAGE));
+}

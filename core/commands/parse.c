@@ -1,0 +1,502 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Understanding arguments: operands in their order, then options in any.
+ *
+ * 'operands' of a command is a word of letters, one per operand:
+ *
+ *     l  a lock's name           n  a count and so many names
+ *     r  a resource's name       p  a prefix (may be empty)
+ *     t  a token                 i  a session's or member's number
+ *     s  a secret                a  a member's address
+ *     I  a number that may be missing
+ *     k  a limit's name          v  its value
+ *
+ * Everything a stranger can get wrong is said here, with the command's name. */
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/address.h"
+#include "base/check.h"
+#include "base/sha.h"
+#include "core/commands/commands.h"
+#include "core/request.h"
+
+enum option_kind { KIND_FLAG, KIND_NUMBER, KIND_TEXT, KIND_LABEL, KIND_RANGES };
+
+#define WORD(text) (text), sizeof(text) - 1
+
+static const struct {
+    const char *word;
+    size_t size; /* Of the word. */
+    enum option_kind kind;
+    uint64_t min; /* Of a number; of a text's size. */
+    uint64_t max;
+} options[OPTION_COUNT_ALL] = {
+    [OPTION_TTL] = {WORD("TTL"), KIND_NUMBER, 100, TTL_ASKED_MS_MAX},
+    [OPTION_NAME] = {WORD("NAME"), KIND_TEXT, 0, CLIENT_NAME_SIZE_MAX},
+    [OPTION_LINGER] = {WORD("LINGER"), KIND_NUMBER, 50, TTL_ASKED_MS_MAX},
+    [OPTION_LABEL] = {WORD("LABEL"), KIND_LABEL, 0, LABEL_SIZE_MAX},
+    [OPTION_SHARED] = {WORD("SHARED"), KIND_FLAG, 0, 0},
+    [OPTION_EXCLUSIVE] = {WORD("EXCLUSIVE"), KIND_FLAG, 0, 0},
+    [OPTION_SLOTS] = {WORD("SLOTS"), KIND_NUMBER, 1, INT32_MAX},
+    [OPTION_WAIT] = {WORD("WAIT"), KIND_NUMBER, 0, TIME_MS_MAX},
+    [OPTION_OWNER] = {WORD("OWNER"), KIND_TEXT, 0, OWNER_SIZE_MAX},
+    [OPTION_VALUE] = {WORD("VALUE"), KIND_TEXT, 0, VALUE_SIZE_MAX},
+    [OPTION_BARGE] = {WORD("BARGE"), KIND_FLAG, 0, 0},
+    [OPTION_DELAY] = {WORD("DELAY"), KIND_NUMBER, 0, TIME_MS_MAX},
+    [OPTION_HOLD] = {WORD("HOLD"), KIND_NUMBER, 1, TIME_MS_MAX},
+    [OPTION_REQ] = {WORD("REQ"), KIND_NUMBER, 1, INT64_MAX},
+    [OPTION_ACKED] = {WORD("ACKED"), KIND_RANGES, 0, INT64_MAX},
+    [OPTION_TOKEN] = {WORD("TOKEN"), KIND_NUMBER, 1, TOKEN_MAX},
+    [OPTION_SESSION] = {WORD("SESSION"), KIND_NUMBER, 1, INT64_MAX},
+    [OPTION_PREFIX] = {WORD("PREFIX"), KIND_TEXT, 0, LOCK_NAME_SIZE_MAX},
+    [OPTION_COUNT] = {WORD("COUNT"), KIND_NUMBER, 1, INT64_MAX},
+    [OPTION_CURSOR] = {WORD("CURSOR"), KIND_TEXT, 0, LOCK_NAME_SIZE_MAX + 1},
+    [OPTION_MESSAGE] = {WORD("MESSAGE"), KIND_TEXT, 0, VALUE_SIZE_MAX},
+    [OPTION_REASON] = {WORD("REASON"), KIND_TEXT, 0, VALUE_SIZE_MAX},
+    [OPTION_BY] = {WORD("BY"), KIND_TEXT, 0, CLIENT_NAME_SIZE_MAX},
+    [OPTION_FOR] = {WORD("FOR"), KIND_NUMBER, 1, TIME_MS_MAX},
+    [OPTION_CLIENT] = {WORD("CLIENT"), KIND_TEXT, 1, CLIENT_NAME_SIZE_MAX},
+    [OPTION_STANDBY] = {WORD("STANDBY"), KIND_FLAG, 0, 0},
+    [OPTION_FULL] = {WORD("FULL"), KIND_FLAG, 0, 0},
+    [OPTION_FORCE] = {WORD("FORCE"), KIND_FLAG, 0, 0},
+    [OPTION_PROOF] = {WORD("PROOF"), KIND_TEXT, 2 * PROOF_SIZE, 2 * PROOF_SIZE},
+};
+
+/* Where an error goes; every message begins with the command's name. */
+struct parse {
+    struct call *call;
+    struct resp_writer *writer;
+    uint32_t at; /* The next argument. */
+};
+
+static bool parse_operand(struct parse *parse, char letter);
+static bool parse_limit(struct parse *parse);
+static bool parse_names(struct parse *parse);
+static bool parse_options(struct parse *parse);
+static bool parse_option(struct parse *parse, enum option option);
+static bool parse_label(struct parse *parse);
+static bool parse_ranges(struct parse *parse);
+static bool check_req(struct parse *parse);
+static bool fail(struct parse *parse, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+bool call_parse(struct core *core, struct call *call,
+                const struct command *command, const struct bytes *argument,
+                uint32_t count, struct resp_writer *writer)
+{
+    struct parse parse = {call, writer, 1};
+    call->command = command;
+    call->argument = argument;
+    call->count = count;
+    call->given = 0;
+    call->name = (struct bytes){NULL, 0};
+    call->name_count = 0;
+    call->has_id = false;
+    call->token = 0;
+    call->pair_count = 0;
+    call->label_count = 0;
+    call->also_acked_count = 0;
+    call->scripts = &core->scripts;
+    call->canonical_sha = NULL;
+    if (command->operands == NULL) {
+        return command->parse == NULL || command->parse(call, writer);
+    }
+    for (const char *o = command->operands; *o != '\0'; o++) {
+        if (!parse_operand(&parse, *o)) {
+            return false;
+        }
+    }
+    if (!parse_options(&parse) || !check_req(&parse)) {
+        return false;
+    }
+    return command->parse == NULL || command->parse(call, writer);
+}
+
+bool call_fail(const struct call *call, struct resp_writer *writer,
+               const char *text)
+{
+    char name[64];
+    call_name(call, name, sizeof name);
+    resp_error(writer, "BADARG", "%s: %s", name, text);
+    return false;
+}
+
+void call_name(const struct call *call, char *name, size_t size)
+{
+    size_t i = 0;
+    for (; call->command->name[i] != '\0' && i + 1 < size; i++) {
+        name[i] = (char)tolower((unsigned char)call->command->name[i]);
+    }
+    name[i] = '\0';
+}
+
+/* The hash is of the digits in lower case, whatever was written. */
+bool call_secret(struct bytes text, uint8_t ret_proof[PROOF_SIZE])
+{
+    uint8_t secret[SECRET_SIZE] = {0};
+    char digits[2 * SECRET_SIZE + 1];
+    if (!hex_get(text, secret, SECRET_SIZE)) {
+        return false;
+    }
+    hex_put(digits, bytes_of(secret, SECRET_SIZE));
+    int error = sha256(bytes_of(digits, 2 * SECRET_SIZE), ret_proof);
+    CHECK(error == 0);
+    return true;
+}
+
+/* Shows an argument in a message: printable, cut short. */
+static const char *shown(struct bytes argument, char out[48])
+{
+    size_t size = argument.size < 40 ? argument.size : 40;
+    for (size_t i = 0; i < size; i++) {
+        uint8_t c = argument.data[i];
+        out[i] = c >= 0x20 && c < 0x7f ? (char)c : '?';
+    }
+    out[size] = '\0';
+    return out;
+}
+
+static bool parse_number(struct parse *parse, const char *what, uint64_t min,
+                         uint64_t max, uint64_t *ret_value)
+{
+    struct bytes text = parse->call->argument[parse->at];
+    uint64_t value;
+    char buffer[48];
+    if (!bytes_to_u64(text, &value)) {
+        return fail(parse, "%s must be a decimal integer, not '%s'", what,
+                    shown(text, buffer));
+    }
+    if (value < min || value > max) {
+        return fail(parse, "%s must be from %llu to %llu", what,
+                    (unsigned long long)min, (unsigned long long)max);
+    }
+    parse->at++;
+    *ret_value = value;
+    return true;
+}
+
+static bool check_size(struct parse *parse, const char *what, size_t size,
+                       size_t min, size_t max)
+{
+    if (size < min || size > max) {
+        return fail(parse, "%s must have %zu to %zu bytes", what, min, max);
+    }
+    return true;
+}
+
+/* "host:port", the host in brackets if it has colons itself; in ASCII. */
+static bool is_address(struct bytes text)
+{
+    char address[MEMBER_ADDRESS_SIZE], host[MEMBER_ADDRESS_SIZE];
+    uint16_t port;
+    if (text.size == 0 || text.size >= sizeof address) {
+        return false;
+    }
+    for (size_t i = 0; i < text.size; i++) {
+        if (text.data[i] <= ' ' || text.data[i] >= 0x7f ||
+            text.data[i] == ',') {
+            return false;
+        }
+    }
+    memcpy(address, text.data, text.size);
+    address[text.size] = '\0';
+    return address_split(address, host, sizeof host, &port) == 0 && port != 0;
+}
+
+/* A peer's address, and with a comma after it the one for clients. A member
+ * that nobody could reach would hold up every later change. */
+static bool is_member_address(struct bytes text)
+{
+    const uint8_t *comma = text.size == 0 ? NULL
+                                          : memchr(text.data, ',', text.size);
+    if (comma == NULL) {
+        return is_address(text);
+    }
+    size_t first = (size_t)(comma - text.data);
+    return is_address(bytes_of(text.data, first)) &&
+           is_address(bytes_of(comma + 1, text.size - first - 1));
+}
+
+static bool parse_operand(struct parse *parse, char letter)
+{
+    struct call *call = parse->call;
+    if (letter == 'I') {
+        if (parse->at == call->count ||
+            bytes_is_word(call->argument[parse->at], "REQ") ||
+            bytes_is_word(call->argument[parse->at], "BY")) {
+            return true;
+        }
+    } else if (parse->at >= call->count) {
+        return fail(parse, "wrong number of arguments");
+    }
+    struct bytes argument = call->argument[parse->at];
+    switch (letter) {
+    case 'l':
+    case 'r':
+        call->name = argument;
+        call->names = &call->argument[parse->at++];
+        call->name_count = 1;
+        return check_size(
+            parse, letter == 'l' ? "the lock's name" : "the resource's name",
+            argument.size, 1, LOCK_NAME_SIZE_MAX);
+    case 'p':
+        call->name = argument;
+        parse->at++;
+        return check_size(parse, "the prefix", argument.size, 0,
+                          LOCK_NAME_SIZE_MAX);
+    case 'a':
+        call->name = argument;
+        parse->at++;
+        if (!is_member_address(argument)) {
+            return fail(parse, "the address must be peer-host:port, or "
+                               "peer-host:port,client-host:port");
+        }
+        return check_size(parse, "the address", argument.size, 1,
+                          MEMBER_ADDRESS_SIZE - 1);
+    case 'k':
+        return parse_limit(parse);
+    case 'v':
+        return parse_number(parse, limit_rules[call->limit].name,
+                            limit_rules[call->limit].min,
+                            limit_rules[call->limit].max, &call->value);
+    case 'n':
+        return parse_names(parse);
+    case 't':
+        return parse_number(parse, "the token", 0, TOKEN_MAX, &call->token);
+    case 's':
+        /* A malformed secret is a wrong one, see the table of error words. */
+        if (!call_secret(argument, call->proof)) {
+            memset(call->proof, 0, PROOF_SIZE);
+        }
+        parse->at++;
+        return true;
+    default:
+        call->has_id = true;
+        return parse_number(parse, "the id", 1, INT64_MAX, &call->id);
+    }
+}
+
+static bool parse_limit(struct parse *parse)
+{
+    char buffer[48];
+    struct bytes name = parse->call->argument[parse->at];
+    if (!limit_find(name, &parse->call->limit)) {
+        return fail(parse, "there is no limit '%s'; LIMITS.LIST has them all",
+                    shown(name, buffer));
+    }
+    parse->at++;
+    return true;
+}
+
+static bool parse_names(struct parse *parse)
+{
+    struct call *call = parse->call;
+    uint64_t count;
+    if (!parse_number(parse, "the number of names", 1, MULTI_COUNT_MAX,
+                      &count)) {
+        return false;
+    }
+    if (call->count - parse->at < count) {
+        return fail(parse, "%llu names expected, fewer follow",
+                    (unsigned long long)count);
+    }
+    call->names = &call->argument[parse->at];
+    call->name_count = (uint32_t)count;
+    parse->at += (uint32_t)count;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!check_size(parse, "a lock's name", call->names[i].size, 1,
+                        LOCK_NAME_SIZE_MAX)) {
+            return false;
+        }
+        for (uint32_t j = 0; j < i; j++) {
+            if (bytes_equal(call->names[i], call->names[j])) {
+                return fail(parse, "a name stands there twice");
+            }
+        }
+    }
+    call->name = call->names[0];
+    return true;
+}
+
+static bool parse_options(struct parse *parse)
+{
+    struct call *call = parse->call;
+    while (parse->at < call->count) {
+        struct bytes word = call->argument[parse->at];
+        int found = -1;
+        /* "WAIT ms or FOREVER": the word may also stand alone. */
+        bool is_forever = (call->command->options >> OPTION_WAIT & 1) != 0 &&
+                          bytes_is_word(word, "FOREVER");
+        for (int i = 0; i < OPTION_COUNT_ALL; i++) {
+            if ((call->command->options >> i & 1) != 0 &&
+                word.size == options[i].size &&
+                bytes_is_word(word, options[i].word)) {
+                found = i;
+                break;
+            }
+        }
+        found = is_forever ? OPTION_WAIT : found;
+        if (found < 0) {
+            char buffer[48];
+            return fail(parse, "unknown option '%s'", shown(word, buffer));
+        }
+        if (call_has(call, (enum option)found) && found != OPTION_LABEL) {
+            return fail(parse, "option %s stands there twice",
+                        options[found].word);
+        }
+        /* parse_option() finds the value of WAIT in FOREVER itself. */
+        parse->at += is_forever ? 0 : 1;
+        if (!parse_option(parse, (enum option)found)) {
+            return false;
+        }
+        call->given |= UINT32_C(1) << found;
+    }
+    return true;
+}
+
+static bool parse_option(struct parse *parse, enum option option)
+{
+    struct call *call = parse->call;
+    const char *word = options[option].word;
+    if (options[option].kind == KIND_FLAG) {
+        return true;
+    }
+    if (parse->at >= call->count) {
+        return fail(parse, "option %s needs a value", word);
+    }
+    struct bytes argument = call->argument[parse->at];
+    if (option == OPTION_WAIT && bytes_is_word(argument, "FOREVER")) {
+        call->number[option] = WAIT_FOREVER;
+        parse->at++;
+        return true;
+    }
+    switch (options[option].kind) {
+    case KIND_NUMBER:
+        return parse_number(parse, word, options[option].min,
+                            options[option].max, &call->number[option]);
+    case KIND_LABEL:
+        return parse_label(parse);
+    case KIND_RANGES:
+        return parse_ranges(parse);
+    default:
+        call->text[option] = argument;
+        parse->at++;
+        return check_size(parse, word, argument.size, options[option].min,
+                          options[option].max);
+    }
+}
+
+static bool parse_label(struct parse *parse)
+{
+    struct call *call = parse->call;
+    if (call->count - parse->at < 2) {
+        return fail(parse, "option LABEL needs a key and a value");
+    }
+    if (call->label_count == LABEL_COUNT_MAX) {
+        return fail(parse, "more than %d labels", LABEL_COUNT_MAX);
+    }
+    struct label *label = &call->labels[call->label_count++];
+    label->key = call->argument[parse->at++];
+    label->value = call->argument[parse->at++];
+    return check_size(parse, "a label's key", label->key.size, 1,
+                      LABEL_SIZE_MAX) &&
+           check_size(parse, "a label's value", label->value.size, 0,
+                      LABEL_SIZE_MAX);
+}
+
+/* The part of 'rest' before the first 'mark', which both are taken away. */
+static struct bytes cut(struct bytes *rest, char mark)
+{
+    struct bytes part = *rest;
+    const void *at = rest->size > 0 ? memchr(rest->data, mark, rest->size)
+                                    : NULL;
+    if (at == NULL) {
+        *rest = bytes_of(rest->data + rest->size, 0);
+        return part;
+    }
+    part.size = (size_t)((const uint8_t *)at - rest->data);
+    *rest = bytes_of(rest->data + part.size + 1, rest->size - part.size - 1);
+    return part;
+}
+
+/* "7", "7,9,12-40": all up to the first number, and others. */
+static bool parse_ranges(struct parse *parse)
+{
+    struct call *call = parse->call;
+    struct bytes rest = call->argument[parse->at++];
+    struct bytes first = cut(&rest, ',');
+    bool is_good = bytes_to_u64(first, &call->number[OPTION_ACKED]) &&
+                   call->number[OPTION_ACKED] <= INT64_MAX;
+    while (is_good && rest.size > 0) {
+        struct bytes to = cut(&rest, ',');
+        struct bytes from = cut(&to, '-');
+        uint64_t *pair = &call->also_acked[2 * call->also_acked_count];
+        if (call->also_acked_count++ == ACKED_RANGE_MAX) {
+            return fail(parse, "more than %d ranges in ACKED", ACKED_RANGE_MAX);
+        }
+        is_good = bytes_to_u64(from, &pair[0]) &&
+                  bytes_to_u64(to.size > 0 ? to : from, &pair[1]) &&
+                  pair[0] > 0 && pair[0] <= pair[1] && pair[1] <= INT64_MAX;
+    }
+    return is_good ||
+           fail(parse, "ACKED must be a number, or one with others that are "
+                       "answered, too, as 7,9,12-40");
+}
+
+static bool check_req(struct parse *parse)
+{
+    struct call *call = parse->call;
+    if (!call_has(call, OPTION_ACKED)) {
+        return true;
+    }
+    if (!call_has(call, OPTION_REQ)) {
+        return fail(parse, "ACKED needs REQ");
+    }
+    uint64_t req = call->number[OPTION_REQ];
+    if (req <= call->number[OPTION_ACKED]) {
+        return fail(parse, "REQ must be greater than ACKED");
+    }
+    for (uint32_t i = 0; i < call->also_acked_count; i++) {
+        if (req >= call->also_acked[2 * i] &&
+            req <= call->also_acked[2 * i + 1]) {
+            return fail(parse, "REQ must not be among ACKED");
+        }
+    }
+    return true;
+}
+
+static bool fail(struct parse *parse, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return call_fail(parse->call, parse->writer, text);
+}
+
+struct origin call_origin(const struct request *request,
+                          const struct call *call)
+{
+    return (struct origin){.session = request->session,
+                           .owner = call_text(call, OPTION_OWNER),
+                           .req = call_number(call, OPTION_REQ, 0),
+                           .acked = call_number(call, OPTION_ACKED, 0),
+                           .also_acked = call->also_acked,
+                           .also_acked_count = call->also_acked_count};
+}
+
+void call_parse_kept(struct core *core, struct request *request,
+                     struct call *call)
+{
+    struct frame_forward kept = request_kept(core, request);
+    buffer_clear(&core->scratch);
+    struct resp_writer writer = {&core->scratch, request->version};
+    bool is_good = call_parse(core, call, request->command, kept.argument,
+                              kept.count, &writer);
+    CHECK(is_good);
+}

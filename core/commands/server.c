@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What clients of Redis say before they come to the point: HELLO, AUTH, CLIENT
+ * and the like. Answered by the asked node at once, truthfully. */
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "core/attach.h"
+#include "core/commands/commands.h"
+#include "core/conn.h"
+#include "core/request.h"
+#include "core/watches.h"
+
+#define NAME_SIZE_MAX CLIENT_NAME_SIZE_MAX
+/* Each is matched with each parameter. */
+#define CONFIG_PATTERN_SIZE_MAX 64
+#define CONFIG_PATTERN_COUNT_MAX 64
+
+static void answer_ok(struct core *core, struct request *request)
+{
+    resp_simple(request_reply(core, request), "OK");
+    request_done(core, request);
+}
+
+/* Names are shown in lists of lines: no blanks, no control characters. */
+static bool is_name(struct bytes name)
+{
+    for (size_t i = 0; i < name.size; i++) {
+        if (name.data[i] <= ' ' || name.data[i] > '~') {
+            return false;
+        }
+    }
+    return name.size <= NAME_SIZE_MAX;
+}
+
+/* No users are configured: the default one needs no password. */
+static bool is_default_user(struct bytes user)
+{
+    return user.size == 7 && memcmp(user.data, "default", 7) == 0;
+}
+
+/* Looks at what follows the version in HELLO. */
+static bool hello_options(struct core *core, struct request *request,
+                          const struct call *call)
+{
+    for (uint32_t i = 2; i < call->count;) {
+        struct bytes word = call->argument[i];
+        if (bytes_is_word(word, "AUTH") && i + 2 < call->count) {
+            if (!is_default_user(call->argument[i + 1])) {
+                request_refuse(core, request, "WRONGPASS",
+                               "invalid username-password pair or user is "
+                               "disabled.");
+                return false;
+            }
+            i += 3;
+        } else if (bytes_is_word(word, "SETNAME") && i + 1 < call->count) {
+            if (!is_name(call->argument[i + 1])) {
+                request_refuse(core, request, "ERR",
+                               "Client names cannot contain spaces, newlines "
+                               "or special characters.");
+                return false;
+            }
+            conn_set_name(request->conn, call->argument[i + 1]);
+            i += 2;
+        } else {
+            request_refuse(core, request, "ERR",
+                           "Syntax error in HELLO option");
+            return false;
+        }
+    }
+    return true;
+}
+
+void server_hello(struct core *core, struct request *request,
+                  const struct call *call)
+{
+    struct conn *conn = request->conn;
+    uint64_t version = (uint64_t)conn->version;
+    if (call->count > 1 && (!bytes_to_u64(call->argument[1], &version) ||
+                            version < 2 || version > 3)) {
+        request_refuse(core, request, "NOPROTO",
+                       "unsupported protocol version");
+        return;
+    }
+    if (!hello_options(core, request, call)) {
+        return;
+    }
+    conn->version = (int)version;
+    request->version = (uint8_t)version;
+    struct resp_writer *writer = request_reply(core, request);
+    resp_map(writer, 7);
+    resp_text(writer, "server");
+    resp_text(writer, "hasp");
+    resp_text(writer, "version");
+    resp_text(writer, core->version);
+    resp_text(writer, "proto");
+    resp_integer(writer, (int64_t)version);
+    resp_text(writer, "id");
+    resp_integer(writer, (int64_t)(conn->id & INT64_MAX));
+    resp_text(writer, "mode");
+    resp_text(writer, core->options.redirect == REDIRECT_MOVED ? "cluster"
+                                                               : "standalone");
+    resp_text(writer, "role");
+    resp_text(writer, replica_role(core->replica) == REPLICA_LEADER
+                          ? "master"
+                          : "replica");
+    resp_text(writer, "modules");
+    resp_array(writer, 0);
+    request_done(core, request);
+}
+
+void server_auth(struct core *core, struct request *request,
+                 const struct call *call)
+{
+    if (call->count == 2) {
+        request_refuse(core, request, "ERR",
+                       "AUTH <password> called without any password configured "
+                       "for the default user. Are you sure your configuration "
+                       "is correct?");
+    } else if (call->count == 3 && is_default_user(call->argument[1])) {
+        answer_ok(core, request);
+    } else {
+        request_refuse(core, request, "WRONGPASS",
+                       "invalid username-password pair or user is disabled.");
+    }
+}
+
+void server_ping(struct core *core, struct request *request,
+                 const struct call *call)
+{
+    struct conn *conn = request->conn;
+    struct resp_writer *writer = request_reply(core, request);
+    if (call->count > 2) {
+        resp_error(writer, "ERR",
+                   "wrong number of arguments for 'ping' command");
+    } else if (conn->version == 2 && conn->channel_count > 0) {
+        resp_array(writer, 2);
+        resp_text(writer, "pong");
+        resp_bulk(writer,
+                  call->count == 2 ? call->argument[1] : BYTES_LITERAL(""));
+    } else if (call->count == 2) {
+        resp_bulk(writer, call->argument[1]);
+    } else {
+        resp_simple(writer, "PONG");
+    }
+    request_done(core, request);
+}
+
+void server_echo(struct core *core, struct request *request,
+                 const struct call *call)
+{
+    resp_bulk(request_reply(core, request), call->argument[1]);
+    request_done(core, request);
+}
+
+void server_quit(struct core *core, struct request *request,
+                 const struct call *call)
+{
+    struct conn *conn = request->conn;
+    uint64_t slot = request->slot;
+    (void)call;
+    answer_ok(core, request);
+    conn_quit(core, conn, slot);
+}
+
+void server_reset(struct core *core, struct request *request,
+                  const struct call *call)
+{
+    struct conn *conn = request->conn;
+    (void)call;
+    watches_forget(core, conn);
+    attach_forget_conn(core, conn);
+    conn_set_name(conn, (struct bytes){NULL, 0});
+    conn->version = 2;
+    request->version = 2;
+    resp_simple(request_reply(core, request), "RESET");
+    request_done(core, request);
+}
+
+void server_select(struct core *core, struct request *request,
+                   const struct call *call)
+{
+    uint64_t index;
+    if (bytes_to_u64(call->argument[1], &index) && index == 0) {
+        answer_ok(core, request);
+    } else {
+        request_refuse(core, request, "ERR", "DB index is out of range");
+    }
+}
+
+void server_readonly(struct core *core, struct request *request,
+                     const struct call *call)
+{
+    (void)call;
+    answer_ok(core, request);
+}
+
+/* A few parameters that clients ask for. */
+bool server_config_check(struct call *call, struct resp_writer *writer)
+{
+    if (call->count > 2 + CONFIG_PATTERN_COUNT_MAX) {
+        return call_fail(call, writer, "at most 64 patterns");
+    }
+    for (uint32_t i = 2; i < call->count; i++) {
+        if (call->argument[i].size > CONFIG_PATTERN_SIZE_MAX) {
+            return call_fail(call, writer, "a pattern has at most 64 bytes");
+        }
+    }
+    return true;
+}
+
+void server_config(struct core *core, struct request *request,
+                   const struct call *call)
+{
+    static const struct {
+        const char *name;
+        const char *value;
+    } parameters[] = {
+        {"save", ""},       {"appendonly", "yes"},
+        {"databases", "1"}, {"maxmemory", "0"},
+        {"timeout", "0"},   {"notify-keyspace-events", ""},
+    };
+    const uint32_t count = sizeof parameters / sizeof *parameters;
+    uint32_t found = 0;
+    if (!bytes_is_word(call->argument[1], "GET") || call->count < 3) {
+        request_refuse(core, request, "ERR",
+                       "only CONFIG GET is known: the configuration is the "
+                       "daemon's file");
+        return;
+    }
+    uint64_t hits = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t a = 2; a < call->count; a++) {
+            if (bytes_match(call->argument[a],
+                            bytes_of_text(parameters[i].name))) {
+                hits |= UINT64_C(1) << i;
+            }
+        }
+        found += (hits >> i & 1) != 0;
+    }
+    struct resp_writer *writer = request_reply(core, request);
+    resp_map(writer, found);
+    for (uint32_t i = 0; i < count; i++) {
+        if ((hits >> i & 1) != 0) {
+            resp_text(writer, parameters[i].name);
+            resp_text(writer, parameters[i].value);
+        }
+    }
+    request_done(core, request);
+}
+
+/* Clients read all of Redis' numbers from the line, or fail (redis-py does);
+ * those of which there is nothing to tell are 0. */
+static void put_client(struct core *core, const struct conn *conn,
+                       struct buffer *out)
+{
+    buffer_printf(out,
+                  "id=%" PRIu64 " addr=%s name=%.*s age=%" PRIu64
+                  " idle=0 flags=%s db=0 sub=%u psub=0 multi=-1 qbuf=0 "
+                  "qbuf-free=0 argv-mem=0 obl=0 oll=0 omem=0 tot-mem=0 "
+                  "events=r cmd=NULL user=default redir=-1 sessions=%u "
+                  "resp=%d\n",
+                  conn->id & INT64_MAX, conn->address, (int)conn->name.size,
+                  (const char *)conn->name.data,
+                  (core->now_ns - conn->opened_ns) / NS_PER_S,
+                  conn->channel_count > 0 ? "P" : "N", conn->channel_count,
+                  conn->session_count, conn->version);
+}
+
+/* At most so many lines in CLIENT LIST. */
+#define CLIENT_LIST_MAX 10000
+
+static void client_list(struct core *core, struct request *request)
+{
+    struct buffer *text = &core->event;
+    uint32_t count = 0;
+    buffer_clear(text);
+    LIST_EACH (node, &core->conns_by_age) {
+        if (count++ == CLIENT_LIST_MAX) {
+            break;
+        }
+        put_client(core, LIST_ENTRY(node, struct conn, in_core), text);
+    }
+    resp_bulk(request_reply(core, request), buffer_bytes(text));
+    request_done(core, request);
+}
+
+void server_client(struct core *core, struct request *request,
+                   const struct call *call)
+{
+    struct conn *conn = request->conn;
+    struct bytes what = call->argument[1];
+    if (bytes_is_word(what, "ID")) {
+        resp_integer(request_reply(core, request),
+                     (int64_t)(conn->id & INT64_MAX));
+        request_done(core, request);
+    } else if (bytes_is_word(what, "GETNAME")) {
+        struct resp_writer *writer = request_reply(core, request);
+        if (conn->name.size > 0) {
+            resp_bulk(writer, conn->name);
+        } else {
+            resp_null(writer);
+        }
+        request_done(core, request);
+    } else if (bytes_is_word(what, "SETNAME") && call->count == 3) {
+        if (!is_name(call->argument[2])) {
+            request_refuse(core, request, "ERR",
+                           "Client names cannot contain spaces, newlines or "
+                           "special characters.");
+            return;
+        }
+        conn_set_name(conn, call->argument[2]);
+        answer_ok(core, request);
+    } else if (bytes_is_word(what, "INFO")) {
+        buffer_clear(&core->event);
+        put_client(core, conn, &core->event);
+        resp_bulk(request_reply(core, request), buffer_bytes(&core->event));
+        request_done(core, request);
+    } else if (bytes_is_word(what, "LIST")) {
+        client_list(core, request);
+    } else if (bytes_is_word(what, "SETINFO") ||
+               bytes_is_word(what, "NO-EVICT") ||
+               bytes_is_word(what, "NO-TOUCH")) {
+        answer_ok(core, request);
+    } else {
+        request_refuse(core, request, "ERR",
+                       "unknown subcommand of CLIENT: try ID, GETNAME, "
+                       "SETNAME, SETINFO, INFO or LIST");
+    }
+}

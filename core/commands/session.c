@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT */
+
+/* SESSION.*, except KEEP, which is in lease.c. */
+
+#include <stdio.h>
+
+#include "base/check.h"
+#include "core/commands/commands.h"
+#include "core/commands/listing.h"
+#include "core/lease.h"
+#include "core/request.h"
+
+#define TTL_DEFAULT_MS 10000
+
+bool session_open_check(struct call *call, struct resp_writer *writer)
+{
+    if (call_number(call, OPTION_LINGER, 0) >
+        call_number(call, OPTION_TTL, TTL_DEFAULT_MS)) {
+        return call_fail(call, writer, "LINGER must not exceed the TTL");
+    }
+    if (call_has(call, OPTION_PROOF) &&
+        !hex_get(call->text[OPTION_PROOF], call->proof, PROOF_SIZE)) {
+        return call_fail(call, writer, "PROOF must be 64 hex digits");
+    }
+    /* The answer to a repetition could not tell the secret again. */
+    if (call_has(call, OPTION_REQ) && !call_has(call, OPTION_PROOF)) {
+        return call_fail(call, writer, "REQ needs PROOF");
+    }
+    return true;
+}
+
+void session_open_encode(struct core *core, struct request *request,
+                         const struct call *call, struct buffer *out)
+{
+    uint64_t max = lockfsm_limit(core->fsm, LIMIT_TTL_MAX);
+    uint64_t otherwise = TTL_DEFAULT_MS < max ? TTL_DEFAULT_MS : max;
+    struct open_command open = {
+        .origin = call_origin(request, call),
+        .ttl_ms = (uint32_t)call_number(call, OPTION_TTL, otherwise),
+        .linger_ms = (uint32_t)call_number(call, OPTION_LINGER, 0),
+        .name = call_has(call, OPTION_NAME) ? call->text[OPTION_NAME]
+                                            : request_client(core, request),
+        .address = request_address(core, request),
+        .labels = call->labels,
+        .label_count = call->label_count,
+    };
+    if (call_has(call, OPTION_PROOF)) {
+        memcpy(open.proof, call->proof, PROOF_SIZE);
+    } else {
+        uint8_t secret[SECRET_SIZE];
+        core->port.random(core->port.data, secret, sizeof secret);
+        hex_put(request->secret, bytes_of(secret, sizeof secret));
+        CHECK(call_secret(bytes_of_text(request->secret), open.proof));
+    }
+    encode_open(out, &open);
+}
+
+void session_open_reply(struct core *core, struct request *request,
+                        const struct result *result)
+{
+    const struct session *session = lockfsm_session(core->fsm, result->token);
+    if (session == NULL) {
+        request_fail(core, request, "NOSESSION",
+                     BYTES_LITERAL("the session that this number opened has "
+                                   "ended"));
+        return;
+    }
+    bool has_secret = request->secret[0] != '\0';
+    struct resp_writer *writer = request_reply(core, request);
+    resp_map(writer, has_secret ? 5 : 4);
+    resp_text(writer, "id");
+    resp_integer(writer, (int64_t)session->id);
+    if (has_secret) {
+        resp_text(writer, "secret");
+        resp_text(writer, request->secret);
+    }
+    session_put_times(writer, session->ttl_ms, session->linger_ms);
+    request_done_as(core, request, ANSWER_ATTACHED, session->id);
+}
+
+void session_attach_read(struct core *core, struct request *request,
+                         const struct call *call)
+{
+    const struct session *session = lockfsm_session(core->fsm, call->id);
+    if (session == NULL || !session_proof_is(session, call->proof)) {
+        request_refuse(core, request, "NOSESSION",
+                       "no such session, or a wrong secret");
+        return;
+    }
+    struct resp_writer *writer = request_reply(core, request);
+    if (call_has(call, OPTION_FULL)) {
+        resp_map(writer, 3);
+        session_put_times(writer, session->ttl_ms, session->linger_ms);
+    } else {
+        resp_simple(writer, "OK");
+    }
+    request_done_as(core, request, ANSWER_ATTACHED, session->id);
+}
+
+bool session_keep_parse(struct call *call, struct resp_writer *writer)
+{
+    uint32_t rest = call->count - 1;
+    if (rest > 0 && bytes_is_word(call->argument[rest], "FULL")) {
+        call->given |= UINT32_C(1) << OPTION_FULL;
+        rest--;
+    }
+    if (rest == 2 && bytes_is_word(call->argument[1], "SESSION")) {
+        uint64_t id;
+        if (!bytes_to_u64(call->argument[2], &id) || id == 0) {
+            return call_fail(call, writer, "SESSION must be a decimal integer");
+        }
+        call->number[OPTION_SESSION] = id;
+        call->given |= UINT32_C(1) << OPTION_SESSION;
+        return true;
+    }
+    if (rest % 2 != 0) {
+        return call_fail(call, writer, "each id needs its secret");
+    }
+    call->pair_count = rest / 2;
+    return true;
+}
+
+void session_close_encode(struct core *core, struct request *request,
+                          const struct call *call, struct buffer *out)
+{
+    struct origin origin = call_origin(request, call);
+    (void)core;
+    encode_close(out, &origin);
+}
+
+void session_close_reply(struct core *core, struct request *request,
+                         const struct result *result)
+{
+    resp_integer(request_reply(core, request), (int64_t)result->count);
+    request_done_as(core, request, ANSWER_ENDED, request->session);
+}
+
+static void put_session(struct core *core, const struct session *session,
+                        struct resp_writer *writer)
+{
+    resp_map(writer, 10);
+    resp_text(writer, "id");
+    resp_integer(writer, (int64_t)session->id);
+    resp_text(writer, "name");
+    resp_bulk(writer, session->name);
+    resp_text(writer, "address");
+    resp_bulk(writer, session->address);
+    resp_text(writer, "ttl_ms");
+    resp_integer(writer, session->ttl_ms);
+    resp_text(writer, "linger_ms");
+    resp_integer(writer, session->linger_ms);
+    resp_text(writer, "left_ms");
+    resp_integer(writer, (int64_t)(timers_lease_left(core->timers, session->id,
+                                                     core->now_ns) /
+                                   NS_PER_MS));
+    resp_text(writer, "holds");
+    resp_integer(writer, session->hold_count);
+    resp_text(writer, "waits");
+    resp_integer(writer, session->wait_count);
+    resp_text(writer, "labels");
+    resp_map(writer, session->label_count);
+    for (uint32_t i = 0; i < session->label_count; i++) {
+        resp_bulk(writer, session->labels[i].key);
+        resp_bulk(writer, session->labels[i].value);
+    }
+    resp_text(writer, "blacklisted");
+    resp_bool(writer, session->blacklist_index != 0);
+}
+
+void session_show_read(struct core *core, struct request *request,
+                       const struct call *call)
+{
+    const struct session *session = lockfsm_session(core->fsm, call->id);
+    if (session == NULL) {
+        request_refuse(core, request, "NOSESSION", "no such session");
+        return;
+    }
+    put_session(core, session, request_reply(core, request));
+    request_done(core, request);
+}
+
+static int by_id(const void *a, const void *b)
+{
+    uint64_t x = (*(const struct session *const *)a)->id;
+    uint64_t y = (*(const struct session *const *)b)->id;
+    return x < y ? -1 : x > y;
+}
+
+/* PREFIX is of the client's name; the cursor is the last id that was told. */
+void session_list_read(struct core *core, struct request *request,
+                       const struct call *call)
+{
+    struct listing listing;
+    uint64_t after = 0;
+    char cursor[24];
+    if (call_has(call, OPTION_CURSOR) &&
+        !bytes_to_u64(call->text[OPTION_CURSOR], &after)) {
+        request_refuse(core, request, "BADARG",
+                       "session.list: CURSOR must be one that LIST returned");
+        return;
+    }
+    listing_begin(&listing, call_page(call), by_id);
+    struct bytes prefix = call_text(call, OPTION_PREFIX);
+    for (const struct session *session = lockfsm_sessions(core->fsm);
+         session != NULL; session = session->by_id.next) {
+        if (session->id > after && bytes_has_prefix(session->name, prefix)) {
+            listing_add(&listing, session);
+        }
+    }
+    listing_end(core, &listing, HASH_CNT(by_id, lockfsm_sessions(core->fsm)));
+    struct resp_writer *writer = request_reply(core, request);
+    resp_array(writer, 2);
+    const struct session *last = listing.is_cut ? listing_last(&listing) : NULL;
+    snprintf(cursor, sizeof cursor, "%llu",
+             (unsigned long long)(last != NULL ? last->id : 0));
+    resp_text(writer, cursor);
+    resp_array(writer, listing.count);
+    for (uint32_t i = 0; i < listing.count; i++) {
+        put_session(core, listing.item[i], writer);
+    }
+    listing_done(&listing);
+    request_done(core, request);
+}

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "core/conn.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "core/attach.h"
+#include "core/request.h"
+#include "core/watches.h"
+
+#define SLOT_COUNT_FIRST 4
+/* An idle connection keeps no more slots than this, and a slot no larger
+ * buffer: there may be very many of them. */
+#define SLOT_COUNT_IDLE 64
+#define SLOT_IDLE_SIZE 256
+
+static struct slot *slot_at(struct conn *conn, uint64_t slot);
+static void grow(struct conn *conn);
+static void free_slots(struct conn *conn);
+static void release_held(struct core *core, struct conn *conn);
+static void end(struct core *core, struct conn *conn);
+
+struct conn *conn_open(struct core *core, uint64_t id, const char *address)
+{
+    struct conn *conn = memory_new(sizeof *conn);
+    conn->id = id;
+    conn->address = memory_text(address);
+    conn->opened_ns = core->now_ns;
+    conn->version = 2;
+    conn->blocking_slot = SLOT_NONE;
+    conn->quit_slot = SLOT_NONE;
+    list_init(&conn->sessions);
+    list_init(&conn->watches);
+    HASH_ADD(by_id, core->conns, id, sizeof conn->id, conn);
+    list_push_back(&core->conns_by_age, &conn->in_core);
+    core->conn_count++;
+    return conn;
+}
+
+struct conn *conn_find(struct core *core, uint64_t id)
+{
+    struct conn *conn;
+    HASH_FIND(by_id, core->conns, &id, sizeof id, conn);
+    return conn;
+}
+
+void conn_free(struct core *core, struct conn *conn)
+{
+    for (uint64_t slot = conn->first_slot; slot < conn->next_slot; slot++) {
+        struct request *request = slot_at(conn, slot)->request;
+        if (request != NULL) {
+            request_orphan(core, request);
+        }
+    }
+    conn_give_back(core, conn, conn->held_size);
+    free_slots(conn);
+    watches_forget(core, conn);
+    attach_forget_conn(core, conn);
+    HASH_DELETE(by_id, core->conns, conn);
+    list_remove(&conn->in_core);
+    core->conn_count--;
+    free((void *)conn->name.data);
+    free(conn->address);
+    free(conn);
+}
+
+uint64_t conn_slot_new(struct conn *conn, struct request *request)
+{
+    if (conn->next_slot - conn->first_slot == conn->slot_capacity) {
+        grow(conn);
+    }
+    uint64_t slot = conn->next_slot++;
+    slot_at(conn, slot)->request = request;
+    slot_at(conn, slot)->order = ORDER_NONE;
+    return slot;
+}
+
+bool conn_order_slot(struct core *core, struct conn *conn, uint64_t slot,
+                     enum conn_order order, uint64_t names)
+{
+    enum conn_order other = order == ORDER_READ ? ORDER_CHANGE : ORDER_READ;
+    struct slot *at = slot_at(conn, slot);
+    bool must_wait = (conn->open_names[other] & names) != 0;
+    at->order = (uint8_t)order;
+    conn->open_count[order]++;
+    conn->open_names[order] |= names;
+    if (must_wait) {
+        at->request->state = REQUEST_HELD;
+        conn_block(core, conn, slot);
+    }
+    return !must_wait;
+}
+
+struct request *conn_slot_request(struct conn *conn, uint64_t slot)
+{
+    if (slot < conn->first_slot || slot >= conn->next_slot) {
+        return NULL;
+    }
+    return slot_at(conn, slot)->request;
+}
+
+struct buffer *conn_slot_output(struct core *core, struct conn *conn,
+                                uint64_t slot)
+{
+    CHECK(slot >= conn->first_slot && slot < conn->next_slot);
+    if (slot != conn->first_slot) {
+        buffer_clear(&slot_at(conn, slot)->reply);
+        return &slot_at(conn, slot)->reply;
+    }
+    struct buffer *out = conn->is_closing ? NULL
+                                          : core->port.client_output(
+                                                core->port.data, conn->id);
+    if (out == NULL) {
+        buffer_clear(&core->scratch);
+        out = &core->scratch;
+    }
+    return out;
+}
+
+void conn_slot_done(struct core *core, struct conn *conn, uint64_t slot)
+{
+    enum conn_order order = slot_at(conn, slot)->order;
+    slot_at(conn, slot)->request = NULL;
+    if (order != ORDER_NONE && --conn->open_count[order] == 0) {
+        conn->open_names[order] = 0;
+    }
+    if (conn->blocking_slot == slot) {
+        conn->blocking_slot = SLOT_NONE;
+    }
+    if (slot != conn->first_slot) {
+        conn_hold(core, conn, slot_at(conn, slot)->reply.size);
+    } else {
+        conn->first_slot++;
+        while (conn->first_slot < conn->next_slot) {
+            struct slot *next = slot_at(conn, conn->first_slot);
+            if (next->request != NULL) {
+                break;
+            }
+            struct bytes reply = buffer_bytes(&next->reply);
+            buffer_put_bytes(conn_slot_output(core, conn, conn->first_slot),
+                             reply);
+            conn_give_back(core, conn, reply.size);
+            if (next->reply.capacity > SLOT_IDLE_SIZE) {
+                buffer_done(&next->reply);
+            }
+            conn->first_slot++;
+        }
+    }
+    if (conn->first_slot == conn->next_slot &&
+        conn->slot_capacity > SLOT_COUNT_IDLE) {
+        free_slots(conn);
+    }
+    release_held(core, conn);
+    conn_block_update(core, conn);
+    if (conn->quit_slot < conn->first_slot) {
+        end(core, conn);
+    }
+}
+
+void conn_quit(struct core *core, struct conn *conn, uint64_t slot)
+{
+    conn->quit_slot = slot;
+    if (slot < conn->first_slot) {
+        end(core, conn);
+    }
+}
+
+void conn_block(struct core *core, struct conn *conn, uint64_t slot)
+{
+    if (slot >= conn->first_slot && slot < conn->next_slot &&
+        slot_at(conn, slot)->request != NULL) {
+        conn->blocking_slot = slot;
+        conn_block_update(core, conn);
+    }
+}
+
+void conn_block_update(struct core *core, struct conn *conn)
+{
+    bool is_blocked = conn->blocking_slot != SLOT_NONE ||
+                      conn->next_slot - conn->first_slot >=
+                          core->options.limits.requests_per_conn ||
+                      conn->held_size >= core->options.limits.bytes_per_conn ||
+                      conn_is_over(core, conn);
+    if (is_blocked != conn->is_blocked) {
+        conn->is_blocked = is_blocked;
+        core->port.client_block(core->port.data, conn->id, is_blocked);
+    }
+}
+
+void conn_hold(struct core *core, struct conn *conn, uint64_t size)
+{
+    conn->held_size += size;
+    core->held_size += size;
+}
+
+void conn_give_back(struct core *core, struct conn *conn, uint64_t size)
+{
+    CHECK(conn->held_size >= size && core->held_size >= size);
+    conn->held_size -= size;
+    core->held_size -= size;
+}
+
+/* Whoever holds little is served though others hold much. */
+bool conn_is_over(const struct core *core, const struct conn *conn)
+{
+    uint64_t max = core->options.limits.bytes_in_flight;
+    return core->held_size >= max && conn->held_size > max / core->conn_count;
+}
+
+void conn_set_name(struct conn *conn, struct bytes name)
+{
+    free((void *)conn->name.data);
+    conn->name = bytes_of(memory_copy(name.data, name.size), name.size);
+}
+
+/* Ends the connection; what was written before is still sent. */
+static void end(struct core *core, struct conn *conn)
+{
+    if (!conn->is_closing) {
+        conn->is_closing = true;
+        core->port.client_close(core->port.data, conn->id, "quit");
+    }
+}
+
+/* The oldest that is not answered need wait for nobody any more. */
+static void release_held(struct core *core, struct conn *conn)
+{
+    if (conn->first_slot == conn->next_slot) {
+        return;
+    }
+    struct request *request = slot_at(conn, conn->first_slot)->request;
+    if (request->state == REQUEST_HELD) {
+        request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
+        request->not_before_ns = 0;
+        request_move(core, request, &core->parked, REQUEST_PARKED);
+        core->has_left_over = true;
+    }
+}
+
+static struct slot *slot_at(struct conn *conn, uint64_t slot)
+{
+    return &conn->slots[slot & (conn->slot_capacity - 1)];
+}
+
+static void free_slots(struct conn *conn)
+{
+    for (uint32_t i = 0; i < conn->slot_capacity; i++) {
+        buffer_done(&conn->slots[i].reply);
+    }
+    free(conn->slots);
+    conn->slots = NULL;
+    conn->slot_capacity = 0;
+}
+
+/* Doubles the ring; each slot moves to its place under the new mask. */
+static void grow(struct conn *conn)
+{
+    uint32_t capacity = conn->slot_capacity == 0 ? SLOT_COUNT_FIRST
+                                                 : 2 * conn->slot_capacity;
+    struct slot *slots = memory_new(capacity * sizeof *slots);
+    for (uint64_t slot = conn->first_slot; slot < conn->next_slot; slot++) {
+        slots[slot & (capacity - 1)] = *slot_at(conn, slot);
+    }
+    free(conn->slots);
+    conn->slots = slots;
+    conn->slot_capacity = capacity;
+}

@@ -1,0 +1,612 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "core/core.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "core/apply.h"
+#include "core/attach.h"
+#include "core/clocks.h"
+#include "core/commands/commands.h"
+#include "core/conn.h"
+#include "core/digests.h"
+#include "core/feature.h"
+#include "core/flush.h"
+#include "core/forward.h"
+#include "core/heed.h"
+#include "core/lease.h"
+#include "core/loss.h"
+#include "core/membership.h"
+#include "core/peer.h"
+#include "core/propose.h"
+#include "core/quarantine.h"
+#include "core/questions.h"
+#include "core/request.h"
+#include "core/role.h"
+#include "core/snapshots.h"
+#include "core/state.h"
+#include "core/update.h"
+#include "core/vouch.h"
+#include "core/watches.h"
+#include "lockfsm/feature.h"
+
+const struct core_limits core_default_limits = {
+    .requests_in_flight = 16384,
+    .requests_per_conn = 1024,
+    .sessions_per_conn = 4096,
+    .name_size = LOCK_NAME_SIZE_MAX,
+    .value_size = VALUE_SIZE_MAX,
+    .snapshot_log_size = UINT64_C(64) << 20,
+    .snapshot_entries = 1000000,
+    .snapshot_chunk_size = 128 << 10,
+    .flush_records = 16384,
+    .flush_ms = 100,
+};
+
+/* Rounds of one turn: what an applied BEGIN lets in is proposed at once. */
+#define TURN_ROUNDS 3
+
+static int take_frame(struct core *core, uint64_t id, enum frame_type type,
+                      struct bytes body);
+static int take_forward(struct core *core, uint64_t id, struct bytes body);
+static int take_message(struct core *core, uint64_t id, struct bytes body);
+static void follow(struct core *core);
+static void free_requests(struct core *core);
+static void init_lists(struct core *core);
+static bool sees_majority(struct core *core);
+static uint64_t next_deadline(struct core *core);
+static uint64_t sooner(uint64_t a, uint64_t b);
+
+struct core *core_new(const struct core_options *options,
+                      const struct core_port *port)
+{
+    struct core *core = memory_new(sizeof *core);
+    core->options = *options;
+    core->port = *port;
+    core->version = memory_text(options->version);
+    core->accused = options->accused;
+    struct core_limits *limits = &core->options.limits;
+    if (limits->sessions_per_conn > FRAME_SESSION_MAX) {
+        limits->sessions_per_conn = FRAME_SESSION_MAX;
+    }
+    if (limits->own_in_flight == 0) {
+        limits->own_in_flight = OWN_IN_FLIGHT_DEFAULT;
+    }
+    if (limits->bytes_in_flight == 0) {
+        limits->bytes_in_flight = BYTES_IN_FLIGHT_DEFAULT;
+    }
+    if (limits->bytes_per_conn == 0) {
+        limits->bytes_per_conn = BYTES_PER_CONN_DEFAULT;
+    }
+    for (int key = 0; key < LIMIT_COUNT; key++) {
+        if (limits->founding.of[key] == 0) {
+            limits->founding.of[key] = lockfsm_default_limits.of[key];
+        }
+    }
+    /* Beside the clients' and our own there are BEGIN and a change. */
+    core->in_flight_max = limits->requests_in_flight + limits->own_in_flight +
+                          limits->own_in_flight / 8 + 8;
+    struct replica_options replica = {
+        .id = options->id,
+        .seed = options->seed,
+        .election_ms = options->election_ms,
+        .heartbeat_ms = options->heartbeat_ms,
+        .in_flight_max = core->in_flight_max,
+    };
+    core->replica = replica_new(&replica);
+    core->fsm = lockfsm_new();
+    if (core->options.feature_level == 0) {
+        core->options.feature_level = FEATURE_LEVEL;
+    }
+    lockfsm_set_node_level(core->fsm, core->options.feature_level);
+    core->timers = timers_new();
+    core->arguments = memory_new(FRAME_ARGUMENT_MAX * sizeof *core->arguments);
+    core->closed_sessions = memory_new(FRAME_SESSION_MAX *
+                                       sizeof *core->closed_sessions);
+    init_lists(core);
+    commands_init(core);
+    return core;
+}
+
+void core_free(struct core *core)
+{
+    if (core == NULL) {
+        return;
+    }
+    core->is_stopping = true; /* Nobody is told of the connections' end. */
+    LIST_EACH_SAFE (node, &core->conns_by_age) {
+        conn_free(core, LIST_ENTRY(node, struct conn, in_core));
+    }
+    attach_free(core);
+    free_requests(core);
+    propose_free(core);
+    history_done(&core->history);
+    effects_done(&core->effects);
+    buffer_done(&core->scratch);
+    buffer_done(&core->parse_error);
+    buffer_done(&core->event);
+    buffer_done(&core->change_asker);
+    timers_free(core->timers);
+    lockfsm_free(core->fsm);
+    replica_free(core->replica);
+    free(core->arguments);
+    free(core->closed_sessions);
+    free(core->version);
+    free(core);
+}
+
+int core_begin(struct core *core, const struct core_start *start,
+               uint64_t now_ns, char why[HASP_WHY_SIZE])
+{
+    struct replica_update update;
+    struct replica_start replica = start->replica;
+    core->table = start->table;
+    core->started_ns = now_ns;
+    set_now(core, now_ns);
+    int error = lockfsm_load(core->fsm, core->table, why);
+    if (error != 0) {
+        return error;
+    }
+    timers_loaded(core->timers, core->fsm, now_ns);
+    replica.applied_index = lockfsm_applied_index(core->fsm);
+    if (replica.applied_index < replica.snapshot_index) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "the table ends at %" PRIu64
+                 ", before the snapshot at %" PRIu64,
+                 replica.applied_index, replica.snapshot_index);
+        return HASP_ECORRUPT;
+    }
+    core->snapshot_index = replica.snapshot_index;
+    history_begin(&core->history, replica.applied_index, now_ns);
+    error = replica_begin(core->replica, &replica, now_ns / NS_PER_MS, &update,
+                          why);
+    if (error != 0) {
+        return error;
+    }
+    if (replica.applied_index > 0) {
+        peers_applied(core, replica.applied_index);
+    } else {
+        peers_want(core);
+    }
+    life_learnt(core);
+    update_carry_out(core, &update);
+    follow(core);
+    return 0;
+}
+
+void core_client_opened(struct core *core, uint64_t conn, const char *address,
+                        uint64_t now_ns)
+{
+    set_now(core, now_ns);
+    CHECK(conn_find(core, conn) == NULL);
+    conn_open(core, conn, address);
+}
+
+void core_client_request(struct core *core, uint64_t conn,
+                         const struct resp_request *request, uint64_t now_ns)
+{
+    set_now(core, now_ns);
+    struct conn *found = conn_find(core, conn);
+    if (found == NULL || found->is_closing || found->quit_slot != SLOT_NONE ||
+        request->count == 0) {
+        return;
+    }
+    commands_received(core, found, request->argument, request->count);
+}
+
+void core_client_closed(struct core *core, uint64_t conn, uint64_t now_ns)
+{
+    set_now(core, now_ns);
+    struct conn *found = conn_find(core, conn);
+    if (found != NULL) {
+        found->is_closing = true;
+        conn_free(core, found);
+    }
+}
+
+bool core_client_is_stranger(struct core *core, uint64_t conn)
+{
+    const struct conn *found = conn_find(core, conn);
+    return found == NULL || (!found->is_known && found->watch_count == 0);
+}
+
+void core_peer_up(struct core *core, const struct frame_hello *hello,
+                  uint64_t now_ns)
+{
+    uint64_t id = hello->from;
+    set_now(core, now_ns);
+    struct peer *peer = peer_get(core, id);
+    if (peer == NULL) {
+        return;
+    }
+    if (peer->is_up) {
+        core_peer_down(core, id, false, now_ns);
+    }
+    if (peer->incarnation != hello->incarnation) {
+        peer->digests = (struct digest_points){.next = 0};
+        peer->clock = (struct clock_rate){.count = 0};
+        peer->is_clock_known = false;
+        peer->incarnation = hello->incarnation;
+        peer->acked_term = peer->acked_index = 0;
+    }
+    peer->feature_level = hello->feature_level;
+    peer->is_up = true;
+    peer->says_removed = false;
+    peer->registering_term = 0;
+    if (loss_seen(core, peer, hello)) {
+        return;
+    }
+    core->must_register = core->must_look_at_levels = true;
+    vouch_greeted(core, id, hello->members_index);
+    if (id == core->known_leader) {
+        attach_tell(core);
+    }
+    /* A cluster that starts need not wait out an election's time. */
+    if (sees_majority(core)) {
+        replica_hurry(core->replica, 0, now_ns / NS_PER_MS);
+    }
+}
+
+void core_peer_down(struct core *core, uint64_t id, bool was_closed_by_peer,
+                    uint64_t now_ns)
+{
+    set_now(core, now_ns);
+    struct peer *peer = peer_find(core, id);
+    if (peer != NULL) {
+        peer->is_up = false;
+        attach_forget_peer(core, peer);
+        snapshots_peer_lost(core, peer);
+    }
+    forward_peer_lost(core, id);
+    digests_peer_lost(core, id);
+    loss_peer_lost(core, id);
+    if (was_closed_by_peer) {
+        replica_hurry(core->replica, id, now_ns / NS_PER_MS);
+    }
+}
+
+/* After each event and each stage of a turn: what the replica made of it. */
+static void follow(struct core *core)
+{
+    if (core->has_removed_peers) {
+        core->has_removed_peers = false;
+        for (int i = 0; i < PEER_COUNT_MAX; i++) {
+            if (core->peers[i].is_removed) {
+                core->peers[i].is_removed = false;
+                core_peer_down(core, core->peers[i].id, false, core->now_ns);
+            }
+        }
+    }
+    if (core->snapshot_to != 0) {
+        uint64_t to = core->snapshot_to;
+        core->snapshot_to = 0;
+        snapshots_send(core, to);
+    }
+    role_follow(core);
+}
+
+int core_peer_frame(struct core *core, uint64_t id, enum frame_type type,
+                    struct bytes body, uint64_t now_ns, char why[HASP_WHY_SIZE])
+{
+    set_now(core, now_ns);
+    if (!heed_frame(core, id, type)) {
+        return type == FRAME_FORWARD ? forward_turned_away(core, id, body) : 0;
+    }
+    int error = take_frame(core, id, type, body);
+    follow(core);
+    if (error == HASP_ETOOBIG) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "its term is more than 2^32 above that of this node, %" PRIu64
+                 ": no election leads there",
+                 replica_term(core->replica));
+    }
+    return error;
+}
+
+static int take_frame(struct core *core, uint64_t id, enum frame_type type,
+                      struct bytes body)
+{
+    switch (type) {
+    case FRAME_RAFT:
+        return take_message(core, id, body);
+    case FRAME_FORWARD:
+        return take_forward(core, id, body);
+    case FRAME_ANSWER:
+        return forward_answered(core, id, body);
+    case FRAME_CLOSED:
+        return forward_closed(core, id, body);
+    case FRAME_SNAPSHOT:
+        return snapshots_chunk(core, id, body);
+    case FRAME_SNAPSHOT_ACK:
+        return snapshots_ack(core, id, body);
+    case FRAME_MEMBERS:
+        return vouch_received(core, id, body);
+    case FRAME_LOST:
+        return loss_received(core, id, body);
+    case FRAME_ACCUSED:
+        return loss_asked(core, id, body);
+    case FRAME_CLEARED:
+        return loss_cleared(core, id, body);
+    case FRAME_DIGEST:
+        return digests_received(core, id, body);
+    case FRAME_DIVERGED:
+        return digests_diverged(core, id, body);
+    case FRAME_CLOCK:
+        return clocks_received(core, id, body);
+    default:
+        return HASP_EPROTO;
+    }
+}
+
+static int take_forward(struct core *core, uint64_t id, struct bytes body)
+{
+    struct call call;
+    struct request *request = NULL;
+    int error = forward_received(core, id, body, &request, &call);
+    if (request != NULL) {
+        commands_decide(core, request, &call);
+    }
+    return error;
+}
+
+static int take_message(struct core *core, uint64_t id, struct bytes body)
+{
+    struct replica_update update;
+    int error = replica_receive(core->replica, id, body,
+                                core->now_ns / NS_PER_MS, &update);
+    if (error == 0) {
+        loss_note(core, id);
+        update_carry_out(core, &update);
+    }
+    return error;
+}
+
+void core_persisted(struct core *core, uint64_t term, uint64_t log_index,
+                    uint64_t flush_ns, uint64_t now_ns)
+{
+    struct replica_update update;
+    set_now(core, now_ns);
+    replica_persisted(core->replica, term, log_index, flush_ns / NS_PER_MS,
+                      now_ns / NS_PER_MS, &update);
+    update_carry_out(core, &update);
+    follow(core);
+}
+
+void core_vote_saved(struct core *core, uint64_t term, uint64_t voted_for,
+                     uint64_t flush_ns, uint64_t now_ns)
+{
+    struct replica_update update;
+    set_now(core, now_ns);
+    replica_vote_saved(core->replica, term, voted_for, flush_ns / NS_PER_MS,
+                       now_ns / NS_PER_MS, &update);
+    update_carry_out(core, &update);
+    follow(core);
+    snapshots_vote_saved(core);
+    follow(core);
+}
+
+void core_snapshot_taken(struct core *core, uint64_t log_index, int error,
+                         uint64_t now_ns)
+{
+    set_now(core, now_ns);
+    snapshots_taken(core, log_index, error);
+    follow(core);
+}
+
+void core_snapshot_received(struct core *core,
+                            const struct snapshot_header *header, int error,
+                            uint64_t now_ns)
+{
+    set_now(core, now_ns);
+    snapshots_received(core, header, error);
+    follow(core);
+}
+
+uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
+{
+    struct replica_update update;
+    CHECK(read_ns <= now_ns);
+    set_now(core, now_ns);
+    core->has_left_over = core->has_spent_budget = false;
+    if (now_ns / NS_PER_MS >= replica_deadline(core->replica)) {
+        replica_tick(core->replica, now_ns / NS_PER_MS, &update);
+        update_carry_out(core, &update);
+        follow(core);
+    }
+    for (int round = 0; round < TURN_ROUNDS && !core->has_fatal; round++) {
+        bool was_serving = core->is_serving;
+        role_begin(core);
+        follow(core);
+        questions_note(core);
+        forward_turn(core);
+        commands_run_ready(core);
+        membership_turn(core);
+        loss_turn(core);
+        follow(core);
+        feature_turn(core);
+        lease_turn(core, read_ns);
+        propose_submit(core);
+        follow(core);
+        questions_ask(core);
+        follow(core);
+        if (apply_committed(core)) {
+            follow(core);
+            membership_progress(core, lockfsm_applied_index(core->fsm));
+            follow(core);
+            lease_ended(core);
+        }
+        questions_answer(core);
+        commands_run_ready(core);
+        if (!propose_has_work(core) && core->is_serving == was_serving) {
+            break;
+        }
+    }
+    core->has_left_over |= propose_has_work(core);
+    flush_state(core, false);
+    digests_turn(core);
+    quarantine_turn(core);
+    clocks_turn(core);
+    snapshots_turn(core);
+    watches_turn(core);
+    return core->has_left_over ? now_ns : next_deadline(core);
+}
+
+void core_disk_scarce(struct core *core, bool is_scarce, uint64_t now_ns)
+{
+    set_now(core, now_ns);
+    core->is_disk_scarce = is_scarce;
+    core->scarce_retry_ns = now_ns;
+}
+
+void core_stop(struct core *core, uint64_t now_ns)
+{
+    set_now(core, now_ns);
+    if (!core->is_stopping) {
+        core->is_stopping = true;
+        LOG_INFO("stopping", "role=%s",
+                 replica_role_name(replica_role(core->replica)));
+    }
+}
+
+bool core_is_quiet(const struct core *core)
+{
+    if (!core->is_stopping) {
+        return false;
+    }
+    if (core->is_leader && membership_has_heir(core)) {
+        return false;
+    }
+    return list_is_empty(&core->logged) && list_is_empty(&core->asking) &&
+           list_is_empty(&core->ready);
+}
+
+int core_flush(struct core *core)
+{
+    return flush_whole(core);
+}
+
+const struct lockfsm *core_state(const struct core *core)
+{
+    return core->fsm;
+}
+
+const struct replica *core_replica(const struct core *core)
+{
+    return core->replica;
+}
+
+bool core_is_barred(const struct core *core)
+{
+    return is_barred(core);
+}
+
+bool core_is_serving(const struct core *core)
+{
+    return core->is_serving;
+}
+
+uint64_t core_agreed_index(const struct core *core)
+{
+    return core->digests.agreed_index;
+}
+
+const struct core_counts *core_counts(const struct core *core)
+{
+    return &core->counts;
+}
+
+void core_set_applied_hook(struct core *core, core_applied_fn *hook, void *data)
+{
+    core->hook = hook;
+    core->hook_data = data;
+}
+
+void core_set_heard_hook(struct core *core, core_heard_fn *hook)
+{
+    core->heard_hook = hook;
+}
+
+static void free_requests(struct core *core)
+{
+    struct list *lists[] = {&core->parked, &core->forwarded,   &core->asking,
+                            &core->logged, &core->queued,      &core->doomed,
+                            &core->ready,  &core->snapshotting};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        LIST_EACH_SAFE (node, lists[i]) {
+            request_drop(core, LIST_ENTRY(node, struct request, in_list));
+        }
+    }
+    if (core->changing != NULL) {
+        request_drop(core, core->changing);
+    }
+    if (core->transferring != NULL) {
+        request_drop(core, core->transferring);
+    }
+    requests_free(core);
+}
+
+static void init_lists(struct core *core)
+{
+    list_init(&core->conns_by_age);
+    watches_init(core);
+    list_init(&core->parked);
+    list_init(&core->forwarded);
+    list_init(&core->asking);
+    list_init(&core->logged);
+    list_init(&core->queued);
+    list_init(&core->doomed);
+    list_init(&core->ready);
+    list_init(&core->snapshotting);
+    for (int i = 0; i < PEER_COUNT_MAX; i++) {
+        list_init(&core->peers[i].attachments);
+    }
+}
+
+/* The connected voters, this node among them, are more than half. */
+static bool sees_majority(struct core *core)
+{
+    struct replica_members members;
+    uint32_t voters = 0, up = 0;
+    replica_members(core->replica, &members);
+    for (uint32_t i = 0; i < members.count; i++) {
+        const struct replica_member *member = &members.member[i];
+        if (member->role == MEMBER_VOTER) {
+            voters++;
+            up += member->id == core->options.id ||
+                  peer_is_up(core, member->id);
+        }
+    }
+    return 2 * up > voters;
+}
+
+static uint64_t next_deadline(struct core *core)
+{
+    uint64_t now_ns = core->now_ns;
+    uint64_t raft_ms = replica_deadline(core->replica);
+    uint64_t next = raft_ms > UINT64_MAX / NS_PER_MS ? UINT64_MAX
+                                                     : raft_ms * NS_PER_MS;
+    /* A deadline of Raft's that stays in the past must not spin the loop. */
+    next = next > now_ns ? next : now_ns + NS_PER_MS;
+    next = sooner(next, lease_next(core));
+    next = sooner(next, questions_next(core));
+    next = sooner(next, forward_next(core));
+    next = sooner(next, membership_next(core));
+    next = sooner(next, snapshots_next(core));
+    next = sooner(next, digests_next(core));
+    next = sooner(next, quarantine_next(core));
+    next = sooner(next, clocks_next(core));
+    if (core->flush_due_ns != 0) {
+        next = sooner(next, core->flush_due_ns);
+    }
+    return next > now_ns ? next : now_ns + NS_PER_MS;
+}
+
+/* The smaller one. */
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}

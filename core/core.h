@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The core of a node: requests, forwarding, leases and the replica, without
+ * I/O.
+ *
+ * It joins raft/ (who leads, what is committed) with lockfsm/ (what the entries
+ * mean) and speaks for both to clients and peers. Everything that happens comes
+ * in as a call with the time at which it happened; everything that must be done
+ * goes out through struct core_port. The daemon stands on libuv, the WAL and
+ * LMDB; the simulator on virtual ones; both link these same objects.
+ *
+ * A turn: the caller feeds all events it has (bytes read, frames, completions),
+ * then calls core_turn() once. In it the core
+ *
+ *     1. proposes every command gathered in this turn as ONE batch,
+ *     2. asks ONE question for all heartbeats and reads that wait,
+ *     3. lets what became due expire (after a confirmation, rule 6),
+ *     4. applies what is committed, answers, and flushes the state now and
+ *        then.
+ *
+ * The port's calls only record or start; they never call back into the core.
+ *
+ * The way of a request: core_client_request() finds its command in the table of
+ * core/commands/commands.h. A follower wraps it in FORWARD (or says MOVED); the
+ * leader handles it: a refusal or a heartbeat or a read waits for a confirmed
+ * question, a change waits for its entry to be applied. Each request has a slot
+ * in its connection; answers leave in the order of the requests. A request that
+ * may wait (WAIT, OPEN, ATTACH) holds back those behind it on its connection.
+ *
+ * Leadership: after its election the core submits BEGIN; until that is applied
+ * it answers nothing, starts no deadline and proposes nothing else.
+ *
+ * Time: 'now_ns' is CLOCK_MONOTONIC, read after the event's bytes were read;
+ * never a cached loop time. Threads: one. Memory: bounded by struct
+ * core_limits. */
+
+#ifndef HASP_CORE_CORE_H
+#define HASP_CORE_CORE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "base/cluster_id.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "lockfsm/lockfsm.h"
+#include "net/frame.h"
+#include "net/resp.h"
+#include "raft/replica.h"
+#include "storage/snapshot.h"
+#include "storage/table.h"
+
+struct core;
+
+/* That this node has acknowledged entries of a term up to an index, and has
+ * them no more (core/loss.h). Term 0: nobody says so. */
+struct core_accusation {
+    uint64_t term;
+    uint64_t last_index;
+};
+
+/* What the core asks of the world. All calls are on the core's thread and
+ * return at once; 'data' is the first argument of each. */
+struct core_port {
+    /* Disk. Nothing of it waits: save_vote ends in core_vote_saved(), and the
+     * log's durability comes back as core_persisted(). While a vote is being
+     * saved no write of the log may begin. Errors are fatal: the port itself
+     * stops the node. */
+    void (*save_vote)(void *data, uint64_t term, uint64_t voted_for);
+    void (*log_truncate)(void *data, uint64_t from_index);
+    void (*log_append)(void *data, const struct replica_entry *entries,
+                       uint32_t count);
+    void (*log_trim)(void *data, uint64_t up_to_index);
+    /* The log is empty now and goes on at 'next_index'. Synchronous. */
+    void (*log_reset)(void *data, uint64_t next_index);
+
+    /* Takes a snapshot of the table as it is at this moment (just flushed);
+     * ends in core_snapshot_taken(). The header is copied. */
+    void (*snapshot_take)(void *data, const struct snapshot_header *header);
+    /* The newest snapshot on disk: its header's numbers and its size; false if
+     * there is none. */
+    bool (*snapshot_stat)(void *data, uint64_t *ret_index, uint64_t *ret_term,
+                          uint64_t *ret_size);
+    /* Reads up to 'size' bytes at 'offset' of the snapshot (index, term) into
+     * 'out'; false if it is gone. */
+    bool (*snapshot_read)(void *data, uint64_t index, uint64_t term,
+                          uint64_t offset, size_t size, struct buffer *out);
+    /* Bytes of the disk that a received snapshot may take. */
+    uint64_t (*snapshot_room)(void *data);
+    /* Writes a received chunk (in order; offset 0 begins anew). */
+    void (*snapshot_write)(void *data, uint64_t offset, struct bytes chunk);
+    /* Checks what was written and makes it durable as the newest snapshot; ends
+     * in core_snapshot_received(). */
+    void (*snapshot_adopt)(void *data);
+    /* Puts the adopted snapshot into the table, synchronously. */
+    void (*snapshot_load)(void *data);
+
+    /* Network. Frames to one peer arrive in order or the connection goes
+     * down. */
+    bool (*peer_is_up)(void *data, uint64_t id);
+    struct buffer *(*peer_output)(void *data, uint64_t id); /* NULL: not up. */
+    void (*peers_changed)(void *data, const struct replica_members *members);
+    uint64_t (*peer_silence_ms)(void *data, uint64_t id);
+    /* Dials "peer,client", as the other nodes and clients will, to see whether
+     * member 'id' is there. Ends in core_address_probed() with 'number', within
+     * a few seconds. 'address' is copied. */
+    void (*probe_address)(void *data, uint64_t number, uint64_t id,
+                          const char *address);
+
+    /* Clients. The output is sent at the end of the turn. */
+    struct buffer *(*client_output)(void *data, uint64_t conn);
+    void (*client_close)(void *data, uint64_t conn, const char *reason);
+    /* While blocked, the caller holds back further requests of 'conn'. */
+    void (*client_block)(void *data, uint64_t conn, bool is_blocked);
+
+    void (*random)(void *data, void *out, size_t size); /* For secrets. */
+    /* Milliseconds since 1970, for people only: nothing is decided by it. */
+    uint64_t (*wall_ms)(void *data);
+    /* The cluster's id is known now (or again, at each start). */
+    void (*cluster_known)(void *data,
+                          const uint8_t cluster_id[CLUSTER_ID_SIZE]);
+    /* A member says that what is on disk has lost entries which this node has
+     * acknowledged. It must be written down, durably on return: with that the
+     * node starts from now on (core_options.accused). Or it was not so: the
+     * note goes. */
+    void (*bar)(void *data, const struct core_accusation *accusation,
+                const char *why);
+    void (*unbar)(void *data);
+    /* It is so: it must be written down that nothing may start from it again,
+     * then the node must stop. */
+    void (*data_lost)(void *data, const char *why);
+    /* The node must stop: exit code and a message for a person. */
+    void (*fatal)(void *data, int exit_code, const char *why);
+    void *data;
+};
+
+struct core_limits {
+    uint32_t requests_in_flight; /* Of the node; beyond: BUSY. */
+    uint32_t own_in_flight;      /* Entries of its own beside; 0: 8192. */
+    uint32_t requests_per_conn;  /* Pipelined and unanswered; beyond: block. */
+    /* Bytes of requests without an answer, and of answers that wait for earlier
+     * ones: of the node's clients together (beyond, whoever has more than his
+     * share is told BUSY and not read) and of one (beyond, he is not read). 0:
+     * 64 and 4 MiB. */
+    uint64_t bytes_in_flight;
+    uint32_t bytes_per_conn;
+    uint32_t sessions_per_conn;
+    /* Of what is new: what exists may be given back whatever its size. 0: what
+     * lockfsm allows. */
+    uint32_t name_size;         /* Of a lock, a resource. */
+    uint32_t value_size;        /* Of a value, a message. */
+    uint64_t snapshot_log_size; /* Take a snapshot when the log has grown so. */
+    uint64_t snapshot_entries;  /* Or by so many entries. */
+    uint32_t snapshot_chunk_size;
+    uint32_t flush_records; /* Flush the state when so many are dirty ... */
+    uint32_t flush_ms;      /* ... or after this time. */
+    /* Of the state, for a cluster that this node founds (the others learn them
+     * from the log); 0: the default. */
+    struct lockfsm_limits founding;
+};
+extern const struct core_limits core_default_limits;
+
+/* Of the process, as in hasp/node.h. */
+enum core_exit {
+    CORE_EXIT_STORAGE = 70,
+    CORE_EXIT_TOO_OLD = 76, /* Other nodes run a newer version. */
+    CORE_EXIT_REMOVED = 78  /* It is no member any more. */
+};
+
+/* The reason of client_close() for watchers, see core/watches.h. */
+#define CORE_TOO_COSTLY "pattern too costly"
+
+enum core_redirect { REDIRECT_FORWARD, REDIRECT_MOVED };
+
+struct core_options {
+    uint64_t id;
+    uint64_t seed;
+    uint64_t incarnation; /* Of the data directory. */
+    uint64_t token_base;  /* For a new life, should this node begin it: seconds
+                             since 2025 times 2^20 (rule 21). */
+    uint8_t cluster_id[CLUSTER_ID_SIZE]; /* Likewise, for BEGIN; all zero:
+                                            drawn with port.random. */
+    struct core_accusation accused; /* As it was written down by port.bar. */
+    uint64_t trusted; /* A guest that is let in on its own word; 0: none. */
+    uint32_t election_ms;
+    uint32_t heartbeat_ms;
+    enum core_redirect redirect;
+    /* What this node understands (lockfsm/feature.h); 0: FEATURE_LEVEL. */
+    uint32_t feature_level;
+    bool finalizes_itself; /* Raises the cluster to it without RAFT.FINALIZE. */
+    struct core_limits limits;
+    const char *version; /* Of the program, for HELLO, INFO and STATUS. */
+};
+
+/* What the caller found on disk. */
+struct core_start {
+    struct replica_start replica;
+    struct table *table; /* Borrowed for the core's life. */
+};
+
+struct core *core_new(const struct core_options *options,
+                      const struct core_port *port);
+void core_free(struct core *core);
+/* HASP_ECORRUPT and so on with a message: the node must not start. */
+MUST_CHECK int core_begin(struct core *core, const struct core_start *start,
+                          uint64_t now_ns, char why[HASP_WHY_SIZE]);
+
+/* --- Events ------------------------------------------------------------- */
+
+void core_client_opened(struct core *core, uint64_t conn, const char *address,
+                        uint64_t now_ns);
+/* One request; its arguments are borrowed during the call. The caller calls
+ * again for the next one unless client_block() said to wait. */
+void core_client_request(struct core *core, uint64_t conn,
+                         const struct resp_request *request, uint64_t now_ns);
+void core_client_closed(struct core *core, uint64_t conn, uint64_t now_ns);
+/* True of a connection that has done nothing for which it should be kept: it
+ * has changed nothing, acts for no session, keeps none, and watches nothing. At
+ * the limit such a one goes first. */
+bool core_client_is_stranger(struct core *core, uint64_t conn);
+
+/* Fills in what only the core knows: how far this node's log goes. */
+void core_fill_hello(const struct core *core, struct frame_hello *hello);
+/* 0 if who greets so may connect, else an error with its reason.
+ *
+ * Members only: it shows this cluster's id. One that has yet to learn it shows
+ * none; then the log has to name it, with no data directory or with this one.
+ *
+ * Amnesia guard: its data directory has to be the registered one. Only where no
+ * leader is heard, one that has applied more than this node may know of its own
+ * removal and addition what this node has yet to learn, if only from it, the
+ * leader; an empty one has applied nothing, and nobody who knows better lets it
+ * in.
+ *
+ * Guests: a node that this one does not want ('is_wanted': by its log, or by
+ * its configuration file) comes in if a member has named it in a newer
+ * configuration, or the operator has (core/vouch.h). Who was removed is in
+ * none. */
+MUST_CHECK int core_check_peer(const struct core *core,
+                               const struct frame_hello *hello, bool is_wanted,
+                               char why[HASP_WHY_SIZE]);
+/* HASP_ENOENT: who greets so is no member. True if it was one, with this
+ * directory: 'why' tells by whom it was removed, and when. */
+bool core_was_removed(const struct core *core, const struct frame_hello *hello,
+                      char why[HASP_WHY_SIZE]);
+/* Member 'id' says, at its own address, that this node was removed. Once all
+ * whose word it takes for that to be true have said so, the node must stop. */
+void core_removed_by(struct core *core, uint64_t id, const char *why,
+                     uint64_t now_ns);
+/* False if this node has come to know as much as whoever has named the guest:
+ * if it is not wanted by now its connection is to be closed. */
+bool core_keeps_guest(const struct core *core, uint64_t id,
+                      uint64_t its_members_index);
+/* A HELLO that shows a loss (core/loss.h) is answered with FRAME_LOST, and
+ * nothing that comes later counts. */
+void core_peer_up(struct core *core, const struct frame_hello *hello,
+                  uint64_t now_ns);
+void core_peer_down(struct core *core, uint64_t id, bool was_closed_by_peer,
+                    uint64_t now_ns);
+/* An error: the connection must be closed. 'why' tells more, where it was set
+ * (the caller empties it before). */
+MUST_CHECK int core_peer_frame(struct core *core, uint64_t id,
+                               enum frame_type type, struct bytes body,
+                               uint64_t now_ns, char why[HASP_WHY_SIZE]);
+
+/* 0: both addresses are that member's. HASP_ECONNECT: nobody answers there,
+ * which may come; another error: somebody else does. */
+void core_address_probed(struct core *core, uint64_t number, int error,
+                         const char *why, uint64_t now_ns);
+
+/* See replica_persisted() and replica_vote_saved(). */
+void core_persisted(struct core *core, uint64_t term, uint64_t log_index,
+                    uint64_t flush_ns, uint64_t now_ns);
+void core_vote_saved(struct core *core, uint64_t term, uint64_t voted_for,
+                     uint64_t flush_ns, uint64_t now_ns);
+/* The snapshot asked for is on disk ('error' 0), or could not be written: that
+ * is not fatal, it is tried again later. */
+void core_snapshot_taken(struct core *core, uint64_t log_index, int error,
+                         uint64_t now_ns);
+/* The received snapshot was checked and made durable, or was bad. */
+void core_snapshot_received(struct core *core,
+                            const struct snapshot_header *header, int error,
+                            uint64_t now_ns);
+
+/* Ends a turn. All input that had come by 'read_ns' has been fed: 'now_ns',
+ * unless the loop has been away (rule 6). Returns when to call it again at the
+ * latest. */
+uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns);
+
+/* The disk has become scarce, or has room again: refuse changes of clients,
+ * hand over leadership. */
+void core_disk_scarce(struct core *core, bool is_scarce, uint64_t now_ns);
+
+/* A clean stop: hands leadership over, refuses new requests.
+ * core_is_quiet() becomes true when the caller may go on (it bounds the
+ * wait). */
+void core_stop(struct core *core, uint64_t now_ns);
+bool core_is_quiet(const struct core *core);
+/* The last act: flushes the state into the table. */
+MUST_CHECK int core_flush(struct core *core);
+
+/* --- Questions ---------------------------------------------------------- */
+
+const struct lockfsm *core_state(const struct core *core);
+const struct replica *core_replica(const struct core *core);
+/* True while it may not count, see port.bar. */
+bool core_is_barred(const struct core *core);
+/* By how many millionths the clock of a member is faster than that of this
+ * node, as measured over the last 10 to 60 s; false if that is not known. */
+bool core_clock_ppm(const struct core *core, uint64_t id, int32_t *ret_ppm);
+/* When this node last handed leadership over because its own clock is off; 0:
+ * never. */
+uint64_t core_clock_moved_ns(const struct core *core);
+/* True if this node leads and its BEGIN has been applied. */
+bool core_is_serving(const struct core *core);
+
+/* What is left of the quarantine after a restore: at the leader exactly,
+ * elsewhere as the log's clock tells. 0: none. */
+uint64_t core_quarantine_ms(struct core *core);
+/* The newest index at which this node, as a leader, has seen a majority with
+ * the same state (core/digests.h); 0: none yet. */
+uint64_t core_agreed_index(const struct core *core);
+
+/* What has happened at this node since its start, for INFO and the metrics. */
+struct core_counts {
+    uint64_t commands;
+    uint64_t grants;
+    uint64_t sessions_ended;
+    uint64_t unclean_ends; /* Holds that expired or outlasted their limit. */
+    uint64_t refusals;     /* Answers with an error word, of these ... */
+    uint64_t limits;       /* ... LIMIT, */
+    uint64_t busy;         /* BUSY. */
+};
+const struct core_counts *core_counts(const struct core *core);
+/* Called by the simulator after each apply, if set. */
+typedef void core_applied_fn(void *data, uint64_t log_index,
+                             const struct effects *effects);
+void core_set_applied_hook(struct core *core, core_applied_fn *hook,
+                           void *data);
+/* Likewise when a heartbeat, or a renewal, has moved a deadline of this leader;
+ * gets the data of the other hook. */
+typedef void core_heard_fn(void *data, uint64_t session);
+void core_set_heard_hook(struct core *core, core_heard_fn *hook);
+
+#endif /* HASP_CORE_CORE_H */

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "core/digests.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "core/peer.h"
+#include "core/update.h"
+
+/* All nodes take one where the index is a multiple of this. At a hundred
+ * thousand entries a second that is each tenth of one. */
+#define POINT_ENTRIES 8192
+/* So long without an entry is idle. */
+#define QUIET_NS (200 * NS_PER_MS)
+/* One step of the scrub: about half a millisecond. */
+#define SCRUB_INTERVAL_NS (100 * NS_PER_MS)
+#define SCRUB_RECORDS 256
+
+static const struct frame_digest *find(const struct digest_points *points,
+                                       uint64_t log_index)
+{
+    for (uint32_t i = 0; i < DIGEST_POINT_COUNT; i++) {
+        if (points->point[i].log_index == log_index) {
+            return &points->point[i];
+        }
+    }
+    return NULL;
+}
+
+static const struct frame_digest *newest(const struct digest_points *points)
+{
+    uint32_t last = (points->next + DIGEST_POINT_COUNT - 1) %
+                    DIGEST_POINT_COUNT;
+    return &points->point[last];
+}
+
+static void add(struct digest_points *points, const struct frame_digest *point)
+{
+    points->point[points->next] = *point;
+    points->next = (points->next + 1) % DIGEST_POINT_COUNT;
+}
+
+/* What is known of a member's state at this index. */
+static const struct frame_digest *of_member(struct core *core, uint64_t id,
+                                            uint64_t log_index)
+{
+    if (id == core->options.id) {
+        return find(&core->digests.own, log_index);
+    }
+    const struct peer *peer = peer_find(core, id);
+    return peer != NULL ? find(&peer->digests, log_index) : NULL;
+}
+
+static void condemn(struct core *core, uint64_t log_index)
+{
+    char why[HASP_WHY_SIZE];
+    snprintf(why, sizeof why,
+             "the state of this node at entry %" PRIu64
+             " is not that of a majority: its memory or its disk was damaged, "
+             "or its program differs. Remove this member from the cluster and "
+             "add it again with an empty directory",
+             log_index);
+    core->has_fatal = true;
+    core->port.data_lost(core->port.data, why);
+}
+
+static void tell_diverged(struct core *core, uint64_t id,
+                          const struct frame_digest *right)
+{
+    struct buffer *out = peer_output(core, id);
+    LOG_ERROR("member has another state",
+              "member=%" PRIu64 " index=%" PRIu64
+              " hint=\"it is to stop; then remove it and add it again with an "
+              "empty directory\"",
+              id, right->log_index);
+    if (out != NULL) {
+        frame_put_digest(out, FRAME_DIVERGED, right);
+    }
+}
+
+/* The digest that more than half of the voters have at this index, or NULL;
+ * '*ret_differ' if two members have different ones. */
+static const struct frame_digest *
+majority(struct core *core, const struct replica_members *members,
+         uint64_t log_index, bool *ret_differ)
+{
+    const struct frame_digest *right = NULL;
+    const struct frame_digest *first = NULL;
+    uint32_t voters = 0;
+    for (uint32_t i = 0; i < members->count; i++) {
+        voters += members->member[i].role == MEMBER_VOTER;
+    }
+    *ret_differ = false;
+    for (uint32_t i = 0; i < members->count; i++) {
+        const struct frame_digest *point = of_member(
+            core, members->member[i].id, log_index);
+        uint32_t same = 0;
+        if (point == NULL) {
+            continue;
+        }
+        first = first != NULL ? first : point;
+        *ret_differ |= point->digest != first->digest;
+        for (uint32_t j = 0; j < members->count; j++) {
+            const struct frame_digest *other = of_member(
+                core, members->member[j].id, log_index);
+            same += members->member[j].role == MEMBER_VOTER && other != NULL &&
+                    other->digest == point->digest;
+        }
+        right = 2 * same > voters ? point : right;
+    }
+    return right;
+}
+
+/* A leader has learnt of one more digest at this index. */
+static void compare(struct core *core, uint64_t log_index)
+{
+    struct replica_members members;
+    bool differ;
+    if (!core->is_leader || core->has_fatal) {
+        return;
+    }
+    replica_members(core->replica, &members);
+    const struct frame_digest *right = majority(core, &members, log_index,
+                                                &differ);
+    if (right == NULL) {
+        if (differ && core->digests.differs_index != log_index) {
+            LOG_ERROR("members have different states",
+                      "index=%" PRIu64
+                      " hint=\"which is right is known once a majority of the "
+                      "voters is up\"",
+                      log_index);
+            core->digests.differs_index = log_index;
+        }
+        return;
+    }
+    for (uint32_t i = 0; i < members.count && differ; i++) {
+        uint64_t id = members.member[i].id;
+        const struct frame_digest *point = of_member(core, id, log_index);
+        if (point == NULL || point->digest == right->digest) {
+            continue;
+        }
+        if (id == core->options.id) {
+            condemn(core, log_index);
+            return;
+        }
+        tell_diverged(core, id, right);
+    }
+    if (log_index > core->digests.agreed_index) {
+        core->digests.agreed_index = log_index;
+    }
+}
+
+static void take_point(struct core *core, uint64_t log_index)
+{
+    struct frame_digest point = {.log_index = log_index,
+                                 .digest = lockfsm_digest(core->fsm)};
+    add(&core->digests.own, &point);
+    compare(core, log_index);
+}
+
+void digests_applied(struct core *core, uint64_t log_index)
+{
+    if (log_index % POINT_ENTRIES == 0) {
+        take_point(core, log_index);
+    }
+}
+
+/* Where no entry has come for a while all nodes stand at the same index. */
+static void take_idle_point(struct core *core)
+{
+    struct digests *digests = &core->digests;
+    uint64_t applied = lockfsm_applied_index(core->fsm);
+    if (applied != digests->applied_index) {
+        digests->applied_index = applied;
+        digests->quiet_since_ns = core->now_ns;
+    } else if (core->now_ns - digests->quiet_since_ns >= QUIET_NS &&
+               newest(&digests->own)->log_index != applied) {
+        take_point(core, applied);
+    }
+}
+
+static void send_point(struct core *core)
+{
+    struct digests *digests = &core->digests;
+    const struct frame_digest *point = newest(&digests->own);
+    if (core->is_leader || core->known_leader == 0 || point->log_index == 0 ||
+        (digests->sent_to == core->known_leader &&
+         digests->sent_index == point->log_index)) {
+        return;
+    }
+    struct buffer *out = peer_output(core, core->known_leader);
+    if (out != NULL) {
+        frame_put_digest(out, FRAME_DIGEST, point);
+        digests->sent_to = core->known_leader;
+        digests->sent_index = point->log_index;
+    }
+}
+
+static void scrub(struct core *core)
+{
+    if (core->now_ns < core->digests.scrub_due_ns) {
+        return;
+    }
+    core->digests.scrub_due_ns = core->now_ns + SCRUB_INTERVAL_NS;
+    const char *wrong = lockfsm_scrub(core->fsm, core->table, SCRUB_RECORDS);
+    if (wrong != NULL) {
+        char why[HASP_WHY_SIZE];
+        snprintf(why, sizeof why,
+                 "a record of the state is not what was written: %s", wrong);
+        core_fatal(core, 70, why);
+    }
+}
+
+void digests_turn(struct core *core)
+{
+    if (core->has_fatal) {
+        return;
+    }
+    take_idle_point(core);
+    send_point(core);
+    scrub(core);
+}
+
+uint64_t digests_next(const struct core *core)
+{
+    return core->digests.scrub_due_ns;
+}
+
+void digests_peer_lost(struct core *core, uint64_t id)
+{
+    if (core->digests.sent_to == id) {
+        core->digests.sent_to = 0;
+    }
+}
+
+int digests_received(struct core *core, uint64_t from, struct bytes body)
+{
+    struct frame_digest point;
+    struct peer *peer = peer_find(core, from);
+    int error = frame_get_digest(body, &point);
+    if (error == 0 && peer != NULL &&
+        find(&peer->digests, point.log_index) == NULL) {
+        add(&peer->digests, &point);
+        compare(core, point.log_index);
+    }
+    return error;
+}
+
+int digests_diverged(struct core *core, uint64_t from, struct bytes body)
+{
+    struct frame_digest right;
+    int error = frame_get_digest(body, &right);
+    if (error != 0 || from != core->known_leader || core->has_fatal) {
+        return error;
+    }
+    const struct frame_digest *own = find(&core->digests.own, right.log_index);
+    if (own != NULL && own->log_index != 0 && own->digest != right.digest) {
+        condemn(core, right.log_index);
+    }
+    return 0;
+}

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "core/events.h"
+
+#include <string.h>
+
+#include "core/attach.h"
+#include "core/commands/commands.h"
+#include "core/request.h"
+#include "core/watches.h"
+
+struct event {
+    const char *kind;
+    const struct effect *effect;
+};
+
+static const char *kind_of(const struct effect *effect);
+static void tell(struct core *core, const char *kind,
+                 const struct effect *effect);
+static void tell_blacklisted(struct core *core, const struct effect *effect);
+static watch_hit_fn tell_watch;
+static void push(struct core *core, struct conn *conn, const char *kind,
+                 const struct effect *effect);
+static void publish(struct core *core, const struct watch *watch,
+                    const char *kind, const struct effect *effect);
+static void please(struct core *core, const struct effect *effect);
+
+void events_effect(struct core *core, const struct effect *effect)
+{
+    if (effect->type == EFFECT_SESSION_CHANGED && effect->reason != NULL &&
+        strcmp(effect->reason, "blacklisted") == 0) {
+        tell_blacklisted(core, effect);
+        return;
+    }
+    const char *kind = kind_of(effect);
+    if (kind == NULL) {
+        return;
+    }
+    tell(core, kind, effect);
+    if (effect->type == EFFECT_PLEASE) {
+        please(core, effect);
+    }
+}
+
+void lock_watch_run(struct core *core, struct request *request,
+                    const struct call *call)
+{
+    struct conn *conn = request->conn;
+    if (conn->version == 2) {
+        request_refuse(core, request, "BADARG",
+                       "lock.watch: needs RESP3 (HELLO 3); with RESP2 use "
+                       "PSUBSCRIBE lock:prefix*");
+        return;
+    }
+    const char *limit = watch_add(core, conn, WATCH_PREFIX, call->name);
+    if (limit != NULL) {
+        request_refuse(core, request, "LIMIT", limit);
+        return;
+    }
+    resp_simple(request_reply(core, request), "OK");
+    request_done(core, request);
+}
+
+void lock_unwatch_run(struct core *core, struct request *request,
+                      const struct call *call)
+{
+    struct watch *watch = watch_find(core, request->conn, WATCH_PREFIX,
+                                     call->name);
+    if (watch != NULL) {
+        watch_drop(core, watch);
+    }
+    resp_simple(request_reply(core, request), "OK");
+    request_done(core, request);
+}
+
+/* One confirmation per channel, all in the slot of the command. */
+static void confirm(struct core *core, struct request *request,
+                    const char *word, struct bytes channel, bool has_channel)
+{
+    struct resp_writer *writer = &core->writer;
+    resp_push(writer, 3);
+    resp_text(writer, word);
+    if (has_channel) {
+        resp_bulk(writer, channel);
+    } else {
+        resp_null(writer);
+    }
+    resp_integer(writer, request->conn->channel_count);
+}
+
+static void subscribe(struct core *core, struct request *request,
+                      const struct call *call, enum watch_kind kind,
+                      const char *word)
+{
+    struct conn *conn = request->conn;
+    request_reply(core, request);
+    for (uint32_t i = 1; i < call->count; i++) {
+        const char *limit = watch_add(core, conn, kind, call->argument[i]);
+        if (limit == NULL) {
+            confirm(core, request, word, call->argument[i], true);
+        } else {
+            request_count_refusal(core, "LIMIT");
+            resp_error(&core->writer, "LIMIT", "%s", limit);
+        }
+    }
+    request_done(core, request);
+}
+
+static void unsubscribe(struct core *core, struct request *request,
+                        const struct call *call, enum watch_kind kind,
+                        const char *word)
+{
+    struct conn *conn = request->conn;
+    bool has_any = false;
+    request_reply(core, request);
+    for (uint32_t i = 1; i < call->count; i++) {
+        struct watch *watch = watch_find(core, conn, kind, call->argument[i]);
+        if (watch != NULL) {
+            watch_drop(core, watch);
+        }
+        confirm(core, request, word, call->argument[i], true);
+        has_any = true;
+    }
+    if (call->count == 1) {
+        LIST_EACH_SAFE (node, &conn->watches) {
+            struct watch *watch = LIST_ENTRY(node, struct watch, in_conn);
+            if (watch->of.pattern->kind == kind) {
+                struct bytes text = watch_text(watch);
+                buffer_clear(&core->event);
+                buffer_put_bytes(&core->event, text);
+                watch_drop(core, watch);
+                confirm(core, request, word, buffer_bytes(&core->event), true);
+                has_any = true;
+            }
+        }
+    }
+    if (!has_any) {
+        confirm(core, request, word, (struct bytes){NULL, 0}, false);
+    }
+    request_done(core, request);
+}
+
+bool watch_texts_check(struct call *call, struct resp_writer *writer)
+{
+    for (uint32_t i = 1; i < call->count; i++) {
+        if (call->argument[i].size > WATCH_SIZE_MAX) {
+            return call_fail(call, writer,
+                             "a channel or pattern has at most 516 bytes");
+        }
+    }
+    return true;
+}
+
+void subscribe_run(struct core *core, struct request *request,
+                   const struct call *call)
+{
+    subscribe(core, request, call, WATCH_CHANNEL, "subscribe");
+}
+
+void unsubscribe_run(struct core *core, struct request *request,
+                     const struct call *call)
+{
+    unsubscribe(core, request, call, WATCH_CHANNEL, "unsubscribe");
+}
+
+void psubscribe_run(struct core *core, struct request *request,
+                    const struct call *call)
+{
+    subscribe(core, request, call, WATCH_PATTERN, "psubscribe");
+}
+
+void punsubscribe_run(struct core *core, struct request *request,
+                      const struct call *call)
+{
+    unsubscribe(core, request, call, WATCH_PATTERN, "punsubscribe");
+}
+
+static void tell(struct core *core, const char *kind,
+                 const struct effect *effect)
+{
+    struct event event = {kind, effect};
+    core->event_number++;
+    watches_hit(core, effect->lock, tell_watch, &event);
+}
+
+/* A connection that watches several fitting prefixes hears it once. */
+static void tell_watch(struct core *core, const struct watch *watch, void *data)
+{
+    const struct event *event = data;
+    struct conn *conn = watch->of.conn;
+    if (watch->of.pattern->kind != WATCH_PREFIX) {
+        publish(core, watch, event->kind, event->effect);
+    } else if (conn->told_event != core->event_number) {
+        conn->told_event = core->event_number;
+        push(core, conn, event->kind, event->effect);
+    }
+}
+
+/* Locks are what is watched: one event for each that the session holds, and
+ * that will go to somebody else unless the session is pardoned. */
+static void tell_blacklisted(struct core *core, const struct effect *effect)
+{
+    const struct session *session = lockfsm_session(core->fsm, effect->session);
+    if (session == NULL || core->watches == NULL) {
+        return;
+    }
+    LIST_EACH (node, &session->holds) {
+        const struct hold *hold = LIST_ENTRY(node, struct hold, in_session);
+        struct effect event = *effect;
+        event.lock = hold->lock->name;
+        event.owner = hold->owner;
+        event.token = hold->token;
+        event.reason = NULL; /* The operator's reason, or no message. */
+        tell(core, "blacklisted", &event);
+    }
+}
+
+static const char *kind_of(const struct effect *effect)
+{
+    switch (effect->type) {
+    case EFFECT_GRANTED:
+        return "granted";
+    case EFFECT_QUEUED:
+        return effect->count == 0 ? "queued" : NULL; /* Asked again. */
+    case EFFECT_RELEASED:
+        return "released";
+    case EFFECT_HOLD_EXPIRED:
+        return "expired";
+    case EFFECT_WAIT_ENDED:
+        return "wait-ended";
+    case EFFECT_DELAYED:
+        return "delayed";
+    case EFFECT_DELAY_OVER:
+        return "delay-over";
+    case EFFECT_PLEASE:
+        return "please";
+    default:
+        return NULL;
+    }
+}
+
+static struct bytes message_of(const struct effect *effect)
+{
+    if (effect->text.size > 0) {
+        return effect->text;
+    }
+    return bytes_of_text(effect->reason != NULL ? effect->reason : "");
+}
+
+static struct buffer *output_of(struct core *core, struct conn *conn)
+{
+    return conn->is_closing
+               ? NULL
+               : core->port.client_output(core->port.data, conn->id);
+}
+
+static void push(struct core *core, struct conn *conn, const char *kind,
+                 const struct effect *effect)
+{
+    struct resp_writer writer = {output_of(core, conn), 3};
+    if (writer.out == NULL || conn->version != 3) {
+        return; /* It may have gone back to RESP2, which has no pushes. */
+    }
+    resp_push(&writer, 3);
+    resp_text(&writer, "lock");
+    resp_text(&writer, kind);
+    resp_map(&writer, 5);
+    resp_text(&writer, "lock");
+    resp_bulk(&writer, effect->lock);
+    resp_text(&writer, "session");
+    resp_integer(&writer, (int64_t)effect->session);
+    resp_text(&writer, "token");
+    resp_integer(&writer, (int64_t)effect->token);
+    resp_text(&writer, "index");
+    resp_integer(&writer, (int64_t)effect->log_index);
+    resp_text(&writer, "message");
+    resp_bulk(&writer, message_of(effect));
+}
+
+/* Bytes as a JSON string; what is not ASCII is taken for Latin-1, so that any
+ * name gives valid JSON. */
+static void put_json(struct buffer *out, struct bytes text)
+{
+    buffer_put_u8(out, '"');
+    for (size_t i = 0; i < text.size; i++) {
+        uint8_t c = text.data[i];
+        if (c == '"' || c == '\\') {
+            buffer_put_u8(out, '\\');
+            buffer_put_u8(out, c);
+        } else if (c >= 0x20 && c < 0x7f) {
+            buffer_put_u8(out, c);
+        } else {
+            buffer_printf(out, "\\u%04x", c);
+        }
+    }
+    buffer_put_u8(out, '"');
+}
+
+static void publish(struct core *core, const struct watch *watch,
+                    const char *kind, const struct effect *effect)
+{
+    struct conn *conn = watch->of.conn;
+    struct resp_writer writer = {output_of(core, conn), conn->version};
+    if (writer.out == NULL) {
+        return;
+    }
+    struct buffer *json = &core->event;
+    bool is_pattern = watch->of.pattern->kind == WATCH_PATTERN;
+    resp_push(&writer, is_pattern ? 4 : 3);
+    resp_text(&writer, is_pattern ? "pmessage" : "message");
+    if (is_pattern) {
+        resp_bulk(&writer, watch_text(watch));
+    }
+    buffer_clear(json);
+    buffer_put_text(json, CHANNEL_PREFIX);
+    buffer_put_bytes(json, effect->lock);
+    resp_bulk(&writer, buffer_bytes(json));
+    buffer_clear(json);
+    buffer_put_text(json, "{\"kind\":");
+    put_json(json, bytes_of_text(kind));
+    buffer_put_text(json, ",\"lock\":");
+    put_json(json, effect->lock);
+    buffer_printf(json, ",\"session\":%llu,\"token\":%llu,\"index\":%llu",
+                  (unsigned long long)effect->session,
+                  (unsigned long long)effect->token,
+                  (unsigned long long)effect->log_index);
+    buffer_put_text(json, ",\"message\":");
+    put_json(json, message_of(effect));
+    buffer_put_u8(json, '}');
+    resp_bulk(&writer, buffer_bytes(json));
+}
+
+/* To every connection of this node that acts for the holder's session and does
+ * not watch the lock anyway. */
+static void please(struct core *core, const struct effect *effect)
+{
+    const struct list *attachments = attach_list(core, effect->session);
+    if (attachments == NULL) {
+        return;
+    }
+    LIST_EACH (node, attachments) {
+        struct conn *conn = LIST_ENTRY(node, struct attachment, in_session)
+                                ->conn;
+        if (conn != NULL && conn->version == 3 &&
+            conn->told_event != core->event_number) {
+            push(core, conn, "please", effect);
+        }
+    }
+}

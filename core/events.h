@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Events: what entries did, pushed to who watches at this node.
+ *
+ * RESP3 clients watch prefixes (LOCK.WATCH) and get pushes
+ * [lock, kind, {lock, session, token, index, message}]. RESP2 clients (and 3)
+ * SUBSCRIBE to "lock:name" or PSUBSCRIBE to "lock:prefix*" and get messages
+ * whose payload is the same map with the kind, as JSON. Kinds: granted, queued,
+ * released, expired, wait-ended, delayed, delay-over, please, blacklisted (once
+ * for each lock that the session holds); the message is the reason, or the text
+ * of a PLEASE. A PLEASE also goes unasked to connections attached to a holder's
+ * session, if they can take a push. */
+
+#ifndef HASP_CORE_EVENTS_H
+#define HASP_CORE_EVENTS_H
+
+#include "core/state.h"
+
+void events_effect(struct core *core, const struct effect *effect);
+#endif /* HASP_CORE_EVENTS_H */

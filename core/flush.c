@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+
+/* From memory into the table. */
+
+#include "core/flush.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/log.h"
+#include "core/update.h"
+
+/* A table without room cannot grow before the snapshot's reader has ended. */
+#define FULL_RETRY_NS NS_PER_S
+/* While an earlier flush is being written the next one waits. */
+#define BUSY_RETRY_NS (20 * NS_PER_MS)
+
+int flush_whole(struct core *core)
+{
+    int error = lockfsm_flush(core->fsm, core->table);
+    while (error == HASP_EFULL) {
+        uint64_t used, room;
+        error = table_grow(core->table);
+        if (error == 0) {
+            table_size(core->table, &used, &room);
+            LOG_INFO("table grown", "bytes=%" PRIu64 " room=%" PRIu64, used,
+                     room);
+            error = lockfsm_flush(core->fsm, core->table);
+        }
+    }
+    return error;
+}
+
+void flush_state(struct core *core, bool is_now)
+{
+    if (core->has_fatal ||
+        lockfsm_flushed_index(core->fsm) == lockfsm_applied_index(core->fsm)) {
+        return;
+    }
+    if (!is_now && core->now_ns < core->flush_due_ns &&
+        (core->is_table_full ||
+         lockfsm_dirty_count(core->fsm) < core->options.limits.flush_records)) {
+        return;
+    }
+    if (!is_now && table_is_busy(core->table)) {
+        core->flush_due_ns = core->now_ns + BUSY_RETRY_NS;
+        return;
+    }
+    if (!is_now && core->has_spent_budget && !core->has_put_off_flush) {
+        core->has_put_off_flush = core->has_left_over = true;
+        return;
+    }
+    int error = flush_whole(core);
+    core->has_put_off_flush = false;
+    core->flush_due_ns = 0;
+    core->is_table_full = error == HASP_EBUSY;
+    if (core->is_table_full) {
+        /* A snapshot is being made from it; the log has it all meanwhile. */
+        core->flush_due_ns = core->now_ns + FULL_RETRY_NS;
+    } else if (error == HASP_ENOMEM) {
+        core_fatal(core, 70,
+                   "the table needs more address space than the process may "
+                   "have; raise its limit (ulimit -v, LimitAS)");
+    } else if (error != 0) {
+        char why[HASP_WHY_SIZE];
+        snprintf(why, sizeof why, "cannot write the state to the table: %s",
+                 hasp_strerror(error));
+        core_fatal(core, 70, why);
+    }
+}

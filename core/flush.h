@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: MIT */
+
+/* When the state is written into the table. */
+
+#ifndef HASP_CORE_FLUSH_H
+#define HASP_CORE_FLUSH_H
+
+#include "core/state.h"
+
+/* Writes the state into the table, if it is time to; or in the next turn, if
+ * this one has applied very much: what it sends leaves in between, and what has
+ * come meanwhile is read. */
+void flush_state(struct core *core, bool is_now);
+/* Writes all of it, and lets the table grow where it has no room. HASP_EBUSY:
+ * not while somebody reads it; HASP_ENOMEM: the process gets no more address
+ * space; any other error is fatal. */
+MUST_CHECK int flush_whole(struct core *core);
+
+#endif /* HASP_CORE_FLUSH_H */

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "core/forward.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "core/attach.h"
+#include "core/cluster.h"
+#include "core/commands/commands.h"
+#include "core/conn.h"
+#include "core/heed.h"
+#include "core/membership.h"
+#include "core/peer.h"
+#include "core/propose.h"
+#include "core/request.h"
+
+static void park(struct core *core, struct request *request);
+static bool send(struct core *core, struct request *request);
+static void give_up(struct core *core, struct request *request);
+static void serve_parked(struct core *core);
+static void send_parked(struct core *core);
+static void orphan_all(struct core *core, struct list *list, uint64_t peer);
+static void answered(struct core *core, uint64_t peer, struct request *request,
+                     const struct frame_answer *answer);
+
+void forward_request(struct core *core, struct request *request)
+{
+    request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
+    if (core->is_leader || !send(core, request)) {
+        park(core, request);
+    }
+}
+
+void forward_leader_changed(struct core *core)
+{
+    LIST_EACH_SAFE (node, &core->forwarded) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (request->sent_to != core->known_leader ||
+            request->sent_term != core->known_term) {
+            request_return(core, request);
+        }
+    }
+}
+
+void forward_peer_lost(struct core *core, uint64_t peer)
+{
+    LIST_EACH_SAFE (node, &core->forwarded) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (request->sent_to == peer) {
+            request_return(core, request);
+        }
+    }
+    /* Its own requests are its own to repeat; and a new process of it will
+     * count connections from the start, so no late answer may reach it. */
+    orphan_all(core, &core->parked, peer);
+    orphan_all(core, &core->asking, peer);
+    orphan_all(core, &core->logged, peer);
+    orphan_all(core, &core->queued, peer);
+    orphan_all(core, &core->doomed, peer);
+    orphan_all(core, &core->ready, peer);
+    orphan_all(core, &core->snapshotting, peer);
+    membership_peer_lost(core, peer);
+}
+
+void forward_turn(struct core *core)
+{
+    if (list_is_empty(&core->parked)) {
+        return;
+    }
+    if (core->is_serving) {
+        serve_parked(core);
+    } else if (!core->is_leader && core->known_leader != 0) {
+        send_parked(core);
+    }
+    LIST_EACH_SAFE (node, &core->parked) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (request->deadline_ns > core->now_ns) {
+            break;
+        }
+        give_up(core, request);
+    }
+}
+
+uint64_t forward_next(const struct core *core)
+{
+    const struct request *first = LIST_FIRST(&core->parked, struct request,
+                                             in_list);
+    if (first == NULL) {
+        return UINT64_MAX;
+    }
+    /* Those that wait to be sent again do so for FORWARD_RETRY_NS only. */
+    return !core->is_leader && core->known_leader != 0 &&
+                   first->not_before_ns > core->now_ns
+               ? first->not_before_ns
+               : first->deadline_ns;
+}
+
+int forward_received(struct core *core, uint64_t peer, struct bytes body,
+                     struct request **ret_request, struct call *call)
+{
+    struct frame_forward forward = {.argument = core->arguments};
+    int error = frame_get_forward(body, &forward);
+    if (error != 0 || forward.count == 0 ||
+        (forward.version != 2 && forward.version != 3)) {
+        return HASP_EPROTO;
+    }
+    core->remote_address = forward.address;
+    core->remote_client = forward.client;
+    core->counts.commands++;
+    struct request *request = request_new_remote(core, peer, &forward);
+    request->command = commands_find(core, forward.argument[0]);
+    if (request->command == NULL ||
+        (request->command->flags & COMMAND_LOCAL) != 0) {
+        request_refuse(core, request, "LEVEL",
+                       "the leader is of another version and does not know "
+                       "this command; upgrade all nodes, then: hasp cluster "
+                       "finalize");
+        return 0;
+    }
+    /* What comes late was for a leader whose term is over, and may have been
+     * asked of another since. */
+    if (!core->is_leader || core->is_stopping ||
+        forward.term != core->led_term) {
+        request_return(core, request);
+        return 0;
+    }
+    if (core->in_flight > core->options.limits.requests_in_flight) {
+        request_refuse(core, request, "BUSY", "too much is in flight");
+        return 0;
+    }
+    if (!core->is_serving) {
+        request_keep(core, request, forward.argument, forward.count);
+        request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
+        park(core, request);
+        return 0;
+    }
+    buffer_clear(&core->scratch);
+    struct resp_writer writer = {&core->scratch, forward.version};
+    if (!call_parse(core, call, request->command, forward.argument,
+                    forward.count, &writer)) {
+        request_misunderstood(core, request);
+        return 0;
+    }
+    request->has_req = call_is_numbered(request, call);
+    *ret_request = request;
+    return 0;
+}
+
+int forward_turned_away(struct core *core, uint64_t peer, struct bytes body)
+{
+    struct frame_forward forward = {.argument = core->arguments};
+    int error = frame_get_forward(body, &forward);
+    if (error == 0) {
+        request_return(core, request_new_remote(core, peer, &forward));
+    }
+    return error;
+}
+
+int forward_answered(struct core *core, uint64_t peer, struct bytes body)
+{
+    struct frame_answer answer;
+    int error = frame_get_answer(body, &answer);
+    if (error != 0) {
+        return error;
+    }
+    struct conn *conn = conn_find(core, answer.conn);
+    struct request *request = conn != NULL
+                                  ? conn_slot_request(conn, answer.slot)
+                                  : NULL;
+    if (request != NULL && (request->state == REQUEST_FORWARDED ||
+                            request->state == REQUEST_PARKED)) {
+        if (request->sent_to != peer) {
+            return 0; /* It was not asked. */
+        }
+        answered(core, peer, request, &answer);
+        return 0;
+    }
+    /* Nobody waits for it any more. A session that it opened belongs to nobody,
+     * which is what its linger is for. */
+    struct buffer *out = peer_output(core, peer);
+    if (answer.kind == ANSWER_ATTACHED && out != NULL &&
+        (conn == NULL || attach_find(core, conn, answer.session) == NULL)) {
+        frame_put_closed(out, answer.conn, &answer.session, 1);
+    }
+    return 0;
+}
+
+int forward_closed(struct core *core, uint64_t peer, struct bytes body)
+{
+    uint64_t conn;
+    uint32_t count;
+    int error = frame_get_closed(body, &conn, core->closed_sessions, &count);
+    if (error == 0) {
+        attach_closed_at(core, peer, conn, core->closed_sessions, count);
+    }
+    return error;
+}
+
+void member_client_address(const struct core *core, uint64_t id,
+                           char out[MEMBER_ADDRESS_SIZE])
+{
+    struct replica_members members;
+    replica_members(core->replica, &members);
+    out[0] = '\0';
+    for (uint32_t i = 0; i < members.count; i++) {
+        const char *comma = strchr(members.member[i].address, ',');
+        if (members.member[i].id == id && comma != NULL) {
+            snprintf(out, MEMBER_ADDRESS_SIZE, "%s", comma + 1);
+        }
+    }
+}
+
+static void park(struct core *core, struct request *request)
+{
+    request_move(core, request, &core->parked, REQUEST_PARKED);
+}
+
+/* To the leader, if it can be reached; or tells the client where it is. */
+static bool send(struct core *core, struct request *request)
+{
+    if (core->known_leader == 0 || core->known_leader == core->options.id ||
+        heed_is_guest(core, core->known_leader)) {
+        return false;
+    }
+    /* What may have been done is carried on by ourselves: MOVED would say that
+     * it was not. */
+    if (core->options.redirect == REDIRECT_MOVED &&
+        request->effect == NOTHING_DONE) {
+        char address[MEMBER_ADDRESS_SIZE];
+        member_client_address(core, core->known_leader, address);
+        if (address[0] == '\0') {
+            return false;
+        }
+        struct frame_forward kept = request_kept(core, request);
+        resp_error(request_reply(core, request), "MOVED", "%u %s",
+                   cluster_slot(&kept), address);
+        request_done(core, request);
+        return true;
+    }
+    struct buffer *out = peer_output(core, core->known_leader);
+    if (out == NULL) {
+        return false;
+    }
+    size_t start = out->size;
+    buffer_put_bytes(out, buffer_bytes(&request->body));
+    frame_stamp_forward(out->data + start, core->known_term,
+                        request->effect == MAY_BE_DONE);
+    request->sent_to = core->known_leader;
+    request->sent_term = core->known_term;
+    request_mark(request);
+    request_move(core, request, &core->forwarded, REQUEST_FORWARDED);
+    return true;
+}
+
+/* No leader was found in time. */
+static void give_up(struct core *core, struct request *request)
+{
+    request_refuse(core, request, "NOLEADER", "no leader was found");
+}
+
+static bool is_retried_transfer(const struct request *request)
+{
+    return request->effect == MAY_BE_DONE && request->conn != NULL &&
+           (request->command->flags & COMMAND_TRANSFERS) != 0;
+}
+
+static void serve_parked(struct core *core)
+{
+    bool is_open = propose_is_open(core);
+    LIST_EACH_SAFE (node, &core->parked) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (is_retried_transfer(request)) {
+            membership_transfer_seen(core, request);
+        } else if (is_open || (request->command->flags & COMMAND_CHANGE) == 0) {
+            request_move(core, request, &core->ready, REQUEST_RESUMED);
+        }
+    }
+}
+
+static void send_parked(struct core *core)
+{
+    if (peer_output(core, core->known_leader) == NULL &&
+        core->options.redirect == REDIRECT_FORWARD) {
+        return;
+    }
+    LIST_EACH_SAFE (node, &core->parked) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (request->conn == NULL || request->not_before_ns > core->now_ns) {
+            continue;
+        }
+        if (is_retried_transfer(request)) {
+            membership_transfer_seen(core, request);
+            continue;
+        }
+        if (!send(core, request)) {
+            break;
+        }
+    }
+}
+
+static void orphan_all(struct core *core, struct list *list, uint64_t peer)
+{
+    LIST_EACH_SAFE (node, list) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (request->conn == NULL && request->peer == peer) {
+            request_orphan(core, request);
+        }
+    }
+}
+
+static void answered(struct core *core, uint64_t peer, struct request *request,
+                     const struct frame_answer *answer)
+{
+    if (answer->kind == ANSWER_NOT_LEADER || answer->kind == ANSWER_UNKNOWN) {
+        if (request->state != REQUEST_FORWARDED || request->sent_to != peer) {
+            return;
+        }
+        if (answer->kind == ANSWER_NOT_LEADER) {
+            request->effect = NOTHING_DONE;
+        }
+        /* The wait for a leader goes on; it does not begin again. */
+        request->not_before_ns = core->now_ns + FORWARD_RETRY_NS;
+        if (core->now_ns >= request->deadline_ns ||
+            !request_may_go_on(request)) {
+            give_up(core, request);
+        } else {
+            park(core, request);
+        }
+        return;
+    }
+    struct resp_writer *writer = request_reply(core, request);
+    buffer_put_bytes(writer->out, answer->reply);
+    /* The leader was told what may have been done before it was asked. */
+    request->effect = NOTHING_DONE;
+    request_done_as(core, request, answer->kind, answer->session);
+}

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "core/heed.h"
+
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "core/peer.h"
+
+enum standing { MEMBER = 1, LEAVING = 2, GUEST = 4 };
+
+/* Of whom a type is heeded. */
+static unsigned heeded_of(enum frame_type type)
+{
+    switch (type) {
+    case FRAME_RAFT:
+    case FRAME_SNAPSHOT:
+        return MEMBER | LEAVING | GUEST;
+    case FRAME_FORWARD:
+    case FRAME_CLOSED:
+    case FRAME_MEMBERS:
+        return MEMBER;
+    case FRAME_ANSWER:
+    case FRAME_SNAPSHOT_ACK:
+    case FRAME_LOST:
+    case FRAME_ACCUSED:
+    case FRAME_CLEARED:
+    case FRAME_DIGEST:
+    case FRAME_DIVERGED:
+    case FRAME_CLOCK:
+        return MEMBER | LEAVING;
+    case FRAME_HELLO:
+    case FRAME_PING:
+    case FRAME_PONG:
+    case FRAME_REFUSED:
+    case FRAME_TYPE_END:
+        break; /* The connection's own. */
+    }
+    return 0;
+}
+
+static enum standing standing_of(const struct core *core, uint64_t id)
+{
+    struct replica_members members;
+    replica_members(core->replica, &members);
+    if (members.count == 0 || replica_members_find(&members, id) != NULL) {
+        return MEMBER;
+    }
+    return replica_members_find(&core->applied_members, id) != NULL ? LEAVING
+                                                                    : GUEST;
+}
+
+bool heed_is_guest(const struct core *core, uint64_t id)
+{
+    return standing_of(core, id) == GUEST;
+}
+
+bool heed_frame(struct core *core, uint64_t id, enum frame_type type)
+{
+    enum standing standing = standing_of(core, id);
+    const struct peer *peer = peer_find(core, id);
+    uint32_t left_out;
+    if (peer != NULL && peer->has_lost) {
+        return type == FRAME_ACCUSED;
+    }
+    if (type == FRAME_MEMBERS && id == core->options.trusted) {
+        return true;
+    }
+    if ((heeded_of(type) & standing) == 0) {
+        if (standing == GUEST &&
+            log_limit_pass(&core->ignored, core->now_ns / NS_PER_MS,
+                           &left_out)) {
+            LOG_WARN("frame ignored",
+                     "peer=%" PRIu64 " type=%d reason=\"it is no member\" "
+                     "suppressed=%" PRIu32,
+                     id, (int)type, left_out);
+        }
+        return false;
+    }
+    return standing != GUEST || replica_leader(core->replica) == id ||
+           !replica_has_leader(core->replica, core->now_ns / NS_PER_MS);
+}

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "core/lease.h"
+
+#include "core/commands/commands.h"
+#include "core/propose.h"
+#include "core/questions.h"
+#include "core/request.h"
+
+/* One turn proposes at most so much, so that the end of very many sessions at
+ * once does not keep the loop from Raft's heartbeats. */
+#define EXPIRE_SESSION_MAX 256
+#define DUE_COMMAND_MAX 32
+/* What is overdue is looked at again after so long, even without an event. */
+#define LATE_NS (5 * NS_PER_MS)
+
+/* One session that a heartbeat names. */
+struct beat {
+    uint64_t id;
+    const uint8_t *proof;          /* NULL: an attached one, none needed. */
+    const struct session *session; /* NULL: there is none, or not this one. */
+};
+
+static uint32_t beat_count(const struct call *call);
+static struct beat beat_at(struct core *core, const struct request *request,
+                           const struct call *call, uint32_t i,
+                           uint8_t proof[PROOF_SIZE]);
+static bool wait_on(struct core *core, struct request *request,
+                    const struct call *call);
+static void put_answer(struct core *core, const struct beat *beat, bool is_full,
+                       struct resp_writer *writer);
+
+void session_keep_run(struct core *core, struct request *request,
+                      const struct call *call)
+{
+    uint8_t proof[PROOF_SIZE];
+    bool needs_heard = false, is_open = propose_is_open(core);
+    request->is_heard = true;
+    for (uint32_t i = 0; i < beat_count(call); i++) {
+        struct beat beat = beat_at(core, request, call, i, proof);
+        if (beat.session == NULL || beat.session->blacklist_index != 0 ||
+            !lease_heard(core, beat.id, request->received_ns)) {
+            request->is_heard = false; /* To be refused: moves nothing. */
+            continue;
+        }
+        if (is_open && timers_needs_heard(core->timers, beat.id)) {
+            propose_heard(core, beat.id);
+            needs_heard = true;
+        }
+    }
+    if (request->body.size == 0) {
+        request_keep(core, request, call->argument, call->count);
+    }
+    if (needs_heard) {
+        propose_after_heard(core, request);
+    } else {
+        question_wait(core, request);
+    }
+}
+
+void session_keep_read(struct core *core, struct request *request,
+                       const struct call *call)
+{
+    uint8_t proof[PROOF_SIZE];
+    if (wait_on(core, request, call)) {
+        return;
+    }
+    struct resp_writer *writer = request_reply(core, request);
+    uint32_t count = beat_count(call);
+    if (count > 1) {
+        resp_array(writer, count);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        struct beat beat = beat_at(core, request, call, i, proof);
+        put_answer(core, &beat, call_has(call, OPTION_FULL), writer);
+    }
+    request_done(core, request);
+}
+
+bool lease_heard(struct core *core, uint64_t session, uint64_t received_ns)
+{
+    if (!timers_heard(core->timers, session, received_ns)) {
+        return false;
+    }
+    if (core->heard_hook != NULL) {
+        core->heard_hook(core->hook_data, session);
+    }
+    return true;
+}
+
+void lease_ended(struct core *core)
+{
+    if (!core->has_session_ended) {
+        return;
+    }
+    core->has_session_ended = false;
+    LIST_EACH_SAFE (node, &core->doomed) {
+        request_move(core, LIST_ENTRY(node, struct request, in_list),
+                     &core->ready, REQUEST_READY);
+    }
+}
+
+/* A deadline has passed only if all that had come before it is read (rule 6),
+ * and a question asked after it is confirmed (rule 5). Both are bounds on the
+ * moment up to which anything is held overdue: however late the loop is, they
+ * move on, and what they allow once stays allowed. */
+void lease_turn(struct core *core, uint64_t read_ns)
+{
+    if (!core->is_serving || timers_next(core->timers) > read_ns ||
+        !propose_is_open(core)) {
+        return;
+    }
+    uint64_t at_ns = read_ns;
+    if (timers_has_due_sessions(core->timers, at_ns)) {
+        at_ns = core->confirmed_ns < at_ns ? core->confirmed_ns : at_ns;
+        if (!timers_has_due_sessions(core->timers, at_ns)) {
+            core->wants_expiry_question = true;
+        }
+    }
+    uint32_t before = core->item_count;
+    timers_due(core->timers, at_ns, core->now_ns, EXPIRE_SESSION_MAX,
+               DUE_COMMAND_MAX, propose_own, core);
+    if (core->item_count - before >= DUE_COMMAND_MAX) {
+        core->has_left_over = true;
+    }
+}
+
+uint64_t lease_next(const struct core *core)
+{
+    if (!core->is_serving) {
+        return UINT64_MAX;
+    }
+    uint64_t next = timers_next(core->timers);
+    /* What is due already waits for a confirmation or for a transfer's end, and
+     * those are events. */
+    return next > core->now_ns ? next : core->now_ns + LATE_NS;
+}
+
+bool session_proof_is(const struct session *session,
+                      const uint8_t proof[PROOF_SIZE])
+{
+    volatile uint8_t difference = 0;
+    for (int i = 0; i < PROOF_SIZE; i++) {
+        difference |= (uint8_t)(session->proof[i] ^ proof[i]);
+    }
+    return difference == 0 && !session->is_redis;
+}
+
+void session_put_times(struct resp_writer *writer, uint64_t ttl_ms,
+                       uint64_t linger_ms)
+{
+    uint64_t least = linger_ms != 0 && linger_ms < ttl_ms ? linger_ms : ttl_ms;
+    resp_text(writer, "ttl_ms");
+    resp_integer(writer, (int64_t)ttl_ms);
+    resp_text(writer, "linger_ms");
+    resp_integer(writer, (int64_t)linger_ms);
+    resp_text(writer, "trust_ms");
+    resp_integer(writer, (int64_t)(least * 8 / 10));
+}
+
+static uint32_t beat_count(const struct call *call)
+{
+    return call->pair_count > 0 ? call->pair_count : 1;
+}
+
+/* The i-th session that is named, or the one that acts. */
+static struct beat beat_at(struct core *core, const struct request *request,
+                           const struct call *call, uint32_t i,
+                           uint8_t proof[PROOF_SIZE])
+{
+    struct beat beat = {.id = request->session};
+    if (call->pair_count > 0) {
+        struct bytes id = call->argument[1 + 2 * i];
+        struct bytes secret = call->argument[2 + 2 * i];
+        beat.proof = proof;
+        if (!bytes_to_u64(id, &beat.id) || !call_secret(secret, proof)) {
+            beat.id = 0;
+        }
+    }
+    beat.session = lockfsm_session(core->fsm, beat.id);
+    if (beat.session != NULL && beat.proof != NULL &&
+        !session_proof_is(beat.session, beat.proof)) {
+        beat.session = NULL;
+    }
+    return beat;
+}
+
+/* True if it is too early to answer: a session is doomed, and its EXPIRE will
+ * tell; or was marked as quiet since, and a HEARD of it must come first. */
+static bool wait_on(struct core *core, struct request *request,
+                    const struct call *call)
+{
+    uint8_t proof[PROOF_SIZE];
+    bool needs_heard = false;
+    for (uint32_t i = 0; i < beat_count(call); i++) {
+        struct beat beat = beat_at(core, request, call, i, proof);
+        if (beat.session == NULL || beat.session->blacklist_index != 0) {
+            continue;
+        }
+        /* One that was to be refused at its receipt (blacklisted until just
+         * now) must move the deadline before it is answered otherwise. */
+        if (timers_is_doomed(core->timers, beat.id) ||
+            (!request->is_heard &&
+             !lease_heard(core, beat.id, request->received_ns))) {
+            request_move(core, request, &core->doomed, REQUEST_DOOMED);
+            return true;
+        }
+        if (timers_needs_heard(core->timers, beat.id)) {
+            needs_heard = true;
+            if (propose_is_open(core)) {
+                propose_heard(core, beat.id);
+            }
+        }
+    }
+    if (!needs_heard) {
+        return false;
+    }
+    if (propose_is_open(core)) {
+        propose_after_heard(core, request);
+    } else {
+        request_return(core, request);
+    }
+    return true;
+}
+
+static void put_ended(const struct session *session, struct resp_writer *writer)
+{
+    resp_text(writer, "ended");
+    resp_array(writer, session->ended_count);
+    LIST_EACH (node, &session->ended) {
+        const struct ended_hold *ended = LIST_ENTRY(node, struct ended_hold,
+                                                    in_session);
+        resp_map(writer, 4);
+        resp_text(writer, "lock");
+        resp_bulk(writer, ended->lock);
+        resp_text(writer, "owner");
+        resp_bulk(writer, ended->owner);
+        resp_text(writer, "token");
+        resp_integer(writer, (int64_t)ended->token);
+        resp_text(writer, "reason");
+        resp_text(writer, ended->reason);
+    }
+}
+
+/* 'is_full': a map with what a client of ours lives by, else the TTL alone. */
+static void put_answer(struct core *core, const struct beat *beat, bool is_full,
+                       struct resp_writer *writer)
+{
+    const struct session *session = beat->session;
+    if (session == NULL && beat->proof == NULL) {
+        resp_error(writer, "EXPIRED", "the session has ended");
+    } else if (session == NULL) {
+        resp_error(writer, "NOSESSION", "no such session, or a wrong secret");
+    } else if (session->blacklist_index != 0) {
+        const struct blacklisting *entry = lockfsm_blacklisting(
+            core->fsm, session->blacklist_index);
+        struct bytes reason = entry != NULL ? entry->reason : BYTES_LITERAL("");
+        resp_error(writer, "BLACKLISTED", "%.*s", (int)reason.size,
+                   (const char *)reason.data);
+    } else if (is_full) {
+        resp_map(writer, 4);
+        session_put_times(writer, session->ttl_ms, session->linger_ms);
+        put_ended(session, writer);
+    } else {
+        resp_integer(writer, session->ttl_ms);
+    }
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "core/peer.h"
+
+struct peer *peer_find(struct core *core, uint64_t id)
+{
+    for (int i = 0; i < PEER_COUNT_MAX; i++) {
+        if (core->peers[i].id == id) {
+            return id != 0 ? &core->peers[i] : NULL;
+        }
+    }
+    return NULL;
+}
+
+struct peer *peer_get(struct core *core, uint64_t id)
+{
+    struct peer *free_place = NULL;
+    for (int i = 0; i < PEER_COUNT_MAX; i++) {
+        struct peer *peer = &core->peers[i];
+        if (peer->id == id) {
+            return peer;
+        }
+        if (!peer->is_up && (free_place == NULL || peer->id == 0)) {
+            free_place = peer;
+        }
+    }
+    if (free_place != NULL) {
+        *free_place = (struct peer){.id = id};
+        list_init(&free_place->attachments);
+    }
+    return free_place;
+}
+
+bool peer_is_up(struct core *core, uint64_t id)
+{
+    return id != 0 && core->port.peer_is_up(core->port.data, id);
+}
+
+struct buffer *peer_output(struct core *core, uint64_t id)
+{
+    return id != 0 ? core->port.peer_output(core->port.data, id) : NULL;
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The one place that proposes: gathers the commands of a turn into one batch
+ * and remembers who waits for which entry.
+ *
+ *     struct buffer *out = propose_begin(core);
+ *     encode_...(out, ...);
+ *     propose_end(core, request);
+ */
+
+#ifndef HASP_CORE_PROPOSE_H
+#define HASP_CORE_PROPOSE_H
+
+#include "core/state.h"
+
+/* True if a submission now would be taken: leading, begun, no transfer. */
+bool propose_is_open(const struct core *core);
+
+struct buffer *propose_begin(struct core *core);
+/* 'request' is answered by the entry's result; NULL: an entry of our own. */
+void propose_end(struct core *core, struct request *request);
+/* A command that is encoded already, of our own; timers_propose_fn. */
+bool propose_own(void *core, struct bytes command);
+/* A HEARD of 'session', in the next such entry; 'request' is looked at again
+ * when the HEARDs that were asked for before it have been applied. At most one
+ * such entry is under way: what comes meanwhile shares the next one. */
+void propose_heard(struct core *core, uint64_t session);
+void propose_after_heard(struct core *core, struct request *request);
+/* True if there is something that propose_submit() would submit now. */
+bool propose_has_work(const struct core *core);
+
+/* Submits what was gathered. */
+void propose_submit(struct core *core);
+/* Drops what was gathered: the requests go back or elsewhere. */
+void propose_abandon(struct core *core);
+
+/* Takes those that wait for the entry 'log_index': a chain by 'next'. */
+struct request *propose_take(struct core *core, uint64_t log_index);
+/* Nothing waits for entries any more; the requests are in core->logged. */
+void propose_forget(struct core *core);
+void propose_free(struct core *core);
+
+#endif /* HASP_CORE_PROPOSE_H */

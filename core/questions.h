@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Questions: what may be answered only by a leader that still is one.
+ *
+ * A read, a heartbeat or a refusal waits for a question asked after its receipt
+ * (by number, never by clock) to be confirmed by a majority, and for what was
+ * committed at its receipt to be applied. One question of a turn serves all
+ * that came in it; at most two are under way. Thesis 6.4. */
+
+#ifndef HASP_CORE_QUESTIONS_H
+#define HASP_CORE_QUESTIONS_H
+
+#include "core/state.h"
+
+/* The request, whose arguments are kept, waits to be read for. */
+void question_wait(struct core *core, struct request *request);
+/* Takes note of what has been confirmed, before more is asked. */
+void questions_note(struct core *core);
+/* Asks, if something waits and not too much is being asked. */
+void questions_ask(struct core *core);
+/* Answers what has been confirmed. */
+void questions_answer(struct core *core);
+/* When to ask at the latest; UINT64_MAX: nothing waits for the clock. */
+uint64_t questions_next(const struct core *core);
+
+#endif /* HASP_CORE_QUESTIONS_H */

@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "core/request.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "core/attach.h"
+#include "core/commands/commands.h"
+#include "core/conn.h"
+#include "core/peer.h"
+
+/* Kept for reuse: so many requests, with buffers up to this size. */
+#define FREE_COUNT_MAX 4096
+#define BODY_IDLE_SIZE 2048
+
+static struct request *new_request(struct core *core);
+static void free_request(struct core *core, struct request *request);
+static void let_go(struct core *core, struct request *request);
+static void forget_wait(struct core *core, struct request *request);
+static bool promises_nothing(const struct core *core);
+static bool has_done_something(const struct core *core,
+                               const struct request *request);
+static void answer_remote(struct core *core, struct request *request,
+                          enum frame_answer_kind kind, uint64_t session);
+
+struct request *request_new_local(struct core *core, struct conn *conn)
+{
+    struct request *request = new_request(core);
+    request->conn = conn;
+    request->version = (uint8_t)conn->version;
+    request->slot = conn_slot_new(conn, request);
+    return request;
+}
+
+struct request *request_new_remote(struct core *core, uint64_t peer,
+                                   const struct frame_forward *forward)
+{
+    struct request *request = new_request(core);
+    request->peer = peer;
+    request->peer_conn = forward->conn;
+    request->slot = forward->slot;
+    request->session = forward->session;
+    request->version = forward->version;
+    request->effect = forward->may_be_done ? MAY_BE_DONE : NOTHING_DONE;
+    return request;
+}
+
+void requests_free(struct core *core)
+{
+    while (core->free_requests != NULL) {
+        struct request *request = core->free_requests;
+        core->free_requests = request->next;
+        buffer_done(&request->body);
+        free(request);
+    }
+}
+
+void request_keep(struct core *core, struct request *request,
+                  const struct bytes *argument, uint32_t count)
+{
+    struct frame_forward forward = {
+        .conn = request->peer_conn,
+        .slot = request->slot,
+        .session = request->session,
+        .version = request->version,
+        .argument = (struct bytes *)argument,
+        .count = count,
+    };
+    if (request->conn != NULL) {
+        forward.conn = request->conn->id;
+    }
+    forward.address = request_address(core, request);
+    forward.client = request_client(core, request);
+    buffer_clear(&request->body);
+    frame_put_forward(&request->body, &forward);
+    if (request->conn != NULL && request->held_size == 0) {
+        request->held_size = request->body.size;
+        conn_hold(core, request->conn, request->held_size);
+    }
+}
+
+struct frame_forward request_kept(struct core *core, struct request *request)
+{
+    struct frame_forward forward = {.argument = core->arguments};
+    CHECK(request->body.size >= FRAME_HEADER_SIZE);
+    struct bytes body = bytes_of(request->body.data + FRAME_HEADER_SIZE,
+                                 request->body.size - FRAME_HEADER_SIZE);
+    int error = frame_get_forward(body, &forward);
+    CHECK(error == 0);
+    core->remote_address = forward.address;
+    core->remote_client = forward.client;
+    return forward;
+}
+
+void request_move(struct core *core, struct request *request, struct list *list,
+                  enum request_state state)
+{
+    request_leave(core, request);
+    list_push_back(list, &request->in_list);
+    request->state = state;
+}
+
+void request_leave(struct core *core, struct request *request)
+{
+    list_remove(&request->in_list);
+    if (request->state == REQUEST_QUEUED) {
+        forget_wait(core, request);
+        core->in_flight++;
+    }
+    request->state = REQUEST_NEW;
+}
+
+struct resp_writer *request_reply(struct core *core, struct request *request)
+{
+    core->writer.version = request->version;
+    if (request->conn != NULL) {
+        core->writer.out = conn_slot_output(core, request->conn, request->slot);
+    } else {
+        buffer_clear(&core->scratch);
+        core->writer.out = &core->scratch;
+    }
+    core->reply_start = core->writer.out->size;
+    return &core->writer;
+}
+
+void request_done(struct core *core, struct request *request)
+{
+    request_done_as(core, request, ANSWER_REPLY, 0);
+}
+
+void request_done_as(struct core *core, struct request *request,
+                     enum frame_answer_kind kind, uint64_t session)
+{
+    CHECK(request->effect == NOTHING_DONE || !promises_nothing(core));
+    request_leave(core, request);
+    struct conn *conn = request->conn;
+    uint64_t slot = request->slot;
+    if (conn == NULL && request->peer != 0) {
+        answer_remote(core, request, kind, session);
+    }
+    if (conn != NULL && !conn->is_known) {
+        conn->is_known = has_done_something(core, request);
+    }
+    if (kind == ANSWER_ATTACHED) {
+        attach_answered(core, request, session);
+    } else if (kind == ANSWER_ENDED && conn != NULL) {
+        attach_remove(core, conn, session);
+    }
+    free_request(core, request);
+    if (conn != NULL) {
+        conn_slot_done(core, conn, slot);
+    }
+}
+
+void request_mark(struct request *request)
+{
+    if ((request->command->flags & COMMAND_CHANGE) != 0) {
+        request->effect = MAY_BE_DONE;
+    }
+}
+
+bool request_may_go_on(const struct request *request)
+{
+    uint32_t flags = request->command->flags;
+    /* That leadership has moved is what a transfer asked for. */
+    return request->effect == NOTHING_DONE || request->has_req ||
+           (flags & (COMMAND_REPEATABLE | COMMAND_TRANSFERS)) != 0;
+}
+
+void request_refuse(struct core *core, struct request *request,
+                    const char *code, const char *why)
+{
+    const char *promise = "";
+    if (request->effect == MAY_BE_DONE) {
+        code = "UNKNOWN";
+        promise = "; whether this took effect is not known";
+    } else if (strcmp(code, "BUSY") == 0) {
+        promise = "; nothing was done, try later";
+    } else if (strcmp(code, "NOLEADER") == 0 || strcmp(code, "LEVEL") == 0) {
+        promise = "; nothing was done";
+    }
+    request_count_refusal(core, code);
+    resp_error(request_reply(core, request), code, "%s%s", why, promise);
+    request_done(core, request);
+}
+
+void request_fail(struct core *core, struct request *request, const char *code,
+                  struct bytes text)
+{
+    request_count_refusal(core, code);
+    resp_error(request_reply(core, request), code, "%.*s", (int)text.size,
+               (const char *)text.data);
+    request_done(core, request);
+}
+
+void request_misunderstood(struct core *core, struct request *request)
+{
+    if (request->effect == MAY_BE_DONE) {
+        request_refuse(core, request, "BADARG",
+                       "this leader does not understand it");
+    } else {
+        request_done(core, request);
+    }
+}
+
+void request_count_refusal(struct core *core, const char *code)
+{
+    core->counts.refusals++;
+    core->counts.limits += strcmp(code, "LIMIT") == 0;
+    core->counts.busy += strcmp(code, "BUSY") == 0;
+}
+
+void request_return(struct core *core, struct request *request)
+{
+    if (request->conn != NULL && request_may_go_on(request)) {
+        request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
+        request->not_before_ns = 0;
+        request_move(core, request, &core->parked, REQUEST_PARKED);
+        return;
+    }
+    if (request->conn != NULL) {
+        request_refuse(core, request, "NOLEADER", "the leader changed");
+        return;
+    }
+    request_leave(core, request);
+    buffer_clear(&core->scratch);
+    if (request->peer != 0) {
+        answer_remote(core, request,
+                      request->effect == MAY_BE_DONE ? ANSWER_UNKNOWN
+                                                     : ANSWER_NOT_LEADER,
+                      0);
+    }
+    free_request(core, request);
+}
+
+void request_drop(struct core *core, struct request *request)
+{
+    request_leave(core, request);
+    free_request(core, request);
+}
+
+void request_wait(struct core *core, struct request *request,
+                  uint64_t wait_index)
+{
+    struct request *first;
+    request_leave(core, request);
+    request->index = wait_index;
+    HASH_FIND(by_wait, core->by_wait, &wait_index, sizeof wait_index, first);
+    if (first != NULL) {
+        request->next = first->next;
+        first->next = request;
+    } else {
+        request->next = NULL;
+        HASH_ADD(by_wait, core->by_wait, index, sizeof request->index, request);
+    }
+    list_push_back(&core->queued, &request->in_list);
+    request->state = REQUEST_QUEUED;
+    core->in_flight--;
+}
+
+struct request *requests_end_wait(struct core *core, uint64_t wait_index)
+{
+    struct request *first;
+    HASH_FIND(by_wait, core->by_wait, &wait_index, sizeof wait_index, first);
+    if (first != NULL) {
+        HASH_DELETE(by_wait, core->by_wait, first);
+    }
+    for (struct request *one = first; one != NULL; one = one->next) {
+        list_remove(&one->in_list);
+        one->state = REQUEST_NEW;
+        core->in_flight++;
+    }
+    return first;
+}
+
+void request_orphan(struct core *core, struct request *request)
+{
+    let_go(core, request);
+    request->conn = NULL;
+    request->peer = 0;
+    switch (request->state) {
+    case REQUEST_LOGGED:
+    case REQUEST_CHANGING:
+        /* Under way in the log: what comes of it must still be seen to. */
+        break;
+    default:
+        request_drop(core, request);
+    }
+}
+
+struct bytes request_client(struct core *core, struct request *request)
+{
+    if (request->conn != NULL) {
+        return request->conn->name;
+    }
+    return core->remote_client;
+}
+
+struct bytes request_address(struct core *core, struct request *request)
+{
+    if (request->conn != NULL) {
+        return bytes_of_text(request->conn->address);
+    }
+    return core->remote_address;
+}
+
+static struct request *new_request(struct core *core)
+{
+    struct request *request = core->free_requests;
+    struct buffer body = {0};
+    if (request != NULL) {
+        core->free_requests = request->next;
+        core->free_count--;
+        body = request->body;
+    } else {
+        request = memory_new(sizeof *request);
+    }
+    *request = (struct request){.body = body};
+    buffer_clear(&request->body);
+    list_init(&request->in_list);
+    request->received_ns = core->now_ns;
+    core->in_flight++;
+    return request;
+}
+
+/* Its bytes count no more. */
+static void let_go(struct core *core, struct request *request)
+{
+    if (request->conn != NULL) {
+        conn_give_back(core, request->conn, request->held_size);
+        request->held_size = 0;
+    }
+}
+
+static void free_request(struct core *core, struct request *request)
+{
+    let_go(core, request);
+    core->in_flight--;
+    if (request->body.capacity > BODY_IDLE_SIZE) {
+        buffer_done(&request->body);
+    }
+    if (core->free_count >= FREE_COUNT_MAX) {
+        buffer_done(&request->body);
+        free(request);
+        return;
+    }
+    request->next = core->free_requests;
+    core->free_requests = request;
+    core->free_count++;
+}
+
+/* Takes a queued request out of the chain of its wait. */
+static void forget_wait(struct core *core, struct request *request)
+{
+    struct request *first;
+    HASH_FIND(by_wait, core->by_wait, &request->index, sizeof request->index,
+              first);
+    CHECK(first != NULL);
+    if (first == request) {
+        HASH_DELETE(by_wait, core->by_wait, request);
+        struct request *next = request->next;
+        if (next != NULL) {
+            HASH_ADD(by_wait, core->by_wait, index, sizeof next->index, next);
+        }
+    } else {
+        struct request *before = first;
+        while (before->next != request) {
+            before = before->next;
+            CHECK(before != NULL);
+        }
+        before->next = request->next;
+    }
+    request->next = NULL;
+}
+
+/* True if the reply at hand says that nothing was done. */
+static bool promises_nothing(const struct core *core)
+{
+    static const char *const words[] = {"-BUSY ", "-NOLEADER ", "-MOVED "};
+    const struct buffer *out = core->writer.out;
+    struct bytes reply = bytes_of(out->data + core->reply_start,
+                                  out->size - core->reply_start);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (bytes_has_prefix(reply, bytes_of_text(words[i]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* True if the reply at hand is that of a change, or of a proof that a session
+ * is the client's, and no error. */
+static bool has_done_something(const struct core *core,
+                               const struct request *request)
+{
+    static const uint32_t acts = COMMAND_CHANGE | COMMAND_ATTACHES |
+                                 COMMAND_SESSION;
+    const struct buffer *out = core->writer.out;
+    return request->command != NULL && (request->command->flags & acts) != 0 &&
+           out->size > core->reply_start && out->data[core->reply_start] != '-';
+}
+
+static void answer_remote(struct core *core, struct request *request,
+                          enum frame_answer_kind kind, uint64_t session)
+{
+    struct buffer *out = peer_output(core, request->peer);
+    if (out == NULL) {
+        return;
+    }
+    struct frame_answer answer = {
+        .conn = request->peer_conn,
+        .slot = request->slot,
+        .kind = kind,
+        .session = session,
+        .reply = buffer_bytes(&core->scratch),
+    };
+    frame_put_answer(out, &answer);
+}

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "core/role.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "core/attach.h"
+#include "core/feature.h"
+#include "core/forward.h"
+#include "core/membership.h"
+#include "core/propose.h"
+#include "core/request.h"
+#include "core/snapshots.h"
+#include "core/update.h"
+
+static void step_down(struct core *core);
+static void give_up(struct core *core, struct list *list);
+
+void role_follow(struct core *core)
+{
+    bool is_leader = replica_role(core->replica) == REPLICA_LEADER;
+    uint64_t term = replica_term(core->replica);
+    uint64_t leader = replica_leader(core->replica);
+    if (core->is_leader && (!is_leader || term != core->led_term)) {
+        LOG_INFO("stepped down", "term=%" PRIu64, core->led_term);
+        step_down(core);
+    }
+    if (is_leader && !core->is_leader) {
+        core->is_leader = true;
+        core->must_begin = true;
+        core->led_term = term;
+        LOG_INFO("became leader", "term=%" PRIu64, term);
+    }
+    if (leader != core->known_leader || term != core->known_term) {
+        core->known_leader = leader;
+        core->known_term = term;
+        if (leader != 0 && leader != core->last_leader) {
+            core->last_leader = leader;
+            peers_want(core); /* The one before may have been removed. */
+        }
+        forward_leader_changed(core);
+        attach_tell(core);
+    }
+}
+
+void role_begin(struct core *core)
+{
+    if (!core->must_begin) {
+        return;
+    }
+    uint8_t cluster_id[CLUSTER_ID_SIZE];
+    struct begin_command begin = {
+        .node = core->options.id,
+        .incarnation = core->options.incarnation,
+        .base_index = timers_base(core->timers),
+        .elapsed_ms = timers_elapsed_ms(core->timers, core->now_ns),
+    };
+    lockfsm_cluster_id(core->fsm, cluster_id);
+    if (!cluster_id_is_known(cluster_id)) {
+        memcpy(cluster_id, core->options.cluster_id, sizeof cluster_id);
+        if (!cluster_id_is_known(cluster_id)) {
+            core->port.random(core->port.data, cluster_id, sizeof cluster_id);
+        }
+        begin.cluster_id = cluster_id;
+        begin.token_base = core->options.token_base;
+        begin.feature_level = feature_of_founders(core);
+    }
+    if (!lockfsm_has_limits(core->fsm)) {
+        begin.limits = &core->options.limits.founding;
+    }
+    buffer_clear(&core->scratch);
+    encode_begin(&core->scratch, &begin);
+    struct bytes command = buffer_bytes(&core->scratch);
+    struct replica_update update;
+    uint64_t index;
+    int error = replica_submit(core->replica, &command, 1,
+                               core->now_ns / NS_PER_MS, &index, &update);
+    if (error != 0) {
+        return; /* Tried again in the next turn, if still leader. */
+    }
+    core->must_begin = false;
+    update_carry_out(core, &update);
+}
+
+void role_serve(struct core *core)
+{
+    core->is_serving = true;
+    core->asked = core->asked_before = core->asked_first = 0;
+    core->confirmed_ns = 0;
+    core->wants_expiry_question = false;
+    core->must_register = core->must_look_at_levels = true;
+    /* Where every disk is scarce leadership does not go round at once. */
+    core->scarce_retry_ns = core->now_ns + SCARCE_RETRY_NS;
+    timers_begin(core->timers, core->fsm, core->now_ns);
+    attach_tell(core);
+    LOG_INFO("serving", "term=%" PRIu64 " sessions=%u", core->led_term,
+             (unsigned)HASH_CNT(by_id, lockfsm_sessions(core->fsm)));
+}
+
+/* Volatile state of a leader ends with its term (rule 14). */
+static void step_down(struct core *core)
+{
+    core->is_leader = false;
+    core->must_begin = false;
+    core->is_serving = false;
+    timers_end(core->timers);
+    propose_abandon(core);
+    propose_forget(core);
+    give_up(core, &core->logged);
+    give_up(core, &core->queued);
+    LIST_EACH_SAFE (node, &core->asking) {
+        request_return(core, LIST_ENTRY(node, struct request, in_list));
+    }
+    LIST_EACH_SAFE (node, &core->doomed) {
+        request_return(core, LIST_ENTRY(node, struct request, in_list));
+    }
+    LIST_EACH_SAFE (node, &core->ready) {
+        request_return(core, LIST_ENTRY(node, struct request, in_list));
+    }
+    LIST_EACH_SAFE (node, &core->parked) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (request->conn == NULL) {
+            request_return(core, request);
+        }
+    }
+    attach_stepped_down(core);
+    membership_stepped_down(core);
+    snapshots_stepped_down(core);
+}
+
+/* Changes that were logged: whether they will take effect is not known. What
+ * came from a peer is left to that peer, which learns of the new term as
+ * well. */
+static void give_up(struct core *core, struct list *list)
+{
+    LIST_EACH_SAFE (node, list) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (request->conn == NULL) {
+            request_drop(core, request);
+        } else {
+            request_return(core, request);
+        }
+    }
+}

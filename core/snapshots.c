@@ -1,0 +1,399 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "core/snapshots.h"
+
+#include <inttypes.h>
+
+#include "base/log.h"
+#include "core/apply.h"
+#include "core/attach.h"
+#include "core/commands/commands.h"
+#include "core/flush.h"
+#include "core/peer.h"
+#include "core/request.h"
+#include "core/trail.h"
+#include "core/update.h"
+
+#define WINDOW 2
+#define RETRY_NS (10000 * NS_PER_MS)
+/* A sending that nobody has acknowledged a part of for so long is begun anew:
+ * the receiver was adopting another leader's snapshot and took no notice. */
+#define SENDER_STALL_NS (3000 * NS_PER_MS)
+
+static void take(struct core *core);
+static void answer_waiting(struct core *core);
+static void refuse_backups(struct core *core, int error);
+static bool is_backup(const struct request *request);
+static void pump(struct core *core, struct peer *peer);
+static void acknowledge(struct core *core, bool is_done);
+static void install(struct core *core, const struct snapshot_header *header);
+static bool has_room(struct core *core, uint64_t from, uint64_t size);
+
+/* Nodes that apply the same entries should not all write at once (each adds up
+ * to a quarter of its own to the threshold). */
+static uint64_t spread(const struct core *core, uint64_t threshold)
+{
+    return threshold + threshold / 4 * (core->options.seed % 16) / 16;
+}
+
+void raft_snapshot_run(struct core *core, struct request *request,
+                       const struct call *call)
+{
+    (void)call;
+    trail_tell(core, request);
+    request_move(core, request, &core->snapshotting, REQUEST_LOGGED);
+    request->index = lockfsm_applied_index(core->fsm);
+    answer_waiting(core);
+}
+
+void snapshots_wanted(struct core *core, struct request *request)
+{
+    request_move(core, request, &core->snapshotting, REQUEST_LOGGED);
+    request->index = lockfsm_applied_index(core->fsm);
+    answer_waiting(core);
+}
+
+void snapshots_turn(struct core *core)
+{
+    uint64_t applied = lockfsm_applied_index(core->fsm);
+    const struct core_limits *limits = &core->options.limits;
+    if (core->is_taking_snapshot || core->receiver.is_adopting ||
+        core->has_fatal || core->now_ns < core->snapshot_retry_ns ||
+        applied == core->snapshot_index) {
+        return;
+    }
+    if (!list_is_empty(&core->snapshotting) ||
+        applied - core->snapshot_index >=
+            spread(core, limits->snapshot_entries) ||
+        replica_log_size(core->replica) >=
+            spread(core, limits->snapshot_log_size)) {
+        take(core);
+    }
+}
+
+uint64_t snapshots_next(const struct core *core)
+{
+    return !list_is_empty(&core->snapshotting) && !core->is_taking_snapshot &&
+                   core->snapshot_retry_ns > core->now_ns
+               ? core->snapshot_retry_ns
+               : UINT64_MAX;
+}
+
+void snapshots_taken(struct core *core, uint64_t log_index, int error)
+{
+    struct replica_update update;
+    core->is_taking_snapshot = false;
+    if (error != 0) {
+        LOG_WARN("snapshot not taken", "index=%" PRIu64 " error=\"%s\"",
+                 log_index, hasp_strerror(error));
+        core->snapshot_retry_ns = core->now_ns + RETRY_NS;
+        refuse_backups(core, error);
+        return;
+    }
+    uint64_t trim = replica_snapshot_taken(core->replica, log_index,
+                                           core->now_ns / NS_PER_MS, &update);
+    update_carry_out(core, &update);
+    if (trim != 0) {
+        core->port.log_trim(core->port.data, trim);
+    }
+    if (log_index > core->snapshot_index) {
+        core->snapshot_index = log_index;
+    }
+    answer_waiting(core);
+}
+
+void snapshots_send(struct core *core, uint64_t member)
+{
+    struct peer *peer = peer_find(core, member);
+    if (peer == NULL || !peer->is_up) {
+        return;
+    }
+    struct snapshot_sender *sender = &peer->sender;
+    bool has_stalled = sender->acked < sender->size &&
+                       core->now_ns - sender->moved_ns >= SENDER_STALL_NS;
+    if (sender->is_active && !has_stalled) {
+        return;
+    }
+    *sender = (struct snapshot_sender){.moved_ns = core->now_ns};
+    if (!core->port.snapshot_stat(core->port.data, &sender->index,
+                                  &sender->term, &sender->size)) {
+        return; /* Asked again; by then there may be one. */
+    }
+    LOG_INFO("sending a snapshot",
+             "to=%" PRIu64 " index=%" PRIu64 " size=%" PRIu64, member,
+             sender->index, sender->size);
+    sender->is_active = true;
+    pump(core, peer);
+}
+
+void snapshots_peer_lost(struct core *core, struct peer *peer)
+{
+    peer->sender.is_active = false;
+    if (core->receiver.is_active && core->receiver.from == peer->id) {
+        core->receiver.is_active = false;
+    }
+}
+
+void snapshots_stepped_down(struct core *core)
+{
+    for (int i = 0; i < PEER_COUNT_MAX; i++) {
+        core->peers[i].sender.is_active = false;
+    }
+    LIST_EACH_SAFE (node, &core->snapshotting) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (!is_backup(request)) {
+            request_return(core, request);
+        }
+    }
+}
+
+int snapshots_chunk(struct core *core, uint64_t from, struct bytes body)
+{
+    struct frame_snapshot part;
+    struct snapshot_receiver *receiver = &core->receiver;
+    int error = frame_get_snapshot(body, &part);
+    if (error != 0 || part.chunk.size == 0) {
+        return HASP_EPROTO;
+    }
+    if (receiver->is_adopting) {
+        return 0;
+    }
+    if (!replica_is_near_term(core->replica, part.leader_term)) {
+        return HASP_ETOOBIG;
+    }
+    if (part.leader_term != replica_term(core->replica)) {
+        return 0; /* Its leader is none, or has not yet been heard as one. */
+    }
+    if (part.offset == 0) {
+        if (!has_room(core, from, part.total_size)) {
+            receiver->is_active = false;
+            return 0; /* The sender begins anew when it hears nothing. */
+        }
+        *receiver = (struct snapshot_receiver){.from = from,
+                                               .leader_term = part.leader_term,
+                                               .index = part.last_index,
+                                               .term = part.last_term,
+                                               .size = part.total_size};
+        if (part.last_index <= lockfsm_applied_index(core->fsm)) {
+            acknowledge(core, true); /* Of no use here. */
+            return 0;
+        }
+        receiver->is_active = true;
+    }
+    if (!receiver->is_active || receiver->from != from ||
+        receiver->leader_term != part.leader_term ||
+        receiver->index != part.last_index ||
+        receiver->size != part.total_size || receiver->offset != part.offset) {
+        return 0; /* Of a sending that was given up. */
+    }
+    core->port.snapshot_write(core->port.data, part.offset, part.chunk);
+    receiver->offset += part.chunk.size;
+    acknowledge(core, false);
+    if (receiver->offset == receiver->size) {
+        receiver->is_active = false;
+        receiver->is_adopting = true;
+        receiver->must_adopt = true;
+        snapshots_vote_saved(core);
+    }
+    return 0;
+}
+
+void snapshots_vote_saved(struct core *core)
+{
+    if (core->receiver.must_adopt && replica_vote_is_saved(core->replica)) {
+        core->receiver.must_adopt = false;
+        core->port.snapshot_adopt(core->port.data);
+    }
+}
+
+int snapshots_ack(struct core *core, uint64_t from, struct bytes body)
+{
+    struct frame_snapshot_ack ack;
+    int error = frame_get_snapshot_ack(body, &ack);
+    if (error != 0) {
+        return error;
+    }
+    struct peer *peer = peer_find(core, from);
+    if (peer == NULL || !peer->sender.is_active || !core->is_leader ||
+        ack.leader_term != core->led_term ||
+        ack.last_index != peer->sender.index) {
+        return 0;
+    }
+    if (ack.is_done) {
+        peer->sender.is_active = false;
+        return 0;
+    }
+    if (ack.offset > peer->sender.sent) {
+        return 0; /* Of a sending of it that was given up. */
+    }
+    peer->sender.acked = ack.offset;
+    peer->sender.moved_ns = core->now_ns;
+    pump(core, peer);
+    return 0;
+}
+
+void snapshots_received(struct core *core, const struct snapshot_header *header,
+                        int error)
+{
+    struct snapshot_receiver *receiver = &core->receiver;
+    struct replica_update update;
+    receiver->is_adopting = false;
+    if (error != 0) {
+        LOG_WARN("received snapshot is bad", "index=%" PRIu64 " error=\"%s\"",
+                 receiver->index, hasp_strerror(error));
+        acknowledge(core, true);
+        return;
+    }
+    bool is_wanted = replica_install(
+        core->replica, receiver->from, receiver->leader_term,
+        header->last_index, header->last_term, header->configuration,
+        header->configuration_index, core->now_ns / NS_PER_MS, &update);
+    update_carry_out(core, &update);
+    if (is_wanted) {
+        install(core, header);
+    }
+    acknowledge(core, true);
+}
+
+/* What a leader sends must not fill the disk beyond the reserve. */
+static bool has_room(struct core *core, uint64_t from, uint64_t size)
+{
+    uint64_t room = core->port.snapshot_room(core->port.data);
+    uint32_t left_out;
+    if (size <= room) {
+        return true;
+    }
+    if (log_limit_pass(&core->ignored, core->now_ns / NS_PER_MS, &left_out)) {
+        LOG_WARN("snapshot refused",
+                 "from=%" PRIu64 " size=%" PRIu64 " room=%" PRIu64
+                 " suppressed=%" PRIu32
+                 " hint=\"the disk has no room for it above disk_reserve\"",
+                 from, size, room, left_out);
+    }
+    return false;
+}
+
+static void take(struct core *core)
+{
+    struct buffer members = {0};
+    struct snapshot_header header = {0};
+    flush_state(core, true);
+    if (core->has_fatal || core->is_table_full) {
+        return;
+    }
+    header.last_index = lockfsm_flushed_index(core->fsm);
+    header.last_term = lockfsm_applied_term(core->fsm);
+    replica_members_at(core->replica, header.last_index, &members,
+                       &header.configuration_index);
+    header.configuration = buffer_bytes(&members);
+    core->is_taking_snapshot = true;
+    core->port.snapshot_take(core->port.data, &header);
+    buffer_done(&members);
+}
+
+/* RAFT.SNAPSHOT is answered when one is on disk that has all that had been
+ * applied when it was asked for. */
+static void answer_waiting(struct core *core)
+{
+    LIST_EACH_SAFE (node, &core->snapshotting) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (request->index > core->snapshot_index) {
+            continue;
+        }
+        if (is_backup(request)) {
+            backup_answer(core, request, 0);
+        } else {
+            resp_simple(request_reply(core, request), "OK");
+            request_done(core, request);
+        }
+    }
+}
+
+/* Whoever waits for a backup should hear that the disk is full. */
+static void refuse_backups(struct core *core, int error)
+{
+    LIST_EACH_SAFE (node, &core->snapshotting) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (is_backup(request)) {
+            backup_answer(core, request, error);
+        }
+    }
+}
+
+/* Of this node, whoever leads. */
+static bool is_backup(const struct request *request)
+{
+    return (request->command->flags & COMMAND_LOCAL) != 0;
+}
+
+static void pump(struct core *core, struct peer *peer)
+{
+    struct snapshot_sender *sender = &peer->sender;
+    uint64_t chunk_size = core->options.limits.snapshot_chunk_size;
+    while (sender->is_active && sender->sent < sender->size &&
+           sender->sent - sender->acked < WINDOW * chunk_size) {
+        struct buffer *out = peer_output(core, peer->id);
+        buffer_clear(&core->scratch);
+        if (out == NULL ||
+            !core->port.snapshot_read(core->port.data, sender->index,
+                                      sender->term, sender->sent, chunk_size,
+                                      &core->scratch) ||
+            core->scratch.size == 0) {
+            sender->is_active = false; /* Begun anew when asked again. */
+            return;
+        }
+        struct frame_snapshot part = {
+            .leader_term = core->led_term,
+            .last_index = sender->index,
+            .last_term = sender->term,
+            .total_size = sender->size,
+            .offset = sender->sent,
+            .chunk = buffer_bytes(&core->scratch),
+        };
+        frame_put_snapshot(out, &part);
+        sender->sent += core->scratch.size;
+    }
+}
+
+static void acknowledge(struct core *core, bool is_done)
+{
+    const struct snapshot_receiver *receiver = &core->receiver;
+    struct buffer *out = peer_output(core, receiver->from);
+    if (out != NULL) {
+        struct frame_snapshot_ack ack = {.leader_term = receiver->leader_term,
+                                         .last_index = receiver->index,
+                                         .offset = receiver->offset,
+                                         .is_done = is_done};
+        frame_put_snapshot_ack(out, &ack);
+    }
+}
+
+/* The log begins anew after the snapshot, and the state is loaded from it. */
+static void install(struct core *core, const struct snapshot_header *header)
+{
+    struct replica_update update;
+    char why[HASP_WHY_SIZE];
+    uint64_t index = header->last_index;
+    core->port.log_reset(core->port.data, index + 1);
+    core->port.snapshot_load(core->port.data);
+    int error = lockfsm_load(core->fsm, core->table, why);
+    if (error != 0) {
+        core_fatal(core, core_exit_code(error), why);
+        return;
+    }
+    if (lockfsm_applied_index(core->fsm) != index) {
+        core_fatal(core, 70, "the received snapshot could not be loaded");
+        return; /* The port has failed and said why. */
+    }
+    core->snapshot_index = index;
+    answer_waiting(core);
+    core->flush_due_ns = 0;
+    timers_loaded(core->timers, core->fsm, core->now_ns);
+    history_note(&core->history, index, core->now_ns);
+    LOG_INFO("snapshot installed", "index=%" PRIu64, index);
+    life_learnt(core);
+    replica_installed(core->replica, core->now_ns / NS_PER_MS, &update);
+    update_carry_out(core, &update);
+    peers_applied(core, index);
+    attach_check(core);
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Snapshots: when to take one, sending it to a follower in chunks, receiving
+ * it.
+ *
+ * A sender has at most WINDOW chunks on the way, so that Raft's messages on the
+ * same connection are never far behind. A receiver hands chunks to the port in
+ * order; when all are there the port checks them, and only then is the replica
+ * asked whether it wants them. */
+
+#ifndef HASP_CORE_SNAPSHOTS_H
+#define HASP_CORE_SNAPSHOTS_H
+
+#include "core/state.h"
+
+/* Takes one if the log has grown enough. */
+void snapshots_turn(struct core *core);
+uint64_t snapshots_next(const struct core *core);
+
+/* A request of RAFT.BACKUP waits for a snapshot of all that is applied; then,
+ * or when none could be taken, backup_answer() of backup.c answers it. */
+void snapshots_wanted(struct core *core, struct request *request);
+void backup_answer(struct core *core, struct request *request, int error);
+
+/* The replica asks to send the newest one to 'member'. */
+void snapshots_send(struct core *core, uint64_t member);
+void snapshots_peer_lost(struct core *core, struct peer *peer);
+void snapshots_stepped_down(struct core *core);
+/* Adopts what has been received, unless a vote is being saved: the term of what
+ * is on disk is never ahead of the vote's. */
+void snapshots_vote_saved(struct core *core);
+/* The core's calls of the same name. */
+void snapshots_taken(struct core *core, uint64_t log_index, int error);
+void snapshots_received(struct core *core, const struct snapshot_header *header,
+                        int error);
+MUST_CHECK int snapshots_chunk(struct core *core, uint64_t from,
+                               struct bytes body);
+MUST_CHECK int snapshots_ack(struct core *core, uint64_t from,
+                             struct bytes body);
+
+#endif /* HASP_CORE_SNAPSHOTS_H */

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What a node says of itself: RAFT.STATUS and INFO. */
+
+#include <inttypes.h>
+
+#include "core/commands/commands.h"
+#include "core/feature.h"
+#include "core/forward.h"
+#include "core/request.h"
+
+static const char *member_role_name(enum member_role role)
+{
+    switch (role) {
+    case MEMBER_VOTER:
+        return "voter";
+    case MEMBER_STANDBY:
+        return "standby";
+    case MEMBER_SPARE:
+        return "spare";
+    }
+    return "unknown";
+}
+
+static void put_member(struct core *core, const struct replica_member *member,
+                       struct resp_writer *writer)
+{
+    bool is_self = member->id == core->options.id;
+    uint64_t match = is_self ? replica_last_index(core->replica)
+                     : replica_role(core->replica) == REPLICA_LEADER
+                         ? replica_match(core->replica, member->id)
+                         : 0;
+    uint64_t silence_ms = is_self ? 0
+                                  : core->port.peer_silence_ms(core->port.data,
+                                                               member->id);
+    resp_map(writer, 6);
+    resp_text(writer, "id");
+    resp_integer(writer, (int64_t)member->id);
+    resp_text(writer, "address");
+    resp_text(writer, member->address);
+    resp_text(writer, "role");
+    resp_text(writer, member_role_name(member->role));
+    resp_text(writer, "match");
+    resp_integer(writer, (int64_t)match);
+    resp_text(writer, "last_contact_ms");
+    resp_integer(writer, silence_ms == UINT64_MAX ? -1 : (int64_t)silence_ms);
+    resp_text(writer, "level");
+    resp_integer(writer, feature_of_member(core, member->id));
+}
+
+void raft_status_run(struct core *core, struct request *request,
+                     const struct call *call)
+{
+    struct replica_members members;
+    char leader_address[MEMBER_ADDRESS_SIZE], why[HASP_WHY_SIZE];
+    char cluster_text[CLUSTER_ID_TEXT_SIZE];
+    uint8_t cluster[CLUSTER_ID_SIZE];
+    uint64_t leader = replica_leader(core->replica);
+    struct resp_writer *writer = request_reply(core, request);
+    (void)call;
+    replica_members(core->replica, &members);
+    member_client_address(core, leader, leader_address);
+    resp_map(writer, 14);
+    resp_text(writer, "node");
+    resp_integer(writer, (int64_t)core->options.id);
+    lockfsm_cluster_id(core->fsm, cluster);
+    /* A founder knows it before BEGIN tells the others. */
+    cluster_id_format(cluster_id_is_known(cluster) ? cluster
+                                                   : core->options.cluster_id,
+                      cluster_text);
+    resp_text(writer, "cluster");
+    resp_text(writer, cluster_text);
+    resp_text(writer, "role");
+    resp_text(writer, replica_role_name(replica_role(core->replica)));
+    resp_text(writer, "term");
+    resp_integer(writer, (int64_t)replica_term(core->replica));
+    resp_text(writer, "leader");
+    resp_integer(writer, (int64_t)leader);
+    resp_text(writer, "leader_address");
+    resp_text(writer, leader_address);
+    resp_text(writer, "commit");
+    resp_integer(writer, (int64_t)replica_commit_index(core->replica));
+    resp_text(writer, "applied");
+    resp_integer(writer, (int64_t)lockfsm_applied_index(core->fsm));
+    resp_text(writer, "members");
+    resp_array(writer, members.count);
+    for (uint32_t i = 0; i < members.count; i++) {
+        put_member(core, &members.member[i], writer);
+    }
+    resp_text(writer, "version");
+    resp_text(writer, core->version);
+    resp_text(writer, "quarantine_ms");
+    resp_integer(writer, (int64_t)core_quarantine_ms(core));
+    resp_text(writer, "level");
+    resp_integer(writer, core->options.feature_level);
+    resp_text(writer, "cluster_level");
+    resp_integer(writer, lockfsm_feature_level(core->fsm));
+    resp_text(writer, "finalize_level");
+    resp_integer(writer, feature_possible(core, why));
+    request_done(core, request);
+}
+
+/* True if the client asked for this section, or for all. */
+static bool wants(const struct call *call, const char *section)
+{
+    if (call->count == 1) {
+        return true;
+    }
+    for (uint32_t i = 1; i < call->count; i++) {
+        if (bytes_is_word(call->argument[i], section) ||
+            bytes_is_word(call->argument[i], "ALL") ||
+            bytes_is_word(call->argument[i], "DEFAULT") ||
+            bytes_is_word(call->argument[i], "EVERYTHING")) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void server_info(struct core *core, struct request *request,
+                 const struct call *call)
+{
+    struct buffer *text = &core->event;
+    char leader[MEMBER_ADDRESS_SIZE];
+    member_client_address(core, replica_leader(core->replica), leader);
+    bool leads = replica_role(core->replica) == REPLICA_LEADER;
+    buffer_clear(text);
+    if (wants(call, "SERVER")) {
+        buffer_printf(
+            text,
+            "# Server\r\nhasp_version:%s\r\nredis_mode:%s\r\n"
+            "node_id:%" PRIu64 "\r\nuptime_in_seconds:%" PRIu64 "\r\n\r\n",
+            core->version,
+            core->options.redirect == REDIRECT_MOVED ? "cluster" : "standalone",
+            core->options.id, (core->now_ns - core->started_ns) / NS_PER_S);
+    }
+    if (wants(call, "CLIENTS")) {
+        buffer_printf(text,
+                      "# Clients\r\nconnected_clients:%u\r\n"
+                      "blocked_clients:%u\r\n\r\n",
+                      core->conn_count,
+                      (unsigned)HASH_CNT(by_wait, core->by_wait));
+    }
+    if (wants(call, "PERSISTENCE")) {
+        buffer_put_text(text, "# Persistence\r\nloading:0\r\n\r\n");
+    }
+    if (wants(call, "STATS")) {
+        buffer_printf(text,
+                      "# Stats\r\ntotal_commands_processed:%" PRIu64 "\r\n"
+                      "grants:%" PRIu64 "\r\nsessions_ended:%" PRIu64 "\r\n"
+                      "unclean_ends:%" PRIu64 "\r\nrefusals:%" PRIu64
+                      "\r\nrequests_in_flight:%u"
+                      "\r\nrequest_bytes_in_flight:%" PRIu64 "\r\n\r\n",
+                      core->counts.commands, core->counts.grants,
+                      core->counts.sessions_ended, core->counts.unclean_ends,
+                      core->counts.refusals, core->in_flight, core->held_size);
+    }
+    if (wants(call, "REPLICATION")) {
+        buffer_printf(text,
+                      "# Replication\r\nrole:%s\r\nraft_role:%s\r\n"
+                      "term:%" PRIu64 "\r\nleader:%" PRIu64
+                      "\r\nleader_address:%s\r\ncommit:%" PRIu64
+                      "\r\napplied:%" PRIu64 "\r\nconnected_slaves:0\r\n\r\n",
+                      leads ? "master" : "slave",
+                      replica_role_name(replica_role(core->replica)),
+                      replica_term(core->replica),
+                      replica_leader(core->replica), leader,
+                      replica_commit_index(core->replica),
+                      lockfsm_applied_index(core->fsm));
+    }
+    if (wants(call, "CLUSTER")) {
+        /* Whatever followers do: cluster clients find the leader by it. */
+        buffer_put_text(text, "# Cluster\r\ncluster_enabled:1\r\n\r\n");
+    }
+    if (wants(call, "LOCKS")) {
+        buffer_printf(text, "# Locks\r\nlocks:%u\r\nsessions:%u\r\n\r\n",
+                      (unsigned)HASH_CNT(by_name, lockfsm_locks(core->fsm)),
+                      (unsigned)HASH_CNT(by_id, lockfsm_sessions(core->fsm)));
+    }
+    resp_bulk(request_reply(core, request), buffer_bytes(text));
+    request_done(core, request);
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "core/trail.h"
+
+#include <inttypes.h>
+
+#include "core/commands/commands.h"
+#include "core/propose.h"
+#include "core/request.h"
+#include "lockfsm/trail.h"
+
+/* Of the sessions that an entry is about, and of the holds of each. */
+#define SESSION_SHOWN_MAX 8
+#define HOLD_SHOWN_MAX 8
+/* Of a name in a list. */
+#define NAME_SHOWN_MAX 64
+/* Nothing more is put into a line of this size. */
+#define LINE_SIZE_MAX 1500
+
+static struct bytes asker_of(struct core *core, struct request *request)
+{
+    return core->asked_by.size > 0 ? core->asked_by
+                                   : request_client(core, request);
+}
+
+void trail_append(struct core *core, struct request *request,
+                  struct buffer *out)
+{
+    encode_trail(out, request_address(core, request), asker_of(core, request));
+}
+
+static void put_text(struct buffer *line, const char *key, struct bytes text)
+{
+    if (text.size > 0) {
+        buffer_printf(line, "%s%s=%s", line->size > 0 ? " " : "", key,
+                      log_quote(text.data, text.size));
+    }
+}
+
+static void put_number(struct buffer *line, const char *key, uint64_t number)
+{
+    buffer_printf(line, "%s%s=%" PRIu64, line->size > 0 ? " " : "", key,
+                  number);
+}
+
+static void write_line(const char *event, struct buffer *line)
+{
+    LOG_INFO(event, "%.*s", (int)line->size, (const char *)line->data);
+    buffer_done(line);
+}
+
+void trail_tell(struct core *core, struct request *request)
+{
+    struct buffer line = {0};
+    buffer_printf(&line, "command=%s", request->command->name);
+    put_text(&line, "from", request_address(core, request));
+    put_text(&line, "by", asker_of(core, request));
+    write_line("administration", &line);
+}
+
+void trail_act(struct core *core, enum act_kind kind, uint64_t member,
+               const char *address, struct bytes asker)
+{
+    buffer_clear(&core->scratch);
+    encode_act(&core->scratch, kind, member, bytes_of_text(address),
+               core->port.wall_ms(core->port.data));
+    buffer_put_bytes(&core->scratch, asker);
+    if (!propose_own(core, buffer_bytes(&core->scratch))) {
+        LOG_WARN("administration is told by this node alone",
+                 "act=%d member=%" PRIu64, (int)kind, member);
+    }
+}
+
+/* "orders#62380494028806 jobs/1#62380494028809" */
+static void put_holds(struct buffer *line, const struct session *session)
+{
+    struct buffer list = {0};
+    uint32_t shown = 0;
+    LIST_EACH (node, &session->holds) {
+        const struct hold *hold = LIST_ENTRY(node, struct hold, in_session);
+        struct bytes name = hold->lock->name;
+        if (shown == HOLD_SHOWN_MAX || line->size + list.size > LINE_SIZE_MAX) {
+            break;
+        }
+        name.size = name.size < NAME_SHOWN_MAX ? name.size : NAME_SHOWN_MAX;
+        put_text(&list, "lock", name);
+        put_number(&list, "token", hold->token);
+        shown++;
+    }
+    buffer_printf(line, " holds=%u", session->hold_count);
+    if (shown > 0) {
+        buffer_put_text(line, " ");
+        buffer_put_bytes(line, buffer_bytes(&list));
+    }
+    if (shown < session->hold_count) {
+        buffer_printf(line, " more=%u", session->hold_count - shown);
+    }
+    buffer_done(&list);
+}
+
+static void put_session(struct core *core, struct buffer *line, uint64_t id)
+{
+    const struct session *session = lockfsm_session(core->fsm, id);
+    put_number(line, "session", id);
+    if (session == NULL) {
+        buffer_put_text(line, " ended=yes");
+        return;
+    }
+    put_text(line, "client", session->name);
+    put_text(line, "address", session->address);
+    put_holds(line, session);
+}
+
+/* The session that an effect of an administrative entry is about; 0: none. */
+static uint64_t session_of(const struct effect *effect)
+{
+    switch (effect->type) {
+    case EFFECT_SESSION_CHANGED:
+    case EFFECT_SESSION_ENDED:
+    case EFFECT_RELEASED:
+    case EFFECT_HOLD_EXPIRED:
+    case EFFECT_PLEASE:
+        return effect->session;
+    default:
+        return 0;
+    }
+}
+
+/* What was taken from whom, and the first session in the line itself; each of
+ * the others in a line of its own. */
+static void tell_sessions(struct core *core, struct buffer *line,
+                          uint64_t log_index, const struct effects *effects)
+{
+    uint64_t told[SESSION_SHOWN_MAX];
+    uint32_t count = 0, left_out = 0;
+    for (uint32_t i = 0; i < effects->count; i++) {
+        const struct effect *effect = &effects->effect[i];
+        uint64_t id = session_of(effect);
+        bool is_known = id == 0;
+        if (effect->type == EFFECT_RELEASED && line->size < LINE_SIZE_MAX) {
+            put_text(line, "released", effect->lock);
+            put_number(line, "released_token", effect->token);
+        }
+        for (uint32_t j = 0; j < count; j++) {
+            is_known |= told[j] == id;
+        }
+        if (is_known) {
+            continue;
+        }
+        if (count == SESSION_SHOWN_MAX) {
+            left_out++;
+            continue;
+        }
+        told[count++] = id;
+    }
+    if (count > 0) {
+        put_session(core, line, told[0]);
+    }
+    if (left_out > 0) {
+        buffer_printf(line, " sessions_left_out=%u", left_out);
+    }
+    write_line("administration", line);
+    for (uint32_t i = 1; i < count; i++) {
+        struct buffer other = {0};
+        put_number(&other, "index", log_index);
+        put_session(core, &other, told[i]);
+        write_line("administration concerns", &other);
+    }
+}
+
+static void put_result(struct buffer *line, const struct result *result)
+{
+    if (result->code == RESULT_OK) {
+        put_number(line, "result", result->count);
+        return;
+    }
+    put_text(line, "refused", bytes_of_text(result_word(result->code)));
+    put_text(line, "why", result->text);
+}
+
+void trail_applied(struct core *core, const struct effects *effects)
+{
+    const struct trail *trail = lockfsm_trail(core->fsm);
+    const struct result *result = &effects->effect[0].result;
+    uint64_t log_index = lockfsm_applied_index(core->fsm);
+    struct buffer line = {0};
+    uint32_t left_out = 0;
+    if (trail->command == NULL || !log_is_on(LOG_INFO_LEVEL)) {
+        return;
+    }
+    if (trail->from.size == 0 && result->code == RESULT_OK &&
+        result->count == 0) {
+        return; /* A time that ended nothing any more. */
+    }
+    /* Anybody may ask, as often as he likes. */
+    if (strcmp(trail->command, "LOCK.PLEASE") == 0 &&
+        !log_limit_pass(&core->pleas, core->now_ns / NS_PER_MS, &left_out)) {
+        return;
+    }
+    put_number(&line, "index", log_index);
+    buffer_printf(&line, " command=%s", trail->command);
+    put_text(&line, "from",
+             trail->from.size > 0 ? trail->from : BYTES_LITERAL("itself"));
+    put_text(&line, "by", trail->by);
+    if (trail->session != 0) {
+        put_number(&line, "asking_session", trail->session);
+    }
+    for (uint32_t i = 0; i < trail->count; i++) {
+        const struct trail_field *field = &trail->field[i];
+        if (field->is_text) {
+            put_text(&line, field->key, field->text);
+        } else {
+            put_number(&line, field->key, field->number);
+        }
+    }
+    put_result(&line, result);
+    if (left_out > 0) {
+        put_number(&line, "suppressed", left_out);
+    }
+    tell_sessions(core, &line, log_index, effects);
+}
+
+void trail_members(struct core *core, uint64_t log_index,
+                   const struct replica_members *members)
+{
+    static const char *const roles[] = {[MEMBER_VOTER] = "voter",
+                                        [MEMBER_STANDBY] = "standby",
+                                        [MEMBER_SPARE] = "spare"};
+    struct buffer line = {0};
+    (void)core;
+    put_number(&line, "index", log_index);
+    for (uint32_t i = 0; i < members->count; i++) {
+        buffer_printf(&line, " member_%" PRIu64 "=%s", members->member[i].id,
+                      roles[members->member[i].role]);
+    }
+    write_line("members", &line);
+}

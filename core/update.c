@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "core/update.h"
+
+#include <inttypes.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "core/attach.h"
+#include "core/commands/commands.h"
+#include "core/feature.h"
+#include "core/forward.h"
+#include "core/membership.h"
+#include "core/peer.h"
+#include "core/propose.h"
+#include "core/request.h"
+#include "core/snapshots.h"
+#include "core/vouch.h"
+
+static void send_messages(struct core *core,
+                          const struct replica_update *update);
+static bool is_member(const struct replica_members *members, uint64_t id);
+static void want_leader(const struct core *core,
+                        struct replica_members *wanted);
+static void forget_removed(struct core *core,
+                           const struct replica_members *members);
+
+void update_carry_out(struct core *core, const struct replica_update *update)
+{
+    const struct core_port *port = &core->port;
+    if (update->save_vote) {
+        port->save_vote(port->data, update->term, update->voted_for);
+    }
+    if (update->truncate_from != 0) {
+        port->log_truncate(port->data, update->truncate_from);
+    }
+    if (update->entry_count > 0) {
+        port->log_append(port->data, update->entries, update->entry_count);
+    }
+    send_messages(core, update);
+    if (update->members_changed) {
+        peers_want(core);
+        vouch_changed(core);
+    }
+}
+
+void peers_applied(struct core *core, uint64_t log_index)
+{
+    struct buffer encoded = {0};
+    struct replica_members members;
+    uint64_t ignored;
+    replica_members_at(core->replica, log_index, &encoded, &ignored);
+    int error = replica_members_decode(buffer_bytes(&encoded), &members);
+    CHECK(error == 0);
+    buffer_done(&encoded);
+    core->applied_members = members;
+    peers_want(core);
+}
+
+/* Who was removed by an entry that is not committed may lead, and then has to
+ * tell us that it was not. */
+void peers_want(struct core *core)
+{
+    struct replica_members wanted;
+    const struct replica_members *applied = &core->applied_members;
+    replica_members(core->replica, &wanted);
+    for (uint32_t i = 0; i < applied->count; i++) {
+        if (!is_member(&wanted, applied->member[i].id) &&
+            wanted.count < MEMBER_COUNT_MAX) {
+            wanted.member[wanted.count++] = applied->member[i];
+        }
+    }
+    want_leader(core, &wanted);
+    core->port.peers_changed(core->port.data, &wanted);
+    forget_removed(core, &wanted);
+    core->wanted_members = wanted;
+}
+
+void life_learnt(struct core *core)
+{
+    uint8_t id[CLUSTER_ID_SIZE];
+    lockfsm_cluster_id(core->fsm, id);
+    if (!core->is_cluster_told && cluster_id_is_known(id)) {
+        core->is_cluster_told = true;
+        core->port.cluster_known(core->port.data, id);
+    }
+}
+
+int core_exit_code(int error)
+{
+    return error == HASP_ETOOOLD ? CORE_EXIT_TOO_OLD : CORE_EXIT_STORAGE;
+}
+
+void core_fatal(struct core *core, int exit_code, const char *why)
+{
+    if (!core->has_fatal) {
+        core->has_fatal = true;
+        core->port.fatal(core->port.data, exit_code, why);
+    }
+}
+
+static void send_messages(struct core *core,
+                          const struct replica_update *update)
+{
+    if (is_barred(core)) {
+        return; /* Neither a vote nor an acknowledgement may count. */
+    }
+    for (uint32_t i = 0; i < update->message_count; i++) {
+        const struct replica_message *message = &update->messages[i];
+        struct buffer *out = peer_output(core, message->to);
+        if (out != NULL) {
+            size_t start = frame_begin(out, FRAME_RAFT);
+            buffer_put_bytes(out, message->bytes);
+            frame_end(out, start);
+        }
+    }
+    if (update->snapshot_to != 0) {
+        core->snapshot_to = update->snapshot_to;
+    }
+}
+
+static bool is_member(const struct replica_members *members, uint64_t id)
+{
+    return replica_members_find(members, id) != NULL;
+}
+
+/* A log that is being caught up with may tell that its own leader was removed,
+ * and only later that it was added again: its connection brings the rest. */
+static void want_leader(const struct core *core, struct replica_members *wanted)
+{
+    const struct replica_members *before = &core->wanted_members;
+    for (uint32_t i = 0; i < before->count; i++) {
+        if (before->member[i].id == core->last_leader &&
+            !is_member(wanted, core->last_leader) &&
+            wanted->count < MEMBER_COUNT_MAX) {
+            wanted->member[wanted->count++] = before->member[i];
+        }
+    }
+}
+
+/* A removed member's connection has gone with it. */
+static void forget_removed(struct core *core,
+                           const struct replica_members *members)
+{
+    for (int i = 0; i < PEER_COUNT_MAX; i++) {
+        struct peer *peer = &core->peers[i];
+        if (peer->is_up && is_member(&core->wanted_members, peer->id) &&
+            !is_member(members, peer->id)) {
+            peer->is_removed = core->has_removed_peers = true;
+        }
+    }
+}

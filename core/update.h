@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Carrying out what the replica asks for: whenever it has taken an event, its
+ * entries and messages are handed to the port. What became of the role is
+ * role.h's matter, and looked at later. */
+
+#ifndef HASP_CORE_UPDATE_H
+#define HASP_CORE_UPDATE_H
+
+#include "core/state.h"
+
+void update_carry_out(struct core *core, const struct replica_update *update);
+/* Tells the port with whom there are to be connections: the members by the
+ * newest configuration, and those that it has removed until that is applied. */
+void peers_want(struct core *core);
+/* The state is now that of 'log_index', and the configuration has changed. */
+void peers_applied(struct core *core, uint64_t log_index);
+/* The state may have come to say of which cluster it is (by a start, a BEGIN, a
+ * snapshot): the port is told, once. */
+void life_learnt(struct core *core);
+/* The node must stop. */
+void core_fatal(struct core *core, int exit_code, const char *why);
+/* How a node ends whose state cannot be read or applied. */
+int core_exit_code(int error);
+
+#endif /* HASP_CORE_UPDATE_H */

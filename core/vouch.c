@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "core/vouch.h"
+
+#include "core/peer.h"
+
+_Static_assert(FRAME_MEMBER_MAX == MEMBER_COUNT_MAX, "one number of members");
+
+static void tell(struct core *core, uint64_t id,
+                 const struct frame_members *own);
+static bool own_members(const struct core *core, struct frame_members *ret_own);
+static bool names(const struct frame_members *members, uint64_t id);
+
+uint64_t vouch_own_index(const struct core *core,
+                         struct replica_members *ret_members)
+{
+    struct buffer encoded = {0};
+    uint64_t index = 0;
+    replica_members(core->replica, ret_members);
+    if (ret_members->count > 0) {
+        replica_members_at(core->replica, replica_last_index(core->replica),
+                           &encoded, &index);
+    }
+    buffer_done(&encoded);
+    return index;
+}
+
+bool vouch_admits(const struct core *core, uint64_t id,
+                  uint64_t its_members_index)
+{
+    struct replica_members members;
+    uint64_t own_index = vouch_own_index(core, &members);
+    if (id == core->options.trusted && its_members_index > own_index) {
+        return true;
+    }
+    for (int i = 0; i < PEER_COUNT_MAX; i++) {
+        const struct peer *peer = &core->peers[i];
+        bool is_believed = members.count == 0 ||
+                           replica_members_find(&members, peer->id) != NULL ||
+                           peer->id == core->options.trusted;
+        if (peer->id != 0 && is_believed && peer->named.log_index > own_index &&
+            names(&peer->named, id)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void vouch_greeted(struct core *core, uint64_t id, uint64_t its_members_index)
+{
+    struct frame_members own;
+    if (own_members(core, &own) && its_members_index < own.log_index) {
+        tell(core, id, &own);
+    }
+}
+
+void vouch_changed(struct core *core)
+{
+    struct frame_members own;
+    if (!own_members(core, &own)) {
+        return;
+    }
+    for (int i = 0; i < PEER_COUNT_MAX; i++) {
+        if (core->peers[i].is_up) {
+            tell(core, core->peers[i].id, &own);
+        }
+    }
+}
+
+int vouch_received(struct core *core, uint64_t from, struct bytes body)
+{
+    struct frame_members named;
+    struct peer *peer = peer_find(core, from);
+    int error = frame_get_members(body, &named);
+    if (error == 0 && peer != NULL) {
+        peer->named = named;
+    }
+    return error;
+}
+
+static void tell(struct core *core, uint64_t id,
+                 const struct frame_members *own)
+{
+    struct buffer *out = peer_output(core, id);
+    if (out != NULL) {
+        frame_put_members(out, own);
+    }
+}
+
+/* False if this node is no member by its own log: its word counts for
+ * nothing. */
+static bool own_members(const struct core *core, struct frame_members *ret_own)
+{
+    struct replica_members members;
+    *ret_own = (struct frame_members){
+        .log_index = vouch_own_index(core, &members)};
+    for (uint32_t i = 0; i < members.count; i++) {
+        ret_own->id[ret_own->count++] = members.member[i].id;
+    }
+    return names(ret_own, core->options.id);
+}
+
+static bool names(const struct frame_members *members, uint64_t id)
+{
+    for (uint32_t i = 0; i < members->count; i++) {
+        if (members->id[i] == id) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,380 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "core/watches.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "base/memory.h"
+
+/* Of looking a name up, and of writing a message; a step is a byte of a glob
+ * that is looked at. */
+#define LOOK_UP_STEPS 16
+#define HIT_STEPS 32
+
+static struct pattern *find_pattern(struct core *core, enum watch_kind kind,
+                                    struct bytes text);
+static struct pattern *new_pattern(struct core *core, enum watch_kind kind,
+                                   struct bytes text);
+static void list_pattern(struct core *core, struct pattern *pattern);
+static void free_pattern(struct core *core, struct pattern *pattern);
+static void spend(struct core *core, struct pattern *pattern, uint64_t steps);
+static void hit_all(struct core *core, struct pattern *pattern,
+                    watch_hit_fn *hit, void *data);
+static void hit_prefixes(struct core *core, struct bytes lock,
+                         watch_hit_fn *hit, void *data);
+static void hit_globs(struct core *core, struct bytes name, watch_hit_fn *hit,
+                      void *data);
+static void close_costliest(struct core *core, bool is_trying);
+
+void watches_init(struct core *core)
+{
+    for (size_t i = 0; i <= LOCK_NAME_SIZE_MAX; i++) {
+        list_init(&core->prefixes[i]);
+    }
+    list_init(&core->globs);
+}
+
+const char *watch_add(struct core *core, struct conn *conn,
+                      enum watch_kind kind, struct bytes text)
+{
+    bool is_glob = kind == WATCH_PATTERN;
+    CHECK(text.size <= WATCH_SIZE_MAX);
+    if (watch_find(core, conn, kind, text) != NULL) {
+        return NULL;
+    }
+    if (is_glob && conn->glob_count >= GLOB_COUNT_MAX) {
+        return "patterns of a connection";
+    }
+    if (!is_glob && conn->watch_count - conn->glob_count >= WATCH_COUNT_MAX) {
+        return "watches of a connection";
+    }
+    if (HASH_CNT(by_owner, core->watches) >= WATCH_COUNT_NODE_MAX) {
+        return "watches of this node";
+    }
+    struct pattern *pattern = find_pattern(core, kind, text);
+    if (pattern == NULL) {
+        pattern = new_pattern(core, kind, text);
+    }
+    struct watch *watch = memory_new(sizeof *watch);
+    watch->of.conn = conn;
+    watch->of.pattern = pattern;
+    if (pattern->open_count++ == 0) {
+        list_pattern(core, pattern);
+    }
+    HASH_ADD(by_owner, core->watches, of, sizeof watch->of, watch);
+    list_push_back(&pattern->watches, &watch->in_pattern);
+    list_push_back(&conn->watches, &watch->in_conn);
+    conn->watch_count++;
+    conn->glob_count += is_glob;
+    conn->channel_count += kind != WATCH_PREFIX;
+    return NULL;
+}
+
+struct watch *watch_find(struct core *core, struct conn *conn,
+                         enum watch_kind kind, struct bytes text)
+{
+    struct watch *watch = NULL;
+    struct watch_of of = {.conn = conn,
+                          .pattern = find_pattern(core, kind, text)};
+    if (of.pattern != NULL) {
+        HASH_FIND(by_owner, core->watches, &of, sizeof of, watch);
+    }
+    return watch;
+}
+
+void watch_drop(struct core *core, struct watch *watch)
+{
+    struct conn *conn = watch->of.conn;
+    struct pattern *pattern = watch->of.pattern;
+    conn->watch_count--;
+    conn->glob_count -= pattern->kind == WATCH_PATTERN;
+    conn->channel_count -= pattern->kind != WATCH_PREFIX;
+    HASH_DELETE(by_owner, core->watches, watch);
+    list_remove(&watch->in_conn);
+    list_remove(&watch->in_pattern);
+    if (!watch->is_closed) {
+        pattern->open_count--;
+    }
+    free(watch);
+    if (list_is_empty(&pattern->watches)) {
+        free_pattern(core, pattern);
+    }
+}
+
+void watches_forget(struct core *core, struct conn *conn)
+{
+    LIST_EACH_SAFE (node, &conn->watches) {
+        watch_drop(core, LIST_ENTRY(node, struct watch, in_conn));
+    }
+}
+
+struct bytes watch_text(const struct watch *watch)
+{
+    return bytes_of(watch->of.pattern->key + 1, watch->of.pattern->size - 1);
+}
+
+void watches_hit(struct core *core, struct bytes lock, watch_hit_fn *hit,
+                 void *data)
+{
+    uint8_t channel[WATCH_SIZE_MAX];
+    size_t prefix_size = sizeof CHANNEL_PREFIX - 1;
+    if (core->watches == NULL || lock.size > LOCK_NAME_SIZE_MAX) {
+        return;
+    }
+    hit_prefixes(core, lock, hit, data);
+    memcpy(channel, CHANNEL_PREFIX, prefix_size);
+    memcpy(channel + prefix_size, lock.data, lock.size);
+    struct bytes name = bytes_of(channel, prefix_size + lock.size);
+    struct pattern *exact = find_pattern(core, WATCH_CHANNEL, name);
+    if (exact != NULL) {
+        hit_all(core, exact, hit, data);
+    }
+    hit_globs(core, name, hit, data);
+}
+
+void watches_turn(struct core *core)
+{
+    core->match_turn++;
+    core->match_steps = 0;
+}
+
+/* The kind stands before the text, so that one table has all. */
+static size_t put_key(uint8_t key[1 + WATCH_SIZE_MAX], enum watch_kind kind,
+                      struct bytes text)
+{
+    key[0] = (uint8_t)kind;
+    if (text.size > 0) {
+        memcpy(key + 1, text.data, text.size);
+    }
+    return 1 + text.size;
+}
+
+static struct pattern *find_pattern(struct core *core, enum watch_kind kind,
+                                    struct bytes text)
+{
+    uint8_t key[1 + WATCH_SIZE_MAX];
+    struct pattern *pattern = NULL;
+    if (core->patterns == NULL || text.size > WATCH_SIZE_MAX) {
+        return NULL;
+    }
+    size_t size = put_key(key, kind, text);
+    HASH_FIND(by_key, core->patterns, key, size, pattern);
+    return pattern;
+}
+
+/* What stands before the first '*' is looked at once, the rest again for each
+ * byte of the name. */
+static uint64_t bound_of(struct bytes glob)
+{
+    const uint8_t *star = glob.size > 0 ? memchr(glob.data, '*', glob.size)
+                                        : NULL;
+    size_t first = star != NULL ? (size_t)(star - glob.data) : glob.size;
+    return first + (glob.size - first) * WATCH_SIZE_MAX;
+}
+
+static struct pattern *new_pattern(struct core *core, enum watch_kind kind,
+                                   struct bytes text)
+{
+    uint8_t key[1 + WATCH_SIZE_MAX];
+    size_t size = put_key(key, kind, text);
+    struct pattern *pattern = memory_new(sizeof *pattern + size);
+    pattern->kind = kind;
+    pattern->size = size;
+    memcpy(pattern->key, key, size);
+    pattern->bound = bound_of(text);
+    list_init(&pattern->in_core);
+    list_init(&pattern->watches);
+    HASH_ADD(by_key, core->patterns, key, size, pattern);
+    return pattern;
+}
+
+/* From now on it is tried. One that nobody watches any more leaves its list
+ * when it is met there. */
+static void list_pattern(struct core *core, struct pattern *pattern)
+{
+    if (!list_is_empty(&pattern->in_core)) {
+        return;
+    }
+    if (pattern->kind == WATCH_PREFIX) {
+        list_push_back(&core->prefixes[pattern->size - 1], &pattern->in_core);
+    } else if (pattern->kind == WATCH_PATTERN) {
+        list_push_back(&core->globs, &pattern->in_core);
+    }
+}
+
+static void free_pattern(struct core *core, struct pattern *pattern)
+{
+    HASH_DELETE(by_key, core->patterns, pattern);
+    list_remove(&pattern->in_core);
+    free(pattern);
+}
+
+static uint64_t steps_of(const struct core *core, const struct pattern *pattern)
+{
+    return pattern->turn == core->match_turn ? pattern->steps : 0;
+}
+
+static void spend(struct core *core, struct pattern *pattern, uint64_t steps)
+{
+    pattern->steps = steps_of(core, pattern) + steps;
+    pattern->turn = core->match_turn;
+    core->match_steps += steps;
+}
+
+static void hit_all(struct core *core, struct pattern *pattern,
+                    watch_hit_fn *hit, void *data)
+{
+    uint64_t count = 0;
+    LIST_EACH (node, &pattern->watches) {
+        hit(core, LIST_ENTRY(node, struct watch, in_pattern), data);
+        count++;
+    }
+    spend(core, pattern, HIT_STEPS * count);
+}
+
+/* The first that is watched, or NULL. */
+static struct pattern *first_of_size(struct core *core, size_t size)
+{
+    while (!list_is_empty(&core->prefixes[size])) {
+        struct pattern *pattern = LIST_FIRST(&core->prefixes[size],
+                                             struct pattern, in_core);
+        if (pattern->open_count > 0) {
+            return pattern;
+        }
+        list_remove(&pattern->in_core);
+    }
+    return NULL;
+}
+
+/* A name is looked up in each size that a prefix has. What that costs is put
+ * down to one of them: who watches many sizes pays for many. */
+static void hit_prefixes(struct core *core, struct bytes lock,
+                         watch_hit_fn *hit, void *data)
+{
+    for (size_t size = 0; size <= lock.size; size++) {
+        struct pattern *pattern = first_of_size(core, size);
+        if (pattern == NULL) {
+            continue;
+        }
+        spend(core, pattern, LOOK_UP_STEPS);
+        pattern = find_pattern(core, WATCH_PREFIX, bytes_of(lock.data, size));
+        if (pattern != NULL) {
+            hit_all(core, pattern, hit, data);
+        }
+    }
+    if (core->match_steps > MATCH_STEPS_MAX) {
+        close_costliest(core, false);
+    }
+}
+
+static void hit_globs(struct core *core, struct bytes name, watch_hit_fn *hit,
+                      void *data)
+{
+    LIST_EACH_SAFE (node, &core->globs) {
+        struct pattern *glob = LIST_ENTRY(node, struct pattern, in_core);
+        uint64_t steps = 0;
+        if (glob->open_count == 0) {
+            list_remove(node);
+            continue;
+        }
+        bool is_match = bytes_match_counted(
+            bytes_of(glob->key + 1, glob->size - 1), name, &steps);
+        glob->event = core->event_number;
+        spend(core, glob, steps);
+        if (is_match) {
+            hit_all(core, glob, hit, data);
+        }
+        if (core->match_steps > MATCH_STEPS_MAX) {
+            close_costliest(core, true);
+        }
+    }
+}
+
+struct cost {
+    struct conn *conn;
+    uint64_t steps;
+};
+
+static int by_cost(const void *a, const void *b)
+{
+    uint64_t x = ((const struct cost *)a)->steps;
+    uint64_t y = ((const struct cost *)b)->steps;
+    return x > y ? -1 : x < y;
+}
+
+/* What a pattern has cost in this turn; with 'is_trying', and what it still may
+ * for the event at hand: else one costly pattern after the other would have its
+ * try before it goes. */
+static uint64_t weight_of(const struct core *core,
+                          const struct pattern *pattern, bool is_trying)
+{
+    bool is_due = is_trying && pattern->kind == WATCH_PATTERN &&
+                  pattern->event != core->event_number;
+    return steps_of(core, pattern) + (is_due ? pattern->bound : 0);
+}
+
+static uint64_t cost_of(const struct core *core, const struct conn *conn,
+                        bool is_trying)
+{
+    uint64_t steps = 0;
+    LIST_EACH (node, &conn->watches) {
+        steps += weight_of(core,
+                           LIST_ENTRY(node, struct watch, in_conn)->of.pattern,
+                           is_trying);
+    }
+    return steps;
+}
+
+/* Ends the connection; what it alone had watched is tried no more. Returns the
+ * weight of that. */
+static uint64_t close_watcher(struct core *core, struct conn *conn,
+                              bool is_trying)
+{
+    uint64_t weight = 0;
+    struct buffer *out = core->port.client_output(core->port.data, conn->id);
+    if (out != NULL) {
+        struct resp_writer writer = {out, conn->version};
+        resp_error(&writer, "LIMIT", CORE_TOO_COSTLY);
+    }
+    conn->is_closing = true;
+    core->port.client_close(core->port.data, conn->id, CORE_TOO_COSTLY);
+    LIST_EACH (node, &conn->watches) {
+        struct watch *watch = LIST_ENTRY(node, struct watch, in_conn);
+        struct pattern *pattern = watch->of.pattern;
+        watch->is_closed = true;
+        if (--pattern->open_count == 0) {
+            weight += weight_of(core, pattern, is_trying);
+            core->match_steps -= steps_of(core, pattern);
+            pattern->steps = 0;
+        }
+    }
+    return weight;
+}
+
+static void close_costliest(struct core *core, bool is_trying)
+{
+    struct cost *cost = memory_new(core->conn_count * sizeof *cost);
+    uint32_t count = 0, closed = 0;
+    uint64_t weight = core->match_steps;
+    for (struct conn *conn = core->conns; conn != NULL;
+         conn = conn->by_id.next) {
+        if (!conn->is_closing && conn->watch_count > 0) {
+            cost[count++] = (struct cost){conn, cost_of(core, conn, is_trying)};
+        }
+    }
+    LIST_EACH (node, &core->globs) {
+        const struct pattern *glob = LIST_ENTRY(node, struct pattern, in_core);
+        weight += glob->open_count == 0
+                      ? 0
+                      : weight_of(core, glob, is_trying) - steps_of(core, glob);
+    }
+    qsort(cost, count, sizeof *cost, by_cost);
+    while (closed < count && weight > MATCH_STEPS_MAX / 2) {
+        weight -= close_watcher(core, cost[closed++].conn, is_trying);
+    }
+    free(cost);
+    LOG_WARN("watchers closed", "count=%u reason=\"" CORE_TOO_COSTLY "\"",
+             closed);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What the connections of this node watch, and who of them an event hits.
+ *
+ * A pattern that many connections watch is kept, and matched, once: prefixes
+ * and channels are looked up by name, only globs are tried one after the other.
+ * What that costs is counted in steps, of which a turn has MATCH_STEPS_MAX:
+ * beyond, connections are closed that have cost most, until half of it is left
+ * again. So no pattern, and no number of them, keeps a node from its work.
+ *
+ * Bounds: a channel or glob has at most WATCH_SIZE_MAX bytes; a connection
+ * WATCH_COUNT_MAX prefixes and channels and GLOB_COUNT_MAX globs; a node
+ * WATCH_COUNT_NODE_MAX of all. */
+
+#ifndef HASP_CORE_WATCHES_H
+#define HASP_CORE_WATCHES_H
+
+#include "core/state.h"
+
+#define CHANNEL_PREFIX "lock:"
+#define WATCH_SIZE_MAX (sizeof CHANNEL_PREFIX - 1 + LOCK_NAME_SIZE_MAX)
+#define WATCH_COUNT_MAX 1024
+#define GLOB_COUNT_MAX 64
+#define WATCH_COUNT_NODE_MAX 100000
+/* A few milliseconds. */
+#define MATCH_STEPS_MAX 2000000
+
+void watches_init(struct core *core);
+/* NULL, or the limit that is reached. The same again is fine. */
+const char *watch_add(struct core *core, struct conn *conn,
+                      enum watch_kind kind, struct bytes text);
+struct watch *watch_find(struct core *core, struct conn *conn,
+                         enum watch_kind kind, struct bytes text);
+void watch_drop(struct core *core, struct watch *watch);
+/* All that the connection watches. */
+void watches_forget(struct core *core, struct conn *conn);
+
+typedef void watch_hit_fn(struct core *core, const struct watch *watch,
+                          void *data);
+/* Calls 'hit' for each watch that a lock's name hits: prefixes first, the
+ * longer ones later, then the channel, then globs. */
+void watches_hit(struct core *core, struct bytes lock, watch_hit_fn *hit,
+                 void *data);
+/* The end of a turn. */
+void watches_turn(struct core *core);
+
+/* What is watched, without the kind; borrowed. */
+struct bytes watch_text(const struct watch *watch);
+
+#endif /* HASP_CORE_WATCHES_H */

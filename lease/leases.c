@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "lease/leases.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "base/units.h"
+#include "lockfsm/encode.h"
+
+/* A mark is logged in milliseconds, rounded down. */
+#define QUIET_MIN_NS NS_PER_MS
+
+struct timed_session {
+    UT_hash_handle hh;
+    uint64_t id;
+    uint64_t ttl_ns;
+    uint64_t linger_ns; /* 0: none. */
+    uint64_t deadline_ns;
+    uint64_t heard_ns; /* Newest heartbeat of this reign; 0: none. */
+    bool is_bound;     /* A mark stands in the state. */
+    bool is_marked;    /* Not only a BEGIN's: no other mark is needed. */
+    bool is_mark_in_flight;
+    bool is_hearing; /* A HEARD of it is on its way. */
+    bool marks_now;  /* Mark it however short it has been quiet. */
+    bool is_doomed;  /* Its EXPIRE has been proposed. */
+    struct heap_node deadline;
+    struct heap_node mark;
+};
+
+static struct timed_session *find(const struct leases *leases, uint64_t id)
+{
+    struct timed_session *session = NULL;
+    HASH_FIND(hh, leases->by_id, &id, sizeof id, session);
+    return session;
+}
+
+static uint64_t minus(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : 0;
+}
+
+static uint64_t quiet_at(const struct timed_session *session, uint64_t now_ns)
+{
+    return minus(now_ns + session->ttl_ns, session->deadline_ns);
+}
+
+/* When the next mark of 'session' is due; UINT64_MAX if none is. */
+static uint64_t next_mark(const struct timed_session *session)
+{
+    if (session->is_hearing || (session->is_marked && !session->marks_now)) {
+        return UINT64_MAX;
+    }
+    uint64_t quiet_ns = session->marks_now ? 0 : session->ttl_ns / 4;
+    quiet_ns = quiet_ns > QUIET_MIN_NS ? quiet_ns : QUIET_MIN_NS;
+    return minus(session->deadline_ns, session->ttl_ns - quiet_ns);
+}
+
+/* Puts the next mark into its heap, or takes it out if there will be none until
+ * the session is heard again. */
+static void schedule_mark(struct leases *leases, struct timed_session *session)
+{
+    uint64_t at_ns = next_mark(session);
+    if (at_ns == UINT64_MAX) {
+        heap_remove(&leases->marks, &session->mark);
+    } else {
+        heap_set(&leases->marks, &session->mark, at_ns);
+    }
+}
+
+static void set_bound(struct leases *leases, struct timed_session *session,
+                      bool is_bound)
+{
+    leases->bound_count += is_bound;
+    leases->bound_count -= session->is_bound;
+    session->is_bound = is_bound;
+}
+
+static void drop(struct leases *leases, struct timed_session *session)
+{
+    heap_remove(&leases->deadlines, &session->deadline);
+    heap_remove(&leases->marks, &session->mark);
+    set_bound(leases, session, false);
+    HASH_DEL(leases->by_id, session);
+    free(session);
+}
+
+/* Takes the due session that comes first out of the heap of deadlines. */
+static struct timed_session *pop_due(struct leases *leases, uint64_t now_ns)
+{
+    for (;;) {
+        struct heap_node *first = heap_first(&leases->deadlines);
+        if (first == NULL || first->key > now_ns) {
+            return NULL;
+        }
+        struct timed_session *session = LIST_ENTRY(first, struct timed_session,
+                                                   deadline);
+        CHECK(!session->is_doomed);
+        if (session->deadline_ns <= now_ns) {
+            heap_remove(&leases->deadlines, first);
+            return session;
+        }
+        heap_set(&leases->deadlines, first, session->deadline_ns);
+    }
+}
+
+/* Likewise from the heap of marks. A session past its deadline needs no mark:
+ * its EXPIRE is next. A heartbeat before that puts it back. */
+static struct timed_session *pop_unmarked(struct leases *leases,
+                                          uint64_t now_ns)
+{
+    for (;;) {
+        struct heap_node *first = heap_first(&leases->marks);
+        if (first == NULL || first->key > now_ns) {
+            return NULL;
+        }
+        struct timed_session *session = LIST_ENTRY(first, struct timed_session,
+                                                   mark);
+        uint64_t at_ns = next_mark(session);
+        if (at_ns != UINT64_MAX && at_ns > now_ns) {
+            heap_set(&leases->marks, first, at_ns);
+            continue;
+        }
+        heap_remove(&leases->marks, first);
+        if (at_ns != UINT64_MAX && session->deadline_ns > now_ns) {
+            return session;
+        }
+    }
+}
+
+static void choose(struct leases *leases, uint32_t slot,
+                   struct timed_session *session)
+{
+    if (slot == leases->chosen_capacity) {
+        leases->chosen_capacity = slot == 0 ? 64 : 2 * slot;
+        leases->chosen = memory_resize(leases->chosen,
+                                       leases->chosen_capacity *
+                                           sizeof(struct timed_session *));
+        leases->marks_due = memory_resize(leases->marks_due,
+                                          leases->chosen_capacity *
+                                              sizeof(struct session_mark));
+    }
+    leases->chosen[slot] = session;
+}
+
+static struct timed_session *add(struct leases *leases,
+                                 const struct session *session)
+{
+    CHECK(find(leases, session->id) == NULL);
+    struct timed_session *timed = memory_new(sizeof *timed);
+    timed->id = session->id;
+    timed->ttl_ns = session->ttl_ms * NS_PER_MS;
+    timed->linger_ns = session->linger_ms * NS_PER_MS;
+    HASH_ADD(hh, leases->by_id, id, sizeof timed->id, timed);
+    return timed;
+}
+
+void leases_clear(struct leases *leases)
+{
+    struct timed_session *session;
+    struct timed_session *next;
+    HASH_ITER (hh, leases->by_id, session, next) {
+        HASH_DEL(leases->by_id, session);
+        free(session);
+    }
+    heap_done(&leases->deadlines);
+    heap_done(&leases->marks);
+    leases->bound_count = 0;
+}
+
+void leases_done(struct leases *leases)
+{
+    leases_clear(leases);
+    buffer_done(&leases->command);
+    free(leases->chosen);
+    free(leases->marks_due);
+    *leases = (struct leases){.by_id = NULL};
+}
+
+void leases_inherit(struct leases *leases, const struct lockfsm *fsm,
+                    const struct session *session, uint64_t now_ns)
+{
+    struct quiet quiet;
+    struct timed_session *timed = add(leases, session);
+    bool is_marked = lockfsm_mark(fsm, session, &quiet);
+    CHECK(is_marked);
+    uint64_t quiet_ms = quiet.quiet_ms + lockfsm_clock(fsm) - quiet.clock_ms;
+    quiet_ms = quiet_ms < session->ttl_ms ? quiet_ms : session->ttl_ms;
+    timed->deadline_ns = now_ns + timed->ttl_ns - quiet_ms * NS_PER_MS;
+    timed->is_marked = session->mark_index != 0;
+    set_bound(leases, timed, true);
+    heap_set(&leases->deadlines, &timed->deadline, timed->deadline_ns);
+    schedule_mark(leases, timed);
+}
+
+void leases_open(struct leases *leases, const struct session *session,
+                 uint64_t now_ns)
+{
+    struct timed_session *timed = add(leases, session);
+    timed->heard_ns = now_ns;
+    timed->deadline_ns = now_ns + timed->ttl_ns;
+    heap_set(&leases->deadlines, &timed->deadline, timed->deadline_ns);
+    schedule_mark(leases, timed);
+}
+
+void leases_end(struct leases *leases, uint64_t session)
+{
+    struct timed_session *timed = find(leases, session);
+    if (timed != NULL) {
+        drop(leases, timed);
+    }
+}
+
+void leases_marked(struct leases *leases, uint64_t session)
+{
+    struct timed_session *timed = find(leases, session);
+    if (timed != NULL) {
+        CHECK(timed->is_mark_in_flight);
+        timed->is_mark_in_flight = false;
+        set_bound(leases, timed, true);
+    }
+}
+
+/* A mark that stands behind the HEARD in the log is not ended by it. */
+void leases_unmarked(struct leases *leases, uint64_t session)
+{
+    struct timed_session *timed = find(leases, session);
+    if (timed != NULL && !timed->is_doomed) {
+        timed->is_hearing = false;
+        timed->is_marked = timed->is_mark_in_flight;
+        set_bound(leases, timed, false);
+        schedule_mark(leases, timed);
+    }
+}
+
+void leases_hearing(struct leases *leases, uint64_t session)
+{
+    struct timed_session *timed = find(leases, session);
+    if (timed != NULL && !timed->is_doomed) {
+        timed->is_hearing = true;
+        schedule_mark(leases, timed);
+    }
+}
+
+void leases_changed(struct leases *leases, const struct session *session,
+                    bool is_renewed, uint64_t now_ns)
+{
+    struct timed_session *timed = find(leases, session->id);
+    uint64_t ttl_ns = session->ttl_ms * NS_PER_MS;
+    /* A blacklisting comes here, too, and must not move the deadline. */
+    if (timed == NULL || timed->is_doomed || !is_renewed) {
+        return;
+    }
+    timed->ttl_ns = ttl_ns;
+    leases_heard(leases, session->id, now_ns);
+    leases_unmarked(leases, session->id);
+}
+
+bool leases_heard(struct leases *leases, uint64_t session, uint64_t received_ns)
+{
+    struct timed_session *timed = find(leases, session);
+    if (timed == NULL || timed->is_doomed) {
+        return false;
+    }
+    if (received_ns > timed->heard_ns) {
+        timed->heard_ns = received_ns;
+    }
+    if (received_ns + timed->ttl_ns > timed->deadline_ns) {
+        timed->deadline_ns = received_ns + timed->ttl_ns;
+    }
+    timed->marks_now = false;
+    if (timed->mark.slot == 0) {
+        schedule_mark(leases, timed);
+    }
+    return true;
+}
+
+void leases_detached(struct leases *leases, uint64_t session, uint64_t now_ns)
+{
+    struct timed_session *timed = find(leases, session);
+    if (timed == NULL || timed->is_doomed || timed->linger_ns == 0) {
+        return;
+    }
+    /* D is never before the last heartbeat. */
+    uint64_t from_ns = now_ns > timed->heard_ns ? now_ns : timed->heard_ns;
+    if (from_ns + timed->linger_ns >= timed->deadline_ns) {
+        return;
+    }
+    timed->deadline_ns = from_ns + timed->linger_ns;
+    heap_set(&leases->deadlines, &timed->deadline, timed->deadline_ns);
+    /* So that linger survives a change of leader. */
+    if (quiet_at(timed, now_ns) >= QUIET_MIN_NS) {
+        timed->marks_now = true;
+        schedule_mark(leases, timed);
+    }
+}
+
+bool leases_needs_heard(const struct leases *leases, uint64_t session)
+{
+    const struct timed_session *timed = find(leases, session);
+    return timed == NULL || timed->is_bound || timed->is_mark_in_flight;
+}
+
+bool leases_is_doomed(const struct leases *leases, uint64_t session)
+{
+    const struct timed_session *timed = find(leases, session);
+    return timed != NULL && timed->is_doomed;
+}
+
+uint64_t leases_left(const struct leases *leases, uint64_t session,
+                     uint64_t now_ns)
+{
+    const struct timed_session *timed = find(leases, session);
+    return timed == NULL ? 0 : minus(timed->deadline_ns, now_ns);
+}
+
+uint64_t leases_next_end(const struct leases *leases)
+{
+    const struct heap_node *first = heap_first(&leases->deadlines);
+    return first == NULL ? UINT64_MAX : first->key;
+}
+
+uint64_t leases_next_mark(const struct leases *leases)
+{
+    const struct heap_node *first = heap_first(&leases->marks);
+    return first == NULL ? UINT64_MAX : first->key;
+}
+
+bool leases_has_due(struct leases *leases, uint64_t now_ns)
+{
+    struct timed_session *session = pop_due(leases, now_ns);
+    if (session == NULL) {
+        return false;
+    }
+    heap_set(&leases->deadlines, &session->deadline, session->deadline_ns);
+    return true;
+}
+
+enum leases_step leases_expire(struct leases *leases, uint64_t now_ns,
+                               uint32_t session_max, timers_propose_fn *propose,
+                               void *data)
+{
+    uint32_t count = 0;
+    struct timed_session *session = NULL;
+    while (count < session_max && (session = pop_due(leases, now_ns)) != NULL) {
+        choose(leases, count++, session);
+    }
+    if (count == 0) {
+        return LEASES_NOTHING;
+    }
+    uint64_t *ids = memory_new(count * sizeof *ids);
+    for (uint32_t i = 0; i < count; i++) {
+        ids[i] = leases->chosen[i]->id;
+    }
+    buffer_clear(&leases->command);
+    encode_expire(&leases->command, ids, count);
+    free(ids);
+    bool is_proposed = propose(data, buffer_bytes(&leases->command));
+    for (uint32_t i = 0; i < count; i++) {
+        session = leases->chosen[i];
+        if (is_proposed) {
+            session->is_doomed = true;
+            heap_remove(&leases->marks, &session->mark);
+        } else {
+            heap_set(&leases->deadlines, &session->deadline,
+                     session->deadline_ns);
+        }
+    }
+    return is_proposed ? LEASES_PROPOSED : LEASES_REFUSED;
+}
+
+uint32_t leases_due_marks(struct leases *leases, uint64_t now_ns,
+                          uint32_t session_max,
+                          const struct session_mark **ret_marks)
+{
+    uint32_t count = 0;
+    struct timed_session *session = NULL;
+    while (count < session_max &&
+           (session = pop_unmarked(leases, now_ns)) != NULL) {
+        choose(leases, count, session);
+        /* Rounded down: it may be too small, never too great. */
+        uint64_t quiet_ms = quiet_at(session, now_ns) / NS_PER_MS;
+        CHECK(quiet_ms > 0);
+        leases->marks_due[count++] = (struct session_mark){session->id,
+                                                           (uint32_t)quiet_ms};
+    }
+    *ret_marks = leases->marks_due;
+    return count;
+}
+
+void leases_marks_proposed(struct leases *leases, uint32_t count,
+                           bool is_proposed)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct timed_session *session = leases->chosen[i];
+        if (is_proposed) {
+            session->is_marked = true;
+            session->is_mark_in_flight = true;
+            session->marks_now = false;
+        }
+        schedule_mark(leases, session);
+    }
+}

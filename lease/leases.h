@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The sessions' part of the leader's deadlines (lease/timers.h is the way in;
+ * its comment has the rules).
+ *
+ * Two lazy heaps, one of deadlines and one of the marks to be logged. A
+ * session is bound while a mark of it stands in the state or is on its way
+ * there: then its heartbeats need a HEARD.
+ *
+ * A heartbeat moves both later, and does not touch the heaps: O(1). A key is so
+ * never later than the truth, and an entry that comes up too early is put back
+ * under its true key. Whatever moves a deadline earlier (a close with linger)
+ * moves the key at once.
+ *
+ * Quiet time at 'now' is T - (deadline - now), so that a deadline which was
+ * lowered counts as quiet time, too.
+ *
+ * Threads: one. */
+
+#ifndef HASP_LEASE_LEASES_H
+#define HASP_LEASE_LEASES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/heap.h"
+#include "lease/timers.h"
+#include "lockfsm/encode.h"
+
+struct timed_session;
+
+struct leases {
+    struct heap deadlines;
+    struct heap marks;
+    uint32_t bound_count; /* Sessions with a mark in the state. */
+    struct timed_session *by_id;
+    struct timed_session **chosen; /* Of the command being made. */
+    struct session_mark *marks_due;
+    uint32_t chosen_capacity;
+    struct buffer command;
+};
+
+/* Zeroed memory has no sessions. */
+void leases_done(struct leases *leases);
+void leases_clear(struct leases *leases);
+
+/* Starts one session of the state, under a new leader, whose BEGIN has marked
+ * all that had no mark. */
+void leases_inherit(struct leases *leases, const struct lockfsm *fsm,
+                    const struct session *session, uint64_t now_ns);
+/* A session was opened just now. */
+void leases_open(struct leases *leases, const struct session *session,
+                 uint64_t now_ns);
+void leases_end(struct leases *leases, uint64_t session);
+/* A mark, a HEARD of this session has been applied. */
+void leases_marked(struct leases *leases, uint64_t session);
+void leases_unmarked(struct leases *leases, uint64_t session);
+/* A HEARD of it is to be proposed: no mark before that is applied. */
+void leases_hearing(struct leases *leases, uint64_t session);
+/* The session's stored TTL may have changed, or an entry was a heartbeat of it
+ * ('is_renewed'). */
+void leases_changed(struct leases *leases, const struct session *session,
+                    bool is_renewed, uint64_t now_ns);
+
+bool leases_heard(struct leases *leases, uint64_t session,
+                  uint64_t received_ns);
+void leases_detached(struct leases *leases, uint64_t session, uint64_t now_ns);
+bool leases_needs_heard(const struct leases *leases, uint64_t session);
+bool leases_is_doomed(const struct leases *leases, uint64_t session);
+uint64_t leases_left(const struct leases *leases, uint64_t session,
+                     uint64_t now_ns);
+uint64_t leases_next_end(const struct leases *leases);
+uint64_t leases_next_mark(const struct leases *leases);
+bool leases_has_due(struct leases *leases, uint64_t now_ns);
+
+enum leases_step {
+    LEASES_NOTHING, /* Nothing is due. */
+    LEASES_PROPOSED,
+    LEASES_REFUSED /* The proposal was not taken; nothing has changed. */
+};
+/* Proposes one EXPIRE of at most 'session_max' sessions. */
+enum leases_step leases_expire(struct leases *leases, uint64_t now_ns,
+                               uint32_t session_max, timers_propose_fn *propose,
+                               void *data);
+/* The marks that are due, at most 'session_max' of them, borrowed until the
+ * next call; and whether the TIME with them was proposed. */
+uint32_t leases_due_marks(struct leases *leases, uint64_t now_ns,
+                          uint32_t session_max,
+                          const struct session_mark **ret_marks);
+void leases_marks_proposed(struct leases *leases, uint32_t count,
+                           bool is_proposed);
+
+#endif /* HASP_LEASE_LEASES_H */

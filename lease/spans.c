@@ -1,0 +1,447 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "lease/spans.h"
+
+#include <stdlib.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "base/units.h"
+#include "lockfsm/encode.h"
+
+/* What an inherited span is prolonged by, since the first TIME after its
+ * beginning may count time before it. A limited hold by one more: clients
+ * believe in it, see spans_hold_left(). */
+#define SLACK_MS CLOCK_STEP_MS_MAX
+#define HOLD_SLACK_MS (UINT64_C(2) * CLOCK_STEP_MS_MAX)
+
+enum span_kind {
+    SPAN_WAIT,
+    SPAN_DELAY,
+    SPAN_HOLD,
+    SPAN_BLACKLISTING,
+    SPAN_QUARANTINE
+};
+
+/* What a span belongs to. Fields that are no part of the identity of its kind
+ * are 0: a wait is its index, a delay its lock, a hold its lock, session and
+ * owner, a blacklisting its index. */
+struct span_key {
+    enum span_kind kind;
+    uint64_t number; /* Wait index, session of a hold, since_index. */
+    struct bytes lock;
+    struct bytes owner;
+};
+
+struct span {
+    UT_hash_handle hh;
+    struct heap_node due; /* In no heap: its command has been proposed. */
+    enum span_kind kind;
+    uint64_t number;
+    uint64_t session;  /* WAIT. */
+    uint64_t instance; /* WAIT: asked_index; DELAY: since_index; HOLD: token. */
+    uint64_t end_ns;
+    uint64_t hold_ms;  /* HOLD: the whole; 0 for the others. */
+    uint64_t clock_ms; /* HOLD: the log's clock when it began. */
+    struct bytes lock;
+    struct bytes owner;
+    size_t key_size;
+    uint8_t key[];
+};
+
+static struct bytes make_key(struct spans *spans, const struct span_key *key)
+{
+    buffer_clear(&spans->key);
+    buffer_put_u8(&spans->key, (uint8_t)key->kind);
+    buffer_put_u64(&spans->key, key->number);
+    buffer_put_run(&spans->key, key->lock);
+    buffer_put_run(&spans->key, key->owner);
+    return buffer_bytes(&spans->key);
+}
+
+static struct span *find(struct spans *spans, const struct span_key *key)
+{
+    struct bytes bytes = make_key(spans, key);
+    struct span *span = NULL;
+    HASH_FIND(hh, spans->by_key, bytes.data, bytes.size, span);
+    return span;
+}
+
+static void drop(struct spans *spans, struct span *span)
+{
+    heap_remove(&spans->due, &span->due);
+    HASH_DEL(spans->by_key, span);
+    free(span);
+}
+
+static void drop_key(struct spans *spans, const struct span_key *key)
+{
+    struct span *span = find(spans, key);
+    if (span != NULL) {
+        drop(spans, span);
+    }
+}
+
+/* Finds or makes the span of 'key'. The wait's owner is part of what its
+ * command says though not of its key, so it comes apart. */
+static struct span *obtain(struct spans *spans, const struct span_key *key,
+                           struct bytes owner)
+{
+    struct span *span = find(spans, key);
+    if (span != NULL && bytes_equal(span->owner, owner)) {
+        return span;
+    }
+    if (span != NULL) {
+        drop(spans, span);
+    }
+    struct bytes bytes = make_key(spans, key);
+    span = memory_new(sizeof *span + bytes.size + key->lock.size + owner.size);
+    span->kind = key->kind;
+    span->number = key->number;
+    span->key_size = bytes.size;
+    memcpy(span->key, bytes.data, bytes.size);
+    uint8_t *text = span->key + bytes.size;
+    if (key->lock.size > 0) {
+        memcpy(text, key->lock.data, key->lock.size);
+    }
+    span->lock = bytes_of(text, key->lock.size);
+    text += key->lock.size;
+    if (owner.size > 0) {
+        memcpy(text, owner.data, owner.size);
+    }
+    span->owner = bytes_of(text, owner.size);
+    HASH_ADD_KEYPTR(hh, spans->by_key, span->key, span->key_size, span);
+    return span;
+}
+
+static void schedule(struct spans *spans, struct span *span)
+{
+    heap_set(&spans->due, &span->due, span->end_ns);
+}
+
+/* When a span ends that another leader began. */
+static uint64_t inherited_end(const struct lockfsm *fsm, uint64_t span_ms,
+                              uint64_t clock_ms, uint64_t slack_ms,
+                              uint64_t now_ns)
+{
+    uint64_t passed_ms = lockfsm_clock(fsm) - clock_ms;
+    passed_ms = passed_ms > slack_ms ? passed_ms - slack_ms : 0;
+    uint64_t left_ms = span_ms > passed_ms ? span_ms - passed_ms : 0;
+    return now_ns + left_ms * NS_PER_MS;
+}
+
+static void start_wait(struct spans *spans, const struct wait_key *wait,
+                       uint64_t end_ns)
+{
+    struct span_key key = {.kind = SPAN_WAIT, .number = wait->wait_index};
+    struct span *span = obtain(spans, &key, wait->owner);
+    span->session = wait->session;
+    span->instance = wait->asked_index;
+    span->end_ns = end_ns;
+    schedule(spans, span);
+}
+
+static void start_delay(struct spans *spans, struct bytes lock,
+                        uint64_t since_index, uint64_t end_ns)
+{
+    struct span_key key = {.kind = SPAN_DELAY, .lock = lock};
+    struct span *span = obtain(spans, &key, (struct bytes){NULL, 0});
+    span->instance = since_index;
+    span->end_ns = end_ns;
+    schedule(spans, span);
+}
+
+/* A hold that must end. */
+struct limit {
+    uint64_t token;
+    uint64_t hold_ms;
+    uint64_t clock_ms;
+    uint64_t end_ns;
+};
+
+/* A downgrade is told as a grant of the same token, and does not prolong. */
+static void start_hold(struct spans *spans, const struct span_key *key,
+                       const struct limit *limit)
+{
+    struct span *span = obtain(spans, key, key->owner);
+    if (span->instance == limit->token && span->hold_ms == limit->hold_ms) {
+        return;
+    }
+    span->instance = limit->token;
+    span->hold_ms = limit->hold_ms;
+    span->clock_ms = limit->clock_ms;
+    span->end_ns = limit->end_ns;
+    schedule(spans, span);
+}
+
+/* A span that is nothing but an index: a blacklisting, the quarantine. */
+static void start_numbered(struct spans *spans, enum span_kind kind,
+                           uint64_t since_index, uint64_t end_ns)
+{
+    struct span_key key = {.kind = kind, .number = since_index};
+    struct span *span = obtain(spans, &key, (struct bytes){NULL, 0});
+    span->end_ns = end_ns;
+    schedule(spans, span);
+}
+
+void spans_clear(struct spans *spans)
+{
+    struct span *span;
+    struct span *next;
+    HASH_ITER (hh, spans->by_key, span, next) {
+        HASH_DEL(spans->by_key, span);
+        free(span);
+    }
+    heap_done(&spans->due);
+}
+
+void spans_done(struct spans *spans)
+{
+    spans_clear(spans);
+    buffer_done(&spans->key);
+    buffer_done(&spans->command);
+}
+
+static void inherit_lock(struct spans *spans, const struct lockfsm *fsm,
+                         const struct lock *lock, uint64_t now_ns)
+{
+    if (lock->delay_ms > 0) {
+        start_delay(spans, lock->name, lock->delay_index,
+                    inherited_end(fsm, lock->delay_ms, lock->delay_clock_ms,
+                                  SLACK_MS, now_ns));
+    }
+    LIST_EACH (node, &lock->holds) {
+        const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
+        if (hold->hold_ms > 0) {
+            struct span_key key = {.kind = SPAN_HOLD,
+                                   .number = hold->session->id,
+                                   .lock = lock->name,
+                                   .owner = hold->owner};
+            struct limit limit = {
+                .token = hold->token,
+                .hold_ms = hold->hold_ms,
+                .clock_ms = hold->hold_clock_ms,
+                .end_ns = inherited_end(fsm, hold->hold_ms, hold->hold_clock_ms,
+                                        HOLD_SLACK_MS, now_ns),
+            };
+            start_hold(spans, &key, &limit);
+        }
+    }
+    LIST_EACH (node, &lock->queue) {
+        const struct wait *wait = LIST_ENTRY(node, struct wait, in_lock);
+        if (wait->wait_ms > 0) {
+            struct wait_key key = {.session = wait->session->id,
+                                   .owner = wait->owner,
+                                   .wait_index = wait->wait_index,
+                                   .asked_index = wait->asked_index};
+            start_wait(spans, &key,
+                       inherited_end(fsm, wait->wait_ms, wait->wait_clock_ms,
+                                     SLACK_MS, now_ns));
+        }
+    }
+}
+
+void spans_inherit(struct spans *spans, const struct lockfsm *fsm,
+                   uint64_t now_ns)
+{
+    for (const struct lock *lock = lockfsm_locks(fsm); lock != NULL;
+         lock = lock->by_name.next) {
+        inherit_lock(spans, fsm, lock, now_ns);
+    }
+    LIST_EACH (node, lockfsm_blacklist(fsm)) {
+        const struct blacklisting *entry = LIST_ENTRY(node, struct blacklisting,
+                                                      in_order);
+        if (entry->for_ms > 0) {
+            start_numbered(spans, SPAN_BLACKLISTING, entry->since_index,
+                           inherited_end(fsm, entry->for_ms, entry->clock_ms,
+                                         SLACK_MS, now_ns));
+        }
+    }
+    /* It begins with the BEGIN of the new life, which no leader follows: by
+     * then it has not served. */
+    uint64_t quarantine_ms;
+    uint64_t since_index = lockfsm_quarantine(fsm, &quarantine_ms);
+    if (since_index != 0) {
+        start_numbered(spans, SPAN_QUARANTINE, since_index,
+                       inherited_end(fsm, quarantine_ms,
+                                     lockfsm_quarantine_clock(fsm), SLACK_MS,
+                                     now_ns));
+    }
+}
+
+static void follow_grant(struct spans *spans, const struct lockfsm *fsm,
+                         const struct effect *effect, uint64_t now_ns)
+{
+    if (effect->wait_index != 0) {
+        drop_key(spans, &(struct span_key){.kind = SPAN_WAIT,
+                                           .number = effect->wait_index});
+    }
+    struct span_key key = {.kind = SPAN_HOLD,
+                           .number = effect->session,
+                           .lock = effect->lock,
+                           .owner = effect->owner};
+    if (effect->hold_ms > 0) {
+        struct limit limit = {
+            .token = effect->token,
+            .hold_ms = effect->hold_ms,
+            .clock_ms = lockfsm_clock(fsm),
+            .end_ns = now_ns + effect->hold_ms * NS_PER_MS,
+        };
+        start_hold(spans, &key, &limit);
+    } else {
+        drop_key(spans, &key);
+    }
+}
+
+void spans_follow(struct spans *spans, const struct lockfsm *fsm,
+                  const struct effect *effect, uint64_t now_ns)
+{
+    uint64_t end_ns = now_ns + effect->time_ms * NS_PER_MS;
+    switch (effect->type) {
+    case EFFECT_QUEUED:
+        if (effect->time_ms > 0) {
+            struct wait_key key = {.session = effect->session,
+                                   .owner = effect->owner,
+                                   .wait_index = effect->wait_index,
+                                   .asked_index = effect->asked_index};
+            start_wait(spans, &key, end_ns);
+        } else {
+            drop_key(spans, &(struct span_key){.kind = SPAN_WAIT,
+                                               .number = effect->wait_index});
+        }
+        break;
+    case EFFECT_WAIT_ENDED:
+        drop_key(spans, &(struct span_key){.kind = SPAN_WAIT,
+                                           .number = effect->wait_index});
+        break;
+    case EFFECT_GRANTED:
+        follow_grant(spans, fsm, effect, now_ns);
+        break;
+    case EFFECT_RELEASED:
+    case EFFECT_HOLD_EXPIRED:
+        drop_key(spans, &(struct span_key){.kind = SPAN_HOLD,
+                                           .number = effect->session,
+                                           .lock = effect->lock,
+                                           .owner = effect->owner});
+        break;
+    case EFFECT_DELAYED:
+        start_delay(spans, effect->lock, effect->log_index, end_ns);
+        break;
+    case EFFECT_DELAY_OVER:
+        drop_key(spans,
+                 &(struct span_key){.kind = SPAN_DELAY, .lock = effect->lock});
+        break;
+    case EFFECT_BLACKLISTED:
+        if (effect->time_ms > 0) {
+            start_numbered(spans, SPAN_BLACKLISTING, effect->log_index, end_ns);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+uint64_t spans_next(const struct spans *spans)
+{
+    const struct heap_node *first = heap_first(&spans->due);
+    return first == NULL ? UINT64_MAX : first->key;
+}
+
+static uint64_t left(const struct span *span, uint64_t now_ns)
+{
+    return span != NULL && span->end_ns > now_ns ? span->end_ns - now_ns : 0;
+}
+
+uint64_t spans_delay_left(struct spans *spans, struct bytes lock,
+                          uint64_t now_ns)
+{
+    struct span_key key = {.kind = SPAN_DELAY, .lock = lock};
+    return left(find(spans, &key), now_ns);
+}
+
+/* A successor ends it at length - (its clock - the clock at the grant - two
+ * steps) from its BEGIN on. Its clock is at most 'clock_ms', plus a step that
+ * began earlier, plus what passes from now on. */
+uint64_t spans_hold_left(struct spans *spans, struct bytes lock,
+                         uint64_t session, struct bytes owner,
+                         uint64_t clock_ms, uint64_t now_ns)
+{
+    struct span_key key = {
+        .kind = SPAN_HOLD, .number = session, .lock = lock, .owner = owner};
+    const struct span *span = find(spans, &key);
+    if (span == NULL) {
+        return 0;
+    }
+    uint64_t passed_ms = clock_ms - span->clock_ms;
+    passed_ms = passed_ms > SLACK_MS ? passed_ms - SLACK_MS : 0;
+    uint64_t left_ms = span->hold_ms > passed_ms ? span->hold_ms - passed_ms
+                                                 : 0;
+    uint64_t own_ns = left(span, now_ns);
+    return own_ns < left_ms * NS_PER_MS ? own_ns : left_ms * NS_PER_MS;
+}
+
+uint64_t spans_quarantine_left(struct spans *spans, uint64_t since_index,
+                               uint64_t now_ns)
+{
+    struct span_key key = {.kind = SPAN_QUARANTINE, .number = since_index};
+    return left(find(spans, &key), now_ns);
+}
+
+bool spans_are_none(const struct spans *spans)
+{
+    return spans->by_key == NULL;
+}
+
+static void encode_over(struct buffer *out, const struct span *span)
+{
+    struct hold_key hold = {.name = span->lock,
+                            .session = span->number,
+                            .owner = span->owner,
+                            .token = span->instance};
+    buffer_clear(out);
+    switch (span->kind) {
+    case SPAN_WAIT:
+        encode_wait_over(out,
+                         &(struct wait_key){.session = span->session,
+                                            .owner = span->owner,
+                                            .wait_index = span->number,
+                                            .asked_index = span->instance});
+        break;
+    case SPAN_DELAY:
+        encode_delay_over(out, span->lock, span->instance);
+        break;
+    case SPAN_HOLD:
+        encode_hold_over(out, &hold);
+        break;
+    case SPAN_BLACKLISTING:
+        encode_blacklist_over(out, span->number);
+        break;
+    case SPAN_QUARANTINE:
+        encode_quarantine_over(out, span->number, (struct bytes){NULL, 0});
+        break;
+    }
+}
+
+uint32_t spans_due(struct spans *spans, uint64_t now_ns, uint32_t command_max,
+                   timers_propose_fn *propose, void *data, bool *ret_taken)
+{
+    *ret_taken = true;
+    uint32_t count = 0;
+    while (count < command_max && spans_next(spans) <= now_ns) {
+        struct span *span = LIST_ENTRY(heap_first(&spans->due), struct span,
+                                       due);
+        encode_over(&spans->command, span);
+        if (!propose(data, buffer_bytes(&spans->command))) {
+            *ret_taken = false;
+            return count;
+        }
+        count++;
+        if (span->kind == SPAN_BLACKLISTING || span->kind == SPAN_QUARANTINE) {
+            /* Its end is told by no effect that names it. */
+            drop(spans, span);
+        } else {
+            heap_remove(&spans->due, &span->due);
+        }
+    }
+    return count;
+}

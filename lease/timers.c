@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "lease/timers.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "base/units.h"
+#include "lease/leases.h"
+#include "lease/spans.h"
+#include "lockfsm/encode.h"
+
+/* So long after the newest TIME or BEGIN the next one is due; less than what
+ * one may count, so that a turn that is late loses nothing. */
+#define TIME_EVERY_NS (CLOCK_STEP_MS_MAX * NS_PER_MS * 4 / 5)
+/* Sessions that one TIME marks at most. */
+#define MARK_SESSION_MAX 4096
+
+struct timers {
+    bool is_on;
+    /* On every node: the newest TIME or BEGIN, and when it was applied here. */
+    uint64_t clock_index;
+    uint64_t noted_ns;
+    bool is_time_in_flight;
+    uint64_t in_flight_ms; /* By so much it may move the clock. */
+    struct leases leases;
+    struct spans spans;
+    struct buffer command;
+};
+
+struct timers *timers_new(void)
+{
+    return memory_new(sizeof(struct timers));
+}
+
+void timers_free(struct timers *timers)
+{
+    if (timers == NULL) {
+        return;
+    }
+    leases_done(&timers->leases);
+    spans_done(&timers->spans);
+    buffer_done(&timers->command);
+    free(timers);
+}
+
+static void note(struct timers *timers, uint64_t clock_index, uint64_t now_ns)
+{
+    timers->clock_index = clock_index;
+    timers->noted_ns = now_ns;
+    timers->is_time_in_flight = false;
+    timers->in_flight_ms = 0;
+}
+
+void timers_loaded(struct timers *timers, const struct lockfsm *fsm,
+                   uint64_t now_ns)
+{
+    note(timers, lockfsm_clock_index(fsm), now_ns);
+}
+
+uint64_t timers_base(const struct timers *timers)
+{
+    return timers->clock_index;
+}
+
+uint32_t timers_elapsed_ms(const struct timers *timers, uint64_t now_ns)
+{
+    uint64_t elapsed_ns = now_ns > timers->noted_ns ? now_ns - timers->noted_ns
+                                                    : 0;
+    uint64_t elapsed_ms = elapsed_ns / NS_PER_MS;
+    return (uint32_t)(elapsed_ms < CLOCK_STEP_MS_MAX ? elapsed_ms
+                                                     : CLOCK_STEP_MS_MAX);
+}
+
+void timers_begin(struct timers *timers, const struct lockfsm *fsm,
+                  uint64_t now_ns)
+{
+    timers_end(timers);
+    timers->is_on = true;
+    for (const struct session *session = lockfsm_sessions(fsm); session != NULL;
+         session = session->by_id.next) {
+        leases_inherit(&timers->leases, fsm, session, now_ns);
+    }
+    spans_inherit(&timers->spans, fsm, now_ns);
+}
+
+void timers_end(struct timers *timers)
+{
+    timers->is_on = false;
+    timers->is_time_in_flight = false;
+    timers->in_flight_ms = 0;
+    leases_clear(&timers->leases);
+    spans_clear(&timers->spans);
+}
+
+bool timers_are_on(const struct timers *timers)
+{
+    return timers->is_on;
+}
+
+static void follow_session(struct timers *timers, const struct lockfsm *fsm,
+                           const struct effect *effect, uint64_t now_ns)
+{
+    const struct session *session = lockfsm_session(fsm, effect->session);
+    if (session == NULL) {
+        return; /* A later entry of the same turn has ended it. */
+    }
+    if (effect->type == EFFECT_SESSION_OPENED) {
+        leases_open(&timers->leases, session, now_ns);
+    } else {
+        bool is_renewed = effect->reason != NULL &&
+                          strcmp(effect->reason, "renewed") == 0;
+        leases_changed(&timers->leases, session, is_renewed, now_ns);
+    }
+}
+
+void timers_follow(struct timers *timers, const struct lockfsm *fsm,
+                   const struct effect *effect, uint64_t now_ns)
+{
+    if (effect->type == EFFECT_TIME) {
+        note(timers, effect->log_index, now_ns);
+    }
+    if (!timers->is_on) {
+        return;
+    }
+    switch (effect->type) {
+    case EFFECT_SESSION_OPENED:
+    case EFFECT_SESSION_CHANGED:
+        follow_session(timers, fsm, effect, now_ns);
+        break;
+    case EFFECT_SESSION_ENDED:
+        leases_end(&timers->leases, effect->session);
+        break;
+    case EFFECT_SESSION_MARKED:
+        leases_marked(&timers->leases, effect->session);
+        break;
+    case EFFECT_SESSION_HEARD:
+        leases_unmarked(&timers->leases, effect->session);
+        break;
+    default:
+        spans_follow(&timers->spans, fsm, effect, now_ns);
+        break;
+    }
+}
+
+bool timers_heard(struct timers *timers, uint64_t session, uint64_t received_ns)
+{
+    return leases_heard(&timers->leases, session, received_ns);
+}
+
+bool timers_needs_heard(const struct timers *timers, uint64_t session)
+{
+    return leases_needs_heard(&timers->leases, session);
+}
+
+void timers_hearing(struct timers *timers, uint64_t session)
+{
+    leases_hearing(&timers->leases, session);
+}
+
+bool timers_is_doomed(const struct timers *timers, uint64_t session)
+{
+    return leases_is_doomed(&timers->leases, session);
+}
+
+void timers_detached(struct timers *timers, uint64_t session, uint64_t now_ns)
+{
+    leases_detached(&timers->leases, session, now_ns);
+}
+
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* When the clock is to move whether or not somebody is to be marked. */
+static uint64_t next_time(const struct timers *timers)
+{
+    bool is_needed = timers->leases.bound_count > 0 ||
+                     !spans_are_none(&timers->spans);
+    return is_needed ? timers->noted_ns + TIME_EVERY_NS : UINT64_MAX;
+}
+
+uint64_t timers_next(const struct timers *timers)
+{
+    uint64_t next_ns = sooner(leases_next_end(&timers->leases),
+                              spans_next(&timers->spans));
+    if (!timers->is_on || timers->is_time_in_flight) {
+        return next_ns;
+    }
+    next_ns = sooner(next_ns, leases_next_mark(&timers->leases));
+    return sooner(next_ns, next_time(timers));
+}
+
+uint64_t timers_lease_left(const struct timers *timers, uint64_t session,
+                           uint64_t now_ns)
+{
+    return leases_left(&timers->leases, session, now_ns);
+}
+
+uint64_t timers_delay_left(struct timers *timers, struct bytes lock,
+                           uint64_t now_ns)
+{
+    return spans_delay_left(&timers->spans, lock, now_ns);
+}
+
+uint64_t timers_quarantine_left(struct timers *timers,
+                                const struct lockfsm *fsm, uint64_t now_ns)
+{
+    uint64_t since_index = lockfsm_quarantine(fsm, NULL);
+    return since_index == 0
+               ? 0
+               : spans_quarantine_left(&timers->spans, since_index, now_ns);
+}
+
+/* A successor counts by the log's clock, which may have gone further than this
+ * leader's own since the grant. */
+uint64_t timers_hold_left(struct timers *timers, const struct lockfsm *fsm,
+                          struct bytes lock, uint64_t session,
+                          struct bytes owner, uint64_t now_ns)
+{
+    return spans_hold_left(&timers->spans, lock, session, owner,
+                           lockfsm_clock(fsm) + timers->in_flight_ms, now_ns);
+}
+
+/* At most one is under way: what it counts is known when it is applied. */
+static void propose_time(struct timers *timers, uint64_t now_ns,
+                         uint64_t clock_ns, timers_propose_fn *propose,
+                         void *data)
+{
+    const struct session_mark *marks;
+    if (timers->is_time_in_flight) {
+        return;
+    }
+    uint32_t count = leases_due_marks(&timers->leases, now_ns, MARK_SESSION_MAX,
+                                      &marks);
+    if (count == 0 && next_time(timers) > clock_ns) {
+        return;
+    }
+    struct time_command time = {
+        .base_index = timers->clock_index,
+        .elapsed_ms = timers_elapsed_ms(timers, clock_ns),
+        .marks = marks,
+        .mark_count = count,
+    };
+    buffer_clear(&timers->command);
+    encode_time(&timers->command, &time);
+    bool is_proposed = propose(data, buffer_bytes(&timers->command));
+    leases_marks_proposed(&timers->leases, count, is_proposed);
+    if (is_proposed) {
+        timers->is_time_in_flight = true;
+        timers->in_flight_ms = time.elapsed_ms;
+    }
+}
+
+void timers_due(struct timers *timers, uint64_t now_ns, uint64_t clock_ns,
+                uint32_t session_max, uint32_t command_max,
+                timers_propose_fn *propose, void *data)
+{
+    CHECK(timers->is_on);
+    CHECK(session_max > 0);
+    enum leases_step step = LEASES_PROPOSED;
+    uint32_t count = 0;
+    while (count < command_max && step == LEASES_PROPOSED) {
+        step = leases_expire(&timers->leases, now_ns, session_max, propose,
+                             data);
+        count += step == LEASES_PROPOSED ? 1 : 0;
+    }
+    if (step == LEASES_REFUSED) {
+        return;
+    }
+    bool is_taken = true;
+    count += spans_due(&timers->spans, now_ns, command_max - count, propose,
+                       data, &is_taken);
+    if (is_taken && count < command_max) {
+        propose_time(timers, now_ns, clock_ns, propose, data);
+    }
+}
+
+bool timers_has_due_sessions(struct timers *timers, uint64_t now_ns)
+{
+    return leases_has_due(&timers->leases, now_ns);
+}
