@@ -204,7 +204,11 @@ $(B)/slow_disk.so: tests/cluster/slow_disk.c
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -fPIC -shared -o $@ $< -ldl
 
-$(B)/unit/%: $(B)/tests/unit/%.o $(LIB)
+# A test links the worlds whose headers it includes.
+worlds = $(patsubst "tests/unit/%.h",$(B)/tests/unit/%.o,$(sort \
+    $(shell grep -oh '"tests/unit/[a-z_]*\.h"' tests/unit/$(1).c)))
+.SECONDEXPANSION:
+$(B)/unit/%: $(B)/tests/unit/%.o $$(call worlds,$$*) $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
 

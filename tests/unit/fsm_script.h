@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 
 /* A transcript of tests/fsm that is being run, and the words of its commands.
- * Included by test_fsm.c alone; everything is static. */
+ */
 
 #ifndef HASP_TESTS_UNIT_FSM_SCRIPT_H
 #define HASP_TESTS_UNIT_FSM_SCRIPT_H
 
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#include <cmocka.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <cmocka.h>
 
 #include "base/check.h"
 #include "base/memory.h"
@@ -54,95 +54,20 @@ struct script {
 
 /* --- Words ---------------------------------------------------------------- */
 
-static _Noreturn void bad(const struct script *script, const char *what)
-{
-    fail_msg("bad command '%s': %s",
-             script->word_count > 0 ? script->word[0] : "", what);
-    abort();
-}
+_Noreturn void bad(const struct script *script, const char *what);
 
 /* The value of "name=value", or NULL. */
-static const char *option(const struct script *script, const char *name)
-{
-    size_t size = strlen(name);
-    for (uint32_t i = 1; i < script->word_count; i++) {
-        if (strncmp(script->word[i], name, size) == 0 &&
-            script->word[i][size] == '=') {
-            return script->word[i] + size + 1;
-        }
-    }
-    return NULL;
-}
+const char *option(const struct script *script, const char *name);
 
-static bool flag(const struct script *script, const char *name)
-{
-    for (uint32_t i = 1; i < script->word_count; i++) {
-        if (strcmp(script->word[i], name) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static uint64_t number(const struct script *script, const char *name)
-{
-    const char *text = option(script, name);
-    return text != NULL ? strtoull(text, NULL, 10) : 0;
-}
-
-static struct bytes text_of(const struct script *script, const char *name)
-{
-    const char *text = option(script, name);
-    return text != NULL ? bytes_of_text(text) : (struct bytes){NULL, 0};
-}
-
-static const char *word(const struct script *script, uint32_t at)
-{
-    if (at >= script->word_count) {
-        bad(script, "too few words");
-    }
-    return script->word[at];
-}
+bool flag(const struct script *script, const char *name);
+uint64_t number(const struct script *script, const char *name);
+struct bytes text_of(const struct script *script, const char *name);
+const char *word(const struct script *script, uint32_t at);
 
 /* A session's name, or "#5" for an id that never was ours. */
-static uint64_t session_named(const struct script *script, const char *name)
-{
-    if (name[0] == '#') {
-        return strtoull(name + 1, NULL, 10);
-    }
-    for (uint32_t i = script->alias_count; i > 0; i--) {
-        if (strcmp(script->alias[i - 1].name, name) == 0) {
-            return script->alias[i - 1].session;
-        }
-    }
-    bad(script, "unknown session");
-}
+uint64_t session_named(const struct script *script, const char *name);
 
 /* "s1" or "s1/owner" in word 1, with REQ and ACKED; also=6-9: these, too. */
-static struct origin origin_in(const struct script *script)
-{
-    static uint64_t also[2];
-    char name[64];
-    snprintf(name, sizeof name, "%s", word(script, 1));
-    char *slash = strchr(name, '/');
-    struct origin origin = {.req = number(script, "req"),
-                            .acked = number(script, "acked"),
-                            .also_acked = also};
-    const char *range = option(script, "also");
-    if (range != NULL) {
-        char *end;
-        also[0] = also[1] = strtoull(range, &end, 10);
-        if (*end == '-') {
-            also[1] = strtoull(end + 1, NULL, 10);
-        }
-        origin.also_acked_count = 1;
-    }
-    if (slash != NULL) {
-        *slash = '\0';
-        origin.owner = bytes_of_text(strchr(word(script, 1), '/') + 1);
-    }
-    origin.session = session_named(script, name);
-    return origin;
-}
+struct origin origin_in(const struct script *script);
 
 #endif /* HASP_TESTS_UNIT_FSM_SCRIPT_H */

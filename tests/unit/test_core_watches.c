@@ -7,7 +7,6 @@
 
 #include "core/conn.h"
 
-#define CONN_MAX 1024
 #include "tests/unit/core_world.h"
 
 #define WORKER 1

@@ -48,95 +48,13 @@ struct world {
     struct buffer command;
 };
 
-static inline uint64_t ns(const struct world *w)
-{
-    return w->now_ms * MS;
-}
-
-static inline uint32_t number_of(const struct world *w, uint64_t session)
-{
-    for (uint32_t i = 0; i < w->session_count; i++) {
-        if (w->session[i] == session) {
-            return i + 1;
-        }
-    }
-    return 0;
-}
-
-static inline struct result apply(struct world *w, struct bytes command)
-{
-    effects_clear(&w->effects);
-    w->index++;
-    assert_int_equal(lockfsm_apply(w->fsm, w->index, 1, command, &w->effects),
-                     0);
-    struct result result = {.code = RESULT_OK};
-    for (uint32_t i = 0; i < w->effects.count; i++) {
-        timers_follow(w->timers, w->fsm, &w->effects.effect[i], ns(w));
-        if (w->effects.effect[i].type == EFFECT_RESULT) {
-            result = w->effects.effect[i].result;
-        }
-    }
-    return result;
-}
-
-static inline struct result apply_command(struct world *w)
-{
-    struct result result = apply(w, buffer_bytes(&w->command));
-    buffer_clear(&w->command);
-    return result;
-}
-
-static inline int set_up(void **state)
-{
-    struct world *w = memory_new(sizeof *w);
-    w->fsm = lockfsm_new();
-    w->timers = timers_new();
-    w->now_ms = 1000000;
-    uint8_t cluster_id[16] = {1};
-    struct lockfsm_limits limits = lockfsm_default_limits;
-    limits.of[LIMIT_TTL_MAX] = TTL_ASKED_MS_MAX;
-    struct begin_command begin = {.node = 1,
-                                  .incarnation = 7,
-                                  .cluster_id = cluster_id,
-                                  .token_base = 1000,
-                                  .limits = &limits};
-    encode_begin(&w->command, &begin);
-    apply_command(w);
-    timers_begin(w->timers, w->fsm, ns(w));
-    *state = w;
-    return 0;
-}
-
-static inline int tear_down(void **state)
-{
-    struct world *w = *state;
-    for (uint32_t i = 0; i < PROPOSED_MAX; i++) {
-        buffer_done(&w->proposed[i]);
-    }
-    buffer_done(&w->text);
-    buffer_done(&w->command);
-    effects_done(&w->effects);
-    timers_free(w->timers);
-    lockfsm_free(w->fsm);
-    free(w);
-    return 0;
-}
+uint64_t ns(const struct world *w);
+struct result apply_command(struct world *w);
+int set_up(void **state);
+int tear_down(void **state);
 
 /* Opens session number session_count + 1. */
-static inline uint64_t open_session(struct world *w, uint32_t ttl_ms,
-                                    uint32_t linger_ms)
-{
-    struct open_command open = {.ttl_ms = ttl_ms,
-                                .linger_ms = linger_ms,
-                                .name = BYTES_LITERAL("client"),
-                                .address = BYTES_LITERAL("10.0.0.1:1")};
-    encode_open(&w->command, &open);
-    struct result result = apply_command(w);
-    assert_int_equal(result.code, RESULT_OK);
-    assert_true(w->session_count < SESSION_MAX);
-    w->session[w->session_count++] = result.token;
-    return result.token;
-}
+uint64_t open_session(struct world *w, uint32_t ttl_ms, uint32_t linger_ms);
 
 struct ask {
     uint64_t wait_ms;
@@ -144,160 +62,26 @@ struct ask {
     uint64_t hold_ms;
 };
 
-static inline struct result acquire(struct world *w, uint64_t session,
-                                    const char *lock, struct ask ask)
-{
-    struct bytes name = bytes_of_text(lock);
-    struct acquire_command command = {.origin = {.session = session},
-                                      .names = &name,
-                                      .name_count = 1,
-                                      .is_waiting = true,
-                                      .wait_ms = ask.wait_ms,
-                                      .delay_ms = ask.delay_ms,
-                                      .hold_ms = ask.hold_ms};
-    encode_acquire(&w->command, &command);
-    return apply_command(w);
-}
-
-static inline void release(struct world *w, uint64_t session, const char *lock)
-{
-    struct bytes name = bytes_of_text(lock);
-    struct release_command command = {
-        .origin = {.session = session}, .names = &name, .name_count = 1};
-    encode_release(&w->command, &command);
-    assert_int_equal(apply_command(w).code, RESULT_OK);
-}
-
-static inline void describe(struct world *w, struct bytes command)
-{
-    Hasp__Command *c = hasp__command__unpack(NULL, command.size, command.data);
-    assert_non_null(c);
-    switch (c->op_case) {
-    case HASP__COMMAND__OP_EXPIRE:
-        buffer_put_text(&w->text, "expire");
-        for (size_t i = 0; i < c->expire->n_sessions; i++) {
-            buffer_printf(&w->text, " %u",
-                          number_of(w, c->expire->sessions[i]));
-        }
-        break;
-    case HASP__COMMAND__OP_TIME:
-        w->time_count++;
-        w->elapsed_ms = c->time->elapsed_ms;
-        if (c->time->n_marks == 0) {
-            hasp__command__free_unpacked(c, NULL);
-            return;
-        }
-        buffer_put_text(&w->text, "mark");
-        for (size_t i = 0; i < c->time->n_marks; i++) {
-            buffer_printf(&w->text, " %u=%u",
-                          number_of(w, c->time->marks[i]->session),
-                          c->time->marks[i]->quiet_ms);
-        }
-        break;
-    case HASP__COMMAND__OP_WAIT_TIMEOUT:
-        buffer_printf(&w->text, "wait-timeout %u @%llu",
-                      number_of(w, c->wait_timeout->session),
-                      (unsigned long long)c->wait_timeout->wait_index);
-        break;
-    case HASP__COMMAND__OP_DELAY_OVER:
-        buffer_printf(&w->text, "delay-over %.*s @%llu",
-                      (int)c->delay_over->name.len, c->delay_over->name.data,
-                      (unsigned long long)c->delay_over->since_index);
-        break;
-    case HASP__COMMAND__OP_HOLD_OVER:
-        buffer_printf(&w->text, "hold-over %u %llu",
-                      number_of(w, c->hold_over->session),
-                      (unsigned long long)c->hold_over->token);
-        break;
-    case HASP__COMMAND__OP_BLACKLIST_OVER:
-        buffer_printf(&w->text, "blacklist-over @%llu",
-                      (unsigned long long)c->blacklist_over->since_index);
-        break;
-    case HASP__COMMAND__OP_QUARANTINE_OVER:
-        buffer_printf(&w->text, "quarantine-over @%llu",
-                      (unsigned long long)c->quarantine_over->since_index);
-        break;
-    default:
-        buffer_put_text(&w->text, "another");
-        break;
-    }
-    buffer_put_text(&w->text, "\n");
-    hasp__command__free_unpacked(c, NULL);
-}
-
-static inline bool propose(void *data, struct bytes command)
-{
-    struct world *w = data;
-    if (w->is_refusing) {
-        return false;
-    }
-    assert_true(w->proposed_count < PROPOSED_MAX);
-    buffer_put_bytes(&w->proposed[w->proposed_count++], command);
-    describe(w, command);
-    return true;
-}
+struct result acquire(struct world *w, uint64_t session, const char *lock,
+                      struct ask ask);
+void release(struct world *w, uint64_t session, const char *lock);
 
 /* What timers_due() proposes at 'now_ms', which becomes the time. */
-static inline const char *due_at(struct world *w, uint64_t now_ms,
-                                 uint32_t session_max, uint32_t command_max)
-{
-    w->now_ms = now_ms;
-    buffer_clear(&w->text);
-    timers_due(w->timers, ns(w), ns(w), session_max, command_max, propose, w);
-    buffer_put_u8(&w->text, 0);
-    return (const char *)w->text.data;
-}
+const char *due_at(struct world *w, uint64_t now_ms, uint32_t session_max,
+                   uint32_t command_max);
 
-static inline const char *due(struct world *w, uint64_t now_ms)
-{
-    return due_at(w, now_ms, 100, 100);
-}
-
-static inline void apply_proposed(struct world *w)
-{
-    while (w->applied_count < w->proposed_count) {
-        apply(w, buffer_bytes(&w->proposed[w->applied_count++]));
-    }
-}
+const char *due(struct world *w, uint64_t now_ms);
+void apply_proposed(struct world *w);
 
 /* What the core does for a heartbeat that needs it. */
-static inline void log_heard(struct world *w, uint64_t session)
-{
-    timers_hearing(w->timers, session);
-    encode_heard(&w->command, &session, 1);
-    buffer_put_bytes(&w->proposed[w->proposed_count++],
-                     buffer_bytes(&w->command));
-    buffer_clear(&w->command);
-}
+void log_heard(struct world *w, uint64_t session);
 
-static inline void forget_proposed(struct world *w)
-{
-    while (w->proposed_count > 0) {
-        buffer_clear(&w->proposed[--w->proposed_count]);
-    }
-    w->applied_count = 0;
-}
+void forget_proposed(struct world *w);
 
 /* Another node leads, which has applied all that this one has, when it did;
  * what is proposed and not applied is lost. Its BEGIN is applied at once. */
-static inline void change_leader(struct world *w, uint64_t now_ms)
-{
-    timers_end(w->timers);
-    forget_proposed(w);
-    w->now_ms = now_ms;
-    struct begin_command begin = {
-        .node = 1,
-        .base_index = timers_base(w->timers),
-        .elapsed_ms = timers_elapsed_ms(w->timers, ns(w)),
-    };
-    encode_begin(&w->command, &begin);
-    apply_command(w);
-    timers_begin(w->timers, w->fsm, ns(w));
-}
+void change_leader(struct world *w, uint64_t now_ms);
 
-static inline uint64_t lease_left(struct world *w, uint64_t session)
-{
-    return timers_lease_left(w->timers, session, ns(w)) / MS;
-}
+uint64_t lease_left(struct world *w, uint64_t session);
 
 #endif /* HASP_TESTS_UNIT_TIMERS_WORLD_H */
