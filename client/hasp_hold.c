@@ -5,6 +5,7 @@
  * ended it. */
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,28 +109,6 @@ uint64_t hasp_token_of(const struct hasp_hold *hold, size_t i)
     return token;
 }
 
-/* Tells also whether it is lost for ever. */
-static uint64_t remaining(struct hasp_hold *hold, bool *ret_is_lost)
-{
-    struct hasp_session *session = hold->session;
-    struct keeper_view view;
-    session_lock(session);
-    uint64_t limit_ns = client_hold_limit_ns(hold, client_clock_read());
-    session_unlock(session);
-    keeper_view(session->keeper, &view);
-    *ret_is_lost = limit_ns == 0 || view.state == LEASE_LOST;
-    return limit_ns < view.remaining_ns ? limit_ns : view.remaining_ns;
-}
-
-uint64_t hasp_remaining(struct hasp_hold *hold)
-{
-    bool is_lost;
-    if (hold == NULL || session_check_process(hold->session) != 0) {
-        return 0;
-    }
-    return remaining(hold, &is_lost);
-}
-
 /* What is left right after a heartbeat, in a hold that has just begun. */
 static uint64_t most(const struct hasp_hold *hold)
 {
@@ -140,34 +119,70 @@ static uint64_t most(const struct hasp_hold *hold)
     return lease_trusted_ns(time_ns);
 }
 
-int hasp_guard(struct hasp_hold *hold, uint64_t need_ns)
+static uint64_t smaller(uint64_t a, uint64_t b)
 {
-    bool is_lost;
-    if (hold == NULL) {
-        return why_set(HASP_EINVALID, "hasp_guard: no hold");
+    return a < b ? a : b;
+}
+
+int hasp_look(struct hasp_hold *hold, struct hasp_lease *ret_lease)
+{
+    struct keeper_view view;
+    if (ret_lease != NULL) {
+        *ret_lease = (struct hasp_lease){0};
     }
-    int error = session_check_process(hold->session);
+    if (hold == NULL || ret_lease == NULL) {
+        return why_set(HASP_EINVALID, "hasp_look: no hold, or nowhere to put "
+                                      "what is known");
+    }
+    struct hasp_session *session = hold->session;
+    int error = session_check_process(session);
     if (error != 0) {
         return error;
     }
-    uint64_t left_ns = remaining(hold, &is_lost);
-    if (is_lost) {
-        return why_set(HASP_ELOST, "the hold of '%.200s' is lost",
-                       hold->held[0].name);
-    }
-    if (left_ns < need_ns || left_ns == 0) {
-        uint64_t most_ns = most(hold);
-        if (need_ns > most_ns) {
-            return why_set(HASP_ESHORT,
-                           "'%.200s': %" PRIu64 " ns are needed, and there are "
-                           "never more than %" PRIu64 ", 0.8 of the smallest "
-                           "of ttl_ms, linger_ms and hold_ms",
-                           hold->held[0].name, need_ns, most_ns);
-        }
-        return why_set(HASP_ESHORT,
-                       "'%.200s': %" PRIu64 " ns of the lease are left, "
-                       "%" PRIu64 " ns are needed",
-                       hold->held[0].name, left_ns, need_ns);
-    }
+    session_lock(session);
+    uint64_t limit_ns = client_hold_limit_ns(hold, client_clock_read());
+    session_unlock(session);
+    keeper_view(session->keeper, &view);
+    bool is_lost = view.state == LEASE_LOST;
+    ret_lease->remaining_ns = is_lost ? 0
+                                      : smaller(limit_ns, view.remaining_ns);
+    ret_lease->sure_ns = is_lost ? 0 : smaller(limit_ns, view.sure_ns);
+    ret_lease->most_ns = most(hold);
+    ret_lease->is_refused = view.is_refused;
+    snprintf(ret_lease->why, sizeof ret_lease->why, "%s",
+             !is_lost && limit_ns == 0 ? "the hold has ended" : view.why);
     return 0;
+}
+
+uint64_t hasp_remaining(struct hasp_hold *hold)
+{
+    struct hasp_lease lease;
+    return hasp_look(hold, &lease) == 0 ? lease.remaining_ns : 0;
+}
+
+int hasp_guard(struct hasp_hold *hold, uint64_t need_ns)
+{
+    struct hasp_lease lease;
+    int error = hasp_look(hold, &lease);
+    if (error != 0) {
+        return error;
+    }
+    const char *name = hold->held[0].name;
+    if (lease.sure_ns == 0) {
+        return why_set(HASP_ELOST, "the hold of '%.200s' is lost", name);
+    }
+    if (lease.remaining_ns >= need_ns && lease.remaining_ns > 0) {
+        return 0;
+    }
+    if (need_ns > lease.most_ns) {
+        return why_set(HASP_ESHORT,
+                       "'%.200s': %" PRIu64 " ns are needed, and there are "
+                       "never more than %" PRIu64 ", 0.8 of the smallest "
+                       "of ttl_ms, linger_ms and hold_ms",
+                       name, need_ns, lease.most_ns);
+    }
+    return why_set(HASP_ESHORT,
+                   "'%.200s': %" PRIu64 " ns of the lease are left, "
+                   "%" PRIu64 " ns are needed",
+                   name, lease.remaining_ns, need_ns);
 }

@@ -382,17 +382,36 @@ static int wait_ended(struct change *change, struct change_result *result,
                                   "or not; it is being given back");
 }
 
-/* Of the holders in LOCK.SHOW's answer the one that is ours. */
-static bool find_left(const struct resp_reply *reply, uint64_t session,
-                      const char *owner, uint64_t *ret_left_ms)
+/* Asks for the lock of the name, and finds who holds it for 'owner' in this
+ * session. The reply is borrowed until 'line' is put. False: nobody, or no
+ * answer ('ret_error'). */
+static bool show_own(struct hasp_session *session, struct line *line,
+                     const char *name, const char *owner,
+                     struct lease_clock *ret_sent, uint64_t *ret_token,
+                     uint64_t *ret_left_ms, int *ret_error)
 {
+    struct query query = {0};
+    const struct resp_reply *reply;
     uint32_t at = 0;
+    uint64_t own = session->opened.credentials.session;
+    struct client_options ask = {.deadline_ns = client_now_ns() +
+                                                SHOW_MS * NS_PER_MS,
+                                 .ret_sent = ret_sent,
+                                 .is_read = true};
+    query_begin(&query, "LOCK.SHOW");
+    query_text(&query, name);
+    *ret_error = client_ask(line->client, &query, &ask, &reply);
+    query_done(&query);
+    if (*ret_error != 0) {
+        *ret_error = line_error(session, line, *ret_error);
+        return false;
+    }
     uint32_t count = reply_array(reply, 0, "holders", &at);
     for (uint32_t i = 0; i < count; i++) {
-        uint64_t left_ms = reply_number(reply, at, "hold_left_ms");
-        if (left_ms > 0 && reply_number(reply, at, "session") == session &&
+        if (reply_number(reply, at, "session") == own &&
             bytes_equal(reply_text(reply, at, "owner"), bytes_of_text(owner))) {
-            *ret_left_ms = left_ms;
+            *ret_token = reply_number(reply, at, "token");
+            *ret_left_ms = reply_number(reply, at, "hold_left_ms");
             return true;
         }
         at += reply->value[at].span;
@@ -407,27 +426,65 @@ static bool find_left(const struct resp_reply *reply, uint64_t session,
 static void limit_hold(struct hasp_hold *hold, const struct change *change)
 {
     struct hasp_session *session = hold->session;
-    struct query query = {0};
     struct lease_clock sent = {0};
     struct line *line;
-    const struct resp_reply *reply;
-    uint64_t left_ms;
+    uint64_t left_ms, token;
+    int error;
     if (hold->limit_ms == 0 || change->options.wait_ms == 0 ||
         line_take(session, &line) != 0) {
         return;
     }
-    query_begin(&query, "LOCK.SHOW");
-    query_text(&query, hold->held[0].name);
-    struct client_options ask = {.deadline_ns = client_now_ns() +
-                                                SHOW_MS * NS_PER_MS,
-                                 .ret_sent = &sent,
-                                 .is_read = true};
-    if (client_ask(line->client, &query, &ask, &reply) == 0 &&
-        find_left(reply, session->opened.credentials.session, hold->owner->tag,
-                  &left_ms)) {
+    if (show_own(session, line, hold->held[0].name, hold->owner->tag, &sent,
+                 &token, &left_ms, &error) &&
+        left_ms > 0) {
         hold->left_ms = left_ms < hold->limit_ms ? left_ms : hold->limit_ms;
         hold->limit_sent = sent;
     }
-    query_done(&query);
     line_put(session, line);
+}
+
+int hasp_resume(struct hasp_session *session, const char *name,
+                const char *owner, struct hasp_hold **ret_hold)
+{
+    struct change change = {.session = session, .count = 1};
+    struct line *line;
+    struct hasp_hold *hold;
+    char *copy;
+    uint64_t token;
+    if (name == NULL || name[0] == '\0' || owner == NULL || ret_hold == NULL) {
+        return why_set(HASP_EINVALID, "hasp_resume: a name, an owner, and "
+                                      "where to put the hold");
+    }
+    int error = session_check(session);
+    if (error == 0) {
+        error = line_take(session, &line);
+    }
+    if (error != 0) {
+        return error;
+    }
+    bool is_held = show_own(session, line, name, owner, &change.first_sent,
+                            &token, &change.options.hold_ms, &error);
+    line_put(session, line);
+    if (!is_held) {
+        return error != 0 ? error : HASP_NOT_ACQUIRED;
+    }
+    error = owner_take(session, owner, &change.owner);
+    if (error != 0) {
+        return error;
+    }
+    copy = strdup(name);
+    change.names = &copy;
+    error = copy == NULL ? why_set(HASP_ENOMEM, "out of memory")
+                         : client_hold_new(&change, &token, &hold);
+    if (error != 0) {
+        free(copy);
+        owner_put(session, change.owner);
+        return error;
+    }
+    session_lock(session);
+    list_push_back(&session->holds, &hold->in_session);
+    session_unlock(session);
+    events_wake(session);
+    *ret_hold = hold;
+    return 0;
 }

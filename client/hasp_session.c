@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #define ENDPOINTS_DEFAULT "127.0.0.1:7420"
@@ -20,6 +21,8 @@ static int make(const struct hasp_options *options,
                 struct hasp_session **ret_session);
 static int begin(struct hasp_session *session,
                  const struct hasp_options *options);
+static int attach(struct hasp_session *session, struct line *line,
+                  const char *text);
 static bool may_beat(void *data);
 static void free_all(struct hasp_session *session);
 static void close_in_child(struct hasp_session *session);
@@ -174,10 +177,13 @@ static int begin(struct hasp_session *session,
         return error;
     }
     client_set_session(line->client, NULL);
-    error = client_session_open(line->client, &open,
-                                session_deadline_ns(session), &session->opened);
-    if (error != 0) {
-        error = line_error(session, line, error);
+    if (options->credentials != NULL) {
+        error = attach(session, line, options->credentials);
+    } else {
+        error = client_session_open(line->client, &open,
+                                    session_deadline_ns(session),
+                                    &session->opened);
+        error = error != 0 ? line_error(session, line, error) : 0;
     }
     line_put(session, line);
     if (error != 0) {
@@ -201,12 +207,79 @@ static int begin(struct hasp_session *session,
     return error;
 }
 
+/* The session's requests were numbered by others, and may be again: the wall
+ * clock goes on from one process to the next. */
+static int attach(struct hasp_session *session, struct line *line,
+                  const char *text)
+{
+    struct credentials credentials;
+    struct timespec now;
+    int error = credentials_parse(text, &credentials);
+    if (error != 0) {
+        return why_set(error, "credentials are ID:SECRET");
+    }
+    error = client_session_attach(line->client, &credentials,
+                                  session_deadline_ns(session),
+                                  &session->opened);
+    if (error == 0) {
+        error = client_session_keep(line->client, &session->opened,
+                                    session_deadline_ns(session), NULL, NULL);
+    }
+    clock_gettime(CLOCK_REALTIME, &now);
+    session->newest = (uint64_t)now.tv_sec * 1000000 +
+                      (uint64_t)now.tv_nsec / 1000;
+    return error != 0 ? line_error(session, line, error) : 0;
+}
+
 /* On the keeper's thread. */
 static bool may_beat(void *data)
 {
     struct hasp_session *session = data;
     return session->alive_ms == 0 || client_clock_read().boottime_ns <
                                          atomic_load(&session->alive_until_ns);
+}
+
+static void stop_threads(struct hasp_session *session)
+{
+    fd_signal(session->stop_fd);
+    resolver_stop(session);
+    events_stop(session);
+    keeper_stop(session->keeper);
+    session->keeper = NULL;
+}
+
+int hasp_credentials(const struct hasp_session *session,
+                     char ret_credentials[HASP_CREDENTIALS_SIZE])
+{
+    int error = session_check_process(session);
+    if (error == 0) {
+        snprintf(ret_credentials, HASP_CREDENTIALS_SIZE, "%" PRIu64 ":%s",
+                 session->opened.credentials.session,
+                 session->opened.credentials.secret);
+    }
+    return error;
+}
+
+int hasp_detach(struct hasp_session *session)
+{
+    struct line *line;
+    int error = session_check_process(session);
+    if (error != 0) {
+        return error;
+    }
+    error = session_check(session);
+    stop_threads(session);
+    if (error == 0) {
+        error = line_take(session, &line);
+    }
+    if (error == 0) {
+        error = client_session_keep(line->client, &session->opened,
+                                    session_deadline_ns(session), NULL, NULL);
+        error = error != 0 ? line_error(session, line, error) : 0;
+        line_put(session, line);
+    }
+    free_all(session);
+    return error;
 }
 
 void hasp_close(struct hasp_session *session)
@@ -221,11 +294,7 @@ void hasp_close(struct hasp_session *session)
         return;
     }
     bool is_lost = session_is_lost(session);
-    fd_signal(session->stop_fd);
-    resolver_stop(session);
-    events_stop(session);
-    keeper_stop(session->keeper);
-    session->keeper = NULL;
+    stop_threads(session);
     if (!is_lost && line_take(session, &line) == 0) {
         /* If nobody answers the lease ends by itself. */
         int error = client_session_close(line->client, &session->opened,

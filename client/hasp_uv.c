@@ -25,7 +25,7 @@ struct job {
     pthread_t thread;
     struct hasp_options options;
     struct hasp_acquire_options acquire;
-    char *texts[2]; /* Copies that the options point to. */
+    char *texts[3]; /* Copies that the options point to. */
     char **names;   /* Of the locks to acquire. */
     size_t name_count;
     enum hasp_mode mode; /* To convert to. */
@@ -154,7 +154,8 @@ int hasp_uv_open(struct uv_loop_s *loop, const struct hasp_options *options,
     }
     if (uv->close_job != NULL && job != NULL &&
         keep_text(job, 0, &job->options.endpoints) &&
-        keep_text(job, 1, &job->options.name)) {
+        keep_text(job, 1, &job->options.name) &&
+        keep_text(job, 2, &job->options.credentials)) {
         error = start(job);
     }
     if (error != 0) {

@@ -291,6 +291,11 @@ struct hasp_options {
     /* NULL: events are fetched with hasp_event_next(). */
     hasp_event_fn *on_event;
     void *event_data;
+
+    /* What hasp_credentials() wrote: that session is kept from now on, and no
+     * other is opened. 'name', 'ttl_ms' and 'linger_ms' are not used. NULL: a
+     * new one. */
+    const char *credentials;
 };
 
 /* Fills in every default; call it first, so that a member which a newer header
@@ -311,6 +316,22 @@ HASP_API HASP_MUST_CHECK int hasp_open(const struct hasp_options *options,
  * its lease runs out. No other thread may be in a call on the session: use
  * hasp_interrupt() and wait for them. NULL is fine. */
 HASP_API void hasp_close(struct hasp_session *session);
+
+/* A session may outlive the process that opened it: a program that replaces
+ * itself, or a script of many commands, hands it over. Whoever has these
+ * credentials ("ID:SECRET") may do with the session what its owner may, so keep
+ * them out of command lines and logs. */
+#define HASP_CREDENTIALS_SIZE 64
+HASP_API HASP_MUST_CHECK int
+hasp_credentials(const struct hasp_session *session,
+                 char ret_credentials[HASP_CREDENTIALS_SIZE]);
+
+/* Frees the session and its holds here, and leaves them in the cluster: they
+ * last until the lease runs out, or for as long as somebody else keeps it, who
+ * opens the session by its credentials and takes its holds with hasp_resume().
+ * One more heartbeat is sent, so that all of the lease is left; an error means
+ * that it was not answered. Otherwise as hasp_close(). */
+HASP_API HASP_MUST_CHECK int hasp_detach(struct hasp_session *session);
 
 /* The session's number in the cluster; 0 for NULL. */
 HASP_API uint64_t hasp_session_id(const struct hasp_session *session);
@@ -366,7 +387,8 @@ struct hasp_acquire_options {
      * acquisitions exclude each other, in two threads as in one. The same text
      * (at most 128 bytes) makes a lock re-entrant: who has it acquires it again
      * and must release it as often. It stands for one thread of control: do not
-     * use it in two at the same time. */
+     * use it in two at the same time. "" is the owner of requests that name
+     * none, as other clients make them. */
     const char *owner;
 
     /* A text of at most 4096 bytes that people see with the hold. NULL: none.
@@ -414,6 +436,13 @@ hasp_acquire_many(struct hasp_session *session, const char *const *names,
                   size_t count, const struct hasp_acquire_options *options,
                   struct hasp_hold **ret_hold);
 
+/* The hold that this session has of 'name' for 'owner' (see above; not NULL),
+ * taken over from the process that acquired it. 0: it is held, and is to be
+ * released like any other. HASP_NOT_ACQUIRED: there is no such hold. */
+HASP_API HASP_MUST_CHECK int hasp_resume(struct hasp_session *session,
+                                         const char *name, const char *owner,
+                                         struct hasp_hold **ret_hold);
+
 /* Gives the hold back and frees it, whatever is returned. Belief in it ends
  * when this is called. 0: given back. HASP_ENOTHELD: the cluster had ended it
  * before (the work may have been done without the lock). HASP_EUNKNOWN and
@@ -450,6 +479,20 @@ HASP_API uint64_t hasp_remaining(struct hasp_hold *hold);
  * HASP_ELOST: the hold is lost. No round trip: cheap enough for every step. */
 HASP_API HASP_MUST_CHECK int hasp_guard(struct hasp_hold *hold,
                                         uint64_t need_ns);
+
+/* All that is known of a hold without a round trip, for whoever supervises work
+ * that cannot ask hasp_guard() itself. */
+struct hasp_lease {
+    uint64_t remaining_ns; /* As hasp_remaining(). */
+    uint64_t sure_ns;      /* Until it is lost for ever; 0: it is. More than the
+                              former only with linger_ms. */
+    uint64_t most_ns;      /* Remaining right after a heartbeat. */
+    bool is_refused;       /* The cluster will not renew it: come to an end. */
+    char why[HASP_EVENT_TEXT_SIZE]; /* Of that, or of the last failure; "". */
+};
+
+/* 'ret_lease' is all zero, hence lost, if there is an error. */
+HASP_API int hasp_look(struct hasp_hold *hold, struct hasp_lease *ret_lease);
 
 /* Is 'token' a holder's of the lock, at this moment? Asks the cluster. For a
  * program that was handed a token and cannot keep a mark. The answer is old

@@ -897,6 +897,45 @@ static void frozen(void)
     }
 }
 
+/* One process opens the session and takes the lock, another one (here: another
+ * session object) goes on with it. */
+static void handed_over(void)
+{
+    char credentials[HASP_CREDENTIALS_SIZE];
+    struct hasp_options options;
+    struct hasp_acquire_options acquire_options;
+    struct hasp_lease lease;
+    struct hasp_hold *hold;
+    struct hasp_session *session = open_with(20000, 0), *other = open_one();
+    hasp_acquire_options_init(&acquire_options);
+    acquire_options.owner = "";
+    acquire_options.hold_ms = 10000;
+    EXPECT_IS(hasp_acquire(session, "ho", &acquire_options, &hold), 0);
+    uint64_t token = hasp_token(hold), id = hasp_session_id(session);
+    EXPECT_IS(hasp_look(hold, &lease), 0);
+    EXPECT(lease.remaining_ns > 0 && lease.sure_ns >= lease.remaining_ns);
+    EXPECT(lease.most_ns == UINT64_C(8000000000) && !lease.is_refused);
+    EXPECT_IS(hasp_credentials(session, credentials), 0);
+    EXPECT_IS(hasp_detach(session), 0);
+    EXPECT_IS(acquire(other, "ho", 0, &hold), HASP_NOT_ACQUIRED);
+    hasp_options_init(&options);
+    options.credentials = "1:00112233445566778899aabbccddeeff";
+    EXPECT_IS(hasp_open(&options, &session), HASP_ELOST);
+    options.credentials = credentials;
+    EXPECT_IS(hasp_open(&options, &session), 0);
+    EXPECT(hasp_session_id(session) == id);
+    EXPECT(hasp_session_remaining(session) > UINT64_C(8000000000));
+    EXPECT_IS(hasp_resume(session, "ho", "nobody", &hold), HASP_NOT_ACQUIRED);
+    EXPECT_IS(hasp_resume(session, "ho", "", &hold), 0);
+    EXPECT(hasp_token(hold) == token);
+    EXPECT(hasp_remaining(hold) < UINT64_C(8000000000)); /* Its limit. */
+    EXPECT_IS(hasp_convert(hold, HASP_SHARED, NULL), 0);
+    EXPECT_IS(hasp_release(hold), 0);
+    expect_free(other, "ho");
+    hasp_close(session);
+    hasp_close(other);
+}
+
 /* The session is ended by an operator. */
 static void blacklisted(void)
 {
@@ -945,6 +984,7 @@ int main(int argc, char **argv)
         {"late_grant", late_grant},
         {"frozen", frozen},
         {"slow_callback", slow_callback},
+        {"handed_over", handed_over},
         {"blacklisted", blacklisted},
         {"refused", refused},
         {"expired", expired},

@@ -110,7 +110,7 @@ def cluster():
     'basic', 'modes', 'reentrant', 'many', 'threads', 'deadlock', 'timed',
     'interrupt', 'events', 'limit_after_wait', 'limit_of_re_entry', 'callback',
     'alive', 'forks', 'misuse', 'stopped', 'late_grant', 'frozen',
-    'slow_callback', 'blacklisted', 'unknown', 'blackout'])
+    'slow_callback', 'handed_over', 'blacklisted', 'unknown', 'blackout'])
 def test_scenario(cluster, scenario):
     play(cluster, scenario)
 
