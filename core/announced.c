@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/address.h"
+#include "core/state.h"
 
 /* Of "peer,client" the one or the other; "" if there is none. */
 static void part_of(const char *address, bool is_client, char *out)

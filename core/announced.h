@@ -7,7 +7,12 @@
 #ifndef HASP_CORE_ANNOUNCED_H
 #define HASP_CORE_ANNOUNCED_H
 
-#include "core/state.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct core;
 
 /* True if member 'id' could be reached at 'address' ("peer,client") from where
  * the other voters are, as far as the address tells: either all are on loopback

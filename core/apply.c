@@ -16,6 +16,7 @@
 #include "core/propose.h"
 #include "core/request.h"
 #include "core/role.h"
+#include "core/state.h"
 #include "core/trail.h"
 #include "core/update.h"
 
@@ -57,14 +58,14 @@ bool apply_committed(struct core *core)
             /* It may have a new member, or lack an old one. */
             core->must_register = core->must_look_at_levels = true;
             peers_applied(core, applied);
-            trail_members(core, applied, &core->applied_members);
+            trail_members(core, applied, &core->members.applied);
         }
     }
-    core->has_left_over |= applied < target;
-    core->has_spent_budget |= budget == 0;
+    core->turn.has_left_over |= applied < target;
+    core->turn.has_spent_budget |= budget == 0;
     history_note(&core->history, applied, core->now_ns);
-    if (core->flush_due_ns == 0) {
-        core->flush_due_ns = core->now_ns +
+    if (core->flush.due_ns == 0) {
+        core->flush.due_ns = core->now_ns +
                              core->options.limits.flush_ms * NS_PER_MS;
     }
     struct replica_update update;
@@ -135,8 +136,8 @@ static void act(struct core *core, const struct replica_entry *entry)
         }
     }
     answer_entry(core, entry->log_index, result);
-    if (core->hook != NULL) {
-        core->hook(core->hook_data, entry->log_index, effects);
+    if (core->hooks.applied != NULL) {
+        core->hooks.applied(core->hooks.data, entry->log_index, effects);
     }
 }
 
@@ -150,7 +151,7 @@ static void follow(struct core *core, const struct replica_entry *entry,
         return;
     case EFFECT_SESSION_ENDED:
         attach_ended(core, effect->session);
-        core->has_session_ended = true;
+        core->turn.has_session_ended = true;
         core->counts.sessions_ended++;
         return;
     case EFFECT_BEGUN:

@@ -6,10 +6,14 @@
 #ifndef HASP_CORE_APPLY_H
 #define HASP_CORE_APPLY_H
 
-#include "core/state.h"
+#include "base/err.h"
+#include "lockfsm/lockfsm.h"
+#include "raft/replica.h"
 
-/* Applies what may be applied, up to a budget per turn (core->has_left_over).
- * True if anything was. */
+struct core;
+
+/* Applies what may be applied, up to a budget per turn
+ * (core->turn.has_left_over). True if anything was. */
 bool apply_committed(struct core *core);
 /* One entry of the log, of whatever type, applied to the state. An error: it
  * cannot be read, and nothing has changed. */

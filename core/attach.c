@@ -6,6 +6,7 @@
 
 #include "base/memory.h"
 #include "core/peer.h"
+#include "core/state.h"
 
 /* Sessions in one frame that tells what was closed. */
 #define CLOSED_COUNT_MAX 64
@@ -125,7 +126,7 @@ void attach_ended(struct core *core, uint64_t session)
 void attach_check(struct core *core)
 {
     struct attached *attached, *next;
-    HASH_ITER (by_session, core->attached, attached, next) {
+    HASH_ITER (by_session, core->attach.sessions, attached, next) {
         if (lockfsm_session(core->fsm, attached->session) == NULL) {
             attach_ended(core, attached->session);
         }
@@ -180,7 +181,7 @@ void attach_forget_peer(struct core *core, struct peer *peer)
 void attach_tell(struct core *core)
 {
     uint64_t sessions[CLOSED_COUNT_MAX];
-    if (core->untold_count == 0) {
+    if (core->attach.untold_count == 0) {
         return;
     }
     struct buffer *out = NULL;
@@ -189,18 +190,18 @@ void attach_tell(struct core *core)
             return;
         }
     } else {
-        out = peer_output(core, core->known_leader);
+        out = peer_output(core, core->leader.id);
         if (out == NULL) {
             return;
         }
     }
-    for (uint32_t i = 0; i < core->untold_count;) {
-        uint64_t conn = core->untold[i].conn;
+    for (uint32_t i = 0; i < core->attach.untold_count;) {
+        uint64_t conn = core->attach.untold[i].conn;
         uint32_t count = 0;
-        for (; i < core->untold_count && core->untold[i].conn == conn &&
-               count < CLOSED_COUNT_MAX;
+        for (; i < core->attach.untold_count &&
+               core->attach.untold[i].conn == conn && count < CLOSED_COUNT_MAX;
              i++) {
-            sessions[count++] = core->untold[i].session;
+            sessions[count++] = core->attach.untold[i].session;
         }
         if (out != NULL) {
             frame_put_closed(out, conn, sessions, count);
@@ -208,7 +209,7 @@ void attach_tell(struct core *core)
             attach_closed_at(core, core->options.id, conn, sessions, count);
         }
     }
-    core->untold_count = 0;
+    core->attach.untold_count = 0;
 }
 
 void attach_stepped_down(struct core *core)
@@ -223,8 +224,8 @@ void attach_stepped_down(struct core *core)
 void attach_free(struct core *core)
 {
     attach_stepped_down(core);
-    free(core->untold);
-    core->untold = NULL;
+    free(core->attach.untold);
+    core->attach.untold = NULL;
 }
 
 /* The connection acts for the session, as its newest; false: too many. */
@@ -248,7 +249,8 @@ static bool attach(struct core *core, struct conn *conn, uint64_t session)
 static struct attached *find_session(struct core *core, uint64_t session)
 {
     struct attached *attached;
-    HASH_FIND(by_session, core->attached, &session, sizeof session, attached);
+    HASH_FIND(by_session, core->attach.sessions, &session, sizeof session,
+              attached);
     return attached;
 }
 
@@ -260,8 +262,8 @@ static struct attachment *add(struct core *core, uint64_t session,
         attached = memory_new(sizeof *attached);
         attached->session = session;
         list_init(&attached->attachments);
-        HASH_ADD(by_session, core->attached, session, sizeof attached->session,
-                 attached);
+        HASH_ADD(by_session, core->attach.sessions, session,
+                 sizeof attached->session, attached);
     }
     struct attachment *attachment = memory_new(sizeof *attachment);
     attachment->attached = attached;
@@ -280,7 +282,7 @@ static void drop(struct core *core, struct attachment *attachment)
     list_remove(&attachment->in_session);
     free(attachment);
     if (list_is_empty(&attached->attachments)) {
-        HASH_DELETE(by_session, core->attached, attached);
+        HASH_DELETE(by_session, core->attach.sessions, attached);
         free(attached);
     }
 }
@@ -304,12 +306,14 @@ static void closed(struct core *core, uint64_t conn, uint64_t session)
 /* Until a leader can be told, or this node serves itself. */
 static void remember(struct core *core, uint64_t conn, uint64_t session)
 {
-    if (core->untold == NULL) {
-        core->untold = memory_new(UNTOLD_CLOSE_MAX * sizeof *core->untold);
+    if (core->attach.untold == NULL) {
+        core->attach.untold = memory_new(UNTOLD_CLOSE_MAX *
+                                         sizeof *core->attach.untold);
     }
-    if (core->untold_count < UNTOLD_CLOSE_MAX) {
-        core->untold[core->untold_count++] = (struct untold_close){conn,
-                                                                   session};
+    if (core->attach.untold_count < UNTOLD_CLOSE_MAX) {
+        core->attach
+            .untold[core->attach.untold_count++] = (struct untold_close){
+            conn, session};
     }
 }
 

@@ -13,7 +13,45 @@
 #ifndef HASP_CORE_ATTACH_H
 #define HASP_CORE_ATTACH_H
 
-#include "core/state.h"
+#include "base/hash.h"
+#include "base/list.h"
+
+struct conn;
+struct core;
+struct peer;
+struct request;
+
+#define UNTOLD_CLOSE_MAX 4096
+
+/* That a connection acts for a session: of this node, or of another one. */
+struct attachment {
+    struct list in_owner;   /* conn.sessions or peer.attachments. */
+    struct list in_session; /* attached.attachments. */
+    struct attached *attached;
+    struct conn *conn;  /* NULL: of a peer. */
+    uint64_t peer_conn; /* Of a peer: its number there. */
+    uint64_t peer;
+    bool is_ended;
+};
+
+/* A session to which connections known here are attached. */
+struct attached {
+    UT_hash_handle by_session;
+    uint64_t session;
+    struct list attachments;
+};
+
+/* Lives as long as the core; what other nodes' connections are attached to goes
+ * with the reign. */
+struct attach {
+    struct attached *sessions;
+    /* Closed while no leader could be told (rule 8). */
+    struct untold_close {
+        uint64_t conn;
+        uint64_t session;
+    } * untold; /* UNTOLD_CLOSE_MAX, or NULL. */
+    uint32_t untold_count;
+};
 
 /* False if no further session can be attached. */
 bool attach_has_room(struct core *core, struct conn *conn);

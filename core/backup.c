@@ -1,18 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* RAFT.BACKUP: the asked node's state as a file for its client.
- *
- *     RAFT.BACKUP                     takes a snapshot, unless the newest one
- *                                     has all that was applied; tells its
- *                                     index, term and size, and which leader
- *                                     the node hears
- *     RAFT.BACKUP index term offset   the next bytes of it, at most
- *                                     CHUNK_SIZE; none at its end
- *
- * The asked node answers of its own, so that a backup costs the leader nothing
- * unless it is asked, and that a node which has lost its majority can still be
- * saved. The file is read as it is asked for, from the page cache where it has
- * just been written and checked; nothing of it is kept here. */
+#include "core/backup.h"
 
 #include <inttypes.h>
 
@@ -20,6 +8,7 @@
 #include "core/conn.h"
 #include "core/request.h"
 #include "core/snapshots.h"
+#include "core/state.h"
 #include "core/trail.h"
 
 /* Small enough to be read between two heartbeats from a slow disk, too. */
@@ -86,7 +75,7 @@ void backup_answer(struct core *core, struct request *request, int error)
     resp_text(writer, "size");
     resp_integer(writer, (int64_t)size);
     resp_text(writer, "leader");
-    resp_integer(writer, (int64_t)core->known_leader);
+    resp_integer(writer, (int64_t)core->leader.id);
     request_done(core, request);
 }
 
@@ -126,7 +115,7 @@ static bool may_read(struct core *core, uint64_t conn)
 {
     struct backup_reader *place = NULL;
     for (int i = 0; i < BACKUP_READER_MAX; i++) {
-        struct backup_reader *reader = &core->backup_readers[i];
+        struct backup_reader *reader = &core->backup.readers[i];
         if (reader->conn == conn) {
             place = reader;
             break;

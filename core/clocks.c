@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "core/peer.h"
+#include "core/state.h"
 
 #define TELL_NS (500 * NS_PER_MS)
 /* Said in the log; and not any more below that. */
@@ -84,14 +85,14 @@ static void tell_of(struct peer *peer)
 /* One that cannot be measured any more stays as it was. */
 static void tell_of_own(struct core *core)
 {
-    if (!core->is_clock_off && is_off(core, core->options.id, WARN_PPM)) {
-        core->is_clock_off = true;
+    if (!core->clocks.is_off && is_off(core, core->options.id, WARN_PPM)) {
+        core->clocks.is_off = true;
         LOG_WARN("this node's clock is off",
                  "hint=\"most other voters' clocks run at another speed; "
                  "above 10 %% two clients may believe in one lock\"");
-    } else if (core->is_clock_off &&
+    } else if (core->clocks.is_off &&
                !is_off(core, core->options.id, CALM_PPM)) {
-        core->is_clock_off = false;
+        core->clocks.is_off = false;
         LOG_INFO("this node's clock agrees", "node=%" PRIu64, core->options.id);
     }
 }
@@ -102,8 +103,8 @@ static uint64_t find_heir(struct core *core)
     struct replica_members members;
     uint64_t heir = 0, most = 0;
     int32_t ppm;
-    bool is_soon = core->clock_moved_ns != 0 &&
-                   core->now_ns < core->clock_moved_ns + HAND_OVER_NS;
+    bool is_soon = core->clocks.moved_ns != 0 &&
+                   core->now_ns < core->clocks.moved_ns + HAND_OVER_NS;
     if (!core->is_serving || is_soon ||
         !is_off(core, core->options.id, OFF_PPM)) {
         return 0;
@@ -124,10 +125,10 @@ static uint64_t find_heir(struct core *core)
 
 void clocks_turn(struct core *core)
 {
-    if (core->now_ns < core->clocks_due_ns) {
+    if (core->now_ns < core->clocks.due_ns) {
         return;
     }
-    core->clocks_due_ns = core->now_ns + TELL_NS;
+    core->clocks.due_ns = core->now_ns + TELL_NS;
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
         struct peer *peer = &core->peers[i];
         struct buffer *out = peer->is_up ? peer_output(core, peer->id) : NULL;
@@ -139,12 +140,12 @@ void clocks_turn(struct core *core)
         }
     }
     tell_of_own(core);
-    core->clock_heir = find_heir(core);
+    core->clocks.heir = find_heir(core);
 }
 
 uint64_t clocks_next(const struct core *core)
 {
-    return core->clocks_due_ns;
+    return core->clocks.due_ns;
 }
 
 int clocks_received(struct core *core, uint64_t from, struct bytes body)
@@ -160,13 +161,13 @@ int clocks_received(struct core *core, uint64_t from, struct bytes body)
 
 uint64_t clocks_heir(const struct core *core)
 {
-    return core->clock_heir;
+    return core->clocks.heir;
 }
 
 void clocks_handed_over(struct core *core, uint64_t to)
 {
-    core->clock_moved_ns = core->now_ns;
-    core->clock_heir = 0;
+    core->clocks.moved_ns = core->now_ns;
+    core->clocks.heir = 0;
     LOG_WARN("leadership is handed over",
              "to=%" PRIu64 " reason=\"this node's clock is more than 5 %% off "
              "from those of most voters\"",
@@ -175,5 +176,5 @@ void clocks_handed_over(struct core *core, uint64_t to)
 
 uint64_t core_clock_moved_ns(const struct core *core)
 {
-    return core->clock_moved_ns;
+    return core->clocks.moved_ns;
 }

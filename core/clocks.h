@@ -14,7 +14,18 @@
 #ifndef HASP_CORE_CLOCKS_H
 #define HASP_CORE_CLOCKS_H
 
-#include "core/state.h"
+#include "base/bytes.h"
+#include "base/err.h"
+
+struct core;
+
+/* Lives as long as the core. */
+struct clocks {
+    uint64_t due_ns;
+    uint64_t moved_ns; /* When this leader handed over for it; 0. */
+    bool is_off;       /* That of this node, as was told. */
+    uint64_t heir;     /* To hand over to for it; 0. */
+};
 
 void clocks_turn(struct core *core);
 uint64_t clocks_next(const struct core *core);

@@ -10,6 +10,7 @@
 #include "core/commands/commands.h"
 #include "core/forward.h"
 #include "core/request.h"
+#include "core/state.h"
 
 /* Nodes of Redis have 40 hex digits. */
 #define NODE_NAME_SIZE 41

@@ -6,7 +6,10 @@
 #ifndef HASP_CORE_CLUSTER_H
 #define HASP_CORE_CLUSTER_H
 
-#include "core/state.h"
+#include <stdint.h>
+
+struct core;
+struct frame_forward;
 
 #define CLUSTER_SLOT_COUNT 16384
 

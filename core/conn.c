@@ -8,6 +8,7 @@
 #include "base/memory.h"
 #include "core/attach.h"
 #include "core/request.h"
+#include "core/state.h"
 #include "core/watches.h"
 
 #define SLOT_COUNT_FIRST 4
@@ -33,16 +34,16 @@ struct conn *conn_open(struct core *core, uint64_t id, const char *address)
     conn->quit_slot = SLOT_NONE;
     list_init(&conn->sessions);
     list_init(&conn->watches);
-    HASH_ADD(by_id, core->conns, id, sizeof conn->id, conn);
-    list_push_back(&core->conns_by_age, &conn->in_core);
-    core->conn_count++;
+    HASH_ADD(by_id, core->conns.by_id, id, sizeof conn->id, conn);
+    list_push_back(&core->conns.by_age, &conn->in_core);
+    core->conns.count++;
     return conn;
 }
 
 struct conn *conn_find(struct core *core, uint64_t id)
 {
     struct conn *conn;
-    HASH_FIND(by_id, core->conns, &id, sizeof id, conn);
+    HASH_FIND(by_id, core->conns.by_id, &id, sizeof id, conn);
     return conn;
 }
 
@@ -58,9 +59,9 @@ void conn_free(struct core *core, struct conn *conn)
     free_slots(conn);
     watches_forget(core, conn);
     attach_forget_conn(core, conn);
-    HASH_DELETE(by_id, core->conns, conn);
+    HASH_DELETE(by_id, core->conns.by_id, conn);
     list_remove(&conn->in_core);
-    core->conn_count--;
+    core->conns.count--;
     free((void *)conn->name.data);
     free(conn->address);
     free(conn);
@@ -192,21 +193,22 @@ void conn_block_update(struct core *core, struct conn *conn)
 void conn_hold(struct core *core, struct conn *conn, uint64_t size)
 {
     conn->held_size += size;
-    core->held_size += size;
+    core->conns.held_size += size;
 }
 
 void conn_give_back(struct core *core, struct conn *conn, uint64_t size)
 {
-    CHECK(conn->held_size >= size && core->held_size >= size);
+    CHECK(conn->held_size >= size && core->conns.held_size >= size);
     conn->held_size -= size;
-    core->held_size -= size;
+    core->conns.held_size -= size;
 }
 
 /* Whoever holds little is served though others hold much. */
 bool conn_is_over(const struct core *core, const struct conn *conn)
 {
     uint64_t max = core->options.limits.bytes_in_flight;
-    return core->held_size >= max && conn->held_size > max / core->conn_count;
+    return core->conns.held_size >= max &&
+           conn->held_size > max / core->conns.count;
 }
 
 void conn_set_name(struct conn *conn, struct bytes name)
@@ -234,8 +236,8 @@ static void release_held(struct core *core, struct conn *conn)
     if (request->state == REQUEST_HELD) {
         request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
         request->not_before_ns = 0;
-        request_move(core, request, &core->parked, REQUEST_PARKED);
-        core->has_left_over = true;
+        request_move(core, request, &core->requests.parked, REQUEST_PARKED);
+        core->turn.has_left_over = true;
     }
 }
 

@@ -11,7 +11,64 @@
 #ifndef HASP_CORE_CONN_H
 #define HASP_CORE_CONN_H
 
-#include "core/state.h"
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/list.h"
+
+struct core;
+struct request;
+
+/* The place of one reply in the order of a connection's requests. */
+struct slot {
+    struct request *request; /* NULL: its reply stands in 'reply'. */
+    struct buffer reply;
+    uint8_t order; /* enum conn_order. */
+};
+
+/* What a connection sends without waiting for answers has its effect in the
+ * order in which it was sent. Changes keep it by themselves, since they stand
+ * in one log; a read and a change that may touch the same thing wait for each
+ * other. */
+enum conn_order { ORDER_NONE, ORDER_CHANGE, ORDER_READ, ORDER_COUNT };
+
+struct conn {
+    UT_hash_handle by_id;
+    struct list in_core; /* By age, for CLIENT LIST. */
+    uint64_t id;
+    uint64_t opened_ns;
+    char *address;
+    struct bytes name; /* CLIENT SETNAME; owned. */
+    int version;       /* RESP 2 or 3. */
+    struct slot *slots;
+    uint32_t slot_capacity; /* A power of two. */
+    uint64_t first_slot;    /* The oldest that is not answered. */
+    uint64_t next_slot;
+    uint64_t blocking_slot; /* Holds back what follows it; UINT64_MAX: none. */
+    uint64_t quit_slot;     /* Its answer is the last; UINT64_MAX: none. */
+    struct list sessions;   /* Of attachment.in_owner, newest last. */
+    uint32_t session_count;
+    struct list watches;
+    uint32_t watch_count;   /* Of all kinds; channels and patterns as well in */
+    uint32_t channel_count; /* ... this one (the mode of RESP2). */
+    uint32_t glob_count;
+    uint64_t told_event; /* The newest that was pushed to it. */
+    /* Of those that are not answered, by enum conn_order: how many, and a bit
+     * for the hash of each name that they touch. */
+    uint32_t open_count[ORDER_COUNT];
+    uint64_t open_names[ORDER_COUNT];
+    uint64_t held_size; /* Bytes, see core_limits.bytes_per_conn. */
+    bool is_blocked;
+    bool is_known;   /* It has done something, see core_client_is_stranger(). */
+    bool is_closing; /* We have closed it; nothing more is written. */
+};
+
+/* Lives as long as the core. */
+struct conns {
+    struct conn *by_id;
+    struct list by_age;
+    uint32_t count;
+    uint64_t held_size; /* Of all of them. */
+};
 
 #define SLOT_NONE UINT64_MAX
 

@@ -50,6 +50,10 @@ const struct core_limits core_default_limits = {
 /* Rounds of one turn: what an applied BEGIN lets in is proposed at once. */
 #define TURN_ROUNDS 3
 
+#define OWN_IN_FLIGHT_DEFAULT 8192
+#define BYTES_IN_FLIGHT_DEFAULT (64u << 20)
+#define BYTES_PER_CONN_DEFAULT (4u << 20)
+
 static int take_frame(struct core *core, uint64_t id, enum frame_type type,
                       struct bytes body);
 static int take_forward(struct core *core, uint64_t id, struct bytes body);
@@ -68,7 +72,7 @@ struct core *core_new(const struct core_options *options,
     core->options = *options;
     core->port = *port;
     core->version = memory_text(options->version);
-    core->accused = options->accused;
+    core->loss.accused = options->accused;
     struct core_limits *limits = &core->options.limits;
     if (limits->sessions_per_conn > FRAME_SESSION_MAX) {
         limits->sessions_per_conn = FRAME_SESSION_MAX;
@@ -88,14 +92,15 @@ struct core *core_new(const struct core_options *options,
         }
     }
     /* Beside the clients' and our own there are BEGIN and a change. */
-    core->in_flight_max = limits->requests_in_flight + limits->own_in_flight +
-                          limits->own_in_flight / 8 + 8;
+    uint32_t in_flight_max = limits->requests_in_flight +
+                             limits->own_in_flight + limits->own_in_flight / 8 +
+                             8;
     struct replica_options replica = {
         .id = options->id,
         .seed = options->seed,
         .election_ms = options->election_ms,
         .heartbeat_ms = options->heartbeat_ms,
-        .in_flight_max = core->in_flight_max,
+        .in_flight_max = in_flight_max,
     };
     core->replica = replica_new(&replica);
     core->fsm = lockfsm_new();
@@ -118,7 +123,7 @@ void core_free(struct core *core)
         return;
     }
     core->is_stopping = true; /* Nobody is told of the connections' end. */
-    LIST_EACH_SAFE (node, &core->conns_by_age) {
+    LIST_EACH_SAFE (node, &core->conns.by_age) {
         conn_free(core, LIST_ENTRY(node, struct conn, in_core));
     }
     attach_free(core);
@@ -129,7 +134,7 @@ void core_free(struct core *core)
     buffer_done(&core->scratch);
     buffer_done(&core->parse_error);
     buffer_done(&core->event);
-    buffer_done(&core->change_asker);
+    buffer_done(&core->change.asker);
     timers_free(core->timers);
     lockfsm_free(core->fsm);
     replica_free(core->replica);
@@ -160,7 +165,7 @@ int core_begin(struct core *core, const struct core_start *start,
                  replica.applied_index, replica.snapshot_index);
         return HASP_ECORRUPT;
     }
-    core->snapshot_index = replica.snapshot_index;
+    core->snapshots.index = replica.snapshot_index;
     history_begin(&core->history, replica.applied_index, now_ns);
     error = replica_begin(core->replica, &replica, now_ns / NS_PER_MS, &update,
                           why);
@@ -242,7 +247,7 @@ void core_peer_up(struct core *core, const struct frame_hello *hello,
     }
     core->must_register = core->must_look_at_levels = true;
     vouch_greeted(core, id, hello->members_index);
-    if (id == core->known_leader) {
+    if (id == core->leader.id) {
         attach_tell(core);
     }
     /* A cluster that starts need not wait out an election's time. */
@@ -272,8 +277,8 @@ void core_peer_down(struct core *core, uint64_t id, bool was_closed_by_peer,
 /* After each event and each stage of a turn: what the replica made of it. */
 static void follow(struct core *core)
 {
-    if (core->has_removed_peers) {
-        core->has_removed_peers = false;
+    if (core->members.has_removed) {
+        core->members.has_removed = false;
         for (int i = 0; i < PEER_COUNT_MAX; i++) {
             if (core->peers[i].is_removed) {
                 core->peers[i].is_removed = false;
@@ -281,9 +286,9 @@ static void follow(struct core *core)
             }
         }
     }
-    if (core->snapshot_to != 0) {
-        uint64_t to = core->snapshot_to;
-        core->snapshot_to = 0;
+    if (core->snapshots.wanted_by != 0) {
+        uint64_t to = core->snapshots.wanted_by;
+        core->snapshots.wanted_by = 0;
         snapshots_send(core, to);
     }
     role_follow(core);
@@ -411,7 +416,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
     struct replica_update update;
     CHECK(read_ns <= now_ns);
     set_now(core, now_ns);
-    core->has_left_over = core->has_spent_budget = false;
+    core->turn.has_left_over = core->turn.has_spent_budget = false;
     if (now_ns / NS_PER_MS >= replica_deadline(core->replica)) {
         replica_tick(core->replica, now_ns / NS_PER_MS, &update);
         update_carry_out(core, &update);
@@ -445,21 +450,21 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
             break;
         }
     }
-    core->has_left_over |= propose_has_work(core);
+    core->turn.has_left_over |= propose_has_work(core);
     flush_state(core, false);
     digests_turn(core);
     quarantine_turn(core);
     clocks_turn(core);
     snapshots_turn(core);
     watches_turn(core);
-    return core->has_left_over ? now_ns : next_deadline(core);
+    return core->turn.has_left_over ? now_ns : next_deadline(core);
 }
 
 void core_disk_scarce(struct core *core, bool is_scarce, uint64_t now_ns)
 {
     set_now(core, now_ns);
     core->is_disk_scarce = is_scarce;
-    core->scarce_retry_ns = now_ns;
+    core->transfer.scarce_retry_ns = now_ns;
 }
 
 void core_stop(struct core *core, uint64_t now_ns)
@@ -480,8 +485,9 @@ bool core_is_quiet(const struct core *core)
     if (core->is_leader && membership_has_heir(core)) {
         return false;
     }
-    return list_is_empty(&core->logged) && list_is_empty(&core->asking) &&
-           list_is_empty(&core->ready);
+    return list_is_empty(&core->requests.logged) &&
+           list_is_empty(&core->requests.asking) &&
+           list_is_empty(&core->requests.ready);
 }
 
 int core_flush(struct core *core)
@@ -521,46 +527,47 @@ const struct core_counts *core_counts(const struct core *core)
 
 void core_set_applied_hook(struct core *core, core_applied_fn *hook, void *data)
 {
-    core->hook = hook;
-    core->hook_data = data;
+    core->hooks.applied = hook;
+    core->hooks.data = data;
 }
 
 void core_set_heard_hook(struct core *core, core_heard_fn *hook)
 {
-    core->heard_hook = hook;
+    core->hooks.heard = hook;
 }
 
 static void free_requests(struct core *core)
 {
-    struct list *lists[] = {&core->parked, &core->forwarded,   &core->asking,
-                            &core->logged, &core->queued,      &core->doomed,
-                            &core->ready,  &core->snapshotting};
+    struct list *lists[] = {&core->requests.parked, &core->requests.forwarded,
+                            &core->requests.asking, &core->requests.logged,
+                            &core->requests.queued, &core->requests.doomed,
+                            &core->requests.ready,  &core->snapshots.waiting};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
         LIST_EACH_SAFE (node, lists[i]) {
             request_drop(core, LIST_ENTRY(node, struct request, in_list));
         }
     }
-    if (core->changing != NULL) {
-        request_drop(core, core->changing);
+    if (core->change.request != NULL) {
+        request_drop(core, core->change.request);
     }
-    if (core->transferring != NULL) {
-        request_drop(core, core->transferring);
+    if (core->transfer.request != NULL) {
+        request_drop(core, core->transfer.request);
     }
     requests_free(core);
 }
 
 static void init_lists(struct core *core)
 {
-    list_init(&core->conns_by_age);
+    list_init(&core->conns.by_age);
     watches_init(core);
-    list_init(&core->parked);
-    list_init(&core->forwarded);
-    list_init(&core->asking);
-    list_init(&core->logged);
-    list_init(&core->queued);
-    list_init(&core->doomed);
-    list_init(&core->ready);
-    list_init(&core->snapshotting);
+    list_init(&core->requests.parked);
+    list_init(&core->requests.forwarded);
+    list_init(&core->requests.asking);
+    list_init(&core->requests.logged);
+    list_init(&core->requests.queued);
+    list_init(&core->requests.doomed);
+    list_init(&core->requests.ready);
+    list_init(&core->snapshots.waiting);
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
         list_init(&core->peers[i].attachments);
     }
@@ -599,8 +606,8 @@ static uint64_t next_deadline(struct core *core)
     next = sooner(next, digests_next(core));
     next = sooner(next, quarantine_next(core));
     next = sooner(next, clocks_next(core));
-    if (core->flush_due_ns != 0) {
-        next = sooner(next, core->flush_due_ns);
+    if (core->flush.due_ns != 0) {
+        next = sooner(next, core->flush.due_ns);
     }
     return next > now_ns ? next : now_ns + NS_PER_MS;
 }

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "core/peer.h"
+#include "core/state.h"
 #include "core/update.h"
 
 /* All nodes take one where the index is a multiple of this. At a hundred
@@ -185,15 +186,15 @@ static void send_point(struct core *core)
 {
     struct digests *digests = &core->digests;
     const struct frame_digest *point = newest(&digests->own);
-    if (core->is_leader || core->known_leader == 0 || point->log_index == 0 ||
-        (digests->sent_to == core->known_leader &&
+    if (core->is_leader || core->leader.id == 0 || point->log_index == 0 ||
+        (digests->sent_to == core->leader.id &&
          digests->sent_index == point->log_index)) {
         return;
     }
-    struct buffer *out = peer_output(core, core->known_leader);
+    struct buffer *out = peer_output(core, core->leader.id);
     if (out != NULL) {
         frame_put_digest(out, FRAME_DIGEST, point);
-        digests->sent_to = core->known_leader;
+        digests->sent_to = core->leader.id;
         digests->sent_index = point->log_index;
     }
 }
@@ -252,7 +253,7 @@ int digests_diverged(struct core *core, uint64_t from, struct bytes body)
 {
     struct frame_digest right;
     int error = frame_get_digest(body, &right);
-    if (error != 0 || from != core->known_leader || core->has_fatal) {
+    if (error != 0 || from != core->leader.id || core->has_fatal) {
         return error;
     }
     const struct frame_digest *own = find(&core->digests.own, right.log_index);

@@ -18,7 +18,30 @@
 #ifndef HASP_CORE_DIGESTS_H
 #define HASP_CORE_DIGESTS_H
 
-#include "core/state.h"
+#include "base/bytes.h"
+#include "base/err.h"
+#include "net/frame.h"
+
+struct core;
+
+/* What the newest digests of a state were. */
+#define DIGEST_POINT_COUNT 16
+struct digest_points {
+    struct frame_digest point[DIGEST_POINT_COUNT]; /* log_index 0: none. */
+    uint32_t next;
+};
+
+/* Lives as long as the core. */
+struct digests {
+    struct digest_points own;
+    uint64_t applied_index;  /* At the last look, and ... */
+    uint64_t quiet_since_ns; /* ... since when it is that. */
+    uint64_t scrub_due_ns;
+    uint64_t sent_index;    /* The newest point that ... */
+    uint64_t sent_to;       /* ... this leader has been sent; 0: none. */
+    uint64_t agreed_index;  /* Of a leader: a majority had the same there. */
+    uint64_t differs_index; /* Here they differed, and no majority was known. */
+};
 
 /* The entry 'log_index' has just been applied. */
 void digests_applied(struct core *core, uint64_t log_index);

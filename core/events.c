@@ -7,6 +7,7 @@
 #include "core/attach.h"
 #include "core/commands/commands.h"
 #include "core/request.h"
+#include "core/state.h"
 #include "core/watches.h"
 
 struct event {
@@ -77,7 +78,7 @@ void lock_unwatch_run(struct core *core, struct request *request,
 static void confirm(struct core *core, struct request *request,
                     const char *word, struct bytes channel, bool has_channel)
 {
-    struct resp_writer *writer = &core->writer;
+    struct resp_writer *writer = &core->requests.writer;
     resp_push(writer, 3);
     resp_text(writer, word);
     if (has_channel) {
@@ -100,7 +101,7 @@ static void subscribe(struct core *core, struct request *request,
             confirm(core, request, word, call->argument[i], true);
         } else {
             request_count_refusal(core, "LIMIT");
-            resp_error(&core->writer, "LIMIT", "%s", limit);
+            resp_error(&core->requests.writer, "LIMIT", "%s", limit);
         }
     }
     request_done(core, request);
@@ -179,7 +180,7 @@ static void tell(struct core *core, const char *kind,
                  const struct effect *effect)
 {
     struct event event = {kind, effect};
-    core->event_number++;
+    core->watches.event++;
     watches_hit(core, effect->lock, tell_watch, &event);
 }
 
@@ -190,8 +191,8 @@ static void tell_watch(struct core *core, const struct watch *watch, void *data)
     struct conn *conn = watch->of.conn;
     if (watch->of.pattern->kind != WATCH_PREFIX) {
         publish(core, watch, event->kind, event->effect);
-    } else if (conn->told_event != core->event_number) {
-        conn->told_event = core->event_number;
+    } else if (conn->told_event != core->watches.event) {
+        conn->told_event = core->watches.event;
         push(core, conn, event->kind, event->effect);
     }
 }
@@ -201,7 +202,7 @@ static void tell_watch(struct core *core, const struct watch *watch, void *data)
 static void tell_blacklisted(struct core *core, const struct effect *effect)
 {
     const struct session *session = lockfsm_session(core->fsm, effect->session);
-    if (session == NULL || core->watches == NULL) {
+    if (session == NULL || core->watches.by_owner == NULL) {
         return;
     }
     LIST_EACH (node, &session->holds) {
@@ -342,7 +343,7 @@ static void please(struct core *core, const struct effect *effect)
         struct conn *conn = LIST_ENTRY(node, struct attachment, in_session)
                                 ->conn;
         if (conn != NULL && conn->version == 3 &&
-            conn->told_event != core->event_number) {
+            conn->told_event != core->watches.event) {
             push(core, conn, "please", effect);
         }
     }

@@ -14,7 +14,9 @@
 #ifndef HASP_CORE_EVENTS_H
 #define HASP_CORE_EVENTS_H
 
-#include "core/state.h"
+#include "lockfsm/lockfsm.h"
+
+struct core;
 
 void events_effect(struct core *core, const struct effect *effect);
 #endif /* HASP_CORE_EVENTS_H */

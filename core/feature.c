@@ -8,6 +8,7 @@
 #include "core/commands/commands.h"
 #include "core/propose.h"
 #include "core/request.h"
+#include "core/state.h"
 #include "lockfsm/feature.h"
 
 uint32_t feature_of_member(const struct core *core, uint64_t id)
@@ -99,7 +100,7 @@ void raft_finalize_run(struct core *core, struct request *request,
     char why[HASP_WHY_SIZE] = "";
     uint32_t level = feature_possible(core, why);
     (void)call;
-    if (core->changing != NULL) {
+    if (core->change.request != NULL) {
         request_refuse(core, request, "BUSY",
                        "a change of the members is under way");
     } else if (level != 0) {
@@ -131,8 +132,8 @@ void feature_turn(struct core *core)
         encode_set_feature(&core->scratch, level);
         core->must_look_at_levels = !propose_own(core,
                                                  buffer_bytes(&core->scratch));
-    } else if (level > core->told_level) {
-        core->told_level = level;
+    } else if (level > core->feature.told_level) {
+        core->feature.told_level = level;
         LOG_INFO("upgrade can be finalized",
                  "level=%" PRIu32 " present=%" PRIu32
                  " hint=\"hasp cluster finalize\"",

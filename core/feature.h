@@ -10,7 +10,15 @@
 #ifndef HASP_CORE_FEATURE_H
 #define HASP_CORE_FEATURE_H
 
-#include "core/state.h"
+#include "base/bytes.h"
+#include "base/err.h"
+
+struct core;
+struct request;
+
+struct feature {
+    uint32_t told_level; /* That the cluster could be raised to it. */
+};
 
 /* The level to which the cluster may be raised: the lowest one of its members
  * as this node is connected to them. 0 if that is not above the present one,

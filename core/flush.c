@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
+#include "core/state.h"
 #include "core/update.h"
 
 /* A table without room cannot grow before the snapshot's reader has ended. */
@@ -37,26 +38,26 @@ void flush_state(struct core *core, bool is_now)
         lockfsm_flushed_index(core->fsm) == lockfsm_applied_index(core->fsm)) {
         return;
     }
-    if (!is_now && core->now_ns < core->flush_due_ns &&
-        (core->is_table_full ||
+    if (!is_now && core->now_ns < core->flush.due_ns &&
+        (core->flush.is_table_full ||
          lockfsm_dirty_count(core->fsm) < core->options.limits.flush_records)) {
         return;
     }
     if (!is_now && table_is_busy(core->table)) {
-        core->flush_due_ns = core->now_ns + BUSY_RETRY_NS;
+        core->flush.due_ns = core->now_ns + BUSY_RETRY_NS;
         return;
     }
-    if (!is_now && core->has_spent_budget && !core->has_put_off_flush) {
-        core->has_put_off_flush = core->has_left_over = true;
+    if (!is_now && core->turn.has_spent_budget && !core->flush.is_put_off) {
+        core->flush.is_put_off = core->turn.has_left_over = true;
         return;
     }
     int error = flush_whole(core);
-    core->has_put_off_flush = false;
-    core->flush_due_ns = 0;
-    core->is_table_full = error == HASP_EBUSY;
-    if (core->is_table_full) {
+    core->flush.is_put_off = false;
+    core->flush.due_ns = 0;
+    core->flush.is_table_full = error == HASP_EBUSY;
+    if (core->flush.is_table_full) {
         /* A snapshot is being made from it; the log has it all meanwhile. */
-        core->flush_due_ns = core->now_ns + FULL_RETRY_NS;
+        core->flush.due_ns = core->now_ns + FULL_RETRY_NS;
     } else if (error == HASP_ENOMEM) {
         core_fatal(core, 70,
                    "the table needs more address space than the process may "

@@ -5,7 +5,19 @@
 #ifndef HASP_CORE_FLUSH_H
 #define HASP_CORE_FLUSH_H
 
-#include "core/state.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct core;
+
+/* Lives as long as the core. */
+struct flush {
+    uint64_t due_ns; /* 0: nothing to flush. */
+    bool is_put_off;
+    bool is_table_full; /* Until whoever reads it has ended. */
+};
 
 /* Writes the state into the table, if it is time to; or in the next turn, if
  * this one has applied very much: what it sends leaves in between, and what has

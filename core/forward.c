@@ -14,6 +14,10 @@
 #include "core/peer.h"
 #include "core/propose.h"
 #include "core/request.h"
+#include "core/state.h"
+
+/* A request that a node refused is not sent there again sooner. */
+#define FORWARD_RETRY_NS (20 * NS_PER_MS)
 
 static void park(struct core *core, struct request *request);
 static bool send(struct core *core, struct request *request);
@@ -34,10 +38,10 @@ void forward_request(struct core *core, struct request *request)
 
 void forward_leader_changed(struct core *core)
 {
-    LIST_EACH_SAFE (node, &core->forwarded) {
+    LIST_EACH_SAFE (node, &core->requests.forwarded) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
-        if (request->sent_to != core->known_leader ||
-            request->sent_term != core->known_term) {
+        if (request->sent_to != core->leader.id ||
+            request->sent_term != core->leader.term) {
             request_return(core, request);
         }
     }
@@ -45,7 +49,7 @@ void forward_leader_changed(struct core *core)
 
 void forward_peer_lost(struct core *core, uint64_t peer)
 {
-    LIST_EACH_SAFE (node, &core->forwarded) {
+    LIST_EACH_SAFE (node, &core->requests.forwarded) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (request->sent_to == peer) {
             request_return(core, request);
@@ -53,27 +57,27 @@ void forward_peer_lost(struct core *core, uint64_t peer)
     }
     /* Its own requests are its own to repeat; and a new process of it will
      * count connections from the start, so no late answer may reach it. */
-    orphan_all(core, &core->parked, peer);
-    orphan_all(core, &core->asking, peer);
-    orphan_all(core, &core->logged, peer);
-    orphan_all(core, &core->queued, peer);
-    orphan_all(core, &core->doomed, peer);
-    orphan_all(core, &core->ready, peer);
-    orphan_all(core, &core->snapshotting, peer);
+    orphan_all(core, &core->requests.parked, peer);
+    orphan_all(core, &core->requests.asking, peer);
+    orphan_all(core, &core->requests.logged, peer);
+    orphan_all(core, &core->requests.queued, peer);
+    orphan_all(core, &core->requests.doomed, peer);
+    orphan_all(core, &core->requests.ready, peer);
+    orphan_all(core, &core->snapshots.waiting, peer);
     membership_peer_lost(core, peer);
 }
 
 void forward_turn(struct core *core)
 {
-    if (list_is_empty(&core->parked)) {
+    if (list_is_empty(&core->requests.parked)) {
         return;
     }
     if (core->is_serving) {
         serve_parked(core);
-    } else if (!core->is_leader && core->known_leader != 0) {
+    } else if (!core->is_leader && core->leader.id != 0) {
         send_parked(core);
     }
-    LIST_EACH_SAFE (node, &core->parked) {
+    LIST_EACH_SAFE (node, &core->requests.parked) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (request->deadline_ns > core->now_ns) {
             break;
@@ -84,13 +88,13 @@ void forward_turn(struct core *core)
 
 uint64_t forward_next(const struct core *core)
 {
-    const struct request *first = LIST_FIRST(&core->parked, struct request,
-                                             in_list);
+    const struct request *first = LIST_FIRST(&core->requests.parked,
+                                             struct request, in_list);
     if (first == NULL) {
         return UINT64_MAX;
     }
     /* Those that wait to be sent again do so for FORWARD_RETRY_NS only. */
-    return !core->is_leader && core->known_leader != 0 &&
+    return !core->is_leader && core->leader.id != 0 &&
                    first->not_before_ns > core->now_ns
                ? first->not_before_ns
                : first->deadline_ns;
@@ -125,7 +129,7 @@ int forward_received(struct core *core, uint64_t peer, struct bytes body,
         request_return(core, request);
         return 0;
     }
-    if (core->in_flight > core->options.limits.requests_in_flight) {
+    if (core->requests.in_flight > core->options.limits.requests_in_flight) {
         request_refuse(core, request, "BUSY", "too much is in flight");
         return 0;
     }
@@ -213,14 +217,14 @@ void member_client_address(const struct core *core, uint64_t id,
 
 static void park(struct core *core, struct request *request)
 {
-    request_move(core, request, &core->parked, REQUEST_PARKED);
+    request_move(core, request, &core->requests.parked, REQUEST_PARKED);
 }
 
 /* To the leader, if it can be reached; or tells the client where it is. */
 static bool send(struct core *core, struct request *request)
 {
-    if (core->known_leader == 0 || core->known_leader == core->options.id ||
-        heed_is_guest(core, core->known_leader)) {
+    if (core->leader.id == 0 || core->leader.id == core->options.id ||
+        heed_is_guest(core, core->leader.id)) {
         return false;
     }
     /* What may have been done is carried on by ourselves: MOVED would say that
@@ -228,7 +232,7 @@ static bool send(struct core *core, struct request *request)
     if (core->options.redirect == REDIRECT_MOVED &&
         request->effect == NOTHING_DONE) {
         char address[MEMBER_ADDRESS_SIZE];
-        member_client_address(core, core->known_leader, address);
+        member_client_address(core, core->leader.id, address);
         if (address[0] == '\0') {
             return false;
         }
@@ -238,18 +242,18 @@ static bool send(struct core *core, struct request *request)
         request_done(core, request);
         return true;
     }
-    struct buffer *out = peer_output(core, core->known_leader);
+    struct buffer *out = peer_output(core, core->leader.id);
     if (out == NULL) {
         return false;
     }
     size_t start = out->size;
     buffer_put_bytes(out, buffer_bytes(&request->body));
-    frame_stamp_forward(out->data + start, core->known_term,
+    frame_stamp_forward(out->data + start, core->leader.term,
                         request->effect == MAY_BE_DONE);
-    request->sent_to = core->known_leader;
-    request->sent_term = core->known_term;
+    request->sent_to = core->leader.id;
+    request->sent_term = core->leader.term;
     request_mark(request);
-    request_move(core, request, &core->forwarded, REQUEST_FORWARDED);
+    request_move(core, request, &core->requests.forwarded, REQUEST_FORWARDED);
     return true;
 }
 
@@ -268,23 +272,23 @@ static bool is_retried_transfer(const struct request *request)
 static void serve_parked(struct core *core)
 {
     bool is_open = propose_is_open(core);
-    LIST_EACH_SAFE (node, &core->parked) {
+    LIST_EACH_SAFE (node, &core->requests.parked) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (is_retried_transfer(request)) {
             membership_transfer_seen(core, request);
         } else if (is_open || (request->command->flags & COMMAND_CHANGE) == 0) {
-            request_move(core, request, &core->ready, REQUEST_RESUMED);
+            request_move(core, request, &core->requests.ready, REQUEST_RESUMED);
         }
     }
 }
 
 static void send_parked(struct core *core)
 {
-    if (peer_output(core, core->known_leader) == NULL &&
+    if (peer_output(core, core->leader.id) == NULL &&
         core->options.redirect == REDIRECT_FORWARD) {
         return;
     }
-    LIST_EACH_SAFE (node, &core->parked) {
+    LIST_EACH_SAFE (node, &core->requests.parked) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (request->conn == NULL || request->not_before_ns > core->now_ns) {
             continue;

@@ -11,7 +11,12 @@
 #ifndef HASP_CORE_FORWARD_H
 #define HASP_CORE_FORWARD_H
 
-#include "core/state.h"
+#include "base/bytes.h"
+#include "base/err.h"
+#include "raft/replica.h"
+
+struct core;
+struct request;
 
 struct call;
 

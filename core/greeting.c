@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "core/peer.h"
+#include "core/state.h"
 #include "core/update.h"
 #include "core/vouch.h"
 

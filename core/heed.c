@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "core/peer.h"
+#include "core/state.h"
 
 enum standing { MEMBER = 1, LEAVING = 2, GUEST = 4 };
 
@@ -46,7 +47,7 @@ static enum standing standing_of(const struct core *core, uint64_t id)
     if (members.count == 0 || replica_members_find(&members, id) != NULL) {
         return MEMBER;
     }
-    return replica_members_find(&core->applied_members, id) != NULL ? LEAVING
+    return replica_members_find(&core->members.applied, id) != NULL ? LEAVING
                                                                     : GUEST;
 }
 

@@ -21,7 +21,9 @@
 #ifndef HASP_CORE_HEED_H
 #define HASP_CORE_HEED_H
 
-#include "core/state.h"
+#include "net/frame.h"
+
+struct core;
 
 /* Nothing is asked of it either. */
 bool heed_is_guest(const struct core *core, uint64_t id);

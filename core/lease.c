@@ -6,6 +6,7 @@
 #include "core/propose.h"
 #include "core/questions.h"
 #include "core/request.h"
+#include "core/state.h"
 
 /* One turn proposes at most so much, so that the end of very many sessions at
  * once does not keep the loop from Raft's heartbeats. */
@@ -82,21 +83,21 @@ bool lease_heard(struct core *core, uint64_t session, uint64_t received_ns)
     if (!timers_heard(core->timers, session, received_ns)) {
         return false;
     }
-    if (core->heard_hook != NULL) {
-        core->heard_hook(core->hook_data, session);
+    if (core->hooks.heard != NULL) {
+        core->hooks.heard(core->hooks.data, session);
     }
     return true;
 }
 
 void lease_ended(struct core *core)
 {
-    if (!core->has_session_ended) {
+    if (!core->turn.has_session_ended) {
         return;
     }
-    core->has_session_ended = false;
-    LIST_EACH_SAFE (node, &core->doomed) {
+    core->turn.has_session_ended = false;
+    LIST_EACH_SAFE (node, &core->requests.doomed) {
         request_move(core, LIST_ENTRY(node, struct request, in_list),
-                     &core->ready, REQUEST_READY);
+                     &core->requests.ready, REQUEST_READY);
     }
 }
 
@@ -112,16 +113,18 @@ void lease_turn(struct core *core, uint64_t read_ns)
     }
     uint64_t at_ns = read_ns;
     if (timers_has_due_sessions(core->timers, at_ns)) {
-        at_ns = core->confirmed_ns < at_ns ? core->confirmed_ns : at_ns;
+        at_ns = core->questions.confirmed_ns < at_ns
+                    ? core->questions.confirmed_ns
+                    : at_ns;
         if (!timers_has_due_sessions(core->timers, at_ns)) {
-            core->wants_expiry_question = true;
+            core->questions.is_wanted = true;
         }
     }
-    uint32_t before = core->item_count;
+    uint32_t before = core->propose.item_count;
     timers_due(core->timers, at_ns, core->now_ns, EXPIRE_SESSION_MAX,
                DUE_COMMAND_MAX, propose_own, core);
-    if (core->item_count - before >= DUE_COMMAND_MAX) {
-        core->has_left_over = true;
+    if (core->propose.item_count - before >= DUE_COMMAND_MAX) {
+        core->turn.has_left_over = true;
     }
 }
 
@@ -202,7 +205,7 @@ static bool wait_on(struct core *core, struct request *request,
         if (timers_is_doomed(core->timers, beat.id) ||
             (!request->is_heard &&
              !lease_heard(core, beat.id, request->received_ns))) {
-            request_move(core, request, &core->doomed, REQUEST_DOOMED);
+            request_move(core, request, &core->requests.doomed, REQUEST_DOOMED);
             return true;
         }
         if (timers_needs_heard(core->timers, beat.id)) {

@@ -13,7 +13,10 @@
 #ifndef HASP_CORE_LEASE_H
 #define HASP_CORE_LEASE_H
 
-#include "core/state.h"
+#include "lockfsm/lockfsm.h"
+#include "net/resp.h"
+
+struct core;
 
 /* Proposes what had become due by 'read_ns' (see core_turn()); EXPIRE only
  * after a confirmation asked for later than the deadline. */

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "core/peer.h"
+#include "core/state.h"
 
 static void tell(struct core *core, const struct peer *peer,
                  uint64_t incarnation, uint64_t log_end);
@@ -57,8 +58,8 @@ void loss_turn(struct core *core)
 void loss_peer_lost(struct core *core, uint64_t id)
 {
     struct peer *peer = peer_find(core, id);
-    if (core->asked_leader == id) {
-        core->asked_leader = 0;
+    if (core->loss.asked_leader == id) {
+        core->loss.asked_leader = 0;
     }
     if (peer != NULL) {
         peer->has_asked = false;
@@ -108,12 +109,12 @@ int loss_cleared(struct core *core, uint64_t from, struct bytes body)
     if (error != 0 || !is_barred(core) || core->has_fatal ||
         from != replica_leader(core->replica) ||
         cleared.incarnation != core->options.incarnation ||
-        cleared.term != core->accused.term ||
-        cleared.last_index != core->accused.last_index) {
+        cleared.term != core->loss.accused.term ||
+        cleared.last_index != core->loss.accused.last_index) {
         return error;
     }
     LOG_INFO("bar lifted", "by=%" PRIu64, from);
-    core->accused = (struct core_accusation){0};
+    core->loss.accused = (struct core_accusation){0};
     core->port.unbar(core->port.data);
     return 0;
 }
@@ -153,10 +154,10 @@ static void bar(struct core *core, uint64_t from, const struct frame_lost *lost)
 {
     char why[HASP_WHY_SIZE];
     put_why(core, from, lost, why);
-    core->accused = (struct core_accusation){.term = lost->term,
-                                             .last_index = lost->last_index};
-    core->asked_leader = 0;
-    core->port.bar(core->port.data, &core->accused, why);
+    core->loss.accused = (struct core_accusation){
+        .term = lost->term, .last_index = lost->last_index};
+    core->loss.asked_leader = 0;
+    core->port.bar(core->port.data, &core->loss.accused, why);
     LOG_ERROR(
         "this node is barred",
         "by=%" PRIu64 " acknowledged=%" PRIu64 " term=%" PRIu64 " last=%" PRIu64
@@ -182,19 +183,19 @@ static void ask(struct core *core)
     uint64_t term = replica_term(core->replica);
     if (!is_barred(core) || core->has_fatal || leader == 0 ||
         leader == core->options.id ||
-        (leader == core->asked_leader && term == core->asked_term)) {
+        (leader == core->loss.asked_leader && term == core->loss.asked_term)) {
         return;
     }
     struct buffer *out = peer_output(core, leader);
     if (out != NULL) {
         struct frame_lost accused = {
             .incarnation = core->options.incarnation,
-            .term = core->accused.term,
-            .last_index = core->accused.last_index,
+            .term = core->loss.accused.term,
+            .last_index = core->loss.accused.last_index,
             .log_end = replica_last_index(core->replica)};
         frame_put_lost(out, FRAME_ACCUSED, &accused);
-        core->asked_leader = leader;
-        core->asked_term = term;
+        core->loss.asked_leader = leader;
+        core->loss.asked_term = term;
     }
 }
 
@@ -207,7 +208,7 @@ static bool may_answer(struct core *core, struct peer *peer)
     }
     if (core->is_serving && peer->question == 0) {
         peer->question = replica_next_question(core->replica);
-        core->wants_expiry_question = true;
+        core->questions.is_wanted = true;
     }
     return peer->question != 0 &&
            replica_confirmed(core->replica) >= peer->question;

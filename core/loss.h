@@ -34,7 +34,17 @@
 #ifndef HASP_CORE_LOSS_H
 #define HASP_CORE_LOSS_H
 
-#include "core/state.h"
+#include "base/bytes.h"
+#include "core/core.h"
+
+struct peer;
+
+/* Lives as long as the core. */
+struct loss {
+    struct core_accusation accused; /* Then it is barred. */
+    uint64_t asked_leader;          /* About that; 0: none, or again. */
+    uint64_t asked_term;
+};
 
 /* A message of 'id' has been dealt with: what it has acknowledged. */
 void loss_note(struct core *core, uint64_t id);

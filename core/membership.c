@@ -15,6 +15,7 @@
 #include "core/propose.h"
 #include "core/request.h"
 #include "core/silence.h"
+#include "core/state.h"
 #include "core/trail.h"
 #include "core/update.h"
 
@@ -52,14 +53,14 @@ void raft_add_run(struct core *core, struct request *request,
                   const struct call *call)
 {
     struct replica_members members;
-    char *address = core->change_address;
+    char *address = core->change.address;
     if (refuse_if_changing(core, request)) {
         return;
     }
     change_begin(core, request, call->id);
     memcpy(address, call->name.data, call->name.size);
     address[call->name.size] = '\0';
-    core->change_is_standby = call_has(call, OPTION_STANDBY);
+    core->change.is_standby = call_has(call, OPTION_STANDBY);
     replica_members(core->replica, &members);
     const struct replica_member *member = replica_members_find(&members,
                                                                call->id);
@@ -67,19 +68,19 @@ void raft_add_run(struct core *core, struct request *request,
         /* Repeated: goes on where the first one stopped. */
         if (member->role == MEMBER_VOTER && silence_is_silent(core, call->id)) {
             added_in_vain(core);
-        } else if (member->role == MEMBER_VOTER || core->change_is_standby) {
+        } else if (member->role == MEMBER_VOTER || core->change.is_standby) {
             change_end(core, NULL, NULL);
         } else if (!refuse_misplaced(core, call->id, address)) {
-            core->change_promotes = true;
+            core->change.promotes = true;
             promote(core);
         }
-    } else if (core->change_is_standby ||
+    } else if (core->change.is_standby ||
                !refuse_misplaced(core, call->id, address)) {
         if (member != NULL || call_has(call, OPTION_FORCE)) {
             add(core);
         } else {
-            core->change_probe = PROBE_DUE;
-            core->change_deadline_ns = core->now_ns + PROBE_NS;
+            core->change.probe = PROBE_DUE;
+            core->change.deadline_ns = core->now_ns + PROBE_NS;
         }
     }
 }
@@ -88,19 +89,19 @@ void core_address_probed(struct core *core, uint64_t number, int error,
                          const char *why, uint64_t now_ns)
 {
     set_now(core, now_ns);
-    if (core->changing == NULL || core->change_probe != PROBE_UNDER_WAY ||
-        core->probe_number != number) {
+    if (core->change.request == NULL || core->change.probe != PROBE_UNDER_WAY ||
+        core->change.probe_number != number) {
         return; /* Of a change that is over. */
     }
-    snprintf(core->probe_why, sizeof core->probe_why, "%s", why);
+    snprintf(core->change.probe_why, sizeof core->change.probe_why, "%s", why);
     if (error == 0) {
-        core->change_probe = PROBE_DONE;
+        core->change.probe = PROBE_DONE;
     } else if (error != HASP_ECONNECT ||
-               core->now_ns >= core->change_deadline_ns) {
-        core->change_probe = PROBE_FAILED;
+               core->now_ns >= core->change.deadline_ns) {
+        core->change.probe = PROBE_FAILED;
     } else {
-        core->change_probe = PROBE_DUE;
-        core->change_retry_ns = core->now_ns + PROBE_RETRY_NS;
+        core->change.probe = PROBE_DUE;
+        core->change.retry_ns = core->now_ns + PROBE_RETRY_NS;
     }
 }
 
@@ -120,7 +121,7 @@ void raft_promote_run(struct core *core, struct request *request,
     } else if (member->role == MEMBER_VOTER) {
         change_end(core, NULL, NULL);
     } else if (!refuse_misplaced(core, call->id, member->address)) {
-        core->change_promotes = true;
+        core->change.promotes = true;
         promote(core);
     }
 }
@@ -153,9 +154,9 @@ static void take_away_begin(struct core *core, struct request *request,
         change_end(core, NULL, NULL); /* Repeated. */
         return;
     }
-    core->change_takes = true;
-    core->change_is_forced = call_has(call, OPTION_FORCE);
-    core->change_deadline_ns = core->now_ns + HEAR_NS;
+    core->change.takes = true;
+    core->change.is_forced = call_has(call, OPTION_FORCE);
+    core->change.deadline_ns = core->now_ns + HEAR_NS;
 }
 
 void raft_demote_run(struct core *core, struct request *request,
@@ -187,7 +188,7 @@ void raft_transfer_run(struct core *core, struct request *request,
     } else if (!membership_has_heir(core)) {
         request_refuse(core, request, "BUSY",
                        "no other voter is connected to take over");
-    } else if (core->wants_transfer || core->transferring != NULL) {
+    } else if (core->transfer.is_wanted || core->transfer.request != NULL) {
         request_refuse(core, request, "BUSY", "a transfer is under way");
     } else {
         trail_tell(core, request);
@@ -203,28 +204,29 @@ void membership_turn(struct core *core)
     if (core->must_register && propose_is_open(core)) {
         register_members(core);
     }
-    if (core->changing != NULL && core->change_promotes &&
-        core->change_index == 0 && core->now_ns >= core->change_retry_ns) {
+    if (core->change.request != NULL && core->change.promotes &&
+        core->change.index == 0 && core->now_ns >= core->change.retry_ns) {
         promote(core);
     }
-    if (core->changing != NULL && core->change_probe != PROBE_NONE) {
+    if (core->change.request != NULL && core->change.probe != PROBE_NONE) {
         probe_turn(core);
     }
-    if (core->changing != NULL && core->change_takes &&
-        core->now_ns >= core->change_retry_ns) {
+    if (core->change.request != NULL && core->change.takes &&
+        core->now_ns >= core->change.retry_ns) {
         take_away(core);
     }
-    if (core->changing != NULL && core->change_settles != 0) {
+    if (core->change.request != NULL && core->change.settles != 0) {
         settle(core);
     }
     if ((core->is_stopping ||
-         (core->is_disk_scarce && core->now_ns >= core->scarce_retry_ns)) &&
-        !core->wants_transfer && !replica_is_transferring(core->replica) &&
+         (core->is_disk_scarce &&
+          core->now_ns >= core->transfer.scarce_retry_ns)) &&
+        !core->transfer.is_wanted && !replica_is_transferring(core->replica) &&
         membership_has_heir(core)) {
-        core->scarce_retry_ns = core->now_ns + SCARCE_RETRY_NS;
+        core->transfer.scarce_retry_ns = core->now_ns + SCARCE_RETRY_NS;
         transfer_begin(core, NULL, 0);
     }
-    uint64_t heir = core->wants_transfer || core->changing != NULL ||
+    uint64_t heir = core->transfer.is_wanted || core->change.request != NULL ||
                             replica_is_transferring(core->replica)
                         ? 0
                         : clocks_heir(core);
@@ -240,34 +242,34 @@ uint64_t membership_next(const struct core *core)
     if (!core->is_serving) {
         return UINT64_MAX;
     }
-    bool is_busy = core->changing != NULL || core->wants_transfer ||
-                   core->transferring != NULL || core->is_stopping;
+    bool is_busy = core->change.request != NULL || core->transfer.is_wanted ||
+                   core->transfer.request != NULL || core->is_stopping;
     if (is_busy) {
         return core->now_ns + RETRY_NS;
     }
-    return core->is_disk_scarce ? core->scarce_retry_ns : UINT64_MAX;
+    return core->is_disk_scarce ? core->transfer.scarce_retry_ns : UINT64_MAX;
 }
 
 void membership_progress(struct core *core, uint64_t applied)
 {
-    if (core->changing == NULL || core->change_index == 0 ||
-        applied < core->change_index) {
+    if (core->change.request == NULL || core->change.index == 0 ||
+        applied < core->change.index) {
         return;
     }
-    uint64_t change_index = core->change_index;
-    core->change_index = 0;
-    if (core->change_promotes) {
+    uint64_t change_index = core->change.index;
+    core->change.index = 0;
+    if (core->change.promotes) {
         struct replica_members members;
         replica_members(core->replica, &members);
         const struct replica_member *member = replica_members_find(
-            &members, core->change_member);
+            &members, core->change.member);
         if (member == NULL || member->role != MEMBER_VOTER) {
             promote(core);
             return;
         }
-        core->change_promotes = false;
-        core->change_settles = change_index;
-        core->change_retry_ns = core->now_ns + SETTLE_NS;
+        core->change.promotes = false;
+        core->change.settles = change_index;
+        core->change.retry_ns = core->now_ns + SETTLE_NS;
         settle(core);
         return;
     }
@@ -276,14 +278,15 @@ void membership_progress(struct core *core, uint64_t applied)
 
 void membership_stepped_down(struct core *core)
 {
-    if (core->changing != NULL && core->change_settles != 0) {
+    if (core->change.request != NULL && core->change.settles != 0) {
         change_end(core, NULL, NULL); /* It is committed. */
     }
-    struct request *lost[2] = {core->changing, core->transferring};
-    core->changing = core->transferring = NULL;
-    core->wants_transfer = core->change_promotes = core->change_takes = false;
-    core->change_probe = PROBE_NONE;
-    core->change_index = 0;
+    struct request *lost[2] = {core->change.request, core->transfer.request};
+    core->change.request = core->transfer.request = NULL;
+    core->transfer.is_wanted = core->change.promotes = core->change
+                                                           .takes = false;
+    core->change.probe = PROBE_NONE;
+    core->change.index = 0;
     for (int i = 0; i < 2; i++) {
         if (lost[i] == NULL) {
             continue;
@@ -302,7 +305,7 @@ void membership_stepped_down(struct core *core)
 
 void membership_peer_lost(struct core *core, uint64_t peer)
 {
-    struct request *own[2] = {core->changing, core->transferring};
+    struct request *own[2] = {core->change.request, core->transfer.request};
     for (int i = 0; i < 2; i++) {
         if (own[i] != NULL && own[i]->conn == NULL && own[i]->peer == peer) {
             request_orphan(core, own[i]);
@@ -319,8 +322,7 @@ void membership_transfer_seen(struct core *core, struct request *request)
     }
     /* It was sent to the old leader, or that was this node. */
     uint64_t old = request->sent_to != 0 ? request->sent_to : core->options.id;
-    if (wanted != 0 ? core->known_leader == wanted
-                    : core->known_leader != old) {
+    if (wanted != 0 ? core->leader.id == wanted : core->leader.id != old) {
         resp_simple(request_reply(core, request), "OK");
         request_done(core, request);
     } else {
@@ -337,7 +339,7 @@ bool membership_has_heir(const struct core *core)
 /* True if another change is under way; 'request' is refused then. */
 static bool refuse_if_changing(struct core *core, struct request *request)
 {
-    if (core->changing == NULL) {
+    if (core->change.request == NULL) {
         return false;
     }
     request_refuse(core, request, "BUSY", "another change is under way");
@@ -349,39 +351,39 @@ static void change_begin(struct core *core, struct request *request,
 {
     request_leave(core, request);
     request->state = REQUEST_CHANGING;
-    buffer_clear(&core->change_asker);
-    trail_append(core, request, &core->change_asker);
-    core->changing = request;
-    core->change_index = 0;
-    core->change_member = id;
-    core->change_promotes = core->change_takes = false;
-    core->change_probe = PROBE_NONE;
-    core->change_settles = 0;
-    core->change_retry_ns = core->now_ns;
-    core->change_deadline_ns = core->now_ns + CATCH_UP_NS;
+    buffer_clear(&core->change.asker);
+    trail_append(core, request, &core->change.asker);
+    core->change.request = request;
+    core->change.index = 0;
+    core->change.member = id;
+    core->change.promotes = core->change.takes = false;
+    core->change.probe = PROBE_NONE;
+    core->change.settles = 0;
+    core->change.retry_ns = core->now_ns;
+    core->change.deadline_ns = core->now_ns + CATCH_UP_NS;
 }
 
 /* Another one may begin; its request is still to be answered. */
 static void change_forget(struct core *core)
 {
-    core->changing->state = REQUEST_NEW;
-    core->changing = NULL;
-    core->change_promotes = core->change_takes = false;
-    core->change_probe = PROBE_NONE;
-    core->change_settles = 0;
+    core->change.request->state = REQUEST_NEW;
+    core->change.request = NULL;
+    core->change.promotes = core->change.takes = false;
+    core->change.probe = PROBE_NONE;
+    core->change.settles = 0;
 }
 
 /* Answers the change; 'code' NULL: OK. */
 static void change_end(struct core *core, const char *code, const char *text)
 {
-    struct request *request = core->changing;
+    struct request *request = core->change.request;
     change_forget(core);
     if (code != NULL) {
         request_refuse(core, request, code, text);
         return;
     }
     LOG_INFO("membership changed", "command=%s member=%" PRIu64,
-             request->command->name, core->change_member);
+             request->command->name, core->change.member);
     resp_simple(request_reply(core, request), "OK");
     request_done(core, request);
 }
@@ -413,8 +415,8 @@ static void change_refused(struct core *core, int error)
  * is done. */
 static void not_promoted(struct core *core)
 {
-    struct request *request = core->changing;
-    uint64_t id = core->change_member;
+    struct request *request = core->change.request;
+    uint64_t id = core->change.member;
     char why[HASP_WHY_SIZE];
     if (core->port.peer_is_up(core->port.data, id)) {
         snprintf(why, sizeof why,
@@ -455,23 +457,24 @@ static bool refuse_misplaced(struct core *core, uint64_t id,
 static void probe_turn(struct core *core)
 {
     char why[HASP_WHY_SIZE];
-    switch (core->change_probe) {
+    switch (core->change.probe) {
     case PROBE_DUE:
-        if (core->now_ns >= core->change_retry_ns) {
-            core->change_probe = PROBE_UNDER_WAY;
-            core->port.probe_address(core->port.data, ++core->probe_number,
-                                     core->change_member, core->change_address);
+        if (core->now_ns >= core->change.retry_ns) {
+            core->change.probe = PROBE_UNDER_WAY;
+            core->port.probe_address(core->port.data,
+                                     ++core->change.probe_number,
+                                     core->change.member, core->change.address);
         }
         break;
     case PROBE_DONE:
-        core->change_probe = PROBE_NONE;
+        core->change.probe = PROBE_NONE;
         add(core);
         break;
     case PROBE_FAILED:
         snprintf(why, sizeof why,
                  "member %" PRIu64 " is not there, seen from member %" PRIu64
                  ": %s; start it first and look at its addresses, or force it",
-                 core->change_member, core->options.id, core->probe_why);
+                 core->change.member, core->options.id, core->change.probe_why);
         change_end(core, "BADARG", why);
         break;
     case PROBE_NONE:
@@ -483,9 +486,9 @@ static void probe_turn(struct core *core)
 /* It is a voter already, and OK would make it look like one that runs. */
 static void added_in_vain(struct core *core)
 {
-    struct request *request = core->changing;
+    struct request *request = core->change.request;
     char text[HASP_WHY_SIZE / 2], why[HASP_WHY_SIZE];
-    silence_text(core, core->change_member, text, sizeof text);
+    silence_text(core, core->change.member, text, sizeof text);
     snprintf(why, sizeof why,
              "%s, and is a voter already: start it; with a new data directory "
              "it has to be removed first",
@@ -497,25 +500,25 @@ static void added_in_vain(struct core *core)
 /* The change at hand is in the log; who wanted it, too. */
 static void told(struct core *core, enum act_kind kind)
 {
-    trail_act(core, kind, core->change_member,
-              kind == ACT_ADD ? core->change_address : "",
-              buffer_bytes(&core->change_asker));
+    trail_act(core, kind, core->change.member,
+              kind == ACT_ADD ? core->change.address : "",
+              buffer_bytes(&core->change.asker));
 }
 
 static void add(struct core *core)
 {
     struct replica_update update;
-    int error = replica_add(core->replica, core->change_member,
-                            core->change_address, core->now_ns / NS_PER_MS,
-                            &core->change_index, &update);
+    int error = replica_add(core->replica, core->change.member,
+                            core->change.address, core->now_ns / NS_PER_MS,
+                            &core->change.index, &update);
     if (error != 0) {
         change_refused(core, error);
         return;
     }
-    core->change_promotes = !core->change_is_standby;
-    core->change_deadline_ns = core->now_ns + CATCH_UP_NS;
+    core->change.promotes = !core->change.is_standby;
+    core->change.deadline_ns = core->now_ns + CATCH_UP_NS;
     told(core, ACT_ADD);
-    request_mark(core->changing);
+    request_mark(core->change.request);
     update_carry_out(core, &update);
 }
 
@@ -523,24 +526,24 @@ static void add(struct core *core)
 static void promote(struct core *core)
 {
     struct replica_update update;
-    int error = replica_set_role(core->replica, core->change_member,
+    int error = replica_set_role(core->replica, core->change.member,
                                  MEMBER_VOTER, core->now_ns / NS_PER_MS,
-                                 &core->change_index, &update);
+                                 &core->change.index, &update);
     if (error == 0) {
-        if ((core->changing->command->flags & COMMAND_PROMOTES) != 0) {
+        if ((core->change.request->command->flags & COMMAND_PROMOTES) != 0) {
             told(core, ACT_PROMOTE);
         }
-        request_mark(core->changing);
+        request_mark(core->change.request);
         update_carry_out(core, &update);
     } else if (error == HASP_EEXIST) {
         change_end(core, NULL, NULL);
     } else if (error != HASP_EBUSY) {
         change_refused(core, error);
-    } else if (core->now_ns >= core->change_deadline_ns) {
+    } else if (core->now_ns >= core->change.deadline_ns) {
         not_promoted(core);
     } else {
-        core->change_index = 0;
-        core->change_retry_ns = core->now_ns + RETRY_NS;
+        core->change.index = 0;
+        core->change.retry_ns = core->now_ns + RETRY_NS;
     }
 }
 
@@ -551,34 +554,35 @@ static void take_away(struct core *core)
     struct replica_update update;
     struct replica_members members;
     char why[HASP_WHY_SIZE];
-    uint64_t id = core->change_member, now_ms = core->now_ns / NS_PER_MS;
+    uint64_t id = core->change.member, now_ms = core->now_ns / NS_PER_MS;
     int error;
     replica_members(core->replica, &members);
     const struct replica_member *member = replica_members_find(&members, id);
     bool is_voter = member != NULL && member->role == MEMBER_VOTER;
-    if (is_voter && !core->change_is_forced && silence_needs(core, id, why)) {
-        if (core->now_ns >= core->change_deadline_ns) {
+    if (is_voter && !core->change.is_forced && silence_needs(core, id, why)) {
+        if (core->now_ns >= core->change.deadline_ns) {
             change_end(core, "BADARG", why);
         } else {
-            core->change_retry_ns = core->now_ns + RETRY_NS;
+            core->change.retry_ns = core->now_ns + RETRY_NS;
         }
         return;
     }
-    bool is_removal = (core->changing->command->flags & COMMAND_REMOVES) != 0;
-    core->change_takes = false;
+    bool is_removal = (core->change.request->command->flags &
+                       COMMAND_REMOVES) != 0;
+    core->change.takes = false;
     if (is_removal) {
-        error = replica_remove(core->replica, id, now_ms, &core->change_index,
+        error = replica_remove(core->replica, id, now_ms, &core->change.index,
                                &update);
     } else {
         error = replica_set_role(core->replica, id, MEMBER_STANDBY, now_ms,
-                                 &core->change_index, &update);
+                                 &core->change.index, &update);
     }
     if (error != 0) {
         change_refused(core, error);
         return;
     }
     told(core, is_removal ? ACT_REMOVE : ACT_DEMOTE);
-    request_mark(core->changing);
+    request_mark(core->change.request);
     update_carry_out(core, &update);
 }
 
@@ -586,9 +590,9 @@ static void take_away(struct core *core)
  * said when it does, and what the operator asks for next is not refused. */
 static void settle(struct core *core)
 {
-    if (replica_match(core->replica, core->change_member) >=
-            core->change_settles ||
-        core->now_ns >= core->change_retry_ns) {
+    if (replica_match(core->replica, core->change.member) >=
+            core->change.settles ||
+        core->now_ns >= core->change.retry_ns) {
         change_end(core, NULL, NULL);
     }
 }
@@ -600,19 +604,19 @@ static void transfer_begin(struct core *core, struct request *request,
         request_leave(core, request);
         request->state = REQUEST_CHANGING;
     }
-    core->transferring = request;
-    core->wants_transfer = true;
-    core->transfer_to = to;
-    core->transfer_after_index = 0;
-    core->transfer_deadline_ns = core->now_ns +
+    core->transfer.request = request;
+    core->transfer.is_wanted = true;
+    core->transfer.to = to;
+    core->transfer.after_index = 0;
+    core->transfer.deadline_ns = core->now_ns +
                                  core->options.election_ms * NS_PER_MS;
 }
 
 static void transfer_end(struct core *core, const char *code, const char *why)
 {
-    struct request *request = core->transferring;
-    core->transferring = NULL;
-    core->wants_transfer = false;
+    struct request *request = core->transfer.request;
+    core->transfer.request = NULL;
+    core->transfer.is_wanted = false;
     if (request != NULL) {
         request->state = REQUEST_NEW;
         request_refuse(core, request, code, why);
@@ -623,7 +627,7 @@ static void transfer_end(struct core *core, const char *code, const char *why)
 static void transfer_refused(struct core *core)
 {
     char text[HASP_WHY_SIZE / 2], why[HASP_WHY_SIZE];
-    silence_text(core, core->transfer_to, text, sizeof text);
+    silence_text(core, core->transfer.to, text, sizeof text);
     snprintf(why, sizeof why, "raft.transfer: %s: hand over to another voter",
              text);
     transfer_end(core, "BADARG", why);
@@ -634,8 +638,8 @@ static void transfer_refused(struct core *core)
 static void transfer_turn(struct core *core)
 {
     struct replica_update update;
-    if (!core->wants_transfer) {
-        if (core->transferring != NULL &&
+    if (!core->transfer.is_wanted) {
+        if (core->transfer.request != NULL &&
             !replica_is_transferring(core->replica)) {
             transfer_end(core, "BUSY",
                          "the other member did not take over in time");
@@ -643,9 +647,9 @@ static void transfer_turn(struct core *core)
         return;
     }
     /* Not sooner: what it has said may have been read after the request. */
-    if (core->transfer_after_index == 0 && core->transfer_to != 0 &&
-        !silence_is_heard(core, core->transfer_to)) {
-        if (silence_is_silent(core, core->transfer_to)) {
+    if (core->transfer.after_index == 0 && core->transfer.to != 0 &&
+        !silence_is_heard(core, core->transfer.to)) {
+        if (silence_is_silent(core, core->transfer.to)) {
             transfer_refused(core);
         }
         return;
@@ -653,17 +657,17 @@ static void transfer_turn(struct core *core)
     if (propose_has_work(core)) {
         return;
     }
-    if (core->transfer_after_index == 0) {
-        core->transfer_after_index = replica_last_index(core->replica);
+    if (core->transfer.after_index == 0) {
+        core->transfer.after_index = replica_last_index(core->replica);
     }
     /* Where our own disk hangs nothing is applied here any more, and all the
      * more reason to go on. */
-    if (lockfsm_applied_index(core->fsm) < core->transfer_after_index &&
-        core->now_ns < core->transfer_deadline_ns) {
+    if (lockfsm_applied_index(core->fsm) < core->transfer.after_index &&
+        core->now_ns < core->transfer.deadline_ns) {
         return;
     }
-    core->wants_transfer = false;
-    uint64_t to = core->transfer_to != 0 ? core->transfer_to
+    core->transfer.is_wanted = false;
+    uint64_t to = core->transfer.to != 0 ? core->transfer.to
                                          : silence_heir(core);
     int error = replica_transfer(core->replica, to, core->now_ns / NS_PER_MS,
                                  &update);
@@ -671,8 +675,8 @@ static void transfer_turn(struct core *core)
         transfer_end(core, "BUSY", "leadership cannot be handed over now");
         return;
     }
-    if (core->transferring != NULL) {
-        request_mark(core->transferring);
+    if (core->transfer.request != NULL) {
+        request_mark(core->transfer.request);
     }
     update_carry_out(core, &update);
 }

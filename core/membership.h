@@ -10,7 +10,50 @@
 #ifndef HASP_CORE_MEMBERSHIP_H
 #define HASP_CORE_MEMBERSHIP_H
 
-#include "core/state.h"
+#include "base/bytes.h"
+#include "base/err.h"
+#include "raft/replica.h"
+
+/* A leader whose disk is scarce tries so often to hand over. */
+#define SCARCE_RETRY_NS (5000 * NS_PER_MS)
+
+struct core;
+struct request;
+
+enum change_probe {
+    PROBE_NONE,
+    PROBE_DUE,
+    PROBE_UNDER_WAY,
+    PROBE_DONE,
+    PROBE_FAILED
+};
+
+struct change {
+    struct buffer asker;     /* See trail_append(). */
+    struct request *request; /* ADD, PROMOTE ...: at most one. */
+    uint64_t index;
+    uint64_t member;
+    bool promotes;
+    bool takes;                        /* DEMOTE and REMOVE: not proposed. */
+    bool is_forced;                    /* Whoever is silent. */
+    char address[MEMBER_ADDRESS_SIZE]; /* ADD: what was announced ... */
+    bool is_standby;                   /* ... and that it is to stay. */
+    enum change_probe probe;           /* ADD: is it there? */
+    uint64_t probe_number;             /* The newest. */
+    char probe_why[HASP_WHY_SIZE / 2]; /* It was not. */
+    uint64_t settles; /* Not 0: the member lacks this index yet. */
+    uint64_t retry_ns;
+    uint64_t deadline_ns;
+};
+
+struct transfer {
+    struct request *request;
+    bool is_wanted; /* Once what is under way has been applied. */
+    uint64_t to;
+    uint64_t after_index;
+    uint64_t deadline_ns;     /* Of the wait for them. */
+    uint64_t scarce_retry_ns; /* A scarce disk: not tried again sooner. */
+};
 
 /* What waits for the clock or for other members. */
 void membership_turn(struct core *core);

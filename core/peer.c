@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 #include "core/peer.h"
+#include "core/state.h"
 
 struct peer *peer_find(struct core *core, uint64_t id)
 {

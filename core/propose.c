@@ -11,6 +11,7 @@
 #include "core/feature.h"
 #include "core/questions.h"
 #include "core/request.h"
+#include "core/state.h"
 #include "core/trail.h"
 #include "core/update.h"
 
@@ -35,133 +36,142 @@ bool propose_is_open(const struct core *core)
 
 struct buffer *propose_begin(struct core *core)
 {
-    core->item_start = core->batch.size;
-    return &core->batch;
+    core->propose.item_start = core->propose.batch.size;
+    return &core->propose.batch;
 }
 
 void propose_end(struct core *core, struct request *request)
 {
     const char *what;
     if (request != NULL && (request->command->flags & COMMAND_TRAIL) != 0) {
-        trail_append(core, request, &core->batch);
+        trail_append(core, request, &core->propose.batch);
     }
-    struct bytes command = bytes_of(core->batch.data + core->item_start,
-                                    core->batch.size - core->item_start);
+    struct bytes command = bytes_of(
+        core->propose.batch.data + core->propose.item_start,
+        core->propose.batch.size - core->propose.item_start);
     if (request != NULL && !feature_allows(core, command, &what)) {
-        core->batch.size = core->item_start;
+        core->propose.batch.size = core->propose.item_start;
         refuse_level(core, request, what);
         return;
     }
     if (request != NULL) {
-        request_move(core, request, &core->logged, REQUEST_LOGGED);
+        request_move(core, request, &core->requests.logged, REQUEST_LOGGED);
         request->next = NULL;
     }
-    add_item(core, core->item_start, request);
+    add_item(core, core->propose.item_start, request);
 }
 
 bool propose_own(void *data, struct bytes command)
 {
     struct core *core = data;
     if (!propose_is_open(core) ||
-        core->own_in_flight >= core->options.limits.own_in_flight) {
+        core->propose.own_in_flight >= core->options.limits.own_in_flight) {
         return false;
     }
     const char *what;
     CHECK(feature_allows(core, command, &what));
     buffer_put_bytes(propose_begin(core), command);
     propose_end(core, NULL);
-    core->own_in_flight++;
+    core->propose.own_in_flight++;
     return true;
 }
 
 void propose_heard(struct core *core, uint64_t session)
 {
-    if (core->hearing_count == core->hearing_capacity) {
-        core->hearing_capacity = core->hearing_capacity == 0
-                                     ? 64
-                                     : 2 * core->hearing_capacity;
-        core->hearing = memory_resize(core->hearing, core->hearing_capacity *
-                                                         sizeof *core->hearing);
+    if (core->propose.hearing_count == core->propose.hearing_capacity) {
+        core->propose.hearing_capacity = core->propose.hearing_capacity == 0
+                                             ? 64
+                                             : 2 * core->propose
+                                                       .hearing_capacity;
+        core->propose.hearing = memory_resize(
+            core->propose.hearing,
+            core->propose.hearing_capacity * sizeof *core->propose.hearing);
     }
-    core->hearing[core->hearing_count++] = (struct hearing){session, NULL};
+    core->propose.hearing[core->propose.hearing_count++] = (struct hearing){
+        session, NULL};
     timers_hearing(core->timers, session);
 }
 
 void propose_after_heard(struct core *core, struct request *request)
 {
-    CHECK(core->hearing_count > 0);
-    request_move(core, request, &core->logged, REQUEST_LOGGED);
-    core->hearing[core->hearing_count - 1].request = request;
+    CHECK(core->propose.hearing_count > 0);
+    request_move(core, request, &core->requests.logged, REQUEST_LOGGED);
+    core->propose.hearing[core->propose.hearing_count - 1].request = request;
 }
 
 bool propose_has_work(const struct core *core)
 {
-    return core->item_count > 0 ||
-           (core->hearing_count > 0 && core->heard_index == 0);
+    return core->propose.item_count > 0 ||
+           (core->propose.hearing_count > 0 && core->propose.heard_index == 0);
 }
 
 void propose_submit(struct core *core)
 {
     uint64_t first;
     struct replica_update update;
-    if (core->hearing_count > 0 && core->heard_index == 0) {
+    if (core->propose.hearing_count > 0 && core->propose.heard_index == 0) {
         add_heard(core);
     }
-    if (core->item_count == 0) {
+    if (core->propose.item_count == 0) {
         return;
     }
-    for (uint32_t i = 0; i < core->item_count; i++) {
-        core->commands[i] = bytes_of(core->batch.data + core->items[i].start,
-                                     core->items[i].size);
+    for (uint32_t i = 0; i < core->propose.item_count; i++) {
+        core->propose.commands[i] = bytes_of(core->propose.batch.data +
+                                                 core->propose.items[i].start,
+                                             core->propose.items[i].size);
     }
-    int error = replica_submit(core->replica, core->commands, core->item_count,
+    int error = replica_submit(core->replica, core->propose.commands,
+                               core->propose.item_count,
                                core->now_ns / NS_PER_MS, &first, &update);
     if (error != 0) {
         refused(core, error);
         return;
     }
     enter(core, first);
-    core->item_count = 0;
-    core->heard_item = 0;
-    buffer_clear(&core->batch);
+    core->propose.item_count = 0;
+    core->propose.heard_item = 0;
+    buffer_clear(&core->propose.batch);
     update_carry_out(core, &update);
 }
 
 void propose_abandon(struct core *core)
 {
-    /* The requests stand in core->logged, and stepping down deals with them:
-     * but these were never submitted, so nothing was done. */
-    for (uint32_t i = 0; i < core->hearing_count; i++) {
-        if (core->hearing[i].request != NULL) {
-            request_return(core, core->hearing[i].request);
+    /* The requests stand in core->requests.logged, and stepping down deals with
+     * them: but these were never submitted, so nothing was done. */
+    for (uint32_t i = 0; i < core->propose.hearing_count; i++) {
+        if (core->propose.hearing[i].request != NULL) {
+            request_return(core, core->propose.hearing[i].request);
         }
     }
-    core->hearing_count = 0;
-    for (uint32_t i = 0; i < core->item_count; i++) {
+    core->propose.hearing_count = 0;
+    for (uint32_t i = 0; i < core->propose.item_count; i++) {
         struct request *next;
-        for (struct request *r = core->items[i].requests; r != NULL; r = next) {
+        for (struct request *r = core->propose.items[i].requests; r != NULL;
+             r = next) {
             next = r->next;
             request_return(core, r);
         }
     }
-    core->item_count = 0;
-    core->heard_item = 0;
-    buffer_clear(&core->batch);
+    core->propose.item_count = 0;
+    core->propose.heard_item = 0;
+    buffer_clear(&core->propose.batch);
 }
 
 struct request *propose_take(struct core *core, uint64_t log_index)
 {
-    if (log_index < core->ring_first || log_index >= core->ring_end) {
+    if (log_index < core->propose.ring_first ||
+        log_index >= core->propose.ring_end) {
         return NULL;
     }
-    CHECK(log_index == core->ring_first);
-    core->ring_first++;
-    if (log_index == core->heard_index) {
-        core->heard_index = 0;
+    CHECK(log_index == core->propose.ring_first);
+    core->propose.ring_first++;
+    if (log_index == core->propose.heard_index) {
+        core->propose.heard_index = 0;
     }
-    struct request *chain = core->ring[log_index & (core->ring_size - 1)];
+    struct request
+        *chain = core->propose.ring[log_index & (core->propose.ring_size - 1)];
     if (chain == RING_OWN) {
-        core->own_in_flight--;
+        core->propose.own_in_flight--;
         return NULL;
     }
     return chain;
@@ -169,33 +179,35 @@ struct request *propose_take(struct core *core, uint64_t log_index)
 
 void propose_forget(struct core *core)
 {
-    core->ring_first = core->ring_end = 0;
-    core->heard_index = 0;
-    core->own_in_flight = 0;
+    core->propose.ring_first = core->propose.ring_end = 0;
+    core->propose.heard_index = 0;
+    core->propose.own_in_flight = 0;
 }
 
 void propose_free(struct core *core)
 {
-    buffer_done(&core->batch);
-    free(core->items);
-    free(core->commands);
-    free(core->ring);
-    free(core->hearing);
+    buffer_done(&core->propose.batch);
+    free(core->propose.items);
+    free(core->propose.commands);
+    free(core->propose.ring);
+    free(core->propose.hearing);
 }
 
 static void add_item(struct core *core, size_t start, struct request *chain)
 {
-    if (core->item_count == core->item_capacity) {
-        core->item_capacity = core->item_capacity == 0
-                                  ? 256
-                                  : 2 * core->item_capacity;
-        core->items = memory_resize(core->items,
-                                    core->item_capacity * sizeof *core->items);
-        core->commands = memory_resize(
-            core->commands, core->item_capacity * sizeof *core->commands);
+    if (core->propose.item_count == core->propose.item_capacity) {
+        core->propose.item_capacity = core->propose.item_capacity == 0
+                                          ? 256
+                                          : 2 * core->propose.item_capacity;
+        core->propose.items = memory_resize(core->propose.items,
+                                            core->propose.item_capacity *
+                                                sizeof *core->propose.items);
+        core->propose.commands = memory_resize(
+            core->propose.commands,
+            core->propose.item_capacity * sizeof *core->propose.commands);
     }
-    core->items[core->item_count++] = (struct batch_item){
-        start, core->batch.size - start, chain};
+    core->propose.items[core->propose.item_count++] = (struct batch_item){
+        start, core->propose.batch.size - start, chain};
 }
 
 /* Takes whole heartbeats, so that each is looked at when all its sessions have
@@ -204,10 +216,11 @@ static void add_heard(struct core *core)
 {
     struct request *chain = NULL;
     uint32_t count = 0;
-    uint64_t *sessions = memory_new(core->hearing_count * sizeof *sessions);
-    while (count < core->hearing_count) {
-        struct request *request = core->hearing[count].request;
-        sessions[count] = core->hearing[count].session;
+    uint64_t *sessions = memory_new(core->propose.hearing_count *
+                                    sizeof *sessions);
+    while (count < core->propose.hearing_count) {
+        struct request *request = core->propose.hearing[count].request;
+        sessions[count] = core->propose.hearing[count].session;
         count++;
         if (request != NULL) {
             request->next = chain;
@@ -217,53 +230,59 @@ static void add_heard(struct core *core)
             }
         }
     }
-    size_t start = core->batch.size;
-    encode_heard(&core->batch, sessions, count);
+    size_t start = core->propose.batch.size;
+    encode_heard(&core->propose.batch, sessions, count);
     free(sessions);
-    core->hearing_count -= count;
-    memmove(core->hearing, core->hearing + count,
-            core->hearing_count * sizeof *core->hearing);
+    core->propose.hearing_count -= count;
+    memmove(core->propose.hearing, core->propose.hearing + count,
+            core->propose.hearing_count * sizeof *core->propose.hearing);
     add_item(core, start, chain);
-    core->heard_item = core->item_count;
+    core->propose.heard_item = core->propose.item_count;
 }
 
 /* Enters the batch into the ring, from index 'first' on. */
 static void enter(struct core *core, uint64_t first)
 {
-    if (core->ring_first == core->ring_end) {
-        core->ring_first = core->ring_end = first;
+    if (core->propose.ring_first == core->propose.ring_end) {
+        core->propose.ring_first = core->propose.ring_end = first;
     }
     /* Between two batches there may be an entry that is not ours to answer (a
      * barrier, a change). */
-    uint64_t end = first + core->item_count;
-    CHECK(first >= core->ring_end);
-    if (core->ring_size == 0 || end - core->ring_first > core->ring_size) {
-        uint64_t size = core->ring_size == 0 ? RING_SIZE_FIRST
-                                             : core->ring_size;
-        while (end - core->ring_first > size) {
+    uint64_t end = first + core->propose.item_count;
+    CHECK(first >= core->propose.ring_end);
+    if (core->propose.ring_size == 0 ||
+        end - core->propose.ring_first > core->propose.ring_size) {
+        uint64_t size = core->propose.ring_size == 0 ? RING_SIZE_FIRST
+                                                     : core->propose.ring_size;
+        while (end - core->propose.ring_first > size) {
             size *= 2;
         }
         struct request **ring = memory_new(size * sizeof *ring);
-        for (uint64_t i = core->ring_first; i < core->ring_end; i++) {
-            ring[i & (size - 1)] = core->ring[i & (core->ring_size - 1)];
+        for (uint64_t i = core->propose.ring_first; i < core->propose.ring_end;
+             i++) {
+            ring[i & (size - 1)] = core->propose
+                                       .ring[i & (core->propose.ring_size - 1)];
         }
-        free(core->ring);
-        core->ring = ring;
-        core->ring_size = size;
+        free(core->propose.ring);
+        core->propose.ring = ring;
+        core->propose.ring_size = size;
     }
-    for (; core->ring_end < first; core->ring_end++) {
-        core->ring[core->ring_end & (core->ring_size - 1)] = NULL;
+    for (; core->propose.ring_end < first; core->propose.ring_end++) {
+        core->propose.ring[core->propose.ring_end &
+                           (core->propose.ring_size - 1)] = NULL;
     }
-    for (uint32_t i = 0; i < core->item_count; i++, core->ring_end++) {
-        struct request *chain = core->items[i].requests;
-        if (i + 1 == core->heard_item) {
-            core->heard_index = core->ring_end;
+    for (uint32_t i = 0; i < core->propose.item_count;
+         i++, core->propose.ring_end++) {
+        struct request *chain = core->propose.items[i].requests;
+        if (i + 1 == core->propose.heard_item) {
+            core->propose.heard_index = core->propose.ring_end;
         }
-        core->ring[core->ring_end & (core->ring_size - 1)] = chain != NULL
-                                                                 ? chain
-                                                                 : RING_OWN;
+        core->propose.ring[core->propose.ring_end &
+                           (core->propose.ring_size - 1)] = chain != NULL
+                                                                ? chain
+                                                                : RING_OWN;
         for (struct request *r = chain; r != NULL; r = r->next) {
-            r->index = core->ring_end;
+            r->index = core->propose.ring_end;
             request_mark(r);
         }
     }
@@ -273,12 +292,13 @@ static void enter(struct core *core, uint64_t first)
 static void refused(struct core *core, int error)
 {
     struct request *next;
-    for (uint32_t i = 0; i < core->item_count; i++) {
+    for (uint32_t i = 0; i < core->propose.item_count; i++) {
         /* Whoever proposes for us takes it for submitted: what is proposed only
          * while propose_is_open(), within own_in_flight, is never refused.
          */
-        CHECK(core->items[i].requests != NULL);
-        for (struct request *r = core->items[i].requests; r != NULL; r = next) {
+        CHECK(core->propose.items[i].requests != NULL);
+        for (struct request *r = core->propose.items[i].requests; r != NULL;
+             r = next) {
             next = r->next;
             if (error == HASP_ENOTLEADER) {
                 request_return(core, r);
@@ -287,9 +307,9 @@ static void refused(struct core *core, int error)
             }
         }
     }
-    core->item_count = 0;
-    core->heard_item = 0;
-    buffer_clear(&core->batch);
+    core->propose.item_count = 0;
+    core->propose.heard_item = 0;
+    buffer_clear(&core->propose.batch);
 }
 
 /* Another may lead and have raised the level: that must be known first (rule

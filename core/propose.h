@@ -11,7 +11,43 @@
 #ifndef HASP_CORE_PROPOSE_H
 #define HASP_CORE_PROPOSE_H
 
-#include "core/state.h"
+#include "base/bytes.h"
+
+struct core;
+struct request;
+
+/* A session that is to be logged as heard; the last of a heartbeat's has the
+ * request, which is looked at again when that is done. */
+struct hearing {
+    uint64_t session;
+    struct request *request; /* Or NULL. */
+};
+
+struct batch_item {
+    size_t start;
+    size_t size;
+    struct request *requests; /* NULL: an entry of our own. */
+};
+
+/* The batch of this turn, and who waits for which entry. Of a leader. */
+struct propose {
+    struct buffer batch;
+    struct batch_item *items;
+    struct bytes *commands;
+    uint32_t item_count;
+    uint32_t item_capacity;
+    size_t item_start;
+    uint32_t own_in_flight;  /* Entries of our own. */
+    struct request **ring;   /* By log index. */
+    uint64_t ring_size;      /* A power of two. */
+    uint64_t ring_first;     /* Indexes from here on ... */
+    uint64_t ring_end;       /* ... to before here are in it. */
+    struct hearing *hearing; /* For the next HEARD. */
+    uint32_t hearing_count;
+    uint32_t hearing_capacity;
+    uint64_t heard_index; /* The HEARD under way; 0: none. */
+    uint32_t heard_item;  /* It stands in the batch, at this place + 1. */
+};
 
 /* True if a submission now would be taken: leading, begun, no transfer. */
 bool propose_is_open(const struct core *core);
@@ -36,7 +72,8 @@ void propose_abandon(struct core *core);
 
 /* Takes those that wait for the entry 'log_index': a chain by 'next'. */
 struct request *propose_take(struct core *core, uint64_t log_index);
-/* Nothing waits for entries any more; the requests are in core->logged. */
+/* Nothing waits for entries any more; the requests are in
+ * core->requests.logged. */
 void propose_forget(struct core *core);
 void propose_free(struct core *core);
 

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "core/commands/commands.h"
+#include "core/state.h"
 
 #define TELL_NS (60 * NS_PER_S)
 
@@ -29,13 +30,13 @@ uint64_t core_quarantine_ms(struct core *core)
 void quarantine_turn(struct core *core)
 {
     if (lockfsm_quarantine(core->fsm, NULL) == 0) {
-        core->quarantine_due_ns = 0;
+        core->quarantine.due_ns = 0;
         return;
     }
-    if (core->now_ns < core->quarantine_due_ns) {
+    if (core->now_ns < core->quarantine.due_ns) {
         return;
     }
-    core->quarantine_due_ns = core->now_ns + TELL_NS;
+    core->quarantine.due_ns = core->now_ns + TELL_NS;
     LOG_WARN("quarantine after a restore",
              "left_ms=%" PRIu64
              " hint=\"nothing is granted; if no client of the former life is "
@@ -45,7 +46,7 @@ void quarantine_turn(struct core *core)
 
 uint64_t quarantine_next(const struct core *core)
 {
-    return core->quarantine_due_ns != 0 ? core->quarantine_due_ns : UINT64_MAX;
+    return core->quarantine.due_ns != 0 ? core->quarantine.due_ns : UINT64_MAX;
 }
 
 bool quarantine_end_check(struct call *call, struct resp_writer *writer)

@@ -8,7 +8,13 @@
 #ifndef HASP_CORE_QUARANTINE_H
 #define HASP_CORE_QUARANTINE_H
 
-#include "core/state.h"
+#include <stdint.h>
+
+struct core;
+
+struct quarantine {
+    uint64_t due_ns; /* Of the next line that tells of it; 0. */
+};
 
 /* A line in the log, once a minute as long as it lasts. */
 void quarantine_turn(struct core *core);

@@ -10,7 +10,25 @@
 #ifndef HASP_CORE_QUESTIONS_H
 #define HASP_CORE_QUESTIONS_H
 
-#include "core/state.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct core;
+struct request;
+
+/* Of a leader. */
+struct questions {
+    uint64_t asked;         /* The newest one. */
+    uint64_t asked_before;  /* The one before it. */
+    uint32_t unasked_reads; /* That wait, other than heartbeats. */
+    uint64_t asked_ns;
+    uint64_t asked_before_ns;
+    uint64_t asked_first; /* One that was open when the others were asked: on a
+                           * slow network both of those are, all the time. */
+    uint64_t asked_first_ns;
+    uint64_t confirmed_ns; /* When the newest confirmed one was asked. */
+    bool is_wanted;        /* Though no request waits for it. */
+};
 
 /* The request, whose arguments are kept, waits to be read for. */
 void question_wait(struct core *core, struct request *request);

@@ -11,6 +11,7 @@
 #include "core/commands/commands.h"
 #include "core/conn.h"
 #include "core/peer.h"
+#include "core/state.h"
 
 /* Kept for reuse: so many requests, with buffers up to this size. */
 #define FREE_COUNT_MAX 4096
@@ -50,9 +51,9 @@ struct request *request_new_remote(struct core *core, uint64_t peer,
 
 void requests_free(struct core *core)
 {
-    while (core->free_requests != NULL) {
-        struct request *request = core->free_requests;
-        core->free_requests = request->next;
+    while (core->requests.free != NULL) {
+        struct request *request = core->requests.free;
+        core->requests.free = request->next;
         buffer_done(&request->body);
         free(request);
     }
@@ -108,22 +109,23 @@ void request_leave(struct core *core, struct request *request)
     list_remove(&request->in_list);
     if (request->state == REQUEST_QUEUED) {
         forget_wait(core, request);
-        core->in_flight++;
+        core->requests.in_flight++;
     }
     request->state = REQUEST_NEW;
 }
 
 struct resp_writer *request_reply(struct core *core, struct request *request)
 {
-    core->writer.version = request->version;
+    core->requests.writer.version = request->version;
     if (request->conn != NULL) {
-        core->writer.out = conn_slot_output(core, request->conn, request->slot);
+        core->requests.writer.out = conn_slot_output(core, request->conn,
+                                                     request->slot);
     } else {
         buffer_clear(&core->scratch);
-        core->writer.out = &core->scratch;
+        core->requests.writer.out = &core->scratch;
     }
-    core->reply_start = core->writer.out->size;
-    return &core->writer;
+    core->requests.reply_start = core->requests.writer.out->size;
+    return &core->requests.writer;
 }
 
 void request_done(struct core *core, struct request *request)
@@ -218,7 +220,7 @@ void request_return(struct core *core, struct request *request)
     if (request->conn != NULL && request_may_go_on(request)) {
         request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
         request->not_before_ns = 0;
-        request_move(core, request, &core->parked, REQUEST_PARKED);
+        request_move(core, request, &core->requests.parked, REQUEST_PARKED);
         return;
     }
     if (request->conn != NULL) {
@@ -248,30 +250,33 @@ void request_wait(struct core *core, struct request *request,
     struct request *first;
     request_leave(core, request);
     request->index = wait_index;
-    HASH_FIND(by_wait, core->by_wait, &wait_index, sizeof wait_index, first);
+    HASH_FIND(by_wait, core->requests.by_wait, &wait_index, sizeof wait_index,
+              first);
     if (first != NULL) {
         request->next = first->next;
         first->next = request;
     } else {
         request->next = NULL;
-        HASH_ADD(by_wait, core->by_wait, index, sizeof request->index, request);
+        HASH_ADD(by_wait, core->requests.by_wait, index, sizeof request->index,
+                 request);
     }
-    list_push_back(&core->queued, &request->in_list);
+    list_push_back(&core->requests.queued, &request->in_list);
     request->state = REQUEST_QUEUED;
-    core->in_flight--;
+    core->requests.in_flight--;
 }
 
 struct request *requests_end_wait(struct core *core, uint64_t wait_index)
 {
     struct request *first;
-    HASH_FIND(by_wait, core->by_wait, &wait_index, sizeof wait_index, first);
+    HASH_FIND(by_wait, core->requests.by_wait, &wait_index, sizeof wait_index,
+              first);
     if (first != NULL) {
-        HASH_DELETE(by_wait, core->by_wait, first);
+        HASH_DELETE(by_wait, core->requests.by_wait, first);
     }
     for (struct request *one = first; one != NULL; one = one->next) {
         list_remove(&one->in_list);
         one->state = REQUEST_NEW;
-        core->in_flight++;
+        core->requests.in_flight++;
     }
     return first;
 }
@@ -309,11 +314,11 @@ struct bytes request_address(struct core *core, struct request *request)
 
 static struct request *new_request(struct core *core)
 {
-    struct request *request = core->free_requests;
+    struct request *request = core->requests.free;
     struct buffer body = {0};
     if (request != NULL) {
-        core->free_requests = request->next;
-        core->free_count--;
+        core->requests.free = request->next;
+        core->requests.free_count--;
         body = request->body;
     } else {
         request = memory_new(sizeof *request);
@@ -322,7 +327,7 @@ static struct request *new_request(struct core *core)
     buffer_clear(&request->body);
     list_init(&request->in_list);
     request->received_ns = core->now_ns;
-    core->in_flight++;
+    core->requests.in_flight++;
     return request;
 }
 
@@ -338,32 +343,33 @@ static void let_go(struct core *core, struct request *request)
 static void free_request(struct core *core, struct request *request)
 {
     let_go(core, request);
-    core->in_flight--;
+    core->requests.in_flight--;
     if (request->body.capacity > BODY_IDLE_SIZE) {
         buffer_done(&request->body);
     }
-    if (core->free_count >= FREE_COUNT_MAX) {
+    if (core->requests.free_count >= FREE_COUNT_MAX) {
         buffer_done(&request->body);
         free(request);
         return;
     }
-    request->next = core->free_requests;
-    core->free_requests = request;
-    core->free_count++;
+    request->next = core->requests.free;
+    core->requests.free = request;
+    core->requests.free_count++;
 }
 
 /* Takes a queued request out of the chain of its wait. */
 static void forget_wait(struct core *core, struct request *request)
 {
     struct request *first;
-    HASH_FIND(by_wait, core->by_wait, &request->index, sizeof request->index,
-              first);
+    HASH_FIND(by_wait, core->requests.by_wait, &request->index,
+              sizeof request->index, first);
     CHECK(first != NULL);
     if (first == request) {
-        HASH_DELETE(by_wait, core->by_wait, request);
+        HASH_DELETE(by_wait, core->requests.by_wait, request);
         struct request *next = request->next;
         if (next != NULL) {
-            HASH_ADD(by_wait, core->by_wait, index, sizeof next->index, next);
+            HASH_ADD(by_wait, core->requests.by_wait, index, sizeof next->index,
+                     next);
         }
     } else {
         struct request *before = first;
@@ -380,9 +386,9 @@ static void forget_wait(struct core *core, struct request *request)
 static bool promises_nothing(const struct core *core)
 {
     static const char *const words[] = {"-BUSY ", "-NOLEADER ", "-MOVED "};
-    const struct buffer *out = core->writer.out;
-    struct bytes reply = bytes_of(out->data + core->reply_start,
-                                  out->size - core->reply_start);
+    const struct buffer *out = core->requests.writer.out;
+    struct bytes reply = bytes_of(out->data + core->requests.reply_start,
+                                  out->size - core->requests.reply_start);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (bytes_has_prefix(reply, bytes_of_text(words[i]))) {
             return true;
@@ -398,9 +404,10 @@ static bool has_done_something(const struct core *core,
 {
     static const uint32_t acts = COMMAND_CHANGE | COMMAND_ATTACHES |
                                  COMMAND_SESSION;
-    const struct buffer *out = core->writer.out;
+    const struct buffer *out = core->requests.writer.out;
     return request->command != NULL && (request->command->flags & acts) != 0 &&
-           out->size > core->reply_start && out->data[core->reply_start] != '-';
+           out->size > core->requests.reply_start &&
+           out->data[core->requests.reply_start] != '-';
 }
 
 static void answer_remote(struct core *core, struct request *request,

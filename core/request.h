@@ -10,7 +10,92 @@
 #ifndef HASP_CORE_REQUEST_H
 #define HASP_CORE_REQUEST_H
 
-#include "core/state.h"
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/list.h"
+#include "base/units.h"
+#include "net/frame.h"
+#include "net/resp.h"
+
+/* How long a request waits for a leader before NOLEADER. */
+#define LEADER_WAIT_NS (3000 * NS_PER_MS)
+/* Of a session's secret. */
+#define SECRET_SIZE 16
+
+struct command;
+struct conn;
+struct core;
+
+enum request_state {
+    REQUEST_NEW,
+    REQUEST_HELD, /* Until all before it on its connection are answered. */
+    REQUEST_PARKED,
+    REQUEST_FORWARDED,
+    REQUEST_ASKING,
+    REQUEST_LOGGED,
+    REQUEST_QUEUED,
+    REQUEST_DOOMED,
+    REQUEST_READY,   /* To be read or answered. */
+    REQUEST_RESUMED, /* To be dealt with anew. */
+    REQUEST_CHANGING /* Membership, see membership.c. */
+};
+
+/* What may have come of a request by now. Every refusal takes its word from it:
+ * request_refuse(). Of what only reads it says NOTHING_DONE for ever. */
+enum request_effect {
+    NOTHING_DONE, /* No leader has logged it, nor can one still do so. */
+    MAY_BE_DONE   /* It was logged here, or sent to a leader. */
+};
+
+struct request {
+    struct list in_list;
+    struct request *next; /* Of those that wait for the same entry or place. */
+    const struct command *command;
+    enum request_state state;
+    enum request_effect effect;
+    bool has_req;
+    bool is_heard;     /* KEEP: all its sessions' deadlines were moved. */
+    bool is_unwelcome; /* A change that is to be refused: no room on the disk,
+                          or a feature level that is too low. */
+    uint8_t version;
+    struct conn *conn;  /* Of a local one. */
+    uint64_t peer;      /* Of a remote one; with conn NULL and 0: nobody's. */
+    uint64_t peer_conn; /* Of a remote one. */
+    uint64_t slot;
+    uint64_t session; /* That acts; 0: none. */
+    uint64_t received_ns;
+    uint64_t deadline_ns;   /* Parked: until when. */
+    uint64_t not_before_ns; /* Parked: not to be sent sooner. */
+    uint64_t question;      /* Asking: the number that it needs. */
+    uint64_t read_index;    /* Asking: must be applied. */
+    uint64_t index;         /* Logged: its entry. Queued: its wait. */
+    uint64_t sent_to;       /* Forwarded. */
+    uint64_t sent_term;
+    uint32_t step; /* Of a script over several keys: the one at hand. */
+    uint32_t hits;
+    bool is_undoing;
+    char secret[2 * SECRET_SIZE + 1]; /* OPEN: made here, told once; or "". */
+    UT_hash_handle by_wait;           /* Queued: the first of its wait. */
+    struct buffer body;               /* The FORWARD frame; empty: not kept. */
+    uint64_t held_size;               /* Counted with its connection. */
+};
+
+/* Lives as long as the core. */
+struct requests {
+    struct request *free;
+    uint32_t free_count;
+    uint32_t in_flight; /* All but the queued. */
+    struct list parked;
+    struct list forwarded;
+    struct list asking;
+    struct list logged;
+    struct list queued;
+    struct list doomed;
+    struct list ready;
+    struct request *by_wait;
+    struct resp_writer writer;
+    size_t reply_start; /* Of the reply at hand, in writer.out. */
+};
 
 /* A request of a local connection; takes the next slot. */
 struct request *request_new_local(struct core *core, struct conn *conn);

@@ -13,6 +13,7 @@
 #include "core/propose.h"
 #include "core/request.h"
 #include "core/snapshots.h"
+#include "core/state.h"
 #include "core/update.h"
 
 static void step_down(struct core *core);
@@ -33,11 +34,11 @@ void role_follow(struct core *core)
         core->led_term = term;
         LOG_INFO("became leader", "term=%" PRIu64, term);
     }
-    if (leader != core->known_leader || term != core->known_term) {
-        core->known_leader = leader;
-        core->known_term = term;
-        if (leader != 0 && leader != core->last_leader) {
-            core->last_leader = leader;
+    if (leader != core->leader.id || term != core->leader.term) {
+        core->leader.id = leader;
+        core->leader.term = term;
+        if (leader != 0 && leader != core->leader.last_id) {
+            core->leader.last_id = leader;
             peers_want(core); /* The one before may have been removed. */
         }
         forward_leader_changed(core);
@@ -87,12 +88,13 @@ void role_begin(struct core *core)
 void role_serve(struct core *core)
 {
     core->is_serving = true;
-    core->asked = core->asked_before = core->asked_first = 0;
-    core->confirmed_ns = 0;
-    core->wants_expiry_question = false;
+    core->questions.asked = core->questions.asked_before = core->questions
+                                                               .asked_first = 0;
+    core->questions.confirmed_ns = 0;
+    core->questions.is_wanted = false;
     core->must_register = core->must_look_at_levels = true;
     /* Where every disk is scarce leadership does not go round at once. */
-    core->scarce_retry_ns = core->now_ns + SCARCE_RETRY_NS;
+    core->transfer.scarce_retry_ns = core->now_ns + SCARCE_RETRY_NS;
     timers_begin(core->timers, core->fsm, core->now_ns);
     attach_tell(core);
     LOG_INFO("serving", "term=%" PRIu64 " sessions=%u", core->led_term,
@@ -108,18 +110,18 @@ static void step_down(struct core *core)
     timers_end(core->timers);
     propose_abandon(core);
     propose_forget(core);
-    give_up(core, &core->logged);
-    give_up(core, &core->queued);
-    LIST_EACH_SAFE (node, &core->asking) {
+    give_up(core, &core->requests.logged);
+    give_up(core, &core->requests.queued);
+    LIST_EACH_SAFE (node, &core->requests.asking) {
         request_return(core, LIST_ENTRY(node, struct request, in_list));
     }
-    LIST_EACH_SAFE (node, &core->doomed) {
+    LIST_EACH_SAFE (node, &core->requests.doomed) {
         request_return(core, LIST_ENTRY(node, struct request, in_list));
     }
-    LIST_EACH_SAFE (node, &core->ready) {
+    LIST_EACH_SAFE (node, &core->requests.ready) {
         request_return(core, LIST_ENTRY(node, struct request, in_list));
     }
-    LIST_EACH_SAFE (node, &core->parked) {
+    LIST_EACH_SAFE (node, &core->requests.parked) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (request->conn == NULL) {
             request_return(core, request);

@@ -15,7 +15,16 @@
 #ifndef HASP_CORE_ROLE_H
 #define HASP_CORE_ROLE_H
 
-#include "core/state.h"
+#include <stdint.h>
+
+struct core;
+
+/* As last seen. Lives as long as the core. */
+struct leader {
+    uint64_t id; /* 0: none is known. */
+    uint64_t term;
+    uint64_t last_id; /* The newest that was known. */
+};
 
 /* Looks at role, term and leader, and acts on what has changed. */
 void role_follow(struct core *core);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "base/duration.h"
+#include "core/state.h"
 
 bool silence_is_heard(const struct core *core, uint64_t id)
 {

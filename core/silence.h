@@ -10,7 +10,13 @@
 #ifndef HASP_CORE_SILENCE_H
 #define HASP_CORE_SILENCE_H
 
-#include "core/state.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+struct core;
 
 /* This node hears itself. */
 bool silence_is_heard(const struct core *core, uint64_t id);

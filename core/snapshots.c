@@ -7,10 +7,12 @@
 #include "base/log.h"
 #include "core/apply.h"
 #include "core/attach.h"
+#include "core/backup.h"
 #include "core/commands/commands.h"
 #include "core/flush.h"
 #include "core/peer.h"
 #include "core/request.h"
+#include "core/state.h"
 #include "core/trail.h"
 #include "core/update.h"
 
@@ -41,14 +43,14 @@ void raft_snapshot_run(struct core *core, struct request *request,
 {
     (void)call;
     trail_tell(core, request);
-    request_move(core, request, &core->snapshotting, REQUEST_LOGGED);
+    request_move(core, request, &core->snapshots.waiting, REQUEST_LOGGED);
     request->index = lockfsm_applied_index(core->fsm);
     answer_waiting(core);
 }
 
 void snapshots_wanted(struct core *core, struct request *request)
 {
-    request_move(core, request, &core->snapshotting, REQUEST_LOGGED);
+    request_move(core, request, &core->snapshots.waiting, REQUEST_LOGGED);
     request->index = lockfsm_applied_index(core->fsm);
     answer_waiting(core);
 }
@@ -57,13 +59,13 @@ void snapshots_turn(struct core *core)
 {
     uint64_t applied = lockfsm_applied_index(core->fsm);
     const struct core_limits *limits = &core->options.limits;
-    if (core->is_taking_snapshot || core->receiver.is_adopting ||
-        core->has_fatal || core->now_ns < core->snapshot_retry_ns ||
-        applied == core->snapshot_index) {
+    if (core->snapshots.is_taking || core->snapshots.receiver.is_adopting ||
+        core->has_fatal || core->now_ns < core->snapshots.retry_ns ||
+        applied == core->snapshots.index) {
         return;
     }
-    if (!list_is_empty(&core->snapshotting) ||
-        applied - core->snapshot_index >=
+    if (!list_is_empty(&core->snapshots.waiting) ||
+        applied - core->snapshots.index >=
             spread(core, limits->snapshot_entries) ||
         replica_log_size(core->replica) >=
             spread(core, limits->snapshot_log_size)) {
@@ -73,20 +75,21 @@ void snapshots_turn(struct core *core)
 
 uint64_t snapshots_next(const struct core *core)
 {
-    return !list_is_empty(&core->snapshotting) && !core->is_taking_snapshot &&
-                   core->snapshot_retry_ns > core->now_ns
-               ? core->snapshot_retry_ns
+    return !list_is_empty(&core->snapshots.waiting) &&
+                   !core->snapshots.is_taking &&
+                   core->snapshots.retry_ns > core->now_ns
+               ? core->snapshots.retry_ns
                : UINT64_MAX;
 }
 
 void snapshots_taken(struct core *core, uint64_t log_index, int error)
 {
     struct replica_update update;
-    core->is_taking_snapshot = false;
+    core->snapshots.is_taking = false;
     if (error != 0) {
         LOG_WARN("snapshot not taken", "index=%" PRIu64 " error=\"%s\"",
                  log_index, hasp_strerror(error));
-        core->snapshot_retry_ns = core->now_ns + RETRY_NS;
+        core->snapshots.retry_ns = core->now_ns + RETRY_NS;
         refuse_backups(core, error);
         return;
     }
@@ -96,8 +99,8 @@ void snapshots_taken(struct core *core, uint64_t log_index, int error)
     if (trim != 0) {
         core->port.log_trim(core->port.data, trim);
     }
-    if (log_index > core->snapshot_index) {
-        core->snapshot_index = log_index;
+    if (log_index > core->snapshots.index) {
+        core->snapshots.index = log_index;
     }
     answer_waiting(core);
 }
@@ -129,8 +132,9 @@ void snapshots_send(struct core *core, uint64_t member)
 void snapshots_peer_lost(struct core *core, struct peer *peer)
 {
     peer->sender.is_active = false;
-    if (core->receiver.is_active && core->receiver.from == peer->id) {
-        core->receiver.is_active = false;
+    if (core->snapshots.receiver.is_active &&
+        core->snapshots.receiver.from == peer->id) {
+        core->snapshots.receiver.is_active = false;
     }
 }
 
@@ -139,7 +143,7 @@ void snapshots_stepped_down(struct core *core)
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
         core->peers[i].sender.is_active = false;
     }
-    LIST_EACH_SAFE (node, &core->snapshotting) {
+    LIST_EACH_SAFE (node, &core->snapshots.waiting) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (!is_backup(request)) {
             request_return(core, request);
@@ -150,7 +154,7 @@ void snapshots_stepped_down(struct core *core)
 int snapshots_chunk(struct core *core, uint64_t from, struct bytes body)
 {
     struct frame_snapshot part;
-    struct snapshot_receiver *receiver = &core->receiver;
+    struct snapshot_receiver *receiver = &core->snapshots.receiver;
     int error = frame_get_snapshot(body, &part);
     if (error != 0 || part.chunk.size == 0) {
         return HASP_EPROTO;
@@ -200,8 +204,9 @@ int snapshots_chunk(struct core *core, uint64_t from, struct bytes body)
 
 void snapshots_vote_saved(struct core *core)
 {
-    if (core->receiver.must_adopt && replica_vote_is_saved(core->replica)) {
-        core->receiver.must_adopt = false;
+    if (core->snapshots.receiver.must_adopt &&
+        replica_vote_is_saved(core->replica)) {
+        core->snapshots.receiver.must_adopt = false;
         core->port.snapshot_adopt(core->port.data);
     }
 }
@@ -235,7 +240,7 @@ int snapshots_ack(struct core *core, uint64_t from, struct bytes body)
 void snapshots_received(struct core *core, const struct snapshot_header *header,
                         int error)
 {
-    struct snapshot_receiver *receiver = &core->receiver;
+    struct snapshot_receiver *receiver = &core->snapshots.receiver;
     struct replica_update update;
     receiver->is_adopting = false;
     if (error != 0) {
@@ -278,7 +283,7 @@ static void take(struct core *core)
     struct buffer members = {0};
     struct snapshot_header header = {0};
     flush_state(core, true);
-    if (core->has_fatal || core->is_table_full) {
+    if (core->has_fatal || core->flush.is_table_full) {
         return;
     }
     header.last_index = lockfsm_flushed_index(core->fsm);
@@ -286,7 +291,7 @@ static void take(struct core *core)
     replica_members_at(core->replica, header.last_index, &members,
                        &header.configuration_index);
     header.configuration = buffer_bytes(&members);
-    core->is_taking_snapshot = true;
+    core->snapshots.is_taking = true;
     core->port.snapshot_take(core->port.data, &header);
     buffer_done(&members);
 }
@@ -295,9 +300,9 @@ static void take(struct core *core)
  * applied when it was asked for. */
 static void answer_waiting(struct core *core)
 {
-    LIST_EACH_SAFE (node, &core->snapshotting) {
+    LIST_EACH_SAFE (node, &core->snapshots.waiting) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
-        if (request->index > core->snapshot_index) {
+        if (request->index > core->snapshots.index) {
             continue;
         }
         if (is_backup(request)) {
@@ -312,7 +317,7 @@ static void answer_waiting(struct core *core)
 /* Whoever waits for a backup should hear that the disk is full. */
 static void refuse_backups(struct core *core, int error)
 {
-    LIST_EACH_SAFE (node, &core->snapshotting) {
+    LIST_EACH_SAFE (node, &core->snapshots.waiting) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (is_backup(request)) {
             backup_answer(core, request, error);
@@ -357,7 +362,7 @@ static void pump(struct core *core, struct peer *peer)
 
 static void acknowledge(struct core *core, bool is_done)
 {
-    const struct snapshot_receiver *receiver = &core->receiver;
+    const struct snapshot_receiver *receiver = &core->snapshots.receiver;
     struct buffer *out = peer_output(core, receiver->from);
     if (out != NULL) {
         struct frame_snapshot_ack ack = {.leader_term = receiver->leader_term,
@@ -385,9 +390,9 @@ static void install(struct core *core, const struct snapshot_header *header)
         core_fatal(core, 70, "the received snapshot could not be loaded");
         return; /* The port has failed and said why. */
     }
-    core->snapshot_index = index;
+    core->snapshots.index = index;
     answer_waiting(core);
-    core->flush_due_ns = 0;
+    core->flush.due_ns = 0;
     timers_loaded(core->timers, core->fsm, core->now_ns);
     history_note(&core->history, index, core->now_ns);
     LOG_INFO("snapshot installed", "index=%" PRIu64, index);

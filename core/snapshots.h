@@ -11,16 +11,55 @@
 #ifndef HASP_CORE_SNAPSHOTS_H
 #define HASP_CORE_SNAPSHOTS_H
 
-#include "core/state.h"
+#include "base/bytes.h"
+#include "base/err.h"
+#include "base/list.h"
+#include "storage/snapshot.h"
+
+struct core;
+struct peer;
+struct request;
+
+/* Of a leader, to one follower. */
+struct snapshot_sender {
+    bool is_active;
+    uint64_t index;
+    uint64_t term;
+    uint64_t size;
+    uint64_t sent;
+    uint64_t acked;
+    uint64_t moved_ns; /* When it began, or a part was acknowledged. */
+};
+
+struct snapshot_receiver {
+    bool is_active;   /* Chunks are coming in. */
+    bool is_adopting; /* All is there, the port checks it ... */
+    bool must_adopt;  /* ... or will, when the vote has been saved. */
+    uint64_t from;
+    uint64_t leader_term;
+    uint64_t index;
+    uint64_t term;
+    uint64_t size;
+    uint64_t offset;
+};
+
+/* Lives as long as the core. */
+struct snapshots {
+    bool is_taking;
+    uint64_t index; /* Of the newest one that was taken or loaded. */
+    uint64_t retry_ns;
+    uint64_t wanted_by;  /* The replica wants this member to have it; 0. */
+    struct list waiting; /* RAFT.SNAPSHOT and RAFT.BACKUP. */
+    struct snapshot_receiver receiver;
+};
 
 /* Takes one if the log has grown enough. */
 void snapshots_turn(struct core *core);
 uint64_t snapshots_next(const struct core *core);
 
 /* A request of RAFT.BACKUP waits for a snapshot of all that is applied; then,
- * or when none could be taken, backup_answer() of backup.c answers it. */
+ * or when none could be taken, backup_answer() answers it. */
 void snapshots_wanted(struct core *core, struct request *request);
-void backup_answer(struct core *core, struct request *request, int error);
 
 /* The replica asks to send the newest one to 'member'. */
 void snapshots_send(struct core *core, uint64_t member);

@@ -8,6 +8,7 @@
 #include "core/feature.h"
 #include "core/forward.h"
 #include "core/request.h"
+#include "core/state.h"
 
 static const char *member_role_name(enum member_role role)
 {
@@ -138,8 +139,8 @@ void server_info(struct core *core, struct request *request,
         buffer_printf(text,
                       "# Clients\r\nconnected_clients:%u\r\n"
                       "blocked_clients:%u\r\n\r\n",
-                      core->conn_count,
-                      (unsigned)HASH_CNT(by_wait, core->by_wait));
+                      core->conns.count,
+                      (unsigned)HASH_CNT(by_wait, core->requests.by_wait));
     }
     if (wants(call, "PERSISTENCE")) {
         buffer_put_text(text, "# Persistence\r\nloading:0\r\n\r\n");
@@ -153,7 +154,8 @@ void server_info(struct core *core, struct request *request,
                       "\r\nrequest_bytes_in_flight:%" PRIu64 "\r\n\r\n",
                       core->counts.commands, core->counts.grants,
                       core->counts.sessions_ended, core->counts.unclean_ends,
-                      core->counts.refusals, core->in_flight, core->held_size);
+                      core->counts.refusals, core->requests.in_flight,
+                      core->conns.held_size);
     }
     if (wants(call, "REPLICATION")) {
         buffer_printf(text,

@@ -7,6 +7,7 @@
 #include "core/commands/commands.h"
 #include "core/propose.h"
 #include "core/request.h"
+#include "core/state.h"
 #include "lockfsm/trail.h"
 
 /* Of the sessions that an entry is about, and of the holds of each. */

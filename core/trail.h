@@ -11,7 +11,13 @@
 #ifndef HASP_CORE_TRAIL_H
 #define HASP_CORE_TRAIL_H
 
-#include "core/state.h"
+#include "base/bytes.h"
+#include "lockfsm/encode.h"
+#include "lockfsm/lockfsm.h"
+#include "raft/replica.h"
+
+struct core;
+struct request;
 
 /* To be called while a request is decided on. Appends who asks to its encoded
  * entry. */

@@ -15,6 +15,7 @@
 #include "core/propose.h"
 #include "core/request.h"
 #include "core/snapshots.h"
+#include "core/state.h"
 #include "core/vouch.h"
 
 static void send_messages(struct core *core,
@@ -53,7 +54,7 @@ void peers_applied(struct core *core, uint64_t log_index)
     int error = replica_members_decode(buffer_bytes(&encoded), &members);
     CHECK(error == 0);
     buffer_done(&encoded);
-    core->applied_members = members;
+    core->members.applied = members;
     peers_want(core);
 }
 
@@ -62,7 +63,7 @@ void peers_applied(struct core *core, uint64_t log_index)
 void peers_want(struct core *core)
 {
     struct replica_members wanted;
-    const struct replica_members *applied = &core->applied_members;
+    const struct replica_members *applied = &core->members.applied;
     replica_members(core->replica, &wanted);
     for (uint32_t i = 0; i < applied->count; i++) {
         if (!is_member(&wanted, applied->member[i].id) &&
@@ -73,7 +74,7 @@ void peers_want(struct core *core)
     want_leader(core, &wanted);
     core->port.peers_changed(core->port.data, &wanted);
     forget_removed(core, &wanted);
-    core->wanted_members = wanted;
+    core->members.wanted = wanted;
 }
 
 void life_learnt(struct core *core)
@@ -115,7 +116,7 @@ static void send_messages(struct core *core,
         }
     }
     if (update->snapshot_to != 0) {
-        core->snapshot_to = update->snapshot_to;
+        core->snapshots.wanted_by = update->snapshot_to;
     }
 }
 
@@ -128,10 +129,10 @@ static bool is_member(const struct replica_members *members, uint64_t id)
  * and only later that it was added again: its connection brings the rest. */
 static void want_leader(const struct core *core, struct replica_members *wanted)
 {
-    const struct replica_members *before = &core->wanted_members;
+    const struct replica_members *before = &core->members.wanted;
     for (uint32_t i = 0; i < before->count; i++) {
-        if (before->member[i].id == core->last_leader &&
-            !is_member(wanted, core->last_leader) &&
+        if (before->member[i].id == core->leader.last_id &&
+            !is_member(wanted, core->leader.last_id) &&
             wanted->count < MEMBER_COUNT_MAX) {
             wanted->member[wanted->count++] = before->member[i];
         }
@@ -144,9 +145,9 @@ static void forget_removed(struct core *core,
 {
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
         struct peer *peer = &core->peers[i];
-        if (peer->is_up && is_member(&core->wanted_members, peer->id) &&
+        if (peer->is_up && is_member(&core->members.wanted, peer->id) &&
             !is_member(members, peer->id)) {
-            peer->is_removed = core->has_removed_peers = true;
+            peer->is_removed = core->members.has_removed = true;
         }
     }
 }

@@ -7,7 +7,18 @@
 #ifndef HASP_CORE_UPDATE_H
 #define HASP_CORE_UPDATE_H
 
-#include "core/state.h"
+#include <stdint.h>
+
+#include "raft/replica.h"
+
+struct core;
+
+/* The configuration, as far as connections go. Lives as long as the core. */
+struct members {
+    struct replica_members applied;
+    struct replica_members wanted; /* As the port was told. */
+    bool has_removed;              /* One of the peers is_removed. */
+};
 
 void update_carry_out(struct core *core, const struct replica_update *update);
 /* Tells the port with whom there are to be connections: the members by the

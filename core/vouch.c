@@ -3,6 +3,7 @@
 #include "core/vouch.h"
 
 #include "core/peer.h"
+#include "core/state.h"
 
 _Static_assert(FRAME_MEMBER_MAX == MEMBER_COUNT_MAX, "one number of members");
 

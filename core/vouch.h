@@ -14,7 +14,11 @@
 #ifndef HASP_CORE_VOUCH_H
 #define HASP_CORE_VOUCH_H
 
-#include "core/state.h"
+#include "base/bytes.h"
+#include "base/err.h"
+#include "raft/replica.h"
+
+struct core;
 
 /* Of the newest configuration in the log; 0 if there is none. */
 uint64_t vouch_own_index(const struct core *core,

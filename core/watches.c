@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "core/state.h"
 
 /* Of looking a name up, and of writing a message; a step is a byte of a glob
  * that is looked at. */
@@ -31,9 +32,9 @@ static void close_costliest(struct core *core, bool is_trying);
 void watches_init(struct core *core)
 {
     for (size_t i = 0; i <= LOCK_NAME_SIZE_MAX; i++) {
-        list_init(&core->prefixes[i]);
+        list_init(&core->watches.prefixes[i]);
     }
-    list_init(&core->globs);
+    list_init(&core->watches.globs);
 }
 
 const char *watch_add(struct core *core, struct conn *conn,
@@ -50,7 +51,7 @@ const char *watch_add(struct core *core, struct conn *conn,
     if (!is_glob && conn->watch_count - conn->glob_count >= WATCH_COUNT_MAX) {
         return "watches of a connection";
     }
-    if (HASH_CNT(by_owner, core->watches) >= WATCH_COUNT_NODE_MAX) {
+    if (HASH_CNT(by_owner, core->watches.by_owner) >= WATCH_COUNT_NODE_MAX) {
         return "watches of this node";
     }
     struct pattern *pattern = find_pattern(core, kind, text);
@@ -63,7 +64,7 @@ const char *watch_add(struct core *core, struct conn *conn,
     if (pattern->open_count++ == 0) {
         list_pattern(core, pattern);
     }
-    HASH_ADD(by_owner, core->watches, of, sizeof watch->of, watch);
+    HASH_ADD(by_owner, core->watches.by_owner, of, sizeof watch->of, watch);
     list_push_back(&pattern->watches, &watch->in_pattern);
     list_push_back(&conn->watches, &watch->in_conn);
     conn->watch_count++;
@@ -79,7 +80,7 @@ struct watch *watch_find(struct core *core, struct conn *conn,
     struct watch_of of = {.conn = conn,
                           .pattern = find_pattern(core, kind, text)};
     if (of.pattern != NULL) {
-        HASH_FIND(by_owner, core->watches, &of, sizeof of, watch);
+        HASH_FIND(by_owner, core->watches.by_owner, &of, sizeof of, watch);
     }
     return watch;
 }
@@ -91,7 +92,7 @@ void watch_drop(struct core *core, struct watch *watch)
     conn->watch_count--;
     conn->glob_count -= pattern->kind == WATCH_PATTERN;
     conn->channel_count -= pattern->kind != WATCH_PREFIX;
-    HASH_DELETE(by_owner, core->watches, watch);
+    HASH_DELETE(by_owner, core->watches.by_owner, watch);
     list_remove(&watch->in_conn);
     list_remove(&watch->in_pattern);
     if (!watch->is_closed) {
@@ -120,7 +121,7 @@ void watches_hit(struct core *core, struct bytes lock, watch_hit_fn *hit,
 {
     uint8_t channel[WATCH_SIZE_MAX];
     size_t prefix_size = sizeof CHANNEL_PREFIX - 1;
-    if (core->watches == NULL || lock.size > LOCK_NAME_SIZE_MAX) {
+    if (core->watches.by_owner == NULL || lock.size > LOCK_NAME_SIZE_MAX) {
         return;
     }
     hit_prefixes(core, lock, hit, data);
@@ -136,8 +137,8 @@ void watches_hit(struct core *core, struct bytes lock, watch_hit_fn *hit,
 
 void watches_turn(struct core *core)
 {
-    core->match_turn++;
-    core->match_steps = 0;
+    core->watches.turn++;
+    core->watches.steps = 0;
 }
 
 /* The kind stands before the text, so that one table has all. */
@@ -156,11 +157,11 @@ static struct pattern *find_pattern(struct core *core, enum watch_kind kind,
 {
     uint8_t key[1 + WATCH_SIZE_MAX];
     struct pattern *pattern = NULL;
-    if (core->patterns == NULL || text.size > WATCH_SIZE_MAX) {
+    if (core->watches.patterns == NULL || text.size > WATCH_SIZE_MAX) {
         return NULL;
     }
     size_t size = put_key(key, kind, text);
-    HASH_FIND(by_key, core->patterns, key, size, pattern);
+    HASH_FIND(by_key, core->watches.patterns, key, size, pattern);
     return pattern;
 }
 
@@ -186,7 +187,7 @@ static struct pattern *new_pattern(struct core *core, enum watch_kind kind,
     pattern->bound = bound_of(text);
     list_init(&pattern->in_core);
     list_init(&pattern->watches);
-    HASH_ADD(by_key, core->patterns, key, size, pattern);
+    HASH_ADD(by_key, core->watches.patterns, key, size, pattern);
     return pattern;
 }
 
@@ -198,29 +199,30 @@ static void list_pattern(struct core *core, struct pattern *pattern)
         return;
     }
     if (pattern->kind == WATCH_PREFIX) {
-        list_push_back(&core->prefixes[pattern->size - 1], &pattern->in_core);
+        list_push_back(&core->watches.prefixes[pattern->size - 1],
+                       &pattern->in_core);
     } else if (pattern->kind == WATCH_PATTERN) {
-        list_push_back(&core->globs, &pattern->in_core);
+        list_push_back(&core->watches.globs, &pattern->in_core);
     }
 }
 
 static void free_pattern(struct core *core, struct pattern *pattern)
 {
-    HASH_DELETE(by_key, core->patterns, pattern);
+    HASH_DELETE(by_key, core->watches.patterns, pattern);
     list_remove(&pattern->in_core);
     free(pattern);
 }
 
 static uint64_t steps_of(const struct core *core, const struct pattern *pattern)
 {
-    return pattern->turn == core->match_turn ? pattern->steps : 0;
+    return pattern->turn == core->watches.turn ? pattern->steps : 0;
 }
 
 static void spend(struct core *core, struct pattern *pattern, uint64_t steps)
 {
     pattern->steps = steps_of(core, pattern) + steps;
-    pattern->turn = core->match_turn;
-    core->match_steps += steps;
+    pattern->turn = core->watches.turn;
+    core->watches.steps += steps;
 }
 
 static void hit_all(struct core *core, struct pattern *pattern,
@@ -237,8 +239,8 @@ static void hit_all(struct core *core, struct pattern *pattern,
 /* The first that is watched, or NULL. */
 static struct pattern *first_of_size(struct core *core, size_t size)
 {
-    while (!list_is_empty(&core->prefixes[size])) {
-        struct pattern *pattern = LIST_FIRST(&core->prefixes[size],
+    while (!list_is_empty(&core->watches.prefixes[size])) {
+        struct pattern *pattern = LIST_FIRST(&core->watches.prefixes[size],
                                              struct pattern, in_core);
         if (pattern->open_count > 0) {
             return pattern;
@@ -264,7 +266,7 @@ static void hit_prefixes(struct core *core, struct bytes lock,
             hit_all(core, pattern, hit, data);
         }
     }
-    if (core->match_steps > MATCH_STEPS_MAX) {
+    if (core->watches.steps > MATCH_STEPS_MAX) {
         close_costliest(core, false);
     }
 }
@@ -272,7 +274,7 @@ static void hit_prefixes(struct core *core, struct bytes lock,
 static void hit_globs(struct core *core, struct bytes name, watch_hit_fn *hit,
                       void *data)
 {
-    LIST_EACH_SAFE (node, &core->globs) {
+    LIST_EACH_SAFE (node, &core->watches.globs) {
         struct pattern *glob = LIST_ENTRY(node, struct pattern, in_core);
         uint64_t steps = 0;
         if (glob->open_count == 0) {
@@ -281,12 +283,12 @@ static void hit_globs(struct core *core, struct bytes name, watch_hit_fn *hit,
         }
         bool is_match = bytes_match_counted(
             bytes_of(glob->key + 1, glob->size - 1), name, &steps);
-        glob->event = core->event_number;
+        glob->event = core->watches.event;
         spend(core, glob, steps);
         if (is_match) {
             hit_all(core, glob, hit, data);
         }
-        if (core->match_steps > MATCH_STEPS_MAX) {
+        if (core->watches.steps > MATCH_STEPS_MAX) {
             close_costliest(core, true);
         }
     }
@@ -311,7 +313,7 @@ static uint64_t weight_of(const struct core *core,
                           const struct pattern *pattern, bool is_trying)
 {
     bool is_due = is_trying && pattern->kind == WATCH_PATTERN &&
-                  pattern->event != core->event_number;
+                  pattern->event != core->watches.event;
     return steps_of(core, pattern) + (is_due ? pattern->bound : 0);
 }
 
@@ -346,7 +348,7 @@ static uint64_t close_watcher(struct core *core, struct conn *conn,
         watch->is_closed = true;
         if (--pattern->open_count == 0) {
             weight += weight_of(core, pattern, is_trying);
-            core->match_steps -= steps_of(core, pattern);
+            core->watches.steps -= steps_of(core, pattern);
             pattern->steps = 0;
         }
     }
@@ -355,16 +357,16 @@ static uint64_t close_watcher(struct core *core, struct conn *conn,
 
 static void close_costliest(struct core *core, bool is_trying)
 {
-    struct cost *cost = memory_new(core->conn_count * sizeof *cost);
+    struct cost *cost = memory_new(core->conns.count * sizeof *cost);
     uint32_t count = 0, closed = 0;
-    uint64_t weight = core->match_steps;
-    for (struct conn *conn = core->conns; conn != NULL;
+    uint64_t weight = core->watches.steps;
+    for (struct conn *conn = core->conns.by_id; conn != NULL;
          conn = conn->by_id.next) {
         if (!conn->is_closing && conn->watch_count > 0) {
             cost[count++] = (struct cost){conn, cost_of(core, conn, is_trying)};
         }
     }
-    LIST_EACH (node, &core->globs) {
+    LIST_EACH (node, &core->watches.globs) {
         const struct pattern *glob = LIST_ENTRY(node, struct pattern, in_core);
         weight += glob->open_count == 0
                       ? 0

@@ -15,7 +15,13 @@
 #ifndef HASP_CORE_WATCHES_H
 #define HASP_CORE_WATCHES_H
 
-#include "core/state.h"
+#include "base/bytes.h"
+#include "base/hash.h"
+#include "base/list.h"
+#include "lockfsm/lockfsm.h"
+
+struct conn;
+struct core;
 
 #define CHANNEL_PREFIX "lock:"
 #define WATCH_SIZE_MAX (sizeof CHANNEL_PREFIX - 1 + LOCK_NAME_SIZE_MAX)
@@ -24,6 +30,45 @@
 #define WATCH_COUNT_NODE_MAX 100000
 /* A few milliseconds. */
 #define MATCH_STEPS_MAX 2000000
+
+enum watch_kind { WATCH_PREFIX, WATCH_CHANNEL, WATCH_PATTERN };
+
+/* What is watched, once for all who do. */
+struct pattern {
+    UT_hash_handle by_key;
+    struct list in_core; /* watches.prefixes[], or watches.globs. */
+    struct list watches;
+    uint64_t turn;       /* Of the steps. */
+    uint64_t steps;      /* That it has cost in that turn. */
+    uint64_t event;      /* The newest that it was tried for. */
+    uint64_t bound;      /* Of a glob: what one try may cost. */
+    uint32_t open_count; /* Of those who watch it: not being closed. */
+    enum watch_kind kind;
+    size_t size;
+    uint8_t key[]; /* The kind, then the text. */
+};
+
+struct watch {
+    UT_hash_handle by_owner;
+    struct list in_conn;
+    struct list in_pattern;
+    struct watch_of {
+        struct conn *conn;
+        struct pattern *pattern;
+    } of;
+    bool is_closed; /* It was too costly, and the connection is closed. */
+};
+
+/* Lives as long as the core. */
+struct watches {
+    struct watch *by_owner;
+    struct pattern *patterns;
+    struct list prefixes[LOCK_NAME_SIZE_MAX + 1]; /* By size. */
+    struct list globs;
+    uint64_t turn;  /* The number of this turn, ... */
+    uint64_t steps; /* ... and what matching has cost in it. */
+    uint64_t event; /* The newest one's number. */
+};
 
 void watches_init(struct core *core);
 /* NULL, or the limit that is reached. The same again is fine. */

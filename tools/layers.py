@@ -148,8 +148,8 @@ def check_pure(build):
 
 def main():
     sources = [path for folder in ('base', 'lockfsm', 'storage', 'raft',
-                                   'net', 'client', 'node', 'cmd', 'include',
-                                   'examples')
+                                   'net', 'lease', 'core', 'client', 'node', 'cmd',
+                                   'include', 'examples')
                for ending in ('c', 'h')
                for path in sorted(glob.glob(f'{folder}/**/*.{ending}',
                                             recursive=True))]

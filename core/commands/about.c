@@ -7,6 +7,7 @@
 
 #include "core/commands/commands.h"
 #include "core/request.h"
+#include "core/state.h"
 
 static void put_info(struct resp_writer *writer, const struct command *command);
 static void put_docs(struct resp_writer *writer, const struct command *command);

@@ -4,6 +4,7 @@
 
 #include "core/commands/commands.h"
 #include "core/request.h"
+#include "core/state.h"
 
 bool blacklist_check(struct call *call, struct resp_writer *writer)
 {

@@ -15,6 +15,7 @@
 #include "core/propose.h"
 #include "core/questions.h"
 #include "core/request.h"
+#include "core/state.h"
 
 static bool may_begin(struct core *core, struct request *request,
                       uint32_t count);
@@ -128,7 +129,7 @@ void commands_decide(struct core *core, struct request *request,
         if (!propose_is_open(core)) {
             keep_for_later(core, request, call);
             request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
-            request_move(core, request, &core->parked, REQUEST_PARKED);
+            request_move(core, request, &core->requests.parked, REQUEST_PARKED);
             return;
         }
     }
@@ -166,15 +167,15 @@ void commands_run_ready(struct core *core)
 {
     /* Scans for which there is no more time stay; the others pass them, or
      * heartbeats would wait for whoever lists a great many locks. */
-    struct list *before = &core->ready;
-    while (before->next != &core->ready) {
+    struct list *before = &core->requests.ready;
+    while (before->next != &core->requests.ready) {
         struct request *request = LIST_ENTRY(before->next, struct request,
                                              in_list);
         if (request->state == REQUEST_RESUMED) {
             resume(core, request);
-        } else if (core->scan_budget == 0 &&
+        } else if (core->turn.scan_budget == 0 &&
                    (request->command->flags & COMMAND_SCANS) != 0) {
-            core->has_left_over = true;
+            core->turn.has_left_over = true;
             before = before->next;
         } else {
             commands_read(core, request);
@@ -295,7 +296,7 @@ static bool may_begin(struct core *core, struct request *request,
         request_refuse(core, request, "NOLEADER", "this node is stopping");
         return false;
     }
-    if (core->in_flight > core->options.limits.requests_in_flight) {
+    if (core->requests.in_flight > core->options.limits.requests_in_flight) {
         request_refuse(core, request, "BUSY", "too much is in flight");
         return false;
     }
@@ -447,7 +448,7 @@ static bool is_repeated(struct core *core, const struct request *request,
         lockfsm_session(core->fsm, origin.session) == NULL) {
         return true; /* What it was told has gone with it: EXPIRED. */
     }
-    LIST_EACH (node, &core->logged) {
+    LIST_EACH (node, &core->requests.logged) {
         const struct request *other = LIST_ENTRY(node, struct request, in_list);
         if (other != request && other->has_req &&
             other->session == origin.session) {

@@ -31,7 +31,14 @@
 #ifndef HASP_CORE_COMMANDS_COMMANDS_H
 #define HASP_CORE_COMMANDS_COMMANDS_H
 
-#include "core/state.h"
+#include "base/bytes.h"
+#include "core/request.h"
+#include "lockfsm/encode.h"
+#include "lockfsm/lockfsm.h"
+#include "net/resp.h"
+
+struct core;
+struct scripts;
 
 enum command_flag {
     COMMAND_LOCAL = 1 << 0,
@@ -194,7 +201,7 @@ void commands_received(struct core *core, struct conn *conn,
 /* The serving leader deals with a request whose arguments are understood. */
 void commands_decide(struct core *core, struct request *request,
                      const struct call *call);
-/* Deals with all that stands in core->ready. */
+/* Deals with all that stands in core->requests.ready. */
 void commands_run_ready(struct core *core);
 /* Reads the state for a request whose leadership is confirmed. */
 void commands_read(struct core *core, struct request *request);

@@ -4,6 +4,7 @@
 
 #include "core/commands/listing.h"
 #include "core/request.h"
+#include "core/state.h"
 
 void fence_admit_encode(struct core *core, struct request *request,
                         const struct call *call, struct buffer *out)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/commands/commands.h"
+#include "core/state.h"
 
 /* FNV-1a, for which upper and lower case are the same (and some other bytes,
  * too, which does no harm). */

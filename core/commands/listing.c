@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "core/request.h"
+#include "core/state.h"
 
 static void sift_down(struct listing *listing, uint32_t at);
 
@@ -41,8 +42,9 @@ void listing_end(struct core *core, struct listing *listing, uint64_t looked_at)
 {
     qsort(listing->item, listing->count, sizeof *listing->item,
           listing->compare);
-    core->scan_budget -= looked_at < core->scan_budget ? looked_at
-                                                       : core->scan_budget;
+    core->turn.scan_budget -= looked_at < core->turn.scan_budget
+                                  ? looked_at
+                                  : core->turn.scan_budget;
 }
 
 const void *listing_last(const struct listing *listing)

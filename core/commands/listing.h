@@ -3,7 +3,8 @@
 /* One page of a LIST: the smallest 'max' of what is offered, in order.
  *
  * Hash tables have no order, so a page looks at every record; a heap keeps the
- * best. What LIST may look at in one turn is bounded (core->scan_budget). */
+ * best. What LIST may look at in one turn is bounded (core->turn.scan_budget).
+ */
 
 #ifndef HASP_CORE_COMMANDS_LISTING_H
 #define HASP_CORE_COMMANDS_LISTING_H

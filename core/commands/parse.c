@@ -23,6 +23,7 @@
 #include "base/sha.h"
 #include "core/commands/commands.h"
 #include "core/request.h"
+#include "core/state.h"
 
 enum option_kind { KIND_FLAG, KIND_NUMBER, KIND_TEXT, KIND_LABEL, KIND_RANGES };
 

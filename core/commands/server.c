@@ -10,6 +10,7 @@
 #include "core/commands/commands.h"
 #include "core/conn.h"
 #include "core/request.h"
+#include "core/state.h"
 #include "core/watches.h"
 
 #define NAME_SIZE_MAX CLIENT_NAME_SIZE_MAX
@@ -276,7 +277,7 @@ static void client_list(struct core *core, struct request *request)
     struct buffer *text = &core->event;
     uint32_t count = 0;
     buffer_clear(text);
-    LIST_EACH (node, &core->conns_by_age) {
+    LIST_EACH (node, &core->conns.by_age) {
         if (count++ == CLIENT_LIST_MAX) {
             break;
         }

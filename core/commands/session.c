@@ -9,6 +9,7 @@
 #include "core/commands/listing.h"
 #include "core/lease.h"
 #include "core/request.h"
+#include "core/state.h"
 
 #define TTL_DEFAULT_MS 10000
 

@@ -5,6 +5,7 @@
 
 #include "core/commands/listing.h"
 #include "core/request.h"
+#include "core/state.h"
 
 /* The first so many are shown: an answer stays below what a connection
  * takes. */

@@ -19,6 +19,7 @@
 #include "core/questions.h"
 #include "core/redis/scripts.h"
 #include "core/request.h"
+#include "core/state.h"
 
 #define PX_MAX_MS ((uint64_t)TTL_ASKED_MS_MAX)
 

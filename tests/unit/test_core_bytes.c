@@ -48,7 +48,7 @@ static void a_connection_with_many_bytes_in_flight_is_not_read(void **state)
         client_send(world, 1, 1, "LOCK.ACQUIRE a%d VALUE %s", i, big);
     }
     assert_true(world->node[1].client[1].is_blocked);
-    assert_true(core->held_size < 5000);
+    assert_true(core->conns.held_size < 5000);
     world_run(world, 50);
     assert_int_equal(count_of(1, ":"), 10);
     /* Answers that wait for an earlier one count as well. */
@@ -58,10 +58,10 @@ static void a_connection_with_many_bytes_in_flight_is_not_read(void **state)
         client_send(world, 1, 1, "ECHO %s", big);
     }
     assert_true(world->node[1].client[1].is_blocked);
-    assert_true(core->held_size < 6000);
+    assert_true(core->conns.held_size < 6000);
     world_run(world, 50);
     assert_int_equal(count_of(1, "$1000"), 10);
-    assert_int_equal(core->held_size, 0);
+    assert_int_equal(core->conns.held_size, 0);
 }
 
 static void whoever_has_most_is_told_busy_when_all_have_too_much(void **state)
@@ -79,7 +79,7 @@ static void whoever_has_most_is_told_busy_when_all_have_too_much(void **state)
     for (int i = 0; i < 6; i++) {
         client_send(world, 1, 2, "LOCK.ACQUIRE b%d VALUE %s", i, big);
     }
-    assert_true(core->held_size >= 20000);
+    assert_true(core->conns.held_size >= 20000);
     client_send(world, 1, 1, "LOCK.ACQUIRE a14 VALUE %s", big);
     client_send(world, 1, 1, "LOCK.ACQUIRE a15 VALUE %s", big);
     assert_true(world->node[1].client[1].is_blocked);
@@ -90,7 +90,7 @@ static void whoever_has_most_is_told_busy_when_all_have_too_much(void **state)
                                  "was done, try later\r\n"),
                      1);
     assert_int_equal(count_of(2, ":"), 7);
-    assert_int_equal(core->held_size, 0);
+    assert_int_equal(core->conns.held_size, 0);
 }
 
 static void waits_hold_their_bytes_until_their_clients_go(void **state)
@@ -107,7 +107,7 @@ static void waits_hold_their_bytes_until_their_clients_go(void **state)
                     big);
         world_run(world, 5);
     }
-    assert_true(core->held_size >= 28000);
+    assert_true(core->conns.held_size >= 28000);
     /* Whoever holds little is served. */
     assert_int_equal(client_ask(world, 1, 1, "LOCK.ACQUIRE free")[0], ':');
     /* The granted one is answered, those who go are forgotten. */
@@ -116,7 +116,7 @@ static void waits_hold_their_bytes_until_their_clients_go(void **state)
     for (uint64_t conn = 2; conn < 30; conn++) {
         client_close(world, 1, conn);
     }
-    assert_int_equal(core->held_size, 0);
+    assert_int_equal(core->conns.held_size, 0);
 }
 
 int main(void)

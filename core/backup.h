@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+
+/* RAFT.BACKUP: the asked node's state as a file for its client.
+ *
+ *     RAFT.BACKUP                     takes a snapshot, unless the newest one
+ *                                     has all that was applied; tells its
+ *                                     index, term and size, and which leader
+ *                                     the node hears
+ *     RAFT.BACKUP index term offset   the next bytes of it, at most
+ *                                     CHUNK_SIZE; none at its end
+ *
+ * The asked node answers of its own, so that a backup costs the leader nothing
+ * unless it is asked, and that a node which has lost its majority can still be
+ * saved. The file is read as it is asked for, from the page cache where it has
+ * just been written and checked; nothing of it is kept here. */
+
+#ifndef HASP_CORE_BACKUP_H
+#define HASP_CORE_BACKUP_H
+
+#include <stdint.h>
+
+#define BACKUP_READER_MAX 16
+
+struct core;
+struct request;
+
+/* The connections that read one. Lives as long as the core. */
+struct backup {
+    struct backup_reader {
+        uint64_t conn; /* 0: none. */
+        uint64_t read_ns;
+    } readers[BACKUP_READER_MAX];
+};
+
+/* A request that waited for a snapshot is answered: there is one, or 'error'
+ * says why there is none. */
+void backup_answer(struct core *core, struct request *request, int error);
+
+#endif /* HASP_CORE_BACKUP_H */
