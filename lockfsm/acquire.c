@@ -355,8 +355,8 @@ void apply_acquire(struct lockfsm *fsm, const Hasp__Command *command,
     a.own_count = 0;
     a.new_lock_count = 0;
     a.terms = terms_of(fsm, message);
-    if (!find_asking_session(fsm, &a.session, result) ||
-        session_is_refused(fsm, a.session, result) ||
+    if (!session_find_asking(fsm, &a.session, result) ||
+        blacklist_refuses(fsm, a.session, result) ||
         session_is_value(a.session, result) || !look_up(fsm, &a, result)) {
         return;
     }
@@ -389,7 +389,7 @@ void apply_cancel(struct lockfsm *fsm, const Hasp__Command *command,
         refuse(result, RESULT_BAD_ARGUMENT, "name");
         return;
     }
-    if (!find_asking_session(fsm, &session, result)) {
+    if (!session_find_asking(fsm, &session, result)) {
         return;
     }
     struct lock *lock = lock_find(fsm, name);

@@ -41,11 +41,7 @@ void asker_release(struct lockfsm *fsm, struct asker *asker)
     if (asker->wait_count > 0) {
         return;
     }
-    /* Its places went without a word: in a new life. */
-    while (!list_is_empty(&asker->waiting)) {
-        results_drop(fsm,
-                     LIST_FIRST(&asker->waiting, struct kept_result, in_order));
-    }
+    CHECK(list_is_empty(&asker->waiting));
     places_remove(&fsm->places, &asker->place);
     list_remove(&asker->in_session);
     asker->session->asker_count--;

@@ -46,21 +46,21 @@ struct blacklisting *blacklist_find(const struct lockfsm *fsm,
     return NULL;
 }
 
-void refuse_blacklisted(struct lockfsm *fsm, const struct blacklisting *entry,
-                        struct result *result)
+void blacklist_refuse(struct lockfsm *fsm, const struct blacklisting *entry,
+                      struct result *result)
 {
     result->code = RESULT_BLACKLISTED;
     result->text = effect_copy(fsm, entry->reason);
 }
 
-bool session_is_refused(struct lockfsm *fsm, const struct session *session,
-                        struct result *result)
+bool blacklist_refuses(struct lockfsm *fsm, const struct session *session,
+                       struct result *result)
 {
     if (session->blacklist_index == 0) {
         return false;
     }
-    refuse_blacklisted(fsm, blacklist_find(fsm, session->blacklist_index),
-                       result);
+    blacklist_refuse(fsm, blacklist_find(fsm, session->blacklist_index),
+                     result);
     return true;
 }
 
@@ -132,7 +132,7 @@ static void recheck(struct lockfsm *fsm, struct session *session)
         return;
     }
     struct result result = {0};
-    refuse_blacklisted(fsm, hit, &result);
+    blacklist_refuse(fsm, hit, &result);
     while (session->wait_count > 0) {
         wait_end(fsm, LIST_FIRST(&session->waits, struct wait, in_session),
                  "blacklisted", &result);
@@ -239,7 +239,7 @@ void apply_blacklist_add(struct lockfsm *fsm, const Hasp__Command *command,
         return;
     }
     if (message->session != 0 && session_find(fsm, message->session) == NULL) {
-        result->code = lost_session_code(fsm, message->session);
+        result->code = session_lost_code(fsm, message->session);
         return;
     }
     if (fsm->blacklist_count >= fsm->limits.of[LIMIT_BLACKLIST] &&

@@ -294,6 +294,34 @@ void apply_quarantine_over(struct lockfsm *fsm, const Hasp__Command *command,
     fsm->quarantine_index = 0;
     fsm->quarantine_ms = 0;
     fsm->quarantine_clock_ms = 0;
-    touch_all(fsm);
+    lock_touch_all(fsm);
     result->count = 1;
+}
+
+uint64_t lockfsm_incarnation(const struct lockfsm *fsm, uint64_t node)
+{
+    const struct member *member = member_find(fsm, node);
+    return member != NULL && member->removed_index == 0 ? member->incarnation
+                                                        : 0;
+}
+
+uint64_t lockfsm_added_index(const struct lockfsm *fsm, uint64_t node)
+{
+    const struct member *member = member_find(fsm, node);
+    return member != NULL && member->removed_index == 0 ? member->added_index
+                                                        : 0;
+}
+
+bool lockfsm_removal(const struct lockfsm *fsm, uint64_t node,
+                     struct removal *ret_removal)
+{
+    const struct member *member = member_find(fsm, node);
+    if (member == NULL || member->removed_index == 0) {
+        return false;
+    }
+    *ret_removal = (struct removal){.incarnation = member->incarnation,
+                                    .log_index = member->removed_index,
+                                    .wall_ms = member->removed_ms,
+                                    .by = member->removed_by};
+    return true;
 }

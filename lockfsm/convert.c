@@ -24,7 +24,7 @@ static void convert_down(struct lockfsm *fsm, struct hold *hold,
     hold_changed(fsm, hold);
     lock_changed(fsm, hold->lock);
     hold_tell(fsm, hold, 0, "downgraded");
-    touch(fsm, hold->lock);
+    lock_touch(fsm, hold->lock);
     result->token = hold->token;
 }
 
@@ -119,8 +119,8 @@ void apply_convert(struct lockfsm *fsm, const Hasp__Command *command,
         return;
     }
     struct session *session;
-    if (!find_asking_session(fsm, &session, result) ||
-        (is_up && session_is_refused(fsm, session, result)) ||
+    if (!session_find_asking(fsm, &session, result) ||
+        (is_up && blacklist_refuses(fsm, session, result)) ||
         session_is_value(session, result)) {
         return;
     }

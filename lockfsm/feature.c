@@ -141,11 +141,8 @@ uint32_t command_raises_to(const struct lockfsm *fsm,
     }
 }
 
-uint32_t lockfsm_level_of(struct lockfsm *fsm, struct bytes command,
-                          const char **ret_what)
+uint32_t lockfsm_feature_level(const struct lockfsm *fsm)
 {
-    const Hasp__Command *decoded = command_decode(fsm, command);
-    *ret_what = "";
-    return decoded == NULL ? FEATURE_LEVEL_UNKNOWN
-                           : command_level(decoded, ret_what);
+    return fsm->feature_level > FEATURE_LEVEL_FIRST ? fsm->feature_level
+                                                    : FEATURE_LEVEL_FIRST;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Who may have a lock, and handing it over.
+/* Who may have a lock.
  *
  * A request is free to be granted if the holders allow it and nobody waits
  * ahead of it who is incompatible with it. Waiters that are compatible with all
@@ -13,24 +13,6 @@
  * whose queue it stands is reserved for it. */
 
 #include "lockfsm/state.h"
-
-#include <stdlib.h>
-
-#include "base/memory.h"
-
-void touch(struct lockfsm *fsm, struct lock *lock)
-{
-    if (!lock->is_touched) {
-        lock->is_touched = true;
-        list_push_back(&fsm->touched, &lock->in_touched);
-    }
-}
-
-bool hold_covers(const struct hold *hold, enum lock_mode mode)
-{
-    return hold->mode == LOCK_EXCLUSIVE ||
-           (hold->mode == mode && mode != LOCK_EXCLUSIVE);
-}
 
 /* Slots that are taken: held, or closed by a delay. */
 static uint64_t used_slots(const struct lock *lock)
@@ -178,49 +160,7 @@ bool request_is_free(const struct lockfsm *fsm, const struct wait *wait)
     return true;
 }
 
-static uint64_t grant_wait(struct lockfsm *fsm, struct wait *wait)
-{
-    struct hold *own = hold_find(fsm, wait->lock, wait->session->id,
-                                 wait->owner);
-    if (own != NULL && wait->is_upgrade) {
-        hold_upgrade(fsm, own, wait->wait_index);
-        return own->token;
-    }
-    if (own != NULL) {
-        hold_enter_again(fsm, own);
-        return own->token;
-    }
-    struct hold_terms terms = {.owner = wait->owner,
-                               .value = wait->value,
-                               .mode = wait->mode,
-                               .slots = wait->slots,
-                               .delay_ms = wait->delay_ms,
-                               .hold_ms = wait->hold_ms};
-    return hold_grant(fsm, wait->lock, wait->session, &terms, wait->wait_index)
-        ->token;
-}
-
-static void grant_request(struct lockfsm *fsm, struct wait *wait)
-{
-    struct wait *first = request_first(wait);
-    struct wait *member = first;
-    uint64_t tokens[MULTI_COUNT_MAX];
-    uint32_t count = 0;
-    do {
-        CHECK(count < MULTI_COUNT_MAX);
-        tokens[count++] = grant_wait(fsm, member);
-        member = REQUEST_NEXT(member);
-    } while (member != first);
-    struct result result = {.code = RESULT_OK,
-                            .token = tokens[0],
-                            .tokens = tokens,
-                            .token_count = count};
-    wait_answer(fsm, first, &result);
-    request_free(fsm, first);
-}
-
-/* True if anything behind waits of these counts could be granted. */
-static bool can_go_on(const struct lock *lock, const uint32_t ahead[3])
+bool lock_can_go_on(const struct lock *lock, const uint32_t ahead[3])
 {
     for (int mode = LOCK_EXCLUSIVE; mode <= LOCK_SLOTS; mode++) {
         if (holders_allow(lock, (enum lock_mode)mode, lock->slots) &&
@@ -229,79 +169,4 @@ static bool can_go_on(const struct lock *lock, const uint32_t ahead[3])
         }
     }
     return false;
-}
-
-/* Grants from the head as far as it goes. Steps: those granted, and the
- * requests for several locks that block nobody behind them. (An upgrade at the
- * head goes through since its lock is held shared, and blocks all behind it if
- * it is not free.) */
-static void grant_queue(struct lockfsm *fsm, struct lock *lock)
-{
-    uint32_t ahead[3] = {0};
-    if (is_quarantined(fsm)) {
-        return;
-    }
-    LIST_EACH_SAFE (node, &lock->queue) {
-        struct wait *wait = LIST_ENTRY(node, struct wait, in_lock);
-        if (!can_go_on(lock, ahead)) {
-            return;
-        }
-        if (request_is_free(fsm, wait)) {
-            grant_request(fsm, wait);
-        } else {
-            ahead[wait->mode]++;
-        }
-    }
-}
-
-static bool is_wanted(const struct lock *lock)
-{
-    return lock->hold_count > 0 || lock->wait_count > 0 || lock->delay_ms > 0;
-}
-
-void settle(struct lockfsm *fsm)
-{
-    LIST_EACH (node, &fsm->touched) {
-        struct lock *lock = LIST_ENTRY(node, struct lock, in_touched);
-        if (lock->delay_ms > 0 && lock->delay_index == fsm->log_index) {
-            struct effect *effect = effect_add(fsm, EFFECT_DELAYED);
-            effect->lock = effect_copy(fsm, lock->name);
-            effect->time_ms = lock->delay_ms;
-            effect->wait_index = lock->delay_index;
-        }
-    }
-    while (!list_is_empty(&fsm->touched)) {
-        struct lock *lock = LIST_FIRST(&fsm->touched, struct lock, in_touched);
-        list_remove(&lock->in_touched);
-        /* Still marked, so that what is granted here does not bring it back. */
-        grant_queue(fsm, lock);
-        lock->is_touched = false;
-        if (!is_wanted(lock)) {
-            lock_free(fsm, lock);
-        }
-    }
-}
-
-static int compare_locks(const void *a, const void *b)
-{
-    const struct lock *const *left = a;
-    const struct lock *const *right = b;
-    return (*left)->id < (*right)->id ? -1 : (*left)->id > (*right)->id;
-}
-
-void touch_all(struct lockfsm *fsm)
-{
-    size_t count = HASH_CNT(by_name, fsm->locks);
-    struct lock **locks = memory_new(count * sizeof(struct lock *));
-    size_t at = 0;
-    struct lock *lock;
-    struct lock *next;
-    HASH_ITER (by_name, fsm->locks, lock, next) {
-        locks[at++] = lock;
-    }
-    qsort(locks, count, sizeof(struct lock *), compare_locks);
-    for (size_t i = 0; i < count; i++) {
-        touch(fsm, locks[i]);
-    }
-    free(locks);
 }

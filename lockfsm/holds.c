@@ -1,50 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Locks and holds as structures: made, found, linked, freed, with the effects
- * that tell of it. Who may have a lock is grant.c's matter. */
+/* Holds as structures: made, found, linked, ended, freed, with the effects that
+ * tell of it. Who may have a lock is grant.c's matter. */
 
 #include "lockfsm/state.h"
 
-struct lock *lock_new(struct lockfsm *fsm, struct bytes name)
+static struct place_key key_of(const struct lock *lock, uint64_t session,
+                               struct bytes owner)
 {
-    struct lock *lock = pool_take(&fsm->pool, sizeof *lock);
-    lock->name = pool_copy(&fsm->pool, name);
-    list_init(&lock->holds);
-    list_init(&lock->queue);
-    list_init(&lock->in_touched);
-    stored_init(&lock->stored);
-    HASH_ADD_KEYPTR(by_name, fsm->locks, lock->name.data, lock->name.size,
-                    lock);
-    return lock;
-}
-
-struct lock *lock_obtain(struct lockfsm *fsm, struct bytes name)
-{
-    struct lock *lock = lock_find(fsm, name);
-    if (lock == NULL) {
-        lock = lock_new(fsm, name);
-        lock->id = ++fsm->next_serial;
-        lock_changed(fsm, lock);
-    }
-    return lock;
-}
-
-void lock_free(struct lockfsm *fsm, struct lock *lock)
-{
-    CHECK(lock->hold_count == 0);
-    CHECK(lock->wait_count == 0);
-    lock_gone(fsm, lock);
-    list_remove(&lock->in_touched);
-    HASH_DELETE(by_name, fsm->locks, lock);
-    pool_drop(&fsm->pool, &lock->name);
-    pool_give(&fsm->pool, lock, sizeof *lock);
-}
-
-static struct place_key key_of(enum place_kind kind, const struct lock *lock,
-                               uint64_t session, struct bytes owner)
-{
-    return (struct place_key){
-        .kind = kind, .number = lock->id, .session = session, .owner = owner};
+    return (struct place_key){.kind = PLACE_HOLD,
+                              .number = lock->id,
+                              .session = session,
+                              .owner = owner};
 }
 
 struct hold *hold_find(const struct lockfsm *fsm, const struct lock *lock,
@@ -53,7 +20,7 @@ struct hold *hold_find(const struct lockfsm *fsm, const struct lock *lock,
     if (lock == NULL || lock->hold_count == 0) {
         return NULL;
     }
-    struct place_key key = key_of(PLACE_HOLD, lock, session, owner);
+    struct place_key key = key_of(lock, session, owner);
     struct place *place = places_find(&fsm->places, &key);
     return place == NULL ? NULL : LIST_ENTRY(place, struct hold, place);
 }
@@ -78,8 +45,7 @@ struct hold *hold_new(struct lockfsm *fsm, struct lock *lock,
 
 void hold_link(struct lockfsm *fsm, struct hold *hold)
 {
-    struct place_key key = key_of(PLACE_HOLD, hold->lock, hold->session->id,
-                                  hold->owner);
+    struct place_key key = key_of(hold->lock, hold->session->id, hold->owner);
     places_add(&fsm->places, &hold->place, &key);
     list_push_back(&hold->lock->holds, &hold->in_lock);
     hold->lock->hold_count++;
@@ -178,14 +144,17 @@ static void start_delay(struct lockfsm *fsm, struct lock *lock,
     lock_changed(fsm, lock);
 }
 
-/* An upgrade stands on the hold that it upgrades. */
-static void end_upgrade(struct lockfsm *fsm, const struct hold *hold)
+/* The owner may wait at the same lock: an upgrade stands on the hold, and a
+ * request for several locks counted on it. */
+static void end_backing(struct lockfsm *fsm, const struct hold *hold)
 {
-    struct wait *first = LIST_FIRST(&hold->lock->queue, struct wait, in_lock);
-    if (first != NULL && first->is_upgrade && first->session == hold->session &&
-        bytes_equal(first->owner, hold->owner)) {
+    struct wait *wait = wait_find(fsm, hold->lock, hold->session->id,
+                                  hold->owner);
+    if (wait != NULL && wait->is_upgrade) {
         struct result result = {.code = RESULT_NOT_HELD};
-        wait_end(fsm, first, "released", &result);
+        wait_end(fsm, wait, "released", &result);
+    } else if (wait != NULL) {
+        list_push_back(&fsm->unbacked, &wait->in_unbacked);
     }
 }
 
@@ -193,17 +162,28 @@ void hold_end(struct lockfsm *fsm, struct hold *hold, const char *reason,
               bool is_clean)
 {
     struct lock *lock = hold->lock;
+    struct session *session = hold->session;
     struct effect *effect = effect_add(fsm, is_clean ? EFFECT_RELEASED
                                                      : EFFECT_HOLD_EXPIRED);
-    effect->session = hold->session->id;
+    effect->session = session->id;
     effect->lock = effect_copy(fsm, lock->name);
     effect->owner = effect_copy(fsm, hold->owner);
     effect->token = hold->token;
     effect->reason = reason;
-    end_upgrade(fsm, hold);
+    end_backing(fsm, hold);
     if (!is_clean && hold->delay_ms > 0) {
         start_delay(fsm, lock, hold);
     }
     hold_free(fsm, hold);
-    touch(fsm, lock);
+    lock_touch(fsm, lock);
+    if (session->is_redis) {
+        CHECK(session->hold_count == 0 && fsm->emptied == NULL);
+        fsm->emptied = session;
+    }
+}
+
+bool hold_covers(const struct hold *hold, enum lock_mode mode)
+{
+    return hold->mode == LOCK_EXCLUSIVE ||
+           (hold->mode == mode && mode != LOCK_EXCLUSIVE);
 }

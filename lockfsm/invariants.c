@@ -176,7 +176,7 @@ static const char *check_asker(const struct lockfsm *fsm,
                                                     in_order);
         count++;
         if (kept->asker != asker || kept->wait_index == 0 ||
-            results_find(fsm, asker->session->id, kept->req) != kept ||
+            kept_find(fsm, asker->session->id, kept->req) != kept ||
             request_find(fsm, kept->wait_index, asker->session->id,
                          asker->owner) == NULL) {
             return "a request that waits nowhere";
@@ -233,8 +233,8 @@ static const char *check_numbers(const struct lockfsm *fsm,
                                                     in_order);
         count++;
         if (kept->asker != NULL || kept->wait_index != 0 ||
-            results_find(fsm, numbers->session->id, kept->req) != kept ||
-            !number_is_spent(numbers, kept->req)) {
+            kept_find(fsm, numbers->session->id, kept->req) != kept ||
+            !numbers_has(numbers, kept->req)) {
             return "a result that should not be kept";
         }
         if (kept->serial <= serial || kept->serial > fsm->next_serial) {

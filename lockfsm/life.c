@@ -5,6 +5,21 @@
 
 #include "lockfsm/state.h"
 
+/* With the results of its requests that wait, as those end without a word. */
+static void drop_numbers(struct lockfsm *fsm, struct session *session)
+{
+    LIST_EACH (node, &session->askers) {
+        struct list *waiting = &LIST_ENTRY(node, struct asker, in_session)
+                                    ->waiting;
+        while (!list_is_empty(waiting)) {
+            kept_drop(fsm, LIST_FIRST(waiting, struct kept_result, in_order));
+        }
+    }
+    if (session->numbers != NULL) {
+        numbers_free(fsm, session->numbers);
+    }
+}
+
 static void drop_lock(struct lockfsm *fsm, struct lock *lock)
 {
     while (lock->wait_count > 0) {
@@ -18,6 +33,11 @@ static void drop_lock(struct lockfsm *fsm, struct lock *lock)
 void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms)
 {
     CHECK(quarantine_ms <= TIME_MS_MAX);
+    struct session *session;
+    struct session *next_session;
+    HASH_ITER (by_id, fsm->sessions, session, next_session) {
+        drop_numbers(fsm, session);
+    }
     struct lock *lock;
     struct lock *next_lock;
     HASH_ITER (by_name, fsm->locks, lock, next_lock) {
@@ -26,8 +46,6 @@ void lockfsm_new_life(struct lockfsm *fsm, uint64_t quarantine_ms)
     HASH_ITER (by_name, fsm->locks, lock, next_lock) {
         lock_free(fsm, lock);
     }
-    struct session *session;
-    struct session *next_session;
     HASH_ITER (by_id, fsm->sessions, session, next_session) {
         blacklist_forget_session(fsm, session);
         session_free(fsm, session);

@@ -396,17 +396,17 @@ static int load_result(void *data, struct bytes key, struct bytes value)
         record->code > RESULT_FORGOTTEN ||
         record->text.len > POOL_PIECE_SIZE_MAX ||
         record->owner.len > OWNER_SIZE_MAX || session->numbers == NULL ||
-        !number_is_spent(session->numbers, req)) {
+        !numbers_has(session->numbers, req)) {
         return corrupt(loading, "result record");
     }
-    struct kept_result *kept = results_add(loading->fsm, session->numbers, req);
+    struct kept_result *kept = kept_add(loading->fsm, session->numbers, req);
     struct result result = {.code = (enum result_code)record->code,
                             .token = record->token,
                             .count = record->count,
                             .tokens = record->tokens,
                             .token_count = (uint32_t)record->n_tokens,
                             .text = bytes_from(record->text)};
-    results_restore(loading->fsm, kept, &result);
+    kept_fill(loading->fsm, kept, &result);
     kept->hash = record->hash;
     kept->serial = record->serial;
     kept->wait_index = record->wait_index;
@@ -539,7 +539,7 @@ static void link_results(struct loading *loading)
 {
     sort(&loading->results, compare_results);
     for (size_t i = 0; i < loading->results.count; i++) {
-        results_link(loading->results.item[i]);
+        kept_link(loading->results.item[i]);
     }
 }
 

@@ -27,6 +27,7 @@ static void init(struct lockfsm *fsm)
     list_init(&fsm->blacklist);
     list_init(&fsm->members);
     list_init(&fsm->touched);
+    list_init(&fsm->unbacked);
     for (int kind = 0; kind < RECORD_KIND_COUNT; kind++) {
         list_init(&fsm->changed[kind]);
         list_init(&fsm->settled[kind]);
@@ -227,48 +228,7 @@ void lockfsm_skip(struct lockfsm *fsm, uint64_t log_index, uint64_t term)
     fsm->applied_term = term;
 }
 
-bool name_is_valid(struct bytes name)
-{
-    return name.size > 0 && name.size <= LOCK_NAME_SIZE_MAX;
-}
-
-enum result_code lost_session_code(const struct lockfsm *fsm, uint64_t id)
-{
-    return id > fsm->token_base && id <= new_token(fsm) ? RESULT_EXPIRED
-                                                        : RESULT_NO_SESSION;
-}
-
-bool find_asking_session(struct lockfsm *fsm, struct session **ret_session,
-                         struct result *result)
-{
-    struct session *session = session_find(fsm, fsm->origin.session);
-    if (session == NULL) {
-        result->code = lost_session_code(fsm, fsm->origin.session);
-        return false;
-    }
-    if (fsm->origin.owner.size > OWNER_SIZE_MAX) {
-        refuse(result, RESULT_BAD_ARGUMENT, "owner");
-        return false;
-    }
-    *ret_session = session;
-    return true;
-}
-
 /* --- Reading -------------------------------------------------------------- */
-
-struct session *session_find(const struct lockfsm *fsm, uint64_t id)
-{
-    struct session *session = NULL;
-    HASH_FIND(by_id, fsm->sessions, &id, sizeof id, session);
-    return session;
-}
-
-struct lock *lock_find(const struct lockfsm *fsm, struct bytes name)
-{
-    struct lock *lock = NULL;
-    HASH_FIND(by_name, fsm->locks, name.data, name.size, lock);
-    return lock;
-}
 
 uint64_t lockfsm_applied_index(const struct lockfsm *fsm)
 {
@@ -294,40 +254,6 @@ void lockfsm_cluster_id(const struct lockfsm *fsm,
                         uint8_t ret_id[CLUSTER_ID_SIZE])
 {
     memcpy(ret_id, fsm->cluster_id, sizeof fsm->cluster_id);
-}
-
-uint64_t lockfsm_incarnation(const struct lockfsm *fsm, uint64_t node)
-{
-    const struct member *member = member_find(fsm, node);
-    return member != NULL && member->removed_index == 0 ? member->incarnation
-                                                        : 0;
-}
-
-uint64_t lockfsm_added_index(const struct lockfsm *fsm, uint64_t node)
-{
-    const struct member *member = member_find(fsm, node);
-    return member != NULL && member->removed_index == 0 ? member->added_index
-                                                        : 0;
-}
-
-bool lockfsm_removal(const struct lockfsm *fsm, uint64_t node,
-                     struct removal *ret_removal)
-{
-    const struct member *member = member_find(fsm, node);
-    if (member == NULL || member->removed_index == 0) {
-        return false;
-    }
-    *ret_removal = (struct removal){.incarnation = member->incarnation,
-                                    .log_index = member->removed_index,
-                                    .wall_ms = member->removed_ms,
-                                    .by = member->removed_by};
-    return true;
-}
-
-uint32_t lockfsm_feature_level(const struct lockfsm *fsm)
-{
-    return fsm->feature_level > FEATURE_LEVEL_FIRST ? fsm->feature_level
-                                                    : FEATURE_LEVEL_FIRST;
 }
 
 void lockfsm_set_node_level(struct lockfsm *fsm, uint32_t level)
@@ -410,11 +336,11 @@ const struct blacklisting *lockfsm_blacklisting(const struct lockfsm *fsm,
 bool lockfsm_kept_result(const struct lockfsm *fsm, uint64_t session,
                          uint64_t req, struct result *ret_result)
 {
-    const struct kept_result *kept = results_find(fsm, session, req);
+    const struct kept_result *kept = kept_find(fsm, session, req);
     if (kept == NULL || kept->wait_index != 0) {
         return false;
     }
-    result_of_kept(kept, ret_result);
+    kept_result_of(kept, ret_result);
     return true;
 }
 
@@ -423,5 +349,14 @@ bool lockfsm_was_asked(const struct lockfsm *fsm, uint64_t session,
 {
     const struct session *found = session_find(fsm, session);
     return found != NULL && found->numbers != NULL &&
-           number_is_spent(found->numbers, req);
+           numbers_has(found->numbers, req);
+}
+
+uint32_t lockfsm_level_of(struct lockfsm *fsm, struct bytes command,
+                          const char **ret_what)
+{
+    const Hasp__Command *decoded = command_decode(fsm, command);
+    *ret_what = "";
+    return decoded == NULL ? FEATURE_LEVEL_UNKNOWN
+                           : command_level(decoded, ret_what);
 }

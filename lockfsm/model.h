@@ -148,7 +148,8 @@ struct wait {
     struct list in_lock;
     struct list in_session;
     struct list in_asker;
-    struct list in_group; /* Circular over the waits of one request. */
+    struct list in_group;    /* Circular over the waits of one request. */
+    struct list in_unbacked; /* Private: of what to settle. */
     struct asker *asker;
     struct lock *lock;
     struct session *session;

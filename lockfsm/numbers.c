@@ -29,8 +29,8 @@ static size_t size_of(uint32_t room)
 void numbers_free(struct lockfsm *fsm, struct numbers *numbers)
 {
     while (!list_is_empty(&numbers->answered)) {
-        results_drop(
-            fsm, LIST_FIRST(&numbers->answered, struct kept_result, in_order));
+        kept_drop(fsm,
+                  LIST_FIRST(&numbers->answered, struct kept_result, in_order));
     }
     CHECK(numbers->session->result_count == 0);
     numbers_gone(fsm, numbers);
@@ -51,7 +51,7 @@ static uint32_t find(const struct numbers *numbers, uint64_t number)
     return at;
 }
 
-bool number_is_spent(const struct numbers *numbers, uint64_t number)
+bool numbers_has(const struct numbers *numbers, uint64_t number)
 {
     uint32_t at = find(numbers, number);
     return at < numbers->spent_count && numbers->spent[2 * at] <= number;

@@ -7,14 +7,6 @@
 
 #include "lockfsm/state.h"
 
-bool session_is_value(const struct session *session, struct result *result)
-{
-    if (session->is_redis) {
-        refuse(result, RESULT_BAD_ARGUMENT, "a session of a Redis value");
-    }
-    return session->is_redis;
-}
-
 /* The hold of a Redis value under this name, or NULL. */
 static struct hold *find_value(const struct lock *lock)
 {
@@ -94,7 +86,7 @@ void apply_redis_set(struct lockfsm *fsm, const Hasp__Command *command,
     struct lock *lock = lock_find(fsm, name);
     struct hold *hold = find_value(lock);
     if (hold != NULL && bytes_equal(hold->value, bytes_from(message->value))) {
-        if (!session_is_refused(fsm, hold->session, result)) {
+        if (!blacklist_refuses(fsm, hold->session, result)) {
             renew(fsm, hold->session, message->ttl_ms, message->px_ms);
             result->token = hold->token;
         }
@@ -143,7 +135,7 @@ void apply_redis_expire(struct lockfsm *fsm, const Hasp__Command *command,
     if (hold == NULL ||
         (!message->any_value &&
          !bytes_equal(hold->value, bytes_from(message->value))) ||
-        session_is_refused(fsm, hold->session, result)) {
+        blacklist_refuses(fsm, hold->session, result)) {
         return;
     }
     renew(fsm, hold->session, message->ttl_ms, message->px_ms);

@@ -6,30 +6,6 @@
 
 #include "lockfsm/state.h"
 
-/* A Redis value is its session's only hold: without it the session means
- * nothing. */
-static void end_if_redis(struct lockfsm *fsm, struct session *session)
-{
-    if (session->is_redis && session->hold_count == 0) {
-        session_end(fsm, session, "released", true);
-    }
-}
-
-/* A request for several locks may have counted on the hold that has ended. Its
- * place is now a wait like others, also for those who wait for its owner: so it
- * is searched as if it queued. */
-static void search_place(struct lockfsm *fsm, struct bytes name,
-                         uint64_t session, struct bytes owner)
-{
-    const struct lock *lock = lock_find(fsm, name);
-    struct wait *wait = wait_find(fsm, lock, session, owner);
-    struct result result = {.code = RESULT_DEADLOCK};
-    if (wait != NULL && hold_find(fsm, lock, session, owner) == NULL &&
-        deadlock_found(fsm, wait->asker, &result.text)) {
-        wait_end(fsm, wait, "deadlock", &result);
-    }
-}
-
 /* Counts down; true if there was something, with what is left. */
 static bool release_one(struct lockfsm *fsm, struct session *session,
                         struct bytes name, uint64_t token, uint64_t *ret_left)
@@ -65,7 +41,7 @@ void apply_release(struct lockfsm *fsm, const Hasp__Command *command,
         }
     }
     struct session *session;
-    if (!find_asking_session(fsm, &session, result)) {
+    if (!session_find_asking(fsm, &session, result)) {
         return;
     }
     uint64_t left = 0;
@@ -74,10 +50,6 @@ void apply_release(struct lockfsm *fsm, const Hasp__Command *command,
         released += release_one(fsm, session, bytes_from(message->names[i]),
                                 message->token, &left);
     }
-    for (size_t i = 0; released > 0 && i < message->n_names; i++) {
-        search_place(fsm, bytes_from(message->names[i]), session->id,
-                     fsm->origin.owner);
-    }
     if (message->n_names > 1 || message->is_counting) {
         result->count = released;
     } else if (released == 0) {
@@ -85,7 +57,6 @@ void apply_release(struct lockfsm *fsm, const Hasp__Command *command,
     } else {
         result->count = left;
     }
-    end_if_redis(fsm, session);
 }
 
 /* The only hold of 'owner' at the lock, with 'token' unless that is 0; NULL if
@@ -141,11 +112,8 @@ void apply_release_if(struct lockfsm *fsm, const Hasp__Command *command,
         (message->token != 0 && message->token != hold->token)) {
         return;
     }
-    struct session *session = hold->session;
-    session_note_ended(fsm, session, hold, "releaseif");
+    session_note_ended(fsm, hold, "releaseif");
     hold_end(fsm, hold, "releaseif", true);
-    search_place(fsm, name, session->id, owner);
-    end_if_redis(fsm, session);
     result->count = 1;
 }
 
@@ -210,7 +178,7 @@ void apply_delay_over(struct lockfsm *fsm, const Hasp__Command *command,
     struct effect *effect = effect_add(fsm, EFFECT_DELAY_OVER);
     effect->lock = effect_copy(fsm, lock->name);
     effect->wait_index = message->since_index;
-    touch(fsm, lock);
+    lock_touch(fsm, lock);
     result->count = 1;
 }
 
@@ -224,11 +192,7 @@ void apply_hold_over(struct lockfsm *fsm, const Hasp__Command *command,
     if (hold == NULL || hold->token != message->token) {
         return;
     }
-    struct session *session = hold->session;
-    session_note_ended(fsm, session, hold, "max hold");
+    session_note_ended(fsm, hold, "max hold");
     hold_end(fsm, hold, "max hold", false);
-    search_place(fsm, bytes_from(message->name), session->id,
-                 bytes_from(message->owner));
-    end_if_redis(fsm, session);
     result->count = 1;
 }

@@ -9,7 +9,7 @@
  * acknowledged; of those that are not, the newest ANSWERED_COUNT_MAX of a
  * session; refusals are results, too. A request that was queued has no result
  * yet: its record names the place, a repetition waits at the same place, and
- * the end of the wait fills the record (results_finish). What tells two
+ * the end of the wait fills the record (kept_finish). What tells two
  * requests of one number apart is a hash of the command.
  *
  * What is refused for its number is not kept: a spent one without a result, one
@@ -139,127 +139,6 @@ static uint64_t command_hash(const Hasp__Command *command)
     }
 }
 
-struct kept_result *results_find(const struct lockfsm *fsm, uint64_t session,
-                                 uint64_t req)
-{
-    struct place *place = places_find(&fsm->places,
-                                      &(struct place_key){.kind = PLACE_RESULT,
-                                                          .number = req,
-                                                          .session = session});
-    return place == NULL ? NULL : LIST_ENTRY(place, struct kept_result, place);
-}
-
-struct kept_result *results_add(struct lockfsm *fsm, struct numbers *numbers,
-                                uint64_t req)
-{
-    struct kept_result *kept = pool_take(&fsm->pool, sizeof *kept);
-    kept->numbers = numbers;
-    kept->req = req;
-    list_init(&kept->in_order);
-    stored_init(&kept->stored);
-    places_add(&fsm->places, &kept->place,
-               &(struct place_key){.kind = PLACE_RESULT,
-                                   .number = req,
-                                   .session = numbers->session->id});
-    numbers->session->result_count++;
-    return kept;
-}
-
-void results_link(struct kept_result *kept)
-{
-    if (kept->asker != NULL) {
-        list_push_back(&kept->asker->waiting, &kept->in_order);
-        kept->asker->waiting_count++;
-    } else {
-        list_push_back(&kept->numbers->answered, &kept->in_order);
-        kept->numbers->answered_count++;
-    }
-}
-
-static void unlink_kept(struct kept_result *kept)
-{
-    list_remove(&kept->in_order);
-    if (kept->asker != NULL) {
-        kept->asker->waiting_count--;
-        kept->asker = NULL;
-    } else {
-        kept->numbers->answered_count--;
-    }
-}
-
-void results_drop(struct lockfsm *fsm, struct kept_result *kept)
-{
-    result_gone(fsm, kept);
-    unlink_kept(kept);
-    places_remove(&fsm->places, &kept->place);
-    kept->numbers->session->result_count--;
-    struct bytes tokens = bytes_of(kept->tokens,
-                                   kept->token_count * sizeof(uint64_t));
-    if (kept->tokens != NULL) {
-        pool_drop(&fsm->pool, &tokens);
-    }
-    pool_drop(&fsm->pool, &kept->text);
-    pool_give(&fsm->pool, kept, sizeof *kept);
-}
-
-void results_restore(struct lockfsm *fsm, struct kept_result *kept,
-                     const struct result *result)
-{
-    CHECK(kept->tokens == NULL);
-    CHECK(kept->text.size == 0);
-    kept->code = result->code;
-    kept->token = result->token;
-    kept->count = result->count;
-    kept->text = pool_copy(&fsm->pool, result->text);
-    kept->token_count = result->token_count;
-    if (result->token_count > 1) {
-        struct bytes tokens = bytes_of(result->tokens,
-                                       result->token_count * sizeof(uint64_t));
-        kept->tokens = (uint64_t *)pool_copy(&fsm->pool, tokens).data;
-    }
-}
-
-/* The request is answered. Of those of its session that nobody acknowledges the
- * oldest is forgotten. */
-static void answer(struct lockfsm *fsm, struct kept_result *kept,
-                   const struct result *result)
-{
-    struct numbers *numbers = kept->numbers;
-    results_restore(fsm, kept, result);
-    kept->wait_index = 0;
-    kept->serial = ++fsm->next_serial;
-    results_link(kept);
-    result_changed(fsm, kept);
-    if (numbers->answered_count > ANSWERED_COUNT_MAX) {
-        results_drop(
-            fsm, LIST_FIRST(&numbers->answered, struct kept_result, in_order));
-    }
-}
-
-void results_finish(struct lockfsm *fsm, struct asker *asker,
-                    uint64_t wait_index, const struct result *result)
-{
-    LIST_EACH_SAFE (node, &asker->waiting) {
-        struct kept_result *kept = LIST_ENTRY(node, struct kept_result,
-                                              in_order);
-        if (kept->wait_index == wait_index) {
-            unlink_kept(kept);
-            answer(fsm, kept, result);
-        }
-    }
-}
-
-void result_of_kept(const struct kept_result *kept, struct result *ret_result)
-{
-    *ret_result = (struct result){
-        .code = kept->code,
-        .token = kept->token,
-        .count = kept->count,
-        .tokens = kept->token_count > 1 ? kept->tokens : &kept->token,
-        .token_count = kept->token_count,
-        .text = kept->text};
-}
-
 static bool is_acked(const struct origin *origin, uint64_t req)
 {
     if (req <= origin->acked) {
@@ -292,7 +171,7 @@ static void acknowledge(struct lockfsm *fsm, struct session *session)
         struct kept_result *kept = LIST_ENTRY(node, struct kept_result,
                                               in_order);
         if (is_acked(origin, kept->req)) {
-            results_drop(fsm, kept);
+            kept_drop(fsm, kept);
         }
     }
 }
@@ -303,8 +182,7 @@ static bool is_new(struct lockfsm *fsm, const struct session *session,
                    uint64_t hash, struct result *result, bool *ret_is_waiting)
 {
     const struct origin *origin = &fsm->origin;
-    const struct kept_result *kept = results_find(fsm, session->id,
-                                                  origin->req);
+    const struct kept_result *kept = kept_find(fsm, session->id, origin->req);
     const struct asker *asker = asker_find(fsm, session->id, origin->owner);
     *ret_is_waiting = false;
     if (kept != NULL && kept->hash != hash) {
@@ -313,9 +191,9 @@ static bool is_new(struct lockfsm *fsm, const struct session *session,
     } else if (kept != NULL && kept->wait_index != 0) {
         *ret_is_waiting = true;
     } else if (kept != NULL) {
-        result_of_kept(kept, result);
+        kept_result_of(kept, result);
     } else if (session->numbers != NULL &&
-               number_is_spent(session->numbers, origin->req)) {
+               numbers_has(session->numbers, origin->req)) {
         refuse(result, RESULT_FORGOTTEN,
                "the number was used or acknowledged before, and what came of "
                "it is kept no more");
@@ -363,17 +241,17 @@ static void keep(struct lockfsm *fsm, uint64_t hash,
     }
     struct numbers *numbers = numbers_obtain(fsm, session);
     numbers_spend(fsm, numbers, origin->req, origin->req);
-    struct kept_result *kept = results_add(fsm, numbers, origin->req);
+    struct kept_result *kept = kept_add(fsm, numbers, origin->req);
     kept->hash = hash;
     if (result->code == RESULT_QUEUED) {
         kept->code = RESULT_QUEUED;
         kept->wait_index = fsm->queued_index;
         kept->asker = asker_find(fsm, session->id, origin->owner);
         kept->serial = ++fsm->next_serial;
-        results_link(kept);
+        kept_link(kept);
         result_changed(fsm, kept);
     } else {
-        answer(fsm, kept, result);
+        kept_answer(fsm, kept, result);
     }
 }
 
@@ -389,7 +267,7 @@ void results_run(struct lockfsm *fsm, const Hasp__Command *command,
         apply(fsm, command, result);
         return;
     }
-    if (!find_asking_session(fsm, &session, result)) {
+    if (!session_find_asking(fsm, &session, result)) {
         return;
     }
     uint64_t hash = mix_bytes(

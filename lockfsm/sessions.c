@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Sessions: as structures, and the commands that open and end them. An end
- * takes all that the session holds and waits for. */
+/* Sessions as structures: made, found, freed, and what is remembered of holds
+ * that were taken away from one that lives. open.c begins and ends them. */
 
 #include "lockfsm/state.h"
 
@@ -49,6 +49,9 @@ void session_free(struct lockfsm *fsm, struct session *session)
     CHECK(session->hold_count == 0);
     CHECK(session->wait_count == 0);
     CHECK(list_is_empty(&session->askers));
+    if (fsm->emptied == session) {
+        fsm->emptied = NULL;
+    }
     if (session->numbers != NULL) {
         numbers_free(fsm, session->numbers);
     }
@@ -76,9 +79,10 @@ struct ended_hold *ended_hold_add(struct lockfsm *fsm, struct session *session)
     return ended;
 }
 
-void session_note_ended(struct lockfsm *fsm, struct session *session,
-                        const struct hold *hold, const char *reason)
+void session_note_ended(struct lockfsm *fsm, const struct hold *hold,
+                        const char *reason)
 {
+    struct session *session = hold->session;
     struct ended_hold *ended = ended_hold_add(fsm, session);
     ended->lock = pool_copy(&fsm->pool, hold->lock->name);
     ended->owner = pool_copy(&fsm->pool, hold->owner);
@@ -104,25 +108,6 @@ void session_forget_ended(struct lockfsm *fsm, struct session *session,
     }
 }
 
-void session_end(struct lockfsm *fsm, struct session *session,
-                 const char *reason, bool is_clean)
-{
-    struct result ended = {.code = RESULT_EXPIRED};
-    while (session->wait_count > 0) {
-        wait_end(fsm, LIST_FIRST(&session->waits, struct wait, in_session),
-                 "session", &ended);
-    }
-    while (session->hold_count > 0) {
-        hold_end(fsm, LIST_FIRST(&session->holds, struct hold, in_session),
-                 reason, is_clean);
-    }
-    blacklist_forget_session(fsm, session);
-    struct effect *effect = effect_add(fsm, EFFECT_SESSION_ENDED);
-    effect->session = session->id;
-    effect->reason = reason;
-    session_free(fsm, session);
-}
-
 void session_tell_changed(struct lockfsm *fsm, const struct session *session,
                           const char *reason, struct bytes text)
 {
@@ -133,127 +118,39 @@ void session_tell_changed(struct lockfsm *fsm, const struct session *session,
     effect->text = text;
 }
 
-struct session *session_open(struct lockfsm *fsm,
-                             const struct session_terms *terms,
-                             struct result *result)
+struct session *session_find(const struct lockfsm *fsm, uint64_t id)
 {
-    if (terms->ttl_ms == 0 || terms->ttl_ms > SESSION_TTL_MS_MAX) {
-        refuse(result, RESULT_BAD_ARGUMENT, "ttl");
-    } else if (terms->linger_ms > terms->ttl_ms) {
-        refuse(result, RESULT_BAD_ARGUMENT, "linger");
-    } else if (terms->name.size > CLIENT_NAME_SIZE_MAX) {
-        refuse(result, RESULT_BAD_ARGUMENT, "name");
-    } else if (terms->address.size > CLIENT_NAME_SIZE_MAX) {
-        refuse(result, RESULT_BAD_ARGUMENT, "address");
-    }
-    if (result->code != RESULT_OK ||
-        ttl_is_over_limit(fsm, terms->asked_ms, result)) {
-        return NULL;
-    }
-    const struct blacklisting *hit = blacklist_hit(fsm, 0, terms->name);
-    if (hit != NULL) {
-        refuse_blacklisted(fsm, hit, result);
-        return NULL;
-    }
-    if (HASH_CNT(by_id, fsm->sessions) >= fsm->limits.of[LIMIT_SESSIONS]) {
-        refuse(result, RESULT_LIMIT, "sessions");
-        return NULL;
-    }
-    if (growth_is_refused(
-            fsm, 1, terms->name.size + terms->address.size + terms->label_size,
-            result)) {
-        return NULL;
-    }
-    struct session *session = session_new(fsm, new_token(fsm));
-    if (terms->proof.size > 0) {
-        memcpy(session->proof, terms->proof.data, PROOF_SIZE);
-    }
-    session->ttl_ms = terms->ttl_ms;
-    session->linger_ms = terms->linger_ms;
-    session->heard_index = fsm->log_index;
-    session->name = pool_copy(&fsm->pool, terms->name);
-    session->address = pool_copy(&fsm->pool, terms->address);
-    session_changed(fsm, session);
-    struct effect *effect = effect_add(fsm, EFFECT_SESSION_OPENED);
-    effect->session = session->id;
-    effect->time_ms = session->ttl_ms;
-    result->token = session->id;
+    struct session *session = NULL;
+    HASH_FIND(by_id, fsm->sessions, &id, sizeof id, session);
     return session;
 }
 
-static bool labels_are_valid(const Hasp__Open *open)
+enum result_code session_lost_code(const struct lockfsm *fsm, uint64_t id)
 {
-    if (open->n_labels > LABEL_COUNT_MAX) {
+    return id > fsm->token_base && id <= new_token(fsm) ? RESULT_EXPIRED
+                                                        : RESULT_NO_SESSION;
+}
+
+bool session_find_asking(struct lockfsm *fsm, struct session **ret_session,
+                         struct result *result)
+{
+    struct session *session = session_find(fsm, fsm->origin.session);
+    if (session == NULL) {
+        result->code = session_lost_code(fsm, fsm->origin.session);
         return false;
     }
-    for (size_t i = 0; i < open->n_labels; i++) {
-        if (open->labels[i]->key.len == 0 ||
-            open->labels[i]->key.len > LABEL_SIZE_MAX ||
-            open->labels[i]->value.len > LABEL_SIZE_MAX) {
-            return false;
-        }
+    if (fsm->origin.owner.size > OWNER_SIZE_MAX) {
+        refuse(result, RESULT_BAD_ARGUMENT, "owner");
+        return false;
     }
+    *ret_session = session;
     return true;
 }
 
-void apply_open(struct lockfsm *fsm, const Hasp__Command *command,
-                struct result *result)
+bool session_is_value(const struct session *session, struct result *result)
 {
-    const Hasp__Open *open = command->open;
-    if (!labels_are_valid(open)) {
-        refuse(result, RESULT_BAD_ARGUMENT, "label");
-        return;
+    if (session->is_redis) {
+        refuse(result, RESULT_BAD_ARGUMENT, "a session of a Redis value");
     }
-    if (open->proof.len != PROOF_SIZE) {
-        refuse(result, RESULT_BAD_ARGUMENT, "proof");
-        return;
-    }
-    struct session_terms terms = {.proof = bytes_from(open->proof),
-                                  .ttl_ms = open->ttl_ms,
-                                  .asked_ms = open->ttl_ms,
-                                  .linger_ms = open->linger_ms,
-                                  .name = bytes_from(open->name),
-                                  .address = bytes_from(open->address)};
-    for (size_t i = 0; i < open->n_labels; i++) {
-        terms.label_size += open->labels[i]->key.len +
-                            open->labels[i]->value.len;
-    }
-    struct session *session = session_open(fsm, &terms, result);
-    if (session == NULL) {
-        return;
-    }
-    struct label *labels = session_labels_new(fsm, session,
-                                              (uint32_t)open->n_labels);
-    for (size_t i = 0; i < open->n_labels; i++) {
-        labels[i].key = pool_copy(&fsm->pool, bytes_from(open->labels[i]->key));
-        labels[i].value = pool_copy(&fsm->pool,
-                                    bytes_from(open->labels[i]->value));
-    }
-}
-
-void apply_close(struct lockfsm *fsm, const Hasp__Command *command,
-                 struct result *result)
-{
-    (void)command;
-    struct session *session;
-    if (!find_asking_session(fsm, &session, result)) {
-        return;
-    }
-    result->count = session->hold_count;
-    session_end(fsm, session, "closed", true);
-}
-
-void apply_expire(struct lockfsm *fsm, const Hasp__Command *command,
-                  struct result *result)
-{
-    const Hasp__Expire *expire = command->expire;
-    for (size_t i = 0; i < expire->n_sessions; i++) {
-        struct session *session = session_find(fsm, expire->sessions[i]);
-        if (session != NULL) {
-            const char *reason = session->blacklist_index == 0 ? "expired"
-                                                               : "blacklisted";
-            session_end(fsm, session, reason, false);
-            result->count++;
-        }
-    }
+    return session->is_redis;
 }

@@ -6,17 +6,18 @@
  *
  *     lockfsm.c    decodes, looks into the table of commands
  *     results.c    has this request been answered before?
- *     acquire.c convert.c release.c sessions.c blacklist.c redis.c cluster.c
+ *     acquire.c convert.c release.c open.c blacklist.c redis.c cluster.c
+ *     clock.c fences.c limits.c
  *                  one function per command: checks, then changes
- *     clock.c      the log's clock; who is quiet, who has been heard
- *     holds.c waits.c askers.c places.c numbers.c
+ *     settle.c     at the end of the entry: hands over every touched lock
+ *     grant.c deadlock.c
+ *                  who may have a lock; who waits for whom
+ *     locks.c sessions.c holds.c waits.c askers.c numbers.c kept.c places.c
  *                  make and unmake the structures, keep their indexes, tell
- *     grant.c      at the end of the entry: hands over every touched lock
  *     dirty.c      notes what the next flush must write
  *
- * A command that takes something away touches the lock; nothing is granted to a
- * waiter before settle(), so whatever an entry removes is gone before anything
- * is granted, and each lock is handed over once. */
+ * No file calls one above it. A command that takes something away notes what is
+ * to be settled: it touches the lock. */
 
 #ifndef HASP_LOCKFSM_STATE_H
 #define HASP_LOCKFSM_STATE_H
@@ -186,7 +187,9 @@ struct lockfsm {
     struct tally owners_of_session; /* Askers. */
     struct places places;
     struct pool pool;
-    struct list touched; /* Locks to settle. */
+    struct list touched;     /* Locks to settle; */
+    struct list unbacked;    /* waits whose owner's hold there has gone; */
+    struct session *emptied; /* a Redis session without its hold, or NULL. */
     struct deadlock_search *search;
 
     /* The records: what the next flush writes, what the table has as it is,
@@ -230,6 +233,12 @@ static inline uint32_t session_places(const struct session *session)
     return session->hold_count + session->wait_count;
 }
 
+/* True if 'name' may name a lock or a fence. */
+static inline bool name_is_valid(struct bytes name)
+{
+    return name.size > 0 && name.size <= LOCK_NAME_SIZE_MAX;
+}
+
 static inline struct bytes bytes_from(ProtobufCBinaryData data)
 {
     return bytes_of(data.data, data.len);
@@ -263,18 +272,8 @@ static inline ProtobufCAllocator arena_allocator(struct arena *arena)
 
 /* --- lockfsm.c ------------------------------------------------------------ */
 
-/* Finds the session that asks; false with the refusal in 'result'. */
-bool find_asking_session(struct lockfsm *fsm, struct session **ret_session,
-                         struct result *result);
-/* Why there is no session of this id: it has ended, or never was. */
-enum result_code lost_session_code(const struct lockfsm *fsm, uint64_t id);
-/* True if 'name' may name a lock or a fence. */
-bool name_is_valid(struct bytes name);
 /* Empties everything but what the node understands. */
 void lockfsm_reset(struct lockfsm *fsm);
-struct session *session_find(const struct lockfsm *fsm, uint64_t id);
-struct lock *lock_find(const struct lockfsm *fsm, struct bytes name);
-
 /* --- The commands ---------------------------------------------------------
  * Each finds its own part in 'command' and fills 'result', which comes as
  * RESULT_OK with nothing else set. */
@@ -322,30 +321,36 @@ void trail_note(struct lockfsm *fsm, const Hasp__Command *command);
 /* Runs 'apply', or gives the result that the same request had before. */
 void results_run(struct lockfsm *fsm, const Hasp__Command *command,
                  command_fn *apply, struct result *result);
+/* --- kept.c --------------------------------------------------------------- */
+
 /* The wait 'wait_index' of 'asker' is over: that is the result of whatever
  * requests stood at this place. */
-void results_finish(struct lockfsm *fsm, struct asker *asker,
-                    uint64_t wait_index, const struct result *result);
-struct kept_result *results_find(const struct lockfsm *fsm, uint64_t session,
-                                 uint64_t req);
+void kept_finish(struct lockfsm *fsm, struct asker *asker, uint64_t wait_index,
+                 const struct result *result);
+struct kept_result *kept_find(const struct lockfsm *fsm, uint64_t session,
+                              uint64_t req);
 /* Makes one that is neither answered nor waits yet. */
-struct kept_result *results_add(struct lockfsm *fsm, struct numbers *numbers,
-                                uint64_t req);
+struct kept_result *kept_add(struct lockfsm *fsm, struct numbers *numbers,
+                             uint64_t req);
 /* Copies 'result' into one that has none yet. */
-void results_restore(struct lockfsm *fsm, struct kept_result *kept,
-                     const struct result *result);
+void kept_fill(struct lockfsm *fsm, struct kept_result *kept,
+               const struct result *result);
+/* The request is answered. Of those of its session that nobody acknowledges the
+ * oldest is forgotten. */
+void kept_answer(struct lockfsm *fsm, struct kept_result *kept,
+                 const struct result *result);
 /* Puts it at the end of its list. */
-void results_link(struct kept_result *kept);
-void results_drop(struct lockfsm *fsm, struct kept_result *kept);
+void kept_link(struct kept_result *kept);
+void kept_drop(struct lockfsm *fsm, struct kept_result *kept);
 /* Borrows from 'kept'. */
-void result_of_kept(const struct kept_result *kept, struct result *ret_result);
+void kept_result_of(const struct kept_result *kept, struct result *ret_result);
 
 /* --- numbers.c ------------------------------------------------------------ */
 
 struct numbers *numbers_obtain(struct lockfsm *fsm, struct session *session);
 /* With all results that are answered; those that wait must have gone. */
 void numbers_free(struct lockfsm *fsm, struct numbers *numbers);
-bool number_is_spent(const struct numbers *numbers, uint64_t number);
+bool numbers_has(const struct numbers *numbers, uint64_t number);
 /* These, too, are spent from now on. Where the ranges become too many the
  * lowest gap is spent as well. */
 void numbers_spend(struct lockfsm *fsm, struct numbers *numbers, uint64_t from,
@@ -353,10 +358,34 @@ void numbers_spend(struct lockfsm *fsm, struct numbers *numbers, uint64_t from,
 
 /* --- sessions.c ----------------------------------------------------------- */
 
+/* Finds the session that asks; false with the refusal in 'result'. */
+bool session_find_asking(struct lockfsm *fsm, struct session **ret_session,
+                         struct result *result);
+/* Why there is no session of this id: it has ended, or never was. */
+enum result_code session_lost_code(const struct lockfsm *fsm, uint64_t id);
+struct session *session_find(const struct lockfsm *fsm, uint64_t id);
 struct session *session_new(struct lockfsm *fsm, uint64_t id);
 /* Room for 'count' labels, still empty. */
 struct label *session_labels_new(struct lockfsm *fsm, struct session *session,
                                  uint32_t count);
+/* Frees it and what it owns; holds and waits must have gone. */
+void session_free(struct lockfsm *fsm, struct session *session);
+/* 'text' lives as long as the effects. */
+void session_tell_changed(struct lockfsm *fsm, const struct session *session,
+                          const char *reason, struct bytes text);
+/* Notes a hold that ends under a living session, for KEEP to tell. */
+void session_note_ended(struct lockfsm *fsm, const struct hold *hold,
+                        const char *reason);
+void session_forget_ended(struct lockfsm *fsm, struct session *session,
+                          struct bytes lock, struct bytes owner);
+struct ended_hold *ended_hold_add(struct lockfsm *fsm, struct session *session);
+
+/* True with the refusal if the session is a Redis value: it has that one
+ * exclusive hold and gets nothing else. */
+bool session_is_value(const struct session *session, struct result *result);
+
+/* --- open.c --------------------------------------------------------------- */
+
 struct session_terms {
     struct bytes proof; /* Empty: nobody can attach it. */
     uint32_t ttl_ms;
@@ -373,17 +402,6 @@ struct session *session_open(struct lockfsm *fsm,
 /* Ends a session with all it has. 'is_clean': without lock delays. */
 void session_end(struct lockfsm *fsm, struct session *session,
                  const char *reason, bool is_clean);
-/* Frees it and what it owns; holds and waits must have gone. */
-void session_free(struct lockfsm *fsm, struct session *session);
-/* 'text' lives as long as the effects. */
-void session_tell_changed(struct lockfsm *fsm, const struct session *session,
-                          const char *reason, struct bytes text);
-/* Notes a hold that ends under a living session, for KEEP to tell. */
-void session_note_ended(struct lockfsm *fsm, struct session *session,
-                        const struct hold *hold, const char *reason);
-void session_forget_ended(struct lockfsm *fsm, struct session *session,
-                          struct bytes lock, struct bytes owner);
-struct ended_hold *ended_hold_add(struct lockfsm *fsm, struct session *session);
 
 /* --- clock.c -------------------------------------------------------------- */
 
@@ -397,13 +415,22 @@ static inline uint64_t span_clock(const struct lockfsm *fsm, uint64_t span_ms)
     return span_ms > 0 ? fsm->clock_ms : 0;
 }
 
-/* --- holds.c -------------------------------------------------------------- */
+/* --- locks.c -------------------------------------------------------------- */
 
+struct lock *lock_find(const struct lockfsm *fsm, struct bytes name);
 struct lock *lock_new(struct lockfsm *fsm, struct bytes name);
 struct lock *lock_obtain(struct lockfsm *fsm, struct bytes name);
 void lock_free(struct lockfsm *fsm, struct lock *lock);
+/* Notes that something was taken from the lock or its queue. */
+void lock_touch(struct lockfsm *fsm, struct lock *lock);
+void lock_touch_all(struct lockfsm *fsm);
+
+/* --- holds.c -------------------------------------------------------------- */
+
 struct hold *hold_find(const struct lockfsm *fsm, const struct lock *lock,
                        uint64_t session, struct bytes owner);
+/* True if the owner's own hold covers a further request of this mode. */
+bool hold_covers(const struct hold *hold, enum lock_mode mode);
 /* What a new hold has; the strings are copied. */
 struct hold_terms {
     struct bytes owner;
@@ -501,17 +528,14 @@ void places_done(struct places *places);
 
 /* --- grant.c -------------------------------------------------------------- */
 
-/* Notes that something was taken from the lock or its queue. */
-void touch(struct lockfsm *fsm, struct lock *lock);
-/* Hands over every touched lock, and drops those that nobody wants. */
-void settle(struct lockfsm *fsm);
-void touch_all(struct lockfsm *fsm);
 /* True if the holders and a delay are not in the way of such a request. */
 bool holders_allow(const struct lock *lock, enum lock_mode mode,
                    uint32_t slots);
 /* True if a new request can be granted at once; 'lock' may be NULL. */
 bool lock_is_free(const struct lockfsm *fsm, const struct lock *lock,
                   enum lock_mode mode, uint32_t slots);
+/* True if anything behind waits of these counts, by mode, could be granted. */
+bool lock_can_go_on(const struct lock *lock, const uint32_t ahead[3]);
 /* True if a request that ignores the queue (BARGE) may pass all in it: each is
  * passed by one generation at most, as long as it waits for a hold that is
  * older than its wait. */
@@ -521,8 +545,11 @@ bool lock_is_free_for_upgrade(const struct lockfsm *fsm,
                               const struct lock *lock);
 /* The same of one that waits, in all locks of its request. */
 bool request_is_free(const struct lockfsm *fsm, const struct wait *wait);
-/* True if the owner's own hold covers a further request of this mode. */
-bool hold_covers(const struct hold *hold, enum lock_mode mode);
+
+/* --- settle.c ------------------------------------------------------------- */
+
+/* Puts right what the entry has left: the last step of applying it. */
+void settle(struct lockfsm *fsm);
 
 /* --- acquire.c ------------------------------------------------------------ */
 
@@ -554,22 +581,16 @@ void deadlock_search_free(struct deadlock_search *search);
 struct blacklisting *blacklist_hit(const struct lockfsm *fsm, uint64_t session,
                                    struct bytes client);
 /* True with the refusal in 'result' if the session is blacklisted. */
-bool session_is_refused(struct lockfsm *fsm, const struct session *session,
-                        struct result *result);
-void refuse_blacklisted(struct lockfsm *fsm, const struct blacklisting *entry,
-                        struct result *result);
+bool blacklist_refuses(struct lockfsm *fsm, const struct session *session,
+                       struct result *result);
+void blacklist_refuse(struct lockfsm *fsm, const struct blacklisting *entry,
+                      struct result *result);
 struct blacklisting *blacklist_find(const struct lockfsm *fsm,
                                     uint64_t since_index);
 struct blacklisting *blacklisting_new(struct lockfsm *fsm);
 /* Drops the entries that name a session which ends. */
 void blacklist_forget_session(struct lockfsm *fsm,
                               const struct session *session);
-
-/* --- redis.c -------------------------------------------------------------- */
-
-/* True with the refusal if the session is a Redis value: it has that one
- * exclusive hold and gets nothing else. */
-bool session_is_value(const struct session *session, struct result *result);
 
 /* --- cluster.c ------------------------------------------------------------ */
 

@@ -48,6 +48,7 @@ struct wait *wait_new(struct lockfsm *fsm, struct lock *lock,
     wait->hold_ms = terms->hold.hold_ms;
     wait->is_upgrade = terms->is_upgrade;
     list_init(&wait->in_group);
+    list_init(&wait->in_unbacked);
     stored_init(&wait->stored);
     return wait;
 }
@@ -116,6 +117,7 @@ void wait_free(struct lockfsm *fsm, struct wait *wait)
         places_remove(&fsm->places, &wait->by_request);
     }
     list_remove(&wait->in_group);
+    list_remove(&wait->in_unbacked);
     list_remove(&wait->in_lock);
     wait->lock->wait_count--;
     fsm->wait_count--;
@@ -127,7 +129,7 @@ void wait_free(struct lockfsm *fsm, struct wait *wait)
     tally_down(&fsm->places_of_session, session_places(wait->session));
     list_remove(&wait->in_asker);
     wait->asker->wait_count--;
-    touch(fsm, wait->lock);
+    lock_touch(fsm, wait->lock);
     asker_release(fsm, wait->asker);
     pool_drop(&fsm->pool, &wait->owner);
     pool_drop(&fsm->pool, &wait->value);
@@ -173,7 +175,7 @@ void wait_answer(struct lockfsm *fsm, const struct wait *wait,
     effect->owner = effect_copy(fsm, wait->owner);
     effect->token = result->token;
     effect->wait_index = wait->wait_index;
-    results_finish(fsm, wait->asker, wait->wait_index, result);
+    kept_finish(fsm, wait->asker, wait->wait_index, result);
 }
 
 void wait_end(struct lockfsm *fsm, struct wait *wait, const char *reason,

@@ -20,8 +20,6 @@ FILES_MAX = 3
 
 # A file of the circle: how many there are, and why they are not untied yet.
 KNOWN = {
-    'lockfsm/grant': (15, 'what one operation takes away another is granted; '
-                          'settling at the end of an entry is to be apart'),
     'node/node': (8, 'the host knows its parts, and each knows the host: they '
                      'need but three of its functions'),
     'client/hasp_session': (7, 'each part of a session calls the others'),

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Kept results as structures: made, found, answered, dropped. What they are for
+ * stands in results.c. */
+
+#include "lockfsm/state.h"
+
+struct kept_result *kept_find(const struct lockfsm *fsm, uint64_t session,
+                              uint64_t req)
+{
+    struct place *place = places_find(&fsm->places,
+                                      &(struct place_key){.kind = PLACE_RESULT,
+                                                          .number = req,
+                                                          .session = session});
+    return place == NULL ? NULL : LIST_ENTRY(place, struct kept_result, place);
+}
+
+struct kept_result *kept_add(struct lockfsm *fsm, struct numbers *numbers,
+                             uint64_t req)
+{
+    struct kept_result *kept = pool_take(&fsm->pool, sizeof *kept);
+    kept->numbers = numbers;
+    kept->req = req;
+    list_init(&kept->in_order);
+    stored_init(&kept->stored);
+    places_add(&fsm->places, &kept->place,
+               &(struct place_key){.kind = PLACE_RESULT,
+                                   .number = req,
+                                   .session = numbers->session->id});
+    numbers->session->result_count++;
+    return kept;
+}
+
+void kept_link(struct kept_result *kept)
+{
+    if (kept->asker != NULL) {
+        list_push_back(&kept->asker->waiting, &kept->in_order);
+        kept->asker->waiting_count++;
+    } else {
+        list_push_back(&kept->numbers->answered, &kept->in_order);
+        kept->numbers->answered_count++;
+    }
+}
+
+static void unlink_kept(struct kept_result *kept)
+{
+    list_remove(&kept->in_order);
+    if (kept->asker != NULL) {
+        kept->asker->waiting_count--;
+        kept->asker = NULL;
+    } else {
+        kept->numbers->answered_count--;
+    }
+}
+
+void kept_drop(struct lockfsm *fsm, struct kept_result *kept)
+{
+    result_gone(fsm, kept);
+    unlink_kept(kept);
+    places_remove(&fsm->places, &kept->place);
+    kept->numbers->session->result_count--;
+    struct bytes tokens = bytes_of(kept->tokens,
+                                   kept->token_count * sizeof(uint64_t));
+    if (kept->tokens != NULL) {
+        pool_drop(&fsm->pool, &tokens);
+    }
+    pool_drop(&fsm->pool, &kept->text);
+    pool_give(&fsm->pool, kept, sizeof *kept);
+}
+
+void kept_fill(struct lockfsm *fsm, struct kept_result *kept,
+               const struct result *result)
+{
+    CHECK(kept->tokens == NULL);
+    CHECK(kept->text.size == 0);
+    kept->code = result->code;
+    kept->token = result->token;
+    kept->count = result->count;
+    kept->text = pool_copy(&fsm->pool, result->text);
+    kept->token_count = result->token_count;
+    if (result->token_count > 1) {
+        struct bytes tokens = bytes_of(result->tokens,
+                                       result->token_count * sizeof(uint64_t));
+        kept->tokens = (uint64_t *)pool_copy(&fsm->pool, tokens).data;
+    }
+}
+
+void kept_answer(struct lockfsm *fsm, struct kept_result *kept,
+                 const struct result *result)
+{
+    struct numbers *numbers = kept->numbers;
+    kept_fill(fsm, kept, result);
+    kept->wait_index = 0;
+    kept->serial = ++fsm->next_serial;
+    kept_link(kept);
+    result_changed(fsm, kept);
+    if (numbers->answered_count > ANSWERED_COUNT_MAX) {
+        kept_drop(fsm,
+                  LIST_FIRST(&numbers->answered, struct kept_result, in_order));
+    }
+}
+
+void kept_finish(struct lockfsm *fsm, struct asker *asker, uint64_t wait_index,
+                 const struct result *result)
+{
+    LIST_EACH_SAFE (node, &asker->waiting) {
+        struct kept_result *kept = LIST_ENTRY(node, struct kept_result,
+                                              in_order);
+        if (kept->wait_index == wait_index) {
+            unlink_kept(kept);
+            kept_answer(fsm, kept, result);
+        }
+    }
+}
+
+void kept_result_of(const struct kept_result *kept, struct result *ret_result)
+{
+    *ret_result = (struct result){
+        .code = kept->code,
+        .token = kept->token,
+        .count = kept->count,
+        .tokens = kept->token_count > 1 ? kept->tokens : &kept->token,
+        .token_count = kept->token_count,
+        .text = kept->text};
+}

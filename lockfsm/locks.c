@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Locks as structures: made, found, freed, and noted for what settles them at
+ * the end of the entry. */
+
+#include "lockfsm/state.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+struct lock *lock_find(const struct lockfsm *fsm, struct bytes name)
+{
+    struct lock *lock = NULL;
+    HASH_FIND(by_name, fsm->locks, name.data, name.size, lock);
+    return lock;
+}
+
+struct lock *lock_new(struct lockfsm *fsm, struct bytes name)
+{
+    struct lock *lock = pool_take(&fsm->pool, sizeof *lock);
+    lock->name = pool_copy(&fsm->pool, name);
+    list_init(&lock->holds);
+    list_init(&lock->queue);
+    list_init(&lock->in_touched);
+    stored_init(&lock->stored);
+    HASH_ADD_KEYPTR(by_name, fsm->locks, lock->name.data, lock->name.size,
+                    lock);
+    return lock;
+}
+
+struct lock *lock_obtain(struct lockfsm *fsm, struct bytes name)
+{
+    struct lock *lock = lock_find(fsm, name);
+    if (lock == NULL) {
+        lock = lock_new(fsm, name);
+        lock->id = ++fsm->next_serial;
+        lock_changed(fsm, lock);
+    }
+    return lock;
+}
+
+void lock_free(struct lockfsm *fsm, struct lock *lock)
+{
+    CHECK(lock->hold_count == 0);
+    CHECK(lock->wait_count == 0);
+    lock_gone(fsm, lock);
+    list_remove(&lock->in_touched);
+    HASH_DELETE(by_name, fsm->locks, lock);
+    pool_drop(&fsm->pool, &lock->name);
+    pool_give(&fsm->pool, lock, sizeof *lock);
+}
+
+void lock_touch(struct lockfsm *fsm, struct lock *lock)
+{
+    if (!lock->is_touched) {
+        lock->is_touched = true;
+        list_push_back(&fsm->touched, &lock->in_touched);
+    }
+}
+
+static int compare_locks(const void *a, const void *b)
+{
+    const struct lock *const *left = a;
+    const struct lock *const *right = b;
+    return (*left)->id < (*right)->id ? -1 : (*left)->id > (*right)->id;
+}
+
+void lock_touch_all(struct lockfsm *fsm)
+{
+    size_t count = HASH_CNT(by_name, fsm->locks);
+    struct lock **locks = memory_new(count * sizeof(struct lock *));
+    size_t at = 0;
+    struct lock *lock;
+    struct lock *next;
+    HASH_ITER (by_name, fsm->locks, lock, next) {
+        locks[at++] = lock;
+    }
+    qsort(locks, count, sizeof(struct lock *), compare_locks);
+    for (size_t i = 0; i < count; i++) {
+        lock_touch(fsm, locks[i]);
+    }
+    free(locks);
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT */
+
+/* OPEN, CLOSE, EXPIRE: how sessions begin and end. An end takes all that the
+ * session holds and waits for. */
+
+#include "lockfsm/state.h"
+
+void session_end(struct lockfsm *fsm, struct session *session,
+                 const char *reason, bool is_clean)
+{
+    struct result ended = {.code = RESULT_EXPIRED};
+    while (session->wait_count > 0) {
+        wait_end(fsm, LIST_FIRST(&session->waits, struct wait, in_session),
+                 "session", &ended);
+    }
+    while (session->hold_count > 0) {
+        hold_end(fsm, LIST_FIRST(&session->holds, struct hold, in_session),
+                 reason, is_clean);
+    }
+    blacklist_forget_session(fsm, session);
+    struct effect *effect = effect_add(fsm, EFFECT_SESSION_ENDED);
+    effect->session = session->id;
+    effect->reason = reason;
+    session_free(fsm, session);
+}
+
+struct session *session_open(struct lockfsm *fsm,
+                             const struct session_terms *terms,
+                             struct result *result)
+{
+    if (terms->ttl_ms == 0 || terms->ttl_ms > SESSION_TTL_MS_MAX) {
+        refuse(result, RESULT_BAD_ARGUMENT, "ttl");
+    } else if (terms->linger_ms > terms->ttl_ms) {
+        refuse(result, RESULT_BAD_ARGUMENT, "linger");
+    } else if (terms->name.size > CLIENT_NAME_SIZE_MAX) {
+        refuse(result, RESULT_BAD_ARGUMENT, "name");
+    } else if (terms->address.size > CLIENT_NAME_SIZE_MAX) {
+        refuse(result, RESULT_BAD_ARGUMENT, "address");
+    }
+    if (result->code != RESULT_OK ||
+        ttl_is_over_limit(fsm, terms->asked_ms, result)) {
+        return NULL;
+    }
+    const struct blacklisting *hit = blacklist_hit(fsm, 0, terms->name);
+    if (hit != NULL) {
+        blacklist_refuse(fsm, hit, result);
+        return NULL;
+    }
+    if (HASH_CNT(by_id, fsm->sessions) >= fsm->limits.of[LIMIT_SESSIONS]) {
+        refuse(result, RESULT_LIMIT, "sessions");
+        return NULL;
+    }
+    if (growth_is_refused(
+            fsm, 1, terms->name.size + terms->address.size + terms->label_size,
+            result)) {
+        return NULL;
+    }
+    struct session *session = session_new(fsm, new_token(fsm));
+    if (terms->proof.size > 0) {
+        memcpy(session->proof, terms->proof.data, PROOF_SIZE);
+    }
+    session->ttl_ms = terms->ttl_ms;
+    session->linger_ms = terms->linger_ms;
+    session->heard_index = fsm->log_index;
+    session->name = pool_copy(&fsm->pool, terms->name);
+    session->address = pool_copy(&fsm->pool, terms->address);
+    session_changed(fsm, session);
+    struct effect *effect = effect_add(fsm, EFFECT_SESSION_OPENED);
+    effect->session = session->id;
+    effect->time_ms = session->ttl_ms;
+    result->token = session->id;
+    return session;
+}
+
+static bool labels_are_valid(const Hasp__Open *open)
+{
+    if (open->n_labels > LABEL_COUNT_MAX) {
+        return false;
+    }
+    for (size_t i = 0; i < open->n_labels; i++) {
+        if (open->labels[i]->key.len == 0 ||
+            open->labels[i]->key.len > LABEL_SIZE_MAX ||
+            open->labels[i]->value.len > LABEL_SIZE_MAX) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void apply_open(struct lockfsm *fsm, const Hasp__Command *command,
+                struct result *result)
+{
+    const Hasp__Open *open = command->open;
+    if (!labels_are_valid(open)) {
+        refuse(result, RESULT_BAD_ARGUMENT, "label");
+        return;
+    }
+    if (open->proof.len != PROOF_SIZE) {
+        refuse(result, RESULT_BAD_ARGUMENT, "proof");
+        return;
+    }
+    struct session_terms terms = {.proof = bytes_from(open->proof),
+                                  .ttl_ms = open->ttl_ms,
+                                  .asked_ms = open->ttl_ms,
+                                  .linger_ms = open->linger_ms,
+                                  .name = bytes_from(open->name),
+                                  .address = bytes_from(open->address)};
+    for (size_t i = 0; i < open->n_labels; i++) {
+        terms.label_size += open->labels[i]->key.len +
+                            open->labels[i]->value.len;
+    }
+    struct session *session = session_open(fsm, &terms, result);
+    if (session == NULL) {
+        return;
+    }
+    struct label *labels = session_labels_new(fsm, session,
+                                              (uint32_t)open->n_labels);
+    for (size_t i = 0; i < open->n_labels; i++) {
+        labels[i].key = pool_copy(&fsm->pool, bytes_from(open->labels[i]->key));
+        labels[i].value = pool_copy(&fsm->pool,
+                                    bytes_from(open->labels[i]->value));
+    }
+}
+
+void apply_close(struct lockfsm *fsm, const Hasp__Command *command,
+                 struct result *result)
+{
+    (void)command;
+    struct session *session;
+    if (!session_find_asking(fsm, &session, result)) {
+        return;
+    }
+    result->count = session->hold_count;
+    session_end(fsm, session, "closed", true);
+}
+
+void apply_expire(struct lockfsm *fsm, const Hasp__Command *command,
+                  struct result *result)
+{
+    const Hasp__Expire *expire = command->expire;
+    for (size_t i = 0; i < expire->n_sessions; i++) {
+        struct session *session = session_find(fsm, expire->sessions[i]);
+        if (session != NULL) {
+            const char *reason = session->blacklist_index == 0 ? "expired"
+                                                               : "blacklisted";
+            session_end(fsm, session, reason, false);
+            result->count++;
+        }
+    }
+}
