@@ -39,11 +39,6 @@ struct scan {
     const char *why;
 };
 
-static int parse_count(struct scan *scan);
-static int parse_arguments(struct scan *scan);
-static int parse_inline(struct scan *scan);
-static void borrow_arguments(struct resp_parser *parser, const uint8_t *base);
-
 static struct resp_limits limits_of(const struct resp_limits *given)
 {
     struct resp_limits limits = *given;
@@ -91,50 +86,6 @@ void resp_parser_trim(struct resp_parser *parser)
     }
 }
 
-int resp_parse(struct resp_parser *parser, struct bytes input,
-               struct resp_request *ret_request, size_t *ret_used,
-               const char **ret_why)
-{
-    struct scan scan = {parser, input, limits_of(&parser->limits), NULL};
-    const uint8_t *base = input.data;
-    int error = 0;
-
-    CHECK(input.size >= parser->parsed);
-    if (input.size == 0) {
-        return HASP_EMORE;
-    }
-    if (parser->state == STATE_START) {
-        if (input.data[0] == '*') {
-            error = parse_count(&scan);
-        } else {
-            parser->state = STATE_INLINE;
-        }
-    }
-    if (error == 0) {
-        if (parser->state == STATE_INLINE) {
-            error = parse_inline(&scan);
-            base = parser->scratch.data;
-        } else {
-            error = parse_arguments(&scan);
-        }
-    }
-    if (error == HASP_EMORE) {
-        return error;
-    }
-    if (error != 0) {
-        CHECK(scan.why != NULL);
-        parser_restart(parser);
-        *ret_why = scan.why;
-        return error;
-    }
-    borrow_arguments(parser, base);
-    ret_request->argument = parser->arguments;
-    ret_request->count = parser->count;
-    *ret_used = parser->parsed;
-    parser_restart(parser);
-    return 0;
-}
-
 static void borrow_arguments(struct resp_parser *parser, const uint8_t *base)
 {
     for (uint32_t i = 0; i < parser->count; i++) {
@@ -147,21 +98,6 @@ static int refuse(struct scan *scan, int error, const char *why)
 {
     scan->why = why;
     return error;
-}
-
-/* Makes room for one more argument. */
-static void reserve_argument(struct resp_parser *parser)
-{
-    if (parser->count < parser->capacity) {
-        return;
-    }
-    uint32_t capacity = parser->capacity == 0 ? CAPACITY_FIRST
-                                              : parser->capacity * 2;
-    parser->spans = memory_resize(parser->spans,
-                                  capacity * sizeof *parser->spans);
-    parser->arguments = memory_resize(parser->arguments,
-                                      capacity * sizeof *parser->arguments);
-    parser->capacity = capacity;
 }
 
 /* Parses the digits and the line end behind the '*' or '$' at 'at'. "-1" gives
@@ -222,6 +158,21 @@ static int parse_count(struct scan *scan)
     parser->parsed = next;
     parser->state = STATE_SIZE;
     return 0;
+}
+
+/* Makes room for one more argument. */
+static void reserve_argument(struct resp_parser *parser)
+{
+    if (parser->count < parser->capacity) {
+        return;
+    }
+    uint32_t capacity = parser->capacity == 0 ? CAPACITY_FIRST
+                                              : parser->capacity * 2;
+    parser->spans = memory_resize(parser->spans,
+                                  capacity * sizeof *parser->spans);
+    parser->arguments = memory_resize(parser->arguments,
+                                      capacity * sizeof *parser->arguments);
+    parser->capacity = capacity;
 }
 
 /* The "$n" line of the next argument: its span is known after it. */
@@ -285,16 +236,14 @@ static int parse_arguments(struct scan *scan)
     return 0;
 }
 
-/* --- Inline lines --------------------------------------------------------- */
+static bool is_control(uint8_t c)
+{
+    return (c < 0x20 && c != '\t') || c == 0x7f;
+}
 
 static bool is_blank(uint8_t c)
 {
     return c == ' ' || c == '\t';
-}
-
-static bool is_control(uint8_t c)
-{
-    return (c < 0x20 && c != '\t') || c == 0x7f;
 }
 
 static int hex_digit(uint8_t c)
@@ -466,4 +415,48 @@ static int parse_inline(struct scan *scan)
         line_size--;
     }
     return parse_words(scan, bytes_of(input.data, line_size));
+}
+
+int resp_parse(struct resp_parser *parser, struct bytes input,
+               struct resp_request *ret_request, size_t *ret_used,
+               const char **ret_why)
+{
+    struct scan scan = {parser, input, limits_of(&parser->limits), NULL};
+    const uint8_t *base = input.data;
+    int error = 0;
+
+    CHECK(input.size >= parser->parsed);
+    if (input.size == 0) {
+        return HASP_EMORE;
+    }
+    if (parser->state == STATE_START) {
+        if (input.data[0] == '*') {
+            error = parse_count(&scan);
+        } else {
+            parser->state = STATE_INLINE;
+        }
+    }
+    if (error == 0) {
+        if (parser->state == STATE_INLINE) {
+            error = parse_inline(&scan);
+            base = parser->scratch.data;
+        } else {
+            error = parse_arguments(&scan);
+        }
+    }
+    if (error == HASP_EMORE) {
+        return error;
+    }
+    if (error != 0) {
+        CHECK(scan.why != NULL);
+        parser_restart(parser);
+        *ret_why = scan.why;
+        return error;
+    }
+    borrow_arguments(parser, base);
+    ret_request->argument = parser->arguments;
+    ret_request->count = parser->count;
+    *ret_used = parser->parsed;
+    parser_restart(parser);
+    return 0;
 }

@@ -27,54 +27,10 @@ struct scan {
     uint32_t depth;
 };
 
-static int parse_value(struct scan *scan);
-static void close_levels(struct scan *scan);
-
 void resp_reply_done(struct resp_reply *reply)
 {
     free(reply->value);
     *reply = (struct resp_reply){0};
-}
-
-int resp_parse_reply(struct bytes input, uint32_t value_max,
-                     struct resp_reply *reply, size_t *ret_used)
-{
-    struct scan scan = {.input = input, .value_max = value_max, .reply = reply};
-    reply->count = 0;
-    do {
-        int error = parse_value(&scan);
-        if (error != 0) {
-            reply->count = 0;
-            return error;
-        }
-        close_levels(&scan);
-    } while (scan.depth > 0);
-    *ret_used = scan.at;
-    return 0;
-}
-
-const struct resp_value *resp_find(const struct resp_reply *reply, uint32_t at,
-                                   const char *key)
-{
-    if (at >= reply->count) {
-        return NULL;
-    }
-    const struct resp_value *map = &reply->value[at];
-    uint32_t pairs = map->type == RESP_MAP     ? map->count
-                     : map->type == RESP_ARRAY ? map->count / 2
-                                               : 0;
-    struct bytes wanted = bytes_of_text(key);
-    uint32_t i = at + 1;
-    for (uint32_t pair = 0; pair < pairs; pair++) {
-        const struct resp_value *name = &reply->value[i];
-        const struct resp_value *value = name + name->span;
-        if ((name->type == RESP_BULK || name->type == RESP_SIMPLE) &&
-            bytes_equal(name->bytes, wanted)) {
-            return value;
-        }
-        i += name->span + value->span;
-    }
-    return NULL;
 }
 
 /* Ends the aggregates whose last element has just been read. */
@@ -130,6 +86,16 @@ static int read_line(struct scan *scan, struct bytes *ret_line)
     return 0;
 }
 
+static int parse_line(struct scan *scan, enum resp_type type)
+{
+    struct bytes line;
+    int error = read_line(scan, &line);
+    if (error == 0) {
+        add_value(scan, type)->bytes = line;
+    }
+    return error;
+}
+
 static bool to_integer(struct bytes line, int64_t *ret_value)
 {
     bool is_negative = line.size > 0 && line.data[0] == '-';
@@ -143,16 +109,6 @@ static bool to_integer(struct bytes line, int64_t *ret_value)
     }
     *ret_value = is_negative ? (int64_t)(0 - magnitude) : (int64_t)magnitude;
     return true;
-}
-
-static int parse_line(struct scan *scan, enum resp_type type)
-{
-    struct bytes line;
-    int error = read_line(scan, &line);
-    if (error == 0) {
-        add_value(scan, type)->bytes = line;
-    }
-    return error;
 }
 
 static int parse_integer(struct scan *scan)
@@ -299,4 +255,45 @@ static int parse_value(struct scan *scan)
     default:
         return HASP_EPROTO;
     }
+}
+
+int resp_parse_reply(struct bytes input, uint32_t value_max,
+                     struct resp_reply *reply, size_t *ret_used)
+{
+    struct scan scan = {.input = input, .value_max = value_max, .reply = reply};
+    reply->count = 0;
+    do {
+        int error = parse_value(&scan);
+        if (error != 0) {
+            reply->count = 0;
+            return error;
+        }
+        close_levels(&scan);
+    } while (scan.depth > 0);
+    *ret_used = scan.at;
+    return 0;
+}
+
+const struct resp_value *resp_find(const struct resp_reply *reply, uint32_t at,
+                                   const char *key)
+{
+    if (at >= reply->count) {
+        return NULL;
+    }
+    const struct resp_value *map = &reply->value[at];
+    uint32_t pairs = map->type == RESP_MAP     ? map->count
+                     : map->type == RESP_ARRAY ? map->count / 2
+                                               : 0;
+    struct bytes wanted = bytes_of_text(key);
+    uint32_t i = at + 1;
+    for (uint32_t pair = 0; pair < pairs; pair++) {
+        const struct resp_value *name = &reply->value[i];
+        const struct resp_value *value = name + name->span;
+        if ((name->type == RESP_BULK || name->type == RESP_SIMPLE) &&
+            bytes_equal(name->bytes, wanted)) {
+            return value;
+        }
+        i += name->span + value->span;
+    }
+    return NULL;
 }

@@ -13,15 +13,77 @@
 /* A member is promoted when it lacks at most this part of the window. */
 #define CATCH_UP_SHARE 4
 
-static int check_change(const struct replica *replica, uint64_t id);
+/* A member refuses to vote until it has the entry that promotes it; if the next
+ * change is made before, a majority can be left without enough votes for ever.
+ * A change that takes its vote away again need not wait. */
+static bool newest_voters_have_it(const struct replica *replica, uint64_t id)
+{
+    const struct members_record *newest = members_history_at(&replica->history,
+                                                             UINT64_MAX);
+    CHECK(newest != NULL);
+    const struct members_record *before = members_history_at(
+        &replica->history, newest->log_index - 1);
+    for (uint32_t i = 0; before != NULL && i < newest->members.count; i++) {
+        const struct replica_member *member = &newest->members.member[i];
+        const struct replica_member *was = replica_members_find(
+            &before->members, member->id);
+        bool is_promoted = member->role == MEMBER_VOTER &&
+                           (was == NULL || was->role != MEMBER_VOTER);
+        if (is_promoted && member->id != id &&
+            replica_match(replica, member->id) < newest->log_index) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* May a change that concerns member 'id' be proposed now? */
+static int check_change(const struct replica *replica, uint64_t id)
+{
+    const struct raft *core = &replica->core;
+    if (!is_leader(replica)) {
+        return HASP_ENOTLEADER;
+    }
+    CHECK(core->leader_state.promotee_id == 0); /* RAFT_CATCH_UP is not used. */
+    if (core->leader_state.transferee != 0 ||
+        core->configuration_uncommitted_index != 0) {
+        return HASP_EBUSY;
+    }
+    /* T11: without a committed entry of its own term a leader may not change
+     * anything: majorities of its configuration and of a predecessor's
+     * uncommitted one need not meet. */
+    if (known_term(replica, core->commit_index) != core->current_term) {
+        return HASP_EBUSY;
+    }
+    return newest_voters_have_it(replica, id) ? 0 : HASP_EBUSY;
+}
+
 static uint64_t propose(struct replica *replica,
-                        const struct replica_members *next);
-static bool newest_voters_have_it(const struct replica *replica, uint64_t id);
-static bool has_caught_up(const struct replica *replica, uint64_t id);
+                        const struct replica_members *next)
+{
+    struct buffer encoded = {0};
+    replica_members_encode(next, &encoded);
+    struct bytes body = buffer_bytes(&encoded);
+    step_submit(replica, ENTRY_CHANGE, &body, 1);
+    buffer_done(&encoded);
+    return log_last(&replica->log);
+}
+
 static int check_added(const struct replica_members *members, uint64_t id,
-                       const char *address);
-static int check_transfer(const struct replica *replica, uint64_t *id);
-static uint64_t best_voter(const struct replica *replica);
+                       const char *address)
+{
+    if (id == 0 || address[0] == '\0' ||
+        strlen(address) >= MEMBER_ADDRESS_SIZE) {
+        return HASP_EINVALID;
+    }
+    for (uint32_t i = 0; i < members->count; i++) {
+        if (members->member[i].id == id ||
+            strcmp(members->member[i].address, address) == 0) {
+            return HASP_EEXIST;
+        }
+    }
+    return members->count == MEMBER_COUNT_MAX ? HASP_EFULL : 0;
+}
 
 int replica_add(struct replica *replica, uint64_t id, const char *address,
                 uint64_t now_ms, uint64_t *ret_index,
@@ -40,6 +102,18 @@ int replica_add(struct replica *replica, uint64_t id, const char *address,
         *ret_index = propose(replica, &next);
     }
     return step_end_call(replica, error, update);
+}
+
+/* It lacks little, and knows itself as a member: so its vote can be had
+ * (T14). */
+static bool has_caught_up(const struct replica *replica, uint64_t id)
+{
+    const struct members_record *newest = members_history_at(&replica->history,
+                                                             UINT64_MAX);
+    uint64_t match = replica_match(replica, id);
+    return newest != NULL && match >= newest->log_index &&
+           log_last(&replica->log) - match <=
+               replica->in_flight_max / CATCH_UP_SHARE;
 }
 
 int replica_set_role(struct replica *replica, uint64_t id,
@@ -94,101 +168,22 @@ int replica_remove(struct replica *replica, uint64_t id, uint64_t now_ms,
     return step_end_call(replica, error, update);
 }
 
-int replica_transfer(struct replica *replica, uint64_t id, uint64_t now_ms,
-                     struct replica_update *update)
+/* The other voter that has most of the log; 0 if there is none. */
+static uint64_t best_voter(const struct replica *replica)
 {
-    step_begin(replica, now_ms);
-    int error = check_transfer(replica, &id);
-    if (error == 0) {
-        struct raft_event event = {.type = RAFT_TRANSFER};
-        event.transfer.server_id = id;
-        step_core(replica, &event);
-    }
-    return step_end_call(replica, error, update);
-}
-
-/* May a change that concerns member 'id' be proposed now? */
-static int check_change(const struct replica *replica, uint64_t id)
-{
-    const struct raft *core = &replica->core;
-    if (!is_leader(replica)) {
-        return HASP_ENOTLEADER;
-    }
-    CHECK(core->leader_state.promotee_id == 0); /* RAFT_CATCH_UP is not used. */
-    if (core->leader_state.transferee != 0 ||
-        core->configuration_uncommitted_index != 0) {
-        return HASP_EBUSY;
-    }
-    /* T11: without a committed entry of its own term a leader may not change
-     * anything: majorities of its configuration and of a predecessor's
-     * uncommitted one need not meet. */
-    if (known_term(replica, core->commit_index) != core->current_term) {
-        return HASP_EBUSY;
-    }
-    return newest_voters_have_it(replica, id) ? 0 : HASP_EBUSY;
-}
-
-static uint64_t propose(struct replica *replica,
-                        const struct replica_members *next)
-{
-    struct buffer encoded = {0};
-    replica_members_encode(next, &encoded);
-    struct bytes body = buffer_bytes(&encoded);
-    step_submit(replica, ENTRY_CHANGE, &body, 1);
-    buffer_done(&encoded);
-    return log_last(&replica->log);
-}
-
-/* A member refuses to vote until it has the entry that promotes it; if the next
- * change is made before, a majority can be left without enough votes for ever.
- * A change that takes its vote away again need not wait. */
-static bool newest_voters_have_it(const struct replica *replica, uint64_t id)
-{
-    const struct members_record *newest = members_history_at(&replica->history,
-                                                             UINT64_MAX);
-    CHECK(newest != NULL);
-    const struct members_record *before = members_history_at(
-        &replica->history, newest->log_index - 1);
-    for (uint32_t i = 0; before != NULL && i < newest->members.count; i++) {
-        const struct replica_member *member = &newest->members.member[i];
-        const struct replica_member *was = replica_members_find(
-            &before->members, member->id);
-        bool is_promoted = member->role == MEMBER_VOTER &&
-                           (was == NULL || was->role != MEMBER_VOTER);
-        if (is_promoted && member->id != id &&
-            replica_match(replica, member->id) < newest->log_index) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/* It lacks little, and knows itself as a member: so its vote can be had
- * (T14). */
-static bool has_caught_up(const struct replica *replica, uint64_t id)
-{
-    const struct members_record *newest = members_history_at(&replica->history,
-                                                             UINT64_MAX);
-    uint64_t match = replica_match(replica, id);
-    return newest != NULL && match >= newest->log_index &&
-           log_last(&replica->log) - match <=
-               replica->in_flight_max / CATCH_UP_SHARE;
-}
-
-static int check_added(const struct replica_members *members, uint64_t id,
-                       const char *address)
-{
-    if (id == 0 || address[0] == '\0' ||
-        strlen(address) >= MEMBER_ADDRESS_SIZE) {
-        return HASP_EINVALID;
-    }
+    const struct replica_members *members = newest_members(replica);
+    uint64_t best = 0;
+    uint64_t best_match = 0;
     for (uint32_t i = 0; i < members->count; i++) {
-        if (members->member[i].id == id ||
-            strcmp(members->member[i].address, address) == 0) {
-            return HASP_EEXIST;
+        const struct replica_member *member = &members->member[i];
+        uint64_t match = replica_match(replica, member->id);
+        if (member->role == MEMBER_VOTER && member->id != replica->id &&
+            (best == 0 || match > best_match)) {
+            best = member->id;
+            best_match = match;
         }
     }
-    return members->count == MEMBER_COUNT_MAX ? HASP_EFULL : 0;
+    return best;
 }
 
 /* Finds a voter if '*id' is 0. */
@@ -214,20 +209,15 @@ static int check_transfer(const struct replica *replica, uint64_t *id)
     return 0;
 }
 
-/* The other voter that has most of the log; 0 if there is none. */
-static uint64_t best_voter(const struct replica *replica)
+int replica_transfer(struct replica *replica, uint64_t id, uint64_t now_ms,
+                     struct replica_update *update)
 {
-    const struct replica_members *members = newest_members(replica);
-    uint64_t best = 0;
-    uint64_t best_match = 0;
-    for (uint32_t i = 0; i < members->count; i++) {
-        const struct replica_member *member = &members->member[i];
-        uint64_t match = replica_match(replica, member->id);
-        if (member->role == MEMBER_VOTER && member->id != replica->id &&
-            (best == 0 || match > best_match)) {
-            best = member->id;
-            best_match = match;
-        }
+    step_begin(replica, now_ms);
+    int error = check_transfer(replica, &id);
+    if (error == 0) {
+        struct raft_event event = {.type = RAFT_TRANSFER};
+        event.transfer.server_id = id;
+        step_core(replica, &event);
     }
-    return best;
+    return step_end_call(replica, error, update);
 }

@@ -18,12 +18,6 @@ struct log_batch {
  * trimming give memory back piece by piece. */
 #define BATCH_SIZE_MAX (1u << 20)
 
-static void reserve(struct log *log, uint64_t count);
-static uint64_t append_batch(struct log *log,
-                             const struct replica_entry *entries,
-                             uint64_t count);
-static void release(const struct log_slot *slot);
-
 void log_done(struct log *log)
 {
     log_reset(log, 0);
@@ -50,50 +44,6 @@ struct replica_entry log_entry(const struct log *log, uint64_t log_index)
         .type = slot->type,
         .body = bytes_of(slot->data, slot->size),
     };
-}
-
-void log_append(struct log *log, const struct replica_entry *entries,
-                uint64_t count)
-{
-    reserve(log, count);
-    while (count > 0) {
-        uint64_t appended = append_batch(log, entries, count);
-        entries += appended;
-        count -= appended;
-    }
-}
-
-void log_truncate(struct log *log, uint64_t from_index)
-{
-    CHECK(from_index > log->base);
-    while (log_last(log) >= from_index) {
-        release(log_slot(log, log_last(log)));
-        log->count--;
-    }
-}
-
-void log_trim(struct log *log, uint64_t up_to_index)
-{
-    CHECK(up_to_index <= log_last(log));
-    while (log->base < up_to_index) {
-        release(&log->slots[log->head]);
-        log->head = (log->head + 1) & (log->capacity - 1);
-        log->base++;
-        log->count--;
-    }
-}
-
-uint64_t log_size_above(const struct log *log, uint64_t log_index)
-{
-    if (log->count == 0 || log_index >= log_last(log)) {
-        return 0;
-    }
-    uint64_t up_to = log_slot(log, log_last(log))->size_sum;
-    if (log_index > log->base) {
-        return up_to - log_slot(log, log_index)->size_sum;
-    }
-    const struct log_slot *first = log_slot(log, log->base + 1);
-    return up_to - first->size_sum + first->size;
 }
 
 /* Makes room for 'count' more entries. */
@@ -160,6 +110,17 @@ static uint64_t append_batch(struct log *log,
     return n;
 }
 
+void log_append(struct log *log, const struct replica_entry *entries,
+                uint64_t count)
+{
+    reserve(log, count);
+    while (count > 0) {
+        uint64_t appended = append_batch(log, entries, count);
+        entries += appended;
+        count -= appended;
+    }
+}
+
 static void release(const struct log_slot *slot)
 {
     CHECK(slot->batch->references > 0);
@@ -167,4 +128,37 @@ static void release(const struct log_slot *slot)
     if (slot->batch->references == 0) {
         free(slot->batch);
     }
+}
+
+void log_truncate(struct log *log, uint64_t from_index)
+{
+    CHECK(from_index > log->base);
+    while (log_last(log) >= from_index) {
+        release(log_slot(log, log_last(log)));
+        log->count--;
+    }
+}
+
+void log_trim(struct log *log, uint64_t up_to_index)
+{
+    CHECK(up_to_index <= log_last(log));
+    while (log->base < up_to_index) {
+        release(&log->slots[log->head]);
+        log->head = (log->head + 1) & (log->capacity - 1);
+        log->base++;
+        log->count--;
+    }
+}
+
+uint64_t log_size_above(const struct log *log, uint64_t log_index)
+{
+    if (log->count == 0 || log_index >= log_last(log)) {
+        return 0;
+    }
+    uint64_t up_to = log_slot(log, log_last(log))->size_sum;
+    if (log_index > log->base) {
+        return up_to - log_slot(log, log_index)->size_sum;
+    }
+    const struct log_slot *first = log_slot(log, log->base + 1);
+    return up_to - first->size_sum + first->size;
 }

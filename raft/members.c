@@ -12,14 +12,10 @@
 #define FORMAT 1u
 
 _Static_assert((int)MEMBER_STANDBY == (int)RAFT_STANDBY, "as in libraft");
-_Static_assert((int)MEMBER_VOTER == (int)RAFT_VOTER, "as in libraft");
-_Static_assert((int)MEMBER_SPARE == (int)RAFT_SPARE, "as in libraft");
 
-static bool read_member(struct reader *reader,
-                        struct replica_member *ret_member);
-static bool member_is_new(const struct replica_members *members,
-                          const struct replica_member *member);
-static bool padding_is_sound(struct bytes encoded, const uint8_t *end);
+_Static_assert((int)MEMBER_VOTER == (int)RAFT_VOTER, "as in libraft");
+
+_Static_assert((int)MEMBER_SPARE == (int)RAFT_SPARE, "as in libraft");
 
 void replica_members_encode(const struct replica_members *members,
                             struct buffer *out)
@@ -38,6 +34,49 @@ void replica_members_encode(const struct replica_members *members,
     while ((out->size - start) % 8 != 0) {
         buffer_put_u8(out, 0);
     }
+}
+
+static bool read_member(struct reader *reader,
+                        struct replica_member *ret_member)
+{
+    ret_member->id = reader_u64(reader);
+    const uint8_t *start = reader->at;
+    size_t left = reader_left(reader);
+    const uint8_t *end = left == 0 ? NULL : memchr(start, 0, left);
+    if (reader->is_bad || ret_member->id == 0 || end == NULL ||
+        (size_t)(end - start) >= MEMBER_ADDRESS_SIZE) {
+        return false;
+    }
+    struct bytes address = reader_bytes(reader, (size_t)(end - start) + 1);
+    memcpy(ret_member->address, address.data, address.size);
+    uint8_t role = reader_u8(reader);
+    ret_member->role = (enum member_role)role;
+    return !reader->is_bad && role <= MEMBER_SPARE;
+}
+
+/* The core refuses a configuration in which an id or an address stands
+ * twice. */
+static bool member_is_new(const struct replica_members *members,
+                          const struct replica_member *member)
+{
+    for (uint32_t i = 0; i < members->count; i++) {
+        if (members->member[i].id == member->id ||
+            strcmp(members->member[i].address, member->address) == 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool padding_is_sound(struct bytes encoded, const uint8_t *end)
+{
+    const uint8_t *at = end;
+    for (; at < encoded.data + encoded.size; at++) {
+        if (*at != 0) {
+            return false;
+        }
+    }
+    return encoded.size % 8 == 0 && (size_t)(at - end) < 8;
 }
 
 int replica_members_decode(struct bytes encoded,
@@ -160,47 +199,4 @@ members_history_at(const struct members_history *history, uint64_t log_index)
         }
     }
     return NULL;
-}
-
-static bool read_member(struct reader *reader,
-                        struct replica_member *ret_member)
-{
-    ret_member->id = reader_u64(reader);
-    const uint8_t *start = reader->at;
-    size_t left = reader_left(reader);
-    const uint8_t *end = left == 0 ? NULL : memchr(start, 0, left);
-    if (reader->is_bad || ret_member->id == 0 || end == NULL ||
-        (size_t)(end - start) >= MEMBER_ADDRESS_SIZE) {
-        return false;
-    }
-    struct bytes address = reader_bytes(reader, (size_t)(end - start) + 1);
-    memcpy(ret_member->address, address.data, address.size);
-    uint8_t role = reader_u8(reader);
-    ret_member->role = (enum member_role)role;
-    return !reader->is_bad && role <= MEMBER_SPARE;
-}
-
-/* The core refuses a configuration in which an id or an address stands
- * twice. */
-static bool member_is_new(const struct replica_members *members,
-                          const struct replica_member *member)
-{
-    for (uint32_t i = 0; i < members->count; i++) {
-        if (members->member[i].id == member->id ||
-            strcmp(members->member[i].address, member->address) == 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static bool padding_is_sound(struct bytes encoded, const uint8_t *end)
-{
-    const uint8_t *at = end;
-    for (; at < encoded.data + encoded.size; at++) {
-        if (*at != 0) {
-            return false;
-        }
-    }
-    return encoded.size % 8 == 0 && (size_t)(at - end) < 8;
 }

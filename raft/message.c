@@ -13,13 +13,28 @@
 #define VOTE_GRANTED 1u
 
 static void encode_append(const struct message_append *append,
-                          struct buffer *out);
-static bool decode_append(struct reader *reader,
-                          struct message_append *ret_append);
-static bool entries_are_sound(const struct message_append *append,
-                              uint64_t term);
-static uint64_t read_number(struct reader *reader);
-static uint8_t read_flags(struct reader *reader, uint8_t known);
+                          struct buffer *out)
+{
+    size_t size = 0;
+    for (uint32_t i = 0; i < append->count; i++) {
+        size += append->entries[i].body.size;
+    }
+    buffer_reserve(out, APPEND_HEAD_SIZE +
+                            (size_t)append->count * ENTRY_HEAD_SIZE + size);
+    buffer_put_u64(out, append->prev_index);
+    buffer_put_u64(out, append->prev_term);
+    buffer_put_u64(out, append->commit_index);
+    buffer_put_u32(out, append->count);
+    for (uint32_t i = 0; i < append->count; i++) {
+        const struct replica_entry *entry = &append->entries[i];
+        buffer_put_u64(out, entry->term);
+        buffer_put_u8(out, (uint8_t)entry->type);
+        buffer_put_u32(out, (uint32_t)entry->body.size);
+    }
+    for (uint32_t i = 0; i < append->count; i++) {
+        buffer_put_bytes(out, append->entries[i].body);
+    }
+}
 
 void message_encode(const struct message *message, struct buffer *out)
 {
@@ -60,6 +75,77 @@ void message_encode(const struct message *message, struct buffer *out)
     default:
         UNREACHABLE();
     }
+}
+
+/* A term or an index. */
+static uint64_t read_number(struct reader *reader)
+{
+    uint64_t value = reader_u64(reader);
+    if (value > MESSAGE_NUMBER_MAX) {
+        reader->is_bad = true;
+    }
+    return value;
+}
+
+static bool decode_append(struct reader *reader,
+                          struct message_append *ret_append)
+{
+    ret_append->prev_index = read_number(reader);
+    ret_append->prev_term = read_number(reader);
+    ret_append->commit_index = read_number(reader);
+    ret_append->count = reader_u32(reader);
+    if (!reader_ok(reader, false) ||
+        ret_append->count > reader_left(reader) / ENTRY_HEAD_SIZE) {
+        return false;
+    }
+    ret_append->heads = reader_bytes(reader, (size_t)ret_append->count *
+                                                 ENTRY_HEAD_SIZE);
+    ret_append->bodies = reader_bytes(reader, reader_left(reader));
+    return true;
+}
+
+/* True if sizes add up, terms do not decrease, types are known, and what claims
+ * to be a configuration is one. The log's first entry is a configuration. */
+static bool entries_are_sound(const struct message_append *append,
+                              uint64_t term)
+{
+    struct reader heads = reader_of(append->heads);
+    struct reader bodies = reader_of(append->bodies);
+    uint64_t term_before = append->prev_term;
+    if ((append->prev_index == 0) != (append->prev_term == 0) ||
+        append->prev_term > term) {
+        return false;
+    }
+    for (uint32_t i = 0; i < append->count; i++) {
+        uint64_t entry_term = reader_u64(&heads);
+        uint8_t type = reader_u8(&heads);
+        uint32_t size = reader_u32(&heads);
+        struct bytes body = reader_bytes(&bodies, size);
+        struct replica_members members;
+        if (size > REPLICA_ENTRY_SIZE_MAX || !reader_ok(&bodies, false) ||
+            entry_term == 0 || entry_term < term_before || entry_term > term ||
+            type < ENTRY_COMMAND || type > ENTRY_CHANGE) {
+            return false;
+        }
+        if (type != ENTRY_CHANGE && append->prev_index + i == 0) {
+            return false;
+        }
+        if (type == ENTRY_CHANGE &&
+            replica_members_decode(body, &members) != 0) {
+            return false;
+        }
+        term_before = entry_term;
+    }
+    return reader_ok(&heads, true) && reader_ok(&bodies, true);
+}
+
+static uint8_t read_flags(struct reader *reader, uint8_t known)
+{
+    uint8_t flags = reader_u8(reader);
+    if ((flags & ~known) != 0) {
+        reader->is_bad = true;
+    }
+    return flags;
 }
 
 int message_decode(struct bytes encoded, struct message *ret_message)
@@ -137,99 +223,4 @@ void message_entries(const struct message_append *append,
         };
     }
     CHECK(reader_ok(&heads, true) && reader_ok(&bodies, true));
-}
-
-static void encode_append(const struct message_append *append,
-                          struct buffer *out)
-{
-    size_t size = 0;
-    for (uint32_t i = 0; i < append->count; i++) {
-        size += append->entries[i].body.size;
-    }
-    buffer_reserve(out, APPEND_HEAD_SIZE +
-                            (size_t)append->count * ENTRY_HEAD_SIZE + size);
-    buffer_put_u64(out, append->prev_index);
-    buffer_put_u64(out, append->prev_term);
-    buffer_put_u64(out, append->commit_index);
-    buffer_put_u32(out, append->count);
-    for (uint32_t i = 0; i < append->count; i++) {
-        const struct replica_entry *entry = &append->entries[i];
-        buffer_put_u64(out, entry->term);
-        buffer_put_u8(out, (uint8_t)entry->type);
-        buffer_put_u32(out, (uint32_t)entry->body.size);
-    }
-    for (uint32_t i = 0; i < append->count; i++) {
-        buffer_put_bytes(out, append->entries[i].body);
-    }
-}
-
-static bool decode_append(struct reader *reader,
-                          struct message_append *ret_append)
-{
-    ret_append->prev_index = read_number(reader);
-    ret_append->prev_term = read_number(reader);
-    ret_append->commit_index = read_number(reader);
-    ret_append->count = reader_u32(reader);
-    if (!reader_ok(reader, false) ||
-        ret_append->count > reader_left(reader) / ENTRY_HEAD_SIZE) {
-        return false;
-    }
-    ret_append->heads = reader_bytes(reader, (size_t)ret_append->count *
-                                                 ENTRY_HEAD_SIZE);
-    ret_append->bodies = reader_bytes(reader, reader_left(reader));
-    return true;
-}
-
-/* True if sizes add up, terms do not decrease, types are known, and what claims
- * to be a configuration is one. The log's first entry is a configuration. */
-static bool entries_are_sound(const struct message_append *append,
-                              uint64_t term)
-{
-    struct reader heads = reader_of(append->heads);
-    struct reader bodies = reader_of(append->bodies);
-    uint64_t term_before = append->prev_term;
-    if ((append->prev_index == 0) != (append->prev_term == 0) ||
-        append->prev_term > term) {
-        return false;
-    }
-    for (uint32_t i = 0; i < append->count; i++) {
-        uint64_t entry_term = reader_u64(&heads);
-        uint8_t type = reader_u8(&heads);
-        uint32_t size = reader_u32(&heads);
-        struct bytes body = reader_bytes(&bodies, size);
-        struct replica_members members;
-        if (size > REPLICA_ENTRY_SIZE_MAX || !reader_ok(&bodies, false) ||
-            entry_term == 0 || entry_term < term_before || entry_term > term ||
-            type < ENTRY_COMMAND || type > ENTRY_CHANGE) {
-            return false;
-        }
-        if (type != ENTRY_CHANGE && append->prev_index + i == 0) {
-            return false;
-        }
-        if (type == ENTRY_CHANGE &&
-            replica_members_decode(body, &members) != 0) {
-            return false;
-        }
-        term_before = entry_term;
-    }
-    return reader_ok(&heads, true) && reader_ok(&bodies, true);
-}
-
-/* A term or an index. */
-static uint64_t read_number(struct reader *reader)
-{
-    uint64_t value = reader_u64(reader);
-    if (value > MESSAGE_NUMBER_MAX) {
-        reader->is_bad = true;
-    }
-    return value;
-}
-
-static uint8_t read_flags(struct reader *reader, uint8_t known)
-{
-    uint8_t flags = reader_u8(reader);
-    if ((flags & ~known) != 0) {
-        reader->is_bad = true;
-    }
-    return flags;
 }

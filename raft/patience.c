@@ -9,16 +9,26 @@
 /* Waits are shortened for so many election time-outs, then elections take their
  * time. */
 #define HURRY_ELECTIONS 16
+
 /* A member that tells of a slower flush than this is not waited for. */
 #define FLUSH_TOLD_MAX_MS 4000u
 
-static void shorten_wait(struct replica *replica, uint64_t wait_ms);
-static void hurry(struct replica *replica);
-static void stand(struct replica *replica);
-static void hold(struct replica *replica, uint64_t flush_ms);
-static bool is_pledged(const struct replica *replica, uint64_t from);
-static bool is_standing(const struct replica *replica);
-static uint64_t longer(uint64_t a, uint64_t b);
+/* Brings the core's deadline so near, if it is further away. */
+static void shorten_wait(struct replica *replica, uint64_t wait_ms)
+{
+    uint64_t until_ms = replica->now_ms + replica->ahead_ms + wait_ms;
+    uint64_t deadline = raft_timeout(&replica->core);
+    if (deadline > until_ms) {
+        replica->ahead_ms += deadline - until_ms;
+    }
+}
+
+static void hurry(struct replica *replica)
+{
+    replica->patience.hurry_ms = replica->now_ms + (uint64_t)HURRY_ELECTIONS *
+                                                       replica->election_ms;
+    replica->patience.hurried = raft_timeout(&replica->core);
+}
 
 void replica_hurry(struct replica *replica, uint64_t id, uint64_t now_ms)
 {
@@ -42,6 +52,11 @@ void replica_hurry(struct replica *replica, uint64_t id, uint64_t now_ms)
     patience->may_pledge = true;
     shorten_wait(replica, prng_below(&replica->prng, replica->heartbeat_ms));
     hurry(replica);
+}
+
+static uint64_t longer(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
 }
 
 uint64_t patience_flush(const struct replica *replica)
@@ -77,10 +92,27 @@ uint64_t patience_deadline(const struct replica *replica, uint64_t deadline_ms)
     return longer(deadline_ms, replica->patience.hold_ms);
 }
 
+/* To somebody else than 'from'. */
+static bool is_pledged(const struct replica *replica, uint64_t from)
+{
+    const struct patience *patience = &replica->patience;
+    return patience->pledged_to != 0 && patience->pledged_to != from &&
+           replica->now_ms < patience->hold_ms;
+}
+
 bool patience_refuses(const struct replica *replica, uint64_t from)
 {
     /* A vote would have to wait for the one that is being saved. */
     return !vote_is_saved(replica) || is_pledged(replica, from);
+}
+
+/* Holds still for what a flush of that length may take, and the messages
+ * around it. */
+static void hold(struct replica *replica, uint64_t flush_ms)
+{
+    uint64_t until_ms = replica->now_ms + 2 * flush_ms +
+                        2 * (uint64_t)replica->heartbeat_ms;
+    replica->patience.hold_ms = longer(replica->patience.hold_ms, until_ms);
 }
 
 void patience_granted(struct replica *replica, uint64_t to, bool is_pre_vote)
@@ -119,6 +151,13 @@ void patience_answered(struct replica *replica, bool is_granted,
     } else if (flush_ms <= FLUSH_TOLD_MAX_MS) {
         patience->others_ms = longer(patience->others_ms, flush_ms);
     }
+}
+
+/* A candidate that has gone on to its term. */
+static bool is_standing(const struct replica *replica)
+{
+    return replica->core.state == RAFT_CANDIDATE &&
+           !replica->core.candidate_state.in_pre_vote;
 }
 
 void patience_vote_saved(struct replica *replica)
@@ -165,6 +204,26 @@ void patience_leader(struct replica *replica)
     patience->hurry_ms = 0;
 }
 
+/* The vote for oneself is about to be saved; the others are told at once. */
+static void stand(struct replica *replica)
+{
+    const struct replica_members *members = newest_members(replica);
+    struct message message = {.kind = MESSAGE_VOTE,
+                              .term = replica->core.current_term};
+    message.vote.candidate = replica->id;
+    message.vote.is_standing = true;
+    message.vote.flush_ms = (uint32_t)patience_flush(replica);
+    for (uint32_t i = 0; i < members->count; i++) {
+        const struct replica_member *member = &members->member[i];
+        if (member->role == MEMBER_VOTER && member->id != replica->id) {
+            step_send(replica, member->id, &message);
+        }
+    }
+    memset(replica->followers, 0, sizeof replica->followers);
+    replica->patience.pledged_to = replica->id;
+    hold(replica, patience_flush(replica));
+}
+
 void patience_follow(struct replica *replica)
 {
     const struct raft *core = &replica->core;
@@ -186,70 +245,4 @@ void patience_follow(struct replica *replica)
                                                       : 2 * beat_ms;
     shorten_wait(replica, least_ms + prng_below(&replica->prng, 2 * beat_ms));
     patience->hurried = raft_timeout(core);
-}
-
-/* Brings the core's deadline so near, if it is further away. */
-static void shorten_wait(struct replica *replica, uint64_t wait_ms)
-{
-    uint64_t until_ms = replica->now_ms + replica->ahead_ms + wait_ms;
-    uint64_t deadline = raft_timeout(&replica->core);
-    if (deadline > until_ms) {
-        replica->ahead_ms += deadline - until_ms;
-    }
-}
-
-static void hurry(struct replica *replica)
-{
-    replica->patience.hurry_ms = replica->now_ms + (uint64_t)HURRY_ELECTIONS *
-                                                       replica->election_ms;
-    replica->patience.hurried = raft_timeout(&replica->core);
-}
-
-/* The vote for oneself is about to be saved; the others are told at once. */
-static void stand(struct replica *replica)
-{
-    const struct replica_members *members = newest_members(replica);
-    struct message message = {.kind = MESSAGE_VOTE,
-                              .term = replica->core.current_term};
-    message.vote.candidate = replica->id;
-    message.vote.is_standing = true;
-    message.vote.flush_ms = (uint32_t)patience_flush(replica);
-    for (uint32_t i = 0; i < members->count; i++) {
-        const struct replica_member *member = &members->member[i];
-        if (member->role == MEMBER_VOTER && member->id != replica->id) {
-            step_send(replica, member->id, &message);
-        }
-    }
-    memset(replica->followers, 0, sizeof replica->followers);
-    replica->patience.pledged_to = replica->id;
-    hold(replica, patience_flush(replica));
-}
-
-/* Holds still for what a flush of that length may take, and the messages
- * around it. */
-static void hold(struct replica *replica, uint64_t flush_ms)
-{
-    uint64_t until_ms = replica->now_ms + 2 * flush_ms +
-                        2 * (uint64_t)replica->heartbeat_ms;
-    replica->patience.hold_ms = longer(replica->patience.hold_ms, until_ms);
-}
-
-/* To somebody else than 'from'. */
-static bool is_pledged(const struct replica *replica, uint64_t from)
-{
-    const struct patience *patience = &replica->patience;
-    return patience->pledged_to != 0 && patience->pledged_to != from &&
-           replica->now_ms < patience->hold_ms;
-}
-
-/* A candidate that has gone on to its term. */
-static bool is_standing(const struct replica *replica)
-{
-    return replica->core.state == RAFT_CANDIDATE &&
-           !replica->core.candidate_state.in_pre_vote;
-}
-
-static uint64_t longer(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
 }

@@ -19,111 +19,6 @@ struct part {
     uint32_t count;
 };
 
-static int receive_append(struct replica *replica, uint64_t from,
-                          const struct message *message);
-static bool append_fits(const struct replica *replica, uint64_t from,
-                        const struct message *message);
-static void reanchor(const struct replica *replica, struct part *all);
-static void feed_parts(struct replica *replica, uint64_t from,
-                       const struct message *message, struct part all);
-static void feed_part(struct replica *replica, uint64_t from,
-                      const struct message *message, const struct part *part);
-static uint64_t sound_commit(const struct replica *replica,
-                             const struct part *part, uint64_t commit_index);
-static void commit_change_before(struct replica *replica,
-                                 const struct part *part);
-static void receive_append_result(struct replica *replica, uint64_t from,
-                                  const struct message *message);
-static int receive_vote(struct replica *replica, uint64_t from,
-                        const struct message *message);
-static void answer_pre_vote(struct replica *replica, uint64_t to, uint64_t term,
-                            bool is_granted);
-static bool may_lend_vote(const struct replica *replica, uint64_t from,
-                          const struct message *message);
-static int receive_vote_result(struct replica *replica, uint64_t from,
-                               const struct message *message);
-static void receive_timeout_now(struct replica *replica, uint64_t from,
-                                const struct message *message);
-static void receive_confirm(struct replica *replica, uint64_t from,
-                            const struct message *message);
-static void feed(struct replica *replica, uint64_t from,
-                 struct raft_message *message);
-
-int replica_receive(struct replica *replica, uint64_t from,
-                    struct bytes encoded, uint64_t now_ms,
-                    struct replica_update *update)
-{
-    struct message message;
-    int error = message_decode(encoded, &message);
-    if (error == 0 && (from == 0 || from == replica->id)) {
-        error = HASP_EPROTO;
-    } else if (error == 0 && !replica_is_near_term(replica, message.term)) {
-        error = HASP_ETOOBIG;
-    }
-    step_begin(replica, now_ms);
-    if (error == 0) {
-        switch (message.kind) {
-        case MESSAGE_APPEND:
-            error = receive_append(replica, from, &message);
-            break;
-        case MESSAGE_APPEND_RESULT:
-            receive_append_result(replica, from, &message);
-            break;
-        case MESSAGE_VOTE:
-            error = receive_vote(replica, from, &message);
-            break;
-        case MESSAGE_VOTE_RESULT:
-            error = receive_vote_result(replica, from, &message);
-            break;
-        case MESSAGE_TIMEOUT_NOW:
-            receive_timeout_now(replica, from, &message);
-            break;
-        case MESSAGE_CONFIRM:
-            receive_confirm(replica, from, &message);
-            break;
-        case MESSAGE_CONFIRMED:
-            confirm_take(&replica->confirm, from, message.term, message.number);
-            break;
-        default:
-            UNREACHABLE();
-        }
-    }
-    return step_end_call(replica, error, update);
-}
-
-static int receive_append(struct replica *replica, uint64_t from,
-                          const struct message *message)
-{
-    const struct message_append *append = &message->append;
-    struct part all = {.prev_index = append->prev_index,
-                       .prev_term = append->prev_term};
-    if (message->term < replica->core.current_term) {
-        /* Only its term will be looked at, to answer with ours. */
-        replica->is_answering_stale = true;
-        feed_part(replica, from, message, &all);
-        replica->is_answering_stale = false;
-        return 0;
-    }
-    replica->received = step_reserve(replica->received,
-                                     &replica->received_capacity, append->count,
-                                     sizeof *replica->received);
-    message_entries(append, replica->received);
-    if (!append_fits(replica, from, message)) {
-        return HASP_EPROTO;
-    }
-    all.entries = replica->received;
-    all.count = append->count;
-    if (!replica->is_installing) {
-        reanchor(replica, &all);
-    }
-    feed_parts(replica, from, message, all);
-    if (append->commit_index > replica->told_commit) {
-        replica->told_commit = append->commit_index;
-    }
-    note_leader(replica, message->term);
-    return 0;
-}
-
 /* True unless it contradicts what is committed here, or another leader's
  * term. */
 static bool append_fits(const struct replica *replica, uint64_t from,
@@ -178,29 +73,32 @@ static void reanchor(const struct replica *replica, struct part *all)
     all->count -= (uint32_t)covered;
 }
 
-/* T1: the core notes the index of the first new entry for a configuration
- * anywhere in an AppendEntries. So each configuration begins a part. */
-static void feed_parts(struct replica *replica, uint64_t from,
-                       const struct message *message, struct part all)
+/* T12: the core sets its commit index to min(leader's, last entry of the
+ * message), which goes BACK if the message ends below what is committed here
+ * already (old, or a part of one). Then it is told nothing new. The first entry
+ * of the log is the same everywhere and counts as committed, as at its
+ * start. */
+static uint64_t sound_commit(const struct replica *replica,
+                             const struct part *part, uint64_t commit_index)
 {
-    do {
-        struct part part = all;
-        part.count = all.count > 0 ? 1 : 0;
-        while (part.count < all.count &&
-               all.entries[part.count].type != ENTRY_CHANGE) {
-            part.count++;
-        }
-        commit_change_before(replica, &part);
-        feed_part(replica, from, message, &part);
-        if (part.count == 0) {
-            return;
-        }
-        all.prev_index += part.count;
-        all.prev_term = all.entries[part.count - 1].term;
-        all.entries += part.count;
-        all.count -= part.count;
-    } while (all.count > 0 &&
-             known_term(replica, all.prev_index) == all.prev_term);
+    uint64_t last = part->prev_index + part->count;
+    if (part->prev_index == 0 && part->count > 0 && commit_index == 0) {
+        commit_index = 1;
+    }
+    if (last < replica->core.commit_index) {
+        return 0;
+    }
+    return commit_index;
+}
+
+static void feed(struct replica *replica, uint64_t from,
+                 struct raft_message *message)
+{
+    struct raft_event event = {.type = RAFT_RECEIVE};
+    message->server_id = from;
+    message->server_address = ""; /* Copied, or echoed into the update. */
+    event.receive.message = message;
+    step_core(replica, &event);
 }
 
 static void feed_part(struct replica *replica, uint64_t from,
@@ -234,24 +132,6 @@ static void feed_part(struct replica *replica, uint64_t from,
     feed(replica, from, &m);
 }
 
-/* T12: the core sets its commit index to min(leader's, last entry of the
- * message), which goes BACK if the message ends below what is committed here
- * already (old, or a part of one). Then it is told nothing new. The first entry
- * of the log is the same everywhere and counts as committed, as at its
- * start. */
-static uint64_t sound_commit(const struct replica *replica,
-                             const struct part *part, uint64_t commit_index)
-{
-    uint64_t last = part->prev_index + part->count;
-    if (part->prev_index == 0 && part->count > 0 && commit_index == 0) {
-        commit_index = 1;
-    }
-    if (last < replica->core.commit_index) {
-        return 0;
-    }
-    return commit_index;
-}
-
 /* T13: a configuration follows another one in a log only if that one was
  * committed; yet the core, given the newer one, forgets the older without
  * having noted it as committed, and would roll back too far. It is told first,
@@ -266,6 +146,64 @@ static void commit_change_before(struct replica *replica,
         known_term(replica, part->prev_index) == part->prev_term) {
         feed_configuration(replica, uncommitted);
     }
+}
+
+/* T1: the core notes the index of the first new entry for a configuration
+ * anywhere in an AppendEntries. So each configuration begins a part. */
+static void feed_parts(struct replica *replica, uint64_t from,
+                       const struct message *message, struct part all)
+{
+    do {
+        struct part part = all;
+        part.count = all.count > 0 ? 1 : 0;
+        while (part.count < all.count &&
+               all.entries[part.count].type != ENTRY_CHANGE) {
+            part.count++;
+        }
+        commit_change_before(replica, &part);
+        feed_part(replica, from, message, &part);
+        if (part.count == 0) {
+            return;
+        }
+        all.prev_index += part.count;
+        all.prev_term = all.entries[part.count - 1].term;
+        all.entries += part.count;
+        all.count -= part.count;
+    } while (all.count > 0 &&
+             known_term(replica, all.prev_index) == all.prev_term);
+}
+
+static int receive_append(struct replica *replica, uint64_t from,
+                          const struct message *message)
+{
+    const struct message_append *append = &message->append;
+    struct part all = {.prev_index = append->prev_index,
+                       .prev_term = append->prev_term};
+    if (message->term < replica->core.current_term) {
+        /* Only its term will be looked at, to answer with ours. */
+        replica->is_answering_stale = true;
+        feed_part(replica, from, message, &all);
+        replica->is_answering_stale = false;
+        return 0;
+    }
+    replica->received = step_reserve(replica->received,
+                                     &replica->received_capacity, append->count,
+                                     sizeof *replica->received);
+    message_entries(append, replica->received);
+    if (!append_fits(replica, from, message)) {
+        return HASP_EPROTO;
+    }
+    all.entries = replica->received;
+    all.count = append->count;
+    if (!replica->is_installing) {
+        reanchor(replica, &all);
+    }
+    feed_parts(replica, from, message, all);
+    if (append->commit_index > replica->told_commit) {
+        replica->told_commit = append->commit_index;
+    }
+    note_leader(replica, message->term);
+    return 0;
 }
 
 static void receive_append_result(struct replica *replica, uint64_t from,
@@ -296,48 +234,6 @@ static void receive_append_result(struct replica *replica, uint64_t from,
         note_answer(replica, from, rejected > 0);
     }
     feed(replica, from, &m);
-}
-
-static int receive_vote(struct replica *replica, uint64_t from,
-                        const struct message *message)
-{
-    struct raft_message m = {.type = RAFT_REQUEST_VOTE};
-    if (message->vote.candidate != from ||
-        message->vote.last_term > message->term) {
-        return HASP_EPROTO;
-    }
-    if (message->vote.is_standing) {
-        patience_stands(replica, from, message->vote.flush_ms);
-        return 0;
-    }
-    m.request_vote.version = 2;
-    m.request_vote.term = message->term;
-    m.request_vote.candidate_id = from;
-    m.request_vote.last_log_index = message->vote.last_index;
-    m.request_vote.last_log_term = message->vote.last_term;
-    m.request_vote.disrupt_leader = message->vote.is_disrupting;
-    m.request_vote.pre_vote = message->vote.is_pre_vote;
-    replica->patience.asking_flush = message->vote.flush_ms;
-    if (!hears_leader(replica)) {
-        /* T8: the core would go by its own random timer. */
-        m.request_vote.disrupt_leader = true;
-    }
-    if (message->vote.is_pre_vote && patience_refuses(replica, from)) {
-        answer_pre_vote(replica, from, message->term, false);
-    } else if (!may_lend_vote(replica, from, message)) {
-        feed(replica, from, &m);
-    } else if (message->vote.is_pre_vote) {
-        answer_pre_vote(replica, from, message->term, true);
-    } else {
-        replica->is_lending_vote = true;
-        feed(replica, from, &m);
-        replica->is_lending_vote = false;
-        CHECK(replica->core.current_term == message->term);
-        CHECK(replica->core.voted_for == 0 || replica->core.voted_for == from);
-        replica->core.voted_for = from;
-        replica->out.save_vote = true;
-    }
-    return 0;
 }
 
 static void answer_pre_vote(struct replica *replica, uint64_t to, uint64_t term,
@@ -382,6 +278,48 @@ static bool may_lend_vote(const struct replica *replica, uint64_t from,
     return message->vote.last_term > last_term ||
            (message->vote.last_term == last_term &&
             message->vote.last_index >= last);
+}
+
+static int receive_vote(struct replica *replica, uint64_t from,
+                        const struct message *message)
+{
+    struct raft_message m = {.type = RAFT_REQUEST_VOTE};
+    if (message->vote.candidate != from ||
+        message->vote.last_term > message->term) {
+        return HASP_EPROTO;
+    }
+    if (message->vote.is_standing) {
+        patience_stands(replica, from, message->vote.flush_ms);
+        return 0;
+    }
+    m.request_vote.version = 2;
+    m.request_vote.term = message->term;
+    m.request_vote.candidate_id = from;
+    m.request_vote.last_log_index = message->vote.last_index;
+    m.request_vote.last_log_term = message->vote.last_term;
+    m.request_vote.disrupt_leader = message->vote.is_disrupting;
+    m.request_vote.pre_vote = message->vote.is_pre_vote;
+    replica->patience.asking_flush = message->vote.flush_ms;
+    if (!hears_leader(replica)) {
+        /* T8: the core would go by its own random timer. */
+        m.request_vote.disrupt_leader = true;
+    }
+    if (message->vote.is_pre_vote && patience_refuses(replica, from)) {
+        answer_pre_vote(replica, from, message->term, false);
+    } else if (!may_lend_vote(replica, from, message)) {
+        feed(replica, from, &m);
+    } else if (message->vote.is_pre_vote) {
+        answer_pre_vote(replica, from, message->term, true);
+    } else {
+        replica->is_lending_vote = true;
+        feed(replica, from, &m);
+        replica->is_lending_vote = false;
+        CHECK(replica->core.current_term == message->term);
+        CHECK(replica->core.voted_for == 0 || replica->core.voted_for == from);
+        replica->core.voted_for = from;
+        replica->out.save_vote = true;
+    }
+    return 0;
 }
 
 static int receive_vote_result(struct replica *replica, uint64_t from,
@@ -437,12 +375,44 @@ static void receive_confirm(struct replica *replica, uint64_t from,
     }
 }
 
-static void feed(struct replica *replica, uint64_t from,
-                 struct raft_message *message)
+int replica_receive(struct replica *replica, uint64_t from,
+                    struct bytes encoded, uint64_t now_ms,
+                    struct replica_update *update)
 {
-    struct raft_event event = {.type = RAFT_RECEIVE};
-    message->server_id = from;
-    message->server_address = ""; /* Copied, or echoed into the update. */
-    event.receive.message = message;
-    step_core(replica, &event);
+    struct message message;
+    int error = message_decode(encoded, &message);
+    if (error == 0 && (from == 0 || from == replica->id)) {
+        error = HASP_EPROTO;
+    } else if (error == 0 && !replica_is_near_term(replica, message.term)) {
+        error = HASP_ETOOBIG;
+    }
+    step_begin(replica, now_ms);
+    if (error == 0) {
+        switch (message.kind) {
+        case MESSAGE_APPEND:
+            error = receive_append(replica, from, &message);
+            break;
+        case MESSAGE_APPEND_RESULT:
+            receive_append_result(replica, from, &message);
+            break;
+        case MESSAGE_VOTE:
+            error = receive_vote(replica, from, &message);
+            break;
+        case MESSAGE_VOTE_RESULT:
+            error = receive_vote_result(replica, from, &message);
+            break;
+        case MESSAGE_TIMEOUT_NOW:
+            receive_timeout_now(replica, from, &message);
+            break;
+        case MESSAGE_CONFIRM:
+            receive_confirm(replica, from, &message);
+            break;
+        case MESSAGE_CONFIRMED:
+            confirm_take(&replica->confirm, from, message.term, message.number);
+            break;
+        default:
+            UNREACHABLE();
+        }
+    }
+    return step_end_call(replica, error, update);
 }

@@ -11,10 +11,6 @@
 #define IN_FLIGHT_DEFAULT 16384u
 #define SNAPSHOT_TIMEOUT_DEFAULT_MS 10000u
 
-static void vote_for_itself(struct replica *replica);
-static void send_question(struct replica *replica, uint64_t number);
-static bool is_alone(const struct replica *replica);
-
 const char *replica_role_name(enum replica_role role)
 {
     switch (role) {
@@ -118,6 +114,51 @@ void replica_vote_saved(struct replica *replica, uint64_t term,
 bool replica_vote_is_saved(const struct replica *replica)
 {
     return vote_is_saved(replica);
+}
+
+/* A follower that could lead by its own vote alone. */
+static bool is_alone(const struct replica *replica)
+{
+    return replica->core.state == RAFT_FOLLOWER && !replica->is_installing &&
+           replica->core.last_stored == log_last(&replica->log) &&
+           members_is_sole_voter(newest_members(replica), replica->id);
+}
+
+/* T2, at run time: a single voter that has stepped down would lead again in the
+ * term in which it is. The core is made to give its vote of the next term to
+ * itself, as if it had asked; when its timer runs out again it leads. */
+static void vote_for_itself(struct replica *replica)
+{
+    uint64_t last = log_last(&replica->log);
+    struct raft_message m = {.type = RAFT_REQUEST_VOTE};
+    struct raft_event event = {.type = RAFT_RECEIVE};
+    m.server_id = replica->id;
+    m.server_address = "";
+    m.request_vote.version = 2;
+    m.request_vote.term = replica->core.current_term + 1;
+    m.request_vote.candidate_id = replica->id;
+    m.request_vote.last_log_index = last;
+    m.request_vote.last_log_term = known_term(replica, last);
+    m.request_vote.disrupt_leader = true;
+    event.receive.message = &m;
+    step_core(replica, &event);
+    CHECK(replica->core.voted_for == replica->id);
+}
+
+/* One message to each other voter. */
+static void send_question(struct replica *replica, uint64_t number)
+{
+    const struct replica_members *members = newest_members(replica);
+    struct message question = {.kind = MESSAGE_CONFIRM,
+                               .term = raft_current_term(&replica->core),
+                               .number = number};
+    for (uint32_t i = 0; i < members->count; i++) {
+        const struct replica_member *member = &members->member[i];
+        if (member->role == MEMBER_VOTER && member->id != replica->id &&
+            confirm_answered(&replica->confirm, member->id) < number) {
+            step_send(replica, member->id, &question);
+        }
+    }
 }
 
 void replica_tick(struct replica *replica, uint64_t now_ms,
@@ -454,51 +495,4 @@ uint64_t replica_match(const struct replica *replica, uint64_t id)
 uint64_t replica_log_size(const struct replica *replica)
 {
     return log_size_above(&replica->log, replica->core.trail.snapshot.index);
-}
-
-/* --- Statics ------------------------------------------------------------ */
-
-/* A follower that could lead by its own vote alone. */
-static bool is_alone(const struct replica *replica)
-{
-    return replica->core.state == RAFT_FOLLOWER && !replica->is_installing &&
-           replica->core.last_stored == log_last(&replica->log) &&
-           members_is_sole_voter(newest_members(replica), replica->id);
-}
-
-/* T2, at run time: a single voter that has stepped down would lead again in the
- * term in which it is. The core is made to give its vote of the next term to
- * itself, as if it had asked; when its timer runs out again it leads. */
-static void vote_for_itself(struct replica *replica)
-{
-    uint64_t last = log_last(&replica->log);
-    struct raft_message m = {.type = RAFT_REQUEST_VOTE};
-    struct raft_event event = {.type = RAFT_RECEIVE};
-    m.server_id = replica->id;
-    m.server_address = "";
-    m.request_vote.version = 2;
-    m.request_vote.term = replica->core.current_term + 1;
-    m.request_vote.candidate_id = replica->id;
-    m.request_vote.last_log_index = last;
-    m.request_vote.last_log_term = known_term(replica, last);
-    m.request_vote.disrupt_leader = true;
-    event.receive.message = &m;
-    step_core(replica, &event);
-    CHECK(replica->core.voted_for == replica->id);
-}
-
-/* One message to each other voter. */
-static void send_question(struct replica *replica, uint64_t number)
-{
-    const struct replica_members *members = newest_members(replica);
-    struct message question = {.kind = MESSAGE_CONFIRM,
-                               .term = raft_current_term(&replica->core),
-                               .number = number};
-    for (uint32_t i = 0; i < members->count; i++) {
-        const struct replica_member *member = &members->member[i];
-        if (member->role == MEMBER_VOTER && member->id != replica->id &&
-            confirm_answered(&replica->confirm, member->id) < number) {
-            step_send(replica, member->id, &question);
-        }
-    }
 }

@@ -20,83 +20,6 @@ struct plan {
     uint32_t entry_count;
 };
 
-static int check_votes(const struct replica_start *start, struct plan *ret_plan,
-                       char why[HASP_WHY_SIZE]);
-static int check_snapshot(struct replica *replica,
-                          const struct replica_start *start,
-                          char why[HASP_WHY_SIZE]);
-static int check_entries(const struct replica_start *start,
-                         char why[HASP_WHY_SIZE]);
-static int check_entry(const struct replica_start *start, uint32_t i,
-                       char why[HASP_WHY_SIZE]);
-static int check_reach(const struct replica_start *start, struct plan *plan,
-                       char why[HASP_WHY_SIZE]);
-static int learn_members(struct replica *replica,
-                         const struct replica_start *start,
-                         const struct plan *plan, char why[HASP_WHY_SIZE]);
-static void start_core(struct replica *replica,
-                       const struct replica_start *start,
-                       const struct plan *plan);
-static uint64_t last_of(const struct replica_start *start);
-
-int replica_begin(struct replica *replica, const struct replica_start *start,
-                  uint64_t now_ms, struct replica_update *update,
-                  char why[HASP_WHY_SIZE])
-{
-    struct plan plan = {0};
-    int error;
-    CHECK(!replica->is_begun);
-    if ((error = check_entries(start, why)) != 0 ||
-        (error = check_votes(start, &plan, why)) != 0 ||
-        (error = check_snapshot(replica, start, why)) != 0 ||
-        (error = check_reach(start, &plan, why)) != 0 ||
-        (error = learn_members(replica, start, &plan, why)) != 0) {
-        members_history_clear(&replica->history);
-        return error;
-    }
-    replica->is_begun = true;
-    replica->applied_index = start->applied_index;
-    step_begin(replica, now_ms);
-    if (members_is_sole_voter(newest_members(replica), replica->id)) {
-        /* T2: the core makes a single voter the leader without a new term; an
-         * entry that the last life had not yet made durable would then share
-         * its index and term with another one. */
-        plan.term++;
-        plan.voted_for = replica->id;
-        plan.has_new_vote = true;
-    }
-    replica->out.save_vote = plan.has_new_vote;
-    replica->asked_term = replica->saved_term = start->term;
-    replica->asked_vote = replica->saved_vote = start->voted_for;
-    if (plan.is_log_obsolete) {
-        replica->out.truncate_from = start->entries[0].log_index;
-    }
-    start_core(replica, start, &plan);
-    CHECK(replica->core.current_term == plan.term);
-    step_end(replica, update);
-    return 0;
-}
-
-static int check_entries(const struct replica_start *start,
-                         char why[HASP_WHY_SIZE])
-{
-    for (uint32_t i = 0; i < start->entry_count; i++) {
-        int error = check_entry(start, i, why);
-        if (error != 0) {
-            return error;
-        }
-    }
-    if (start->entry_count > 0 &&
-        start->entries[0].log_index > start->snapshot_index + 1) {
-        snprintf(why, HASP_WHY_SIZE,
-                 "the log begins at index %" PRIu64
-                 ", but the snapshot ends at %" PRIu64,
-                 start->entries[0].log_index, start->snapshot_index);
-        return HASP_ECORRUPT;
-    }
-    return 0;
-}
-
 static int check_entry(const struct replica_start *start, uint32_t i,
                        char why[HASP_WHY_SIZE])
 {
@@ -127,6 +50,26 @@ static int check_entry(const struct replica_start *start, uint32_t i,
     snprintf(why, HASP_WHY_SIZE, "the entry at index %" PRIu64 " of the log %s",
              index, what);
     return HASP_ECORRUPT;
+}
+
+static int check_entries(const struct replica_start *start,
+                         char why[HASP_WHY_SIZE])
+{
+    for (uint32_t i = 0; i < start->entry_count; i++) {
+        int error = check_entry(start, i, why);
+        if (error != 0) {
+            return error;
+        }
+    }
+    if (start->entry_count > 0 &&
+        start->entries[0].log_index > start->snapshot_index + 1) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "the log begins at index %" PRIu64
+                 ", but the snapshot ends at %" PRIu64,
+                 start->entries[0].log_index, start->snapshot_index);
+        return HASP_ECORRUPT;
+    }
+    return 0;
 }
 
 /* The term on disk is written before anything that has it. */
@@ -180,6 +123,13 @@ static int check_snapshot(struct replica *replica,
     members_history_put(&replica->history, start->snapshot_members_index,
                         &members);
     return 0;
+}
+
+static uint64_t last_of(const struct replica_start *start)
+{
+    return start->entry_count > 0
+               ? start->entries[start->entry_count - 1].log_index
+               : 0;
 }
 
 /* How far the log goes, and whether it is still of use. */
@@ -290,9 +240,40 @@ static void start_core(struct replica *replica,
     step_core(replica, &event);
 }
 
-static uint64_t last_of(const struct replica_start *start)
+int replica_begin(struct replica *replica, const struct replica_start *start,
+                  uint64_t now_ms, struct replica_update *update,
+                  char why[HASP_WHY_SIZE])
 {
-    return start->entry_count > 0
-               ? start->entries[start->entry_count - 1].log_index
-               : 0;
+    struct plan plan = {0};
+    int error;
+    CHECK(!replica->is_begun);
+    if ((error = check_entries(start, why)) != 0 ||
+        (error = check_votes(start, &plan, why)) != 0 ||
+        (error = check_snapshot(replica, start, why)) != 0 ||
+        (error = check_reach(start, &plan, why)) != 0 ||
+        (error = learn_members(replica, start, &plan, why)) != 0) {
+        members_history_clear(&replica->history);
+        return error;
+    }
+    replica->is_begun = true;
+    replica->applied_index = start->applied_index;
+    step_begin(replica, now_ms);
+    if (members_is_sole_voter(newest_members(replica), replica->id)) {
+        /* T2: the core makes a single voter the leader without a new term; an
+         * entry that the last life had not yet made durable would then share
+         * its index and term with another one. */
+        plan.term++;
+        plan.voted_for = replica->id;
+        plan.has_new_vote = true;
+    }
+    replica->out.save_vote = plan.has_new_vote;
+    replica->asked_term = replica->saved_term = start->term;
+    replica->asked_vote = replica->saved_vote = start->voted_for;
+    if (plan.is_log_obsolete) {
+        replica->out.truncate_from = start->entries[0].log_index;
+    }
+    start_core(replica, start, &plan);
+    CHECK(replica->core.current_term == plan.term);
+    step_end(replica, update);
+    return 0;
 }

@@ -11,39 +11,12 @@
 
 /* An AppendEntries of the core is cut into messages of about this size ... */
 #define PART_SIZE_MAX (1u << 20)
+
 /* ... and what is beyond this is not sent: the follower's next answer makes the
  * core send the rest. */
 #define SEND_SIZE_MAX (16u << 20)
 
-static void take_entries(struct replica *replica,
-                         const struct raft_update *update, bool is_ours);
-static void take_messages(struct replica *replica,
-                          const struct raft_update *update);
-static void take_message(struct replica *replica,
-                         const struct raft_message *message);
-static void send_append(struct replica *replica,
-                        const struct raft_message *message);
-static void send_entries(struct replica *replica, uint64_t to,
-                         const struct raft_append_entries *append);
-static bool is_flooding(struct replica *replica,
-                        const struct raft_message *message,
-                        const struct follower *follower);
-static struct follower *follower_of(struct replica *replica, uint64_t id);
-static void nudge(struct replica *replica);
-static bool needs_nudge(const struct replica *replica,
-                        const struct follower *follower);
-static uint32_t part_count(const struct replica *replica, uint64_t first,
-                           uint64_t left, size_t *ret_size);
-static void queue_snapshot(struct replica *replica, uint64_t to);
-static void follow_leadership(struct replica *replica);
 static void follow_commit(struct replica *replica);
-static void add_outgoing(struct replica *replica, uint64_t to, size_t offset,
-                         size_t size);
-static bool must_save(const struct replica *replica);
-static void end_entries(struct replica *replica, struct replica_update *update);
-static void end_messages(struct replica *replica,
-                         struct replica_update *update);
-static void end_news(struct replica *replica, struct replica_update *update);
 static bool is_consistent(struct replica *replica);
 
 void step_begin(struct replica *replica, uint64_t now_ms)
@@ -67,6 +40,277 @@ void step_begin(struct replica *replica, uint64_t now_ms)
     }
     for (uint32_t i = 0; i < MEMBER_COUNT_MAX; i++) {
         replica->followers[i].is_addressed = false;
+    }
+}
+
+/* Puts the entries that the core wants persisted into the cache. */
+static void take_entries(struct replica *replica,
+                         const struct raft_update *update, bool is_ours)
+{
+    struct step_output *out = &replica->out;
+    const struct raft_entry *batch = update->entries.batch;
+    uint64_t first = update->entries.index;
+    uint32_t count = update->entries.n;
+    CHECK(count > 0 && first <= log_last(&replica->log) + 1);
+    if (first <= log_last(&replica->log)) {
+        /* Only the first step of an event can find a conflict: what it appends
+         * ends where the next step's entries begin. */
+        CHECK(out->append_first == 0 && out->truncate_from == 0);
+        CHECK(first > replica->told_appliable);
+        out->truncate_from = first;
+        log_truncate(&replica->log, first);
+        uint32_t before = replica->history.count;
+        members_history_truncate(&replica->history, first);
+        out->members_changed |= replica->history.count != before;
+    }
+    if (out->append_first == 0) {
+        out->append_first = first;
+    }
+    out->entries = step_reserve(out->entries, &out->entries_capacity, count,
+                                sizeof *out->entries);
+    for (uint32_t i = 0; i < count; i++) {
+        struct replica_entry entry = {
+            .term = batch[i].term,
+            .log_index = first + i,
+            .type = (enum replica_entry_type)batch[i].type,
+            .body = bytes_of(batch[i].buf.base, batch[i].buf.len),
+        };
+        out->entries[i] = entry;
+        written_queue(&replica->written, entry.term, entry.log_index);
+        if (entry.type == ENTRY_CHANGE) {
+            struct replica_members members;
+            int error = replica_members_decode(entry.body, &members);
+            CHECK(error == 0);
+            members_history_put(&replica->history, entry.log_index, &members);
+            out->members_changed = true;
+        }
+    }
+    log_append(&replica->log, out->entries, count);
+    if (!is_ours) {
+        /* The barrier's, or that of a received append: ours to free now. */
+        raft_free(batch[0].batch);
+    }
+}
+
+/* How many of the 'left' entries from 'first' on fit one message. */
+static uint32_t part_count(const struct replica *replica, uint64_t first,
+                           uint64_t left, size_t *ret_size)
+{
+    uint32_t count = 0;
+    size_t size = 0;
+    while (count < left) {
+        CHECK(log_has(&replica->log, first + count));
+        size_t next = log_slot(&replica->log, first + count)->size;
+        if (count > 0 && size + next > PART_SIZE_MAX) {
+            break;
+        }
+        size += next;
+        count++;
+    }
+    *ret_size = size;
+    return count;
+}
+
+static void add_outgoing(struct replica *replica, uint64_t to, size_t offset,
+                         size_t size)
+{
+    struct step_output *out = &replica->out;
+    out->outgoing = step_reserve(out->outgoing, &out->outgoing_capacity,
+                                 (uint64_t)out->outgoing_count + 1,
+                                 sizeof *out->outgoing);
+    out->outgoing[out->outgoing_count++] = (struct outgoing){
+        .to = to, .offset = offset, .size = size};
+}
+
+static void send_entries(struct replica *replica, uint64_t to,
+                         const struct raft_append_entries *append)
+{
+    struct shared_append *shared = &replica->shared;
+    struct step_output *out = &replica->out;
+    if (shared->outgoing_count > 0 &&
+        shared->prev_index == append->prev_log_index &&
+        shared->commit_index == append->leader_commit &&
+        shared->count == append->n_entries) {
+        for (uint32_t i = 0; i < shared->outgoing_count; i++) {
+            struct outgoing same = out->outgoing[shared->outgoing_first + i];
+            add_outgoing(replica, to, same.offset, same.size);
+        }
+        return;
+    }
+    uint32_t outgoing_first = out->outgoing_count;
+    uint64_t first = append->prev_log_index + 1;
+    uint64_t left = append->n_entries;
+    uint64_t prev_term = append->prev_log_term;
+    size_t sent = 0;
+    do {
+        size_t size;
+        uint32_t count = part_count(replica, first, left, &size);
+        out->entries = step_reserve(out->entries, &out->entries_capacity, count,
+                                    sizeof *out->entries);
+        for (uint32_t i = 0; i < count; i++) {
+            out->entries[i] = log_entry(&replica->log, first + i);
+        }
+        struct message message = {.kind = MESSAGE_APPEND, .term = append->term};
+        message.append.prev_index = first - 1;
+        message.append.prev_term = prev_term;
+        message.append.commit_index = append->leader_commit;
+        message.append.count = count;
+        message.append.entries = out->entries;
+        step_send(replica, to, &message);
+        first += count;
+        left -= count;
+        sent += size;
+        prev_term = count > 0 ? out->entries[count - 1].term : prev_term;
+    } while (left > 0 && sent < SEND_SIZE_MAX);
+    *shared = (struct shared_append){
+        .prev_index = append->prev_log_index,
+        .commit_index = append->leader_commit,
+        .count = append->n_entries,
+        .outgoing_first = outgoing_first,
+        .outgoing_count = out->outgoing_count - outgoing_first,
+    };
+}
+
+/* T5: to a follower whose window is full the core sends an empty AppendEntries
+ * with every single submit. One per half a heartbeat is enough. */
+static bool is_flooding(struct replica *replica, const struct raft_message *m,
+                        const struct follower *follower)
+{
+    const struct raft_append_entries *append = &m->append_entries;
+    raft_index match = 0;
+    if (append->n_entries > 0 ||
+        append->prev_log_index >= log_last(&replica->log) ||
+        raft_match_index(&replica->core, m->server_id, &match) != 0 ||
+        append->prev_log_index < match + replica->in_flight_max) {
+        return false;
+    }
+    return follower->sent_ms > 0 &&
+           replica->clock_ms - follower->sent_ms < replica->heartbeat_ms / 2;
+}
+
+/* What is known of member 'id'; if nothing is, in the place of whoever was sent
+ * nothing for longest. */
+static struct follower *follower_of(struct replica *replica, uint64_t id)
+{
+    struct follower *place = &replica->followers[0];
+    for (uint32_t i = 0; i < MEMBER_COUNT_MAX; i++) {
+        struct follower *follower = &replica->followers[i];
+        if (follower->id == id) {
+            return follower;
+        }
+        if (follower->sent_ms < place->sent_ms) {
+            place = follower;
+        }
+    }
+    *place = (struct follower){.id = id};
+    return place;
+}
+
+/* The core leaves the entries of an AppendEntries to us. */
+static void send_append(struct replica *replica, const struct raft_message *m)
+{
+    struct follower *follower = follower_of(replica, m->server_id);
+    follower->is_addressed = true;
+    follower->prev_index = m->append_entries.prev_log_index;
+    if (!is_flooding(replica, m, follower)) {
+        follower->sent_ms = replica->clock_ms;
+        send_entries(replica, m->server_id, &m->append_entries);
+    }
+}
+
+static void queue_snapshot(struct replica *replica, uint64_t to)
+{
+    for (uint32_t i = 0; i < replica->snapshot_to_count; i++) {
+        if (replica->snapshot_to[i] == to) {
+            return;
+        }
+    }
+    if (replica->snapshot_to_count < MEMBER_COUNT_MAX) {
+        replica->snapshot_to[replica->snapshot_to_count++] = to;
+    }
+}
+
+static void take_message(struct replica *replica, const struct raft_message *m)
+{
+    struct message message = {0};
+    switch (m->type) {
+    case RAFT_APPEND_ENTRIES:
+        send_append(replica, m);
+        return;
+    case RAFT_INSTALL_SNAPSHOT:
+        queue_snapshot(replica, m->server_id);
+        return;
+    case RAFT_APPEND_ENTRIES_RESULT:
+        message.kind = MESSAGE_APPEND_RESULT;
+        message.term = m->append_entries_result.term;
+        message.append_result.rejected_index = m->append_entries_result
+                                                   .rejected;
+        message.append_result.last_index = replica->is_answering_stale
+                                               ? 0
+                                               : m->append_entries_result
+                                                     .last_log_index;
+        break;
+    case RAFT_REQUEST_VOTE:
+        message.kind = MESSAGE_VOTE;
+        message.term = m->request_vote.term;
+        message.vote.candidate = m->request_vote.candidate_id;
+        message.vote.last_index = m->request_vote.last_log_index;
+        message.vote.last_term = m->request_vote.last_log_term;
+        message.vote.is_disrupting = m->request_vote.disrupt_leader;
+        message.vote.is_pre_vote = m->request_vote.pre_vote;
+        message.vote.flush_ms = (uint32_t)patience_flush(replica);
+        break;
+    case RAFT_REQUEST_VOTE_RESULT:
+        message.kind = MESSAGE_VOTE_RESULT;
+        message.term = m->request_vote_result.term;
+        if (message.term < replica->core.current_term) {
+            /* T15: the core refuses a pre-vote of an earlier term and answers
+             * with that term: the candidate would never learn of the later one
+             * and ask with its own for ever. */
+            message.term = replica->core.current_term;
+        }
+        message.vote_result.is_granted = m->request_vote_result.vote_granted ||
+                                         replica->is_lending_vote;
+        message.vote_result.is_pre_vote = m->request_vote_result.pre_vote;
+        message.vote_result.flush_ms = (uint32_t)replica->patience.flush_ms;
+        if (message.vote_result.is_granted) {
+            patience_granted(replica, m->server_id,
+                             message.vote_result.is_pre_vote);
+        }
+        break;
+    case RAFT_TIMEOUT_NOW:
+        message.kind = MESSAGE_TIMEOUT_NOW;
+        message.term = m->timeout_now.term;
+        message.timeout_now.last_index = m->timeout_now.last_log_index;
+        message.timeout_now.last_term = m->timeout_now.last_log_term;
+        break;
+    default:
+        UNREACHABLE();
+    }
+    step_send(replica, m->server_id, &message);
+}
+
+static void take_messages(struct replica *replica,
+                          const struct raft_update *update)
+{
+    replica->shared.outgoing_count = 0;
+    for (uint32_t i = 0; i < update->messages.n; i++) {
+        const struct raft_message *message = &update->messages.batch[i];
+        if (message->server_id != replica->id) {
+            take_message(replica, message);
+        }
+    }
+}
+
+/* Answers and pending snapshots belong to one term of leadership. */
+static void follow_leadership(struct replica *replica)
+{
+    uint64_t leading_term = is_leader(replica) ? replica->core.current_term : 0;
+    if (replica->confirm.term != leading_term) {
+        confirm_begin(&replica->confirm, leading_term);
+        replica->confirmed = 0;
+        replica->snapshot_to_count = 0;
+        replica->reign_index = log_last(&replica->log);
     }
 }
 
@@ -113,6 +357,131 @@ void step_send(struct replica *replica, uint64_t to,
                      message->vote_result.is_pre_vote);
 }
 
+/* The core says so also where it gives the same vote again. */
+static bool must_save(const struct replica *replica)
+{
+    return replica->out.save_vote &&
+           (replica->asked_term != replica->core.current_term ||
+            replica->asked_vote != replica->core.voted_for);
+}
+
+static bool needs_nudge(const struct replica *replica,
+                        const struct follower *follower)
+{
+    return !follower->is_addressed && !follower->is_nudged &&
+           !follower->has_rejected && follower->prev_index > 0 &&
+           follower->heard_ms > 0 &&
+           replica->clock_ms - follower->heard_ms < replica->election_ms;
+}
+
+/* T17: the core takes a follower for lost that has not answered between two of
+ * its ticks, be they a moment apart, and then sends it one message per
+ * heartbeat, until one brings it something new. So new entries go to whoever
+ * has answered lately and was left out; the answer makes the core go on by
+ * itself. */
+static void nudge(struct replica *replica)
+{
+    const struct replica_members *members = newest_members(replica);
+    uint64_t last = log_last(&replica->log);
+    replica->shared.outgoing_count = 0;
+    for (uint32_t i = 0; i < members->count; i++) {
+        const struct replica_member *member = &members->member[i];
+        raft_index match = 0;
+        if (member->id == replica->id || member->role == MEMBER_SPARE ||
+            raft_match_index(&replica->core, member->id, &match) != 0) {
+            continue;
+        }
+        struct follower *follower = follower_of(replica, member->id);
+        uint64_t prev = match > 0 ? match : follower->prev_index;
+        if (!needs_nudge(replica, follower) || prev >= last ||
+            !log_has(&replica->log, prev + 1) ||
+            known_term(replica, prev) == 0 ||
+            last - prev > replica->in_flight_max) {
+            continue;
+        }
+        struct raft_append_entries append = {
+            .term = replica->core.current_term,
+            .prev_log_index = prev,
+            .prev_log_term = known_term(replica, prev),
+            .leader_commit = replica->core.commit_index,
+            .n_entries = (unsigned)(last - prev),
+        };
+        follower->is_nudged = true;
+        send_entries(replica, member->id, &append);
+    }
+}
+
+static void end_entries(struct replica *replica, struct replica_update *update)
+{
+    struct step_output *out = &replica->out;
+    if (out->append_first == 0) {
+        return;
+    }
+    uint64_t count = log_last(&replica->log) + 1 - out->append_first;
+    out->entries = step_reserve(out->entries, &out->entries_capacity, count,
+                                sizeof *out->entries);
+    for (uint64_t i = 0; i < count; i++) {
+        out->entries[i] = log_entry(&replica->log, out->append_first + i);
+    }
+    update->entries = out->entries;
+    update->entry_count = (uint32_t)count;
+}
+
+static void end_messages(struct replica *replica, struct replica_update *update)
+{
+    struct step_output *out = &replica->out;
+    if (replica->snapshot_to_count > 0) {
+        update->snapshot_to = replica->snapshot_to[0];
+        replica->snapshot_to_count--;
+        memmove(replica->snapshot_to, replica->snapshot_to + 1,
+                replica->snapshot_to_count * sizeof *replica->snapshot_to);
+    }
+    replica->is_holding = !vote_is_saved(replica);
+    if (out->outgoing_count == 0) {
+        return;
+    }
+    out->messages = step_reserve(out->messages, &out->messages_capacity,
+                                 out->outgoing_count, sizeof *out->messages);
+    for (uint32_t i = 0; i < out->outgoing_count; i++) {
+        struct outgoing *outgoing = &out->outgoing[i];
+        if (outgoing->to == 0 || (replica->is_holding && !outgoing->is_early)) {
+            continue;
+        }
+        out->messages[update->message_count++] = (struct replica_message){
+            .to = outgoing->to,
+            .bytes = bytes_of(out->bytes.data + outgoing->offset,
+                              outgoing->size),
+        };
+        outgoing->to = 0;
+    }
+    update->messages = out->messages;
+}
+
+static void end_news(struct replica *replica, struct replica_update *update)
+{
+    enum replica_role role = replica_role(replica);
+    uint64_t leader = replica_leader(replica);
+    uint64_t appliable = replica_appliable(replica);
+    update->role_changed = role != replica->told_role ||
+                           update->term != replica->told_term ||
+                           leader != replica->told_leader;
+    replica->told_role = role;
+    replica->told_term = update->term;
+    replica->told_leader = leader;
+    if (appliable > replica->told_appliable) {
+        replica->told_appliable = appliable;
+        update->committed = true;
+    }
+    if (is_leader(replica)) {
+        uint64_t confirmed = confirm_count(&replica->confirm,
+                                           newest_members(replica));
+        if (confirmed > replica->confirmed) {
+            replica->confirmed = confirmed;
+            update->confirmed = true;
+        }
+    }
+}
+
 void step_end(struct replica *replica, struct replica_update *update)
 {
     *update = (struct replica_update){
@@ -135,14 +504,6 @@ void step_end(struct replica *replica, struct replica_update *update)
     end_messages(replica, update);
     end_news(replica, update);
     CHECK_SLOW(is_consistent(replica));
-}
-
-/* The core says so also where it gives the same vote again. */
-static bool must_save(const struct replica *replica)
-{
-    return replica->out.save_vote &&
-           (replica->asked_term != replica->core.current_term ||
-            replica->asked_vote != replica->core.voted_for);
 }
 
 int step_end_call(struct replica *replica, int error,
@@ -265,312 +626,6 @@ void feed_configuration(struct replica *replica, uint64_t log_index)
     CHECK(replica->core.configuration_committed_index == log_index);
 }
 
-/* Puts the entries that the core wants persisted into the cache. */
-static void take_entries(struct replica *replica,
-                         const struct raft_update *update, bool is_ours)
-{
-    struct step_output *out = &replica->out;
-    const struct raft_entry *batch = update->entries.batch;
-    uint64_t first = update->entries.index;
-    uint32_t count = update->entries.n;
-    CHECK(count > 0 && first <= log_last(&replica->log) + 1);
-    if (first <= log_last(&replica->log)) {
-        /* Only the first step of an event can find a conflict: what it appends
-         * ends where the next step's entries begin. */
-        CHECK(out->append_first == 0 && out->truncate_from == 0);
-        CHECK(first > replica->told_appliable);
-        out->truncate_from = first;
-        log_truncate(&replica->log, first);
-        uint32_t before = replica->history.count;
-        members_history_truncate(&replica->history, first);
-        out->members_changed |= replica->history.count != before;
-    }
-    if (out->append_first == 0) {
-        out->append_first = first;
-    }
-    out->entries = step_reserve(out->entries, &out->entries_capacity, count,
-                                sizeof *out->entries);
-    for (uint32_t i = 0; i < count; i++) {
-        struct replica_entry entry = {
-            .term = batch[i].term,
-            .log_index = first + i,
-            .type = (enum replica_entry_type)batch[i].type,
-            .body = bytes_of(batch[i].buf.base, batch[i].buf.len),
-        };
-        out->entries[i] = entry;
-        written_queue(&replica->written, entry.term, entry.log_index);
-        if (entry.type == ENTRY_CHANGE) {
-            struct replica_members members;
-            int error = replica_members_decode(entry.body, &members);
-            CHECK(error == 0);
-            members_history_put(&replica->history, entry.log_index, &members);
-            out->members_changed = true;
-        }
-    }
-    log_append(&replica->log, out->entries, count);
-    if (!is_ours) {
-        /* The barrier's, or that of a received append: ours to free now. */
-        raft_free(batch[0].batch);
-    }
-}
-
-static void take_messages(struct replica *replica,
-                          const struct raft_update *update)
-{
-    replica->shared.outgoing_count = 0;
-    for (uint32_t i = 0; i < update->messages.n; i++) {
-        const struct raft_message *message = &update->messages.batch[i];
-        if (message->server_id != replica->id) {
-            take_message(replica, message);
-        }
-    }
-}
-
-static void take_message(struct replica *replica, const struct raft_message *m)
-{
-    struct message message = {0};
-    switch (m->type) {
-    case RAFT_APPEND_ENTRIES:
-        send_append(replica, m);
-        return;
-    case RAFT_INSTALL_SNAPSHOT:
-        queue_snapshot(replica, m->server_id);
-        return;
-    case RAFT_APPEND_ENTRIES_RESULT:
-        message.kind = MESSAGE_APPEND_RESULT;
-        message.term = m->append_entries_result.term;
-        message.append_result.rejected_index = m->append_entries_result
-                                                   .rejected;
-        message.append_result.last_index = replica->is_answering_stale
-                                               ? 0
-                                               : m->append_entries_result
-                                                     .last_log_index;
-        break;
-    case RAFT_REQUEST_VOTE:
-        message.kind = MESSAGE_VOTE;
-        message.term = m->request_vote.term;
-        message.vote.candidate = m->request_vote.candidate_id;
-        message.vote.last_index = m->request_vote.last_log_index;
-        message.vote.last_term = m->request_vote.last_log_term;
-        message.vote.is_disrupting = m->request_vote.disrupt_leader;
-        message.vote.is_pre_vote = m->request_vote.pre_vote;
-        message.vote.flush_ms = (uint32_t)patience_flush(replica);
-        break;
-    case RAFT_REQUEST_VOTE_RESULT:
-        message.kind = MESSAGE_VOTE_RESULT;
-        message.term = m->request_vote_result.term;
-        if (message.term < replica->core.current_term) {
-            /* T15: the core refuses a pre-vote of an earlier term and answers
-             * with that term: the candidate would never learn of the later one
-             * and ask with its own for ever. */
-            message.term = replica->core.current_term;
-        }
-        message.vote_result.is_granted = m->request_vote_result.vote_granted ||
-                                         replica->is_lending_vote;
-        message.vote_result.is_pre_vote = m->request_vote_result.pre_vote;
-        message.vote_result.flush_ms = (uint32_t)replica->patience.flush_ms;
-        if (message.vote_result.is_granted) {
-            patience_granted(replica, m->server_id,
-                             message.vote_result.is_pre_vote);
-        }
-        break;
-    case RAFT_TIMEOUT_NOW:
-        message.kind = MESSAGE_TIMEOUT_NOW;
-        message.term = m->timeout_now.term;
-        message.timeout_now.last_index = m->timeout_now.last_log_index;
-        message.timeout_now.last_term = m->timeout_now.last_log_term;
-        break;
-    default:
-        UNREACHABLE();
-    }
-    step_send(replica, m->server_id, &message);
-}
-
-/* The core leaves the entries of an AppendEntries to us. */
-static void send_append(struct replica *replica, const struct raft_message *m)
-{
-    struct follower *follower = follower_of(replica, m->server_id);
-    follower->is_addressed = true;
-    follower->prev_index = m->append_entries.prev_log_index;
-    if (!is_flooding(replica, m, follower)) {
-        follower->sent_ms = replica->clock_ms;
-        send_entries(replica, m->server_id, &m->append_entries);
-    }
-}
-
-static void send_entries(struct replica *replica, uint64_t to,
-                         const struct raft_append_entries *append)
-{
-    struct shared_append *shared = &replica->shared;
-    struct step_output *out = &replica->out;
-    if (shared->outgoing_count > 0 &&
-        shared->prev_index == append->prev_log_index &&
-        shared->commit_index == append->leader_commit &&
-        shared->count == append->n_entries) {
-        for (uint32_t i = 0; i < shared->outgoing_count; i++) {
-            struct outgoing same = out->outgoing[shared->outgoing_first + i];
-            add_outgoing(replica, to, same.offset, same.size);
-        }
-        return;
-    }
-    uint32_t outgoing_first = out->outgoing_count;
-    uint64_t first = append->prev_log_index + 1;
-    uint64_t left = append->n_entries;
-    uint64_t prev_term = append->prev_log_term;
-    size_t sent = 0;
-    do {
-        size_t size;
-        uint32_t count = part_count(replica, first, left, &size);
-        out->entries = step_reserve(out->entries, &out->entries_capacity, count,
-                                    sizeof *out->entries);
-        for (uint32_t i = 0; i < count; i++) {
-            out->entries[i] = log_entry(&replica->log, first + i);
-        }
-        struct message message = {.kind = MESSAGE_APPEND, .term = append->term};
-        message.append.prev_index = first - 1;
-        message.append.prev_term = prev_term;
-        message.append.commit_index = append->leader_commit;
-        message.append.count = count;
-        message.append.entries = out->entries;
-        step_send(replica, to, &message);
-        first += count;
-        left -= count;
-        sent += size;
-        prev_term = count > 0 ? out->entries[count - 1].term : prev_term;
-    } while (left > 0 && sent < SEND_SIZE_MAX);
-    *shared = (struct shared_append){
-        .prev_index = append->prev_log_index,
-        .commit_index = append->leader_commit,
-        .count = append->n_entries,
-        .outgoing_first = outgoing_first,
-        .outgoing_count = out->outgoing_count - outgoing_first,
-    };
-}
-
-/* T5: to a follower whose window is full the core sends an empty AppendEntries
- * with every single submit. One per half a heartbeat is enough. */
-static bool is_flooding(struct replica *replica, const struct raft_message *m,
-                        const struct follower *follower)
-{
-    const struct raft_append_entries *append = &m->append_entries;
-    raft_index match = 0;
-    if (append->n_entries > 0 ||
-        append->prev_log_index >= log_last(&replica->log) ||
-        raft_match_index(&replica->core, m->server_id, &match) != 0 ||
-        append->prev_log_index < match + replica->in_flight_max) {
-        return false;
-    }
-    return follower->sent_ms > 0 &&
-           replica->clock_ms - follower->sent_ms < replica->heartbeat_ms / 2;
-}
-
-/* What is known of member 'id'; if nothing is, in the place of whoever was sent
- * nothing for longest. */
-static struct follower *follower_of(struct replica *replica, uint64_t id)
-{
-    struct follower *place = &replica->followers[0];
-    for (uint32_t i = 0; i < MEMBER_COUNT_MAX; i++) {
-        struct follower *follower = &replica->followers[i];
-        if (follower->id == id) {
-            return follower;
-        }
-        if (follower->sent_ms < place->sent_ms) {
-            place = follower;
-        }
-    }
-    *place = (struct follower){.id = id};
-    return place;
-}
-
-/* T17: the core takes a follower for lost that has not answered between two of
- * its ticks, be they a moment apart, and then sends it one message per
- * heartbeat, until one brings it something new. So new entries go to whoever
- * has answered lately and was left out; the answer makes the core go on by
- * itself. */
-static void nudge(struct replica *replica)
-{
-    const struct replica_members *members = newest_members(replica);
-    uint64_t last = log_last(&replica->log);
-    replica->shared.outgoing_count = 0;
-    for (uint32_t i = 0; i < members->count; i++) {
-        const struct replica_member *member = &members->member[i];
-        raft_index match = 0;
-        if (member->id == replica->id || member->role == MEMBER_SPARE ||
-            raft_match_index(&replica->core, member->id, &match) != 0) {
-            continue;
-        }
-        struct follower *follower = follower_of(replica, member->id);
-        uint64_t prev = match > 0 ? match : follower->prev_index;
-        if (!needs_nudge(replica, follower) || prev >= last ||
-            !log_has(&replica->log, prev + 1) ||
-            known_term(replica, prev) == 0 ||
-            last - prev > replica->in_flight_max) {
-            continue;
-        }
-        struct raft_append_entries append = {
-            .term = replica->core.current_term,
-            .prev_log_index = prev,
-            .prev_log_term = known_term(replica, prev),
-            .leader_commit = replica->core.commit_index,
-            .n_entries = (unsigned)(last - prev),
-        };
-        follower->is_nudged = true;
-        send_entries(replica, member->id, &append);
-    }
-}
-
-static bool needs_nudge(const struct replica *replica,
-                        const struct follower *follower)
-{
-    return !follower->is_addressed && !follower->is_nudged &&
-           !follower->has_rejected && follower->prev_index > 0 &&
-           follower->heard_ms > 0 &&
-           replica->clock_ms - follower->heard_ms < replica->election_ms;
-}
-
-/* How many of the 'left' entries from 'first' on fit one message. */
-static uint32_t part_count(const struct replica *replica, uint64_t first,
-                           uint64_t left, size_t *ret_size)
-{
-    uint32_t count = 0;
-    size_t size = 0;
-    while (count < left) {
-        CHECK(log_has(&replica->log, first + count));
-        size_t next = log_slot(&replica->log, first + count)->size;
-        if (count > 0 && size + next > PART_SIZE_MAX) {
-            break;
-        }
-        size += next;
-        count++;
-    }
-    *ret_size = size;
-    return count;
-}
-
-static void queue_snapshot(struct replica *replica, uint64_t to)
-{
-    for (uint32_t i = 0; i < replica->snapshot_to_count; i++) {
-        if (replica->snapshot_to[i] == to) {
-            return;
-        }
-    }
-    if (replica->snapshot_to_count < MEMBER_COUNT_MAX) {
-        replica->snapshot_to[replica->snapshot_to_count++] = to;
-    }
-}
-
-/* Answers and pending snapshots belong to one term of leadership. */
-static void follow_leadership(struct replica *replica)
-{
-    uint64_t leading_term = is_leader(replica) ? replica->core.current_term : 0;
-    if (replica->confirm.term != leading_term) {
-        confirm_begin(&replica->confirm, leading_term);
-        replica->confirmed = 0;
-        replica->snapshot_to_count = 0;
-        replica->reign_index = log_last(&replica->log);
-    }
-}
-
 /* Hands a configuration back to the core as soon as it is committed: a step
  * that follows in the same event may rely on it. */
 static void follow_commit(struct replica *replica)
@@ -583,88 +638,6 @@ static void follow_commit(struct replica *replica)
     if (uncommitted > 0 && uncommitted <= committed &&
         !replica->is_installing) {
         feed_configuration(replica, uncommitted);
-    }
-}
-
-static void add_outgoing(struct replica *replica, uint64_t to, size_t offset,
-                         size_t size)
-{
-    struct step_output *out = &replica->out;
-    out->outgoing = step_reserve(out->outgoing, &out->outgoing_capacity,
-                                 (uint64_t)out->outgoing_count + 1,
-                                 sizeof *out->outgoing);
-    out->outgoing[out->outgoing_count++] = (struct outgoing){
-        .to = to, .offset = offset, .size = size};
-}
-
-static void end_entries(struct replica *replica, struct replica_update *update)
-{
-    struct step_output *out = &replica->out;
-    if (out->append_first == 0) {
-        return;
-    }
-    uint64_t count = log_last(&replica->log) + 1 - out->append_first;
-    out->entries = step_reserve(out->entries, &out->entries_capacity, count,
-                                sizeof *out->entries);
-    for (uint64_t i = 0; i < count; i++) {
-        out->entries[i] = log_entry(&replica->log, out->append_first + i);
-    }
-    update->entries = out->entries;
-    update->entry_count = (uint32_t)count;
-}
-
-static void end_messages(struct replica *replica, struct replica_update *update)
-{
-    struct step_output *out = &replica->out;
-    if (replica->snapshot_to_count > 0) {
-        update->snapshot_to = replica->snapshot_to[0];
-        replica->snapshot_to_count--;
-        memmove(replica->snapshot_to, replica->snapshot_to + 1,
-                replica->snapshot_to_count * sizeof *replica->snapshot_to);
-    }
-    replica->is_holding = !vote_is_saved(replica);
-    if (out->outgoing_count == 0) {
-        return;
-    }
-    out->messages = step_reserve(out->messages, &out->messages_capacity,
-                                 out->outgoing_count, sizeof *out->messages);
-    for (uint32_t i = 0; i < out->outgoing_count; i++) {
-        struct outgoing *outgoing = &out->outgoing[i];
-        if (outgoing->to == 0 || (replica->is_holding && !outgoing->is_early)) {
-            continue;
-        }
-        out->messages[update->message_count++] = (struct replica_message){
-            .to = outgoing->to,
-            .bytes = bytes_of(out->bytes.data + outgoing->offset,
-                              outgoing->size),
-        };
-        outgoing->to = 0;
-    }
-    update->messages = out->messages;
-}
-
-static void end_news(struct replica *replica, struct replica_update *update)
-{
-    enum replica_role role = replica_role(replica);
-    uint64_t leader = replica_leader(replica);
-    uint64_t appliable = replica_appliable(replica);
-    update->role_changed = role != replica->told_role ||
-                           update->term != replica->told_term ||
-                           leader != replica->told_leader;
-    replica->told_role = role;
-    replica->told_term = update->term;
-    replica->told_leader = leader;
-    if (appliable > replica->told_appliable) {
-        replica->told_appliable = appliable;
-        update->committed = true;
-    }
-    if (is_leader(replica)) {
-        uint64_t confirmed = confirm_count(&replica->confirm,
-                                           newest_members(replica));
-        if (confirmed > replica->confirmed) {
-            replica->confirmed = confirmed;
-            update->confirmed = true;
-        }
     }
 }
 
