@@ -14,8 +14,8 @@
 #include "core/lease.h"
 #include "core/membership.h"
 #include "core/propose.h"
+#include "core/reign.h"
 #include "core/request.h"
-#include "core/role.h"
 #include "core/state.h"
 #include "core/trail.h"
 #include "core/update.h"
@@ -56,7 +56,7 @@ bool apply_committed(struct core *core)
         effects_clear(&core->effects);
         if (entry.type == ENTRY_CHANGE) {
             /* It may have a new member, or lack an old one. */
-            core->must_register = core->must_look_at_levels = true;
+            reign_member_changed(core);
             peers_applied(core, applied);
             trail_members(core, applied, &core->members.applied);
         }
@@ -156,10 +156,10 @@ static void follow(struct core *core, const struct replica_entry *entry,
         return;
     case EFFECT_BEGUN:
         life_learnt(core);
-        if (core->is_leader && !core->is_serving &&
+        if (core->reign.stage == REIGN_BEGUN &&
             effect->count == core->options.id &&
-            entry->term == core->led_term) {
-            role_serve(core);
+            entry->term == core->reign.term) {
+            reign_serve(core);
         }
         return;
     case EFFECT_GRANTED:

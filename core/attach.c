@@ -160,7 +160,7 @@ void attach_closed_at(struct core *core, uint64_t peer, uint64_t peer_conn,
         if (find_session(core, sessions[i]) != NULL) {
             continue;
         }
-        if (core->is_serving) {
+        if (is_serving(core)) {
             timers_detached(core->timers, sessions[i], core->now_ns);
         } else {
             /* It came before our BEGIN was applied; there are no deadlines yet
@@ -185,8 +185,8 @@ void attach_tell(struct core *core)
         return;
     }
     struct buffer *out = NULL;
-    if (core->is_leader) {
-        if (!core->is_serving) {
+    if (is_leader(core)) {
+        if (!is_serving(core)) {
             return;
         }
     } else {
@@ -294,7 +294,7 @@ static void closed(struct core *core, uint64_t conn, uint64_t session)
     if (core->is_stopping) {
         return;
     }
-    if (core->is_serving) {
+    if (is_serving(core)) {
         if (find_session(core, session) == NULL) {
             timers_detached(core->timers, session, core->now_ns);
         }

@@ -105,7 +105,7 @@ static uint64_t find_heir(struct core *core)
     int32_t ppm;
     bool is_soon = core->clocks.moved_ns != 0 &&
                    core->now_ns < core->clocks.moved_ns + HAND_OVER_NS;
-    if (!core->is_serving || is_soon ||
+    if (!is_serving(core) || is_soon ||
         !is_off(core, core->options.id, OFF_PPM)) {
         return 0;
     }
@@ -140,7 +140,7 @@ void clocks_turn(struct core *core)
         }
     }
     tell_of_own(core);
-    core->clocks.heir = find_heir(core);
+    core->reign.clock_heir = find_heir(core);
 }
 
 uint64_t clocks_next(const struct core *core)
@@ -161,13 +161,13 @@ int clocks_received(struct core *core, uint64_t from, struct bytes body)
 
 uint64_t clocks_heir(const struct core *core)
 {
-    return core->clocks.heir;
+    return core->reign.clock_heir;
 }
 
 void clocks_handed_over(struct core *core, uint64_t to)
 {
     core->clocks.moved_ns = core->now_ns;
-    core->clocks.heir = 0;
+    core->reign.clock_heir = 0;
     LOG_WARN("leadership is handed over",
              "to=%" PRIu64 " reason=\"this node's clock is more than 5 %% off "
              "from those of most voters\"",

@@ -24,7 +24,6 @@ struct clocks {
     uint64_t due_ns;
     uint64_t moved_ns; /* When this leader handed over for it; 0. */
     bool is_off;       /* That of this node, as was told. */
-    uint64_t heir;     /* To hand over to for it; 0. */
 };
 
 void clocks_turn(struct core *core);

@@ -25,8 +25,8 @@
 #include "core/propose.h"
 #include "core/quarantine.h"
 #include "core/questions.h"
+#include "core/reign.h"
 #include "core/request.h"
-#include "core/role.h"
 #include "core/snapshots.h"
 #include "core/state.h"
 #include "core/update.h"
@@ -128,13 +128,12 @@ void core_free(struct core *core)
     }
     attach_free(core);
     free_requests(core);
-    propose_free(core);
+    reign_done(core);
     history_done(&core->history);
     effects_done(&core->effects);
     buffer_done(&core->scratch);
     buffer_done(&core->parse_error);
     buffer_done(&core->event);
-    buffer_done(&core->change.asker);
     timers_free(core->timers);
     lockfsm_free(core->fsm);
     replica_free(core->replica);
@@ -245,7 +244,7 @@ void core_peer_up(struct core *core, const struct frame_hello *hello,
     if (loss_seen(core, peer, hello)) {
         return;
     }
-    core->must_register = core->must_look_at_levels = true;
+    reign_member_changed(core);
     vouch_greeted(core, id, hello->members_index);
     if (id == core->leader.id) {
         attach_tell(core);
@@ -286,12 +285,12 @@ static void follow(struct core *core)
             }
         }
     }
-    if (core->snapshots.wanted_by != 0) {
-        uint64_t to = core->snapshots.wanted_by;
-        core->snapshots.wanted_by = 0;
+    reign_follow(core);
+    uint64_t to = core->snapshots.wanted_by;
+    core->snapshots.wanted_by = 0;
+    if (to != 0 && is_leader(core)) {
         snapshots_send(core, to);
     }
-    role_follow(core);
 }
 
 int core_peer_frame(struct core *core, uint64_t id, enum frame_type type,
@@ -423,10 +422,10 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
         follow(core);
     }
     for (int round = 0; round < TURN_ROUNDS && !core->has_fatal; round++) {
-        bool was_serving = core->is_serving;
-        role_begin(core);
+        bool was_serving = is_serving(core);
+        reign_begin(core);
         follow(core);
-        questions_note(core);
+        questions_update(core);
         forward_turn(core);
         commands_run_ready(core);
         membership_turn(core);
@@ -446,7 +445,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
         }
         questions_answer(core);
         commands_run_ready(core);
-        if (!propose_has_work(core) && core->is_serving == was_serving) {
+        if (!propose_has_work(core) && is_serving(core) == was_serving) {
             break;
         }
     }
@@ -464,7 +463,9 @@ void core_disk_scarce(struct core *core, bool is_scarce, uint64_t now_ns)
 {
     set_now(core, now_ns);
     core->is_disk_scarce = is_scarce;
-    core->transfer.scarce_retry_ns = now_ns;
+    if (is_leader(core)) {
+        core->reign.transfer.scarce_retry_ns = now_ns;
+    }
 }
 
 void core_stop(struct core *core, uint64_t now_ns)
@@ -482,7 +483,7 @@ bool core_is_quiet(const struct core *core)
     if (!core->is_stopping) {
         return false;
     }
-    if (core->is_leader && membership_has_heir(core)) {
+    if (is_leader(core) && membership_has_heir(core)) {
         return false;
     }
     return list_is_empty(&core->requests.logged) &&
@@ -512,7 +513,7 @@ bool core_is_barred(const struct core *core)
 
 bool core_is_serving(const struct core *core)
 {
-    return core->is_serving;
+    return is_serving(core);
 }
 
 uint64_t core_agreed_index(const struct core *core)
@@ -547,11 +548,11 @@ static void free_requests(struct core *core)
             request_drop(core, LIST_ENTRY(node, struct request, in_list));
         }
     }
-    if (core->change.request != NULL) {
-        request_drop(core, core->change.request);
+    if (core->reign.change.request != NULL) {
+        request_drop(core, core->reign.change.request);
     }
-    if (core->transfer.request != NULL) {
-        request_drop(core, core->transfer.request);
+    if (core->reign.transfer.request != NULL) {
+        request_drop(core, core->reign.transfer.request);
     }
     requests_free(core);
 }

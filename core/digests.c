@@ -119,7 +119,7 @@ static void compare(struct core *core, uint64_t log_index)
 {
     struct replica_members members;
     bool differ;
-    if (!core->is_leader || core->has_fatal) {
+    if (!is_leader(core) || core->has_fatal) {
         return;
     }
     replica_members(core->replica, &members);
@@ -186,7 +186,7 @@ static void send_point(struct core *core)
 {
     struct digests *digests = &core->digests;
     const struct frame_digest *point = newest(&digests->own);
-    if (core->is_leader || core->leader.id == 0 || point->log_index == 0 ||
+    if (is_leader(core) || core->leader.id == 0 || point->log_index == 0 ||
         (digests->sent_to == core->leader.id &&
          digests->sent_index == point->log_index)) {
         return;

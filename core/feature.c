@@ -100,7 +100,7 @@ void raft_finalize_run(struct core *core, struct request *request,
     char why[HASP_WHY_SIZE] = "";
     uint32_t level = feature_possible(core, why);
     (void)call;
-    if (core->change.request != NULL) {
+    if (core->reign.change.request != NULL) {
         request_refuse(core, request, "BUSY",
                        "a change of the members is under way");
     } else if (level != 0) {
@@ -119,10 +119,10 @@ void raft_finalize_run(struct core *core, struct request *request,
 void feature_turn(struct core *core)
 {
     char why[HASP_WHY_SIZE];
-    if (!core->must_look_at_levels || !propose_is_open(core)) {
+    if (!core->reign.must_compare_levels || !propose_is_open(core)) {
         return;
     }
-    core->must_look_at_levels = false;
+    core->reign.must_compare_levels = false;
     uint32_t level = feature_possible(core, why);
     if (level == 0) {
         return;
@@ -130,8 +130,8 @@ void feature_turn(struct core *core)
     if (core->options.finalizes_itself) {
         buffer_clear(&core->scratch);
         encode_set_feature(&core->scratch, level);
-        core->must_look_at_levels = !propose_own(core,
-                                                 buffer_bytes(&core->scratch));
+        core->reign.must_compare_levels = !propose_own(
+            core, buffer_bytes(&core->scratch));
     } else if (level > core->feature.told_level) {
         core->feature.told_level = level;
         LOG_INFO("upgrade can be finalized",

@@ -31,7 +31,7 @@ static void answered(struct core *core, uint64_t peer, struct request *request,
 void forward_request(struct core *core, struct request *request)
 {
     request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
-    if (core->is_leader || !send(core, request)) {
+    if (is_leader(core) || !send(core, request)) {
         park(core, request);
     }
 }
@@ -72,9 +72,9 @@ void forward_turn(struct core *core)
     if (list_is_empty(&core->requests.parked)) {
         return;
     }
-    if (core->is_serving) {
+    if (is_serving(core)) {
         serve_parked(core);
-    } else if (!core->is_leader && core->leader.id != 0) {
+    } else if (!is_leader(core) && core->leader.id != 0) {
         send_parked(core);
     }
     LIST_EACH_SAFE (node, &core->requests.parked) {
@@ -94,7 +94,7 @@ uint64_t forward_next(const struct core *core)
         return UINT64_MAX;
     }
     /* Those that wait to be sent again do so for FORWARD_RETRY_NS only. */
-    return !core->is_leader && core->leader.id != 0 &&
+    return !is_leader(core) && core->leader.id != 0 &&
                    first->not_before_ns > core->now_ns
                ? first->not_before_ns
                : first->deadline_ns;
@@ -124,8 +124,8 @@ int forward_received(struct core *core, uint64_t peer, struct bytes body,
     }
     /* What comes late was for a leader whose term is over, and may have been
      * asked of another since. */
-    if (!core->is_leader || core->is_stopping ||
-        forward.term != core->led_term) {
+    if (!is_leader(core) || core->is_stopping ||
+        forward.term != core->reign.term) {
         request_return(core, request);
         return 0;
     }
@@ -133,7 +133,7 @@ int forward_received(struct core *core, uint64_t peer, struct bytes body,
         request_refuse(core, request, "BUSY", "too much is in flight");
         return 0;
     }
-    if (!core->is_serving) {
+    if (!is_serving(core)) {
         request_keep(core, request, forward.argument, forward.count);
         request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
         park(core, request);

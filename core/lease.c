@@ -55,7 +55,7 @@ void session_keep_run(struct core *core, struct request *request,
     if (needs_heard) {
         propose_after_heard(core, request);
     } else {
-        question_wait(core, request);
+        questions_enqueue(core, request);
     }
 }
 
@@ -107,30 +107,30 @@ void lease_ended(struct core *core)
  * move on, and what they allow once stays allowed. */
 void lease_turn(struct core *core, uint64_t read_ns)
 {
-    if (!core->is_serving || timers_next(core->timers) > read_ns ||
+    if (!is_serving(core) || timers_next(core->timers) > read_ns ||
         !propose_is_open(core)) {
         return;
     }
     uint64_t at_ns = read_ns;
     if (timers_has_due_sessions(core->timers, at_ns)) {
-        at_ns = core->questions.confirmed_ns < at_ns
-                    ? core->questions.confirmed_ns
+        at_ns = core->reign.questions.confirmed_ns < at_ns
+                    ? core->reign.questions.confirmed_ns
                     : at_ns;
         if (!timers_has_due_sessions(core->timers, at_ns)) {
-            core->questions.is_wanted = true;
+            core->reign.questions.is_wanted = true;
         }
     }
-    uint32_t before = core->propose.item_count;
+    uint32_t before = core->reign.propose.item_count;
     timers_due(core->timers, at_ns, core->now_ns, EXPIRE_SESSION_MAX,
                DUE_COMMAND_MAX, propose_own, core);
-    if (core->propose.item_count - before >= DUE_COMMAND_MAX) {
+    if (core->reign.propose.item_count - before >= DUE_COMMAND_MAX) {
         core->turn.has_left_over = true;
     }
 }
 
 uint64_t lease_next(const struct core *core)
 {
-    if (!core->is_serving) {
+    if (!is_serving(core)) {
         return UINT64_MAX;
     }
     uint64_t next = timers_next(core->timers);

@@ -47,7 +47,7 @@ bool loss_seen(struct core *core, struct peer *peer,
 void loss_turn(struct core *core)
 {
     ask(core);
-    for (int i = 0; i < PEER_COUNT_MAX && core->is_leader; i++) {
+    for (int i = 0; i < PEER_COUNT_MAX && is_leader(core); i++) {
         struct peer *peer = &core->peers[i];
         if (peer->has_asked && may_answer(core, peer)) {
             answer(core, peer);
@@ -203,12 +203,12 @@ static void ask(struct core *core)
  * sure of, after the question has come. */
 static bool may_answer(struct core *core, struct peer *peer)
 {
-    if (peer->asked.term <= core->led_term) {
+    if (peer->asked.term <= core->reign.term) {
         return true;
     }
-    if (core->is_serving && peer->question == 0) {
+    if (is_serving(core) && peer->question == 0) {
         peer->question = replica_next_question(core->replica);
-        core->questions.is_wanted = true;
+        core->reign.questions.is_wanted = true;
     }
     return peer->question != 0 &&
            replica_confirmed(core->replica) >= peer->question;
@@ -222,7 +222,7 @@ static void answer(struct core *core, struct peer *peer)
         return;
     }
     /* A later leader than that of acked_term may have shortened its log. */
-    bool is_known = peer->acked_term == core->led_term;
+    bool is_known = peer->acked_term == core->reign.term;
     if (peer->has_lost ||
         (is_known && peer->asked.log_end < peer->acked_index)) {
         tell(core, peer, peer->asked.incarnation, peer->asked.log_end);

@@ -53,14 +53,14 @@ void raft_add_run(struct core *core, struct request *request,
                   const struct call *call)
 {
     struct replica_members members;
-    char *address = core->change.address;
+    char *address = core->reign.change.address;
     if (refuse_if_changing(core, request)) {
         return;
     }
     change_begin(core, request, call->id);
     memcpy(address, call->name.data, call->name.size);
     address[call->name.size] = '\0';
-    core->change.is_standby = call_has(call, OPTION_STANDBY);
+    core->reign.change.is_standby = call_has(call, OPTION_STANDBY);
     replica_members(core->replica, &members);
     const struct replica_member *member = replica_members_find(&members,
                                                                call->id);
@@ -68,19 +68,20 @@ void raft_add_run(struct core *core, struct request *request,
         /* Repeated: goes on where the first one stopped. */
         if (member->role == MEMBER_VOTER && silence_is_silent(core, call->id)) {
             added_in_vain(core);
-        } else if (member->role == MEMBER_VOTER || core->change.is_standby) {
+        } else if (member->role == MEMBER_VOTER ||
+                   core->reign.change.is_standby) {
             change_end(core, NULL, NULL);
         } else if (!refuse_misplaced(core, call->id, address)) {
-            core->change.promotes = true;
+            core->reign.change.promotes = true;
             promote(core);
         }
-    } else if (core->change.is_standby ||
+    } else if (core->reign.change.is_standby ||
                !refuse_misplaced(core, call->id, address)) {
         if (member != NULL || call_has(call, OPTION_FORCE)) {
             add(core);
         } else {
-            core->change.probe = PROBE_DUE;
-            core->change.deadline_ns = core->now_ns + PROBE_NS;
+            core->reign.change.probe = PROBE_DUE;
+            core->reign.change.deadline_ns = core->now_ns + PROBE_NS;
         }
     }
 }
@@ -89,19 +90,21 @@ void core_address_probed(struct core *core, uint64_t number, int error,
                          const char *why, uint64_t now_ns)
 {
     set_now(core, now_ns);
-    if (core->change.request == NULL || core->change.probe != PROBE_UNDER_WAY ||
-        core->change.probe_number != number) {
+    if (core->reign.change.request == NULL ||
+        core->reign.change.probe != PROBE_UNDER_WAY ||
+        core->probe_number != number) {
         return; /* Of a change that is over. */
     }
-    snprintf(core->change.probe_why, sizeof core->change.probe_why, "%s", why);
+    snprintf(core->reign.change.probe_why, sizeof core->reign.change.probe_why,
+             "%s", why);
     if (error == 0) {
-        core->change.probe = PROBE_DONE;
+        core->reign.change.probe = PROBE_DONE;
     } else if (error != HASP_ECONNECT ||
-               core->now_ns >= core->change.deadline_ns) {
-        core->change.probe = PROBE_FAILED;
+               core->now_ns >= core->reign.change.deadline_ns) {
+        core->reign.change.probe = PROBE_FAILED;
     } else {
-        core->change.probe = PROBE_DUE;
-        core->change.retry_ns = core->now_ns + PROBE_RETRY_NS;
+        core->reign.change.probe = PROBE_DUE;
+        core->reign.change.retry_ns = core->now_ns + PROBE_RETRY_NS;
     }
 }
 
@@ -121,7 +124,7 @@ void raft_promote_run(struct core *core, struct request *request,
     } else if (member->role == MEMBER_VOTER) {
         change_end(core, NULL, NULL);
     } else if (!refuse_misplaced(core, call->id, member->address)) {
-        core->change.promotes = true;
+        core->reign.change.promotes = true;
         promote(core);
     }
 }
@@ -154,9 +157,9 @@ static void take_away_begin(struct core *core, struct request *request,
         change_end(core, NULL, NULL); /* Repeated. */
         return;
     }
-    core->change.takes = true;
-    core->change.is_forced = call_has(call, OPTION_FORCE);
-    core->change.deadline_ns = core->now_ns + HEAR_NS;
+    core->reign.change.takes = true;
+    core->reign.change.is_forced = call_has(call, OPTION_FORCE);
+    core->reign.change.deadline_ns = core->now_ns + HEAR_NS;
 }
 
 void raft_demote_run(struct core *core, struct request *request,
@@ -188,7 +191,8 @@ void raft_transfer_run(struct core *core, struct request *request,
     } else if (!membership_has_heir(core)) {
         request_refuse(core, request, "BUSY",
                        "no other voter is connected to take over");
-    } else if (core->transfer.is_wanted || core->transfer.request != NULL) {
+    } else if (core->reign.transfer.is_wanted ||
+               core->reign.transfer.request != NULL) {
         request_refuse(core, request, "BUSY", "a transfer is under way");
     } else {
         trail_tell(core, request);
@@ -198,35 +202,38 @@ void raft_transfer_run(struct core *core, struct request *request,
 
 void membership_turn(struct core *core)
 {
-    if (!core->is_serving) {
+    if (!is_serving(core)) {
         return;
     }
-    if (core->must_register && propose_is_open(core)) {
+    if (core->reign.must_register && propose_is_open(core)) {
         register_members(core);
     }
-    if (core->change.request != NULL && core->change.promotes &&
-        core->change.index == 0 && core->now_ns >= core->change.retry_ns) {
+    if (core->reign.change.request != NULL && core->reign.change.promotes &&
+        core->reign.change.index == 0 &&
+        core->now_ns >= core->reign.change.retry_ns) {
         promote(core);
     }
-    if (core->change.request != NULL && core->change.probe != PROBE_NONE) {
+    if (core->reign.change.request != NULL &&
+        core->reign.change.probe != PROBE_NONE) {
         probe_turn(core);
     }
-    if (core->change.request != NULL && core->change.takes &&
-        core->now_ns >= core->change.retry_ns) {
+    if (core->reign.change.request != NULL && core->reign.change.takes &&
+        core->now_ns >= core->reign.change.retry_ns) {
         take_away(core);
     }
-    if (core->change.request != NULL && core->change.settles != 0) {
+    if (core->reign.change.request != NULL && core->reign.change.settles != 0) {
         settle(core);
     }
     if ((core->is_stopping ||
          (core->is_disk_scarce &&
-          core->now_ns >= core->transfer.scarce_retry_ns)) &&
-        !core->transfer.is_wanted && !replica_is_transferring(core->replica) &&
-        membership_has_heir(core)) {
-        core->transfer.scarce_retry_ns = core->now_ns + SCARCE_RETRY_NS;
+          core->now_ns >= core->reign.transfer.scarce_retry_ns)) &&
+        !core->reign.transfer.is_wanted &&
+        !replica_is_transferring(core->replica) && membership_has_heir(core)) {
+        core->reign.transfer.scarce_retry_ns = core->now_ns + SCARCE_RETRY_NS;
         transfer_begin(core, NULL, 0);
     }
-    uint64_t heir = core->transfer.is_wanted || core->change.request != NULL ||
+    uint64_t heir = core->reign.transfer.is_wanted ||
+                            core->reign.change.request != NULL ||
                             replica_is_transferring(core->replica)
                         ? 0
                         : clocks_heir(core);
@@ -239,37 +246,39 @@ void membership_turn(struct core *core)
 
 uint64_t membership_next(const struct core *core)
 {
-    if (!core->is_serving) {
+    if (!is_serving(core)) {
         return UINT64_MAX;
     }
-    bool is_busy = core->change.request != NULL || core->transfer.is_wanted ||
-                   core->transfer.request != NULL || core->is_stopping;
+    bool is_busy = core->reign.change.request != NULL ||
+                   core->reign.transfer.is_wanted ||
+                   core->reign.transfer.request != NULL || core->is_stopping;
     if (is_busy) {
         return core->now_ns + RETRY_NS;
     }
-    return core->is_disk_scarce ? core->transfer.scarce_retry_ns : UINT64_MAX;
+    return core->is_disk_scarce ? core->reign.transfer.scarce_retry_ns
+                                : UINT64_MAX;
 }
 
 void membership_progress(struct core *core, uint64_t applied)
 {
-    if (core->change.request == NULL || core->change.index == 0 ||
-        applied < core->change.index) {
+    if (core->reign.change.request == NULL || core->reign.change.index == 0 ||
+        applied < core->reign.change.index) {
         return;
     }
-    uint64_t change_index = core->change.index;
-    core->change.index = 0;
-    if (core->change.promotes) {
+    uint64_t change_index = core->reign.change.index;
+    core->reign.change.index = 0;
+    if (core->reign.change.promotes) {
         struct replica_members members;
         replica_members(core->replica, &members);
         const struct replica_member *member = replica_members_find(
-            &members, core->change.member);
+            &members, core->reign.change.member);
         if (member == NULL || member->role != MEMBER_VOTER) {
             promote(core);
             return;
         }
-        core->change.promotes = false;
-        core->change.settles = change_index;
-        core->change.retry_ns = core->now_ns + SETTLE_NS;
+        core->reign.change.promotes = false;
+        core->reign.change.settles = change_index;
+        core->reign.change.retry_ns = core->now_ns + SETTLE_NS;
         settle(core);
         return;
     }
@@ -278,15 +287,11 @@ void membership_progress(struct core *core, uint64_t applied)
 
 void membership_stepped_down(struct core *core)
 {
-    if (core->change.request != NULL && core->change.settles != 0) {
+    if (core->reign.change.request != NULL && core->reign.change.settles != 0) {
         change_end(core, NULL, NULL); /* It is committed. */
     }
-    struct request *lost[2] = {core->change.request, core->transfer.request};
-    core->change.request = core->transfer.request = NULL;
-    core->transfer.is_wanted = core->change.promotes = core->change
-                                                           .takes = false;
-    core->change.probe = PROBE_NONE;
-    core->change.index = 0;
+    struct request *lost[2] = {core->reign.change.request,
+                               core->reign.transfer.request};
     for (int i = 0; i < 2; i++) {
         if (lost[i] == NULL) {
             continue;
@@ -305,7 +310,8 @@ void membership_stepped_down(struct core *core)
 
 void membership_peer_lost(struct core *core, uint64_t peer)
 {
-    struct request *own[2] = {core->change.request, core->transfer.request};
+    struct request *own[2] = {core->reign.change.request,
+                              core->reign.transfer.request};
     for (int i = 0; i < 2; i++) {
         if (own[i] != NULL && own[i]->conn == NULL && own[i]->peer == peer) {
             request_orphan(core, own[i]);
@@ -339,7 +345,7 @@ bool membership_has_heir(const struct core *core)
 /* True if another change is under way; 'request' is refused then. */
 static bool refuse_if_changing(struct core *core, struct request *request)
 {
-    if (core->change.request == NULL) {
+    if (core->reign.change.request == NULL) {
         return false;
     }
     request_refuse(core, request, "BUSY", "another change is under way");
@@ -351,39 +357,39 @@ static void change_begin(struct core *core, struct request *request,
 {
     request_leave(core, request);
     request->state = REQUEST_CHANGING;
-    buffer_clear(&core->change.asker);
-    trail_append(core, request, &core->change.asker);
-    core->change.request = request;
-    core->change.index = 0;
-    core->change.member = id;
-    core->change.promotes = core->change.takes = false;
-    core->change.probe = PROBE_NONE;
-    core->change.settles = 0;
-    core->change.retry_ns = core->now_ns;
-    core->change.deadline_ns = core->now_ns + CATCH_UP_NS;
+    buffer_clear(&core->reign.change.asker);
+    trail_append(core, request, &core->reign.change.asker);
+    core->reign.change.request = request;
+    core->reign.change.index = 0;
+    core->reign.change.member = id;
+    core->reign.change.promotes = core->reign.change.takes = false;
+    core->reign.change.probe = PROBE_NONE;
+    core->reign.change.settles = 0;
+    core->reign.change.retry_ns = core->now_ns;
+    core->reign.change.deadline_ns = core->now_ns + CATCH_UP_NS;
 }
 
 /* Another one may begin; its request is still to be answered. */
 static void change_forget(struct core *core)
 {
-    core->change.request->state = REQUEST_NEW;
-    core->change.request = NULL;
-    core->change.promotes = core->change.takes = false;
-    core->change.probe = PROBE_NONE;
-    core->change.settles = 0;
+    core->reign.change.request->state = REQUEST_NEW;
+    core->reign.change.request = NULL;
+    core->reign.change.promotes = core->reign.change.takes = false;
+    core->reign.change.probe = PROBE_NONE;
+    core->reign.change.settles = 0;
 }
 
 /* Answers the change; 'code' NULL: OK. */
 static void change_end(struct core *core, const char *code, const char *text)
 {
-    struct request *request = core->change.request;
+    struct request *request = core->reign.change.request;
     change_forget(core);
     if (code != NULL) {
         request_refuse(core, request, code, text);
         return;
     }
     LOG_INFO("membership changed", "command=%s member=%" PRIu64,
-             request->command->name, core->change.member);
+             request->command->name, core->reign.change.member);
     resp_simple(request_reply(core, request), "OK");
     request_done(core, request);
 }
@@ -415,8 +421,8 @@ static void change_refused(struct core *core, int error)
  * is done. */
 static void not_promoted(struct core *core)
 {
-    struct request *request = core->change.request;
-    uint64_t id = core->change.member;
+    struct request *request = core->reign.change.request;
+    uint64_t id = core->reign.change.member;
     char why[HASP_WHY_SIZE];
     if (core->port.peer_is_up(core->port.data, id)) {
         snprintf(why, sizeof why,
@@ -457,24 +463,25 @@ static bool refuse_misplaced(struct core *core, uint64_t id,
 static void probe_turn(struct core *core)
 {
     char why[HASP_WHY_SIZE];
-    switch (core->change.probe) {
+    switch (core->reign.change.probe) {
     case PROBE_DUE:
-        if (core->now_ns >= core->change.retry_ns) {
-            core->change.probe = PROBE_UNDER_WAY;
-            core->port.probe_address(core->port.data,
-                                     ++core->change.probe_number,
-                                     core->change.member, core->change.address);
+        if (core->now_ns >= core->reign.change.retry_ns) {
+            core->reign.change.probe = PROBE_UNDER_WAY;
+            core->port.probe_address(core->port.data, ++core->probe_number,
+                                     core->reign.change.member,
+                                     core->reign.change.address);
         }
         break;
     case PROBE_DONE:
-        core->change.probe = PROBE_NONE;
+        core->reign.change.probe = PROBE_NONE;
         add(core);
         break;
     case PROBE_FAILED:
         snprintf(why, sizeof why,
                  "member %" PRIu64 " is not there, seen from member %" PRIu64
                  ": %s; start it first and look at its addresses, or force it",
-                 core->change.member, core->options.id, core->change.probe_why);
+                 core->reign.change.member, core->options.id,
+                 core->reign.change.probe_why);
         change_end(core, "BADARG", why);
         break;
     case PROBE_NONE:
@@ -486,9 +493,9 @@ static void probe_turn(struct core *core)
 /* It is a voter already, and OK would make it look like one that runs. */
 static void added_in_vain(struct core *core)
 {
-    struct request *request = core->change.request;
+    struct request *request = core->reign.change.request;
     char text[HASP_WHY_SIZE / 2], why[HASP_WHY_SIZE];
-    silence_text(core, core->change.member, text, sizeof text);
+    silence_text(core, core->reign.change.member, text, sizeof text);
     snprintf(why, sizeof why,
              "%s, and is a voter already: start it; with a new data directory "
              "it has to be removed first",
@@ -500,25 +507,25 @@ static void added_in_vain(struct core *core)
 /* The change at hand is in the log; who wanted it, too. */
 static void told(struct core *core, enum act_kind kind)
 {
-    trail_act(core, kind, core->change.member,
-              kind == ACT_ADD ? core->change.address : "",
-              buffer_bytes(&core->change.asker));
+    trail_act(core, kind, core->reign.change.member,
+              kind == ACT_ADD ? core->reign.change.address : "",
+              buffer_bytes(&core->reign.change.asker));
 }
 
 static void add(struct core *core)
 {
     struct replica_update update;
-    int error = replica_add(core->replica, core->change.member,
-                            core->change.address, core->now_ns / NS_PER_MS,
-                            &core->change.index, &update);
+    int error = replica_add(
+        core->replica, core->reign.change.member, core->reign.change.address,
+        core->now_ns / NS_PER_MS, &core->reign.change.index, &update);
     if (error != 0) {
         change_refused(core, error);
         return;
     }
-    core->change.promotes = !core->change.is_standby;
-    core->change.deadline_ns = core->now_ns + CATCH_UP_NS;
+    core->reign.change.promotes = !core->reign.change.is_standby;
+    core->reign.change.deadline_ns = core->now_ns + CATCH_UP_NS;
     told(core, ACT_ADD);
-    request_mark(core->change.request);
+    request_mark(core->reign.change.request);
     update_carry_out(core, &update);
 }
 
@@ -526,24 +533,25 @@ static void add(struct core *core)
 static void promote(struct core *core)
 {
     struct replica_update update;
-    int error = replica_set_role(core->replica, core->change.member,
+    int error = replica_set_role(core->replica, core->reign.change.member,
                                  MEMBER_VOTER, core->now_ns / NS_PER_MS,
-                                 &core->change.index, &update);
+                                 &core->reign.change.index, &update);
     if (error == 0) {
-        if ((core->change.request->command->flags & COMMAND_PROMOTES) != 0) {
+        if ((core->reign.change.request->command->flags & COMMAND_PROMOTES) !=
+            0) {
             told(core, ACT_PROMOTE);
         }
-        request_mark(core->change.request);
+        request_mark(core->reign.change.request);
         update_carry_out(core, &update);
     } else if (error == HASP_EEXIST) {
         change_end(core, NULL, NULL);
     } else if (error != HASP_EBUSY) {
         change_refused(core, error);
-    } else if (core->now_ns >= core->change.deadline_ns) {
+    } else if (core->now_ns >= core->reign.change.deadline_ns) {
         not_promoted(core);
     } else {
-        core->change.index = 0;
-        core->change.retry_ns = core->now_ns + RETRY_NS;
+        core->reign.change.index = 0;
+        core->reign.change.retry_ns = core->now_ns + RETRY_NS;
     }
 }
 
@@ -554,35 +562,36 @@ static void take_away(struct core *core)
     struct replica_update update;
     struct replica_members members;
     char why[HASP_WHY_SIZE];
-    uint64_t id = core->change.member, now_ms = core->now_ns / NS_PER_MS;
+    uint64_t id = core->reign.change.member, now_ms = core->now_ns / NS_PER_MS;
     int error;
     replica_members(core->replica, &members);
     const struct replica_member *member = replica_members_find(&members, id);
     bool is_voter = member != NULL && member->role == MEMBER_VOTER;
-    if (is_voter && !core->change.is_forced && silence_needs(core, id, why)) {
-        if (core->now_ns >= core->change.deadline_ns) {
+    if (is_voter && !core->reign.change.is_forced &&
+        silence_needs(core, id, why)) {
+        if (core->now_ns >= core->reign.change.deadline_ns) {
             change_end(core, "BADARG", why);
         } else {
-            core->change.retry_ns = core->now_ns + RETRY_NS;
+            core->reign.change.retry_ns = core->now_ns + RETRY_NS;
         }
         return;
     }
-    bool is_removal = (core->change.request->command->flags &
+    bool is_removal = (core->reign.change.request->command->flags &
                        COMMAND_REMOVES) != 0;
-    core->change.takes = false;
+    core->reign.change.takes = false;
     if (is_removal) {
-        error = replica_remove(core->replica, id, now_ms, &core->change.index,
-                               &update);
+        error = replica_remove(core->replica, id, now_ms,
+                               &core->reign.change.index, &update);
     } else {
         error = replica_set_role(core->replica, id, MEMBER_STANDBY, now_ms,
-                                 &core->change.index, &update);
+                                 &core->reign.change.index, &update);
     }
     if (error != 0) {
         change_refused(core, error);
         return;
     }
     told(core, is_removal ? ACT_REMOVE : ACT_DEMOTE);
-    request_mark(core->change.request);
+    request_mark(core->reign.change.request);
     update_carry_out(core, &update);
 }
 
@@ -590,9 +599,9 @@ static void take_away(struct core *core)
  * said when it does, and what the operator asks for next is not refused. */
 static void settle(struct core *core)
 {
-    if (replica_match(core->replica, core->change.member) >=
-            core->change.settles ||
-        core->now_ns >= core->change.retry_ns) {
+    if (replica_match(core->replica, core->reign.change.member) >=
+            core->reign.change.settles ||
+        core->now_ns >= core->reign.change.retry_ns) {
         change_end(core, NULL, NULL);
     }
 }
@@ -604,19 +613,19 @@ static void transfer_begin(struct core *core, struct request *request,
         request_leave(core, request);
         request->state = REQUEST_CHANGING;
     }
-    core->transfer.request = request;
-    core->transfer.is_wanted = true;
-    core->transfer.to = to;
-    core->transfer.after_index = 0;
-    core->transfer.deadline_ns = core->now_ns +
-                                 core->options.election_ms * NS_PER_MS;
+    core->reign.transfer.request = request;
+    core->reign.transfer.is_wanted = true;
+    core->reign.transfer.to = to;
+    core->reign.transfer.after_index = 0;
+    core->reign.transfer.deadline_ns = core->now_ns +
+                                       core->options.election_ms * NS_PER_MS;
 }
 
 static void transfer_end(struct core *core, const char *code, const char *why)
 {
-    struct request *request = core->transfer.request;
-    core->transfer.request = NULL;
-    core->transfer.is_wanted = false;
+    struct request *request = core->reign.transfer.request;
+    core->reign.transfer.request = NULL;
+    core->reign.transfer.is_wanted = false;
     if (request != NULL) {
         request->state = REQUEST_NEW;
         request_refuse(core, request, code, why);
@@ -627,7 +636,7 @@ static void transfer_end(struct core *core, const char *code, const char *why)
 static void transfer_refused(struct core *core)
 {
     char text[HASP_WHY_SIZE / 2], why[HASP_WHY_SIZE];
-    silence_text(core, core->transfer.to, text, sizeof text);
+    silence_text(core, core->reign.transfer.to, text, sizeof text);
     snprintf(why, sizeof why, "raft.transfer: %s: hand over to another voter",
              text);
     transfer_end(core, "BADARG", why);
@@ -638,8 +647,8 @@ static void transfer_refused(struct core *core)
 static void transfer_turn(struct core *core)
 {
     struct replica_update update;
-    if (!core->transfer.is_wanted) {
-        if (core->transfer.request != NULL &&
+    if (!core->reign.transfer.is_wanted) {
+        if (core->reign.transfer.request != NULL &&
             !replica_is_transferring(core->replica)) {
             transfer_end(core, "BUSY",
                          "the other member did not take over in time");
@@ -647,9 +656,9 @@ static void transfer_turn(struct core *core)
         return;
     }
     /* Not sooner: what it has said may have been read after the request. */
-    if (core->transfer.after_index == 0 && core->transfer.to != 0 &&
-        !silence_is_heard(core, core->transfer.to)) {
-        if (silence_is_silent(core, core->transfer.to)) {
+    if (core->reign.transfer.after_index == 0 && core->reign.transfer.to != 0 &&
+        !silence_is_heard(core, core->reign.transfer.to)) {
+        if (silence_is_silent(core, core->reign.transfer.to)) {
             transfer_refused(core);
         }
         return;
@@ -657,26 +666,26 @@ static void transfer_turn(struct core *core)
     if (propose_has_work(core)) {
         return;
     }
-    if (core->transfer.after_index == 0) {
-        core->transfer.after_index = replica_last_index(core->replica);
+    if (core->reign.transfer.after_index == 0) {
+        core->reign.transfer.after_index = replica_last_index(core->replica);
     }
     /* Where our own disk hangs nothing is applied here any more, and all the
      * more reason to go on. */
-    if (lockfsm_applied_index(core->fsm) < core->transfer.after_index &&
-        core->now_ns < core->transfer.deadline_ns) {
+    if (lockfsm_applied_index(core->fsm) < core->reign.transfer.after_index &&
+        core->now_ns < core->reign.transfer.deadline_ns) {
         return;
     }
-    core->transfer.is_wanted = false;
-    uint64_t to = core->transfer.to != 0 ? core->transfer.to
-                                         : silence_heir(core);
+    core->reign.transfer.is_wanted = false;
+    uint64_t to = core->reign.transfer.to != 0 ? core->reign.transfer.to
+                                               : silence_heir(core);
     int error = replica_transfer(core->replica, to, core->now_ns / NS_PER_MS,
                                  &update);
     if (error != 0) {
         transfer_end(core, "BUSY", "leadership cannot be handed over now");
         return;
     }
-    if (core->transfer.request != NULL) {
-        request_mark(core->transfer.request);
+    if (core->reign.transfer.request != NULL) {
+        request_mark(core->reign.transfer.request);
     }
     update_carry_out(core, &update);
 }
@@ -689,7 +698,7 @@ static void register_members(struct core *core)
 {
     struct replica_members members;
     replica_members(core->replica, &members);
-    core->must_register = false;
+    core->reign.must_register = false;
     for (uint32_t i = 0; i < members.count; i++) {
         uint64_t id = members.member[i].id;
         uint64_t added_index = lockfsm_added_index(core->fsm, id);
@@ -698,16 +707,16 @@ static void register_members(struct core *core)
             lockfsm_incarnation(core->fsm, id) != 0) {
             continue;
         }
-        core->must_register = true;
-        if (peer->registering_term == core->led_term ||
-            peer->acked_term != core->led_term ||
+        core->reign.must_register = true;
+        if (peer->registering_term == core->reign.term ||
+            peer->acked_term != core->reign.term ||
             peer->acked_index < added_index) {
             continue;
         }
         buffer_clear(&core->scratch);
         encode_register(&core->scratch, id, peer->incarnation, added_index);
         if (propose_own(core, buffer_bytes(&core->scratch))) {
-            peer->registering_term = core->led_term;
+            peer->registering_term = core->reign.term;
         }
     }
 }

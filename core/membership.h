@@ -39,7 +39,6 @@ struct change {
     char address[MEMBER_ADDRESS_SIZE]; /* ADD: what was announced ... */
     bool is_standby;                   /* ... and that it is to stay. */
     enum change_probe probe;           /* ADD: is it there? */
-    uint64_t probe_number;             /* The newest. */
     char probe_why[HASP_WHY_SIZE / 2]; /* It was not. */
     uint64_t settles; /* Not 0: the member lacks this index yet. */
     uint64_t retry_ns;

@@ -5,9 +5,9 @@
 #ifndef HASP_CORE_PEER_H
 #define HASP_CORE_PEER_H
 
+#include "base/list.h"
 #include "core/clock_rate.h"
 #include "core/digests.h"
-#include "core/snapshots.h"
 #include "net/frame.h"
 
 #define PEER_COUNT_MAX 32
@@ -36,7 +36,6 @@ struct peer {
                                    proposed for registration. */
     struct frame_members named; /* By it; index 0: it has not said. */
     struct list attachments;
-    struct snapshot_sender sender;
 };
 
 /* NULL if nothing is known of it. */

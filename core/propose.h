@@ -11,6 +11,9 @@
 #ifndef HASP_CORE_PROPOSE_H
 #define HASP_CORE_PROPOSE_H
 
+#include <stdbool.h>
+#include <stdint.h>
+
 #include "base/bytes.h"
 
 struct core;
@@ -29,16 +32,22 @@ struct batch_item {
     struct request *requests; /* NULL: an entry of our own. */
 };
 
+/* An entry in the ring, and who waits for it. */
+struct expected {
+    struct request *requests; /* A chain by 'next'; NULL: nobody. */
+    bool is_own;              /* An entry of our own. */
+};
+
 /* The batch of this turn, and who waits for which entry. Of a leader. */
 struct propose {
     struct buffer batch;
     struct batch_item *items;
-    struct bytes *commands;
+    struct bytes *commands; /* For the replica; as many as items. */
     uint32_t item_count;
     uint32_t item_capacity;
     size_t item_start;
     uint32_t own_in_flight;  /* Entries of our own. */
-    struct request **ring;   /* By log index. */
+    struct expected *ring;   /* By log index. */
     uint64_t ring_size;      /* A power of two. */
     uint64_t ring_first;     /* Indexes from here on ... */
     uint64_t ring_end;       /* ... to before here are in it. */
@@ -67,14 +76,12 @@ bool propose_has_work(const struct core *core);
 
 /* Submits what was gathered. */
 void propose_submit(struct core *core);
-/* Drops what was gathered: the requests go back or elsewhere. */
-void propose_abandon(struct core *core);
-
 /* Takes those that wait for the entry 'log_index': a chain by 'next'. */
 struct request *propose_take(struct core *core, uint64_t log_index);
-/* Nothing waits for entries any more; the requests are in
- * core->requests.logged. */
-void propose_forget(struct core *core);
-void propose_free(struct core *core);
+
+/* The end of a reign: what was gathered and not submitted goes back, or
+ * elsewhere. Those that wait for an entry are left in requests.logged. */
+void propose_abandon(struct core *core);
+void propose_done(struct propose *propose);
 
 #endif /* HASP_CORE_PROPOSE_H */

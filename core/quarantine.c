@@ -17,7 +17,7 @@ uint64_t core_quarantine_ms(struct core *core)
     if (since_index == 0) {
         return 0;
     }
-    if (core->is_serving) {
+    if (is_serving(core)) {
         uint64_t left_ns = timers_quarantine_left(core->timers, core->fsm,
                                                   core->now_ns);
         return (left_ns + NS_PER_MS - 1) / NS_PER_MS;

@@ -1,74 +1,100 @@
 /* SPDX-License-Identifier: MIT */
 
+/* One question to the majority for all that waits: when it is asked, and who
+ * may be answered once it is confirmed. */
+
 #include "core/questions.h"
 
+#include "base/check.h"
 #include "core/commands/commands.h"
 #include "core/request.h"
 #include "core/state.h"
 #include "core/update.h"
 
+/* Questions asked for heartbeats alone are so far apart. */
+#define HEARTBEAT_SPACING_NS (2 * NS_PER_MS)
 /* Records that LIST may look at in one turn. */
 #define SCAN_BUDGET 50000
 
-/* Questions asked for heartbeats alone are so far apart. */
-#define HEARTBEAT_SPACING_NS (2 * NS_PER_MS)
-
-static bool has_unasked(const struct core *core);
-static bool may_ask(const struct core *core);
-
-void question_wait(struct core *core, struct request *request)
+void questions_enqueue(struct core *core, struct request *request)
 {
+    CHECK(is_serving(core)); /* Rule 12: nothing is answered before. */
     request->question = replica_next_question(core->replica);
     request->read_index = replica_commit_index(core->replica);
     request_move(core, request, &core->requests.asking, REQUEST_ASKING);
     if ((request->command->flags & COMMAND_KEEPS) == 0) {
-        core->questions.unasked_reads++;
+        core->reign.questions.unasked_reads++;
     }
 }
 
-void questions_note(struct core *core)
+void questions_update(struct core *core)
 {
+    struct questions *questions = &core->reign.questions;
+    const struct question *of[] = {&questions->newest, &questions->before,
+                                   &questions->first};
     uint64_t confirmed = replica_confirmed(core->replica);
-    if (core->questions.asked != 0 && confirmed >= core->questions.asked) {
-        core->questions.confirmed_ns = core->questions.asked_ns;
-    } else if (core->questions.asked_before != 0 &&
-               confirmed >= core->questions.asked_before) {
-        core->questions.confirmed_ns = core->questions.asked_before_ns;
-    } else if (core->questions.asked_first != 0 &&
-               confirmed >= core->questions.asked_first &&
-               core->questions.asked_first_ns > core->questions.confirmed_ns) {
-        core->questions.confirmed_ns = core->questions.asked_first_ns;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        if (of[i]->number != 0 && confirmed >= of[i]->number &&
+            of[i]->ns > questions->confirmed_ns) {
+            questions->confirmed_ns = of[i]->ns;
+        }
     }
+}
+
+static bool has_unasked(const struct core *core)
+{
+    const struct list *asking = &core->requests.asking;
+    return !list_is_empty(asking) &&
+           LIST_ENTRY(asking->prev, struct request, in_list)->question >
+               core->reign.questions.newest.number;
+}
+
+static bool has_to_ask(const struct core *core)
+{
+    return is_serving(core) &&
+           (core->reign.questions.is_wanted || has_unasked(core));
+}
+
+/* At most two questions are under way, unless they seem lost; heartbeats alone
+ * can wait a little and share one. */
+static bool may_ask(const struct core *core)
+{
+    const struct questions *questions = &core->reign.questions;
+    uint64_t age_ns = core->now_ns - questions->newest.ns;
+    if (questions->before.number > replica_confirmed(core->replica) &&
+        age_ns < core->options.heartbeat_ms * NS_PER_MS) {
+        return false;
+    }
+    return questions->is_wanted || questions->unasked_reads > 0 ||
+           questions->newest.number == 0 || age_ns >= HEARTBEAT_SPACING_NS;
 }
 
 void questions_ask(struct core *core)
 {
+    struct questions *questions = &core->reign.questions;
     struct replica_update update;
-    if (!core->is_serving ||
-        !(core->questions.is_wanted || has_unasked(core)) || !may_ask(core)) {
+    if (!has_to_ask(core) || !may_ask(core)) {
         return;
     }
-    uint64_t number = replica_ask(core->replica, core->now_ns / NS_PER_MS,
-                                  &update);
-    if (number == 0) {
+    struct question next = {.ns = core->now_ns};
+    next.number = replica_ask(core->replica, core->now_ns / NS_PER_MS, &update);
+    if (next.number == 0) {
         return;
     }
-    if (core->questions.asked_first <= replica_confirmed(core->replica)) {
-        core->questions.asked_first = number;
-        core->questions.asked_first_ns = core->now_ns;
+    CHECK(next.number > questions->newest.number);
+    if (questions->first.number <= replica_confirmed(core->replica)) {
+        questions->first = next;
     }
-    core->questions.asked_before = core->questions.asked;
-    core->questions.asked_before_ns = core->questions.asked_ns;
-    core->questions.asked = number;
-    core->questions.asked_ns = core->now_ns;
-    core->questions.unasked_reads = 0;
-    core->questions.is_wanted = false;
+    questions->before = questions->newest;
+    questions->newest = next;
+    questions->unasked_reads = 0;
+    questions->is_wanted = false;
     update_carry_out(core, &update);
 }
 
 void questions_answer(struct core *core)
 {
-    if (!core->is_serving) {
+    if (!is_serving(core)) {
         return;
     }
     uint64_t confirmed = replica_confirmed(core->replica);
@@ -85,37 +111,12 @@ void questions_answer(struct core *core)
 
 uint64_t questions_next(const struct core *core)
 {
-    if (!core->is_serving ||
-        !(core->questions.is_wanted || has_unasked(core))) {
+    const struct questions *questions = &core->reign.questions;
+    if (!has_to_ask(core)) {
         return UINT64_MAX;
     }
-    uint64_t again = core->questions.asked_ns +
-                     core->options.heartbeat_ms * NS_PER_MS;
-    return core->questions.asked_before > replica_confirmed(core->replica)
-               ? again
-               : core->questions.asked_ns + HEARTBEAT_SPACING_NS;
-}
-
-static bool has_unasked(const struct core *core)
-{
-    if (list_is_empty(&core->requests.asking)) {
-        return false;
-    }
-    struct request *last = LIST_ENTRY(core->requests.asking.prev,
-                                      struct request, in_list);
-    return last->question > core->questions.asked;
-}
-
-/* At most two questions are under way, unless they seem lost; heartbeats alone
- * can wait a little and share one. */
-static bool may_ask(const struct core *core)
-{
-    uint64_t confirmed = replica_confirmed(core->replica);
-    uint64_t age_ns = core->now_ns - core->questions.asked_ns;
-    if (core->questions.asked_before > confirmed &&
-        age_ns < core->options.heartbeat_ms * NS_PER_MS) {
-        return false;
-    }
-    return core->questions.is_wanted || core->questions.unasked_reads > 0 ||
-           core->questions.asked == 0 || age_ns >= HEARTBEAT_SPACING_NS;
+    return questions->newest.ns +
+           (questions->before.number > replica_confirmed(core->replica)
+                ? core->options.heartbeat_ms * NS_PER_MS
+                : HEARTBEAT_SPACING_NS);
 }

@@ -16,24 +16,28 @@
 struct core;
 struct request;
 
-/* Of a leader. */
-struct questions {
-    uint64_t asked;         /* The newest one. */
-    uint64_t asked_before;  /* The one before it. */
-    uint32_t unasked_reads; /* That wait, other than heartbeats. */
-    uint64_t asked_ns;
-    uint64_t asked_before_ns;
-    uint64_t asked_first; /* One that was open when the others were asked: on a
-                           * slow network both of those are, all the time. */
-    uint64_t asked_first_ns;
-    uint64_t confirmed_ns; /* When the newest confirmed one was asked. */
-    bool is_wanted;        /* Though no request waits for it. */
+struct question {
+    uint64_t number; /* The replica's; 0: none. */
+    uint64_t ns;     /* When it was asked. */
 };
 
-/* The request, whose arguments are kept, waits to be read for. */
-void question_wait(struct core *core, struct request *request);
-/* Takes note of what has been confirmed, before more is asked. */
-void questions_note(struct core *core);
+/* Of a leader. */
+struct questions {
+    struct question newest;
+    struct question before; /* The one before it. */
+    /* One that was open when those two were asked: on a slow network both of
+     * them are, all the time. */
+    struct question first;
+    uint32_t unasked_reads; /* That wait, other than heartbeats. */
+    uint64_t confirmed_ns;  /* When the newest confirmed one was asked. */
+    bool is_wanted;         /* Though no request waits for it. */
+};
+
+/* The request waits for a question that is asked from now on, and for what is
+ * committed by now. */
+void questions_enqueue(struct core *core, struct request *request);
+/* What has been confirmed since, before more is asked. */
+void questions_update(struct core *core);
 /* Asks, if something waits and not too much is being asked. */
 void questions_ask(struct core *core);
 /* Answers what has been confirmed. */

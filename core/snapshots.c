@@ -31,6 +31,12 @@ static void acknowledge(struct core *core, bool is_done);
 static void install(struct core *core, const struct snapshot_header *header);
 static bool has_room(struct core *core, uint64_t from, uint64_t size);
 
+static struct snapshot_sender *sender_to(struct core *core,
+                                         const struct peer *peer)
+{
+    return &core->reign.senders[peer - core->peers];
+}
+
 /* Nodes that apply the same entries should not all write at once (each adds up
  * to a quarter of its own to the threshold). */
 static uint64_t spread(const struct core *core, uint64_t threshold)
@@ -111,7 +117,7 @@ void snapshots_send(struct core *core, uint64_t member)
     if (peer == NULL || !peer->is_up) {
         return;
     }
-    struct snapshot_sender *sender = &peer->sender;
+    struct snapshot_sender *sender = sender_to(core, peer);
     bool has_stalled = sender->acked < sender->size &&
                        core->now_ns - sender->moved_ns >= SENDER_STALL_NS;
     if (sender->is_active && !has_stalled) {
@@ -131,7 +137,7 @@ void snapshots_send(struct core *core, uint64_t member)
 
 void snapshots_peer_lost(struct core *core, struct peer *peer)
 {
-    peer->sender.is_active = false;
+    sender_to(core, peer)->is_active = false;
     if (core->snapshots.receiver.is_active &&
         core->snapshots.receiver.from == peer->id) {
         core->snapshots.receiver.is_active = false;
@@ -140,9 +146,6 @@ void snapshots_peer_lost(struct core *core, struct peer *peer)
 
 void snapshots_stepped_down(struct core *core)
 {
-    for (int i = 0; i < PEER_COUNT_MAX; i++) {
-        core->peers[i].sender.is_active = false;
-    }
     LIST_EACH_SAFE (node, &core->snapshots.waiting) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (!is_backup(request)) {
@@ -219,20 +222,23 @@ int snapshots_ack(struct core *core, uint64_t from, struct bytes body)
         return error;
     }
     struct peer *peer = peer_find(core, from);
-    if (peer == NULL || !peer->sender.is_active || !core->is_leader ||
-        ack.leader_term != core->led_term ||
-        ack.last_index != peer->sender.index) {
+    if (peer == NULL || !is_leader(core) ||
+        ack.leader_term != core->reign.term) {
+        return 0;
+    }
+    struct snapshot_sender *sender = sender_to(core, peer);
+    if (!sender->is_active || ack.last_index != sender->index) {
         return 0;
     }
     if (ack.is_done) {
-        peer->sender.is_active = false;
+        sender->is_active = false;
         return 0;
     }
-    if (ack.offset > peer->sender.sent) {
+    if (ack.offset > sender->sent) {
         return 0; /* Of a sending of it that was given up. */
     }
-    peer->sender.acked = ack.offset;
-    peer->sender.moved_ns = core->now_ns;
+    sender->acked = ack.offset;
+    sender->moved_ns = core->now_ns;
     pump(core, peer);
     return 0;
 }
@@ -333,7 +339,7 @@ static bool is_backup(const struct request *request)
 
 static void pump(struct core *core, struct peer *peer)
 {
-    struct snapshot_sender *sender = &peer->sender;
+    struct snapshot_sender *sender = sender_to(core, peer);
     uint64_t chunk_size = core->options.limits.snapshot_chunk_size;
     while (sender->is_active && sender->sent < sender->size &&
            sender->sent - sender->acked < WINDOW * chunk_size) {
@@ -348,7 +354,7 @@ static void pump(struct core *core, struct peer *peer)
             return;
         }
         struct frame_snapshot part = {
-            .leader_term = core->led_term,
+            .leader_term = core->reign.term,
             .last_index = sender->index,
             .last_term = sender->term,
             .total_size = sender->size,

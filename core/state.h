@@ -35,14 +35,11 @@
 #include "core/flush.h"
 #include "core/history.h"
 #include "core/loss.h"
-#include "core/membership.h"
 #include "core/peer.h"
-#include "core/propose.h"
 #include "core/quarantine.h"
-#include "core/questions.h"
 #include "core/redis/scripts.h"
+#include "core/reign.h"
 #include "core/request.h"
-#include "core/role.h"
 #include "core/snapshots.h"
 #include "core/update.h"
 #include "core/watches.h"
@@ -68,17 +65,7 @@ struct core {
     struct core_counts counts;
     uint16_t command_slots[512]; /* Hash of a name -> place in the table + 1. */
 
-    bool is_leader;
-    bool must_begin; /* BEGIN has yet to be submitted. */
-    bool is_serving; /* BEGIN of 'led_term' has been applied. */
-    uint64_t led_term;
-    struct questions questions;
-    struct propose propose;
-    struct change change;
-    struct transfer transfer;
-    bool must_register; /* Look for members without an incarnation. */
-    bool must_look_at_levels;
-
+    struct reign reign;
     struct leader leader;
     struct members members;
     struct peer peers[PEER_COUNT_MAX];
@@ -108,6 +95,7 @@ struct core {
         bool has_session_ended; /* Since doomed heartbeats were looked at. */
         uint64_t scan_budget;   /* For LIST. */
     } turn;
+    uint64_t probe_number; /* The newest one's, see port.probe_address. */
     bool has_fatal;
     bool is_cluster_told;
     bool is_disk_scarce;
@@ -124,6 +112,18 @@ struct core {
     const struct request *confirmed;
     struct bytes asked_by; /* Likewise: BY of the request. */
 };
+
+/* This node leads, as far as the core has taken note. */
+static inline bool is_leader(const struct core *core)
+{
+    return core->reign.stage != REIGN_NONE;
+}
+
+/* See core_is_serving(). */
+static inline bool is_serving(const struct core *core)
+{
+    return core->reign.stage == REIGN_SERVING;
+}
 
 /* See core_is_barred(). */
 static inline bool is_barred(const struct core *core)

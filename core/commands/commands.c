@@ -84,7 +84,7 @@ void commands_received(struct core *core, struct conn *conn,
     if (!keep_order(core, request, &call)) {
         return;
     }
-    if (core->is_serving) {
+    if (is_serving(core)) {
         commands_decide(core, request, &call);
     } else {
         forward_request(core, request);
@@ -119,7 +119,7 @@ void commands_decide(struct core *core, struct request *request,
              * (rule 13). */
             keep_for_later(core, request, call);
             request->is_unwelcome = true;
-            question_wait(core, request);
+            questions_enqueue(core, request);
             return;
         }
         if (is_vain(core, request, call)) {
@@ -140,7 +140,7 @@ void commands_decide(struct core *core, struct request *request,
         propose_end(core, request);
     } else {
         keep_for_later(core, request, call);
-        question_wait(core, request);
+        questions_enqueue(core, request);
     }
 }
 

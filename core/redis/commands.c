@@ -156,7 +156,7 @@ void redis_run(struct core *core, struct request *request,
         request_keep(core, request, call->argument, call->count);
     }
     if (redis.kind == KIND_READ) {
-        question_wait(core, request);
+        questions_enqueue(core, request);
         return;
     }
     if (core->is_disk_scarce && redis.kind == KIND_SET) {

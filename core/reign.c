@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "core/reign.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/log.h"
+#include "core/attach.h"
+#include "core/feature.h"
+#include "core/forward.h"
+#include "core/membership.h"
+#include "core/propose.h"
+#include "core/request.h"
+#include "core/snapshots.h"
+#include "core/state.h"
+#include "core/update.h"
+
+/* Changes that were logged: whether they will take effect is not known. What
+ * came from a peer is left to that peer, which learns of the new term as
+ * well. */
+static void give_up(struct core *core, struct list *list)
+{
+    LIST_EACH_SAFE (node, list) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (request->conn == NULL) {
+            request_drop(core, request);
+        } else {
+            request_return(core, request);
+        }
+    }
+}
+
+static void return_all(struct core *core, struct list *list)
+{
+    LIST_EACH_SAFE (node, list) {
+        request_return(core, LIST_ENTRY(node, struct request, in_list));
+    }
+}
+
+static void end(struct core *core)
+{
+    LOG_INFO("stepped down", "term=%" PRIu64, core->reign.term);
+    core->reign.stage = REIGN_NONE;
+    timers_end(core->timers);
+    propose_abandon(core);
+    give_up(core, &core->requests.logged);
+    give_up(core, &core->requests.queued);
+    return_all(core, &core->requests.asking);
+    return_all(core, &core->requests.doomed);
+    return_all(core, &core->requests.ready);
+    LIST_EACH_SAFE (node, &core->requests.parked) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (request->conn == NULL) {
+            request_return(core, request);
+        }
+    }
+    attach_stepped_down(core);
+    membership_stepped_down(core);
+    snapshots_stepped_down(core);
+    reign_done(core);
+}
+
+void reign_done(struct core *core)
+{
+    propose_done(&core->reign.propose);
+    buffer_done(&core->reign.change.asker);
+    core->reign = (struct reign){.stage = REIGN_NONE};
+}
+
+void reign_follow(struct core *core)
+{
+    bool leads = replica_role(core->replica) == REPLICA_LEADER;
+    uint64_t term = replica_term(core->replica);
+    uint64_t leader = replica_leader(core->replica);
+    if (is_leader(core) && (!leads || term != core->reign.term)) {
+        end(core);
+    }
+    if (leads && !is_leader(core)) {
+        core->reign = (struct reign){.stage = REIGN_ELECTED, .term = term};
+        LOG_INFO("became leader", "term=%" PRIu64, term);
+    }
+    if (leader != core->leader.id || term != core->leader.term) {
+        core->leader.id = leader;
+        core->leader.term = term;
+        if (leader != 0 && leader != core->leader.last_id) {
+            core->leader.last_id = leader;
+            peers_want(core); /* The one before may have been removed. */
+        }
+        forward_leader_changed(core);
+        attach_tell(core);
+    }
+}
+
+void reign_begin(struct core *core)
+{
+    if (core->reign.stage != REIGN_ELECTED) {
+        return;
+    }
+    uint8_t cluster_id[CLUSTER_ID_SIZE];
+    struct begin_command begin = {
+        .node = core->options.id,
+        .incarnation = core->options.incarnation,
+        .base_index = timers_base(core->timers),
+        .elapsed_ms = timers_elapsed_ms(core->timers, core->now_ns),
+    };
+    lockfsm_cluster_id(core->fsm, cluster_id);
+    if (!cluster_id_is_known(cluster_id)) {
+        memcpy(cluster_id, core->options.cluster_id, sizeof cluster_id);
+        if (!cluster_id_is_known(cluster_id)) {
+            core->port.random(core->port.data, cluster_id, sizeof cluster_id);
+        }
+        begin.cluster_id = cluster_id;
+        begin.token_base = core->options.token_base;
+        begin.feature_level = feature_of_founders(core);
+    }
+    if (!lockfsm_has_limits(core->fsm)) {
+        begin.limits = &core->options.limits.founding;
+    }
+    buffer_clear(&core->scratch);
+    encode_begin(&core->scratch, &begin);
+    struct bytes command = buffer_bytes(&core->scratch);
+    struct replica_update update;
+    uint64_t index;
+    int error = replica_submit(core->replica, &command, 1,
+                               core->now_ns / NS_PER_MS, &index, &update);
+    if (error != 0) {
+        return; /* Tried again in the next turn, if still leader. */
+    }
+    core->reign.stage = REIGN_BEGUN;
+    update_carry_out(core, &update);
+}
+
+void reign_serve(struct core *core)
+{
+    CHECK(core->reign.stage == REIGN_BEGUN); /* It was our own BEGIN. */
+    core->reign.stage = REIGN_SERVING;
+    reign_member_changed(core);
+    /* Where every disk is scarce leadership does not go round at once. */
+    core->reign.transfer.scarce_retry_ns = core->now_ns + SCARCE_RETRY_NS;
+    timers_begin(core->timers, core->fsm, core->now_ns);
+    attach_tell(core);
+    LOG_INFO("serving", "term=%" PRIu64 " sessions=%u", core->reign.term,
+             (unsigned)HASH_CNT(by_id, lockfsm_sessions(core->fsm)));
+}
+
+void reign_member_changed(struct core *core)
+{
+    if (is_leader(core)) {
+        core->reign.must_register = core->reign.must_compare_levels = true;
+    }
+}

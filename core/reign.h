@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What the replica's role, term and leader mean for the core.
+ *
+ *   - become leader: BEGIN is submitted in the same turn; nothing is answered
+ *     before it is applied;
+ *   - step down: lease state is dropped, pending changes are UNKNOWN (with REQ:
+ *     asked again of the next leader), reads and heartbeats are asked again;
+ *   - another leader or term: what was forwarded to the old one likewise.
+ *
+ * Any call of the replica may depose its caller. So nobody looks at the role in
+ * the middle of something: core.c does, after each event and each stage of a
+ * turn. */
+
+#ifndef HASP_CORE_REIGN_H
+#define HASP_CORE_REIGN_H
+
+#include "core/membership.h"
+#include "core/peer.h"
+#include "core/propose.h"
+#include "core/questions.h"
+#include "core/snapshots.h"
+
+struct core;
+
+enum reign_stage {
+    REIGN_NONE,    /* This node does not lead. */
+    REIGN_ELECTED, /* BEGIN has yet to be submitted. */
+    REIGN_BEGUN,   /* BEGIN is under way. */
+    REIGN_SERVING  /* BEGIN has been applied. */
+};
+
+/* All that a leader loses with its term (rule 14), beside its timers: zero
+ * while this node does not lead, and zero again, by one assignment, when it has
+ * stepped down. */
+struct reign {
+    enum reign_stage stage;
+    uint64_t term;
+    struct questions questions;
+    struct propose propose;
+    struct change change;
+    struct transfer transfer;
+    struct snapshot_sender senders[PEER_COUNT_MAX]; /* As core.peers. */
+    bool must_register; /* Look for members without an incarnation. */
+    bool must_compare_levels;
+    uint64_t clock_heir; /* To hand over to, for this node's clock; 0. */
+};
+
+/* As last seen. Lives as long as the core. */
+struct leader {
+    uint64_t id; /* 0: none is known. */
+    uint64_t term;
+    uint64_t last_id; /* The newest that was known. */
+};
+
+/* Lets go of what it has kept. */
+void reign_done(struct core *core);
+/* Looks at role, term and leader, and acts on what has changed. */
+void reign_follow(struct core *core);
+/* Submits the BEGIN of a new term, if that is due. */
+void reign_begin(struct core *core);
+/* Our BEGIN has been applied. */
+void reign_serve(struct core *core);
+/* There is a new member, or an old one with a new connection: is its directory
+ * registered, and what level does it announce? */
+void reign_member_changed(struct core *core);
+
+#endif /* HASP_CORE_REIGN_H */
