@@ -12,10 +12,14 @@ hasp.aio has the same for asyncio.
 """
 
 from .errors import (HaspError, LeaseLost, LeaseShort, NotHeld, Refused,
-                     Unknown, Unreachable)
+                     TimedOut, Unknown, Unreachable)
 from .keeper import Event
 from .lease import State
-from .session import Lock, Session
+from .shared import ReadWriteLock
+from .threads import Election, Lock, Semaphore, Session, Watch
+from .watch import Change, Leader
 
-__all__ = ['Event', 'HaspError', 'LeaseLost', 'LeaseShort', 'Lock', 'NotHeld',
-           'Refused', 'Session', 'State', 'Unknown', 'Unreachable']
+__all__ = ['Change', 'Election', 'Event', 'HaspError', 'Leader', 'LeaseLost',
+           'LeaseShort', 'Lock', 'NotHeld', 'ReadWriteLock', 'Refused',
+           'Semaphore', 'Session', 'State', 'TimedOut', 'Unknown',
+           'Unreachable', 'Watch']

@@ -1,155 +1,192 @@
 # SPDX-License-Identifier: MIT
 """The same for asyncio: `async with Session() as s, s.lock('orders') as lock:`.
 
-One task keeps the session alive. A task that is cancelled while it waits for a
-lock leaves the queue.
+Two tasks keep the session alive, so a loop that is blocked sends no heartbeats.
+A task that is cancelled while it waits for a lock leaves the queue.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-import socket
-from typing import (TYPE_CHECKING, Any, Awaitable, Optional, Sequence,
-                    TypeVar)
+from typing import TYPE_CHECKING, Any, AsyncIterator, List, Optional
 
-from . import connection
-from .errors import HaspError
+from .errors import HaspError, LeaseLost, TimedOut
 from .hold import Hold
 from .keeper import Event, Keeper
 from .request import wait_until
+from .resp import Argument
+from .shared import ReadWriteLock, SemaphoreBase
+from .watch import Change, Changes, Leader, Leaders, leader_of
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from .hold import Options
 
-Result = TypeVar('Result')
-
-
-async def within(timeout: float, what: Awaitable[Result]) -> Result:
-    try:
-        return await asyncio.wait_for(what, max(timeout, 0.0))
-    except asyncio.TimeoutError:  # No OSError before Python 3.11.
-        raise socket.timeout('timed out') from None
-
-
-class Connection(connection.Connection):
-    async def open(self, timeout: float) -> None:
-        self._reader, self._writer = await within(
-            timeout, asyncio.open_connection(*self.endpoint))
-        connection.tune(self._writer.get_extra_info('socket'))
-
-    async def _send(self, data: bytes, timeout: float) -> None:
-        self._writer.write(data)
-        await within(timeout, self._writer.drain())
-
-    async def _read(self, timeout: float) -> bytes:
-        return await within(timeout, self._reader.read(65536))
-
-    def interrupt(self) -> None:
-        self._reader.set_exception(ConnectionAbortedError('given up'))
-
-    def close(self) -> None:
-        if hasattr(self, '_writer'):
-            self._writer.close()
+__all__ = ['Election', 'Lock', 'ReadWriteLock', 'Semaphore', 'Session', 'Watch']
 
 
 class Session(Keeper):
     """As hasp.Session; open it with `async with` or `await session.open()`.
-    'on_event' is called by the loop."""
+    'on_event' is called by the loop, and may be a coroutine function."""
 
-    _connection = Connection
-
-    async def open(self) -> 'Session':
-        await self._open()
-        self._keeper = asyncio.ensure_future(self._keep())
+    async def open(self) -> Session:
+        await self._start()
         return self
-
-    def lock(self, name: str, **options: Unpack[Options]) -> 'Lock':
-        """A lock by this name: see Lock for the options."""
-        return Lock(self, name, **options)
 
     async def close(self) -> None:
         """Ends the session; its locks go to the next in line."""
         if self._pid == os.getpid():
-            self._is_closed = True
-            for task in self._keeper, self._resolver:
-                if task:
-                    task.cancel()
             await self._end()
-            self._drop()
+        else:
+            self._abandon()
 
-    async def __aenter__(self) -> 'Session':
+    def lock(self, *names: str, cancel_on_loss: bool = False,
+             **options: Unpack[Options]) -> Lock:
+        """A lock, or several at once, by name: see Lock for the options."""
+        return Lock(self, *names, cancel_on_loss=cancel_on_loss, **options)
+
+    def watch(self, prefix: str = '') -> Watch:
+        """As hasp.Session.watch(); `async for`."""
+        return Watch(self, prefix)
+
+    async def ask(self, *words: Argument) -> Any:
+        """As hasp.Session.ask()."""
+        return await self._ask(*words)
+
+    async def __aenter__(self) -> Session:
         return await self.open()
 
     async def __aexit__(self, *_: Any) -> None:
         await self.close()
 
-    # --- how it waits, and tells ------------------------------------------
-
-    async def _sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-    _pause = _sleep  # close() cancels the keeper's task.
-
-    def _start_settling(self) -> None:
-        if not self._resolver or self._resolver.done():
-            self._resolver = asyncio.ensure_future(self._settle_doubts())
-
-    def _emit(self, events: Sequence[Event]) -> None:
-        for event in events if self.on_event else ():
+    def _tell(self, event: Event) -> None:
+        if self.on_event:
             try:
-                self.on_event(event)  # type: ignore
+                told = self.on_event(event)
+                if asyncio.iscoroutine(told):
+                    self._callback = asyncio.ensure_future(told)
             except Exception as error:  # The program's; we go on.
                 asyncio.get_running_loop().call_exception_handler(
                     {'message': 'on_event failed', 'exception': error})
 
 
 class Lock(Hold):
-    """As hasp.Lock, with awaitable acquire() and release(). It is for one task:
-    two that share it would both be let in."""
+    """As hasp.Lock, with awaitable methods. With 'cancel_on_loss' the task
+    inside `async with` is cancelled as soon as the hold cannot be trusted, be
+    it for a while; the block then ends with LeaseLost."""
 
-    def __init__(self, session: Session, name: str,
+    def __init__(self, session: Session, *names: str,
+                 cancel_on_loss: bool = False,
                  **options: Unpack[Options]) -> None:
-        super().__init__(session, name, **options)
-        self._mutex = asyncio.Lock()
+        super().__init__(session, *names, **options)
+        self._cancels = cancel_on_loss
+        self._guards: List[asyncio.Task[None]] = []
+        self._is_cancelled = False
 
-    async def acquire(self, timeout: Optional[float] = None) -> bool:
-        """Waits up to 'timeout' seconds (None: for ever, 0: not at all)."""
-        until = wait_until(timeout)
-        async with self._mutex:
-            try:
-                return await self._acquire(until)
-            except asyncio.CancelledError:
-                await asyncio.shield(self._give_up())
-                raise
+    async def acquire(self, blocking: bool = True,
+                      timeout: Optional[float] = -1) -> bool:
+        """As hasp.Lock.acquire()."""
+        return await self._acquire(wait_until(blocking, timeout,
+                                              self.options.get('timeout')))
 
     async def release(self) -> None:
         """As hasp.Lock.release()."""
-        async with self._mutex:
-            await self._release()
+        await self._release()
 
-    async def _give_up(self) -> None:
-        """Leaves the queue, and gives back a grant that came all the same."""
-        try:
-            await self._settle()
-        except HaspError:
-            pass  # The keeper goes on trying.
+    async def convert(self, shared: bool, blocking: bool = True,
+                      timeout: Optional[float] = -1) -> bool:
+        """As hasp.Lock.convert()."""
+        return await self._convert(shared, wait_until(
+            blocking and not shared, timeout, None))
 
-    async def _try_enter(self) -> bool:
-        return not self._mutex.locked() and await self._mutex.acquire()
+    async def place(self) -> Optional[int]:
+        """As hasp.Lock.place()."""
+        return await self._place()
 
-    def _leave(self) -> None:
-        self._mutex.release()
+    async def _cancel_on_loss(self, task: asyncio.Task[Any]) -> None:
+        while self.remaining() > 0:
+            await self.session._rest(self.remaining())
+        self._is_cancelled = True
+        task.cancel()
 
-    async def __aenter__(self) -> 'Lock':
-        await self.acquire()
+    async def __aenter__(self) -> Lock:
+        if not await self.acquire():
+            raise TimedOut(f'"{self.name}" was not to be had in '
+                           f'{self.options.get("timeout")} s')
+        task = asyncio.current_task()
+        if self._cancels and task:
+            self._is_cancelled = False
+            self._guards.append(
+                asyncio.ensure_future(self._cancel_on_loss(task)))
         return self
 
     async def __aexit__(self, kind: Any, *_: Any) -> None:
+        if self._guards:
+            self._guards.pop().cancel()
         try:
             await self.release()
         except HaspError:
             if kind is None:
                 raise  # Else what went wrong inside is the news.
+        except asyncio.CancelledError:
+            if not self._is_cancelled:
+                raise
+        finally:
+            if self._is_cancelled and kind in (None, asyncio.CancelledError):
+                task = asyncio.current_task()
+                if hasattr(task, 'uncancel'):  # From Python 3.11 on.
+                    task.uncancel()  # type: ignore[union-attr]
+                raise LeaseLost(f'"{self.name}" could not be trusted any more')
+
+
+class Semaphore(SemaphoreBase[Lock]):
+    """As hasp.Semaphore."""
+
+    async def acquire(self, blocking: bool = True,
+                      timeout: Optional[float] = -1) -> bool:
+        slot = self._new()
+        return await slot.acquire(blocking, timeout) and self._put(slot)
+
+    async def release(self) -> None:
+        await self._take().release()
+
+    async def __aenter__(self) -> Lock:
+        slot = await self._new().__aenter__()
+        self._put(slot)
+        return slot
+
+    async def __aexit__(self, *what: Any) -> None:
+        await self._take().__aexit__(*what)
+
+
+class Election(Lock):
+    """As hasp.Election."""
+
+    async def leader(self) -> Optional[Leader]:
+        return await leader_of(self.session, self.names[0])
+
+    async def observe(self) -> AsyncIterator[Optional[Leader]]:
+        leaders = Leaders(self.session, self.names[0])
+        try:
+            while True:
+                yield await leaders._next_leader()
+        finally:
+            leaders._stop()
+
+
+class Watch(Changes):
+    """As hasp.Watch."""
+
+    def close(self) -> None:
+        self._stop()
+
+    def __aiter__(self) -> Watch:
+        return self
+
+    async def __anext__(self) -> Change:
+        change = await self._next()
+        if change is None:
+            raise StopAsyncIteration
+        return change

@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: MIT
-"""The lease of a session and its requests, written once for threads and asyncio,
-as are hasp.hold and hasp.keeper.
+"""The lease of a session, its connections and its requests.
 
-Whatever may wait is a coroutine. In hasp.aio it waits in the event loop. In
-hasp.session all that it awaits blocks its thread instead, so that a coroutine
-comes to its end in one step. Every change carries a request number: after a
-lost connection it is asked again, through another node, and never done twice.
+All of it is asyncio, and runs in one event loop: the program's own (hasp.aio),
+or one on a thread that serves those who use threads (hasp.threads). Every
+change carries a request number: after a lost connection it is asked again,
+through another node, and never done twice.
 """
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+import logging
 import os
 import random
-import threading
 import time
-from typing import Any, Dict, List, Optional, Sequence, Set, Tuple, Type, Union
+from typing import Any, Dict, List, Optional, Sequence, Set, Tuple, Union
 
 from . import resp
 from .connection import Connection
@@ -25,11 +25,11 @@ from .request import (CONNECT_TIMEOUT, IDLE_MAX, Endpoint, Forgotten, Owners,
                       Trouble, default_name, judge, open_words,
                       parse_endpoints, retry_pause, wait_words)
 
+LOG = logging.getLogger('hasp')
+
 
 class Core:
     """A session as its locks see it."""
-
-    _connection: Type[Connection]
 
     def __init__(self, endpoints: Union[None, str, Sequence[str]], name: str,
                  ttl: float, linger: float, timeout: float) -> None:
@@ -43,12 +43,18 @@ class Core:
         self._held: Set[Any] = set()  # Of hasp.hold.Hold, as are ...
         self._doubts: Set[Any] = set()  # ... those of unknown outcome.
         self._why = 'the lease has run out'
-        self._pool = threading.Lock()  # Over the next three; held briefly.
+        self._is_closed = False
         self._turn = random.randrange(len(self.endpoints))
         self._idle: List[Connection] = []
         self._busy: Set[Connection] = set()
 
+    def __repr__(self) -> str:
+        state = 'of the parent process' if self._pid != os.getpid() else \
+            f'{self.state().value}, {self.remaining():.3f} s left'
+        return f'<hasp session {self.name!r} {self.id}: {state}>'
+
     def state(self) -> State:
+        """HELD, JEOPARDY (out of touch) or LOST; asks nobody."""
         self._check_process()
         return self._lease.state(read_clock())
 
@@ -67,13 +73,19 @@ class Core:
 
     def _check(self) -> None:
         self._check_process()
-        if self.id and self.state() is State.LOST:
+        if self._lease.state(read_clock()) is State.LOST:
             raise LeaseLost('the session is lost, open another one: '
                             f'{self._why}')
 
     def _refuse(self, why: str) -> None:
-        self._why = why
+        """The session has ended."""
+        if self.state() is not State.LOST:
+            self._why = 'it has been closed' if self._is_closed else why
         self._lease.refuse()
+        self._changed()
+
+    def _changed(self) -> None:
+        """What is believed may be another now: who waits for that looks."""
 
     def _refusal(self, reply: resp.ReplyError) -> HaspError:
         error = judge(reply)
@@ -92,17 +104,12 @@ class Core:
         """The answer to OPEN or KEEP, which was sent then."""
         self._lease.answered(sent, reply['ttl_ms'],
                              reply.get('linger_ms') or 0)
-
-    async def _end(self) -> None:
-        """The session's locks go to the next in line."""
-        if self.id and self.state() is not State.LOST:
-            try:
-                await self._request(['SESSION.CLOSE'])
-            except HaspError:
-                pass  # Its lease runs out by itself.
-        self._refuse('it has been closed')
+        self._changed()
 
     # --- requests ---------------------------------------------------------
+
+    async def _ask(self, *words: resp.Argument) -> Any:
+        return (await self._request(words))[0]
 
     async def _request(self, words: Sequence[resp.Argument],
                        until: Optional[float] = None,
@@ -124,6 +131,7 @@ class Core:
                 sent, is_sent = read_clock(), True
                 reply = await line.ask(min(patience, limit - time.monotonic()),
                                        *words, *more)
+                LOG.debug('%s:%d: %s: %s', *endpoint, words, reply)
                 if not isinstance(reply, resp.ReplyError):
                     self._put(line)
                     return reply, sent
@@ -134,8 +142,9 @@ class Core:
                     raise refusal
                 trouble.note(endpoint, refusal, reply.code == 'UNKNOWN')
             except OSError as error:
+                LOG.debug('%s:%d: %s: %r', *endpoint, words, error)
                 trouble.note(endpoint, error, is_sent)
-            except BaseException:  # An interruption, for one.
+            except BaseException:  # A cancellation, for one.
                 self._fail(line)
                 raise
             self._fail(line)
@@ -144,58 +153,52 @@ class Core:
                 self._check()
                 raise trouble.error()
             if attempt % len(self.endpoints) == 0:
-                await self._sleep(pause)
+                await asyncio.sleep(pause)
         raise AssertionError
 
     def _endpoint(self, turn: int) -> Endpoint:
         return self.endpoints[turn % len(self.endpoints)]
 
     async def _take(self) -> Connection:
-        with self._pool:
-            line = self._idle.pop() if self._idle else None
-            turn = self._turn
-        if line is None:
-            line = await self._connect(turn, CONNECT_TIMEOUT)
-        with self._pool:
-            self._busy.add(line)
+        line = None
+        while self._idle and (line is None or line.error):
+            line = self._idle.pop()
+        if line is None or line.error:
+            line = await self._connect(self._turn, CONNECT_TIMEOUT)
+        self._busy.add(line)
         return line
 
     def _put(self, line: Connection) -> None:
-        with self._pool:
-            self._busy.discard(line)
-            if len(self._idle) < IDLE_MAX:
-                self._idle.append(line)
-                return
-        line.close()
+        self._busy.discard(line)
+        if len(self._idle) < IDLE_MAX and \
+                self._lease.state(read_clock()) is not State.LOST:
+            self._idle.append(line)
+        else:
+            line.close()
 
     def _fail(self, line: Optional[Connection]) -> None:
         if line is not None:
-            with self._pool:
-                self._busy.discard(line)
+            self._busy.discard(line)
             line.close()
             self._turn_from(line.turn)
 
     def _turn_from(self, turn: int) -> None:
         """The next connection goes to another node."""
-        with self._pool:
-            if self._turn == turn:
-                self._turn += 1
+        if self._turn == turn:
+            self._turn += 1
 
     def _drop(self) -> None:
         """Closes what is idle; requests under way get an OSError."""
-        with self._pool:
-            idle, self._idle = self._idle, []
-            busy = list(self._busy)
-        for line in busy:
-            line.interrupt()
-        for line in idle:
+        for line in [*self._idle, *self._busy]:
             line.close()
+        self._idle.clear()
 
-    async def _connect(self, turn: int, timeout: float) -> Connection:
+    async def _connect(self, turn: int, timeout: float,
+                       attaches: bool = True) -> Connection:
         """Greets, and tells the node whose connection it is."""
-        line = self._connection(self._endpoint(turn), turn)
+        line = Connection(self._endpoint(turn), turn)
         greetings: List[Tuple[resp.Argument, ...]] = [('HELLO', 3)]
-        if self.id:
+        if self.id and attaches:
             greetings.append(('SESSION.ATTACH', self.id, self.secret))
         try:
             await line.open(timeout)
@@ -210,6 +213,3 @@ class Core:
             self._turn_from(turn)
             raise
         return line
-
-    async def _sleep(self, seconds: float) -> None:
-        raise NotImplementedError

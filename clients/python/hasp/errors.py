@@ -26,6 +26,10 @@ class NotHeld(HaspError):
     """The lock was not held (any more) by this owner."""
 
 
+class TimedOut(HaspError, TimeoutError):
+    """A `with` block was not entered: no lock within the lock's timeout."""
+
+
 class LeaseLost(HaspError):
     """The lease cannot be trusted: stop using what the lock protects."""
 

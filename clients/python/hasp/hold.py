@@ -1,20 +1,30 @@
 # SPDX-License-Identifier: MIT
-"""A lock as the object sees it that acquires it: what is asked of the cluster,
-and what is believed meanwhile. Written once for threads and asyncio, as is
-hasp.core."""
+"""A lock, or several at once, as the object sees it that acquires them: what is
+asked of the cluster, and what is believed meanwhile. How a program waits for
+that stands in hasp.threads and hasp.aio."""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import socket
+import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, TypedDict
 
-from .core import Core
-from .errors import HaspError, LeaseLost, LeaseShort, Unknown, Unreachable
+from .connection import within
+from .errors import (HaspError, LeaseLost, LeaseShort, NotHeld, Unknown,
+                     Unreachable)
+from .keeper import Keeper
 from .lease import MS, SECOND, Clock, hold_remaining, read_clock, trusted
 from .request import CONNECT_TIMEOUT, Forgotten, Owner
 from .resp import Argument
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+# What takes a change back whose outcome came when nobody waited for it.
+UNDO: Dict[str, List[Argument]] = {'ACQUIRE': ['RELEASE'],
+                                   'EXCLUSIVE': ['CONVERT', 'SHARED']}
 
 
 class Options(TypedDict, total=False):
@@ -25,29 +35,58 @@ class Options(TypedDict, total=False):
     delay: float  # Stays closed for so long after its holder died.
     hold: float  # A hold ends after so long, whatever happens.
     barge: bool  # Passes those who wait, never those who hold.
-    owner: str  # Locks with the same owner do not exclude each other.
+    owner: str  # The same owner acquires again, and must release as often.
+    timeout: float  # For acquire() and `with`, where they say none.
 
 
 class Hold:
     """Acquired 'count' times; what it says of time needs no request."""
 
-    def __init__(self, session: Core, name: str,
+    def __init__(self, session: Keeper, *names: str,
                  **options: Unpack[Options]) -> None:
         unknown = sorted(set(options) - set(Options.__annotations__))
         if unknown:
             raise TypeError(f'a lock has no option {unknown[0]!r}; it has ' +
                             ', '.join(Options.__annotations__))
+        if not names or not all(isinstance(name, str) for name in names):
+            raise TypeError('a lock has a name, or several: lock("a", "b")')
         self.session = session
-        self.name = name
+        self.names = names
         self.options = options
-        self.token: Optional[int] = None
+        self.shared = bool(options.get('shared'))  # convert() changes it.
+        self.tokens: Dict[str, int] = {}
         self._count = 0
         self._owner: Optional[Owner] = None  # While there is one to own it.
         self._limit = 0  # Milliseconds of a limited hold, counted ...
         self._since: Optional[Clock] = None  # ... from here on.
         self._has_ended = False
-        self._doubt: List[Argument] = []  # A change of unknown outcome ...
-        self._doubt_number = 0  # ... under this number.
+        self._doubt: List[Argument] = []  # A change of unknown outcome, ...
+        self._doubt_verb = ''  # ... what it is, and ...
+        self._doubt_number = 0  # ... its number.
+        self._mutex = asyncio.Lock()  # One change at a time.
+        # From acquire() to release(): who shares the object waits in turn.
+        self._gate = asyncio.Lock()
+
+    def __repr__(self) -> str:
+        state = 'not held'
+        if self._count and self.session._pid == os.getpid():
+            left = self.remaining()
+            state = f'token {self.token}, {left:.3f} s left' if left else 'lost'
+        return f'<hasp lock {self.name!r}: {state}>'
+
+    @property
+    def name(self) -> str:
+        return ', '.join(self.names)
+
+    @property
+    def token(self) -> Optional[int]:
+        """Larger at each grant; None: not held. Of several: the first one's,
+        'tokens' has all by their names."""
+        return self.tokens.get(self.names[0])
+
+    def locked(self) -> bool:
+        """Does this object hold it, so that it may be trusted right now?"""
+        return self._remaining() > 0
 
     def remaining(self) -> float:
         """Seconds for which the hold may be trusted; 0 if it is not held."""
@@ -62,7 +101,7 @@ class Hold:
                                             read_clock()))
         return left
 
-    def guard(self, need: float) -> None:
+    def guard(self, need: float = 0.0) -> None:
         """Raises LeaseLost unless a step of 'need' seconds ends inside the
         lease. Call it before each step that must not outlive the lock."""
         left = self._remaining()
@@ -84,63 +123,96 @@ class Hold:
                      'smallest of ttl, linger and hold')
         raise LeaseShort(text)
 
-    def ends(self, ended: Dict[str, Any]) -> bool:
+    def _is_ended_by(self, ended: Dict[str, Any]) -> bool:
         """Is it this hold that the cluster has ended? True once."""
         owner = self._owner
-        if self._has_ended or owner is None or ended['lock'] != self.name or \
-                ended['owner'] != owner.tag or ended['token'] != self.token:
+        if self._has_ended or owner is None or ended['owner'] != owner.tag or \
+                ended['token'] != self.tokens.get(ended['lock'], 0):
             return False
         self._has_ended = True
         return True
 
-    # --- for the locks of hasp.session and hasp.aio, one at a time --------
+    # --- acquire, release, convert ----------------------------------------
 
     async def _acquire(self, until: Optional[float]) -> bool:
-        await self._settle()
-        if await self._change('LOCK.ACQUIRE', self._words(), until) is None:
+        if not await self._enter(until):
             return False
-        if self._since is not None and until is not None:
-            await self._ask_limit()
+        try:
+            async with self._mutex:
+                await self._settle()
+                if await self._change('ACQUIRE', self._words(), until) is None:
+                    return False
+                if self._since is not None and until is not None:
+                    await self._ask_limit()
+                try:
+                    self.session._check()
+                except LeaseLost:
+                    self._forget()
+                    raise
+                return True
+        finally:
+            if self._count == 0 or self.options.get('owner'):
+                self._gate.release()
+
+    async def _enter(self, until: Optional[float]) -> bool:
+        """The turn of one of those who share this object."""
         self.session._check()
-        return True
+        if self._gate.locked() and until is None:
+            return False
+        try:
+            return await within((until or 0.0) - time.monotonic(),
+                                self._gate.acquire()) \
+                if self._gate.locked() else await self._gate.acquire()
+        except socket.timeout:
+            return False
 
     async def _release(self) -> None:
         """Belief ends before the release is sent."""
-        self._count = max(0, self._count - 1)
         if self._count == 0:
-            self.token = None
+            raise NotHeld(f'"{self.name}" is not held')
+        is_last = self._forget()
+        try:
+            async with self._mutex:
+                await self._settle()
+                released = await self._change('RELEASE', [])
+        finally:
+            if is_last and not self.options.get('owner'):
+                self._gate.release()
+        if len(self.names) > 1 and released < len(self.names):
+            raise NotHeld(f'only {released} of {self.name} were held')
+
+    def _forget(self) -> bool:
+        """Ends the belief in one acquisition; was it the last one?"""
+        self._count -= 1
+        if self._count == 0:
+            self.tokens = {}
+            self.shared = bool(self.options.get('shared'))
             self.session._held.discard(self)
-        await self._settle()
-        await self._change('LOCK.RELEASE', [])
+            self.session._changed()
+        return self._count == 0
 
-    async def _settle(self) -> None:
-        """Clears up a change whose outcome is not known: asked again under its
-        number, and not waiting, it tells what became of it. A lock that was
-        granted meanwhile is given back: nobody waits for it any more."""
-        while self._doubt:
-            reply = None
-            try:
-                reply, _ = await self.session._request(self._doubt)
-            except Forgotten:
-                # A named owner may have other holds of it.
-                assert self._owner is not None
-                reply = 0 if self._owner.is_private else None
-            except (Unknown, Unreachable):
-                raise
-            except HaspError:
-                pass  # It has not been done, or there is nothing to undo.
-            is_granted = reply is not None and self._doubt[0] == 'LOCK.ACQUIRE'
-            self._end(is_over=not is_granted)
-            if is_granted:
-                self._begin('LOCK.RELEASE', [])
-                self.session._doubts.add(self)
+    async def _convert(self, shared: bool, until: Optional[float]) -> bool:
+        if self._count == 0 or len(self.names) > 1:
+            raise NotHeld('one lock that is held can be converted, not '
+                          f'"{self.name}"')
+        async with self._mutex:
+            await self._settle()
+            self.shared = self.shared or shared  # Belief ends first.
+            mode = 'SHARED' if shared else 'EXCLUSIVE'
+            return await self._change('CONVERT', [mode], until) is not None
 
-    async def _try_enter(self) -> bool:
-        """For the resolver: False if somebody uses the lock. Else _leave()."""
-        raise NotImplementedError
+    async def _place(self) -> Optional[int]:
+        """1 is the next; None: not in the queue."""
+        shown = await self.session._ask('LOCK.SHOW', self.names[0])
+        for place, waiter in enumerate(shown['queue'], 1):
+            if self._is_mine(waiter):
+                return place
+        return None
 
-    def _leave(self) -> None:
-        raise NotImplementedError
+    def _is_mine(self, shown: Dict[str, Any]) -> bool:
+        return self._owner is not None and \
+            str(shown['session']) == self.session.id and \
+            str(shown['owner']) == self._owner.tag
 
     # --- a change: numbered, and in doubt until its outcome is known ------
 
@@ -150,13 +222,15 @@ class Hold:
         self._begin(verb, more)
         try:
             reply, _ = await self.session._request(self._doubt, until)
-        except BaseException as error:  # An interruption, for one.
+        except BaseException as error:  # A cancellation, for one.
             if _is_outcome(error, verb):
                 self._end()
             else:
                 self.session._doubts.add(self)
+                if not isinstance(error, HaspError):
+                    self.session._settle_soon()
             raise
-        if verb == 'LOCK.ACQUIRE' and reply is not None:
+        if verb != 'RELEASE' and reply is not None:
             self._granted(reply, first)
         self._end()
         return reply
@@ -164,13 +238,12 @@ class Hold:
     def _words(self) -> List[Argument]:
         words: List[Argument] = []
         for name, value in self.options.items():
-            if name == 'owner' or not value:
-                continue
-            words.append(name.upper())
-            if name in ('delay', 'hold'):
-                words.append(_to_ms(value))  # type: ignore[arg-type]
-            elif name in ('slots', 'value'):
-                words.append(value)  # type: ignore[arg-type]
+            if name not in ('owner', 'timeout') and value:
+                words.append(name.upper())
+                if name in ('delay', 'hold'):
+                    words.append(_to_ms(value))  # type: ignore[arg-type]
+                elif name in ('slots', 'value'):
+                    words.append(value)  # type: ignore[arg-type]
         return words
 
     def _begin(self, verb: str, more: List[Argument]) -> None:
@@ -178,7 +251,10 @@ class Hold:
             self._owner = self.session._owners.take(
                 self.options.get('owner', ''))
         self._doubt_number, words = self.session._owners.begin(self._owner)
-        self._doubt = [verb, self.name, *more, *words]
+        self._doubt_verb = 'EXCLUSIVE' if 'EXCLUSIVE' in more else verb
+        many: List[Argument] = [f'LOCK.M{verb}', len(self.names)]
+        self._doubt = [*(many if len(self.names) > 1 else [f'LOCK.{verb}']),
+                       *self.names, *more, *words]
 
     def _end(self, is_over: bool = True) -> None:
         """The outcome is known. What holds nothing needs no owner."""
@@ -190,10 +266,14 @@ class Hold:
             self.session._owners.put(self._owner)
             self._owner = None
 
-    def _granted(self, token: int, first: Clock) -> None:
+    def _granted(self, reply: Any, first: Clock) -> None:
         """A limited hold counts from before it was asked for the first time: an
         attempt whose answer was lost may be the one that was granted."""
-        self.token = token
+        self.tokens = dict(zip(self.names, reply if isinstance(reply, list)
+                               else [reply]))
+        if self._doubt_verb != 'ACQUIRE':
+            self.shared = self._doubt_verb != 'EXCLUSIVE'
+            return
         self._count += 1
         if self._count == 1:
             self._has_ended = False
@@ -204,18 +284,48 @@ class Hold:
     async def _ask_limit(self) -> None:
         """How much of a limited hold is left: the wait may have taken longer
         than that."""
-        assert self._owner is not None
         try:
             shown, sent = await self.session._request(
-                ['LOCK.SHOW', self.name], timeout=CONNECT_TIMEOUT)
+                ['LOCK.SHOW', self.names[0]], timeout=CONNECT_TIMEOUT)
         except HaspError:
             return  # It is counted from before the wait.
-        for holder in shown.get('holders', ()):
-            if str(holder['session']) == self.session.id and \
-                    holder['owner'] == self._owner.tag and \
-                    holder.get('hold_left_ms'):
+        for holder in filter(self._is_mine, shown.get('holders', ())):
+            if holder.get('hold_left_ms'):
                 self._limit = min(self._limit, holder['hold_left_ms'])
                 self._since = sent
+
+    async def _settle(self) -> None:
+        """Clears up a change whose outcome is not known: asked again under its
+        number, and not waiting, it tells what became of it. What was granted
+        meanwhile is taken back: nobody waits for it any more."""
+        while self._doubt:
+            reply: Any = None
+            try:
+                reply = await self.session._ask(*self._doubt)
+            except Forgotten:
+                # A named owner may have other holds of it.
+                assert self._owner is not None
+                reply = 0 if self._owner.is_private else None
+            except (Unknown, Unreachable):
+                raise
+            except HaspError:
+                pass  # It has not been done, or there is nothing to undo.
+            undo = UNDO.get(self._doubt_verb) if reply is not None else None
+            if reply and self._count and self._doubt_verb == 'EXCLUSIVE':
+                self.tokens[self.names[0]] = reply
+            self._end(is_over=not undo)
+            if undo:
+                self._begin(str(undo[0]), undo[1:])
+                self.session._doubts.add(self)
+
+    async def _resolve(self) -> None:
+        """In the background; who uses the lock settles it first anyway."""
+        if not self._mutex.locked():
+            async with self._mutex:
+                try:
+                    await self._settle()
+                except HaspError:
+                    pass  # Again after the next heartbeat.
 
 
 def _to_ms(seconds: float) -> int:
@@ -226,5 +336,5 @@ def _is_outcome(error: BaseException, verb: str) -> bool:
     """Does it tell what became of the change? What was not done need not be
     asked again, but for a release, which is made in any case."""
     if isinstance(error, Unreachable):
-        return verb == 'LOCK.ACQUIRE'
+        return verb != 'RELEASE'
     return isinstance(error, HaspError) and not isinstance(error, Unknown)

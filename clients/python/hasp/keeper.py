@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: MIT
-"""What keeps a session alive and tells what happens to it, written once for
-threads and asyncio: heartbeats on a connection of their own."""
+"""What keeps a session alive and tells what happens to it: heartbeats on a
+connection of their own."""
 
 from __future__ import annotations
 
+import asyncio
+import os
 import random
 import socket
 import time
 from typing import (Any, Callable, Dict, List, NamedTuple, Optional, Sequence,
-                    Union)
+                    Set, Union)
 
 from . import resp
-from .connection import Connection
-from .core import Core
+from .connection import Connection, within
+from .core import LOG, Core
 from .errors import HaspError, LeaseLost
 from .lease import SECOND, Clock, State, read_clock
-from .request import CONNECT_TIMEOUT, Endpoint
+from .request import CONNECT_TIMEOUT
 
 PATIENCE_MIN = 0.05  # For an answer, however short the lease.
 LOOK_MIN = 0.02  # Between two looks at a lease that runs out.
@@ -34,140 +36,177 @@ class Event(NamedTuple):
 
 
 class Keeper(Core):
-    """One thread, or task, runs _keep()."""
+    """Two tasks: one sends heartbeats, the other one looks at the lease, so
+    that an end is told in time whatever the first one waits for."""
 
     def __init__(self, endpoints: Union[None, str, Sequence[str]] = None, *,
                  name: str = '', ttl: float = 10.0, linger: float = 0.0,
-                 timeout: float = 10.0,
-                 on_event: Optional[Callable[[Event], None]] = None) -> None:
+                 timeout: float = 10.0, alive: float = 0.0,
+                 on_event: Optional[Callable[[Event], Any]] = None) -> None:
         super().__init__(endpoints, name, ttl, linger, timeout)
         self.on_event = on_event
+        self._alive = alive
+        self._reported = read_clock()
         self._told = State.HELD
-        self._is_closed = False
-        self._keeper_line: Optional[Connection] = None
-        self._keeper: Any = None  # A thread, or a task, as ...
-        self._resolver: Any = None  # ... is who clears up the doubts.
+        self._line: Optional[Connection] = None
+        self._change = asyncio.Event()
+        self._tasks: List[asyncio.Task[None]] = []
+        self._resolver: Optional[asyncio.Task[None]] = None
 
-    async def _keep(self) -> None:
-        # The first one comes early: only then the node knows where to send
-        # what is for this session.
-        next_beat = time.monotonic() + self._interval() / 5
+    def alive(self) -> None:
+        """Reports progress, where 'alive' seconds were asked for: without it
+        the lease is renewed no more. Call it where the work is done, not from a
+        timer or a thread of its own. LeaseLost if the session is lost."""
+        self._reported = read_clock()
+        self._check()
+
+    async def _start(self) -> None:
+        await self._open()
+        self._reported = read_clock()
+        self._tasks = [asyncio.ensure_future(one)
+                       for one in (self._keep(), self._look())]
+
+    async def _end(self) -> None:
+        """The session's locks go to the next in line."""
+        self._tell_news()  # A loss that came just now is told, too.
+        self._is_closed = True
+        for task in [*self._tasks, *filter(None, [self._resolver])]:
+            task.cancel()
+        self._hang_up()
+        if self.id and self.state() is not State.LOST:
+            try:
+                await self._request(['SESSION.CLOSE'])
+            except HaspError:
+                pass  # Its lease runs out by itself.
+        self._refuse('it has been closed')
+        self._drop()
+
+    def _abandon(self) -> None:
+        """In a forked child: the parent's session lives on."""
+        for line in [*self._idle, *self._busy, *filter(None, [self._line])]:
+            line.abandon()
+
+    def _changed(self) -> None:
+        self._change.set()
+        self._change = asyncio.Event()
+
+    async def _rest(self, timeout: float) -> None:
+        """Until something has changed, for so long at most."""
         try:
-            while not self._is_closed:
-                if time.monotonic() >= next_beat:
-                    next_beat = await self._beat() + time.monotonic()
-                self._emit(self._news())
-                if self._told is State.LOST:
-                    self._drop()
-                    break
-                if not await self._listen(
-                        min(next_beat - time.monotonic(),
-                            max(self.remaining(), LOOK_MIN))):
-                    next_beat = time.monotonic()
-        finally:
-            self._hang_up()
+            await within(timeout, self._change.wait())
+        except socket.timeout:
+            pass
+
+    # --- looking ----------------------------------------------------------
+
+    async def _look(self) -> None:
+        while self._told is not State.LOST:
+            await self._rest(max(self.remaining(), LOOK_MIN))
+            self._tell_news()
+        self._hang_up()
+        self._drop()
+
+    def _tell_news(self) -> None:
+        """What the clock, or an answer, has changed."""
+        state = self.state()
+        if state is not self._told and not self._is_closed and self.id:
+            self._told = state
+            self._emit([Event('safe') if state is State.HELD else
+                        Event(state.value, text=self._why)])
+
+    def _emit(self, events: Sequence[Event]) -> None:
+        for event in events:
+            LOG.debug('%s: %s', self.id, event)
+            self._tell(event)
+
+    def _tell(self, event: Event) -> None:
+        raise NotImplementedError
+
+    # --- heartbeats -------------------------------------------------------
 
     def _interval(self) -> float:
         """Seconds between heartbeats."""
         return self._lease.period() / SECOND
 
-    async def _listen(self, timeout: float) -> bool:
-        """Waits; False if the keeper's connection has failed."""
-        timeout = max(0.0, timeout)
-        if self._keeper_line is None:
-            await self._pause(timeout)
-            return True
-        try:
-            await self._keeper_line.listen(timeout)
-            return True
-        except OSError:
-            self._hang_up()
-            return False
+    async def _keep(self) -> None:
+        # The first one comes early: only then the node knows where to send
+        # what is for this session.
+        pause = self._interval() / 5
+        while self.state() is not State.LOST:
+            until = time.monotonic() + pause
+            while time.monotonic() < until and not (
+                    self._line and self._line.error):
+                await self._rest(until - time.monotonic())
+            pause = await self._beat()
+
+    def _is_stuck(self) -> bool:
+        """Has the program failed to report progress?"""
+        age = self._reported.age(read_clock())
+        return 0 < self._alive * SECOND <= age
 
     async def _beat(self) -> float:
         """Gives the seconds until the next heartbeat."""
         interval = self._interval()
         patience = max(PATIENCE_MIN, interval)
-        line = self._keeper_line
+        if self._is_stuck():
+            self._why = f'no progress was reported for {self._alive} s (alive)'
+            return min(interval, AGAIN[1])
+        line = self._line if self._line and not self._line.error else None
         turn = line.turn if line else self._turn
+        endpoint = self._endpoint(turn)
         try:
             if line is None:
-                line = await self._connect(turn, min(patience,
-                                                     CONNECT_TIMEOUT))
+                line = self._line = await self._connect(
+                    turn, min(patience, CONNECT_TIMEOUT))
                 line.on_push = lambda push: self._emit(asked_for(push))
-                self._keeper_line = line  # Before looking whether to stop.
-                if self._is_closed:
-                    return interval
+                line.on_close = self._changed
             sent = read_clock()
             reply = await line.ask(patience, 'SESSION.KEEP', 'FULL')
             if isinstance(reply, resp.ReplyError):
                 raise self._refusal(reply)
             self._emit(self._answered(reply, sent))
             if self._doubts:
-                self._start_settling()
+                self._settle_soon()
             return self._interval()
         except LeaseLost:
             pass
         except (OSError, HaspError) as error:
-            host, port = self._endpoint(turn)
             self._why = 'no heartbeat was answered in time, last: ' \
-                f'{host}:{port}: {error}'
+                f'{endpoint[0]}:{endpoint[1]}: {error}'
             if isinstance(error, socket.timeout):
-                self._suspect(self._endpoint(turn))
+                # Those who wait for a lock there are in the dark, too.
+                for busy in list(self._busy):
+                    if busy.endpoint == endpoint:
+                        busy.close()
         self._hang_up()
         return min(interval, random.uniform(*AGAIN))
 
-    async def _settle_doubts(self) -> None:
-        for hold in list(self._doubts):
-            if await hold._try_enter():
-                try:
-                    await hold._settle()
-                except HaspError:
-                    pass  # Again after the next heartbeat.
-                finally:
-                    hold._leave()
+    def _settle_soon(self) -> None:
+        """In the background, unless that is under way."""
+        if not self._resolver or self._resolver.done():
+            self._resolver = asyncio.ensure_future(self._settle_doubts())
 
-    def _suspect(self, endpoint: Endpoint) -> None:
-        """A node that does not answer the keeper leaves those who wait for a
-        lock in the dark, too: they go on at another one."""
-        with self._pool:
-            for line in self._busy:
-                if line.endpoint == endpoint:
-                    line.interrupt()
+    async def _settle_doubts(self) -> None:
+        tried: Set[Any] = set()
+        while self._doubts - tried:
+            hold = next(iter(self._doubts - tried))
+            tried.add(hold)
+            await hold._resolve()
 
     def _hang_up(self) -> None:
-        line, self._keeper_line = self._keeper_line, None
+        line, self._line = self._line, None
         self._fail(line)
 
     def _answered(self, reply: Dict[str, Any], sent: Clock) -> List[Event]:
         """A heartbeat was answered; gives what it tells of single holds."""
         self._prolong(reply, sent)
-        return [Event('lost', hold.name, ended['token'],
-                      str(ended.get('reason', '')))
-                for ended in reply.get('ended', ())
-                for hold in list(self._held) if hold.ends(ended)]
-
-    def _news(self) -> List[Event]:
-        """What the clock, or an answer, has changed."""
-        state = self.state()
-        if state is self._told or self._is_closed:
-            return []
-        self._told = state
-        return [Event('safe') if state is State.HELD else
-                Event(state.value, text=self._why)]
-
-    # --- how it waits, and tells ------------------------------------------
-
-    async def _pause(self, seconds: float) -> None:
-        """Of the keeper; close() ends it."""
-        raise NotImplementedError
-
-    def _start_settling(self) -> None:
-        """Runs _settle_doubts() in the background, if it does not run yet."""
-        raise NotImplementedError
-
-    def _emit(self, events: Sequence[Event]) -> None:
-        raise NotImplementedError
+        ended = [Event('lost', end['lock'], end['token'],
+                       str(end.get('reason', '')))
+                 for end in reply.get('ended', ())
+                 for hold in list(self._held) if hold._is_ended_by(end)]
+        if ended:
+            self._changed()
+        return ended
 
 
 def asked_for(push: resp.Push) -> List[Event]:

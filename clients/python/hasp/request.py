@@ -9,9 +9,8 @@ import math
 import os
 import random
 import sys
-import threading
 import time
-from typing import Dict, List, Optional, Sequence, Tuple, Union
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from . import resp
 from .errors import HaspError, LeaseLost, NotHeld, Refused, Unknown, Unreachable
@@ -22,7 +21,7 @@ DEFAULT_ENDPOINTS = '127.0.0.1:7420,127.0.0.1:7430,127.0.0.1:7440'
 CONNECT_TIMEOUT = 1.0
 ANSWER = 4.0  # For an answer; after it another node is asked.
 GRACE = 2.0  # For the answer to a wait, beyond the wait.
-SILENCE = 15.0  # A wait is asked again after so long: its node may be frozen.
+SILENCE = 15.0  # A wait is asked again then: its node may be frozen.
 IDLE_MAX = 8  # Connections kept for later requests.
 ACKED_RANGES = 16  # That a node takes in ACKED.
 
@@ -56,14 +55,21 @@ def open_words(name: str, ttl: float, linger: float,
     return words + ['LINGER', int(linger * 1000)] if linger else words
 
 
-def wait_until(timeout: Optional[float]) -> Optional[float]:
-    """When a wait for a lock is over, on the monotonic clock; None: none."""
-    if timeout is None:
-        return math.inf
+def wait_until(blocking: bool, timeout: Optional[float],
+               default: Optional[float]) -> Optional[float]:
+    """When a wait for a lock is over, on the monotonic clock; None: do not
+    wait. The arguments are those of threading.Lock.acquire()."""
+    if blocking not in (False, True):
+        raise TypeError(f'acquire({blocking!r}): blocking is True or False; '
+                        f'write timeout={blocking!r} to wait so many seconds')
+    if timeout is None or timeout == -1:
+        timeout = default if default is not None and blocking else math.inf
+    elif not blocking:
+        raise ValueError('a call that does not block takes no timeout')
     if timeout < 0:
-        raise ValueError('a timeout is None (for ever), 0 (not at all) or a '
+        raise ValueError('a timeout is -1 (for ever), 0 (not at all) or a '
                          'number of seconds')
-    return time.monotonic() + timeout if timeout else None
+    return time.monotonic() + timeout if blocking and timeout else None
 
 
 def wait_words(until: Optional[float]) -> Tuple[List[resp.Argument], float]:
@@ -117,12 +123,10 @@ class Trouble:
         return Unreachable(f'no node could do it ({told or "not tried"})')
 
 
-class Owner:
+class Owner(NamedTuple):
     """Who in the session asks: a tag. A private one is used again."""
-
-    def __init__(self, tag: str, is_private: bool) -> None:
-        self.tag = tag
-        self.is_private = is_private
+    tag: str
+    is_private: bool
 
 
 class Owners:
@@ -131,7 +135,6 @@ class Owners:
     tells which ones are over, so that the cluster may forget them."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._free: List[Owner] = []
         self._count = 0
         self._newest = 0
@@ -141,27 +144,23 @@ class Owners:
     def take(self, tag: str) -> Owner:
         if tag:
             return Owner(tag, False)
-        with self._lock:
-            if self._free:
-                return self._free.pop()
-            self._count += 1
-            return Owner(f'{os.getpid()}-{self._count}', True)
+        if self._free:
+            return self._free.pop()
+        self._count += 1
+        return Owner(f'{os.getpid()}-{self._count}', True)
 
     def put(self, owner: Owner) -> None:
         if owner.is_private:
-            with self._lock:
-                self._free.append(owner)
+            self._free.append(owner)
 
     def begin(self, owner: Owner) -> Tuple[int, List[resp.Argument]]:
-        with self._lock:
-            self._newest += 1
-            self._open.append(self._newest)
-            return self._newest, ['OWNER', owner.tag, 'REQ', self._newest,
-                                  'ACKED', self._acked()]
+        self._newest += 1
+        self._open.append(self._newest)
+        return self._newest, ['OWNER', owner.tag, 'REQ', self._newest,
+                              'ACKED', self._acked()]
 
     def end(self, number: int) -> None:
-        with self._lock:
-            self._open.remove(number)
+        self._open.remove(number)
 
     def _acked(self) -> str:
         """'4,6-9': all up to the first one, and the ranges between open

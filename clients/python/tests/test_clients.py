@@ -41,7 +41,7 @@ def test_a_lock_excludes_and_tokens_grow(cluster):
         first, second = one.lock('a'), two.lock('a')
         assert first.acquire(0)
         assert not second.acquire(0)
-        assert not second.acquire(0.2)
+        assert not second.acquire(timeout=0.2)
         token = first.token
         assert 0 < first.remaining() <= 8
         first.guard(1)
@@ -49,16 +49,14 @@ def test_a_lock_excludes_and_tokens_grow(cluster):
             first.guard(60)
         first.release()
         assert first.remaining() == 0
-        assert second.acquire(5)
+        assert second.acquire(timeout=5)
         assert second.token > token
 
 
 def test_two_locks_of_one_session_exclude_each_other(cluster):
     with hasp.Session(endpoints(cluster)) as session:
         one, two = session.lock('a'), session.lock('a')
-        assert one.acquire(0) and one.acquire(0)
-        assert not two.acquire(0)
-        one.release()
+        assert one.acquire(0) and not one.acquire(0)
         assert not two.acquire(0)
         one.release()
         assert two.acquire(0)
@@ -121,7 +119,7 @@ def test_a_grant_that_nobody_heard_of_is_given_back(cluster):
         assert lock.remaining() == 0
         one._request = request
         # The keeper asks what became of it, and gives it back.
-        assert two.lock('a').acquire(5)
+        assert two.lock('a').acquire(timeout=5)
         assert lock.acquire(0) is False
         assert one._doubts == set()
 
@@ -157,7 +155,7 @@ def test_asyncio_waits_cancels_and_survives_the_leader(cluster):
                 hasp.aio.Session(endpoints(cluster), ttl=3) as two:
             first, second = one.lock('a'), two.lock('a')
             assert await first.acquire(0)
-            assert not await second.acquire(0.1)
+            assert not await second.acquire(timeout=0.1)
             waiting = asyncio.create_task(second.acquire())
             await asyncio.sleep(0.2)
             waiting.cancel()

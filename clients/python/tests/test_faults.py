@@ -73,7 +73,11 @@ def test_options_and_times_that_cannot_be_meant_are_refused():
         with pytest.raises(TypeError, match="'slot'.*slots"):
             session.lock('a', slot=5)
         with pytest.raises(ValueError, match='for ever'):
-            session.lock('a').acquire(-1)
+            session.lock('a').acquire(timeout=-2)
+        with pytest.raises(TypeError, match='timeout=5'):
+            session.lock('a').acquire(5)
+        with pytest.raises(ValueError, match='no timeout'):
+            session.lock('a').acquire(False, 5)
 
 
 def test_locks_of_one_owner_number_their_requests_together(cluster):
@@ -152,7 +156,7 @@ def test_a_wait_goes_on_where_its_node_freezes(cluster):
         waiter = threading.Thread(target=second.acquire)
         waiter.start()
         time.sleep(0.8)
-        port = two._keeper_line.endpoint[1]
+        port = two._line.endpoint[1]
         node = [n for n in cluster.nodes if n.client_port == port][0]
         node.pause()
         try:
@@ -310,7 +314,7 @@ def test_a_limited_hold_is_not_used_up_by_the_wait_for_it(cluster):
         first, second = one.lock('limit'), two.lock('limit', hold=1.0)
         assert first.acquire(0)
         threading.Timer(1.2, first.release).start()
-        assert second.acquire(5)
+        assert second.acquire(timeout=5)
         assert 0.3 < second.remaining() <= 0.8
 
 
@@ -360,7 +364,7 @@ def test_an_interrupted_wait_leaves_nothing_behind(cluster):
             with cluster.leader().connect() as client:
                 assert client.map('LOCK.SHOW', 'alarm')['queue'] == []
             first.release()
-            assert second.acquire(1)
+            assert second.acquire(timeout=1)
     finally:
         signal.signal(signal.SIGALRM, before)
 

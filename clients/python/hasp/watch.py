@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: MIT
+"""Changes of locks as they happen, and who leads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Deque, NamedTuple, Optional
+
+from . import resp
+from .connection import Connection
+from .errors import Unreachable
+from .keeper import Keeper
+from .request import CONNECT_TIMEOUT, retry_pause
+
+BACKLOG_MAX = 10000  # Changes that nobody has taken; beyond, there is a gap.
+
+
+class Change(NamedTuple):
+    """'kind': granted, queued, wait-ended, released, expired, delayed,
+    delay-over, blacklisted, please; or 'gap': changes may have been missed
+    before this one, look with session.show()."""
+    kind: str
+    name: str = ''
+    session: int = 0
+    token: int = 0
+    index: int = 0  # Of the log; it grows.
+    text: str = ''
+
+
+class Changes:
+    """Of all locks whose names begin with 'prefix'; the connection is made at
+    the first look and made again, at another node, where it fails."""
+
+    def __init__(self, session: Keeper, prefix: str) -> None:
+        self._session, self._prefix = session, prefix
+        self._found: Deque[Change] = deque()
+        self._news = asyncio.Event()
+        self._line: Optional[Connection] = None
+        self._is_closed = False
+
+    async def _next(self) -> Optional[Change]:
+        """None: it has been closed. LeaseLost: the session is."""
+        attempt = 0
+        while not self._found and not self._is_closed:
+            self._news.clear()
+            if self._line and not self._line.error:
+                await self._news.wait()
+                continue
+            try:
+                await self._begin()
+            except (OSError, Unreachable):
+                attempt += 1
+                await asyncio.sleep(retry_pause(attempt))
+        return None if self._is_closed else self._found.popleft()
+
+    async def _begin(self) -> None:
+        session, is_again = self._session, self._line is not None
+        session._check()
+        self._line = line = await session._connect(
+            session._turn, CONNECT_TIMEOUT, attaches=False)
+        line.on_push, line.on_close = self._take, self._news.set
+        reply = await line.ask(CONNECT_TIMEOUT, 'LOCK.WATCH', self._prefix)
+        if isinstance(reply, resp.ReplyError):
+            line.close()
+            raise session._refusal(reply)
+        if is_again:
+            self._found.appendleft(Change('gap'))
+
+    def _take(self, push: resp.Push) -> None:
+        told = push[2]
+        self._found.append(Change(push[1], told['lock'], told['session'],
+                                  told['token'], told['index'],
+                                  told['message']))
+        self._news.set()
+        if len(self._found) > BACKLOG_MAX and self._line:
+            self._line.close()
+
+    def _stop(self) -> None:
+        self._is_closed = True
+        if self._line:
+            self._line.close()
+        self._news.set()
+
+
+class Leader(NamedTuple):
+    """Who holds the lock of an election."""
+    value: str
+    token: int
+    client: str  # The name of its session.
+
+
+async def leader_of(session: Keeper, name: str) -> Optional[Leader]:
+    for holder in (await session._ask('LOCK.SHOW', name))['holders']:
+        return Leader(holder['value'], holder['token'], holder['client'])
+    return None
+
+
+class Leaders(Changes):
+    """The leader of an election, now and whenever it is another one."""
+
+    _last: Optional[Leader] = None
+    _is_told = False
+
+    async def _next_leader(self) -> Optional[Leader]:
+        """Nobody in between, too. None: nobody leads, or it is closed."""
+        while not self._is_closed:
+            if self._is_told:
+                change = await self._next()
+                if change and change.name not in ('', self._prefix):
+                    continue
+            elif self._line is None:
+                await self._begin()
+            leader = await leader_of(self._session, self._prefix)
+            if leader != self._last or not self._is_told:
+                self._last, self._is_told = leader, True
+                return leader
+        return None
