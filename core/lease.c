@@ -241,7 +241,7 @@ static void put_ended(const struct session *session, struct resp_writer *writer)
         resp_text(writer, "token");
         resp_integer(writer, (int64_t)ended->token);
         resp_text(writer, "reason");
-        resp_text(writer, ended->reason);
+        resp_text(writer, ended_hold_reason(ended));
     }
 }
 

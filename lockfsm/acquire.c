@@ -321,7 +321,7 @@ void queue_or_deadlock(struct lockfsm *fsm, struct wait *first,
     do {
         if (member->slots != member->lock->slots && member->slots != 0) {
             member->lock->slots = member->slots;
-            lock_changed(fsm, member->lock);
+            record_changed(fsm, &member->lock->stored);
         }
         wait_tell_queued(fsm, member, false);
         member = REQUEST_NEXT(member);

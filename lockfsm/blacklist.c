@@ -67,7 +67,7 @@ bool blacklist_refuses(struct lockfsm *fsm, const struct session *session,
 struct blacklisting *blacklisting_new(struct lockfsm *fsm)
 {
     struct blacklisting *entry = pool_take(&fsm->pool, sizeof *entry);
-    stored_init(&entry->stored);
+    stored_init(&entry->stored, RECORD_BLACKLISTING);
     list_push_back(&fsm->blacklist, &entry->in_order);
     fsm->blacklist_count++;
     return entry;
@@ -75,7 +75,7 @@ struct blacklisting *blacklisting_new(struct lockfsm *fsm)
 
 static void free_entry(struct lockfsm *fsm, struct blacklisting *entry)
 {
-    blacklisting_gone(fsm, entry);
+    record_gone(fsm, &entry->stored);
     list_remove(&entry->in_order);
     fsm->blacklist_count--;
     pool_drop(&fsm->pool, &entry->client);
@@ -123,7 +123,7 @@ static void recheck(struct lockfsm *fsm, struct session *session)
     if (session->blacklist_index == was_index) {
         return;
     }
-    session_changed(fsm, session);
+    record_changed(fsm, &session->stored);
     if (hit == NULL) {
         session_tell_changed(fsm, session, "pardoned", (struct bytes){NULL, 0});
         return;
@@ -211,7 +211,7 @@ static void replace_or_add(struct lockfsm *fsm,
     entry->for_ms = message->for_ms;
     entry->since_index = fsm->log_index;
     entry->clock_ms = span_clock(fsm, entry->for_ms);
-    blacklisting_changed(fsm, entry);
+    record_changed(fsm, &entry->stored);
     struct bytes text = effect_copy(fsm, entry->reason);
     struct effect *effect = effect_add(fsm, EFFECT_BLACKLISTED);
     effect->session = entry->session;

@@ -86,7 +86,7 @@ void apply_time(struct lockfsm *fsm, const Hasp__Command *command,
         session->mark_quiet_ms = quiet_ms < session->ttl_ms ? quiet_ms
                                                             : session->ttl_ms;
         session->mark_clock_ms = fsm->clock_ms;
-        session_changed(fsm, session);
+        record_changed(fsm, &session->stored);
         struct effect *effect = effect_add(fsm, EFFECT_SESSION_MARKED);
         effect->session = session->id;
         effect->time_ms = session->mark_quiet_ms;
@@ -100,7 +100,7 @@ void session_heard(struct lockfsm *fsm, struct session *session)
     session->mark_index = 0;
     session->mark_quiet_ms = 0;
     session->mark_clock_ms = 0;
-    session_changed(fsm, session);
+    record_changed(fsm, &session->stored);
 }
 
 void apply_heard(struct lockfsm *fsm, const Hasp__Command *command,

@@ -24,7 +24,7 @@ struct member *member_obtain(struct lockfsm *fsm, uint64_t node)
     }
     member = pool_take(&fsm->pool, sizeof *member);
     member->node = node;
-    stored_init(&member->stored);
+    stored_init(&member->stored, RECORD_MEMBER);
     struct list *at = fsm->members.next;
     while (at != &fsm->members &&
            LIST_ENTRY(at, struct member, in_order)->node < node) {
@@ -54,7 +54,7 @@ static void count_out(struct lockfsm *fsm, const struct member *member)
 
 void member_free(struct lockfsm *fsm, struct member *member)
 {
-    member_gone(fsm, member);
+    record_gone(fsm, &member->stored);
     count_out(fsm, member);
     list_remove(&member->in_order);
     pool_drop(&fsm->pool, &member->removed_by);
@@ -77,7 +77,7 @@ static void register_member(struct lockfsm *fsm, struct member *member,
         return;
     }
     member->incarnation = incarnation;
-    member_changed(fsm, member);
+    record_changed(fsm, &member->stored);
     struct effect *effect = effect_add(fsm, EFFECT_REGISTERED);
     effect->count = member->node;
     effect->token = incarnation;
@@ -96,7 +96,7 @@ static struct member *add_member(struct lockfsm *fsm, uint64_t node,
     if (member->added_index == 0) {
         member->added_index = log_index;
         member_count_in(fsm, member);
-        member_changed(fsm, member);
+        record_changed(fsm, &member->stored);
     }
     return member;
 }
@@ -108,7 +108,7 @@ static void remove_member(struct lockfsm *fsm, struct member *member,
     count_out(fsm, member);
     member->removed_index = log_index;
     member_count_in(fsm, member);
-    member_changed(fsm, member);
+    record_changed(fsm, &member->stored);
     if (fsm->removed_count <= REMOVED_COUNT_MAX) {
         return;
     }
@@ -219,9 +219,9 @@ void apply_begin(struct lockfsm *fsm, const Hasp__Command *command,
             return;
         }
     }
-    if (!fsm->has_limits && begin->n_limits > 0) {
+    if (fsm->limit_count == 0 && begin->n_limits > 0) {
         fsm->limits = limits;
-        fsm->has_limits = true;
+        fsm->limit_count = LIMIT_COUNT;
     }
     /* A restore has dropped all members: the first one begins. */
     struct member *member = fsm->member_count == 0
@@ -272,7 +272,7 @@ void apply_act(struct lockfsm *fsm, const Hasp__Command *command,
     by.size = by.size <= CLIENT_NAME_SIZE_MAX ? by.size : CLIENT_NAME_SIZE_MAX;
     member->removed_by = pool_copy(&fsm->pool, by);
     member->removed_ms = act->at_ms;
-    member_changed(fsm, member);
+    record_changed(fsm, &member->stored);
 }
 
 #ifdef HASP_FEATURE_LEVEL_EXTRA

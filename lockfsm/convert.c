@@ -21,8 +21,8 @@ static void convert_down(struct lockfsm *fsm, struct hold *hold,
     }
     hold->mode = LOCK_SHARED;
     hold->lock->mode = LOCK_SHARED;
-    hold_changed(fsm, hold);
-    lock_changed(fsm, hold->lock);
+    record_changed(fsm, &hold->stored);
+    record_changed(fsm, &hold->lock->stored);
     hold_tell(fsm, hold, 0, "downgraded");
     lock_touch(fsm, hold->lock);
     result->token = hold->token;

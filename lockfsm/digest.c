@@ -34,7 +34,7 @@ uint64_t lockfsm_digest(struct lockfsm *fsm)
         LIST_EACH (node, &fsm->changed[kind]) {
             struct stored *stored = LIST_ENTRY(node, struct stored, in_list);
             if ((stored->flags & STORED_SHARED) == 0) {
-                record_of(&record, (enum record_kind)kind, stored);
+                record_of(&record, stored);
                 stored_share(fsm, stored, record_share(&record));
             }
         }
@@ -99,7 +99,7 @@ const char *lockfsm_scrub(struct lockfsm *fsm, struct table *table,
         if (stored == NULL) {
             break;
         }
-        record_of(&record, fsm->scrub_kind, stored);
+        record_of(&record, stored);
         wrong = check_record(txn, &record, stored);
     }
     record_done(&record);
@@ -109,18 +109,22 @@ const char *lockfsm_scrub(struct lockfsm *fsm, struct table *table,
 
 /* --- From scratch --------------------------------------------------------- */
 
+static uint64_t share_of(struct record *record, const struct stored *stored)
+{
+    record_of(record, stored);
+    return record_share(record);
+}
+
 static uint64_t hash_lock(struct record *record, const struct lock *lock)
 {
-    uint64_t sum = 0;
-    record_of_lock(record, lock);
-    sum += record_share(record);
+    uint64_t sum = share_of(record, &lock->stored);
     LIST_EACH (node, &lock->holds) {
-        record_of_hold(record, LIST_ENTRY(node, struct hold, in_lock));
-        sum += record_share(record);
+        sum += share_of(record,
+                        &LIST_ENTRY(node, struct hold, in_lock)->stored);
     }
     LIST_EACH (node, &lock->queue) {
-        record_of_wait(record, LIST_ENTRY(node, struct wait, in_lock));
-        sum += record_share(record);
+        sum += share_of(record,
+                        &LIST_ENTRY(node, struct wait, in_lock)->stored);
     }
     return sum;
 }
@@ -129,9 +133,8 @@ static uint64_t hash_results(struct record *record, const struct list *results)
 {
     uint64_t sum = 0;
     LIST_EACH (node, results) {
-        record_of_result(record,
-                         LIST_ENTRY(node, struct kept_result, in_order));
-        sum += record_share(record);
+        sum += share_of(
+            record, &LIST_ENTRY(node, struct kept_result, in_order)->stored);
     }
     return sum;
 }
@@ -139,16 +142,13 @@ static uint64_t hash_results(struct record *record, const struct list *results)
 static uint64_t hash_session(struct record *record,
                              const struct session *session)
 {
-    uint64_t sum = 0;
-    record_of_session(record, session);
-    sum += record_share(record);
+    uint64_t sum = share_of(record, &session->stored);
     LIST_EACH (node, &session->askers) {
         sum += hash_results(
             record, &LIST_ENTRY(node, struct asker, in_session)->waiting);
     }
     if (session->numbers != NULL) {
-        record_of_numbers(record, session->numbers);
-        sum += record_share(record);
+        sum += share_of(record, &session->numbers->stored);
         sum += hash_results(record, &session->numbers->answered);
     }
     return sum;
@@ -169,17 +169,15 @@ uint64_t lockfsm_hash(const struct lockfsm *fsm)
     }
     for (const struct fence *fence = fsm->fences; fence != NULL;
          fence = fence->by_resource.next) {
-        record_of_fence(&record, fence);
-        sum += record_share(&record);
+        sum += share_of(&record, &fence->stored);
     }
     LIST_EACH (node, &fsm->blacklist) {
-        record_of_blacklisting(&record,
-                               LIST_ENTRY(node, struct blacklisting, in_order));
-        sum += record_share(&record);
+        sum += share_of(
+            &record, &LIST_ENTRY(node, struct blacklisting, in_order)->stored);
     }
     LIST_EACH (node, &fsm->members) {
-        record_of_member(&record, LIST_ENTRY(node, struct member, in_order));
-        sum += record_share(&record);
+        sum += share_of(&record,
+                        &LIST_ENTRY(node, struct member, in_order)->stored);
     }
     record_done(&record);
     return at_index(fsm, sum);

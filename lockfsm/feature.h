@@ -15,8 +15,8 @@
  * at the table. What is sent to another node (net/frame.h) is of the level at
  * most that it announces in its HELLO: a frame of an unknown type, or one that
  * is longer than it was, ends the connection. Records of the table
- * (record.proto) need no row: what is only written after an entry of a level is
- * of that level. */
+ * (records.def) need none: what is only written after an entry of a level is of
+ * that level. */
 
 #ifndef HASP_LOCKFSM_FEATURE_H
 #define HASP_LOCKFSM_FEATURE_H

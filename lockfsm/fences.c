@@ -16,7 +16,7 @@ struct fence *fence_new(struct lockfsm *fsm, struct bytes resource)
 {
     struct fence *fence = pool_take(&fsm->pool, sizeof *fence);
     fence->resource = pool_copy(&fsm->pool, resource);
-    stored_init(&fence->stored);
+    stored_init(&fence->stored, RECORD_FENCE);
     HASH_ADD_KEYPTR(by_resource, fsm->fences, fence->resource.data,
                     fence->resource.size, fence);
     return fence;
@@ -24,7 +24,7 @@ struct fence *fence_new(struct lockfsm *fsm, struct bytes resource)
 
 static void fence_free(struct lockfsm *fsm, struct fence *fence)
 {
-    fence_gone(fsm, fence);
+    record_gone(fsm, &fence->stored);
     HASH_DELETE(by_resource, fsm->fences, fence);
     pool_drop(&fsm->pool, &fence->resource);
     pool_give(&fsm->pool, fence, sizeof *fence);
@@ -80,11 +80,11 @@ void apply_fence_admit(struct lockfsm *fsm, const Hasp__Command *command,
             return;
         }
         fence = fence_new(fsm, resource);
-        fence_changed(fsm, fence);
+        record_changed(fsm, &fence->stored);
     }
     if (message->token > highest) {
         fence->token = message->token;
-        fence_changed(fsm, fence);
+        record_changed(fsm, &fence->stored);
     }
     result->token = message->token;
     result->count = 1;

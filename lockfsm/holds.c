@@ -39,7 +39,7 @@ struct hold *hold_new(struct lockfsm *fsm, struct lock *lock,
     hold->hold_ms = terms->hold_ms;
     hold->has_barged = terms->has_barged;
     hold->hold_clock_ms = span_clock(fsm, hold->hold_ms);
-    stored_init(&hold->stored);
+    stored_init(&hold->stored, RECORD_HOLD);
     return hold;
 }
 
@@ -56,7 +56,7 @@ void hold_link(struct lockfsm *fsm, struct hold *hold)
 
 void hold_free(struct lockfsm *fsm, struct hold *hold)
 {
-    hold_gone(fsm, hold);
+    record_gone(fsm, &hold->stored);
     places_remove(&fsm->places, &hold->place);
     list_remove(&hold->in_lock);
     hold->lock->hold_count--;
@@ -96,8 +96,8 @@ struct hold *hold_grant(struct lockfsm *fsm, struct lock *lock,
     if (terms->mode == LOCK_SLOTS) {
         lock->slots = terms->slots;
     }
-    lock_changed(fsm, lock);
-    hold_changed(fsm, hold);
+    record_changed(fsm, &lock->stored);
+    record_changed(fsm, &hold->stored);
     hold_tell(fsm, hold, wait_index, NULL);
     return hold;
 }
@@ -106,7 +106,7 @@ void hold_enter_again(struct lockfsm *fsm, struct hold *hold)
 {
     if (hold->count < UINT32_MAX) {
         hold->count++;
-        hold_changed(fsm, hold);
+        record_changed(fsm, &hold->stored);
     }
 }
 
@@ -120,8 +120,8 @@ void hold_upgrade(struct lockfsm *fsm, struct hold *hold, uint64_t wait_index)
     hold->hold_clock_ms = span_clock(fsm, hold->hold_ms);
     hold->lock->mode = LOCK_EXCLUSIVE;
     hold->lock->last_token = hold->token;
-    lock_changed(fsm, hold->lock);
-    hold_changed(fsm, hold);
+    record_changed(fsm, &hold->lock->stored);
+    record_changed(fsm, &hold->stored);
     hold_tell(fsm, hold, wait_index, "upgraded");
 }
 
@@ -141,7 +141,7 @@ static void start_delay(struct lockfsm *fsm, struct lock *lock,
     } else {
         lock->delay_slots = 0;
     }
-    lock_changed(fsm, lock);
+    record_changed(fsm, &lock->stored);
 }
 
 /* The owner may wait at the same lock: an upgrade stands on the hold, and a

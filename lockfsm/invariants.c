@@ -330,7 +330,8 @@ static uint64_t size_of_results(const struct list *results)
         const struct kept_result *kept = LIST_ENTRY(node, struct kept_result,
                                                     in_order);
         size += RECORD_SIZE + kept->text.size;
-        size += kept->tokens != NULL ? kept->token_count * sizeof(uint64_t) : 0;
+        size += kept->token_count > 1 ? kept->token_count * sizeof(uint64_t)
+                                      : 0;
     }
     return size;
 }

@@ -22,7 +22,7 @@ struct kept_result *kept_add(struct lockfsm *fsm, struct numbers *numbers,
     kept->numbers = numbers;
     kept->req = req;
     list_init(&kept->in_order);
-    stored_init(&kept->stored);
+    stored_init(&kept->stored, RECORD_RESULT);
     places_add(&fsm->places, &kept->place,
                &(struct place_key){.kind = PLACE_RESULT,
                                    .number = req,
@@ -55,13 +55,13 @@ static void unlink_kept(struct kept_result *kept)
 
 void kept_drop(struct lockfsm *fsm, struct kept_result *kept)
 {
-    result_gone(fsm, kept);
+    record_gone(fsm, &kept->stored);
     unlink_kept(kept);
     places_remove(&fsm->places, &kept->place);
     kept->numbers->session->result_count--;
-    struct bytes tokens = bytes_of(kept->tokens,
-                                   kept->token_count * sizeof(uint64_t));
-    if (kept->tokens != NULL) {
+    if (kept->token_count > 1) {
+        struct bytes tokens = bytes_of(kept->tokens,
+                                       kept->token_count * sizeof(uint64_t));
         pool_drop(&fsm->pool, &tokens);
     }
     pool_drop(&fsm->pool, &kept->text);
@@ -82,6 +82,8 @@ void kept_fill(struct lockfsm *fsm, struct kept_result *kept,
         struct bytes tokens = bytes_of(result->tokens,
                                        result->token_count * sizeof(uint64_t));
         kept->tokens = (uint64_t *)pool_copy(&fsm->pool, tokens).data;
+    } else if (result->token_count == 1) {
+        kept->tokens = &kept->token;
     }
 }
 
@@ -93,7 +95,7 @@ void kept_answer(struct lockfsm *fsm, struct kept_result *kept,
     kept->wait_index = 0;
     kept->serial = ++fsm->next_serial;
     kept_link(kept);
-    result_changed(fsm, kept);
+    record_changed(fsm, &kept->stored);
     if (numbers->answered_count > ANSWERED_COUNT_MAX) {
         kept_drop(fsm,
                   LIST_FIRST(&numbers->answered, struct kept_result, in_order));
@@ -115,11 +117,10 @@ void kept_finish(struct lockfsm *fsm, struct asker *asker, uint64_t wait_index,
 
 void kept_result_of(const struct kept_result *kept, struct result *ret_result)
 {
-    *ret_result = (struct result){
-        .code = kept->code,
-        .token = kept->token,
-        .count = kept->count,
-        .tokens = kept->token_count > 1 ? kept->tokens : &kept->token,
-        .token_count = kept->token_count,
-        .text = kept->text};
+    *ret_result = (struct result){.code = kept->code,
+                                  .token = kept->token,
+                                  .count = kept->count,
+                                  .tokens = kept->tokens,
+                                  .token_count = kept->token_count,
+                                  .text = kept->text};
 }

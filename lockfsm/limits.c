@@ -170,7 +170,7 @@ void apply_set_limit(struct lockfsm *fsm, const Hasp__Command *command,
         refuse(result, RESULT_BAD_ARGUMENT, "limit");
         return;
     }
-    fsm->has_limits = true;
+    fsm->limit_count = LIMIT_COUNT;
     struct effect *effect = effect_add(fsm, EFFECT_LIMIT_SET);
     effect->count = message->key;
     effect->token = message->value;

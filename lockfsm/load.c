@@ -14,8 +14,6 @@
 
 #include "base/memory.h"
 
-#include "lockfsm/record.pb-c.h"
-
 struct array {
     void **item;
     size_t count;
@@ -24,6 +22,7 @@ struct array {
 
 struct loading {
     struct lockfsm *fsm;
+    enum table_map map;        /* Which is walked. */
     struct lock **locks_by_id; /* Sorted, once all locks are there. */
     size_t lock_count;
     struct array holds;   /* Of struct hold. */
@@ -51,46 +50,66 @@ static int corrupt(struct loading *loading, const char *wrong)
     return HASP_ECORRUPT;
 }
 
-static void *unpack_any(struct loading *loading,
-                        const ProtobufCMessageDescriptor *descriptor,
-                        struct bytes value)
+/* What is not bounded by its row is bounded here. */
+static struct bytes keep(void *data, struct bytes bytes)
 {
-    arena_reset(&loading->fsm->decoded);
-    ProtobufCAllocator allocator = arena_allocator(&loading->fsm->decoded);
-    return protobuf_c_message_unpack(descriptor, &allocator, value.size,
-                                     value.data);
+    struct loading *loading = data;
+    if (bytes.size > POOL_PIECE_SIZE_MAX) {
+        loading->wrong = "a text that is too long";
+        return (struct bytes){NULL, 0};
+    }
+    return pool_copy(&loading->fsm->pool, bytes);
 }
 
-/* NULL also for a record with a field that this version does not know: it was
- * written at a level that this version understands (load_meta). */
-static void *unpack(struct loading *loading,
-                    const ProtobufCMessageDescriptor *descriptor,
-                    struct bytes value)
+static void *take(void *data, size_t size)
 {
-    ProtobufCMessage *message = unpack_any(loading, descriptor, value);
-    return message != NULL && message_is_known(message) ? message : NULL;
+    return pool_take(&((struct loading *)data)->fsm->pool, size);
 }
 
-static struct bytes copy(struct loading *loading, ProtobufCBinaryData data)
+/* What is unknown to this version is damage: it was written at a level that
+ * this version understands (load_state). */
+static bool unpack(struct loading *loading, codec_message_fn *message,
+                   struct bytes value, void *to)
 {
-    return pool_copy(&loading->fsm->pool, bytes_from(data));
+    struct codec_memory memory = {take, keep, loading};
+    struct codec_level level;
+    return codec_get(value, message(), to, &memory, &level) &&
+           level.level != CODEC_LEVEL_UNKNOWN && loading->wrong == NULL;
 }
 
-/* The record that was just read is that of 'stored'. */
-static void loaded(struct loading *loading, enum record_kind kind,
-                   struct stored *stored)
-{
-    record_of(&loading->record, kind, stored);
-    stored_share(loading->fsm, stored, record_share(&loading->record));
-    stored_settle(loading->fsm, kind, stored);
-}
+/* --- Meta ----------------------------------------------------------------- */
 
-/* --- One record ----------------------------------------------------------- */
+static int load_state(struct loading *loading, struct bytes key,
+                      struct bytes value)
+{
+    struct lockfsm *fsm = loading->fsm;
+    bool is_sound = unpack(loading, lockfsm_message, value, fsm);
+    /* First of all: what a higher level has written cannot be judged here. */
+    if (fsm->feature_level > fsm->node_level) {
+        loading->wrong = "the cluster was raised to a feature level that this "
+                         "version does not understand: upgrade it";
+        return HASP_ETOOOLD;
+    }
+    if (!is_sound) {
+        return corrupt(loading, "meta record");
+    }
+    loading->meta_sum = bytes_share(TABLE_META, key, value);
+    fsm->is_begun = cluster_id_is_known(fsm->cluster_id);
+    for (uint32_t i = 0; i < fsm->limit_count; i++) {
+        if (!limit_allows((enum limit_key)i, fsm->limits.of[i])) {
+            return corrupt(loading, "limit");
+        }
+    }
+    return 0;
+}
 
 static int load_meta(void *data, struct bytes key, struct bytes value)
 {
     struct loading *loading = data;
     struct lockfsm *fsm = loading->fsm;
+    if (bytes_equal(key, bytes_of_text(META_STATE_KEY))) {
+        return load_state(loading, key, value);
+    }
     if (bytes_equal(key, bytes_of_text(META_APPLIED_KEY))) {
         if (value.size != 16) {
             return corrupt(loading, "applied index");
@@ -98,158 +117,51 @@ static int load_meta(void *data, struct bytes key, struct bytes value)
         fsm->applied_index = load_u64_be(value.data);
         fsm->applied_term = load_u64_be(value.data + 8);
         fsm->flushed_index = fsm->applied_index;
-        return 0;
-    }
-    if (bytes_equal(key, bytes_of_text(META_DIGEST_KEY))) {
+    } else if (bytes_equal(key, bytes_of_text(META_DIGEST_KEY))) {
         if (value.size != 8) {
             return corrupt(loading, "digest");
         }
         loading->digest = load_u64_be(value.data);
-        return 0;
-    }
-    if (!bytes_equal(key, bytes_of_text(META_STATE_KEY))) {
-        return 0; /* A later version's; it is kept as it is. */
-    }
-    const Hasp__MetaRecord *record = unpack_any(
-        loading, &hasp__meta_record__descriptor, value);
-    /* First of all: what a higher level has written cannot be judged here. */
-    fsm->feature_level = record != NULL ? record->feature_level : 0;
-    if (fsm->feature_level > fsm->node_level) {
-        loading->wrong = "the cluster was raised to a feature level that this "
-                         "version does not understand: upgrade it";
-        return HASP_ETOOOLD;
-    }
-    if (record == NULL || !message_is_known(&record->base) ||
-        (record->cluster_id.len != 0 &&
-         record->cluster_id.len != sizeof fsm->cluster_id) ||
-        record->token_base > TOKEN_BASE_MAX ||
-        record->n_begins > BEGIN_MARK_MAX) {
-        return corrupt(loading, "meta record");
-    }
-    loading->meta_sum = bytes_share(TABLE_META, key, value);
-    if (record->cluster_id.len != 0) {
-        memcpy(fsm->cluster_id, record->cluster_id.data,
-               sizeof fsm->cluster_id);
-        fsm->is_begun = true;
-    }
-    for (size_t i = 0; i < record->n_limits; i++) {
-        if (!limit_set(&fsm->limits, record->limits[i]->key,
-                       record->limits[i]->value)) {
-            return corrupt(loading, "limit");
-        }
-    }
-    fsm->has_limits = record->n_limits > 0;
-    fsm->token_base = record->token_base;
-#ifdef HASP_FEATURE_LEVEL_EXTRA
-    fsm->trials = record->trials;
-#endif
-    fsm->next_serial = record->next_serial;
-    fsm->is_new_life = record->is_new_life;
-    fsm->quarantine_ms = record->quarantine_ms;
-    fsm->quarantine_index = record->quarantine_index;
-    fsm->quarantine_clock_ms = record->quarantine_clock_ms;
-    fsm->clock_ms = record->clock_ms;
-    fsm->clock_index = record->clock_index;
-    fsm->begin_count = (uint32_t)record->n_begins;
-    for (uint32_t i = 0; i < fsm->begin_count; i++) {
-        const Hasp__BeginRecord *begin = record->begins[i];
-        fsm->begins[i] = (struct begin_mark){begin->log_index, begin->clock_ms,
-                                             begin->since_ms};
-    }
+    } /* Else a later version's; it is kept as it is. */
     return 0;
 }
 
-/* Nothing is longer than an operation may have made it. */
-static bool session_fits(const Hasp__SessionRecord *record)
+/* --- One record -----------------------------------------------------------
+ *
+ * Of each map a function makes, from the key, the structure that the value is
+ * read into; NULL if the key is none. Another checks what came of it. */
+
+static uint64_t get_number(struct reader *key)
 {
-    if (record->proof.len != (record->is_redis ? 0 : PROOF_SIZE) ||
-        record->name.len > CLIENT_NAME_SIZE_MAX ||
-        record->address.len > CLIENT_NAME_SIZE_MAX ||
-        record->n_labels > LABEL_COUNT_MAX ||
-        record->n_ended > ENDED_COUNT_MAX) {
-        return false;
-    }
-    for (size_t i = 0; i < record->n_labels; i++) {
-        if (record->labels[i]->key.len > LABEL_SIZE_MAX ||
-            record->labels[i]->value.len > LABEL_SIZE_MAX) {
-            return false;
+    struct bytes number = reader_bytes(key, 8);
+    return number.size == 8 ? load_u64_be(number.data) : 0;
+}
+
+static struct stored *new_session(struct loading *loading, struct reader *key)
+{
+    uint64_t id = get_number(key);
+    return reader_ok(key, true) && session_find(loading->fsm, id) == NULL
+               ? &session_new(loading->fsm, id)->stored
+               : NULL;
+}
+
+static const char *check_session(struct loading *loading, void *structure)
+{
+    const struct session *session = structure;
+    (void)loading;
+    for (uint32_t i = 0; i < session->label_count; i++) {
+        if (session->labels[i].key.size > LABEL_SIZE_MAX ||
+            session->labels[i].value.size > LABEL_SIZE_MAX) {
+            return "label of a session";
         }
     }
-    for (size_t i = 0; i < record->n_ended; i++) {
-        if (record->ended[i]->lock.len > LOCK_NAME_SIZE_MAX ||
-            record->ended[i]->owner.len > OWNER_SIZE_MAX) {
-            return false;
-        }
-    }
-    return true;
+    return NULL;
 }
 
-static void load_session_lists(struct loading *loading, struct session *session,
-                               const Hasp__SessionRecord *record)
+static struct stored *new_lock(struct loading *loading, struct reader *key)
 {
-    struct label *labels = session_labels_new(loading->fsm, session,
-                                              (uint32_t)record->n_labels);
-    for (size_t i = 0; i < record->n_labels; i++) {
-        labels[i].key = copy(loading, record->labels[i]->key);
-        labels[i].value = copy(loading, record->labels[i]->value);
-    }
-    for (size_t i = 0; i < record->n_ended; i++) {
-        struct ended_hold *ended = ended_hold_add(loading->fsm, session);
-        ended->lock = copy(loading, record->ended[i]->lock);
-        ended->owner = copy(loading, record->ended[i]->owner);
-        ended->token = record->ended[i]->token;
-        ended->reason = record->ended[i]->is_max_hold ? "max hold"
-                                                      : "releaseif";
-    }
-}
-
-static int load_session(void *data, struct bytes key, struct bytes value)
-{
-    struct loading *loading = data;
-    const Hasp__SessionRecord *record = unpack(
-        loading, &hasp__session_record__descriptor, value);
-    if (key.size != 8 || record == NULL || !session_fits(record)) {
-        return corrupt(loading, "session record");
-    }
-    struct session *session = session_new(loading->fsm, load_u64_be(key.data));
-    if (record->proof.len > 0) {
-        memcpy(session->proof, record->proof.data, PROOF_SIZE);
-    }
-    session->ttl_ms = record->ttl_ms;
-    session->linger_ms = record->linger_ms;
-    session->heard_index = record->heard_index;
-    session->mark_index = record->mark_index;
-    session->mark_quiet_ms = record->mark_quiet_ms;
-    session->mark_clock_ms = record->mark_clock_ms;
-    session->name = copy(loading, record->name);
-    session->address = copy(loading, record->address);
-    session->blacklist_index = record->blacklist_index;
-    session->is_redis = record->is_redis;
-    session->px_ms = record->px_ms;
-    load_session_lists(loading, session, record);
-    loaded(loading, RECORD_SESSION, &session->stored);
-    return 0;
-}
-
-static int load_lock(void *data, struct bytes key, struct bytes value)
-{
-    struct loading *loading = data;
-    const Hasp__LockRecord *record = unpack(
-        loading, &hasp__lock_record__descriptor, value);
-    if (!name_is_valid(key) || record == NULL || record->mode > LOCK_SLOTS) {
-        return corrupt(loading, "lock record");
-    }
-    struct lock *lock = lock_new(loading->fsm, key);
-    lock->id = record->id;
-    lock->mode = (enum lock_mode)record->mode;
-    lock->slots = record->slots;
-    lock->delay_ms = record->delay_ms;
-    lock->delay_index = record->delay_index;
-    lock->delay_clock_ms = record->delay_clock_ms;
-    lock->delay_slots = record->delay_slots;
-    lock->last_token = record->last_token;
-    loaded(loading, RECORD_LOCK, &lock->stored);
-    return 0;
+    struct bytes name = reader_bytes(key, reader_left(key));
+    return name_is_valid(name) ? &lock_new(loading->fsm, name)->stored : NULL;
 }
 
 static int compare_lock_ids(const void *a, const void *b)
@@ -288,195 +200,186 @@ static struct lock *find_lock(const struct loading *loading, uint64_t id)
     return found != NULL ? *found : NULL;
 }
 
-static int load_hold(void *data, struct bytes key, struct bytes value)
+/* The lock, session and owner that holds and waits have in their keys. */
+struct whose {
+    struct lock *lock;
+    struct session *session;
+    struct bytes owner;
+    uint64_t wait_index;
+};
+
+static bool get_whose(struct loading *loading, struct reader *key,
+                      bool is_waiting, struct whose *ret_whose)
 {
-    struct loading *loading = data;
-    const Hasp__HoldRecord *record = unpack(
-        loading, &hasp__hold_record__descriptor, value);
-    if (key.size < 16 || key.size > 16 + OWNER_SIZE_MAX || record == NULL ||
-        record->mode > LOCK_SLOTS || record->value.len > VALUE_SIZE_MAX) {
-        return corrupt(loading, "hold record");
+    ret_whose->lock = find_lock(loading, get_number(key));
+    ret_whose->wait_index = is_waiting ? get_number(key) : 0;
+    ret_whose->session = session_find(loading->fsm, get_number(key));
+    ret_whose->owner = reader_bytes(key, reader_left(key));
+    return reader_ok(key, true) && ret_whose->lock != NULL &&
+           ret_whose->session != NULL &&
+           ret_whose->owner.size <= OWNER_SIZE_MAX;
+}
+
+static struct stored *new_hold(struct loading *loading, struct reader *key)
+{
+    struct whose whose;
+    if (!get_whose(loading, key, false, &whose)) {
+        return NULL;
     }
-    struct lock *lock = find_lock(loading, load_u64_be(key.data));
-    struct session *session = session_find(loading->fsm,
-                                           load_u64_be(key.data + 8));
-    if (lock == NULL || session == NULL) {
-        return corrupt(loading, "hold without its lock or session");
-    }
-    struct hold_terms terms = {.owner = bytes_of(key.data + 16, key.size - 16),
-                               .value = bytes_from(record->value),
-                               .mode = (enum lock_mode)record->mode,
-                               .delay_ms = record->delay_ms,
-                               .hold_ms = record->hold_ms};
-    struct hold *hold = hold_new(loading->fsm, lock, session, &terms);
-    hold->token = record->token;
-    hold->granted_index = record->granted_index;
-    hold->serial = record->serial;
-    hold->count = record->count;
-    hold->hold_clock_ms = record->hold_clock_ms;
-    hold->has_barged = record->has_barged;
-    loaded(loading, RECORD_HOLD, &hold->stored);
+    struct hold *hold = hold_new(loading->fsm, whose.lock, whose.session,
+                                 &(struct hold_terms){.owner = whose.owner});
     array_add(&loading->holds, hold);
-    return 0;
+    return &hold->stored;
 }
 
-static int load_wait(void *data, struct bytes key, struct bytes value)
+static struct stored *new_wait(struct loading *loading, struct reader *key)
 {
-    struct loading *loading = data;
-    const Hasp__WaitRecord *record = unpack(
-        loading, &hasp__wait_record__descriptor, value);
-    if (key.size != 16 || record == NULL || record->mode > LOCK_SLOTS ||
-        record->owner.len > OWNER_SIZE_MAX ||
-        record->value.len > VALUE_SIZE_MAX) {
-        return corrupt(loading, "wait record");
+    struct whose whose;
+    if (!get_whose(loading, key, true, &whose)) {
+        return NULL;
     }
-    struct lock *lock = find_lock(loading, load_u64_be(key.data));
-    struct session *session = session_find(loading->fsm, record->session);
-    if (lock == NULL || session == NULL) {
-        return corrupt(loading, "wait without its lock or session");
-    }
-    struct wait_terms terms = {.hold = {.owner = bytes_from(record->owner),
-                                        .value = bytes_from(record->value),
-                                        .mode = (enum lock_mode)record->mode,
-                                        .slots = record->slots,
-                                        .delay_ms = record->delay_ms,
-                                        .hold_ms = record->hold_ms},
-                               .wait_ms = record->wait_ms,
-                               .is_upgrade = record->is_upgrade};
-    struct wait *wait = wait_new(loading->fsm, lock, session, &terms);
-    wait->wait_index = load_u64_be(key.data + 8);
-    wait->asked_index = record->asked_index;
-    wait->wait_clock_ms = record->wait_clock_ms;
-    wait->req = record->req;
-    wait->serial = record->serial;
-    loaded(loading, RECORD_WAIT, &wait->stored);
+    struct wait_terms terms = {.hold = {.owner = whose.owner}};
+    struct wait *wait = wait_new(loading->fsm, whose.lock, whose.session,
+                                 &terms);
+    wait->wait_index = whose.wait_index;
     array_add(&loading->waits, wait);
-    return 0;
+    return &wait->stored;
 }
 
-static int load_numbers(struct loading *loading, struct session *session,
-                        struct bytes value)
+static struct stored *new_result(struct loading *loading, struct reader *key)
 {
-    const Hasp__NumbersRecord *record = unpack(
-        loading, &hasp__numbers_record__descriptor, value);
-    if (record == NULL || record->n_spent == 0 || record->n_spent % 2 != 0 ||
-        record->n_spent > 2 * (size_t)SPENT_RANGE_MAX) {
-        return corrupt(loading, "record of spent numbers");
-    }
-    struct numbers *numbers = numbers_obtain(loading->fsm, session);
-    for (size_t i = 0; i < record->n_spent; i += 2) {
-        const uint64_t *range = &record->spent[i];
-        if (range[0] == 0 || range[0] > range[1] ||
-            (i > 0 && (range[0] < 2 || range[0] - 2 < range[-1]))) {
-            return corrupt(loading, "ranges of spent numbers");
-        }
-        numbers_spend(loading->fsm, numbers, range[0], range[1]);
-    }
-    loaded(loading, RECORD_NUMBERS, &numbers->stored);
-    return 0;
-}
-
-static int load_result(void *data, struct bytes key, struct bytes value)
-{
-    struct loading *loading = data;
-    if (key.size != 16) {
-        return corrupt(loading, "key of a result");
-    }
-    struct session *session = session_find(loading->fsm, load_u64_be(key.data));
-    uint64_t req = load_u64_be(key.data + 8);
-    if (session == NULL) {
-        return corrupt(loading, "result without its session");
+    struct session *session = session_find(loading->fsm, get_number(key));
+    uint64_t req = get_number(key);
+    if (!reader_ok(key, true) || session == NULL) {
+        return NULL;
     }
     if (req == 0) {
-        return load_numbers(loading, session, value);
+        return session->numbers == NULL
+                   ? &numbers_obtain(loading->fsm, session)->stored
+                   : NULL;
     }
-    const Hasp__ResultRecord *record = unpack(
-        loading, &hasp__result_record__descriptor, value);
-    if (record == NULL || record->n_tokens > MULTI_COUNT_MAX ||
-        record->code > RESULT_FORGOTTEN ||
-        record->text.len > POOL_PIECE_SIZE_MAX ||
-        record->owner.len > OWNER_SIZE_MAX || session->numbers == NULL ||
-        !numbers_has(session->numbers, req)) {
-        return corrupt(loading, "result record");
+    if (session->numbers == NULL || !numbers_has(session->numbers, req)) {
+        return NULL;
     }
     struct kept_result *kept = kept_add(loading->fsm, session->numbers, req);
-    struct result result = {.code = (enum result_code)record->code,
-                            .token = record->token,
-                            .count = record->count,
-                            .tokens = record->tokens,
-                            .token_count = (uint32_t)record->n_tokens,
-                            .text = bytes_from(record->text)};
-    kept_fill(loading->fsm, kept, &result);
-    kept->hash = record->hash;
-    kept->serial = record->serial;
-    kept->wait_index = record->wait_index;
     array_add(&loading->results, kept);
-    if (kept->wait_index != 0) {
-        struct bytes owner = bytes_from(record->owner);
-        kept->asker = asker_find(loading->fsm, session->id, owner);
-        if (request_find(loading->fsm, kept->wait_index, session->id, owner) ==
-            NULL) {
-            return corrupt(loading, "a result of a request that waits nowhere");
+    return &kept->stored;
+}
+
+static const char *check_numbers(struct loading *loading, void *structure)
+{
+    struct numbers *numbers = structure;
+    const uint64_t *range = numbers->spent;
+    for (uint32_t i = 0; i < numbers->spent_count; i++, range += 2) {
+        if (range[0] == 0 || range[0] > range[1] ||
+            (i > 0 && (range[0] < 2 || range[0] - 2 < range[-1]))) {
+            return "ranges of spent numbers";
         }
     }
-    loaded(loading, RECORD_RESULT, &kept->stored);
-    return 0;
+    numbers->spent_room = numbers->spent_count;
+    loading->fsm->spent_range_count += numbers->spent_count;
+    return numbers->spent_count > 0 ? NULL : "record of spent numbers";
 }
 
-static int load_fence(void *data, struct bytes key, struct bytes value)
+static int compare_wait_indexes(const void *a, const void *b)
 {
-    struct loading *loading = data;
-    const Hasp__FenceRecord *record = unpack(
-        loading, &hasp__fence_record__descriptor, value);
-    if (!name_is_valid(key) || record == NULL) {
-        return corrupt(loading, "fence record");
-    }
-    struct fence *fence = fence_new(loading->fsm, key);
-    fence->token = record->token;
-    loaded(loading, RECORD_FENCE, &fence->stored);
-    return 0;
+    const struct wait *const *left = a;
+    const struct wait *const *right = b;
+    return (*left)->wait_index < (*right)->wait_index
+               ? -1
+               : (*left)->wait_index > (*right)->wait_index;
 }
 
-static int load_blacklisting(void *data, struct bytes key, struct bytes value)
+/* One that waits: all waits of an entry are of one asker. */
+static const char *check_result(struct loading *loading, void *structure)
 {
-    struct loading *loading = data;
-    const Hasp__BlacklistRecord *record = unpack(
-        loading, &hasp__blacklist_record__descriptor, value);
-    if (key.size != 8 || record == NULL ||
-        record->reason.len > VALUE_SIZE_MAX ||
-        record->client.len > CLIENT_NAME_SIZE_MAX ||
-        record->by.len > CLIENT_NAME_SIZE_MAX) {
-        return corrupt(loading, "blacklist record");
+    struct kept_result *kept = structure;
+    size_t tokens_size = kept->token_count * sizeof(uint64_t);
+    if (kept->token_count == 1) {
+        pool_give(&loading->fsm->pool, kept->tokens, tokens_size);
+        kept->tokens = &kept->token;
+    } else {
+        loading->fsm->pool.copied_size += tokens_size; /* As a copy would. */
     }
+    if (kept->wait_index == 0) {
+        return NULL;
+    }
+    const struct wait sought = {.wait_index = kept->wait_index};
+    const struct wait *sought_pointer = &sought;
+    struct wait **found = loading->waits.count == 0
+                              ? NULL
+                              : bsearch(&sought_pointer, loading->waits.item,
+                                        loading->waits.count, sizeof *found,
+                                        compare_wait_indexes);
+    if (found == NULL || (*found)->session != kept->numbers->session) {
+        return "a result of a request that waits nowhere";
+    }
+    kept->asker = (*found)->asker;
+    return NULL;
+}
+
+static struct stored *new_blacklisting(struct loading *loading,
+                                       struct reader *key)
+{
     struct blacklisting *entry = blacklisting_new(loading->fsm);
-    entry->since_index = load_u64_be(key.data);
-    entry->session = record->session;
-    entry->client = copy(loading, record->client);
-    entry->reason = copy(loading, record->reason);
-    entry->by = copy(loading, record->by);
-    entry->for_ms = record->for_ms;
-    entry->clock_ms = record->clock_ms;
-    loaded(loading, RECORD_BLACKLISTING, &entry->stored);
-    return 0;
+    entry->since_index = get_number(key);
+    return reader_ok(key, true) ? &entry->stored : NULL;
 }
 
-static int load_member(void *data, struct bytes key, struct bytes value)
+static struct stored *new_fence(struct loading *loading, struct reader *key)
+{
+    struct bytes name = reader_bytes(key, reader_left(key));
+    return name_is_valid(name) ? &fence_new(loading->fsm, name)->stored : NULL;
+}
+
+static struct stored *new_member(struct loading *loading, struct reader *key)
+{
+    struct member *member = member_obtain(loading->fsm, get_number(key));
+    return reader_ok(key, true) ? &member->stored : NULL;
+}
+
+static const char *check_member(struct loading *loading, void *structure)
+{
+    const struct member *member = structure;
+    member_count_in(loading->fsm, member);
+    return member->added_index != 0 ? NULL : "member record";
+}
+
+/* By the map that is walked; by kind. */
+static struct stored *(*const makers[])(struct loading *, struct reader *) = {
+    [TABLE_SESSIONS] = new_session, [TABLE_LOCKS] = new_lock,
+    [TABLE_HOLDS] = new_hold,       [TABLE_WAITS] = new_wait,
+    [TABLE_RESULTS] = new_result,   [TABLE_BLACKLIST] = new_blacklisting,
+    [TABLE_FENCES] = new_fence,     [TABLE_MEMBERS] = new_member};
+static const char *(*const checks[RECORD_KIND_COUNT])(struct loading *,
+                                                      void *) = {
+    [RECORD_SESSION] = check_session,
+    [RECORD_NUMBERS] = check_numbers,
+    [RECORD_RESULT] = check_result,
+    [RECORD_MEMBER] = check_member};
+
+static int load_record(void *data, struct bytes key, struct bytes value)
 {
     struct loading *loading = data;
-    const Hasp__MemberRecord *record = unpack(
-        loading, &hasp__member_record__descriptor, value);
-    if (key.size != 8 || record == NULL || record->added_index == 0 ||
-        record->removed_by.len > CLIENT_NAME_SIZE_MAX) {
-        return corrupt(loading, "member record");
+    struct reader reader = reader_of(key);
+    struct stored *stored = makers[loading->map](loading, &reader);
+    if (stored == NULL) {
+        return corrupt(loading, "the key of a record");
     }
-    struct member *member = member_obtain(loading->fsm, load_u64_be(key.data));
-    member->incarnation = record->incarnation;
-    member->added_index = record->added_index;
-    member->removed_index = record->removed_index;
-    member->removed_ms = record->removed_ms;
-    member->removed_by = copy(loading, record->removed_by);
-    member_count_in(loading->fsm, member);
-    loaded(loading, RECORD_MEMBER, &member->stored);
+    void *structure = structure_of(stored);
+    if (!unpack(loading, record_kinds[stored->kind].message, value,
+                structure)) {
+        return corrupt(loading, "the value of a record");
+    }
+    const char *wrong = checks[stored->kind] != NULL
+                            ? checks[stored->kind](loading, structure)
+                            : NULL;
+    if (wrong != NULL) {
+        return corrupt(loading, wrong);
+    }
+    record_of(&loading->record, stored);
+    stored_share(loading->fsm, stored, record_share(&loading->record));
+    stored_settle(loading->fsm, stored);
     return 0;
 }
 
@@ -532,6 +435,7 @@ static int link_holds_and_waits(struct loading *loading)
         }
         wait_link(fsm, wait);
     }
+    sort(&loading->waits, compare_wait_indexes); /* For check_result(). */
     return 0;
 }
 
@@ -545,28 +449,21 @@ static void link_results(struct loading *loading)
 
 static int load_all(struct loading *loading, struct table_txn *txn)
 {
-    static const struct {
-        enum table_map map;
-        table_visit_fn *load;
-    } steps[] = {{TABLE_META, load_meta},
-                 {TABLE_SESSIONS, load_session},
-                 {TABLE_LOCKS, load_lock},
-                 {TABLE_HOLDS, load_hold},
-                 {TABLE_WAITS, load_wait},
-                 {TABLE_RESULTS, load_result},
-                 {TABLE_BLACKLIST, load_blacklisting},
-                 {TABLE_FENCES, load_fence},
-                 {TABLE_MEMBERS, load_member}};
-    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+    static const enum table_map order[] = {
+        TABLE_META,    TABLE_SESSIONS,  TABLE_LOCKS,  TABLE_HOLDS,  TABLE_WAITS,
+        TABLE_RESULTS, TABLE_BLACKLIST, TABLE_FENCES, TABLE_MEMBERS};
+    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
+        loading->map = order[i];
         int error = 0;
-        if (steps[i].map == TABLE_HOLDS) {
+        if (order[i] == TABLE_HOLDS) {
             error = sort_locks(loading);
-        } else if (steps[i].map == TABLE_RESULTS) {
+        } else if (order[i] == TABLE_RESULTS) {
             error = link_holds_and_waits(loading);
         }
         if (error == 0) {
-            error = table_walk(txn, steps[i].map, (struct bytes){NULL, 0},
-                               steps[i].load, loading);
+            error = table_walk(txn, order[i], (struct bytes){NULL, 0},
+                               order[i] == TABLE_META ? load_meta : load_record,
+                               loading);
         }
         if (error != 0) {
             return error;

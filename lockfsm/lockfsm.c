@@ -263,7 +263,7 @@ void lockfsm_set_node_level(struct lockfsm *fsm, uint32_t level)
 
 bool lockfsm_has_limits(const struct lockfsm *fsm)
 {
-    return fsm->has_limits;
+    return fsm->limit_count > 0;
 }
 
 uint64_t lockfsm_quarantine(const struct lockfsm *fsm, uint64_t *ret_ms)

@@ -23,7 +23,7 @@ struct lock *lock_new(struct lockfsm *fsm, struct bytes name)
     list_init(&lock->holds);
     list_init(&lock->queue);
     list_init(&lock->in_touched);
-    stored_init(&lock->stored);
+    stored_init(&lock->stored, RECORD_LOCK);
     HASH_ADD_KEYPTR(by_name, fsm->locks, lock->name.data, lock->name.size,
                     lock);
     return lock;
@@ -35,7 +35,7 @@ struct lock *lock_obtain(struct lockfsm *fsm, struct bytes name)
     if (lock == NULL) {
         lock = lock_new(fsm, name);
         lock->id = ++fsm->next_serial;
-        lock_changed(fsm, lock);
+        record_changed(fsm, &lock->stored);
     }
     return lock;
 }
@@ -44,7 +44,7 @@ void lock_free(struct lockfsm *fsm, struct lock *lock)
 {
     CHECK(lock->hold_count == 0);
     CHECK(lock->wait_count == 0);
-    lock_gone(fsm, lock);
+    record_gone(fsm, &lock->stored);
     list_remove(&lock->in_touched);
     HASH_DELETE(by_name, fsm->locks, lock);
     pool_drop(&fsm->pool, &lock->name);

@@ -40,6 +40,7 @@ struct stored {
     struct list
         in_list;    /* Of what changed since the last flush, or the rest. */
     uint64_t share; /* Its part of the digest; 0: none. */
+    uint8_t kind;   /* enum record_kind. */
     uint8_t flags;
 };
 
@@ -66,8 +67,13 @@ struct ended_hold {
     struct bytes lock;  /* Owned. */
     struct bytes owner; /* Owned. */
     uint64_t token;
-    const char *reason; /* "releaseif" or "max hold". */
+    bool is_max_hold; /* Else a RELEASEIF took it. */
 };
+
+static inline const char *ended_hold_reason(const struct ended_hold *ended)
+{
+    return ended->is_max_hold ? "max hold" : "releaseif";
+}
 
 struct session {
     UT_hash_handle by_id;

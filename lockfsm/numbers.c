@@ -15,7 +15,7 @@ struct numbers *numbers_obtain(struct lockfsm *fsm, struct session *session)
         numbers = pool_take(&fsm->pool, sizeof *numbers);
         numbers->session = session;
         list_init(&numbers->answered);
-        stored_init(&numbers->stored);
+        stored_init(&numbers->stored, RECORD_NUMBERS);
         session->numbers = numbers;
     }
     return numbers;
@@ -33,7 +33,7 @@ void numbers_free(struct lockfsm *fsm, struct numbers *numbers)
                   LIST_FIRST(&numbers->answered, struct kept_result, in_order));
     }
     CHECK(numbers->session->result_count == 0);
-    numbers_gone(fsm, numbers);
+    record_gone(fsm, &numbers->stored);
     fsm->spent_range_count -= numbers->spent_count;
     pool_give(&fsm->pool, numbers->spent, size_of(numbers->spent_room));
     numbers->session->numbers = NULL;
@@ -115,5 +115,5 @@ void numbers_spend(struct lockfsm *fsm, struct numbers *numbers, uint64_t from,
         move(numbers, 1, -1);
     }
     fsm->spent_range_count += numbers->spent_count;
-    numbers_changed(fsm, numbers);
+    record_changed(fsm, &numbers->stored);
 }

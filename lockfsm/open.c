@@ -64,7 +64,7 @@ struct session *session_open(struct lockfsm *fsm,
     session->heard_index = fsm->log_index;
     session->name = pool_copy(&fsm->pool, terms->name);
     session->address = pool_copy(&fsm->pool, terms->address);
-    session_changed(fsm, session);
+    record_changed(fsm, &session->stored);
     struct effect *effect = effect_add(fsm, EFFECT_SESSION_OPENED);
     effect->session = session->id;
     effect->time_ms = session->ttl_ms;

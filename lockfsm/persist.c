@@ -47,7 +47,7 @@ static int put_changed(struct lockfsm *fsm, struct table_txn *txn,
     for (int kind = 0; kind < RECORD_KIND_COUNT; kind++) {
         LIST_EACH (node, &fsm->changed[kind]) {
             struct stored *stored = LIST_ENTRY(node, struct stored, in_list);
-            record_of(record, (enum record_kind)kind, stored);
+            record_of(record, stored);
             uint64_t share = record_share(record);
             int error = is_damaged(stored, share) ? HASP_ECORRUPT
                                                   : put(txn, record);
@@ -65,8 +65,7 @@ static void settle_changed(struct lockfsm *fsm)
     for (int kind = 0; kind < RECORD_KIND_COUNT; kind++) {
         struct list *list = &fsm->changed[kind];
         while (!list_is_empty(list)) {
-            stored_settle(fsm, (enum record_kind)kind,
-                          LIST_FIRST(list, struct stored, in_list));
+            stored_settle(fsm, LIST_FIRST(list, struct stored, in_list));
         }
     }
 }

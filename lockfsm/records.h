@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The table's records (lockfsm/record.proto) of the structures in memory, and
- * back. Private to lockfsm/.
+/* The table's records (lockfsm/records.def) of the structures in memory.
+ * Private to lockfsm/.
  *
  * What is equal in memory has equal bytes here, on every node; the hash of the
  * state is made of these bytes. */
@@ -9,7 +9,18 @@
 #ifndef HASP_LOCKFSM_RECORDS_H
 #define HASP_LOCKFSM_RECORDS_H
 
+#include "base/codec.h"
 #include "lockfsm/state.h"
+
+/* What a kind of records is made of. */
+struct record_kind_row {
+    enum table_map map;
+    size_t stored_offset; /* Of the member 'stored'. */
+    codec_message_fn *message;
+    void (*put_key)(struct buffer *out, const void *structure);
+};
+extern const struct record_kind_row record_kinds[RECORD_KIND_COUNT];
+codec_message_fn lockfsm_message; /* Of META "state". */
 
 struct record {
     enum table_map map;
@@ -19,28 +30,10 @@ struct record {
 void record_done(struct record *record);
 
 /* Each replaces what is in 'record'. */
-void record_of_session(struct record *record, const struct session *session);
-void record_of_lock(struct record *record, const struct lock *lock);
-void record_of_hold(struct record *record, const struct hold *hold);
-void record_of_wait(struct record *record, const struct wait *wait);
-void record_of_fence(struct record *record, const struct fence *fence);
-void record_of_blacklisting(struct record *record,
-                            const struct blacklisting *entry);
-void record_of_result(struct record *record, const struct kept_result *kept);
-void record_of_numbers(struct record *record, const struct numbers *numbers);
-void record_of_member(struct record *record, const struct member *member);
-/* That of the structure around 'stored', which is of this kind. */
-void record_of(struct record *record, enum record_kind kind,
-               const struct stored *stored);
-/* What of the state stands in no list: META "state". */
+void record_of(struct record *record, const struct stored *stored);
 void record_of_meta(struct record *record, const struct lockfsm *fsm);
-
-/* The keys alone, appended to 'out'. */
-void key_of_number(struct buffer *out, uint64_t number);
-void key_of_hold(struct buffer *out, const struct hold *hold);
-void key_of_wait(struct buffer *out, const struct wait *wait);
-void key_of_result(struct buffer *out, const struct kept_result *kept);
-void key_of_numbers(struct buffer *out, const struct numbers *numbers);
+/* The structure that 'stored' is a member of. */
+void *structure_of(const struct stored *stored);
 
 /* A record's part in the digest of the state (lockfsm/digest.c). */
 uint64_t record_share(const struct record *record);
@@ -54,8 +47,7 @@ uint64_t bytes_share(enum table_map map, struct bytes key, struct bytes value);
 /* Replaces the share of 'stored' in the digest. */
 void stored_share(struct lockfsm *fsm, struct stored *stored, uint64_t share);
 /* The table has the record as it is, and the digest its share. */
-void stored_settle(struct lockfsm *fsm, enum record_kind kind,
-                   struct stored *stored);
+void stored_settle(struct lockfsm *fsm, struct stored *stored);
 
 #define META_STATE_KEY "state"
 #define META_DIGEST_KEY "digest"

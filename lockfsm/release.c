@@ -19,7 +19,7 @@ static bool release_one(struct lockfsm *fsm, struct session *session,
     *ret_left = hold->count - 1;
     if (hold->count > 1) {
         hold->count--;
-        hold_changed(fsm, hold);
+        record_changed(fsm, &hold->stored);
     } else {
         hold_end(fsm, hold, "released", true);
     }
@@ -112,7 +112,7 @@ void apply_release_if(struct lockfsm *fsm, const Hasp__Command *command,
         (message->token != 0 && message->token != hold->token)) {
         return;
     }
-    session_note_ended(fsm, hold, "releaseif");
+    session_note_ended(fsm, hold, false);
     hold_end(fsm, hold, "releaseif", true);
     result->count = 1;
 }
@@ -174,7 +174,7 @@ void apply_delay_over(struct lockfsm *fsm, const Hasp__Command *command,
     lock->delay_index = 0;
     lock->delay_clock_ms = 0;
     lock->delay_slots = 0;
-    lock_changed(fsm, lock);
+    record_changed(fsm, &lock->stored);
     struct effect *effect = effect_add(fsm, EFFECT_DELAY_OVER);
     effect->lock = effect_copy(fsm, lock->name);
     effect->wait_index = message->since_index;
@@ -192,7 +192,7 @@ void apply_hold_over(struct lockfsm *fsm, const Hasp__Command *command,
     if (hold == NULL || hold->token != message->token) {
         return;
     }
-    session_note_ended(fsm, hold, "max hold");
+    session_note_ended(fsm, hold, true);
     hold_end(fsm, hold, "max hold", false);
     result->count = 1;
 }

@@ -249,7 +249,7 @@ static void keep(struct lockfsm *fsm, uint64_t hash,
         kept->asker = asker_find(fsm, session->id, origin->owner);
         kept->serial = ++fsm->next_serial;
         kept_link(kept);
-        result_changed(fsm, kept);
+        record_changed(fsm, &kept->stored);
     } else {
         kept_answer(fsm, kept, result);
     }

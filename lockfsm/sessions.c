@@ -13,7 +13,7 @@ struct session *session_new(struct lockfsm *fsm, uint64_t id)
     list_init(&session->waits);
     list_init(&session->ended);
     list_init(&session->askers);
-    stored_init(&session->stored);
+    stored_init(&session->stored, RECORD_SESSION);
     HASH_ADD(by_id, fsm->sessions, id, sizeof session->id, session);
     return session;
 }
@@ -58,7 +58,7 @@ void session_free(struct lockfsm *fsm, struct session *session)
     while (!list_is_empty(&session->ended)) {
         free_first_ended(fsm, session);
     }
-    session_gone(fsm, session);
+    record_gone(fsm, &session->stored);
     HASH_DELETE(by_id, fsm->sessions, session);
     for (uint32_t i = 0; i < session->label_count; i++) {
         pool_drop(&fsm->pool, &session->labels[i].key);
@@ -80,18 +80,18 @@ struct ended_hold *ended_hold_add(struct lockfsm *fsm, struct session *session)
 }
 
 void session_note_ended(struct lockfsm *fsm, const struct hold *hold,
-                        const char *reason)
+                        bool is_max_hold)
 {
     struct session *session = hold->session;
     struct ended_hold *ended = ended_hold_add(fsm, session);
     ended->lock = pool_copy(&fsm->pool, hold->lock->name);
     ended->owner = pool_copy(&fsm->pool, hold->owner);
     ended->token = hold->token;
-    ended->reason = reason;
+    ended->is_max_hold = is_max_hold;
     if (session->ended_count > ENDED_COUNT_MAX) {
         free_first_ended(fsm, session);
     }
-    session_changed(fsm, session);
+    record_changed(fsm, &session->stored);
 }
 
 void session_forget_ended(struct lockfsm *fsm, struct session *session,
@@ -103,7 +103,7 @@ void session_forget_ended(struct lockfsm *fsm, struct session *session,
         if (bytes_equal(ended->lock, lock) &&
             bytes_equal(ended->owner, owner)) {
             free_ended(fsm, session, ended);
-            session_changed(fsm, session);
+            record_changed(fsm, &session->stored);
         }
     }
 }

@@ -73,7 +73,7 @@ struct kept_result {
     enum result_code code;
     uint64_t token;
     uint64_t count;
-    uint64_t *tokens; /* Owned; only of more than one. */
+    uint64_t *tokens; /* Owned if more than one; one: 'token'; else NULL. */
     uint32_t token_count;
     struct bytes text; /* Owned. */
     struct stored stored;
@@ -150,7 +150,7 @@ struct lockfsm {
 
     /* The replicated state. */
     struct lockfsm_limits limits;
-    bool has_limits; /* A founder's; else the default. */
+    uint32_t limit_count; /* LIMIT_COUNT: a founder's; 0: the default. */
     uint64_t applied_index;
     uint64_t applied_term;
     uint64_t token_base;
@@ -375,7 +375,7 @@ void session_tell_changed(struct lockfsm *fsm, const struct session *session,
                           const char *reason, struct bytes text);
 /* Notes a hold that ends under a living session, for KEEP to tell. */
 void session_note_ended(struct lockfsm *fsm, const struct hold *hold,
-                        const char *reason);
+                        bool is_max_hold);
 void session_forget_ended(struct lockfsm *fsm, struct session *session,
                           struct bytes lock, struct bytes owner);
 struct ended_hold *ended_hold_add(struct lockfsm *fsm, struct session *session);
@@ -637,27 +637,10 @@ void effect_copy_result(struct lockfsm *fsm, struct result *ret_copy,
 /* --- dirty.c -------------------------------------------------------------- */
 
 /* Zeroed memory becomes a structure that the table does not know. */
-void stored_init(struct stored *stored);
-
-/* These note that a structure is new or has changed, or that it goes. */
-void session_changed(struct lockfsm *fsm, struct session *session);
-void lock_changed(struct lockfsm *fsm, struct lock *lock);
-void hold_changed(struct lockfsm *fsm, struct hold *hold);
-void wait_changed(struct lockfsm *fsm, struct wait *wait);
-void fence_changed(struct lockfsm *fsm, struct fence *fence);
-void blacklisting_changed(struct lockfsm *fsm, struct blacklisting *entry);
-void result_changed(struct lockfsm *fsm, struct kept_result *kept);
-void numbers_changed(struct lockfsm *fsm, struct numbers *numbers);
-void member_changed(struct lockfsm *fsm, struct member *member);
-
-void session_gone(struct lockfsm *fsm, struct session *session);
-void lock_gone(struct lockfsm *fsm, struct lock *lock);
-void hold_gone(struct lockfsm *fsm, struct hold *hold);
-void wait_gone(struct lockfsm *fsm, struct wait *wait);
-void blacklisting_gone(struct lockfsm *fsm, struct blacklisting *entry);
-void result_gone(struct lockfsm *fsm, struct kept_result *kept);
-void numbers_gone(struct lockfsm *fsm, struct numbers *numbers);
-void member_gone(struct lockfsm *fsm, struct member *member);
-void fence_gone(struct lockfsm *fsm, struct fence *fence);
+void stored_init(struct stored *stored, enum record_kind kind);
+/* These note that the structure around 'stored' is new or has changed, or that
+ * it goes. */
+void record_changed(struct lockfsm *fsm, struct stored *stored);
+void record_gone(struct lockfsm *fsm, struct stored *stored);
 
 #endif /* HASP_LOCKFSM_STATE_H */

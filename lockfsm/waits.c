@@ -49,7 +49,7 @@ struct wait *wait_new(struct lockfsm *fsm, struct lock *lock,
     wait->is_upgrade = terms->is_upgrade;
     list_init(&wait->in_group);
     list_init(&wait->in_unbacked);
-    stored_init(&wait->stored);
+    stored_init(&wait->stored, RECORD_WAIT);
     return wait;
 }
 
@@ -104,14 +104,14 @@ struct wait *wait_queue(struct lockfsm *fsm, struct lock *lock,
     wait->serial = ++fsm->next_serial;
     wait->req = fsm->origin.req;
     wait_link(fsm, wait);
-    wait_changed(fsm, wait);
+    record_changed(fsm, &wait->stored);
     fsm->queued_index = wait->wait_index;
     return wait;
 }
 
 void wait_free(struct lockfsm *fsm, struct wait *wait)
 {
-    wait_gone(fsm, wait);
+    record_gone(fsm, &wait->stored);
     places_remove(&fsm->places, &wait->place);
     if (wait->by_request.kind == PLACE_REQUEST) {
         places_remove(&fsm->places, &wait->by_request);
@@ -230,7 +230,7 @@ void wait_ask_again(struct lockfsm *fsm, struct wait *wait,
         member->hold_ms = terms->hold.hold_ms;
         pool_drop(&fsm->pool, &member->value);
         member->value = pool_copy(&fsm->pool, terms->hold.value);
-        wait_changed(fsm, member);
+        record_changed(fsm, &member->stored);
         wait_tell_queued(fsm, member, true);
         member = REQUEST_NEXT(member);
     } while (member != first);

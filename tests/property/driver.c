@@ -551,7 +551,7 @@ static void put_session(const struct session *s)
         putchar(' ');
         put(e->owner);
         printf(" %" PRIu64 " %s\n", e->token,
-               strcmp(e->reason, "max hold") == 0 ? "max-hold" : e->reason);
+               e->is_max_hold ? "max-hold" : "releaseif");
     }
 }
 

@@ -541,7 +541,7 @@ static void show_session(struct script *script, struct buffer *out)
         put_text(out, "ended ", ended->lock);
         put_text(out, "/", ended->owner);
         put_number(out, "token", ended->token);
-        buffer_printf(out, " (%s)\n", ended->reason);
+        buffer_printf(out, " (%s)\n", ended_hold_reason(ended));
     }
 }
 

@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "base/codec.h"
+
+#include "base/check.h"
+#include "base/list.h"
+
+enum { WIRE_NUMBER = 0, WIRE_RUN = 2 };
+
+#define VARINT_SIZE_MAX 10
+
+static const void *member_of(const void *from, uint32_t offset)
+{
+    return (const char *)from + offset;
+}
+
+static uint32_t count_of(const struct codec_field *field, const void *from)
+{
+    return *(const uint32_t *)member_of(from, field->count_offset);
+}
+
+static const void *array_of(const struct codec_field *field, const void *from)
+{
+    const void *at = member_of(from, field->offset);
+    return field->is_inline ? at : *(const void *const *)at;
+}
+
+static const struct codec_message *part_of(const struct codec_field *field)
+{
+    return field->part();
+}
+
+/* What a field is that is one number. */
+static uint64_t number_of(const struct codec_field *field, const void *from)
+{
+    const void *at = member_of(from, field->offset);
+    switch (field->type) {
+    case CODEC_TYPE_U32:
+        return *(const uint32_t *)at;
+    case CODEC_TYPE_BOOL:
+        return *(const bool *)at;
+    default:
+        return *(const uint64_t *)at;
+    }
+}
+
+/* What a field is that is one run of bytes. */
+static struct bytes bytes_in(const struct codec_field *field, const void *from)
+{
+    const void *at = member_of(from, field->offset);
+    if (field->type == CODEC_TYPE_BYTES) {
+        return *(const struct bytes *)at;
+    }
+    const uint8_t *data = at;
+    for (size_t i = 0; i < field->max; i++) {
+        if (data[i] != 0) {
+            return bytes_of(data, field->max);
+        }
+    }
+    return (struct bytes){NULL, 0};
+}
+
+/* --- Writing -------------------------------------------------------------- */
+
+static size_t store_varint(uint8_t *at, uint64_t value)
+{
+    size_t size = 0;
+    for (; value >= 0x80; value >>= 7) {
+        at[size++] = (uint8_t)(value | 0x80);
+    }
+    at[size++] = (uint8_t)value;
+    return size;
+}
+
+static void put_varint(struct buffer *out, uint64_t value)
+{
+    uint8_t *at = buffer_reserve(out, VARINT_SIZE_MAX);
+    out->size += store_varint(at, value);
+}
+
+static void put_key(struct buffer *out, const struct codec_field *field,
+                    unsigned wire)
+{
+    put_varint(out, (uint64_t)field->tag << 3 | wire);
+}
+
+static void put_run(struct buffer *out, const struct codec_field *field,
+                    struct bytes bytes)
+{
+    put_key(out, field, WIRE_RUN);
+    put_varint(out, bytes.size);
+    buffer_put_bytes(out, bytes);
+}
+
+/* Begins what has its length in front; end_run() writes that. */
+static size_t begin_run(struct buffer *out, const struct codec_field *field)
+{
+    put_key(out, field, WIRE_RUN);
+    buffer_put_u8(out, 0);
+    return out->size;
+}
+
+static void end_run(struct buffer *out, size_t start)
+{
+    uint8_t length[VARINT_SIZE_MAX];
+    size_t size = out->size - start;
+    size_t length_size = store_varint(length, size);
+    buffer_reserve(out, length_size);
+    memmove(out->data + start - 1 + length_size, out->data + start, size);
+    memcpy(out->data + start - 1, length, length_size);
+    out->size += length_size - 1;
+}
+
+static void put_part(struct buffer *out, const struct codec_field *field,
+                     const void *part)
+{
+    size_t start = begin_run(out, field);
+    codec_put(out, part_of(field), part);
+    end_run(out, start);
+}
+
+static void put_numbers(struct buffer *out, const struct codec_field *field,
+                        const void *from)
+{
+    const uint64_t *numbers = array_of(field, from);
+    size_t count = (size_t)count_of(field, from) * field->unit;
+    if (count == 0) {
+        return;
+    }
+    size_t start = begin_run(out, field);
+    for (size_t i = 0; i < count; i++) {
+        put_varint(out, numbers[i]);
+    }
+    end_run(out, start);
+}
+
+static void put_array(struct buffer *out, const struct codec_field *field,
+                      const void *from)
+{
+    const char *array = array_of(field, from);
+    for (uint32_t i = 0; i < count_of(field, from); i++) {
+        if (field->type == CODEC_TYPE_RUNS) {
+            put_run(out, field, ((const struct bytes *)(const void *)array)[i]);
+        } else {
+            put_part(out, field, array + i * part_of(field)->size);
+        }
+    }
+}
+
+static void put_field(struct buffer *out, const struct codec_field *field,
+                      const void *from)
+{
+    const void *at = member_of(from, field->offset);
+    switch ((enum codec_type)field->type) {
+    case CODEC_TYPE_U32:
+    case CODEC_TYPE_U64:
+    case CODEC_TYPE_BOOL:
+        if (number_of(field, from) != 0) {
+            put_key(out, field, WIRE_NUMBER);
+            put_varint(out, number_of(field, from));
+        }
+        return;
+    case CODEC_TYPE_BYTES:
+    case CODEC_TYPE_FIXED:
+        if (bytes_in(field, from).size > 0) {
+            put_run(out, field, bytes_in(field, from));
+        }
+        return;
+    case CODEC_TYPE_PART: {
+        size_t before = out->size;
+        size_t start = begin_run(out, field);
+        codec_put(out, part_of(field), at);
+        if (out->size == start) {
+            out->size = before;
+        } else {
+            end_run(out, start);
+        }
+        return;
+    }
+    case CODEC_TYPE_CHOICE:
+        if (count_of(field, from) == field->tag) {
+            put_part(out, field, *(const void *const *)at);
+        }
+        return;
+    case CODEC_TYPE_NUMBERS:
+        put_numbers(out, field, from);
+        return;
+    case CODEC_TYPE_RUNS:
+    case CODEC_TYPE_PARTS:
+        put_array(out, field, from);
+        return;
+    case CODEC_TYPE_LIST:
+        LIST_EACH (node, (const struct list *)at) {
+            put_part(out, field, (const char *)node - field->node_offset);
+        }
+        return;
+    }
+    UNREACHABLE();
+}
+
+void codec_put(struct buffer *out, const struct codec_message *message,
+               const void *from)
+{
+    for (size_t i = 0; i < message->field_count; i++) {
+        put_field(out, &message->fields[i], from);
+    }
+}
+
+void codec_put_identity(struct buffer *out, const struct codec_message *message,
+                        const void *from)
+{
+    for (size_t i = 0; i < message->field_count; i++) {
+        if (!message->fields[i].may_vary) {
+            put_field(out, &message->fields[i], from);
+        }
+    }
+}
+
+/* --- Reading -------------------------------------------------------------- */
+
+struct decoding {
+    const struct codec_memory *memory;
+    struct codec_level *level;
+};
+
+/* One field as it stands in the input. */
+struct item {
+    uint64_t tag;
+    unsigned wire;
+    uint64_t number;   /* WIRE_NUMBER */
+    struct bytes run;  /* WIRE_RUN */
+    uint64_t position; /* In a row of the same tag. */
+};
+
+static uint64_t get_varint(struct reader *reader)
+{
+    uint64_t value = 0;
+    for (unsigned shift = 0; shift < 64; shift += 7) {
+        uint8_t byte = reader_u8(reader);
+        value |= (uint64_t)(byte & 0x7f) << shift;
+        if (byte < 0x80) {
+            if (shift == 63 && byte > 1) {
+                break;
+            }
+            return value;
+        }
+    }
+    reader->is_bad = true;
+    return 0;
+}
+
+static bool get_item(struct reader *reader, struct item *item)
+{
+    uint64_t key = get_varint(reader);
+    uint64_t value = get_varint(reader);
+    item->tag = key >> 3;
+    item->wire = key & 7;
+    item->number = value;
+    if (item->wire == WIRE_RUN) {
+        if (value > reader_left(reader)) {
+            return false;
+        }
+        item->run = reader_bytes(reader, value);
+    }
+    return reader_ok(reader, false) && item->tag != 0 &&
+           (item->wire == WIRE_NUMBER || item->wire == WIRE_RUN);
+}
+
+/* How many items of this tag follow; those behind damage count for none. */
+static uint64_t count_items(struct reader reader, uint64_t tag)
+{
+    struct item item;
+    uint64_t count = 0;
+    while (reader_left(&reader) > 0 && get_item(&reader, &item) &&
+           item.tag == tag) {
+        count++;
+    }
+    return count;
+}
+
+static void note_level(struct decoding *d, uint32_t level, const char *what)
+{
+    if (level > d->level->level) {
+        *d->level = (struct codec_level){level, what};
+    }
+}
+
+static bool get_message(struct decoding *d, struct bytes in,
+                        const struct codec_message *message, void *to);
+
+static struct bytes keep(const struct decoding *d, struct bytes bytes)
+{
+    return d->memory->copy != NULL ? d->memory->copy(d->memory->data, bytes)
+                                   : bytes;
+}
+
+static bool get_number(const struct codec_field *field, uint64_t number,
+                       void *at)
+{
+    if (field->max != 0 && number > field->max) {
+        return false;
+    }
+    switch (field->type) {
+    case CODEC_TYPE_U32:
+        *(uint32_t *)at = (uint32_t)number;
+        return number <= UINT32_MAX;
+    case CODEC_TYPE_BOOL:
+        *(bool *)at = number != 0;
+        return number <= 1;
+    default:
+        *(uint64_t *)at = number;
+        return true;
+    }
+}
+
+static bool get_bytes(struct decoding *d, const struct codec_field *field,
+                      struct bytes run, void *at)
+{
+    if (field->max != 0 && run.size > field->max) {
+        return false;
+    }
+    *(struct bytes *)at = keep(d, run);
+    return true;
+}
+
+static bool get_numbers(struct decoding *d, const struct codec_field *field,
+                        struct bytes run, void *to)
+{
+    struct reader reader = reader_of(run);
+    void *at = (char *)to + field->offset;
+    size_t count = 0;
+    for (size_t i = 0; i < run.size; i++) {
+        count += run.data[i] < 0x80;
+    }
+    if (count % field->unit != 0 || count > UINT32_MAX ||
+        (field->max != 0 && count / field->unit > field->max)) {
+        return false;
+    }
+    uint64_t *numbers = at;
+    if (!field->is_inline && count > 0) {
+        numbers = d->memory->take(d->memory->data, count * sizeof *numbers);
+        *(uint64_t **)at = numbers;
+    }
+    for (size_t i = 0; i < count; i++) {
+        numbers[i] = get_varint(&reader);
+    }
+    *(uint32_t *)((char *)to +
+                  field->count_offset) = (uint32_t)(count / field->unit);
+    return reader_ok(&reader, true);
+}
+
+/* One more of an array; the first takes the memory for 'more' that follow. */
+static bool get_element(struct decoding *d, const struct codec_field *field,
+                        const struct item *item, uint64_t more, void *to)
+{
+    bool is_runs = field->type == CODEC_TYPE_RUNS;
+    size_t size = is_runs ? sizeof(struct bytes) : part_of(field)->size;
+    void *at = (char *)to + field->offset;
+    uint32_t *count = (uint32_t *)(void *)((char *)to + field->count_offset);
+    if (item->position == 0 && !field->is_inline) {
+        if (more >= UINT32_MAX || (field->max != 0 && more >= field->max)) {
+            return false;
+        }
+        *(void **)at = d->memory->take(d->memory->data, (more + 1) * size);
+    } else if (field->max != 0 && item->position >= field->max) {
+        return false;
+    }
+    char *array = field->is_inline ? at : *(char **)at;
+    void *element = array + item->position * size;
+    *count = (uint32_t)item->position + 1;
+    if (is_runs) {
+        *(struct bytes *)element = keep(d, item->run);
+        return true;
+    }
+    return get_message(d, item->run, part_of(field), element);
+}
+
+static bool get_list_element(struct decoding *d,
+                             const struct codec_field *field,
+                             const struct item *item, void *to)
+{
+    if (field->max != 0 && item->position >= field->max) {
+        return false;
+    }
+    char *part = d->memory->take(d->memory->data, part_of(field)->size);
+    list_push_back((struct list *)(void *)((char *)to + field->offset),
+                   (struct list *)(void *)(part + field->node_offset));
+    ++*(uint32_t *)(void *)((char *)to + field->count_offset);
+    return get_message(d, item->run, part_of(field), part);
+}
+
+static bool get_choice(struct decoding *d, const struct codec_field *field,
+                       const struct item *item, void *to)
+{
+    uint32_t *choice = (uint32_t *)(void *)((char *)to + field->count_offset);
+    if (*choice != 0) {
+        return false;
+    }
+    *choice = field->tag;
+    void *part = d->memory->take(d->memory->data, part_of(field)->size);
+    *(void **)(void *)((char *)to + field->offset) = part;
+    return get_message(d, item->run, part_of(field), part);
+}
+
+/* 'rest' is what follows the item. */
+static bool get_field(struct decoding *d, const struct codec_field *field,
+                      const struct item *item, struct reader rest, void *to)
+{
+    void *at = (char *)to + field->offset;
+    bool is_number = field->type <= CODEC_TYPE_BOOL;
+    if (item->wire != (is_number ? WIRE_NUMBER : WIRE_RUN)) {
+        return false;
+    }
+    note_level(d, field->level, field->what);
+    switch ((enum codec_type)field->type) {
+    case CODEC_TYPE_U32:
+    case CODEC_TYPE_U64:
+    case CODEC_TYPE_BOOL:
+        return get_number(field, item->number, at);
+    case CODEC_TYPE_BYTES:
+        return get_bytes(d, field, item->run, at);
+    case CODEC_TYPE_FIXED:
+        if (item->run.size != field->max) {
+            return false;
+        }
+        memcpy(at, item->run.data, field->max);
+        return true;
+    case CODEC_TYPE_PART:
+        return get_message(d, item->run, part_of(field), at);
+    case CODEC_TYPE_CHOICE:
+        return get_choice(d, field, item, to);
+    case CODEC_TYPE_NUMBERS:
+        return get_numbers(d, field, item->run, to);
+    case CODEC_TYPE_RUNS:
+    case CODEC_TYPE_PARTS:
+        return get_element(
+            d, field, item,
+            item->position == 0 ? count_items(rest, item->tag) : 0, to);
+    case CODEC_TYPE_LIST:
+        return get_list_element(d, field, item, to);
+    }
+    UNREACHABLE();
+}
+
+static bool is_array(const struct codec_field *field)
+{
+    return field->type == CODEC_TYPE_RUNS || field->type == CODEC_TYPE_PARTS ||
+           field->type == CODEC_TYPE_LIST;
+}
+
+static bool get_message(struct decoding *d, struct bytes in,
+                        const struct codec_message *message, void *to)
+{
+    const struct codec_field *field = message->fields;
+    const struct codec_field *end = field + message->field_count;
+    struct reader reader = reader_of(in);
+    struct item item = {0};
+    uint64_t last = 0;
+    while (reader_left(&reader) > 0) {
+        if (!get_item(&reader, &item) || item.tag < last) {
+            return false;
+        }
+        while (field < end && field->tag < item.tag) {
+            field++;
+        }
+        if (field == end || field->tag != item.tag) {
+            note_level(d, CODEC_LEVEL_UNKNOWN,
+                       "what this version does not know");
+            last = item.tag;
+            continue;
+        }
+        item.position = item.tag == last ? item.position + 1 : 0;
+        last = item.tag;
+        if ((item.position > 0 && !is_array(field)) ||
+            !get_field(d, field, &item, reader, to)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool codec_get(struct bytes in, const struct codec_message *message, void *to,
+               const struct codec_memory *memory, struct codec_level *ret_level)
+{
+    struct decoding decoding = {memory, ret_level};
+    *ret_level = (struct codec_level){0, ""};
+    return get_message(&decoding, in, message, to);
+}
