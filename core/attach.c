@@ -190,7 +190,7 @@ void attach_tell(struct core *core)
             return;
         }
     } else {
-        out = peer_output(core, core->leader.id);
+        out = peer_output(core, core->leader.id, FRAME_CLOSED);
         if (out == NULL) {
             return;
         }

@@ -131,7 +131,9 @@ void clocks_turn(struct core *core)
     core->clocks.due_ns = core->now_ns + TELL_NS;
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
         struct peer *peer = &core->peers[i];
-        struct buffer *out = peer->is_up ? peer_output(core, peer->id) : NULL;
+        struct buffer *out = peer->is_up
+                                 ? peer_output(core, peer->id, FRAME_CLOCK)
+                                 : NULL;
         if (out != NULL) {
             frame_put_u64(out, FRAME_CLOCK, core->now_ns);
             peer->is_clock_known = clock_rate_ppm(&peer->clock,

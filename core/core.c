@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "core/apply.h"
 #include "core/attach.h"
@@ -218,6 +219,17 @@ bool core_client_is_stranger(struct core *core, uint64_t conn)
     return found == NULL || (!found->is_known && found->watch_count == 0);
 }
 
+#ifdef HASP_FEATURE_LEVEL_EXTRA
+/* For tests: a frame that is not of the first version. */
+static void tell_trial(struct core *core, uint64_t id)
+{
+    struct buffer *out = peer_output(core, id, FRAME_TRIAL);
+    if (out != NULL) {
+        frame_put_u64(out, FRAME_TRIAL, core->options.id);
+    }
+}
+#endif
+
 void core_peer_up(struct core *core, const struct frame_hello *hello,
                   uint64_t now_ns)
 {
@@ -244,6 +256,9 @@ void core_peer_up(struct core *core, const struct frame_hello *hello,
     if (loss_seen(core, peer, hello)) {
         return;
     }
+#ifdef HASP_FEATURE_LEVEL_EXTRA
+    tell_trial(core, id);
+#endif
     reign_member_changed(core);
     vouch_greeted(core, id, hello->members_index);
     if (id == core->leader.id) {
@@ -341,6 +356,11 @@ static int take_frame(struct core *core, uint64_t id, enum frame_type type,
         return digests_diverged(core, id, body);
     case FRAME_CLOCK:
         return clocks_received(core, id, body);
+#ifdef HASP_FEATURE_LEVEL_EXTRA
+    case FRAME_TRIAL:
+        LOG_INFO("trial", "peer=%" PRIu64, id);
+        return 0;
+#endif
     default:
         return HASP_EPROTO;
     }

@@ -99,7 +99,10 @@ struct core_port {
     /* Network. Frames to one peer arrive in order or the connection goes
      * down. */
     bool (*peer_is_up)(void *data, uint64_t id);
-    struct buffer *(*peer_output)(void *data, uint64_t id); /* NULL: not up. */
+    /* Where to append a frame of this type; NULL: the peer is not up, or speaks
+     * a version without it. */
+    struct buffer *(*peer_output)(void *data, uint64_t id,
+                                  enum frame_type type);
     void (*peers_changed)(void *data, const struct replica_members *members);
     uint64_t (*peer_silence_ms)(void *data, uint64_t id);
     /* Dials "peer,client", as the other nodes and clients will, to see whether

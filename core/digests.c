@@ -70,7 +70,7 @@ static void condemn(struct core *core, uint64_t log_index)
 static void tell_diverged(struct core *core, uint64_t id,
                           const struct frame_digest *right)
 {
-    struct buffer *out = peer_output(core, id);
+    struct buffer *out = peer_output(core, id, FRAME_DIVERGED);
     LOG_ERROR("member has another state",
               "member=%" PRIu64 " index=%" PRIu64
               " hint=\"it is to stop; then remove it and add it again with an "
@@ -191,7 +191,7 @@ static void send_point(struct core *core)
          digests->sent_index == point->log_index)) {
         return;
     }
-    struct buffer *out = peer_output(core, core->leader.id);
+    struct buffer *out = peer_output(core, core->leader.id, FRAME_DIGEST);
     if (out != NULL) {
         frame_put_digest(out, FRAME_DIGEST, point);
         digests->sent_to = core->leader.id;

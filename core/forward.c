@@ -182,7 +182,7 @@ int forward_answered(struct core *core, uint64_t peer, struct bytes body)
     }
     /* Nobody waits for it any more. A session that it opened belongs to nobody,
      * which is what its linger is for. */
-    struct buffer *out = peer_output(core, peer);
+    struct buffer *out = peer_output(core, peer, FRAME_CLOSED);
     if (answer.kind == ANSWER_ATTACHED && out != NULL &&
         (conn == NULL || attach_find(core, conn, answer.session) == NULL)) {
         frame_put_closed(out, answer.conn, &answer.session, 1);
@@ -242,7 +242,7 @@ static bool send(struct core *core, struct request *request)
         request_done(core, request);
         return true;
     }
-    struct buffer *out = peer_output(core, core->leader.id);
+    struct buffer *out = peer_output(core, core->leader.id, FRAME_FORWARD);
     if (out == NULL) {
         return false;
     }
@@ -284,7 +284,7 @@ static void serve_parked(struct core *core)
 
 static void send_parked(struct core *core)
 {
-    if (peer_output(core, core->leader.id) == NULL &&
+    if (!peer_is_up(core, core->leader.id) &&
         core->options.redirect == REDIRECT_FORWARD) {
         return;
     }

@@ -29,6 +29,9 @@ static unsigned heeded_of(enum frame_type type)
     case FRAME_DIGEST:
     case FRAME_DIVERGED:
     case FRAME_CLOCK:
+#ifdef HASP_FEATURE_LEVEL_EXTRA
+    case FRAME_TRIAL:
+#endif
         return MEMBER | LEAVING;
     case FRAME_HELLO:
     case FRAME_PING:

@@ -128,7 +128,7 @@ static void tell(struct core *core, const struct peer *peer,
               " hint=\"an old copy of its directory, or its disk lost writes: "
               "remove the member and add it again with an empty directory\"",
               peer->id, peer->acked_index, peer->acked_term, log_end);
-    struct buffer *out = peer_output(core, peer->id);
+    struct buffer *out = peer_output(core, peer->id, FRAME_LOST);
     if (out != NULL) {
         struct frame_lost lost = {.incarnation = incarnation,
                                   .term = peer->acked_term,
@@ -186,7 +186,7 @@ static void ask(struct core *core)
         (leader == core->loss.asked_leader && term == core->loss.asked_term)) {
         return;
     }
-    struct buffer *out = peer_output(core, leader);
+    struct buffer *out = peer_output(core, leader, FRAME_ACCUSED);
     if (out != NULL) {
         struct frame_lost accused = {
             .incarnation = core->options.incarnation,
@@ -216,7 +216,7 @@ static bool may_answer(struct core *core, struct peer *peer)
 
 static void answer(struct core *core, struct peer *peer)
 {
-    struct buffer *out = peer_output(core, peer->id);
+    struct buffer *out = peer_output(core, peer->id, FRAME_CLEARED);
     peer->has_asked = false;
     if (out == NULL || peer->acked_index == 0) {
         return;

@@ -37,7 +37,7 @@ bool peer_is_up(struct core *core, uint64_t id)
     return id != 0 && core->port.peer_is_up(core->port.data, id);
 }
 
-struct buffer *peer_output(struct core *core, uint64_t id)
+struct buffer *peer_output(struct core *core, uint64_t id, enum frame_type type)
 {
-    return id != 0 ? core->port.peer_output(core->port.data, id) : NULL;
+    return id != 0 ? core->port.peer_output(core->port.data, id, type) : NULL;
 }

@@ -43,7 +43,9 @@ struct peer *peer_find(struct core *core, uint64_t id);
 /* Likewise, but makes room; NULL only if PEER_COUNT_MAX are known. */
 struct peer *peer_get(struct core *core, uint64_t id);
 bool peer_is_up(struct core *core, uint64_t id);
-/* Where frames for it go; NULL if it is not up. */
-struct buffer *peer_output(struct core *core, uint64_t id);
+/* Where a frame of this type for it goes; NULL if it is not up, or does not
+ * know such frames. */
+struct buffer *peer_output(struct core *core, uint64_t id,
+                           enum frame_type type);
 
 #endif /* HASP_CORE_PEER_H */

@@ -413,7 +413,7 @@ static bool has_done_something(const struct core *core,
 static void answer_remote(struct core *core, struct request *request,
                           enum frame_answer_kind kind, uint64_t session)
 {
-    struct buffer *out = peer_output(core, request->peer);
+    struct buffer *out = peer_output(core, request->peer, FRAME_ANSWER);
     if (out == NULL) {
         return;
     }

@@ -343,7 +343,7 @@ static void pump(struct core *core, struct peer *peer)
     uint64_t chunk_size = core->options.limits.snapshot_chunk_size;
     while (sender->is_active && sender->sent < sender->size &&
            sender->sent - sender->acked < WINDOW * chunk_size) {
-        struct buffer *out = peer_output(core, peer->id);
+        struct buffer *out = peer_output(core, peer->id, FRAME_SNAPSHOT);
         buffer_clear(&core->scratch);
         if (out == NULL ||
             !core->port.snapshot_read(core->port.data, sender->index,
@@ -369,7 +369,7 @@ static void pump(struct core *core, struct peer *peer)
 static void acknowledge(struct core *core, bool is_done)
 {
     const struct snapshot_receiver *receiver = &core->snapshots.receiver;
-    struct buffer *out = peer_output(core, receiver->from);
+    struct buffer *out = peer_output(core, receiver->from, FRAME_SNAPSHOT_ACK);
     if (out != NULL) {
         struct frame_snapshot_ack ack = {.leader_term = receiver->leader_term,
                                          .last_index = receiver->index,

@@ -108,7 +108,7 @@ static void send_messages(struct core *core,
     }
     for (uint32_t i = 0; i < update->message_count; i++) {
         const struct replica_message *message = &update->messages[i];
-        struct buffer *out = peer_output(core, message->to);
+        struct buffer *out = peer_output(core, message->to, FRAME_RAFT);
         if (out != NULL) {
             size_t start = frame_begin(out, FRAME_RAFT);
             buffer_put_bytes(out, message->bytes);

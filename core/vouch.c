@@ -82,7 +82,7 @@ int vouch_received(struct core *core, uint64_t from, struct bytes body)
 static void tell(struct core *core, uint64_t id,
                  const struct frame_members *own)
 {
-    struct buffer *out = peer_output(core, id);
+    struct buffer *out = peer_output(core, id, FRAME_MEMBERS);
     if (out != NULL) {
         frame_put_members(out, own);
     }

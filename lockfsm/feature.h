@@ -12,11 +12,9 @@
  * To add an entry or a field after a release: add it to command.proto, raise
  * FEATURE_LEVEL if the level has been released, and add a row to the table in
  * feature.c. Nothing else has to ask for the level: the proposer and apply look
- * at the table. What is sent to another node (net/frame.h) is of the level at
- * most that it announces in its HELLO: a frame of an unknown type, or one that
- * is longer than it was, ends the connection. Records of the table
- * (records.def) need none: what is only written after an entry of a level is of
- * that level. */
+ * at the table. What is sent to another node has versions of its own
+ * (net/frame.h). Records of the table (records.def) need no row: what is only
+ * written after an entry of a level is of that level. */
 
 #ifndef HASP_LOCKFSM_FEATURE_H
 #define HASP_LOCKFSM_FEATURE_H

@@ -4,6 +4,36 @@
 
 #include "base/check.h"
 
+/* The version since which there are frames of this type. */
+static const uint8_t since[FRAME_TYPE_END] = {
+    [FRAME_HELLO] = 1,        [FRAME_RAFT] = 1,    [FRAME_FORWARD] = 1,
+    [FRAME_ANSWER] = 1,       [FRAME_CLOSED] = 1,  [FRAME_SNAPSHOT] = 1,
+    [FRAME_SNAPSHOT_ACK] = 1, [FRAME_PING] = 1,    [FRAME_PONG] = 1,
+    [FRAME_LOST] = 1,         [FRAME_DIGEST] = 1,  [FRAME_DIVERGED] = 1,
+    [FRAME_MEMBERS] = 1,      [FRAME_ACCUSED] = 1, [FRAME_CLEARED] = 1,
+    [FRAME_CLOCK] = 1,        [FRAME_REFUSED] = 1,
+#ifdef HASP_FEATURE_LEVEL_EXTRA
+    [FRAME_TRIAL] = 2,
+#endif
+};
+
+const struct frame_versions frame_versions_spoken = {
+    .oldest = FRAME_VERSION_OLDEST, .newest = FRAME_VERSION_NEWEST};
+
+uint32_t frame_since(enum frame_type type)
+{
+    CHECK(type > 0 && type < FRAME_TYPE_END && since[type] != 0);
+    return since[type];
+}
+
+uint32_t frame_common_version(const struct frame_versions *one,
+                              const struct frame_versions *other)
+{
+    uint32_t oldest = one->oldest > other->oldest ? one->oldest : other->oldest;
+    uint32_t newest = one->newest < other->newest ? one->newest : other->newest;
+    return oldest <= newest ? newest : 0;
+}
+
 int frame_parse(struct bytes input, uint32_t size_max,
                 enum frame_type *ret_type, struct bytes *ret_body,
                 size_t *ret_used)
@@ -47,17 +77,17 @@ void frame_end(struct buffer *out, size_t start)
     store_u32(out->data + start, (uint32_t)size);
 }
 
-/* A newer node's HELLO may be longer; its version is refused by who reads
- * it. */
+/* A newer node's HELLO may be longer. */
 void frame_put_hello(struct buffer *out, const struct frame_hello *hello)
 {
     size_t start = frame_begin(out, FRAME_HELLO);
-    buffer_put_u32(out, hello->protocol_version);
+    buffer_put_u32(out, hello->versions.oldest);
+    buffer_put_u32(out, hello->versions.newest);
+    buffer_put_u64(out, hello->from);
+    buffer_put_u64(out, hello->to);
     buffer_put_u32(out, hello->feature_level);
     buffer_put_u32(out, hello->cluster_level);
     buffer_put(out, hello->cluster_id, sizeof hello->cluster_id);
-    buffer_put_u64(out, hello->from);
-    buffer_put_u64(out, hello->to);
     buffer_put_u64(out, hello->incarnation);
     buffer_put_u64(out, hello->applied_index);
     buffer_put_u64(out, hello->members_index);
@@ -70,12 +100,19 @@ int frame_get_hello(struct bytes body, struct frame_hello *ret)
 {
     struct reader reader = reader_of(body);
     struct frame_hello hello = {0};
-    hello.protocol_version = reader_u32(&reader);
+    hello.versions.oldest = reader_u32(&reader);
+    hello.versions.newest = reader_u32(&reader);
+    hello.from = reader_u64(&reader);
+    hello.to = reader_u64(&reader);
+    bool is_understood = frame_common_version(&hello.versions,
+                                              &frame_versions_spoken) != 0;
+    if (!is_understood && reader_ok(&reader, false)) {
+        *ret = hello;
+        return 0;
+    }
     hello.feature_level = reader_u32(&reader);
     hello.cluster_level = reader_u32(&reader);
     struct bytes cluster_id = reader_bytes(&reader, sizeof hello.cluster_id);
-    hello.from = reader_u64(&reader);
-    hello.to = reader_u64(&reader);
     hello.incarnation = reader_u64(&reader);
     hello.applied_index = reader_u64(&reader);
     hello.members_index = reader_u64(&reader);

@@ -26,7 +26,25 @@
 #define FRAME_HEADER_SIZE 8
 #define FRAME_SIZE_MAX (32u << 20) /* Body. */
 #define FRAME_HELLO_SIZE_MAX 512u  /* Body of the first frame. */
-#define FRAME_PROTOCOL_VERSION 1
+
+/* Versions of the frames. Each node announces in its HELLO the range that it
+ * speaks; both sides of a connection then speak the highest version that lies
+ * in both ranges. A frame exists since the version in its row of the table in
+ * frame.c, and nobody is sent one of a later version than that of the
+ * connection (peers_output()). So nodes of two programs run beside each other
+ * while they are upgraded one by one, and back again.
+ *
+ * To add a frame after a release: give it a type and a row, and raise
+ * FRAME_VERSION_NEWEST if that version has been released. The body of a frame
+ * never changes: what is to be longer is a new frame. Of all versions alike are
+ * the header, REFUSED, and the fields of HELLO up to 'to'. FRAME_VERSION_OLDEST
+ * is raised when a frame that all need is no longer understood. */
+#define FRAME_VERSION_OLDEST 1
+#ifdef HASP_FEATURE_LEVEL_EXTRA /* For tests: see lockfsm/feature.h. */
+#define FRAME_VERSION_NEWEST 2
+#else
+#define FRAME_VERSION_NEWEST 1
+#endif
 
 enum frame_type {
     FRAME_HELLO = 1,
@@ -47,6 +65,9 @@ enum frame_type {
     FRAME_CLEARED = 15,  /* It is not. */
     FRAME_CLOCK = 16,    /* Body: u64, the sender's time in nanoseconds. */
     FRAME_REFUSED = 17,  /* Why the receiver's HELLO was not taken. */
+#ifdef HASP_FEATURE_LEVEL_EXTRA
+    FRAME_TRIAL = 18, /* Body: u64. At each greeting, to be logged. */
+#endif
     FRAME_TYPE_END
 };
 
@@ -62,13 +83,25 @@ MUST_CHECK int frame_parse(struct bytes input, uint32_t size_max,
 size_t frame_begin(struct buffer *out, enum frame_type type);
 void frame_end(struct buffer *out, size_t start);
 
+/* The version since which frames of this type exist. */
+uint32_t frame_since(enum frame_type type);
+
+struct frame_versions {
+    uint32_t oldest;
+    uint32_t newest;
+};
+extern const struct frame_versions frame_versions_spoken; /* By this program. */
+/* The highest version that lies in both ranges, 0: none. */
+uint32_t frame_common_version(const struct frame_versions *one,
+                              const struct frame_versions *other);
+
 struct frame_hello {
-    uint32_t protocol_version;
+    struct frame_versions versions;
+    uint64_t from; /* Node id. */
+    uint64_t to;
     uint32_t feature_level; /* The highest that this node understands. */
     uint32_t cluster_level; /* Its cluster was raised to that; 0: not known. */
     uint8_t cluster_id[CLUSTER_ID_SIZE];
-    uint64_t from; /* Node id. */
-    uint64_t to;
     uint64_t incarnation;
     uint64_t applied_index; /* How much of the log this node knows. */
     uint64_t members_index; /* Of the newest configuration in its log, if that
@@ -77,6 +110,8 @@ struct frame_hello {
     uint64_t last_index;    /* ... empty. */
 };
 void frame_put_hello(struct buffer *out, const struct frame_hello *hello);
+/* Of a HELLO of versions that this program does not speak only the fields up to
+ * 'to' are read; the others are zero. */
 MUST_CHECK int frame_get_hello(struct bytes body, struct frame_hello *ret);
 /* Do two nodes that greet each other so fit together? */
 enum frame_age { FRAME_FITS, FRAME_OTHER_TOO_OLD, FRAME_SELF_TOO_OLD };

@@ -55,7 +55,7 @@ void peer_link_dial(struct peers *peers, struct peer *peer)
 
 static struct frame_hello own_hello(const struct peers *peers, uint64_t to)
 {
-    struct frame_hello hello = {.protocol_version = FRAME_PROTOCOL_VERSION,
+    struct frame_hello hello = {.versions = peers->versions,
                                 .feature_level = peers->feature_level,
                                 .from = peers->id,
                                 .to = to,
@@ -76,7 +76,7 @@ static void put_hello(struct peer_link *link, uint64_t to)
 /* For one that is not let in: nothing but what it is too old for. */
 static void put_levels(struct peer_link *link, const struct frame_hello *own)
 {
-    struct frame_hello hello = {.protocol_version = FRAME_PROTOCOL_VERSION,
+    struct frame_hello hello = {.versions = own->versions,
                                 .feature_level = own->feature_level,
                                 .cluster_level = own->cluster_level,
                                 .from = own->from,
@@ -285,15 +285,33 @@ static int check_levels(struct peer_link *link, const struct frame_hello *hello,
     return HASP_ETOOOLD;
 }
 
+/* The text is for both, so it names them. */
+static bool agree_on_version(struct peer_link *link,
+                             const struct frame_hello *hello,
+                             char why[HASP_WHY_SIZE])
+{
+    const struct peers *peers = link->peers;
+    const struct frame_versions *own = &peers->versions;
+    const struct frame_versions *other = &hello->versions;
+    link->version = frame_common_version(own, other);
+    if (link->version != 0) {
+        return true;
+    }
+    snprintf(why, HASP_WHY_SIZE,
+             "no version of the frames between nodes is common: node %" PRIu64
+             " speaks %" PRIu32 " to %" PRIu32 ", node %" PRIu64
+             " speaks %" PRIu32 " to %" PRIu32 "; upgrade node %" PRIu64,
+             peers->id, own->oldest, own->newest, hello->from, other->oldest,
+             other->newest,
+             own->newest < other->oldest ? peers->id : hello->from);
+    return false;
+}
+
 static int check_hello(struct peer_link *link, const struct frame_hello *hello,
                        char why[HASP_WHY_SIZE])
 {
     struct peers *peers = link->peers;
-    if (hello->protocol_version != FRAME_PROTOCOL_VERSION) {
-        snprintf(why, HASP_WHY_SIZE,
-                 "it speaks protocol version %" PRIu32
-                 ", this node speaks %d; upgrade the older one",
-                 hello->protocol_version, FRAME_PROTOCOL_VERSION);
+    if (!agree_on_version(link, hello, why)) {
         return HASP_EREFUSED;
     }
     if (cluster_id_is_known(hello->cluster_id) &&
@@ -387,8 +405,8 @@ static void go_up(struct peer_link *link, const struct frame_hello *hello)
     link->ping_ms = now_ms + PEER_PING_EVERY_MS;
     peer->heard_ms = now_ms;
     peers_wake_by(peers, link->ping_ms);
-    LOG_INFO("peer up", "peer=%" PRIu64 " address=%s", link->id,
-             link->stream.address);
+    LOG_INFO("peer up", "peer=%" PRIu64 " address=%s frames=%" PRIu32, link->id,
+             link->stream.address, link->version);
     peers->events.on_up(peers->events.data, link->id, hello);
 }
 
@@ -425,7 +443,10 @@ static void take_frame(struct peer_link *link, enum frame_type type,
         }
         return;
     }
-    if (type == FRAME_HELLO) {
+    if (frame_since(type) > link->version) {
+        refuse(link, "a frame of type %d, which version %" PRIu32 " has not",
+               (int)type, link->version);
+    } else if (type == FRAME_HELLO) {
         refuse(link, "it said HELLO twice");
     } else if (type == FRAME_REFUSED) {
         take_refusal(link, body);

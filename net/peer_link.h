@@ -48,6 +48,7 @@ struct peer_link {
     struct peer *peer; /* NULL: stranger, or let go. */
     struct list node;  /* In peers->links, oldest first. */
     uint64_t id;       /* From the HELLO. */
+    uint32_t version;  /* Of the frames, once it is up. */
     uint64_t incarnation;
     uint8_t cluster_id[CLUSTER_ID_SIZE];
     uint64_t up_ms;
@@ -64,6 +65,7 @@ struct peers {
     uint64_t id;
     uint64_t incarnation;
     uint32_t feature_level;
+    struct frame_versions versions;
     uint8_t cluster_id[CLUSTER_ID_SIZE];
     struct peers_events events;
     struct listener *listener;

@@ -44,6 +44,8 @@ int peers_open(uv_loop_t *loop, const struct peers_options *options,
     peers->id = options->id;
     peers->incarnation = options->incarnation;
     peers->feature_level = options->feature_level;
+    peers->versions = options->versions.newest != 0 ? options->versions
+                                                    : frame_versions_spoken;
     memcpy(peers->cluster_id, options->cluster_id, sizeof peers->cluster_id);
     peers->events = *events;
     list_init(&peers->members);
@@ -289,10 +291,13 @@ uint64_t peers_silence_ms(const struct peers *peers, uint64_t id)
     return peers_now_ms() - peer->heard_ms;
 }
 
-struct buffer *peers_output(struct peers *peers, uint64_t id)
+struct buffer *peers_output(struct peers *peers, uint64_t id,
+                            enum frame_type type)
 {
     struct peer_link *link = find_up(peers, id);
-    return link != NULL ? stream_output(&link->stream) : NULL;
+    return link != NULL && frame_since(type) <= link->version
+               ? stream_output(&link->stream)
+               : NULL;
 }
 
 void peers_flush(struct peers *peers)

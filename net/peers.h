@@ -88,7 +88,8 @@ struct peers_events {
 struct peers_options {
     uint64_t id;
     uint64_t incarnation;
-    uint32_t feature_level; /* For HELLO. */
+    uint32_t feature_level;         /* For HELLO. */
+    struct frame_versions versions; /* Zero: frame_versions_spoken. */
     uint8_t cluster_id[CLUSTER_ID_SIZE];
     const char *host; /* To listen on. */
     uint16_t port;
@@ -116,9 +117,10 @@ bool peers_is_up(const struct peers *peers, uint64_t id);
  * never. */
 uint64_t peers_silence_ms(const struct peers *peers, uint64_t id);
 
-/* Where to append frames for 'id' (with frame_put_...()); NULL if it is not
- * up. */
-struct buffer *peers_output(struct peers *peers, uint64_t id);
+/* Where to append a frame of this type for 'id' (with frame_put_...()); NULL if
+ * it is not up, or speaks a version that has no such frame. */
+struct buffer *peers_output(struct peers *peers, uint64_t id,
+                            enum frame_type type);
 /* Sends what was appended to all of them: at the end of a turn. */
 void peers_flush(struct peers *peers);
 

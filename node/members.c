@@ -114,11 +114,13 @@ bool members_port_is_up(void *data, uint64_t id)
     return node->members.peers != NULL && peers_is_up(node->members.peers, id);
 }
 
-struct buffer *members_port_output(void *data, uint64_t id)
+struct buffer *members_port_output(void *data, uint64_t id,
+                                   enum frame_type type)
 {
     struct hasp_node *node = data;
-    return node->members.peers == NULL ? NULL
-                                       : peers_output(node->members.peers, id);
+    return node->members.peers == NULL
+               ? NULL
+               : peers_output(node->members.peers, id, type);
 }
 
 void members_port_changed(void *data, const struct replica_members *named)

@@ -63,7 +63,8 @@ void members_tell_core(struct members *members, uint64_t now_ns);
 
 /* Of struct core_port; 'data' is the node. */
 bool members_port_is_up(void *data, uint64_t id);
-struct buffer *members_port_output(void *data, uint64_t id);
+struct buffer *members_port_output(void *data, uint64_t id,
+                                   enum frame_type type);
 void members_port_changed(void *data, const struct replica_members *members);
 uint64_t members_port_silence_ms(void *data, uint64_t id);
 void members_port_cluster_known(void *data,

@@ -57,12 +57,12 @@ class FakePeer:
     ):
         self.send(
             HELLO,
-            struct.pack("<III", 1, level, 0)
+            struct.pack(
+                "<2I2Q2I", 1, 1, self.number, self.node.id, level, 0
+            )
             + cluster
             + struct.pack(
-                "<7Q",
-                self.number,
-                self.node.id,
+                "<5Q",
                 incarnation,
                 applied,
                 members,

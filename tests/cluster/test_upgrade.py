@@ -100,6 +100,37 @@ def exchange(cluster, node, program):
         15,
         "all members are connected",
     )
+    if len(cluster.nodes) == 3:
+        frames_are_known(cluster)
+
+
+def frames_are_known(cluster):
+    """Each connection speaks the highest version that both nodes know, and a
+    frame of the new one goes where it is understood."""
+    for node in cluster.nodes[:3]:
+        for other in cluster.nodes[:3]:
+            if node is not other:
+                both = {node.program, other.program} == {HASPD_LEVEL2}
+                wait_until(
+                    lambda: spoken(node, other) == (2 if both else 1, both),
+                    15,
+                    "nodes %d and %d speak" % (node.id, other.id),
+                )
+    assert not any("which version" in n.log() for n in cluster.nodes[:3])
+
+
+def spoken(node, other):
+    """(version, whether the new frame has come) since the newest connection
+    of the newest start."""
+    log = node.log()
+    at = log.rfind('event="peer up" peer=%d ' % other.id)
+    if at < 0:
+        return None
+    line, _, rest = log[at:].partition("\n")
+    return (
+        int(line.split("frames=")[1].split()[0]),
+        'event="trial" peer=%d\n' % other.id in rest,
+    )
 
 
 def members(cluster):

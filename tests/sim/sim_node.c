@@ -187,14 +187,15 @@ static void port_snapshot_load(void *data)
 static bool port_peer_is_up(void *data, uint64_t id)
 {
     struct sim_node *node = data;
-    return sim_peers_output(node->peers, id) != NULL;
+    return sim_peers_output(node->peers, id, FRAME_RAFT) != NULL;
 }
 
-static struct buffer *port_peer_output(void *data, uint64_t id)
+static struct buffer *port_peer_output(void *data, uint64_t id,
+                                       enum frame_type type)
 {
     struct sim_node *node = data;
     acts(node);
-    return sim_peers_output(node->peers, id);
+    return sim_peers_output(node->peers, id, type);
 }
 
 static void port_peers_changed(void *data,

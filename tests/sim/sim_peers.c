@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "lockfsm/feature.h"
 #include "net/frame.h"
 #include "tests/sim/sim_node.h"
 
@@ -25,6 +26,7 @@ struct sim_peer {
     bool is_guest;   /* Up, though not wanted, for what its HELLO said: */
     bool is_leaving; /* A guest no longer. */
     uint64_t members_index;
+    uint32_t version; /* Of the frames, while it is up. */
     struct buffer input;
     struct buffer output;
     uint64_t heard_ns; /* True time, as all here. */
@@ -136,10 +138,13 @@ void sim_peers_want(struct sim_peers *peers,
     }
 }
 
-struct buffer *sim_peers_output(struct sim_peers *peers, uint64_t id)
+struct buffer *sim_peers_output(struct sim_peers *peers, uint64_t id,
+                                enum frame_type type)
 {
     CHECK(id <= SIM_NODE_MAX);
-    return peers->peer[id].is_up ? &peers->peer[id].output : NULL;
+    struct sim_peer *peer = &peers->peer[id];
+    return peer->is_up && frame_since(type) <= peer->version ? &peer->output
+                                                             : NULL;
 }
 
 uint64_t sim_peers_silence_ms(const struct sim_peers *peers, uint64_t id)
@@ -166,11 +171,14 @@ static void go_down(struct sim_peers *peers, uint64_t id, bool is_by_peer,
 static struct frame_hello own_hello(struct sim_peers *peers, uint64_t id)
 {
     struct frame_hello hello = {
-        .protocol_version = FRAME_PROTOCOL_VERSION,
         .from = sim_node_id(peers->node),
         .to = id,
         .incarnation = sim_node_incarnation(peers->node),
     };
+    hello.versions = frame_versions_spoken;
+    if (sim_node_level(peers->node) == FEATURE_LEVEL_FIRST) {
+        hello.versions.newest = 1; /* That of the version before. */
+    }
     core_fill_hello(sim_node_core(peers->node), &hello);
     memcpy(hello.cluster_id, sim_node_cluster(peers->node), CLUSTER_ID_SIZE);
     return hello;
@@ -245,6 +253,9 @@ static int take_hello(struct sim_peers *peers, uint64_t id, struct bytes body,
     }
     struct core *core = sim_node_core(peers->node);
     struct sim_peer *peer = &peers->peer[id];
+    struct frame_hello own = own_hello(peers, id);
+    peer->version = frame_common_version(&own.versions, &hello.versions);
+    CHECK(peer->version != 0);
     int error = check_levels(peers, id, &hello);
     if (error != 0) {
         return error;
@@ -287,7 +298,7 @@ static int take_frame(struct sim_peers *peers, uint64_t id,
     case FRAME_REFUSED:
         return take_refusal(peers, id, body, now_ns);
     default:
-        CHECK(peer->is_up);
+        CHECK(peer->is_up && frame_since(type) <= peer->version);
         return core_peer_frame(sim_node_core(peers->node), id, type, body,
                                now_ns, why);
     }

@@ -9,6 +9,7 @@
 #ifndef HASP_TESTS_SIM_SIM_PEERS_H
 #define HASP_TESTS_SIM_SIM_PEERS_H
 
+#include "net/frame.h"
 #include "raft/replica.h"
 #include "tests/sim/sim.h"
 #include "tests/sim/sim_net.h"
@@ -28,7 +29,8 @@ void sim_peers_configure(struct sim_peers *peers,
 void sim_peers_want(struct sim_peers *peers,
                     const struct replica_members *members);
 /* Where to append frames; NULL if not up. */
-struct buffer *sim_peers_output(struct sim_peers *peers, uint64_t id);
+struct buffer *sim_peers_output(struct sim_peers *peers, uint64_t id,
+                                enum frame_type type);
 uint64_t sim_peers_silence_ms(const struct sim_peers *peers, uint64_t id);
 void sim_peers_feed(struct sim_peers *peers, const struct sim_news *news,
                     uint64_t now_ns);

@@ -170,8 +170,10 @@ static bool port_peer_is_up(void *data, uint64_t id)
     return id <= NODE_MAX && node->link_up[id];
 }
 
-static struct buffer *port_peer_output(void *data, uint64_t id)
+static struct buffer *port_peer_output(void *data, uint64_t id,
+                                       enum frame_type type)
 {
+    (void)type;
     struct world_node *node = data;
     return port_peer_is_up(data, id) ? &node->out[id] : NULL;
 }

@@ -28,7 +28,7 @@ static void on_up(void *data, uint64_t id, const struct frame_hello *hello)
     assert_int_equal(node->is_closed, 0);
     assert_int_equal(node->ups[id], node->downs[id]);
     assert_true(peers_is_up(node->peers, id));
-    assert_non_null(peers_output(node->peers, id));
+    assert_non_null(peers_output(node->peers, id, FRAME_RAFT));
     node->ups[id]++;
     node->hello_incarnation = hello->incarnation;
     do_deed(node, id, node->on_up_deed);
@@ -40,7 +40,7 @@ static void on_down(void *data, uint64_t id, bool was_closed_by_peer)
     assert_int_equal(node->is_closed, 0);
     assert_int_equal(node->ups[id], node->downs[id] + 1);
     assert_false(peers_is_up(node->peers, id));
-    assert_null(peers_output(node->peers, id));
+    assert_null(peers_output(node->peers, id, FRAME_RAFT));
     node->downs[id]++;
     node->was_closed_by_peer = was_closed_by_peer;
 }
@@ -122,10 +122,8 @@ static void log_sink(void *data, enum log_level level, const char *event,
                      const char *fields)
 {
     (void)data;
-    if (level <= LOG_WARN_LEVEL) {
-        buffer_printf(&fixture->log, "%s %s\n", event, fields);
-        fixture->log_lines++;
-    }
+    buffer_printf(&fixture->log, "%s %s\n", event, fields);
+    fixture->log_lines += level <= LOG_WARN_LEVEL;
 }
 
 bool was_logged(const char *text)
@@ -153,6 +151,7 @@ void open_node_on(uint64_t id, const uint8_t cluster_id[16],
     struct peers_options options = {.id = id,
                                     .incarnation = incarnation,
                                     .feature_level = node->feature_level,
+                                    .versions = node->versions,
                                     .host = "127.0.0.1",
                                     .port = port};
     struct peers_events events = {.data = node,
@@ -258,7 +257,7 @@ int dial_node(uint64_t id)
 
 struct frame_hello hello_of(uint64_t from, uint64_t to)
 {
-    struct frame_hello hello = {.protocol_version = FRAME_PROTOCOL_VERSION,
+    struct frame_hello hello = {.versions = frame_versions_spoken,
                                 .feature_level = 1,
                                 .from = from,
                                 .to = to,

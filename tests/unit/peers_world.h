@@ -43,6 +43,7 @@ struct node {
     int is_closed;
     uint32_t feature_level;
     uint32_t cluster_level;
+    struct frame_versions versions; /* Zero: those of this program. */
     int told_too_old;
     const char *check_refusal;
     bool tells_removed;
@@ -62,7 +63,7 @@ struct fixture {
     bool is_late;
     struct node node[NODE_MAX]; /* By id; [0] is not used. */
     struct buffer log;
-    int log_lines;
+    int log_lines; /* Errors and warnings. */
 };
 
 extern struct fixture *fixture;

@@ -95,7 +95,7 @@ static void a_header_is_refused_before_its_body_comes(void **state)
 static void assert_same_hello(const struct frame_hello *a,
                               const struct frame_hello *b)
 {
-    assert_int_equal(a->protocol_version, b->protocol_version);
+    assert_memory_equal(&a->versions, &b->versions, sizeof a->versions);
     assert_int_equal(a->feature_level, b->feature_level);
     assert_int_equal(a->cluster_level, b->cluster_level);
     assert_memory_equal(a->cluster_id, b->cluster_id, CLUSTER_ID_SIZE);
@@ -109,7 +109,7 @@ static void assert_same_hello(const struct frame_hello *a,
 static void hello_comes_back_and_may_be_longer(void **state)
 {
     (void)state;
-    struct frame_hello hello = {.protocol_version = 1,
+    struct frame_hello hello = {.versions = {1, 2},
                                 .feature_level = 3,
                                 .cluster_level = 2,
                                 .cluster_id = {1, 2, 3, [15] = 9},
@@ -136,6 +136,50 @@ static void hello_comes_back_and_may_be_longer(void **state)
     assert_int_equal(frame_get_hello(only_frame(&out, FRAME_HELLO), &got), 0);
     assert_same_hello(&got, &hello);
     buffer_done(&out);
+}
+
+/* Of a HELLO in another layout no more is believed than what all have. */
+static void a_hello_of_unknown_versions_names_its_sender(void **state)
+{
+    (void)state;
+    struct frame_hello hello = {.versions = {7, 9}, .from = 2, .to = 1};
+    struct frame_hello got = {0};
+    struct buffer out = {0};
+    size_t start = frame_begin(&out, FRAME_HELLO);
+    buffer_put_u32(&out, 7);
+    buffer_put_u32(&out, 9);
+    buffer_put_u64(&out, 2);
+    buffer_put_u64(&out, 1);
+    frame_end(&out, start);
+    assert_int_equal(frame_get_hello(only_frame(&out, FRAME_HELLO), &got), 0);
+    assert_same_hello(&got, &hello);
+    buffer_put_text(&out, "something that nobody knows here, of some length, "
+                          "which is longer than what follows in our own ones");
+    frame_end(&out, start);
+    assert_int_equal(frame_get_hello(only_frame(&out, FRAME_HELLO), &got), 0);
+    assert_same_hello(&got, &hello);
+    buffer_done(&out);
+}
+
+static void the_highest_common_version_is_spoken(void **state)
+{
+    (void)state;
+    static const struct {
+        struct frame_versions one, other;
+        uint32_t common;
+    } cases[] = {{{1, 1}, {1, 1}, 1}, {{1, 2}, {1, 1}, 1}, {{1, 3}, {2, 5}, 3},
+                 {{1, 2}, {2, 2}, 2}, {{1, 2}, {3, 4}, 0}, {{0, 0}, {1, 1}, 0},
+                 {{5, 1}, {1, 9}, 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(frame_common_version(&cases[i].one, &cases[i].other),
+                         cases[i].common);
+        assert_int_equal(frame_common_version(&cases[i].other, &cases[i].one),
+                         cases[i].common);
+    }
+    for (int type = FRAME_HELLO; type < FRAME_TYPE_END; type++) {
+        uint32_t since = frame_since((enum frame_type)type);
+        assert_true(since >= 1 && since <= FRAME_VERSION_NEWEST);
+    }
 }
 
 static void nodes_that_greet_each_other_compare_their_levels(void **state)
@@ -436,6 +480,8 @@ int main(void)
         cmocka_unit_test(a_frame_is_cut_at_its_end_only),
         cmocka_unit_test(a_header_is_refused_before_its_body_comes),
         cmocka_unit_test(hello_comes_back_and_may_be_longer),
+        cmocka_unit_test(a_hello_of_unknown_versions_names_its_sender),
+        cmocka_unit_test(the_highest_common_version_is_spoken),
         cmocka_unit_test(nodes_that_greet_each_other_compare_their_levels),
         cmocka_unit_test(forward_comes_back),
         cmocka_unit_test(a_forward_with_a_wrong_field_is_refused),

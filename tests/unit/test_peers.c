@@ -43,7 +43,8 @@ static void frames_arrive_in_order(void **state)
     introduce(1, 2);
     RUN_UNTIL(is_up(1, 2) && is_up(2, 1));
     for (uint32_t i = 0; i < 400; i++) {
-        struct buffer *out = peers_output(fixture->node[2].peers, 1);
+        struct buffer *out = peers_output(fixture->node[2].peers, 1,
+                                          FRAME_RAFT);
         size_t size = i % 100 == 50 ? 5u << 20 : i * 37;
         size_t start = frame_begin(out, FRAME_RAFT);
         uint8_t *at = buffer_reserve(out, size);
@@ -387,7 +388,8 @@ static void a_member_that_never_reads_is_closed(void **state)
     (void)state;
     int fd = connect_as_member_2();
     for (int i = 0; i < 100 && is_up(1, 2); i++) {
-        struct buffer *out = peers_output(fixture->node[1].peers, 2);
+        struct buffer *out = peers_output(fixture->node[1].peers, 2,
+                                          FRAME_RAFT);
         size_t start = frame_begin(out, FRAME_RAFT);
         memset(buffer_reserve(out, 1u << 20), 0, 1u << 20);
         out->size += 1u << 20;
@@ -489,20 +491,23 @@ static void strangers_bytes_are_refused_with_a_reason(void **state)
     }
 }
 
+#define TEXT_OF(number) TEXT_OF_VALUE(number)
+#define TEXT_OF_VALUE(number) #number
+
 static void wrong_hellos_are_refused_with_a_reason(void **state)
 {
     (void)state;
     struct frame_hello good = hello_of(2, 1);
     struct frame_hello cases[5] = {good, good, good, good, good};
     static const char *const reasons[5] = {
-        "it speaks protocol version 2, this node speaks 1",
+        "node 1 speaks 1 to " TEXT_OF(
+            FRAME_VERSION_NEWEST) ", node 2 speaks 7 to 9; upgrade node 1",
         "it looks for node 9, this is node 1",
         "it says that it is node 1, as this one is",
         "node 5 is not a member",
         "it belongs to another cluster",
     };
-    cases[0].protocol_version = 2;
-    cases[0].to = 9; /* What a later version means by it is unknown. */
+    cases[0].versions = (struct frame_versions){.oldest = 7, .newest = 9};
     cases[1].to = 9;
     cases[2].from = 1;
     cases[3].from = 5;
