@@ -161,11 +161,6 @@ int clocks_received(struct core *core, uint64_t from, struct bytes body)
     return error;
 }
 
-uint64_t clocks_heir(const struct core *core)
-{
-    return core->reign.clock_heir;
-}
-
 void clocks_handed_over(struct core *core, uint64_t to)
 {
     core->clocks.moved_ns = core->now_ns;

@@ -30,9 +30,7 @@ void clocks_turn(struct core *core);
 uint64_t clocks_next(const struct core *core);
 MUST_CHECK int clocks_received(struct core *core, uint64_t from,
                                struct bytes body);
-/* To whom this leader is to hand over now, for its clock; 0: it may stay. */
-uint64_t clocks_heir(const struct core *core);
-/* It does so. */
+/* This leader hands over for its clock. */
 void clocks_handed_over(struct core *core, uint64_t to);
 
 #endif /* HASP_CORE_CLOCKS_H */

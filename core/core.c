@@ -28,8 +28,10 @@
 #include "core/questions.h"
 #include "core/reign.h"
 #include "core/request.h"
+#include "core/silence.h"
 #include "core/snapshots.h"
 #include "core/state.h"
+#include "core/transfer.h"
 #include "core/update.h"
 #include "core/vouch.h"
 #include "core/watches.h"
@@ -449,6 +451,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
         forward_turn(core);
         commands_run_ready(core);
         membership_turn(core);
+        transfer_turn(core);
         loss_turn(core);
         follow(core);
         feature_turn(core);
@@ -459,7 +462,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
         follow(core);
         if (apply_committed(core)) {
             follow(core);
-            membership_progress(core, lockfsm_applied_index(core->fsm));
+            membership_applied(core, lockfsm_applied_index(core->fsm));
             follow(core);
             lease_ended(core);
         }
@@ -503,7 +506,7 @@ bool core_is_quiet(const struct core *core)
     if (!core->is_stopping) {
         return false;
     }
-    if (is_leader(core) && membership_has_heir(core)) {
+    if (is_leader(core) && silence_heir(core) != 0) {
         return false;
     }
     return list_is_empty(&core->requests.logged) &&
@@ -623,6 +626,7 @@ static uint64_t next_deadline(struct core *core)
     next = sooner(next, questions_next(core));
     next = sooner(next, forward_next(core));
     next = sooner(next, membership_next(core));
+    next = sooner(next, transfer_next(core));
     next = sooner(next, snapshots_next(core));
     next = sooner(next, digests_next(core));
     next = sooner(next, quarantine_next(core));

@@ -100,7 +100,7 @@ void raft_finalize_run(struct core *core, struct request *request,
     char why[HASP_WHY_SIZE] = "";
     uint32_t level = feature_possible(core, why);
     (void)call;
-    if (core->reign.change.request != NULL) {
+    if (core->reign.change.state != CHANGE_NONE) {
         request_refuse(core, request, "BUSY",
                        "a change of the members is under way");
     } else if (level != 0) {

@@ -15,6 +15,7 @@
 #include "core/propose.h"
 #include "core/request.h"
 #include "core/state.h"
+#include "core/transfer.h"
 
 /* A request that a node refused is not sent there again sooner. */
 #define FORWARD_RETRY_NS (20 * NS_PER_MS)
@@ -65,6 +66,7 @@ void forward_peer_lost(struct core *core, uint64_t peer)
     orphan_all(core, &core->requests.ready, peer);
     orphan_all(core, &core->snapshots.waiting, peer);
     membership_peer_lost(core, peer);
+    transfer_peer_lost(core, peer);
 }
 
 void forward_turn(struct core *core)
@@ -275,7 +277,7 @@ static void serve_parked(struct core *core)
     LIST_EACH_SAFE (node, &core->requests.parked) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (is_retried_transfer(request)) {
-            membership_transfer_seen(core, request);
+            transfer_answer(core, request);
         } else if (is_open || (request->command->flags & COMMAND_CHANGE) == 0) {
             request_move(core, request, &core->requests.ready, REQUEST_RESUMED);
         }
@@ -294,7 +296,7 @@ static void send_parked(struct core *core)
             continue;
         }
         if (is_retried_transfer(request)) {
-            membership_transfer_seen(core, request);
+            transfer_answer(core, request);
             continue;
         }
         if (!send(core, request)) {

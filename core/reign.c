@@ -17,18 +17,10 @@
 #include "core/state.h"
 #include "core/update.h"
 
-/* Changes that were logged: whether they will take effect is not known. What
- * came from a peer is left to that peer, which learns of the new term as
- * well. */
-static void give_up(struct core *core, struct list *list)
+static void abandon_all(struct core *core, struct list *list)
 {
     LIST_EACH_SAFE (node, list) {
-        struct request *request = LIST_ENTRY(node, struct request, in_list);
-        if (request->conn == NULL) {
-            request_drop(core, request);
-        } else {
-            request_return(core, request);
-        }
+        request_abandon(core, LIST_ENTRY(node, struct request, in_list));
     }
 }
 
@@ -45,8 +37,8 @@ static void end(struct core *core)
     core->reign.stage = REIGN_NONE;
     timers_end(core->timers);
     propose_abandon(core);
-    give_up(core, &core->requests.logged);
-    give_up(core, &core->requests.queued);
+    abandon_all(core, &core->requests.logged);
+    abandon_all(core, &core->requests.queued);
     return_all(core, &core->requests.asking);
     return_all(core, &core->requests.doomed);
     return_all(core, &core->requests.ready);
@@ -58,6 +50,7 @@ static void end(struct core *core)
     }
     attach_stepped_down(core);
     membership_stepped_down(core);
+    transfer_stepped_down(core);
     snapshots_stepped_down(core);
     reign_done(core);
 }
@@ -137,8 +130,7 @@ void reign_serve(struct core *core)
     CHECK(core->reign.stage == REIGN_BEGUN); /* It was our own BEGIN. */
     core->reign.stage = REIGN_SERVING;
     reign_member_changed(core);
-    /* Where every disk is scarce leadership does not go round at once. */
-    core->reign.transfer.scarce_retry_ns = core->now_ns + SCARCE_RETRY_NS;
+    transfer_put_off(core);
     timers_begin(core->timers, core->fsm, core->now_ns);
     attach_tell(core);
     LOG_INFO("serving", "term=%" PRIu64 " sessions=%u", core->reign.term,

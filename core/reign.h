@@ -20,6 +20,7 @@
 #include "core/propose.h"
 #include "core/questions.h"
 #include "core/snapshots.h"
+#include "core/transfer.h"
 
 struct core;
 

@@ -244,6 +244,15 @@ void request_drop(struct core *core, struct request *request)
     free_request(core, request);
 }
 
+void request_abandon(struct core *core, struct request *request)
+{
+    if (request->conn == NULL) {
+        request_drop(core, request);
+    } else {
+        request_return(core, request);
+    }
+}
+
 void request_wait(struct core *core, struct request *request,
                   uint64_t wait_index)
 {

@@ -152,6 +152,10 @@ void request_count_refusal(struct core *core, const char *code);
  * the next leader, or refused if doing it twice might do harm; a remote one
  * goes back. */
 void request_return(struct core *core, struct request *request);
+/* It was logged, and the reign has ended: whether it will take effect is not
+ * known. One of a peer is left to that peer, which learns of the new term as
+ * well. */
+void request_abandon(struct core *core, struct request *request);
 /* Frees it without an answer: its asker asks elsewhere, or has gone. */
 void request_drop(struct core *core, struct request *request);
 /* Its asker has gone. */

@@ -271,7 +271,7 @@ command_encode_fn blacklist_add_encode, blacklist_remove_encode,
 command_parse_fn blacklist_check;
 command_read_fn blacklist_list_read, limits_list_read;
 
-/* membership.c */
+/* membership.c, transfer.c, snapshots.c */
 command_run_fn raft_add_run, raft_promote_run, raft_demote_run, raft_remove_run,
     raft_transfer_run, raft_snapshot_run;
 

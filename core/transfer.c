@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+
+/* RAFT.TRANSFER, and the reasons for which a leader hands over by itself. */
+
+#include "core/transfer.h"
+
+#include <stdio.h>
+
+#include "base/check.h"
+#include "core/clocks.h"
+#include "core/commands/commands.h"
+#include "core/propose.h"
+#include "core/request.h"
+#include "core/silence.h"
+#include "core/state.h"
+#include "core/trail.h"
+#include "core/update.h"
+
+#define RETRY_NS (50 * NS_PER_MS)
+/* A leader whose disk is scarce tries so often. */
+#define SCARCE_RETRY_NS (5000 * NS_PER_MS)
+
+static void begin(struct core *core, struct request *request, uint64_t to)
+{
+    struct transfer *transfer = &core->reign.transfer;
+    CHECK(is_serving(core)); /* Rule 12. */
+    CHECK(transfer->state == TRANSFER_NONE && transfer->request == NULL);
+    if (request != NULL) {
+        request_leave(core, request);
+        request->state = REQUEST_CHANGING;
+    }
+    transfer->state = TRANSFER_WAITING;
+    transfer->request = request;
+    transfer->to = to;
+    transfer->after_index = 0;
+    transfer->deadline_ns = core->now_ns +
+                            core->options.election_ms * NS_PER_MS;
+}
+
+static struct request *end(struct core *core)
+{
+    struct transfer *transfer = &core->reign.transfer;
+    struct request *request = transfer->request;
+    CHECK(transfer->state != TRANSFER_NONE);
+    transfer->state = TRANSFER_NONE;
+    transfer->request = NULL;
+    if (request != NULL) {
+        request->state = REQUEST_NEW;
+    }
+    return request;
+}
+
+static void refuse(struct core *core, const char *code, const char *why)
+{
+    struct request *request = end(core);
+    if (request != NULL) {
+        request_refuse(core, request, code, why);
+    }
+}
+
+void raft_transfer_run(struct core *core, struct request *request,
+                       const struct call *call)
+{
+    struct replica_members members;
+    replica_members(core->replica, &members);
+    const struct replica_member *member = replica_members_find(&members,
+                                                               call->id);
+    if (call->has_id && call->id == core->options.id) {
+        resp_simple(request_reply(core, request), "OK");
+        request_done(core, request);
+    } else if (call->has_id &&
+               (member == NULL || member->role != MEMBER_VOTER)) {
+        request_refuse(core, request, "BADARG",
+                       "raft.transfer: no voter has that id");
+    } else if (silence_heir(core) == 0) {
+        request_refuse(core, request, "BUSY",
+                       "no other voter is connected to take over");
+    } else if (core->reign.transfer.state != TRANSFER_NONE) {
+        request_refuse(core, request, "BUSY", "a transfer is under way");
+    } else {
+        trail_tell(core, request);
+        begin(core, request, call->has_id ? call->id : 0);
+    }
+}
+
+/* True if nothing is to be waited for any more: what is under way is answered
+ * first, and nothing may be left to be submitted. */
+static bool may_go(struct core *core)
+{
+    struct transfer *transfer = &core->reign.transfer;
+    /* Not sooner: what it has said may have been read after the request. */
+    if (transfer->after_index == 0 && transfer->to != 0 &&
+        !silence_is_heard(core, transfer->to)) {
+        if (silence_is_silent(core, transfer->to)) {
+            char text[HASP_WHY_SIZE / 2], why[HASP_WHY_SIZE];
+            silence_text(core, transfer->to, text, sizeof text);
+            snprintf(why, sizeof why,
+                     "raft.transfer: %s: hand over to another voter", text);
+            refuse(core, "BADARG", why); /* It leads on, without a pause. */
+        }
+        return false;
+    }
+    if (propose_has_work(core)) {
+        return false;
+    }
+    if (transfer->after_index == 0) {
+        transfer->after_index = replica_last_index(core->replica);
+    }
+    /* Where our own disk hangs nothing is applied here any more, and all the
+     * more reason to go on. */
+    return lockfsm_applied_index(core->fsm) >= transfer->after_index ||
+           core->now_ns >= transfer->deadline_ns;
+}
+
+static void go(struct core *core)
+{
+    struct transfer *transfer = &core->reign.transfer;
+    struct replica_update update;
+    uint64_t to = transfer->to != 0 ? transfer->to : silence_heir(core);
+    CHECK(transfer->state == TRANSFER_WAITING);
+    int error = replica_transfer(core->replica, to, core->now_ns / NS_PER_MS,
+                                 &update);
+    if (error != 0) {
+        refuse(core, "BUSY", "leadership cannot be handed over now");
+        return;
+    }
+    transfer->state = TRANSFER_UNDER_WAY;
+    if (transfer->request != NULL) {
+        request_mark(transfer->request);
+    }
+    update_carry_out(core, &update);
+}
+
+/* A leader that had better not lead hands over by itself. */
+static void begin_unasked(struct core *core)
+{
+    struct reign *reign = &core->reign;
+    if (reign->transfer.state != TRANSFER_NONE ||
+        replica_is_transferring(core->replica)) {
+        return;
+    }
+    bool is_scarce = core->is_disk_scarce &&
+                     core->now_ns >= reign->transfer.scarce_retry_ns;
+    if ((core->is_stopping || is_scarce) && silence_heir(core) != 0) {
+        transfer_put_off(core);
+        begin(core, NULL, 0);
+    } else if (reign->clock_heir != 0 && reign->change.state == CHANGE_NONE) {
+        uint64_t heir = reign->clock_heir;
+        clocks_handed_over(core, heir);
+        begin(core, NULL, heir);
+    }
+}
+
+void transfer_turn(struct core *core)
+{
+    const struct transfer *transfer = &core->reign.transfer;
+    if (!is_serving(core)) {
+        return;
+    }
+    if (transfer->state == TRANSFER_UNDER_WAY &&
+        !replica_is_transferring(core->replica)) {
+        refuse(core, "BUSY", "the other member did not take over in time");
+    }
+    begin_unasked(core);
+    if (transfer->state == TRANSFER_WAITING && may_go(core)) {
+        go(core);
+    }
+}
+
+uint64_t transfer_next(const struct core *core)
+{
+    const struct transfer *transfer = &core->reign.transfer;
+    if (!is_serving(core)) {
+        return UINT64_MAX;
+    }
+    /* The end of one that nobody asked for need not be noticed at once. */
+    if (transfer->state == TRANSFER_WAITING || transfer->request != NULL ||
+        core->is_stopping) {
+        return core->now_ns + RETRY_NS;
+    }
+    return core->is_disk_scarce ? transfer->scarce_retry_ns : UINT64_MAX;
+}
+
+void transfer_stepped_down(struct core *core)
+{
+    if (core->reign.transfer.state != TRANSFER_NONE) {
+        struct request *request = end(core);
+        if (request != NULL) {
+            request_mark(request); /* It has moved leadership, or may have. */
+            request_abandon(core, request);
+        }
+    }
+}
+
+void transfer_peer_lost(struct core *core, uint64_t peer)
+{
+    struct request *request = core->reign.transfer.request;
+    if (request != NULL && request->conn == NULL && request->peer == peer) {
+        request_orphan(core, request);
+    }
+}
+
+void transfer_put_off(struct core *core)
+{
+    core->reign.transfer.scarce_retry_ns = core->now_ns + SCARCE_RETRY_NS;
+}
+
+void transfer_answer(struct core *core, struct request *request)
+{
+    struct frame_forward kept = request_kept(core, request);
+    uint64_t wanted = 0;
+    if (kept.count > 1 && !bytes_to_u64(kept.argument[1], &wanted)) {
+        wanted = 0;
+    }
+    /* It was sent to the old leader, or that was this node. */
+    uint64_t old = request->sent_to != 0 ? request->sent_to : core->options.id;
+    if (wanted != 0 ? core->leader.id == wanted : core->leader.id != old) {
+        resp_simple(request_reply(core, request), "OK");
+        request_done(core, request);
+    } else {
+        request_refuse(core, request, "BUSY",
+                       "leadership did not go where it was asked to go");
+    }
+}
