@@ -46,132 +46,13 @@ struct backup {
     struct replica_members members;
 };
 
-static void backup_new(struct backup *backup);
-static void backup_done(struct backup *backup);
-static int load_file(struct backup *backup, const struct snapshot_file *file,
-                     char why[HASP_WHY_SIZE]);
-static int load_directory(struct backup *backup, struct datadir *datadir,
-                          char why[HASP_WHY_SIZE]);
-static int write_directory(struct backup *backup,
-                           const struct hasp_node_options *options,
-                           uint64_t *ret_size, char why[HASP_WHY_SIZE]);
-static int choose_member(const struct hasp_node_options *options,
-                         struct replica_members *ret_members,
-                         char why[HASP_WHY_SIZE]);
-static int check_empty(const char *directory, char why[HASP_WHY_SIZE]);
-static void describe(const struct backup *backup,
-                     struct hasp_node_snapshot *ret_snapshot);
-static int status_of(int error);
-static void fill_random(void *out, size_t size);
-
-int hasp_node_inspect(const char *path, struct hasp_node_snapshot *ret_snapshot,
-                      char why[HASP_NODE_WHY_SIZE])
+static void fill_random(void *out, size_t size)
 {
-    struct snapshot_file file;
-    struct backup backup;
-    int error = snapshot_file_map(path, &file, why);
-    if (error != 0) {
-        return status_of(error);
-    }
-    backup_new(&backup);
-    error = load_file(&backup, &file, why);
-    if (error == 0) {
-        describe(&backup, ret_snapshot);
-        ret_snapshot->size = file.stream.size;
-        snapshot_checksum(file.stream, ret_snapshot->checksum);
-    }
-    backup_done(&backup);
-    snapshot_file_unmap(&file);
-    return status_of(error);
-}
-
-int hasp_node_export(const char *directory, const char *path, bool may_replace,
-                     struct hasp_node_snapshot *ret_snapshot,
-                     char why[HASP_NODE_WHY_SIZE])
-{
-    struct datadir *datadir;
-    struct backup backup;
-    struct table_txn *txn;
-    struct buffer members = {0};
-    uint64_t size;
-    if (!may_replace && access(path, F_OK) == 0) {
-        snprintf(why, HASP_NODE_WHY_SIZE, "'%.300s' is there already", path);
-        return HASP_NODE_EXISTS;
-    }
-    int error = datadir_open_existing(directory, &datadir, why);
-    if (error != 0) {
-        return error == HASP_ENOENT ? HASP_NODE_CONFIG : HASP_NODE_STORAGE;
-    }
-    backup_new(&backup);
-    error = load_directory(&backup, datadir, why);
-    datadir_close(datadir);
-    if (error == 0) {
-        replica_members_encode(&backup.members, &members);
-        struct snapshot_header header = {
-            .last_index = lockfsm_applied_index(backup.fsm),
-            .last_term = lockfsm_applied_term(backup.fsm),
-            .configuration_index = backup.configuration_index,
-            .configuration = buffer_bytes(&members)};
-        error = lockfsm_flush(backup.fsm, backup.table);
-        CHECK(error == 0 && table_begin_read(backup.table, &txn) == 0);
-        error = snapshot_file_save(path, &header, txn, &size, why);
-        table_abort(txn);
-        buffer_done(&members);
-    }
-    backup_done(&backup);
-    /* What is told is what is in the file now. */
-    return error != 0 ? HASP_NODE_STORAGE
-                      : hasp_node_inspect(path, ret_snapshot, why);
-}
-
-int hasp_node_restore(const struct hasp_node_options *options, const char *path,
-                      uint64_t quarantine_ms,
-                      struct hasp_node_snapshot *ret_snapshot,
-                      char why[HASP_NODE_WHY_SIZE])
-{
-    struct snapshot_file file;
-    struct backup backup;
-    struct replica_members members;
-    struct hasp_node_snapshot snapshot;
-    int status = hasp_node_options_check(options, why);
-    if (status == 0) {
-        status = choose_member(options, &members, why);
-    }
-    if (status == 0) {
-        status = check_empty(options->directory, why);
-    }
-    if (status != 0) {
-        return status;
-    }
-    int error = snapshot_file_map(path, &file, why);
-    if (error != 0) {
-        return status_of(error);
-    }
-    backup_new(&backup);
-    error = load_file(&backup, &file, why);
-    snapshot_file_unmap(&file);
-    status = status_of(error);
-    if (error == 0) {
-        describe(&backup, &snapshot);
-        if (quarantine_ms == HASP_NODE_QUARANTINE_FULL) {
-            quarantine_ms = lockfsm_lease_max(backup.fsm) +
-                            snapshot.longest_delay_ms;
-        }
-        lockfsm_new_life(backup.fsm, quarantine_ms < TIME_MS_MAX ? quarantine_ms
-                                                                 : TIME_MS_MAX);
-        backup.members = members;
-        backup.configuration_index = lockfsm_applied_index(backup.fsm);
-        error = lockfsm_flush(backup.fsm, backup.table);
-        CHECK(error == 0);
-        describe(&backup, &snapshot);
-        error = write_directory(&backup, options, &snapshot.size, why);
-        status = error == 0 ? 0 : HASP_NODE_STORAGE;
-    }
-    if (status == 0) {
-        *ret_snapshot = snapshot;
-    }
-    backup_done(&backup);
-    return status;
+    ssize_t got;
+    do {
+        got = getrandom(out, size, 0);
+    } while (got < 0 && errno == EINTR);
+    CHECK(got == (ssize_t)size); /* Up to 256 bytes come at once. */
 }
 
 static void backup_new(struct backup *backup)
@@ -222,6 +103,92 @@ static int load_file(struct backup *backup, const struct snapshot_file *file,
     }
     backup->configuration_index = file->header.configuration_index;
     return 0;
+}
+
+static void describe_locks(const struct lockfsm *fsm,
+                           struct hasp_node_snapshot *snapshot)
+{
+    uint64_t longest_ms = 0;
+    for (const struct lock *lock = lockfsm_locks(fsm); lock != NULL;
+         lock = lock->by_name.next) {
+        snapshot->locks++;
+        snapshot->holds += lock->hold_count;
+        snapshot->waits += lock->wait_count;
+        longest_ms = lock->delay_ms > longest_ms ? lock->delay_ms : longest_ms;
+        LIST_EACH (node, &lock->holds) {
+            const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
+            if (hold->delay_ms > longest_ms) {
+                longest_ms = hold->delay_ms;
+            }
+        }
+    }
+    snapshot->longest_delay_ms = longest_ms;
+}
+
+static void describe(const struct backup *backup,
+                     struct hasp_node_snapshot *ret_snapshot)
+{
+    const struct lockfsm *fsm = backup->fsm;
+    struct hasp_node_snapshot snapshot = {
+        .log_index = lockfsm_applied_index(fsm),
+        .term = lockfsm_applied_term(fsm),
+        .token_base = lockfsm_token_base(fsm),
+        .fences = lockfsm_fence_count(fsm),
+        .member_count = backup->members.count};
+    lockfsm_cluster_id(fsm, snapshot.cluster_id);
+    lockfsm_quarantine(fsm, &snapshot.quarantine_ms);
+    describe_locks(fsm, &snapshot);
+    for (const struct session *session = lockfsm_sessions(fsm); session != NULL;
+         session = session->by_id.next) {
+        snapshot.sessions++;
+        if (session->ttl_ms > snapshot.longest_ttl_ms) {
+            snapshot.longest_ttl_ms = session->ttl_ms;
+        }
+    }
+    LIST_EACH (node, lockfsm_blacklist(fsm)) {
+        snapshot.blacklist++;
+    }
+    for (uint32_t i = 0; i < backup->members.count; i++) {
+        const struct replica_member *from = &backup->members.member[i];
+        struct hasp_node_snapshot_member *to = &snapshot.member[i];
+        to->id = from->id;
+        to->is_voter = from->role == MEMBER_VOTER;
+        snprintf(to->addresses, sizeof to->addresses, "%s", from->address);
+    }
+    *ret_snapshot = snapshot;
+}
+
+static int status_of(int error)
+{
+    if (error == 0) {
+        return 0;
+    }
+    if (error == HASP_ETOOOLD) {
+        return HASP_NODE_TOO_OLD;
+    }
+    return error == HASP_ECORRUPT || error == HASP_ENOENT ? HASP_NODE_DATA
+                                                          : HASP_NODE_STORAGE;
+}
+
+int hasp_node_inspect(const char *path, struct hasp_node_snapshot *ret_snapshot,
+                      char why[HASP_NODE_WHY_SIZE])
+{
+    struct snapshot_file file;
+    struct backup backup;
+    int error = snapshot_file_map(path, &file, why);
+    if (error != 0) {
+        return status_of(error);
+    }
+    backup_new(&backup);
+    error = load_file(&backup, &file, why);
+    if (error == 0) {
+        describe(&backup, ret_snapshot);
+        ret_snapshot->size = file.stream.size;
+        snapshot_checksum(file.stream, ret_snapshot->checksum);
+    }
+    backup_done(&backup);
+    snapshot_file_unmap(&file);
+    return status_of(error);
 }
 
 /* Applies what the log has behind the state. */
@@ -322,6 +289,45 @@ static int load_directory(struct backup *backup, struct datadir *datadir,
         error = HASP_ECORRUPT;
     }
     return error;
+}
+
+int hasp_node_export(const char *directory, const char *path, bool may_replace,
+                     struct hasp_node_snapshot *ret_snapshot,
+                     char why[HASP_NODE_WHY_SIZE])
+{
+    struct datadir *datadir;
+    struct backup backup;
+    struct table_txn *txn;
+    struct buffer members = {0};
+    uint64_t size;
+    if (!may_replace && access(path, F_OK) == 0) {
+        snprintf(why, HASP_NODE_WHY_SIZE, "'%.300s' is there already", path);
+        return HASP_NODE_EXISTS;
+    }
+    int error = datadir_open_existing(directory, &datadir, why);
+    if (error != 0) {
+        return error == HASP_ENOENT ? HASP_NODE_CONFIG : HASP_NODE_STORAGE;
+    }
+    backup_new(&backup);
+    error = load_directory(&backup, datadir, why);
+    datadir_close(datadir);
+    if (error == 0) {
+        replica_members_encode(&backup.members, &members);
+        struct snapshot_header header = {
+            .last_index = lockfsm_applied_index(backup.fsm),
+            .last_term = lockfsm_applied_term(backup.fsm),
+            .configuration_index = backup.configuration_index,
+            .configuration = buffer_bytes(&members)};
+        error = lockfsm_flush(backup.fsm, backup.table);
+        CHECK(error == 0 && table_begin_read(backup.table, &txn) == 0);
+        error = snapshot_file_save(path, &header, txn, &size, why);
+        table_abort(txn);
+        buffer_done(&members);
+    }
+    backup_done(&backup);
+    /* What is told is what is in the file now. */
+    return error != 0 ? HASP_NODE_STORAGE
+                      : hasp_node_inspect(path, ret_snapshot, why);
 }
 
 /* In this order: from the second step on haspd refuses the directory, because a
@@ -442,76 +448,52 @@ static int check_empty(const char *directory, char why[HASP_WHY_SIZE])
     return 0;
 }
 
-static void describe_locks(const struct lockfsm *fsm,
-                           struct hasp_node_snapshot *snapshot)
+int hasp_node_restore(const struct hasp_node_options *options, const char *path,
+                      uint64_t quarantine_ms,
+                      struct hasp_node_snapshot *ret_snapshot,
+                      char why[HASP_NODE_WHY_SIZE])
 {
-    uint64_t longest_ms = 0;
-    for (const struct lock *lock = lockfsm_locks(fsm); lock != NULL;
-         lock = lock->by_name.next) {
-        snapshot->locks++;
-        snapshot->holds += lock->hold_count;
-        snapshot->waits += lock->wait_count;
-        longest_ms = lock->delay_ms > longest_ms ? lock->delay_ms : longest_ms;
-        LIST_EACH (node, &lock->holds) {
-            const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
-            if (hold->delay_ms > longest_ms) {
-                longest_ms = hold->delay_ms;
-            }
-        }
+    struct snapshot_file file;
+    struct backup backup;
+    struct replica_members members;
+    struct hasp_node_snapshot snapshot;
+    int status = hasp_node_options_check(options, why);
+    if (status == 0) {
+        status = choose_member(options, &members, why);
     }
-    snapshot->longest_delay_ms = longest_ms;
-}
-
-static void describe(const struct backup *backup,
-                     struct hasp_node_snapshot *ret_snapshot)
-{
-    const struct lockfsm *fsm = backup->fsm;
-    struct hasp_node_snapshot snapshot = {
-        .log_index = lockfsm_applied_index(fsm),
-        .term = lockfsm_applied_term(fsm),
-        .token_base = lockfsm_token_base(fsm),
-        .fences = lockfsm_fence_count(fsm),
-        .member_count = backup->members.count};
-    lockfsm_cluster_id(fsm, snapshot.cluster_id);
-    lockfsm_quarantine(fsm, &snapshot.quarantine_ms);
-    describe_locks(fsm, &snapshot);
-    for (const struct session *session = lockfsm_sessions(fsm); session != NULL;
-         session = session->by_id.next) {
-        snapshot.sessions++;
-        if (session->ttl_ms > snapshot.longest_ttl_ms) {
-            snapshot.longest_ttl_ms = session->ttl_ms;
-        }
+    if (status == 0) {
+        status = check_empty(options->directory, why);
     }
-    LIST_EACH (node, lockfsm_blacklist(fsm)) {
-        snapshot.blacklist++;
+    if (status != 0) {
+        return status;
     }
-    for (uint32_t i = 0; i < backup->members.count; i++) {
-        const struct replica_member *from = &backup->members.member[i];
-        struct hasp_node_snapshot_member *to = &snapshot.member[i];
-        to->id = from->id;
-        to->is_voter = from->role == MEMBER_VOTER;
-        snprintf(to->addresses, sizeof to->addresses, "%s", from->address);
+    int error = snapshot_file_map(path, &file, why);
+    if (error != 0) {
+        return status_of(error);
     }
-    *ret_snapshot = snapshot;
-}
-
-static int status_of(int error)
-{
+    backup_new(&backup);
+    error = load_file(&backup, &file, why);
+    snapshot_file_unmap(&file);
+    status = status_of(error);
     if (error == 0) {
-        return 0;
+        describe(&backup, &snapshot);
+        if (quarantine_ms == HASP_NODE_QUARANTINE_FULL) {
+            quarantine_ms = lockfsm_lease_max(backup.fsm) +
+                            snapshot.longest_delay_ms;
+        }
+        lockfsm_new_life(backup.fsm, quarantine_ms < TIME_MS_MAX ? quarantine_ms
+                                                                 : TIME_MS_MAX);
+        backup.members = members;
+        backup.configuration_index = lockfsm_applied_index(backup.fsm);
+        error = lockfsm_flush(backup.fsm, backup.table);
+        CHECK(error == 0);
+        describe(&backup, &snapshot);
+        error = write_directory(&backup, options, &snapshot.size, why);
+        status = error == 0 ? 0 : HASP_NODE_STORAGE;
     }
-    if (error == HASP_ETOOOLD) {
-        return HASP_NODE_TOO_OLD;
+    if (status == 0) {
+        *ret_snapshot = snapshot;
     }
-    return error == HASP_ECORRUPT || error == HASP_ENOENT ? HASP_NODE_DATA
-                                                          : HASP_NODE_STORAGE;
-}
-
-static void fill_random(void *out, size_t size)
-{
-    ssize_t got;
-    do {
-        got = getrandom(out, size, 0);
-    } while (got < 0 && errno == EINTR);
-    CHECK(got == (ssize_t)size); /* Up to 256 bytes come at once. */
+    backup_done(&backup);
+    return status;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Connections of clients on net/stream: they are accepted, parsed, held
+ * back, answered, and cut when there are too many or they are too slow. */
+
 #include "node/clients.h"
 
 #include <inttypes.h>
@@ -63,31 +66,309 @@ struct client {
     bool is_closing;
 };
 
-static struct stream *on_accept(void *data, const char *address,
-                                const struct stream_events **ret_events,
-                                const struct stream_limits **ret_limits,
-                                void **ret_owner, const char **ret_refusal);
-static void on_ready(void *data, struct stream *stream);
-static void on_bytes(struct stream *stream);
-static void on_closed(struct stream *stream, const char *reason);
-static void on_drained(struct stream *stream);
-static void count_cut(struct client *client, const char *reason);
-static void tell_core(struct client *client);
-static void feed(struct client *client, uint64_t now_ns);
-static void answer_too_early(struct client *client);
-static void note_unfinished(struct client *client, uint64_t now_ns);
-static void refuse_bytes(struct client *client, const char *why);
-static void count_unsent(struct client *client, size_t size);
-static void close_slowest(struct clients *clients);
-static struct client *find(struct clients *clients, uint64_t conn);
-static uint64_t take_slot(struct clients *clients, struct client *client);
-static struct origin *find_origin(struct clients *clients, const char *address);
-static void forget_origin(struct clients *clients, struct origin *origin);
-static uint32_t most_connections(uint32_t configured);
-static bool make_room(struct clients *clients);
+static void answer_too_early(struct client *client)
+{
+    struct hasp_node *node = client->clients->node;
+    struct resp_writer writer = {clients_port_output(node, client->conn), 2};
+    char missing[128];
+    founding_missing(&node->founding, missing, sizeof missing);
+    resp_error(&writer, "NOLEADER",
+               "the cluster has not begun: waiting for the first greeting of "
+               "%s",
+               missing);
+}
+
+static void note_unfinished(struct client *client, uint64_t now_ns)
+{
+    if (client->is_blocked || client->is_slow || client->is_closing ||
+        stream_input(&client->stream).size == 0) {
+        list_remove(&client->in_unfinished);
+    } else if (list_is_empty(&client->in_unfinished)) {
+        client->unfinished_ns = now_ns;
+        list_push_back(&client->clients->unfinished, &client->in_unfinished);
+    }
+}
+
+static void refuse_bytes(struct client *client, const char *why)
+{
+    struct resp_writer writer = {stream_output(&client->stream), 2};
+    resp_error(&writer, "ERR", "Protocol error: %s", why);
+    client->is_closing = true;
+    stream_close_flushed(&client->stream, MALFORMED);
+}
+
+/* Parses and hands over what lies there, until it ends or the core blocks. */
+static void feed(struct client *client, uint64_t now_ns)
+{
+    struct clients *clients = client->clients;
+    struct resp_request request;
+    const char *why = NULL;
+    size_t used;
+    while (!client->is_blocked && !client->is_closing) {
+        if (stream_unsent(&client->stream) > UNSENT_MAX) {
+            client->is_slow = true;
+            stream_pause(&client->stream);
+            break;
+        }
+        int rv = resp_parse(&client->parser, stream_input(&client->stream),
+                            &request, &used, &why);
+        if (rv == HASP_EMORE) {
+            break;
+        }
+        if (rv != 0) {
+            refuse_bytes(client, why);
+            break;
+        }
+        if (request.count > 0) {
+            clients->request_count++;
+            if (client->is_known) {
+                core_client_request(clients->node->core, client->conn, &request,
+                                    now_ns);
+            } else {
+                answer_too_early(client);
+            }
+        }
+        CHECK(used > 0); /* Or it would be parsed for ever. */
+        /* Whatever is still unfinished now is another request. */
+        list_remove(&client->in_unfinished);
+        stream_consume(&client->stream, used);
+        if (request.count > PARSER_KEEPS) {
+            struct resp_limits kept = client->parser.limits;
+            resp_parser_done(&client->parser);
+            client->parser = (struct resp_parser){.limits = kept};
+        }
+    }
+    note_unfinished(client, now_ns);
+}
+
+static void on_bytes(struct stream *stream)
+{
+    struct client *client = stream->owner;
+    struct hasp_node *node = client->clients->node;
+    if (client->is_closing || turn_is_over(&node->turn)) {
+        stream_consume(stream, stream_input(stream).size);
+        return;
+    }
+    feed(client, turn_now());
+    turn_wake(&node->turn);
+}
+
+/* A reader that is cut off is worth a line: it costs whoever wants one some
+ * megabytes. What strangers can have for a few bytes is only counted. */
+static void count_cut(struct client *client, const char *reason)
+{
+    for (int i = 0; i < CLIENTS_CUT_REASONS; i++) {
+        client->clients->cut_count[i] += strcmp(reason,
+                                                clients_cut_reason[i]) == 0;
+    }
+    if (strcmp(reason, TOO_SLOW) == 0) {
+        LOG_WARN("client reads too slowly", "address=%s unsent_max=%zu",
+                 client->stream.address, limits.output_max);
+    }
+}
+
+static void count_unsent(struct client *client, size_t size)
+{
+    CHECK(client->clients->unsent_size >= client->unsent_size);
+    client->clients->unsent_size += size;
+    client->clients->unsent_size -= client->unsent_size;
+    client->unsent_size = size;
+}
+
+/* One without connections goes. */
+static void forget_origin(struct clients *clients, struct origin *origin)
+{
+    if (origin->count == 0) {
+        HASH_DELETE(by_host, clients->origins, origin);
+        free(origin);
+    }
+}
+
+static void on_closed(struct stream *stream, const char *reason)
+{
+    struct client *client = stream->owner;
+    struct clients *clients = client->clients;
+    struct hasp_node *node = clients->node;
+    uint32_t slot = (uint32_t)(client->conn & UINT32_MAX);
+    CHECK(clients->slot[slot] == client);
+    CHECK(clients->count > 0 && client->origin->count > 0);
+    count_cut(client, reason);
+    if (client->is_known && !turn_is_over(&node->turn)) {
+        LOG_DEBUG("client gone", "address=%s reason=%s", stream->address,
+                  log_quote(reason, strlen(reason)));
+        core_client_closed(node->core, client->conn, turn_now());
+        turn_wake(&node->turn);
+    }
+    list_remove(&client->in_dirty);
+    list_remove(&client->in_resumed);
+    list_remove(&client->in_unfinished);
+    list_remove(&client->in_strangers);
+    count_unsent(client, 0);
+    resp_parser_done(&client->parser);
+    clients->slot[slot] = NULL;
+    clients->generation[slot]++;
+    clients->vacant[clients->vacant_count++] = slot;
+    clients->count--;
+    client->origin->count--;
+    forget_origin(clients, client->origin);
+    free(client);
+}
+
+/* It has read: what it asked meanwhile is dealt with. */
+static void on_drained(struct stream *stream)
+{
+    struct client *client = stream->owner;
+    count_unsent(client, stream_unsent(stream));
+    if (client->is_slow) {
+        client->is_slow = false;
+        if (!client->is_blocked && list_is_empty(&client->in_resumed)) {
+            list_push_back(&client->clients->resumed, &client->in_resumed);
+        }
+        turn_wake(&client->clients->node->turn);
+    }
+}
 
 static const struct stream_events events = {
     .on_bytes = on_bytes, .on_closed = on_closed, .on_drained = on_drained};
+
+/* Closes the oldest of those that have done nothing so far. A list of
+ * candidates is kept: once one has done something it is no stranger any more,
+ * and is looked at no more. */
+static bool make_room(struct clients *clients)
+{
+    while (!list_is_empty(&clients->strangers)) {
+        struct client *client = LIST_FIRST(&clients->strangers, struct client,
+                                           in_strangers);
+        list_remove(&client->in_strangers);
+        if (client->is_closing ||
+            (client->is_known &&
+             !core_client_is_stranger(clients->node->core, client->conn))) {
+            continue;
+        }
+        client->is_closing = true;
+        buffer_put_text(stream_output(&client->stream), AT_LIMIT);
+        stream_flush(&client->stream);
+        stream_close(&client->stream, MADE_ROOM);
+        return true;
+    }
+    return false;
+}
+
+static uint64_t take_slot(struct clients *clients, struct client *client)
+{
+    if (clients->vacant_count == 0) {
+        uint32_t count = clients->slot_count == 0 ? 64 : clients->slot_count;
+        uint32_t total = clients->slot_count + count;
+        clients->slot = memory_resize(clients->slot,
+                                      total * sizeof *clients->slot);
+        clients->generation = memory_resize(
+            clients->generation, total * sizeof *clients->generation);
+        clients->vacant = memory_resize(clients->vacant,
+                                        total * sizeof *clients->vacant);
+        for (uint32_t i = total; i-- > clients->slot_count;) {
+            clients->slot[i] = NULL;
+            clients->generation[i] = 1;
+            clients->vacant[clients->vacant_count++] = i;
+        }
+        clients->slot_count = total;
+    }
+    uint32_t slot = clients->vacant[--clients->vacant_count];
+    CHECK(clients->slot[slot] == NULL && clients->generation[slot] != 0);
+    clients->slot[slot] = client;
+    return (uint64_t)clients->generation[slot] << 32 | slot;
+}
+
+/* Makes one with count 0 if there is none (then it is below any limit); it goes
+ * with its last connection. */
+static struct origin *find_origin(struct clients *clients, const char *address)
+{
+    struct origin *origin = NULL;
+    char host[sizeof origin->host];
+    address_origin(address, host);
+    HASH_FIND(by_host, clients->origins, host, sizeof host, origin);
+    if (origin == NULL) {
+        origin = memory_new(sizeof *origin);
+        memcpy(origin->host, host, sizeof host);
+        HASH_ADD(by_host, clients->origins, host, sizeof origin->host, origin);
+    }
+    return origin;
+}
+
+static struct stream *on_accept(void *data, const char *address,
+                                const struct stream_events **ret_events,
+                                const struct stream_limits **ret_limits,
+                                void **ret_owner, const char **ret_refusal)
+{
+    struct clients *clients = data;
+    struct origin *origin = NULL;
+    if ((origin = find_origin(clients, address))->count >=
+        clients->per_origin_max) {
+        *ret_refusal = "-LIMIT connections from one address\r\n";
+    } else if (clients->count >= clients->count_max && !make_room(clients)) {
+        *ret_refusal = AT_LIMIT;
+        forget_origin(clients, origin);
+    } else {
+        struct client *client = memory_new(sizeof *client);
+        client->clients = clients;
+        client->parser.limits.request_size_max = clients->node->options.limits
+                                                     .request_size;
+        client->origin = origin;
+        origin->count++;
+        clients->count++;
+        client->conn = take_slot(clients, client);
+        list_init(&client->in_dirty);
+        list_init(&client->in_resumed);
+        list_init(&client->in_unfinished);
+        list_push_back(&clients->strangers, &client->in_strangers);
+        *ret_events = &events;
+        *ret_limits = &limits;
+        *ret_owner = client;
+        turn_saw_more(&clients->node->turn);
+        return &client->stream;
+    }
+    clients->refused_count++;
+    return NULL;
+}
+
+static void tell_core(struct client *client)
+{
+    struct hasp_node *node = client->clients->node;
+    CHECK(node->has_begun && !client->is_known);
+    client->is_known = true;
+    core_client_opened(node->core, client->conn, client->stream.address,
+                       turn_now());
+    turn_wake(&node->turn);
+}
+
+static void on_ready(void *data, struct stream *stream)
+{
+    struct clients *clients = data;
+    struct client *client = stream->owner;
+    client->is_ready = true;
+    if (clients->node->has_begun && !clients->node->turn.has_failed) {
+        tell_core(client);
+    }
+}
+
+static uint32_t most_connections(uint32_t configured)
+{
+    struct rlimit files;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 ||
+        files.rlim_cur == RLIM_INFINITY ||
+        files.rlim_cur >= (rlim_t)configured + CLIENTS_FILES_LEFT) {
+        return configured;
+    }
+    uint32_t count = files.rlim_cur > CLIENTS_FILES_LEFT + CONNECTIONS_LEAST
+                         ? (uint32_t)files.rlim_cur - CLIENTS_FILES_LEFT
+                         : CONNECTIONS_LEAST;
+    count = count < configured ? count : configured;
+    LOG_WARN("fewer connections than configured",
+             "connections=%" PRIu32 " configured=%" PRIu32
+             " open_files=%llu hint=\"raise the limit of open files "
+             "(LimitNOFILE, ulimit -n)\"",
+             count, configured, (unsigned long long)files.rlim_cur);
+    return count;
+}
 
 int clients_open(struct clients *clients, struct hasp_node *node,
                  const char *address, char why[HASP_WHY_SIZE])
@@ -122,6 +403,7 @@ int clients_open(struct clients *clients, struct hasp_node *node,
 
 void clients_begin(struct clients *clients)
 {
+    CHECK(clients->node->has_begun);
     for (uint32_t i = 0; i < clients->slot_count; i++) {
         if (clients->slot[i] != NULL && clients->slot[i]->is_ready) {
             tell_core(clients->slot[i]);
@@ -144,7 +426,7 @@ void clients_close(struct clients *clients)
         if (clients->slot[i] != NULL) {
             struct stream *stream = &clients->slot[i]->stream;
             clients->slot[i]->is_closing = true;
-            if (clients->node->has_failed) {
+            if (clients->node->turn.has_failed) {
                 stream_close(stream, "node fails");
             } else {
                 stream_close_flushed(stream, "node stops");
@@ -170,337 +452,6 @@ void clients_done(struct clients *clients)
     free(clients->vacant);
     buffer_done(&clients->nowhere);
     *clients = (struct clients){0};
-}
-
-void clients_flush(struct clients *clients)
-{
-    LIST_EACH_SAFE (node, &clients->dirty) {
-        struct client *client = LIST_ENTRY(node, struct client, in_dirty);
-        list_remove(node);
-        stream_flush(&client->stream);
-        count_unsent(client, stream_unsent(&client->stream));
-        if (client->is_slow && stream_unsent(&client->stream) <= UNSENT_MAX) {
-            on_drained(&client->stream);
-        }
-    }
-    buffer_clear(&clients->nowhere);
-    if (clients->unsent_size > clients->unsent_max) {
-        close_slowest(clients);
-    }
-}
-
-void clients_resume(struct clients *clients)
-{
-    /* Only those of this turn: one that is blocked and let go again by its own
-     * bytes waits for the next. */
-    struct list now_resumed;
-    list_init(&now_resumed);
-    while (!list_is_empty(&clients->resumed)) {
-        struct list *node = clients->resumed.next;
-        list_remove(node);
-        list_push_back(&now_resumed, node);
-    }
-    while (!list_is_empty(&now_resumed)) {
-        struct client *client = LIST_ENTRY(now_resumed.next, struct client,
-                                           in_resumed);
-        list_remove(&client->in_resumed);
-        /* What lies there already needs no new round of the loop. */
-        if (!client->is_closing && !client->is_blocked && !client->is_slow &&
-            stream_input(&client->stream).size > 0) {
-            feed(client, node_now());
-            loop_wake(clients->node);
-        }
-        if (!client->is_closing && !client->is_blocked && !client->is_slow) {
-            stream_resume(&client->stream);
-        }
-    }
-}
-
-void clients_tick(struct clients *clients, uint64_t now_ns)
-{
-    while (!list_is_empty(&clients->unfinished)) {
-        struct client *client = LIST_ENTRY(clients->unfinished.next,
-                                           struct client, in_unfinished);
-        if (now_ns < client->unfinished_ns + CLIENT_REQUEST_NS) {
-            break;
-        }
-        list_remove(&client->in_unfinished);
-        client->is_closing = true;
-        stream_close(&client->stream, UNFINISHED);
-    }
-}
-
-struct buffer *clients_port_output(void *data, uint64_t conn)
-{
-    struct hasp_node *node = data;
-    struct clients *clients = &node->clients;
-    struct client *client = find(clients, conn);
-    if (client == NULL) {
-        return &clients->nowhere;
-    }
-    if (list_is_empty(&client->in_dirty)) {
-        list_push_back(&clients->dirty, &client->in_dirty);
-    }
-    return stream_output(&client->stream);
-}
-
-void clients_port_close(void *data, uint64_t conn, const char *reason)
-{
-    struct hasp_node *node = data;
-    struct client *client = find(&node->clients, conn);
-    if (client != NULL && !client->is_closing) {
-        client->is_closing = true;
-        list_remove(&client->in_unfinished);
-        if (node->has_failed) {
-            stream_close(&client->stream, reason);
-        } else {
-            stream_close_flushed(&client->stream, reason);
-        }
-    }
-}
-
-void clients_port_block(void *data, uint64_t conn, bool is_blocked)
-{
-    struct hasp_node *node = data;
-    struct clients *clients = &node->clients;
-    struct client *client = find(clients, conn);
-    if (client == NULL || client->is_blocked == is_blocked) {
-        return;
-    }
-    client->is_blocked = is_blocked;
-    if (is_blocked) {
-        list_remove(&client->in_unfinished);
-        stream_pause(&client->stream);
-    } else if (list_is_empty(&client->in_resumed)) {
-        list_push_back(&clients->resumed, &client->in_resumed);
-    }
-}
-
-static struct stream *on_accept(void *data, const char *address,
-                                const struct stream_events **ret_events,
-                                const struct stream_limits **ret_limits,
-                                void **ret_owner, const char **ret_refusal)
-{
-    struct clients *clients = data;
-    struct origin *origin = NULL;
-    if ((origin = find_origin(clients, address))->count >=
-        clients->per_origin_max) {
-        *ret_refusal = "-LIMIT connections from one address\r\n";
-    } else if (clients->count >= clients->count_max && !make_room(clients)) {
-        *ret_refusal = AT_LIMIT;
-        forget_origin(clients, origin);
-    } else {
-        struct client *client = memory_new(sizeof *client);
-        client->clients = clients;
-        client->parser.limits.request_size_max = clients->node->options.limits
-                                                     .request_size;
-        client->origin = origin;
-        origin->count++;
-        clients->count++;
-        client->conn = take_slot(clients, client);
-        list_init(&client->in_dirty);
-        list_init(&client->in_resumed);
-        list_init(&client->in_unfinished);
-        list_push_back(&clients->strangers, &client->in_strangers);
-        *ret_events = &events;
-        *ret_limits = &limits;
-        *ret_owner = client;
-        loop_saw_more(clients->node);
-        return &client->stream;
-    }
-    clients->refused_count++;
-    return NULL;
-}
-
-/* Closes the oldest of those that have done nothing so far. A list of
- * candidates is kept: once one has done something it is no stranger any more,
- * and is looked at no more. */
-static bool make_room(struct clients *clients)
-{
-    while (!list_is_empty(&clients->strangers)) {
-        struct client *client = LIST_FIRST(&clients->strangers, struct client,
-                                           in_strangers);
-        list_remove(&client->in_strangers);
-        if (client->is_closing ||
-            (client->is_known &&
-             !core_client_is_stranger(clients->node->core, client->conn))) {
-            continue;
-        }
-        client->is_closing = true;
-        buffer_put_text(stream_output(&client->stream), AT_LIMIT);
-        stream_flush(&client->stream);
-        stream_close(&client->stream, MADE_ROOM);
-        return true;
-    }
-    return false;
-}
-
-static void on_ready(void *data, struct stream *stream)
-{
-    struct clients *clients = data;
-    struct client *client = stream->owner;
-    client->is_ready = true;
-    if (clients->node->has_begun && !clients->node->has_failed) {
-        tell_core(client);
-    }
-}
-
-static void on_bytes(struct stream *stream)
-{
-    struct client *client = stream->owner;
-    struct hasp_node *node = client->clients->node;
-    if (client->is_closing || node->has_failed || node->loop.is_over) {
-        stream_consume(stream, stream_input(stream).size);
-        return;
-    }
-    feed(client, node_now());
-    loop_wake(node);
-}
-
-static void on_closed(struct stream *stream, const char *reason)
-{
-    struct client *client = stream->owner;
-    struct clients *clients = client->clients;
-    struct hasp_node *node = clients->node;
-    uint32_t slot = (uint32_t)(client->conn & UINT32_MAX);
-    count_cut(client, reason);
-    if (client->is_known && !node->has_failed && !node->loop.is_over) {
-        LOG_DEBUG("client gone", "address=%s reason=%s", stream->address,
-                  log_quote(reason, strlen(reason)));
-        core_client_closed(node->core, client->conn, node_now());
-        loop_wake(node);
-    }
-    list_remove(&client->in_dirty);
-    list_remove(&client->in_resumed);
-    list_remove(&client->in_unfinished);
-    list_remove(&client->in_strangers);
-    count_unsent(client, 0);
-    resp_parser_done(&client->parser);
-    clients->slot[slot] = NULL;
-    clients->generation[slot]++;
-    clients->vacant[clients->vacant_count++] = slot;
-    clients->count--;
-    client->origin->count--;
-    forget_origin(clients, client->origin);
-    free(client);
-}
-
-/* A reader that is cut off is worth a line: it costs whoever wants one some
- * megabytes. What strangers can have for a few bytes is only counted. */
-static void count_cut(struct client *client, const char *reason)
-{
-    for (int i = 0; i < CLIENTS_CUT_REASONS; i++) {
-        client->clients->cut_count[i] += strcmp(reason,
-                                                clients_cut_reason[i]) == 0;
-    }
-    if (strcmp(reason, TOO_SLOW) == 0) {
-        LOG_WARN("client reads too slowly", "address=%s unsent_max=%zu",
-                 client->stream.address, limits.output_max);
-    }
-}
-
-/* It has read: what it asked meanwhile is dealt with. */
-static void on_drained(struct stream *stream)
-{
-    struct client *client = stream->owner;
-    count_unsent(client, stream_unsent(stream));
-    if (client->is_slow) {
-        client->is_slow = false;
-        if (!client->is_blocked && list_is_empty(&client->in_resumed)) {
-            list_push_back(&client->clients->resumed, &client->in_resumed);
-        }
-        loop_wake(client->clients->node);
-    }
-}
-
-static void tell_core(struct client *client)
-{
-    struct hasp_node *node = client->clients->node;
-    client->is_known = true;
-    core_client_opened(node->core, client->conn, client->stream.address,
-                       node_now());
-    loop_wake(node);
-}
-
-/* Parses and hands over what lies there, until it ends or the core blocks. */
-static void feed(struct client *client, uint64_t now_ns)
-{
-    struct clients *clients = client->clients;
-    struct resp_request request;
-    const char *why = NULL;
-    size_t used;
-    while (!client->is_blocked && !client->is_closing) {
-        if (stream_unsent(&client->stream) > UNSENT_MAX) {
-            client->is_slow = true;
-            stream_pause(&client->stream);
-            break;
-        }
-        int rv = resp_parse(&client->parser, stream_input(&client->stream),
-                            &request, &used, &why);
-        if (rv == HASP_EMORE) {
-            break;
-        }
-        if (rv != 0) {
-            refuse_bytes(client, why);
-            break;
-        }
-        if (request.count > 0) {
-            clients->request_count++;
-            if (client->is_known) {
-                core_client_request(clients->node->core, client->conn, &request,
-                                    now_ns);
-            } else {
-                answer_too_early(client);
-            }
-        }
-        /* Whatever is still unfinished now is another request. */
-        list_remove(&client->in_unfinished);
-        stream_consume(&client->stream, used);
-        if (request.count > PARSER_KEEPS) {
-            struct resp_limits kept = client->parser.limits;
-            resp_parser_done(&client->parser);
-            client->parser = (struct resp_parser){.limits = kept};
-        }
-    }
-    note_unfinished(client, now_ns);
-}
-
-static void answer_too_early(struct client *client)
-{
-    struct hasp_node *node = client->clients->node;
-    struct resp_writer writer = {clients_port_output(node, client->conn), 2};
-    char missing[128];
-    founding_missing(&node->founding, missing, sizeof missing);
-    resp_error(&writer, "NOLEADER",
-               "the cluster has not begun: waiting for the first greeting of "
-               "%s",
-               missing);
-}
-
-static void note_unfinished(struct client *client, uint64_t now_ns)
-{
-    if (client->is_blocked || client->is_slow || client->is_closing ||
-        stream_input(&client->stream).size == 0) {
-        list_remove(&client->in_unfinished);
-    } else if (list_is_empty(&client->in_unfinished)) {
-        client->unfinished_ns = now_ns;
-        list_push_back(&client->clients->unfinished, &client->in_unfinished);
-    }
-}
-
-static void refuse_bytes(struct client *client, const char *why)
-{
-    struct resp_writer writer = {stream_output(&client->stream), 2};
-    resp_error(&writer, "ERR", "Protocol error: %s", why);
-    client->is_closing = true;
-    stream_close_flushed(&client->stream, MALFORMED);
-}
-
-static void count_unsent(struct client *client, size_t size)
-{
-    client->clients->unsent_size += size;
-    client->clients->unsent_size -= client->unsent_size;
-    client->unsent_size = size;
 }
 
 /* Closes those for whom more waits than their share, until the rest fits. A
@@ -536,6 +487,66 @@ static void close_slowest(struct clients *clients)
     }
 }
 
+void clients_flush(struct clients *clients)
+{
+    /* What it would say may rest on what is not on disk. */
+    CHECK(!clients->node->turn.has_failed);
+    LIST_EACH_SAFE (node, &clients->dirty) {
+        struct client *client = LIST_ENTRY(node, struct client, in_dirty);
+        list_remove(node);
+        stream_flush(&client->stream);
+        count_unsent(client, stream_unsent(&client->stream));
+        if (client->is_slow && stream_unsent(&client->stream) <= UNSENT_MAX) {
+            on_drained(&client->stream);
+        }
+    }
+    buffer_clear(&clients->nowhere);
+    if (clients->unsent_size > clients->unsent_max) {
+        close_slowest(clients);
+    }
+}
+
+void clients_resume(struct clients *clients)
+{
+    /* Only those of this turn: one that is blocked and let go again by its own
+     * bytes waits for the next. */
+    struct list now_resumed;
+    list_init(&now_resumed);
+    while (!list_is_empty(&clients->resumed)) {
+        struct list *node = clients->resumed.next;
+        list_remove(node);
+        list_push_back(&now_resumed, node);
+    }
+    while (!list_is_empty(&now_resumed)) {
+        struct client *client = LIST_ENTRY(now_resumed.next, struct client,
+                                           in_resumed);
+        list_remove(&client->in_resumed);
+        /* What lies there already needs no new round of the loop. */
+        if (!client->is_closing && !client->is_blocked && !client->is_slow &&
+            stream_input(&client->stream).size > 0) {
+            feed(client, turn_now());
+            turn_wake(&clients->node->turn);
+        }
+        if (!client->is_closing && !client->is_blocked && !client->is_slow) {
+            stream_resume(&client->stream);
+        }
+    }
+}
+
+void clients_tick(struct clients *clients, uint64_t now_ns)
+{
+    while (!list_is_empty(&clients->unfinished)) {
+        struct client *client = LIST_ENTRY(clients->unfinished.next,
+                                           struct client, in_unfinished);
+        if (now_ns < client->unfinished_ns + CLIENT_REQUEST_NS) {
+            break;
+        }
+        list_remove(&client->in_unfinished);
+        client->is_closing = true;
+        stream_close(&client->stream, UNFINISHED);
+    }
+}
+
 static struct client *find(struct clients *clients, uint64_t conn)
 {
     uint32_t slot = (uint32_t)(conn & UINT32_MAX);
@@ -546,70 +557,48 @@ static struct client *find(struct clients *clients, uint64_t conn)
     return clients->slot[slot];
 }
 
-static uint64_t take_slot(struct clients *clients, struct client *client)
+struct buffer *clients_port_output(void *data, uint64_t conn)
 {
-    if (clients->vacant_count == 0) {
-        uint32_t count = clients->slot_count == 0 ? 64 : clients->slot_count;
-        uint32_t total = clients->slot_count + count;
-        clients->slot = memory_resize(clients->slot,
-                                      total * sizeof *clients->slot);
-        clients->generation = memory_resize(
-            clients->generation, total * sizeof *clients->generation);
-        clients->vacant = memory_resize(clients->vacant,
-                                        total * sizeof *clients->vacant);
-        for (uint32_t i = total; i-- > clients->slot_count;) {
-            clients->slot[i] = NULL;
-            clients->generation[i] = 1;
-            clients->vacant[clients->vacant_count++] = i;
+    struct hasp_node *node = data;
+    struct clients *clients = &node->clients;
+    struct client *client = find(clients, conn);
+    if (client == NULL) {
+        return &clients->nowhere;
+    }
+    if (list_is_empty(&client->in_dirty)) {
+        list_push_back(&clients->dirty, &client->in_dirty);
+    }
+    return stream_output(&client->stream);
+}
+
+void clients_port_close(void *data, uint64_t conn, const char *reason)
+{
+    struct hasp_node *node = data;
+    struct client *client = find(&node->clients, conn);
+    if (client != NULL && !client->is_closing) {
+        client->is_closing = true;
+        list_remove(&client->in_unfinished);
+        if (node->turn.has_failed) {
+            stream_close(&client->stream, reason);
+        } else {
+            stream_close_flushed(&client->stream, reason);
         }
-        clients->slot_count = total;
-    }
-    uint32_t slot = clients->vacant[--clients->vacant_count];
-    clients->slot[slot] = client;
-    return (uint64_t)clients->generation[slot] << 32 | slot;
-}
-
-/* Makes one with count 0 if there is none (then it is below any limit); it goes
- * with its last connection. */
-static struct origin *find_origin(struct clients *clients, const char *address)
-{
-    struct origin *origin = NULL;
-    char host[sizeof origin->host];
-    address_origin(address, host);
-    HASH_FIND(by_host, clients->origins, host, sizeof host, origin);
-    if (origin == NULL) {
-        origin = memory_new(sizeof *origin);
-        memcpy(origin->host, host, sizeof host);
-        HASH_ADD(by_host, clients->origins, host, sizeof origin->host, origin);
-    }
-    return origin;
-}
-
-/* One without connections goes. */
-static void forget_origin(struct clients *clients, struct origin *origin)
-{
-    if (origin->count == 0) {
-        HASH_DELETE(by_host, clients->origins, origin);
-        free(origin);
     }
 }
 
-static uint32_t most_connections(uint32_t configured)
+void clients_port_block(void *data, uint64_t conn, bool is_blocked)
 {
-    struct rlimit files;
-    if (getrlimit(RLIMIT_NOFILE, &files) != 0 ||
-        files.rlim_cur == RLIM_INFINITY ||
-        files.rlim_cur >= (rlim_t)configured + CLIENTS_FILES_LEFT) {
-        return configured;
+    struct hasp_node *node = data;
+    struct clients *clients = &node->clients;
+    struct client *client = find(clients, conn);
+    if (client == NULL || client->is_blocked == is_blocked) {
+        return;
     }
-    uint32_t count = files.rlim_cur > CLIENTS_FILES_LEFT + CONNECTIONS_LEAST
-                         ? (uint32_t)files.rlim_cur - CLIENTS_FILES_LEFT
-                         : CONNECTIONS_LEAST;
-    count = count < configured ? count : configured;
-    LOG_WARN("fewer connections than configured",
-             "connections=%" PRIu32 " configured=%" PRIu32
-             " open_files=%llu hint=\"raise the limit of open files "
-             "(LimitNOFILE, ulimit -n)\"",
-             count, configured, (unsigned long long)files.rlim_cur);
-    return count;
+    client->is_blocked = is_blocked;
+    if (is_blocked) {
+        list_remove(&client->in_unfinished);
+        stream_pause(&client->stream);
+    } else if (list_is_empty(&client->in_resumed)) {
+        list_push_back(&clients->resumed, &client->in_resumed);
+    }
 }

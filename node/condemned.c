@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The two files that keep a directory from being believed: 'condemned' and
+ * 'barred'. */
+
 #include "node/condemned.h"
 
 #include <inttypes.h>
@@ -7,6 +10,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "base/check.h"
 #include "include/hasp/node.h"
 #include "storage/datadir.h"
 #include "storage/disk.h"
@@ -62,6 +66,7 @@ int condemned_bar(const char *folder, const struct core_accusation *accusation,
                   const char *reason, char why[HASP_WHY_SIZE])
 {
     struct buffer text = {0};
+    CHECK(accusation->term != 0); /* It would be read as damaged. */
     buffer_printf(&text, "%s\n" BARRED_FORMAT, reason, accusation->term,
                   accusation->last_index);
     int error = disk_replace_in(folder, BARRED_NAME, buffer_bytes(&text), why);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Who may found a cluster (decisions without I/O), and the record of who
+ * did. */
+
 #include "node/founding.h"
 
 #include <inttypes.h>
@@ -12,15 +15,12 @@
 
 #define FILE_NAME "founding"
 
-static struct founder *find(struct founding *founding, uint64_t id);
-static bool all_are_heard(const struct founding *founding);
-static void put_hex(struct buffer *text, const uint8_t digest[DIGEST_SIZE]);
-static bool parse_line(struct founding *founding, const char *line);
-
 void founding_init(struct founding *founding, uint64_t own_id,
                    uint64_t own_incarnation, const char *name,
                    const struct replica_members *members)
 {
+    CHECK(own_id != 0 && own_incarnation != 0); /* 0: not heard yet. */
+    CHECK(members->count <= MEMBER_COUNT_MAX);
     *founding = (struct founding){.own_id = own_id};
     snprintf(founding->name, sizeof founding->name, "%s", name);
     for (uint32_t i = 0; i < members->count; i++) {
@@ -34,6 +34,16 @@ void founding_init(struct founding *founding, uint64_t own_id,
 void founding_done(struct founding *founding)
 {
     buffer_done(&founding->configuration);
+}
+
+static struct founder *find(struct founding *founding, uint64_t id)
+{
+    for (uint32_t i = 0; i < founding->count; i++) {
+        if (founding->founder[i].id == id) {
+            return &founding->founder[i];
+        }
+    }
+    return NULL;
 }
 
 void founding_heard(struct founding *founding, uint64_t id,
@@ -54,6 +64,16 @@ void founding_heard(struct founding *founding, uint64_t id,
         founding->saw_cluster = true;
         memcpy(founding->seen_id, cluster_id, CLUSTER_ID_SIZE);
     }
+}
+
+static bool all_are_heard(const struct founding *founding)
+{
+    for (uint32_t i = 0; i < founding->count; i++) {
+        if (founding->founder[i].incarnation == 0) {
+            return false;
+        }
+    }
+    return true;
 }
 
 enum founding_verdict founding_decide(const struct founding *founding,
@@ -136,11 +156,20 @@ bool founding_forget(struct founding *founding, uint64_t id)
     return true;
 }
 
+static void put_hex(struct buffer *text, const uint8_t digest[DIGEST_SIZE])
+{
+    for (size_t i = 0; i < DIGEST_SIZE; i++) {
+        buffer_printf(text, "%02x", digest[i]);
+    }
+    buffer_put_text(text, "\n");
+}
+
 int founding_save(const struct founding *founding, const char *folder,
                   char why[HASP_WHY_SIZE])
 {
     struct buffer text = {0};
     uint8_t digest[DIGEST_SIZE];
+    CHECK(founding->is_over);
     buffer_put_text(&text,
                     "# who founded the cluster: member = ID INCARNATION\n");
     for (uint32_t i = 0; i < founding->count; i++) {
@@ -156,6 +185,31 @@ int founding_save(const struct founding *founding, const char *folder,
     int error = disk_replace_in(folder, FILE_NAME, buffer_bytes(&text), why);
     buffer_done(&text);
     return error;
+}
+
+static bool parse_line(struct founding *founding, const char *line)
+{
+    uint64_t id, incarnation;
+    if (line[0] == '#' || line[0] == '\0') {
+        return true;
+    }
+    if (strncmp(line, "cluster = ", 10) == 0) {
+        for (size_t i = 0; i < CLUSTER_ID_SIZE; i++) {
+            unsigned byte;
+            if (sscanf(line + 10 + 2 * i, "%2x", &byte) != 1) {
+                return false;
+            }
+            founding->seen_id[i] = (uint8_t)byte;
+        }
+        return true;
+    }
+    if (sscanf(line, "member = %" SCNu64 " %" SCNx64, &id, &incarnation) != 2 ||
+        founding->count == MEMBER_COUNT_MAX) {
+        return false;
+    }
+    founding->founder[founding->count++] = (struct founder){
+        .id = id, .incarnation = incarnation};
+    return true;
 }
 
 int founding_load(struct founding *founding, const char *folder,
@@ -197,57 +251,4 @@ int founding_load(struct founding *founding, const char *folder,
     }
     founding->is_over = true;
     return 0;
-}
-
-static struct founder *find(struct founding *founding, uint64_t id)
-{
-    for (uint32_t i = 0; i < founding->count; i++) {
-        if (founding->founder[i].id == id) {
-            return &founding->founder[i];
-        }
-    }
-    return NULL;
-}
-
-static bool all_are_heard(const struct founding *founding)
-{
-    for (uint32_t i = 0; i < founding->count; i++) {
-        if (founding->founder[i].incarnation == 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
-static void put_hex(struct buffer *text, const uint8_t digest[DIGEST_SIZE])
-{
-    for (size_t i = 0; i < DIGEST_SIZE; i++) {
-        buffer_printf(text, "%02x", digest[i]);
-    }
-    buffer_put_text(text, "\n");
-}
-
-static bool parse_line(struct founding *founding, const char *line)
-{
-    uint64_t id, incarnation;
-    if (line[0] == '#' || line[0] == '\0') {
-        return true;
-    }
-    if (strncmp(line, "cluster = ", 10) == 0) {
-        for (size_t i = 0; i < CLUSTER_ID_SIZE; i++) {
-            unsigned byte;
-            if (sscanf(line + 10 + 2 * i, "%2x", &byte) != 1) {
-                return false;
-            }
-            founding->seen_id[i] = (uint8_t)byte;
-        }
-        return true;
-    }
-    if (sscanf(line, "member = %" SCNu64 " %" SCNx64, &id, &incarnation) != 2 ||
-        founding->count == MEMBER_COUNT_MAX) {
-        return false;
-    }
-    founding->founder[founding->count++] = (struct founder){
-        .id = id, .incarnation = incarnation};
-    return true;
 }

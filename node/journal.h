@@ -58,7 +58,7 @@ struct journal {
 
 /* Begins to watch the log, which is open, and the disk. */
 void journal_watch(struct journal *journal);
-/* From now on votes are saved by a thread of their own; fails with node_fail().
+/* From now on votes are saved by a thread of their own; fails with turn_fail().
  */
 void journal_begin(struct journal *journal);
 /* Stops watching; the handles are gone when the loop has run once more. */

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Whether this node is far behind its leader, measured in time. */
+
 #include "node/lag.h"
+
+#include "base/check.h"
 
 void lag_note(struct lag *lag, uint64_t committed, uint64_t applied,
               uint64_t now_ns)
@@ -19,5 +23,6 @@ void lag_note(struct lag *lag, uint64_t committed, uint64_t applied,
 
 bool lag_is_long(const struct lag *lag, uint64_t now_ns)
 {
+    CHECK(!lag->has_mark || now_ns >= lag->mark_ns);
     return !lag->has_caught_up || now_ns - lag->mark_ns > LAG_NS;
 }

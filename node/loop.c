@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 
+/* One turn of the core for all that came in, on libuv's loop; the timer;
+ * stalls; the end. */
+
 #include "node/loop.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "base/check.h"
 #include "base/log.h"
+#include "node/begin.h"
 #include "node/node.h"
 #include "node/options.h"
 
@@ -18,197 +24,42 @@
 #define TURNS_MAX 8
 #define TURNS_NS (10 * NS_PER_MS)
 
-static void on_prepare(uv_prepare_t *prepare);
-static void on_check(uv_check_t *check);
-static void on_idle(uv_idle_t *idle);
-static void on_timer(uv_timer_t *timer);
-static void on_stop(uv_async_t *stop);
-static void run_turns(struct hasp_node *node);
-static void turn(struct hasp_node *node, uint64_t now_ns);
-static void look_at_role(struct hasp_node *node);
-static void tick(struct hasp_node *node, uint64_t now_ns);
-static void look_for_end(struct hasp_node *node, uint64_t now_ns);
-static void arm(struct hasp_node *node, uint64_t now_ns);
-static void note_alive(struct loop *loop, uint64_t expected_ns,
-                       uint64_t now_ns);
-
-void loop_open(struct hasp_node *node)
+/* Tells the host what the node is doing, if that has changed. */
+static void tell_status(struct hasp_node *node)
 {
-    struct loop *loop = &node->loop;
-    *loop = (struct loop){.deadline_ns = UINT64_MAX};
-    CHECK(uv_prepare_init(&node->uv, &loop->prepare) == 0);
-    CHECK(uv_check_init(&node->uv, &loop->check) == 0);
-    CHECK(uv_idle_init(&node->uv, &loop->idle) == 0);
-    CHECK(uv_timer_init(&node->uv, &loop->timer) == 0);
-    CHECK(uv_async_init(&node->uv, &loop->stop, on_stop) == 0);
-    loop->prepare.data = node;
-    loop->check.data = node;
-    loop->timer.data = node;
-    loop->stop.data = node;
-}
-
-void loop_run(struct hasp_node *node)
-{
-    struct loop *loop = &node->loop;
-    uint64_t now = node_now();
-    stall_init(&loop->stall, now);
-    loop->tick_ns = now + TICK_NS;
-    loop->has_events = true;
-    CHECK(uv_prepare_start(&loop->prepare, on_prepare) == 0);
-    CHECK(uv_check_start(&loop->check, on_check) == 0);
-    uv_run(&node->uv, UV_RUN_DEFAULT);
-}
-
-void loop_begin(struct hasp_node *node)
-{
-    uint64_t used;
-    table_size(node->table, &used, &node->loop.told_room);
-}
-
-void loop_close(struct hasp_node *node)
-{
-    struct loop *loop = &node->loop;
-    uv_close((uv_handle_t *)&loop->prepare, NULL);
-    uv_close((uv_handle_t *)&loop->check, NULL);
-    uv_close((uv_handle_t *)&loop->idle, NULL);
-    uv_close((uv_handle_t *)&loop->timer, NULL);
-    uv_close((uv_handle_t *)&loop->stop, NULL);
-}
-
-void loop_wake(struct hasp_node *node)
-{
-    node->loop.has_events = true;
-}
-
-void loop_saw_more(struct hasp_node *node)
-{
-    node->loop.saw_more = true;
-}
-
-uint64_t loop_read(struct hasp_node *node, uint64_t now_ns)
-{
-    return stall_read(&node->loop.stall, now_ns);
-}
-
-/* Timers and closed handles come before this, so a turn may be due. */
-static void on_prepare(uv_prepare_t *prepare)
-{
-    struct hasp_node *node = prepare->data;
-    struct loop *loop = &node->loop;
-    note_alive(loop, loop->stall.alive_ns, node_now());
-    if (loop->has_events) {
-        run_turns(node);
-    }
-    arm(node, node_now());
-}
-
-/* The poll and its callbacks are done: all that was ready has been fed. */
-static void on_check(uv_check_t *check)
-{
-    struct hasp_node *node = check->data;
-    struct loop *loop = &node->loop;
-    uint64_t now = node_now();
-    uint64_t expected = loop->stall.alive_ns;
-    bool was_stalled = stall_is_on(&loop->stall);
-    if (!loop->is_idling && loop->armed_ns > expected) {
-        expected = loop->armed_ns; /* It was free to sleep so long. */
-    }
-    note_alive(loop, expected, now);
-    if (was_stalled && stall_pass(&loop->stall, loop->saw_more, now)) {
-        loop->has_events = true; /* What waited for this may go on. */
-    }
-    loop->saw_more = false;
-    if (loop->has_events) {
-        run_turns(node);
-    }
-}
-
-static void on_idle(uv_idle_t *idle)
-{
-    (void)idle;
-}
-
-static void on_timer(uv_timer_t *timer)
-{
-    struct hasp_node *node = timer->data;
-    node->loop.armed_ns = 0;
-    node->loop.has_events = true;
-}
-
-static void on_stop(uv_async_t *stop)
-{
-    struct hasp_node *node = stop->data;
-    struct loop *loop = &node->loop;
-    uint64_t now = node_now();
-    if (loop->is_stopping) {
-        return;
-    }
-    loop->is_stopping = true;
-    node_status(node);
-    loop->stop_by_ns = now + STOP_NS;
-    loop->has_events = true;
-    if (node->has_begun && !node->has_failed) {
-        clients_refuse(&node->clients);
-        core_stop(node->core, now);
-    }
-}
-
-static void run_turns(struct hasp_node *node)
-{
-    struct loop *loop = &node->loop;
-    uint64_t now = node_now();
-    uint64_t by = now + TURNS_NS;
-    for (int i = 0; i < TURNS_MAX && loop->has_events && now < by; i++) {
-        if (node->has_failed || loop->is_over) {
-            return;
+    char text[sizeof node->status_text];
+    if (node->turn.is_stopping) {
+        snprintf(text, sizeof text, "stopping");
+    } else if (!node->has_begun) {
+        char missing[64];
+        founding_missing(&node->founding, missing, sizeof missing);
+        snprintf(text, sizeof text, "waiting for members %s to found a cluster",
+                 missing);
+    } else if (core_is_barred(node->core)) {
+        snprintf(text, sizeof text,
+                 "barred: another member says that this one has lost data");
+    } else {
+        const struct replica *replica = core_replica(node->core);
+        uint64_t leader = replica_leader(replica);
+        if (replica_role(replica) == REPLICA_LEADER) {
+            snprintf(text, sizeof text, "leader, term %" PRIu64 "%s",
+                     replica_term(replica),
+                     core_is_serving(node->core) ? "" : ", not serving yet");
+        } else if (leader != 0) {
+            snprintf(text, sizeof text,
+                     "follower of %" PRIu64 ", term %" PRIu64, leader,
+                     replica_term(replica));
+        } else {
+            snprintf(text, sizeof text, "no leader, term %" PRIu64,
+                     replica_term(replica));
         }
-        loop->has_events = false;
-        if (now >= loop->tick_ns) {
-            loop->tick_ns = now + TICK_NS;
-            tick(node, now);
+    }
+    if (strcmp(text, node->status_text) != 0) {
+        memcpy(node->status_text, text, sizeof text);
+        if (node->options.on_status != NULL) {
+            node->options.on_status(node->options.status_data, text);
         }
-        if (now >= journal_next(&node->journal)) {
-            journal_look(&node->journal, now);
-        }
-        turn(node, now);
-        if (node->has_failed) {
-            return;
-        }
-        look_for_end(node, now);
-        uint64_t after = node_now();
-        note_alive(loop, now, after);
-        now = after;
     }
-}
-
-static void turn(struct hasp_node *node, uint64_t now_ns)
-{
-    struct loop *loop = &node->loop;
-    loop->turn_count++;
-    if (!node->has_begun) {
-        node_found(node, now_ns);
-        if (!node->has_failed) {
-            peers_flush(node->members.peers);
-            clients_flush(&node->clients);
-        }
-        return;
-    }
-    loop->deadline_ns = core_turn(node->core, loop_read(node, now_ns), now_ns);
-    if (node->has_failed) {
-        return; /* Nothing may leave any more. */
-    }
-    health_note(&node->health, node->core, now_ns);
-    if (loop->deadline_ns <= now_ns) {
-        loop->has_events = true; /* It has not come to its end. */
-    }
-    journal_start(&node->journal);
-    if (node->has_failed) {
-        return;
-    }
-    look_at_role(node);
-    peers_flush(node->members.peers);
-    clients_flush(&node->clients);
-    clients_resume(&node->clients);
 }
 
 /* Who leads is worth telling at once. */
@@ -224,8 +75,73 @@ static void look_at_role(struct hasp_node *node)
         loop->seen_leader = leader;
         loop->seen_term = term;
         loop->seen_serving = is_serving;
-        node_status(node);
+        tell_status(node);
     }
+}
+
+static void turn(struct hasp_node *node, uint64_t now_ns)
+{
+    struct loop *loop = &node->loop;
+    CHECK(!turn_is_over(&node->turn));
+    loop->turn_count++;
+    if (!node->has_begun) {
+        begin_when_due(node, now_ns);
+        if (!node->turn.has_failed) {
+            peers_flush(node->members.peers);
+            clients_flush(&node->clients);
+        }
+        return;
+    }
+    loop->deadline_ns = core_turn(node->core, turn_read(&node->turn, now_ns),
+                                  now_ns);
+    if (node->turn.has_failed) {
+        return; /* Nothing may leave any more. */
+    }
+    monitor_note(&node->monitor, node->core, now_ns);
+    if (loop->deadline_ns <= now_ns) {
+        loop->turn->is_due = true; /* It has not come to its end. */
+    }
+    journal_start(&node->journal);
+    if (node->turn.has_failed) {
+        return;
+    }
+    look_at_role(node);
+    peers_flush(node->members.peers);
+    clients_flush(&node->clients);
+    clients_resume(&node->clients);
+}
+
+static void on_stop(uv_async_t *stop)
+{
+    struct hasp_node *node = stop->data;
+    struct loop *loop = &node->loop;
+    uint64_t now = turn_now();
+    if (loop->turn->is_stopping) {
+        return;
+    }
+    loop->turn->is_stopping = true;
+    tell_status(node);
+    loop->stop_by_ns = now + STOP_NS;
+    loop->turn->is_due = true;
+    if (node->has_begun && !node->turn.has_failed) {
+        clients_refuse(&node->clients);
+        core_stop(node->core, now);
+    }
+}
+
+void loop_open(struct hasp_node *node)
+{
+    struct loop *loop = &node->loop;
+    *loop = (struct loop){.turn = &node->turn, .deadline_ns = UINT64_MAX};
+    CHECK(uv_prepare_init(&node->uv, &loop->prepare) == 0);
+    CHECK(uv_check_init(&node->uv, &loop->check) == 0);
+    CHECK(uv_idle_init(&node->uv, &loop->idle) == 0);
+    CHECK(uv_timer_init(&node->uv, &loop->timer) == 0);
+    CHECK(uv_async_init(&node->uv, &loop->stop, on_stop) == 0);
+    loop->prepare.data = node;
+    loop->check.data = node;
+    loop->timer.data = node;
+    loop->stop.data = node;
 }
 
 /* Once, when it is clear what the cluster has by now. */
@@ -252,7 +168,7 @@ static void tell_table(struct hasp_node *node)
         return;
     }
     table_size(node->table, &used, &room);
-    if (room > loop->told_room) {
+    if (room > loop->told_room && loop->told_room != 0) {
         LOG_INFO("table grown", "bytes=%" PRIu64 " room=%" PRIu64, used, room);
     }
     loop->told_room = room;
@@ -267,23 +183,77 @@ static void tick(struct hasp_node *node, uint64_t now_ns)
     }
     clients_tick(&node->clients, now_ns);
     journal_tick(&node->journal, now_ns);
-    if (!node->has_failed) {
-        node_status(node);
+    if (!node->turn.has_failed) {
+        tell_status(node);
     }
 }
 
 static void look_for_end(struct hasp_node *node, uint64_t now_ns)
 {
     struct loop *loop = &node->loop;
-    if (!loop->is_stopping || loop->is_over) {
+    if (!loop->turn->is_stopping || loop->turn->is_over) {
         return;
     }
     bool is_quiet = !node->has_begun || core_is_quiet(node->core);
     if (is_quiet || now_ns >= loop->stop_by_ns) {
         LOG_INFO("stopped", "handed_over=%s", is_quiet ? "yes" : "no");
-        loop->is_over = true;
+        loop->turn->is_over = true;
         uv_stop(&node->uv);
     }
+}
+
+/* Notes that the loop runs now, and tells if it came later than it should
+ * have. */
+static void note_alive(struct loop *loop, uint64_t expected_ns, uint64_t now_ns)
+{
+    if (stall_note(&loop->turn->stall, expected_ns, now_ns)) {
+        LOG_WARN("loop stalled", "ms=%" PRIu64,
+                 (now_ns - expected_ns) / NS_PER_MS);
+        loop->stall_count++;
+    }
+}
+
+static void run_turns(struct hasp_node *node)
+{
+    struct loop *loop = &node->loop;
+    uint64_t now = turn_now();
+    uint64_t by = now + TURNS_NS;
+    for (int i = 0; i < TURNS_MAX && loop->turn->is_due && now < by; i++) {
+        if (node->turn.has_failed || loop->turn->is_over) {
+            return;
+        }
+        loop->turn->is_due = false;
+        if (now >= loop->tick_ns) {
+            loop->tick_ns = now + TICK_NS;
+            tick(node, now);
+        }
+        if (now >= journal_next(&node->journal)) {
+            journal_look(&node->journal, now);
+        }
+        if (node->turn.has_failed) {
+            return; /* The core is not asked for more. */
+        }
+        turn(node, now);
+        if (node->turn.has_failed) {
+            return;
+        }
+        look_for_end(node, now);
+        uint64_t after = turn_now();
+        note_alive(loop, now, after);
+        now = after;
+    }
+}
+
+static void on_idle(uv_idle_t *idle)
+{
+    (void)idle;
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    struct hasp_node *node = timer->data;
+    node->loop.armed_ns = 0;
+    node->turn.is_due = true;
 }
 
 /* Sets the one timer, or keeps the next poll from blocking. */
@@ -298,10 +268,10 @@ static void arm(struct hasp_node *node, uint64_t now_ns)
     if (loop->deadline_ns < at) {
         at = loop->deadline_ns;
     }
-    if (loop->is_stopping && loop->stop_by_ns < at) {
+    if (loop->turn->is_stopping && loop->stop_by_ns < at) {
         at = loop->stop_by_ns;
     }
-    bool must_idle = loop->has_events || stall_is_on(&loop->stall);
+    bool must_idle = loop->turn->is_due || stall_is_on(&loop->turn->stall);
     if (must_idle != loop->is_idling) {
         loop->is_idling = must_idle;
         CHECK((must_idle ? uv_idle_start(&loop->idle, on_idle)
@@ -317,13 +287,58 @@ static void arm(struct hasp_node *node, uint64_t now_ns)
     }
 }
 
-/* Notes that the loop runs now, and tells if it came later than it should
- * have. */
-static void note_alive(struct loop *loop, uint64_t expected_ns, uint64_t now_ns)
+/* Timers and closed handles come before this, so a turn may be due. */
+static void on_prepare(uv_prepare_t *prepare)
 {
-    if (stall_note(&loop->stall, expected_ns, now_ns)) {
-        LOG_WARN("loop stalled", "ms=%" PRIu64,
-                 (now_ns - expected_ns) / NS_PER_MS);
-        loop->stall_count++;
+    struct hasp_node *node = prepare->data;
+    struct loop *loop = &node->loop;
+    note_alive(loop, loop->turn->stall.alive_ns, turn_now());
+    if (loop->turn->is_due) {
+        run_turns(node);
     }
+    arm(node, turn_now());
+}
+
+/* The poll and its callbacks are done: all that was ready has been fed. */
+static void on_check(uv_check_t *check)
+{
+    struct hasp_node *node = check->data;
+    struct loop *loop = &node->loop;
+    uint64_t now = turn_now();
+    uint64_t expected = loop->turn->stall.alive_ns;
+    bool was_stalled = stall_is_on(&loop->turn->stall);
+    if (!loop->is_idling && loop->armed_ns > expected) {
+        expected = loop->armed_ns; /* It was free to sleep so long. */
+    }
+    note_alive(loop, expected, now);
+    if (was_stalled &&
+        stall_pass(&loop->turn->stall, loop->turn->saw_more, now)) {
+        loop->turn->is_due = true; /* What waited for this may go on. */
+    }
+    loop->turn->saw_more = false;
+    if (loop->turn->is_due) {
+        run_turns(node);
+    }
+}
+
+void loop_run(struct hasp_node *node)
+{
+    struct loop *loop = &node->loop;
+    uint64_t now = turn_now();
+    stall_init(&loop->turn->stall, now);
+    loop->tick_ns = now + TICK_NS;
+    loop->turn->is_due = true;
+    CHECK(uv_prepare_start(&loop->prepare, on_prepare) == 0);
+    CHECK(uv_check_start(&loop->check, on_check) == 0);
+    uv_run(&node->uv, UV_RUN_DEFAULT);
+}
+
+void loop_close(struct hasp_node *node)
+{
+    struct loop *loop = &node->loop;
+    uv_close((uv_handle_t *)&loop->prepare, NULL);
+    uv_close((uv_handle_t *)&loop->check, NULL);
+    uv_close((uv_handle_t *)&loop->idle, NULL);
+    uv_close((uv_handle_t *)&loop->timer, NULL);
+    uv_close((uv_handle_t *)&loop->stop, NULL);
 }

@@ -27,11 +27,12 @@
 #include <stdint.h>
 #include <uv.h>
 
-#include "node/stall.h"
+#include "node/turn.h"
 
 struct hasp_node;
 
 struct loop {
+    struct turn *turn;
     uv_prepare_t prepare;
     uv_check_t check;
     uv_idle_t idle;   /* Active: the next poll does not block. */
@@ -40,12 +41,7 @@ struct loop {
     uint64_t deadline_ns; /* The core's. */
     uint64_t tick_ns;     /* Housekeeping. */
     uint64_t armed_ns;    /* What the timer stands at. */
-    struct stall stall;
-    bool has_events; /* Since the last turn. */
-    bool saw_more;   /* In this pass: more input may follow at once. */
     bool is_idling;
-    bool is_stopping;
-    bool is_over;
     uint64_t stop_by_ns;
     uint64_t seen_leader; /* What the host was told last. */
     uint64_t seen_term;
@@ -58,16 +54,7 @@ struct loop {
 void loop_open(struct hasp_node *node);
 /* Runs until the node has stopped or failed. */
 void loop_run(struct hasp_node *node);
-/* The core has begun: what the table grows to from now on is told. */
-void loop_begin(struct hasp_node *node);
 /* Closes the handles (done when the loop has run once more). */
 void loop_close(struct hasp_node *node);
-
-/* Something has happened: a turn is due in this iteration. */
-void loop_wake(struct hasp_node *node);
-/* A connection was accepted: what it has sent is read in the next pass. */
-void loop_saw_more(struct hasp_node *node);
-/* All input that had come by the returned time has been read. */
-uint64_t loop_read(struct hasp_node *node, uint64_t now_ns);
 
 #endif /* HASP_NODE_LOOP_H */

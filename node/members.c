@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Links with members, joined to the core: who may greet, who is up,
+ * what they send. */
+
 #include "node/members.h"
 
 #include <inttypes.h>
@@ -15,181 +18,23 @@
 /* The same refusal by the same node is a line so often. */
 #define REFUSED_LOG_NS (60 * NS_PER_S)
 
-static void on_up(void *data, uint64_t id, const struct frame_hello *hello);
-static void on_down(void *data, uint64_t id, bool was_closed_by_peer);
-static int on_frame(void *data, uint64_t id, enum frame_type type,
-                    struct bytes body, char why[HASP_WHY_SIZE]);
-static int check(void *data, const struct frame_hello *hello, bool is_wanted,
-                 char why[HASP_WHY_SIZE]);
-static bool may_be_guest(const struct members *members,
-                         const struct frame_hello *hello);
-static bool was_removed(void *data, const struct frame_hello *hello,
-                        char why[HASP_WHY_SIZE]);
-static void on_refused(void *data, uint64_t id, enum frame_refusal refusal,
-                       const char *why, bool was_dialled);
-static void on_too_old(void *data, const struct frame_hello *hello);
-static void fill_hello(void *data, struct frame_hello *hello);
-static void on_closed(void *data);
-static struct member_link *find(struct members *members, uint64_t id);
-static struct member_link *add(struct members *members, uint64_t id);
-static void want(struct members *members, const struct replica_member *member);
-static void peer_part(const char *address, char out[MEMBER_ADDRESS_SIZE]);
-static bool is_named(const struct replica_members *named, uint64_t id);
-
-int members_open(struct members *members, struct hasp_node *node,
-                 const char *address, char why[HASP_WHY_SIZE])
-{
-    const struct datadir_identity *identity = datadir_identity(node->datadir);
-    char host[128];
-    struct peers_options options = {.id = node->options.id,
-                                    .incarnation = identity->incarnation,
-                                    .feature_level = FEATURE_LEVEL};
-    struct peers_events events = {.data = members,
-                                  .on_up = on_up,
-                                  .on_down = on_down,
-                                  .on_frame = on_frame,
-                                  .check = check,
-                                  .was_removed = was_removed,
-                                  .on_refused = on_refused,
-                                  .on_too_old = on_too_old,
-                                  .fill_hello = fill_hello};
-    *members = (struct members){.node = node};
-    memcpy(options.cluster_id, identity->cluster_id, CLUSTER_ID_SIZE);
-    options.host = host;
-    int rv = address_split(address, host, sizeof host, &options.port);
-    if (rv != 0) {
-        snprintf(why, HASP_WHY_SIZE, "'%s' is not an address", address);
-        return rv;
-    }
-    rv = peers_open(&node->uv, &options, &events, &members->peers, why);
-    if (rv != 0) {
-        return rv;
-    }
-    for (uint32_t i = 0; i < node->configured.count; i++) {
-        want(members, &node->configured.member[i]);
-    }
-    return 0;
-}
-
-void members_close(struct members *members)
-{
-    if (members->peers == NULL) {
-        members->is_closed = true;
-        return;
-    }
-    struct peers *peers = members->peers;
-    members->peers = NULL;
-    peers_close(peers, on_closed, members);
-}
-
-void members_set_cluster(struct members *members,
-                         const uint8_t cluster_id[CLUSTER_ID_SIZE],
-                         bool greet_again)
-{
-    peers_set_cluster(members->peers, cluster_id);
-    for (uint32_t i = 0; greet_again && i < members->count; i++) {
-        struct member_link *link = &members->link[i];
-        char address[MEMBER_ADDRESS_SIZE];
-        peer_part(link->address, address);
-        peers_remove(members->peers, link->id);
-        link->is_up = false;
-        peers_add(members->peers, link->id, address);
-    }
-}
-
-void members_tell_core(struct members *members, uint64_t now_ns)
+static struct member_link *find(struct members *members, uint64_t id)
 {
     for (uint32_t i = 0; i < members->count; i++) {
-        struct member_link *link = &members->link[i];
-        if (link->is_up && !link->is_told) {
-            link->is_told = true;
-            core_peer_up(members->node->core, &link->hello, now_ns);
+        if (members->link[i].id == id) {
+            return &members->link[i];
         }
     }
+    return NULL;
 }
 
-bool members_port_is_up(void *data, uint64_t id)
+static struct member_link *add(struct members *members, uint64_t id)
 {
-    struct hasp_node *node = data;
-    return node->members.peers != NULL && peers_is_up(node->members.peers, id);
-}
-
-struct buffer *members_port_output(void *data, uint64_t id,
-                                   enum frame_type type)
-{
-    struct hasp_node *node = data;
-    return node->members.peers == NULL
-               ? NULL
-               : peers_output(node->members.peers, id, type);
-}
-
-void members_port_changed(void *data, const struct replica_members *named)
-{
-    struct hasp_node *node = data;
-    struct members *members = &node->members;
-    if (named->count == 0 || members->peers == NULL) {
-        return; /* Nothing is in the log yet: the configuration holds. */
-    }
-    for (uint32_t i = 0; i < members->count;) {
-        struct member_link *link = &members->link[i];
-        uint64_t id = link->id;
-        if (is_named(named, id) ||
-            (members->is_joining && !link->was_named && !link->is_guest)) {
-            i++;
-            continue;
-        }
-        if (link->is_guest) {
-            if (!core_keeps_guest(node->core, id, link->hello.members_index)) {
-                peers_remove(members->peers, id); /* on_down() does the rest. */
-            }
-            i++;
-            continue;
-        }
-        LOG_INFO("member removed", "member=%" PRIu64, id);
-        peers_remove(members->peers, id);
-        *link = members->link[--members->count];
-        if (founding_forget(&node->founding, id)) {
-            char why[HASP_WHY_SIZE];
-            if (founding_save(&node->founding, node->options.directory, why) !=
-                0) {
-                node_fail(node, HASP_NODE_STORAGE, "%s", why);
-            }
-        }
-    }
-    for (uint32_t i = 0; i < named->count; i++) {
-        want(members, &named->member[i]);
-        struct member_link *link = find(members, named->member[i].id);
-        if (link != NULL) {
-            link->was_named = true;
-        }
-    }
-}
-
-uint64_t members_port_silence_ms(void *data, uint64_t id)
-{
-    struct hasp_node *node = data;
-    return node->members.peers == NULL
-               ? UINT64_MAX
-               : peers_silence_ms(node->members.peers, id);
-}
-
-void members_port_cluster_known(void *data,
-                                const uint8_t cluster_id[CLUSTER_ID_SIZE])
-{
-    struct hasp_node *node = data;
-    const struct datadir_identity *identity = datadir_identity(node->datadir);
-    if (!cluster_id_equal(identity->cluster_id, cluster_id)) {
-        int rv = datadir_set_cluster(node->datadir, cluster_id);
-        if (rv != 0) {
-            node_fail(node, HASP_NODE_STORAGE,
-                      "cannot write the cluster's id into '%s': %s",
-                      node->options.directory, hasp_strerror(rv));
-            return;
-        }
-    }
-    if (node->members.peers != NULL) {
-        peers_set_cluster(node->members.peers, cluster_id);
-    }
+    CHECK(members->count < MEMBER_LINK_MAX);
+    CHECK(id != members->node->options.id && find(members, id) == NULL);
+    struct member_link *link = &members->link[members->count++];
+    *link = (struct member_link){.id = id};
+    return link;
 }
 
 static void on_up(void *data, uint64_t id, const struct frame_hello *hello)
@@ -197,8 +42,9 @@ static void on_up(void *data, uint64_t id, const struct frame_hello *hello)
     struct members *members = data;
     struct hasp_node *node = members->node;
     struct member_link *link = find(members, id);
-    uint64_t now = node_now();
-    if (node->has_failed || node->loop.is_over) {
+    uint64_t now = turn_now();
+    CHECK(hello->from == id);
+    if (turn_is_over(&node->turn)) {
         return;
     }
     if (link == NULL) {
@@ -218,7 +64,7 @@ static void on_up(void *data, uint64_t id, const struct frame_hello *hello)
         founding_heard(&node->founding, id, hello->incarnation,
                        hello->cluster_id, now);
     }
-    loop_wake(node);
+    turn_wake(&node->turn);
 }
 
 static void on_down(void *data, uint64_t id, bool was_closed_by_peer)
@@ -234,13 +80,13 @@ static void on_down(void *data, uint64_t id, bool was_closed_by_peer)
             *link = members->link[--members->count];
         }
     }
-    if (members->peers == NULL || node->has_failed || node->loop.is_over) {
+    if (members->peers == NULL || turn_is_over(&node->turn)) {
         return;
     }
     if (was_told && node->has_begun) {
-        core_peer_down(node->core, id, was_closed_by_peer, node_now());
+        core_peer_down(node->core, id, was_closed_by_peer, turn_now());
     }
-    loop_wake(node);
+    turn_wake(&node->turn);
 }
 
 static int on_frame(void *data, uint64_t id, enum frame_type type,
@@ -248,11 +94,26 @@ static int on_frame(void *data, uint64_t id, enum frame_type type,
 {
     struct members *members = data;
     struct hasp_node *node = members->node;
-    if (!node->has_begun || node->has_failed || node->loop.is_over) {
+    if (!node->has_begun || turn_is_over(&node->turn)) {
         return 0; /* Raft says it again. */
     }
-    loop_wake(node);
-    return core_peer_frame(node->core, id, type, body, node_now(), why);
+    turn_wake(&node->turn);
+    return core_peer_frame(node->core, id, type, body, turn_now(), why);
+}
+
+/* A node that joins has no cluster id yet, but may have seen that of the
+ * cluster. */
+static bool may_be_guest(const struct members *members,
+                         const struct frame_hello *hello)
+{
+    const struct hasp_node *node = members->node;
+    const struct datadir_identity *identity = datadir_identity(node->datadir);
+    const uint8_t *own = identity->cluster_id;
+    if (!cluster_id_is_known(own) && node->founding.saw_cluster) {
+        own = node->founding.seen_id;
+    }
+    return node->has_begun && members->count < MEMBER_LINK_MAX &&
+           cluster_id_equal(hello->cluster_id, own);
 }
 
 static int check(void *data, const struct frame_hello *hello, bool is_wanted,
@@ -293,21 +154,6 @@ static int check(void *data, const struct frame_hello *hello, bool is_wanted,
     return 0;
 }
 
-/* A node that joins has no cluster id yet, but may have seen that of the
- * cluster. */
-static bool may_be_guest(const struct members *members,
-                         const struct frame_hello *hello)
-{
-    const struct hasp_node *node = members->node;
-    const struct datadir_identity *identity = datadir_identity(node->datadir);
-    const uint8_t *own = identity->cluster_id;
-    if (!cluster_id_is_known(own) && node->founding.saw_cluster) {
-        own = node->founding.seen_id;
-    }
-    return node->has_begun && members->count < MEMBER_LINK_MAX &&
-           cluster_id_equal(hello->cluster_id, own);
-}
-
 static bool was_removed(void *data, const struct frame_hello *hello,
                         char why[HASP_WHY_SIZE])
 {
@@ -321,7 +167,7 @@ static bool was_removed(void *data, const struct frame_hello *hello,
 static void log_refusal(struct member_link *link, enum frame_refusal refusal,
                         const char *why, bool is_joining)
 {
-    uint64_t now = node_now();
+    uint64_t now = turn_now();
     if (strcmp(link->refusal, why) == 0 &&
         now - link->refused_ns < REFUSED_LOG_NS) {
         return;
@@ -342,22 +188,22 @@ static void on_refused(void *data, uint64_t id, enum frame_refusal refusal,
     struct members *members = data;
     struct hasp_node *node = members->node;
     struct member_link *link = find(members, id);
-    if (node->has_failed || node->loop.is_over || link == NULL) {
+    if (turn_is_over(&node->turn) || link == NULL) {
         return;
     }
     bool is_new = !node->has_begun ||
                   replica_last_index(core_replica(node->core)) == 0;
     log_refusal(link, refusal, why, is_new);
     if (refusal == REFUSAL_REMOVED && was_dialled && node->has_begun) {
-        core_removed_by(node->core, id, why, node_now());
-        loop_wake(node);
+        core_removed_by(node->core, id, why, turn_now());
+        turn_wake(&node->turn);
     }
 }
 
 static void on_too_old(void *data, const struct frame_hello *hello)
 {
     struct members *members = data;
-    node_fail(members->node, HASP_NODE_TOO_OLD,
+    turn_fail(&members->node->turn, HASP_NODE_TOO_OLD,
               "this node is too old: member %" PRIu64
               " says that the cluster was raised to feature level %" PRIu32
               ", and this version understands %d; upgrade it to the version of "
@@ -374,34 +220,20 @@ static void fill_hello(void *data, struct frame_hello *hello)
     }
 }
 
-static void on_closed(void *data)
+/* A member's address is "peer,client". */
+static void peer_part(const char *address, char out[MEMBER_ADDRESS_SIZE])
 {
-    struct members *members = data;
-    members->is_closed = true;
-}
-
-static struct member_link *find(struct members *members, uint64_t id)
-{
-    for (uint32_t i = 0; i < members->count; i++) {
-        if (members->link[i].id == id) {
-            return &members->link[i];
-        }
-    }
-    return NULL;
-}
-
-static struct member_link *add(struct members *members, uint64_t id)
-{
-    CHECK(members->count < MEMBER_LINK_MAX);
-    struct member_link *link = &members->link[members->count++];
-    *link = (struct member_link){.id = id};
-    return link;
+    size_t size = strcspn(address, ",");
+    CHECK(size < MEMBER_ADDRESS_SIZE);
+    memcpy(out, address, size);
+    out[size] = '\0';
 }
 
 static void want(struct members *members, const struct replica_member *member)
 {
     struct member_link *link = find(members, member->id);
     char address[MEMBER_ADDRESS_SIZE];
+    CHECK(member->id != 0);
     if (member->id == members->node->options.id) {
         return;
     }
@@ -416,13 +248,100 @@ static void want(struct members *members, const struct replica_member *member)
     peers_add(members->peers, member->id, address);
 }
 
-/* A member's address is "peer,client". */
-static void peer_part(const char *address, char out[MEMBER_ADDRESS_SIZE])
+int members_open(struct members *members, struct hasp_node *node,
+                 const char *address, char why[HASP_WHY_SIZE])
 {
-    size_t size = strcspn(address, ",");
-    CHECK(size < MEMBER_ADDRESS_SIZE);
-    memcpy(out, address, size);
-    out[size] = '\0';
+    const struct datadir_identity *identity = datadir_identity(node->datadir);
+    char host[128];
+    struct peers_options options = {.id = node->options.id,
+                                    .incarnation = identity->incarnation,
+                                    .feature_level = FEATURE_LEVEL};
+    struct peers_events events = {.data = members,
+                                  .on_up = on_up,
+                                  .on_down = on_down,
+                                  .on_frame = on_frame,
+                                  .check = check,
+                                  .was_removed = was_removed,
+                                  .on_refused = on_refused,
+                                  .on_too_old = on_too_old,
+                                  .fill_hello = fill_hello};
+    *members = (struct members){.node = node};
+    memcpy(options.cluster_id, identity->cluster_id, CLUSTER_ID_SIZE);
+    options.host = host;
+    int rv = address_split(address, host, sizeof host, &options.port);
+    if (rv != 0) {
+        snprintf(why, HASP_WHY_SIZE, "'%s' is not an address", address);
+        return rv;
+    }
+    rv = peers_open(&node->uv, &options, &events, &members->peers, why);
+    if (rv != 0) {
+        return rv;
+    }
+    for (uint32_t i = 0; i < node->configured.count; i++) {
+        want(members, &node->configured.member[i]);
+    }
+    return 0;
+}
+
+static void on_closed(void *data)
+{
+    struct members *members = data;
+    members->is_closed = true;
+}
+
+void members_close(struct members *members)
+{
+    if (members->peers == NULL) {
+        members->is_closed = true;
+        return;
+    }
+    struct peers *peers = members->peers;
+    members->peers = NULL;
+    peers_close(peers, on_closed, members);
+}
+
+void members_set_cluster(struct members *members,
+                         const uint8_t cluster_id[CLUSTER_ID_SIZE],
+                         bool greet_again)
+{
+    /* Of no cluster is what a greeting without an id says. */
+    CHECK(cluster_id_is_known(cluster_id));
+    peers_set_cluster(members->peers, cluster_id);
+    for (uint32_t i = 0; greet_again && i < members->count; i++) {
+        struct member_link *link = &members->link[i];
+        char address[MEMBER_ADDRESS_SIZE];
+        peer_part(link->address, address);
+        peers_remove(members->peers, link->id);
+        link->is_up = false;
+        peers_add(members->peers, link->id, address);
+    }
+}
+
+void members_tell_core(struct members *members, uint64_t now_ns)
+{
+    CHECK(members->node->has_begun);
+    for (uint32_t i = 0; i < members->count; i++) {
+        struct member_link *link = &members->link[i];
+        if (link->is_up && !link->is_told) {
+            link->is_told = true;
+            core_peer_up(members->node->core, &link->hello, now_ns);
+        }
+    }
+}
+
+bool members_port_is_up(void *data, uint64_t id)
+{
+    struct hasp_node *node = data;
+    return node->members.peers != NULL && peers_is_up(node->members.peers, id);
+}
+
+struct buffer *members_port_output(void *data, uint64_t id,
+                                   enum frame_type type)
+{
+    struct hasp_node *node = data;
+    return node->members.peers == NULL
+               ? NULL
+               : peers_output(node->members.peers, id, type);
 }
 
 static bool is_named(const struct replica_members *named, uint64_t id)
@@ -433,4 +352,75 @@ static bool is_named(const struct replica_members *named, uint64_t id)
         }
     }
     return false;
+}
+
+void members_port_changed(void *data, const struct replica_members *named)
+{
+    struct hasp_node *node = data;
+    struct members *members = &node->members;
+    CHECK(named->count <= MEMBER_COUNT_MAX); /* All find room as links. */
+    if (named->count == 0 || members->peers == NULL) {
+        return; /* Nothing is in the log yet: the configuration holds. */
+    }
+    for (uint32_t i = 0; i < members->count;) {
+        struct member_link *link = &members->link[i];
+        uint64_t id = link->id;
+        if (is_named(named, id) ||
+            (members->is_joining && !link->was_named && !link->is_guest)) {
+            i++;
+            continue;
+        }
+        if (link->is_guest) {
+            if (!core_keeps_guest(node->core, id, link->hello.members_index)) {
+                peers_remove(members->peers, id); /* on_down() does the rest. */
+            }
+            i++;
+            continue;
+        }
+        LOG_INFO("member removed", "member=%" PRIu64, id);
+        peers_remove(members->peers, id);
+        *link = members->link[--members->count];
+        if (founding_forget(&node->founding, id)) {
+            char why[HASP_WHY_SIZE];
+            if (founding_save(&node->founding, node->options.directory, why) !=
+                0) {
+                turn_fail(&node->turn, HASP_NODE_STORAGE, "%s", why);
+            }
+        }
+    }
+    for (uint32_t i = 0; i < named->count; i++) {
+        want(members, &named->member[i]);
+        struct member_link *link = find(members, named->member[i].id);
+        if (link != NULL) {
+            link->was_named = true;
+        }
+    }
+}
+
+uint64_t members_port_silence_ms(void *data, uint64_t id)
+{
+    struct hasp_node *node = data;
+    return node->members.peers == NULL
+               ? UINT64_MAX
+               : peers_silence_ms(node->members.peers, id);
+}
+
+void members_port_cluster_known(void *data,
+                                const uint8_t cluster_id[CLUSTER_ID_SIZE])
+{
+    struct hasp_node *node = data;
+    const struct datadir_identity *identity = datadir_identity(node->datadir);
+    CHECK(cluster_id_is_known(cluster_id));
+    if (!cluster_id_equal(identity->cluster_id, cluster_id)) {
+        int rv = datadir_set_cluster(node->datadir, cluster_id);
+        if (rv != 0) {
+            turn_fail(&node->turn, HASP_NODE_STORAGE,
+                      "cannot write the cluster's id into '%s': %s",
+                      node->options.directory, hasp_strerror(rv));
+            return;
+        }
+    }
+    if (node->members.peers != NULL) {
+        peers_set_cluster(node->members.peers, cluster_id);
+    }
 }

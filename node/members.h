@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Connections of members: joins net/peers to the core.
+/* Links with members: joins net/peers to the core.
  *
  * The members that are wanted come from the configuration until the log names
  * some. A node that joins keeps those of its configuration that the log has not

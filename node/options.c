@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The options of a node: their defaults, ranges, a deep copy, and what the
+ * core takes of them. */
+
 #include "node/options.h"
 
 #include <inttypes.h>
@@ -18,213 +21,16 @@
 _Static_assert(HASP_NODE_WHY_SIZE == HASP_WHY_SIZE, "one size of messages");
 
 static int refuse(char why[HASP_NODE_WHY_SIZE], const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, HASP_NODE_WHY_SIZE, format, args);
+    va_end(args);
+    return HASP_NODE_CONFIG;
+}
+
+static int refuse(char why[HASP_NODE_WHY_SIZE], const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-static int check_address(const struct hasp_node_options *options,
-                         const char *what, const char *address,
-                         char why[HASP_NODE_WHY_SIZE]);
-static int check_members(const struct hasp_node_options *options,
-                         char why[HASP_NODE_WHY_SIZE]);
-static int check_limits(const struct hasp_node_limits *limits,
-                        char why[HASP_NODE_WHY_SIZE]);
-static uint64_t *state_limit(struct hasp_node_limits *limits,
-                             enum limit_key key);
-static uint64_t given_limit(const struct hasp_node_limits *limits,
-                            enum limit_key key);
-static char *copy_text(const char *text);
-static int compare_members(const void *a, const void *b);
-
-void hasp_node_options_init(struct hasp_node_options *options)
-{
-    const struct core_limits *core = &core_default_limits;
-    *options = (struct hasp_node_options){.size = sizeof *options,
-                                          .listen_client = "127.0.0.1:7420",
-                                          .listen_peer = "127.0.0.1:7421",
-                                          .cluster_name = "hasp",
-                                          .election_ms = 600,
-                                          .heartbeat_ms = 75,
-                                          .redirect = HASP_NODE_FORWARD,
-                                          .log_level = HASP_NODE_LOG_INFO};
-    options->limits = (struct hasp_node_limits){
-        .connections = 10000,
-        .connections_per_address = 4096,
-        .requests_in_flight = core->requests_in_flight,
-        .requests_per_conn = core->requests_per_conn,
-        .sessions_per_conn = core->sessions_per_conn,
-        .name_size = core->name_size,
-        .value_size = core->value_size,
-        .request_size = 256 << 10,
-        .snapshot_log_size = core->snapshot_log_size,
-        .snapshot_entries = core->snapshot_entries,
-        .snapshot_chunk_size = core->snapshot_chunk_size,
-        .flush_records = core->flush_records,
-        .flush_ms = core->flush_ms,
-        .disk_reserve = 256 * MIB,
-        .wal_segment_size = 64 * MIB,
-        .table_size = 16384 * MIB};
-    for (int key = 0; key < LIMIT_COUNT; key++) {
-        *state_limit(&options->limits,
-                     (enum limit_key)key) = lockfsm_default_limits.of[key];
-    }
-}
-
-int hasp_node_options_check(const struct hasp_node_options *options,
-                            char why[HASP_NODE_WHY_SIZE])
-{
-    if (options->size != sizeof *options) {
-        return refuse(why, "the options come from another version of hasp");
-    }
-    if (options->id == 0) {
-        return refuse(why, "the node needs an id, 1 or greater");
-    }
-    if (options->directory == NULL || options->directory[0] == '\0') {
-        return refuse(why, "the node needs a data directory");
-    }
-    if (strlen(options->directory) > 1024) {
-        return refuse(why, "the data directory's name is too long");
-    }
-    if (options->cluster_name == NULL || strlen(options->cluster_name) > 64) {
-        return refuse(why, "the cluster's name is missing or too long");
-    }
-    if (options->heartbeat_ms < 10 || options->election_ms > 60000 ||
-        options->election_ms < 3 * options->heartbeat_ms) {
-        return refuse(why,
-                      "election_ms (%" PRIu32 ") must be at least three "
-                      "times heartbeat_ms (%" PRIu32 ", from 10) and at most "
-                      "60000",
-                      options->election_ms, options->heartbeat_ms);
-    }
-    int rv = check_address(options, "listen.client", options->listen_client,
-                           why);
-    if (rv == 0) {
-        rv = check_address(options, "listen.peer", options->listen_peer, why);
-    }
-    if (rv == 0 && options->listen_http != NULL) {
-        rv = check_address(options, "listen.http", options->listen_http, why);
-    }
-    if (rv == 0) {
-        rv = check_members(options, why);
-    }
-    return rv != 0 ? rv : check_limits(&options->limits, why);
-}
-
-void options_copy(struct hasp_node_options *to,
-                  const struct hasp_node_options *from)
-{
-    *to = *from;
-    to->directory = copy_text(from->directory);
-    to->listen_client = copy_text(from->listen_client);
-    to->listen_peer = copy_text(from->listen_peer);
-    to->listen_http = copy_text(from->listen_http);
-    to->cluster_name = copy_text(from->cluster_name);
-    struct hasp_node_member *members = memory_new((from->member_count + 1) *
-                                                  sizeof *members);
-    for (uint32_t i = 0; i < from->member_count; i++) {
-        members[i] = (struct hasp_node_member){
-            .id = from->members[i].id,
-            .peer_address = copy_text(from->members[i].peer_address),
-            .client_address = copy_text(from->members[i].client_address)};
-    }
-    to->members = members;
-}
-
-void options_done(struct hasp_node_options *options)
-{
-    for (uint32_t i = 0; i < options->member_count; i++) {
-        free((void *)(uintptr_t)options->members[i].peer_address);
-        free((void *)(uintptr_t)options->members[i].client_address);
-    }
-    free((void *)(uintptr_t)options->members);
-    free((void *)(uintptr_t)options->directory);
-    free((void *)(uintptr_t)options->listen_client);
-    free((void *)(uintptr_t)options->listen_peer);
-    free((void *)(uintptr_t)options->listen_http);
-    free((void *)(uintptr_t)options->cluster_name);
-    *options = (struct hasp_node_options){0};
-}
-
-void options_members(const struct hasp_node_options *options,
-                     struct replica_members *ret_members)
-{
-    struct hasp_node_member alone = {.id = options->id,
-                                     .peer_address = options->listen_peer,
-                                     .client_address = options->listen_client};
-    const struct hasp_node_member *member = options->member_count == 0
-                                                ? &alone
-                                                : options->members;
-    uint32_t count = options->member_count == 0 ? 1 : options->member_count;
-    *ret_members = (struct replica_members){.count = count};
-    for (uint32_t i = 0; i < count; i++) {
-        struct replica_member *to = &ret_members->member[i];
-        to->id = member[i].id;
-        to->role = MEMBER_VOTER;
-        int size = snprintf(to->address, sizeof to->address, "%s,%s",
-                            member[i].peer_address, member[i].client_address);
-        CHECK(size < (int)sizeof to->address);
-    }
-    qsort(ret_members->member, count, sizeof ret_members->member[0],
-          compare_members);
-}
-
-void options_for_core(const struct hasp_node_options *options,
-                      struct core_options *ret_options)
-{
-    const struct hasp_node_limits *limits = &options->limits;
-    *ret_options = (struct core_options){
-        .id = options->id,
-        .trusted = options->trusted,
-        .election_ms = options->election_ms,
-        .heartbeat_ms = options->heartbeat_ms,
-        .finalizes_itself = options->finalizes_itself,
-        .redirect = options->redirect == HASP_NODE_MOVED ? REDIRECT_MOVED
-                                                         : REDIRECT_FORWARD,
-        .limits = {.requests_in_flight = limits->requests_in_flight,
-                   .requests_per_conn = limits->requests_per_conn,
-                   .sessions_per_conn = limits->sessions_per_conn,
-                   .name_size = limits->name_size,
-                   .value_size = limits->value_size,
-                   .snapshot_log_size = limits->snapshot_log_size,
-                   .snapshot_entries = limits->snapshot_entries,
-                   .snapshot_chunk_size = limits->snapshot_chunk_size,
-                   .flush_records = limits->flush_records,
-                   .flush_ms = limits->flush_ms},
-        .version = HASP_VERSION};
-    for (int key = 0; key < LIMIT_COUNT; key++) {
-        ret_options->limits.founding.of[key] = given_limit(limits,
-                                                           (enum limit_key)key);
-    }
-}
-
-void options_tell_limits(const struct hasp_node_options *options,
-                         const struct lockfsm *fsm)
-{
-    for (int i = 0; i < LIMIT_COUNT; i++) {
-        enum limit_key key = (enum limit_key)i;
-        uint64_t given = given_limit(&options->limits, key);
-        uint64_t value = lockfsm_limit(fsm, key);
-        if (given != 0 && given != value) {
-            LOG_WARN("limit of the configuration is ignored",
-                     "limits.%s=%" PRIu64 " cluster=%" PRIu64
-                     " hint=\"it counted when the cluster was founded; 'hasp "
-                     "limits set %s VALUE' changes it for all nodes\"",
-                     limit_rules[key].name, given, value,
-                     limit_rules[key].name);
-        }
-    }
-}
-
-uint64_t options_state_limit(const struct hasp_node_options *options,
-                             enum limit_key key)
-{
-    return given_limit(&options->limits, key);
-}
-
-/* 0: nothing is said of it. */
-static uint64_t given_limit(const struct hasp_node_limits *limits,
-                            enum limit_key key)
-{
-    struct hasp_node_limits copy = *limits;
-    return *state_limit(&copy, key);
-}
 
 static uint64_t *state_limit(struct hasp_node_limits *limits,
                              enum limit_key key)
@@ -258,13 +64,38 @@ static uint64_t *state_limit(struct hasp_node_limits *limits,
     UNREACHABLE();
 }
 
-static int refuse(char why[HASP_NODE_WHY_SIZE], const char *format, ...)
+void hasp_node_options_init(struct hasp_node_options *options)
 {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(why, HASP_NODE_WHY_SIZE, format, args);
-    va_end(args);
-    return HASP_NODE_CONFIG;
+    const struct core_limits *core = &core_default_limits;
+    *options = (struct hasp_node_options){.size = sizeof *options,
+                                          .listen_client = "127.0.0.1:7420",
+                                          .listen_peer = "127.0.0.1:7421",
+                                          .cluster_name = "hasp",
+                                          .election_ms = 600,
+                                          .heartbeat_ms = 75,
+                                          .redirect = HASP_NODE_FORWARD,
+                                          .log_level = HASP_NODE_LOG_INFO};
+    options->limits = (struct hasp_node_limits){
+        .connections = 10000,
+        .connections_per_address = 4096,
+        .requests_in_flight = core->requests_in_flight,
+        .requests_per_conn = core->requests_per_conn,
+        .sessions_per_conn = core->sessions_per_conn,
+        .name_size = core->name_size,
+        .value_size = core->value_size,
+        .request_size = 256 << 10,
+        .snapshot_log_size = core->snapshot_log_size,
+        .snapshot_entries = core->snapshot_entries,
+        .snapshot_chunk_size = core->snapshot_chunk_size,
+        .flush_records = core->flush_records,
+        .flush_ms = core->flush_ms,
+        .disk_reserve = 256 * MIB,
+        .wal_segment_size = 64 * MIB,
+        .table_size = 16384 * MIB};
+    for (int key = 0; key < LIMIT_COUNT; key++) {
+        *state_limit(&options->limits,
+                     (enum limit_key)key) = lockfsm_default_limits.of[key];
+    }
 }
 
 /* Without TLS whoever reaches the port is the cluster. */
@@ -324,6 +155,14 @@ static int check_members(const struct hasp_node_options *options,
     return 0;
 }
 
+/* 0: nothing is said of it. */
+static uint64_t given_limit(const struct hasp_node_limits *limits,
+                            enum limit_key key)
+{
+    struct hasp_node_limits copy = *limits;
+    return *state_limit(&copy, key);
+}
+
 static int check_limits(const struct hasp_node_limits *limits,
                         char why[HASP_NODE_WHY_SIZE])
 {
@@ -366,9 +205,84 @@ static int check_limits(const struct hasp_node_limits *limits,
     return 0;
 }
 
+int hasp_node_options_check(const struct hasp_node_options *options,
+                            char why[HASP_NODE_WHY_SIZE])
+{
+    if (options->size != sizeof *options) {
+        return refuse(why, "the options come from another version of hasp");
+    }
+    if (options->id == 0) {
+        return refuse(why, "the node needs an id, 1 or greater");
+    }
+    if (options->directory == NULL || options->directory[0] == '\0') {
+        return refuse(why, "the node needs a data directory");
+    }
+    if (strlen(options->directory) > 1024) {
+        return refuse(why, "the data directory's name is too long");
+    }
+    if (options->cluster_name == NULL || strlen(options->cluster_name) > 64) {
+        return refuse(why, "the cluster's name is missing or too long");
+    }
+    if (options->heartbeat_ms < 10 || options->election_ms > 60000 ||
+        options->election_ms < 3 * options->heartbeat_ms) {
+        return refuse(why,
+                      "election_ms (%" PRIu32 ") must be at least three "
+                      "times heartbeat_ms (%" PRIu32 ", from 10) and at most "
+                      "60000",
+                      options->election_ms, options->heartbeat_ms);
+    }
+    int rv = check_address(options, "listen.client", options->listen_client,
+                           why);
+    if (rv == 0) {
+        rv = check_address(options, "listen.peer", options->listen_peer, why);
+    }
+    if (rv == 0 && options->listen_http != NULL) {
+        rv = check_address(options, "listen.http", options->listen_http, why);
+    }
+    if (rv == 0) {
+        rv = check_members(options, why);
+    }
+    return rv != 0 ? rv : check_limits(&options->limits, why);
+}
+
 static char *copy_text(const char *text)
 {
     return text == NULL ? NULL : memory_text(text);
+}
+
+void options_copy(struct hasp_node_options *to,
+                  const struct hasp_node_options *from)
+{
+    *to = *from;
+    to->directory = copy_text(from->directory);
+    to->listen_client = copy_text(from->listen_client);
+    to->listen_peer = copy_text(from->listen_peer);
+    to->listen_http = copy_text(from->listen_http);
+    to->cluster_name = copy_text(from->cluster_name);
+    struct hasp_node_member *members = memory_new((from->member_count + 1) *
+                                                  sizeof *members);
+    for (uint32_t i = 0; i < from->member_count; i++) {
+        members[i] = (struct hasp_node_member){
+            .id = from->members[i].id,
+            .peer_address = copy_text(from->members[i].peer_address),
+            .client_address = copy_text(from->members[i].client_address)};
+    }
+    to->members = members;
+}
+
+void options_done(struct hasp_node_options *options)
+{
+    for (uint32_t i = 0; i < options->member_count; i++) {
+        free((void *)(uintptr_t)options->members[i].peer_address);
+        free((void *)(uintptr_t)options->members[i].client_address);
+    }
+    free((void *)(uintptr_t)options->members);
+    free((void *)(uintptr_t)options->directory);
+    free((void *)(uintptr_t)options->listen_client);
+    free((void *)(uintptr_t)options->listen_peer);
+    free((void *)(uintptr_t)options->listen_http);
+    free((void *)(uintptr_t)options->cluster_name);
+    *options = (struct hasp_node_options){0};
 }
 
 static int compare_members(const void *a, const void *b)
@@ -376,4 +290,81 @@ static int compare_members(const void *a, const void *b)
     const struct replica_member *left = a;
     const struct replica_member *right = b;
     return left->id < right->id ? -1 : left->id > right->id;
+}
+
+void options_members(const struct hasp_node_options *options,
+                     struct replica_members *ret_members)
+{
+    struct hasp_node_member alone = {.id = options->id,
+                                     .peer_address = options->listen_peer,
+                                     .client_address = options->listen_client};
+    const struct hasp_node_member *member = options->member_count == 0
+                                                ? &alone
+                                                : options->members;
+    uint32_t count = options->member_count == 0 ? 1 : options->member_count;
+    *ret_members = (struct replica_members){.count = count};
+    for (uint32_t i = 0; i < count; i++) {
+        struct replica_member *to = &ret_members->member[i];
+        to->id = member[i].id;
+        to->role = MEMBER_VOTER;
+        int size = snprintf(to->address, sizeof to->address, "%s,%s",
+                            member[i].peer_address, member[i].client_address);
+        CHECK(size < (int)sizeof to->address);
+    }
+    qsort(ret_members->member, count, sizeof ret_members->member[0],
+          compare_members);
+}
+
+void options_for_core(const struct hasp_node_options *options,
+                      struct core_options *ret_options)
+{
+    CHECK(options->id != 0); /* hasp_node_options_check() has passed. */
+    const struct hasp_node_limits *limits = &options->limits;
+    *ret_options = (struct core_options){
+        .id = options->id,
+        .trusted = options->trusted,
+        .election_ms = options->election_ms,
+        .heartbeat_ms = options->heartbeat_ms,
+        .finalizes_itself = options->finalizes_itself,
+        .redirect = options->redirect == HASP_NODE_MOVED ? REDIRECT_MOVED
+                                                         : REDIRECT_FORWARD,
+        .limits = {.requests_in_flight = limits->requests_in_flight,
+                   .requests_per_conn = limits->requests_per_conn,
+                   .sessions_per_conn = limits->sessions_per_conn,
+                   .name_size = limits->name_size,
+                   .value_size = limits->value_size,
+                   .snapshot_log_size = limits->snapshot_log_size,
+                   .snapshot_entries = limits->snapshot_entries,
+                   .snapshot_chunk_size = limits->snapshot_chunk_size,
+                   .flush_records = limits->flush_records,
+                   .flush_ms = limits->flush_ms},
+        .version = HASP_VERSION};
+    for (int key = 0; key < LIMIT_COUNT; key++) {
+        ret_options->limits.founding.of[key] = given_limit(limits,
+                                                           (enum limit_key)key);
+    }
+}
+
+void options_tell_limits(const struct hasp_node_options *options,
+                         const struct lockfsm *fsm)
+{
+    for (int i = 0; i < LIMIT_COUNT; i++) {
+        enum limit_key key = (enum limit_key)i;
+        uint64_t given = given_limit(&options->limits, key);
+        uint64_t value = lockfsm_limit(fsm, key);
+        if (given != 0 && given != value) {
+            LOG_WARN("limit of the configuration is ignored",
+                     "limits.%s=%" PRIu64 " cluster=%" PRIu64
+                     " hint=\"it counted when the cluster was founded; 'hasp "
+                     "limits set %s VALUE' changes it for all nodes\"",
+                     limit_rules[key].name, given, value,
+                     limit_rules[key].name);
+        }
+    }
+}
+
+uint64_t options_state_limit(const struct hasp_node_options *options,
+                             enum limit_key key)
+{
+    return given_limit(&options->limits, key);
 }

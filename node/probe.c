@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Dials the addresses of a new member and asks who is there. */
+
 #include "node/probe.h"
 
 #include <inttypes.h>
@@ -32,69 +34,6 @@ struct probe {
     struct stream stream;
     uv_timer_t timer;
 };
-
-static void dial(struct probe *probe);
-static void end(struct probe *probe, int error, const char *why);
-static void connected_cb(struct stream *stream);
-static void bytes_cb(struct stream *stream);
-static void closed_cb(struct stream *stream, const char *reason);
-static void late_cb(uv_timer_t *timer);
-static void timer_closed_cb(uv_handle_t *handle);
-
-static const struct stream_events events = {
-    .on_connected = connected_cb, .on_bytes = bytes_cb, .on_closed = closed_cb};
-static const struct stream_limits limits = {0};
-
-void probes_open(struct probes *probes)
-{
-    list_init(&probes->probes);
-}
-
-void probes_close(struct probes *probes)
-{
-    LIST_EACH_SAFE (node, &probes->probes) {
-        struct probe *probe = LIST_ENTRY(node, struct probe, node);
-        stream_close(&probe->stream, "this node closes");
-    }
-}
-
-bool probes_are_closed(const struct probes *probes)
-{
-    return list_is_empty(&probes->probes);
-}
-
-void probe_port_address(void *data, uint64_t number, uint64_t id,
-                        const char *address)
-{
-    struct hasp_node *node = data;
-    struct probe *probe = memory_new(sizeof *probe);
-    size_t size = strcspn(address, ",");
-    probe->owner = node;
-    probe->number = number;
-    probe->id = id;
-    snprintf(probe->peer, sizeof probe->peer, "%.*s", (int)size, address);
-    snprintf(probe->client, sizeof probe->client, "%s",
-             address[size] == ',' ? address + size + 1 : "");
-    list_push_back(&node->probes.probes, &probe->node);
-    CHECK(uv_timer_init(&node->uv, &probe->timer) == 0);
-    probe->timer.data = probe;
-    CHECK(uv_timer_start(&probe->timer, late_cb, PROBE_MS, 0) == 0);
-    dial(probe);
-}
-
-/* The address at hand. */
-static void dial(struct probe *probe)
-{
-    char host[MEMBER_ADDRESS_SIZE];
-    uint16_t port;
-    const char *address = probe->is_client ? probe->client : probe->peer;
-    memset(&probe->stream, 0, sizeof probe->stream);
-    probe->is_there = false;
-    /* The core has looked at the form of both. */
-    CHECK(address_split(address, host, sizeof host, &port) == 0);
-    CHECK(stream_connect(&probe->stream, &probe->owner->uv, host, port, &events,
-                         &limits, probe) == 0);
-}
 
 static void connected_cb(struct stream *stream)
 {
@@ -158,6 +97,25 @@ static void bytes_cb(struct stream *stream)
     stream_close(stream, "answered");
 }
 
+static void timer_closed_cb(uv_handle_t *handle)
+{
+    struct probe *probe = handle->data;
+    list_remove(&probe->node);
+    free(probe);
+}
+
+static void end(struct probe *probe, int error, const char *why)
+{
+    struct hasp_node *node = probe->owner;
+    if (!turn_is_over(&node->turn)) {
+        core_address_probed(node->core, probe->number, error, why, turn_now());
+        turn_wake(&node->turn);
+    }
+    uv_close((uv_handle_t *)&probe->timer, timer_closed_cb);
+}
+
+static void dial(struct probe *probe);
+
 static void closed_cb(struct stream *stream, const char *reason)
 {
     struct probe *probe = stream->owner;
@@ -177,25 +135,63 @@ static void closed_cb(struct stream *stream, const char *reason)
         why);
 }
 
+static const struct stream_events events = {
+    .on_connected = connected_cb, .on_bytes = bytes_cb, .on_closed = closed_cb};
+static const struct stream_limits limits = {0};
+
+/* The address at hand. */
+static void dial(struct probe *probe)
+{
+    char host[MEMBER_ADDRESS_SIZE];
+    uint16_t port;
+    const char *address = probe->is_client ? probe->client : probe->peer;
+    memset(&probe->stream, 0, sizeof probe->stream);
+    probe->is_there = false;
+    /* The core has looked at the form of both. */
+    CHECK(address_split(address, host, sizeof host, &port) == 0);
+    CHECK(stream_connect(&probe->stream, &probe->owner->uv, host, port, &events,
+                         &limits, probe) == 0);
+}
+
+void probes_open(struct probes *probes)
+{
+    list_init(&probes->probes);
+}
+
+void probes_close(struct probes *probes)
+{
+    LIST_EACH_SAFE (node, &probes->probes) {
+        struct probe *probe = LIST_ENTRY(node, struct probe, node);
+        stream_close(&probe->stream, "this node closes");
+    }
+}
+
+bool probes_are_closed(const struct probes *probes)
+{
+    return list_is_empty(&probes->probes);
+}
+
 static void late_cb(uv_timer_t *timer)
 {
     struct probe *probe = timer->data;
     stream_close(&probe->stream, "no answer");
 }
 
-static void end(struct probe *probe, int error, const char *why)
+void probe_port_address(void *data, uint64_t number, uint64_t id,
+                        const char *address)
 {
-    struct hasp_node *node = probe->owner;
-    if (!node->has_failed && !node->loop.is_over) {
-        core_address_probed(node->core, probe->number, error, why, node_now());
-        loop_wake(node);
-    }
-    uv_close((uv_handle_t *)&probe->timer, timer_closed_cb);
-}
-
-static void timer_closed_cb(uv_handle_t *handle)
-{
-    struct probe *probe = handle->data;
-    list_remove(&probe->node);
-    free(probe);
+    struct hasp_node *node = data;
+    struct probe *probe = memory_new(sizeof *probe);
+    size_t size = strcspn(address, ",");
+    probe->owner = node;
+    probe->number = number;
+    probe->id = id;
+    snprintf(probe->peer, sizeof probe->peer, "%.*s", (int)size, address);
+    snprintf(probe->client, sizeof probe->client, "%s",
+             address[size] == ',' ? address + size + 1 : "");
+    list_push_back(&node->probes.probes, &probe->node);
+    CHECK(uv_timer_init(&node->uv, &probe->timer) == 0);
+    probe->timer.data = probe;
+    CHECK(uv_timer_start(&probe->timer, late_cb, PROBE_MS, 0) == 0);
+    dial(probe);
 }

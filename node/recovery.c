@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* What a start finds on disk, what of it fits together, and what is built
+ * anew. */
+
 #include "node/recovery.h"
 
 #include <inttypes.h>
@@ -14,90 +17,6 @@
 #include "storage/wal.h"
 
 #define CHUNK_SIZE ((size_t)1 << 20)
-
-static void on_entry(void *data, const struct wal_entry *entry);
-static struct bytes keep(struct recovery *recovery, struct bytes body);
-static int open_log(struct recovery *recovery, struct hasp_node *node,
-                    char why[HASP_WHY_SIZE]);
-static int find_snapshot(struct recovery *recovery, struct hasp_node *node,
-                         char why[HASP_WHY_SIZE]);
-static int look_for_gaps(const struct recovery *recovery,
-                         struct hasp_node *node, char why[HASP_WHY_SIZE]);
-static int fit_log_to_snapshot(struct recovery *recovery,
-                               struct hasp_node *node, char why[HASP_WHY_SIZE]);
-static int open_table(struct recovery *recovery, struct hasp_node *node,
-                      char why[HASP_WHY_SIZE]);
-static int read_applied(struct table *table, uint64_t *ret_index);
-static int rebuild_table(struct recovery *recovery, struct hasp_node *node,
-                         const char *reason, char why[HASP_WHY_SIZE]);
-static void forget_entries(struct recovery *recovery);
-
-int recovery_run(struct recovery *recovery, struct hasp_node *node,
-                 char why[HASP_WHY_SIZE])
-{
-    *recovery = (struct recovery){0};
-    struct replica_start *start = &recovery->start;
-    int rv = datadir_load_vote(node->datadir, &start->term, &start->voted_for,
-                               why);
-    if (rv == 0) {
-        rv = open_log(recovery, node, why);
-    }
-    if (rv == 0) {
-        rv = find_snapshot(recovery, node, why);
-    }
-    if (rv == 0) {
-        rv = look_for_gaps(recovery, node, why);
-    }
-    if (rv == 0) {
-        rv = fit_log_to_snapshot(recovery, node, why);
-    }
-    if (rv == 0) {
-        rv = open_table(recovery, node, why);
-    }
-    if (rv != 0) {
-        return rv;
-    }
-    start->entries = recovery->entries;
-    start->entry_count = recovery->entry_count;
-    recovery->is_empty = recovery->entry_count == 0 && !recovery->has_snapshot;
-    if (recovery->has_snapshot) {
-        const struct snapshot_header *header = &recovery->snapshot.header;
-        start->snapshot_index = header->last_index;
-        start->snapshot_term = header->last_term;
-        start->snapshot_members = header->configuration;
-        start->snapshot_members_index = header->configuration_index;
-        snapshots_set_newest(&node->snapshots, header->last_index,
-                             header->last_term, recovery->snapshot.stream.size);
-    }
-    return 0;
-}
-
-void recovery_done(struct recovery *recovery)
-{
-    forget_entries(recovery);
-    if (recovery->has_snapshot) {
-        snapshot_file_unmap(&recovery->snapshot);
-    }
-    *recovery = (struct recovery){0};
-}
-
-static void on_entry(void *data, const struct wal_entry *entry)
-{
-    struct recovery *recovery = data;
-    if (recovery->entry_count == recovery->entry_capacity) {
-        recovery->entry_capacity = recovery->entry_capacity == 0
-                                       ? 1024
-                                       : 2 * recovery->entry_capacity;
-        recovery->entries = memory_resize(recovery->entries,
-                                          recovery->entry_capacity *
-                                              sizeof *recovery->entries);
-    }
-    recovery->entries[recovery->entry_count++] = (struct replica_entry){
-        .term = entry->term,
-        .log_index = entry->log_index,
-        .type = (enum replica_entry_type)entry->type,
-        .body = keep(recovery, entry->body)};
-}
 
 /* Copies into chunks: a log has hundreds of thousands of small bodies. */
 static struct bytes keep(struct recovery *recovery, struct bytes body)
@@ -119,6 +38,27 @@ static struct bytes keep(struct recovery *recovery, struct bytes body)
     recovery->chunk_at += body.size;
     recovery->chunk_left -= body.size;
     return bytes_of(at, body.size);
+}
+
+static void on_entry(void *data, const struct wal_entry *entry)
+{
+    struct recovery *recovery = data;
+    if (recovery->entry_count == recovery->entry_capacity) {
+        recovery->entry_capacity = recovery->entry_capacity == 0
+                                       ? 1024
+                                       : 2 * recovery->entry_capacity;
+        recovery->entries = memory_resize(recovery->entries,
+                                          recovery->entry_capacity *
+                                              sizeof *recovery->entries);
+    }
+    CHECK(recovery->entry_count == 0 ||
+          entry->log_index ==
+              recovery->entries[recovery->entry_count - 1].log_index + 1);
+    recovery->entries[recovery->entry_count++] = (struct replica_entry){
+        .term = entry->term,
+        .log_index = entry->log_index,
+        .type = (enum replica_entry_type)entry->type,
+        .body = keep(recovery, entry->body)};
 }
 
 static int open_log(struct recovery *recovery, struct hasp_node *node,
@@ -179,6 +119,21 @@ static int look_for_gaps(const struct recovery *recovery,
     return 0;
 }
 
+static void forget_entries(struct recovery *recovery)
+{
+    for (uint32_t i = 0; i < recovery->chunk_count; i++) {
+        free(recovery->chunk[i]);
+    }
+    free(recovery->chunk);
+    free(recovery->entries);
+    recovery->chunk = NULL;
+    recovery->chunk_count = 0;
+    recovery->chunk_left = 0;
+    recovery->entries = NULL;
+    recovery->entry_count = 0;
+    recovery->entry_capacity = 0;
+}
+
 /* An installation that was interrupted after the snapshot had got its name. */
 static int fit_log_to_snapshot(struct recovery *recovery,
                                struct hasp_node *node, char why[HASP_WHY_SIZE])
@@ -211,51 +166,6 @@ static int fit_log_to_snapshot(struct recovery *recovery,
                  node->options.directory, hasp_strerror(rv));
     }
     return rv;
-}
-
-static int open_table(struct recovery *recovery, struct hasp_node *node,
-                      char why[HASP_WHY_SIZE])
-{
-    const struct wal *wal = node->journal.wal;
-    uint64_t applied = 0;
-    uint64_t reached = recovery->has_snapshot
-                           ? recovery->snapshot.header.last_index
-                           : 0;
-    bool is_trusted = datadir_table_is_trusted(node->datadir);
-    int rv = is_trusted ? 0 : datadir_table_remove(node->datadir);
-    if (rv != 0) {
-        snprintf(why, HASP_WHY_SIZE, "cannot remove the table in '%.300s': %s",
-                 node->options.directory, hasp_strerror(rv));
-        return rv;
-    }
-    rv = datadir_table_opened(node->datadir);
-    if (rv != 0) {
-        snprintf(why, HASP_WHY_SIZE, "cannot mark the table in '%.300s': %s",
-                 node->options.directory, hasp_strerror(rv));
-        return rv;
-    }
-    rv = table_open_lmdb(datadir_table_path(node->datadir),
-                         node->options.limits.table_size, &node->table, why);
-    if (rv != 0) {
-        return rv;
-    }
-    rv = is_trusted ? read_applied(node->table, &applied) : 0;
-    if (rv != 0) {
-        snprintf(why, HASP_WHY_SIZE, "cannot read the table in '%.300s': %s",
-                 node->options.directory, hasp_strerror(rv));
-        return rv;
-    }
-    if (!is_trusted) {
-        return rebuild_table(recovery, node, "not closed under this boot", why);
-    }
-    if (applied < reached || applied + 1 < wal_first(wal)) {
-        return rebuild_table(recovery, node, "older than the log", why);
-    }
-    if (applied > wal_last(wal)) {
-        return rebuild_table(recovery, node, "ahead of the log", why);
-    }
-    recovery->start.applied_index = applied;
-    return 0;
 }
 
 /* 0 if nothing has been applied yet. */
@@ -304,17 +214,100 @@ static int rebuild_table(struct recovery *recovery, struct hasp_node *node,
     return 0;
 }
 
-static void forget_entries(struct recovery *recovery)
+static int open_table(struct recovery *recovery, struct hasp_node *node,
+                      char why[HASP_WHY_SIZE])
 {
-    for (uint32_t i = 0; i < recovery->chunk_count; i++) {
-        free(recovery->chunk[i]);
+    const struct wal *wal = node->journal.wal;
+    uint64_t applied = 0;
+    uint64_t reached = recovery->has_snapshot
+                           ? recovery->snapshot.header.last_index
+                           : 0;
+    bool is_trusted = datadir_table_is_trusted(node->datadir);
+    int rv = is_trusted ? 0 : datadir_table_remove(node->datadir);
+    if (rv != 0) {
+        snprintf(why, HASP_WHY_SIZE, "cannot remove the table in '%.300s': %s",
+                 node->options.directory, hasp_strerror(rv));
+        return rv;
     }
-    free(recovery->chunk);
-    free(recovery->entries);
-    recovery->chunk = NULL;
-    recovery->chunk_count = 0;
-    recovery->chunk_left = 0;
-    recovery->entries = NULL;
-    recovery->entry_count = 0;
-    recovery->entry_capacity = 0;
+    rv = datadir_table_opened(node->datadir);
+    if (rv != 0) {
+        snprintf(why, HASP_WHY_SIZE, "cannot mark the table in '%.300s': %s",
+                 node->options.directory, hasp_strerror(rv));
+        return rv;
+    }
+    rv = table_open_lmdb(datadir_table_path(node->datadir),
+                         node->options.limits.table_size, &node->table, why);
+    if (rv != 0) {
+        return rv;
+    }
+    rv = is_trusted ? read_applied(node->table, &applied) : 0;
+    if (rv != 0) {
+        snprintf(why, HASP_WHY_SIZE, "cannot read the table in '%.300s': %s",
+                 node->options.directory, hasp_strerror(rv));
+        return rv;
+    }
+    if (!is_trusted) {
+        return rebuild_table(recovery, node, "not closed under this boot", why);
+    }
+    if (applied < reached || applied + 1 < wal_first(wal)) {
+        return rebuild_table(recovery, node, "older than the log", why);
+    }
+    if (applied > wal_last(wal)) {
+        return rebuild_table(recovery, node, "ahead of the log", why);
+    }
+    recovery->start.applied_index = applied;
+    return 0;
+}
+
+int recovery_run(struct recovery *recovery, struct hasp_node *node,
+                 char why[HASP_WHY_SIZE])
+{
+    *recovery = (struct recovery){0};
+    struct replica_start *start = &recovery->start;
+    int rv = datadir_load_vote(node->datadir, &start->term, &start->voted_for,
+                               why);
+    if (rv == 0) {
+        rv = open_log(recovery, node, why);
+    }
+    if (rv == 0) {
+        rv = find_snapshot(recovery, node, why);
+    }
+    if (rv == 0) {
+        rv = look_for_gaps(recovery, node, why);
+    }
+    if (rv == 0) {
+        rv = fit_log_to_snapshot(recovery, node, why);
+    }
+    if (rv == 0) {
+        rv = open_table(recovery, node, why);
+    }
+    if (rv != 0) {
+        return rv;
+    }
+    /* What is applied comes from the log, or from the snapshot. */
+    CHECK(start->applied_index <= wal_last(node->journal.wal) ||
+          (recovery->has_snapshot &&
+           start->applied_index == recovery->snapshot.header.last_index));
+    start->entries = recovery->entries;
+    start->entry_count = recovery->entry_count;
+    recovery->is_empty = recovery->entry_count == 0 && !recovery->has_snapshot;
+    if (recovery->has_snapshot) {
+        const struct snapshot_header *header = &recovery->snapshot.header;
+        start->snapshot_index = header->last_index;
+        start->snapshot_term = header->last_term;
+        start->snapshot_members = header->configuration;
+        start->snapshot_members_index = header->configuration_index;
+        snapshots_set_newest(&node->snapshots, header->last_index,
+                             header->last_term, recovery->snapshot.stream.size);
+    }
+    return 0;
+}
+
+void recovery_done(struct recovery *recovery)
+{
+    forget_entries(recovery);
+    if (recovery->has_snapshot) {
+        snapshot_file_unmap(&recovery->snapshot);
+    }
+    *recovery = (struct recovery){0};
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Snapshot files of a running node: a worker writes and checks them, the
+ * core sends and receives them in chunks. */
+
 #include "node/snapshots.h"
 
 #include <errno.h>
@@ -15,17 +18,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "node/node.h"
-
-static void take_run(uv_work_t *work);
-static void take_ended(uv_work_t *work, int status);
-static void adopt_run(uv_work_t *work);
-static void adopt_ended(uv_work_t *work, int status);
-static void receiving_path(const struct snapshots *snapshots, char out[4096]);
-static void begin_receiving(struct snapshots *snapshots);
-static int write_all(int fd, struct bytes bytes, uint64_t offset);
-static struct snapshot_open *open_snapshot(struct snapshots *snapshots,
-                                           uint64_t log_index, uint64_t term);
-static void close_idle(struct snapshots *snapshots);
 
 void snapshots_init(struct snapshots *snapshots, struct hasp_node *node)
 {
@@ -59,9 +51,23 @@ bool snapshots_are_busy(const struct snapshots *snapshots)
     return snapshots->is_taking || snapshots->is_adopting;
 }
 
+/* A file without a name takes room on the disk as long as it is open. */
+static void close_idle(struct snapshots *snapshots)
+{
+    uint64_t now_ns = turn_now();
+    for (int i = 0; i < SNAPSHOT_OPEN_MAX; i++) {
+        struct snapshot_open *open = &snapshots->open[i];
+        if (open->fd >= 0 && now_ns - open->read_ns > SNAPSHOT_OPEN_NS) {
+            close(open->fd);
+            open->fd = -1;
+        }
+    }
+}
+
 void snapshots_set_newest(struct snapshots *snapshots, uint64_t log_index,
                           uint64_t term, uint64_t size)
 {
+    CHECK(log_index > 0 && term > 0 && size > 0); /* 0 means: there is none. */
     snapshots->newest_index = log_index;
     snapshots->newest_term = term;
     snapshots->newest_size = size;
@@ -96,6 +102,48 @@ int snapshots_restore(struct hasp_node *node, const struct snapshot_file *file)
     return rv != 0 ? rv : datadir_table_restoring(node->datadir, false);
 }
 
+/* On a worker's thread: touches the file, the transaction and its results. */
+static void take_run(uv_work_t *work)
+{
+    struct snapshots *snapshots = work->data;
+    if (snapshots->take_error != 0) {
+        return;
+    }
+    snapshots->take_error = snapshot_file_write(
+        datadir_snapshot_path(snapshots->node->datadir), &snapshots->header,
+        snapshots->txn, &snapshots->taken_size, snapshots->take_why);
+    table_abort(snapshots->txn);
+}
+
+static void take_ended(uv_work_t *work, int status)
+{
+    struct snapshots *snapshots = work->data;
+    struct hasp_node *node = snapshots->node;
+    uint64_t log_index = snapshots->header.last_index;
+    CHECK(status == 0 && snapshots->is_taking);
+    snapshots->is_taking = false;
+    snapshots->txn = NULL;
+    if (snapshots->take_error != 0) {
+        LOG_WARN("cannot take a snapshot", "index=%" PRIu64 " error=%s",
+                 log_index,
+                 log_quote(snapshots->take_why, strlen(snapshots->take_why)));
+    } else {
+        LOG_INFO("snapshot taken", "index=%" PRIu64 " size=%" PRIu64, log_index,
+                 snapshots->taken_size);
+        /* One that was received meanwhile may be newer. */
+        if (log_index > snapshots->newest_index) {
+            snapshots_set_newest(snapshots, log_index,
+                                 snapshots->header.last_term,
+                                 snapshots->taken_size);
+        }
+    }
+    if (!turn_is_over(&node->turn)) {
+        core_snapshot_taken(node->core, log_index, snapshots->take_error,
+                            turn_now());
+        turn_wake(&node->turn);
+    }
+}
+
 void snapshots_port_take(void *data, const struct snapshot_header *header)
 {
     struct hasp_node *node = data;
@@ -124,6 +172,39 @@ bool snapshots_port_stat(void *data, uint64_t *ret_index, uint64_t *ret_term,
     *ret_term = snapshots->newest_term;
     *ret_size = snapshots->newest_size;
     return true;
+}
+
+/* An open file stays readable when a newer snapshot has made its name go. The
+ * one that was not read for longest makes room. */
+static struct snapshot_open *open_snapshot(struct snapshots *snapshots,
+                                           uint64_t log_index, uint64_t term)
+{
+    struct snapshot_open *victim = &snapshots->open[0];
+    char path[4096];
+    uint64_t now_ns = turn_now();
+    for (int i = 0; i < SNAPSHOT_OPEN_MAX; i++) {
+        struct snapshot_open *open = &snapshots->open[i];
+        if (open->fd >= 0 && open->log_index == log_index &&
+            open->term == term) {
+            open->read_ns = now_ns;
+            return open;
+        }
+        if (open->fd < 0 ||
+            (victim->fd >= 0 && open->read_ns < victim->read_ns)) {
+            victim = open;
+        }
+    }
+    snprintf(path, sizeof path, "%s/snapshot-%016" PRIx64 "-%016" PRIx64,
+             datadir_snapshot_path(snapshots->node->datadir), log_index, term);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return NULL;
+    }
+    if (victim->fd >= 0) {
+        close(victim->fd);
+    }
+    *victim = (struct snapshot_open){fd, log_index, term, now_ns};
+    return victim;
 }
 
 bool snapshots_port_read(void *data, uint64_t log_index, uint64_t term,
@@ -165,159 +246,6 @@ uint64_t snapshots_port_room(void *data)
 {
     const struct hasp_node *node = data;
     return journal_room(&node->journal);
-}
-
-void snapshots_port_write(void *data, uint64_t offset, struct bytes chunk)
-{
-    struct hasp_node *node = data;
-    struct snapshots *snapshots = &node->snapshots;
-    if (offset == 0) {
-        begin_receiving(snapshots);
-    }
-    if (snapshots->receive_error != 0) {
-        return;
-    }
-    if (offset != snapshots->received_size) {
-        snapshots->receive_error = HASP_EPROTO;
-        return;
-    }
-    snapshots->receive_error = write_all(snapshots->receiving_fd, chunk,
-                                         offset);
-    snapshots->received_size += chunk.size;
-}
-
-void snapshots_port_adopt(void *data)
-{
-    struct hasp_node *node = data;
-    struct snapshots *snapshots = &node->snapshots;
-    CHECK(!snapshots->is_adopting);
-    receiving_path(snapshots, snapshots->adopting_path);
-    snapshots->adopt_error = snapshots->receiving_fd < 0
-                                 ? HASP_ENOENT
-                                 : snapshots->receive_error;
-    snapshots->adopting_fd = snapshots->receiving_fd;
-    snapshots->receiving_fd = -1;
-    snapshots->receiving_turn++;
-    if (snapshots->adopted.stream.data != NULL) {
-        snapshot_file_unmap(&snapshots->adopted);
-        snapshots->adopted = (struct snapshot_file){0};
-    }
-    snapshots->adopt_work.data = snapshots;
-    snapshots->is_adopting = true;
-    CHECK(uv_queue_work(&node->uv, &snapshots->adopt_work, adopt_run,
-                        adopt_ended) == 0);
-}
-
-void snapshots_port_load(void *data)
-{
-    struct hasp_node *node = data;
-    struct snapshots *snapshots = &node->snapshots;
-    CHECK(snapshots->adopted.stream.data != NULL);
-    int rv = snapshots_restore(node, &snapshots->adopted);
-    if (rv != 0) {
-        node_fail(node, HASP_NODE_STORAGE,
-                  "cannot load the received snapshot into the table: %s",
-                  hasp_strerror(rv));
-    }
-    snapshot_file_unmap(&snapshots->adopted);
-    snapshots->adopted = (struct snapshot_file){0};
-}
-
-/* On a worker's thread: touches the file, the transaction and its results. */
-static void take_run(uv_work_t *work)
-{
-    struct snapshots *snapshots = work->data;
-    if (snapshots->take_error != 0) {
-        return;
-    }
-    snapshots->take_error = snapshot_file_write(
-        datadir_snapshot_path(snapshots->node->datadir), &snapshots->header,
-        snapshots->txn, &snapshots->taken_size, snapshots->take_why);
-    table_abort(snapshots->txn);
-}
-
-static void take_ended(uv_work_t *work, int status)
-{
-    struct snapshots *snapshots = work->data;
-    struct hasp_node *node = snapshots->node;
-    uint64_t log_index = snapshots->header.last_index;
-    CHECK(status == 0);
-    snapshots->is_taking = false;
-    snapshots->txn = NULL;
-    if (snapshots->take_error != 0) {
-        LOG_WARN("cannot take a snapshot", "index=%" PRIu64 " error=%s",
-                 log_index,
-                 log_quote(snapshots->take_why, strlen(snapshots->take_why)));
-    } else {
-        LOG_INFO("snapshot taken", "index=%" PRIu64 " size=%" PRIu64, log_index,
-                 snapshots->taken_size);
-        /* One that was received meanwhile may be newer. */
-        if (log_index > snapshots->newest_index) {
-            snapshots_set_newest(snapshots, log_index,
-                                 snapshots->header.last_term,
-                                 snapshots->taken_size);
-        }
-    }
-    if (!node->has_failed && !node->loop.is_over) {
-        core_snapshot_taken(node->core, log_index, snapshots->take_error,
-                            node_now());
-        loop_wake(node);
-    }
-}
-
-/* On a worker's thread. The file is mapped before it gets its name: the mapping
- * stays good, and what was checked is what will be loaded. */
-static void adopt_run(uv_work_t *work)
-{
-    struct snapshots *snapshots = work->data;
-    struct snapshot_file file;
-    if (snapshots->adopt_error != 0) {
-        snprintf(snapshots->adopt_why, sizeof snapshots->adopt_why, "%s",
-                 hasp_strerror(snapshots->adopt_error));
-        return;
-    }
-    int rv = snapshot_file_map(snapshots->adopting_path, &file,
-                               snapshots->adopt_why);
-    if (rv == 0) {
-        rv = snapshot_file_adopt(
-            datadir_snapshot_path(snapshots->node->datadir),
-            snapshots->adopting_path, snapshots->adopt_why);
-        if (rv == 0) {
-            snapshots->adopted = file;
-        } else {
-            snapshot_file_unmap(&file);
-        }
-    }
-    snapshots->adopt_error = rv;
-}
-
-static void adopt_ended(uv_work_t *work, int status)
-{
-    struct snapshots *snapshots = work->data;
-    struct hasp_node *node = snapshots->node;
-    struct snapshot_header header = {0};
-    CHECK(status == 0);
-    snapshots->is_adopting = false;
-    if (snapshots->adopting_fd >= 0) {
-        close(snapshots->adopting_fd);
-        snapshots->adopting_fd = -1;
-    }
-    if (snapshots->adopt_error != 0) {
-        LOG_WARN("received snapshot refused", "error=%s",
-                 log_quote(snapshots->adopt_why, strlen(snapshots->adopt_why)));
-        unlink(snapshots->adopting_path);
-    } else {
-        header = snapshots->adopted.header;
-        LOG_INFO("snapshot received", "index=%" PRIu64 " size=%zu",
-                 header.last_index, snapshots->adopted.stream.size);
-        snapshots_set_newest(snapshots, header.last_index, header.last_term,
-                             snapshots->adopted.stream.size);
-    }
-    if (!node->has_failed && !node->loop.is_over) {
-        core_snapshot_received(node->core, &header, snapshots->adopt_error,
-                               node_now());
-        loop_wake(node);
-    }
 }
 
 static void receiving_path(const struct snapshots *snapshots, char out[4096])
@@ -366,48 +294,114 @@ static int write_all(int fd, struct bytes bytes, uint64_t offset)
     return 0;
 }
 
-/* An open file stays readable when a newer snapshot has made its name go. The
- * one that was not read for longest makes room. */
-static struct snapshot_open *open_snapshot(struct snapshots *snapshots,
-                                           uint64_t log_index, uint64_t term)
+void snapshots_port_write(void *data, uint64_t offset, struct bytes chunk)
 {
-    struct snapshot_open *victim = &snapshots->open[0];
-    char path[4096];
-    uint64_t now_ns = node_now();
-    for (int i = 0; i < SNAPSHOT_OPEN_MAX; i++) {
-        struct snapshot_open *open = &snapshots->open[i];
-        if (open->fd >= 0 && open->log_index == log_index &&
-            open->term == term) {
-            open->read_ns = now_ns;
-            return open;
-        }
-        if (open->fd < 0 ||
-            (victim->fd >= 0 && open->read_ns < victim->read_ns)) {
-            victim = open;
-        }
+    struct hasp_node *node = data;
+    struct snapshots *snapshots = &node->snapshots;
+    CHECK(chunk.size > 0); /* The core would wait for the rest for ever. */
+    if (offset == 0) {
+        begin_receiving(snapshots);
     }
-    snprintf(path, sizeof path, "%s/snapshot-%016" PRIx64 "-%016" PRIx64,
-             datadir_snapshot_path(snapshots->node->datadir), log_index, term);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return NULL;
+    if (snapshots->receive_error != 0) {
+        return;
     }
-    if (victim->fd >= 0) {
-        close(victim->fd);
+    if (offset != snapshots->received_size) {
+        snapshots->receive_error = HASP_EPROTO;
+        return;
     }
-    *victim = (struct snapshot_open){fd, log_index, term, now_ns};
-    return victim;
+    snapshots->receive_error = write_all(snapshots->receiving_fd, chunk,
+                                         offset);
+    snapshots->received_size += chunk.size;
 }
 
-/* A file without a name takes room on the disk as long as it is open. */
-static void close_idle(struct snapshots *snapshots)
+/* On a worker's thread. The file is mapped before it gets its name: the mapping
+ * stays good, and what was checked is what will be loaded. */
+static void adopt_run(uv_work_t *work)
 {
-    uint64_t now_ns = node_now();
-    for (int i = 0; i < SNAPSHOT_OPEN_MAX; i++) {
-        struct snapshot_open *open = &snapshots->open[i];
-        if (open->fd >= 0 && now_ns - open->read_ns > SNAPSHOT_OPEN_NS) {
-            close(open->fd);
-            open->fd = -1;
+    struct snapshots *snapshots = work->data;
+    struct snapshot_file file;
+    if (snapshots->adopt_error != 0) {
+        snprintf(snapshots->adopt_why, sizeof snapshots->adopt_why, "%s",
+                 hasp_strerror(snapshots->adopt_error));
+        return;
+    }
+    int rv = snapshot_file_map(snapshots->adopting_path, &file,
+                               snapshots->adopt_why);
+    if (rv == 0) {
+        rv = snapshot_file_adopt(
+            datadir_snapshot_path(snapshots->node->datadir),
+            snapshots->adopting_path, snapshots->adopt_why);
+        if (rv == 0) {
+            snapshots->adopted = file;
+        } else {
+            snapshot_file_unmap(&file);
         }
     }
+    snapshots->adopt_error = rv;
+}
+
+static void adopt_ended(uv_work_t *work, int status)
+{
+    struct snapshots *snapshots = work->data;
+    struct hasp_node *node = snapshots->node;
+    struct snapshot_header header = {0};
+    CHECK(status == 0 && snapshots->is_adopting);
+    snapshots->is_adopting = false;
+    if (snapshots->adopting_fd >= 0) {
+        close(snapshots->adopting_fd);
+        snapshots->adopting_fd = -1;
+    }
+    if (snapshots->adopt_error != 0) {
+        LOG_WARN("received snapshot refused", "error=%s",
+                 log_quote(snapshots->adopt_why, strlen(snapshots->adopt_why)));
+        unlink(snapshots->adopting_path);
+    } else {
+        header = snapshots->adopted.header;
+        LOG_INFO("snapshot received", "index=%" PRIu64 " size=%zu",
+                 header.last_index, snapshots->adopted.stream.size);
+        snapshots_set_newest(snapshots, header.last_index, header.last_term,
+                             snapshots->adopted.stream.size);
+    }
+    if (!turn_is_over(&node->turn)) {
+        core_snapshot_received(node->core, &header, snapshots->adopt_error,
+                               turn_now());
+        turn_wake(&node->turn);
+    }
+}
+
+void snapshots_port_adopt(void *data)
+{
+    struct hasp_node *node = data;
+    struct snapshots *snapshots = &node->snapshots;
+    CHECK(!snapshots->is_adopting);
+    receiving_path(snapshots, snapshots->adopting_path);
+    snapshots->adopt_error = snapshots->receiving_fd < 0
+                                 ? HASP_ENOENT
+                                 : snapshots->receive_error;
+    snapshots->adopting_fd = snapshots->receiving_fd;
+    snapshots->receiving_fd = -1;
+    snapshots->receiving_turn++;
+    if (snapshots->adopted.stream.data != NULL) {
+        snapshot_file_unmap(&snapshots->adopted);
+        snapshots->adopted = (struct snapshot_file){0};
+    }
+    snapshots->adopt_work.data = snapshots;
+    snapshots->is_adopting = true;
+    CHECK(uv_queue_work(&node->uv, &snapshots->adopt_work, adopt_run,
+                        adopt_ended) == 0);
+}
+
+void snapshots_port_load(void *data)
+{
+    struct hasp_node *node = data;
+    struct snapshots *snapshots = &node->snapshots;
+    CHECK(snapshots->adopted.stream.data != NULL);
+    int rv = snapshots_restore(node, &snapshots->adopted);
+    if (rv != 0) {
+        turn_fail(&node->turn, HASP_NODE_STORAGE,
+                  "cannot load the received snapshot into the table: %s",
+                  hasp_strerror(rv));
+    }
+    snapshot_file_unmap(&snapshots->adopted);
+    snapshots->adopted = (struct snapshot_file){0};
 }

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Counts the passes over the sockets after the loop has been away. */
+
 #include "node/stall.h"
+
+#include "base/check.h"
 
 #define PASS_COUNT 2
 #define EXTRA_PASS_COUNT 16
@@ -20,6 +24,7 @@ void stall_init(struct stall *stall, uint64_t now_ns)
 
 bool stall_note(struct stall *stall, uint64_t expected_ns, uint64_t now_ns)
 {
+    CHECK(now_ns >= stall->alive_ns); /* The clock is monotonic. */
     stall->alive_ns = now_ns;
     if (now_ns <= expected_ns + STALL_NS) {
         return false;
@@ -45,6 +50,7 @@ bool stall_pass(struct stall *stall, bool saw_more, uint64_t now_ns)
     if (stall->passes_left > 0) {
         return false;
     }
+    CHECK(stall->reading_ns >= stall->read_ns); /* It never goes back. */
     stall->read_ns = stall->reading_ns;
     if (stall->is_again) {
         begin_passes(stall, now_ns);

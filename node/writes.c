@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
+/* How long durable writes take, and when the disk counts as slow or hung. */
+
 #include "node/writes.h"
+
+#include "base/check.h"
 
 void writes_began(struct writes *writes, uint64_t now_ns)
 {
@@ -14,6 +18,7 @@ void writes_ended(struct writes *writes, uint64_t now_ns)
     if (writes->began_ns == 0) {
         return;
     }
+    CHECK(now_ns >= writes->began_ns);
     writes->took_ns = now_ns - writes->began_ns;
     writes->began_ns = 0;
     writes->count++;
@@ -25,6 +30,7 @@ void writes_ended(struct writes *writes, uint64_t now_ns)
 
 uint64_t writes_look(struct writes *writes, uint64_t read_ns)
 {
+    CHECK(writes->slow_ns <= writes->hangs_ns);
     if (writes->began_ns == 0) {
         writes->is_slow = false;
         return 0;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
+/* CRC32C: by the processor's instruction where it has one, else by tables. */
+
 #include "storage/crc32c.h"
 
 #include <pthread.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The data directory: its lock, who it belongs to, and whether its table
+ * may be trusted. */
+
 #include "storage/datadir.h"
 
 #include <dirent.h>

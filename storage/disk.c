@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Durable operations on files: whole reads and writes, replacing a file,
+ * errors told to people. */
+
 #include "storage/disk.h"
 
 #include <errno.h>
@@ -18,10 +21,6 @@
 
 /* Of what cannot be put off. */
 #define STARVED_TRIES 10
-
-static int write_all(int fd, struct bytes data, uint64_t offset, int flags);
-static int sync_parent(const char *path);
-static int open_patiently(int folder_fd, const char *path, int flags);
 
 int disk_error(int system_error)
 {
@@ -47,6 +46,28 @@ int disk_fail(char why[HASP_WHY_SIZE], int system_error, const char *verb,
              name != NULL ? "/" : "", name != NULL ? name : "",
              strerror(system_error));
     return disk_error(system_error);
+}
+
+static int write_all(int fd, struct bytes data, uint64_t offset, int flags)
+{
+    size_t done = 0;
+    while (done < data.size) {
+        struct iovec part = {(void *)(data.data + done), data.size - done};
+        off_t at = (off_t)(offset + done);
+        ssize_t n = flags == 0 ? pwrite(fd, part.iov_base, part.iov_len, at)
+                               : pwritev2(fd, &part, 1, at, flags);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return errno;
+        }
+        if (n == 0) {
+            return EIO;
+        }
+        done += (size_t)n;
+    }
+    return 0;
 }
 
 int disk_write(int fd, struct bytes data, uint64_t offset)
@@ -105,6 +126,18 @@ int disk_read(int fd, void *data, size_t size, uint64_t offset,
     }
     *ret_size = done;
     return 0;
+}
+
+/* As openat(); where there is no descriptor it waits for one for a second. */
+static int open_patiently(int folder_fd, const char *path, int flags)
+{
+    for (int i = 0;; i++) {
+        int fd = openat(folder_fd, path, flags, 0600);
+        if (fd >= 0 || !disk_is_starved(errno) || i == STARVED_TRIES) {
+            return fd;
+        }
+        poll(NULL, 0, DISK_STARVED_RETRY_MS);
+    }
 }
 
 int disk_replace(int folder_fd, const char *name, struct bytes data)
@@ -183,6 +216,19 @@ int disk_open_file(const char *folder, const char *name, FILE **ret_file,
     return 0;
 }
 
+static int sync_parent(const char *path)
+{
+    AUTO(auto_free) char *copy = memory_text(path);
+    int fd = open_patiently(AT_FDCWD, dirname(copy),
+                            O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) {
+        return errno;
+    }
+    int error = fsync(fd) == 0 ? 0 : errno;
+    close(fd);
+    return error;
+}
+
 int disk_open_folder(const char *path, int *ret_fd)
 {
     bool is_new = mkdir(path, 0700) == 0;
@@ -201,51 +247,4 @@ int disk_open_folder(const char *path, int *ret_fd)
     }
     *ret_fd = fd;
     return 0;
-}
-
-static int write_all(int fd, struct bytes data, uint64_t offset, int flags)
-{
-    size_t done = 0;
-    while (done < data.size) {
-        struct iovec part = {(void *)(data.data + done), data.size - done};
-        off_t at = (off_t)(offset + done);
-        ssize_t n = flags == 0 ? pwrite(fd, part.iov_base, part.iov_len, at)
-                               : pwritev2(fd, &part, 1, at, flags);
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n < 0) {
-            return errno;
-        }
-        if (n == 0) {
-            return EIO;
-        }
-        done += (size_t)n;
-    }
-    return 0;
-}
-
-static int sync_parent(const char *path)
-{
-    AUTO(auto_free) char *copy = memory_text(path);
-    int fd = open_patiently(AT_FDCWD, dirname(copy),
-                            O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) {
-        return errno;
-    }
-    int error = fsync(fd) == 0 ? 0 : errno;
-    close(fd);
-    return error;
-}
-
-/* As openat(); where there is no descriptor it waits for one for a second. */
-static int open_patiently(int folder_fd, const char *path, int flags)
-{
-    for (int i = 0;; i++) {
-        int fd = openat(folder_fd, path, flags, 0600);
-        if (fd >= 0 || !disk_is_starved(errno) || i == STARVED_TRIES) {
-            return fd;
-        }
-        poll(NULL, 0, DISK_STARVED_RETRY_MS);
-    }
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The register of operations that wait for the disk, and the thread that
+ * reports those that hang. */
+
 #include "storage/disk_watch.h"
 
 #include <errno.h>
@@ -31,9 +34,12 @@ static struct {
     void *data;
 } watch = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static void *run(void *data);
-static void look(void);
-static uint64_t now_ns(void);
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
 
 uint32_t disk_watch_begin(const char *what)
 {
@@ -89,6 +95,45 @@ uint64_t disk_watch_oldest(const char **ret_what)
     return age_ns;
 }
 
+/* 'mutex' is held, except while something is told. */
+static void look(void)
+{
+    uint64_t now = now_ns();
+    for (uint32_t i = 0; i < PLACE_COUNT; i++) {
+        struct operation *operation = &watch.operations[i];
+        if (operation->what == NULL || now <= operation->began_ns ||
+            watch.tell == NULL) {
+            continue;
+        }
+        uint64_t age_ns = now - operation->began_ns;
+        if (age_ns < DISK_HANGS_NS || age_ns < 2 * operation->told_ns) {
+            continue;
+        }
+        operation->told_ns = age_ns;
+        disk_watch_tell_fn *tell = watch.tell;
+        void *tell_data = watch.data;
+        const char *what = operation->what;
+        pthread_mutex_unlock(&watch.mutex);
+        tell(tell_data, what, age_ns, false);
+        pthread_mutex_lock(&watch.mutex);
+    }
+}
+
+static void *run(void *data)
+{
+    (void)data;
+    pthread_mutex_lock(&watch.mutex);
+    while (!watch.is_stopping) {
+        look();
+        uint64_t until_ns = now_ns() + LOOK_NS;
+        struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
+                                 .tv_nsec = (long)(until_ns % NS_PER_S)};
+        pthread_cond_timedwait(&watch.changed, &watch.mutex, &until);
+    }
+    pthread_mutex_unlock(&watch.mutex);
+    return NULL;
+}
+
 int disk_watch_start(disk_watch_tell_fn *tell, void *data)
 {
     pthread_condattr_t attributes;
@@ -123,50 +168,4 @@ void disk_watch_stop(void)
     pthread_join(watch.thread, NULL);
     pthread_cond_destroy(&watch.changed);
     watch.is_started = false;
-}
-
-static void *run(void *data)
-{
-    (void)data;
-    pthread_mutex_lock(&watch.mutex);
-    while (!watch.is_stopping) {
-        look();
-        uint64_t until_ns = now_ns() + LOOK_NS;
-        struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
-                                 .tv_nsec = (long)(until_ns % NS_PER_S)};
-        pthread_cond_timedwait(&watch.changed, &watch.mutex, &until);
-    }
-    pthread_mutex_unlock(&watch.mutex);
-    return NULL;
-}
-
-/* 'mutex' is held, except while something is told. */
-static void look(void)
-{
-    uint64_t now = now_ns();
-    for (uint32_t i = 0; i < PLACE_COUNT; i++) {
-        struct operation *operation = &watch.operations[i];
-        if (operation->what == NULL || now <= operation->began_ns ||
-            watch.tell == NULL) {
-            continue;
-        }
-        uint64_t age_ns = now - operation->began_ns;
-        if (age_ns < DISK_HANGS_NS || age_ns < 2 * operation->told_ns) {
-            continue;
-        }
-        operation->told_ns = age_ns;
-        disk_watch_tell_fn *tell = watch.tell;
-        void *tell_data = watch.data;
-        const char *what = operation->what;
-        pthread_mutex_unlock(&watch.mutex);
-        tell(tell_data, what, age_ns, false);
-        pthread_mutex_lock(&watch.mutex);
-    }
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The stream of a snapshot: encoding a table, checking a stream, loading
+ * it. */
+
 #include "storage/snapshot.h"
 
 #include <inttypes.h>
@@ -29,16 +32,44 @@ struct encoder {
 typedef int record_fn(void *data, enum table_map map, struct bytes key,
                       struct bytes value);
 
-static int encode_record(void *data, struct bytes key, struct bytes value);
-static int encoder_flush(struct encoder *encoder);
+static int encoder_flush(struct encoder *encoder)
+{
+    struct bytes piece = buffer_bytes(&encoder->piece);
+    digest_add(encoder->digest, piece);
+    int error = encoder->sink(encoder->data, piece);
+    buffer_clear(&encoder->piece);
+    return error;
+}
+
 static void encode_header(struct encoder *encoder,
-                          const struct snapshot_header *header);
-static int parse(struct bytes stream, struct snapshot_header *ret_header,
-                 record_fn *visit, void *data, char why[HASP_WHY_SIZE]);
-static int put_record(void *data, enum table_map map, struct bytes key,
-                      struct bytes value);
-static bool is_applied(enum table_map map, struct bytes key);
-static void say_where(struct bytes stream, char why[HASP_WHY_SIZE]);
+                          const struct snapshot_header *header)
+{
+    buffer_put(&encoder->piece, MAGIC, MAGIC_SIZE);
+    buffer_put_u32(&encoder->piece, FORMAT);
+    buffer_put_u64(&encoder->piece, header->last_index);
+    buffer_put_u64(&encoder->piece, header->last_term);
+    buffer_put_u64(&encoder->piece, header->configuration_index);
+    buffer_put_run(&encoder->piece, header->configuration);
+}
+
+static bool is_applied(enum table_map map, struct bytes key)
+{
+    return map == TABLE_META &&
+           bytes_equal(key, BYTES_LITERAL(SNAPSHOT_META_APPLIED));
+}
+
+static int encode_record(void *data, struct bytes key, struct bytes value)
+{
+    struct encoder *encoder = data;
+    if (is_applied(encoder->map, key)) {
+        return 0;
+    }
+    buffer_put_u8(&encoder->piece, (uint8_t)(encoder->map + 1));
+    buffer_put_run(&encoder->piece, key);
+    buffer_put_run(&encoder->piece, value);
+    encoder->record_count++;
+    return encoder->piece.size < PIECE_SIZE ? 0 : encoder_flush(encoder);
+}
 
 int snapshot_encode(const struct snapshot_header *header, struct table_txn *txn,
                     snapshot_sink_fn *sink, void *data)
@@ -68,145 +99,11 @@ int snapshot_encode(const struct snapshot_header *header, struct table_txn *txn,
     return error;
 }
 
-int snapshot_check(struct bytes stream, struct snapshot_header *ret_header,
-                   char why[HASP_WHY_SIZE])
-{
-    uint8_t expected[DIGEST_SIZE];
-    if (stream.size < MAGIC_SIZE ||
-        memcmp(stream.data, MAGIC, MAGIC_SIZE) != 0) {
-        snprintf(why, HASP_WHY_SIZE, "not a snapshot of hasp");
-        return HASP_ECORRUPT;
-    }
-    if (stream.size < MAGIC_SIZE + 4 + TRAILER_SIZE) {
-        snprintf(why, HASP_WHY_SIZE, "cut off after %zu bytes", stream.size);
-        return HASP_ECORRUPT;
-    }
-    /* The format comes before the checksum: another format may have another
-     * kind of checksum, and this message is the one that helps. */
-    uint32_t format = load_u32(stream.data + MAGIC_SIZE);
-    if (format != FORMAT) {
-        snprintf(why, HASP_WHY_SIZE,
-                 "format %" PRIu32 " is not known to this version, which "
-                 "reads format %d",
-                 format, FORMAT);
-        return HASP_ECORRUPT;
-    }
-    digest_of(bytes_of(stream.data, stream.size - DIGEST_SIZE), expected);
-    if (memcmp(expected, stream.data + stream.size - DIGEST_SIZE,
-               DIGEST_SIZE) != 0) {
-        say_where(stream, why);
-        return HASP_ECORRUPT;
-    }
-    return parse(stream, ret_header, NULL, NULL, why);
-}
-
-int snapshot_decode(struct bytes stream, struct table_txn *txn)
-{
-    struct snapshot_header header;
-    char why[HASP_WHY_SIZE];
-    uint8_t applied[APPLIED_SIZE];
-    int error = table_clear(txn);
-    if (error != 0) {
-        return error;
-    }
-    error = parse(stream, &header, put_record, txn, why);
-    if (error != 0) {
-        return error;
-    }
-    store_u64_be(applied, header.last_index);
-    store_u64_be(applied + 8, header.last_term);
-    return table_put(txn, TABLE_META, BYTES_LITERAL(SNAPSHOT_META_APPLIED),
-                     bytes_of(applied, sizeof applied));
-}
-
-void snapshot_checksum(struct bytes stream, uint8_t ret_checksum[DIGEST_SIZE])
-{
-    CHECK(stream.size >= DIGEST_SIZE);
-    memcpy(ret_checksum, stream.data + stream.size - DIGEST_SIZE, DIGEST_SIZE);
-}
-
-/* The checksum is of the whole; where it does not match, the first thing that
- * cannot be is the best that is known of the place. */
-static void say_where(struct bytes stream, char why[HASP_WHY_SIZE])
-{
-    struct snapshot_header header;
-    char where[HASP_WHY_SIZE / 2];
-    char found[HASP_WHY_SIZE];
-    if (parse(stream, &header, NULL, NULL, found) == 0) {
-        snprintf(where, sizeof where,
-                 "something inside of its records was changed");
-    } else {
-        snprintf(where, sizeof where, "%.*s", (int)sizeof where - 1, found);
-    }
-    snprintf(why, HASP_WHY_SIZE,
-             "the checksum of %zu bytes does not match: damaged or cut off; %s",
-             stream.size, where);
-}
-
-static bool is_applied(enum table_map map, struct bytes key)
-{
-    return map == TABLE_META &&
-           bytes_equal(key, BYTES_LITERAL(SNAPSHOT_META_APPLIED));
-}
-
-static int encoder_flush(struct encoder *encoder)
-{
-    struct bytes piece = buffer_bytes(&encoder->piece);
-    digest_add(encoder->digest, piece);
-    int error = encoder->sink(encoder->data, piece);
-    buffer_clear(&encoder->piece);
-    return error;
-}
-
-static void encode_header(struct encoder *encoder,
-                          const struct snapshot_header *header)
-{
-    buffer_put(&encoder->piece, MAGIC, MAGIC_SIZE);
-    buffer_put_u32(&encoder->piece, FORMAT);
-    buffer_put_u64(&encoder->piece, header->last_index);
-    buffer_put_u64(&encoder->piece, header->last_term);
-    buffer_put_u64(&encoder->piece, header->configuration_index);
-    buffer_put_run(&encoder->piece, header->configuration);
-}
-
-static int encode_record(void *data, struct bytes key, struct bytes value)
-{
-    struct encoder *encoder = data;
-    if (is_applied(encoder->map, key)) {
-        return 0;
-    }
-    buffer_put_u8(&encoder->piece, (uint8_t)(encoder->map + 1));
-    buffer_put_run(&encoder->piece, key);
-    buffer_put_run(&encoder->piece, value);
-    encoder->record_count++;
-    return encoder->piece.size < PIECE_SIZE ? 0 : encoder_flush(encoder);
-}
-
-static int put_record(void *data, enum table_map map, struct bytes key,
-                      struct bytes value)
-{
-    return table_put(data, map, key, value);
-}
-
 /* Where a record begins. */
 struct position {
     uint64_t record;
     size_t offset;
 };
-
-__attribute__((format(printf, 3, 4))) static int
-refuse(char why[HASP_WHY_SIZE], const struct position *at, const char *format,
-       ...)
-{
-    char text[HASP_WHY_SIZE / 2];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    snprintf(why, HASP_WHY_SIZE, "record %" PRIu64 ": %s, at offset %zu",
-             at->record, text, at->offset);
-    return HASP_ECORRUPT;
-}
 
 static int parse_header(struct reader *reader,
                         struct snapshot_header *ret_header,
@@ -225,6 +122,20 @@ static int parse_header(struct reader *reader,
     }
     *ret_header = header;
     return 0;
+}
+
+__attribute__((format(printf, 3, 4))) static int
+refuse(char why[HASP_WHY_SIZE], const struct position *at, const char *format,
+       ...)
+{
+    char text[HASP_WHY_SIZE / 2];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    snprintf(why, HASP_WHY_SIZE, "record %" PRIu64 ": %s, at offset %zu",
+             at->record, text, at->offset);
+    return HASP_ECORRUPT;
 }
 
 /* Walks the records between the header and the end mark. */
@@ -296,4 +207,85 @@ static int parse(struct bytes stream, struct snapshot_header *ret_header,
     }
     *ret_header = header;
     return 0;
+}
+
+/* The checksum is of the whole; where it does not match, the first thing that
+ * cannot be is the best that is known of the place. */
+static void say_where(struct bytes stream, char why[HASP_WHY_SIZE])
+{
+    struct snapshot_header header;
+    char where[HASP_WHY_SIZE / 2];
+    char found[HASP_WHY_SIZE];
+    if (parse(stream, &header, NULL, NULL, found) == 0) {
+        snprintf(where, sizeof where,
+                 "something inside of its records was changed");
+    } else {
+        snprintf(where, sizeof where, "%.*s", (int)sizeof where - 1, found);
+    }
+    snprintf(why, HASP_WHY_SIZE,
+             "the checksum of %zu bytes does not match: damaged or cut off; %s",
+             stream.size, where);
+}
+
+int snapshot_check(struct bytes stream, struct snapshot_header *ret_header,
+                   char why[HASP_WHY_SIZE])
+{
+    uint8_t expected[DIGEST_SIZE];
+    if (stream.size < MAGIC_SIZE ||
+        memcmp(stream.data, MAGIC, MAGIC_SIZE) != 0) {
+        snprintf(why, HASP_WHY_SIZE, "not a snapshot of hasp");
+        return HASP_ECORRUPT;
+    }
+    if (stream.size < MAGIC_SIZE + 4 + TRAILER_SIZE) {
+        snprintf(why, HASP_WHY_SIZE, "cut off after %zu bytes", stream.size);
+        return HASP_ECORRUPT;
+    }
+    /* The format comes before the checksum: another format may have another
+     * kind of checksum, and this message is the one that helps. */
+    uint32_t format = load_u32(stream.data + MAGIC_SIZE);
+    if (format != FORMAT) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "format %" PRIu32 " is not known to this version, which "
+                 "reads format %d",
+                 format, FORMAT);
+        return HASP_ECORRUPT;
+    }
+    digest_of(bytes_of(stream.data, stream.size - DIGEST_SIZE), expected);
+    if (memcmp(expected, stream.data + stream.size - DIGEST_SIZE,
+               DIGEST_SIZE) != 0) {
+        say_where(stream, why);
+        return HASP_ECORRUPT;
+    }
+    return parse(stream, ret_header, NULL, NULL, why);
+}
+
+static int put_record(void *data, enum table_map map, struct bytes key,
+                      struct bytes value)
+{
+    return table_put(data, map, key, value);
+}
+
+int snapshot_decode(struct bytes stream, struct table_txn *txn)
+{
+    struct snapshot_header header;
+    char why[HASP_WHY_SIZE];
+    uint8_t applied[APPLIED_SIZE];
+    int error = table_clear(txn);
+    if (error != 0) {
+        return error;
+    }
+    error = parse(stream, &header, put_record, txn, why);
+    if (error != 0) {
+        return error;
+    }
+    store_u64_be(applied, header.last_index);
+    store_u64_be(applied + 8, header.last_term);
+    return table_put(txn, TABLE_META, BYTES_LITERAL(SNAPSHOT_META_APPLIED),
+                     bytes_of(applied, sizeof applied));
+}
+
+void snapshot_checksum(struct bytes stream, uint8_t ret_checksum[DIGEST_SIZE])
+{
+    CHECK(stream.size >= DIGEST_SIZE);
+    memcpy(ret_checksum, stream.data + stream.size - DIGEST_SIZE, DIGEST_SIZE);
 }

@@ -41,27 +41,265 @@ struct listing {
     size_t count;
 };
 
+static void auto_close(int *fd)
+{
+    if (*fd >= 0) {
+        close(*fd);
+    }
+}
+
+/* Explains errno and translates it. */
+static int fail(char why[HASP_WHY_SIZE], const char *what, const char *path)
+{
+    int code = errno;
+    snprintf(why, HASP_WHY_SIZE, "%s '%.300s': %s", what, path, strerror(code));
+    return disk_error(code);
+}
+
+static bool join(char path[PATH_MAX], const char *folder, const char *name)
+{
+    int size = snprintf(path, PATH_MAX, "%s/%s", folder, name);
+    if (size < 0 || size >= PATH_MAX) {
+        errno = ENAMETOOLONG;
+        return false;
+    }
+    return true;
+}
+
+static void format_name(char name[NAME_SIZE], uint64_t index, uint64_t term)
+{
+    snprintf(name, NAME_SIZE, "snapshot-%016" PRIx64 "-%016" PRIx64, index,
+             term);
+}
+
+/* Puts the file's name before the reason in 'why'. */
+static void explain(char why[HASP_WHY_SIZE], const char *path)
+{
+    char reason[HASP_WHY_SIZE];
+    memcpy(reason, why, HASP_WHY_SIZE);
+    snprintf(why, HASP_WHY_SIZE, "the snapshot '%.250s' cannot be used: %.200s",
+             path, reason);
+}
+
+static int write_piece(void *data, struct bytes piece)
+{
+    int fd = *(int *)data;
+    while (piece.size > 0) {
+        uint32_t place = disk_watch_begin("write a snapshot");
+        ssize_t count = write(fd, piece.data, piece.size);
+        disk_watch_end(place);
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count <= 0) {
+            return disk_error(errno);
+        }
+        piece.data += count;
+        piece.size -= (size_t)count;
+    }
+    return 0;
+}
+
+/* On success the file is flushed, and open and locked in 'ret_fd'. */
 static int write_temporary(const char *path,
                            const struct snapshot_header *header,
                            struct table_txn *txn, int *ret_fd,
-                           char why[HASP_WHY_SIZE]);
+                           char why[HASP_WHY_SIZE])
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0) {
+        return fail(why, "cannot create the snapshot", path);
+    }
+    int error;
+    /* Emptied only once it is ours: another thread may be writing it. */
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 || ftruncate(fd, 0) != 0) {
+        error = fail(why, "somebody else writes the snapshot", path);
+        close(fd);
+        return error;
+    }
+    errno = 0;
+    error = snapshot_encode(header, txn, write_piece, &fd);
+    if (error != 0) {
+        snprintf(why, HASP_WHY_SIZE, "cannot write the snapshot '%.300s': %s",
+                 path, errno != 0 ? strerror(errno) : hasp_strerror(error));
+    } else if (disk_flush(fd, "flush a snapshot") != 0) {
+        error = fail(why, "cannot flush the snapshot", path);
+    }
+    if (error != 0) {
+        unlink(path);
+        close(fd);
+        return error;
+    }
+    *ret_fd = fd;
+    return 0;
+}
+
+static int map_fd(int fd, struct snapshot_file *ret_file,
+                  char why[HASP_WHY_SIZE])
+{
+    struct stat stat_;
+    struct snapshot_file file = {0};
+    if (fstat(fd, &stat_) != 0) {
+        snprintf(why, HASP_WHY_SIZE, "%s", strerror(errno));
+        return HASP_EIO;
+    }
+    if (stat_.st_size == 0) {
+        snprintf(why, HASP_WHY_SIZE, "it is empty");
+        return HASP_ECORRUPT;
+    }
+    void *data = mmap(NULL, (size_t)stat_.st_size, PROT_READ, MAP_SHARED, fd,
+                      0);
+    if (data == MAP_FAILED) {
+        snprintf(why, HASP_WHY_SIZE, "%s", strerror(errno));
+        return HASP_EIO;
+    }
+    file.stream = bytes_of(data, (size_t)stat_.st_size);
+    int error = snapshot_check(file.stream, &file.header, why);
+    if (error != 0) {
+        snapshot_file_unmap(&file);
+        return error;
+    }
+    *ret_file = file;
+    return 0;
+}
+
+/* On success the file is on disk and has been read back from there; it is open
+ * and locked in 'ret_fd'. Else there is none. */
 static int write_checked(const char *path, const struct snapshot_header *header,
                          struct table_txn *txn, int *ret_fd, uint64_t *ret_size,
-                         char why[HASP_WHY_SIZE]);
-static int sync_folder(const char *folder);
+                         char why[HASP_WHY_SIZE])
+{
+    struct snapshot_file file;
+    int error = write_temporary(path, header, txn, ret_fd, why);
+    if (error != 0) {
+        return error;
+    }
+    /* What is checked should be what the disk has, not what memory
+     * remembers. */
+    (void)posix_fadvise(*ret_fd, 0, 0, POSIX_FADV_DONTNEED);
+    error = map_fd(*ret_fd, &file, why);
+    if (error != 0) {
+        explain(why, path);
+        unlink(path);
+        return error;
+    }
+    *ret_size = file.stream.size;
+    snapshot_file_unmap(&file);
+    return 0;
+}
+
+static int sync_folder(const char *folder)
+{
+    AUTO(auto_close) int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd < 0 || disk_flush(fd, "flush a snapshot") != 0 ? -1 : 0;
+}
+
+/* Only what format_name() would write is a name. */
+static bool parse_name(const char *text, struct snapshot_name *ret_name)
+{
+    struct snapshot_name name;
+    char again[NAME_SIZE];
+    if (sscanf(text, "snapshot-%16" SCNx64 "-%16" SCNx64, &name.index,
+               &name.term) != 2) {
+        return false;
+    }
+    format_name(again, name.index, name.term);
+    if (strcmp(again, text) != 0) {
+        return false;
+    }
+    *ret_name = name;
+    return true;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    const struct snapshot_name *x = a, *y = b;
+    if (x->index != y->index) {
+        return x->index > y->index ? -1 : 1;
+    }
+    return x->term > y->term ? -1 : x->term < y->term;
+}
+
+/* Removes the file 'name' if it is a temporary one that nobody has locked. */
+static void remove_leftover(const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    size_t size = strlen(name);
+    if (size < 4 || strcmp(name + size - 4, ".tmp") != 0 ||
+        !join(path, folder, name)) {
+        return;
+    }
+    AUTO(auto_close) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        unlink(path);
+    }
+}
+
+/* 'with_removal': left-over temporary files are removed on the way. */
+static int list_folder(const char *folder, bool with_removal,
+                       struct listing *ret_listing, char why[HASP_WHY_SIZE])
+{
+    struct listing listing = {0};
+    size_t capacity = 0;
+    DIR *stream = opendir(folder);
+    if (stream == NULL) {
+        return fail(why, "cannot read the folder", folder);
+    }
+    for (;;) {
+        struct snapshot_name name;
+        const struct dirent *entry = readdir(stream);
+        if (entry == NULL) {
+            break;
+        }
+        if (!parse_name(entry->d_name, &name)) {
+            if (with_removal) {
+                remove_leftover(folder, entry->d_name);
+            }
+            continue;
+        }
+        if (listing.count == capacity) {
+            capacity = capacity == 0 ? 8 : 2 * capacity;
+            listing.names = memory_resize(listing.names,
+                                          capacity * sizeof *listing.names);
+        }
+        listing.names[listing.count++] = name;
+    }
+    closedir(stream);
+    if (listing.count > 0) {
+        qsort(listing.names, listing.count, sizeof *listing.names,
+              compare_names);
+    }
+    *ret_listing = listing;
+    return 0;
+}
+
+/* Gives the checked file its name and drops what is older than the newest
+ * two. Failing to drop is no failure of the snapshot. */
 static int publish(const char *folder, const char *temporary_path,
                    const struct snapshot_header *header,
-                   char why[HASP_WHY_SIZE]);
-static int map_fd(int fd, struct snapshot_file *ret_file,
-                  char why[HASP_WHY_SIZE]);
-static int fail(char why[HASP_WHY_SIZE], const char *what, const char *path);
-static void explain(char why[HASP_WHY_SIZE], const char *path);
-static int list_folder(const char *folder, bool with_removal,
-                       struct listing *ret_listing, char why[HASP_WHY_SIZE]);
-static void remove_leftover(const char *folder, const char *name);
-static bool join(char path[PATH_MAX], const char *folder, const char *name);
-static void format_name(char name[NAME_SIZE], uint64_t index, uint64_t term);
-static void auto_close(int *fd);
+                   char why[HASP_WHY_SIZE])
+{
+    char name[NAME_SIZE], path[PATH_MAX];
+    struct listing listing = {0};
+    format_name(name, header->last_index, header->last_term);
+    if (!join(path, folder, name) || rename(temporary_path, path) != 0) {
+        return fail(why, "cannot rename the snapshot", temporary_path);
+    }
+    if (sync_folder(folder) != 0) {
+        return fail(why, "cannot flush the folder", folder);
+    }
+    char ignored[HASP_WHY_SIZE];
+    if (list_folder(folder, false, &listing, ignored) == 0) {
+        for (size_t i = KEEP_COUNT; i < listing.count; i++) {
+            format_name(name, listing.names[i].index, listing.names[i].term);
+            if (join(path, folder, name)) {
+                unlink(path);
+            }
+        }
+    }
+    free(listing.names);
+    return 0;
+}
 
 int snapshot_file_write(const char *folder,
                         const struct snapshot_header *header,
@@ -198,264 +436,4 @@ void snapshot_file_unmap(struct snapshot_file *file)
         munmap((void *)(uintptr_t)file->stream.data, file->stream.size);
     }
     *file = (struct snapshot_file){0};
-}
-
-static void auto_close(int *fd)
-{
-    if (*fd >= 0) {
-        close(*fd);
-    }
-}
-
-/* Explains errno and translates it. */
-static int fail(char why[HASP_WHY_SIZE], const char *what, const char *path)
-{
-    int code = errno;
-    snprintf(why, HASP_WHY_SIZE, "%s '%.300s': %s", what, path, strerror(code));
-    return disk_error(code);
-}
-
-/* Puts the file's name before the reason in 'why'. */
-static void explain(char why[HASP_WHY_SIZE], const char *path)
-{
-    char reason[HASP_WHY_SIZE];
-    memcpy(reason, why, HASP_WHY_SIZE);
-    snprintf(why, HASP_WHY_SIZE, "the snapshot '%.250s' cannot be used: %.200s",
-             path, reason);
-}
-
-static bool join(char path[PATH_MAX], const char *folder, const char *name)
-{
-    int size = snprintf(path, PATH_MAX, "%s/%s", folder, name);
-    if (size < 0 || size >= PATH_MAX) {
-        errno = ENAMETOOLONG;
-        return false;
-    }
-    return true;
-}
-
-static void format_name(char name[NAME_SIZE], uint64_t index, uint64_t term)
-{
-    snprintf(name, NAME_SIZE, "snapshot-%016" PRIx64 "-%016" PRIx64, index,
-             term);
-}
-
-/* Only what format_name() would write is a name. */
-static bool parse_name(const char *text, struct snapshot_name *ret_name)
-{
-    struct snapshot_name name;
-    char again[NAME_SIZE];
-    if (sscanf(text, "snapshot-%16" SCNx64 "-%16" SCNx64, &name.index,
-               &name.term) != 2) {
-        return false;
-    }
-    format_name(again, name.index, name.term);
-    if (strcmp(again, text) != 0) {
-        return false;
-    }
-    *ret_name = name;
-    return true;
-}
-
-static int write_piece(void *data, struct bytes piece)
-{
-    int fd = *(int *)data;
-    while (piece.size > 0) {
-        uint32_t place = disk_watch_begin("write a snapshot");
-        ssize_t count = write(fd, piece.data, piece.size);
-        disk_watch_end(place);
-        if (count < 0 && errno == EINTR) {
-            continue;
-        }
-        if (count <= 0) {
-            return disk_error(errno);
-        }
-        piece.data += count;
-        piece.size -= (size_t)count;
-    }
-    return 0;
-}
-
-/* On success the file is flushed, and open and locked in 'ret_fd'. */
-static int write_temporary(const char *path,
-                           const struct snapshot_header *header,
-                           struct table_txn *txn, int *ret_fd,
-                           char why[HASP_WHY_SIZE])
-{
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0) {
-        return fail(why, "cannot create the snapshot", path);
-    }
-    int error;
-    /* Emptied only once it is ours: another thread may be writing it. */
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0 || ftruncate(fd, 0) != 0) {
-        error = fail(why, "somebody else writes the snapshot", path);
-        close(fd);
-        return error;
-    }
-    errno = 0;
-    error = snapshot_encode(header, txn, write_piece, &fd);
-    if (error != 0) {
-        snprintf(why, HASP_WHY_SIZE, "cannot write the snapshot '%.300s': %s",
-                 path, errno != 0 ? strerror(errno) : hasp_strerror(error));
-    } else if (disk_flush(fd, "flush a snapshot") != 0) {
-        error = fail(why, "cannot flush the snapshot", path);
-    }
-    if (error != 0) {
-        unlink(path);
-        close(fd);
-        return error;
-    }
-    *ret_fd = fd;
-    return 0;
-}
-
-/* On success the file is on disk and has been read back from there; it is open
- * and locked in 'ret_fd'. Else there is none. */
-static int write_checked(const char *path, const struct snapshot_header *header,
-                         struct table_txn *txn, int *ret_fd, uint64_t *ret_size,
-                         char why[HASP_WHY_SIZE])
-{
-    struct snapshot_file file;
-    int error = write_temporary(path, header, txn, ret_fd, why);
-    if (error != 0) {
-        return error;
-    }
-    /* What is checked should be what the disk has, not what memory
-     * remembers. */
-    (void)posix_fadvise(*ret_fd, 0, 0, POSIX_FADV_DONTNEED);
-    error = map_fd(*ret_fd, &file, why);
-    if (error != 0) {
-        explain(why, path);
-        unlink(path);
-        return error;
-    }
-    *ret_size = file.stream.size;
-    snapshot_file_unmap(&file);
-    return 0;
-}
-
-static int sync_folder(const char *folder)
-{
-    AUTO(auto_close) int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return fd < 0 || disk_flush(fd, "flush a snapshot") != 0 ? -1 : 0;
-}
-
-/* Gives the checked file its name and drops what is older than the newest
- * two. Failing to drop is no failure of the snapshot. */
-static int publish(const char *folder, const char *temporary_path,
-                   const struct snapshot_header *header,
-                   char why[HASP_WHY_SIZE])
-{
-    char name[NAME_SIZE], path[PATH_MAX];
-    struct listing listing = {0};
-    format_name(name, header->last_index, header->last_term);
-    if (!join(path, folder, name) || rename(temporary_path, path) != 0) {
-        return fail(why, "cannot rename the snapshot", temporary_path);
-    }
-    if (sync_folder(folder) != 0) {
-        return fail(why, "cannot flush the folder", folder);
-    }
-    char ignored[HASP_WHY_SIZE];
-    if (list_folder(folder, false, &listing, ignored) == 0) {
-        for (size_t i = KEEP_COUNT; i < listing.count; i++) {
-            format_name(name, listing.names[i].index, listing.names[i].term);
-            if (join(path, folder, name)) {
-                unlink(path);
-            }
-        }
-    }
-    free(listing.names);
-    return 0;
-}
-
-static int map_fd(int fd, struct snapshot_file *ret_file,
-                  char why[HASP_WHY_SIZE])
-{
-    struct stat stat_;
-    struct snapshot_file file = {0};
-    if (fstat(fd, &stat_) != 0) {
-        snprintf(why, HASP_WHY_SIZE, "%s", strerror(errno));
-        return HASP_EIO;
-    }
-    if (stat_.st_size == 0) {
-        snprintf(why, HASP_WHY_SIZE, "it is empty");
-        return HASP_ECORRUPT;
-    }
-    void *data = mmap(NULL, (size_t)stat_.st_size, PROT_READ, MAP_SHARED, fd,
-                      0);
-    if (data == MAP_FAILED) {
-        snprintf(why, HASP_WHY_SIZE, "%s", strerror(errno));
-        return HASP_EIO;
-    }
-    file.stream = bytes_of(data, (size_t)stat_.st_size);
-    int error = snapshot_check(file.stream, &file.header, why);
-    if (error != 0) {
-        snapshot_file_unmap(&file);
-        return error;
-    }
-    *ret_file = file;
-    return 0;
-}
-
-static int compare_names(const void *a, const void *b)
-{
-    const struct snapshot_name *x = a, *y = b;
-    if (x->index != y->index) {
-        return x->index > y->index ? -1 : 1;
-    }
-    return x->term > y->term ? -1 : x->term < y->term;
-}
-
-/* 'with_removal': left-over temporary files are removed on the way. */
-static int list_folder(const char *folder, bool with_removal,
-                       struct listing *ret_listing, char why[HASP_WHY_SIZE])
-{
-    struct listing listing = {0};
-    size_t capacity = 0;
-    DIR *stream = opendir(folder);
-    if (stream == NULL) {
-        return fail(why, "cannot read the folder", folder);
-    }
-    for (;;) {
-        struct snapshot_name name;
-        const struct dirent *entry = readdir(stream);
-        if (entry == NULL) {
-            break;
-        }
-        if (!parse_name(entry->d_name, &name)) {
-            if (with_removal) {
-                remove_leftover(folder, entry->d_name);
-            }
-            continue;
-        }
-        if (listing.count == capacity) {
-            capacity = capacity == 0 ? 8 : 2 * capacity;
-            listing.names = memory_resize(listing.names,
-                                          capacity * sizeof *listing.names);
-        }
-        listing.names[listing.count++] = name;
-    }
-    closedir(stream);
-    if (listing.count > 0) {
-        qsort(listing.names, listing.count, sizeof *listing.names,
-              compare_names);
-    }
-    *ret_listing = listing;
-    return 0;
-}
-
-/* Removes the file 'name' if it is a temporary one that nobody has locked. */
-static void remove_leftover(const char *folder, const char *name)
-{
-    char path[PATH_MAX];
-    size_t size = strlen(name);
-    if (size < 4 || strcmp(name + size - 4, ".tmp") != 0 ||
-        !join(path, folder, name)) {
-        return;
-    }
-    AUTO(auto_close) int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
-        unlink(path);
-    }
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The calls of table.h, passed on to the table's implementation. */
+
 #include "storage/table.h"
 
 #include "base/check.h"

@@ -59,13 +59,125 @@ static const char *const map_names[TABLE_MAP_COUNT] = {
 static struct list open_tables = {&open_tables, &open_tables};
 static pthread_mutex_t open_tables_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-static int claim_folder(struct lmdb_table *lmdb, const char *path,
-                        char why[HASP_WHY_SIZE]);
-static int open_env(struct lmdb_table *lmdb, const char *path, uint64_t size);
-static bool has_address_space(size_t size);
-static int err_from_mdb(int code);
-static void lmdb_close(struct table *table);
 static const struct table_ops lmdb_ops;
+
+/* LMDB returns its own codes (negative, from MDB_KEYEXIST on) and errno values
+ * (positive) through the same int. */
+static int err_from_mdb(int code)
+{
+    switch (code) {
+    case 0:
+        return 0;
+    case MDB_NOTFOUND:
+        return HASP_ENOENT;
+    case MDB_MAP_FULL:
+        return HASP_EFULL;
+    case MDB_CORRUPTED:
+    case MDB_PAGE_NOTFOUND:
+    case MDB_INVALID:
+    case MDB_VERSION_MISMATCH:
+        return HASP_ECORRUPT;
+    case MDB_READERS_FULL:
+        return HASP_EBUSY;
+    case ENOMEM:
+        return HASP_ENOMEM;
+    default:
+        return disk_error(code);
+    }
+}
+
+/* What mdb_env_set_mapsize() cannot get back once it has failed is tried
+ * first. */
+static bool has_address_space(size_t size)
+{
+    void *at = mmap(NULL, size, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return at != MAP_FAILED && munmap(at, size) == 0;
+}
+
+static void lmdb_close(struct table *table)
+{
+    struct lmdb_table *lmdb = (struct lmdb_table *)table;
+    pthread_mutex_lock(&open_tables_mutex);
+    list_remove(&lmdb->in_open);
+    pthread_mutex_unlock(&open_tables_mutex);
+    if (lmdb->env != NULL) {
+        mdb_env_close(lmdb->env);
+    }
+    free(lmdb);
+}
+
+/* Makes the folder and enters it in the list of the open ones. */
+static int claim_folder(struct lmdb_table *lmdb, const char *path,
+                        char why[HASP_WHY_SIZE])
+{
+    struct stat stat_;
+    if ((mkdir(path, 0700) != 0 && errno != EEXIST) ||
+        stat(path, &stat_) != 0) {
+        int code = errno;
+        snprintf(why, HASP_WHY_SIZE, "cannot make the table's folder '%s': %s",
+                 path, strerror(code));
+        return err_from_mdb(code);
+    }
+    lmdb->device = stat_.st_dev;
+    lmdb->inode = stat_.st_ino;
+    bool is_open = false;
+    pthread_mutex_lock(&open_tables_mutex);
+    LIST_EACH (node, &open_tables) {
+        struct lmdb_table *other = LIST_ENTRY(node, struct lmdb_table, in_open);
+        is_open |= other->device == lmdb->device && other->inode == lmdb->inode;
+    }
+    if (!is_open) {
+        list_push_back(&open_tables, &lmdb->in_open);
+    }
+    pthread_mutex_unlock(&open_tables_mutex);
+    if (is_open) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "the table '%s' is open in this process already", path);
+        return HASP_EBUSY;
+    }
+    return 0;
+}
+
+/* Handles of named databases are opened once, in a write transaction that
+ * creates what is missing, and then serve all transactions. */
+static int open_maps(struct lmdb_table *lmdb)
+{
+    MDB_txn *txn;
+    int code = mdb_txn_begin(lmdb->env, NULL, 0, &txn);
+    for (int map = 0; code == 0 && map < TABLE_MAP_COUNT; map++) {
+        code = mdb_dbi_open(txn, map_names[map], MDB_CREATE, &lmdb->dbi[map]);
+        if (code != 0) {
+            mdb_txn_abort(txn);
+        }
+    }
+    return code != 0 ? code : mdb_txn_commit(txn);
+}
+
+static int open_env(struct lmdb_table *lmdb, const char *path, uint64_t size)
+{
+    int dead = 0;
+    int code = mdb_env_create(&lmdb->env);
+    if (code != 0) {
+        lmdb->env = NULL;
+        return code;
+    }
+    code = mdb_env_set_mapsize(lmdb->env, size);
+    if (code == 0) {
+        code = mdb_env_set_maxdbs(lmdb->env, TABLE_MAP_COUNT);
+    }
+    if (code == 0) {
+        code = mdb_env_set_maxreaders(lmdb->env, TABLE_READER_COUNT_MAX);
+    }
+    if (code == 0) {
+        code = mdb_env_open(lmdb->env, path, MDB_NOSYNC | MDB_NOTLS, 0600);
+    }
+    /* A reader that a killed process left behind would pin its pages. */
+    if (code == 0) {
+        code = mdb_reader_check(lmdb->env, &dead);
+    }
+    return code != 0 ? code : open_maps(lmdb);
+}
 
 int table_open_lmdb(const char *path, uint64_t size, struct table **ret_table,
                     char why[HASP_WHY_SIZE])
@@ -92,31 +204,6 @@ int table_open_lmdb(const char *path, uint64_t size, struct table **ret_table,
     }
     *ret_table = &lmdb->table;
     return 0;
-}
-
-/* LMDB returns its own codes (negative, from MDB_KEYEXIST on) and errno values
- * (positive) through the same int. */
-static int err_from_mdb(int code)
-{
-    switch (code) {
-    case 0:
-        return 0;
-    case MDB_NOTFOUND:
-        return HASP_ENOENT;
-    case MDB_MAP_FULL:
-        return HASP_EFULL;
-    case MDB_CORRUPTED:
-    case MDB_PAGE_NOTFOUND:
-    case MDB_INVALID:
-    case MDB_VERSION_MISMATCH:
-        return HASP_ECORRUPT;
-    case MDB_READERS_FULL:
-        return HASP_EBUSY;
-    case ENOMEM:
-        return HASP_ENOMEM;
-    default:
-        return disk_error(code);
-    }
 }
 
 static MDB_val val_of(struct bytes bytes)
@@ -177,15 +264,6 @@ static void lmdb_abort(struct table_txn *base)
     mdb_txn_abort(txn->mdb);
     free(txn);
     atomic_fetch_sub(&lmdb->reader_count, readers);
-}
-
-/* What mdb_env_set_mapsize() cannot get back once it has failed is tried
- * first. */
-static bool has_address_space(size_t size)
-{
-    void *at = mmap(NULL, size, PROT_NONE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return at != MAP_FAILED && munmap(at, size) == 0;
 }
 
 /* "If the mapsize is changed no transactions may be active in this process." */
@@ -296,18 +374,6 @@ static int lmdb_sync(struct table *table)
     return err_from_mdb(mdb_env_sync(((struct lmdb_table *)table)->env, 1));
 }
 
-static void lmdb_close(struct table *table)
-{
-    struct lmdb_table *lmdb = (struct lmdb_table *)table;
-    pthread_mutex_lock(&open_tables_mutex);
-    list_remove(&lmdb->in_open);
-    pthread_mutex_unlock(&open_tables_mutex);
-    if (lmdb->env != NULL) {
-        mdb_env_close(lmdb->env);
-    }
-    free(lmdb);
-}
-
 static const struct table_ops lmdb_ops = {
     .close = lmdb_close,
     .grow = lmdb_grow,
@@ -322,75 +388,3 @@ static const struct table_ops lmdb_ops = {
     .clear = lmdb_clear,
     .walk = lmdb_walk,
 };
-
-/* Makes the folder and enters it in the list of the open ones. */
-static int claim_folder(struct lmdb_table *lmdb, const char *path,
-                        char why[HASP_WHY_SIZE])
-{
-    struct stat stat_;
-    if ((mkdir(path, 0700) != 0 && errno != EEXIST) ||
-        stat(path, &stat_) != 0) {
-        int code = errno;
-        snprintf(why, HASP_WHY_SIZE, "cannot make the table's folder '%s': %s",
-                 path, strerror(code));
-        return err_from_mdb(code);
-    }
-    lmdb->device = stat_.st_dev;
-    lmdb->inode = stat_.st_ino;
-    bool is_open = false;
-    pthread_mutex_lock(&open_tables_mutex);
-    LIST_EACH (node, &open_tables) {
-        struct lmdb_table *other = LIST_ENTRY(node, struct lmdb_table, in_open);
-        is_open |= other->device == lmdb->device && other->inode == lmdb->inode;
-    }
-    if (!is_open) {
-        list_push_back(&open_tables, &lmdb->in_open);
-    }
-    pthread_mutex_unlock(&open_tables_mutex);
-    if (is_open) {
-        snprintf(why, HASP_WHY_SIZE,
-                 "the table '%s' is open in this process already", path);
-        return HASP_EBUSY;
-    }
-    return 0;
-}
-
-/* Handles of named databases are opened once, in a write transaction that
- * creates what is missing, and then serve all transactions. */
-static int open_maps(struct lmdb_table *lmdb)
-{
-    MDB_txn *txn;
-    int code = mdb_txn_begin(lmdb->env, NULL, 0, &txn);
-    for (int map = 0; code == 0 && map < TABLE_MAP_COUNT; map++) {
-        code = mdb_dbi_open(txn, map_names[map], MDB_CREATE, &lmdb->dbi[map]);
-        if (code != 0) {
-            mdb_txn_abort(txn);
-        }
-    }
-    return code != 0 ? code : mdb_txn_commit(txn);
-}
-
-static int open_env(struct lmdb_table *lmdb, const char *path, uint64_t size)
-{
-    int dead = 0;
-    int code = mdb_env_create(&lmdb->env);
-    if (code != 0) {
-        lmdb->env = NULL;
-        return code;
-    }
-    code = mdb_env_set_mapsize(lmdb->env, size);
-    if (code == 0) {
-        code = mdb_env_set_maxdbs(lmdb->env, TABLE_MAP_COUNT);
-    }
-    if (code == 0) {
-        code = mdb_env_set_maxreaders(lmdb->env, TABLE_READER_COUNT_MAX);
-    }
-    if (code == 0) {
-        code = mdb_env_open(lmdb->env, path, MDB_NOSYNC | MDB_NOTLS, 0600);
-    }
-    /* A reader that a killed process left behind would pin its pages. */
-    if (code == 0) {
-        code = mdb_reader_check(lmdb->env, &dead);
-    }
-    return code != 0 ? code : open_maps(lmdb);
-}

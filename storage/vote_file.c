@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The file of the vote: four places of which a crash can spoil two, read
+ * and written. */
+
 #include "storage/vote_file.h"
 
 #include <errno.h>
@@ -15,11 +18,19 @@
 #define FILE_SIZE \
     ((VOTE_FILE_PLACE_COUNT - 1) * VOTE_FILE_PLACE_SIZE + RECORD_SIZE)
 
-/* Gives the newest record and how many records have its number. */
-static int read_records(int fd, struct vote_file *ret_newest,
-                        uint32_t *ret_doubles);
-static int write_record(const struct vote_file *file, uint64_t pair);
-static bool decode(const uint8_t *at, struct vote_file *ret_record);
+static int write_record(const struct vote_file *file, uint64_t pair)
+{
+    uint8_t record[RECORD_SIZE];
+    memcpy(record, MAGIC, 8);
+    store_u64(record + 8, file->count);
+    store_u64(record + 16, file->term);
+    store_u64(record + 24, file->voted_for);
+    store_u32(record + 32, crc32c(0, record, RECORD_SIZE - 4));
+    struct bytes bytes = bytes_of(record, sizeof record);
+    uint64_t first = pair * VOTE_FILE_PLACE_SIZE;
+    return disk_write_two(file->fd, bytes, first,
+                          first + UINT64_C(2) * VOTE_FILE_PLACE_SIZE);
+}
 
 int vote_file_create(int folder_fd, struct vote_file *ret_file)
 {
@@ -39,6 +50,47 @@ int vote_file_create(int folder_fd, struct vote_file *ret_file)
         return error;
     }
     *ret_file = file;
+    return 0;
+}
+
+static bool decode(const uint8_t *at, struct vote_file *ret_record)
+{
+    if (memcmp(at, MAGIC, 8) != 0 ||
+        load_u32(at + 32) != crc32c(0, at, RECORD_SIZE - 4)) {
+        return false;
+    }
+    *ret_record = (struct vote_file){.fd = -1,
+                                     .count = load_u64(at + 8),
+                                     .term = load_u64(at + 16),
+                                     .voted_for = load_u64(at + 24)};
+    return true;
+}
+
+static int read_records(int fd, struct vote_file *ret_newest,
+                        uint32_t *ret_doubles)
+{
+    uint8_t bytes[FILE_SIZE] = {0};
+    struct vote_file newest = {0};
+    uint32_t doubles = 0;
+    size_t size = 0;
+    int error = disk_read(fd, bytes, sizeof bytes, 0, &size);
+    if (error != 0) {
+        return error;
+    }
+    for (uint32_t i = 0; i < VOTE_FILE_PLACE_COUNT; i++) {
+        struct vote_file record = {0};
+        if (!decode(bytes + (size_t)i * VOTE_FILE_PLACE_SIZE, &record)) {
+            continue;
+        }
+        if (doubles == 0 || record.count > newest.count) {
+            newest = record;
+            doubles = 1;
+        } else if (record.count == newest.count) {
+            doubles++;
+        }
+    }
+    *ret_newest = newest;
+    *ret_doubles = doubles;
     return 0;
 }
 
@@ -107,59 +159,4 @@ bool vote_file_is_used(int folder_fd)
     int error = read_records(fd, &newest, &doubles);
     close(fd);
     return error != 0 || (doubles > 0 && newest.count > 0);
-}
-
-static int read_records(int fd, struct vote_file *ret_newest,
-                        uint32_t *ret_doubles)
-{
-    uint8_t bytes[FILE_SIZE] = {0};
-    struct vote_file newest = {0};
-    uint32_t doubles = 0;
-    size_t size = 0;
-    int error = disk_read(fd, bytes, sizeof bytes, 0, &size);
-    if (error != 0) {
-        return error;
-    }
-    for (uint32_t i = 0; i < VOTE_FILE_PLACE_COUNT; i++) {
-        struct vote_file record = {0};
-        if (!decode(bytes + (size_t)i * VOTE_FILE_PLACE_SIZE, &record)) {
-            continue;
-        }
-        if (doubles == 0 || record.count > newest.count) {
-            newest = record;
-            doubles = 1;
-        } else if (record.count == newest.count) {
-            doubles++;
-        }
-    }
-    *ret_newest = newest;
-    *ret_doubles = doubles;
-    return 0;
-}
-
-static int write_record(const struct vote_file *file, uint64_t pair)
-{
-    uint8_t record[RECORD_SIZE];
-    memcpy(record, MAGIC, 8);
-    store_u64(record + 8, file->count);
-    store_u64(record + 16, file->term);
-    store_u64(record + 24, file->voted_for);
-    store_u32(record + 32, crc32c(0, record, RECORD_SIZE - 4));
-    struct bytes bytes = bytes_of(record, sizeof record);
-    uint64_t first = pair * VOTE_FILE_PLACE_SIZE;
-    return disk_write_two(file->fd, bytes, first,
-                          first + UINT64_C(2) * VOTE_FILE_PLACE_SIZE);
-}
-
-static bool decode(const uint8_t *at, struct vote_file *ret_record)
-{
-    if (memcmp(at, MAGIC, 8) != 0 ||
-        load_u32(at + 32) != crc32c(0, at, RECORD_SIZE - 4)) {
-        return false;
-    }
-    *ret_record = (struct vote_file){.fd = -1,
-                                     .count = load_u64(at + 8),
-                                     .term = load_u64(at + 16),
-                                     .voted_for = load_u64(at + 24)};
-    return true;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The thread that saves votes. */
+
 #include "storage/vote_saver.h"
 
 #include <pthread.h>
@@ -31,8 +33,46 @@ struct vote_saver {
     int error;
 };
 
-static void *run(void *data);
-static uint64_t now_ns(void);
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+static void *run(void *data)
+{
+    struct vote_saver *saver = data;
+    pthread_mutex_lock(&saver->mutex);
+    while (saver->error == 0) {
+        while (!saver->is_asked && !saver->is_stopping) {
+            pthread_cond_wait(&saver->changed, &saver->mutex);
+        }
+        if (saver->is_stopping) {
+            break;
+        }
+        struct vote_saved saved = {.term = saver->term,
+                                   .voted_for = saver->voted_for};
+        saver->is_asked = false;
+        pthread_mutex_unlock(&saver->mutex);
+
+        uint64_t began_ns = now_ns();
+        uint32_t place = disk_watch_begin("save the vote");
+        int error = datadir_save_vote(saver->datadir, saved.term,
+                                      saved.voted_for);
+        disk_watch_end(place);
+        saved.flush_ns = now_ns() - began_ns;
+
+        pthread_mutex_lock(&saver->mutex);
+        saver->error = error;
+        saver->has_saved = true;
+        saver->saved = saved;
+        uint64_t one = 1;
+        CHECK(write(saver->event_fd, &one, sizeof one) == sizeof one);
+    }
+    pthread_mutex_unlock(&saver->mutex);
+    return NULL;
+}
 
 int vote_saver_new(struct datadir *datadir, struct vote_saver **ret_saver)
 {
@@ -104,45 +144,4 @@ int vote_saver_take(struct vote_saver *saver, struct vote_saved *ret_saved)
     }
     pthread_mutex_unlock(&saver->mutex);
     return error;
-}
-
-static void *run(void *data)
-{
-    struct vote_saver *saver = data;
-    pthread_mutex_lock(&saver->mutex);
-    while (saver->error == 0) {
-        while (!saver->is_asked && !saver->is_stopping) {
-            pthread_cond_wait(&saver->changed, &saver->mutex);
-        }
-        if (saver->is_stopping) {
-            break;
-        }
-        struct vote_saved saved = {.term = saver->term,
-                                   .voted_for = saver->voted_for};
-        saver->is_asked = false;
-        pthread_mutex_unlock(&saver->mutex);
-
-        uint64_t began_ns = now_ns();
-        uint32_t place = disk_watch_begin("save the vote");
-        int error = datadir_save_vote(saver->datadir, saved.term,
-                                      saved.voted_for);
-        disk_watch_end(place);
-        saved.flush_ns = now_ns() - began_ns;
-
-        pthread_mutex_lock(&saver->mutex);
-        saver->error = error;
-        saver->has_saved = true;
-        saver->saved = saved;
-        uint64_t one = 1;
-        CHECK(write(saver->event_fd, &one, sizeof one) == sizeof one);
-    }
-    pthread_mutex_unlock(&saver->mutex);
-    return NULL;
-}
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The write-ahead log: what is queued, in flight, durable; segments in use. */
+
 #include "storage/wal.h"
 
 #include <errno.h>

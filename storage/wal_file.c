@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Segments and the mark as files: names, zeroing, opening, removing. */
+
 #include "storage/wal_file.h"
 
 #include <errno.h>
@@ -24,11 +26,6 @@
 #define MARK_SIZE 52u
 #define MARK_FILE_SIZE (2 * WAL_BLOCK_SIZE)
 
-static int fill_with_zeros(int fd, uint64_t from, uint64_t size,
-                           wal_file_stop_fn *stop, void *data);
-static void encode_mark(const struct wal_mark *mark, uint8_t ret[MARK_SIZE]);
-static bool decode_mark(const uint8_t *at, struct wal_mark *ret_mark);
-
 void wal_file_name(uint64_t number, char ret_name[WAL_FILE_NAME_SIZE])
 {
     snprintf(ret_name, WAL_FILE_NAME_SIZE, NAME_PREFIX "%016" PRIx64, number);
@@ -44,6 +41,31 @@ bool wal_file_number(const char *name, uint64_t *ret_number)
     }
     *ret_number = strtoull(digits, NULL, 16);
     return true;
+}
+
+static int fill_with_zeros(int fd, uint64_t from, uint64_t size,
+                           wal_file_stop_fn *stop, void *data)
+{
+    AUTO(auto_free) uint8_t *zeros = NULL;
+    zeros = aligned_alloc(WAL_BLOCK_SIZE, ZERO_SLICE_SIZE);
+    CHECK(zeros != NULL);
+    memset(zeros, 0, ZERO_SLICE_SIZE);
+    while (from < size) {
+        uint64_t left = size - from;
+        uint64_t slice = left < ZERO_SLICE_SIZE ? left : ZERO_SLICE_SIZE;
+        if (stop != NULL && stop(data)) {
+            return ECANCELED;
+        }
+        ssize_t n = pwrite(fd, zeros, slice, (off_t)from);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n <= 0 || n % WAL_BLOCK_SIZE != 0) {
+            return n < 0 ? errno : ENOSPC;
+        }
+        from += (uint64_t)n;
+    }
+    return 0;
 }
 
 int wal_file_prepare(int folder_fd, uint64_t number, uint64_t size,
@@ -149,6 +171,17 @@ int wal_file_read(int folder_fd, uint64_t number, uint8_t **ret_data,
     return 0;
 }
 
+static void encode_mark(const struct wal_mark *mark, uint8_t ret[MARK_SIZE])
+{
+    memcpy(ret, MARK_MAGIC, 8);
+    store_u64(ret + 8, mark->log_id);
+    store_u64(ret + 16, mark->count);
+    store_u64(ret + 24, mark->sequence);
+    store_u64(ret + 32, mark->term);
+    store_u64(ret + 40, mark->log_index);
+    store_u32(ret + 48, crc32c(0, ret, MARK_SIZE - 4));
+}
+
 int wal_mark_create(int folder_fd, uint64_t log_id)
 {
     uint8_t file[MARK_FILE_SIZE] = {0};
@@ -157,6 +190,20 @@ int wal_mark_create(int folder_fd, uint64_t log_id)
     mark.count = 1;
     encode_mark(&mark, file + WAL_BLOCK_SIZE);
     return disk_replace(folder_fd, WAL_MARK_NAME, bytes_of(file, sizeof file));
+}
+
+static bool decode_mark(const uint8_t *at, struct wal_mark *ret_mark)
+{
+    if (memcmp(at, MARK_MAGIC, 8) != 0 ||
+        load_u32(at + 48) != crc32c(0, at, MARK_SIZE - 4)) {
+        return false;
+    }
+    *ret_mark = (struct wal_mark){.log_id = load_u64(at + 8),
+                                  .count = load_u64(at + 16),
+                                  .sequence = load_u64(at + 24),
+                                  .term = load_u64(at + 32),
+                                  .log_index = load_u64(at + 40)};
+    return true;
 }
 
 int wal_mark_load(int folder_fd, struct wal_mark *ret_mark)
@@ -201,54 +248,4 @@ int wal_mark_save(int folder_fd, const struct wal_mark *mark)
         error = errno;
     }
     return error;
-}
-
-static int fill_with_zeros(int fd, uint64_t from, uint64_t size,
-                           wal_file_stop_fn *stop, void *data)
-{
-    AUTO(auto_free) uint8_t *zeros = NULL;
-    zeros = aligned_alloc(WAL_BLOCK_SIZE, ZERO_SLICE_SIZE);
-    CHECK(zeros != NULL);
-    memset(zeros, 0, ZERO_SLICE_SIZE);
-    while (from < size) {
-        uint64_t left = size - from;
-        uint64_t slice = left < ZERO_SLICE_SIZE ? left : ZERO_SLICE_SIZE;
-        if (stop != NULL && stop(data)) {
-            return ECANCELED;
-        }
-        ssize_t n = pwrite(fd, zeros, slice, (off_t)from);
-        if (n < 0 && errno == EINTR) {
-            continue;
-        }
-        if (n <= 0 || n % WAL_BLOCK_SIZE != 0) {
-            return n < 0 ? errno : ENOSPC;
-        }
-        from += (uint64_t)n;
-    }
-    return 0;
-}
-
-static void encode_mark(const struct wal_mark *mark, uint8_t ret[MARK_SIZE])
-{
-    memcpy(ret, MARK_MAGIC, 8);
-    store_u64(ret + 8, mark->log_id);
-    store_u64(ret + 16, mark->count);
-    store_u64(ret + 24, mark->sequence);
-    store_u64(ret + 32, mark->term);
-    store_u64(ret + 40, mark->log_index);
-    store_u32(ret + 48, crc32c(0, ret, MARK_SIZE - 4));
-}
-
-static bool decode_mark(const uint8_t *at, struct wal_mark *ret_mark)
-{
-    if (memcmp(at, MARK_MAGIC, 8) != 0 ||
-        load_u32(at + 48) != crc32c(0, at, MARK_SIZE - 4)) {
-        return false;
-    }
-    *ret_mark = (struct wal_mark){.log_id = load_u64(at + 8),
-                                  .count = load_u64(at + 16),
-                                  .sequence = load_u64(at + 24),
-                                  .term = load_u64(at + 32),
-                                  .log_index = load_u64(at + 40)};
-    return true;
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The bytes of the log: headers, records, batches with their chained
+ * checksums. */
+
 #include "storage/wal_format.h"
 
 #include "base/check.h"
@@ -17,15 +20,6 @@ struct batch_header {
     uint32_t chain_crc;
     uint32_t payload_crc;
 };
-
-static uint32_t batch_header_crc(uint64_t log_id, const uint8_t *at);
-static bool decode_batch_header(uint64_t log_id, struct bytes segment,
-                                uint64_t offset,
-                                struct batch_header *ret_header);
-static bool batch_fits(const struct wal_chain *chain, struct bytes segment,
-                       uint64_t offset, const struct batch_header *header);
-static int visit_records(struct bytes payload, wal_scan_fn *visit, void *data);
-static bool payload_makes_sense(struct bytes payload, uint32_t record_count);
 
 void wal_segment_header_encode(const struct wal_segment_header *header,
                                uint8_t ret_block[WAL_BLOCK_SIZE])
@@ -62,6 +56,14 @@ void wal_record_encode(const struct wal_record *record, struct buffer *out)
     memset(body + record->body.size, 0,
            size - WAL_RECORD_HEADER_SIZE - record->body.size);
     out->size += size;
+}
+
+static uint32_t batch_header_crc(uint64_t log_id, const uint8_t *at)
+{
+    uint8_t salt[8];
+    store_u64(salt, log_id);
+    return crc32c(crc32c(0, salt, sizeof salt), at + 8,
+                  WAL_BATCH_HEADER_SIZE - 8);
 }
 
 void wal_batch_seal(struct wal_chain *chain, uint8_t *batch,
@@ -129,6 +131,66 @@ bool wal_record_decode(struct reader *payload, struct wal_record *ret_record)
                                       .log_index = log_index,
                                       .body = body};
     return true;
+}
+
+static bool decode_batch_header(uint64_t log_id, struct bytes segment,
+                                uint64_t offset,
+                                struct batch_header *ret_header)
+{
+    if (offset > segment.size ||
+        segment.size - offset < WAL_BATCH_HEADER_SIZE) {
+        return false;
+    }
+    const uint8_t *at = segment.data + offset;
+    if (load_u32(at) != BATCH_MAGIC ||
+        load_u32(at + 4) != batch_header_crc(log_id, at)) {
+        return false;
+    }
+    *ret_header = (struct batch_header){.sequence = load_u64(at + 8),
+                                        .payload_size = load_u32(at + 16),
+                                        .record_count = load_u32(at + 20),
+                                        .chain_crc = load_u32(at + 24),
+                                        .payload_crc = load_u32(at + 28)};
+    return true;
+}
+
+/* Whether a batch with this header may follow the chain, here. */
+static bool batch_fits(const struct wal_chain *chain, struct bytes segment,
+                       uint64_t offset, const struct batch_header *header)
+{
+    return header->sequence == chain->sequence &&
+           header->chain_crc == chain->crc && header->payload_size % 8 == 0 &&
+           header->payload_size <=
+               segment.size - offset - WAL_BATCH_HEADER_SIZE;
+}
+
+static int visit_records(struct bytes payload, wal_scan_fn *visit, void *data)
+{
+    struct reader reader = reader_of(payload);
+    while (reader_left(&reader) > 0) {
+        struct wal_record record;
+        CHECK(wal_record_decode(&reader, &record));
+        int error = visit(data, &record);
+        if (error != 0) {
+            return error;
+        }
+    }
+    return 0;
+}
+
+/* Whether 'payload' is exactly 'record_count' records. */
+static bool payload_makes_sense(struct bytes payload, uint32_t record_count)
+{
+    struct reader reader = reader_of(payload);
+    struct wal_record record;
+    uint32_t count = 0;
+    while (reader_left(&reader) > 0) {
+        if (!wal_record_decode(&reader, &record)) {
+            return false;
+        }
+        count++;
+    }
+    return count == record_count;
 }
 
 int wal_scan(struct wal_chain *chain, struct bytes segment, wal_scan_fn *visit,
@@ -199,72 +261,4 @@ bool wal_is_zero(struct bytes segment, uint64_t offset)
     const uint8_t *at = segment.data + offset;
     size_t size = segment.size - (size_t)offset;
     return at[0] == 0 && memcmp(at, at + 1, size - 1) == 0;
-}
-
-static uint32_t batch_header_crc(uint64_t log_id, const uint8_t *at)
-{
-    uint8_t salt[8];
-    store_u64(salt, log_id);
-    return crc32c(crc32c(0, salt, sizeof salt), at + 8,
-                  WAL_BATCH_HEADER_SIZE - 8);
-}
-
-static bool decode_batch_header(uint64_t log_id, struct bytes segment,
-                                uint64_t offset,
-                                struct batch_header *ret_header)
-{
-    if (offset > segment.size ||
-        segment.size - offset < WAL_BATCH_HEADER_SIZE) {
-        return false;
-    }
-    const uint8_t *at = segment.data + offset;
-    if (load_u32(at) != BATCH_MAGIC ||
-        load_u32(at + 4) != batch_header_crc(log_id, at)) {
-        return false;
-    }
-    *ret_header = (struct batch_header){.sequence = load_u64(at + 8),
-                                        .payload_size = load_u32(at + 16),
-                                        .record_count = load_u32(at + 20),
-                                        .chain_crc = load_u32(at + 24),
-                                        .payload_crc = load_u32(at + 28)};
-    return true;
-}
-
-/* Whether a batch with this header may follow the chain, here. */
-static bool batch_fits(const struct wal_chain *chain, struct bytes segment,
-                       uint64_t offset, const struct batch_header *header)
-{
-    return header->sequence == chain->sequence &&
-           header->chain_crc == chain->crc && header->payload_size % 8 == 0 &&
-           header->payload_size <=
-               segment.size - offset - WAL_BATCH_HEADER_SIZE;
-}
-
-static int visit_records(struct bytes payload, wal_scan_fn *visit, void *data)
-{
-    struct reader reader = reader_of(payload);
-    while (reader_left(&reader) > 0) {
-        struct wal_record record;
-        CHECK(wal_record_decode(&reader, &record));
-        int error = visit(data, &record);
-        if (error != 0) {
-            return error;
-        }
-    }
-    return 0;
-}
-
-/* Whether 'payload' is exactly 'record_count' records. */
-static bool payload_makes_sense(struct bytes payload, uint32_t record_count)
-{
-    struct reader reader = reader_of(payload);
-    struct wal_record record;
-    uint32_t count = 0;
-    while (reader_left(&reader) > 0) {
-        if (!wal_record_decode(&reader, &record)) {
-            return false;
-        }
-        count++;
-    }
-    return count == record_count;
 }

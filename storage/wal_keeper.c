@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The thread beside the log: it prepares and removes segments and writes
+ * the mark. */
+
 #include "storage/wal_keeper.h"
 
 #include <errno.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* From the files of the log to its entries at start: torn tails are cut,
+ * corruption is refused. */
+
 #include "storage/wal_load.h"
 
 #include <dirent.h>

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The thread that writes the log. */
+
 #include "storage/wal_writer.h"
 
 #include <pthread.h>
@@ -27,7 +29,37 @@ struct wal_writer {
     int error;
 };
 
-static void *run(void *data);
+static void *run(void *data)
+{
+    struct wal_writer *writer = data;
+    pthread_mutex_lock(&writer->mutex);
+    for (;;) {
+        while (writer->state == WRITER_IDLE || writer->state == WRITER_DONE) {
+            pthread_cond_wait(&writer->changed, &writer->mutex);
+        }
+        if (writer->state == WRITER_STOP) {
+            break;
+        }
+        int fd = writer->fd;
+        struct bytes bytes = writer->data;
+        uint64_t offset = writer->offset;
+        pthread_mutex_unlock(&writer->mutex);
+
+        uint32_t place = disk_watch_begin("write the log");
+        int error = disk_write(fd, bytes, offset);
+        disk_watch_end(place);
+
+        pthread_mutex_lock(&writer->mutex);
+        writer->error = error;
+        writer->state = WRITER_DONE;
+        pthread_cond_signal(&writer->changed);
+        /* Cannot fail: the counter is far from its end. */
+        uint64_t one = 1;
+        CHECK(write(writer->event_fd, &one, sizeof one) == sizeof one);
+    }
+    pthread_mutex_unlock(&writer->mutex);
+    return NULL;
+}
 
 int wal_writer_open(int event_fd, struct wal_writer **ret_writer)
 {
@@ -89,36 +121,4 @@ void wal_writer_close(struct wal_writer *writer)
     pthread_cond_destroy(&writer->changed);
     pthread_mutex_destroy(&writer->mutex);
     free(writer);
-}
-
-static void *run(void *data)
-{
-    struct wal_writer *writer = data;
-    pthread_mutex_lock(&writer->mutex);
-    for (;;) {
-        while (writer->state == WRITER_IDLE || writer->state == WRITER_DONE) {
-            pthread_cond_wait(&writer->changed, &writer->mutex);
-        }
-        if (writer->state == WRITER_STOP) {
-            break;
-        }
-        int fd = writer->fd;
-        struct bytes bytes = writer->data;
-        uint64_t offset = writer->offset;
-        pthread_mutex_unlock(&writer->mutex);
-
-        uint32_t place = disk_watch_begin("write the log");
-        int error = disk_write(fd, bytes, offset);
-        disk_watch_end(place);
-
-        pthread_mutex_lock(&writer->mutex);
-        writer->error = error;
-        writer->state = WRITER_DONE;
-        pthread_cond_signal(&writer->changed);
-        /* Cannot fail: the counter is far from its end. */
-        uint64_t one = 1;
-        CHECK(write(writer->event_fd, &one, sizeof one) == sizeof one);
-    }
-    pthread_mutex_unlock(&writer->mutex);
-    return NULL;
 }

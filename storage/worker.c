@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Starts threads that no signal is delivered to. */
+
 #include "storage/worker.h"
 
 #include <signal.h>

@@ -20,8 +20,6 @@ FILES_MAX = 3
 
 # A file of the circle: how many there are, and why they are not untied yet.
 KNOWN = {
-    'node/node': (8, 'the host knows its parts, and each knows the host: they '
-                     'need but three of its functions'),
     'client/hasp_session': (7, 'each part of a session calls the others'),
 }
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* haspd --inspect, --export and --restore: files and directories of nodes
+ * that do not run. */
+
 #include "cmd/haspd/backup.h"
 
 #include <inttypes.h>
@@ -9,16 +12,6 @@
 #include <sysexits.h>
 
 #include "base/duration.h"
-
-static int explain(int status, const char *why);
-static void print_json(const struct hasp_node_snapshot *snapshot);
-static void print_string(const char *text);
-static void print_hex(const uint8_t *bytes, size_t size);
-static void say_contents(const struct hasp_node_snapshot *snapshot);
-static void say_next(const struct hasp_node_options *options,
-                     const struct hasp_node_snapshot *before,
-                     const struct hasp_node_snapshot *now,
-                     const char *config_path);
 
 const struct backup_request backup_request_default = {
     .quarantine_ms = HASP_NODE_QUARANTINE_FULL};
@@ -35,64 +28,31 @@ int backup_quarantine(struct backup_request *request, const char *text)
     return EX_USAGE;
 }
 
-int backup_inspect(const struct backup_request *request)
-{
-    struct hasp_node_snapshot snapshot;
-    char why[HASP_NODE_WHY_SIZE];
-    int status = hasp_node_inspect(request->file, &snapshot, why);
-    if (status != 0) {
-        return explain(status, why);
-    }
-    print_json(&snapshot);
-    return 0;
-}
-
-int backup_export(const struct backup_request *request,
-                  const struct hasp_node_options *options)
-{
-    struct hasp_node_snapshot snapshot;
-    char why[HASP_NODE_WHY_SIZE];
-    if (options->directory == NULL || options->directory[0] == '\0') {
-        return explain(EX_USAGE,
-                       "which data directory? give --dir or --config");
-    }
-    int status = hasp_node_export(options->directory, request->file,
-                                  request->may_replace, &snapshot, why);
-    if (status != 0) {
-        return explain(status, why);
-    }
-    fprintf(stderr,
-            "haspd: saved '%s' as '%s', %" PRIu64 " bytes, checksum ok\n",
-            options->directory, request->file, snapshot.size);
-    say_contents(&snapshot);
-    return 0;
-}
-
-int backup_restore(const struct backup_request *request,
-                   const struct hasp_node_options *options,
-                   const char *config_path)
-{
-    struct hasp_node_snapshot before, now;
-    char why[HASP_NODE_WHY_SIZE];
-    int status = hasp_node_inspect(request->file, &before, why);
-    if (status == 0) {
-        status = hasp_node_restore(options, request->file,
-                                   request->quarantine_ms, &now, why);
-    }
-    if (status != 0) {
-        return explain(status, why);
-    }
-    fprintf(stderr, "haspd: '%s' is the beginning of a new life now:\n",
-            options->directory);
-    say_contents(&before);
-    say_next(options, &before, &now, config_path);
-    return 0;
-}
-
 static int explain(int status, const char *why)
 {
     fprintf(stderr, "haspd: %s\n", why);
     return status;
+}
+
+static void print_string(const char *text)
+{
+    putchar('"');
+    for (; *text != '\0'; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (c < 0x20 || c >= 0x7f || c == '"' || c == '\\') {
+            printf("\\u%04x", c);
+        } else {
+            putchar(c);
+        }
+    }
+    putchar('"');
+}
+
+static void print_hex(const uint8_t *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        printf("%02x", bytes[i]);
+    }
 }
 
 static void print_json(const struct hasp_node_snapshot *snapshot)
@@ -135,25 +95,16 @@ static void print_json(const struct hasp_node_snapshot *snapshot)
     fputs("]}\n", stdout);
 }
 
-static void print_string(const char *text)
+int backup_inspect(const struct backup_request *request)
 {
-    putchar('"');
-    for (; *text != '\0'; text++) {
-        unsigned char c = (unsigned char)*text;
-        if (c < 0x20 || c >= 0x7f || c == '"' || c == '\\') {
-            printf("\\u%04x", c);
-        } else {
-            putchar(c);
-        }
+    struct hasp_node_snapshot snapshot;
+    char why[HASP_NODE_WHY_SIZE];
+    int status = hasp_node_inspect(request->file, &snapshot, why);
+    if (status != 0) {
+        return explain(status, why);
     }
-    putchar('"');
-}
-
-static void print_hex(const uint8_t *bytes, size_t size)
-{
-    for (size_t i = 0; i < size; i++) {
-        printf("%02x", bytes[i]);
-    }
+    print_json(&snapshot);
+    return 0;
 }
 
 static void say_contents(const struct hasp_node_snapshot *snapshot)
@@ -165,6 +116,27 @@ static void say_contents(const struct hasp_node_snapshot *snapshot)
             snapshot->log_index, snapshot->term, snapshot->sessions,
             snapshot->holds, snapshot->waits, snapshot->fences,
             snapshot->blacklist);
+}
+
+int backup_export(const struct backup_request *request,
+                  const struct hasp_node_options *options)
+{
+    struct hasp_node_snapshot snapshot;
+    char why[HASP_NODE_WHY_SIZE];
+    if (options->directory == NULL || options->directory[0] == '\0') {
+        return explain(EX_USAGE,
+                       "which data directory? give --dir or --config");
+    }
+    int status = hasp_node_export(options->directory, request->file,
+                                  request->may_replace, &snapshot, why);
+    if (status != 0) {
+        return explain(status, why);
+    }
+    fprintf(stderr,
+            "haspd: saved '%s' as '%s', %" PRIu64 " bytes, checksum ok\n",
+            options->directory, request->file, snapshot.size);
+    say_contents(&snapshot);
+    return 0;
 }
 
 static void say_next(const struct hasp_node_options *options,
@@ -210,4 +182,25 @@ static void say_next(const struct hasp_node_options *options,
         fputs("       hasp member add ID PEER-ADDRESS,CLIENT-ADDRESS\n",
               stderr);
     }
+}
+
+int backup_restore(const struct backup_request *request,
+                   const struct hasp_node_options *options,
+                   const char *config_path)
+{
+    struct hasp_node_snapshot before, now;
+    char why[HASP_NODE_WHY_SIZE];
+    int status = hasp_node_inspect(request->file, &before, why);
+    if (status == 0) {
+        status = hasp_node_restore(options, request->file,
+                                   request->quarantine_ms, &now, why);
+    }
+    if (status != 0) {
+        return explain(status, why);
+    }
+    fprintf(stderr, "haspd: '%s' is the beginning of a new life now:\n",
+            options->directory);
+    say_contents(&before);
+    say_next(options, &before, &now, config_path);
+    return 0;
 }

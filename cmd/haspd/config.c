@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The configuration file: sections, keys, units, and errors with their
+ * line. */
+
 #include "cmd/haspd/config.h"
 
 #include <ctype.h>
@@ -36,6 +39,11 @@ struct setting {
     uint64_t min;
     uint64_t max;
 };
+
+static void *field(const struct config *config, const struct setting *setting)
+{
+    return (char *)(uintptr_t)&config->options + setting->offset;
+}
 
 #define AT(field) offsetof(struct hasp_node_options, field)
 #define LIMIT32(name, min, max)                              \
@@ -135,37 +143,22 @@ struct reading {
 };
 
 static int fail(char why[HASP_WHY_SIZE], const struct place *place,
-                const char *format, ...) __attribute__((format(printf, 3, 4)));
-static char *read_line(char *out, int size, void *data);
-static int on_pair(void *data, const char *section, const char *key,
-                   const char *value);
-static int set(struct config *config, const struct place *place,
-               const char *section, const char *key, const char *value,
-               char why[HASP_WHY_SIZE]);
-static int unknown(const struct place *place, const char *section,
-                   const char *key, char why[HASP_WHY_SIZE]);
-static int set_number(struct config *config, const struct setting *setting,
-                      const struct place *place, const char *value,
-                      char why[HASP_WHY_SIZE]);
-static int set_choice(struct config *config, const struct setting *setting,
-                      const struct place *place, const char *value,
-                      char why[HASP_WHY_SIZE]);
-static int set_text(struct config *config, const struct setting *setting,
-                    const struct place *place, const char *value,
-                    char why[HASP_WHY_SIZE]);
-static int add_member(struct config *config, const struct place *place,
-                      const char *value, char why[HASP_WHY_SIZE]);
-static void forget_members(struct config *config);
-static size_t distance(const char *a, const char *b);
-static size_t find_setting(const char *section, const char *key);
-static int set_variable(struct config *config, const char *variable,
-                        char why[HASP_WHY_SIZE]);
-static void print_setting(const struct config *config, size_t index, FILE *out);
-
-static void *field(const struct config *config, const struct setting *setting)
+                const char *format, ...)
 {
-    return (char *)(uintptr_t)&config->options + setting->offset;
+    va_list args;
+    const char *dashes = place->source == CONFIG_FLAG ? "--" : "";
+    int at = place->line > 0 ? snprintf(why, HASP_WHY_SIZE,
+                                        "%.200s:%d: ", place->name, place->line)
+                             : snprintf(why, HASP_WHY_SIZE,
+                                        "%s%.200s: ", dashes, place->name);
+    va_start(args, format);
+    vsnprintf(why + at, HASP_WHY_SIZE - (size_t)at, format, args);
+    va_end(args);
+    return HASP_EINVALID;
 }
+
+static int fail(char why[HASP_WHY_SIZE], const struct place *place,
+                const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 void config_init(struct config *config)
 {
@@ -180,6 +173,15 @@ void config_init(struct config *config)
     }
 }
 
+static void forget_members(struct config *config)
+{
+    for (uint32_t i = 0; i < config->options.member_count; i++) {
+        free((void *)(uintptr_t)config->member[i].peer_address);
+        free((void *)(uintptr_t)config->member[i].client_address);
+    }
+    config->options.member_count = 0;
+}
+
 void config_done(struct config *config)
 {
     for (size_t i = 0; i < SETTING_COUNT; i++) {
@@ -189,121 +191,6 @@ void config_done(struct config *config)
     }
     forget_members(config);
     *config = (struct config){0};
-}
-
-int config_read_file(struct config *config, const char *path,
-                     char why[HASP_WHY_SIZE])
-{
-    struct reading reading = {.config = config, .path = path, .why = why};
-    reading.file = fopen(path, "re");
-    if (reading.file == NULL) {
-        snprintf(why, HASP_WHY_SIZE, "cannot open '%.300s': %s", path,
-                 strerror(errno));
-        return HASP_EINVALID;
-    }
-    int line = ini_parse_stream(read_line, &reading, on_pair, &reading);
-    if (ferror(reading.file) && reading.error == 0) {
-        snprintf(why, HASP_WHY_SIZE, "cannot read '%.300s': %s", path,
-                 strerror(errno));
-        reading.error = HASP_EINVALID;
-    }
-    fclose(reading.file);
-    if (reading.error == 0 && line != 0) {
-        struct place place = {CONFIG_FILE, path, line};
-        return fail(why, &place, "neither '[section]' nor 'key = value'");
-    }
-    return reading.error;
-}
-
-int config_read_environment(struct config *config, char *const *environment,
-                            char why[HASP_WHY_SIZE])
-{
-    for (; *environment != NULL; environment++) {
-        if (strncmp(*environment, "HASP_", 5) == 0) {
-            int rv = set_variable(config, *environment, why);
-            if (rv != 0) {
-                return rv;
-            }
-        }
-    }
-    return 0;
-}
-
-int config_set(struct config *config, const char *flag, const char *name,
-               const char *value, char why[HASP_WHY_SIZE])
-{
-    struct place place = {CONFIG_FLAG, flag, 0};
-    char section[64];
-    const char *dot = strchr(name, '.');
-    if (dot == NULL || (size_t)(dot - name) >= sizeof section) {
-        return fail(why, &place, "'%.100s' is not section.key=value", name);
-    }
-    memcpy(section, name, (size_t)(dot - name));
-    section[dot - name] = '\0';
-    return set(config, &place, section, dot + 1, value, why);
-}
-
-int config_finish(struct config *config, char why[HASP_WHY_SIZE])
-{
-    struct hasp_node_options *options = &config->options;
-    options->members = config->member;
-    for (size_t i = 0; i < SETTING_COUNT; i++) {
-        if (settings[i].kind == KIND_FOUNDING &&
-            config->source[i] == CONFIG_DEFAULT) {
-            *(uint64_t *)field(config, &settings[i]) = 0; /* No opinion. */
-        }
-    }
-    /* One file may serve all nodes: each listens where its member line says. */
-    for (uint32_t i = 0; i < options->member_count; i++) {
-        const struct hasp_node_member *member = &config->member[i];
-        size_t client = find_setting("listen", "client");
-        size_t peer = find_setting("listen", "peer");
-        if (member->id != options->id) {
-            continue;
-        }
-        if (config->source[client] == CONFIG_DEFAULT) {
-            free((void *)(uintptr_t)options->listen_client);
-            options->listen_client = memory_text(member->client_address);
-        }
-        if (config->source[peer] == CONFIG_DEFAULT) {
-            free((void *)(uintptr_t)options->listen_peer);
-            options->listen_peer = memory_text(member->peer_address);
-        }
-    }
-    if (options->listen_http != NULL &&
-        (options->listen_http[0] == '\0' ||
-         strcmp(options->listen_http, "off") == 0)) {
-        free((void *)(uintptr_t)options->listen_http);
-        options->listen_http = NULL;
-    }
-    return hasp_node_options_check(options, why) == 0 ? 0 : HASP_EINVALID;
-}
-
-void config_print(const struct config *config, FILE *out)
-{
-    const char *section = "";
-    for (size_t i = 0; i < SETTING_COUNT; i++) {
-        if (strcmp(section, settings[i].section) != 0) {
-            fprintf(out, "%s[%s]\n", i == 0 ? "" : "\n", settings[i].section);
-            section = settings[i].section;
-        }
-        print_setting(config, i, out);
-    }
-}
-
-static int fail(char why[HASP_WHY_SIZE], const struct place *place,
-                const char *format, ...)
-{
-    va_list args;
-    const char *dashes = place->source == CONFIG_FLAG ? "--" : "";
-    int at = place->line > 0 ? snprintf(why, HASP_WHY_SIZE,
-                                        "%.200s:%d: ", place->name, place->line)
-                             : snprintf(why, HASP_WHY_SIZE,
-                                        "%s%.200s: ", dashes, place->name);
-    va_start(args, format);
-    vsnprintf(why + at, HASP_WHY_SIZE - (size_t)at, format, args);
-    va_end(args);
-    return HASP_EINVALID;
 }
 
 /* Leading blanks go, since inih takes an indented line for the rest of the
@@ -336,48 +223,27 @@ static char *read_line(char *out, int size, void *data)
     return out;
 }
 
-static int on_pair(void *data, const char *section, const char *key,
-                   const char *value)
+/* Edits from 'a' to 'b' (Levenshtein 1966), for names of up to 63
+ * characters. */
+static size_t distance(const char *a, const char *b)
 {
-    struct reading *reading = data;
-    struct place place = {CONFIG_FILE, reading->path, reading->line};
-    if (reading->error == 0) {
-        reading->error = set(reading->config, &place, section, key, value,
-                             reading->why);
+    size_t row[64];
+    size_t width = strnlen(b, 63);
+    for (size_t j = 0; j <= width; j++) {
+        row[j] = j;
     }
-    return reading->error == 0;
-}
-
-static int set(struct config *config, const struct place *place,
-               const char *section, const char *key, const char *value,
-               char why[HASP_WHY_SIZE])
-{
-    size_t i = find_setting(section, key);
-    int rv;
-    if (i == SETTING_COUNT) {
-        return unknown(place, section, key, why);
-    }
-    const struct setting *setting = &settings[i];
-    if (setting->kind == KIND_MEMBER) {
-        if (config->source[i] != place->source) {
-            forget_members(config);
+    for (size_t i = 1; a[i - 1] != '\0' && i < 64; i++) {
+        size_t corner = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= width; j++) {
+            size_t above = row[j];
+            size_t best = above < row[j - 1] ? above + 1 : row[j - 1] + 1;
+            size_t replaced = corner + (a[i - 1] != b[j - 1]);
+            row[j] = replaced < best ? replaced : best;
+            corner = above;
         }
-        rv = add_member(config, place, value, why);
-    } else if (place->source == CONFIG_FILE &&
-               config->source[i] == CONFIG_FILE) {
-        return fail(why, place, "'%s' stands in line %d already", key,
-                    config->line[i]);
-    } else if (setting->kind == KIND_TEXT) {
-        rv = set_text(config, setting, place, value, why);
-    } else if (setting->kind == KIND_U32 || setting->kind == KIND_U64 ||
-               setting->kind == KIND_SIZE || setting->kind == KIND_FOUNDING) {
-        rv = set_number(config, setting, place, value, why);
-    } else {
-        rv = set_choice(config, setting, place, value, why);
     }
-    config->source[i] = place->source;
-    config->line[i] = place->line;
-    return rv;
+    return row[width];
 }
 
 static int unknown(const struct place *place, const char *section,
@@ -502,38 +368,6 @@ static int add_member(struct config *config, const struct place *place,
     return 0;
 }
 
-static void forget_members(struct config *config)
-{
-    for (uint32_t i = 0; i < config->options.member_count; i++) {
-        free((void *)(uintptr_t)config->member[i].peer_address);
-        free((void *)(uintptr_t)config->member[i].client_address);
-    }
-    config->options.member_count = 0;
-}
-
-/* Edits from 'a' to 'b' (Levenshtein 1966), for names of up to 63
- * characters. */
-static size_t distance(const char *a, const char *b)
-{
-    size_t row[64];
-    size_t width = strnlen(b, 63);
-    for (size_t j = 0; j <= width; j++) {
-        row[j] = j;
-    }
-    for (size_t i = 1; a[i - 1] != '\0' && i < 64; i++) {
-        size_t corner = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= width; j++) {
-            size_t above = row[j];
-            size_t best = above < row[j - 1] ? above + 1 : row[j - 1] + 1;
-            size_t replaced = corner + (a[i - 1] != b[j - 1]);
-            row[j] = replaced < best ? replaced : best;
-            corner = above;
-        }
-    }
-    return row[width];
-}
-
 /* SETTING_COUNT if there is none. */
 static size_t find_setting(const char *section, const char *key)
 {
@@ -543,6 +377,74 @@ static size_t find_setting(const char *section, const char *key)
         i++;
     }
     return i;
+}
+
+static int set(struct config *config, const struct place *place,
+               const char *section, const char *key, const char *value,
+               char why[HASP_WHY_SIZE])
+{
+    size_t i = find_setting(section, key);
+    int rv;
+    if (i == SETTING_COUNT) {
+        return unknown(place, section, key, why);
+    }
+    const struct setting *setting = &settings[i];
+    if (setting->kind == KIND_MEMBER) {
+        if (config->source[i] != place->source) {
+            forget_members(config);
+        }
+        rv = add_member(config, place, value, why);
+    } else if (place->source == CONFIG_FILE &&
+               config->source[i] == CONFIG_FILE) {
+        return fail(why, place, "'%s' stands in line %d already", key,
+                    config->line[i]);
+    } else if (setting->kind == KIND_TEXT) {
+        rv = set_text(config, setting, place, value, why);
+    } else if (setting->kind == KIND_U32 || setting->kind == KIND_U64 ||
+               setting->kind == KIND_SIZE || setting->kind == KIND_FOUNDING) {
+        rv = set_number(config, setting, place, value, why);
+    } else {
+        rv = set_choice(config, setting, place, value, why);
+    }
+    config->source[i] = place->source;
+    config->line[i] = place->line;
+    return rv;
+}
+
+static int on_pair(void *data, const char *section, const char *key,
+                   const char *value)
+{
+    struct reading *reading = data;
+    struct place place = {CONFIG_FILE, reading->path, reading->line};
+    if (reading->error == 0) {
+        reading->error = set(reading->config, &place, section, key, value,
+                             reading->why);
+    }
+    return reading->error == 0;
+}
+
+int config_read_file(struct config *config, const char *path,
+                     char why[HASP_WHY_SIZE])
+{
+    struct reading reading = {.config = config, .path = path, .why = why};
+    reading.file = fopen(path, "re");
+    if (reading.file == NULL) {
+        snprintf(why, HASP_WHY_SIZE, "cannot open '%.300s': %s", path,
+                 strerror(errno));
+        return HASP_EINVALID;
+    }
+    int line = ini_parse_stream(read_line, &reading, on_pair, &reading);
+    if (ferror(reading.file) && reading.error == 0) {
+        snprintf(why, HASP_WHY_SIZE, "cannot read '%.300s': %s", path,
+                 strerror(errno));
+        reading.error = HASP_EINVALID;
+    }
+    fclose(reading.file);
+    if (reading.error == 0 && line != 0) {
+        struct place place = {CONFIG_FILE, path, line};
+        return fail(why, &place, "neither '[section]' nor 'key = value'");
+    }
+    return reading.error;
 }
 
 /* HASP_<SECTION>_<KEY>=value. Variables whose second word is no section belong
@@ -588,6 +490,70 @@ static int set_variable(struct config *config, const char *variable,
     }
     free(copy);
     return rv;
+}
+
+int config_read_environment(struct config *config, char *const *environment,
+                            char why[HASP_WHY_SIZE])
+{
+    for (; *environment != NULL; environment++) {
+        if (strncmp(*environment, "HASP_", 5) == 0) {
+            int rv = set_variable(config, *environment, why);
+            if (rv != 0) {
+                return rv;
+            }
+        }
+    }
+    return 0;
+}
+
+int config_set(struct config *config, const char *flag, const char *name,
+               const char *value, char why[HASP_WHY_SIZE])
+{
+    struct place place = {CONFIG_FLAG, flag, 0};
+    char section[64];
+    const char *dot = strchr(name, '.');
+    if (dot == NULL || (size_t)(dot - name) >= sizeof section) {
+        return fail(why, &place, "'%.100s' is not section.key=value", name);
+    }
+    memcpy(section, name, (size_t)(dot - name));
+    section[dot - name] = '\0';
+    return set(config, &place, section, dot + 1, value, why);
+}
+
+int config_finish(struct config *config, char why[HASP_WHY_SIZE])
+{
+    struct hasp_node_options *options = &config->options;
+    options->members = config->member;
+    for (size_t i = 0; i < SETTING_COUNT; i++) {
+        if (settings[i].kind == KIND_FOUNDING &&
+            config->source[i] == CONFIG_DEFAULT) {
+            *(uint64_t *)field(config, &settings[i]) = 0; /* No opinion. */
+        }
+    }
+    /* One file may serve all nodes: each listens where its member line says. */
+    for (uint32_t i = 0; i < options->member_count; i++) {
+        const struct hasp_node_member *member = &config->member[i];
+        size_t client = find_setting("listen", "client");
+        size_t peer = find_setting("listen", "peer");
+        if (member->id != options->id) {
+            continue;
+        }
+        if (config->source[client] == CONFIG_DEFAULT) {
+            free((void *)(uintptr_t)options->listen_client);
+            options->listen_client = memory_text(member->client_address);
+        }
+        if (config->source[peer] == CONFIG_DEFAULT) {
+            free((void *)(uintptr_t)options->listen_peer);
+            options->listen_peer = memory_text(member->peer_address);
+        }
+    }
+    if (options->listen_http != NULL &&
+        (options->listen_http[0] == '\0' ||
+         strcmp(options->listen_http, "off") == 0)) {
+        free((void *)(uintptr_t)options->listen_http);
+        options->listen_http = NULL;
+    }
+    return hasp_node_options_check(options, why) == 0 ? 0 : HASP_EINVALID;
 }
 
 static int choice_of(const struct config *config, const struct setting *setting)
@@ -647,5 +613,17 @@ static void print_setting(const struct config *config, size_t index, FILE *out)
                     config->member[i].client_address, source);
         }
         break;
+    }
+}
+
+void config_print(const struct config *config, FILE *out)
+{
+    const char *section = "";
+    for (size_t i = 0; i < SETTING_COUNT; i++) {
+        if (strcmp(section, settings[i].section) != 0) {
+            fprintf(out, "%s[%s]\n", i == 0 ? "" : "\n", settings[i].section);
+            section = settings[i].section;
+        }
+        print_setting(config, i, out);
     }
 }

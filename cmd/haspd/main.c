@@ -155,65 +155,6 @@ static const char help[] =
 static struct hasp_node *volatile running_node;
 static volatile sig_atomic_t is_told_to_stop;
 
-static int parse(int argc, char **argv, struct command_line *line);
-static int parse_backup(struct command_line *line, int value);
-static int add_setting(struct command_line *line, const char *flag,
-                       const char *name, const char *value);
-static int configure(const struct command_line *line, struct config *config,
-                     char why[HASP_WHY_SIZE]);
-static int run(struct config *config);
-static int uncondemn(const char *directory);
-static void raise_file_limit(void);
-static void on_signal(int number);
-static void ignore_sigpipe(void);
-static void handle_signals(void (*handler)(int number));
-static void on_status(void *data, const char *status);
-static void warn(void *data, const char *text);
-static void on_alive(void *data);
-
-int main(int argc, char **argv)
-{
-    struct command_line line = {.backup = backup_request_default};
-    struct config config;
-    char why[HASP_WHY_SIZE] = "";
-    /* First of all: a peer that dies must not take us with it. */
-    ignore_sigpipe();
-    int status = parse(argc, argv, &line);
-    if (status >= 0) {
-        return status;
-    }
-    config_init(&config);
-    if (line.action == ACTION_INSPECT) {
-        status = backup_inspect(&line.backup);
-    } else if (configure(&line, &config, why) != 0) {
-        fprintf(stderr, "haspd: %s\n", why);
-        status = EX_CONFIG;
-    } else if (line.action == ACTION_CHECK) {
-        hasp_node_options_advise(&config.options, warn, NULL);
-        printf("configuration ok\n");
-        status = 0;
-    } else if (line.action == ACTION_PRINT) {
-        config_print(&config, stdout);
-        status = 0;
-    } else if (line.action == ACTION_UNCONDEMN) {
-        status = uncondemn(config.options.directory);
-    } else if (line.action == ACTION_EXPORT) {
-        umask(077);
-        status = backup_export(&line.backup, &config.options);
-    } else if (line.action == ACTION_RESTORE) {
-        umask(077);
-        status = backup_restore(&line.backup, &config.options,
-                                line.config_path);
-    } else {
-        status = run(&config);
-    }
-    for (int i = 0; i < line.set_count; i++) {
-        free(line.set[i].name);
-    }
-    config_done(&config);
-    return status;
-}
-
 static const char *setting_of(const char *flag)
 {
     size_t i = 0;
@@ -221,55 +162,6 @@ static const char *setting_of(const char *flag)
         i++;
     }
     return setting_flags[i][1];
-}
-
-/* Returns an exit code, or -1 to go on. */
-static int parse(int argc, char **argv, struct command_line *line)
-{
-    for (;;) {
-        int index = 0;
-        int value = getopt_long(argc, argv, "", options, &index);
-        if (value == -1) {
-            break;
-        }
-        int rv = 0;
-        if (value == OPTION_CONFIG) {
-            line->config_path = optarg;
-        } else if (value == OPTION_CHECK) {
-            line->action = ACTION_CHECK;
-        } else if (value == OPTION_PRINT) {
-            line->action = ACTION_PRINT;
-        } else if (value == OPTION_UNCONDEMN) {
-            line->action = ACTION_UNCONDEMN;
-        } else if (value >= OPTION_EXPORT && value <= OPTION_QUARANTINE) {
-            rv = parse_backup(line, value);
-        } else if (value == OPTION_INSECURE) {
-            rv = add_setting(line, "insecure", "security.insecure", "yes");
-        } else if (value == OPTION_SET) {
-            rv = add_setting(line, "set", optarg, NULL);
-        } else if (value == OPTION_HELP) {
-            fputs(help, stdout);
-            return 0;
-        } else if (value == OPTION_VERSION) {
-            printf("haspd %s\n", HASP_VERSION);
-            return 0;
-        } else if (value == OPTION_SETTING) {
-            rv = add_setting(line, options[index].name,
-                             setting_of(options[index].name), optarg);
-        } else {
-            fputs("haspd: see haspd --help\n", stderr);
-            return EX_USAGE;
-        }
-        if (rv != 0) {
-            return rv;
-        }
-    }
-    if (optind < argc) {
-        fprintf(stderr, "haspd: '%s' is not expected here; see haspd --help\n",
-                argv[optind]);
-        return EX_USAGE;
-    }
-    return -1;
 }
 
 static int parse_backup(struct command_line *line, int value)
@@ -323,6 +215,55 @@ static int add_setting(struct command_line *line, const char *flag,
     return 0;
 }
 
+/* Returns an exit code, or -1 to go on. */
+static int parse(int argc, char **argv, struct command_line *line)
+{
+    for (;;) {
+        int index = 0;
+        int value = getopt_long(argc, argv, "", options, &index);
+        if (value == -1) {
+            break;
+        }
+        int rv = 0;
+        if (value == OPTION_CONFIG) {
+            line->config_path = optarg;
+        } else if (value == OPTION_CHECK) {
+            line->action = ACTION_CHECK;
+        } else if (value == OPTION_PRINT) {
+            line->action = ACTION_PRINT;
+        } else if (value == OPTION_UNCONDEMN) {
+            line->action = ACTION_UNCONDEMN;
+        } else if (value >= OPTION_EXPORT && value <= OPTION_QUARANTINE) {
+            rv = parse_backup(line, value);
+        } else if (value == OPTION_INSECURE) {
+            rv = add_setting(line, "insecure", "security.insecure", "yes");
+        } else if (value == OPTION_SET) {
+            rv = add_setting(line, "set", optarg, NULL);
+        } else if (value == OPTION_HELP) {
+            fputs(help, stdout);
+            return 0;
+        } else if (value == OPTION_VERSION) {
+            printf("haspd %s\n", HASP_VERSION);
+            return 0;
+        } else if (value == OPTION_SETTING) {
+            rv = add_setting(line, options[index].name,
+                             setting_of(options[index].name), optarg);
+        } else {
+            fputs("haspd: see haspd --help\n", stderr);
+            return EX_USAGE;
+        }
+        if (rv != 0) {
+            return rv;
+        }
+    }
+    if (optind < argc) {
+        fprintf(stderr, "haspd: '%s' is not expected here; see haspd --help\n",
+                argv[optind]);
+        return EX_USAGE;
+    }
+    return -1;
+}
+
 static int configure(const struct command_line *line, struct config *config,
                      char why[HASP_WHY_SIZE])
 {
@@ -361,6 +302,53 @@ static int uncondemn(const char *directory)
     return status;
 }
 
+/* Each client and each peer takes one. */
+static void raise_file_limit(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+        limit.rlim_cur < limit.rlim_max) {
+        limit.rlim_cur = limit.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static void on_signal(int number)
+{
+    int saved = errno;
+    (void)number;
+    is_told_to_stop = 1;
+    if (running_node != NULL) {
+        hasp_node_stop(running_node);
+    }
+    errno = saved;
+}
+
+static void handle_signals(void (*handler)(int number))
+{
+    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+}
+
+static void on_status(void *data, const char *status)
+{
+    (void)data;
+    if (strcmp(status, "stopping") == 0) {
+        sd_notify(0, "STOPPING=1");
+    }
+    sd_notifyf(0, "STATUS=%s", status);
+}
+
+/* The loop turns: systemd's watchdog need not bite. */
+static void on_alive(void *data)
+{
+    (void)data;
+    sd_notify(0, "WATCHDOG=1");
+}
+
 static int run(struct config *config)
 {
     char why[HASP_NODE_WHY_SIZE] = "";
@@ -395,50 +383,10 @@ static int run(struct config *config)
     return 0;
 }
 
-/* Each client and each peer takes one. */
-static void raise_file_limit(void)
-{
-    struct rlimit limit;
-    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
-        limit.rlim_cur < limit.rlim_max) {
-        limit.rlim_cur = limit.rlim_max;
-        (void)setrlimit(RLIMIT_NOFILE, &limit);
-    }
-}
-
-static void on_signal(int number)
-{
-    int saved = errno;
-    (void)number;
-    is_told_to_stop = 1;
-    if (running_node != NULL) {
-        hasp_node_stop(running_node);
-    }
-    errno = saved;
-}
-
 static void ignore_sigpipe(void)
 {
     struct sigaction action = {.sa_handler = SIG_IGN};
     sigaction(SIGPIPE, &action, NULL);
-}
-
-static void handle_signals(void (*handler)(int number))
-{
-    struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
-}
-
-static void on_status(void *data, const char *status)
-{
-    (void)data;
-    if (strcmp(status, "stopping") == 0) {
-        sd_notify(0, "STOPPING=1");
-    }
-    sd_notifyf(0, "STATUS=%s", status);
 }
 
 static void warn(void *data, const char *text)
@@ -447,9 +395,45 @@ static void warn(void *data, const char *text)
     fprintf(stderr, "haspd: warning: %s\n", text);
 }
 
-/* The loop turns: systemd's watchdog need not bite. */
-static void on_alive(void *data)
+int main(int argc, char **argv)
 {
-    (void)data;
-    sd_notify(0, "WATCHDOG=1");
+    struct command_line line = {.backup = backup_request_default};
+    struct config config;
+    char why[HASP_WHY_SIZE] = "";
+    /* First of all: a peer that dies must not take us with it. */
+    ignore_sigpipe();
+    int status = parse(argc, argv, &line);
+    if (status >= 0) {
+        return status;
+    }
+    config_init(&config);
+    if (line.action == ACTION_INSPECT) {
+        status = backup_inspect(&line.backup);
+    } else if (configure(&line, &config, why) != 0) {
+        fprintf(stderr, "haspd: %s\n", why);
+        status = EX_CONFIG;
+    } else if (line.action == ACTION_CHECK) {
+        hasp_node_options_advise(&config.options, warn, NULL);
+        printf("configuration ok\n");
+        status = 0;
+    } else if (line.action == ACTION_PRINT) {
+        config_print(&config, stdout);
+        status = 0;
+    } else if (line.action == ACTION_UNCONDEMN) {
+        status = uncondemn(config.options.directory);
+    } else if (line.action == ACTION_EXPORT) {
+        umask(077);
+        status = backup_export(&line.backup, &config.options);
+    } else if (line.action == ACTION_RESTORE) {
+        umask(077);
+        status = backup_restore(&line.backup, &config.options,
+                                line.config_path);
+    } else {
+        status = run(&config);
+    }
+    for (int i = 0; i < line.set_count; i++) {
+        free(line.set[i].name);
+    }
+    config_done(&config);
+    return status;
 }

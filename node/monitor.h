@@ -8,8 +8,8 @@
  *                else 503 and the reason
  *     /metrics   numbers for Prometheus (text format 0.0.4) */
 
-#ifndef HASP_NODE_HEALTH_H
-#define HASP_NODE_HEALTH_H
+#ifndef HASP_NODE_MONITOR_H
+#define HASP_NODE_MONITOR_H
 
 #include "base/err.h"
 #include "node/lag.h"
@@ -18,19 +18,19 @@ struct core;
 struct hasp_node;
 struct http;
 
-struct health {
+struct monitor {
     struct hasp_node *node;
     struct http *http; /* NULL: no HTTP. */
     struct lag lag;
 };
 
 /* Listens on 'address'. */
-MUST_CHECK int health_open(struct health *health, struct hasp_node *node,
-                           const char *address, char why[HASP_WHY_SIZE]);
+MUST_CHECK int monitor_open(struct monitor *monitor, struct hasp_node *node,
+                            const char *address, char why[HASP_WHY_SIZE]);
 /* Once a turn, with or without HTTP: how far has the core come? */
-void health_note(struct health *health, const struct core *core,
-                 uint64_t now_ns);
+void monitor_note(struct monitor *monitor, const struct core *core,
+                  uint64_t now_ns);
 /* The memory goes when the loop has turned once more. */
-void health_close(struct health *health);
+void monitor_close(struct monitor *monitor);
 
-#endif /* HASP_NODE_HEALTH_H */
+#endif /* HASP_NODE_MONITOR_H */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-#include "node/health.h"
+/* What is told over HTTP: /healthz, /readyz, and the numbers of /metrics. */
+
+#include "node/monitor.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,70 +15,16 @@
 #include "storage/disk_watch.h"
 #include "storage/wal.h"
 
-static void answer(void *data, const char *path, struct http_reply *reply);
-static bool is_ready(const struct hasp_node *node, struct buffer *reason);
-static bool disk_hangs(struct buffer *reason);
-static void put_counts(const struct core_counts *counts, struct buffer *out);
-static void put_metrics(const struct hasp_node *node, struct buffer *out);
-static void put_raft(const struct hasp_node *node, struct buffer *out);
-static void put_members(const struct hasp_node *node, struct buffer *out);
-static void put_state(const struct hasp_node *node, struct buffer *out);
-static void put_disk(const struct hasp_node *node, struct buffer *out);
-static void head(struct buffer *out, const char *name, const char *type,
-                 const char *help);
-static void gauge(struct buffer *out, const char *name, const char *help,
-                  uint64_t value);
-static void counter(struct buffer *out, const char *name, const char *help,
-                    uint64_t value);
-
-int health_open(struct health *health, struct hasp_node *node,
-                const char *address, char why[HASP_WHY_SIZE])
+static bool disk_hangs(struct buffer *reason)
 {
-    char host[128];
-    uint16_t port;
-    health->node = node;
-    int rv = address_split(address, host, sizeof host, &port);
-    if (rv != 0) {
-        snprintf(why, HASP_WHY_SIZE, "'%s' is not an address", address);
-        return rv;
+    const char *what = NULL;
+    uint64_t hangs_ns = disk_watch_oldest(&what);
+    if (hangs_ns < DISK_HANGS_NS) {
+        return false;
     }
-    return http_open(&node->uv, host, port, answer, health, &health->http, why);
-}
-
-void health_close(struct health *health)
-{
-    if (health->http != NULL) {
-        http_close(health->http, NULL, NULL);
-        health->http = NULL;
-    }
-}
-
-void health_note(struct health *health, const struct core *core,
-                 uint64_t now_ns)
-{
-    lag_note(&health->lag, replica_known_commit(core_replica(core)),
-             lockfsm_applied_index(core_state(core)), now_ns);
-}
-
-static void answer(void *data, const char *path, struct http_reply *reply)
-{
-    struct health *health = data;
-    if (health->node->has_begun) {
-        health_note(health, health->node->core, node_now());
-    }
-    if (strcmp(path, "/healthz") == 0) {
-        reply->status = 200;
-        buffer_put_text(&reply->body, "ok\n");
-    } else if (strcmp(path, "/readyz") == 0) {
-        reply->status = is_ready(health->node, &reply->body) ? 200 : 503;
-    } else if (strcmp(path, "/metrics") == 0) {
-        reply->status = 200;
-        reply->content_type = "text/plain; version=0.0.4; charset=utf-8";
-        put_metrics(health->node, &reply->body);
-    } else {
-        buffer_put_text(&reply->body,
-                        "not here; there are /healthz, /readyz, /metrics\n");
-    }
+    buffer_printf(reason, "disk hangs since %.1f s (%s)\n",
+                  (double)hangs_ns / (double)NS_PER_S, what);
+    return true;
 }
 
 /* The reason, or "ok", is written in any case. */
@@ -95,7 +43,7 @@ static void put_ready(const struct hasp_node *node, struct buffer *reason)
 
 static bool is_ready(const struct hasp_node *node, struct buffer *reason)
 {
-    if (node->loop.is_stopping) {
+    if (node->turn.is_stopping) {
         buffer_put_text(reason, "stopping\n");
         return false;
     }
@@ -135,7 +83,7 @@ static bool is_ready(const struct hasp_node *node, struct buffer *reason)
                       leader);
         return false;
     }
-    if (lag_is_long(&node->health.lag, node_now())) {
+    if (lag_is_long(&node->monitor.lag, turn_now())) {
         buffer_printf(reason,
                       "behind: applied %" PRIu64 " of %" PRIu64 " entries\n",
                       lockfsm_applied_index(core_state(node->core)),
@@ -150,16 +98,17 @@ static bool is_ready(const struct hasp_node *node, struct buffer *reason)
     return true;
 }
 
-static bool disk_hangs(struct buffer *reason)
+static void head(struct buffer *out, const char *name, const char *type,
+                 const char *help)
 {
-    const char *what = NULL;
-    uint64_t hangs_ns = disk_watch_oldest(&what);
-    if (hangs_ns < DISK_HANGS_NS) {
-        return false;
-    }
-    buffer_printf(reason, "disk hangs since %.1f s (%s)\n",
-                  (double)hangs_ns / (double)NS_PER_S, what);
-    return true;
+    buffer_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void counter(struct buffer *out, const char *name, const char *help,
+                    uint64_t value)
+{
+    head(out, name, "counter", help);
+    buffer_printf(out, "%s %" PRIu64 "\n", name, value);
 }
 
 static void put_counts(const struct core_counts *counts, struct buffer *out)
@@ -178,45 +127,11 @@ static void put_counts(const struct core_counts *counts, struct buffer *out)
                   counts->busy);
 }
 
-static void put_metrics(const struct hasp_node *node, struct buffer *out)
+static void gauge(struct buffer *out, const char *name, const char *help,
+                  uint64_t value)
 {
-    struct buffer reason = {0};
-    head(out, "hasp_build_info", "gauge", "The program's version.");
-    buffer_printf(out, "hasp_build_info{version=\"%s\"} 1\n", HASP_VERSION);
-    gauge(out, "hasp_node_id", "Id of this node in its cluster.",
-          node->options.id);
-    gauge(out, "hasp_ready", "1 if clients are served here.",
-          is_ready(node, &reason));
-    buffer_done(&reason);
-    gauge(out, "hasp_connections", "Connections of clients.",
-          node->clients.count);
-    gauge(out, "hasp_connections_max",
-          "Connections of clients that this node takes.",
-          node->clients.count_max);
-    counter(out, "hasp_connections_refused_total",
-            "Connections refused because of a limit.",
-            node->clients.refused_count);
-    head(out, "hasp_connections_cut_total", "counter",
-         "Connections that this node closed, by the reason.");
-    for (int i = 0; i < CLIENTS_CUT_REASONS; i++) {
-        buffer_printf(out,
-                      "hasp_connections_cut_total{reason=\"%s\"} %" PRIu64 "\n",
-                      clients_cut_reason[i], node->clients.cut_count[i]);
-    }
-    counter(out, "hasp_requests_total", "Requests received from clients.",
-            node->clients.request_count);
-    counter(out, "hasp_loop_turns_total", "Turns of the event loop's core.",
-            node->loop.turn_count);
-    counter(out, "hasp_loop_stalls_total",
-            "Times the event loop was away for longer than a tick.",
-            node->loop.stall_count);
-    if (node->has_begun) {
-        put_raft(node, out);
-        put_state(node, out);
-        put_counts(core_counts(node->core), out);
-    }
-    put_members(node, out);
-    put_disk(node, out);
+    head(out, name, "gauge", help);
+    buffer_printf(out, "%s %" PRIu64 "\n", name, value);
 }
 
 static void put_raft(const struct hasp_node *node, struct buffer *out)
@@ -346,22 +261,94 @@ static void put_disk(const struct hasp_node *node, struct buffer *out)
           node->snapshots.newest_size);
 }
 
-static void head(struct buffer *out, const char *name, const char *type,
-                 const char *help)
+static void put_metrics(const struct hasp_node *node, struct buffer *out)
 {
-    buffer_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+    struct buffer reason = {0};
+    head(out, "hasp_build_info", "gauge", "The program's version.");
+    buffer_printf(out, "hasp_build_info{version=\"%s\"} 1\n", HASP_VERSION);
+    gauge(out, "hasp_node_id", "Id of this node in its cluster.",
+          node->options.id);
+    gauge(out, "hasp_ready", "1 if clients are served here.",
+          is_ready(node, &reason));
+    buffer_done(&reason);
+    gauge(out, "hasp_connections", "Connections of clients.",
+          node->clients.count);
+    gauge(out, "hasp_connections_max",
+          "Connections of clients that this node takes.",
+          node->clients.count_max);
+    counter(out, "hasp_connections_refused_total",
+            "Connections refused because of a limit.",
+            node->clients.refused_count);
+    head(out, "hasp_connections_cut_total", "counter",
+         "Connections that this node closed, by the reason.");
+    for (int i = 0; i < CLIENTS_CUT_REASONS; i++) {
+        buffer_printf(out,
+                      "hasp_connections_cut_total{reason=\"%s\"} %" PRIu64 "\n",
+                      clients_cut_reason[i], node->clients.cut_count[i]);
+    }
+    counter(out, "hasp_requests_total", "Requests received from clients.",
+            node->clients.request_count);
+    counter(out, "hasp_loop_turns_total", "Turns of the event loop's core.",
+            node->loop.turn_count);
+    counter(out, "hasp_loop_stalls_total",
+            "Times the event loop was away for longer than a tick.",
+            node->loop.stall_count);
+    if (node->has_begun) {
+        put_raft(node, out);
+        put_state(node, out);
+        put_counts(core_counts(node->core), out);
+    }
+    put_members(node, out);
+    put_disk(node, out);
 }
 
-static void gauge(struct buffer *out, const char *name, const char *help,
-                  uint64_t value)
+static void answer(void *data, const char *path, struct http_reply *reply)
 {
-    head(out, name, "gauge", help);
-    buffer_printf(out, "%s %" PRIu64 "\n", name, value);
+    struct monitor *monitor = data;
+    if (monitor->node->has_begun) {
+        monitor_note(monitor, monitor->node->core, turn_now());
+    }
+    if (strcmp(path, "/healthz") == 0) {
+        reply->status = 200;
+        buffer_put_text(&reply->body, "ok\n");
+    } else if (strcmp(path, "/readyz") == 0) {
+        reply->status = is_ready(monitor->node, &reply->body) ? 200 : 503;
+    } else if (strcmp(path, "/metrics") == 0) {
+        reply->status = 200;
+        reply->content_type = "text/plain; version=0.0.4; charset=utf-8";
+        put_metrics(monitor->node, &reply->body);
+    } else {
+        buffer_put_text(&reply->body,
+                        "not here; there are /healthz, /readyz, /metrics\n");
+    }
 }
 
-static void counter(struct buffer *out, const char *name, const char *help,
-                    uint64_t value)
+int monitor_open(struct monitor *monitor, struct hasp_node *node,
+                 const char *address, char why[HASP_WHY_SIZE])
 {
-    head(out, name, "counter", help);
-    buffer_printf(out, "%s %" PRIu64 "\n", name, value);
+    char host[128];
+    uint16_t port;
+    monitor->node = node;
+    int rv = address_split(address, host, sizeof host, &port);
+    if (rv != 0) {
+        snprintf(why, HASP_WHY_SIZE, "'%s' is not an address", address);
+        return rv;
+    }
+    return http_open(&node->uv, host, port, answer, monitor, &monitor->http,
+                     why);
+}
+
+void monitor_close(struct monitor *monitor)
+{
+    if (monitor->http != NULL) {
+        http_close(monitor->http, NULL, NULL);
+        monitor->http = NULL;
+    }
+}
+
+void monitor_note(struct monitor *monitor, const struct core *core,
+                  uint64_t now_ns)
+{
+    lag_note(&monitor->lag, replica_known_commit(core_replica(core)),
+             lockfsm_applied_index(core_state(core)), now_ns);
 }

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: MIT */
+
+/* How a node begins: from what is on its disk, by founding a cluster, or by
+ * joining one; and the port of the core, which then runs. */
+
+#include "node/begin.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "node/condemned.h"
+#include "node/node.h"
+#include "node/options.h"
+#include "storage/wal.h"
+
+/* 2025-01-01T00:00:00Z. */
+#define EPOCH_2025 INT64_C(1735689600)
+/* How often the log tells whom a founding waits for. */
+#define WAITING_NS (10 * NS_PER_S)
+
+_Static_assert((int)CORE_EXIT_STORAGE == HASP_NODE_STORAGE &&
+                   (int)CORE_EXIT_TOO_OLD == HASP_NODE_TOO_OLD,
+               "the core knows how a process ends");
+
+/* From the operating system. */
+static void fill_random(void *out, size_t size)
+{
+    uint8_t *at = out;
+    while (size > 0) {
+        ssize_t got = getrandom(at, size, 0);
+        CHECK(got > 0 || (got < 0 && errno == EINTR));
+        if (got > 0) {
+            at += got;
+            size -= (size_t)got;
+        }
+    }
+}
+
+/* Once a process, before the first table of hashes. */
+static void seed_hashes(void)
+{
+    uint64_t seed;
+    if (hash_seed == 0) {
+        fill_random(&seed, sizeof seed);
+        hash_seed_set(seed);
+    }
+}
+
+static uint64_t port_wall_ms(void *data)
+{
+    struct timespec now;
+    (void)data;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return now.tv_sec > 0
+               ? (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000
+               : 0;
+}
+
+static void port_random(void *data, void *out, size_t size)
+{
+    (void)data;
+    fill_random(out, size);
+}
+
+static void port_bar(void *data, const struct core_accusation *accusation,
+                     const char *why)
+{
+    struct hasp_node *node = data;
+    char error[HASP_WHY_SIZE];
+    CHECK(accusation->term != 0); /* Which says: nobody accuses it. */
+    if (condemned_bar(node->options.directory, accusation, why, error) != 0) {
+        turn_fail(&node->turn, HASP_NODE_STORAGE, "%s", error);
+    }
+}
+
+static void port_unbar(void *data)
+{
+    struct hasp_node *node = data;
+    char error[HASP_WHY_SIZE];
+    if (condemned_unbar(node->options.directory, error) != 0) {
+        turn_fail(&node->turn, HASP_NODE_STORAGE, "%s", error);
+    }
+}
+
+static void port_data_lost(void *data, const char *why)
+{
+    struct hasp_node *node = data;
+    char ignored[HASP_WHY_SIZE];
+    if (condemned_write(node->options.directory, why, ignored) != 0) {
+        LOG_ERROR("cannot condemn the directory", "why=%s",
+                  log_quote(ignored, strlen(ignored)));
+    }
+    turn_fail(&node->turn, HASP_NODE_STORAGE, "%s", why);
+}
+
+static void port_fatal(void *data, int exit_code, const char *why)
+{
+    turn_fail(&((struct hasp_node *)data)->turn, exit_code, "%s", why);
+}
+
+/* Wall clock, once: a later life of a cluster starts above an earlier one
+ * (rule 21). A clock that stands before 2025 gives the least there is. */
+static uint64_t token_base_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    int64_t seconds = (int64_t)now.tv_sec - EPOCH_2025;
+    uint64_t base = seconds > 0 ? (uint64_t)seconds << 20 : 0;
+    return base > TOKEN_BASE_MIN ? base : TOKEN_BASE_MIN;
+}
+
+static void begin(struct hasp_node *node, const struct replica_start *start)
+{
+    static const struct core_port calls = {
+        .save_vote = journal_port_save_vote,
+        .log_truncate = journal_port_log_truncate,
+        .log_append = journal_port_log_append,
+        .log_trim = journal_port_log_trim,
+        .log_reset = journal_port_log_reset,
+        .snapshot_take = snapshots_port_take,
+        .snapshot_stat = snapshots_port_stat,
+        .snapshot_read = snapshots_port_read,
+        .snapshot_room = snapshots_port_room,
+        .snapshot_write = snapshots_port_write,
+        .snapshot_adopt = snapshots_port_adopt,
+        .snapshot_load = snapshots_port_load,
+        .peer_is_up = members_port_is_up,
+        .peer_output = members_port_output,
+        .peers_changed = members_port_changed,
+        .peer_silence_ms = members_port_silence_ms,
+        .probe_address = probe_port_address,
+        .client_output = clients_port_output,
+        .client_close = clients_port_close,
+        .client_block = clients_port_block,
+        .random = port_random,
+        .wall_ms = port_wall_ms,
+        .cluster_known = members_port_cluster_known,
+        .bar = port_bar,
+        .unbar = port_unbar,
+        .data_lost = port_data_lost,
+        .fatal = port_fatal};
+    const struct datadir_identity *identity = datadir_identity(node->datadir);
+    struct core_port port = calls;
+    struct core_options options;
+    struct core_start core_start = {.replica = *start};
+    char why[HASP_WHY_SIZE] = "";
+
+    CHECK(node->core == NULL && !node->has_begun); /* Once in a life. */
+    options_for_core(&node->options, &options);
+    options.incarnation = identity->incarnation;
+    options.token_base = token_base_now();
+    options.accused = node->accused;
+    memcpy(options.cluster_id, identity->cluster_id, CLUSTER_ID_SIZE);
+    fill_random(&options.seed, sizeof options.seed);
+    port.data = node;
+    journal_begin(&node->journal);
+    if (!node->turn.has_failed &&
+        table_new_deferred(node->table, &core_start.table) != 0) {
+        turn_fail(&node->turn, HASP_NODE_STORAGE,
+                  "cannot start a thread for the table");
+    }
+    if (node->turn.has_failed) {
+        return;
+    }
+    node->table = core_start.table;
+    uint64_t now = turn_now();
+    node->core = core_new(&options, &port);
+    int rv = core_begin(node->core, &core_start, now, why);
+    if (rv != 0) {
+        turn_fail(&node->turn,
+                  rv == HASP_ETOOOLD ? HASP_NODE_TOO_OLD : HASP_NODE_STORAGE,
+                  "cannot start from '%.200s': %s", node->options.directory,
+                  why[0] != '\0' ? why : hasp_strerror(rv));
+    }
+    if (node->turn.has_failed) {
+        return;
+    }
+    node->has_begun = true;
+    members_tell_core(&node->members, now);
+    clients_begin(&node->clients);
+    turn_wake(&node->turn);
+}
+
+/* In this order, so that each step, if it is the last, leads to the next start
+ * doing the rest. */
+static int write_beginning(struct hasp_node *node,
+                           const struct replica_entry *first,
+                           uint64_t *ret_term, char why[HASP_WHY_SIZE])
+{
+    struct founding *founding = &node->founding;
+    uint64_t term, voted_for;
+    int rv = founding_save(founding, node->options.directory, why);
+    if (rv == 0) {
+        rv = datadir_load_vote(node->datadir, &term, &voted_for, why);
+    }
+    if (rv != 0) {
+        return rv;
+    }
+    CHECK(voted_for == 0); /* recovery.c has refused anything else. */
+    term = term == 0 ? 1 : term;
+    rv = datadir_save_vote(node->datadir, term, 0);
+    if (rv == 0) {
+        rv = journal_write_now(&node->journal, first, 1);
+    }
+    if (rv == 0) {
+        rv = datadir_set_cluster(node->datadir, founding->seen_id);
+    }
+    if (rv != 0) {
+        snprintf(why, HASP_WHY_SIZE, "cannot found the cluster in '%.300s': %s",
+                 node->options.directory, hasp_strerror(rv));
+        return rv;
+    }
+    *ret_term = term;
+    return 0;
+}
+
+static void found_cluster(struct hasp_node *node)
+{
+    struct founding *founding = &node->founding;
+    char why[HASP_WHY_SIZE];
+    struct replica_entry first = {
+        .term = 1,
+        .log_index = 1,
+        .type = ENTRY_CHANGE,
+        .body = buffer_bytes(&founding->configuration)};
+    struct replica_start start = {.entries = &first, .entry_count = 1};
+    founding_found(founding);
+    if (write_beginning(node, &first, &start.term, why) != 0) {
+        turn_fail(&node->turn, HASP_NODE_STORAGE, "%s", why);
+        return;
+    }
+    LOG_INFO("cluster founded", "members=%" PRIu32, founding->count);
+    /* Greetings from before did not show the id: they are exchanged again, so
+     * that founders who would not agree find out. */
+    members_set_cluster(&node->members, founding->seen_id, true);
+    begin(node, &start);
+}
+
+static void join_cluster(struct hasp_node *node)
+{
+    struct replica_start start = {0};
+    char why[HASP_WHY_SIZE];
+    CHECK(wal_last(node->journal.wal) == 0); /* It has nothing to lose. */
+    if (datadir_load_vote(node->datadir, &start.term, &start.voted_for, why) !=
+        0) {
+        turn_fail(&node->turn, HASP_NODE_STORAGE, "%s", why);
+        return;
+    }
+    node->members.is_joining = true;
+    if (node->founding.saw_cluster) {
+        LOG_WARN("joining a cluster that exists",
+                 "hint=\"if this node lost its directory, or if the [cluster] "
+                 "sections differ, the others refuse it: remove it and add it "
+                 "again\"");
+    } else {
+        LOG_INFO("waiting to be added to a cluster", "id=%" PRIu64,
+                 node->options.id);
+    }
+    begin(node, &start);
+}
+
+int begin_open_disk(struct hasp_node *node, struct recovery *recovery,
+                    char why[HASP_WHY_SIZE])
+{
+    uint64_t incarnation;
+    bool is_new;
+    seed_hashes();
+    fill_random(&incarnation, sizeof incarnation);
+    int rv = datadir_open(node->options.directory, node->options.id,
+                          incarnation | 1, &node->datadir, &is_new, why);
+    if (rv == 0) {
+        rv = condemned_check(node->options.directory, why);
+    }
+    if (rv == 0) {
+        rv = condemned_load_bar(node->options.directory, &node->accused, why);
+    }
+    if (rv != 0) {
+        return rv;
+    }
+    if (node->accused.term != 0) {
+        LOG_ERROR("this node is barred", "why=%s", log_quote(why, strlen(why)));
+    }
+    const struct datadir_identity *identity = datadir_identity(node->datadir);
+    founding_init(&node->founding, node->options.id, identity->incarnation,
+                  node->options.cluster_name, &node->configured);
+    LOG_INFO(
+        is_new ? "data directory made" : "data directory opened",
+        "dir=%s incarnation=%016" PRIx64,
+        log_quote(node->options.directory, strlen(node->options.directory)),
+        identity->incarnation);
+    return recovery_run(recovery, node, why);
+}
+
+/* What the directory says: go on, finish a founding that was interrupted, or
+ * begin to greet the others. */
+void begin_from_disk(struct hasp_node *node, const struct recovery *recovery)
+{
+    struct founding *founding = &node->founding;
+    char why[HASP_WHY_SIZE];
+    int rv = founding_load(founding, node->options.directory, why);
+    if (rv != 0 && rv != HASP_ENOENT) {
+        turn_fail(&node->turn, HASP_NODE_STORAGE, "%s", why);
+    } else if (!recovery->is_empty) {
+        begin(node, &recovery->start);
+    } else if (rv == HASP_ENOENT) {
+        begin_when_due(node, turn_now());
+    } else {
+        uint8_t id[CLUSTER_ID_SIZE];
+        founding_cluster_id(founding, id);
+        if (memcmp(id, founding->seen_id, sizeof id) != 0) {
+            turn_fail(&node->turn, HASP_NODE_CONFIG,
+                      "the members or the cluster's name were changed while "
+                      "the cluster was being founded: give back the old ones, "
+                      "or begin anew with empty directories on all members");
+            return;
+        }
+        found_cluster(node);
+    }
+}
+
+void begin_when_due(struct hasp_node *node, uint64_t now_ns)
+{
+    char missing[128];
+    CHECK(!node->has_begun);
+    switch (founding_decide(&node->founding, now_ns)) {
+    case FOUNDING_FOUND:
+        found_cluster(node);
+        break;
+    case FOUNDING_JOIN:
+        join_cluster(node);
+        break;
+    case FOUNDING_WAIT:
+        if (now_ns < node->told_waiting_ns + WAITING_NS &&
+            node->told_waiting_ns != 0) {
+            break;
+        }
+        node->told_waiting_ns = now_ns;
+        founding_missing(&node->founding, missing, sizeof missing);
+        LOG_INFO("waiting to found the cluster", "missing=\"%s\"", missing);
+        break;
+    }
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What every part of a node needs of the loop that drives it, and no more: the
+ * time, "a turn is due", and "the node has failed".
+ *
+ * The host (node/node.h) knows its parts; the parts know this, and each other
+ * only downward.
+ *
+ * Failure: turn_fail() notes the first fatal error. From then on nothing leaves
+ * the node any more (what would be sent may rest on a vote or an entry that is
+ * not on disk), and the loop ends. Whoever is called back asks
+ * turn_is_over() before it calls the core.
+ *
+ * Threads: the loop's. */
+
+#ifndef HASP_NODE_TURN_H
+#define HASP_NODE_TURN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <time.h>
+#include <uv.h>
+
+#include "base/units.h"
+#include "include/hasp/node.h"
+#include "node/stall.h"
+
+struct turn {
+    uv_loop_t *uv;
+    bool is_due;   /* Something has happened since the last turn. */
+    bool saw_more; /* In this pass: more input may follow at once. */
+    struct stall stall;
+    bool is_stopping; /* The host was told to stop: leadership goes first. */
+    bool is_over;     /* The core is not called any more. */
+    bool has_failed;
+    int exit_status;
+    char why[HASP_NODE_WHY_SIZE];
+};
+
+/* CLOCK_MONOTONIC, read now: R of the lease rules must never be a cached
+ * time. */
+static inline uint64_t turn_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+/* Something has happened: a turn is due in this iteration of the loop. */
+static inline void turn_wake(struct turn *turn)
+{
+    turn->is_due = true;
+}
+
+/* A connection was accepted: what it has sent is read in the next pass. */
+static inline void turn_saw_more(struct turn *turn)
+{
+    turn->saw_more = true;
+}
+
+/* All input that had come by the returned time has been read. */
+static inline uint64_t turn_read(struct turn *turn, uint64_t now_ns)
+{
+    return stall_read(&turn->stall, now_ns);
+}
+
+/* True once the core must not be called any more. */
+static inline bool turn_is_over(const struct turn *turn)
+{
+    return turn->has_failed || turn->is_over;
+}
+
+/* Notes the first fatal error, logs it and ends the loop. 'status' is what the
+ * process should exit with. */
+void turn_fail(struct turn *turn, int status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+#endif /* HASP_NODE_TURN_H */
