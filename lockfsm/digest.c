@@ -58,10 +58,8 @@ static const char *check_record(struct table_txn *txn,
     }
     int error = table_get(txn, record->map, buffer_bytes(&record->key), &value);
     if (error != 0 || !bytes_equal(value, buffer_bytes(&record->value))) {
-        return "the table was damaged. Look at the disk; then remove 'table' "
-               "in "
-               "the data directory and start again: it is made anew from "
-               "snapshot and log";
+        return "the table was damaged. Look at the disk; the next start makes "
+               "the table anew from snapshot and log";
     }
     return NULL;
 }

@@ -473,8 +473,7 @@ static int load_all(struct loading *loading, struct table_txn *txn)
     const char *wrong = lockfsm_check_basic(loading->fsm);
     if (wrong == NULL &&
         loading->digest != loading->fsm->digest + loading->meta_sum) {
-        wrong = "the records do not add up to their digest: remove 'table' in "
-                "the data directory, it is made anew from snapshot and log";
+        wrong = "the records do not add up to their digest";
     }
     return wrong != NULL ? corrupt(loading, wrong) : 0;
 }

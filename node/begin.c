@@ -116,7 +116,9 @@ static uint64_t token_base_now(void)
     return base > TOKEN_BASE_MIN ? base : TOKEN_BASE_MIN;
 }
 
-static void begin(struct hasp_node *node, const struct replica_start *start)
+/* Makes a core of what 'start' and the table say. */
+static int start_core(struct hasp_node *node, const struct replica_start *start,
+                      char why[HASP_WHY_SIZE])
 {
     static const struct core_port calls = {
         .save_vote = journal_port_save_vote,
@@ -150,9 +152,7 @@ static void begin(struct hasp_node *node, const struct replica_start *start)
     struct core_port port = calls;
     struct core_options options;
     struct core_start core_start = {.replica = *start};
-    char why[HASP_WHY_SIZE] = "";
 
-    CHECK(node->core == NULL && !node->has_begun); /* Once in a life. */
     options_for_core(&node->options, &options);
     options.incarnation = identity->incarnation;
     options.token_base = token_base_now();
@@ -160,19 +160,48 @@ static void begin(struct hasp_node *node, const struct replica_start *start)
     memcpy(options.cluster_id, identity->cluster_id, CLUSTER_ID_SIZE);
     fill_random(&options.seed, sizeof options.seed);
     port.data = node;
-    journal_begin(&node->journal);
-    if (!node->turn.has_failed &&
-        table_new_deferred(node->table, &core_start.table) != 0) {
-        turn_fail(&node->turn, HASP_NODE_STORAGE,
-                  "cannot start a thread for the table");
+    int rv = table_new_deferred(node->table, &core_start.table);
+    if (rv != 0) {
+        snprintf(why, HASP_WHY_SIZE, "cannot start a thread for the table");
+        return rv;
     }
+    node->table = core_start.table;
+    node->core = core_new(&options, &port);
+    return core_begin(node->core, &core_start, turn_now(), why);
+}
+
+/* True if that the core could not begin is the table's fault alone. */
+static bool is_table_damaged(struct hasp_node *node)
+{
+    char why[HASP_WHY_SIZE];
+    struct lockfsm *fsm = lockfsm_new();
+    bool is_damaged = lockfsm_load(fsm, node->table, why) == HASP_ECORRUPT;
+    lockfsm_free(fsm);
+    return is_damaged;
+}
+
+/* 'recovery' is where 'start' comes from; NULL: the directory was empty. */
+static void begin(struct hasp_node *node, const struct replica_start *start,
+                  struct recovery *recovery)
+{
+    char why[HASP_WHY_SIZE] = "";
+    CHECK(node->core == NULL && !node->has_begun); /* Once in a life. */
+    journal_begin(&node->journal);
     if (node->turn.has_failed) {
         return;
     }
-    node->table = core_start.table;
-    uint64_t now = turn_now();
-    node->core = core_new(&options, &port);
-    int rv = core_begin(node->core, &core_start, now, why);
+    int rv = start_core(node, start, why);
+    if (rv == HASP_ECORRUPT && recovery != NULL && is_table_damaged(node)) {
+        core_free(node->core);
+        node->core = NULL;
+        rv = recovery_replace_table(recovery, node, why);
+        if (rv == 0) {
+            rv = start_core(node, &recovery->start, why);
+        }
+    }
+    if (rv == 0 && recovery != NULL) {
+        rv = datadir_table_opened(node->datadir); /* It has been read. */
+    }
     if (rv != 0) {
         turn_fail(&node->turn,
                   rv == HASP_ETOOOLD ? HASP_NODE_TOO_OLD : HASP_NODE_STORAGE,
@@ -183,7 +212,7 @@ static void begin(struct hasp_node *node, const struct replica_start *start)
         return;
     }
     node->has_begun = true;
-    members_tell_core(&node->members, now);
+    members_tell_core(&node->members, turn_now());
     clients_begin(&node->clients);
     turn_wake(&node->turn);
 }
@@ -240,7 +269,7 @@ static void found_cluster(struct hasp_node *node)
     /* Greetings from before did not show the id: they are exchanged again, so
      * that founders who would not agree find out. */
     members_set_cluster(&node->members, founding->seen_id, true);
-    begin(node, &start);
+    begin(node, &start, NULL);
 }
 
 static void join_cluster(struct hasp_node *node)
@@ -263,7 +292,7 @@ static void join_cluster(struct hasp_node *node)
         LOG_INFO("waiting to be added to a cluster", "id=%" PRIu64,
                  node->options.id);
     }
-    begin(node, &start);
+    begin(node, &start, NULL);
 }
 
 int begin_open_disk(struct hasp_node *node, struct recovery *recovery,
@@ -300,7 +329,7 @@ int begin_open_disk(struct hasp_node *node, struct recovery *recovery,
 
 /* What the directory says: go on, finish a founding that was interrupted, or
  * begin to greet the others. */
-void begin_from_disk(struct hasp_node *node, const struct recovery *recovery)
+void begin_from_disk(struct hasp_node *node, struct recovery *recovery)
 {
     struct founding *founding = &node->founding;
     char why[HASP_WHY_SIZE];
@@ -308,7 +337,7 @@ void begin_from_disk(struct hasp_node *node, const struct recovery *recovery)
     if (rv != 0 && rv != HASP_ENOENT) {
         turn_fail(&node->turn, HASP_NODE_STORAGE, "%s", why);
     } else if (!recovery->is_empty) {
-        begin(node, &recovery->start);
+        begin(node, &recovery->start, recovery);
     } else if (rv == HASP_ENOENT) {
         begin_when_due(node, turn_now());
     } else {

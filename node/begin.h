@@ -25,7 +25,7 @@ MUST_CHECK int begin_open_disk(struct hasp_node *node,
                                struct recovery *recovery,
                                char why[HASP_WHY_SIZE]);
 /* Fails with turn_fail(), as the next. */
-void begin_from_disk(struct hasp_node *node, const struct recovery *recovery);
+void begin_from_disk(struct hasp_node *node, struct recovery *recovery);
 void begin_when_due(struct hasp_node *node, uint64_t now_ns);
 
 #endif /* HASP_NODE_BEGIN_H */

@@ -214,6 +214,39 @@ static int rebuild_table(struct recovery *recovery, struct hasp_node *node,
     return 0;
 }
 
+int recovery_replace_table(struct recovery *recovery, struct hasp_node *node,
+                           char why[HASP_WHY_SIZE])
+{
+    char wrong[HASP_WHY_SIZE];
+    int number = 0;
+    memcpy(wrong, why, sizeof wrong);
+    table_close(node->table);
+    node->table = NULL;
+    int rv = datadir_table_set_aside(node->datadir, &number);
+    if (rv == HASP_EFULL) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "the table is damaged (%.120s), and was %d times before, as "
+                 "'table.damaged-*' in '%.200s' shows: look at the memory and "
+                 "the disk, then remove these; the next start makes it anew "
+                 "from snapshot and log",
+                 wrong, DATADIR_DAMAGED_MAX, node->options.directory);
+        return HASP_ECORRUPT;
+    }
+    if (rv != 0) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "cannot set the damaged table in '%.300s' aside: %s",
+                 node->options.directory, hasp_strerror(rv));
+        return rv;
+    }
+    LOG_ERROR("the table is damaged and is made anew",
+              "why=%s kept=table.damaged-%d hint=\"look at the memory and the "
+              "disk\"",
+              log_quote(wrong, strlen(wrong)), number);
+    rv = table_open_lmdb(datadir_table_path(node->datadir),
+                         node->options.limits.table_size, &node->table, why);
+    return rv != 0 ? rv : rebuild_table(recovery, node, "damaged", why);
+}
+
 static int open_table(struct recovery *recovery, struct hasp_node *node,
                       char why[HASP_WHY_SIZE])
 {
@@ -229,7 +262,8 @@ static int open_table(struct recovery *recovery, struct hasp_node *node,
                  node->options.directory, hasp_strerror(rv));
         return rv;
     }
-    rv = datadir_table_opened(node->datadir);
+    /* Until it is read: LMDB may die of a page that is damaged. */
+    rv = datadir_table_restoring(node->datadir, true);
     if (rv != 0) {
         snprintf(why, HASP_WHY_SIZE, "cannot mark the table in '%.300s': %s",
                  node->options.directory, hasp_strerror(rv));
@@ -237,17 +271,22 @@ static int open_table(struct recovery *recovery, struct hasp_node *node,
     }
     rv = table_open_lmdb(datadir_table_path(node->datadir),
                          node->options.limits.table_size, &node->table, why);
-    if (rv != 0) {
-        return rv;
+    if (rv == 0 && is_trusted) {
+        rv = read_applied(node->table, &applied);
+        if (rv != 0) {
+            snprintf(why, HASP_WHY_SIZE,
+                     "cannot read the table in '%.300s': %s",
+                     node->options.directory, hasp_strerror(rv));
+        }
     }
-    rv = is_trusted ? read_applied(node->table, &applied) : 0;
+    if (rv == HASP_ECORRUPT) {
+        return recovery_replace_table(recovery, node, why);
+    }
     if (rv != 0) {
-        snprintf(why, HASP_WHY_SIZE, "cannot read the table in '%.300s': %s",
-                 node->options.directory, hasp_strerror(rv));
         return rv;
     }
     if (!is_trusted) {
-        return rebuild_table(recovery, node, "not closed under this boot", why);
+        return rebuild_table(recovery, node, "not known to be whole", why);
     }
     if (applied < reached || applied + 1 < wal_first(wal)) {
         return rebuild_table(recovery, node, "older than the log", why);

@@ -10,7 +10,8 @@
  * The table is trusted if it was last written under this boot of the operating
  * system (or closed cleanly), no restore was under way, and its applied index
  * fits the log: applied + 1 >= first and applied <= last. Else it is rebuilt:
- * emptied, or filled from the snapshot; the log does the rest.
+ * emptied, or filled from the snapshot; the log does the rest. So is one that
+ * is damaged: the table is derived from the two others.
  *
  * A log that ends before the snapshot, or has another entry at its index, is
  * what an interrupted installation leaves behind: it is emptied and goes on
@@ -49,6 +50,15 @@ struct recovery {
  * the node's log and table. On an error 'why' says what to do. */
 MUST_CHECK int recovery_run(struct recovery *recovery, struct hasp_node *node,
                             char why[HASP_WHY_SIZE]);
+/* The table, which recovery_run() had trusted, turns out to be damaged ('why'
+ * says how): it is closed and set aside, and made anew from the snapshot and
+ * the log. recovery_run() has seen that these are whole, with no gap between
+ * them, so nothing is lost by that. Not more than DATADIR_DAMAGED_MAX times: a
+ * disk, or a memory, that does this again and again is to be replaced, and
+ * HASP_ECORRUPT says so. */
+MUST_CHECK int recovery_replace_table(struct recovery *recovery,
+                                      struct hasp_node *node,
+                                      char why[HASP_WHY_SIZE]);
 /* After the core has begun. */
 void recovery_done(struct recovery *recovery);
 

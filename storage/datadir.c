@@ -26,6 +26,8 @@
 #define IDENTITY_FORMAT 1u
 #define IDENTITY_SIZE_MAX 512u
 #define TRUST_NAME "trust"
+#define TABLE_NAME "table"
+#define DAMAGED_NAME TABLE_NAME ".damaged-"
 #define TRUST_SIZE_MAX 128u
 #define BOOT_ID_PATH "/proc/sys/kernel/random/boot_id"
 #define BOOT_ID_SIZE_MAX 64u
@@ -69,7 +71,7 @@ int datadir_open(const char *path, uint64_t node_id,
     datadir->path = memory_text(path);
     datadir->wal_path = join(path, "wal");
     datadir->snapshot_path = join(path, "snapshot");
-    datadir->table_path = join(path, "table");
+    datadir->table_path = join(path, TABLE_NAME);
     datadir->folder_fd = -1;
     datadir->lock_fd = -1;
     datadir->vote.fd = -1;
@@ -236,16 +238,53 @@ bool datadir_table_is_trusted(const struct datadir *datadir)
            (datadir->boot_id[0] != '\0' && strcmp(text, here) == 0);
 }
 
-int datadir_table_remove(struct datadir *datadir)
+/* Durably: nobody trusts the table. Returns 0 or an errno. */
+static int remove_trust(struct datadir *datadir)
 {
-    /* First nobody trusts it, then it goes. */
-    int error = 0;
     if (unlinkat(datadir->folder_fd, TRUST_NAME, 0) != 0 && errno != ENOENT) {
+        return errno;
+    }
+    return fsync(datadir->folder_fd) == 0 ? 0 : errno;
+}
+
+int datadir_table_set_aside(struct datadir *datadir, int *ret_number)
+{
+    char name[sizeof DAMAGED_NAME + 16];
+    int number = 0;
+    do {
+        number++;
+        snprintf(name, sizeof name, DAMAGED_NAME "%d", number);
+    } while (number <= DATADIR_DAMAGED_MAX &&
+             faccessat(datadir->folder_fd, name, F_OK, 0) == 0);
+    if (number > DATADIR_DAMAGED_MAX) {
+        return HASP_EFULL;
+    }
+    int error = remove_trust(datadir);
+    if (error == 0 && renameat(datadir->folder_fd, TABLE_NAME,
+                               datadir->folder_fd, name) != 0) {
         error = errno;
+    }
+    if (error == 0) {
+        int fd = -1;
+        error = disk_open_folder(datadir->table_path, &fd);
+        if (error == 0) {
+            close(fd);
+        }
     }
     if (error == 0 && fsync(datadir->folder_fd) != 0) {
         error = errno;
     }
+    if (error != 0) {
+        return disk_error(error);
+    }
+    *ret_number = number;
+    return 0;
+}
+
+int datadir_table_remove(struct datadir *datadir)
+{
+    /* First nobody trusts it, then it goes. */
+    int error = remove_trust(datadir);
     if (error == 0) {
         error = remove_files(datadir->table_path);
     }

@@ -80,9 +80,16 @@ MUST_CHECK int datadir_save_vote(struct datadir *datadir, uint64_t term,
 bool datadir_table_is_trusted(const struct datadir *datadir);
 /* Removes an untrusted table's files. */
 MUST_CHECK int datadir_table_remove(struct datadir *datadir);
-/* Before the first transaction: from now on only this boot may trust it. */
+/* Sets a damaged table aside as 'table.damaged-<n>', so that an empty one can
+ * be made in its place; '*ret_number' is n. HASP_EFULL: DATADIR_DAMAGED_MAX
+ * are there already, and it is where it was. */
+#define DATADIR_DAMAGED_MAX 3
+MUST_CHECK int datadir_table_set_aside(struct datadir *datadir,
+                                       int *ret_number);
+/* It has been read, and is whole: from now on only this boot may trust it. */
 MUST_CHECK int datadir_table_opened(struct datadir *datadir);
-/* Marks a restore of the table under way, or over. Durable. */
+/* Marks a restore, or the first reading, of the table under way, or over: a
+ * process that dies of it does not try again. Durable. */
 MUST_CHECK int datadir_table_restoring(struct datadir *datadir,
                                        bool is_restoring);
 /* After the table was flushed to disk and closed: any boot may trust it. */
