@@ -49,7 +49,7 @@ void lock_watch_run(struct core *core, struct request *request,
     struct conn *conn = request->conn;
     if (conn->version == 2) {
         request_refuse(core, request, "BADARG",
-                       "lock.watch: needs RESP3 (HELLO 3); with RESP2 use "
+                       "needs RESP3 (HELLO 3); with RESP2 use "
                        "PSUBSCRIBE lock:prefix*");
         return;
     }

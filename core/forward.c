@@ -141,10 +141,8 @@ int forward_received(struct core *core, uint64_t peer, struct bytes body,
         park(core, request);
         return 0;
     }
-    buffer_clear(&core->scratch);
-    struct resp_writer writer = {&core->scratch, forward.version};
     if (!call_parse(core, call, request->command, forward.argument,
-                    forward.count, &writer)) {
+                    forward.count, request_reply(core, request))) {
         request_misunderstood(core, request);
         return 0;
     }

@@ -172,6 +172,22 @@ bool request_may_go_on(const struct request *request)
            (flags & (COMMAND_REPEATABLE | COMMAND_TRANSFERS)) != 0;
 }
 
+/* That the arguments are wrong is told with the command's name. */
+static void refuse_with(struct core *core, struct request *request,
+                        const char *code, struct bytes why, const char *promise)
+{
+    char name[64] = "";
+    bool is_named = strcmp(code, "BADARG") == 0;
+    if (is_named) {
+        command_name(request->command, name, sizeof name);
+    }
+    request_count_refusal(core, code);
+    resp_error(request_reply(core, request), code, "%s%s%.*s%s", name,
+               is_named ? ": " : "", (int)why.size, (const char *)why.data,
+               promise);
+    request_done(core, request);
+}
+
 void request_refuse(struct core *core, struct request *request,
                     const char *code, const char *why)
 {
@@ -184,18 +200,13 @@ void request_refuse(struct core *core, struct request *request,
     } else if (strcmp(code, "NOLEADER") == 0 || strcmp(code, "LEVEL") == 0) {
         promise = "; nothing was done";
     }
-    request_count_refusal(core, code);
-    resp_error(request_reply(core, request), code, "%s%s", why, promise);
-    request_done(core, request);
+    refuse_with(core, request, code, bytes_of_text(why), promise);
 }
 
 void request_fail(struct core *core, struct request *request, const char *code,
                   struct bytes text)
 {
-    request_count_refusal(core, code);
-    resp_error(request_reply(core, request), code, "%.*s", (int)text.size,
-               (const char *)text.data);
-    request_done(core, request);
+    refuse_with(core, request, code, text, "");
 }
 
 void request_misunderstood(struct core *core, struct request *request)
@@ -394,7 +405,8 @@ static void forget_wait(struct core *core, struct request *request)
 /* True if the reply at hand says that nothing was done. */
 static bool promises_nothing(const struct core *core)
 {
-    static const char *const words[] = {"-BUSY ", "-NOLEADER ", "-MOVED "};
+    static const char *const words[] = {"-BUSY ", "-NOLEADER ", "-MOVED ",
+                                        "-LEVEL ", "-BADARG "};
     const struct buffer *out = core->requests.writer.out;
     struct bytes reply = bytes_of(out->data + core->requests.reply_start,
                                   out->size - core->requests.reply_start);

@@ -70,8 +70,7 @@ void raft_transfer_run(struct core *core, struct request *request,
         request_done(core, request);
     } else if (call->has_id &&
                (member == NULL || member->role != MEMBER_VOTER)) {
-        request_refuse(core, request, "BADARG",
-                       "raft.transfer: no voter has that id");
+        request_refuse(core, request, "BADARG", "no voter has that id");
     } else if (silence_heir(core) == 0) {
         request_refuse(core, request, "BUSY",
                        "no other voter is connected to take over");
@@ -94,8 +93,7 @@ static bool may_go(struct core *core)
         if (silence_is_silent(core, transfer->to)) {
             char text[HASP_WHY_SIZE / 2], why[HASP_WHY_SIZE];
             silence_text(core, transfer->to, text, sizeof text);
-            snprintf(why, sizeof why,
-                     "raft.transfer: %s: hand over to another voter", text);
+            snprintf(why, sizeof why, "%s: hand over to another voter", text);
             refuse(core, "BADARG", why); /* It leads on, without a pause. */
         }
         return false;

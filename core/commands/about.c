@@ -15,9 +15,8 @@ static uint32_t put_arguments(struct resp_writer *writer, const char *text);
 
 static void put_name(struct resp_writer *writer, const struct command *command)
 {
-    struct call call = {.command = command};
     char name[64];
-    call_name(&call, name, sizeof name);
+    command_name(command, name, sizeof name);
     resp_text(writer, name);
 }
 

@@ -149,11 +149,9 @@ static void resume(struct core *core, struct request *request)
 {
     struct call call;
     struct frame_forward kept = request_kept(core, request);
-    buffer_clear(&core->scratch);
-    struct resp_writer writer = {&core->scratch, request->version};
     request_leave(core, request);
     if (!call_parse(core, &call, request->command, kept.argument, kept.count,
-                    &writer)) {
+                    request_reply(core, request))) {
         /* Parked before it was looked at: it came from a peer. */
         CHECK(request->conn == NULL);
         request_misunderstood(core, request);
@@ -230,6 +228,7 @@ void commands_result(struct core *core, struct request *request,
         }
     } else if (code != RESULT_OK) {
         CHECK(code != RESULT_QUEUED);
+        request->effect = NOTHING_DONE; /* Its entry is a refusal. */
         struct bytes text = result_text(code, result->text);
         request_fail(core, request, result_word(code), text);
         return;
@@ -251,9 +250,8 @@ void commands_result(struct core *core, struct request *request,
 static bool refuse_arity(struct core *core, struct request *request)
 {
     bool is_ours = (request->command->flags & COMMAND_REDIS) == 0;
-    struct call call = {.command = request->command};
     char name[64];
-    call_name(&call, name, sizeof name);
+    command_name(request->command, name, sizeof name);
     resp_error(request_reply(core, request), is_ours ? "BADARG" : "ERR",
                is_ours ? "%s: wrong number of arguments"
                        : "wrong number of arguments for '%s' command",
@@ -264,9 +262,8 @@ static bool refuse_arity(struct core *core, struct request *request)
 
 static bool refuse_subscriber(struct core *core, struct request *request)
 {
-    struct call call = {.command = request->command};
     char name[64];
-    call_name(&call, name, sizeof name);
+    command_name(request->command, name, sizeof name);
     resp_error(request_reply(core, request), "ERR",
                "Can't execute '%s': only (P)SUBSCRIBE / (P)UNSUBSCRIBE / "
                "PING / QUIT / RESET are allowed in this context",

@@ -227,7 +227,7 @@ void call_parse_kept(struct core *core, struct request *request,
 bool call_fail(const struct call *call, struct resp_writer *writer,
                const char *text);
 /* The command's name in lower case. */
-void call_name(const struct call *call, char *name, size_t size);
+void command_name(const struct command *command, char *name, size_t size);
 /* The proof of a secret of 32 hex digits; false for anything else. */
 bool call_secret(struct bytes text, uint8_t ret_proof[PROOF_SIZE]);
 

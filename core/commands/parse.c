@@ -121,16 +121,16 @@ bool call_fail(const struct call *call, struct resp_writer *writer,
                const char *text)
 {
     char name[64];
-    call_name(call, name, sizeof name);
+    command_name(call->command, name, sizeof name);
     resp_error(writer, "BADARG", "%s: %s", name, text);
     return false;
 }
 
-void call_name(const struct call *call, char *name, size_t size)
+void command_name(const struct command *command, char *name, size_t size)
 {
     size_t i = 0;
-    for (; call->command->name[i] != '\0' && i + 1 < size; i++) {
-        name[i] = (char)tolower((unsigned char)call->command->name[i]);
+    for (; command->name[i] != '\0' && i + 1 < size; i++) {
+        name[i] = (char)tolower((unsigned char)command->name[i]);
     }
     name[i] = '\0';
 }

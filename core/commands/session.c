@@ -197,7 +197,7 @@ void session_list_read(struct core *core, struct request *request,
     if (call_has(call, OPTION_CURSOR) &&
         !bytes_to_u64(call->text[OPTION_CURSOR], &after)) {
         request_refuse(core, request, "BADARG",
-                       "session.list: CURSOR must be one that LIST returned");
+                       "CURSOR must be one that LIST returned");
         return;
     }
     listing_begin(&listing, call_page(call), by_id);

@@ -277,7 +277,7 @@ void redis_delete_read(struct core *core, struct request *request,
     for (uint32_t i = 1; i < call->count; i++) {
         if (find_hold(core, call->argument[i]) != NULL) {
             request_refuse(core, request, "BADARG",
-                           "del: a held lock is released by its holder (with "
+                           "a held lock is released by its holder (with "
                            "the script that compares the value), or taken by "
                            "LOCK.RELEASEIF");
             return;

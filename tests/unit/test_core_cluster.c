@@ -622,10 +622,11 @@ static void a_member_joins_by_snapshot_and_is_promoted(void **state)
     world_run(world, 20);
     assert_int_equal(
         lockfsm_incarnation(core_state(world->node[leader].core), 4), 0);
-    assert_answer(world, leader, 1,
-                  "-BADARG this member leads: hand over with RAFT.TRANSFER "
-                  "first\r\n",
-                  "RAFT.REMOVE %llu", (unsigned long long)leader);
+    assert_answer(
+        world, leader, 1,
+        "-BADARG raft.remove: this member leads: hand over with RAFT.TRANSFER "
+        "first\r\n",
+        "RAFT.REMOVE %llu", (unsigned long long)leader);
 }
 
 /* While leadership is being handed over nothing may be proposed. */
@@ -664,9 +665,10 @@ static void a_member_that_does_not_come_stays_a_standby(void **state)
                         "-UNFINISHED member 4 is a standby, and not "
                         "connected: start it, and ",
                         65);
-    assert_answer(world, follower, 1,
-                  "-BADARG the id or the address is a member's already\r\n",
-                  "RAFT.ADD 4 127.0.0.1:1,127.0.0.1:2");
+    assert_answer(
+        world, follower, 1,
+        "-BADARG raft.add: the id or the address is a member's already\r\n",
+        "RAFT.ADD 4 127.0.0.1:1,127.0.0.1:2");
     node_start(world, 4);
     links_update(world);
     world_run(world, 200);
@@ -690,13 +692,15 @@ static void a_member_that_does_not_come_stays_a_standby(void **state)
     assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REMOVE 4");
     assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REMOVE 4");
     assert_answer(world, follower, 1, "+OK\r\n", "RAFT.REMOVE 4");
-    assert_answer(world, leader, 1, "-BADARG no member has that id\r\n",
+    assert_answer(world, leader, 1,
+                  "-BADARG raft.demote: no member has that id\r\n",
                   "RAFT.DEMOTE 4");
     assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REMOVE %llu",
                   (unsigned long long)third);
-    assert_answer(world, leader, 1,
-                  "-BADARG that would leave fewer than two voters\r\n",
-                  "RAFT.REMOVE %llu", (unsigned long long)follower);
+    assert_answer(
+        world, leader, 1,
+        "-BADARG raft.remove: that would leave fewer than two voters\r\n",
+        "RAFT.REMOVE %llu", (unsigned long long)follower);
 }
 
 static void a_leader_whose_disk_is_scarce_hands_over(void **state)

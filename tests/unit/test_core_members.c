@@ -74,8 +74,8 @@ static void a_vote_that_the_others_need_is_not_taken_away(void **state)
     for (int i = 0; i < 2; i++) {
         const char *answer = client_ask(world, leader, 1, "RAFT.%s %llu",
                                         commands[i], ID(follower));
-        assert_says(answer, "-BADARG member %llu has been silent for ",
-                    ID(third));
+        assert_says(answer, "-BADARG raft.%s: member %llu has been silent for ",
+                    i == 0 ? "remove" : "demote", ID(third));
         assert_says(answer,
                     "s; without %llu only 1 of 2 voters would be heard, which "
                     "is no majority: remove %llu instead, or force it\r\n",
@@ -102,7 +102,8 @@ static void who_was_never_heard_is_named_as_well(void **state)
     assert_answer(world, leader, 1, "+OK\r\n", "RAFT.TRANSFER %llu",
                   ID(leader));
     assert_says(client_ask(world, leader, 1, "RAFT.REMOVE %llu", ID(follower)),
-                "-BADARG member %llu has not been heard by member %llu yet; "
+                "-BADARG raft.remove: member %llu has not been heard by member "
+                "%llu yet; "
                 "without %llu only 1 of 2",
                 ID(third), ID(leader), ID(follower));
 }
@@ -228,7 +229,7 @@ who_is_on_loopback_does_not_vote_with_those_who_are_not(void **state)
     for (int i = 0; i < 3; i++) {
         const char *answer = client_ask(world, leader, 1, "RAFT.ADD 4 %s",
                                         elsewhere[i]);
-        assert_says(answer, "-BADARG member 4 is at ");
+        assert_says(answer, "-BADARG raft.add: member 4 is at ");
         assert_says(answer,
                     " and member 1 at 127.0.0.1:7%d01: ", i == 1 ? 2 : 1);
         assert_says(answer, "; give all voters addresses of one network\r\n");
@@ -240,9 +241,11 @@ who_is_on_loopback_does_not_vote_with_those_who_are_not(void **state)
                   elsewhere[0]);
     world_run(world, 100);
     assert_says(client_ask(world, leader, 1, "RAFT.PROMOTE 4"),
-                "-BADARG member 4 is at 10.0.0.4:7104 and member 1 at 127");
-    assert_says(client_ask(world, leader, 1, "RAFT.ADD 4 %s", elsewhere[0]),
-                "-BADARG member 4 is at 10.0.0.4:7104 and member 1 at 127");
+                "-BADARG raft.promote: member 4 is at 10.0.0.4:7104 and member "
+                "1 at 127");
+    assert_says(
+        client_ask(world, leader, 1, "RAFT.ADD 4 %s", elsewhere[0]),
+        "-BADARG raft.add: member 4 is at 10.0.0.4:7104 and member 1 at 127");
     assert_int_equal(role_of(4), MEMBER_STANDBY);
     assert_answer(world, leader, 1, "+OK\r\n", "RAFT.REMOVE 4");
     assert_answer(world, leader, 1, "+OK\r\n",
@@ -260,11 +263,12 @@ who_is_not_on_loopback_does_not_vote_with_those_who_are(void **state)
     world_network = "10.0.0.";
     found(3);
     world_network = NULL;
-    assert_says(client_ask(world, leader, 1,
-                           "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204"),
-                "-BADARG member 4 is at 127.0.0.1:7104 and member 1 at "
-                "10.0.0.1:7101: a loopback address is reached from its own "
-                "machine alone");
+    assert_says(
+        client_ask(world, leader, 1,
+                   "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204"),
+        "-BADARG raft.add: member 4 is at 127.0.0.1:7104 and member 1 at "
+        "10.0.0.1:7101: a loopback address is reached from its own "
+        "machine alone");
     node_start(world, 4);
     links_update(world);
     assert_answer(world, leader, 1, "+OK\r\n",
@@ -277,10 +281,11 @@ static void who_is_to_be_added_is_dialled_first(void **state)
     uint64_t began_ms = world->now_ms;
     const char *answer = client_ask(world, leader, 1,
                                     "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204");
-    assert_says(answer,
-                "-BADARG member 4 is not there, seen from member %llu: "
-                "connection refused; start it first",
-                ID(leader));
+    assert_says(
+        answer,
+        "-BADARG raft.add: member 4 is not there, seen from member %llu: "
+        "connection refused; start it first",
+        ID(leader));
     assert_in_range(world->now_ms - began_ms, 2900, 3300);
     assert_int_equal(role_of(4), MEMBER_SPARE);
     assert_it_serves();

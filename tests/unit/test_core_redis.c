@@ -120,7 +120,7 @@ static void what_would_delete_a_lock_is_refused(void **state)
     expect(":0\r\n", "DEL k");
     ask("SET k v NX PX 1000");
     assert_memory_equal(ask("DEL k"), "-BADARG del: ", 13);
-    assert_memory_equal(ask("UNLINK k"), "-BADARG del: ", 13);
+    assert_memory_equal(ask("UNLINK k"), "-BADARG unlink: ", 16);
 }
 
 static void scripts_of_redis_py_are_known_by_their_digest(void **state)

@@ -145,6 +145,26 @@ static void a_repetition_is_not_told_that_nothing_was_done(void **state)
                       "effect is not known\r\n")));
 }
 
+/* Of a newer version, say; an earlier leader may have logged it. */
+static void what_is_not_understood_may_have_been_done(void **state)
+{
+    (void)state;
+    struct bytes words[] = {BYTES_LITERAL("LOCK.ACQUIRE"), BYTES_LITERAL("a"),
+                            BYTES_LITERAL("SOON")};
+    struct frame_answer answer;
+    client_session(world, leader, 1, "");
+    uint64_t term = replica_term(core_replica(world->node[leader].core));
+    forward(term, false, words, 3, &answer);
+    assert_true(bytes_equal(
+        answer.reply,
+        BYTES_LITERAL("-BADARG lock.acquire: unknown option 'SOON'\r\n")));
+    forward(term, true, words, 3, &answer);
+    assert_true(bytes_equal(
+        answer.reply,
+        BYTES_LITERAL("-UNKNOWN this leader does not understand it; whether "
+                      "this took effect is not known\r\n")));
+}
+
 /* MOVED would say that nothing was done. */
 static void what_may_have_been_done_is_carried_on_not_moved(void **state)
 {
@@ -202,6 +222,7 @@ int main(void)
         refusal(what_was_sent_to_a_leader_may_have_been_done),
         refusal(what_was_never_sent_has_not_been_done),
         refusal(a_repetition_is_not_told_that_nothing_was_done),
+        refusal(what_is_not_understood_may_have_been_done),
         refusal(what_may_have_been_done_is_carried_on_not_moved),
         refusal(what_comes_in_a_later_term_is_not_done),
     };

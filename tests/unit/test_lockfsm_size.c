@@ -180,6 +180,35 @@ static void what_is_new_is_refused_and_what_gives_back_is_not(void **state)
     assert_int_not_equal(open_session(world), 0);
 }
 
+/* With a number, whose result is kept, and though what it took away is noted
+ * for the session that had it. */
+static void releaseif_gives_back_in_a_full_state(void **state)
+{
+    struct world *world = *state;
+    uint64_t session = open_session(world);
+    struct origin him = {.session = open_session(world)};
+    int count = fill(world, session);
+    fill_up(world);
+    for (int i = 0; i < count; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "l%d", i);
+        him.req++;
+        struct bytes text = bytes_of_text(name);
+        const struct lock *lock = lockfsm_lock(world->fsm, text);
+        assert_non_null(lock);
+        struct release_if_command c = {.origin = him,
+                                       .name = text,
+                                       .session = session,
+                                       .token = lock->last_token};
+        encode_release_if(&world->command, &c);
+        uint64_t before = size_now(world);
+        const struct result *result = apply(world);
+        assert_int_equal(result->code, RESULT_OK);
+        assert_int_equal(result->count, 1);
+        assert_true(size_now(world) < before);
+    }
+}
+
 /* A limit below what there is: nothing ends, and there is a way down. */
 static void a_limit_below_the_size_ends_nothing(void **state)
 {
@@ -258,6 +287,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         TEST(what_is_new_is_refused_and_what_gives_back_is_not),
+        TEST(releaseif_gives_back_in_a_full_state),
         TEST(a_limit_below_the_size_ends_nothing),
         TEST(no_way_of_asking_passes_the_limit),
         TEST(a_refused_request_may_be_repeated_when_there_is_room),
