@@ -184,6 +184,9 @@ static void answer_entry(struct core *core, uint64_t log_index,
         next = request->next;
         if ((request->command->flags & COMMAND_CHANGE) == 0) {
             commands_read(core, request); /* A KEEP whose HEARD this was. */
+        } else if (result->result.code == RESULT_QUEUED && request->is_pushed) {
+            resp_simple(request_reply(core, request), "QUEUED");
+            request_done(core, request);
         } else if (result->result.code == RESULT_QUEUED) {
             request_wait(core, request, result->wait_index);
         } else {
@@ -200,4 +203,5 @@ static void answer_wait(struct core *core, const struct effect *effect)
         next = request->next;
         commands_result(core, request, &effect->result);
     }
+    events_answer(core, effect);
 }

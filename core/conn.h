@@ -58,6 +58,7 @@ struct conn {
     uint64_t open_names[ORDER_COUNT];
     uint64_t held_size; /* Bytes, see core_limits.bytes_per_conn. */
     bool is_blocked;
+    bool hears_answers; /* It is told when a wait of its sessions is over. */
     bool is_known;   /* It has done something, see core_client_is_stranger(). */
     bool is_closing; /* We have closed it; nothing more is written. */
 };

@@ -348,3 +348,31 @@ static void please(struct core *core, const struct effect *effect)
         }
     }
 }
+
+void events_answer(struct core *core, const struct effect *effect)
+{
+    const struct list *attachments = attach_list(core, effect->session);
+    if (attachments == NULL) {
+        return;
+    }
+    LIST_EACH (node, attachments) {
+        struct conn *conn = LIST_ENTRY(node, struct attachment, in_session)
+                                ->conn;
+        if (conn == NULL || !conn->hears_answers || conn->version != 3) {
+            continue;
+        }
+        struct resp_writer writer = {output_of(core, conn), 3};
+        if (writer.out != NULL) {
+            resp_push(&writer, 3);
+            resp_text(&writer, "lock");
+            resp_text(&writer, "answer");
+            resp_map(&writer, 3);
+            resp_text(&writer, "session");
+            resp_integer(&writer, (int64_t)effect->session);
+            resp_text(&writer, "owner");
+            resp_bulk(&writer, effect->owner);
+            resp_text(&writer, "index");
+            resp_integer(&writer, (int64_t)effect->log_index);
+        }
+    }
+}

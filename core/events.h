@@ -19,4 +19,9 @@
 struct core;
 
 void events_effect(struct core *core, const struct effect *effect);
+/* A wait is over: pushes [lock, answer, {session, owner, index}] to connections
+ * of its session that asked with PUSH. It has no result, which is asked for
+ * under the number: so a push that is lost, late or double does no harm. */
+void events_answer(struct core *core, const struct effect *effect);
+
 #endif /* HASP_CORE_EVENTS_H */

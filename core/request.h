@@ -54,6 +54,7 @@ struct request {
     enum request_state state;
     enum request_effect effect;
     bool has_req;
+    bool is_pushed;    /* Its wait is not waited for: a push tells. */
     bool is_heard;     /* KEEP: all its sessions' deadlines were moved. */
     bool is_unwelcome; /* A change that is to be refused: no room on the disk,
                           or a feature level that is too low. */

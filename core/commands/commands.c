@@ -76,6 +76,7 @@ void commands_received(struct core *core, struct conn *conn,
         argument = canonical_script(core, &call);
     }
     request_keep(core, request, argument, count);
+    conn->hears_answers |= call_has(&call, OPTION_PUSH);
     if (may_wait(request->command, &call)) {
         conn_block(core, conn, request->slot);
     } else {
@@ -106,6 +107,7 @@ void commands_decide(struct core *core, struct request *request,
     const struct command *command = request->command;
     core->asked_by = call_text(call, OPTION_BY);
     request->is_unwelcome = false;
+    request->is_pushed = call_has(call, OPTION_PUSH);
     if ((command->flags & COMMAND_CHANGE) != 0) {
         if (feature_is_behind(core)) {
             keep_for_later(core, request, call); /* It may be refused. */
@@ -414,7 +416,8 @@ static bool keep_order(struct core *core, struct request *request,
 static bool may_wait(const struct command *command, const struct call *call)
 {
     return (command->flags & COMMAND_BLOCKS) != 0 ||
-           call_number(call, OPTION_WAIT, 0) != 0;
+           (call_number(call, OPTION_WAIT, 0) != 0 &&
+            !call_has(call, OPTION_PUSH));
 }
 
 static bool has_no_room(struct core *core, const struct request *request,

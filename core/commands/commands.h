@@ -94,6 +94,7 @@ enum option {
     OPTION_FULL,
     OPTION_FORCE,
     OPTION_PROOF,
+    OPTION_PUSH,
     OPTION_COUNT_ALL
 };
 #define WAIT_FOREVER UINT64_MAX

@@ -14,12 +14,22 @@ static void set_wait(const struct call *call, bool *is_waiting,
     *wait_ms = wait == WAIT_FOREVER ? 0 : wait;
 }
 
+/* Who is told by a push must be able to hear it, and to ask what it was. */
+static bool check_push(struct call *call, struct resp_writer *writer)
+{
+    if (call_has(call, OPTION_PUSH) &&
+        (!call_has(call, OPTION_REQ) || writer->version == 2)) {
+        return call_fail(call, writer, "PUSH needs REQ and RESP3 (HELLO 3)");
+    }
+    return true;
+}
+
 bool lock_acquire_check(struct call *call, struct resp_writer *writer)
 {
     if (call_has(call, OPTION_SHARED) && call_has(call, OPTION_SLOTS)) {
         return call_fail(call, writer, "SHARED and SLOTS exclude each other");
     }
-    return true;
+    return check_push(call, writer);
 }
 
 void lock_acquire_encode(struct core *core, struct request *request,
@@ -89,7 +99,7 @@ bool lock_convert_check(struct call *call, struct resp_writer *writer)
     if (call_has(call, OPTION_SHARED) == call_has(call, OPTION_EXCLUSIVE)) {
         return call_fail(call, writer, "SHARED or EXCLUSIVE must be given");
     }
-    return true;
+    return check_push(call, writer);
 }
 
 void lock_convert_encode(struct core *core, struct request *request,

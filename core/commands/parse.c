@@ -65,6 +65,7 @@ static const struct {
     [OPTION_FULL] = {WORD("FULL"), KIND_FLAG, 0, 0},
     [OPTION_FORCE] = {WORD("FORCE"), KIND_FLAG, 0, 0},
     [OPTION_PROOF] = {WORD("PROOF"), KIND_TEXT, 2 * PROOF_SIZE, 2 * PROOF_SIZE},
+    [OPTION_PUSH] = {WORD("PUSH"), KIND_FLAG, 0, 0},
 };
 
 /* Where an error goes; every message begins with the command's name. */

@@ -7,11 +7,11 @@
 #define O(name) (UINT32_C(1) << OPTION_##name)
 #define REQ_OPTIONS (O(REQ) | O(ACKED))
 #define ACTS (O(SESSION) | O(OWNER) | REQ_OPTIONS)
-#define ACQUIRE_OPTIONS                                                       \
-    (ACTS | O(SHARED) | O(SLOTS) | O(WAIT) | O(VALUE) | O(BARGE) | O(DELAY) | \
-     O(HOLD))
-#define ACQUIRE_ARGUMENTS                                          \
-    "[SHARED|SLOTS n] [WAIT ms|FOREVER] [OWNER tag] [VALUE text] " \
+#define ACQUIRE_OPTIONS                                                      \
+    (ACTS | O(SHARED) | O(SLOTS) | O(WAIT) | O(PUSH) | O(VALUE) | O(BARGE) | \
+     O(DELAY) | O(HOLD))
+#define ACQUIRE_ARGUMENTS                                                 \
+    "[SHARED|SLOTS n] [WAIT ms|FOREVER] [PUSH] [OWNER tag] [VALUE text] " \
     "[BARGE] [DELAY ms] [HOLD ms] [REQ n] [ACKED m] [SESSION id]"
 #define PAGE (O(PREFIX) | O(COUNT) | O(CURSOR))
 #define PAGE_ARGUMENTS "[PREFIX prefix] [COUNT n] [CURSOR cursor]"
@@ -134,13 +134,13 @@ const struct command commands_table[] = {
      .summary = "Takes a lock from a holder that is known to have stopped"},
     {.name = "LOCK.CONVERT",
      .operands = "l",
-     .options = ACTS | O(SHARED) | O(EXCLUSIVE) | O(WAIT),
+     .options = ACTS | O(SHARED) | O(EXCLUSIVE) | O(WAIT) | O(PUSH),
      .flags = CHANGE | SESSION,
      .arity = -3,
      .reply_kind = REPLY_TOKEN,
      .encode = lock_convert_encode,
      .parse = lock_convert_check,
-     .arguments = "name [SHARED|EXCLUSIVE] [WAIT ms|FOREVER] [OWNER "
+     .arguments = "name [SHARED|EXCLUSIVE] [WAIT ms|FOREVER] [PUSH] [OWNER "
                   "tag] " REQ_ARGUMENTS " [SESSION id]",
      .summary = "Changes a hold between shared and exclusive"},
     {.name = "LOCK.MACQUIRE",

@@ -247,6 +247,46 @@ static void who_watches_all_sizes_pays_for_all(void **state)
     assert_int_equal(times(HONEST, "lock\r\n$8\r\nreleased"), 300);
 }
 
+/* One connection carries any number of waits, and goes on meanwhile. */
+static void a_wait_with_push_holds_back_nothing(void **state)
+{
+    (void)state;
+    client_open(world, 1, 2);
+    client_ask(world, 1, 2, "HELLO 3");
+    struct credentials waiter = client_session(world, 1, 2, "");
+    client_ask(world, 1, WORKER, "LOCK.MACQUIRE 2 a b");
+    assert_answer(world, 1, 2, "+QUEUED\r\n",
+                  "LOCK.ACQUIRE a WAIT FOREVER PUSH OWNER o REQ 1");
+    assert_answer(world, 1, 2, "+QUEUED\r\n",
+                  "LOCK.MACQUIRE 2 b c WAIT 500 PUSH OWNER p REQ 2");
+    assert_answer(world, 1, 2, "+QUEUED\r\n",
+                  "LOCK.ACQUIRE a WAIT FOREVER PUSH OWNER o REQ 1");
+    client_clear(world, 1, 2);
+    client_ask(world, 1, WORKER, "LOCK.RELEASE a");
+    world_run(world, 10);
+    char told[256];
+    snprintf(told, sizeof told,
+             ">3\r\n$4\r\nlock\r\n$6\r\nanswer\r\n%%3\r\n"
+             "$7\r\nsession\r\n:%llu\r\n$5\r\nowner\r\n$1\r\no\r\n"
+             "$5\r\nindex\r\n:",
+             (unsigned long long)waiter.id);
+    assert_int_equal(strncmp(client_text(world, 1, 2), told, strlen(told)), 0);
+    assert_null(strstr(client_text(world, 1, 2), "$1\r\np\r\n"));
+    assert_int_equal(client_ask(world, 1, 2,
+                                "LOCK.ACQUIRE a WAIT FOREVER PUSH OWNER o "
+                                "REQ 1")[0],
+                     ':');
+    client_clear(world, 1, 2);
+    world_run(world, 1000);
+    assert_non_null(strstr(client_text(world, 1, 2), "$1\r\np\r\n"));
+    assert_answer(world, 1, 2, "_\r\n",
+                  "LOCK.MACQUIRE 2 b c WAIT 500 PUSH OWNER p REQ 2");
+    assert_answer(
+        world, 1, WORKER,
+        "-BADARG lock.acquire: PUSH needs REQ and RESP3 (HELLO 3)\r\n",
+        "LOCK.ACQUIRE a WAIT 1 PUSH REQ 9");
+}
+
 int main(void)
 {
 #define one(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
@@ -257,6 +297,7 @@ int main(void)
         one(costly_patterns_close_their_watcher_alone),
         one(no_number_of_patterns_costs_more_than_a_turn_has),
         one(who_watches_all_sizes_pays_for_all),
+        one(a_wait_with_push_holds_back_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
