@@ -325,6 +325,13 @@ uint64_t core_quarantine_ms(struct core *core);
  * the same state (core/digests.h); 0: none yet. */
 uint64_t core_agreed_index(const struct core *core);
 
+/* True of any core after a turn: each request stands where it says, once, and
+ * can still be answered; nothing is under way before BEGIN is applied, and
+ * nothing of a leader's is left after it; counts are right. Returns NULL or a
+ * static text that says what is wrong. For tests: a walk over all that is under
+ * way. */
+const char *core_check(const struct core *core);
+
 /* What has happened at this node since its start, for INFO and the metrics. */
 struct core_counts {
     uint64_t commands;

@@ -320,6 +320,12 @@ void sim_check_stepped(struct sim *sim, struct sim_node *node)
 {
     struct sim_check *check = sim->check;
     look_at_leadership(sim, node);
+    const char *wrong = core_check(sim_node_core(node));
+    if (wrong != NULL) {
+        sim_fail(sim, "the core's invariants hold: %s: %s",
+                 sim_node_host(node)->name, wrong);
+        return;
+    }
     sim_silence_stepped(check->silence, node);
     uint32_t number = sim_node_host(node)->number;
     const struct lockfsm *fsm = core_state(sim_node_core(node));

@@ -767,6 +767,10 @@ void world_step(struct world *world)
             uint64_t next = core_turn(node->core, node->read_ns,
                                       node_now(node));
             CHECK(next >= node_now(node));
+            const char *wrong = core_check(node->core);
+            if (wrong != NULL && node->fatal_code == 0) {
+                fail_msg("node %llu: %s", (unsigned long long)id, wrong);
+            }
             node->next_turn_ms = next == UINT64_MAX ? UINT64_MAX
                                                     : world_ms_at(node, next);
             for (uint64_t conn = 0; conn < node->conn_end; conn++) {

@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: MIT */
+
+/* core_check(): what is true of any core between two events (README.md), for
+ * the simulator and the tests. Costs a walk over all that is under way. */
+
+#include "core/commands/commands.h"
+#include "core/propose.h"
+#include "core/state.h"
+
+/* The requests of each station, and of no other. */
+struct station {
+    const struct list *list;
+    enum request_state state;
+    bool is_of_leader; /* Serving: nobody else has one there. */
+    bool is_counted;   /* In flight. */
+};
+#define STATION_COUNT 8
+
+static void get_stations(const struct core *core,
+                         struct station out[STATION_COUNT])
+{
+    const struct requests *all = &core->requests;
+    const struct station stations[STATION_COUNT] = {
+        {&all->parked, REQUEST_PARKED, false, true},
+        {&all->forwarded, REQUEST_FORWARDED, false, true},
+        {&all->asking, REQUEST_ASKING, true, true},
+        {&all->logged, REQUEST_LOGGED, true, true},
+        {&all->queued, REQUEST_QUEUED, true, false},
+        {&all->doomed, REQUEST_DOOMED, true, true},
+        {&all->ready, REQUEST_READY, true, true},
+        {&core->snapshots.waiting, REQUEST_LOGGED, false, true},
+    };
+    memcpy(out, stations, sizeof stations);
+}
+
+static const struct request *slot_request(const struct conn *conn,
+                                          uint64_t slot)
+{
+    if (slot < conn->first_slot || slot >= conn->next_slot) {
+        return NULL;
+    }
+    return conn->slots[slot & (conn->slot_capacity - 1)].request;
+}
+
+static const struct peer *find_peer(const struct core *core, uint64_t id)
+{
+    for (int i = 0; i < PEER_COUNT_MAX; i++) {
+        if (core->peers[i].id == id) {
+            return &core->peers[i];
+        }
+    }
+    return NULL;
+}
+
+/* Whoever has asked can still be answered, and is known to have asked. */
+static const char *check_asker(const struct core *core,
+                               const struct request *request)
+{
+    if (request->conn != NULL) {
+        return slot_request(request->conn, request->slot) == request
+                   ? NULL
+                   : "a request does not stand in its slot";
+    }
+    if (request->peer == 0) {
+        /* Nobody's any more: kept for what comes of its entry. */
+        return request->state == REQUEST_LOGGED ||
+                       request->state == REQUEST_CHANGING ||
+                       request->state == REQUEST_QUEUED ||
+                       request->state == REQUEST_DOOMED
+                   ? NULL
+                   : "a request without an asker is kept";
+    }
+    const struct peer *peer = find_peer(core, request->peer);
+    return peer != NULL && peer->is_up
+               ? NULL
+               : "a request of a peer outlives its link";
+}
+
+static const char *check_request(const struct core *core,
+                                 const struct request *request,
+                                 const struct station *station)
+{
+    bool is_change = request->command != NULL &&
+                     (request->command->flags & COMMAND_CHANGE) != 0;
+    bool is_resumed = station->state == REQUEST_READY &&
+                      request->state == REQUEST_RESUMED;
+    if (request->state != station->state && !is_resumed) {
+        return "a request stands in another station than it says";
+    }
+    if (request->command == NULL && station->state != REQUEST_FORWARDED) {
+        return "a request without a command";
+    }
+    if (is_change && station->state == REQUEST_FORWARDED &&
+        request->effect == NOTHING_DONE) {
+        return "a change was sent to a leader and is not marked";
+    }
+    if (station->state == REQUEST_ASKING &&
+        (request->question > replica_next_question(core->replica) ||
+         request->read_index > replica_commit_index(core->replica))) {
+        return "a request waits for what nobody will ask";
+    }
+    return check_asker(core, request);
+}
+
+/* One that stands in no list. */
+static const char *check_changing(const struct core *core,
+                                  const struct request *request,
+                                  bool is_under_way, uint32_t *in_flight)
+{
+    if (request == NULL) {
+        return NULL;
+    }
+    *in_flight += 1;
+    if (!is_under_way || request->state != REQUEST_CHANGING) {
+        return "a request waits for a change that is not under way";
+    }
+    return check_asker(core, request);
+}
+
+static uint32_t count_held(const struct core *core)
+{
+    uint32_t held = 0;
+    for (const struct conn *conn = core->conns.by_id; conn != NULL;
+         conn = conn->by_id.next) {
+        for (uint64_t i = conn->first_slot; i < conn->next_slot; i++) {
+            const struct request *request = slot_request(conn, i);
+            held += request != NULL && request->state == REQUEST_HELD;
+        }
+    }
+    return held;
+}
+
+static const char *check_requests(const struct core *core)
+{
+    const struct reign *reign = &core->reign;
+    struct station stations[STATION_COUNT];
+    uint32_t in_flight = count_held(core);
+    uint64_t question = 0;
+    get_stations(core, stations);
+    for (int i = 0; i < STATION_COUNT; i++) {
+        const struct station *station = &stations[i];
+        if (station->is_of_leader && !is_serving(core) &&
+            !list_is_empty(station->list)) {
+            return "a request waits for a leader that does not serve";
+        }
+        LIST_EACH (node, station->list) {
+            const struct request *request = LIST_ENTRY(node, struct request,
+                                                       in_list);
+            const char *wrong = check_request(core, request, station);
+            if (wrong != NULL) {
+                return wrong;
+            }
+            in_flight += station->is_counted;
+            if (station->state == REQUEST_ASKING) {
+                if (request->question < question) {
+                    return "questions are answered out of order";
+                }
+                question = request->question;
+            }
+        }
+    }
+    const char *wrong = check_changing(core, reign->change.request,
+                                       reign->change.state != CHANGE_NONE,
+                                       &in_flight);
+    if (wrong == NULL) {
+        wrong = check_changing(core, reign->transfer.request,
+                               reign->transfer.state != TRANSFER_NONE,
+                               &in_flight);
+    }
+    if (wrong == NULL && in_flight != core->requests.in_flight) {
+        wrong = "the count of requests in flight is wrong";
+    }
+    return wrong;
+}
+
+static uint32_t count_chain(const struct request *chain)
+{
+    uint32_t count = 0;
+    for (; chain != NULL; chain = chain->next) {
+        count++;
+    }
+    return count;
+}
+
+static uint32_t list_count(const struct list *list)
+{
+    uint32_t count = 0;
+    LIST_EACH (node, list) {
+        count++;
+    }
+    return count;
+}
+
+/* Each logged request is expected at one place, which is not applied yet. */
+static const char *check_propose(const struct core *core)
+{
+    const struct propose *propose = &core->reign.propose;
+    uint32_t own = 0, waiting = 0;
+    if (propose->ring_end > propose->ring_first &&
+        propose->ring_first <= lockfsm_applied_index(core->fsm)) {
+        return "an entry was applied, and nobody was answered";
+    }
+    for (uint64_t i = propose->ring_first; i < propose->ring_end; i++) {
+        const struct expected
+            *expected = &propose->ring[i & (propose->ring_size - 1)];
+        own += expected->is_own;
+        waiting += count_chain(expected->requests);
+        for (const struct request *r = expected->requests; r != NULL;
+             r = r->next) {
+            if (r->index != i || ((r->command->flags & COMMAND_CHANGE) != 0 &&
+                                  r->effect == NOTHING_DONE)) {
+                return "a change was logged and is not marked";
+            }
+        }
+    }
+    for (uint32_t i = 0; i < propose->item_count; i++) {
+        own += propose->items[i].requests == NULL;
+        waiting += count_chain(propose->items[i].requests);
+    }
+    for (uint32_t i = 0; i < propose->hearing_count; i++) {
+        waiting += propose->hearing[i].request != NULL;
+    }
+    if (own != propose->own_in_flight ||
+        own > core->options.limits.own_in_flight) {
+        return "the count of our own entries under way is wrong";
+    }
+    return waiting == list_count(&core->requests.logged)
+               ? NULL
+               : "a logged request waits for no entry";
+}
+
+static const char *check_queued(const struct core *core)
+{
+    uint32_t waiting = 0;
+    for (const struct request *first = core->requests.by_wait; first != NULL;
+         first = first->by_wait.next) {
+        waiting += count_chain(first);
+    }
+    return waiting == list_count(&core->requests.queued)
+               ? NULL
+               : "a queued request waits for no place in a queue";
+}
+
+/* Rule 12: before BEGIN is applied a leader has nothing under way; and rule 14:
+ * one that leads no more has kept nothing. */
+static const char *check_reign(const struct core *core)
+{
+    const struct reign *reign = &core->reign;
+    if (is_serving(core)) {
+        return NULL;
+    }
+    if (reign->propose.ring != NULL || reign->propose.items != NULL ||
+        reign->propose.hearing != NULL || reign->change.state != CHANGE_NONE ||
+        reign->transfer.state != TRANSFER_NONE ||
+        reign->questions.newest.number != 0 || reign->clock_heir != 0) {
+        return "something is under way at a leader that does not serve";
+    }
+    if (is_leader(core)) {
+        return NULL;
+    }
+    bool is_sending = false, is_attached = false;
+    for (int i = 0; i < PEER_COUNT_MAX; i++) {
+        is_sending |= reign->senders[i].is_active;
+        is_attached |= core->peers[i].id != 0 &&
+                       !list_is_empty(&core->peers[i].attachments);
+    }
+    return reign->term != 0 || reign->must_register ||
+                   reign->must_compare_levels || is_sending || is_attached
+               ? "a node that does not lead has kept what was a leader's"
+               : NULL;
+}
+
+static const char *check_conn(const struct core *core, const struct conn *conn)
+{
+    uint32_t open[ORDER_COUNT] = {0};
+    uint64_t held = 0;
+    for (uint64_t i = conn->first_slot; i < conn->next_slot; i++) {
+        const struct slot *slot = &conn->slots[i & (conn->slot_capacity - 1)];
+        const struct request *request = slot->request;
+        if (request == NULL) {
+            if (i == conn->first_slot) {
+                return "an answer is ready and was not sent";
+            }
+            held += slot->reply.size;
+            continue;
+        }
+        if (request->conn != conn || request->slot != i) {
+            return "a slot has a request of somebody else";
+        }
+        open[slot->order]++;
+        held += request->held_size;
+    }
+    for (int i = ORDER_CHANGE; i < ORDER_COUNT; i++) {
+        if (open[i] != conn->open_count[i]) {
+            return "the order of a connection's requests is lost";
+        }
+    }
+    if (conn->session_count != list_count(&conn->sessions) ||
+        conn->session_count > core->options.limits.sessions_per_conn) {
+        return "the count of a connection's sessions is wrong";
+    }
+    return held == conn->held_size ? NULL
+                                   : "the bytes of a connection are wrong";
+}
+
+static const char *check_conns(const struct core *core)
+{
+    uint64_t held = 0;
+    uint32_t count = 0;
+    for (const struct conn *conn = core->conns.by_id; conn != NULL;
+         conn = conn->by_id.next) {
+        const char *wrong = check_conn(core, conn);
+        if (wrong != NULL) {
+            return wrong;
+        }
+        held += conn->held_size;
+        count++;
+    }
+    return held == core->conns.held_size && count == core->conns.count
+               ? NULL
+               : "the connections' sums are wrong";
+}
+
+const char *core_check(const struct core *core)
+{
+    static const char *(*const checks[])(const struct core *core) = {
+        check_reign, check_requests, check_propose, check_queued, check_conns};
+    const char *wrong = NULL;
+    for (size_t i = 0; i < sizeof checks / sizeof checks[0] && wrong == NULL;
+         i++) {
+        wrong = checks[i](core);
+    }
+    return wrong;
+}
