@@ -230,6 +230,22 @@ $(B)/property: $(PROPERTY_OBJ) $(LIB)
 
 .PRECIOUS: $(B)/%.o $(B)/tests/unit/%.o $(B)/tests/fuzz/%.o build/gen/%.pb-c.c build/level2-gen/%.pb-c.c
 
+# Packages of the clients in other languages, of what stands in clients/ and
+# nothing else: no network.
+CLIENTS_TO ?= build/clients
+.PHONY: clients client-python client-node
+clients: client-python client-node ## a wheel and an npm package, in build/clients
+client-python client-node: client-%:
+	@mkdir -p $(CLIENTS_TO)
+	@rm -rf $(CLIENTS_TO)/$*
+	@cp -R clients/$* $(CLIENTS_TO)/$*
+	@$(pack-$*)
+	@rm -rf $(CLIENTS_TO)/$*
+pack-python = cd $(CLIENTS_TO)/python && /usr/bin/python3 -m pip -q wheel \
+    --no-index --no-build-isolation --no-deps -w .. .
+pack-node = cd $(CLIENTS_TO)/node && npm pack --silent --offline \
+    --pack-destination .. > /dev/null
+
 # --- running -----------------------------------------------------------------
 
 .PHONY: test

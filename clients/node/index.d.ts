@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
+// All times are in milliseconds.
 import { EventEmitter } from 'node:events';
 
 export type Code = 'UNREACHABLE' | 'UNKNOWN' | 'LOST' | 'SHORT' | 'NOTHELD' |
-  'LIMIT' | 'DEADLOCK' | 'BLACKLISTED' | 'BADARG' | (string & {});
+  'TIMEDOUT' | 'LIMIT' | 'DEADLOCK' | 'BLACKLISTED' | 'BADARG' | (string & {});
 
 export class HaspError extends Error {
   readonly code: Code;
@@ -13,29 +14,36 @@ export interface SessionOptions {
   endpoints?: string | string[];
   /** Shown to people; default: program:pid. */
   name?: string;
-  /** Lease in milliseconds; default 10000. */
+  /** Locks pass on so long after the last heartbeat; default 10000. */
   ttl?: number;
-  /** After the last connection closed, the lease ends this soon (ms). */
+  /** And so long after the last connection closed; default 0: after ttl. */
   linger?: number;
-  /** How long a request is tried, in milliseconds; default 10000. */
+  /** How long a request is tried; default 10000. */
   timeout?: number;
+  /** Unless alive() is called so often, the lease is not renewed. */
+  alive?: number;
 }
 
 export interface LockOptions {
-  /** Locks with the same owner do not exclude each other. */
+  /** The same owner may acquire again, and must release as often. */
   owner?: string;
   shared?: boolean;
-  /** A semaphore of this capacity. */
+  /** Held by so many at once; all must say the same number. */
   slots?: number;
   /** Shown to people. */
   value?: string;
-  /** Kept closed so long after its holder died (ms). */
+  /** Kept closed so long after its holder died. */
   delay?: number;
-  /** Bound of one hold (ms). */
+  /** Bound of one hold. */
   hold?: number;
   /** Ignore the queue, never the holders. */
   barge?: boolean;
+  /** For acquire(), where that says none. */
+  timeout?: number;
 }
+
+/** A number is the wait: Infinity (the default): for ever, 0: only tries. */
+export type How = number | { wait?: number; signal?: AbortSignal };
 
 /** 'name' and 'token' tell which hold; '' and 0: the session with all it holds.
  * 'text' is the message, or the reason. */
@@ -45,25 +53,89 @@ export interface HaspEvent {
   readonly text: string;
 }
 
+export interface Change {
+  /** 'gap': changes may have been missed before this one. */
+  readonly kind: 'granted' | 'queued' | 'wait-ended' | 'released' | 'expired' |
+    'delayed' | 'delay-over' | 'blacklisted' | 'please' | 'gap';
+  readonly name: string;
+  readonly session: number;
+  readonly token: number;
+  readonly index: number;
+  readonly text: string;
+}
+
+export interface Leader {
+  readonly value: string;
+  readonly token: number;
+  readonly client: string;
+}
+
 export class Session extends EventEmitter {
+  private constructor();
   static open(options?: SessionOptions): Promise<Session>;
   readonly id: string;
-  lock(name: string, options?: LockOptions): Lock;
+  lock(names: string | string[], options?: LockOptions): Lock;
+  watch(prefix?: string): Watch;
+  ask(...words: (string | number)[]): Promise<any>;
+  alive(): void;
   state(): 'held' | 'jeopardy' | 'lost';
   remaining(): number;
   close(): Promise<void>;
   on(event: 'jeopardy' | 'safe' | 'lost' | 'please',
     listener: (event: HaspEvent) => void): this;
+  /** Where the engine has Symbol.asyncDispose. */
+  [Symbol.asyncDispose](): Promise<void>;
 }
 
 export class Lock {
+  constructor(session: Session, names: string | string[],
+    options?: LockOptions);
   readonly name: string;
-  /** The fencing token while it is held. */
+  readonly names: string[];
+  /** The fencing token while it is held; of several the first one's. */
   readonly token: number | null;
-  acquire(waitMs?: number): Promise<boolean>;
-  /** How often it is still held by this object's owner. */
-  release(): Promise<number>;
-  cancel(): Promise<boolean>;
+  readonly tokens: { readonly [name: string]: number };
+  /** As which it is held; convert() changes it. */
+  readonly shared: boolean;
+  /** Of the newest hold: aborted when it cannot be trusted any more. */
+  readonly signal: AbortSignal | null;
+  acquire(how?: How): Promise<boolean>;
+  cancel(): boolean;
+  enter(how?: How): Promise<this>;
+  run<T>(work: (lock: this) => T | Promise<T>, how?: How): Promise<T>;
+  release(): Promise<void>;
+  convert(how: { shared: boolean; wait?: number; signal?: AbortSignal }):
+    Promise<boolean>;
+  place(): Promise<number | null>;
+  locked(): boolean;
   remaining(): number;
-  guard(needMs: number): void;
+  guard(needMs?: number): void;
+  /** Where the engine has Symbol.asyncDispose. */
+  [Symbol.asyncDispose](): Promise<void>;
+}
+
+export class Election extends Lock {
+  leader(): Promise<Leader | null>;
+  observe(): AsyncGenerator<Leader | null, void, void>;
+}
+
+export class Semaphore {
+  constructor(session: Session, name: string, slots: number,
+    options?: LockOptions);
+  acquire(how?: How): Promise<Lock | null>;
+  run<T>(work: (slot: Lock) => T | Promise<T>, how?: How): Promise<T>;
+}
+
+export class ReadWriteLock {
+  constructor(session: Session, name: string, options?: LockOptions);
+  read(): Lock;
+  write(): Lock;
+}
+
+export class Watch implements AsyncIterableIterator<Change> {
+  private constructor();
+  next(): Promise<IteratorResult<Change, undefined>>;
+  return(): Promise<IteratorResult<Change, undefined>>;
+  close(): void;
+  [Symbol.asyncIterator](): this;
 }

@@ -4,6 +4,7 @@
 'use strict';
 
 const { EventEmitter } = require('node:events');
+const { debuglog } = require('node:util');
 const { Connection, ReplyError } = require('./connection');
 const { Lease, MS, readClock } = require('./lease');
 const { HaspError, Owners, judge, parseEndpoints, waitWords } =
@@ -11,6 +12,8 @@ const { HaspError, Owners, judge, parseEndpoints, waitWords } =
 
 const CONNECT_MS = 1000;
 const IDLE_MAX = 8; // Connections kept for later requests.
+
+const debug = debuglog('hasp'); // NODE_DEBUG=hasp tells each request.
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -68,22 +71,27 @@ class Core extends EventEmitter {
   /** Asks until there is an answer. 'until' is the end of a wait for a lock,
    * the time-out counts from there. Gives the reply and the clock before the
    * answered request was sent. */
-  async request(words, until = null, timeout = this.timeout) {
+  async request(words, { until = null, timeout = this.timeout, signal } = {}) {
     const limit = (until ?? performance.now()) + timeout;
     const last = new Map(); // What each node ended with.
     let isDoubtful = false; // An attempt may have been done.
     for (let attempt = 1; ; attempt++) {
       this.check();
+      signal?.throwIfAborted();
       let { text } = this.endpoints[this.turn % this.endpoints.length];
       let line;
+      const abort = () => line.close();
       try {
         line = await this.take();
         text = line.endpoint.text;
+        signal?.addEventListener('abort', abort);
+        signal?.throwIfAborted();
         const { more, patience } = waitWords(until);
         const sent = readClock();
         const reply = await line.ask(
           Math.max(1, Math.min(patience, limit - performance.now())),
           [...words, ...more]);
+        debug('%s: %j: %j', text, words, reply);
         if (!(reply instanceof ReplyError)) {
           this.put(line);
           return { reply, sent };
@@ -100,8 +108,11 @@ class Core extends EventEmitter {
         if (error instanceof HaspError) {
           throw error;
         }
+        debug('%s: %j: %s', text, words, error.message);
         isDoubtful ||= line !== undefined;
         last.set(text, error.message);
+      } finally {
+        signal?.removeEventListener('abort', abort);
       }
       this.fail(line);
       const pause = between(20, 100) * Math.min(attempt, 5);
@@ -157,13 +168,13 @@ class Core extends EventEmitter {
   }
 
   /** Greets, and tells the node whose connection it is. */
-  async connect(timeout) {
+  async connect(timeout, attaches = true) {
     const { turn } = this;
     const line = new Connection(this.endpoints[turn % this.endpoints.length]);
     line.turn = turn;
     try {
       for (const words of [['HELLO', 3],
-        ...(this.id ? [['SESSION.ATTACH', this.id, this.secret]] : [])]) {
+        ...(this.id && attaches ? [['SESSION.ATTACH', this.id, this.secret]] : [])]) {
         const reply = await line.ask(timeout, words);
         if (reply instanceof ReplyError) {
           const error = this.refusal(reply);
@@ -180,4 +191,4 @@ class Core extends EventEmitter {
   }
 }
 
-module.exports = { CONNECT_MS, Core, between, toMs };
+module.exports = { CONNECT_MS, Core, between, debug, sleep, toMs };

@@ -97,4 +97,4 @@ class Lease {
   }
 }
 
-module.exports = { Lease, MS, holdRemaining, readClock, trusted };
+module.exports = { Lease, MS, holdRemaining, readClock, since, trusted };

@@ -1,82 +1,162 @@
 // SPDX-License-Identifier: MIT
 //
-// Locks: what is asked of the cluster for them, and what is believed meanwhile.
+// A lock, or several at once: what is asked of the cluster for them, and what is
+// believed meanwhile.
 'use strict';
 
 const { HaspError, checkOptions } = require('./request');
 const { toMs } = require('./core');
 const { MS, holdRemaining, readClock, trusted } = require('./lease');
+const { Turn } = require('./turn');
 
-const OPTIONS = ['owner', 'shared', 'slots', 'value', 'delay', 'hold', 'barge'];
+const OPTIONS = ['owner', 'shared', 'slots', 'value', 'delay', 'hold', 'barge',
+  'timeout'];
 const SHOW_MS = 1000;
+const TIMER_MAX_MS = 2 ** 31 - 1;
+const CANCELLED = new Error('cancelled');
+// What takes a change back whose outcome came when nobody waited for it.
+const UNDO = { ACQUIRE: ['RELEASE'], EXCLUSIVE: ['CONVERT', 'SHARED'] };
 
-/** A lock by name, owned by this object: two objects exclude each other, the
- * same one may acquire again, so it is for one thread of control. Durations are
- * in milliseconds. Belief ends when the release is sent. */
+/** A lock by name, or several. Two Lock objects exclude each other, and so do
+ * two tasks that share one; it is not re-entrant unless it has an 'owner'.
+ * Durations are in milliseconds. Belief ends when the release is sent. */
 class Lock {
-  constructor(session, name, options) {
+  constructor(session, names, options = {}) {
     checkOptions('lock', options, OPTIONS);
     this.session = session;
-    this.name = name;
+    this.names = [names].flat();
+    if (!this.names.length ||
+        this.names.some((name) => typeof name !== 'string' || !name)) {
+      throw new TypeError('a lock has a name, or a list of them');
+    }
     this.options = options;
-    this.token = null;
+    this.shared = Boolean(options.shared); // convert() changes it.
+    this.tokens = {};
+    this.signal = null; // Aborted when the hold cannot be trusted any more.
     this.count = 0;
     this.tag = null; // The owner, while there is something to own.
     this.limit = null; // Of a limited hold: { ms, from }.
     this.hasEnded = false;
-    this.doubt = null; // A change of unknown outcome: { words, number }.
-    this.tail = Promise.resolve();
+    this.doubt = null; // A change of unknown outcome: { verb, words, number }.
+    this.changes = new Turn(); // One change at a time.
+    this.gate = new Turn(); // From acquire() to release(), where it is shared.
+    this.waits = new Set();
   }
 
-  /** Waits up to 'wait' ms (Infinity: for ever, 0: not at all). Resolves with
-   * true or false. */
-  async acquire(wait = Infinity) {
-    if (!(wait >= 0)) {
-      throw new RangeError('a wait is Infinity (for ever), 0 (not at all) or ' +
-        'a number of milliseconds');
-    }
-    const { shared, slots, value, delay, hold, barge } = this.options;
-    const words = [...(shared ? ['SHARED'] : []),
-      ...(slots ? ['SLOTS', slots] : []), ...(value ? ['VALUE', value] : []),
-      ...(delay ? ['DELAY', delay] : []), ...(hold ? ['HOLD', hold] : []),
-      ...(barge ? ['BARGE'] : [])];
-    return this.inTurn(async () => {
-      const until = wait === 0 ? null : performance.now() + wait;
-      await this.settle();
-      if (await this.change('LOCK.ACQUIRE', words, until) === null) {
-        return false;
+  get name() {
+    return this.names.join(', ');
+  }
+
+  /** The fencing token, larger at each grant; null: not held. Of several: the
+   * first one's, 'tokens' has all by their names. */
+  get token() {
+    return this.tokens[this.names[0]] ?? null;
+  }
+
+  /** Waits in line for up to 'wait' ms (Infinity: for ever, 0: only tries).
+   * True or false; rejects with the signal's reason if that is aborted. */
+  async acquire(how = {}) {
+    const { wait = this.options.timeout ?? Infinity, signal } =
+      typeof how === 'number' ? { wait: how } : how;
+    const until = waitUntil(wait);
+    const stop = new AbortController();
+    const abort = () => stop.abort(signal.reason);
+    signal?.throwIfAborted();
+    signal?.addEventListener('abort', abort);
+    this.waits.add(stop);
+    try {
+      return await this.acquireOnce(until, stop.signal);
+    } catch (error) {
+      if (error !== CANCELLED) {
+        throw error;
       }
-      if (this.limit && until !== null) {
-        await this.askLimit();
-      }
-      this.session.check();
-      return true;
-    });
-  }
-
-  /** Gives one acquisition back, whatever it rejects with: the session goes on
-   * trying. NOTHELD: the cluster had ended the hold before. */
-  async release() {
-    this.count = Math.max(0, this.count - 1);
-    if (this.count === 0) {
-      this.token = null;
-      this.session.held.delete(this);
-    }
-    return this.inTurn(async () => {
-      await this.settle();
-      return this.change('LOCK.RELEASE', [], null);
-    });
-  }
-
-  /** Leaves the queue; a waiting acquire() then resolves with false. True if
-   * there was one in the queue. */
-  async cancel() {
-    if (!this.tag) {
       return false;
+    } finally {
+      this.waits.delete(stop);
+      signal?.removeEventListener('abort', abort);
     }
-    const { reply } = await this.session.request(
-      ['LOCK.CANCEL', this.name, 'OWNER', this.tag.tag]);
-    return reply === 1;
+  }
+
+  /** Makes acquire() elsewhere resolve with false; was there one? */
+  cancel() {
+    this.waits.forEach((stop) => stop.abort(CANCELLED));
+    return this.waits.size > 0;
+  }
+
+  /** Acquires it, or rejects with TIMEDOUT. For
+   * `await using lock = await session.lock('orders').enter()`. */
+  async enter(how = {}) {
+    if (!await this.acquire(how)) {
+      throw new HaspError('TIMEDOUT', `"${this.name}" was not to be had in ` +
+        'the time that was given');
+    }
+    return this;
+  }
+
+  /** Acquires it, awaits work(this), gives it back whatever that does. */
+  async run(work, how = {}) {
+    await this.enter(how);
+    let result;
+    try {
+      result = await work(this);
+    } catch (error) {
+      await this.release().catch(() => {}); // What went wrong is the news.
+      throw error;
+    }
+    await this.release();
+    return result;
+  }
+
+  /** Gives it back, whatever it rejects with: the session goes on trying.
+   * NOTHELD: the cluster had ended the hold before. */
+  async release() {
+    if (this.count === 0) {
+      throw new HaspError('NOTHELD', `"${this.name}" is not held`);
+    }
+    const isLast = this.forget();
+    let released;
+    try {
+      released = await this.changes.run(async () => {
+        await this.settle();
+        return this.change('RELEASE', []);
+      });
+    } finally {
+      if (isLast && !this.options.owner) {
+        this.gate.leave();
+      }
+    }
+    if (this.names.length > 1 && released < this.names.length) {
+      throw new HaspError('NOTHELD', `only ${released} of ${this.name} were ` +
+        'held');
+    }
+  }
+
+  /** To shared: at once. To exclusive ('shared' is false): when the other
+   * readers have gone, ahead of the queue, with a new token; false: it is still
+   * shared. */
+  async convert({ shared, wait = Infinity, signal }) {
+    const until = shared ? null : waitUntil(wait);
+    if (this.count === 0 || this.names.length > 1) {
+      throw new HaspError('NOTHELD', 'one lock that is held can be ' +
+        `converted, not "${this.name}"`);
+    }
+    return this.changes.run(async () => {
+      await this.settle();
+      this.shared ||= shared; // Belief ends first.
+      return await this.change('CONVERT', [shared ? 'SHARED' : 'EXCLUSIVE'],
+        until, signal) !== null;
+    });
+  }
+
+  /** Of an acquire() that waits: 1 is the next. null: in no queue. */
+  async place() {
+    const { queue } = await this.session.ask('LOCK.SHOW', this.names[0]);
+    return queue.findIndex((one) => this.isMine(one)) + 1 || null;
+  }
+
+  /** Can the hold be trusted, right now? */
+  locked() {
+    return this.left() > 0n;
   }
 
   /** Milliseconds for which the hold may be trusted; 0 if it is not held. */
@@ -96,12 +176,11 @@ class Lock {
   }
 
   /** Throws LOST or SHORT unless a step of so many ms ends in time. */
-  guard(need) {
+  guard(need = 0) {
     const ns = this.left();
     if (ns > 0n && ns >= need * Number(MS)) {
       return;
     }
-    const left = toMs(ns);
     if (this.count === 0) {
       throw new HaspError('LOST', `"${this.name}" is not held`);
     }
@@ -113,22 +192,118 @@ class Lock {
       0.8 * (this.options.hold ?? Infinity));
     const never = `; it is never more than ${most.toFixed(0)} ms, 0.8 of the ` +
       'smallest of ttl, linger and hold';
-    throw new HaspError('SHORT', `"${this.name}": ${left.toFixed(0)} ms left ` +
-      `of the lease, ${need} ms needed${need > most ? never : ''}`);
+    throw new HaspError('SHORT', `"${this.name}": ${toMs(ns).toFixed(0)} ms ` +
+      `left of the lease, ${need} ms needed${need > most ? never : ''}`);
   }
 
-  // --- changes: one after the other, each numbered ---------------------------
+  // --- belief ----------------------------------------------------------------
 
-  inTurn(run) {
-    const result = this.tail.then(run);
-    this.tail = result.catch(() => {});
-    return result;
+  granted(reply, from, verb) {
+    this.tokens = Object.fromEntries(this.names.map(
+      (name, i) => [name, [reply].flat()[i]]));
+    if (verb !== 'ACQUIRE') {
+      this.shared = verb !== 'EXCLUSIVE';
+    } else if (++this.count === 1) {
+      this.hasEnded = false;
+      this.limit = this.options.hold ? { ms: this.options.hold, from } : null;
+      this.session.held.add(this);
+      this.stop = new AbortController();
+      this.signal = this.stop.signal;
+    }
+  }
+
+  /** Ends the belief in one acquisition; was it the last one? */
+  forget() {
+    if (--this.count === 0) {
+      this.tokens = {};
+      this.shared = Boolean(this.options.shared);
+      this.session.held.delete(this);
+      this.look();
+    }
+    return this.count === 0;
+  }
+
+  /** Aborts the signal in time. */
+  look() {
+    clearTimeout(this.timer);
+    const left = this.remaining();
+    if (left > 0) {
+      this.timer = setTimeout(() => this.look(),
+        Math.min(Math.ceil(left), TIMER_MAX_MS));
+    } else {
+      this.stop?.abort(new HaspError('LOST',
+        `"${this.name}" cannot be trusted any more`));
+    }
+  }
+
+  /** Is it this hold that the cluster has ended? True once. */
+  endedBy({ lock, owner, token }) {
+    if (this.hasEnded || owner !== this.tag?.tag ||
+        token !== this.tokens[lock]) {
+      return false;
+    }
+    this.hasEnded = true;
+    return true;
+  }
+
+  isMine({ session, owner }) {
+    return owner === this.tag?.tag && String(session) === this.session.id;
+  }
+
+  // --- changes: numbered, and in doubt until the outcome is known ------------
+
+  async acquireOnce(until, signal) {
+    this.session.check();
+    if (!await this.gate.enter(until, signal)) {
+      return false;
+    }
+    try {
+      return await this.changes.run(async () => {
+        await this.settle();
+        if (await this.change('ACQUIRE', this.words(), until, signal) ===
+            null) {
+          return false;
+        }
+        if (this.limit && until !== null) {
+          await this.askLimit();
+        }
+        this.confirm();
+        return true;
+      });
+    } finally {
+      if (this.count === 0 || this.options.owner) {
+        this.gate.leave();
+      }
+    }
+  }
+
+  /** The session may have been lost meanwhile. */
+  confirm() {
+    try {
+      this.session.check();
+    } catch (error) {
+      this.forget();
+      throw error;
+    }
+    this.look();
+  }
+
+  words() {
+    const { shared, slots, value, delay, hold, barge } = this.options;
+    return [...(shared ? ['SHARED'] : []),
+      ...(slots ? ['SLOTS', slots] : []), ...(value ? ['VALUE', value] : []),
+      ...(delay ? ['DELAY', delay] : []), ...(hold ? ['HOLD', hold] : []),
+      ...(barge ? ['BARGE'] : [])];
   }
 
   begin(verb, more) {
     this.tag ??= this.session.owners.take(this.options.owner);
     const { number, words } = this.session.owners.begin(this.tag);
-    this.doubt = { words: [verb, this.name, ...more, ...words], number };
+    const names = this.names.length > 1
+      ? [`LOCK.M${verb}`, this.names.length, ...this.names]
+      : [`LOCK.${verb}`, this.names[0]];
+    this.doubt = { verb: more.includes('EXCLUSIVE') ? 'EXCLUSIVE' : verb,
+      words: [...names, ...more, ...words], number };
   }
 
   /** The outcome is known. What holds nothing needs no owner. */
@@ -144,43 +319,41 @@ class Lock {
 
   /** A limited hold counts from before it was asked for the first time: an
    * attempt whose answer was lost may be the one that was granted. */
-  async change(verb, more, until) {
-    const isAcquire = verb === 'LOCK.ACQUIRE';
+  async change(verb, more, until = null, signal = undefined) {
     const from = readClock();
     this.begin(verb, more);
     try {
-      const { reply } = await this.session.request(this.doubt.words, until);
-      this.granted(isAcquire && reply, from);
+      const { reply } = await this.session.request(this.doubt.words,
+        { until, signal });
+      if (verb !== 'RELEASE' && reply !== null) {
+        this.granted(reply, from, this.doubt.verb);
+      }
       this.end();
       return reply;
     } catch (error) {
-      if (error.code === 'UNKNOWN' ||
-          (error.code === 'UNREACHABLE' && !isAcquire)) {
+      const isAborted = signal?.aborted && error === signal.reason;
+      if (isAborted || error.code === 'UNKNOWN' ||
+          (error.code === 'UNREACHABLE' && verb === 'RELEASE')) {
         this.session.doubts.add(this);
       } else {
         this.end();
+      }
+      if (isAborted) {
+        setImmediate(() => this.session.settle());
       }
       throw error;
     }
   }
 
-  granted(token, from) {
-    if (token && ++this.count === 1) {
-      this.hasEnded = false;
-      this.limit = this.options.hold ? { ms: this.options.hold, from } : null;
-      this.session.held.add(this);
-    }
-    this.token = token || this.token;
-  }
-
   /** Clears up a change whose outcome is not known: asked again under its
-   * number, and not waiting, it tells what became of it. A lock that was
-   * granted meanwhile is given back: nobody waits for it any more. */
+   * number, and not waiting, it tells what became of it. What was granted
+   * meanwhile is taken back: nobody waits for it any more. */
   async settle() {
     while (this.doubt) {
+      const { verb, words } = this.doubt;
       let reply = null;
       try {
-        ({ reply } = await this.session.request(this.doubt.words));
+        ({ reply } = await this.session.request(words));
       } catch (error) {
         if (!error.isForgotten &&
             ['UNKNOWN', 'UNREACHABLE'].includes(error.code)) {
@@ -189,11 +362,13 @@ class Lock {
         // A named owner may have other holds of it.
         reply = error.isForgotten && this.tag.isPrivate ? 0 : null;
       }
-      const isGranted = reply !== null &&
-        this.doubt.words[0] === 'LOCK.ACQUIRE';
-      this.end(!isGranted);
-      if (isGranted) {
-        this.begin('LOCK.RELEASE', []);
+      const undo = reply === null ? undefined : UNDO[verb];
+      if (reply && this.count && verb === 'EXCLUSIVE') {
+        this.tokens[this.names[0]] = reply;
+      }
+      this.end(!undo);
+      if (undo) {
+        this.begin(undo[0], undo.slice(1));
         this.session.doubts.add(this);
       }
     }
@@ -203,10 +378,8 @@ class Lock {
   async askLimit() {
     try {
       const { reply, sent } = await this.session.request(
-        ['LOCK.SHOW', this.name], null, SHOW_MS);
-      const mine = reply.holders.find((holder) =>
-        holder.owner === this.tag.tag &&
-        String(holder.session) === this.session.id);
+        ['LOCK.SHOW', this.names[0]], { timeout: SHOW_MS });
+      const mine = reply.holders.find((holder) => this.isMine(holder));
       if (mine?.hold_left_ms) {
         this.limit = { ms: Math.min(this.limit.ms, mine.hold_left_ms),
           from: sent };
@@ -215,16 +388,18 @@ class Lock {
       // It is counted from before the wait.
     }
   }
+}
 
-  /** Is it this hold that the cluster has ended? True once. */
-  endedBy({ lock, owner, token }) {
-    if (this.hasEnded || lock !== this.name || owner !== this.tag?.tag ||
-        token !== this.token) {
-      return false;
-    }
-    this.hasEnded = true;
-    return true;
+if (Symbol.asyncDispose) { // For `await using`.
+  Lock.prototype[Symbol.asyncDispose] = Lock.prototype.release;
+}
+
+function waitUntil(wait) {
+  if (!(wait >= 0)) {
+    throw new RangeError('a wait is Infinity (for ever), 0 (not at all) or a ' +
+      'number of milliseconds');
   }
+  return wait === 0 ? null : performance.now() + wait;
 }
 
 module.exports = { Lock };

@@ -263,3 +263,14 @@ def test_the_node_client(cluster):
         assert run.wait(30) == 0
     finally:
         run.kill()
+
+
+@pytest.mark.skipif(shutil.which('node') is None, reason='node is not installed')
+def test_what_the_node_client_can_do_beside(cluster):
+    told = subprocess.run(
+        ['node', os.path.join(ROOT, 'clients', 'node', 'test', 'features.js')],
+        env=dict(os.environ, HASP_ENDPOINTS=endpoints(cluster)),
+        capture_output=True, text=True, timeout=100)
+    assert told.returncode == 0 and told.stdout.endswith('ok\n'), \
+        told.stdout + told.stderr
+    assert len(told.stdout.splitlines()) > 10

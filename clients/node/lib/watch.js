@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+//
+// Changes of locks as they happen.
+'use strict';
+
+const { ReplyError } = require('./connection');
+const { CONNECT_MS, between, sleep } = require('./core');
+const { HaspError } = require('./request');
+
+const BACKLOG_MAX = 10000; // Changes nobody has taken; beyond, there is a gap.
+
+/** `for await (const change of session.watch('jobs/'))`: { kind, name, session,
+ * token, index, text }. The connection is made at the first look, and again, at
+ * another node, where it fails: then 'gap' tells that changes may have been
+ * missed. Rejects with LOST when the session is. */
+class Watch {
+  constructor(session, prefix) {
+    this.session = session;
+    this.prefix = prefix;
+    this.found = [];
+    this.isClosed = false;
+  }
+
+  /** Ends the iteration. */
+  close() {
+    this.isClosed = true;
+    this.line?.close();
+    this.news?.();
+  }
+
+  async next() {
+    for (let attempt = 1; !this.found.length && !this.isClosed;) {
+      if (this.line && !this.line.isClosed) {
+        await new Promise((resolve) => {
+          this.news = resolve;
+        });
+        continue;
+      }
+      try {
+        await this.begin();
+      } catch (error) {
+        if (error instanceof HaspError && error.code !== 'UNREACHABLE') {
+          throw error;
+        }
+        await sleep(between(20, 100) * Math.min(attempt++, 5));
+      }
+    }
+    return this.isClosed ? { done: true, value: undefined }
+      : { done: false, value: this.found.shift() };
+  }
+
+  /** Watches from now on. */
+  async begin() {
+    const isAgain = this.line !== undefined;
+    this.session.check();
+    const line = await this.session.connect(CONNECT_MS, false);
+    line.onPush = (push) => this.take(push);
+    line.onClose = () => this.news?.();
+    const reply = await line.ask(CONNECT_MS, ['LOCK.WATCH', this.prefix]);
+    if (reply instanceof ReplyError) {
+      line.close();
+      throw this.session.refusal(reply);
+    }
+    this.line = line;
+    if (isAgain) {
+      this.found.unshift({ kind: 'gap', name: '', session: 0, token: 0,
+        index: 0, text: '' });
+    }
+  }
+
+  take([, kind, { lock, session, token, index, message }]) {
+    this.found.push({ kind, name: lock, session, token, index, text: message });
+    if (this.found.length > BACKLOG_MAX) {
+      this.line.close();
+    }
+    this.news?.();
+  }
+
+  async return() {
+    this.close();
+    return { done: true, value: undefined };
+  }
+
+  [Symbol.asyncIterator]() {
+    return this;
+  }
+}
+
+module.exports = { Watch };
