@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "client/hasp_session.h"
+#include "lease/rules.h"
 
 int client_hold_new(struct change *change, const uint64_t *tokens,
                     struct hasp_hold **ret_hold)
@@ -116,7 +117,7 @@ static uint64_t most(const struct hasp_hold *hold)
     if (hold->limit_ms != 0 && hold->limit_ms < time_ns / NS_PER_MS) {
         time_ns = hold->limit_ms * NS_PER_MS;
     }
-    return lease_trusted_ns(time_ns);
+    return rules_trusted(time_ns);
 }
 
 static uint64_t smaller(uint64_t a, uint64_t b)

@@ -7,6 +7,7 @@
 #include "core/questions.h"
 #include "core/request.h"
 #include "core/state.h"
+#include "lease/rules.h"
 
 /* One turn proposes at most so much, so that the end of very many sessions at
  * once does not keep the loop from Raft's heartbeats. */
@@ -152,13 +153,13 @@ bool session_proof_is(const struct session *session,
 void session_put_times(struct resp_writer *writer, uint64_t ttl_ms,
                        uint64_t linger_ms)
 {
-    uint64_t least = linger_ms != 0 && linger_ms < ttl_ms ? linger_ms : ttl_ms;
+    uint64_t trust_ms = rules_trusted(rules_promised(ttl_ms, linger_ms));
     resp_text(writer, "ttl_ms");
     resp_integer(writer, (int64_t)ttl_ms);
     resp_text(writer, "linger_ms");
     resp_integer(writer, (int64_t)linger_ms);
     resp_text(writer, "trust_ms");
-    resp_integer(writer, (int64_t)(least * 8 / 10));
+    resp_integer(writer, (int64_t)trust_ms);
 }
 
 static uint32_t beat_count(const struct call *call)

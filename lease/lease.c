@@ -4,17 +4,13 @@
 
 #include "base/check.h"
 #include "base/units.h"
-
-static uint64_t since(uint64_t then_ns, uint64_t now_ns)
-{
-    return now_ns > then_ns ? now_ns - then_ns : 0;
-}
+#include "lease/rules.h"
 
 /* What has passed on the clock that has gone further. */
 static uint64_t elapsed(struct lease_clock then, struct lease_clock now)
 {
-    uint64_t monotonic_ns = since(then.monotonic_ns, now.monotonic_ns);
-    uint64_t boottime_ns = since(then.boottime_ns, now.boottime_ns);
+    uint64_t monotonic_ns = rules_left(now.monotonic_ns, then.monotonic_ns);
+    uint64_t boottime_ns = rules_left(now.boottime_ns, then.boottime_ns);
     return monotonic_ns > boottime_ns ? monotonic_ns : boottime_ns;
 }
 
@@ -28,21 +24,14 @@ static bool is_before(struct lease_clock a, struct lease_clock b)
     return a.boottime_ns < b.boottime_ns;
 }
 
-uint64_t lease_trusted_ns(uint64_t promised_ns)
-{
-    return promised_ns / 5 * 4 + promised_ns % 5 * 4 / 5;
-}
-
 uint64_t lease_promised_ns(const struct lease *lease)
 {
-    bool is_lingering = lease->linger_ns != 0 &&
-                        lease->linger_ns < lease->ttl_ns;
-    return is_lingering ? lease->linger_ns : lease->ttl_ns;
+    return rules_promised(lease->ttl_ns, lease->linger_ns);
 }
 
 uint64_t lease_period_ns(const struct lease *lease)
 {
-    return lease_promised_ns(lease) / 5;
+    return rules_beat_period(lease_promised_ns(lease));
 }
 
 void lease_init(struct lease *lease)
@@ -89,11 +78,11 @@ enum lease_state lease_check(struct lease *lease, struct lease_clock now)
         return LEASE_JEOPARDY;
     }
     uint64_t passed_ns = elapsed(lease->sent, now);
-    if (passed_ns >= lease_trusted_ns(lease->ttl_ns)) {
+    if (passed_ns >= rules_trusted(lease->ttl_ns)) {
         lease->is_lost = true;
         return LEASE_LOST;
     }
-    uint64_t trust_ns = lease_trusted_ns(lease_promised_ns(lease));
+    uint64_t trust_ns = rules_trusted(lease_promised_ns(lease));
     return passed_ns >= trust_ns ? LEASE_JEOPARDY : LEASE_HELD;
 }
 
@@ -102,7 +91,7 @@ uint64_t lease_remaining(struct lease *lease, struct lease_clock now)
     if (lease_check(lease, now) != LEASE_HELD) {
         return 0;
     }
-    uint64_t trust_ns = lease_trusted_ns(lease_promised_ns(lease));
+    uint64_t trust_ns = rules_trusted(lease_promised_ns(lease));
     uint64_t passed_ns = elapsed(lease->sent, now);
     CHECK(passed_ns < trust_ns);
     return trust_ns - passed_ns;
@@ -111,9 +100,8 @@ uint64_t lease_remaining(struct lease *lease, struct lease_clock now)
 uint64_t lease_hold_remaining(struct lease_clock sent, uint64_t hold_left_ms,
                               struct lease_clock now)
 {
-    uint64_t trust_ns = lease_trusted_ns(hold_left_ms * NS_PER_MS);
-    uint64_t passed_ns = elapsed(sent, now);
-    return passed_ns < trust_ns ? trust_ns - passed_ns : 0;
+    uint64_t trust_ns = rules_trusted(hold_left_ms * NS_PER_MS);
+    return rules_left(trust_ns, elapsed(sent, now));
 }
 
 uint64_t lease_next_beat(const struct lease *lease, struct lease_clock now)
@@ -128,7 +116,5 @@ uint64_t lease_next_beat(const struct lease *lease, struct lease_clock now)
     if (lease->is_tried && is_before(last, lease->tried)) {
         last = lease->tried;
     }
-    uint64_t period_ns = lease_period_ns(lease);
-    uint64_t passed_ns = elapsed(last, now);
-    return passed_ns < period_ns ? period_ns - passed_ns : 0;
+    return rules_left(lease_period_ns(lease), elapsed(last, now));
 }

@@ -63,8 +63,6 @@ uint64_t lease_remaining(struct lease *lease, struct lease_clock now);
  * UINT64_MAX on a lost lease, 0 before the first answer. */
 uint64_t lease_next_beat(const struct lease *lease, struct lease_clock now);
 
-/* The part of a promise that may be trusted: 0.8. */
-uint64_t lease_trusted_ns(uint64_t promised_ns);
 /* What each answer promises until the next one: the shorter of TTL and linger;
  * 0 before the first answer. */
 uint64_t lease_promised_ns(const struct lease *lease);

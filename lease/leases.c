@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "base/units.h"
+#include "lease/rules.h"
 #include "lockfsm/encode.h"
 
 /* A mark is logged in milliseconds, rounded down. */
@@ -36,14 +37,9 @@ static struct timed_session *find(const struct leases *leases, uint64_t id)
     return session;
 }
 
-static uint64_t minus(uint64_t a, uint64_t b)
-{
-    return a > b ? a - b : 0;
-}
-
 static uint64_t quiet_at(const struct timed_session *session, uint64_t now_ns)
 {
-    return minus(now_ns + session->ttl_ns, session->deadline_ns);
+    return rules_left(now_ns + session->ttl_ns, session->deadline_ns);
 }
 
 /* When the next mark of 'session' is due; UINT64_MAX if none is. */
@@ -52,9 +48,10 @@ static uint64_t next_mark(const struct timed_session *session)
     if (session->is_hearing || (session->is_marked && !session->marks_now)) {
         return UINT64_MAX;
     }
-    uint64_t quiet_ns = session->marks_now ? 0 : session->ttl_ns / 4;
+    uint64_t quiet_ns = session->marks_now ? 0
+                                           : rules_quiet_max(session->ttl_ns);
     quiet_ns = quiet_ns > QUIET_MIN_NS ? quiet_ns : QUIET_MIN_NS;
-    return minus(session->deadline_ns, session->ttl_ns - quiet_ns);
+    return rules_left(session->deadline_ns, session->ttl_ns - quiet_ns);
 }
 
 /* Puts the next mark into its heap, or takes it out if there will be none until
@@ -312,7 +309,7 @@ uint64_t leases_left(const struct leases *leases, uint64_t session,
                      uint64_t now_ns)
 {
     const struct timed_session *timed = find(leases, session);
-    return timed == NULL ? 0 : minus(timed->deadline_ns, now_ns);
+    return timed == NULL ? 0 : rules_left(timed->deadline_ns, now_ns);
 }
 
 uint64_t leases_next_end(const struct leases *leases)

@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "base/units.h"
+#include "lease/rules.h"
 #include "lockfsm/encode.h"
 
 /* What an inherited span is prolonged by, since the first TIME after its
@@ -24,8 +25,8 @@ enum span_kind {
 };
 
 /* What a span belongs to. Fields that are no part of the identity of its kind
- * are 0: a wait is its index, a delay its lock, a hold its lock, session and
- * owner, a blacklisting its index. */
+ * are 0: a wait is its index and owner, a delay its lock, a hold its lock,
+ * session and owner, a blacklisting its index. */
 struct span_key {
     enum span_kind kind;
     uint64_t number; /* Wait index, session of a hold, since_index. */
@@ -45,7 +46,6 @@ struct span {
     uint64_t clock_ms; /* HOLD: the log's clock when it began. */
     struct bytes lock;
     struct bytes owner;
-    size_t key_size;
     uint8_t key[];
 };
 
@@ -82,41 +82,24 @@ static void drop_key(struct spans *spans, const struct span_key *key)
     }
 }
 
-/* Finds or makes the span of 'key'. The wait's owner is part of what its
- * command says though not of its key, so it comes apart. */
-static struct span *obtain(struct spans *spans, const struct span_key *key,
-                           struct bytes owner)
+static struct span *obtain(struct spans *spans, const struct span_key *key)
 {
     struct span *span = find(spans, key);
-    if (span != NULL && bytes_equal(span->owner, owner)) {
+    if (span != NULL) {
         return span;
     }
-    if (span != NULL) {
-        drop(spans, span);
-    }
     struct bytes bytes = make_key(spans, key);
-    span = memory_new(sizeof *span + bytes.size + key->lock.size + owner.size);
+    span = memory_new(sizeof *span + bytes.size);
     span->kind = key->kind;
     span->number = key->number;
-    span->key_size = bytes.size;
     memcpy(span->key, bytes.data, bytes.size);
-    uint8_t *text = span->key + bytes.size;
-    if (key->lock.size > 0) {
-        memcpy(text, key->lock.data, key->lock.size);
-    }
-    span->lock = bytes_of(text, key->lock.size);
-    text += key->lock.size;
-    if (owner.size > 0) {
-        memcpy(text, owner.data, owner.size);
-    }
-    span->owner = bytes_of(text, owner.size);
-    HASH_ADD_KEYPTR(hh, spans->by_key, span->key, span->key_size, span);
+    /* The key ends with the two strings, each behind its length. */
+    const uint8_t *end = span->key + bytes.size;
+    span->owner = bytes_of(end - key->owner.size, key->owner.size);
+    end = span->owner.data - sizeof(uint32_t);
+    span->lock = bytes_of(end - key->lock.size, key->lock.size);
+    HASH_ADD_KEYPTR(hh, spans->by_key, span->key, bytes.size, span);
     return span;
-}
-
-static void schedule(struct spans *spans, struct span *span)
-{
-    heap_set(&spans->due, &span->due, span->end_ns);
 }
 
 /* When a span ends that another leader began. */
@@ -124,64 +107,31 @@ static uint64_t inherited_end(const struct lockfsm *fsm, uint64_t span_ms,
                               uint64_t clock_ms, uint64_t slack_ms,
                               uint64_t now_ns)
 {
-    uint64_t passed_ms = lockfsm_clock(fsm) - clock_ms;
-    passed_ms = passed_ms > slack_ms ? passed_ms - slack_ms : 0;
-    uint64_t left_ms = span_ms > passed_ms ? span_ms - passed_ms : 0;
-    return now_ns + left_ms * NS_PER_MS;
+    uint64_t passed_ms = rules_left(lockfsm_clock(fsm) - clock_ms, slack_ms);
+    return now_ns + rules_left(span_ms, passed_ms) * NS_PER_MS;
 }
 
-static void start_wait(struct spans *spans, const struct wait_key *wait,
-                       uint64_t end_ns)
+static struct span *start(struct spans *spans, const struct span_key *key,
+                          uint64_t instance, uint64_t end_ns)
 {
-    struct span_key key = {.kind = SPAN_WAIT, .number = wait->wait_index};
-    struct span *span = obtain(spans, &key, wait->owner);
-    span->session = wait->session;
-    span->instance = wait->asked_index;
+    struct span *span = obtain(spans, key);
+    span->instance = instance;
     span->end_ns = end_ns;
-    schedule(spans, span);
+    heap_set(&spans->due, &span->due, end_ns);
+    return span;
 }
-
-static void start_delay(struct spans *spans, struct bytes lock,
-                        uint64_t since_index, uint64_t end_ns)
-{
-    struct span_key key = {.kind = SPAN_DELAY, .lock = lock};
-    struct span *span = obtain(spans, &key, (struct bytes){NULL, 0});
-    span->instance = since_index;
-    span->end_ns = end_ns;
-    schedule(spans, span);
-}
-
-/* A hold that must end. */
-struct limit {
-    uint64_t token;
-    uint64_t hold_ms;
-    uint64_t clock_ms;
-    uint64_t end_ns;
-};
 
 /* A downgrade is told as a grant of the same token, and does not prolong. */
 static void start_hold(struct spans *spans, const struct span_key *key,
-                       const struct limit *limit)
+                       uint64_t token, uint64_t hold_ms, uint64_t clock_ms,
+                       uint64_t end_ns)
 {
-    struct span *span = obtain(spans, key, key->owner);
-    if (span->instance == limit->token && span->hold_ms == limit->hold_ms) {
-        return;
+    struct span *span = find(spans, key);
+    if (span == NULL || span->instance != token || span->hold_ms != hold_ms) {
+        span = start(spans, key, token, end_ns);
+        span->hold_ms = hold_ms;
+        span->clock_ms = clock_ms;
     }
-    span->instance = limit->token;
-    span->hold_ms = limit->hold_ms;
-    span->clock_ms = limit->clock_ms;
-    span->end_ns = limit->end_ns;
-    schedule(spans, span);
-}
-
-/* A span that is nothing but an index: a blacklisting, the quarantine. */
-static void start_numbered(struct spans *spans, enum span_kind kind,
-                           uint64_t since_index, uint64_t end_ns)
-{
-    struct span_key key = {.kind = kind, .number = since_index};
-    struct span *span = obtain(spans, &key, (struct bytes){NULL, 0});
-    span->end_ns = end_ns;
-    schedule(spans, span);
 }
 
 void spans_clear(struct spans *spans)
@@ -206,37 +156,32 @@ static void inherit_lock(struct spans *spans, const struct lockfsm *fsm,
                          const struct lock *lock, uint64_t now_ns)
 {
     if (lock->delay_ms > 0) {
-        start_delay(spans, lock->name, lock->delay_index,
-                    inherited_end(fsm, lock->delay_ms, lock->delay_clock_ms,
-                                  SLACK_MS, now_ns));
+        struct span_key key = {.kind = SPAN_DELAY, .lock = lock->name};
+        start(spans, &key, lock->delay_index,
+              inherited_end(fsm, lock->delay_ms, lock->delay_clock_ms, SLACK_MS,
+                            now_ns));
     }
     LIST_EACH (node, &lock->holds) {
         const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
+        struct span_key key = {SPAN_HOLD, hold->session->id, lock->name,
+                               hold->owner};
         if (hold->hold_ms > 0) {
-            struct span_key key = {.kind = SPAN_HOLD,
-                                   .number = hold->session->id,
-                                   .lock = lock->name,
-                                   .owner = hold->owner};
-            struct limit limit = {
-                .token = hold->token,
-                .hold_ms = hold->hold_ms,
-                .clock_ms = hold->hold_clock_ms,
-                .end_ns = inherited_end(fsm, hold->hold_ms, hold->hold_clock_ms,
-                                        HOLD_SLACK_MS, now_ns),
-            };
-            start_hold(spans, &key, &limit);
+            start_hold(spans, &key, hold->token, hold->hold_ms,
+                       hold->hold_clock_ms,
+                       inherited_end(fsm, hold->hold_ms, hold->hold_clock_ms,
+                                     HOLD_SLACK_MS, now_ns));
         }
     }
     LIST_EACH (node, &lock->queue) {
         const struct wait *wait = LIST_ENTRY(node, struct wait, in_lock);
+        struct span_key key = {.kind = SPAN_WAIT,
+                               .number = wait->wait_index,
+                               .owner = wait->owner};
         if (wait->wait_ms > 0) {
-            struct wait_key key = {.session = wait->session->id,
-                                   .owner = wait->owner,
-                                   .wait_index = wait->wait_index,
-                                   .asked_index = wait->asked_index};
-            start_wait(spans, &key,
-                       inherited_end(fsm, wait->wait_ms, wait->wait_clock_ms,
-                                     SLACK_MS, now_ns));
+            start(spans, &key, wait->asked_index,
+                  inherited_end(fsm, wait->wait_ms, wait->wait_clock_ms,
+                                SLACK_MS, now_ns))
+                ->session = wait->session->id;
         }
     }
 }
@@ -251,45 +196,23 @@ void spans_inherit(struct spans *spans, const struct lockfsm *fsm,
     LIST_EACH (node, lockfsm_blacklist(fsm)) {
         const struct blacklisting *entry = LIST_ENTRY(node, struct blacklisting,
                                                       in_order);
+        struct span_key key = {.kind = SPAN_BLACKLISTING,
+                               .number = entry->since_index};
         if (entry->for_ms > 0) {
-            start_numbered(spans, SPAN_BLACKLISTING, entry->since_index,
-                           inherited_end(fsm, entry->for_ms, entry->clock_ms,
-                                         SLACK_MS, now_ns));
+            start(spans, &key, 0,
+                  inherited_end(fsm, entry->for_ms, entry->clock_ms, SLACK_MS,
+                                now_ns));
         }
     }
     /* It begins with the BEGIN of the new life, which no leader follows: by
      * then it has not served. */
     uint64_t quarantine_ms;
-    uint64_t since_index = lockfsm_quarantine(fsm, &quarantine_ms);
-    if (since_index != 0) {
-        start_numbered(spans, SPAN_QUARANTINE, since_index,
-                       inherited_end(fsm, quarantine_ms,
-                                     lockfsm_quarantine_clock(fsm), SLACK_MS,
-                                     now_ns));
-    }
-}
-
-static void follow_grant(struct spans *spans, const struct lockfsm *fsm,
-                         const struct effect *effect, uint64_t now_ns)
-{
-    if (effect->wait_index != 0) {
-        drop_key(spans, &(struct span_key){.kind = SPAN_WAIT,
-                                           .number = effect->wait_index});
-    }
-    struct span_key key = {.kind = SPAN_HOLD,
-                           .number = effect->session,
-                           .lock = effect->lock,
-                           .owner = effect->owner};
-    if (effect->hold_ms > 0) {
-        struct limit limit = {
-            .token = effect->token,
-            .hold_ms = effect->hold_ms,
-            .clock_ms = lockfsm_clock(fsm),
-            .end_ns = now_ns + effect->hold_ms * NS_PER_MS,
-        };
-        start_hold(spans, &key, &limit);
-    } else {
-        drop_key(spans, &key);
+    struct span_key key = {.kind = SPAN_QUARANTINE,
+                           .number = lockfsm_quarantine(fsm, &quarantine_ms)};
+    if (key.number != 0) {
+        start(spans, &key, 0,
+              inherited_end(fsm, quarantine_ms, lockfsm_quarantine_clock(fsm),
+                            SLACK_MS, now_ns));
     }
 }
 
@@ -297,43 +220,49 @@ void spans_follow(struct spans *spans, const struct lockfsm *fsm,
                   const struct effect *effect, uint64_t now_ns)
 {
     uint64_t end_ns = now_ns + effect->time_ms * NS_PER_MS;
+    struct span_key wait = {.kind = SPAN_WAIT,
+                            .number = effect->wait_index,
+                            .owner = effect->owner};
+    struct span_key hold = {SPAN_HOLD, effect->session, effect->lock,
+                            effect->owner};
+    struct span_key delay = {.kind = SPAN_DELAY, .lock = effect->lock};
+    struct span_key blacklisting = {.kind = SPAN_BLACKLISTING,
+                                    .number = effect->log_index};
     switch (effect->type) {
     case EFFECT_QUEUED:
         if (effect->time_ms > 0) {
-            struct wait_key key = {.session = effect->session,
-                                   .owner = effect->owner,
-                                   .wait_index = effect->wait_index,
-                                   .asked_index = effect->asked_index};
-            start_wait(spans, &key, end_ns);
+            start(spans, &wait, effect->asked_index, end_ns)
+                ->session = effect->session;
         } else {
-            drop_key(spans, &(struct span_key){.kind = SPAN_WAIT,
-                                               .number = effect->wait_index});
+            drop_key(spans, &wait);
         }
         break;
     case EFFECT_WAIT_ENDED:
-        drop_key(spans, &(struct span_key){.kind = SPAN_WAIT,
-                                           .number = effect->wait_index});
+        drop_key(spans, &wait);
         break;
     case EFFECT_GRANTED:
-        follow_grant(spans, fsm, effect, now_ns);
+        drop_key(spans, &wait);
+        if (effect->hold_ms > 0) {
+            start_hold(spans, &hold, effect->token, effect->hold_ms,
+                       lockfsm_clock(fsm),
+                       now_ns + effect->hold_ms * NS_PER_MS);
+        } else {
+            drop_key(spans, &hold);
+        }
         break;
     case EFFECT_RELEASED:
     case EFFECT_HOLD_EXPIRED:
-        drop_key(spans, &(struct span_key){.kind = SPAN_HOLD,
-                                           .number = effect->session,
-                                           .lock = effect->lock,
-                                           .owner = effect->owner});
+        drop_key(spans, &hold);
         break;
     case EFFECT_DELAYED:
-        start_delay(spans, effect->lock, effect->log_index, end_ns);
+        start(spans, &delay, effect->log_index, end_ns);
         break;
     case EFFECT_DELAY_OVER:
-        drop_key(spans,
-                 &(struct span_key){.kind = SPAN_DELAY, .lock = effect->lock});
+        drop_key(spans, &delay);
         break;
     case EFFECT_BLACKLISTED:
         if (effect->time_ms > 0) {
-            start_numbered(spans, SPAN_BLACKLISTING, effect->log_index, end_ns);
+            start(spans, &blacklisting, 0, end_ns);
         }
         break;
     default:
@@ -349,7 +278,7 @@ uint64_t spans_next(const struct spans *spans)
 
 static uint64_t left(const struct span *span, uint64_t now_ns)
 {
-    return span != NULL && span->end_ns > now_ns ? span->end_ns - now_ns : 0;
+    return span != NULL ? rules_left(span->end_ns, now_ns) : 0;
 }
 
 uint64_t spans_delay_left(struct spans *spans, struct bytes lock,
@@ -372,12 +301,10 @@ uint64_t spans_hold_left(struct spans *spans, struct bytes lock,
     if (span == NULL) {
         return 0;
     }
-    uint64_t passed_ms = clock_ms - span->clock_ms;
-    passed_ms = passed_ms > SLACK_MS ? passed_ms - SLACK_MS : 0;
-    uint64_t left_ms = span->hold_ms > passed_ms ? span->hold_ms - passed_ms
-                                                 : 0;
+    uint64_t passed_ms = rules_left(clock_ms - span->clock_ms, SLACK_MS);
+    uint64_t left_ns = rules_left(span->hold_ms, passed_ms) * NS_PER_MS;
     uint64_t own_ns = left(span, now_ns);
-    return own_ns < left_ms * NS_PER_MS ? own_ns : left_ms * NS_PER_MS;
+    return own_ns < left_ns ? own_ns : left_ns;
 }
 
 uint64_t spans_quarantine_left(struct spans *spans, uint64_t since_index,

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "lease/leases.h"
+#include "lease/rules.h"
 #include "lease/spans.h"
 #include "lockfsm/encode.h"
 
@@ -67,9 +68,7 @@ uint64_t timers_base(const struct timers *timers)
 
 uint32_t timers_elapsed_ms(const struct timers *timers, uint64_t now_ns)
 {
-    uint64_t elapsed_ns = now_ns > timers->noted_ns ? now_ns - timers->noted_ns
-                                                    : 0;
-    uint64_t elapsed_ms = elapsed_ns / NS_PER_MS;
+    uint64_t elapsed_ms = rules_left(now_ns, timers->noted_ns) / NS_PER_MS;
     return (uint32_t)(elapsed_ms < CLOCK_STEP_MS_MAX ? elapsed_ms
                                                      : CLOCK_STEP_MS_MAX);
 }

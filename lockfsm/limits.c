@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "lease/rules.h"
 #include "lockfsm/state.h"
 
 #define MANY 100000000
@@ -154,7 +155,7 @@ bool ttl_is_over_limit(struct lockfsm *fsm, uint64_t ttl_ms,
 
 uint64_t lockfsm_lease_max(const struct lockfsm *fsm)
 {
-    uint64_t longest = redis_lease_ms(fsm->limits.of[LIMIT_TTL_MAX]);
+    uint64_t longest = rules_redis_lease_ms(fsm->limits.of[LIMIT_TTL_MAX]);
     for (const struct session *session = fsm->sessions; session != NULL;
          session = session->by_id.next) {
         longest = session->ttl_ms > longest ? session->ttl_ms : longest;

@@ -61,11 +61,6 @@
 #define TTL_ASKED_MS_MAX 3600000
 /* No lease is longer: 1.25 h + 5 ms, that of a Redis value of an hour. */
 #define SESSION_TTL_MS_MAX 4500005
-/* The lease of a Redis value that was asked for 'px_ms' (rule 18). */
-static inline uint64_t redis_lease_ms(uint64_t px_ms)
-{
-    return (px_ms * 5 + 3) / 4 + 5;
-}
 /* Longest WAIT, DELAY, HOLD, FOR: 34 years. In nanoseconds it fits 64 bits. */
 #define TIME_MS_MAX (UINT64_C(1) << 40)
 /* One entry moves the log's clock by so much at most. */

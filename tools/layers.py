@@ -22,23 +22,26 @@ ROOMS = [
     ('net/resp', r'net/resp(_\w+)?\.[ch]$', 'base', '', True),
     ('net/frame', r'net/frame\.[ch]$', 'base', '', True),
     ('net/http', r'net/http\.[ch]$', 'base net', 'uv microhttpd', False),
-    ('lease/lease', r'lease/lease\.[ch]$', 'base', '', True),
-    ('lease', r'lease/', 'base lockfsm', '', True),
+    ('lease/rules', r'lease/rules\.h$', 'base', '', True),
+    ('lease/lease', r'lease/lease\.[ch]$', 'base lease/rules', '', True),
+    ('lease', r'lease/', 'base lockfsm lease/rules', '', True),
     ('storage/table_lmdb', r'storage/table_lmdb\.c$', 'base storage', 'lmdb',
      False),
     ('base/sha', r'base/sha\.[ch]$', 'base', 'openssl', True),
     ('base', r'base/', '', 'uthash xxhash', True),
-    ('lockfsm', r'lockfsm/', 'base storage/table.h', 'protobuf', True),
+    ('lockfsm', r'lockfsm/', 'base lease/rules storage/table.h', 'protobuf',
+     True),
     ('raft', r'raft/', 'base', 'raft', True),
     ('storage', r'storage/', 'base', '', False),
     ('net', r'net/', 'base net/frame', 'uv', False),
     ('core/commands', r'core/commands/',
-     'base base/sha lockfsm raft net/resp net/frame core core/redis', '',
-     True),
+     'base base/sha lockfsm lease/rules raft net/resp net/frame core '
+     'core/redis', '', True),
     ('core/redis', r'core/redis/',
-     'base base/sha lockfsm net/resp core core/commands', '', True),
+     'base base/sha lockfsm lease/rules net/resp core core/commands', '',
+     True),
     ('core', r'core/',
-     'base base/sha lockfsm lease raft net/resp net/frame storage/table.h '
+     'base base/sha lockfsm lease lease/rules raft net/resp net/frame storage/table.h '
      'storage/snapshot.h '
      'core/commands core/redis', '', True),
     ('node', r'node/',
@@ -49,10 +52,10 @@ ROOMS = [
     # What users would write: system includes (<hasp/hasp.h>) only.
     ('examples', r'examples/', '', 'uv', False),
     ('client', r'client/',
-     'base base/sha net/resp lease/lease include', 'uv', False),
+     'base base/sha net/resp lease/lease lease/rules include', 'uv', False),
     ('cmd/haspd', r'cmd/haspd/', 'base include', 'inih systemd', False),
     ('cmd/hasp', r'cmd/hasp/',
-     'base client lease/lease include', 'smartcols jansson', False),
+     'base client lease/lease lease/rules include', 'smartcols jansson', False),
 ]
 
 LIBRARIES = {

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "cmd/hasp/names.h"
+#include "lease/rules.h"
 
 /* A wait is asked for anew, keeping its place, when its node has been silent
  * for so long: it may be paused, which no time-out of TCP notices. Mostly a
@@ -134,7 +135,7 @@ static bool is_lost(struct tool *tool, int error,
 static void settle(const struct acquired *acquired, int signal_fd)
 {
     const struct lease *lease = &acquired->session.lease;
-    uint64_t enough_ns = lease_trusted_ns(lease_promised_ns(lease)) / 2;
+    uint64_t enough_ns = rules_trusted(lease_promised_ns(lease)) / 2;
     struct keeper_view view;
     for (;;) {
         uint64_t ignored;

@@ -6,6 +6,7 @@
 #include "core/commands/listing.h"
 #include "core/request.h"
 #include "core/state.h"
+#include "lease/rules.h"
 
 /* The first so many are shown: an answer stays below what a connection
  * takes. */
@@ -237,10 +238,8 @@ static uint64_t hold_end_ms(struct core *core, const struct hold *hold)
 {
     uint64_t end_ms = to_ms(
         timers_lease_left(core->timers, hold->session->id, core->now_ns));
-    uint64_t linger_ms = hold->session->linger_ms;
-    if (linger_ms != 0 && linger_ms < end_ms) {
-        end_ms = linger_ms; /* From when its last connection is closed. */
-    }
+    /* Linger counts from when its last connection is closed. */
+    end_ms = rules_promised(end_ms, hold->session->linger_ms);
     if (hold->hold_ms != 0) {
         uint64_t hold_ms = to_ms(
             timers_hold_left(core->timers, core->fsm, hold->lock->name,

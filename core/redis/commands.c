@@ -20,6 +20,7 @@
 #include "core/redis/scripts.h"
 #include "core/request.h"
 #include "core/state.h"
+#include "lease/rules.h"
 
 #define PX_MAX_MS ((uint64_t)TTL_ASKED_MS_MAX)
 
@@ -480,7 +481,7 @@ static void propose_step(struct core *core, struct request *request,
         uint64_t max = lockfsm_limit(core->fsm, LIMIT_TTL_MAX);
         px_ms = px_ms < max || redis->px_ms > max ? px_ms : max;
     }
-    uint32_t ttl_ms = (uint32_t)redis_lease_ms(px_ms);
+    uint32_t ttl_ms = (uint32_t)rules_redis_lease_ms(px_ms);
     if (redis->kind == KIND_SET) {
         struct redis_set_command set = {
             .name = key,
@@ -551,7 +552,5 @@ static int64_t pttl(struct core *core, const struct hold *hold)
     }
     uint64_t left_ns = timers_lease_left(core->timers, hold->session->id,
                                          core->now_ns);
-    uint64_t extra_ns = 5 * NS_PER_MS; /* See 'ttl_ms' above. */
-    left_ns = left_ns > extra_ns ? left_ns - extra_ns : 0;
-    return (int64_t)(left_ns / 10 * 8 / NS_PER_MS);
+    return (int64_t)(rules_redis_px_ns(left_ns) / NS_PER_MS);
 }

@@ -29,6 +29,7 @@
 #include "base/bytes.h"
 #include "base/prng.h"
 #include "base/units.h"
+#include "lease/rules.h"
 
 #define PATH "tests/vectors/lease.json"
 #define DRAWN_COUNT 100
@@ -146,9 +147,9 @@ static void choose_ends(struct vectors *v)
             answered(v, at(0, 0), ttl_ms, linger_ms);
             period(v);
             check(v, at(0, 0));
-            uint64_t trust_ns = lease_trusted_ns(lease_promised_ns(&v->lease));
+            uint64_t trust_ns = rules_trusted(lease_promised_ns(&v->lease));
             check_around(v, trust_ns, clocks);
-            check_around(v, lease_trusted_ns(ttl_ms * NS_PER_MS), clocks);
+            check_around(v, rules_trusted(ttl_ms * NS_PER_MS), clocks);
         }
     }
 }
@@ -213,7 +214,7 @@ static void choose_orders(struct vectors *v)
 static void choose_holds(struct vectors *v)
 {
     for (size_t i = 0; i < sizeof ttls_ms / sizeof ttls_ms[0]; i++) {
-        uint64_t trust_ns = lease_trusted_ns(ttls_ms[i] * NS_PER_MS);
+        uint64_t trust_ns = rules_trusted(ttls_ms[i] * NS_PER_MS);
         begin(v, "of %" PRIu64 " ms left of a limited hold 0.8 are trusted",
               ttls_ms[i]);
         hold(v, at(7, 7), ttls_ms[i], at(7, 7));
@@ -234,7 +235,7 @@ static void draw(struct vectors *v, uint64_t seed)
     uint64_t monotonic_ns = 0, boottime_ns = prng_below(&prng, NS_PER_S);
     begin(v, "drawn %" PRIu64, seed);
     for (int i = 0; i < 8; i++) {
-        uint64_t trust_ns = lease_trusted_ns(lease_promised_ns(&v->lease));
+        uint64_t trust_ns = rules_trusted(lease_promised_ns(&v->lease));
         uint64_t step_ns = prng_below(&prng, ttl_ms * NS_PER_MS / 2);
         if (prng_chance(&prng, 0.2)) {
             step_ns = trust_ns - (trust_ns > 0 ? prng_below(&prng, 2) : 0);

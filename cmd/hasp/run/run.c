@@ -16,6 +16,7 @@
 #include "cmd/hasp/run/child.h"
 #include "cmd/hasp/run/nest.h"
 #include "cmd/hasp/tool.h"
+#include "lease/rules.h"
 
 /* Of the time for which an answered heartbeat is trusted: the default of
  * --grace, and the time that a signal may take. */
@@ -204,7 +205,7 @@ static int run_command(struct run *run, struct acquired *acquired, char **argv,
                        int signal_fd, const sigset_t *mask)
 {
     const struct lease *lease = &acquired->session.lease;
-    uint64_t trust_ms = lease_trusted_ns(lease_promised_ns(lease)) / NS_PER_MS;
+    uint64_t trust_ms = rules_trusted(lease_promised_ns(lease)) / NS_PER_MS;
     uint64_t grace_ms = run->has_grace ? run->grace_ms : trust_ms / GRACE_PART;
     uint64_t margin_ms = trust_ms / MARGIN_PART > MARGIN_MIN_MS
                              ? trust_ms / MARGIN_PART
