@@ -341,6 +341,7 @@ struct core_counts {
     uint64_t refusals;     /* Answers with an error word, of these ... */
     uint64_t limits;       /* ... LIMIT, */
     uint64_t busy;         /* BUSY. */
+    uint64_t scrubbed;     /* Records that were compared with the table. */
 };
 const struct core_counts *core_counts(const struct core *core);
 /* Called by the simulator after each apply, if set. */

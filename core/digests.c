@@ -15,9 +15,13 @@
 #define POINT_ENTRIES 8192
 /* So long without an entry is idle. */
 #define QUIET_NS (200 * NS_PER_MS)
-/* One step of the scrub: about half a millisecond. */
-#define SCRUB_INTERVAL_NS (100 * NS_PER_MS)
+/* One step of the scrub. Steps come so often that a round takes less than a
+ * minute, and not oftener than what is a few hundredths of the loop's time
+ * (docs/operations.md has the figure). */
 #define SCRUB_RECORDS 256
+#define SCRUB_ROUND_NS (50 * NS_PER_S)
+#define SCRUB_INTERVAL_MIN_NS (10 * NS_PER_MS)
+#define SCRUB_INTERVAL_MAX_NS (100 * NS_PER_MS)
 
 static const struct frame_digest *find(const struct digest_points *points,
                                        uint64_t log_index)
@@ -199,13 +203,23 @@ static void send_point(struct core *core)
     }
 }
 
+static uint64_t scrub_interval_ns(const struct core *core)
+{
+    uint64_t count = lockfsm_settled_count(core->fsm) + 1;
+    uint64_t ns = SCRUB_ROUND_NS * SCRUB_RECORDS / count;
+    return ns < SCRUB_INTERVAL_MIN_NS   ? SCRUB_INTERVAL_MIN_NS
+           : ns > SCRUB_INTERVAL_MAX_NS ? SCRUB_INTERVAL_MAX_NS
+                                        : ns;
+}
+
 static void scrub(struct core *core)
 {
     if (core->now_ns < core->digests.scrub_due_ns) {
         return;
     }
-    core->digests.scrub_due_ns = core->now_ns + SCRUB_INTERVAL_NS;
-    const char *wrong = lockfsm_scrub(core->fsm, core->table, SCRUB_RECORDS);
+    core->digests.scrub_due_ns = core->now_ns + scrub_interval_ns(core);
+    const char *wrong = lockfsm_scrub(core->fsm, core->table, SCRUB_RECORDS,
+                                      &core->counts.scrubbed);
     if (wrong != NULL) {
         char why[HASP_WHY_SIZE];
         snprintf(why, sizeof why,

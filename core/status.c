@@ -61,7 +61,7 @@ void raft_status_run(struct core *core, struct request *request,
     (void)call;
     replica_members(core->replica, &members);
     member_client_address(core, leader, leader_address);
-    resp_map(writer, 14);
+    resp_map(writer, 15);
     resp_text(writer, "node");
     resp_integer(writer, (int64_t)core->options.id);
     lockfsm_cluster_id(core->fsm, cluster);
@@ -92,6 +92,8 @@ void raft_status_run(struct core *core, struct request *request,
     resp_text(writer, core->version);
     resp_text(writer, "quarantine_ms");
     resp_integer(writer, (int64_t)core_quarantine_ms(core));
+    resp_text(writer, "disk");
+    resp_text(writer, core->is_disk_scarce ? "scarce" : "ok");
     resp_text(writer, "level");
     resp_integer(writer, core->options.feature_level);
     resp_text(writer, "cluster_level");

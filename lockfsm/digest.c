@@ -83,8 +83,17 @@ static struct stored *next_to_scrub(struct lockfsm *fsm)
     return stored;
 }
 
+uint64_t lockfsm_settled_count(const struct lockfsm *fsm)
+{
+    uint64_t count = 0;
+    for (int kind = 0; kind < RECORD_KIND_COUNT; kind++) {
+        count += fsm->settled_count[kind];
+    }
+    return count;
+}
+
 const char *lockfsm_scrub(struct lockfsm *fsm, struct table *table,
-                          uint32_t count)
+                          uint32_t count, uint64_t *looked_at)
 {
     struct table_txn *txn;
     if (table_is_busy(table) || table_begin_read(table, &txn) != 0) {
@@ -99,6 +108,7 @@ const char *lockfsm_scrub(struct lockfsm *fsm, struct table *table,
         }
         record_of(&record, stored);
         wrong = check_record(txn, &record, stored);
+        (*looked_at)++;
     }
     record_done(&record);
     table_abort(txn);

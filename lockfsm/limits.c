@@ -61,10 +61,7 @@ uint64_t lockfsm_limit(const struct lockfsm *fsm, enum limit_key key)
 /* Every record stands in one of these lists. */
 static uint64_t state_size(const struct lockfsm *fsm)
 {
-    uint64_t records = fsm->changed_count;
-    for (int kind = 0; kind < RECORD_KIND_COUNT; kind++) {
-        records += fsm->settled_count[kind];
-    }
+    uint64_t records = fsm->changed_count + lockfsm_settled_count(fsm);
     return records * RECORD_SIZE + fsm->pool.copied_size +
            fsm->spent_range_count * 2 * sizeof(uint64_t);
 }

@@ -309,9 +309,12 @@ uint64_t lockfsm_digest(struct lockfsm *fsm);
 /* Looks at the next 'count' records, or as many as are left of this round:
  * whether they are what they were when they were written, in memory and in the
  * table. NULL, or a static text that says what is damaged: then this process
- * must not go on. What changed since the last flush is not looked at. */
+ * must not go on. What changed since the last flush is not looked at. Adds to
+ * '*looked_at' how many records it was. */
 const char *lockfsm_scrub(struct lockfsm *fsm, struct table *table,
-                          uint32_t count);
+                          uint32_t count, uint64_t *looked_at);
+/* The records of one round. */
+uint64_t lockfsm_settled_count(const struct lockfsm *fsm);
 
 /* A hash of the whole logical state (not of memory): equal on nodes with equal
  * applied index. Costs a walk over everything; for tests. */

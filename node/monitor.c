@@ -27,10 +27,15 @@ static bool disk_hangs(struct buffer *reason)
     return true;
 }
 
-/* The reason, or "ok", is written in any case. */
-/* A node in quarantine serves: who asks is told, and waits for his turn. */
+/* A node in quarantine, or without room, serves: who asks is told. */
 static void put_ready(const struct hasp_node *node, struct buffer *reason)
 {
+    if (node->journal.is_full) {
+        buffer_put_text(reason, core_is_serving(node->core)
+                                    ? "; changes are refused: the disk is "
+                                      "nearly full"
+                                    : "; the disk is nearly full");
+    }
     uint64_t left_ms = core_quarantine_ms(node->core);
     if (left_ms > 0) {
         buffer_printf(reason,
@@ -119,6 +124,9 @@ static void put_counts(const struct core_counts *counts, struct buffer *out)
     counter(out, "hasp_unclean_ends_total",
             "Holds that expired or outlasted their limit.",
             counts->unclean_ends);
+    counter(out, "hasp_scrubbed_records_total",
+            "Records looked at at rest, in memory and in the table.",
+            counts->scrubbed);
     head(out, "hasp_refusals_total", "counter",
          "Requests refused because of a limit, or too much in flight.");
     buffer_printf(out, "hasp_refusals_total{word=\"LIMIT\"} %" PRIu64 "\n",
@@ -134,6 +142,11 @@ static void gauge(struct buffer *out, const char *name, const char *help,
     buffer_printf(out, "%s %" PRIu64 "\n", name, value);
 }
 
+static bool is_scarce(const struct hasp_node *node)
+{
+    return node->journal.is_full || node->journal.writes.is_slow;
+}
+
 static void put_raft(const struct hasp_node *node, struct buffer *out)
 {
     const struct replica *replica = core_replica(node->core);
@@ -145,6 +158,9 @@ static void put_raft(const struct hasp_node *node, struct buffer *out)
     gauge(out, "hasp_raft_is_serving",
           "1 if this node leads and answers requests.",
           core_is_serving(node->core));
+    gauge(out, "hasp_takes_changes",
+          "1 if this node leads and its disk has room: changes are taken.",
+          core_is_serving(node->core) && !is_scarce(node));
     gauge(out, "hasp_raft_last_index", "Index of the newest entry of the log.",
           replica_last_index(replica));
     gauge(out, "hasp_raft_commit_index", "Index of the newest committed entry.",
@@ -244,7 +260,7 @@ static void put_disk(const struct hasp_node *node, struct buffer *out)
           journal->free_size);
     gauge(out, "hasp_disk_is_scarce",
           "1 if changes are refused because the disk is full or hangs.",
-          journal->is_full || journal->writes.is_slow);
+          is_scarce(node));
     table_size(node->table, &used, &room);
     gauge(out, "hasp_table_bytes", "Size of the table on disk.", used);
     gauge(out, "hasp_table_room_bytes",

@@ -5,7 +5,10 @@
  *     /healthz   200 as long as the loop turns: the process is alive
  *     /readyz    200 if clients are served here: this node leads and serves, or
  *                is connected to the leader and not far behind it (node/lag.h);
- *                else 503 and the reason
+ *                else 503 and the reason. A node whose disk is full says so and
+ *                is ready: it keeps leases alive, reads, forwards, and another
+ *                with room may lead. To take all such nodes away from their
+ *                clients would end every session for the lack of disk space
  *     /metrics   numbers for Prometheus (text format 0.0.4) */
 
 #ifndef HASP_NODE_MONITOR_H

@@ -9,12 +9,30 @@ import shutil
 import subprocess
 import tempfile
 import time
+import urllib.request
 
 import pytest
 
-from cluster import Cluster, ReplyError, Session, wait_until
+from cluster import ROOT, Cluster, ReplyError, Session, wait_until
 
+HASP = os.path.abspath(
+    os.environ.get("HASP", os.path.join(ROOT, "build", "release", "hasp"))
+)
 SMALL = "snapshot_entries = 300\nwal_segment_size = 1M\nflush_ms = 20\n"
+
+
+def hasp(node, *words):
+    return subprocess.run(
+        [HASP, "-e", "127.0.0.1:%d" % node.client_port] + list(words),
+        capture_output=True,
+        text=True,
+    )
+
+
+def fetch(node, path):
+    url = "http://127.0.0.1:%d%s" % (node.http_port, path)
+    with urllib.request.urlopen(url, timeout=10) as reply:
+        return reply.read().decode()
 
 
 def can_trace():
@@ -208,6 +226,21 @@ def test_a_scarce_disk_refuses_changes_and_serves_the_rest():
         error = wait_until(refused, 10, "a change is refused")
         assert isinstance(error, ReplyError), error
         assert "disk" in str(error)
+        assert node.status()["disk"] == "scarce"
+        ready = fetch(node, "/readyz")
+        assert ready.startswith("ok, leader; changes are refused")
+        metrics = fetch(node, "/metrics")
+        assert "\nhasp_takes_changes 0\n" in metrics
+        assert "\nhasp_disk_is_scarce 1\n" in metrics
+        assert "\nhasp_ready 1\n" in metrics
+        status = hasp(node, "status")
+        assert status.returncode == 0
+        assert "node 1: its disk is nearly full" in status.stderr
+        health = hasp(node, "health")
+        assert (health.returncode, health.stdout) == (69, "HEALTHY no\n")
+        assert "changes are refused: the disk of the leader, node 1" in (
+            health.stderr
+        )
         with node.connect() as client:
             session.attach(client)
             assert client.do("PING") == "PONG"

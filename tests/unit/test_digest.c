@@ -104,8 +104,9 @@ static struct lock *lock_of(struct world *world, uint8_t number)
 static const char *scrub(struct world *world, int steps)
 {
     const char *wrong = NULL;
+    uint64_t looked_at = 0;
     for (int i = 0; i < steps && wrong == NULL; i++) {
-        wrong = lockfsm_scrub(world->fsm, world->table, 10);
+        wrong = lockfsm_scrub(world->fsm, world->table, 10, &looked_at);
     }
     return wrong;
 }

@@ -49,6 +49,11 @@ static void tell_of_quarantine(uint64_t left_ms)
     }
 }
 
+static bool has_scarce_disk(json_t *node)
+{
+    return strcmp(value_text(node, "disk"), "scarce") == 0;
+}
+
 /* What is wrong is said last and on stderr, where it is seen. */
 static int judge(json_t *nodes)
 {
@@ -72,6 +77,12 @@ static int judge(json_t *nodes)
                       "of this one: correct its configuration, stop it, empty "
                       "its directory, start it, remove it and add it",
                       value_text(node, "endpoint"), value_number(node, "node"));
+        } else if (has_scarce_disk(node)) {
+            tool_fail(0,
+                      "node %" PRIu64
+                      ": its disk is nearly full, or too slow: while it leads "
+                      "changes are refused; make room there",
+                      value_number(node, "node"));
         }
     }
     json_array_foreach(nodes, i, node)
@@ -254,6 +265,24 @@ static void ask_for_quarantine(struct tool *tool)
     query_done(&query);
 }
 
+/* A leader whose disk is full answers heartbeats and reads, and grants
+ * nothing. It keeps the lead only where no other member has room. */
+static int ask_for_room(struct tool *tool)
+{
+    json_t *nodes = nodes_ask(tool, NODES_LEADER);
+    json_t *newest = nodes_newest(nodes);
+    int exit_code = 0;
+    if (newest != NULL && nodes_is_leader(newest) && has_scarce_disk(newest)) {
+        exit_code = tool_fail(
+            EX_UNAVAILABLE,
+            "changes are refused: the disk of the leader, node %" PRIu64
+            ", is nearly full, or too slow; make room there",
+            value_number(newest, "node"));
+    }
+    json_decref(nodes);
+    return exit_code;
+}
+
 /* A read that the confirmed leader answers: it shows that a majority is
  * there. */
 int run_health(struct tool *tool, int argc, char **argv)
@@ -269,6 +298,7 @@ int run_health(struct tool *tool, int argc, char **argv)
     query_number(&query, 1);
     exit_code = tool_read(tool, &query, "not healthy", &reply);
     query_done(&query);
+    exit_code = exit_code != 0 ? exit_code : ask_for_room(tool);
     json_t *record = json_pack("{s:b}", "healthy", exit_code == 0);
     output_record(tool->format, health_fields, record);
     json_decref(record);
