@@ -77,6 +77,37 @@ void frame_end(struct buffer *out, size_t start)
     store_u32(out->data + start, (uint32_t)size);
 }
 
+static void put_terms(struct buffer *out, const struct frame_terms *terms)
+{
+    CHECK(terms->limit_count <= FRAME_LIMIT_MAX);
+    buffer_put_u32(out, terms->limit_count);
+    for (uint32_t i = 0; i < terms->limit_count; i++) {
+        buffer_put_u64(out, terms->limit[i]);
+    }
+    buffer_put(out, terms->members, sizeof terms->members);
+    buffer_put_run(out, bytes_of_text(terms->name));
+}
+
+static bool get_terms(struct reader *reader, struct frame_terms *ret)
+{
+    struct frame_terms terms = {.limit_count = reader_u32(reader)};
+    if (terms.limit_count > FRAME_LIMIT_MAX) {
+        return false;
+    }
+    for (uint32_t i = 0; i < terms.limit_count; i++) {
+        terms.limit[i] = reader_u64(reader);
+    }
+    struct bytes members = reader_bytes(reader, sizeof terms.members);
+    struct bytes name = reader_run(reader);
+    if (!reader_ok(reader, false) || name.size >= sizeof terms.name) {
+        return false;
+    }
+    memcpy(terms.members, members.data, members.size);
+    memcpy(terms.name, name.data, name.size);
+    *ret = terms;
+    return true;
+}
+
 /* A newer node's HELLO may be longer. */
 void frame_put_hello(struct buffer *out, const struct frame_hello *hello)
 {
@@ -93,6 +124,7 @@ void frame_put_hello(struct buffer *out, const struct frame_hello *hello)
     buffer_put_u64(out, hello->members_index);
     buffer_put_u64(out, hello->term);
     buffer_put_u64(out, hello->last_index);
+    put_terms(out, &hello->terms);
     frame_end(out, start);
 }
 
@@ -118,7 +150,7 @@ int frame_get_hello(struct bytes body, struct frame_hello *ret)
     hello.members_index = reader_u64(&reader);
     hello.term = reader_u64(&reader);
     hello.last_index = reader_u64(&reader);
-    if (!reader_ok(&reader, false)) {
+    if (!get_terms(&reader, &hello.terms)) {
         return HASP_EPROTO;
     }
     memcpy(hello.cluster_id, cluster_id.data, sizeof hello.cluster_id);

@@ -21,6 +21,7 @@
 
 #include "base/bytes.h"
 #include "base/cluster_id.h"
+#include "base/digest.h"
 #include "base/err.h"
 
 #define FRAME_HEADER_SIZE 8
@@ -95,6 +96,16 @@ extern const struct frame_versions frame_versions_spoken; /* By this program. */
 uint32_t frame_common_version(const struct frame_versions *one,
                               const struct frame_versions *other);
 
+/* What founders must agree on. */
+#define FRAME_LIMIT_MAX 24
+#define FRAME_NAME_SIZE 128
+struct frame_terms {
+    uint64_t limit[FRAME_LIMIT_MAX];
+    uint32_t limit_count; /* 0: no terms are shown. */
+    uint8_t members[DIGEST_SIZE];
+    char name[FRAME_NAME_SIZE];
+};
+
 struct frame_hello {
     struct frame_versions versions;
     uint64_t from; /* Node id. */
@@ -108,6 +119,7 @@ struct frame_hello {
                                names this node, else 0. */
     uint64_t term;          /* Raft's; and where its log ends, 0 if it is ... */
     uint64_t last_index;    /* ... empty. */
+    struct frame_terms terms; /* Of a founder that has not founded yet. */
 };
 void frame_put_hello(struct buffer *out, const struct frame_hello *hello);
 /* Of a HELLO of versions that this program does not speak only the fields up to

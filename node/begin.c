@@ -317,8 +317,11 @@ int begin_open_disk(struct hasp_node *node, struct recovery *recovery,
         LOG_ERROR("this node is barred", "why=%s", log_quote(why, strlen(why)));
     }
     const struct datadir_identity *identity = datadir_identity(node->datadir);
+    struct core_options options;
+    options_for_core(&node->options, &options);
     founding_init(&node->founding, node->options.id, identity->incarnation,
-                  node->options.cluster_name, &node->configured);
+                  node->options.cluster_name, &node->configured,
+                  &options.limits.founding);
     LOG_INFO(
         is_new ? "data directory made" : "data directory opened",
         "dir=%s incarnation=%016" PRIx64,

@@ -17,11 +17,17 @@
 
 void founding_init(struct founding *founding, uint64_t own_id,
                    uint64_t own_incarnation, const char *name,
-                   const struct replica_members *members)
+                   const struct replica_members *members,
+                   const struct lockfsm_limits *limits)
 {
     CHECK(own_id != 0 && own_incarnation != 0); /* 0: not heard yet. */
     CHECK(members->count <= MEMBER_COUNT_MAX);
     *founding = (struct founding){.own_id = own_id};
+    for (int key = 0; key < LIMIT_COUNT; key++) {
+        founding->limits.of[key] = limits->of[key] != 0
+                                       ? limits->of[key]
+                                       : lockfsm_default_limits.of[key];
+    }
     snprintf(founding->name, sizeof founding->name, "%s", name);
     for (uint32_t i = 0; i < members->count; i++) {
         uint64_t id = members->member[i].id;
@@ -44,6 +50,55 @@ static struct founder *find(struct founding *founding, uint64_t id)
         }
     }
     return NULL;
+}
+
+void founding_show(const struct founding *founding,
+                   struct frame_terms *ret_terms)
+{
+    _Static_assert(LIMIT_COUNT <= FRAME_LIMIT_MAX, "a HELLO has all limits");
+    *ret_terms = (struct frame_terms){.limit_count = LIMIT_COUNT};
+    memcpy(ret_terms->limit, founding->limits.of, sizeof founding->limits.of);
+    digest_of(buffer_bytes(&founding->configuration), ret_terms->members);
+    snprintf(ret_terms->name, sizeof ret_terms->name, "%s", founding->name);
+}
+
+/* Another version may know fewer limits, or more. */
+int founding_compare(const struct founding *founding, uint64_t id,
+                     const struct frame_terms *terms, char why[HASP_WHY_SIZE])
+{
+    struct frame_terms own;
+    founding_show(founding, &own);
+    if (terms->limit_count == 0) {
+        return 0;
+    }
+    if (strcmp(terms->name, own.name) != 0) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "founders differ: cluster.name is '%s' at node %" PRIu64
+                 " and '%s' at node %" PRIu64
+                 "; write the same into both files",
+                 terms->name, id, own.name, founding->own_id);
+        return HASP_EREFUSED;
+    }
+    for (uint32_t i = 0; i < own.limit_count && i < terms->limit_count; i++) {
+        if (own.limit[i] != terms->limit[i]) {
+            snprintf(why, HASP_WHY_SIZE,
+                     "founders differ: limits.%s is %" PRIu64
+                     " at node %" PRIu64 " and %" PRIu64 " at node %" PRIu64
+                     "; write the same into both files",
+                     limit_rules[i].name, terms->limit[i], id, own.limit[i],
+                     founding->own_id);
+            return HASP_EREFUSED;
+        }
+    }
+    if (memcmp(terms->members, own.members, sizeof own.members) != 0) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "founders differ: nodes %" PRIu64 " and %" PRIu64
+                 " have other lines of cluster.member; write the same into "
+                 "both files",
+                 id, founding->own_id);
+        return HASP_EREFUSED;
+    }
+    return 0;
 }
 
 void founding_heard(struct founding *founding, uint64_t id,

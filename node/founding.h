@@ -14,9 +14,10 @@
  *      (zero while it has none).
  *   2. The cluster id is the digest of the cluster's name, the first entry of
  *      the log (all members as voters) and all founders' incarnations. So
- *      founders compute the same id without talking about it, founders whose
- *      configurations differ compute different ones and refuse each other, and
- *      a directory made later computes one that nobody has.
+ *      founders compute the same id without talking about it, and a directory
+ *      made later computes one that nobody has. The greetings of founders show
+ *      the terms as well, that is name, members and the limits of the state:
+ *      those who differ in them refuse each other until the files are the same.
  *   3. If all greetings showed no cluster, or the very id that was computed,
  *      the node founds: it writes down who the founders are, then term 1, then
  *      the first entry, then the cluster id; only then does it take part.
@@ -45,6 +46,8 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/units.h"
+#include "lockfsm/limits.h"
+#include "net/frame.h"
 #include "raft/replica.h"
 #include "storage/datadir.h"
 
@@ -62,7 +65,8 @@ struct founding {
     struct founder founder[MEMBER_COUNT_MAX];
     uint32_t count;
     struct buffer configuration; /* Body of the first entry. */
-    char name[128];
+    struct lockfsm_limits limits;
+    char name[FRAME_NAME_SIZE];
     bool is_over; /* Founded: 'founder' is the record of who did. */
     bool saw_cluster;
     uint64_t saw_since_ns;
@@ -71,11 +75,22 @@ struct founding {
 
 enum founding_verdict { FOUNDING_WAIT, FOUNDING_FOUND, FOUNDING_JOIN };
 
-/* 'members' as the configuration names them, all voters. */
+/* 'members' as the configuration names them, all voters; 'limits' what the
+ * state begins with. */
 void founding_init(struct founding *founding, uint64_t own_id,
                    uint64_t own_incarnation, const char *name,
-                   const struct replica_members *members);
+                   const struct replica_members *members,
+                   const struct lockfsm_limits *limits);
 void founding_done(struct founding *founding);
+
+/* What a greeting shows of it. */
+void founding_show(const struct founding *founding,
+                   struct frame_terms *ret_terms);
+/* 0, or HASP_EREFUSED with what founder 'id' has otherwise. Terms that are not
+ * shown are those of a cluster that exists. */
+MUST_CHECK int founding_compare(const struct founding *founding, uint64_t id,
+                                const struct frame_terms *terms,
+                                char why[HASP_WHY_SIZE]);
 
 /* A greeting of 'id' was received. */
 void founding_heard(struct founding *founding, uint64_t id,

@@ -141,6 +141,12 @@ static int check(void *data, const struct frame_hello *hello, bool is_wanted,
             core_keeps_guest(node->core, hello->from, hello->members_index)) {
             return 0;
         }
+    } else {
+        int rv = founding_compare(&node->founding, hello->from, &hello->terms,
+                                  why);
+        if (rv != 0) {
+            return rv;
+        }
     }
     if (founding_contradicts(&node->founding, hello->from,
                              hello->incarnation)) {
@@ -217,6 +223,8 @@ static void fill_hello(void *data, struct frame_hello *hello)
     const struct members *members = data;
     if (members->node->has_begun) {
         core_fill_hello(members->node->core, hello);
+    } else {
+        founding_show(&members->node->founding, &hello->terms);
     }
 }
 

@@ -68,7 +68,8 @@ class FakePeer:
                 members,
                 term,
                 last,
-            ),
+            )
+            + bytes(4 + 16 + 4),
         )
 
     def send(self, kind, body):

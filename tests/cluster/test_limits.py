@@ -63,9 +63,16 @@ def transfer(cluster, to):
 
 def test_one_lock_has_one_holder_whatever_the_files_say():
     with Cluster(3, start=False) as cluster:
-        for node, locks in zip(cluster.nodes, (1, 1000000, 1000000)):
-            node.write_config("locks = %d\n" % locks)
+        for node in cluster.nodes:
+            node.write_config("locks = 1\n")
         cluster.start()
+        cluster.leader()
+        for node in cluster.nodes[1:]:
+            assert node.stop() == 0
+            node.write_config("locks = 1000000\n")
+            node.start()
+            cluster.leader()
+            cluster.converged()
         first, second = cluster.nodes[1], cluster.nodes[0]
         transfer(cluster, first)
         with first.connect() as one, first.connect() as other:
@@ -97,6 +104,41 @@ def test_one_lock_has_one_holder_whatever_the_files_say():
             wait_until(lambda: IGNORED in node.log(), 10, "the line")
             assert node.log().count(IGNORED) == 1
         assert not any(IGNORED in n.log() for n in cluster.nodes if n not in odd)
+
+
+def test_founders_whose_limits_differ_refuse_each_other():
+    with Cluster(3, start=False) as cluster:
+        odd = cluster.nodes[1]
+        odd.write_config("locks = 5000\n")
+        cluster.start()
+        says = (
+            "founders differ: limits.locks is %d at node %d and %d at node %d; "
+            "write the same into both files"
+        )
+        # The greater id dials, is refused, and is told why.
+        for refusing, refused_one, there, here in (
+            (cluster.nodes[0], odd, 5000, 1000000),
+            (odd, cluster.nodes[2], 1000000, 5000),
+        ):
+            why = says % (there, refused_one.id, here, refusing.id)
+            for event, node in (
+                ("peer refused", refusing),
+                ("this node is refused", refused_one),
+            ):
+                wait_until(
+                    lambda: any(
+                        event in line and why in line
+                        for line in node.log().splitlines()
+                    ),
+                    15,
+                    "node %d says why" % node.id,
+                )
+        assert not any("cluster founded" in n.log() for n in cluster.nodes)
+        assert odd.stop() == 0
+        odd.write_config("")
+        odd.start()
+        cluster.leader()
+        assert shown(cluster)["locks"]["value"] == 1000000
 
 
 def test_a_limit_is_changed_for_all_and_outlives_a_restart():

@@ -174,29 +174,34 @@ def test_a_member_that_was_replaced_keeps_the_others_from_founding_again():
         assert "another data directory" in third.log()
 
 
-def test_members_with_different_configurations_are_told_so():
-    """Whoever founds first, the others do not found with it: they refuse its id
-    or, if they came later, join its cluster and say what may be wrong."""
+@pytest.mark.parametrize(
+    "old, new, what",
+    [
+        ("name = test", "name = prod", "cluster.name is 'prod' at node 3"),
+        ("member = 2 127.0.0.1", "member = 2 localhost", "other lines of"),
+    ],
+)
+def test_founders_with_different_configurations_are_told_so(old, new, what):
     with Cluster(3, start=False) as cluster:
         odd = cluster.nodes[2]
         with open(odd.config) as file:
             content = file.read()
+        assert old in content
         with open(odd.config, "w") as file:
-            file.write(content.replace("name = test", "name = prod"))
+            file.write(content.replace(old, new))
         cluster.start()
-        wait_until(
-            lambda: any("cluster founded" in n.log() for n in cluster.nodes),
-            10,
-            "one founds",
-        )
-        wait_until(
-            lambda: any(
-                "another cluster" in n.log() or "sections differ" in n.log()
-                for n in cluster.nodes
-            ),
-            15,
-            "a line says that the configurations differ",
-        )
+        for node in cluster.nodes:
+            wait_until(
+                lambda: "founders differ: " in node.log() and what in node.log(),
+                15,
+                "node %d says what differs" % node.id,
+            )
+        assert not any("cluster founded" in n.log() for n in cluster.nodes)
+        assert odd.stop() == 0
+        with open(odd.config, "w") as file:
+            file.write(content)
+        odd.start()
+        cluster.leader()
 
 
 def test_a_node_of_another_cluster_is_not_let_in():

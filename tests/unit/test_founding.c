@@ -16,6 +16,7 @@
 #define S UINT64_C(1000000000)
 
 static const uint8_t none[CLUSTER_ID_SIZE];
+static const struct lockfsm_limits limits = {{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}};
 
 static struct replica_members members_of(uint32_t count)
 {
@@ -34,7 +35,7 @@ static struct founding begin(uint64_t id)
 {
     struct founding founding;
     struct replica_members members = members_of(3);
-    founding_init(&founding, id, 100 + id, "test", &members);
+    founding_init(&founding, id, 100 + id, "test", &members, &limits);
     return founding;
 }
 
@@ -43,7 +44,7 @@ static void a_node_alone_founds_at_once(void **state)
     struct founding founding;
     struct replica_members members = members_of(1);
     (void)state;
-    founding_init(&founding, 1, 101, "test", &members);
+    founding_init(&founding, 1, 101, "test", &members, &limits);
     assert_int_equal(founding_decide(&founding, 0), FOUNDING_FOUND);
     founding_done(&founding);
 }
@@ -86,9 +87,9 @@ static void another_configuration_or_name_gives_another_id(void **state)
     uint8_t id[CLUSTER_ID_SIZE], changed[CLUSTER_ID_SIZE];
     (void)state;
     moved.member[2].address[0] = '9';
-    founding_init(&other, 1, 101, "test", &moved);
+    founding_init(&other, 1, 101, "test", &moved, &limits);
     moved = members_of(3);
-    founding_init(&named, 1, 101, "prod", &moved);
+    founding_init(&named, 1, 101, "prod", &moved, &limits);
     struct founding *all[] = {&one, &other, &named};
     for (int i = 0; i < 3; i++) {
         founding_heard(all[i], 2, 102, none, 0);
@@ -102,6 +103,51 @@ static void another_configuration_or_name_gives_another_id(void **state)
     for (int i = 0; i < 3; i++) {
         founding_done(all[i]);
     }
+}
+
+/* Whose greeting shows other terms is refused, by both sides, in words that say
+ * what to look at. */
+static void founders_agree_on_their_terms(void **state)
+{
+    (void)state;
+    struct founding one = begin(1), two;
+    struct replica_members members = members_of(3), moved = members_of(3);
+    struct lockfsm_limits changed = limits, given = limits;
+    struct frame_terms terms, none_shown = {.limit_count = 0};
+    char why[HASP_WHY_SIZE];
+    moved.member[2].address[0] = '9';
+    changed.of[LIMIT_LOCKS] = 77;
+    given.of[LIMIT_STATE_SIZE] = lockfsm_default_limits.of[LIMIT_STATE_SIZE];
+    const struct {
+        const char *name;
+        const struct replica_members *members;
+        const struct lockfsm_limits *limits;
+        const char *says;
+    } cases[] = {
+        {"test", &members, &limits, NULL},
+        {"test", &members, &given, NULL}, /* The default, written down. */
+        {"prod", &members, &limits,
+         "cluster.name is 'prod' at node 2 and 'test' at node 1"},
+        {"test", &members, &changed,
+         "limits.locks is 77 at node 2 and 2 at node 1"},
+        {"test", &moved, &limits,
+         "nodes 2 and 1 have other lines of cluster.member"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        founding_init(&two, 2, 102, cases[i].name, cases[i].members,
+                      cases[i].limits);
+        founding_show(&two, &terms);
+        int error = founding_compare(&one, 2, &terms, why);
+        assert_int_equal(error, cases[i].says == NULL ? 0 : HASP_EREFUSED);
+        assert_true(error == 0 || strstr(why, cases[i].says) != NULL);
+        founding_show(&one, &terms);
+        assert_int_equal(founding_compare(&two, 1, &terms, why), error);
+        founding_done(&two);
+    }
+    assert_int_equal(founding_compare(&one, 2, &none_shown, why), 0);
+    terms.limit_count--; /* An older version's, with fewer limits. */
+    assert_int_equal(founding_compare(&one, 2, &terms, why), 0);
+    founding_done(&one);
 }
 
 static void a_late_founder_recognises_its_own_cluster(void **state)
@@ -127,7 +173,7 @@ static void a_wiped_founder_does_not_found_again(void **state)
     founding_heard(&one, 2, 102, none, 0);
     founding_heard(&one, 3, 103, none, 0);
     founding_found(&one);
-    founding_init(&wiped, 3, 999, "test", &members);
+    founding_init(&wiped, 3, 999, "test", &members, &limits);
     founding_heard(&wiped, 1, 101, one.seen_id, 0);
     founding_heard(&wiped, 2, 102, one.seen_id, 0);
     assert_int_equal(founding_decide(&wiped, 0), FOUNDING_JOIN);
@@ -155,7 +201,7 @@ static void a_stranger_to_the_configuration_joins(void **state)
     struct founding founding;
     struct replica_members members = members_of(3);
     (void)state;
-    founding_init(&founding, 4, 104, "test", &members);
+    founding_init(&founding, 4, 104, "test", &members, &limits);
     assert_int_equal(founding_decide(&founding, 0), FOUNDING_JOIN);
     founding_done(&founding);
 }
@@ -202,6 +248,7 @@ int main(void)
         cmocka_unit_test(a_founder_waits_for_every_other_one),
         cmocka_unit_test(founders_compute_the_same_id),
         cmocka_unit_test(another_configuration_or_name_gives_another_id),
+        cmocka_unit_test(founders_agree_on_their_terms),
         cmocka_unit_test(a_late_founder_recognises_its_own_cluster),
         cmocka_unit_test(a_wiped_founder_does_not_found_again),
         cmocka_unit_test(a_wiped_founder_joins_though_one_member_is_silent),

@@ -104,6 +104,7 @@ static void assert_same_hello(const struct frame_hello *a,
     assert_true(a->applied_index == b->applied_index);
     assert_true(a->members_index == b->members_index);
     assert_true(a->term == b->term && a->last_index == b->last_index);
+    assert_memory_equal(&a->terms, &b->terms, sizeof a->terms);
 }
 
 static void hello_comes_back_and_may_be_longer(void **state)
@@ -119,9 +120,13 @@ static void hello_comes_back_and_may_be_longer(void **state)
                                 .applied_index = 77,
                                 .members_index = 50,
                                 .term = 6,
-                                .last_index = 80};
+                                .last_index = 80,
+                                .terms = {.limit = {5, UINT64_MAX},
+                                          .limit_count = FRAME_LIMIT_MAX,
+                                          .members = {7, [15] = 8}}};
     struct frame_hello got = {0};
     struct buffer out = {0};
+    memset(hello.terms.name, 'n', sizeof hello.terms.name - 1);
     frame_put_hello(&out, &hello);
     struct bytes body = only_frame(&out, FRAME_HELLO);
     assert_true(body.size <= FRAME_HELLO_SIZE_MAX);
@@ -135,6 +140,11 @@ static void hello_comes_back_and_may_be_longer(void **state)
     frame_end(&out, 0);
     assert_int_equal(frame_get_hello(only_frame(&out, FRAME_HELLO), &got), 0);
     assert_same_hello(&got, &hello);
+    uint8_t *count = out.data + FRAME_HEADER_SIZE + 88;
+    assert_int_equal(*count, FRAME_LIMIT_MAX);
+    (*count)++;
+    assert_int_equal(frame_get_hello(only_frame(&out, FRAME_HELLO), &got),
+                     HASP_EPROTO);
     buffer_done(&out);
 }
 
