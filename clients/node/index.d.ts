@@ -122,8 +122,7 @@ export class Election extends Lock {
 export class Semaphore {
   constructor(session: Session, name: string, slots: number,
     options?: LockOptions);
-  acquire(how?: How): Promise<Lock | null>;
-  run<T>(work: (slot: Lock) => T | Promise<T>, how?: How): Promise<T>;
+  slot(): Lock;
 }
 
 export class ReadWriteLock {

@@ -11,7 +11,7 @@ const { Semaphore, Session } = require('hasp');
 
 async function main(ms) {
   const session = await Session.open();
-  await new Semaphore(session, 'render', 5).run(async (slot) => {
+  await new Semaphore(session, 'render', 5).slot().run(async (slot) => {
     console.log('begin');
     slot.guard(ms);
     await sleep(ms, null, { signal: slot.signal });

@@ -12,15 +12,9 @@ class Semaphore {
     Object.assign(this, { session, name, options: { ...options, slots } });
   }
 
-  /** Resolves with a slot, a Lock of its own, or with null. */
-  async acquire(how = {}) {
-    const slot = this.session.lock(this.name, this.options);
-    return await slot.acquire(how) ? slot : null;
-  }
-
-  /** Awaits work(slot), holding one. */
-  run(work, how = {}) {
-    return this.session.lock(this.name, this.options).run(work, how);
+  /** A lock of its own, for one of the slots. */
+  slot() {
+    return this.session.lock(this.name, this.options);
   }
 }
 

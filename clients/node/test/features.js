@@ -209,17 +209,15 @@ const tests = {
     const slots = new Semaphore(session, 'slots', 2);
     let inside = 0;
     let most = 0;
-    await Promise.all([1, 2, 3, 4, 5].map(() => slots.run(async (slot) => {
+    await Promise.all([1, 2, 3, 4, 5].map(() => slots.slot().run(async (slot) => {
       slot.guard(1000);
       most = Math.max(most, ++inside);
       await sleep(30);
       inside--;
     })));
     assert.equal(most, 2);
-    const [one, two] = [await slots.acquire(), await slots.acquire()];
-    assert.equal(await slots.acquire(0), null);
-    await one.release();
-    await two.release();
+    await slots.slot().run(() => slots.slot().run(async () =>
+      assert.equal(await slots.slot().acquire(0), false)));
   },
 
   async 'a leader is observed'(session, other) {

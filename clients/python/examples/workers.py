@@ -11,7 +11,7 @@ import time
 from hasp import Semaphore, Session
 
 seconds = float(sys.argv[1])
-with Session() as session, Semaphore(session, 'render', 5) as slot:
+with Session() as session, Semaphore(session, 'render', 5).slot() as slot:
     print('begin', flush=True)
     slot.guard(seconds)
     time.sleep(seconds)

@@ -15,8 +15,8 @@ from .errors import (HaspError, LeaseLost, LeaseShort, NotHeld, Refused,
                      TimedOut, Unknown, Unreachable)
 from .keeper import Event
 from .lease import State
-from .shared import ReadWriteLock
-from .threads import Election, Lock, Semaphore, Session, Watch
+from .shared import ReadWriteLock, Semaphore
+from .threads import Election, Lock, Session, Watch
 from .watch import Change, Leader
 
 __all__ = ['Change', 'Election', 'Event', 'HaspError', 'Leader', 'LeaseLost',

@@ -11,12 +11,12 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Any, AsyncIterator, List, Optional
 
-from .errors import HaspError, LeaseLost, TimedOut
+from .errors import HaspError, LeaseLost
 from .hold import Hold
 from .keeper import Event, Keeper
 from .request import wait_until
 from .resp import Argument
-from .shared import ReadWriteLock, SemaphoreBase
+from .shared import ReadWriteLock, Semaphore
 from .watch import Change, Changes, Leader, Leaders, leader_of
 
 if TYPE_CHECKING:
@@ -112,9 +112,7 @@ class Lock(Hold):
         task.cancel()
 
     async def __aenter__(self) -> Lock:
-        if not await self.acquire():
-            raise TimedOut(f'"{self.name}" was not to be had in '
-                           f'{self.options.get("timeout")} s')
+        self._entered(await self.acquire())
         task = asyncio.current_task()
         if self._cancels and task:
             self._is_cancelled = False
@@ -139,26 +137,6 @@ class Lock(Hold):
                 if hasattr(task, 'uncancel'):  # From Python 3.11 on.
                     task.uncancel()  # type: ignore[union-attr]
                 raise LeaseLost(f'"{self.name}" could not be trusted any more')
-
-
-class Semaphore(SemaphoreBase[Lock]):
-    """As hasp.Semaphore."""
-
-    async def acquire(self, blocking: bool = True,
-                      timeout: Optional[float] = -1) -> bool:
-        slot = self._new()
-        return await slot.acquire(blocking, timeout) and self._put(slot)
-
-    async def release(self) -> None:
-        await self._take().release()
-
-    async def __aenter__(self) -> Lock:
-        slot = await self._new().__aenter__()
-        self._put(slot)
-        return slot
-
-    async def __aexit__(self, *what: Any) -> None:
-        await self._take().__aexit__(*what)
 
 
 class Election(Lock):

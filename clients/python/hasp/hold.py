@@ -12,8 +12,8 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, TypedDict
 
 from .connection import within
-from .errors import (HaspError, LeaseLost, LeaseShort, NotHeld, Unknown,
-                     Unreachable)
+from .errors import (HaspError, LeaseLost, LeaseShort, NotHeld, TimedOut,
+                     Unknown, Unreachable)
 from .keeper import Keeper
 from .lease import MS, SECOND, Clock, hold_remaining, read_clock, trusted
 from .request import CONNECT_TIMEOUT, Forgotten, Owner
@@ -153,6 +153,11 @@ class Hold:
         finally:
             if self._count == 0 or self.options.get('owner'):
                 self._gate.release()
+
+    def _entered(self, is_held: bool) -> None:
+        if not is_held:
+            raise TimedOut(f'"{self.name}" was not to be had in '
+                           f'{self.options.get("timeout")} s')
 
     async def _enter(self, until: Optional[float]) -> bool:
         """The turn of one of those who share this object."""

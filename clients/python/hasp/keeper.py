@@ -52,6 +52,10 @@ class Keeper(Core):
         self._change = asyncio.Event()
         self._tasks: List[asyncio.Task[None]] = []
         self._resolver: Optional[asyncio.Task[None]] = None
+        self._begin()
+
+    def _begin(self) -> None:
+        """What is left to do where a program uses threads."""
 
     def alive(self) -> None:
         """Reports progress, where 'alive' seconds were asked for: without it

@@ -10,15 +10,14 @@ import os
 import queue
 import threading
 from typing import (TYPE_CHECKING, Any, Callable, Coroutine, Dict, Iterator,
-                    Optional, Sequence, TypeVar, Union)
+                    Optional, TypeVar)
 
 from .core import LOG
-from .errors import HaspError, TimedOut
+from .errors import HaspError
 from .hold import Hold
 from .keeper import Event, Keeper
 from .request import wait_until
 from .resp import Argument
-from .shared import SemaphoreBase
 from .watch import Change, Changes, Leader, Leaders, leader_of
 
 if TYPE_CHECKING:
@@ -117,12 +116,7 @@ class Session(Keeper):
     close() raises HaspError there. Open a session of its own.
     """
 
-    def __init__(self, endpoints: Union[None, str, Sequence[str]] = None, *,
-                 name: str = '', ttl: float = 10.0, linger: float = 0.0,
-                 timeout: float = 10.0, alive: float = 0.0,
-                 on_event: Optional[Callable[[Event], Any]] = None) -> None:
-        super().__init__(endpoints, name=name, ttl=ttl, linger=linger,
-                         timeout=timeout, alive=alive, on_event=on_event)
+    def _begin(self) -> None:
         self._events: queue.SimpleQueue[Optional[Event]] = queue.SimpleQueue()
         self._teller: Optional[threading.Thread] = None
         self._loop = Loop()
@@ -131,7 +125,7 @@ class Session(Keeper):
         except BaseException:
             self._loop.stop()
             raise
-        if on_event:
+        if self.on_event:
             self._teller = threading.Thread(target=self._tell_all, daemon=True,
                                             name='hasp-events')
             self._teller.start()
@@ -260,9 +254,7 @@ class Lock(Hold):
             pass
 
     def __enter__(self) -> Lock:
-        if not self.acquire():
-            raise TimedOut(f'"{self.name}" was not to be had in '
-                           f'{self.options.get("timeout")} s')
+        self._entered(self.acquire())
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
@@ -271,28 +263,6 @@ class Lock(Hold):
         except HaspError:
             if kind is None:
                 raise  # Else what went wrong inside is the news.
-
-
-class Semaphore(SemaphoreBase[Lock]):
-    __doc__ = SemaphoreBase.__doc__
-
-    def acquire(self, blocking: bool = True,
-                timeout: Optional[float] = -1) -> bool:
-        """As Lock.acquire(), one more slot each time."""
-        slot = self._new()
-        return slot.acquire(blocking, timeout) and self._put(slot)
-
-    def release(self) -> None:
-        """Gives back the slot that this thread took last."""
-        self._take().release()
-
-    def __enter__(self) -> Lock:
-        slot = self._new().__enter__()
-        self._put(slot)
-        return slot
-
-    def __exit__(self, *what: Any) -> None:
-        self._take().__exit__(*what)
 
 
 class Election(Lock):

@@ -324,15 +324,15 @@ def test_a_release_that_found_no_node_is_made_later():
     def answer(words):
         if is_deaf.is_set() and words[0] == b'LOCK.RELEASE':
             return Exception('NOLEADER no leader was found')
-        return dict(willing(words), ttl_ms=1000) if words[0] in (
+        return dict(willing(words), ttl_ms=3000) if words[0] in (
             b'SESSION.OPEN', b'SESSION.KEEP') else willing(words)
 
     with FakeNode(answer) as node, \
-            hasp.Session(node.endpoint, ttl=1, timeout=0.3) as session:
+            hasp.Session(node.endpoint, ttl=3, timeout=0.5) as session:
         lock = session.lock('a')
         assert lock.acquire(0)
         is_deaf.set()
-        with pytest.raises(hasp.Unreachable):
+        with pytest.raises((hasp.Unreachable, hasp.Unknown)):
             lock.release()
         assert lock.remaining() == 0
         is_deaf.clear()

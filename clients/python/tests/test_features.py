@@ -364,7 +364,7 @@ def test_threads_share_a_semaphore(session, other):
 
     def work():
         for _ in range(5):
-            with semaphore as slot:
+            with semaphore.slot() as slot:
                 slot.guard(1)
                 inside.append(1)
                 most.append(len(inside))
@@ -374,29 +374,19 @@ def test_threads_share_a_semaphore(session, other):
 
     assert all([wait() for wait in [in_thread(work) for _ in range(4)]])
     assert max(most) == 2
-    assert rest.acquire() and semaphore.acquire(False)
-    assert not rest.acquire(timeout=0.05)
-    semaphore.release()
-    with pytest.raises(hasp.NotHeld):
-        semaphore.release()
-    assert rest.acquire(False)
+    with rest.slot(), semaphore.slot():
+        assert not rest.slot().acquire(timeout=0.05)
 
     async def the_same(nodes):
         async with hasp.aio.Session(nodes) as one:
             slots = hasp.aio.Semaphore(one, 'aio slots', 2)
-            assert await slots.acquire() and await slots.acquire()
-            assert not await slots.acquire(False)
+            async with slots.slot(), slots.slot() as slot:
+                slot.guard(1)
+                assert not await slots.slot().acquire(False)
+            async with slots.slot():
+                pass
 
-            async def task():
-                async with slots as slot:
-                    return slot.token
-
-            waiting = asyncio.create_task(task())
-            await slots.release()
-            assert await waiting
-            await slots.release()
-
-    asyncio.run(the_same(session.endpoints and ','.join(
+    asyncio.run(the_same(','.join(
         f'{host}:{port}' for host, port in session.endpoints)))
 
 
