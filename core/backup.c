@@ -47,7 +47,7 @@ void raft_backup_run(struct core *core, struct request *request,
     } else if (lockfsm_applied_index(core->fsm) == 0) {
         request_refuse(core, request, "GONE", "there is nothing here yet");
     } else {
-        trail_tell(core, request);
+        trail_tell(request);
         snapshots_wanted(core, request);
     }
 }
@@ -97,16 +97,16 @@ static void send_chunk(struct core *core, struct request *request,
                        "too many read backups of this node");
         return;
     }
-    buffer_clear(&core->scratch);
+    struct buffer chunk = {0};
     if (!core->port.snapshot_read(core->port.data, number[0], number[1],
-                                  number[2], CHUNK_SIZE, &core->scratch)) {
+                                  number[2], CHUNK_SIZE, &chunk)) {
         request_refuse(core, request, "GONE",
                        "that snapshot is kept no more; begin anew");
-        return;
+    } else {
+        resp_bulk(request_reply(core, request), buffer_bytes(&chunk));
+        request_done(core, request);
     }
-    resp_bulk(request_reply(core, request), buffer_bytes(&core->scratch));
-    request_done(core, request);
-    buffer_done(&core->scratch); /* It is not needed that large again. */
+    buffer_done(&chunk);
 }
 
 /* Each reader has a part in memory and takes time of the loop; thousands would

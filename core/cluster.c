@@ -32,9 +32,9 @@ static void put_nodes(struct core *core, struct request *request);
 static void put_info(struct core *core, struct request *request);
 static uint32_t key_slot(struct bytes key);
 
-uint32_t cluster_slot(const struct frame_forward *request)
+uint32_t cluster_slot(const struct call *call)
 {
-    return request->count > 1 ? key_slot(request->argument[1]) : 0;
+    return call->count > 1 ? key_slot(call->argument[1]) : 0;
 }
 
 void server_cluster(struct core *core, struct request *request,
@@ -186,19 +186,19 @@ static void put_nodes(struct core *core, struct request *request)
 {
     struct shown shown[MEMBER_COUNT_MAX];
     uint32_t count = show_members(core, shown);
-    struct buffer *text = &core->event;
-    buffer_clear(text);
+    struct buffer text = {0};
     for (uint32_t i = 0; i < count; i++) {
         bool is_self = shown[i].id == core->options.id;
         bool has_master = shown[0].is_leader && !shown[i].is_leader;
         buffer_printf(
-            text, "%s %s:%u@%u %s%s %s 0 0 %" PRIu64 " connected%s\n",
+            &text, "%s %s:%u@%u %s%s %s 0 0 %" PRIu64 " connected%s\n",
             shown[i].name, shown[i].host, shown[i].port, shown[i].port,
             is_self ? "myself," : "", shown[i].is_leader ? "master" : "slave",
             has_master ? shown[0].name : "-", replica_term(core->replica),
             shown[i].is_leader ? " 0-16383" : "");
     }
-    resp_bulk(request_reply(core, request), buffer_bytes(text));
+    resp_bulk(request_reply(core, request), buffer_bytes(&text));
+    buffer_done(&text);
     request_done(core, request);
 }
 
@@ -207,10 +207,9 @@ static void put_info(struct core *core, struct request *request)
     struct shown shown[MEMBER_COUNT_MAX];
     uint32_t count = show_members(core, shown);
     bool has_leader = count > 0 && shown[0].is_leader;
-    struct buffer *text = &core->event;
+    struct buffer text = {0};
     int slots = has_leader ? CLUSTER_SLOT_COUNT : 0;
-    buffer_clear(text);
-    buffer_printf(text,
+    buffer_printf(&text,
                   "cluster_enabled:1\r\ncluster_state:%s\r\n"
                   "cluster_slots_assigned:%d\r\ncluster_slots_ok:%d\r\n"
                   "cluster_slots_pfail:0\r\ncluster_slots_fail:0\r\n"
@@ -219,6 +218,7 @@ static void put_info(struct core *core, struct request *request)
                   "cluster_my_epoch:%" PRIu64 "\r\n",
                   has_leader ? "ok" : "fail", slots, slots, count,
                   replica_term(core->replica), replica_term(core->replica));
-    resp_bulk(request_reply(core, request), buffer_bytes(text));
+    resp_bulk(request_reply(core, request), buffer_bytes(&text));
+    buffer_done(&text);
     request_done(core, request);
 }

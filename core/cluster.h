@@ -9,11 +9,11 @@
 #include <stdint.h>
 
 struct core;
-struct frame_forward;
+struct call;
 
 #define CLUSTER_SLOT_COUNT 16384
 
 /* The slot of a request's first key, 0 if it has none. */
-uint32_t cluster_slot(const struct frame_forward *request);
+uint32_t cluster_slot(const struct call *call);
 
 #endif /* HASP_CORE_CLUSTER_H */

@@ -114,8 +114,8 @@ struct buffer *conn_slot_output(struct core *core, struct conn *conn,
                                           : core->port.client_output(
                                                 core->port.data, conn->id);
     if (out == NULL) {
-        buffer_clear(&core->scratch);
-        out = &core->scratch;
+        buffer_clear(&core->requests.reply);
+        out = &core->requests.reply;
     }
     return out;
 }

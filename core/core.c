@@ -112,9 +112,6 @@ struct core *core_new(const struct core_options *options,
     }
     lockfsm_set_node_level(core->fsm, core->options.feature_level);
     core->timers = timers_new();
-    core->arguments = memory_new(FRAME_ARGUMENT_MAX * sizeof *core->arguments);
-    core->closed_sessions = memory_new(FRAME_SESSION_MAX *
-                                       sizeof *core->closed_sessions);
     init_lists(core);
     commands_init(core);
     return core;
@@ -134,14 +131,10 @@ void core_free(struct core *core)
     reign_done(core);
     history_done(&core->history);
     effects_done(&core->effects);
-    buffer_done(&core->scratch);
-    buffer_done(&core->parse_error);
-    buffer_done(&core->event);
+    buffer_done(&core->watches.message);
     timers_free(core->timers);
     lockfsm_free(core->fsm);
     replica_free(core->replica);
-    free(core->arguments);
-    free(core->closed_sessions);
     free(core->version);
     free(core);
 }
@@ -370,11 +363,10 @@ static int take_frame(struct core *core, uint64_t id, enum frame_type type,
 
 static int take_forward(struct core *core, uint64_t id, struct bytes body)
 {
-    struct call call;
     struct request *request = NULL;
-    int error = forward_received(core, id, body, &request, &call);
+    int error = forward_received(core, id, body, &request);
     if (request != NULL) {
-        commands_decide(core, request, &call);
+        commands_decide(core, request);
     }
     return error;
 }

@@ -126,11 +126,11 @@ static void unsubscribe(struct core *core, struct request *request,
         LIST_EACH_SAFE (node, &conn->watches) {
             struct watch *watch = LIST_ENTRY(node, struct watch, in_conn);
             if (watch->of.pattern->kind == kind) {
-                struct bytes text = watch_text(watch);
-                buffer_clear(&core->event);
-                buffer_put_bytes(&core->event, text);
+                struct buffer text = {0};
+                buffer_put_bytes(&text, watch_text(watch));
                 watch_drop(core, watch);
-                confirm(core, request, word, buffer_bytes(&core->event), true);
+                confirm(core, request, word, buffer_bytes(&text), true);
+                buffer_done(&text);
                 has_any = true;
             }
         }
@@ -305,7 +305,7 @@ static void publish(struct core *core, const struct watch *watch,
     if (writer.out == NULL) {
         return;
     }
-    struct buffer *json = &core->event;
+    struct buffer *json = &core->watches.message;
     bool is_pattern = watch->of.pattern->kind == WATCH_PATTERN;
     resp_push(&writer, is_pattern ? 4 : 3);
     resp_text(&writer, is_pattern ? "pmessage" : "message");

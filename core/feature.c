@@ -128,10 +128,11 @@ void feature_turn(struct core *core)
         return;
     }
     if (core->options.finalizes_itself) {
-        buffer_clear(&core->scratch);
-        encode_set_feature(&core->scratch, level);
-        core->reign.must_compare_levels = !propose_own(
-            core, buffer_bytes(&core->scratch));
+        struct buffer entry = {0};
+        encode_set_feature(&entry, level);
+        core->reign.must_compare_levels = !propose_own(core,
+                                                       buffer_bytes(&entry));
+        buffer_done(&entry);
     } else if (level > core->feature.told_level) {
         core->feature.told_level = level;
         LOG_INFO("upgrade can be finalized",

@@ -3,8 +3,11 @@
 #include "core/forward.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
+#include "base/memory.h"
 #include "core/attach.h"
 #include "core/cluster.h"
 #include "core/commands/commands.h"
@@ -103,60 +106,47 @@ uint64_t forward_next(const struct core *core)
 }
 
 int forward_received(struct core *core, uint64_t peer, struct bytes body,
-                     struct request **ret_request, struct call *call)
+                     struct request **ret_request)
 {
-    struct frame_forward forward = {.argument = core->arguments};
-    int error = frame_get_forward(body, &forward);
-    if (error != 0 || forward.count == 0 ||
-        (forward.version != 2 && forward.version != 3)) {
-        return HASP_EPROTO;
+    struct request *request;
+    uint64_t term;
+    int error = request_new_remote(core, peer, body, &request, &term);
+    if (error != 0) {
+        return error;
     }
-    core->remote_address = forward.address;
-    core->remote_client = forward.client;
     core->counts.commands++;
-    struct request *request = request_new_remote(core, peer, &forward);
-    request->command = commands_find(core, forward.argument[0]);
     if (request->command == NULL ||
         (request->command->flags & COMMAND_LOCAL) != 0) {
         request_refuse(core, request, "LEVEL",
                        "the leader is of another version and does not know "
                        "this command; upgrade all nodes, then: hasp cluster "
                        "finalize");
-        return 0;
-    }
-    /* What comes late was for a leader whose term is over, and may have been
-     * asked of another since. */
-    if (!is_leader(core) || core->is_stopping ||
-        forward.term != core->reign.term) {
+    } else if (!is_leader(core) || core->is_stopping ||
+               term != core->reign.term) {
+        /* What comes late was for a leader whose term is over, and may have
+         * been asked of another since. */
         request_return(core, request);
-        return 0;
-    }
-    if (core->requests.in_flight > core->options.limits.requests_in_flight) {
+    } else if (core->requests.in_flight >
+               core->options.limits.requests_in_flight) {
         request_refuse(core, request, "BUSY", "too much is in flight");
-        return 0;
-    }
-    if (!is_serving(core)) {
-        request_keep(core, request, forward.argument, forward.count);
+    } else if (!is_serving(core)) {
         request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
         park(core, request);
-        return 0;
-    }
-    if (!call_parse(core, call, request->command, forward.argument,
-                    forward.count, request_reply(core, request))) {
+    } else if (!request_understand(core, request)) {
         request_misunderstood(core, request);
-        return 0;
+    } else {
+        *ret_request = request;
     }
-    request->has_req = call_is_numbered(request, call);
-    *ret_request = request;
     return 0;
 }
 
 int forward_turned_away(struct core *core, uint64_t peer, struct bytes body)
 {
-    struct frame_forward forward = {.argument = core->arguments};
-    int error = frame_get_forward(body, &forward);
+    struct request *request;
+    uint64_t term;
+    int error = request_new_remote(core, peer, body, &request, &term);
     if (error == 0) {
-        request_return(core, request_new_remote(core, peer, &forward));
+        request_return(core, request);
     }
     return error;
 }
@@ -194,10 +184,12 @@ int forward_closed(struct core *core, uint64_t peer, struct bytes body)
 {
     uint64_t conn;
     uint32_t count;
-    int error = frame_get_closed(body, &conn, core->closed_sessions, &count);
+    uint64_t *sessions = memory_new(FRAME_SESSION_MAX * sizeof *sessions);
+    int error = frame_get_closed(body, &conn, sessions, &count);
     if (error == 0) {
-        attach_closed_at(core, peer, conn, core->closed_sessions, count);
+        attach_closed_at(core, peer, conn, sessions, count);
     }
+    free(sessions);
     return error;
 }
 
@@ -236,9 +228,10 @@ static bool send(struct core *core, struct request *request)
         if (address[0] == '\0') {
             return false;
         }
-        struct frame_forward kept = request_kept(core, request);
+        bool is_good = request_understand(core, request);
+        CHECK(is_good); /* It was, when it came. */
         resp_error(request_reply(core, request), "MOVED", "%u %s",
-                   cluster_slot(&kept), address);
+                   cluster_slot(request->call), address);
         request_done(core, request);
         return true;
     }
@@ -249,10 +242,11 @@ static bool send(struct core *core, struct request *request)
     size_t start = out->size;
     buffer_put_bytes(out, buffer_bytes(&request->body));
     frame_stamp_forward(out->data + start, core->leader.term,
-                        request->effect == MAY_BE_DONE);
+                        request->effect == MAY_BE_DONE, request->session);
     request->sent_to = core->leader.id;
     request->sent_term = core->leader.term;
     request_mark(request);
+    request_forget_call(core, request);
     request_move(core, request, &core->requests.forwarded, REQUEST_FORWARDED);
     return true;
 }

@@ -18,8 +18,6 @@
 struct core;
 struct request;
 
-struct call;
-
 /* A request of ours that another node must answer (or this one, later). */
 void forward_request(struct core *core, struct request *request);
 void forward_leader_changed(struct core *core);
@@ -31,10 +29,10 @@ uint64_t forward_next(const struct core *core);
 
 /* Frames; an error closes the connection. */
 /* '*ret_request' is left as it is, unless the serving leader is to deal with
- * the request now: 'call' has its arguments. */
+ * the request now. */
 MUST_CHECK int forward_received(struct core *core, uint64_t peer,
-                                struct bytes body, struct request **ret_request,
-                                struct call *call);
+                                struct bytes body,
+                                struct request **ret_request);
 /* From who may not ask: is told that this node does not lead. */
 MUST_CHECK int forward_turned_away(struct core *core, uint64_t peer,
                                    struct bytes body);

@@ -50,9 +50,6 @@ void session_keep_run(struct core *core, struct request *request,
             needs_heard = true;
         }
     }
-    if (request->body.size == 0) {
-        request_keep(core, request, call->argument, call->count);
-    }
     if (needs_heard) {
         propose_after_heard(core, request);
     } else {

@@ -63,7 +63,7 @@ static void change_begin(struct core *core, struct request *request,
     request_leave(core, request);
     request->state = REQUEST_CHANGING;
     buffer_clear(&change->asker);
-    trail_append(core, request, &change->asker);
+    trail_append(request, &change->asker);
     change->request = request;
     change->index = 0;
     change->member = id;
@@ -478,11 +478,12 @@ static void register_members(struct core *core)
             peer->acked_index < added_index) {
             continue;
         }
-        buffer_clear(&core->scratch);
-        encode_register(&core->scratch, id, peer->incarnation, added_index);
-        if (propose_own(core, buffer_bytes(&core->scratch))) {
+        struct buffer entry = {0};
+        encode_register(&entry, id, peer->incarnation, added_index);
+        if (propose_own(core, buffer_bytes(&entry))) {
             peer->registering_term = core->reign.term;
         }
+        buffer_done(&entry);
     }
 }
 

@@ -60,7 +60,7 @@ static void add_item(struct propose *propose, size_t start,
 static void refuse_level(struct core *core, struct request *request,
                          const char *what)
 {
-    if (core->confirmed == request) {
+    if (request->is_confirmed) {
         feature_refuse(core, request, what);
     } else {
         request->is_unwelcome = true;
@@ -73,7 +73,7 @@ void propose_end(struct core *core, struct request *request)
     struct propose *propose = &core->reign.propose;
     const char *what;
     if (request != NULL && (request->command->flags & COMMAND_TRAIL) != 0) {
-        trail_append(core, request, &propose->batch);
+        trail_append(request, &propose->batch);
     }
     struct bytes command = bytes_of(propose->batch.data + propose->item_start,
                                     propose->batch.size - propose->item_start);
@@ -85,6 +85,9 @@ void propose_end(struct core *core, struct request *request)
     if (request != NULL) {
         request_move(core, request, &core->requests.logged, REQUEST_LOGGED);
         request->next = NULL;
+        if ((request->command->flags & COMMAND_REDIS) == 0) {
+            request_forget_call(core, request); /* The result says it all. */
+        }
     }
     add_item(propose, propose->item_start, request);
 }

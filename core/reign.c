@@ -111,13 +111,14 @@ void reign_begin(struct core *core)
     if (!lockfsm_has_limits(core->fsm)) {
         begin.limits = &core->options.limits.founding;
     }
-    buffer_clear(&core->scratch);
-    encode_begin(&core->scratch, &begin);
-    struct bytes command = buffer_bytes(&core->scratch);
+    struct buffer entry = {0};
+    encode_begin(&entry, &begin);
+    struct bytes command = buffer_bytes(&entry);
     struct replica_update update;
     uint64_t index;
     int error = replica_submit(core->replica, &command, 1,
                                core->now_ns / NS_PER_MS, &index, &update);
+    buffer_done(&entry);
     if (error != 0) {
         return; /* Tried again in the next turn, if still leader. */
     }

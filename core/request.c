@@ -16,6 +16,7 @@
 /* Kept for reuse: so many requests, with buffers up to this size. */
 #define FREE_COUNT_MAX 4096
 #define BODY_IDLE_SIZE 2048
+#define ARGUMENT_IDLE_COUNT 32
 
 static struct request *new_request(struct core *core);
 static void free_request(struct core *core, struct request *request);
@@ -36,17 +37,89 @@ struct request *request_new_local(struct core *core, struct conn *conn)
     return request;
 }
 
-struct request *request_new_remote(struct core *core, uint64_t peer,
-                                   const struct frame_forward *forward)
+/* 'count' arguments find room in it. */
+static struct call *new_call(struct core *core, uint32_t count)
 {
+    struct call *call = core->requests.free_calls;
+    if (call != NULL) {
+        core->requests.free_calls = call->next;
+        core->requests.free_call_count--;
+    } else {
+        call = memory_new(sizeof *call);
+    }
+    if (count > call->own_capacity) {
+        call->own_capacity = count;
+        call->own = memory_resize(call->own, count * sizeof *call->own);
+    }
+    call->command = NULL;
+    return call;
+}
+
+static void free_call(struct call *call)
+{
+    free(call->own);
+    free(call);
+}
+
+void request_forget_call(struct core *core, struct request *request)
+{
+    struct call *call = request->call;
+    request->call = NULL;
+    if (call == NULL) {
+        return;
+    }
+    if (call->own_capacity > ARGUMENT_IDLE_COUNT ||
+        core->requests.free_call_count >= FREE_COUNT_MAX) {
+        free_call(call);
+        return;
+    }
+    call->next = core->requests.free_calls;
+    core->requests.free_calls = call;
+    core->requests.free_call_count++;
+}
+
+/* The arguments that were kept, which nobody has understood yet. */
+static void decode(struct core *core, struct request *request)
+{
+    struct frame_forward forward = {.argument = NULL};
+    CHECK(request->call == NULL && request->body.size >= FRAME_HEADER_SIZE);
+    struct bytes body = bytes_of(request->body.data + FRAME_HEADER_SIZE,
+                                 request->body.size - FRAME_HEADER_SIZE);
+    int error = frame_get_forward(body, &forward);
+    CHECK(error == 0);
+    request->call = new_call(core, forward.count);
+    forward.argument = request->call->own;
+    error = frame_get_forward(body, &forward);
+    CHECK(error == 0);
+    request->call->argument = forward.argument;
+    request->call->count = forward.count;
+    request->address = forward.address;
+    request->client = forward.client;
+}
+
+int request_new_remote(struct core *core, uint64_t peer, struct bytes body,
+                       struct request **ret_request, uint64_t *ret_term)
+{
+    struct frame_forward forward = {.argument = NULL};
+    int error = frame_get_forward(body, &forward);
+    if (error != 0 || forward.count == 0) {
+        return HASP_EPROTO;
+    }
     struct request *request = new_request(core);
     request->peer = peer;
-    request->peer_conn = forward->conn;
-    request->slot = forward->slot;
-    request->session = forward->session;
-    request->version = forward->version;
-    request->effect = forward->may_be_done ? MAY_BE_DONE : NOTHING_DONE;
-    return request;
+    request->peer_conn = forward.conn;
+    request->slot = forward.slot;
+    request->session = forward.session;
+    request->version = forward.version;
+    request->effect = forward.may_be_done ? MAY_BE_DONE : NOTHING_DONE;
+    size_t start = frame_begin(&request->body, FRAME_FORWARD);
+    buffer_put_bytes(&request->body, body);
+    frame_end(&request->body, start);
+    decode(core, request);
+    request->command = commands_find(core, request->call->argument[0]);
+    *ret_request = request;
+    *ret_term = forward.term;
+    return 0;
 }
 
 void requests_free(struct core *core)
@@ -57,43 +130,57 @@ void requests_free(struct core *core)
         buffer_done(&request->body);
         free(request);
     }
+    while (core->requests.free_calls != NULL) {
+        struct call *call = core->requests.free_calls;
+        core->requests.free_calls = call->next;
+        free_call(call);
+    }
+    buffer_done(&core->requests.reply);
 }
 
 void request_keep(struct core *core, struct request *request,
                   const struct bytes *argument, uint32_t count)
 {
+    struct conn *conn = request->conn;
     struct frame_forward forward = {
-        .conn = request->peer_conn,
+        .conn = conn->id,
         .slot = request->slot,
-        .session = request->session,
         .version = request->version,
         .argument = (struct bytes *)argument,
         .count = count,
+        .address = bytes_of_text(conn->address),
+        .client = conn->name,
     };
-    if (request->conn != NULL) {
-        forward.conn = request->conn->id;
-    }
-    forward.address = request_address(core, request);
-    forward.client = request_client(core, request);
-    buffer_clear(&request->body);
+    CHECK(request->body.size == 0 && request->held_size == 0); /* Once. */
     frame_put_forward(&request->body, &forward);
-    if (request->conn != NULL && request->held_size == 0) {
-        request->held_size = request->body.size;
-        conn_hold(core, request->conn, request->held_size);
-    }
+    request->held_size = request->body.size;
+    conn_hold(core, conn, request->held_size);
 }
 
-struct frame_forward request_kept(struct core *core, struct request *request)
+bool request_understand(struct core *core, struct request *request)
 {
-    struct frame_forward forward = {.argument = core->arguments};
-    CHECK(request->body.size >= FRAME_HEADER_SIZE);
-    struct bytes body = bytes_of(request->body.data + FRAME_HEADER_SIZE,
-                                 request->body.size - FRAME_HEADER_SIZE);
-    int error = frame_get_forward(body, &forward);
-    CHECK(error == 0);
-    core->remote_address = forward.address;
-    core->remote_client = forward.client;
-    return forward;
+    if (request->call == NULL) {
+        decode(core, request);
+    }
+    struct call *call = request->call;
+    return call->command != NULL ||
+           request_understand_borrowed(core, request, call->argument,
+                                       call->count);
+}
+
+bool request_understand_borrowed(struct core *core, struct request *request,
+                                 const struct bytes *argument, uint32_t count)
+{
+    if (request->call == NULL) {
+        request->call = new_call(core, 0);
+    }
+    if (!call_parse(core, request->call, request->command, argument, count,
+                    request_reply(core, request))) {
+        request_forget_call(core, request);
+        return false;
+    }
+    request->has_req = call_is_numbered(request, request->call);
+    return true;
 }
 
 void request_move(struct core *core, struct request *request, struct list *list,
@@ -112,6 +199,7 @@ void request_leave(struct core *core, struct request *request)
         core->requests.in_flight++;
     }
     request->state = REQUEST_NEW;
+    request->is_confirmed = false;
 }
 
 struct resp_writer *request_reply(struct core *core, struct request *request)
@@ -121,8 +209,8 @@ struct resp_writer *request_reply(struct core *core, struct request *request)
         core->requests.writer.out = conn_slot_output(core, request->conn,
                                                      request->slot);
     } else {
-        buffer_clear(&core->scratch);
-        core->requests.writer.out = &core->scratch;
+        buffer_clear(&core->requests.reply);
+        core->requests.writer.out = &core->requests.reply;
     }
     core->requests.reply_start = core->requests.writer.out->size;
     return &core->requests.writer;
@@ -239,7 +327,7 @@ void request_return(struct core *core, struct request *request)
         return;
     }
     request_leave(core, request);
-    buffer_clear(&core->scratch);
+    buffer_clear(&core->requests.reply);
     if (request->peer != 0) {
         answer_remote(core, request,
                       request->effect == MAY_BE_DONE ? ANSWER_UNKNOWN
@@ -316,20 +404,20 @@ void request_orphan(struct core *core, struct request *request)
     }
 }
 
-struct bytes request_client(struct core *core, struct request *request)
+struct bytes request_client(const struct request *request)
 {
     if (request->conn != NULL) {
         return request->conn->name;
     }
-    return core->remote_client;
+    return request->client;
 }
 
-struct bytes request_address(struct core *core, struct request *request)
+struct bytes request_address(const struct request *request)
 {
     if (request->conn != NULL) {
         return bytes_of_text(request->conn->address);
     }
-    return core->remote_address;
+    return request->address;
 }
 
 static struct request *new_request(struct core *core)
@@ -363,6 +451,7 @@ static void let_go(struct core *core, struct request *request)
 static void free_request(struct core *core, struct request *request)
 {
     let_go(core, request);
+    request_forget_call(core, request);
     core->requests.in_flight--;
     if (request->body.capacity > BODY_IDLE_SIZE) {
         buffer_done(&request->body);
@@ -443,7 +532,7 @@ static void answer_remote(struct core *core, struct request *request,
         .slot = request->slot,
         .kind = kind,
         .session = session,
-        .reply = buffer_bytes(&core->scratch),
+        .reply = buffer_bytes(&core->requests.reply),
     };
     frame_put_answer(out, &answer);
 }

@@ -11,6 +11,7 @@
 #define HASP_CORE_REQUEST_H
 
 #include "base/bytes.h"
+#include "base/err.h"
 #include "base/hash.h"
 #include "base/list.h"
 #include "base/units.h"
@@ -22,6 +23,7 @@
 /* Of a session's secret. */
 #define SECRET_SIZE 16
 
+struct call;
 struct command;
 struct conn;
 struct core;
@@ -51,6 +53,7 @@ struct request {
     struct list in_list;
     struct request *next; /* Of those that wait for the same entry or place. */
     const struct command *command;
+    struct call *call; /* As understood, while it is needed; or NULL. */
     enum request_state state;
     enum request_effect effect;
     bool has_req;
@@ -58,10 +61,13 @@ struct request {
     bool is_heard;     /* KEEP: all its sessions' deadlines were moved. */
     bool is_unwelcome; /* A change that is to be refused: no room on the disk,
                           or a feature level that is too low. */
+    bool is_confirmed; /* While it is decided on: this node leads for sure. */
     uint8_t version;
-    struct conn *conn;  /* Of a local one. */
-    uint64_t peer;      /* Of a remote one; with conn NULL and 0: nobody's. */
-    uint64_t peer_conn; /* Of a remote one. */
+    struct bytes address; /* Of a remote one: its client's, ... */
+    struct bytes client;  /* ... borrowed from the body. */
+    struct conn *conn;    /* Of a local one. */
+    uint64_t peer;        /* Of a remote one; with conn NULL and 0: nobody's. */
+    uint64_t peer_conn;   /* Of a remote one. */
     uint64_t slot;
     uint64_t session; /* That acts; 0: none. */
     uint64_t received_ns;
@@ -77,7 +83,7 @@ struct request {
     bool is_undoing;
     char secret[2 * SECRET_SIZE + 1]; /* OPEN: made here, told once; or "". */
     UT_hash_handle by_wait;           /* Queued: the first of its wait. */
-    struct buffer body;               /* The FORWARD frame; empty: not kept. */
+    struct buffer body;               /* The FORWARD frame. */
     uint64_t held_size;               /* Counted with its connection. */
 };
 
@@ -94,23 +100,38 @@ struct requests {
     struct list doomed;
     struct list ready;
     struct request *by_wait;
+    struct call *free_calls;
+    uint32_t free_call_count;
+    /* The reply at hand: it begins at 'reply_start' of writer.out, which is
+     * 'reply' if it goes to a peer, or nowhere. */
     struct resp_writer writer;
-    size_t reply_start; /* Of the reply at hand, in writer.out. */
+    size_t reply_start;
+    struct buffer reply;
 };
 
 /* A request of a local connection; takes the next slot. */
 struct request *request_new_local(struct core *core, struct conn *conn);
-/* One that a peer forwarded. */
-struct request *request_new_remote(struct core *core, uint64_t peer,
-                                   const struct frame_forward *forward);
+/* One that a peer forwarded, with what it asks for kept. Its command is NULL if
+ * this node does not know it. An error: the frame is malformed. */
+MUST_CHECK int request_new_remote(struct core *core, uint64_t peer,
+                                  struct bytes body,
+                                  struct request **ret_request,
+                                  uint64_t *ret_term);
 void requests_free(struct core *core);
 
 /* Keeps the arguments for later: as the frame in which they are forwarded. */
 void request_keep(struct core *core, struct request *request,
                   const struct bytes *argument, uint32_t count);
-/* Decodes what was kept; borrowed from the request, the arguments from
- * core->arguments. */
-struct frame_forward request_kept(struct core *core, struct request *request);
+/* Sees to it that request->call is there: what was kept is understood, unless
+ * it has been. False: it is not; then the error is the reply at hand. */
+MUST_CHECK bool request_understand(struct core *core, struct request *request);
+/* Likewise, of arguments that are borrowed: they are not kept. */
+MUST_CHECK bool request_understand_borrowed(struct core *core,
+                                            struct request *request,
+                                            const struct bytes *argument,
+                                            uint32_t count);
+/* The call is not needed any more, unless leadership moves. */
+void request_forget_call(struct core *core, struct request *request);
 
 /* Moves it to another station (but see request_wait()). */
 void request_move(struct core *core, struct request *request, struct list *list,
@@ -145,7 +166,7 @@ void request_refuse(struct core *core, struct request *request,
 void request_fail(struct core *core, struct request *request, const char *code,
                   struct bytes text);
 /* A peer's request whose arguments are not understood here: the error that says
- * so stands in the scratch. */
+ * so is the reply at hand. */
 void request_misunderstood(struct core *core, struct request *request);
 /* Counts an answer with this error word; the two above have done so. */
 void request_count_refusal(struct core *core, const char *code);
@@ -163,7 +184,7 @@ void request_drop(struct core *core, struct request *request);
 void request_orphan(struct core *core, struct request *request);
 
 /* The name of the client that asks (CLIENT SETNAME), and its address. */
-struct bytes request_client(struct core *core, struct request *request);
-struct bytes request_address(struct core *core, struct request *request);
+struct bytes request_client(const struct request *request);
+struct bytes request_address(const struct request *request);
 
 #endif /* HASP_CORE_REQUEST_H */

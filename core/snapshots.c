@@ -48,7 +48,7 @@ void raft_snapshot_run(struct core *core, struct request *request,
                        const struct call *call)
 {
     (void)call;
-    trail_tell(core, request);
+    trail_tell(request);
     request_move(core, request, &core->snapshots.waiting, REQUEST_LOGGED);
     request->index = lockfsm_applied_index(core->fsm);
     answer_waiting(core);
@@ -341,17 +341,18 @@ static void pump(struct core *core, struct peer *peer)
 {
     struct snapshot_sender *sender = sender_to(core, peer);
     uint64_t chunk_size = core->options.limits.snapshot_chunk_size;
+    struct buffer chunk = {0};
     while (sender->is_active && sender->sent < sender->size &&
            sender->sent - sender->acked < WINDOW * chunk_size) {
         struct buffer *out = peer_output(core, peer->id, FRAME_SNAPSHOT);
-        buffer_clear(&core->scratch);
+        buffer_clear(&chunk);
         if (out == NULL ||
             !core->port.snapshot_read(core->port.data, sender->index,
                                       sender->term, sender->sent, chunk_size,
-                                      &core->scratch) ||
-            core->scratch.size == 0) {
+                                      &chunk) ||
+            chunk.size == 0) {
             sender->is_active = false; /* Begun anew when asked again. */
-            return;
+            break;
         }
         struct frame_snapshot part = {
             .leader_term = core->reign.term,
@@ -359,11 +360,12 @@ static void pump(struct core *core, struct peer *peer)
             .last_term = sender->term,
             .total_size = sender->size,
             .offset = sender->sent,
-            .chunk = buffer_bytes(&core->scratch),
+            .chunk = buffer_bytes(&chunk),
         };
         frame_put_snapshot(out, &part);
-        sender->sent += core->scratch.size;
+        sender->sent += chunk.size;
     }
+    buffer_done(&chunk);
 }
 
 static void acknowledge(struct core *core, bool is_done)

@@ -100,17 +100,6 @@ struct core {
     bool is_cluster_told;
     bool is_disk_scarce;
     bool is_stopping;
-
-    struct buffer scratch;
-    struct buffer parse_error;
-    struct buffer event;         /* The payload of a message. */
-    uint64_t *closed_sessions;   /* FRAME_SESSION_MAX, for decoding. */
-    struct bytes *arguments;     /* FRAME_ARGUMENT_MAX, for decoding. */
-    struct bytes remote_address; /* Of the forwarded request at hand. */
-    struct bytes remote_client;
-    /* While it is decided on: a request whose leadership is confirmed. */
-    const struct request *confirmed;
-    struct bytes asked_by; /* Likewise: BY of the request. */
 };
 
 /* This node leads, as far as the core has taken note. */

@@ -123,14 +123,13 @@ static bool wants(const struct call *call, const char *section)
 void server_info(struct core *core, struct request *request,
                  const struct call *call)
 {
-    struct buffer *text = &core->event;
+    struct buffer text = {0};
     char leader[MEMBER_ADDRESS_SIZE];
     member_client_address(core, replica_leader(core->replica), leader);
     bool leads = replica_role(core->replica) == REPLICA_LEADER;
-    buffer_clear(text);
     if (wants(call, "SERVER")) {
         buffer_printf(
-            text,
+            &text,
             "# Server\r\nhasp_version:%s\r\nredis_mode:%s\r\n"
             "node_id:%" PRIu64 "\r\nuptime_in_seconds:%" PRIu64 "\r\n\r\n",
             core->version,
@@ -138,17 +137,17 @@ void server_info(struct core *core, struct request *request,
             core->options.id, (core->now_ns - core->started_ns) / NS_PER_S);
     }
     if (wants(call, "CLIENTS")) {
-        buffer_printf(text,
+        buffer_printf(&text,
                       "# Clients\r\nconnected_clients:%u\r\n"
                       "blocked_clients:%u\r\n\r\n",
                       core->conns.count,
                       (unsigned)HASH_CNT(by_wait, core->requests.by_wait));
     }
     if (wants(call, "PERSISTENCE")) {
-        buffer_put_text(text, "# Persistence\r\nloading:0\r\n\r\n");
+        buffer_put_text(&text, "# Persistence\r\nloading:0\r\n\r\n");
     }
     if (wants(call, "STATS")) {
-        buffer_printf(text,
+        buffer_printf(&text,
                       "# Stats\r\ntotal_commands_processed:%" PRIu64 "\r\n"
                       "grants:%" PRIu64 "\r\nsessions_ended:%" PRIu64 "\r\n"
                       "unclean_ends:%" PRIu64 "\r\nrefusals:%" PRIu64
@@ -160,7 +159,7 @@ void server_info(struct core *core, struct request *request,
                       core->conns.held_size);
     }
     if (wants(call, "REPLICATION")) {
-        buffer_printf(text,
+        buffer_printf(&text,
                       "# Replication\r\nrole:%s\r\nraft_role:%s\r\n"
                       "term:%" PRIu64 "\r\nleader:%" PRIu64
                       "\r\nleader_address:%s\r\ncommit:%" PRIu64
@@ -174,13 +173,14 @@ void server_info(struct core *core, struct request *request,
     }
     if (wants(call, "CLUSTER")) {
         /* Whatever followers do: cluster clients find the leader by it. */
-        buffer_put_text(text, "# Cluster\r\ncluster_enabled:1\r\n\r\n");
+        buffer_put_text(&text, "# Cluster\r\ncluster_enabled:1\r\n\r\n");
     }
     if (wants(call, "LOCKS")) {
-        buffer_printf(text, "# Locks\r\nlocks:%u\r\nsessions:%u\r\n\r\n",
+        buffer_printf(&text, "# Locks\r\nlocks:%u\r\nsessions:%u\r\n\r\n",
                       (unsigned)HASH_CNT(by_name, lockfsm_locks(core->fsm)),
                       (unsigned)HASH_CNT(by_id, lockfsm_sessions(core->fsm)));
     }
-    resp_bulk(request_reply(core, request), buffer_bytes(text));
+    resp_bulk(request_reply(core, request), buffer_bytes(&text));
+    buffer_done(&text);
     request_done(core, request);
 }

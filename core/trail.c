@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 
+#include "base/check.h"
 #include "core/commands/commands.h"
 #include "core/propose.h"
 #include "core/request.h"
@@ -18,16 +19,16 @@
 /* Nothing more is put into a line of this size. */
 #define LINE_SIZE_MAX 1500
 
-static struct bytes asker_of(struct core *core, struct request *request)
+static struct bytes asker_of(const struct request *request)
 {
-    return core->asked_by.size > 0 ? core->asked_by
-                                   : request_client(core, request);
+    CHECK(request->call != NULL); /* It is being decided on. */
+    struct bytes by = call_text(request->call, OPTION_BY);
+    return by.size > 0 ? by : request_client(request);
 }
 
-void trail_append(struct core *core, struct request *request,
-                  struct buffer *out)
+void trail_append(const struct request *request, struct buffer *out)
 {
-    encode_trail(out, request_address(core, request), asker_of(core, request));
+    encode_trail(out, request_address(request), asker_of(request));
 }
 
 static void put_text(struct buffer *line, const char *key, struct bytes text)
@@ -50,26 +51,27 @@ static void write_line(const char *event, struct buffer *line)
     buffer_done(line);
 }
 
-void trail_tell(struct core *core, struct request *request)
+void trail_tell(const struct request *request)
 {
     struct buffer line = {0};
     buffer_printf(&line, "command=%s", request->command->name);
-    put_text(&line, "from", request_address(core, request));
-    put_text(&line, "by", asker_of(core, request));
+    put_text(&line, "from", request_address(request));
+    put_text(&line, "by", asker_of(request));
     write_line("administration", &line);
 }
 
 void trail_act(struct core *core, enum act_kind kind, uint64_t member,
                const char *address, struct bytes asker)
 {
-    buffer_clear(&core->scratch);
-    encode_act(&core->scratch, kind, member, bytes_of_text(address),
+    struct buffer entry = {0};
+    encode_act(&entry, kind, member, bytes_of_text(address),
                core->port.wall_ms(core->port.data));
-    buffer_put_bytes(&core->scratch, asker);
-    if (!propose_own(core, buffer_bytes(&core->scratch))) {
+    buffer_put_bytes(&entry, asker);
+    if (!propose_own(core, buffer_bytes(&entry))) {
         LOG_WARN("administration is told by this node alone",
                  "act=%d member=%" PRIu64, (int)kind, member);
     }
+    buffer_done(&entry);
 }
 
 /* "orders#62380494028806 jobs/1#62380494028809" */

@@ -77,7 +77,7 @@ void raft_transfer_run(struct core *core, struct request *request,
     } else if (core->reign.transfer.state != TRANSFER_NONE) {
         request_refuse(core, request, "BUSY", "a transfer is under way");
     } else {
-        trail_tell(core, request);
+        trail_tell(request);
         begin(core, request, call->has_id ? call->id : 0);
     }
 }
@@ -205,11 +205,9 @@ void transfer_put_off(struct core *core)
 
 void transfer_answer(struct core *core, struct request *request)
 {
-    struct frame_forward kept = request_kept(core, request);
-    uint64_t wanted = 0;
-    if (kept.count > 1 && !bytes_to_u64(kept.argument[1], &wanted)) {
-        wanted = 0;
-    }
+    bool is_good = request_understand(core, request);
+    CHECK(is_good); /* It was, when it came. */
+    uint64_t wanted = request->call->has_id ? request->call->id : 0;
     /* It was sent to the old leader, or that was this node. */
     uint64_t old = request->sent_to != 0 ? request->sent_to : core->options.id;
     if (wanted != 0 ? core->leader.id == wanted : core->leader.id != old) {

@@ -65,9 +65,10 @@ struct watches {
     struct pattern *patterns;
     struct list prefixes[LOCK_NAME_SIZE_MAX + 1]; /* By size. */
     struct list globs;
-    uint64_t turn;  /* The number of this turn, ... */
-    uint64_t steps; /* ... and what matching has cost in it. */
-    uint64_t event; /* The newest one's number. */
+    uint64_t turn;         /* The number of this turn, ... */
+    uint64_t steps;        /* ... and what matching has cost in it. */
+    uint64_t event;        /* The newest one's number. */
+    struct buffer message; /* The one at hand, as JSON. */
 };
 
 void watches_init(struct core *core);

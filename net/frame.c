@@ -187,10 +187,12 @@ void frame_put_forward(struct buffer *out, const struct frame_forward *forward)
     frame_end(out, start);
 }
 
-void frame_stamp_forward(uint8_t *frame, uint64_t term, bool may_be_done)
+void frame_stamp_forward(uint8_t *frame, uint64_t term, bool may_be_done,
+                         uint64_t session)
 {
     store_u64(frame + FRAME_HEADER_SIZE, term);
     frame[FRAME_HEADER_SIZE + 8] = may_be_done;
+    store_u64(frame + FRAME_HEADER_SIZE + 25, session); /* conn, slot. */
 }
 
 int frame_get_forward(struct bytes body, struct frame_forward *ret_forward)
@@ -212,7 +214,10 @@ int frame_get_forward(struct bytes body, struct frame_forward *ret_forward)
         return HASP_EPROTO;
     }
     for (uint32_t i = 0; i < forward.count; i++) {
-        forward.argument[i] = reader_run(&reader);
+        struct bytes argument = reader_run(&reader);
+        if (forward.argument != NULL) {
+            forward.argument[i] = argument;
+        }
     }
     if (!reader_ok(&reader, true)) {
         return HASP_EPROTO;

@@ -143,12 +143,13 @@ struct frame_forward {
     uint8_t version;        /* RESP version of the answer: 2 or 3. */
     struct bytes address;   /* The client's. */
     struct bytes client;    /* CLIENT SETNAME, may be empty. */
-    struct bytes *argument; /* Of decoding: caller's array ... */
-    uint32_t count;         /* ... of FRAME_ARGUMENT_MAX, count is set. */
+    struct bytes *argument; /* Of decoding: the caller's array, or NULL ... */
+    uint32_t count;         /* ... to count them: FRAME_ARGUMENT_MAX at most. */
 };
 void frame_put_forward(struct buffer *out, const struct frame_forward *forward);
-/* Sets these two in an encoded FORWARD, header and body. */
-void frame_stamp_forward(uint8_t *frame, uint64_t term, bool may_be_done);
+/* Sets these in an encoded FORWARD, header and body. */
+void frame_stamp_forward(uint8_t *frame, uint64_t term, bool may_be_done,
+                         uint64_t session);
 MUST_CHECK int frame_get_forward(struct bytes body,
                                  struct frame_forward *ret_forward);
 

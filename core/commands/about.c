@@ -89,11 +89,13 @@ static void put_keys(struct core *core, struct request *request,
                        "The command has no key arguments");
         return;
     }
-    buffer_clear(&core->parse_error);
-    struct resp_writer nowhere = {&core->parse_error, 2};
-    if (command->operands != NULL && command->operands[0] == 'n' &&
-        call_parse(core, &inner, command, call->argument + 2, call->count - 2,
-                   &nowhere)) {
+    struct buffer error = {0};
+    struct resp_writer nowhere = {&error, 2};
+    bool has_names = command->operands != NULL && command->operands[0] == 'n' &&
+                     call_parse(core, &inner, command, call->argument + 2,
+                                call->count - 2, &nowhere);
+    buffer_done(&error);
+    if (has_names) {
         struct resp_writer *writer = request_reply(core, request);
         resp_array(writer, inner.name_count);
         for (uint32_t i = 0; i < inner.name_count; i++) {

@@ -5,9 +5,11 @@
 #include "core/commands/commands.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
+#include "base/memory.h"
 #include "core/attach.h"
 #include "core/conn.h"
 #include "core/feature.h"
@@ -35,83 +37,83 @@ static bool is_repeated(struct core *core, const struct request *request,
 static bool is_vain(struct core *core, const struct request *request,
                     const struct call *call);
 static void refuse_vain(struct core *core, struct request *request);
-static const struct bytes *canonical_script(struct core *core,
-                                            struct call *call);
+static struct bytes *canonical_script(struct core *core,
+                                      const struct bytes *argument,
+                                      uint32_t count);
 static void unknown_command(struct core *core, struct request *request,
                             struct bytes name);
+
+/* What a request of this node asks for is kept, and understood from there; not
+ * what is answered at once. False: it has been refused. */
+static bool understand(struct core *core, struct request *request,
+                       const struct bytes *argument, uint32_t count)
+{
+    uint32_t flags = request->command->flags;
+    bool is_good;
+    if ((flags & COMMAND_LOCAL) != 0) {
+        is_good = request_understand_borrowed(core, request, argument, count);
+    } else {
+        struct bytes *script = (flags & COMMAND_SCRIPT) != 0
+                                   ? canonical_script(core, argument, count)
+                                   : NULL;
+        request_keep(core, request, script != NULL ? script : argument, count);
+        free(script);
+        is_good = request_understand(core, request);
+    }
+    if (!is_good) {
+        request_done(core, request);
+    }
+    return is_good;
+}
 
 void commands_received(struct core *core, struct conn *conn,
                        const struct bytes *argument, uint32_t count)
 {
     struct request *request = request_new_local(core, conn);
-    struct call call;
     core->counts.commands++;
     request->command = commands_find(core, argument[0]);
     if (request->command == NULL) {
         unknown_command(core, request, argument[0]);
         return;
     }
-    if (!may_begin(core, request, count)) {
+    if (!may_begin(core, request, count) ||
+        !understand(core, request, argument, count)) {
         return;
     }
-    buffer_clear(&core->parse_error);
-    struct resp_writer writer = {&core->parse_error, conn->version};
-    if (!call_parse(core, &call, request->command, argument, count, &writer)) {
-        buffer_put_bytes(request_reply(core, request)->out,
-                         buffer_bytes(&core->parse_error));
-        request_done(core, request);
-        return;
-    }
+    const struct call *call = request->call;
     if ((request->command->flags & COMMAND_LOCAL) != 0) {
-        core->asked_by = call_text(&call, OPTION_BY);
-        request->command->run(core, request, &call);
+        request->command->run(core, request, call);
         return;
     }
-    if (!has_good_sizes(core, request, &call) ||
-        !choose_session(core, request, &call)) {
+    if (!has_good_sizes(core, request, call) ||
+        !choose_session(core, request, call)) {
         return;
     }
-    request->has_req = call_is_numbered(request, &call);
-    if (call.canonical_sha != NULL) {
-        argument = canonical_script(core, &call);
-    }
-    request_keep(core, request, argument, count);
-    conn->hears_answers |= call_has(&call, OPTION_PUSH);
-    if (may_wait(request->command, &call)) {
+    request->has_req = call_is_numbered(request, call);
+    conn->hears_answers |= call_has(call, OPTION_PUSH);
+    if (may_wait(request->command, call)) {
         conn_block(core, conn, request->slot);
     } else {
         conn_block_update(core, conn);
     }
-    if (!keep_order(core, request, &call)) {
+    if (!keep_order(core, request, call)) {
         return;
     }
     if (is_serving(core)) {
-        commands_decide(core, request, &call);
+        commands_decide(core, request);
     } else {
         forward_request(core, request);
     }
 }
 
-/* One that a peer forwarded is kept only if it has to wait. */
-static void keep_for_later(struct core *core, struct request *request,
-                           const struct call *call)
-{
-    if (request->body.size == 0) {
-        request_keep(core, request, call->argument, call->count);
-    }
-}
-
-void commands_decide(struct core *core, struct request *request,
-                     const struct call *call)
+void commands_decide(struct core *core, struct request *request)
 {
     const struct command *command = request->command;
-    core->asked_by = call_text(call, OPTION_BY);
+    const struct call *call = request->call;
+    CHECK(is_serving(core) && call != NULL && call->command == command);
     request->is_unwelcome = false;
     request->is_pushed = call_has(call, OPTION_PUSH);
     if ((command->flags & COMMAND_CHANGE) != 0) {
-        if (feature_is_behind(core)) {
-            keep_for_later(core, request, call); /* It may be refused. */
-        }
         if (has_no_room(core, request, call)) {
             if (call_number(call, OPTION_REQ, 0) == 0) {
                 refuse_for_room(core, request);
@@ -119,7 +121,6 @@ void commands_decide(struct core *core, struct request *request,
             }
             /* Another may lead and have granted it: that must be known first
              * (rule 13). */
-            keep_for_later(core, request, call);
             request->is_unwelcome = true;
             questions_enqueue(core, request);
             return;
@@ -129,7 +130,6 @@ void commands_decide(struct core *core, struct request *request,
             return;
         }
         if (!propose_is_open(core)) {
-            keep_for_later(core, request, call);
             request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
             request_move(core, request, &core->requests.parked, REQUEST_PARKED);
             return;
@@ -141,26 +141,21 @@ void commands_decide(struct core *core, struct request *request,
         command->encode(core, request, call, propose_begin(core));
         propose_end(core, request);
     } else {
-        keep_for_later(core, request, call);
         questions_enqueue(core, request);
     }
 }
 
-/* Deals with a request anew, from what was kept of it. */
+/* Deals with a request anew. */
 static void resume(struct core *core, struct request *request)
 {
-    struct call call;
-    struct frame_forward kept = request_kept(core, request);
     request_leave(core, request);
-    if (!call_parse(core, &call, request->command, kept.argument, kept.count,
-                    request_reply(core, request))) {
+    if (request_understand(core, request)) {
+        commands_decide(core, request);
+    } else {
         /* Parked before it was looked at: it came from a peer. */
         CHECK(request->conn == NULL);
         request_misunderstood(core, request);
-        return;
     }
-    request->has_req = call_is_numbered(request, &call);
-    commands_decide(core, request, &call);
 }
 
 void commands_run_ready(struct core *core)
@@ -185,23 +180,22 @@ void commands_run_ready(struct core *core)
 
 void commands_read(struct core *core, struct request *request)
 {
-    struct call call;
-    call_parse_kept(core, request, &call);
+    const struct call *call = request->call;
+    CHECK(call != NULL); /* What waits to be read for is kept as understood. */
     request_leave(core, request);
     if (!request->is_unwelcome) {
-        request->command->read(core, request, &call);
+        request->command->read(core, request, call);
         return;
     }
-    if (has_no_room(core, request, &call)) {
+    if (has_no_room(core, request, call)) {
         /* Leadership is confirmed, and no entry has its number. */
         if (request->has_req) {
             request->effect = NOTHING_DONE;
         }
         refuse_for_room(core, request);
     } else {
-        core->confirmed = request;
-        commands_decide(core, request, &call);
-        core->confirmed = NULL;
+        request->is_confirmed = true;
+        commands_decide(core, request);
     }
 }
 
@@ -483,21 +477,30 @@ static void refuse_vain(struct core *core, struct request *request)
 }
 
 /* EVAL and EVALSHA leave as EVALSHA of a name that every node knows. What EVAL
- * was given is remembered, so that EVALSHA will do from then on. */
-static const struct bytes *canonical_script(struct core *core,
-                                            struct call *call)
+ * was given is remembered, so that EVALSHA will do from then on. NULL: the
+ * script is not known; else the arguments, to be freed. */
+static struct bytes *canonical_script(struct core *core,
+                                      const struct bytes *argument,
+                                      uint32_t count)
 {
-    if (bytes_is_word(call->argument[0], "EVAL")) {
+    enum script_op op;
+    if (bytes_is_word(argument[0], "EVAL")) {
         char sha[SHA1_TEXT_SIZE];
-        sha1_text(call->argument[1], sha);
-        scripts_load(&core->scripts, sha, scripts_recognise(call->argument[1]));
+        op = scripts_recognise(argument[1]);
+        if (op != SCRIPT_NONE) {
+            sha1_text(argument[1], sha);
+            scripts_load(&core->scripts, sha, op);
+        }
+    } else {
+        op = scripts_find(&core->scripts, argument[1]);
     }
-    memcpy(core->arguments, call->argument,
-           call->count * sizeof *core->arguments);
-    core->arguments[0] = BYTES_LITERAL("EVALSHA");
-    core->arguments[1] = bytes_of_text(call->canonical_sha);
-    call->argument = core->arguments;
-    return core->arguments;
+    if (op == SCRIPT_NONE) {
+        return NULL;
+    }
+    struct bytes *canonical = memory_copy(argument, count * sizeof *argument);
+    canonical[0] = BYTES_LITERAL("EVALSHA");
+    canonical[1] = bytes_of_text(scripts_name(op));
+    return canonical;
 }
 
 static void unknown_command(struct core *core, struct request *request,

@@ -60,7 +60,8 @@ enum command_flag {
     COMMAND_ACQUIRES = 1 << 16,   /* May be granted a lock, or told nil. */
     COMMAND_TRANSFERS = 1 << 17,  /* That leadership moves is its purpose. */
     COMMAND_PROMOTES = 1 << 18,
-    COMMAND_REMOVES = 1 << 19
+    COMMAND_REMOVES = 1 << 19,
+    COMMAND_SCRIPT = 1 << 20 /* Leaves under the name of its script. */
 };
 
 /* What may follow the operands. */
@@ -101,9 +102,13 @@ enum option {
 /* Of ACKED, beside the number up to which all are answered. */
 #define ACKED_RANGE_MAX 16
 
-/* A command with its arguments understood. Bytes are borrowed. */
+/* A command with its arguments understood. Bytes are borrowed: of a request
+ * that was kept, from its body. */
 struct call {
-    const struct command *command;
+    const struct command *command; /* NULL: not understood yet. */
+    struct bytes *own;             /* Room for the arguments; kept for reuse. */
+    uint32_t own_capacity;
+    struct call *next; /* While it is free. */
     const struct bytes *argument;
     uint32_t count;
     uint32_t given;    /* 1 << enum option. */
@@ -200,8 +205,7 @@ const struct command *commands_find(const struct core *core, struct bytes name);
 void commands_received(struct core *core, struct conn *conn,
                        const struct bytes *argument, uint32_t count);
 /* The serving leader deals with a request whose arguments are understood. */
-void commands_decide(struct core *core, struct request *request,
-                     const struct call *call);
+void commands_decide(struct core *core, struct request *request);
 /* Deals with all that stands in core->requests.ready. */
 void commands_run_ready(struct core *core);
 /* Reads the state for a request whose leadership is confirmed. */
@@ -216,13 +220,10 @@ const char *result_word(enum result_code code);
 struct bytes result_text(enum result_code code, struct bytes own);
 
 /* Looks at the arguments; on false the error has been written. */
-bool call_parse(struct core *core, struct call *call,
-                const struct command *command, const struct bytes *argument,
-                uint32_t count, struct resp_writer *writer);
-
-/* Understands again what was kept of a request. */
-void call_parse_kept(struct core *core, struct request *request,
-                     struct call *call);
+MUST_CHECK bool call_parse(struct core *core, struct call *call,
+                           const struct command *command,
+                           const struct bytes *argument, uint32_t count,
+                           struct resp_writer *writer);
 
 /* Writes "BADARG command: text"; returns false. */
 bool call_fail(const struct call *call, struct resp_writer *writer,

@@ -491,14 +491,3 @@ struct origin call_origin(const struct request *request,
                            .also_acked = call->also_acked,
                            .also_acked_count = call->also_acked_count};
 }
-
-void call_parse_kept(struct core *core, struct request *request,
-                     struct call *call)
-{
-    struct frame_forward kept = request_kept(core, request);
-    buffer_clear(&core->scratch);
-    struct resp_writer writer = {&core->scratch, request->version};
-    bool is_good = call_parse(core, call, request->command, kept.argument,
-                              kept.count, &writer);
-    CHECK(is_good);
-}

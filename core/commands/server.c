@@ -274,16 +274,16 @@ static void put_client(struct core *core, const struct conn *conn,
 
 static void client_list(struct core *core, struct request *request)
 {
-    struct buffer *text = &core->event;
+    struct buffer text = {0};
     uint32_t count = 0;
-    buffer_clear(text);
     LIST_EACH (node, &core->conns.by_age) {
         if (count++ == CLIENT_LIST_MAX) {
             break;
         }
-        put_client(core, LIST_ENTRY(node, struct conn, in_core), text);
+        put_client(core, LIST_ENTRY(node, struct conn, in_core), &text);
     }
-    resp_bulk(request_reply(core, request), buffer_bytes(text));
+    resp_bulk(request_reply(core, request), buffer_bytes(&text));
+    buffer_done(&text);
     request_done(core, request);
 }
 
@@ -314,9 +314,10 @@ void server_client(struct core *core, struct request *request,
         conn_set_name(conn, call->argument[2]);
         answer_ok(core, request);
     } else if (bytes_is_word(what, "INFO")) {
-        buffer_clear(&core->event);
-        put_client(core, conn, &core->event);
-        resp_bulk(request_reply(core, request), buffer_bytes(&core->event));
+        struct buffer text = {0};
+        put_client(core, conn, &text);
+        resp_bulk(request_reply(core, request), buffer_bytes(&text));
+        buffer_done(&text);
         request_done(core, request);
     } else if (bytes_is_word(what, "LIST")) {
         client_list(core, request);

@@ -40,8 +40,8 @@ void session_open_encode(struct core *core, struct request *request,
         .ttl_ms = (uint32_t)call_number(call, OPTION_TTL, otherwise),
         .linger_ms = (uint32_t)call_number(call, OPTION_LINGER, 0),
         .name = call_has(call, OPTION_NAME) ? call->text[OPTION_NAME]
-                                            : request_client(core, request),
-        .address = request_address(core, request),
+                                            : request_client(request),
+        .address = request_address(request),
         .labels = call->labels,
         .label_count = call->label_count,
     };

@@ -58,9 +58,9 @@ void lock_list_read(struct core *core, struct request *request,
     listing_end(core, &listing, HASH_CNT(by_name, lockfsm_locks(core->fsm)));
     /* A page ends early where locks have very many holders or waiters. */
     uint32_t count = 0;
-    struct resp_writer page = {&core->event, request->version};
-    buffer_clear(page.out);
-    while (count < listing.count && page.out->size < PAGE_SIZE_MAX) {
+    struct buffer locks = {0};
+    struct resp_writer page = {&locks, request->version};
+    while (count < listing.count && locks.size < PAGE_SIZE_MAX) {
         const struct lock *lock = listing.item[count++];
         put_lock(core, lock, lock->name, &page);
     }
@@ -70,7 +70,8 @@ void lock_list_read(struct core *core, struct request *request,
     resp_array(writer, 2);
     listing_put_cursor(writer, last != NULL ? &last->name : NULL);
     resp_array(writer, count);
-    buffer_put_bytes(writer->out, buffer_bytes(page.out));
+    buffer_put_bytes(writer->out, buffer_bytes(&locks));
+    buffer_done(&locks);
     listing_done(&listing);
     request_done(core, request);
 }

@@ -41,6 +41,7 @@
 #define TRANSFERS COMMAND_TRANSFERS
 #define PROMOTES COMMAND_PROMOTES
 #define REMOVES COMMAND_REMOVES
+#define SCRIPT COMMAND_SCRIPT
 
 const struct command commands_table[] = {
     /* Sessions. */
@@ -598,7 +599,7 @@ const struct command commands_table[] = {
      .arguments = "key...",
      .summary = "Refused for a held lock"},
     {.name = "EVAL",
-     .flags = CHANGE | REDIS | FREES,
+     .flags = SCRIPT | CHANGE | REDIS | FREES,
      .arity = -3,
      .key_at = 3,
      .reply_kind = REPLY_OWN,
@@ -609,7 +610,7 @@ const struct command commands_table[] = {
      .arguments = "script numkeys [key]... [argument]...",
      .summary = "Runs a well-known script of a lock client"},
     {.name = "EVALSHA",
-     .flags = CHANGE | REDIS | FREES,
+     .flags = SCRIPT | CHANGE | REDIS | FREES,
      .arity = -3,
      .key_at = 3,
      .reply_kind = REPLY_OWN,

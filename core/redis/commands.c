@@ -14,6 +14,7 @@
  * one fails, those set before are taken back. */
 
 #include "core/commands/commands.h"
+#include "base/check.h"
 #include "core/lease.h"
 #include "core/propose.h"
 #include "core/questions.h"
@@ -153,9 +154,6 @@ void redis_run(struct core *core, struct request *request,
 {
     struct redis_call redis;
     (void)understand(call, &redis); /* It was when it was parsed. */
-    if (request->body.size == 0) {
-        request_keep(core, request, call->argument, call->count);
-    }
     if (redis.kind == KIND_READ) {
         questions_enqueue(core, request);
         return;
@@ -177,10 +175,9 @@ void redis_run(struct core *core, struct request *request,
 void redis_reply(struct core *core, struct request *request,
                  const struct result *result)
 {
-    struct call call;
     struct redis_call redis;
-    call_parse_kept(core, request, &call);
-    (void)understand(&call, &redis);
+    CHECK(request->call != NULL); /* propose_end() leaves it. */
+    (void)understand(request->call, &redis);
     struct bytes key = redis.keys[request->step];
     bool is_hit = is_success(core, &redis, key, result);
     bool is_absent = result->code == RESULT_NOT_HELD;
@@ -488,8 +485,8 @@ static void propose_step(struct core *core, struct request *request,
             .value = redis->value,
             .ttl_ms = ttl_ms,
             .px_ms = px_ms,
-            .client = request_client(core, request),
-            .address = request_address(core, request),
+            .client = request_client(request),
+            .address = request_address(request),
         };
         encode_redis_set(out, &set);
     } else {

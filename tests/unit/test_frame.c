@@ -257,7 +257,7 @@ static void forward_comes_back(void **state)
         assert_true(bytes_equal(got.argument[i], arguments[i]));
     }
     ASSERT_EXACT(body, frame_get_forward(part, &got));
-    frame_stamp_forward(out.data, 9, false);
+    frame_stamp_forward(out.data, 9, false, forward.session);
     assert_int_equal(frame_get_forward(body, &got), 0);
     assert_int_equal(got.term, 9);
     assert_false(got.may_be_done);
