@@ -1,0 +1,495 @@
+// SPDX-License-Identifier: MIT
+
+package hasp
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A cluster of three real nodes; $HASP names the tool that starts it.
+type cluster struct {
+	endpoints []string
+	pids      []int
+}
+
+func startCluster(t *testing.T) *cluster {
+	tool := os.Getenv("HASP")
+	if tool == "" {
+		t.Skip("HASP does not name the tool that starts a cluster")
+	}
+	arguments := []string{"dev", "--dir", t.TempDir() + "/nodes"}
+	if port := os.Getenv("HASP_TEST_PORT"); port != "" {
+		arguments = append(arguments, "--port", port)
+	}
+	dev := exec.Command(tool, arguments...)
+	out, err := dev.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dev.Start(); err != nil {
+		t.Fatal(err)
+	}
+	c := &cluster{}
+	t.Cleanup(func() {
+		for _, pid := range c.pids { // One may be stopped.
+			syscall.Kill(pid, syscall.SIGCONT)
+		}
+		dev.Process.Signal(syscall.SIGTERM)
+		dev.Wait()
+	})
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	for _, word := range strings.Fields(line) {
+		key, value, _ := strings.Cut(word, "=")
+		switch key {
+		case "endpoints":
+			c.endpoints = strings.Split(value, ",")
+		case "pids":
+			for _, text := range strings.Split(value, ",") {
+				pid, _ := strconv.Atoi(text)
+				c.pids = append(c.pids, pid)
+			}
+		}
+	}
+	if len(c.endpoints) != 3 || len(c.pids) != 3 {
+		t.Fatalf("hasp dev said %q", line)
+	}
+	return c
+}
+
+// leader is the place of the node that leads.
+func (c *cluster) leader(t *testing.T) int {
+	for began := time.Now(); time.Since(began) < 20*time.Second; {
+		for i, endpoint := range c.endpoints {
+			until := time.Now().Add(time.Second)
+			one, err := dial(endpoint, until)
+			if err != nil {
+				continue
+			}
+			reply, _ := one.ask(until, "RAFT.STATUS")
+			one.close()
+			if asText(asMap(reply)["role"]) == "leader" {
+				return i
+			}
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Fatal("no leader")
+	return 0
+}
+
+func (c *cluster) open(t *testing.T, options Options) *Session {
+	options.Endpoints = c.endpoints
+	s, err := Open(soon(t), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close(context.Background()) })
+	return s
+}
+
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func is(t *testing.T, err, kind error) {
+	t.Helper()
+	if !errors.Is(err, kind) {
+		t.Fatalf("%v is not %v", err, kind)
+	}
+}
+
+func eventually(t *testing.T, what string, fact func() bool) {
+	t.Helper()
+	for began := time.Now(); time.Since(began) < 20*time.Second; {
+		if fact() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal(what)
+}
+
+func TestLocks(t *testing.T) {
+	c := startCluster(t)
+	t.Run("one holder", func(t *testing.T) { oneHolder(t, c) })
+	t.Run("a cancelled wait is given back", func(t *testing.T) { cancelled(t, c) })
+	t.Run("several", func(t *testing.T) { several(t, c) })
+	t.Run("convert", func(t *testing.T) { convert(t, c) })
+	t.Run("a limited hold", func(t *testing.T) { limited(t, c) })
+	t.Run("events", func(t *testing.T) { events(t, c) })
+	t.Run("alive", func(t *testing.T) { alive(t, c) })
+	t.Run("fences", func(t *testing.T) { fences(t, c) })
+	t.Run("watch", func(t *testing.T) { watch(t, c) })
+	t.Run("refusals", func(t *testing.T) { refusals(t, c) })
+	t.Run("an elected leader", func(t *testing.T) { elected(t, c) })
+	t.Run("the leader is killed", func(t *testing.T) { killed(t, c) })
+}
+
+func oneHolder(t *testing.T, c *cluster) {
+	ctx := soon(t)
+	one, two := c.open(t, Options{Name: "one"}), c.open(t, Options{Name: "two"})
+	a, b := one.NewLock("orders", LockOptions{}), two.NewLock("orders", LockOptions{})
+	must(t, a.Lock(ctx))
+	first := a.Token()
+	must(t, a.Guard(time.Second))
+	is(t, a.Guard(time.Minute), ErrShort)
+	if ok, err := b.TryLock(ctx); ok || err != nil {
+		t.Fatal("two holders", err)
+	}
+	is(t, b.Guard(0), ErrNotHeld)
+	late, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	is(t, b.Lock(late), context.DeadlineExceeded)
+	working, stop := a.Context(ctx)
+	defer stop()
+	must(t, a.Unlock(ctx))
+	<-working.Done()
+	is(t, a.Unlock(ctx), ErrNotHeld)
+	must(t, b.Lock(ctx))
+	if b.Token() <= first {
+		t.Fatal("the token has not grown")
+	}
+	if held, err := two.Check(ctx, "orders", b.Token()); !held || err != nil {
+		t.Fatal(held, err)
+	}
+	holders, _, err := one.Show(ctx, "orders")
+	if err != nil || len(holders) != 1 || holders[0].Client != "two" {
+		t.Fatal(holders, err)
+	}
+	must(t, two.Close(ctx))
+	is(t, b.Guard(0), ErrLost)
+	must(t, a.Lock(ctx)) // At once: the session gave it back.
+}
+
+func cancelled(t *testing.T, c *cluster) {
+	ctx := soon(t)
+	s, other := c.open(t, Options{}), c.open(t, Options{})
+	a, b := s.NewLock("short", LockOptions{}), other.NewLock("short", LockOptions{})
+	for i := 0; i < 20; i++ {
+		must(t, a.Lock(ctx))
+		brief, cancel := context.WithCancel(ctx)
+		done := make(chan error)
+		go func() { done <- b.Lock(brief) }()
+		time.Sleep(time.Duration(i) * 3 * time.Millisecond)
+		cancel()
+		must(t, a.Unlock(ctx))
+		if err := <-done; err == nil {
+			must(t, b.Unlock(ctx))
+		} else {
+			is(t, err, context.Canceled)
+		}
+	}
+	must(t, b.Lock(ctx)) // Settled by itself.
+	must(t, b.Unlock(ctx))
+	must(t, a.Lock(ctx))
+}
+
+func several(t *testing.T, c *cluster) {
+	ctx := soon(t)
+	s, other := c.open(t, Options{}), c.open(t, Options{})
+	both := s.NewLocks([]string{"from", "to"}, LockOptions{})
+	must(t, both.Lock(ctx))
+	if len(both.Tokens()) != 2 {
+		t.Fatal(both.Tokens())
+	}
+	to := other.NewLock("to", LockOptions{})
+	if ok, err := to.TryLock(ctx); ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	must(t, both.Unlock(ctx))
+	must(t, to.Lock(ctx))
+	if ok, err := both.TryLock(ctx); ok || err != nil { // All or none.
+		t.Fatal(ok, err)
+	}
+}
+
+func convert(t *testing.T, c *cluster) {
+	ctx := soon(t)
+	s, other := c.open(t, Options{}), c.open(t, Options{})
+	a := s.NewLock("page", LockOptions{Shared: true})
+	b := other.NewLock("page", LockOptions{Shared: true})
+	must(t, a.Lock(ctx))
+	must(t, b.Lock(ctx))
+	brief, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	if err := a.Upgrade(brief); err == nil {
+		t.Fatal("upgraded beside a reader")
+	}
+	must(t, a.Guard(0)) // The shared hold stays.
+	must(t, b.Unlock(ctx))
+	must(t, a.Upgrade(ctx))
+	if ok, _ := b.TryLock(ctx); ok || a.IsShared() {
+		t.Fatal("shared beside a writer")
+	}
+	must(t, a.Downgrade(ctx))
+	must(t, b.Lock(ctx))
+	must(t, a.Unlock(ctx))
+	must(t, b.Unlock(ctx))
+}
+
+func limited(t *testing.T, c *cluster) {
+	ctx := soon(t)
+	var told atomic.Value
+	s := c.open(t, Options{TTL: 2 * time.Second,
+		OnEvent: func(e Event) { told.Store(e) }})
+	a := s.NewLock("limited", LockOptions{Hold: 500 * time.Millisecond})
+	must(t, a.Lock(ctx))
+	working, stop := a.Context(ctx)
+	defer stop()
+	if a.Remaining() > 400*time.Millisecond {
+		t.Fatal("trusts all of it", a.Remaining())
+	}
+	<-working.Done()
+	if a.Remaining() != 0 {
+		t.Fatal("ended, and believed in")
+	}
+	eventually(t, "nobody told of the end", func() bool {
+		e, _ := told.Load().(Event)
+		return e.Kind == EventLost && e.Lock == "limited" && e.Token == a.Token()
+	})
+	is(t, a.Unlock(ctx), ErrNotHeld)
+	must(t, a.Lock(ctx))
+}
+
+func events(t *testing.T, c *cluster) {
+	ctx := soon(t)
+	asked := make(chan Event, 1)
+	s := c.open(t, Options{OnEvent: func(e Event) { asked <- e }})
+	other := c.open(t, Options{})
+	a := s.NewLock("wanted", LockOptions{})
+	must(t, a.Lock(ctx))
+	eventually(t, "nobody was told", func() bool {
+		told, err := other.Please(ctx, "wanted", "maintenance")
+		if err != nil || told != 1 {
+			t.Fatal(told, err)
+		}
+		select {
+		case e := <-asked:
+			return e == Event{EventPlease, "wanted", a.Token(), "maintenance"}
+		case <-time.After(200 * time.Millisecond):
+			return false
+		}
+	})
+}
+
+func alive(t *testing.T, c *cluster) {
+	s := c.open(t, Options{TTL: time.Second, Alive: 400 * time.Millisecond})
+	for i := 0; i < 10; i++ {
+		time.Sleep(200 * time.Millisecond)
+		s.Alive()
+		if s.State() != Held {
+			t.Fatal("lost although it makes progress")
+		}
+	}
+	<-s.Done()
+	if s.State() != Lost {
+		t.Fatal(s.State())
+	}
+}
+
+func fences(t *testing.T, c *cluster) {
+	ctx := soon(t)
+	s := c.open(t, Options{})
+	for _, one := range []struct {
+		token int64
+		want  bool
+	}{{41, true}, {42, true}, {41, false}} {
+		if ok, err := s.Admit(ctx, "array", one.token); ok != one.want || err != nil {
+			t.Fatal(one, ok, err)
+		}
+	}
+}
+
+func watch(t *testing.T, c *cluster) {
+	ctx, cancel := context.WithCancel(soon(t))
+	s := c.open(t, Options{})
+	seen := make(chan Change, 16)
+	ended := make(chan error)
+	go func() { ended <- s.Watch(ctx, "jobs/", func(e Change) { seen <- e }) }()
+	if first := <-seen; first.Kind != "" {
+		t.Fatal(first)
+	}
+	a := s.NewLock("jobs/1", LockOptions{})
+	must(t, a.Lock(ctx))
+	if e := <-seen; e.Kind != "granted" || e.Lock != "jobs/1" || e.Token != a.Token() {
+		t.Fatal(e)
+	}
+	must(t, a.Unlock(ctx))
+	if e := <-seen; e.Kind != "released" {
+		t.Fatal(e)
+	}
+	cancel()
+	is(t, <-ended, context.Canceled)
+}
+
+func refusals(t *testing.T, c *cluster) {
+	ctx := soon(t)
+	s := c.open(t, Options{})
+	_, err := s.NewLock(strings.Repeat("x", 600), LockOptions{}).TryLock(ctx)
+	is(t, err, ErrRefused)
+	var refusal *Error
+	if !errors.As(err, &refusal) || refusal.Word != "BADARG" {
+		t.Fatal(err)
+	}
+	_, err = Open(ctx, Options{Endpoints: c.endpoints, TTL: 100 * time.Hour})
+	is(t, err, ErrRefused)
+	nobody, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+	defer cancel()
+	_, err = Open(nobody, Options{Endpoints: []string{"127.0.0.1:1"}})
+	is(t, err, ErrUnreachable)
+	lost := c.open(t, Options{})
+	a := lost.NewLock("lost", LockOptions{})
+	must(t, a.Lock(ctx))
+	must(t, lost.Close(ctx))
+	is(t, a.Lock(ctx), ErrLost)
+}
+
+// Two candidates; the first is frozen past its lease by having its heartbeats
+// withheld, and must know before the second leads.
+func elected(t *testing.T, c *cluster) {
+	ctx, cancel := context.WithCancel(soon(t))
+	var leading, terms atomic.Int32
+	var news sync.Map
+	var running sync.WaitGroup
+	for _, name := range []string{"ann", "bob"} {
+		e := &Elector{Name: "leader", Identity: name,
+			Options: Options{Endpoints: c.endpoints, TTL: time.Second}}
+		e.Callbacks = Callbacks{
+			OnStartedLeading: func(ctx context.Context, token int64) {
+				if leading.Add(1) > 1 {
+					t.Error("two leaders")
+				}
+				if terms.Add(1) > 3 {
+					<-ctx.Done()
+				}
+				time.Sleep(50 * time.Millisecond)
+				leading.Add(-1)
+			},
+			OnNewLeader: func(identity string) { news.Store(identity, true) },
+		}
+		running.Add(1)
+		go func() { defer running.Done(); e.Run(ctx) }()
+	}
+	eventually(t, "nobody leads for long", func() bool { return terms.Load() > 3 })
+	eventually(t, "nobody heard of both", func() bool {
+		_, ann := news.Load("ann")
+		_, bob := news.Load("bob")
+		return ann && bob
+	})
+	cancel()
+	running.Wait()
+}
+
+// killed: what is held stays held, waits keep their place, nothing counts twice.
+func killed(t *testing.T, c *cluster) {
+	ctx := soon(t)
+	s, other := c.open(t, Options{}), c.open(t, Options{})
+	a, b := s.NewLock("kept", LockOptions{}), other.NewLock("kept", LockOptions{})
+	must(t, a.Lock(ctx))
+	got := make(chan error)
+	go func() { got <- b.Lock(ctx) }()
+	var stop atomic.Bool
+	var inside, rounds atomic.Int32
+	var workers sync.WaitGroup
+	for i := 0; i < 8; i++ {
+		workers.Add(1)
+		lock := []*Session{s, other}[i%2].NewLock("busy", LockOptions{})
+		go func() {
+			defer workers.Done()
+			for !stop.Load() {
+				if err := lock.Lock(ctx); err != nil {
+					t.Error(err)
+					return
+				}
+				if inside.Add(1) > 1 {
+					t.Error("two inside")
+				}
+				rounds.Add(1)
+				inside.Add(-1)
+				if err := lock.Unlock(ctx); err != nil && !errors.Is(err, ErrUnknown) {
+					t.Error(err)
+				}
+			}
+		}()
+	}
+	eventually(t, "nobody works", func() bool { return rounds.Load() > 50 })
+	must(t, syscall.Kill(c.pids[c.leader(t)], syscall.SIGKILL))
+	before := rounds.Load()
+	eventually(t, "nobody goes on", func() bool { return rounds.Load() > before+200 })
+	must(t, a.Guard(time.Second))
+	stop.Store(true)
+	workers.Wait()
+	must(t, a.Unlock(ctx))
+	must(t, <-got)
+}
+
+// A process that is frozen past its lease believes in nothing afterwards, and
+// is told.
+func TestFrozenPastTheLease(t *testing.T) {
+	if os.Getenv("HASP_TEST_FROZEN") == "" {
+		c := startCluster(t)
+		ctx := soon(t)
+		child := exec.Command(os.Args[0], "-test.run", "TestFrozenPastTheLease", "-test.v")
+		child.Env = append(os.Environ(), "HASP_TEST_FROZEN="+strings.Join(c.endpoints, ","))
+		out, err := child.StdoutPipe()
+		must(t, err)
+		must(t, child.Start())
+		in := bufio.NewScanner(out)
+		say := func(word string) {
+			for in.Scan() {
+				if strings.HasPrefix(in.Text(), word) {
+					return
+				}
+			}
+			t.Fatalf("never said %q", word)
+		}
+		say("holds")
+		must(t, child.Process.Signal(syscall.SIGSTOP))
+		b := c.open(t, Options{}).NewLock("frozen", LockOptions{})
+		must(t, b.Lock(ctx))
+		must(t, child.Process.Signal(syscall.SIGCONT))
+		say("lost")
+		must(t, child.Wait())
+		return
+	}
+	s, err := Open(soon(t), Options{TTL: 500 * time.Millisecond,
+		Endpoints: strings.Split(os.Getenv("HASP_TEST_FROZEN"), ",")})
+	must(t, err)
+	a := s.NewLock("frozen", LockOptions{})
+	must(t, a.Lock(soon(t)))
+	working, stop := a.Context(context.Background())
+	defer stop()
+	os.Stdout.WriteString("\nholds\n")
+	last := clockNow()
+	for last.age(clockNow()) < int64(250*time.Millisecond) {
+		last = clockNow() // Until it was frozen.
+		time.Sleep(time.Millisecond)
+	}
+	if a.Guard(0) == nil {
+		t.Fatal("it believes in what another one holds")
+	}
+	<-working.Done()
+	<-s.Done()
+	is(t, a.Guard(0), ErrLost)
+	os.Stdout.WriteString("\nlost\n")
+}

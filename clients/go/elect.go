@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+
+package hasp
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Callbacks of an Elector, named as those of client-go's leaderelection.
+type Callbacks struct {
+	// OnStartedLeading is called when this process leads. Its context ends when
+	// it does no longer; token is the fence of what it writes meanwhile. When
+	// it returns the leadership is given up.
+	OnStartedLeading func(ctx context.Context, token int64)
+	// OnStoppedLeading is called after OnStartedLeading has returned.
+	OnStoppedLeading func()
+	// OnNewLeader, if not nil, is told who leads, also of this process itself.
+	OnNewLeader func(identity string)
+}
+
+// An Elector campaigns for a lock, and leads while it holds it.
+type Elector struct {
+	Name      string // Of the lock.
+	Identity  string // What OnNewLeader is told; "": the session's name.
+	Options   Options
+	Callbacks Callbacks
+}
+
+// Run campaigns, leads, and campaigns again, until ctx is done; it gives the
+// reason. Whatever is lost in between is opened anew.
+func (e *Elector) Run(ctx context.Context) error {
+	if e.Callbacks.OnStartedLeading == nil {
+		return errors.New("hasp: an Elector needs OnStartedLeading")
+	}
+	for ctx.Err() == nil {
+		session, err := Open(ctx, e.Options)
+		if errors.Is(err, ErrRefused) {
+			return err
+		}
+		if err != nil {
+			pause(ctx, 5)
+			continue
+		}
+		e.serve(ctx, session)
+		// ctx may be done: what is held is given back all the same.
+		closing, cancel := context.WithTimeout(context.Background(), time.Second)
+		session.Close(closing)
+		cancel()
+	}
+	return ctx.Err()
+}
+
+// serve campaigns with one session, until that has ended.
+func (e *Elector) serve(ctx context.Context, session *Session) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if e.Callbacks.OnNewLeader != nil {
+		go e.observe(ctx, session)
+	}
+	identity := e.Identity
+	if identity == "" {
+		identity = session.options.Name
+	}
+	lock := session.NewLock(e.Name, LockOptions{Value: identity})
+	for ctx.Err() == nil && session.State() != Lost {
+		if lock.Lock(ctx) != nil {
+			pause(ctx, 1)
+			continue
+		}
+		leading, stop := lock.Context(ctx)
+		e.Callbacks.OnStartedLeading(leading, lock.Token())
+		stop()
+		if e.Callbacks.OnStoppedLeading != nil {
+			e.Callbacks.OnStoppedLeading()
+		}
+		lock.Unlock(context.Background())
+	}
+}
+
+// observe looks who leads whenever something has happened to the lock.
+func (e *Elector) observe(ctx context.Context, session *Session) {
+	last := ""
+	session.Watch(ctx, e.Name, func(change Change) {
+		if change.Kind != "" && (change.Kind != "granted" || change.Lock != e.Name) {
+			return
+		}
+		// Not here: the connection goes on reading meanwhile.
+		holders, _, err := session.Show(ctx, e.Name)
+		if err == nil && len(holders) > 0 && holders[0].Value != last {
+			last = holders[0].Value
+			e.Callbacks.OnNewLeader(last)
+		}
+	})
+}

@@ -1,0 +1,3 @@
+module hasp
+
+go 1.19

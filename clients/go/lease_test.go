@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT
+
+package hasp
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// To the nanosecond: tests/unit/test_lease_vectors.c makes the vectors from the
+// C library, and says what the steps mean.
+func TestTheLeaseIsThatOfTheCLibrary(t *testing.T) {
+	text, err := os.ReadFile("../../tests/vectors/lease.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []struct {
+		Says  string
+		Steps [][]any
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&cases); err != nil || len(cases) < 100 {
+		t.Fatalf("%d cases: %v", len(cases), err)
+	}
+	for _, one := range cases {
+		t.Run(one.Says, func(t *testing.T) {
+			var l lease
+			for _, step := range one.Steps {
+				runStep(t, &l, step)
+			}
+		})
+	}
+}
+
+func runStep(t *testing.T, l *lease, step []any) {
+	number := func(i int) int64 {
+		n, err := step[i].(json.Number).Int64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	switch step[0] {
+	case "answered":
+		l.answered(reading{number(1), number(2)}, number(3), number(4))
+	case "refused":
+		l.refused()
+	case "period":
+		if l.period().Nanoseconds() != number(1) {
+			t.Errorf("%v: period is %d", step, l.period())
+		}
+	case "hold":
+		left := holdRemaining(reading{number(1), number(2)}, number(3),
+			reading{number(4), number(5)})
+		if left != number(6) {
+			t.Errorf("%v: %d left", step, left)
+		}
+	case "check":
+		now := reading{number(1), number(2)}
+		if state := l.state(now).String(); state != step[3] {
+			t.Errorf("%v: is %s", step, state)
+		}
+		if left := l.remaining(now); left != number(4) {
+			t.Errorf("%v: %d left", step, left)
+		}
+	default:
+		t.Fatalf("unknown step %v", step)
+	}
+}
+
+func TestAValueIsWhatRESPSays(t *testing.T) {
+	for text, want := range map[string]any{
+		"+OK\r\n":                        "OK",
+		":-7\r\n":                        int64(-7),
+		"$3\r\na\r\n\r\n":                "a\r\n",
+		"$-1\r\n":                        nil,
+		"_\r\n":                          nil,
+		"#t\r\n":                         true,
+		"*2\r\n:1\r\n+b\r\n":             []any{int64(1), "b"},
+		"%1\r\n+k\r\n*0\r\n":             map[string]any{"k": []any(nil)},
+		">2\r\n+lock\r\n$1\r\nx\r\n":     push{"lock", "x"},
+		"-BADARG lock.acquire: what\r\n": &replyError{"BADARG", "lock.acquire: what"},
+	} {
+		for cut := 0; cut <= len(text); cut++ { // However it arrives.
+			got, err := readValue(bufio.NewReaderSize(strings.NewReader(text[:cut]), 16), 0)
+			if cut < len(text) && err == nil {
+				t.Errorf("%q is a value", text[:cut])
+			} else if cut == len(text) && (err != nil || !reflect.DeepEqual(got, want)) {
+				t.Errorf("%q: %#v, %v", text, got, err)
+			}
+		}
+	}
+}
+
+func TestWhatIsNoRESPIsRefused(t *testing.T) {
+	for _, text := range []string{"HTTP/1.1 400\r\n", ":one\r\n", "*x\r\n", "\r\n",
+		"+OK\n", "$99999999999\r\n", "*-2\r\n", "%1\r\n:1\r\n:2\r\n",
+		strings.Repeat("*1\r\n", 20) + ":1\r\n"} {
+		_, err := readValue(bufio.NewReader(strings.NewReader(text)), 0)
+		if !errors.Is(err, errProtocol) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+func TestNumbersThatAreOverAreAcknowledged(t *testing.T) {
+	var n numbers
+	acked := func() string { _, words := n.begin(); return words[3] }
+	if got := acked(); got != "0" { // 1 is under way.
+		t.Error(got)
+	}
+	acked() // 2
+	n.end(1)
+	if got := acked(); got != "1" { // 3; 2 is open.
+		t.Error(got)
+	}
+	n.end(3)
+	acked() // 4
+	n.end(4)
+	if got := acked(); got != "1,3-4" { // 5
+		t.Error(got)
+	}
+}
+
+func TestAnAddressThatIsNoneIsNamed(t *testing.T) {
+	for _, bad := range []string{"node:x", ":7420", "a:0", "a:70000", ""} {
+		if _, err := parseEndpoints([]string{bad}); err == nil ||
+			!strings.Contains(err.Error(), "host:port") {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	found, err := parseEndpoints([]string{"a", "[::1]:9", " b:1 "})
+	if err != nil || !reflect.DeepEqual(found, []string{"a:7420", "[::1]:9", "b:1"}) {
+		t.Error(found, err)
+	}
+}

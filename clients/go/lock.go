@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: MIT
+
+package hasp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// LockOptions say how a lock is taken. The zero value: exclusively.
+type LockOptions struct {
+	Shared bool          // Held together with other shared holders.
+	Slots  int           // Held by so many at once; all must say the same number.
+	Value  string        // Shown to people; what an Elector announces.
+	Delay  time.Duration // It stays closed for so long after its holder died.
+	Hold   time.Duration // A hold ends after so long, whatever happens.
+	Barge  bool          // Passes those who wait, never those who hold.
+}
+
+// A Lock is one lock, or several that are taken together. It excludes the other
+// goroutines that use it as well as everybody else who takes a lock of that
+// name, in this program or on another machine. It is not reentrant.
+type Lock struct {
+	session *Session
+	names   []string
+	options LockOptions
+	owner   string
+	turn    chan struct{} // Has a token while nobody here holds the lock.
+
+	mu     sync.Mutex // Of what follows.
+	tokens []int64    // Not nil: held.
+	shared bool
+	since  reading // A limited hold counts from here.
+	limit  int64   // Milliseconds; 0: no limit.
+	ended  bool    // The cluster has ended the hold.
+	held   context.Context
+	drop   context.CancelFunc
+	over   *time.Timer // Drops a limited hold; nil: none.
+}
+
+// NewLock gives a lock of the session. It asks nothing.
+func (s *Session) NewLock(name string, options LockOptions) *Lock {
+	return s.NewLocks([]string{name}, options)
+}
+
+// NewLocks gives up to 64 locks that are taken together, all or none, without
+// deadlocks among those who do so.
+func (s *Session) NewLocks(names []string, options LockOptions) *Lock {
+	s.mu.Lock()
+	s.owners++
+	owner := fmt.Sprintf("%d-%d", os.Getpid(), s.owners)
+	s.mu.Unlock()
+	l := &Lock{session: s, names: append([]string(nil), names...),
+		options: options, owner: owner, turn: make(chan struct{}, 1)}
+	l.held, l.drop = context.WithCancel(context.Background())
+	l.drop()
+	l.turn <- struct{}{}
+	return l
+}
+
+// Lock waits in line until the lock is held. When ctx is done first, its error
+// is found in Lock's, and what may have been granted is given back.
+func (l *Lock) Lock(ctx context.Context) error {
+	select {
+	case <-l.turn:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-l.session.over.Done():
+		return &outcome{ErrLost, ErrLost, errors.New("the session has ended")}
+	}
+	_, err := l.acquire(ctx, true)
+	return err
+}
+
+// TryLock takes the lock if it is free: false if it is not.
+func (l *Lock) TryLock(ctx context.Context) (bool, error) {
+	select {
+	case <-l.turn:
+	default:
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.session.options.Timeout)
+	defer cancel()
+	return l.acquire(ctx, false)
+}
+
+// acquire is called by who has taken the turn, which goes back unless the lock
+// is held in the end, or must be settled first.
+func (l *Lock) acquire(ctx context.Context, wait bool) (bool, error) {
+	c := l.newChange("ACQUIRE", l.words()...)
+	first := clockNow()
+	reply, err := c.ask(ctx, wait)
+	if err != nil && !c.isOutcome(err) {
+		go c.settle(true)
+		return false, err
+	}
+	c.end()
+	if err == nil && reply != nil {
+		l.granted(tokensOf(reply), first)
+		if l.session.State() != Lost {
+			return true, nil
+		}
+		l.forget()
+		err = &outcome{ErrLost, ErrLost, errors.New("the lease ended while it was granted")}
+	}
+	l.turn <- struct{}{}
+	return false, err
+}
+
+// Unlock gives the lock back. Belief in it ends before anything is sent. With
+// ErrUnknown no node could be reached: the session goes on trying.
+func (l *Lock) Unlock(ctx context.Context) error {
+	if !l.forget() {
+		return fmt.Errorf("hasp: %w: %q", ErrNotHeld, l.names)
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.session.options.Timeout)
+	defer cancel()
+	return l.release(ctx)
+}
+
+func (l *Lock) release(ctx context.Context) error {
+	c := l.newChange("RELEASE")
+	_, err := c.ask(ctx, false)
+	if err != nil && !c.isOutcome(err) {
+		go c.settle(false)
+		return &outcome{ErrUnknown, err, err}
+	}
+	c.end()
+	l.turn <- struct{}{}
+	return err
+}
+
+// Upgrade makes a shared hold exclusive, when the other readers have gone;
+// until then, and if it fails, the shared one stays. Of two that do so the
+// second is refused (Word "DEADLOCK").
+func (l *Lock) Upgrade(ctx context.Context) error {
+	if l.Token() == 0 || len(l.names) > 1 {
+		return fmt.Errorf("hasp: %w: %q", ErrNotHeld, l.names)
+	}
+	c := l.newChange("CONVERT", "EXCLUSIVE")
+	reply, err := c.ask(ctx, true)
+	if err != nil && !c.isOutcome(err) {
+		// Asked again without WAIT it tells what became of it.
+		reply, err = c.settleUpgrade(err)
+	}
+	c.end()
+	if err == nil && reply == nil {
+		err = fmt.Errorf("hasp: %w: not upgraded in time", ErrRefused)
+	}
+	if err == nil {
+		l.mu.Lock()
+		if l.tokens != nil {
+			l.tokens = tokensOf(reply)
+		}
+		l.shared = false
+		l.mu.Unlock()
+	}
+	return err
+}
+
+// Downgrade makes an exclusive hold shared, at once; the token stays.
+func (l *Lock) Downgrade(ctx context.Context) error {
+	if l.Token() == 0 || len(l.names) > 1 {
+		return fmt.Errorf("hasp: %w: %q", ErrNotHeld, l.names)
+	}
+	l.mu.Lock()
+	l.shared = true
+	l.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, l.session.options.Timeout)
+	defer cancel()
+	c := l.newChange("CONVERT", "SHARED")
+	defer c.end()
+	_, err := c.ask(ctx, false)
+	return err
+}
+
+// --- belief ------------------------------------------------------------------
+
+// Token is the fencing token of the hold, 0 if nothing is held. It grows with
+// each grant of the lock: let what you write to refuse a smaller one.
+func (l *Lock) Token() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tokens == nil {
+		return 0
+	}
+	return l.tokens[0]
+}
+
+// Tokens are those of several locks, in the order of their names.
+func (l *Lock) Tokens() []int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]int64(nil), l.tokens...)
+}
+
+// IsShared says how the lock is held, after Upgrade and Downgrade too.
+func (l *Lock) IsShared() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tokens != nil && l.shared
+}
+
+// Remaining is for how long the hold may still be trusted; 0 if it may not.
+func (l *Lock) Remaining() time.Duration {
+	now := clockNow()
+	left := l.session.lease.remaining(now)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tokens == nil || l.ended {
+		return 0
+	}
+	if l.limit != 0 {
+		if limited := holdRemaining(l.since, l.limit, now); limited < left {
+			left = limited
+		}
+	}
+	return time.Duration(left)
+}
+
+// Guard is an error unless a step of length need ends inside the lease. Call it
+// before each step that must not outlive the lock.
+func (l *Lock) Guard(need time.Duration) error {
+	left := l.Remaining()
+	switch {
+	case left > 0 && left >= need:
+		return nil
+	case left > 0:
+		return fmt.Errorf("hasp: %w: %v left, %v needed", ErrShort, left, need)
+	case l.Token() == 0:
+		return fmt.Errorf("hasp: %w: %q", ErrNotHeld, l.names)
+	}
+	return fmt.Errorf("hasp: %w: %q", ErrLost, l.names)
+}
+
+// Context ends when the hold does: by Unlock, by the end of the lease or of a
+// limited hold, or because it was taken away; also when the session is in
+// jeopardy, since others may hold the lock soon. Work that cannot be stopped
+// calls Guard as well: a paused process learns too late.
+func (l *Lock) Context(parent context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(parent)
+	l.mu.Lock()
+	held := l.held
+	l.mu.Unlock()
+	go func() {
+		select {
+		case <-held.Done():
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, cancel
+}
+
+func (l *Lock) granted(tokens []int64, first reading) {
+	s := l.session
+	l.mu.Lock()
+	l.tokens, l.ended, l.shared = tokens, false, l.options.Shared
+	l.since, l.limit = first, int64(l.options.Hold/time.Millisecond)
+	l.held, l.drop = context.WithCancel(context.Background())
+	drop := l.drop
+	l.mu.Unlock()
+	s.mu.Lock()
+	s.holds[l] = true
+	s.mu.Unlock()
+	if left := l.Remaining(); left == 0 || l.options.Hold != 0 {
+		l.mu.Lock()
+		l.over = time.AfterFunc(left, drop)
+		l.mu.Unlock()
+	}
+}
+
+// forget ends the belief; false if there was none.
+func (l *Lock) forget() bool {
+	s := l.session
+	s.mu.Lock()
+	delete(s.holds, l)
+	s.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was := l.tokens != nil
+	l.tokens = nil
+	l.drop()
+	if l.over != nil {
+		l.over.Stop()
+	}
+	return was
+}
+
+// endHolds: nothing is believed in any more.
+func (s *Session) endHolds() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := range s.holds {
+		l.mu.Lock()
+		l.drop()
+		l.mu.Unlock()
+	}
+}
+
+// holdEnded: the cluster has ended a hold, by its limit or by an operator.
+func (s *Session) holdEnded(told map[string]any) {
+	name, token := asText(told["lock"]), asInt(told["token"])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for l := range s.holds {
+		if l.owner == asText(told["owner"]) && l.endsWith(name, token) {
+			s.pending = append(s.pending, Event{EventLost, name, token,
+				asText(told["reason"])})
+			select {
+			case s.eventWake <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+func (l *Lock) endsWith(name string, token int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, own := range l.names {
+		if own == name && !l.ended && i < len(l.tokens) && l.tokens[i] == token {
+			l.ended = true
+			l.drop()
+			return true
+		}
+	}
+	return false
+}
+
+// --- changes -----------------------------------------------------------------
+
+// A change is numbered: however often it is asked, it is done once.
+type change struct {
+	lock   *Lock
+	verb   string
+	words  []string // What stands before WAIT.
+	number int64
+	tail   []string
+}
+
+func (l *Lock) newChange(verb string, more ...string) *change {
+	c := &change{lock: l, verb: verb}
+	c.number, c.tail = l.session.numbers.begin()
+	if len(l.names) == 1 {
+		c.words = append([]string{"LOCK." + verb, l.names[0]}, more...)
+	} else {
+		c.words = append([]string{"LOCK.M" + verb, strconv.Itoa(len(l.names))},
+			append(append([]string(nil), l.names...), more...)...)
+	}
+	c.tail = append([]string{"OWNER", l.owner}, c.tail...)
+	return c
+}
+
+func (l *Lock) words() []string {
+	var words []string
+	o := &l.options
+	if o.Shared {
+		words = append(words, "SHARED")
+	}
+	if o.Slots != 0 {
+		words = append(words, "SLOTS", strconv.Itoa(o.Slots))
+	}
+	if o.Value != "" {
+		words = append(words, "VALUE", o.Value)
+	}
+	if o.Delay != 0 {
+		words = append(words, "DELAY", milliseconds(o.Delay))
+	}
+	if o.Hold != 0 {
+		words = append(words, "HOLD", milliseconds(o.Hold))
+	}
+	if o.Barge {
+		words = append(words, "BARGE")
+	}
+	return words
+}
+
+// ask asks until it is answered. One that waits does so until ctx is done, and
+// asks again now and then: its node may be frozen.
+func (c *change) ask(ctx context.Context, wait bool) (any, error) {
+	reply, err := c.lock.session.request(ctx, func() ([]string, time.Duration) {
+		if !wait {
+			return c.with(), answerTimeout
+		}
+		until, ok := ctx.Deadline()
+		if !ok {
+			return c.with("WAIT", "FOREVER"), waitSilence
+		}
+		left := time.Until(until)
+		if left < 0 {
+			left = 0
+		}
+		patience := waitSilence
+		if left+waitGrace < patience {
+			patience = left + waitGrace
+		}
+		return c.with("WAIT", milliseconds(left)), patience
+	})
+	if err == nil && reply == nil && wait {
+		err = &outcome{errLate, context.DeadlineExceeded, errors.New("others hold it")}
+	}
+	return reply, err
+}
+
+func (c *change) with(more ...string) []string {
+	words := append([]string(nil), c.words...)
+	return append(append(words, more...), c.tail...)
+}
+
+var errLate = errors.New("not granted in time")
+
+func (c *change) end() { c.lock.session.numbers.end(c.number) }
+
+// settle clears up a change whose outcome is not known, for as long as the
+// session lives: asked again under its number, and not waiting, it tells what
+// became of it. What was granted meanwhile is given back, since nobody waits
+// for it any more. Then others here may use the lock.
+func (c *change) settle(isAcquire bool) {
+	l := c.lock
+	for round := 1; ; round++ {
+		ctx, cancel := context.WithTimeout(l.session.over, l.session.options.Timeout)
+		reply, err := c.ask(ctx, false)
+		cancel()
+		if l.session.over.Err() != nil {
+			return // Everything has ended with the session.
+		}
+		if err != nil && !c.isOutcome(err) {
+			pause(l.session.over, round)
+			continue
+		}
+		c.end()
+		if !isAcquire || (err != nil && !isForgotten(err)) || (err == nil && reply == nil) {
+			l.turn <- struct{}{}
+			return
+		}
+		c, isAcquire = l.newChange("RELEASE"), false
+	}
+}
+
+// settleUpgrade asks what became of an upgrade that nobody waits for any more.
+func (c *change) settleUpgrade(why error) (any, error) {
+	for round := 1; ; round++ {
+		ctx, cancel := context.WithTimeout(c.lock.session.over,
+			c.lock.session.options.Timeout)
+		reply, err := c.ask(ctx, false)
+		cancel()
+		switch {
+		case c.lock.session.over.Err() != nil:
+			return nil, why
+		case err != nil && !c.isOutcome(err):
+			pause(c.lock.session.over, round)
+		case err == nil && reply == nil:
+			return nil, why
+		default:
+			return reply, err
+		}
+	}
+}
+
+// isOutcome: the error tells what became of the change. A release that no node
+// could do is still to be done.
+func (c *change) isOutcome(err error) bool {
+	if isForgotten(err) {
+		return true
+	}
+	return !errors.Is(err, ErrUnknown) &&
+		(c.verb != "RELEASE" || !errors.Is(err, ErrUnreachable))
+}
+
+func tokensOf(reply any) []int64 {
+	if list, ok := reply.([]any); ok {
+		var tokens []int64
+		for _, token := range list {
+			tokens = append(tokens, asInt(token))
+		}
+		return tokens
+	}
+	return []int64{asInt(reply)}
+}

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MIT
+
+package hasp
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Options of a session. The zero value is fine.
+type Options struct {
+	// Endpoints are "host:port" of any nodes; none: $HASP_ENDPOINTS, or else
+	// those of "hasp dev".
+	Endpoints []string
+	// Name is shown to people, and what the blacklist's patterns match.
+	// Default: program:pid.
+	Name string
+	// TTL is how long a dead session blocks others: 100 ms to the cluster's
+	// limit; 0: 10 s.
+	TTL time.Duration
+	// Linger, if not 0, ends the session that soon after its last connection
+	// was closed, as it is when the process dies.
+	Linger time.Duration
+	// Timeout bounds a request that waits for no lock; 0: 10 s.
+	Timeout time.Duration
+	// Alive, if not 0, makes the program earn its heartbeats: unless
+	// Session.Alive is called at least so often, the session ends as a dead
+	// one does.
+	Alive time.Duration
+	// Labels are shown to people.
+	Labels map[string]string
+	// OnEvent is told what happens to the session, one event after the other,
+	// on a goroutine of its own. It may call anything but Close.
+	OnEvent func(Event)
+}
+
+// EventKind says what happened.
+type EventKind string
+
+const (
+	// EventJeopardy: out of touch with the cluster. Stop what is protected.
+	EventJeopardy EventKind = "jeopardy"
+	// EventSafe: in touch again.
+	EventSafe EventKind = "safe"
+	// EventLost: the session, or the hold of Lock, is lost for good.
+	EventLost EventKind = "lost"
+	// EventPlease: somebody asks for Lock.
+	EventPlease EventKind = "please"
+)
+
+// Event is something that happened to a session, or to one hold of it.
+type Event struct {
+	Kind  EventKind
+	Lock  string // "": the session, with all that it holds.
+	Token int64
+	Text  string // A reason, or a message.
+}
+
+// A Session is a client's identity. Its locks are its own as long as its lease
+// is kept, which a goroutine does by heartbeats. Any goroutine may use it.
+type Session struct {
+	options Options
+	id      int64
+	secret  string
+	lease   lease
+	nodes   nodes
+	numbers numbers
+
+	over      context.Context // Done when the session has ended, or is closed.
+	end       context.CancelFunc
+	eventWake chan struct{}
+	waitGroup sync.WaitGroup
+
+	mu      sync.Mutex
+	holds   map[*Lock]bool
+	owners  int
+	aliveAt reading
+	pending []Event // Not yet taken by the events' goroutine.
+	reason  string  // Why the lease is not held.
+	closed  bool
+}
+
+// Open begins a session. ctx bounds the opening alone.
+func Open(ctx context.Context, options Options) (*Session, error) {
+	endpoints, err := parseEndpoints(options.Endpoints)
+	if err != nil {
+		return nil, err
+	}
+	if options.TTL == 0 {
+		options.TTL = 10 * time.Second
+	}
+	if options.Timeout == 0 {
+		options.Timeout = 10 * time.Second
+	}
+	if options.Name == "" {
+		options.Name = fmt.Sprintf("%s:%d", filepath.Base(os.Args[0]), os.Getpid())
+	}
+	secret := make([]byte, 16)
+	if _, err := rand.Read(secret); err != nil {
+		return nil, err
+	}
+	s := &Session{options: options, secret: hex.EncodeToString(secret),
+		eventWake: make(chan struct{}, 1),
+		holds:     map[*Lock]bool{},
+		aliveAt:   clockNow()}
+	s.over, s.end = context.WithCancel(context.Background())
+	s.nodes = nodes{endpoints: endpoints, busy: map[*conn]bool{}}
+	s.nodes.greet = func(*conn, time.Time) error { return nil }
+	if err := s.open(ctx); err != nil {
+		s.end()
+		s.nodes.close()
+		return nil, err
+	}
+	s.nodes.greet = s.attach
+	s.waitGroup.Add(1)
+	go s.keep()
+	return s, nil
+}
+
+// open asks until it is answered: a session whose answer was lost ends by its
+// TTL, and nobody knows it.
+func (s *Session) open(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
+	defer cancel()
+	proof := sha256.Sum256([]byte(s.secret))
+	words := []string{"SESSION.OPEN", "TTL", milliseconds(s.options.TTL),
+		"NAME", s.options.Name, "PROOF", hex.EncodeToString(proof[:])}
+	if s.options.Linger > 0 {
+		words = append(words, "LINGER", milliseconds(s.options.Linger))
+	}
+	for key, value := range s.options.Labels {
+		words = append(words, "LABEL", key, value)
+	}
+	var sent reading
+	reply, err := s.request(ctx, func() ([]string, time.Duration) {
+		sent = clockNow()
+		return words, answerTimeout
+	})
+	if err != nil {
+		return err
+	}
+	s.id = asInt(asMap(reply)["id"])
+	s.answered(reply, sent)
+	return nil
+}
+
+func (s *Session) answered(reply any, sent reading) {
+	told := asMap(reply)
+	s.lease.answered(sent, asInt(told["ttl_ms"]), asInt(told["linger_ms"]))
+}
+
+func (s *Session) attach(c *conn, until time.Time) error {
+	reply, err := c.ask(until, "SESSION.ATTACH", strconv.FormatInt(s.id, 10), s.secret)
+	if err != nil {
+		return err
+	}
+	if refusal, ok := reply.(*replyError); ok {
+		return judge(refusal)
+	}
+	return nil
+}
+
+// ID is the session's id, as "hasp session list" shows it.
+func (s *Session) ID() int64 { return s.id }
+
+// State is what may be believed of the session now.
+func (s *Session) State() State { return s.lease.state(clockNow()) }
+
+// Remaining is for how long the lease may still be trusted; 0 unless it is held.
+func (s *Session) Remaining() time.Duration {
+	return time.Duration(s.lease.remaining(clockNow()))
+}
+
+// Done is closed when the session has ended, or was closed.
+func (s *Session) Done() <-chan struct{} { return s.over.Done() }
+
+// Alive says that the program makes progress: see Options.Alive. Call it where
+// the work is done.
+func (s *Session) Alive() {
+	s.mu.Lock()
+	s.aliveAt = clockNow()
+	s.mu.Unlock()
+}
+
+// Close gives back all that is held, and ends the session. Belief in its locks
+// ends before anything is sent. If no node can be reached (its error says so)
+// the session ends by its TTL.
+func (s *Session) Close(ctx context.Context) error {
+	s.mu.Lock()
+	was := s.closed
+	s.closed = true
+	s.mu.Unlock()
+	if was {
+		return ErrClosed
+	}
+	lost := s.lease.state(clockNow()) == Lost
+	s.endHolds()
+	var err error
+	if !lost {
+		ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
+		_, err = s.request(ctx, once("SESSION.CLOSE"))
+		cancel()
+	}
+	s.lease.refused()
+	s.end()
+	s.nodes.close()
+	s.waitGroup.Wait()
+	return err
+}
+
+// --- questions ---------------------------------------------------------------
+
+func (s *Session) ask(ctx context.Context, words ...string) (any, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
+	defer cancel()
+	return s.request(ctx, once(words...))
+}
+
+// Check says whether token is that of a present holder of the lock.
+func (s *Session) Check(ctx context.Context, name string, token int64) (bool, error) {
+	reply, err := s.ask(ctx, "LOCK.CHECK", name, strconv.FormatInt(token, 10))
+	return isTrue(reply), err
+}
+
+// Admit remembers token for a resource that cannot do it itself, unless a
+// larger one was admitted before: then it is false, and the write must not be
+// done.
+func (s *Session) Admit(ctx context.Context, resource string, token int64) (bool, error) {
+	reply, err := s.ask(ctx, "FENCE.ADMIT", resource, strconv.FormatInt(token, 10))
+	return isTrue(reply), err
+}
+
+// Please asks the holders of a lock to give it back; it gives how many were
+// told.
+func (s *Session) Please(ctx context.Context, name, message string) (int, error) {
+	reply, err := s.ask(ctx, "LOCK.PLEASE", name, "MESSAGE", message)
+	return int(asInt(reply)), err
+}
+
+// A Holder of a lock, as Show tells of it.
+type Holder struct {
+	Session              int64
+	Client, Owner, Value string
+	Token                int64
+}
+
+// Show gives the holders of a lock, and how many wait for it.
+func (s *Session) Show(ctx context.Context, name string) ([]Holder, int, error) {
+	reply, err := s.ask(ctx, "LOCK.SHOW", name)
+	return holdersOf(reply), len(asList(asMap(reply)["queue"])), err
+}
+
+func holdersOf(reply any) []Holder {
+	var holders []Holder
+	for _, one := range asList(asMap(reply)["holders"]) {
+		told := asMap(one)
+		holders = append(holders, Holder{asInt(told["session"]),
+			asText(told["client"]), asText(told["owner"]),
+			asText(told["value"]), asInt(told["token"])})
+	}
+	return holders
+}
+
+func isTrue(reply any) bool { return reply == true || asInt(reply) == 1 }
+
+// milliseconds rounds up: a wait is not cut short, and nothing becomes 0.
+func milliseconds(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Millisecond-1)/time.Millisecond), 10)
+}
