@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Acquiring a lock in a session of its own, kept alive while it waits: what
- * 'hasp run' and 'hasp acquire' have in common. */
+/* Acquiring locks, one or several at once, in a session of the library
+ * (include/hasp/hasp.h): what 'hasp run' and 'hasp acquire' have in common. A
+ * session that is lost while it waits is followed by another one, which queues
+ * anew. */
 
 #ifndef HASP_CMD_HASP_ACQUIRE_H
 #define HASP_CMD_HASP_ACQUIRE_H
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "client/keeper.h"
-#include "client/session.h"
+#include "cmd/hasp/options.h"
 #include "cmd/hasp/tool.h"
-
-#define WAIT_FOR_EVER UINT64_MAX
+#include "include/hasp/hasp.h"
 
 struct acquire_options {
-    const char *name;
+    struct option_list names;
     bool is_shared;
-    uint64_t slots;   /* 0: none. */
-    uint64_t wait_ms; /* 0: do not wait; WAIT_FOR_EVER. */
-    int exit_code;    /* If it was not acquired in time. */
+    bool is_trying; /* Does not wait. */
+    uint64_t slots; /* 0: none. */
+    uint64_t wait_ms;
+    uint64_t exit_code; /* If it was not acquired in time. */
     uint64_t ttl_ms;
     uint64_t linger_ms;
     uint64_t delay_ms;
@@ -30,73 +32,55 @@ struct acquire_options {
     bool is_inside; /* Of a run that holds it shared, too; not to wait. */
 };
 
-/* Those without a letter: beyond all letters. */
-enum {
-    OPTION_SLOTS = 256,
-    OPTION_TTL,
-    OPTION_LINGER,
-    OPTION_DELAY,
-    OPTION_HOLD,
-    OPTION_VALUE
-};
-
-/* The options that both subcommands take, for getopt_long(). */
-#define ACQUIRE_SHORT_OPTIONS "snw:E:"
-#define ACQUIRE_LONG_OPTIONS                                                  \
-    {"shared", no_argument, NULL, 's'}, {"nonblock", no_argument, NULL, 'n'}, \
-        {"wait", required_argument, NULL, 'w'},                               \
-        {"exit-code", required_argument, NULL, 'E'},                          \
-        {"slots", required_argument, NULL, OPTION_SLOTS},                     \
-        {"ttl", required_argument, NULL, OPTION_TTL},                         \
-        {"linger", required_argument, NULL, OPTION_LINGER},                   \
-        {"delay", required_argument, NULL, OPTION_DELAY},                     \
-        {"hold", required_argument, NULL, OPTION_HOLD},                       \
-    {                                                                         \
-        "value", required_argument, NULL, OPTION_VALUE                        \
+/* The defaults, and the rows of the options that both subcommands take. */
+#define ACQUIRE_DEFAULTS                                               \
+    {                                                                  \
+        .wait_ms = HASP_FOREVER, .exit_code = EX_TEMPFAIL, .owner = "" \
+    }
+#define ACQUIRE_ROWS(a)                                                   \
+    {'s', "shared", OPTION_FLAG, .value = &(a)->is_shared},               \
+        {'n', "nonblock", OPTION_FLAG, .value = &(a)->is_trying},         \
+        {'w', "wait", OPTION_TIME, .value = &(a)->wait_ms},               \
+        {'E', "exit-code", OPTION_NUMBER, .value = &(a)->exit_code,       \
+         .max = 255},                                                     \
+        {0,        "slots",          OPTION_NUMBER, .value = &(a)->slots, \
+         .min = 1, .max = UINT32_MAX},                                    \
+        {0,          "ttl",         OPTION_TIME, .value = &(a)->ttl_ms,   \
+         .min = 100, .max = 3600000},                                     \
+        {0,         "linger",      OPTION_TIME, .value = &(a)->linger_ms, \
+         .min = 50, .max = 3600000},                                      \
+        {0, "delay", OPTION_TIME, .value = &(a)->delay_ms},               \
+        {0, "hold", OPTION_TIME, .value = &(a)->hold_ms, .min = 1},       \
+        {0, "value", OPTION_TEXT, .value = &(a)->value},                  \
+    {                                                                     \
+        0, "with", OPTION_LIST, .value = &(a)->names                      \
     }
 
-/* Takes one of these options; 0, an exit code, or -1 if it is none of them. */
-int acquire_option(const struct tool *tool, int option, const char *value,
-                   struct acquire_options *options);
-/* After the last: what does not go together. 0 or an exit code. */
+/* After the last option: takes 'names', up to a NULL, before those of --with,
+ * and looks what does not go together. 0 or an exit code. */
 int acquire_options_check(const struct tool *tool,
-                          const struct acquire_options *options);
+                          struct acquire_options *options, char **names);
 
 struct acquired {
-    struct client_session session;
-    struct keeper *keeper; /* NULL in a session that was there before. */
-    uint64_t token;
-    /* Of the longest time for one hold so much was left, by the answer to what
-     * was sent then; 0: there is no such limit. */
-    uint64_t hold_left_ms;
-    struct lease_clock hold_sent;
-    int signal_number; /* Not 0: a signal ended the wait. */
-    bool was_not_free; /* That alone is why there is no token. */
-    int failed_fd;     /* Tells of heartbeats that failed; 0: none. */
+    struct hasp_session *session;
+    struct hasp_hold *hold;
+    bool was_not_free; /* That alone is why there is no hold. */
 };
 
-/* Opens a session, starts its keeper and acquires the lock; queues anew, in
- * another session, if this one is lost meanwhile. When it returns the lease has
- * half of its time left at least, or is going to be lost. 'keeper' are the
- * keeper's callbacks. 'signal_fd' (a signalfd, or -1) ends the wait. Returns 0
- * or an exit code; then all is closed again and, unless the lock was just not
- * free, explained. */
-int acquire_in_new_session(struct tool *tool,
-                           const struct acquire_options *options,
-                           const struct keeper_options *keeper, int signal_fd,
-                           struct acquired *ret_acquired);
+/* Acquires what 'options' say: in the session of 'credentials', or, if that is
+ * NULL, in a new one. 'signals' end the wait; they are blocked when this
+ * returns, and readable from 'ret_signal_fd', which the caller closes. When it
+ * returns 0 the lease has half of its time left at least, or is going to be
+ * lost. Else an exit code, and all is closed again and, unless the lock was
+ * just not free, explained. */
+int acquire(struct tool *tool, const struct acquire_options *options,
+            const char *credentials, const sigset_t *signals,
+            int *ret_signal_fd, struct acquired *ret_acquired);
 
-/* Likewise in an existing session, whose keeping is its owner's matter. */
-int acquire_in_session(struct tool *tool, const struct acquire_options *options,
-                       const struct credentials *credentials,
-                       struct acquired *ret_acquired);
+/* Gives all back. An error is explained: then it ends with the TTL. */
+int acquired_close(struct acquired *acquired);
 
-/* Likewise without a word, where little hope is: a session that cannot be
- * closed ends with its TTL. */
-void acquired_abandon(struct tool *tool, struct acquired *acquired);
-
-/* Stops the keeper and closes the session, at another node if the one in use is
- * silent; an error is explained. */
-int acquired_close(struct tool *tool, struct acquired *acquired);
+/* "'a'", or "'a' and 2 more". */
+const char *acquire_name(const struct acquire_options *options);
 
 #endif /* HASP_CMD_HASP_ACQUIRE_H */

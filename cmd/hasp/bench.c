@@ -227,51 +227,31 @@ static int report(const struct bench *bench, struct worker *workers,
                            errors, bench->clients, failed->why);
 }
 
-static int read_bench(struct bench *bench, int argc, char **argv)
+static int read_bench(struct bench *bench, char **argv)
 {
-    static const struct option options[] = {
-        {"clients", required_argument, NULL, 'c'},
-        {"seconds", required_argument, NULL, 's'},
-        {"locks", required_argument, NULL, 'l'},
-        {"prefix", required_argument, NULL, 'p'},
+    const struct option_row rows[] = {
+        {'c', "clients", OPTION_NUMBER, .value = &bench->clients, .min = 1,
+         .max = CLIENTS_MAX},
+        {'s', "seconds", OPTION_NUMBER, .value = &bench->seconds, .min = 1,
+         .max = SECONDS_MAX},
+        {'l', "locks", OPTION_NUMBER, .value = &bench->locks, .min = 1},
+        {0, "prefix", OPTION_TEXT, .value = &bench->prefix},
         {0},
     };
-    const struct tool *tool = bench->tool;
-    int option;
-    tool_options_begin();
-    while ((option = tool_option(tool, argc, argv, "c:s:l:", options)) != -1) {
-        uint64_t *number = option == 'c'   ? &bench->clients
-                           : option == 's' ? &bench->seconds
-                                           : &bench->locks;
-        if (option == '?') {
-            return EX_USAGE;
-        }
-        if (option == 'p') {
-            bench->prefix = optarg;
-        } else if (!parse_number(optarg, number) || *number == 0) {
-            return tool_usage(tool, "'%s' is no number above 0", optarg);
-        }
-    }
-    if (argc != optind) {
-        return tool_usage(tool, "no argument is needed");
-    }
-    if (bench->clients > CLIENTS_MAX || bench->seconds > SECONDS_MAX) {
-        return tool_usage(tool, "at most %d clients and %d seconds",
-                          CLIENTS_MAX, SECONDS_MAX);
-    }
+    int exit_code = options_read(bench->tool, argv, rows, 0, 0);
     if (bench->locks == 0) {
         bench->locks = bench->clients;
     }
-    return 0;
+    return exit_code;
 }
 
-int run_bench(struct tool *tool, int argc, char **argv)
+int run_bench(struct tool *tool, char **argv)
 {
     struct bench bench = {
         .tool = tool, .clients = 16, .seconds = 5, .prefix = "bench/"};
     struct sigaction action = {.sa_handler = interrupt,
                                .sa_flags = (int)SA_RESETHAND};
-    int exit_code = read_bench(&bench, argc, argv);
+    int exit_code = read_bench(&bench, argv);
     if (exit_code != 0) {
         return exit_code;
     }

@@ -4,48 +4,28 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 /* ID:SECRET, with an end of line or two. */
 #define LINE_SIZE_MAX 64
 
-int session_operand(const struct tool *tool, char *value,
-                    struct session_source *source)
+static int take_text(const struct tool *tool, struct session_source *source)
 {
-    if (credentials_parse(value, &source->credentials) != 0) {
-        return tool_usage(tool, "'%s' is no session; write ID:SECRET", value);
+    if (credentials_parse(source->text, &source->credentials) != 0) {
+        return tool_usage(tool, "invalid session '%s': use ID:SECRET",
+                          source->text);
     }
-    memset(strchr(value, ':') + 1, 'x', CLIENT_SECRET_SIZE - 1);
+    memset(strchr(source->text, ':') + 1, 'x', CLIENT_SECRET_SIZE - 1);
     return 0;
 }
 
-int session_option(const struct tool *tool, int option, char *value,
-                   struct session_source *source)
-{
-    switch (option) {
-    case 'S':
-        return session_operand(tool, value, source);
-    case 'F':
-        source->path = value;
-        return 0;
-    default:
-        return -1;
-    }
-}
-
-int session_source_load(const struct tool *tool, struct session_source *source)
+static int take_file(struct session_source *source)
 {
     char line[LINE_SIZE_MAX + 1];
     struct stat info;
-    if (source->path == NULL) {
-        return 0;
-    }
-    if (source->credentials.session != 0) {
-        return tool_usage(tool, "either --session or --session-file");
-    }
     int fd = open(source->path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {
         return tool_fail(EX_NOINPUT, "cannot read '%s': %s", source->path,
@@ -57,8 +37,8 @@ int session_source_load(const struct tool *tool, struct session_source *source)
     close(fd);
     if (is_open_to_all) {
         return tool_fail(EX_NOPERM,
-                         "'%s' has a secret that others can read (mode %03o): "
-                         "chmod 0600",
+                         "others can read the secret in '%s' (mode %03o): "
+                         "chmod 0600 it",
                          source->path, info.st_mode & 0777u);
     }
     line[size > 0 ? size : 0] = '\0';
@@ -66,9 +46,30 @@ int session_source_load(const struct tool *tool, struct session_source *source)
     if (credentials_parse(line, &source->credentials) != 0) {
         return tool_fail(
             EX_DATAERR,
-            "'%s' has no session, that is a line ID:SECRET; remove "
+            "there is no session in '%s', that is a line ID:SECRET; remove "
             "it, and 'hasp acquire --session-file' makes it anew",
             source->path);
+    }
+    return 0;
+}
+
+int session_source_load(const struct tool *tool, struct session_source *source,
+                        bool from_environment)
+{
+    const char *variable = getenv(CREDENTIALS_VARIABLE);
+    if (source->text != NULL && source->path != NULL) {
+        return tool_usage(tool, "--session and --session-file exclude each "
+                                "other");
+    }
+    if (source->text != NULL) {
+        return take_text(tool, source);
+    }
+    if (source->path != NULL) {
+        return take_file(source);
+    }
+    if (from_environment && variable != NULL &&
+        credentials_parse(variable, &source->credentials) != 0) {
+        return tool_usage(tool, CREDENTIALS_VARIABLE " is no ID:SECRET");
     }
     return 0;
 }
@@ -87,11 +88,10 @@ int session_file_begin(const char *path, bool *ret_is_new)
     return 0;
 }
 
-int session_file_write(const char *path, const struct credentials *credentials)
+int session_file_write(const char *path, const char *credentials)
 {
-    char line[LINE_SIZE_MAX];
-    int size = snprintf(line, sizeof line, "%" PRIu64 ":%s\n",
-                        credentials->session, credentials->secret);
+    char line[LINE_SIZE_MAX + 2];
+    int size = snprintf(line, sizeof line, "%s\n", credentials);
     int fd = open(path, O_WRONLY | O_CLOEXEC);
     bool is_good = fd >= 0 && write(fd, line, (size_t)size) == size;
     int code = errno;

@@ -62,7 +62,7 @@ struct dev {
     bool has_failed; /* A node has ended by itself. */
 };
 
-static int read_dev(struct dev *dev, int argc, char **argv);
+static int read_dev(struct dev *dev, char **argv);
 static int make_folders(struct dev *dev);
 static int check_ports(const struct dev *dev);
 static int start_nodes(struct dev *dev);
@@ -72,12 +72,12 @@ static void watch_nodes(struct dev *dev);
 static void stop_nodes(struct dev *dev);
 static void take_signals(struct dev *dev, uint64_t until_ns);
 
-int run_dev(struct tool *tool, int argc, char **argv)
+int run_dev(struct tool *tool, char **argv)
 {
     struct dev *dev = memory_new(sizeof *dev);
     sigset_t signals;
     *dev = (struct dev){.tool = tool, .count = 3, .port = 7420};
-    int exit_code = read_dev(dev, argc, argv);
+    int exit_code = read_dev(dev, argv);
     if (exit_code != 0) {
         free(dev);
         return exit_code;
@@ -112,46 +112,22 @@ int run_dev(struct tool *tool, int argc, char **argv)
     return exit_code;
 }
 
-static int read_dev(struct dev *dev, int argc, char **argv)
+static int read_dev(struct dev *dev, char **argv)
 {
-    static const struct option options[] = {
-        {"nodes", required_argument, NULL, 'n'},
-        {"dir", required_argument, NULL, 'd'},
-        {"port", required_argument, NULL, 'p'},
+    const struct option_row rows[] = {
+        {0, "nodes", OPTION_NUMBER, .value = &dev->count, .min = 1,
+         .max = DEV_NODES_MAX},
+        {0, "dir", OPTION_TEXT, .value = &dev->folder_option},
+        {0, "port", OPTION_NUMBER, .value = &dev->port, .min = 1, .max = 65535},
         {0},
     };
-    const struct tool *tool = dev->tool;
-    int option;
-    tool_options_begin();
-    while ((option = tool_option(tool, argc, argv, "", options)) != -1) {
-        switch (option) {
-        case 'n':
-            if (!parse_number(optarg, &dev->count) || dev->count < 1 ||
-                dev->count > DEV_NODES_MAX) {
-                return tool_usage(tool, "--nodes is from 1 to %d",
-                                  DEV_NODES_MAX);
-            }
-            break;
-        case 'd':
-            dev->folder_option = optarg;
-            break;
-        case 'p':
-            if (!parse_number(optarg, &dev->port) || dev->port < 1 ||
-                dev->port > 65535) {
-                return tool_usage(tool, "--port is from 1 to 65535");
-            }
-            break;
-        default:
-            return EX_USAGE;
-        }
+    int exit_code = options_read(dev->tool, argv, rows, 0, 0);
+    if (exit_code == 0 && dev->port + 10 * (dev->count - 1) + 2 > 65535) {
+        return tool_usage(dev->tool,
+                          "the ports of the last node are above 65535: choose "
+                          "a smaller --port");
     }
-    if (argc != optind) {
-        return tool_usage(tool, "'%s' is too much", argv[optind]);
-    }
-    if (dev->port + 10 * (dev->count - 1) + 2 > 65535) {
-        return tool_usage(tool, "the ports of the last node are above 65535");
-    }
-    return 0;
+    return exit_code;
 }
 
 static int find_folder(struct dev *dev)

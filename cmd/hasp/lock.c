@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* hasp list, show, check, please. */
+/* hasp list, show, please. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -42,9 +42,17 @@ static const struct field waiter_fields[] = {
     {0},
 };
 
-int run_list(struct tool *tool, int argc, char **argv)
+static const struct field asked_fields[] = {
+    {"client", "ASKED", FIELD_TEXT},
+    {"session", "SESSION", FIELD_NUMBER},
+    {"address", "ADDRESS", FIELD_TEXT},
+    {"since_ms", "HELD", FIELD_DURATION},
+    {0},
+};
+
+int run_list(struct tool *tool, char **argv)
 {
-    return tool_run_list(tool, argc, argv, "LOCK.LIST", lock_fields);
+    return tool_run_list(tool, argv, "LOCK.LIST", lock_fields);
 }
 
 static void print_lock(json_t *lock)
@@ -79,10 +87,10 @@ static void print_lock(json_t *lock)
     }
 }
 
-int run_show(struct tool *tool, int argc, char **argv)
+int run_show(struct tool *tool, char **argv)
 {
     json_t *lock;
-    int exit_code = tool_show_lock(tool, argc, argv, "show", &lock);
+    int exit_code = tool_show_lock(tool, argv, "show", &lock);
     if (exit_code != 0) {
         return exit_code;
     }
@@ -97,71 +105,14 @@ int run_show(struct tool *tool, int argc, char **argv)
     return 0;
 }
 
-int run_check(struct tool *tool, int argc, char **argv)
+/* Asks; the answer says how many were told. */
+static int ask_holders(struct tool *tool, const char *name, const char *message,
+                       json_t **ret_told)
 {
-    static const struct option options[] = {
-        {"token", required_argument, NULL, 'T'}, {0}};
     struct query query = {0};
     const struct resp_reply *reply;
-    const char *token_text = NULL;
-    uint64_t token;
-    int option;
-    tool_options_begin();
-    while ((option = tool_option(tool, argc, argv, "", options)) != -1) {
-        if (option == '?') {
-            return EX_USAGE;
-        }
-        token_text = optarg;
-    }
-    if (token_text == NULL && argc - optind == 2) {
-        token_text = argv[optind + 1];
-    } else if (argc - optind != 1 || token_text == NULL) {
-        return tool_usage(tool, "a name and a token are needed");
-    }
-    if (!parse_number(token_text, &token)) {
-        return tool_usage(tool, "'%s' is no token", token_text);
-    }
-    query_begin(&query, "LOCK.CHECK");
-    query_text(&query, argv[optind]);
-    query_number(&query, token);
-    int exit_code = tool_read(tool, &query, "cannot check the token", &reply);
-    query_done(&query);
-    if (exit_code != 0) {
-        return exit_code;
-    }
-    bool is_current = reply->value[0].integer == 1;
-    if (tool->format == FORMAT_JSON) {
-        json_t *result = json_pack("{s:b}", "current", is_current);
-        output_json(result);
-        json_decref(result);
-    } else {
-        puts(is_current ? "current" : "stale");
-    }
-    return is_current ? 0 : EXIT_NO;
-}
-
-int run_please(struct tool *tool, int argc, char **argv)
-{
-    static const struct option options[] = {
-        {"message", required_argument, NULL, 'm'}, {0}};
-    struct query query = {0};
-    const struct resp_reply *reply;
-    const char *message = NULL;
-    int option;
-    tool_options_begin();
-    while ((option = tool_option(tool, argc, argv, "m:", options)) != -1) {
-        if (option == '?') {
-            return EX_USAGE;
-        }
-        message = optarg;
-    }
-    if (message == NULL && argc - optind == 2) {
-        message = argv[optind + 1];
-    } else if (argc - optind != 1) {
-        return tool_usage(tool, "a name and at most one message");
-    }
     query_begin(&query, "LOCK.PLEASE");
-    query_text(&query, argv[optind]);
+    query_text(&query, name);
     if (message != NULL) {
         query_text(&query, "MESSAGE");
         query_text(&query, message);
@@ -169,16 +120,42 @@ int run_please(struct tool *tool, int argc, char **argv)
     name_query(&query);
     int exit_code = tool_change(tool, &query, "cannot ask the holders", &reply);
     query_done(&query);
+    if (exit_code == 0) {
+        *ret_told = value_of_reply(reply, 0);
+    }
+    return exit_code;
+}
+
+int run_please(struct tool *tool, char **argv)
+{
+    const char *message = NULL;
+    json_t *lock, *told;
+    const struct option_row rows[] = {
+        {'m', "message", OPTION_TEXT, .value = &message}, {0}};
+    int exit_code = options_read(tool, argv, rows, 1, 2);
     if (exit_code != 0) {
         return exit_code;
     }
-    if (tool->format == FORMAT_JSON) {
-        json_t *result = json_pack("{s:I}", "told",
-                                   (json_int_t)reply->value[0].integer);
+    message = message != NULL ? message : argv[2];
+    argv[2] = NULL;
+    exit_code = tool_show_lock(tool, argv, "look at", &lock);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    exit_code = ask_holders(tool, argv[1], message, &told);
+    json_t *holders = value_at(lock, "holders");
+    if (exit_code == 0 && tool->format == FORMAT_JSON) {
+        json_t *result = json_pack("{s:o, s:O}", "told", told, "holders",
+                                   holders);
         output_json(result);
         json_decref(result);
-    } else {
-        printf("%" PRId64 "\n", reply->value[0].integer);
+    } else if (exit_code == 0) {
+        output_rows(tool->format, asked_fields, holders);
+        json_decref(told);
     }
-    return 0;
+    if (exit_code == 0 && json_array_size(holders) == 0) {
+        tool_say(tool, "nobody holds '%s', so nobody was asked", argv[1]);
+    }
+    json_decref(lock);
+    return exit_code;
 }

@@ -51,19 +51,21 @@ static void print_notes(const char *name)
 
 static void print_help(FILE *out)
 {
+    const char *topic = "";
     fputs("usage: hasp [options] SUBCOMMAND ...\n\n", out);
     print_lines(out, tool_options_text);
-    fputc('\n', out);
     for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
+        if (strcmp(s->topic, topic) != 0) {
+            topic = s->topic;
+            fprintf(out, "\n%s\n", topic);
+        }
         fprintf(out, "  %-17s %s\n", s->name, s->summary);
     }
-    fputs("\nhasp help SUBCOMMAND tells more. Data goes to stdout, talk to "
-          "stderr. Exit codes:\n"
-          "64 usage, 65 no such thing, 69 no leader or no node, 70 storage "
-          "error, 73 exists\n"
-          "already, 75 not acquired in time, 76 not a node of hasp, 77 "
-          "denied,\n"
-          "78 configuration, 79 lock lost.\n",
+    fputs("\nhasp help SUBCOMMAND tells more; options may stand anywhere. Data "
+          "goes to\nstdout, talk to stderr. Exit codes: 64 usage, 65 no such "
+          "thing, 69 no leader or\nno node, 70 storage error, 73 exists "
+          "already, 75 not acquired in time, 76 not a\nnode of hasp, 77 "
+          "denied, 78 configuration, 79 lock lost.\n",
           out);
 }
 
@@ -79,12 +81,11 @@ static void print_subcommand(const struct subcommand *s)
 }
 
 /* Finds "first second" or "first"; tells how many words that was. */
-static const struct subcommand *find(int argc, char **argv, int *ret_words)
+static const struct subcommand *find(char **argv, int *ret_words)
 {
-    char two[64] = "";
-    if (argc > 1) {
-        snprintf(two, sizeof two, "%.30s %.30s", argv[0], argv[1]);
-    }
+    char two[64];
+    snprintf(two, sizeof two, "%.30s %.30s", argv[0],
+             argv[1] != NULL ? argv[1] : "");
     const struct subcommand *found = NULL;
     for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
         if (strcmp(s->name, two) == 0) {
@@ -128,38 +129,67 @@ static bool print_group(const char *group)
     return is_group;
 }
 
-static int unknown_subcommand(int argc, char **argv)
+/* The first words of all subcommands, or the second ones of a group, separated
+ * by 'separator'. */
+static void put_words(struct buffer *out, const char *group,
+                      const char *separator)
 {
-    struct buffer group = {0};
+    const char *before = "";
     for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
-        if (is_in_group(s, argv[0])) {
-            buffer_printf(&group, "%s%s", group.size > 0 ? ", " : "",
-                          s->name + strlen(argv[0]) + 1);
+        size_t size = strcspn(s->name, " ");
+        if (group != NULL && is_in_group(s, group)) {
+            buffer_printf(out, "%s%s", out->size > 0 ? separator : "",
+                          s->name + size + 1);
+        } else if (group == NULL && strncmp(s->name, before, size + 1) != 0) {
+            buffer_printf(out, "%s%.*s", out->size > 0 ? separator : "",
+                          (int)size, s->name);
+            before = s->name;
         }
     }
-    buffer_put_u8(&group, '\0');
-    int exit_code = group.size > 1
-                        ? tool_fail(EX_USAGE, "'%s' needs one of: %s%s%s",
-                                    argv[0], (const char *)group.data,
-                                    argc > 1 ? "; not " : "",
-                                    argc > 1 ? argv[1] : "")
-                        : tool_fail(EX_USAGE,
-                                    "'%s' is no subcommand; see: hasp help",
-                                    argv[0]);
-    buffer_done(&group);
-    return exit_code;
+    buffer_put_u8(out, '\0');
 }
 
-static bool asks_for_help(int argc, char **argv)
+static int unknown_subcommand(char **argv)
 {
-    return argc > 1 &&
+    struct buffer words = {0}, list = {0};
+    char nearest[64];
+    put_words(&words, argv[0], " ");
+    bool is_group = words.size > 1;
+    put_words(&list, is_group ? argv[0] : NULL, ", ");
+    if (!is_group) {
+        buffer_clear(&words);
+        put_words(&words, NULL, " ");
+    }
+    const char *word = is_group ? argv[1] : argv[0];
+    options_nearest(word != NULL ? word : "", (const char *)words.data, nearest,
+                    sizeof nearest);
+    if (word == NULL) {
+        tool_fail(0, "'%s' needs one of: %s", argv[0], (const char *)list.data);
+    } else if (nearest[0] != '\0') {
+        tool_fail(0, "unknown subcommand '%s%s%s'; did you mean %s%s%s?",
+                  is_group ? argv[0] : "", is_group ? " " : "", word,
+                  is_group ? argv[0] : "", is_group ? " " : "", nearest);
+    } else if (is_group) {
+        tool_fail(0, "unknown subcommand '%s %s'; there are: %s", argv[0], word,
+                  (const char *)list.data);
+    } else {
+        tool_fail(0, "unknown subcommand '%s'; see: hasp help", word);
+    }
+    buffer_done(&words);
+    buffer_done(&list);
+    return EX_USAGE;
+}
+
+static bool asks_for_help(char **argv)
+{
+    return argv[1] != NULL &&
            (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
 }
 
-static int help(int argc, char **argv)
+static int help(char **argv)
 {
     int words;
-    if (argc == 0) {
+    if (argv[0] == NULL) {
         print_help(stdout);
         return 0;
     }
@@ -167,82 +197,30 @@ static int help(int argc, char **argv)
         manual_print();
         return 0;
     }
-    const struct subcommand *s = find(argc, argv, &words);
-    if (s == NULL && argc == 1 && print_group(argv[0])) {
+    const struct subcommand *s = find(argv, &words);
+    if (s == NULL && argv[1] == NULL && print_group(argv[0])) {
         return 0;
     }
     if (s == NULL) {
-        return unknown_subcommand(argc, argv);
+        return unknown_subcommand(argv);
     }
     print_subcommand(s);
     return 0;
 }
 
-static bool parse_format(const char *text, enum format *ret_format)
+int tool_help(const struct tool *tool, bool is_version)
 {
-    static const char *const names[] = {"table", "json", "plain"};
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(text, names[i]) == 0) {
-            *ret_format = (enum format)i;
-            return true;
-        }
+    if (is_version) {
+        printf("hasp %s\n", HASP_VERSION);
+    } else if (tool->subcommand != NULL) {
+        print_subcommand(tool->subcommand);
+    } else {
+        print_help(stdout);
     }
-    return false;
+    return -1;
 }
 
-/* Reads the options before the subcommand; 0, or an exit code, or -1: done. */
-static int read_options(struct tool *tool, int argc, char **argv)
-{
-    static const struct option options[] = {
-        {"endpoints", required_argument, NULL, 'e'},
-        {"output", required_argument, NULL, 'o'},
-        {"timeout", required_argument, NULL, 't'},
-        {"quiet", no_argument, NULL, 'q'},
-        {"help", no_argument, NULL, 'h'},
-        {"version", no_argument, NULL, 'V'},
-        {0},
-    };
-    int option;
-    tool_options_begin();
-    while ((option = getopt_long(argc, argv, "+e:o:t:qhV", options, NULL)) !=
-           -1) {
-        switch (option) {
-        case 'e':
-            tool->endpoints_text = optarg;
-            break;
-        case 'o':
-            if (!parse_format(optarg, &tool->format)) {
-                return tool_fail(EX_USAGE,
-                                 "'%s' is no format; use table, json or plain",
-                                 optarg);
-            }
-            break;
-        case 't':
-            if (!duration_parse(optarg, &tool->timeout_ms)) {
-                return tool_fail(EX_USAGE, "'%s' is no time; write 5s or 500ms",
-                                 optarg);
-            }
-            break;
-        case 'q':
-            tool->is_quiet = true;
-            break;
-        case 'h':
-            print_help(stdout);
-            return -1;
-        case 'V':
-            printf("hasp %s\n", HASP_VERSION);
-            return -1;
-        default:
-            return tool_fail(EX_USAGE,
-                             "'%s' is no option of hasp, or its value is "
-                             "missing; see: hasp help",
-                             argv[optind > 1 ? optind - 1 : 1]);
-        }
-    }
-    return 0;
-}
-
-static int read_endpoints(struct tool *tool)
+int tool_read_endpoints(struct tool *tool)
 {
     char why[HASP_WHY_SIZE];
     const char *from = "-e";
@@ -258,39 +236,33 @@ static int read_endpoints(struct tool *tool)
                : tool_fail(EX_USAGE, "%s: %s", from, why);
 }
 
-static int dispatch(struct tool *tool, int argc, char **argv)
+static int dispatch(struct tool *tool, char **argv)
 {
     int words;
-    if (argc == 0) {
+    if (argv[0] == NULL) {
         print_help(stderr);
         return EX_USAGE;
     }
     if (strcmp(argv[0], "help") == 0) {
-        return help(argc - 1, argv + 1);
+        return help(argv + 1);
     }
-    tool->subcommand = find(argc, argv, &words);
+    tool->subcommand = find(argv, &words);
     if (tool->subcommand == NULL) {
-        return asks_for_help(argc, argv) && print_group(argv[0])
+        return asks_for_help(argv) && print_group(argv[0])
                    ? 0
-                   : unknown_subcommand(argc, argv);
+                   : unknown_subcommand(argv);
     }
-    argc -= words - 1;
-    argv += words - 1;
-    if (asks_for_help(argc, argv)) {
-        print_subcommand(tool->subcommand);
-        return 0;
-    }
-    int exit_code = read_endpoints(tool);
-    return exit_code != 0 ? exit_code : tool->subcommand->run(tool, argc, argv);
+    return tool->subcommand->run(tool, argv + words - 1);
 }
 
 int main(int argc, char **argv)
 {
     struct tool tool = {.timeout_ms = TIMEOUT_DEFAULT_MS};
     setlocale(LC_CTYPE, "");
-    int exit_code = read_options(&tool, argc, argv);
+    (void)argc;
+    int exit_code = options_read_before(&tool, argv, NULL, 0);
     if (exit_code == 0) {
-        exit_code = dispatch(&tool, argc - optind, argv + optind);
+        exit_code = dispatch(&tool, argv + 1);
     }
     client_free(tool.client);
     endpoints_done(&tool.endpoints);

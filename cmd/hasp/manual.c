@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* hasp help --man: the manual page. hasp completion: a script for bash. Both
- * are made from the table of subcommands. */
+/* hasp help --man: the manual page, made from the table of subcommands. */
 
 #include <ctype.h>
 #include <stdio.h>
@@ -15,13 +14,19 @@ static const struct {
     const char *text;
 } notes[] = {
     {"acquire",
-     "The token, the session and its secret are printed. Nothing keeps the "
+     "It waits until the lock is free; with -n it only tries. The token, the "
+     "session and its secret are printed. From then on nothing keeps the "
      "session: the lock is free again after the TTL, unless hasp session keep "
      "prolongs it; hasp release gives it back. To run a command under a lock, "
-     "take hasp run, which stops the command in time.\n"
+     "take hasp run, which stops the command in time. Several locks are "
+     "acquired at once, all or none of them.\n"
      "Who has the secret may act for the session. With --session-file it "
      "stands in that file alone: a command line can be read by every user of "
-     "the machine."},
+     "the machine. eval \"$(hasp acquire NAME --export)\" sets HASP_LOCK, "
+     "HASP_TOKEN, HASP_SESSION and HASP_CREDENTIALS in a shell; hasp release, "
+     "convert, session keep and session close take the session from there. "
+     "hasp acquire does not: two commands of one session do not exclude each "
+     "other."},
     {"bench",
      "Each client waits for its answer before it asks again; a cycle is one "
      "acquire and one release, each of them on the disks of a majority."},
@@ -118,15 +123,15 @@ static const struct {
      "that has applied most; of one, that one. FILE is there when its checksum "
      "was checked and it is on the disk. With --data the node must not run; "
      "what its log has at the end is saved as well, committed or not."},
-    {"status", "Each node that answers tells of itself: who leads as it "
+    {"status", "One address is enough: all members that the answers name are "
+               "asked, too. Each that answers tells of itself: who leads as it "
                "believes, how far the log is committed, how far it has applied "
-               "it. Of those that do not answer the reason goes to stderr. The "
-               "leader's opinion of the members is hasp member list.\n"
-               "With --cluster one address is enough: all members that the "
-               "answers name are asked, too, and the last line says how many "
-               "are up (they answer, and the leader hears them) and how many "
-               "of those that vote may be lost. A node that is no member any "
-               "more is shown as removed, one of another cluster as such."},
+               "it. Of those that do not answer the reason goes to stderr, and "
+               "last of all how many are up (they answer, and the leader hears "
+               "them) and how many of those that vote may be lost. A node that "
+               "is no member any more is shown as removed, one of another "
+               "cluster as such. The leader's opinion of the members is hasp "
+               "member list."},
     {"top", "Grants per second are counted from the events that the node "
             "tells; what happens between two looks counts, too. When stdout is "
             "no terminal, each look is printed below the one before."},
@@ -162,7 +167,8 @@ static const struct {
     {"HASP_ENDPOINTS", "The nodes, as for -e."},
     {"HASP_LOCK, HASP_TOKEN, HASP_SESSION",
      "Set for the command of hasp run: the name of the lock, the token of the "
-     "hold, the number of the session."},
+     "hold, the number of the session. Of several locks each has a line."},
+    {"HASP_CREDENTIALS", "ID:SECRET of a session; see hasp acquire."},
     {"HASP_RUNS",
      "Set for the command of hasp run: one entry for it and for each hasp run "
      "around it."},
@@ -294,8 +300,8 @@ void manual_print(void)
          "[\\fIarguments\\fR]\n.SH DESCRIPTION\n"
          "hasp talks to the nodes of a cluster (haspd). Results go to stdout, "
          "talk goes to\nstderr. Times are written 500ms, 10s, 2m or 1h; a bare "
-         "number is seconds. Options of\nhasp stand before the subcommand, "
-         "options of\n.B hasp run\nbefore the name of the lock.\n"
+         "number is seconds. Options may\nstand anywhere, those for\n.B hasp "
+         "run\nbefore the command; -- ends them.\n"
          ".SH OPTIONS");
     put_options(tool_options_text);
     puts(".SH SUBCOMMANDS");
@@ -328,128 +334,4 @@ void manual_print(void)
          "it:\n.PP\n.nf\n.RS\nhasp \\-q run \\-n \\-E 0 nightly\\-backup "
          "/usr/local/bin/backup\n.RE\n.fi\n"
          ".SH SEE ALSO\n.BR flock (1),\n.BR hasp (3)");
-}
-
-/* --- Completion ----------------------------------------------------------- */
-
-/* The options that stand in a text, short and long, each after a blank. */
-static void put_words(const char *text)
-{
-    while (text != NULL && *text != '\0') {
-        size_t size = strcspn(text, "\n"), at = strspn(text, " ");
-        while (at < size && text[at] == '-') {
-            size_t word = at;
-            while (word < size &&
-                   (isalnum((unsigned char)text[word]) || text[word] == '-')) {
-                word++;
-            }
-            printf(" %.*s", (int)(word - at), text + at);
-            at = text[word] == ',' ? word + 2 : size;
-        }
-        text += size + (text[size] == '\n');
-    }
-}
-
-/* "blacklist|member|..." */
-static void put_groups(void)
-{
-    const char *separator = "";
-    for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
-        if (s->name[first_word(s)] == ' ' &&
-            (s == subcommands || !is_same_group(s - 1, s))) {
-            printf("%s%.*s", separator, (int)first_word(s), s->name);
-            separator = "|";
-        }
-    }
-}
-
-/* One case for each first word, and one for each subcommand. */
-static void put_cases(void)
-{
-    for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
-        if (s->name[first_word(s)] == ' ' &&
-            (s == subcommands || !is_same_group(s - 1, s))) {
-            printf("    %.*s) words=\"", (int)first_word(s), s->name);
-            for (const struct subcommand *o = s;
-                 o->name != NULL && is_same_group(o, s); o++) {
-                printf("%s%s", o == s ? "" : " ", o->name + first_word(o) + 1);
-            }
-            puts("\" ;;");
-        }
-        printf("    \"%s\") words=\"", s->name);
-        put_words(s->details);
-        puts(" --help\" ;;");
-    }
-}
-
-static void put_bash(void)
-{
-    puts("# bash completion for hasp; source it, or save it as\n"
-         "# /usr/share/bash-completion/completions/hasp\n"
-         "_hasp() {\n"
-         "  local cur=${COMP_WORDS[COMP_CWORD]} name= words= i=1 after=0\n"
-         "  COMPREPLY=()\n"
-         "  case ${COMP_WORDS[COMP_CWORD-1]} in\n"
-         "    -o|--output) words=\"table json plain\" ;;\n"
-         "    --on-lost) words=\"term kill freeze ignore\" ;;\n"
-         "    completion) words=\"bash\" ;;\n"
-         "    -e|--endpoints|-t|--timeout) return ;;\n"
-         "  esac\n"
-         "  if [[ $words ]]; then\n"
-         "    COMPREPLY=($(compgen -W \"$words\" -- \"$cur\")); return\n"
-         "  fi\n"
-         "  while ((i < COMP_CWORD)); do\n"
-         "    case ${COMP_WORDS[i]} in\n"
-         "      -e|--endpoints|-o|--output|-t|--timeout) ((i += 2)) ;;\n"
-         "      -*) ((i += 1)) ;;\n"
-         "      *) break ;;\n"
-         "    esac\n"
-         "  done\n"
-         "  [[ ${COMP_WORDS[i]} == help ]] && ((i < COMP_CWORD)) && ((i++))\n"
-         "  ((i < COMP_CWORD)) && name=${COMP_WORDS[i]}\n"
-         "  case $name in");
-    fputs("    ", stdout);
-    put_groups();
-    printf(")\n"
-           "      ((i + 1 < COMP_CWORD)) && name+=\" ${COMP_WORDS[i+1]}\" ;;\n"
-           "    run)\n"
-           "      for ((i++; i < COMP_CWORD; i++)); do\n"
-           "        case ${COMP_WORDS[i]} in\n"
-           "          -s|-n|--shared|--nonblock|--) ;;\n"
-           "          -*=*) ;;\n"
-           "          -*) ((i++)); [[ ${COMP_WORDS[i]} == = ]] && ((i++)) ;;\n"
-           "          *) after=1 ;;\n"
-           "        esac\n"
-           "      done\n"
-           "      ((after)) && { COMPREPLY=($(compgen -c -- \"$cur\")); "
-           "return; } ;;\n"
-           "  esac\n"
-           "  case $name in\n"
-           "    \"\") words=\"help");
-    for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
-        if (s == subcommands || !is_same_group(s - 1, s)) {
-            printf(" %.*s", (int)first_word(s), s->name);
-        }
-    }
-    put_words(tool_options_text);
-    puts("\" ;;");
-    put_cases();
-    puts("  esac\n"
-         "  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
-         "}\n"
-         "complete -o default -F _hasp hasp");
-}
-
-int run_completion(struct tool *tool, int argc, char **argv)
-{
-    tool_options_begin();
-    if (tool_option(tool, argc, argv, "", NULL) != -1) {
-        return EX_USAGE;
-    }
-    if (argc - optind > 1 ||
-        (argc > optind && strcmp(argv[optind], "bash") != 0)) {
-        return tool_usage(tool, "there is a script for bash only");
-    }
-    put_bash();
-    return 0;
 }

@@ -61,9 +61,9 @@ static json_t *status_of_best(struct tool *tool)
 }
 
 /* The leader's list, since only the leader knows how far the others are. */
-int run_member_list(struct tool *tool, int argc, char **argv)
+int run_member_list(struct tool *tool, char **argv)
 {
-    int exit_code = tool_read_nothing(tool, argc, argv);
+    int exit_code = options_read(tool, argv, NULL, 0, 0);
     uint64_t by_ns = client_now_ns() + ELECTION_MS * NS_PER_MS;
     if (exit_code != 0) {
         return exit_code;
@@ -170,55 +170,45 @@ static bool is_pair_of_addresses(const char *text)
     return comma != NULL;
 }
 
-int run_member_transfer(struct tool *tool, int argc, char **argv)
+static int bad_id(const struct tool *tool, const char *text)
+{
+    return tool_usage(tool, "invalid member '%s': use its number", text);
+}
+
+int run_member_transfer(struct tool *tool, char **argv)
 {
     struct query query = {0};
-    uint64_t id;
-    tool_options_begin();
-    if (tool_option(tool, argc, argv, "", NULL) != -1) {
-        return EX_USAGE;
+    uint64_t id = 0;
+    int exit_code = options_read(tool, argv, NULL, 0, 1);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    if (argv[1] != NULL && !parse_id(argv[1], &id)) {
+        return bad_id(tool, argv[1]);
     }
     query_begin(&query, "RAFT.TRANSFER");
-    if (argc - optind > 1 || (argc > optind && !parse_id(argv[optind], &id))) {
-        query_done(&query);
-        return tool_usage(tool, "the number of one member, or nothing");
-    }
-    if (argc > optind) {
+    if (id != 0) {
         query_number(&query, id);
     }
     return change(tool, &query, 0);
 }
 
-int run_member_change(struct tool *tool, int argc, char **argv)
+static int change_one(struct tool *tool, char **argv, const char *command,
+                      bool may_force)
 {
-    static const char *const commands[][2] = {
-        {"member promote", "RAFT.PROMOTE"},
-        {"member demote", "RAFT.DEMOTE"},
-        {"member remove", "RAFT.REMOVE"},
-    };
-    static const struct option options[] = {{"force", no_argument, NULL, 'f'},
-                                            {0}};
+    bool is_forced = false;
+    const struct option_row rows[] = {
+        {0, "force", OPTION_FLAG, .value = &is_forced}, {0}};
     struct query query = {0};
     uint64_t id;
-    int option;
-    bool is_forced = false;
-    bool is_promotion = strcmp(tool->subcommand->name, "member promote") == 0;
-    tool_options_begin();
-    while ((option = tool_option(tool, argc, argv, "",
-                                 is_promotion ? NULL : options)) != -1) {
-        if (option == '?') {
-            return EX_USAGE;
-        }
-        is_forced = true;
+    int exit_code = options_read(tool, argv, may_force ? rows : NULL, 1, 1);
+    if (exit_code != 0) {
+        return exit_code;
     }
-    if (argc - optind != 1 || !parse_id(argv[optind], &id)) {
-        return tool_usage(tool, "the number of a member is needed");
+    if (!parse_id(argv[1], &id)) {
+        return bad_id(tool, argv[1]);
     }
-    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
-        if (strcmp(tool->subcommand->name, commands[i][0]) == 0) {
-            query_begin(&query, commands[i][1]);
-        }
-    }
+    query_begin(&query, command);
     query_number(&query, id);
     if (is_forced) {
         query_text(&query, "FORCE");
@@ -226,36 +216,48 @@ int run_member_change(struct tool *tool, int argc, char **argv)
     return change(tool, &query, id);
 }
 
-int run_member_add(struct tool *tool, int argc, char **argv)
+int run_member_promote(struct tool *tool, char **argv)
 {
-    static const struct option options[] = {{"standby", no_argument, NULL, 's'},
-                                            {"force", no_argument, NULL, 'f'},
-                                            {0}};
+    return change_one(tool, argv, "RAFT.PROMOTE", false);
+}
+
+int run_member_demote(struct tool *tool, char **argv)
+{
+    return change_one(tool, argv, "RAFT.DEMOTE", true);
+}
+
+int run_member_remove(struct tool *tool, char **argv)
+{
+    return change_one(tool, argv, "RAFT.REMOVE", true);
+}
+
+int run_member_add(struct tool *tool, char **argv)
+{
+    bool is_standby = false, is_forced = false;
+    const struct option_row rows[] = {
+        {0, "standby", OPTION_FLAG, .value = &is_standby},
+        {0, "force", OPTION_FLAG, .value = &is_forced},
+        {0},
+    };
     struct query query = {0};
     uint64_t id;
-    bool is_standby = false, is_forced = false;
-    int option;
-    tool_options_begin();
-    while ((option = tool_option(tool, argc, argv, "", options)) != -1) {
-        if (option == '?') {
-            return EX_USAGE;
-        }
-        is_standby |= option == 's';
-        is_forced |= option == 'f';
+    int exit_code = options_read(tool, argv, rows, 2, 2);
+    if (exit_code != 0) {
+        return exit_code;
     }
-    if (argc - optind != 2 || !parse_id(argv[optind], &id)) {
-        return tool_usage(tool, "the number and the addresses of the new "
-                                "member are needed");
+    if (!parse_id(argv[1], &id)) {
+        return bad_id(tool, argv[1]);
     }
-    if (!is_pair_of_addresses(argv[optind + 1])) {
+    if (!is_pair_of_addresses(argv[2])) {
         return tool_usage(tool,
-                          "'%s' are not two addresses, for nodes and for "
-                          "clients; write 10.0.0.4:7421,10.0.0.4:7420",
-                          argv[optind + 1]);
+                          "invalid addresses '%s': use the one for nodes and "
+                          "the one for clients, e.g. "
+                          "10.0.0.4:7421,10.0.0.4:7420",
+                          argv[2]);
     }
     query_begin(&query, "RAFT.ADD");
     query_number(&query, id);
-    query_text(&query, argv[optind + 1]);
+    query_text(&query, argv[2]);
     if (is_standby) {
         query_text(&query, "STANDBY");
     } else if (isatty(STDERR_FILENO)) {
@@ -267,7 +269,7 @@ int run_member_add(struct tool *tool, int argc, char **argv)
     if (is_forced) {
         query_text(&query, "FORCE");
     }
-    int exit_code = change(tool, &query, 0);
+    exit_code = change(tool, &query, 0);
     if (exit_code == EX_UNAVAILABLE) {
         tool_say(tool,
                  "member %" PRIu64 " has to run and to reach the others; "

@@ -165,6 +165,19 @@ static bool look(struct nodes *nodes, bool *ret_leader)
     return is_waiting;
 }
 
+/* With the mutex: waits for the next answer; false if none comes by then. */
+static bool wait_until(struct nodes *nodes, uint64_t until_ns)
+{
+    if (until_ns == UINT64_MAX) {
+        pthread_cond_wait(&nodes->done, &nodes->mutex);
+        return true;
+    }
+    struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
+                             .tv_nsec = (long)(until_ns % NS_PER_S)};
+    return pthread_cond_timedwait(&nodes->done, &nodes->mutex, &until) !=
+           ETIMEDOUT;
+}
+
 static void wait_for_all(struct nodes *nodes)
 {
     bool has_leader = false;
@@ -175,25 +188,11 @@ static void wait_for_all(struct nodes *nodes)
             until_ns == UINT64_MAX) {
             until_ns = client_now_ns() + HEDGE_MS * NS_PER_MS;
         }
-        if (until_ns == UINT64_MAX) {
-            pthread_cond_wait(&nodes->done, &nodes->mutex);
-            continue;
-        }
-        struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
-                                 .tv_nsec = (long)(until_ns % NS_PER_S)};
-        if (pthread_cond_timedwait(&nodes->done, &nodes->mutex, &until) ==
-            ETIMEDOUT) {
+        if (!wait_until(nodes, until_ns)) {
             break;
         }
     }
     pthread_mutex_unlock(&nodes->mutex);
-    uint64_t one = 1;
-    CHECK(write(nodes->stop_fd, &one, sizeof one) == sizeof one);
-    for (uint32_t i = 0; i < nodes->count; i++) {
-        if (nodes->ask[i].has_thread) {
-            CHECK(pthread_join(nodes->ask[i].thread, NULL) == 0);
-        }
-    }
 }
 
 static bool has_answered(const struct ask *ask)
@@ -276,7 +275,7 @@ static json_t *gather(const struct nodes *nodes)
     return list;
 }
 
-json_t *nodes_ask(const struct tool *tool, enum nodes_scope scope)
+static struct nodes *make(const struct tool *tool, enum nodes_scope scope)
 {
     struct nodes *nodes = memory_new(sizeof *nodes);
     pthread_condattr_t monotonic;
@@ -290,11 +289,23 @@ json_t *nodes_ask(const struct tool *tool, enum nodes_scope scope)
     CHECK(pthread_cond_init(&nodes->done, &monotonic) == 0);
     CHECK(pthread_mutex_init(&nodes->mutex, NULL) == 0);
     pthread_condattr_destroy(&monotonic);
-    for (uint32_t i = 0; i < tool->endpoints.count; i++) {
-        begin(nodes, &tool->endpoints.endpoint[i], 0);
+    return nodes;
+}
+
+/* Whoever has not answered by now is not waited for. */
+static void stop(struct nodes *nodes)
+{
+    uint64_t one = 1;
+    CHECK(write(nodes->stop_fd, &one, sizeof one) == sizeof one);
+    for (uint32_t i = 0; i < nodes->count; i++) {
+        if (nodes->ask[i].has_thread) {
+            CHECK(pthread_join(nodes->ask[i].thread, NULL) == 0);
+        }
     }
-    wait_for_all(nodes);
-    json_t *list = gather(nodes);
+}
+
+static void done(struct nodes *nodes)
+{
     for (uint32_t i = 0; i < nodes->count; i++) {
         json_decref(nodes->ask[i].status);
     }
@@ -302,7 +313,62 @@ json_t *nodes_ask(const struct tool *tool, enum nodes_scope scope)
     pthread_cond_destroy(&nodes->done);
     close(nodes->stop_fd);
     free(nodes);
+}
+
+json_t *nodes_ask(const struct tool *tool, enum nodes_scope scope)
+{
+    struct nodes *nodes = make(tool, scope);
+    for (uint32_t i = 0; i < tool->endpoints.count; i++) {
+        begin(nodes, &tool->endpoints.endpoint[i], 0);
+    }
+    wait_for_all(nodes);
+    stop(nodes);
+    json_t *list = gather(nodes);
+    done(nodes);
     return list;
+}
+
+/* With the mutex: the text of one that has answered, or NULL; '*ret_open' tells
+ * whether others may yet. */
+static const char *find_answer(const struct nodes *nodes, bool *ret_open)
+{
+    *ret_open = false;
+    for (uint32_t i = 0; i < nodes->count; i++) {
+        const struct ask *ask = &nodes->ask[i];
+        if (ask->is_done && has_answered(ask)) {
+            return ask->endpoint.text;
+        }
+        *ret_open |= !ask->is_done;
+    }
+    return NULL;
+}
+
+uint32_t nodes_first(const struct tool *tool)
+{
+    const struct endpoints *all = &tool->endpoints;
+    struct nodes *nodes = make(tool, NODES_NAMED);
+    const char *found = NULL;
+    uint32_t first = 0;
+    for (uint32_t i = 0; i < all->count && found == NULL; i++) {
+        bool is_last = i + 1 == all->count, is_open;
+        uint64_t until_ns = is_last ? UINT64_MAX
+                                    : client_now_ns() + HEDGE_MS * NS_PER_MS;
+        begin(nodes, &all->endpoint[i], 0);
+        pthread_mutex_lock(&nodes->mutex);
+        do {
+            found = find_answer(nodes, &is_open);
+        } while (found == NULL && is_open && wait_until(nodes, until_ns));
+        pthread_mutex_unlock(&nodes->mutex);
+    }
+    stop(nodes);
+    for (uint32_t i = 0; i < all->count && found != NULL; i++) {
+        if (strcmp(all->endpoint[i].text, found) == 0) {
+            first = i;
+            break;
+        }
+    }
+    done(nodes);
+    return first;
 }
 
 bool nodes_is_leader(json_t *status)

@@ -26,6 +26,11 @@ enum nodes_scope {
 /* An array: the endpoints in their order, then the others; each node once. */
 json_t *nodes_ask(const struct tool *tool, enum nodes_scope scope);
 
+/* The first endpoint that answers, as its number; each is asked when the one
+ * before has been silent for a moment, so that one which hangs holds up nobody.
+ * 0 if none answers. */
+uint32_t nodes_first(const struct tool *tool);
+
 /* Of several the status of the leader in the newest term that is told, or of a
  * node that knows of it; a member that was removed or wiped tells an old story.
  * NULL if none does. Borrowed. */

@@ -83,56 +83,39 @@ static void show_progress(struct saving *saving, bool is_over);
 static int check_new(const char *path, bool may_replace);
 static int run_haspd(char *const *argv);
 
-int run_snapshot_save(struct tool *tool, int argc, char **argv)
+int run_snapshot_save(struct tool *tool, char **argv)
 {
-    static const struct option options[] = {
-        {"data", required_argument, NULL, 'd'},
-        {"force", no_argument, NULL, 'f'},
-        {0}};
     char *folder = NULL;
     bool may_replace = false;
-    int option;
-    tool_options_begin();
-    while ((option = tool_option(tool, argc, argv, "", options)) != -1) {
-        switch (option) {
-        case 'd':
-            folder = optarg;
-            break;
-        case 'f':
-            may_replace = true;
-            break;
-        default:
-            return EX_USAGE;
-        }
+    const struct option_row rows[] = {
+        {0, "data", OPTION_TEXT, .value = &folder},
+        {0, "force", OPTION_FLAG, .value = &may_replace},
+        {0},
+    };
+    int exit_code = options_read(tool, argv, rows, 1, 1);
+    if (exit_code == 0) {
+        exit_code = check_new(argv[1], may_replace);
     }
-    if (argc - optind != 1) {
-        return tool_usage(tool, "the file to save to is needed");
-    }
-    int exit_code = check_new(argv[optind], may_replace);
     if (exit_code != 0) {
         return exit_code;
     }
     if (folder == NULL) {
-        return save_over_network(tool, argv[optind]);
+        return save_over_network(tool, argv[1]);
     }
-    char *haspd[] = {"haspd",    "--dir",      folder,
-                     "--export", argv[optind], may_replace ? "--force" : NULL,
+    char *haspd[] = {"haspd",    "--dir", folder,
+                     "--export", argv[1], may_replace ? "--force" : NULL,
                      NULL};
     return run_haspd(haspd);
 }
 
-int run_snapshot_inspect(struct tool *tool, int argc, char **argv)
+int run_snapshot_inspect(struct tool *tool, char **argv)
 {
     char binary[PATH_MAX];
     int fds[2], status;
-    tool_options_begin();
-    if (tool_option(tool, argc, argv, "", NULL) != -1) {
-        return EX_USAGE;
+    int exit_code = options_read(tool, argv, NULL, 1, 1);
+    if (exit_code == 0) {
+        exit_code = tool_find_haspd(binary);
     }
-    if (argc - optind != 1) {
-        return tool_usage(tool, "which file?");
-    }
-    int exit_code = tool_find_haspd(binary);
     if (exit_code != 0) {
         return exit_code;
     }
@@ -142,7 +125,7 @@ int run_snapshot_inspect(struct tool *tool, int argc, char **argv)
     pid_t pid = fork();
     if (pid == 0) {
         dup2(fds[1], STDOUT_FILENO);
-        execl(binary, "haspd", "--inspect", argv[optind], (char *)NULL);
+        execl(binary, "haspd", "--inspect", argv[1], (char *)NULL);
         _exit(EX_UNAVAILABLE);
     }
     close(fds[1]);
@@ -164,60 +147,50 @@ int run_snapshot_inspect(struct tool *tool, int argc, char **argv)
     return 0;
 }
 
-int run_snapshot_restore(struct tool *tool, int argc, char **argv)
+int run_snapshot_restore(struct tool *tool, char **argv)
 {
-    static const struct option options[] = {
-        {"config", required_argument, NULL, 'c'},
-        {"dir", required_argument, NULL, 'd'},
-        {"id", required_argument, NULL, 'i'},
-        {"address", required_argument, NULL, 'a'},
-        {"client", required_argument, NULL, 'l'},
-        {"quarantine", required_argument, NULL, 'q'},
-        {0}};
-    char *given[128] = {NULL}; /* By letter. */
-    char member[700], quarantine[32];
-    uint64_t id, quarantine_ms;
-    int option;
-    tool_options_begin();
-    while ((option = tool_option(tool, argc, argv, "", options)) != -1) {
-        if (option == '?') {
-            return EX_USAGE;
-        }
-        given[option] = optarg;
+    char *config = NULL, *folder = NULL, *address = NULL, *client = NULL;
+    uint64_t id = 0, quarantine_ms = UINT64_MAX;
+    const struct option_row rows[] = {
+        {0, "config", OPTION_TEXT, .value = &config},
+        {0, "dir", OPTION_TEXT, .value = &folder},
+        {0, "id", OPTION_NUMBER, .value = &id, .min = 1},
+        {0, "address", OPTION_TEXT, .value = &address},
+        {0, "client", OPTION_TEXT, .value = &client},
+        {0, "quarantine", OPTION_TIME, .value = &quarantine_ms,
+         .max = UINT32_MAX},
+        {0},
+    };
+    char member[700], quarantine[32], number[24];
+    int exit_code = options_read(tool, argv, rows, 1, 1);
+    if (exit_code != 0) {
+        return exit_code;
     }
-    bool is_whole = given['d'] != NULL && given['i'] != NULL &&
-                    given['a'] != NULL && given['l'] != NULL;
-    bool is_any = given['d'] != NULL || given['i'] != NULL ||
-                  given['a'] != NULL || given['l'] != NULL;
-    if (argc - optind != 1 || (given['c'] != NULL ? is_any : !is_whole)) {
-        return tool_usage(tool, "the file, and either --config or --dir, --id, "
-                                "--address and --client are needed");
+    int given = (folder != NULL) + (id != 0) + (address != NULL) +
+                (client != NULL);
+    if (given != (config != NULL ? 0 : 4)) {
+        return tool_usage(tool, "needs either --config, or --dir, --id, "
+                                "--address and --client");
     }
-    if (given['i'] != NULL && (!parse_number(given['i'], &id) || id == 0)) {
-        return tool_usage(tool, "--id is a number from 1");
-    }
-    if (given['q'] != NULL && (!duration_parse(given['q'], &quarantine_ms) ||
-                               quarantine_ms > UINT32_MAX)) {
-        return tool_usage(tool, "--quarantine '%s' is no time", given['q']);
-    }
-    char *haspd[16] = {"haspd", "--restore", argv[optind]};
+    char *haspd[16] = {"haspd", "--restore", argv[1]};
     int count = 3;
-    if (given['q'] != NULL) {
+    if (quarantine_ms != UINT64_MAX) {
         snprintf(quarantine, sizeof quarantine, "%" PRIu64 "ms", quarantine_ms);
         haspd[count++] = "--quarantine";
         haspd[count++] = quarantine;
     }
-    if (given['c'] != NULL) {
+    if (config != NULL) {
         haspd[count++] = "--config";
-        haspd[count++] = given['c'];
+        haspd[count++] = config;
         return run_haspd(haspd);
     }
-    snprintf(member, sizeof member, "%s %.300s %.300s", given['i'], given['a'],
-             given['l']);
+    snprintf(number, sizeof number, "%" PRIu64, id);
+    snprintf(member, sizeof member, "%s %.300s %.300s", number, address,
+             client);
     haspd[count++] = "--id";
-    haspd[count++] = given['i'];
+    haspd[count++] = number;
     haspd[count++] = "--dir";
-    haspd[count++] = given['d'];
+    haspd[count++] = folder;
     haspd[count++] = "--member";
     haspd[count++] = member;
     /* Nothing listens now; haspd asks again when it will. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The one table of subcommands, from which the help, the manual page and the
- * completion are made. A line of 'details' that begins with "-" is of an
- * option, in columns: short, long, what it takes; then its meaning. */
+/* The one table of subcommands, by topic, from which the help, the manual page
+ * and the completion are made. A line of 'details' that begins with "-" is of
+ * an option, in columns: short, long, what it takes; then its meaning. */
 
 #include "cmd/hasp/tool.h"
 
@@ -18,10 +18,11 @@ const char tool_options_text
 #define ACQUIRE_OPTIONS                                                       \
     "-s, --shared        several may hold it together\n"                      \
     "    --slots N       at most N may hold it\n"                             \
-    "-n, --nonblock      do not wait\n"                                       \
-    "-w, --wait SECS     wait at most so long\n"                              \
+    "-n, --nonblock      try: do not wait\n"                                  \
+    "-w, --wait TIME     wait at most so long (for ever)\n"                   \
     "-E, --exit-code N   exit so if it was not acquired (75)\n"               \
-    "    --ttl 10s       lease of the session\n"                              \
+    "    --with NAME     this lock, too: all or none of them\n"               \
+    "    --ttl TIME      lease of the session (10s)\n"                        \
     "    --linger TIME   end it so soon after the last connection closed\n"   \
     "    --value TEXT    shown to those who ask\n"                            \
     "    --delay TIME    keep the lock closed so long after an unclean end\n" \
@@ -31,24 +32,115 @@ const char tool_options_text
     "    --session-file FILE  of 'hasp acquire'\n" \
     "    --session ID:SECRET  as 'hasp acquire' printed it\n"
 
+#define LOCKS "Locks"
+#define SESSIONS "Sessions and tokens"
+#define CLUSTER "The cluster"
+#define OPERATOR "For operators"
+#define TRYING "To try and to measure"
+
 const struct subcommand subcommands[] = {
-    {"acquire", "NAME [--ttl TIME] [-n | -w SECS] [--session-file FILE]",
-     "acquire a lock and leave it held until the TTL",
-     ACQUIRE_OPTIONS "    --owner TAG     hold it as this owner\n"
-                     "    --session-file FILE  in the session of this file; "
-                     "if it is not there,\n"
-                     "                         it gets the new one's (0600)\n"
-                     "    --session ID:SECRET  in this session, not a new "
-                     "one\n",
+    {LOCKS, "run", "[-s] [-n] [-w TIME] [--on-lost HOW] NAME [--] COMMAND...",
+     "run a command while holding a lock",
+     ACQUIRE_OPTIONS
+     "    --on-lost term|kill|freeze|ignore  if it cannot be kept: TERM in\n"
+     "                    time, then KILL (term); KILL; STOP, and go on if it\n"
+     "                    is kept after all; nothing\n"
+     "    --grace TIME    between TERM and KILL (a quarter of the lease)\n",
+     run_run},
+    {LOCKS, "acquire", "NAME... [--ttl TIME] [-n | -w TIME] [--export]",
+     "wait for a lock and leave it held until the TTL",
+     ACQUIRE_OPTIONS
+     "    --owner TAG     hold it as this owner\n"
+     "    --export        print variables for eval \"$(hasp acquire ...)\"\n"
+     "    --session-file FILE  in the session of this file; if it is not "
+     "there,\n"
+     "                         it gets the new one's (0600)\n"
+     "    --session ID:SECRET  in this session, not a new one\n",
      run_acquire},
-    {"bench", "[--clients 16] [--seconds 5] [--locks N] [--prefix NAME]",
-     "acquire and release as fast as it goes, and measure",
-     "-c, --clients N     so many at a time, each with a session (16)\n"
-     "-s, --seconds N     for so long (5)\n"
-     "-l, --locks N       that they share (each has its own)\n"
-     "    --prefix NAME   of the locks' names (bench/)\n",
-     run_bench},
-    {"blacklist add", "--session ID | --client PATTERN [--reason TEXT]",
+    {LOCKS, "convert", "NAME --to shared|exclusive [-n | -w TIME]",
+     "make a held lock shared or exclusive",
+     "    --to shared|exclusive  what it is to become\n"
+     "-n, --nonblock      try: do not wait for the other holders\n"
+     "-w, --wait TIME     wait for them at most so long (for ever)\n"
+     "-E, --exit-code N   exit so if it is still shared then (75)\n"
+     "    --owner TAG     of this owner\n" SESSION_OPTIONS,
+     run_convert},
+    {LOCKS, "release", "NAME... [--session-file FILE] [--token N]",
+     "give a lock back",
+     SESSION_OPTIONS "    --owner TAG          of this owner\n"
+                     "    --token N            only if this is its token\n",
+     run_release},
+    {LOCKS, "list", "[PREFIX]", "locks that are held or waited for", NULL,
+     run_list},
+    {LOCKS, "show", "NAME", "holders and queue of a lock", NULL, run_show},
+    {LOCKS, "why", "NAME", "why a lock is not free, and until when", NULL,
+     run_why},
+    {LOCKS, "please", "NAME [MESSAGE]", "ask the holders to give a lock back",
+     "-m, --message TEXT  what they are told\n", run_please},
+    {LOCKS, "watch", "[PREFIX] [--count N]", "events of locks as they happen",
+     "-c, --count N       end after so many events\n", run_watch},
+    {LOCKS, "top", "[-n COUNT] [-i TIME]",
+     "the hottest locks, the longest waits, the sessions, live",
+     "-n, --count N        end after so many times\n"
+     "-i, --interval TIME  between them (2s)\n"
+     "On a terminal: q ends, p pauses, s shows the next of locks, waits,\n"
+     "sessions, all; ? tells the keys.\n",
+     run_top},
+
+    {SESSIONS, "session list", "[PREFIX]", "sessions, by prefix of their names",
+     NULL, run_session_list},
+    {SESSIONS, "session show", "ID", "one session", NULL, run_session_show},
+    {SESSIONS, "session keep", "[ID:SECRET | --session-file FILE]",
+     "send one heartbeat", "    --session-file FILE  of 'hasp acquire'\n",
+     run_session_keep},
+    {SESSIONS, "session close", "[ID:SECRET | --session-file FILE]",
+     "end a session and release its holds",
+     "    --session-file FILE  of 'hasp acquire'; goes with the session\n",
+     run_session_close},
+    {SESSIONS, "check", "NAME TOKEN",
+     "is this still the holder's token? exit 0 or 1", NULL, run_check},
+    {SESSIONS, "fence admit", "RESOURCE TOKEN",
+     "may this token write, and no smaller one? exit 0 or 1", NULL,
+     run_fence_admit},
+    {SESSIONS, "fence show", "RESOURCE", "the highest token admitted, or 0",
+     NULL, run_fence_show},
+    {SESSIONS, "fence list", "[PREFIX]",
+     "resources and the highest token of each", NULL, run_fence_list},
+    {SESSIONS, "fence remove", "RESOURCE", "forget a resource's highest token",
+     NULL, run_fence_remove},
+
+    {CLUSTER, "status", "", "the members, their roles, how many may be lost",
+     NULL, run_status},
+    {CLUSTER, "health", "", "exit 0 if the cluster serves, else 69", NULL,
+     run_health},
+    {CLUSTER, "version", "", "versions of the tool and of the nodes", NULL,
+     run_version},
+    {CLUSTER, "member list", "",
+     "the members, and for how long they are silent", NULL, run_member_list},
+    {CLUSTER, "member add",
+     "ID PEER-ADDRESS,CLIENT-ADDRESS [--standby] [--force]",
+     "add a node to the cluster",
+     "    --standby   it gets the log and has no vote\n"
+     "    --force     without looking whether it is there\n",
+     run_member_add},
+    {CLUSTER, "member promote", "ID", "make a standby a voter", NULL,
+     run_member_promote},
+    {CLUSTER, "member demote", "ID [--force]", "make a member a standby",
+     "    --force     whoever is silent\n", run_member_demote},
+    {CLUSTER, "member remove", "ID [--force]", "remove a node from the cluster",
+     "    --force     whoever is silent\n", run_member_remove},
+    {CLUSTER, "member transfer", "[ID]", "hand the leadership over", NULL,
+     run_member_transfer},
+    {CLUSTER, "cluster finalize", "",
+     "after an upgrade: log what only the new version knows", NULL,
+     run_cluster_finalize},
+
+    {OPERATOR, "limits", "",
+     "the limits of the state, and what is used of them", NULL, run_limits},
+    {OPERATOR, "limits set", "LIMIT VALUE", "change a limit of the state", NULL,
+     run_limits_set},
+    {OPERATOR, "blacklist add",
+     "--session ID | --client PATTERN [--reason TEXT]",
      "refuse a client's heartbeats and sessions",
      "    --session ID      one session\n"
      "    --client PATTERN  clients by name (a glob)\n"
@@ -56,87 +148,22 @@ const struct subcommand subcommands[] = {
      "    --by WHO          who decided it (user@host)\n"
      "    --for TIME        how long (until removed)\n",
      run_blacklist_add},
-    {"blacklist list", "", "who is refused", NULL, run_blacklist_list},
-    {"blacklist remove", "--session ID | --client PATTERN", "refuse no longer",
+    {OPERATOR, "blacklist list", "", "who is refused", NULL,
+     run_blacklist_list},
+    {OPERATOR, "blacklist remove", "--session ID | --client PATTERN",
+     "refuse no longer",
      "    --session ID      one session\n"
      "    --client PATTERN  as it was added\n",
      run_blacklist_remove},
-    {"check", "NAME TOKEN", "is this still the holder's token? exit 0 or 1",
-     NULL, run_check},
-    {"cluster finalize", "",
-     "after an upgrade: log what only the new version knows", NULL,
-     run_cluster_finalize},
-    {"completion", "[bash]",
-     "a script for the shell: source <(hasp "
-     "completion)",
-     NULL, run_completion},
-    {"dev", "[--nodes 3] [--dir DIR] [--port 7420]",
-     "a throw-away cluster on loopback",
-     "    --nodes N   how many\n"
-     "    --dir DIR   keep it here (default: a temporary folder)\n"
-     "    --port P    node i has the ports from P + 10 (i - 1)\n",
-     run_dev},
-    {"fence admit", "RESOURCE TOKEN",
-     "may this token write? if so, smaller ones may not; exit 0 or 1", NULL,
-     run_fence_admit},
-    {"fence list", "[PREFIX]", "resources and the highest token of each", NULL,
-     run_fence_list},
-    {"fence remove", "RESOURCE", "forget a resource's highest token", NULL,
-     run_fence_remove},
-    {"fence show", "RESOURCE", "the highest token admitted, or 0", NULL,
-     run_fence_show},
-    {"health", "", "exit 0 if the cluster serves, else 69", NULL, run_health},
-    {"limits", "", "the limits of the state, and what is used of them", NULL,
-     run_limits},
-    {"limits set", "LIMIT VALUE", "change a limit of the state", NULL,
-     run_limits_set},
-    {"list", "[PREFIX]", "locks that are held or waited for", NULL, run_list},
-    {"member add", "ID PEER-ADDRESS,CLIENT-ADDRESS [--standby] [--force]",
-     "add a node to the cluster",
-     "    --standby   it gets the log and has no vote\n"
-     "    --force     without looking whether it is there\n",
-     run_member_add},
-    {"member demote", "ID [--force]", "make a member a standby",
-     "    --force     whoever is silent\n", run_member_change},
-    {"member list", "", "the members, and for how long they are silent", NULL,
-     run_member_list},
-    {"member promote", "ID", "make a standby a voter", NULL, run_member_change},
-    {"member remove", "ID [--force]", "remove a node from the cluster",
-     "    --force     whoever is silent\n", run_member_change},
-    {"member transfer", "[ID]", "hand the leadership over", NULL,
-     run_member_transfer},
-    {"please", "NAME [MESSAGE]", "ask the holders to give a lock back", NULL,
-     run_please},
-    {"quarantine end", "--i-vouch REASON",
-     "grant again after a restore, before the time",
-     "    --i-vouch REASON  why no client of the former life can still trust\n"
-     "                      a lease; it is logged with your name\n",
-     run_quarantine_end},
-    {"release", "NAME --session-file FILE [--token N]", "give a lock back",
-     SESSION_OPTIONS "    --owner TAG          of this owner\n"
-                     "    --token N            only if this is its token\n",
-     run_release},
-    {"run", "[-s] [-n] [-w SECS] [--on-lost HOW] NAME [--] COMMAND...",
-     "run a command while holding a lock",
-     ACQUIRE_OPTIONS
-     "    --on-lost HOW   if it cannot be kept: term (TERM in time, then\n"
-     "                    KILL; the default), kill, ignore, or freeze (STOP;\n"
-     "                    it goes on if it is kept after all)\n"
-     "    --grace TIME    between TERM and KILL (a quarter of the lease)\n",
-     run_run},
-    {"session close", "--session-file FILE | ID:SECRET",
-     "end a session and release its holds",
-     "    --session-file FILE  of 'hasp acquire'; goes with the session\n",
-     run_session_close},
-    {"session keep", "--session-file FILE | ID:SECRET", "send one heartbeat",
-     "    --session-file FILE  of 'hasp acquire'\n", run_session_keep},
-    {"session list", "[PREFIX]", "sessions, by prefix of their names", NULL,
-     run_session_list},
-    {"session show", "ID", "one session", NULL, run_session_show},
-    {"show", "NAME", "holders and queue of a lock", NULL, run_show},
-    {"snapshot inspect", "FILE", "check a backup, and say what is in it", NULL,
-     run_snapshot_inspect},
-    {"snapshot restore", "FILE --config FILE | --dir DIR --id N ...",
+    {OPERATOR, "snapshot save", "FILE [--data DIR] [--force]",
+     "save the state of the cluster as a file",
+     "    --data DIR  that of a node which does not run, from its data "
+     "directory\n"
+     "    --force     replace FILE if it is there\n",
+     run_snapshot_save},
+    {OPERATOR, "snapshot inspect", "FILE",
+     "check a backup, and say what is in it", NULL, run_snapshot_inspect},
+    {OPERATOR, "snapshot restore", "FILE --config FILE | --dir DIR --id N ...",
      "begin a new life of a cluster from a backup",
      "    --config FILE        haspd's, of the node that begins it; or\n"
      "    --dir DIR            its data directory, which must be empty\n"
@@ -146,26 +173,30 @@ const struct subcommand subcommands[] = {
      "    --quarantine TIME    grant nothing for so long (the longest lease\n"
      "                         and the longest lock delay)\n",
      run_snapshot_restore},
-    {"snapshot save", "FILE [--data DIR] [--force]",
-     "save the state of the cluster as a file",
-     "    --data DIR  that of a node which does not run, from its data "
-     "directory\n"
-     "    --force     replace FILE if it is there\n",
-     run_snapshot_save},
-    {"status", "[--cluster]", "the nodes and their roles",
-     "-c, --cluster  of all members that the nodes name, however many are\n"
-     "               given with -e\n",
-     run_status},
-    {"top", "[-n COUNT] [-i TIME]",
-     "the hottest locks, the longest waits, the sessions, again and again",
-     "-n, --count N        end after so many times\n"
-     "-i, --interval TIME  between them (2s)\n"
-     "On a terminal: q ends, p pauses, s shows the next of locks, waits,\n"
-     "sessions, all.\n",
-     run_top},
-    {"version", "", "versions of the tool and of the nodes", NULL, run_version},
-    {"watch", "[PREFIX] [--count N]", "events of locks as they happen",
-     "-c, --count N       end after so many events\n", run_watch},
-    {"why", "NAME", "why a lock is not free, and until when", NULL, run_why},
+    {OPERATOR, "quarantine end", "--i-vouch REASON",
+     "grant again after a restore, before the time",
+     "    --i-vouch REASON  why no client of the former life can still trust\n"
+     "                      a lease; it is logged with your name\n",
+     run_quarantine_end},
+
+    {TRYING, "dev", "[--nodes 3] [--dir DIR] [--port 7420]",
+     "a throw-away cluster on loopback",
+     "    --nodes N   how many\n"
+     "    --dir DIR   keep it here (default: a temporary folder)\n"
+     "    --port P    node i has the ports from P + 10 (i - 1)\n",
+     run_dev},
+    {TRYING, "bench",
+     "[--clients 16] [--seconds 5] [--locks N] [--prefix NAME]",
+     "acquire and release as fast as it goes, and measure",
+     "-c, --clients N     so many at a time, each with a session (16)\n"
+     "-s, --seconds N     for so long (5)\n"
+     "-l, --locks N       that they share (each has its own)\n"
+     "    --prefix NAME   of the locks' names (bench/)\n",
+     run_bench},
+    {TRYING, "completion", "bash|zsh|fish",
+     "a script for the shell: source <(hasp completion bash)",
+     "    --words     what may stand next after the words that follow, a line "
+     "each\n",
+     run_completion},
     {0},
 };

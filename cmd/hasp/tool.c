@@ -9,6 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cmd/hasp/names.h"
+#include "cmd/hasp/nodes.h"
+#include "include/hasp/hasp.h"
+
 /* Of a message; two paths fit into it. */
 #define SAY_SIZE (2 * PATH_MAX + 1024)
 
@@ -49,6 +53,10 @@ int tool_usage(const struct tool *tool, const char *format, ...)
     say(format, args);
     va_end(args);
     const struct subcommand *s = tool->subcommand;
+    if (s == NULL) {
+        fputs("see: hasp help\n", stderr);
+        return EX_USAGE;
+    }
     fprintf(stderr, "usage: hasp %s%s%s\n       hasp help %s\n", s->name,
             s->arguments[0] == '\0' ? "" : " ", s->arguments, s->name);
     return EX_USAGE;
@@ -104,19 +112,20 @@ static const char *meaning_of(const char *code)
     return NULL;
 }
 
-int tool_client_error(const struct client *client, int error, const char *what)
+/* 'code' is the server's word, or "". */
+static int explain(int error, const char *code, const char *why,
+                   const char *peer, const char *what)
 {
-    const char *why = client_why(client);
-    const char *code = client_code(client);
     const char *meaning = meaning_of(code);
-    switch (error) {
-    case HASP_EREPLY:
-        if (meaning != NULL && strcmp(why, code) != 0) {
+    if (code[0] != '\0') {
+        if (meaning != NULL && why[0] != '\0' && strcmp(why, code) != 0) {
             return tool_fail(exit_code_of(code), "%s: %s (%s %s)", what,
                              meaning, code, why);
         }
         return tool_fail(exit_code_of(code), "%s: %s", what,
                          meaning != NULL ? meaning : why);
+    }
+    switch (error) {
     case HASP_ECONNECT:
         return tool_fail(EX_UNAVAILABLE,
                          "%s: %s; see: hasp status; other nodes: -e or "
@@ -126,51 +135,40 @@ int tool_client_error(const struct client *client, int error, const char *what)
         return tool_fail(EX_UNAVAILABLE, "%s: %s; see: hasp status", what, why);
     case HASP_EPROTO:
         return tool_fail(EX_PROTOCOL, "%s: %s; is %s the port for clients?",
-                         what, why, client_peer(client));
+                         what, why, peer);
     case HASP_EINTR:
         return tool_fail(EX_UNAVAILABLE, "%s: interrupted", what);
     default:
-        return tool_fail(EX_UNAVAILABLE, "%s: %s", what, why);
+        return tool_fail(error == HASP_EINVALID ? EX_USAGE : EX_UNAVAILABLE,
+                         "%s: %s", what, why);
     }
 }
 
-void tool_options_begin(void)
+int tool_client_error(const struct client *client, int error, const char *what)
 {
-    /* 0 and not 1: glibc then forgets the argv before. */
-    optind = 0;
-    opterr = 0;
+    return explain(error, error == HASP_EREPLY ? client_code(client) : "",
+                   client_why(client), client_peer(client), what);
 }
 
-int tool_read_nothing(const struct tool *tool, int argc, char **argv)
+int tool_hasp_error(const struct tool *tool, int error, const char *what)
 {
-    tool_options_begin();
-    if (tool_option(tool, argc, argv, "", NULL) != -1) {
-        return EX_USAGE;
+    /* "WORD: text" where the cluster has refused. */
+    char word[32] = "";
+    const char *why = hasp_why();
+    size_t size = strspn(why, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+    if (size > 1 && size < sizeof word && why[size] == ':') {
+        snprintf(word, sizeof word, "%.*s", (int)size, why);
+        why += size + (why[size + 1] == ' ' ? 2 : 1);
     }
-    return argc == optind ? 0 : tool_usage(tool, "no argument is needed");
+    return explain(error, word, why, tool->endpoints_text, what);
 }
 
-int tool_option(const struct tool *tool, int argc, char **argv,
-                const char *short_options, const struct option *options)
+int tool_bad_time(const struct tool *tool, const char *text)
 {
-    int option = getopt_long(argc, argv, short_options, options, NULL);
-    if (option == '?') {
-        const char *word = argv[optind > 0 ? optind - 1 : 0];
-        if (optopt == 'e' || optopt == 'o' ||
-            strncmp(word, "--endpoints", 11) == 0 ||
-            strncmp(word, "--output", 8) == 0) {
-            tool_usage(tool,
-                       "global options stand before the subcommand: hasp %s "
-                       "... %s",
-                       word, tool->subcommand->name);
-        } else {
-            tool_usage(tool,
-                       "'%s' is no option of hasp %s, or its value is "
-                       "missing",
-                       word, tool->subcommand->name);
-        }
-    }
-    return option;
+    return tool_usage(tool,
+                      "invalid duration '%s': use a number with ms, s, m, h, "
+                      "e.g. 20s",
+                      text);
 }
 
 bool parse_number(const char *text, uint64_t *ret_number)
@@ -205,6 +203,9 @@ struct client *tool_client(struct tool *tool)
 {
     if (tool->client == NULL) {
         tool->client = client_new(&tool->endpoints);
+        if (tool->endpoints.count > 1) {
+            client_begin_at(tool->client, nodes_first(tool));
+        }
     }
     return tool->client;
 }
@@ -212,6 +213,12 @@ struct client *tool_client(struct tool *tool)
 uint64_t tool_deadline_ns(const struct tool *tool)
 {
     return client_now_ns() + tool->timeout_ms * NS_PER_MS;
+}
+
+uint32_t tool_timeout_ms(const struct tool *tool)
+{
+    return tool->timeout_ms < UINT32_MAX ? (uint32_t)tool->timeout_ms
+                                         : UINT32_MAX;
 }
 
 static int ask(struct tool *tool, const struct query *query, bool is_read,
@@ -292,18 +299,24 @@ int tool_list(struct tool *tool, const char *command, const char *prefix,
     return 0;
 }
 
-int tool_run_list(struct tool *tool, int argc, char **argv, const char *command,
+void tool_print(const struct tool *tool, json_t *record, const char *text)
+{
+    if (tool->format == FORMAT_JSON) {
+        output_json(record);
+    } else {
+        puts(text);
+    }
+    json_decref(record);
+}
+
+int tool_run_list(struct tool *tool, char **argv, const char *command,
                   const struct field *fields)
 {
     json_t *rows;
-    tool_options_begin();
-    if (tool_option(tool, argc, argv, "", NULL) != -1) {
-        return EX_USAGE;
+    int exit_code = options_read(tool, argv, NULL, 0, 1);
+    if (exit_code == 0) {
+        exit_code = tool_list(tool, command, argv[1], &rows);
     }
-    if (argc - optind > 1) {
-        return tool_usage(tool, "one prefix at most");
-    }
-    int exit_code = tool_list(tool, command, argv[optind], &rows);
     if (exit_code == 0) {
         output_rows(tool->format, fields, rows);
         json_decref(rows);
@@ -311,23 +324,54 @@ int tool_run_list(struct tool *tool, int argc, char **argv, const char *command,
     return exit_code;
 }
 
-int tool_show_lock(struct tool *tool, int argc, char **argv, const char *verb,
+int tool_run_rows(struct tool *tool, char **argv, const char *command,
+                  const struct field *fields)
+{
+    struct query query = {0};
+    const struct resp_reply *reply;
+    int exit_code = options_read(tool, argv, NULL, 0, 0);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    query_begin(&query, command);
+    exit_code = tool_read(tool, &query, "cannot list", &reply);
+    query_done(&query);
+    if (exit_code == 0) {
+        json_t *rows = value_of_reply(reply, 0);
+        output_rows(tool->format, fields, rows);
+        json_decref(rows);
+    }
+    return exit_code;
+}
+
+int tool_change_one(struct tool *tool, struct query *query, const char *what,
+                    const char *if_none)
+{
+    const struct resp_reply *reply;
+    name_query(query);
+    int exit_code = tool_change(tool, query, what, &reply);
+    query_done(query);
+    if (exit_code == 0 && if_none != NULL &&
+        reply->value[0].type == RESP_INTEGER && reply->value[0].integer == 0) {
+        return tool_fail(EX_DATAERR, "%s", if_none);
+    }
+    return exit_code;
+}
+
+int tool_show_lock(struct tool *tool, char **argv, const char *verb,
                    json_t **ret_lock)
 {
     struct query query = {0};
     const struct resp_reply *reply;
     char what[600];
-    tool_options_begin();
-    if (tool_option(tool, argc, argv, "", NULL) != -1) {
-        return EX_USAGE;
+    int exit_code = options_read(tool, argv, NULL, 1, 1);
+    if (exit_code != 0) {
+        return exit_code;
     }
-    if (argc - optind != 1) {
-        return tool_usage(tool, "which lock?");
-    }
-    snprintf(what, sizeof what, "cannot %s '%.511s'", verb, argv[optind]);
+    snprintf(what, sizeof what, "cannot %s '%.511s'", verb, argv[1]);
     query_begin(&query, "LOCK.SHOW");
-    query_text(&query, argv[optind]);
-    int exit_code = tool_read(tool, &query, what, &reply);
+    query_text(&query, argv[1]);
+    exit_code = tool_read(tool, &query, what, &reply);
     query_done(&query);
     if (exit_code == 0) {
         *ret_lock = value_of_reply(reply, 0);

@@ -16,7 +16,6 @@
 #ifndef HASP_CMD_HASP_TOOL_H
 #define HASP_CMD_HASP_TOOL_H
 
-#include <getopt.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,6 +26,7 @@
 #include "client/clock.h"
 #include "client/endpoints.h"
 #include "client/query.h"
+#include "cmd/hasp/options.h"
 #include "cmd/hasp/view/output.h"
 
 #define EXIT_NO 1
@@ -47,11 +47,14 @@ struct tool {
     const struct subcommand *subcommand;
 };
 
-/* Runs with argv[0] being the subcommand's last word; returns the exit code. */
-typedef int subcommand_fn(struct tool *tool, int argc, char **argv);
+/* Runs with argv[0] being the subcommand's last word, and a NULL behind the
+ * last one; returns the exit code, or -1 for a success that prints nothing
+ * more. */
+typedef int subcommand_fn(struct tool *tool, char **argv);
 
 struct subcommand {
-    const char *name; /* "session list" for one of a group. */
+    const char *topic; /* Under which the help lists it. */
+    const char *name;  /* "session list" for one of a group. */
     const char *arguments;
     const char *summary;
     const char *details; /* Options, one per line, or NULL. */
@@ -62,16 +65,15 @@ struct subcommand {
 extern const char tool_options_text[];
 extern const struct subcommand subcommands[]; /* Ends with a name of NULL. */
 
-subcommand_fn run_bench, run_completion, run_top;
-subcommand_fn run_acquire, run_blacklist_add, run_blacklist_list,
-    run_blacklist_remove, run_check, run_cluster_finalize, run_dev,
-    run_quarantine_end, run_fence_admit, run_fence_list, run_fence_remove,
+subcommand_fn run_acquire, run_bench, run_blacklist_add, run_blacklist_list,
+    run_blacklist_remove, run_check, run_cluster_finalize, run_completion,
+    run_convert, run_dev, run_fence_admit, run_fence_list, run_fence_remove,
     run_fence_show, run_health, run_limits, run_limits_set, run_list,
-    run_member_add, run_member_change, run_member_list, run_member_transfer,
-    run_please, run_release, run_run, run_session_close, run_session_keep,
-    run_session_list, run_session_show, run_show, run_snapshot_inspect,
-    run_snapshot_restore, run_snapshot_save, run_status, run_version, run_watch,
-    run_why;
+    run_member_add, run_member_demote, run_member_list, run_member_promote,
+    run_member_remove, run_member_transfer, run_please, run_quarantine_end,
+    run_release, run_run, run_session_close, run_session_keep, run_session_list,
+    run_session_show, run_show, run_snapshot_inspect, run_snapshot_restore,
+    run_snapshot_save, run_status, run_top, run_version, run_watch, run_why;
 
 /* --- The manual ----------------------------------------------------------- */
 
@@ -92,21 +94,19 @@ void tool_say(const struct tool *tool, const char *format, ...)
 /* Says how the subcommand is used, after what is wrong. */
 int tool_usage(const struct tool *tool, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+int tool_bad_time(const struct tool *tool, const char *text);
 /* Explains an error of 'client': what could not be done, why, what next. */
 int tool_client_error(const struct client *client, int error, const char *what);
+/* Likewise of the library (hasp_why()). */
+int tool_hasp_error(const struct tool *tool, int error, const char *what);
 
-/* --- Options -------------------------------------------------------------- */
+/* --- Options (options.h) -------------------------------------------------- */
 
-/* getopt_long() for a subcommand: an unknown option has been explained when '?'
- * is returned. 'short_options' begins with "+" if the first operand ends
- * them. */
-int tool_option(const struct tool *tool, int argc, char **argv,
-                const char *short_options, const struct option *options);
-/* The beginning of a subcommand with neither options nor operands: 0, or the
- * exit code. */
-int tool_read_nothing(const struct tool *tool, int argc, char **argv);
-/* Begins with the options of another argv. */
-void tool_options_begin(void);
+/* Prints the help of the subcommand, or of hasp, or the version; returns what
+ * ends the tool with success. */
+int tool_help(const struct tool *tool, bool is_version);
+/* Takes the endpoints of -e or the environment; 0 or an exit code. */
+int tool_read_endpoints(struct tool *tool);
 
 bool parse_number(const char *text, uint64_t *ret_number);
 
@@ -121,6 +121,8 @@ int tool_find_haspd(char ret_path[PATH_MAX]);
 /* The client for all endpoints, made when first needed. */
 struct client *tool_client(struct tool *tool);
 uint64_t tool_deadline_ns(const struct tool *tool);
+/* As the library takes it. */
+uint32_t tool_timeout_ms(const struct tool *tool);
 
 /* Asks and explains an error; 0 or the exit code. 'what' begins the text:
  * "cannot show 'x'". A change that is sent so may be sent twice. */
@@ -129,17 +131,30 @@ int tool_read(struct tool *tool, const struct query *query, const char *what,
 int tool_change(struct tool *tool, const struct query *query, const char *what,
                 const struct resp_reply **ret_reply);
 
+/* A change by an operator, which is logged with his name; takes 'query'. If
+ * nothing was there to be changed 'if_none' is said (NULL: that is fine). */
+int tool_change_one(struct tool *tool, struct query *query, const char *what,
+                    const char *if_none);
+
 /* All records of a paged list, as an array of maps. 'prefix' may be NULL. */
 int tool_list(struct tool *tool, const char *command, const char *prefix,
               json_t **ret_rows);
 
+/* Prints what there is to say in one record, one field or a yes or no: 'text'
+ * is for people and scripts, 'record', which is taken, for JSON. */
+void tool_print(const struct tool *tool, json_t *record, const char *text);
+
 /* A whole subcommand with no options and one operand at most, a prefix: prints
  * the records of such a list. */
-int tool_run_list(struct tool *tool, int argc, char **argv, const char *command,
+int tool_run_list(struct tool *tool, char **argv, const char *command,
+                  const struct field *fields);
+/* A whole subcommand without operands: prints the records, or the record, that
+ * 'command' is answered with. */
+int tool_run_rows(struct tool *tool, char **argv, const char *command,
                   const struct field *fields);
 /* The beginning of a subcommand with no options and one operand, a lock: what
  * there is to say of it. 'verb' is what cannot be done otherwise: "show". */
-int tool_show_lock(struct tool *tool, int argc, char **argv, const char *verb,
+int tool_show_lock(struct tool *tool, char **argv, const char *verb,
                    json_t **ret_lock);
 
 #endif /* HASP_CMD_HASP_TOOL_H */

@@ -123,7 +123,7 @@ def test_one_address_is_enough_to_see_the_whole_cluster():
     states[4] = status_of(4, "candidate", 3, 0, "", [member(4, "127.0.0.1:1")])
     try:
         rows, code, told = rows_of(
-            "status", "--cluster",
+            "status",
             endpoints="%s,%s" % (nodes[3].endpoint, nodes[0].endpoint),
         )
         assert code == 0
@@ -138,7 +138,7 @@ def test_one_address_is_enough_to_see_the_whole_cluster():
         )
         # The leader has the last word on who is up.
         members[2]["last_contact_ms"] = 9000
-        _, _, told = rows_of("status", "-c", endpoints=nodes[2].endpoint)
+        _, _, told = rows_of("status", endpoints=nodes[2].endpoint)
         assert "member 3 answers, but leader 2 does not hear it" in told
         assert told.splitlines()[-1] == (
             "hasp: 2 of 5 up (voters: 2 of 4), leader 2, can lose 0"
@@ -162,7 +162,7 @@ def test_a_node_of_another_cluster_is_not_believed():
             status_of(4, "leader", 9, 4, foreign.endpoint, both[1:]),
             cluster="bb",
         )
-        rows, code, told = rows_of("status", "-c", endpoints=own.endpoint)
+        rows, code, told = rows_of("status", endpoints=own.endpoint)
         assert code == 0
         assert [(row["node"], row["role"]) for row in rows] == [
             (1, "leader"), (4, "other cluster"),
@@ -187,11 +187,11 @@ def test_a_cluster_is_seen_from_any_member_while_others_are_away():
             address = "127.0.0.1:%d" % by.client_port
             return rows_of(*words, endpoints=address)
 
-        rows, code, told = seen(second, "status", "--cluster")
+        rows, code, told = seen(second, "status")
         assert code == 0 and [row["node"] for row in rows] == [1, 2, 3]
         assert told == "hasp: 3 of 3 up, leader %d, can lose 1\n" % leader.id
         third.pause()
-        rows, code, told = seen(leader, "status", "--cluster")
+        rows, code, told = seen(leader, "status")
         roles = {row["node"]: row["role"] for row in rows}
         assert code == 0 and roles[third.id] == "unreachable"
         assert told.splitlines()[-1] == (
@@ -206,7 +206,7 @@ def test_a_cluster_is_seen_from_any_member_while_others_are_away():
         assert "this is what node %d " % second.id in told
         assert rows[third.id - 1]["last_contact_ms"] > 0
         assert rows[second.id - 1]["last_contact_ms"] == 0
-        rows, code, told = seen(second, "status", "--cluster")
+        rows, code, told = seen(second, "status")
         assert code == 69 and len(rows) == 3
         assert told.splitlines()[-1] == (
             "hasp: 1 of 3 up, no leader: 1 more must come up"

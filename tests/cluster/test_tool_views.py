@@ -347,7 +347,9 @@ def complete(tmp_path, *words):
          'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _hasp; '
          'printf "%s\\n" "${COMPREPLY[@]}"', str(script), "hasp"]
         + list(words),
-        capture_output=True, encoding="utf-8", env=environment(), check=True,
+        capture_output=True, encoding="utf-8", check=True,
+        env=environment(PATH="%s:%s" % (os.path.dirname(HASP),
+                                        os.environ["PATH"])),
     ).stdout.split()
 
 
@@ -355,9 +357,9 @@ def test_the_completion_knows_words_options_and_commands(tmp_path):
     first = complete(tmp_path, "")
     assert {name.split()[0] for name in subcommands()} <= set(first)
     assert complete(tmp_path, "se") == ["session"]
-    assert complete(tmp_path, "session", "") == [
+    assert set(complete(tmp_path, "session", "")) == {
         "close", "keep", "list", "show",
-    ]
+    }
     assert complete(tmp_path, "snapshot", "save", "--da") == ["--data"]
     assert complete(tmp_path, "-o", "json", "bench", "--cl") == ["--clients"]
     assert complete(tmp_path, "-o", "pl") == ["plain"]
@@ -367,8 +369,17 @@ def test_the_completion_knows_words_options_and_commands(tmp_path):
     assert "bash" in complete(tmp_path, "run", "--ttl=9s", "x", "bas")
     assert "session" in complete(tmp_path, "help", "")
     assert complete(tmp_path, "help", "session", "l") == ["list"]
-    assert complete(tmp_path, "completion", "") == ["bash"]
-    assert hasp("", "completion", "fish").returncode == 64
+    assert complete(tmp_path, "completion", "") == ["bash", "zsh", "fish"]
+    assert complete(tmp_path, "convert", "x", "--to", "s") == ["shared"]
+    assert complete(tmp_path, "sess", "") == []
+    assert hasp("", "completion", "csh").returncode == 64
+    for shell in ("zsh", "fish"):
+        script = hasp("", "completion", shell).stdout
+        assert "hasp completion --words --" in script
+        if shutil.which(shell):
+            check = subprocess.run([shell, "-n"], input=script,
+                                   capture_output=True, encoding="utf-8")
+            assert check.returncode == 0 and check.stderr == ""
 
 
 def test_what_others_have_written_gives_the_terminal_no_orders():

@@ -27,12 +27,13 @@ static int start_guardian(struct child *child, int go[2]);
 static void take_signals(struct child *child);
 static void take_ends(struct child *child);
 static void take_guardian_death(struct child *child);
+static void take_events(struct child *child);
 static struct lease_clock look(const struct child *child,
-                               struct keeper_view *ret_view);
+                               struct hasp_lease *ret_lease);
 static void tell_guardian(struct child *child, struct lease_clock at,
-                          const struct keeper_view *view);
+                          const struct hasp_lease *lease);
 static void act_on_lease(struct child *child);
-static void set_timer(struct child *child, const struct keeper_view *view);
+static void set_timer(struct child *child, const struct hasp_lease *lease);
 
 void child_signals(sigset_t *ret_signals)
 {
@@ -117,13 +118,13 @@ int child_start(struct child *child)
     }
     close(error_pipe[0]);
     if (code != 0) {
-        struct keeper_view view;
-        look(child, &view);
+        struct hasp_lease lease;
+        look(child, &lease);
         guardian_done(&child->guardian);
         close(child->timer_fd);
-        if (view.state != LEASE_HELD && child->on_lost != ON_LOST_IGNORE) {
+        if (lease.remaining_ns == 0 && child->on_lost != ON_LOST_IGNORE) {
             return tool_fail(EXIT_LOCK_LOST,
-                             "the lock '%s' was lost before the command could "
+                             "the lock %s was lost before the command could "
                              "be started",
                              child->name);
         }
@@ -140,20 +141,20 @@ int child_watch(struct child *child)
         struct pollfd fds[3] = {
             {.fd = child->signal_fd, .events = POLLIN},
             {.fd = child->timer_fd, .events = POLLIN},
-            {.fd = keeper_fd(child->keeper), .events = POLLIN},
+            {.fd = hasp_event_fd(child->session), .events = POLLIN},
         };
         poll(fds, 3, -1);
         uint64_t ignored;
-        for (int i = 1; i < 3; i++) {
-            if (fds[i].revents != 0 &&
-                read(fds[i].fd, &ignored, sizeof ignored) < 0) {
-                continue; /* Another wake-up will come. */
-            }
+        if (fds[1].revents != 0 &&
+            read(fds[1].fd, &ignored, sizeof ignored) < 0) {
+            continue; /* Another wake-up will come. */
         }
+        take_events(child);
         if (fds[0].revents != 0) {
             take_signals(child);
         }
     }
+    take_events(child);
     if (child->has_terminal) {
         give_terminal(getpgrp());
     }
@@ -161,7 +162,7 @@ int child_watch(struct child *child)
     guardian_done(&child->guardian);
     if (child->was_lost) {
         return tool_fail(EXIT_LOCK_LOST,
-                         "the lock '%s' was lost, the command did not run "
+                         "the lock %s was lost, the command did not run "
                          "under it to its end",
                          child->name);
     }
@@ -177,8 +178,8 @@ static int start_guardian(struct child *child, int go[2])
         .run_id = child->run_id,
         .first_signal = child->on_lost == ON_LOST_FREEZE ? SIGSTOP : SIGTERM,
         .go_fd = go[1]};
-    struct keeper_view view;
-    tell_guardian(child, look(child, &view), &view);
+    struct hasp_lease lease;
+    tell_guardian(child, look(child, &lease), &lease);
     int code = guardian_start(&child->guardian, &ward) == 0 ? 0 : errno;
     close(go[0]);
     close(go[1]);
@@ -211,10 +212,10 @@ static void become_command(struct child *child, int error_fd, int go_fd)
 /* Lets the command go on after a stop, if the lock is ours still. */
 static void wake(struct child *child)
 {
-    struct keeper_view view;
-    look(child, &view);
+    struct hasp_lease lease;
+    look(child, &lease);
     if (!child->is_frozen &&
-        (view.state == LEASE_HELD || child->on_lost == ON_LOST_IGNORE)) {
+        (lease.remaining_ns > 0 || child->on_lost == ON_LOST_IGNORE)) {
         signal_group(child, SIGCONT);
     }
 }
@@ -278,15 +279,13 @@ static struct family family_of(const struct child *child)
  * its own. */
 static void take_end(struct child *child)
 {
-    struct keeper_view view;
-    look(child, &view);
+    struct hasp_lease lease;
+    look(child, &lease);
     child->has_ended = true;
     if (child->on_lost != ON_LOST_IGNORE) {
         child->was_lost = child->is_lost || child->is_termed ||
-                          child->unguarded_ns != 0 ||
-                          view.state != LEASE_HELD ||
-                          guardian_has_killed(&child->guardian) ||
-                          atomic_load(child->hold_has_ended);
+                          child->unguarded_ns != 0 || lease.remaining_ns == 0 ||
+                          guardian_has_killed(&child->guardian);
     }
     if (child->was_lost) {
         /* What the command has left behind must not live on. */
@@ -305,7 +304,7 @@ static void take_guardian_death(struct child *child)
     }
     child->unguarded_ns = client_now_ns();
     tool_fail(0,
-              "the guardian of '%s' was killed, the command is being "
+              "the guardian of %s was killed, the command is being "
               "stopped",
               child->name);
 }
@@ -340,25 +339,28 @@ static void take_ends(struct child *child)
 /* How long the lock may be trusted, counted from the clock that is returned: it
  * is read first, so that a pause in between makes it less and not more. */
 static struct lease_clock look(const struct child *child,
-                               struct keeper_view *ret_view)
+                               struct hasp_lease *ret_lease)
 {
     struct lease_clock at = client_clock_read();
-    keeper_view(child->keeper, ret_view);
-    if (child->hold_left_ms != 0 && ret_view->state != LEASE_LOST) {
-        uint64_t hold_ns = lease_hold_remaining(child->hold_sent,
-                                                child->hold_left_ms, at);
-        if (hold_ns < ret_view->remaining_ns) {
-            ret_view->remaining_ns = hold_ns;
-        }
-        if (hold_ns < ret_view->sure_ns) {
-            ret_view->sure_ns = hold_ns;
-        }
-        if (hold_ns == 0) {
-            ret_view->state = LEASE_LOST;
-            snprintf(ret_view->why, sizeof ret_view->why, "its --hold is over");
+    int error = hasp_look(child->hold, ret_lease);
+    (void)error; /* It counts as lost then. */
+    return at;
+}
+
+/* What others tell of our holds. */
+static void take_events(struct child *child)
+{
+    struct hasp_event event;
+    while (hasp_event_next(child->session, &event)) {
+        if (event.kind == HASP_EVENT_LOST && event.name[0] != '\0') {
+            tool_fail(0, "the hold of '%s' has ended: %s", event.name,
+                      event.text);
+        } else if (event.kind == HASP_EVENT_PLEASE && !child->is_quiet) {
+            tool_fail(0, "somebody asks for '%s' to be given back%s%s",
+                      event.name, event.text[0] != '\0' ? ": " : "",
+                      event.text);
         }
     }
-    return at;
 }
 
 static uint64_t less(uint64_t time_ns, uint64_t by_ns)
@@ -368,39 +370,39 @@ static uint64_t less(uint64_t time_ns, uint64_t by_ns)
 
 /* It comes after us in everything, but in time. */
 static void tell_guardian(struct child *child, struct lease_clock at,
-                          const struct keeper_view *view)
+                          const struct hasp_lease *lease)
 {
     uint64_t reserve_ns = child->margin_ns / 2;
     uint64_t first_ns = GUARDIAN_NEVER;
-    uint64_t kill_ns = less(view->remaining_ns, reserve_ns);
+    uint64_t kill_ns = less(lease->remaining_ns, reserve_ns);
     if (child->on_lost == ON_LOST_IGNORE) {
         kill_ns = GUARDIAN_NEVER;
     } else if (child->on_lost == ON_LOST_FREEZE) {
         first_ns = kill_ns;
-        kill_ns = less(view->sure_ns, reserve_ns);
+        kill_ns = less(lease->sure_ns, reserve_ns);
     } else if (child->on_lost == ON_LOST_TERM && !child->is_termed) {
-        first_ns = less(view->remaining_ns, child->grace_ns / 4 * 3);
+        first_ns = less(lease->remaining_ns, child->grace_ns / 4 * 3);
     }
     guardian_trust(&child->guardian, at, first_ns, kill_ns);
 }
 
 static void say(const struct child *child, const char *text,
-                const struct keeper_view *view)
+                const struct hasp_lease *lease)
 {
     if (!child->is_quiet) {
-        tool_fail(0, "the lock '%s' %s%s%s", child->name, text,
-                  view->why[0] != '\0' ? ": " : "", view->why);
+        tool_fail(0, "the lock %s %s%s%s", child->name, text,
+                  lease->why[0] != '\0' ? ": " : "", lease->why);
     }
 }
 
-static void act_on_loss(struct child *child, const struct keeper_view *view)
+static void act_on_loss(struct child *child, const struct hasp_lease *lease)
 {
     if (child->is_lost) {
         return;
     }
     child->is_lost = true;
     if (child->on_lost == ON_LOST_IGNORE) {
-        say(child, "is lost, the command goes on without it", view);
+        say(child, "is lost, the command goes on without it", lease);
         return;
     }
     struct family family = family_of(child);
@@ -408,10 +410,10 @@ static void act_on_loss(struct child *child, const struct keeper_view *view)
     say(child,
         child->unguarded_ns != 0 ? "has no guardian, the command was killed"
                                  : "is lost, the command was killed",
-        view);
+        lease);
 }
 
-static void act_on_term(struct child *child, const struct keeper_view *view,
+static void act_on_term(struct child *child, const struct hasp_lease *lease,
                         bool is_near, bool is_due)
 {
     if (guardian_has_warned(&child->guardian)) {
@@ -421,37 +423,38 @@ static void act_on_term(struct child *child, const struct keeper_view *view,
         child->is_termed = true;
         signal_group(child, SIGTERM);
         signal_group(child, SIGCONT);
-        say(child, "cannot be kept, the command is being stopped", view);
+        say(child, "cannot be kept, the command is being stopped", lease);
     }
     if (is_due) {
-        act_on_loss(child, view);
+        act_on_loss(child, lease);
     }
 }
 
-static void act_on_freeze(struct child *child, const struct keeper_view *view,
+static void act_on_freeze(struct child *child, const struct hasp_lease *lease,
                           bool is_near)
 {
     struct family family = family_of(child);
     bool was_frozen = child->is_frozen || guardian_has_warned(&child->guardian);
-    if (child->unguarded_ns != 0 || view->sure_ns <= child->margin_ns) {
-        act_on_loss(child, view);
+    if (child->unguarded_ns != 0 || lease->sure_ns <= child->margin_ns) {
+        act_on_loss(child, lease);
         return;
     }
     child->is_frozen = is_near;
     if (is_near && !was_frozen) {
         family_signal(&family, SIGSTOP);
-        say(child, "is in jeopardy, the command is frozen", view);
+        say(child, "is in jeopardy, the command is frozen", lease);
     } else if (!is_near && was_frozen) {
         guardian_forget_warning(&child->guardian);
         family_signal(&family, SIGCONT);
-        say(child, "is safe again, the command goes on", view);
+        say(child, "is safe again, the command goes on", lease);
     }
 }
 
 static void act_on_lease(struct child *child)
 {
-    struct keeper_view view;
-    tell_guardian(child, look(child, &view), &view);
+    struct hasp_lease lease;
+    struct lease_clock at = look(child, &lease);
+    tell_guardian(child, at, &lease);
     if (guardian_is_alone(&child->guardian)) {
         take_guardian_death(child);
     }
@@ -459,46 +462,48 @@ static void act_on_lease(struct child *child)
                             ? client_now_ns() - child->unguarded_ns
                             : 0;
     bool is_alone = child->unguarded_ns != 0;
-    bool is_near = view.remaining_ns <= child->grace_ns || view.is_refused ||
+    bool is_near = lease.remaining_ns <= child->grace_ns || lease.is_refused ||
                    is_alone;
-    bool is_due = view.remaining_ns <= child->margin_ns ||
+    bool is_due = lease.remaining_ns <= child->margin_ns ||
                   (is_alone && (alone_ns >= child->grace_ns ||
                                 child->on_lost != ON_LOST_TERM));
-    if (view.state == LEASE_LOST || atomic_load(child->hold_has_ended)) {
-        act_on_loss(child, &view);
+    if (lease.sure_ns == 0) {
+        act_on_loss(child, &lease);
     } else {
         switch (child->on_lost) {
         case ON_LOST_TERM:
-            act_on_term(child, &view, is_near, is_due);
+            act_on_term(child, &lease, is_near, is_due);
             break;
         case ON_LOST_KILL:
             if (is_due) {
-                act_on_loss(child, &view);
+                act_on_loss(child, &lease);
             }
             break;
         case ON_LOST_FREEZE:
-            act_on_freeze(child, &view, is_near);
+            act_on_freeze(child, &lease, is_near);
             break;
         case ON_LOST_IGNORE:
             break;
         }
     }
-    set_timer(child, &view);
+    /* What has been done just now the guardian need not do. */
+    tell_guardian(child, at, &lease);
+    set_timer(child, &lease);
 }
 
 /* Due at the next of the moments at which act_on_lease() would do something. */
-static void set_timer(struct child *child, const struct keeper_view *view)
+static void set_timer(struct child *child, const struct hasp_lease *lease)
 {
     uint64_t next_ns = LOOK_NS;
     uint64_t limits_ns[] = {child->grace_ns, child->margin_ns, 0};
     for (size_t i = 0; i < 3; i++) {
-        if (view->remaining_ns > limits_ns[i] &&
-            view->remaining_ns - limits_ns[i] < next_ns) {
-            next_ns = view->remaining_ns - limits_ns[i];
+        if (lease->remaining_ns > limits_ns[i] &&
+            lease->remaining_ns - limits_ns[i] < next_ns) {
+            next_ns = lease->remaining_ns - limits_ns[i];
         }
-        if (view->sure_ns > limits_ns[i] &&
-            view->sure_ns - limits_ns[i] < next_ns) {
-            next_ns = view->sure_ns - limits_ns[i];
+        if (lease->sure_ns > limits_ns[i] &&
+            lease->sure_ns - limits_ns[i] < next_ns) {
+            next_ns = lease->sure_ns - limits_ns[i];
         }
     }
     struct itimerspec when = {

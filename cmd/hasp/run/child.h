@@ -32,13 +32,12 @@
 #define HASP_CMD_HASP_RUN_CHILD_H
 
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "client/keeper.h"
 #include "cmd/hasp/run/guardian.h"
+#include "include/hasp/hasp.h"
 
 enum on_lost { ON_LOST_TERM, ON_LOST_KILL, ON_LOST_FREEZE, ON_LOST_IGNORE };
 
@@ -50,11 +49,9 @@ struct child {
     uint64_t grace_ns;
     uint64_t margin_ns;
     int signal_fd; /* A signalfd of child_signals(), which are blocked. */
-    struct keeper *keeper;
-    atomic_bool *hold_has_ended; /* Set by the keeper's thread. */
-    uint64_t hold_left_ms;       /* As in struct acquired. */
-    struct lease_clock hold_sent;
-    const char *name;   /* Of the lock, for messages. */
+    struct hasp_session *session;
+    struct hasp_hold *hold;
+    const char *name;   /* Of the lock, for messages, in quotes. */
     const char *run_id; /* struct family has it. */
     bool is_quiet;
     sigset_t mask; /* For the command: what was there before. */

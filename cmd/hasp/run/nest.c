@@ -48,10 +48,13 @@ void nest_put(struct buffer *out, const char *id,
     if (outer != NULL && outer[0] != '\0') {
         buffer_printf(out, "%s ", outer);
     }
-    buffer_printf(out, "%s%c:%" PRIu64 ":%" PRIu64 ":%" PRIu64 ":", id,
-                  mode_of(options), options->slots,
-                  acquired->session.credentials.session, acquired->token);
-    put_name(out, options->name);
+    for (size_t i = 0; i < options->names.count; i++) {
+        buffer_printf(out, "%s%s%c:%" PRIu64 ":%" PRIu64 ":%" PRIu64 ":",
+                      i > 0 ? " " : "", id, mode_of(options), options->slots,
+                      hasp_session_id(acquired->session),
+                      hasp_token_of(acquired->hold, i));
+        put_name(out, options->names.text[i]);
+    }
 }
 
 /* Reads the next entry and moves on; what is not understood is passed over. */
@@ -115,7 +118,10 @@ static bool still_holds(json_t *lock, const struct entry *entry)
     return !json_is_array(holders);
 }
 
-int nest_check(struct tool *tool, struct acquire_options *options)
+/* True if 'name' would be waited for without end; '*is_inside' is set if a run
+ * around this one holds it shared and so is it wanted. */
+static bool is_vain(struct tool *tool, const struct acquire_options *options,
+                    const char *name, bool *is_inside, uint64_t *ret_token)
 {
     const char *text = getenv("HASP_RUNS");
     struct entry entry;
@@ -124,33 +130,45 @@ int nest_check(struct tool *tool, struct acquire_options *options)
     char mode = mode_of(options);
     bool is_refused = false;
     while (text != NULL && !is_refused && next_entry(&text, &entry)) {
-        if (strcmp(entry.name, options->name) != 0) {
+        if (strcmp(entry.name, name) != 0) {
             continue;
         }
         if (lock == NULL) {
-            lock = show(tool, options->name);
+            lock = show(tool, name);
         }
         if (!still_holds(lock, &entry)) {
             continue;
         }
         slots_held += entry.mode == 'n';
         if (mode == 's' && entry.mode == 's') {
-            options->is_inside = options->wait_ms == WAIT_FOR_EVER;
-        } else if (mode != 'n' || entry.mode != 'n' ||
-                   slots_held >= options->slots) {
-            is_refused = options->wait_ms == WAIT_FOR_EVER;
+            *is_inside = true;
+        } else {
+            is_refused = mode != 'n' || entry.mode != 'n' ||
+                         slots_held >= options->slots;
+            *ret_token = entry.token;
         }
     }
     json_decref(lock);
+    return is_refused;
+}
+
+int nest_check(struct tool *tool, struct acquire_options *options)
+{
+    uint64_t token = 0;
+    for (size_t i = 0;
+         options->wait_ms == HASP_FOREVER && i < options->names.count; i++) {
+        const char *name = options->names.text[i];
+        if (is_vain(tool, options, name, &options->is_inside, &token)) {
+            return tool_fail(EX_USAGE,
+                             "'%s' is held by the 'hasp run' around this one, "
+                             "with token %" PRIu64 ", and would be waited for "
+                             "for ever; use another name, -n or -w",
+                             name, token);
+        }
+    }
     if (options->is_inside) {
         options->wait_ms = 0;
         options->exit_code = EX_USAGE;
     }
-    return is_refused
-               ? tool_fail(EX_USAGE,
-                           "'%s' is held by the 'hasp run' around this one, "
-                           "with token %" PRIu64 ", and would be waited for "
-                           "for ever; use another name, -n or -w",
-                           options->name, entry.token)
-               : 0;
+    return 0;
 }

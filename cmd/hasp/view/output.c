@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #include "base/check.h"
 #include "base/duration.h"
@@ -36,21 +37,78 @@ static size_t utf8_size(const uint8_t *at, size_t left)
     return is_overlong || is_beyond ? 0 : size;
 }
 
-static json_t *string_of(struct bytes bytes)
+/* The control characters of ASCII, and those beyond it, which are two bytes. */
+static bool is_control(const uint8_t *at, size_t size)
+{
+    return at[0] < 0x20 || at[0] == 0x7f ||
+           (size == 2 && at[0] == 0xc2 && at[1] < 0xa0);
+}
+
+/* Appends the bytes: "\xHH" for what is no UTF-8 or would give a terminal
+ * orders, "\\" for a backslash, so that it can be read back. */
+static void put_escaped(struct buffer *out, struct bytes bytes,
+                        bool keeps_lines)
+{
+    for (size_t i = 0; i < bytes.size;) {
+        const uint8_t *at = bytes.data + i;
+        size_t size = utf8_size(at, bytes.size - i);
+        bool is_line = keeps_lines && at[0] == '\n';
+        if (size == 0 || (is_control(at, size) && !is_line)) {
+            for (size_t n = 0; n < (size == 0 ? 1 : size); n++) {
+                buffer_printf(out, "\\x%02x", at[n]);
+            }
+        } else if (at[0] == '\\' && !keeps_lines) {
+            buffer_put_text(out, "\\\\");
+        } else {
+            buffer_put(out, at, size);
+        }
+        i += size == 0 ? 1 : size;
+    }
+}
+
+static bool is_utf8(struct bytes bytes)
+{
+    size_t i = 0, size = 1;
+    while (i < bytes.size && size > 0) {
+        size = utf8_size(bytes.data + i, bytes.size - i);
+        i += size;
+    }
+    return i == bytes.size;
+}
+
+json_t *value_of_bytes(struct bytes bytes)
 {
     struct buffer text = {0};
-    for (size_t i = 0; i < bytes.size;) {
-        size_t size = utf8_size(bytes.data + i, bytes.size - i);
-        if (size == 0) {
-            buffer_printf(&text, "\\x%02x", bytes.data[i]);
-            size = 1;
-        } else {
-            buffer_put(&text, bytes.data + i, size);
-        }
-        i += size;
+    if (is_utf8(bytes)) {
+        buffer_put_bytes(&text, bytes);
+    } else {
+        put_escaped(&text, bytes, false);
     }
     buffer_put_u8(&text, '\0');
     json_t *value = json_stringn((const char *)text.data, text.size - 1);
+    buffer_done(&text);
+    return value;
+}
+
+static json_t *base64_of(struct bytes bytes)
+{
+    static const char
+        digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrst"
+                   "uvwxyz0123456789+/";
+    struct buffer text = {0};
+    for (size_t i = 0; i < bytes.size; i += 3) {
+        size_t left = bytes.size - i;
+        uint32_t three = (uint32_t)bytes.data[i] << 16 |
+                         (left > 1 ? (uint32_t)bytes.data[i + 1] << 8 : 0) |
+                         (left > 2 ? (uint32_t)bytes.data[i + 2] : 0);
+        for (size_t n = 0; n < 4; n++) {
+            buffer_put_u8(
+                &text, n > left ? (uint8_t)'='
+                                : (uint8_t)digits[three >> (18 - 6 * n) & 63]);
+        }
+    }
+    buffer_put_u8(&text, '\0');
+    json_t *value = json_string((const char *)text.data);
     buffer_done(&text);
     return value;
 }
@@ -60,10 +118,16 @@ static json_t *map_of(const struct resp_reply *reply, uint32_t at)
     json_t *object = json_object();
     uint32_t child = at + 1;
     for (uint32_t i = 0; i < reply->value[at].count; i++) {
-        json_t *key = string_of(reply->value[child].bytes);
+        json_t *key = value_of_bytes(reply->value[child].bytes);
         child += reply->value[child].span;
+        const struct resp_value *value = &reply->value[child];
         json_object_set_new(object, json_string_value(key),
                             value_of_reply(reply, child));
+        if (value->type == RESP_BULK && !is_utf8(value->bytes)) {
+            char name[64];
+            snprintf(name, sizeof name, "%.50s_b64", json_string_value(key));
+            json_object_set_new(object, name, base64_of(value->bytes));
+        }
         json_decref(key);
         child += reply->value[child].span;
     }
@@ -100,7 +164,7 @@ json_t *value_of_reply(const struct resp_reply *reply, uint32_t at)
     case RESP_ERROR:
     case RESP_BULK:
     case RESP_DOUBLE:
-        return string_of(value->bytes);
+        return value_of_bytes(value->bytes);
     }
     UNREACHABLE();
 }
@@ -135,29 +199,23 @@ uint64_t value_number(json_t *value, const char *path)
                : 0;
 }
 
-/* The control characters of ASCII, and those beyond it, which are two bytes. */
-static bool is_control(const unsigned char *at)
+/* Is the text under 'key' escaped already? */
+static bool is_escaped(json_t *object, const char *key)
 {
-    return at[0] < 0x20 || at[0] == 0x7f ||
-           (at[0] == 0xc2 && at[1] >= 0x80 && at[1] < 0xa0);
+    char name[80];
+    snprintf(name, sizeof name, "%.70s_b64", key);
+    return value_at(object, name) != NULL;
 }
 
-/* Appends the text and a zero byte. */
-static void put_printable(struct buffer *out, const char *text,
-                          bool keeps_lines)
+static void put_text(struct buffer *out, json_t *text)
 {
-    const unsigned char *at = (const unsigned char *)text;
-    for (; *at != '\0'; at++) {
-        if (is_control(at) && !(keeps_lines && *at == '\n')) {
-            buffer_printf(out, "\\x%02x", *at);
-            if (*at == 0xc2) {
-                buffer_printf(out, "\\x%02x", *++at);
-            }
-        } else {
-            buffer_put_u8(out, *at);
-        }
+    if (json_is_string(text)) {
+        put_escaped(out,
+                    bytes_of(json_string_value(text), json_string_length(text)),
+                    false);
+    } else {
+        buffer_put_text(out, "...");
     }
-    buffer_put_u8(out, '\0');
 }
 
 void value_make_printable(json_t *value)
@@ -167,12 +225,15 @@ void value_make_printable(json_t *value)
     json_t *element;
     size_t i;
     if (json_is_string(value)) {
-        put_printable(&text, json_string_value(value), false);
+        put_text(&text, value);
+        buffer_put_u8(&text, '\0');
         json_string_set(value, (const char *)text.data);
     }
     json_object_foreach(value, key, element)
     {
-        value_make_printable(element);
+        if (!is_escaped(value, key)) {
+            value_make_printable(element);
+        }
     }
     json_array_foreach(value, i, element)
     {
@@ -184,8 +245,32 @@ void value_make_printable(json_t *value)
 void text_print(FILE *out, const char *text)
 {
     struct buffer printable = {0};
-    put_printable(&printable, text, true);
+    put_escaped(&printable, bytes_of_text(text), true);
+    buffer_put_u8(&printable, '\0');
     fputs((const char *)printable.data, out);
+    buffer_done(&printable);
+}
+
+void text_print_cut(FILE *out, const char *text, unsigned columns)
+{
+    struct buffer printable = {0};
+    mbstate_t state = {0};
+    unsigned used = 0;
+    put_escaped(&printable, bytes_of_text(text), true);
+    buffer_put_u8(&printable, '\0');
+    const char *at = (const char *)printable.data;
+    while (*at != '\0') {
+        wchar_t wide;
+        size_t size = mbrtowc(&wide, at, printable.size, &state);
+        int width = size > printable.size ? 1 : wcwidth(wide);
+        size = size > printable.size ? 1 : size;
+        used += width > 0 ? (unsigned)width : 0;
+        if (used > columns) {
+            break;
+        }
+        fwrite(at, 1, size, out);
+        at += size;
+    }
     buffer_done(&printable);
 }
 
@@ -198,9 +283,8 @@ static void put_compound(struct buffer *out, json_t *value)
     size_t i;
     json_object_foreach(value, key, element)
     {
-        buffer_printf(out, "%s%s=%s", separator, key,
-                      json_is_string(element) ? json_string_value(element)
-                                              : "...");
+        buffer_printf(out, "%s%s=", separator, key);
+        put_text(out, element);
         separator = ",";
     }
     json_array_foreach(value, i, element)
@@ -209,11 +293,27 @@ static void put_compound(struct buffer *out, json_t *value)
             buffer_printf(out, "%s%" JSON_INTEGER_FORMAT, separator,
                           json_integer_value(element));
         } else {
-            buffer_printf(out, "%s%s", separator,
-                          json_is_string(element) ? json_string_value(element)
-                                                  : "...");
+            buffer_put_text(out, separator);
+            put_text(out, element);
         }
         separator = ",";
+    }
+}
+
+static void put_number(struct buffer *out, enum field_kind kind,
+                       json_int_t number, bool is_for_people)
+{
+    char text[DURATION_TEXT_SIZE];
+    bool is_time = kind == FIELD_DURATION || kind == FIELD_SPAN;
+    if (is_for_people && number == 0 && kind == FIELD_SPAN) {
+        buffer_put_text(out, "ever");
+    } else if (is_for_people && is_time && number < 0) {
+        buffer_put_text(out, "never");
+    } else if (is_for_people && is_time) {
+        duration_format((uint64_t)number, text);
+        buffer_put_text(out, text);
+    } else if (!is_for_people || number != 0 || kind != FIELD_ID) {
+        buffer_printf(out, "%" JSON_INTEGER_FORMAT, number);
     }
 }
 
@@ -221,7 +321,6 @@ static void put_compound(struct buffer *out, json_t *value)
 static void put_cell(struct buffer *out, const struct field *field,
                      json_t *record, bool is_for_people)
 {
-    char text[DURATION_TEXT_SIZE];
     json_t *value = value_at(record, field->key);
     if (field->kind == FIELD_COUNT) {
         size_t count = json_is_integer(value)
@@ -233,20 +332,13 @@ static void put_cell(struct buffer *out, const struct field *field,
                                               json_integer_value(value) != 0);
         buffer_put_text(out, is_set ? "yes" : is_for_people ? "" : "no");
     } else if (json_is_integer(value)) {
-        if (field->kind == FIELD_DURATION && is_for_people &&
-            json_integer_value(value) < 0) {
-            buffer_put_text(out, "never");
-        } else if (field->kind == FIELD_DURATION && is_for_people) {
-            duration_format(value_number(value, ""), text);
-            buffer_put_text(out, text);
-        } else {
-            buffer_printf(out, "%" JSON_INTEGER_FORMAT,
-                          json_integer_value(value));
-        }
+        put_number(out, field->kind, json_integer_value(value), is_for_people);
     } else if (json_is_real(value)) {
         buffer_printf(out, "%.2f", json_real_value(value));
+    } else if (json_is_string(value) && is_escaped(record, field->key)) {
+        buffer_put_text(out, json_string_value(value));
     } else if (json_is_string(value)) {
-        buffer_put(out, json_string_value(value), json_string_length(value));
+        put_text(out, value);
     } else {
         put_compound(out, value);
     }
@@ -255,26 +347,20 @@ static void put_cell(struct buffer *out, const struct field *field,
 
 static void write_plain_row(const struct field *fields, json_t *record)
 {
-    struct buffer cell = {0}, text = {0};
+    struct buffer cell = {0};
     for (size_t i = 0; fields[i].key != NULL; i++) {
         buffer_clear(&cell);
-        buffer_clear(&text);
         put_cell(&cell, &fields[i], record, false);
-        if (i > 0) {
-            putchar('\t');
-        }
-        put_printable(&text, (const char *)cell.data, false);
-        fputs((const char *)text.data, stdout);
+        printf("%s%s", i > 0 ? "\t" : "", (const char *)cell.data);
     }
     putchar('\n');
     buffer_done(&cell);
-    buffer_done(&text);
 }
 
 static bool is_right(const struct field *field)
 {
-    return field->kind == FIELD_NUMBER || field->kind == FIELD_COUNT ||
-           field->kind == FIELD_DURATION;
+    return field->kind != FIELD_TEXT && field->kind != FIELD_ROLE &&
+           field->kind != FIELD_FLAG;
 }
 
 /* libsmartcols prints nothing at all for a table without lines. */
@@ -315,6 +401,7 @@ static void write_table(const struct field *fields, json_t *rows)
     struct libscols_table *table = scols_new_table();
     struct buffer cell = {0};
     CHECK(table != NULL);
+    scols_table_enable_noencoding(table, 1); /* The cells are escaped. */
     scols_table_enable_colors(table, output_colour(COLOUR_BOLD)[0] != '\0');
     for (size_t i = 0; fields[i].key != NULL; i++) {
         CHECK(scols_table_new_column(table, fields[i].title, 0,
@@ -367,6 +454,7 @@ void output_record(enum format format, const struct field *fields,
     struct buffer cell = {0};
     struct libscols_table *table = scols_new_table();
     CHECK(table != NULL);
+    scols_table_enable_noencoding(table, 1);
     scols_table_enable_noheadings(table, 1);
     CHECK(scols_table_new_column(table, "title", 0, 0) != NULL);
     CHECK(scols_table_new_column(table, "value", 0, 0) != NULL);

@@ -27,7 +27,9 @@ enum format { FORMAT_TABLE, FORMAT_JSON, FORMAT_PLAIN };
 enum field_kind {
     FIELD_TEXT,
     FIELD_NUMBER,   /* Right-aligned. */
+    FIELD_ID,       /* Likewise; in a table "" if it is 0. */
     FIELD_DURATION, /* Milliseconds; in a table "2m10s", below 0 "never". */
+    FIELD_SPAN,     /* Likewise; in a table "ever" if it is 0. */
     FIELD_COUNT,    /* Of the elements of an array. */
     FIELD_ROLE,     /* Of a node; in colour on a terminal. */
     FIELD_FLAG      /* "yes" or "no"; in a column of a table "yes" or "". */
@@ -43,6 +45,9 @@ struct field {
  * become "\xHH". */
 json_t *value_of_reply(const struct resp_reply *reply, uint32_t at);
 
+/* A string of these bytes, likewise. */
+json_t *value_of_bytes(struct bytes bytes);
+
 /* The value under a path, or NULL. */
 json_t *value_at(json_t *value, const char *path);
 const char *value_text(json_t *value, const char *path); /* "" if none. */
@@ -54,6 +59,8 @@ uint64_t value_number(json_t *value, const char *path);  /* 0 if none. */
 void value_make_printable(json_t *value);
 /* Likewise for a whole message, whose lines stay lines. */
 void text_print(FILE *out, const char *text);
+/* Likewise of one line, as much as fits into so many columns. */
+void text_print_cut(FILE *out, const char *text, unsigned columns);
 
 /* Writes records ('rows' is an array of objects); 'fields' end with a key of
  * NULL. */

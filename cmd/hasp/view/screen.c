@@ -78,6 +78,13 @@ unsigned screen_lines(const struct screen *screen)
                : 24;
 }
 
+unsigned screen_width(int fd)
+{
+    struct winsize size;
+    return ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col
+                                                                : 80;
+}
+
 /* Drawn in memory first: one that is too high would scroll its top away, and a
  * half of one would flicker. stdout is a variable in the C library of Linux. */
 void screen_draw_begin(struct screen *screen)

@@ -34,6 +34,8 @@ void screen_begin(struct screen *screen);
 void screen_end(struct screen *screen);
 /* The number of its lines; many if it is no terminal. */
 unsigned screen_lines(const struct screen *screen);
+/* The columns of a terminal; 80 if 'fd' is none that tells. */
+unsigned screen_width(int fd);
 /* Before and after each picture, which is written to stdout: so many of its
  * lines are shown as there is room for. */
 void screen_draw_begin(struct screen *screen);

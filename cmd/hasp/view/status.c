@@ -177,7 +177,7 @@ static struct tally count(json_t *nodes, json_t *best)
 static void sum_up(const struct tool *tool, json_t *nodes)
 {
     json_t *best = nodes_best(nodes);
-    if (best == NULL) {
+    if (json_array_size(value_at(best, "members")) == 0) {
         return;
     }
     struct tally tally = count(nodes, best);
@@ -224,30 +224,17 @@ static void tell_of_upgrade(const struct tool *tool, json_t *nodes)
     }
 }
 
-int run_status(struct tool *tool, int argc, char **argv)
+int run_status(struct tool *tool, char **argv)
 {
-    static const struct option options[] = {{"cluster", no_argument, NULL, 'c'},
-                                            {0}};
-    bool is_all = false;
-    int option;
-    tool_options_begin();
-    while ((option = tool_option(tool, argc, argv, "c", options)) != -1) {
-        if (option == '?') {
-            return EX_USAGE;
-        }
-        is_all = true;
+    int exit_code = options_read(tool, argv, NULL, 0, 0);
+    if (exit_code != 0) {
+        return exit_code;
     }
-    if (argc != optind) {
-        return tool_usage(tool, "no argument is needed");
-    }
-    json_t *nodes = nodes_ask(tool, is_all ? NODES_MEMBERS : NODES_NAMED);
-    nodes = is_all ? nodes_sorted(nodes, "node") : nodes;
+    json_t *nodes = nodes_sorted(nodes_ask(tool, NODES_MEMBERS), "node");
     mark_strangers(nodes);
     output_rows(tool->format, node_fields, nodes);
-    int exit_code = judge(nodes);
-    if (is_all) {
-        sum_up(tool, nodes);
-    }
+    exit_code = judge(nodes);
+    sum_up(tool, nodes);
     tell_of_upgrade(tool, nodes);
     json_decref(nodes);
     return exit_code;
@@ -285,11 +272,11 @@ static int ask_for_room(struct tool *tool)
 
 /* A read that the confirmed leader answers: it shows that a majority is
  * there. */
-int run_health(struct tool *tool, int argc, char **argv)
+int run_health(struct tool *tool, char **argv)
 {
     struct query query = {0};
     const struct resp_reply *reply;
-    int exit_code = tool_read_nothing(tool, argc, argv);
+    int exit_code = options_read(tool, argv, NULL, 0, 0);
     if (exit_code != 0) {
         return exit_code;
     }
@@ -308,9 +295,9 @@ int run_health(struct tool *tool, int argc, char **argv)
     return exit_code;
 }
 
-int run_version(struct tool *tool, int argc, char **argv)
+int run_version(struct tool *tool, char **argv)
 {
-    int exit_code = tool_read_nothing(tool, argc, argv);
+    int exit_code = options_read(tool, argv, NULL, 0, 0);
     if (exit_code != 0) {
         return exit_code;
     }

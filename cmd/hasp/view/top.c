@@ -385,37 +385,17 @@ static int look_again_and_again(struct top *top)
     return exit_code;
 }
 
-static int read_top(struct top *top, int argc, char **argv)
-{
-    static const struct option options[] = {
-        {"count", required_argument, NULL, 'n'},
-        {"interval", required_argument, NULL, 'i'},
-        {0},
-    };
-    const struct tool *tool = top->tool;
-    int option;
-    tool_options_begin();
-    while ((option = tool_option(tool, argc, argv, "n:i:", options)) != -1) {
-        if (option == '?') {
-            return EX_USAGE;
-        }
-        if (option == 'n' &&
-            (!parse_number(optarg, &top->left) || top->left == 0)) {
-            return tool_usage(tool, "'%s' is no number of looks", optarg);
-        }
-        if (option == 'i' && (!duration_parse(optarg, &top->interval_ms) ||
-                              top->interval_ms < INTERVAL_MIN_MS)) {
-            return tool_usage(tool, "'%s' is no time from 100ms on", optarg);
-        }
-    }
-    return argc == optind ? 0 : tool_usage(tool, "no argument is needed");
-}
-
-int run_top(struct tool *tool, int argc, char **argv)
+int run_top(struct tool *tool, char **argv)
 {
     struct top top = {
         .tool = tool, .interval_ms = INTERVAL_DEFAULT_MS, .left = UINT64_MAX};
-    int exit_code = read_top(&top, argc, argv);
+    const struct option_row rows[] = {
+        {'n', "count", OPTION_NUMBER, .value = &top.left, .min = 1},
+        {'i', "interval", OPTION_TIME, .value = &top.interval_ms,
+         .min = INTERVAL_MIN_MS},
+        {0},
+    };
+    int exit_code = options_read(tool, argv, rows, 0, 0);
     if (exit_code != 0) {
         return exit_code;
     }

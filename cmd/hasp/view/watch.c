@@ -130,27 +130,18 @@ static int watch_once(struct watch *watch, const struct query *query)
     return 0;
 }
 
-int run_watch(struct tool *tool, int argc, char **argv)
+int run_watch(struct tool *tool, char **argv)
 {
-    static const struct option options[] = {
-        {"count", required_argument, NULL, 'c'}, {0}};
     struct watch watch = {.tool = tool, .left = UINT64_MAX};
     struct query query = {0};
-    int option, exit_code;
-    tool_options_begin();
-    while ((option = tool_option(tool, argc, argv, "c:", options)) != -1) {
-        if (option == '?') {
-            return EX_USAGE;
-        }
-        if (!parse_number(optarg, &watch.left) || watch.left == 0) {
-            return tool_usage(tool, "'%s' is no number of events", optarg);
-        }
-    }
-    if (argc - optind > 1) {
-        return tool_usage(tool, "one prefix at most");
+    const struct option_row rows[] = {
+        {'c', "count", OPTION_NUMBER, .value = &watch.left, .min = 1}, {0}};
+    int exit_code = options_read(tool, argv, rows, 0, 1);
+    if (exit_code != 0) {
+        return exit_code;
     }
     query_begin(&query, "LOCK.WATCH");
-    query_text(&query, argc > optind ? argv[optind] : "");
+    query_text(&query, argv[1] != NULL ? argv[1] : "");
     client_set_push(tool_client(tool), print_event, &watch);
     do {
         exit_code = watch_once(&watch, &query);

@@ -239,10 +239,10 @@ static void print_earliest(json_t *lock)
     printf(":\n  %s %s\n+ %s of lock delay after it\n", first, best, rest);
 }
 
-int run_why(struct tool *tool, int argc, char **argv)
+int run_why(struct tool *tool, char **argv)
 {
     json_t *lock;
-    int exit_code = tool_show_lock(tool, argc, argv, "explain", &lock);
+    int exit_code = tool_show_lock(tool, argv, "explain", &lock);
     if (exit_code != 0) {
         return exit_code;
     }
@@ -258,11 +258,11 @@ int run_why(struct tool *tool, int argc, char **argv)
     json_t *holder, *holders = value_at(lock, "holders");
     value_make_printable(lock);
     if (json_array_size(holders) == 0) {
-        printf("'%s' is held by nobody\n", argv[optind]);
+        printf("'%s' is held by nobody\n", argv[1]);
     }
     json_array_foreach(holders, i, holder)
     {
-        print_holder(argv[optind], holder);
+        print_holder(argv[1], holder);
     }
     print_queue(value_at(lock, "queue"));
     print_barging(lock);

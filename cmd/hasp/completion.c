@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: MIT */
+
+/* hasp completion: a script for the shell, which asks 'hasp completion --words'
+ * what may stand next. That knows the table of subcommands, and asks the
+ * cluster for the names of locks, sessions, members, resources and limits.
+ *
+ * An answer is a line for each word: the word, a tab, its meaning. "@file" and
+ * "@command" stand for what the shell knows better. */
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cmd/hasp/nodes.h"
+#include "cmd/hasp/tool.h"
+
+/* For the cluster: a shell should not stand still. */
+#define ASK_MS 700
+
+static const char bash
+    [] = "_hasp() {\n"
+         "  local word i=0 IFS=$'\\n'\n"
+         "  COMPREPLY=()\n"
+         "  while IFS=$'\\t' read -r word _; do\n"
+         "    case $word in\n"
+         "      @file) compopt -o default; return ;;\n"
+         "      @command)\n"
+         "        COMPREPLY=($(compgen -c -- \"${COMP_WORDS[COMP_CWORD]}\")); "
+         "return ;;\n"
+         "      *) printf -v 'COMPREPLY[i++]' %q \"$word\" ;;\n"
+         "    esac\n"
+         "  done < <(hasp completion --words -- "
+         "\"${COMP_WORDS[@]:1:COMP_CWORD}\" 2>/dev/null)\n"
+         "}\n"
+         "COMP_WORDBREAKS=${COMP_WORDBREAKS//:/}\n"
+         "complete -F _hasp hasp\n";
+
+static const char zsh[] =
+    "#compdef hasp\n"
+    "_hasp() {\n"
+    "  local line word meaning\n"
+    "  local -a found\n"
+    "  for line in \"${(@f)$(hasp completion --words -- "
+    "\"${(@Q)words[2,CURRENT]}\" 2>/dev/null)}\"; do\n"
+    "    case $line in\n"
+    "      @file*) _files; return ;;\n"
+    "      @command*) _command_names -e; return ;;\n"
+    "      ?*) word=${line%%$'\\t'*} meaning=${line#*$'\\t'}\n"
+    "        found+=(\"${word//:/\\\\:}:$meaning\") ;;\n"
+    "    esac\n"
+    "  done\n"
+    "  _describe hasp found\n"
+    "}\n"
+    "if [ \"$funcstack[1]\" = _hasp ]; then _hasp; else compdef _hasp hasp; "
+    "fi\n";
+
+static const char fish[] =
+    "function __hasp_words\n"
+    "  set -l words (commandline -opc) (commandline -ct)\n"
+    "  set -l found (hasp completion --words -- $words[2..-1] 2>/dev/null)\n"
+    "  switch \"$found[1]\"\n"
+    "    case '@file*'\n"
+    "      __fish_complete_path (commandline -ct)\n"
+    "    case '@command*'\n"
+    "      __fish_complete_command\n"
+    "    case '*'\n"
+    "      printf '%s\\n' $found\n"
+    "  end\n"
+    "end\n"
+    "complete -c hasp -f -a '(__hasp_words)'\n";
+
+/* --- What begins like the word -------------------------------------------- */
+
+static void put(const char *word, const char *size_of_word, const char *begun,
+                const char *meaning)
+{
+    size_t size = size_of_word != NULL ? (size_t)(size_of_word - word)
+                                       : strlen(word);
+    if (strlen(begun) <= size && strncmp(word, begun, strlen(begun)) == 0) {
+        printf("%.*s\t%s\n", (int)size, word, meaning);
+    }
+}
+
+/* "a|b|c" */
+static void put_choices(const char *text, size_t size, const char *begun)
+{
+    const char *end = text + size;
+    while (text < end) {
+        size_t length = strcspn(text, "| ");
+        put(text, text + length, begun, "");
+        text += length + 1;
+    }
+}
+
+/* The values under 'key' of the records of a list. */
+static void put_list(struct tool *tool, const char *command, const char *key,
+                     const char *meaning, const char *begun)
+{
+    json_t *rows, *row;
+    size_t i;
+    bool is_text = strcmp(key, "id") != 0;
+    char id[24];
+    if (tool_list(tool, command, is_text ? begun : NULL, &rows) != 0) {
+        return;
+    }
+    json_array_foreach(rows, i, row)
+    {
+        snprintf(id, sizeof id, "%" PRIu64, value_number(row, key));
+        value_make_printable(row);
+        put(is_text ? value_text(row, key) : id, NULL, begun,
+            value_text(row, meaning));
+    }
+    json_decref(rows);
+}
+
+static void put_members(struct tool *tool, const char *begun)
+{
+    char id[24];
+    json_t *nodes = nodes_ask(tool, NODES_LEADER), *member;
+    size_t i;
+    json_array_foreach(value_at(nodes_best(nodes), "members"), i, member)
+    {
+        snprintf(id, sizeof id, "%" PRIu64, value_number(member, "id"));
+        put(id, NULL, begun, value_text(member, "address"));
+    }
+    json_decref(nodes);
+}
+
+static void put_limits(struct tool *tool, const char *begun)
+{
+    struct query query = {0};
+    const struct resp_reply *reply;
+    json_t *row;
+    size_t i;
+    query_begin(&query, "LIMITS.LIST");
+    if (tool_read(tool, &query, "no limits", &reply) == 0) {
+        json_t *rows = value_of_reply(reply, 0);
+        json_array_foreach(rows, i, row)
+        {
+            put(value_text(row, "name"), NULL, begun, "");
+        }
+        json_decref(rows);
+    }
+    query_done(&query);
+}
+
+/* What an operand or the value of an option is called says what it may be. */
+static void put_values(struct tool *tool, const char *name, size_t size,
+                       const char *begun)
+{
+    const struct subcommand *s = tool->subcommand;
+    bool is_member = s != NULL && strncmp(s->name, "member ", 7) == 0;
+    char word[40];
+    snprintf(word, sizeof word, "%.*s", (int)size, name);
+    if (strchr(word, '|') != NULL) {
+        put_choices(word, strlen(word), begun);
+    } else if (strncmp(word, "NAME", 4) == 0 || strcmp(word, "PREFIX") == 0) {
+        bool is_session = s != NULL && strncmp(s->name, "session", 7) == 0;
+        bool is_fence = s != NULL && strncmp(s->name, "fence", 5) == 0;
+        put_list(tool,
+                 is_session ? "SESSION.LIST"
+                 : is_fence ? "FENCE.LIST"
+                            : "LOCK.LIST",
+                 is_fence ? "resource" : "name",
+                 is_session ? "address" : "holders.0.client", begun);
+    } else if (strcmp(word, "RESOURCE") == 0) {
+        put_list(tool, "FENCE.LIST", "resource", "", begun);
+    } else if (strcmp(word, "ID") == 0 && is_member) {
+        put_members(tool, begun);
+    } else if (strcmp(word, "ID") == 0) {
+        put_list(tool, "SESSION.LIST", "id", "name", begun);
+    } else if (strcmp(word, "LIMIT") == 0) {
+        put_limits(tool, begun);
+    } else if (strcmp(word, "FILE") == 0 || strcmp(word, "DIR") == 0) {
+        puts("@file");
+    } else if (strncmp(word, "COMMAND", 7) == 0) {
+        puts("@command");
+    }
+}
+
+/* --- Options -------------------------------------------------------------- */
+
+/* One option, as a line of 'details' tells it: "-o, --output a|b  ...". */
+struct described {
+    char letter;
+    const char *name; /* "--output" */
+    size_t name_size;
+    const char *value; /* What it takes. */
+    size_t value_size; /* 0: nothing. */
+};
+
+/* Reads the next line that is of an option. */
+static bool next_option(const char **text, struct described *ret_option)
+{
+    while (*text != NULL && **text != '\0') {
+        struct described option = {0};
+        const char *at = *text + strspn(*text, " ");
+        *text += strcspn(*text, "\n");
+        *text += **text == '\n';
+        if (at[0] == '-' && at[1] != '-' && at[2] == ',') {
+            option.letter = at[1];
+            at += 4;
+        }
+        if (strncmp(at, "--", 2) != 0) {
+            continue;
+        }
+        option.name = at;
+        option.name_size = strcspn(at, " \n");
+        at += option.name_size;
+        if (at[0] == ' ' && at[1] != ' ') {
+            option.value = at + 1;
+            option.value_size = strcspn(at + 1, " \n");
+        }
+        *ret_option = option;
+        return true;
+    }
+    return false;
+}
+
+/* The option that 'word' is. */
+static bool find_option(const char *details, const char *word,
+                        struct described *ret_option)
+{
+    const char *texts[] = {details, tool_options_text};
+    for (int i = 0; i < 2; i++) {
+        const char *text = texts[i];
+        while (next_option(&text, ret_option)) {
+            if ((strlen(word) == ret_option->name_size &&
+                 strncmp(word, ret_option->name, ret_option->name_size) == 0) ||
+                (word[0] == '-' && word[1] == ret_option->letter &&
+                 word[1] != '\0' && word[2] == '\0')) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+static void put_options(const char *details, const char *begun)
+{
+    const char *texts[] = {details, tool_options_text};
+    struct described option;
+    for (int i = 0; i < 2; i++) {
+        const char *text = texts[i];
+        while (next_option(&text, &option)) {
+            put(option.name, option.name + option.name_size, begun, "");
+        }
+    }
+}
+
+/* --- The words ------------------------------------------------------------ */
+
+/* First words, or the second ones of 'group'. */
+static void put_subcommands(const char *group, const char *begun)
+{
+    const char *before = "";
+    for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
+        size_t size = strcspn(s->name, " ");
+        bool is_inside = group != NULL && strlen(group) == size &&
+                         strncmp(s->name, group, size) == 0 &&
+                         s->name[size] == ' ';
+        if (is_inside) {
+            put(s->name + size + 1, NULL, begun, s->summary);
+        } else if (group == NULL && strncmp(before, s->name, size + 1) != 0) {
+            put(s->name, s->name + size, begun,
+                s->name[size] == '\0' ? s->summary : "");
+            before = s->name;
+        }
+    }
+    if (group == NULL) {
+        put("help", NULL, begun, "what a subcommand does");
+    }
+}
+
+/* The i-th operand of the subcommand, as its line of usage calls it. */
+static void put_operand(struct tool *tool, size_t i, const char *begun)
+{
+    const char *at = tool->subcommand->arguments;
+    bool is_option = false;
+    while (*at != '\0') {
+        size_t size = strcspn(at, " ");
+        const char *word = at + strspn(at, "[");
+        size_t length = strcspn(word, " ].");
+        bool is_operand = !is_option && word[0] != '-' && word[0] != '|';
+        is_option = word[0] == '-' && word[length] == ' ' && word[2] != '\0';
+        bool is_last = strncmp(word + length, "...", 3) == 0;
+        if (is_operand && (i == 0 || is_last)) {
+            put_values(tool, word, length, begun);
+            return;
+        }
+        i -= is_operand;
+        at += size + (at[size] == ' ');
+    }
+}
+
+static const struct subcommand *find(const char *first, const char *second)
+{
+    char both[64];
+    const struct subcommand *found = NULL;
+    snprintf(both, sizeof both, "%.30s %.30s", first, second);
+    for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
+        if (strcmp(s->name, both) == 0) {
+            return s;
+        }
+        found = strcmp(s->name, first) == 0 ? s : found;
+    }
+    return found;
+}
+
+/* What stands before the word that is begun. */
+struct line {
+    const char *operands[3]; /* The first ones. */
+    size_t count;
+    struct described option; /* The word is its value, if it has a name. */
+};
+
+/* The cluster that the line is about is asked. */
+static void take_endpoints(struct tool *tool, const struct described *option,
+                           char *value)
+{
+    char why[HASP_WHY_SIZE];
+    struct endpoints endpoints = {0};
+    if (option->letter == 'e' && endpoints_parse(value, &endpoints, why) == 0) {
+        endpoints_done(&tool->endpoints);
+        tool->endpoints = endpoints;
+    }
+}
+
+static void read_line(struct tool *tool, char **words, const char *details,
+                      struct line *line)
+{
+    *line = (struct line){.operands = {"", "", ""}};
+    for (; words[0] != NULL && words[1] != NULL; words++) {
+        struct described option = {0};
+        line->option = (struct described){0};
+        if (words[0][0] != '-') {
+            if (line->count < 3) {
+                line->operands[line->count] = words[0];
+            }
+            line->count++;
+        } else if (find_option(details, words[0], &option) &&
+                   option.value_size > 0) {
+            if (words[2] == NULL) {
+                line->option = option;
+            } else {
+                words++;
+                take_endpoints(tool, &option, words[0]);
+            }
+        }
+    }
+}
+
+static void complete(struct tool *tool, char **words)
+{
+    struct line line;
+    const char *begun = "";
+    for (char **word = words; *word != NULL; word++) {
+        begun = *word;
+    }
+    read_line(tool, words, NULL, &line);
+    if (strcmp(line.operands[0], "help") == 0) {
+        put_subcommands(line.count > 1 ? line.operands[1] : NULL, begun);
+        return;
+    }
+    tool->subcommand = line.count > 0 ? find(line.operands[0], line.operands[1])
+                                      : NULL;
+    const char *details = tool->subcommand != NULL ? tool->subcommand->details
+                                                   : NULL;
+    read_line(tool, words, details, &line);
+    if (line.option.name != NULL) {
+        put_values(tool, line.option.value, line.option.value_size, begun);
+    } else if (begun[0] == '-') {
+        put_options(details, begun);
+    } else if (tool->subcommand == NULL) {
+        put_subcommands(line.count > 0 ? line.operands[0] : NULL, begun);
+    } else {
+        size_t own = strchr(tool->subcommand->name, ' ') != NULL ? 2 : 1;
+        if (own == 1 && line.count == 1) {
+            put_subcommands(line.operands[0], begun); /* limits set */
+        }
+        put_operand(tool, line.count - own, begun);
+    }
+}
+
+int run_completion(struct tool *tool, char **argv)
+{
+    static const struct {
+        const char *name;
+        const char *script;
+    } shells[] = {{"bash", bash}, {"zsh", zsh}, {"fish", fish}};
+    bool is_asked = false;
+    const struct option_row rows[] = {
+        {0, "words", OPTION_FLAG, .value = &is_asked}, {0}};
+    int exit_code = options_read(tool, argv, rows, 0, SIZE_MAX);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    if (is_asked) {
+        tool->timeout_ms = ASK_MS;
+        tool->is_quiet = true;
+        complete(tool, argv + 1);
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof shells / sizeof shells[0]; i++) {
+        if (argv[1] != NULL && strcmp(argv[1], shells[i].name) == 0) {
+            fputs(shells[i].script, stdout);
+            return 0;
+        }
+    }
+    return tool_usage(tool, "which shell? bash, zsh or fish");
+}

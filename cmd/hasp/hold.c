@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: MIT */
+
+/* hasp acquire, convert, release: locks for a script, whose session outlives
+ * each of its commands. */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "cmd/hasp/acquire.h"
+#include "cmd/hasp/credentials.h"
+#include "cmd/hasp/run/child.h"
+
+/* A word that a shell takes as it is. */
+static void put_quoted(const char *text)
+{
+    putchar('\'');
+    for (; *text != '\0'; text++) {
+        if (*text == '\'') {
+            fputs("'\\''", stdout);
+        } else {
+            putchar(*text);
+        }
+    }
+    putchar('\'');
+}
+
+/* For eval: of several locks each has a line in the variable. */
+static void print_export(json_t *locks, const char *credentials, bool is_filed)
+{
+    json_t *lock;
+    size_t i;
+    struct buffer names = {0}, tokens = {0};
+    json_array_foreach(locks, i, lock)
+    {
+        buffer_printf(&names, "%s%s", i > 0 ? "\n" : "",
+                      value_text(lock, "name"));
+        buffer_printf(&tokens, "%s%" PRIu64, i > 0 ? "\n" : "",
+                      value_number(lock, "token"));
+    }
+    buffer_put_u8(&names, '\0');
+    buffer_put_u8(&tokens, '\0');
+    fputs("export HASP_LOCK=", stdout);
+    put_quoted((const char *)names.data);
+    fputs(" HASP_TOKEN=", stdout);
+    put_quoted((const char *)tokens.data);
+    printf(" HASP_SESSION=%.*s", (int)strcspn(credentials, ":"), credentials);
+    if (!is_filed) {
+        printf(" " CREDENTIALS_VARIABLE "=%s", credentials);
+    }
+    putchar('\n');
+    buffer_done(&names);
+    buffer_done(&tokens);
+}
+
+/* 'is_filed': the secret stands in a file, and nowhere else. */
+static void print_acquired(const struct tool *tool,
+                           const struct acquire_options *options,
+                           const struct hasp_hold *hold,
+                           const char *credentials, bool is_filed,
+                           bool is_export)
+{
+    json_t *locks = json_array();
+    char *end;
+    json_int_t session = (json_int_t)strtoull(credentials, &end, 10);
+    for (size_t i = 0; i < options->names.count; i++) {
+        json_t *lock = json_pack(
+            "{s:o, s:I, s:I}", "name",
+            value_of_bytes(bytes_of_text(options->names.text[i])), "token",
+            (json_int_t)hasp_token_of(hold, i), "session", session);
+        if (!is_filed) {
+            json_object_set_new(lock, "secret", json_string(end + 1));
+        }
+        json_array_append_new(locks, lock);
+    }
+    if (is_export) {
+        print_export(locks, credentials, is_filed);
+    } else if (tool->format != FORMAT_JSON) {
+        struct field fields[5] = {{"token", "TOKEN", FIELD_NUMBER},
+                                  {"session", "SESSION", FIELD_NUMBER}};
+        size_t count = 2;
+        if (!is_filed) {
+            fields[count++] = (struct field){"secret", "SECRET", FIELD_TEXT};
+        }
+        if (options->names.count > 1) {
+            fields[count++] = (struct field){"name", "LOCK", FIELD_TEXT};
+        }
+        output_rows(tool->format, fields, locks);
+    } else {
+        json_t *record = json_copy(json_array_get(locks, 0));
+        json_object_set(record, "locks", locks);
+        output_json(record);
+        json_decref(record);
+    }
+    json_decref(locks);
+}
+
+/* In the session that is given, or in a new one, which goes to the file. */
+static int acquire_as(struct tool *tool, const struct acquire_options *options,
+                      const struct session_source *source, bool is_new_file,
+                      bool is_export)
+{
+    struct acquired acquired = {0};
+    char credentials[HASP_CREDENTIALS_SIZE] = "";
+    sigset_t signals;
+    int signal_fd;
+    if (source->credentials.session != 0) {
+        snprintf(credentials, sizeof credentials, "%" PRIu64 ":%s",
+                 source->credentials.session, source->credentials.secret);
+    }
+    child_signals(&signals);
+    int exit_code = acquire(tool, options,
+                            credentials[0] != '\0' ? credentials : NULL,
+                            &signals, &signal_fd, &acquired);
+    if (exit_code != 0) {
+        if (acquired.was_not_free) {
+            tool_say(tool, "%s is not free; see: hasp why %s",
+                     acquire_name(options), options->names.text[0]);
+        }
+        return exit_code;
+    }
+    int error = hasp_credentials(acquired.session, credentials);
+    exit_code = error != 0 ? tool_hasp_error(tool, error, "no credentials") : 0;
+    if (exit_code == 0 && is_new_file) {
+        exit_code = session_file_write(source->path, credentials);
+    }
+    if (exit_code != 0) {
+        acquired_close(&acquired);
+        return exit_code;
+    }
+    print_acquired(tool, options, acquired.hold, credentials,
+                   source->path != NULL, is_export);
+    /* After a wait the lease has run for a while: the caller gets all. */
+    error = hasp_detach(acquired.session);
+    return error == 0 ? 0
+                      : tool_hasp_error(tool, error,
+                                        "the lock is held, but its session "
+                                        "could not be kept");
+}
+
+int run_acquire(struct tool *tool, char **argv)
+{
+    struct acquire_options options = ACQUIRE_DEFAULTS;
+    struct session_source source = {0};
+    bool is_export = false, is_new_file = false;
+    const struct option_row rows[] = {
+        ACQUIRE_ROWS(&options),
+        SESSION_ROWS(&source),
+        {0, "owner", OPTION_TEXT, .value = &options.owner},
+        {0, "export", OPTION_FLAG, .value = &is_export},
+        {0},
+    };
+    int exit_code = options_read(tool, argv, rows, 1, OPTION_LIST_MAX);
+    if (exit_code == 0) {
+        exit_code = acquire_options_check(tool, &options, argv + 1);
+    }
+    if (exit_code == 0 && source.path != NULL && source.text == NULL) {
+        exit_code = session_file_begin(source.path, &is_new_file);
+    }
+    if (exit_code == 0 && !is_new_file) {
+        exit_code = session_source_load(tool, &source, false);
+    }
+    if (exit_code == 0) {
+        exit_code = acquire_as(tool, &options, &source, is_new_file, is_export);
+    }
+    if (exit_code != 0 && is_new_file) {
+        unlink(source.path);
+    }
+    return exit_code;
+}
+
+static int need_session(const struct tool *tool, struct session_source *source)
+{
+    int exit_code = session_source_load(tool, source, true);
+    return exit_code != 0 || source->credentials.session != 0
+               ? exit_code
+               : tool_usage(tool, "which session? give --session-file FILE, "
+                                  "--session ID:SECRET as 'hasp acquire' "
+                                  "printed it, or use 'hasp acquire --export'");
+}
+
+static int convert(struct tool *tool, const char *name, const char *owner,
+                   enum hasp_mode mode, uint64_t wait_ms,
+                   const struct session_source *source, uint64_t *ret_token)
+{
+    char credentials[HASP_CREDENTIALS_SIZE];
+    struct hasp_session *session;
+    struct hasp_hold *hold;
+    struct hasp_options options;
+    struct hasp_acquire_options how;
+    sigset_t signals;
+    hasp_options_init(&options);
+    hasp_acquire_options_init(&how);
+    how.wait_ms = wait_ms;
+    child_signals(&signals);
+    sigprocmask(SIG_BLOCK, &signals, NULL);
+    how.interrupt_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    snprintf(credentials, sizeof credentials, "%" PRIu64 ":%s",
+             source->credentials.session, source->credentials.secret);
+    options.endpoints = tool->endpoints_text;
+    options.credentials = credentials;
+    options.timeout_ms = tool_timeout_ms(tool);
+    int error = hasp_open(&options, &session);
+    if (error != 0) {
+        return error;
+    }
+    error = hasp_resume(session, name, owner, &hold);
+    if (error == HASP_NOT_ACQUIRED) {
+        error = HASP_ENOTHELD;
+    } else if (error == 0) {
+        error = hasp_convert(hold, mode, &how);
+        *ret_token = hasp_token(hold);
+    }
+    int ignored = hasp_detach(session);
+    (void)ignored;
+    return error;
+}
+
+int run_convert(struct tool *tool, char **argv)
+{
+    struct session_source source = {0};
+    const char *owner = "";
+    bool is_trying = false;
+    int mode = -1;
+    uint64_t wait_ms = HASP_FOREVER, exit_code_no = EX_TEMPFAIL, token = 0;
+    char what[600], text[24];
+    const struct option_row rows[] = {
+        {0, "to", OPTION_CHOICE, .value = &mode, .choices = "exclusive shared"},
+        {'n', "nonblock", OPTION_FLAG, .value = &is_trying},
+        {'w', "wait", OPTION_TIME, .value = &wait_ms},
+        {'E', "exit-code", OPTION_NUMBER, .value = &exit_code_no, .max = 255},
+        {0, "owner", OPTION_TEXT, .value = &owner},
+        SESSION_ROWS(&source),
+        {0},
+    };
+    int exit_code = options_read(tool, argv, rows, 1, 1);
+    if (exit_code == 0 && mode < 0) {
+        exit_code = tool_usage(tool, "needs --to shared or --to exclusive");
+    }
+    if (exit_code == 0) {
+        exit_code = need_session(tool, &source);
+    }
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    int error = convert(tool, argv[1], owner, (enum hasp_mode)mode,
+                        is_trying ? 0 : wait_ms, &source, &token);
+    snprintf(what, sizeof what, "cannot convert '%.511s'", argv[1]);
+    if (error == HASP_ENOTHELD) {
+        return tool_fail(EX_DATAERR,
+                         "%s: this session does not hold it; see: hasp show %s",
+                         what, argv[1]);
+    }
+    if (error == HASP_NOT_ACQUIRED) {
+        tool_say(tool, "'%s' has other holders; it is still shared", argv[1]);
+        return (int)exit_code_no;
+    }
+    if (error != 0) {
+        return tool_hasp_error(tool, error, what);
+    }
+    snprintf(text, sizeof text, "%" PRIu64, token);
+    tool_print(tool, json_pack("{s:I}", "token", (json_int_t)token), text);
+    return 0;
+}
+
+int run_release(struct tool *tool, char **argv)
+{
+    struct session_source source = {0};
+    struct query query = {0};
+    const struct resp_reply *reply;
+    const char *owner = NULL;
+    uint64_t token = 0, count = 0;
+    char what[600];
+    const struct option_row rows[] = {
+        {0, "owner", OPTION_TEXT, .value = &owner},
+        {0, "token", OPTION_NUMBER, .value = &token, .min = 1},
+        SESSION_ROWS(&source),
+        {0},
+    };
+    int exit_code = options_read(tool, argv, rows, 1, OPTION_LIST_MAX);
+    if (exit_code == 0) {
+        exit_code = need_session(tool, &source);
+    }
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    while (argv[count + 1] != NULL) {
+        count++;
+    }
+    client_set_session(tool_client(tool), &source.credentials);
+    query_begin(&query, count == 1 ? "LOCK.RELEASE" : "LOCK.MRELEASE");
+    if (count > 1) {
+        query_number(&query, count);
+    }
+    for (uint64_t i = 0; i < count; i++) {
+        query_text(&query, argv[i + 1]);
+    }
+    if (owner != NULL) {
+        query_text(&query, "OWNER");
+        query_text(&query, owner);
+    }
+    if (token != 0) {
+        query_text(&query, "TOKEN");
+        query_number(&query, token);
+    }
+    snprintf(what, sizeof what, "cannot release '%.511s'", argv[1]);
+    exit_code = tool_change(tool, &query, what, &reply);
+    query_done(&query);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    uint64_t answer = (uint64_t)reply->value[0].integer;
+    if (count > 1 && answer < count) {
+        return tool_fail(EX_DATAERR,
+                         "only %" PRIu64 " of %" PRIu64
+                         " were held; see: hasp list",
+                         answer, count);
+    }
+    if (count == 1 && answer > 0) {
+        tool_say(tool, "still held %" PRIu64 " times by this owner", answer);
+    }
+    return 0;
+}

@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "cmd/hasp/options.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bytes.h"
+#include "cmd/hasp/tool.h"
+
+#define WORD_SIZE_MAX 40
+
+/* What is being read. */
+struct reading {
+    struct tool *tool;
+    const struct option_row *rows;   /* Of the subcommand, or NULL. */
+    const struct option_row *common; /* Of hasp itself. */
+    char **next;                     /* The word after the current one. */
+};
+
+/* --- The nearest name ----------------------------------------------------- */
+
+/* How many letters must be put in, taken out, changed or swapped. */
+static unsigned distance(const char *a, const char *b)
+{
+    unsigned cost[3][WORD_SIZE_MAX + 1] = {0};
+    size_t m = strlen(a), n = strlen(b);
+    if (m > WORD_SIZE_MAX || n > WORD_SIZE_MAX) {
+        return WORD_SIZE_MAX;
+    }
+    for (unsigned j = 0; j <= n; j++) {
+        cost[0][j] = j;
+    }
+    for (unsigned i = 1; i <= m; i++) {
+        unsigned *now = cost[i % 3], *before = cost[(i + 2) % 3];
+        now[0] = i;
+        for (size_t j = 1; j <= n; j++) {
+            unsigned best = before[j - 1] + (a[i - 1] != b[j - 1]);
+            best = before[j] + 1 < best ? before[j] + 1 : best;
+            best = now[j - 1] + 1 < best ? now[j - 1] + 1 : best;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] &&
+                a[i - 2] == b[j - 1] && cost[(i + 1) % 3][j - 2] + 1 < best) {
+                best = cost[(i + 1) % 3][j - 2] + 1;
+            }
+            now[j] = best;
+        }
+    }
+    return cost[m % 3][n];
+}
+
+void options_nearest(const char *word, const char *words, char *ret_nearest,
+                     size_t size)
+{
+    unsigned best = (unsigned)strlen(word) / 3 + 1;
+    ret_nearest[0] = '\0';
+    while (*words != '\0') {
+        char one[WORD_SIZE_MAX + 1];
+        size_t length = strcspn(words, " ");
+        snprintf(one, sizeof one, "%.*s", (int)length, words);
+        unsigned cost = distance(word, one);
+        /* Who has begun a word and not ended it means that one. */
+        if (strlen(word) > 1 && strncmp(word, one, strlen(word)) == 0) {
+            cost = 0;
+        }
+        if (cost < best || (cost == best && ret_nearest[0] == '\0')) {
+            best = cost;
+            snprintf(ret_nearest, size, "%s", one);
+        }
+        words += length + (words[length] == ' ');
+    }
+}
+
+static int unknown(const struct reading *reading, const char *word)
+{
+    struct buffer names = {0};
+    char nearest[WORD_SIZE_MAX + 1];
+    const struct option_row *tables[] = {reading->rows, reading->common};
+    for (int i = 0; i < 2; i++) {
+        for (const struct option_row *row = tables[i];
+             row != NULL && row->name != NULL; row++) {
+            buffer_printf(&names, "--%s ", row->name);
+        }
+    }
+    buffer_put_u8(&names, '\0');
+    options_nearest(word, (const char *)names.data, nearest, sizeof nearest);
+    buffer_done(&names);
+    if (word[1] != '-' || nearest[0] == '\0') {
+        return tool_usage(reading->tool, "unknown option '%s'", word);
+    }
+    return tool_usage(reading->tool, "unknown option '%s'; did you mean %s?",
+                      word, nearest);
+}
+
+/* --- Values --------------------------------------------------------------- */
+
+/* "from 1 to 255", or "from 1" without a limit. */
+static void format_range(const struct option_row *row, char *out, size_t size)
+{
+    char min[DURATION_TEXT_SIZE], max[DURATION_TEXT_SIZE];
+    if (row->kind == OPTION_TIME) {
+        duration_format(row->min, min);
+        duration_format(row->max, max);
+    } else {
+        snprintf(min, sizeof min, "%" PRIu64, row->min);
+        snprintf(max, sizeof max, "%" PRIu64, row->max);
+    }
+    snprintf(out, size, "from %s%s%s", min, row->max != 0 ? " to " : " on",
+             row->max != 0 ? max : "");
+}
+
+static int take_number(const struct reading *reading,
+                       const struct option_row *row, const char *text)
+{
+    uint64_t number;
+    char range[80];
+    bool is_time = row->kind == OPTION_TIME;
+    if (!(is_time ? duration_parse(text, &number)
+                  : parse_number(text, &number))) {
+        return is_time
+                   ? tool_bad_time(reading->tool, text)
+                   : tool_usage(reading->tool, "invalid number '%s' for --%s",
+                                text, row->name);
+    }
+    if (number < row->min || (row->max != 0 && number > row->max)) {
+        format_range(row, range, sizeof range);
+        return tool_usage(reading->tool, "--%s %s is out of range: use a %s %s",
+                          row->name, text, is_time ? "time" : "number", range);
+    }
+    *(uint64_t *)row->value = number;
+    return 0;
+}
+
+static int take_choice(const struct reading *reading,
+                       const struct option_row *row, const char *text)
+{
+    const char *word = row->choices;
+    for (int i = 0; *word != '\0'; i++) {
+        size_t size = strcspn(word, " ");
+        if (strlen(text) == size && strncmp(text, word, size) == 0) {
+            *(int *)row->value = i;
+            return 0;
+        }
+        word += size + (word[size] == ' ');
+    }
+    return tool_usage(reading->tool, "invalid --%s '%s': use one of %s",
+                      row->name, text, row->choices);
+}
+
+static int take(const struct reading *reading, const struct option_row *row,
+                char *text)
+{
+    struct option_list *list = row->value;
+    switch (row->kind) {
+    case OPTION_FLAG:
+        *(bool *)row->value = true;
+        return 0;
+    case OPTION_TEXT:
+        *(char **)row->value = text;
+        return 0;
+    case OPTION_LIST:
+        if (list->count == OPTION_LIST_MAX) {
+            return tool_usage(reading->tool, "--%s comes too often", row->name);
+        }
+        list->text[list->count++] = text;
+        return 0;
+    case OPTION_NUMBER:
+    case OPTION_TIME:
+        return take_number(reading, row, text);
+    case OPTION_CHOICE:
+        return take_choice(reading, row, text);
+    }
+    return EX_SOFTWARE;
+}
+
+/* --- Words ---------------------------------------------------------------- */
+
+static const struct option_row *find(const struct reading *reading, char letter,
+                                     const char *name, size_t size)
+{
+    const struct option_row *tables[] = {reading->rows, reading->common};
+    for (int i = 0; i < 2; i++) {
+        for (const struct option_row *row = tables[i];
+             row != NULL && row->name != NULL; row++) {
+            bool is_it = letter != 0 ? row->letter == letter
+                                     : strlen(row->name) == size &&
+                                           strncmp(row->name, name, size) == 0;
+            if (is_it) {
+                return row;
+            }
+        }
+    }
+    return NULL;
+}
+
+/* 'value' is what stands behind it in the same word, or NULL. */
+static int take_option(struct reading *reading, const struct option_row *row,
+                       const char *word, char *value)
+{
+    if (row->kind == OPTION_FLAG && value != NULL) {
+        return tool_usage(reading->tool, "--%s takes no value", row->name);
+    }
+    if (row->kind != OPTION_FLAG && value == NULL) {
+        value = *reading->next;
+        if (value == NULL) {
+            return tool_usage(reading->tool, "the value of %s is missing",
+                              word);
+        }
+        reading->next++;
+    }
+    return take(reading, row, value);
+}
+
+/* "--name", "--name=value". */
+static int take_long(struct reading *reading, char *word)
+{
+    char *value = strchr(word, '=');
+    size_t size = value != NULL ? (size_t)(value - word) : strlen(word);
+    const struct option_row *row = find(reading, 0, word + 2, size - 2);
+    if (row == NULL) {
+        return unknown(reading, word);
+    }
+    return take_option(reading, row, word, value != NULL ? value + 1 : NULL);
+}
+
+/* "-n", "-sn", "-w5", "-w 5". */
+static int take_letters(struct reading *reading, char *word)
+{
+    int exit_code = 0;
+    for (char *at = word + 1; *at != '\0' && exit_code == 0; at++) {
+        const struct option_row *row = find(reading, *at, NULL, 0);
+        if (row == NULL) {
+            return unknown(reading, word);
+        }
+        if (row->kind == OPTION_FLAG) {
+            *(bool *)row->value = true;
+            continue;
+        }
+        return take_option(reading, row, word, at[1] != '\0' ? at + 1 : NULL);
+    }
+    return exit_code;
+}
+
+/* --- The whole ------------------------------------------------------------ */
+
+/* What the i-th operand is called in the line of usage. */
+static int missing(const struct tool *tool, size_t i)
+{
+    const char *at = tool->subcommand->arguments;
+    int depth = 0;
+    while (*at != '\0') {
+        size_t size = strcspn(at, " ");
+        depth += at[0] == '[';
+        if (depth == 0 && i-- == 0) {
+            return tool_usage(tool, "missing %.*s", (int)size, at);
+        }
+        depth -= at[size - 1] == ']';
+        at += size + (at[size] == ' ');
+    }
+    return tool_usage(tool, "an argument is missing");
+}
+
+static int check_operands(struct tool *tool, char **operands, size_t count,
+                          size_t min, size_t max)
+{
+    if (count < min) {
+        return missing(tool, count);
+    }
+    if (count > max) {
+        return tool_usage(tool, "unexpected argument '%s'", operands[max]);
+    }
+    return tool->subcommand == NULL ? 0 : tool_read_endpoints(tool);
+}
+
+/* Options end at the 'stop'th operand, from 1. */
+static int read_words(struct tool *tool, char **argv,
+                      const struct option_row *rows, size_t min, size_t max,
+                      size_t stop)
+{
+    int format = (int)tool->format;
+    bool wants_help = false, wants_version = false;
+    const struct option_row common[] = {
+        {'e', "endpoints", OPTION_TEXT, .value = &tool->endpoints_text},
+        {'o', "output", OPTION_CHOICE, .value = &format,
+         .choices = "table json plain"},
+        {'t', "timeout", OPTION_TIME, .value = &tool->timeout_ms, .min = 1},
+        {'q', "quiet", OPTION_FLAG, .value = &tool->is_quiet},
+        {'h', "help", OPTION_FLAG, .value = &wants_help},
+        {'V', "version", OPTION_FLAG, .value = &wants_version},
+        {0},
+    };
+    struct reading reading = {
+        .tool = tool, .rows = rows, .common = common, .next = argv + 1};
+    size_t count = 0;
+    bool is_over = false;
+    while (*reading.next != NULL) {
+        char *word = *reading.next++;
+        int exit_code = 0;
+        if (is_over || word[0] != '-' || word[1] == '\0') {
+            argv[++count] = word;
+            is_over |= count >= stop;
+        } else if (strcmp(word, "--") == 0) {
+            is_over = true;
+        } else {
+            exit_code = word[1] == '-' ? take_long(&reading, word)
+                                       : take_letters(&reading, word);
+        }
+        if (exit_code != 0) {
+            return exit_code;
+        }
+    }
+    argv[count + 1] = NULL;
+    tool->format = (enum format)format;
+    return wants_help || wants_version
+               ? tool_help(tool, wants_version)
+               : check_operands(tool, argv + 1, count, min, max);
+}
+
+int options_read(struct tool *tool, char **argv, const struct option_row *rows,
+                 size_t min, size_t max)
+{
+    return read_words(tool, argv, rows, min, max, SIZE_MAX);
+}
+
+int options_read_before(struct tool *tool, char **argv,
+                        const struct option_row *rows, size_t min)
+{
+    return read_words(tool, argv, rows, min, SIZE_MAX, min);
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "cmd/hasp/waiting.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/memory.h"
+#include "client/thread.h"
+#include "cmd/hasp/view/screen.h"
+
+/* A wait that lasts longer is explained. */
+#define PATIENCE_MS 700
+/* Between two looks: for a live line, and for a log. */
+#define LIVE_MS 1000
+#define LOG_MS 15000
+/* A silent cluster must not hold up the end of a wait. */
+#define ASK_MS 2000
+
+struct waiting {
+    struct tool *tool;
+    const struct option_list *names;
+    uint64_t session;
+    uint64_t begun_ns;
+    bool is_live; /* One line that is written over. */
+    int stop_fd;
+    pthread_t thread;
+    bool has_told;
+    uint64_t told_token; /* Of the holder that was told last. */
+};
+
+/* --- What is told --------------------------------------------------------- */
+
+/* How many wait before this session; the queue's length if it is not there. */
+static size_t place_of(json_t *lock, uint64_t session)
+{
+    size_t i;
+    json_t *waiter, *queue = value_at(lock, "queue");
+    json_array_foreach(queue, i, waiter)
+    {
+        if (value_number(waiter, "session") == session) {
+            return i;
+        }
+    }
+    return json_array_size(queue);
+}
+
+static void put_holder(struct buffer *out, json_t *lock)
+{
+    json_t *holder = value_at(lock, "holders.0");
+    size_t count = json_array_size(value_at(lock, "holders"));
+    const char *client = value_text(holder, "client");
+    char since[DURATION_TEXT_SIZE];
+    if (holder == NULL) {
+        buffer_put_text(out, "which is kept closed");
+        return;
+    }
+    duration_format(value_number(holder, "since_ms"), since);
+    buffer_printf(out, "held by %s%s (session %" PRIu64 ") for %s",
+                  client[0] != '\0' ? client : "a client without a name",
+                  count > 1 ? " and others" : "",
+                  value_number(holder, "session"), since);
+}
+
+/* "14 s: 2nd in the queue for 'a'; ann@host has it since 12:03:11, free in 7.4s
+ * at the earliest" */
+static void put_live(const struct waiting *waiting, struct buffer *out,
+                     json_t *lock)
+{
+    char clock[16], earliest[DURATION_TEXT_SIZE];
+    json_t *holder = value_at(lock, "holders.0");
+    const char *client = value_text(holder, "client");
+    time_t since = time(NULL) -
+                   (time_t)(value_number(holder, "since_ms") / 1000);
+    buffer_printf(out, "hasp: %" PRIu64 " s: no. %zu in the queue for '%s'",
+                  (client_now_ns() - waiting->begun_ns) / NS_PER_S,
+                  place_of(lock, waiting->session) + 1,
+                  value_text(lock, "name"));
+    if (holder != NULL) {
+        strftime(clock, sizeof clock, "%H:%M:%S", localtime(&since));
+        buffer_printf(out, "; %s%s has it since %s",
+                      client[0] != '\0' ? client : "somebody",
+                      json_array_size(value_at(lock, "holders")) > 1
+                          ? " with others"
+                          : "",
+                      clock);
+    }
+    duration_format(value_number(lock, "earliest_ms"), earliest);
+    buffer_printf(out, "; free in %s at the earliest", earliest);
+}
+
+/* Writes the line over the one before, cut to the width of the terminal. */
+static void show_live(const char *text)
+{
+    unsigned width = screen_width(STDERR_FILENO);
+    fputs("\r\033[K", stderr);
+    text_print_cut(stderr, text, width - 1);
+    fflush(stderr);
+}
+
+static void tell(struct waiting *waiting, json_t *lock)
+{
+    struct buffer text = {0};
+    size_t place = place_of(lock, waiting->session);
+    uint64_t token = value_number(lock, "holders.0.token");
+    if (waiting->is_live) {
+        put_live(waiting, &text, lock);
+        buffer_put_u8(&text, '\0');
+        show_live((const char *)text.data);
+    } else if (token != waiting->told_token || token == 0) {
+        put_holder(&text, lock);
+        if (place > 0 && place < json_array_size(value_at(lock, "queue"))) {
+            buffer_printf(&text, ", %zu before us", place);
+        }
+        buffer_put_u8(&text, '\0');
+        tool_say(waiting->tool, "waiting for '%s', %s",
+                 value_text(lock, "name"), (const char *)text.data);
+        waiting->told_token = token;
+    }
+    waiting->has_told = true;
+    buffer_done(&text);
+}
+
+/* Of several locks the first one that others have is told of. */
+static void look(struct waiting *waiting, struct client *client)
+{
+    struct query query = {0};
+    const struct resp_reply *reply;
+    for (size_t i = 0; i < waiting->names->count; i++) {
+        struct client_options ask = {.deadline_ns = client_now_ns() +
+                                                    ASK_MS * NS_PER_MS,
+                                     .is_read = true};
+        query_begin(&query, "LOCK.SHOW");
+        query_text(&query, waiting->names->text[i]);
+        int error = client_ask(client, &query, &ask, &reply);
+        query_done(&query);
+        if (error == HASP_EINTR) {
+            return;
+        }
+        if (error != 0 && waiting->is_live) {
+            show_live(client_why(client));
+            waiting->has_told = true;
+            return;
+        }
+        if (error != 0) {
+            if (!waiting->has_told) {
+                tool_say(waiting->tool, "%s; still waiting for '%s'",
+                         client_why(client), waiting->names->text[i]);
+            }
+            waiting->has_told = true;
+            return;
+        }
+        json_t *lock = value_of_reply(reply, 0);
+        bool is_it = i + 1 == waiting->names->count ||
+                     json_array_size(value_at(lock, "holders")) > 0;
+        if (is_it) {
+            tell(waiting, lock);
+        }
+        json_decref(lock);
+        if (is_it) {
+            return;
+        }
+    }
+}
+
+static void *run(void *data)
+{
+    struct waiting *waiting = data;
+    struct pollfd stop = {.fd = waiting->stop_fd, .events = POLLIN};
+    int wait_ms = PATIENCE_MS;
+    struct client *client = client_new(&waiting->tool->endpoints);
+    client_set_interrupt(client, waiting->stop_fd);
+    while (poll(&stop, 1, wait_ms) == 0) {
+        look(waiting, client);
+        wait_ms = waiting->is_live ? LIVE_MS : LOG_MS;
+    }
+    client_free(client);
+    return NULL;
+}
+
+/* --- The beginning and the end -------------------------------------------- */
+
+struct waiting *waiting_begin(struct tool *tool,
+                              const struct option_list *names, uint64_t session,
+                              bool is_waiting)
+{
+    if (!is_waiting || tool->is_quiet) {
+        return NULL;
+    }
+    struct waiting *waiting = memory_new(sizeof *waiting);
+    *waiting = (struct waiting){.tool = tool,
+                                .names = names,
+                                .session = session,
+                                .begun_ns = client_now_ns(),
+                                .is_live = isatty(STDERR_FILENO),
+                                .stop_fd = eventfd(0, EFD_CLOEXEC)};
+    if (waiting->stop_fd < 0 ||
+        client_thread_start(&waiting->thread, run, waiting) != 0) {
+        close(waiting->stop_fd);
+        free(waiting);
+        return NULL;
+    }
+    return waiting;
+}
+
+void waiting_end(struct waiting *waiting, bool is_acquired)
+{
+    uint64_t one = 1;
+    if (waiting == NULL) {
+        return;
+    }
+    /* An eventfd of ours that nobody reads: it cannot fail. */
+    ssize_t ignored = write(waiting->stop_fd, &one, sizeof one);
+    (void)ignored;
+    pthread_join(waiting->thread, NULL);
+    if (waiting->is_live && waiting->has_told) {
+        fputs("\r\033[K", stderr);
+    }
+    if (is_acquired && waiting->has_told) {
+        tool_say(waiting->tool, "got it after %" PRIu64 " s",
+                 (client_now_ns() - waiting->begun_ns + NS_PER_S / 2) /
+                     NS_PER_S);
+    }
+    close(waiting->stop_fd);
+    free(waiting);
+}

@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: MIT
+"""The tool's manners: options anywhere, the nearest name, what a person sees of
+a wait, locks for scripts, names that complete.
+
+The programs under test are $HASPD and $HASP (default: build/release/...)."""
+
+import json
+import os
+import re
+import subprocess
+import time
+
+import pytest
+
+from cluster import Cluster, wait_until
+from fake_node import FakeNode
+from test_tool_views import HASP, Screen, complete, environment, hasp
+
+
+@pytest.fixture(scope="module")
+def endpoints():
+    with Cluster() as cluster:
+        cluster.leader()
+        yield ",".join("127.0.0.1:%d" % n.client_port for n in cluster.nodes)
+
+
+def result_of(endpoints, *words):
+    told = hasp(endpoints, *words, "-o", "json")
+    assert told.returncode == 0, told.stderr
+    return json.loads(told.stdout)
+
+
+# --- Words -------------------------------------------------------------------
+
+
+def test_options_stand_anywhere_and_two_hyphens_end_them():
+    with FakeNode(lambda words: [b"0", []]) as node:
+        for words in (["-o", "json", "list", "x"], ["list", "-o", "json", "x"],
+                      ["list", "x", "-ojson"], ["list", "x", "--output=json"]):
+            node.requests.clear()
+            told = subprocess.run(
+                [HASP] + words + ["-e", node.endpoint], encoding="utf-8",
+                capture_output=True, env=environment(),
+            )
+            assert (told.returncode, told.stdout) == (0, "[]\n"), words
+            assert node.requests[-1] == [b"LOCK.LIST", b"PREFIX", b"x"]
+        node.requests.clear()
+        told = hasp(node.endpoint, "list", "--", "-o")
+        assert told.returncode == 0
+        assert node.requests[-1] == [b"LOCK.LIST", b"PREFIX", b"-o"]
+
+
+@pytest.mark.parametrize("words, meant", [
+    (["staus"], "did you mean status?"),
+    (["aquire", "a"], "did you mean acquire?"),
+    (["sessions", "list"], "did you mean session?"),
+    (["session", "lsit"], "did you mean session list?"),
+    (["help", "relase"], "did you mean release?"),
+    (["acquire", "a", "--non-block"], "did you mean --nonblock?"),
+    (["run", "--sahred", "a", "true"], "did you mean --shared?"),
+    (["list", "--ouput", "json"], "did you mean --output?"),
+    (["acquire", "a", "--ttl", "10x"],
+     "hasp: invalid duration '10x': use a number with ms, s, m, h, e.g. 20s"),
+    (["acquire", "a", "--ttl", "1ms"],
+     "--ttl 1ms is out of range: use a time from 100ms to 1h00m"),
+    (["run", "--on-lost", "cry", "a", "true"],
+     "invalid --on-lost 'cry': use one of term kill freeze ignore"),
+    (["show"], "missing NAME"),
+    (["check", "a"], "missing TOKEN"),
+    (["run", "a"], "missing COMMAND"),
+    (["show", "a", "b"], "unexpected argument 'b'"),
+    (["fence", "fly"], "there are: admit, show, list, remove"),
+    (["xylophone"], "unknown subcommand 'xylophone'; see: hasp help"),
+])
+def test_what_is_wrong_is_said_and_what_was_meant_is_offered(words, meant):
+    told = hasp("127.0.0.1:1", *words)
+    assert told.returncode == 64 and told.stdout == ""
+    assert meant in told.stderr, told.stderr
+    assert told.stderr.startswith("hasp: ")
+
+
+def test_the_help_groups_the_subcommands_and_knows_each_option():
+    text = hasp("", "help").stdout
+    topics = re.findall(r"^([A-Z][a-z ]+)$", text, re.M)
+    assert topics == ["Locks", "Sessions and tokens", "The cluster",
+                      "For operators", "To try and to measure"]
+    assert max(map(len, text.splitlines())) <= 80
+    count = 0
+    for name in re.findall(r"^  ([a-z]+(?: [a-z]+)?)  +\S", text, re.M):
+        words = name.split()
+        for option in re.findall(r"^  [- ].*?(--[a-z-]+)",
+                                 hasp("", "help", *words).stdout, re.M):
+            # Its value is missing, or something else; it is not unknown.
+            told = hasp("127.0.0.1:1", *words, option + "=", "--nonsense")
+            assert "unknown option '%s" % option not in told.stderr, name
+            count += 1
+    assert count > 40
+
+
+# --- Locks for scripts -------------------------------------------------------
+
+
+def test_acquire_waits_and_n_tries(endpoints):
+    first = result_of(endpoints, "acquire", "manners/wait", "--ttl", "30s")
+    credentials = "%d:%s" % (first["session"], first["secret"])
+    assert hasp(endpoints, "acquire", "-n", "manners/wait").returncode == 75
+    assert hasp(
+        endpoints, "acquire", "-w", "100ms", "manners/wait"
+    ).returncode == 75
+    waiting = subprocess.Popen(
+        [HASP, "-e", endpoints, "acquire", "manners/wait", "--ttl", "1s"],
+        env=environment(), stdout=subprocess.PIPE, encoding="utf-8",
+    )
+    wait_until(lambda: result_of(endpoints, "show", "manners/wait")["queue"],
+               10, "a waiter")
+    assert waiting.poll() is None
+    assert hasp(
+        endpoints, "release", "manners/wait", "--session", credentials
+    ).returncode == 0
+    assert "TOKEN" in waiting.communicate(timeout=20)[0]
+    assert waiting.returncode == 0
+
+
+def shell(endpoints, script):
+    return subprocess.run(
+        ["sh", "-ec", script], encoding="utf-8", capture_output=True,
+        timeout=60,
+        env=environment(HASP_ENDPOINTS=endpoints, PATH="%s:%s" % (
+            os.path.dirname(HASP), os.environ["PATH"])),
+    )
+
+
+def test_a_shell_gets_the_lock_by_eval_and_gives_it_back(endpoints):
+    told = shell(endpoints, """
+        eval "$(hasp acquire "manners/it's" --ttl 20s --export)"
+        echo "$HASP_LOCK"
+        hasp check "$HASP_LOCK" "$HASP_TOKEN"
+        hasp session keep -o json
+        hasp convert "$HASP_LOCK" --to shared > /dev/null
+        hasp -o json show "$HASP_LOCK" | grep mode
+        hasp convert "$HASP_LOCK" --to exclusive -n > /dev/null
+        hasp release "$HASP_LOCK"
+        hasp session close
+    """)
+    assert told.returncode == 0, told.stderr
+    lines = told.stdout.splitlines()
+    assert lines[:2] == ["manners/it's", "current"]
+    assert any('"mode": "shared"' in line for line in lines)
+    assert lines[-1] == "0"
+
+
+def test_what_does_not_hold_is_not_converted(endpoints):
+    told = shell(endpoints, """
+        eval "$(hasp acquire manners/own --ttl 20s --export)"
+        hasp -q convert manners/other --to shared || echo $?
+        hasp acquire -s manners/two --session "$HASP_CREDENTIALS" > /dev/null
+        other=$(hasp -o plain acquire -s manners/two --ttl 20s | cut -f 2,3 \\
+            --output-delimiter :)
+        hasp -q convert manners/two --to exclusive -n || echo $?
+        hasp -q convert manners/two --to exclusive -w 100ms -E 9 || echo $?
+        hasp session close "$other"
+        hasp convert manners/two --to exclusive > /dev/null && echo done
+        hasp session close > /dev/null
+    """)
+    assert told.returncode == 0, told.stderr
+    assert told.stdout.split() == ["65", "75", "9", "1", "done"]
+
+
+def test_several_locks_are_taken_at_once(endpoints):
+    first = result_of(
+        endpoints, "acquire", "manners/a", "manners/b", "--ttl", "20s"
+    )
+    assert [lock["name"] for lock in first["locks"]] == [
+        "manners/a", "manners/b",
+    ]
+    told = hasp(endpoints, "run", "-n", "manners/c", "--with", "manners/b",
+                "true")
+    assert told.returncode == 75
+    assert result_of(endpoints, "show", "manners/c")["holders"] == []
+    credentials = "%d:%s" % (first["session"], first["secret"])
+    short = hasp(endpoints, "release", "manners/a", "manners/z",
+                 "--session", credentials)
+    assert short.returncode == 65 and "1 of 2" in short.stderr
+    assert hasp(
+        endpoints, "release", "manners/b", "--session", credentials
+    ).returncode == 0
+    told = hasp(
+        endpoints, "run", "manners/c", "--with", "manners/b", "--", "sh", "-c",
+        'echo "$HASP_LOCK"; echo "$HASP_TOKEN" | wc -l',
+    )
+    assert told.stdout.split() == ["manners/c", "manners/b", "2"]
+    inner = hasp(
+        endpoints, "run", "manners/c", "--with", "manners/b", "--",
+        HASP, "-e", endpoints, "run", "manners/b", "true",
+    )
+    assert inner.returncode == 64 and "for ever" in inner.stderr
+
+
+# --- What a person sees ------------------------------------------------------
+
+
+def test_a_wait_on_a_terminal_is_one_live_line(endpoints):
+    held = result_of(endpoints, "acquire", "manners/live", "--ttl", "30s")
+    with Screen(endpoints, "run", "manners/live", "echo", "mine") as run:
+        run.expect(r"\r\033\[Khasp: 0 s: no\. 1 in the queue for "
+                   r"'manners/live'")
+        run.expect(r"hasp: [1-9] s: no\. 1")
+        assert "\n" not in run.text
+        hasp(endpoints, "session", "close",
+             "%d:%s" % (held["session"], held["secret"]))
+        run.expect(r"\r\033\[Khasp: got it after [0-9]+ s\r\n")
+        run.expect("mine")
+        assert run.wait() == 0
+
+
+def test_a_wait_elsewhere_tells_who_holds_it_and_when_it_is_over(endpoints):
+    held = result_of(endpoints, "acquire", "manners/log", "--ttl", "30s")
+    waiting = subprocess.Popen(
+        [HASP, "-e", endpoints, "run", "manners/log", "true"],
+        env=environment(), stderr=subprocess.PIPE, encoding="utf-8",
+    )
+    line = waiting.stderr.readline()
+    assert "waiting for 'manners/log', held by" in line
+    assert "session %d" % held["session"] in line
+    hasp(endpoints, "session", "close",
+         "%d:%s" % (held["session"], held["secret"]))
+    rest = waiting.communicate(timeout=20)[1]
+    assert waiting.returncode == 0
+    assert re.fullmatch("hasp: got it after [0-9]+ s\n", rest)
+
+
+def test_a_node_that_hangs_holds_up_nobody():
+    """It accepts and is silent; the next one is asked."""
+    def never(words):
+        time.sleep(60)
+
+    with FakeNode(never) as hung, FakeNode(
+        lambda words: [b"0", []] if words[0] == b"LOCK.LIST" else {"node": 2}
+    ) as good:
+        both = hung.endpoint + "," + good.endpoint
+        told = hasp(both, "-t", "20s", "list")
+        assert told.returncode == 0
+        # The one that hangs was asked what it is, and no more than that.
+        assert {r[0] for r in hung.requests} <= {b"RAFT.STATUS"}
+        assert [b"LOCK.LIST"] in good.requests
+
+
+def test_names_are_completed(endpoints, tmp_path):
+    held = result_of(
+        endpoints, "acquire", "manners/complete me", "--ttl", "30s"
+    )
+    at = ["-e", endpoints]
+    assert complete(tmp_path, *at, "show", "manners/compl") == [
+        "manners/complete\\", "me",
+    ]
+    assert str(held["session"]) in complete(
+        tmp_path, *at, "session", "show", str(held["session"])[:6]
+    )
+    assert complete(tmp_path, *at, "member", "demote", "") == ["1", "2", "3"]
+    assert "ttl_max" in complete(tmp_path, *at, "limits", "set", "tt")
+    hasp(endpoints, "session", "close",
+         "%d:%s" % (held["session"], held["secret"]))
+
+
+def test_a_backslash_in_a_name_can_be_told_from_an_escape(endpoints):
+    told = hasp(endpoints, "acquire", "manners/\\x41", "--ttl", "2s",
+                "-o", "json")
+    assert json.loads(told.stdout)["name"] == "manners/\\x41"
+    for words in (["list", "manners/\\"], ["list", "manners/\\", "-oplain"]):
+        assert "manners/\\\\x41" in hasp(endpoints, *words).stdout
