@@ -8,17 +8,8 @@
  * then it goes on to the next of its endpoints. A session that it acts for is
  * attached anew on each connection.
  *
- * What an attempt ends with, and what follows:
- *
- *     an answer             is given out
- *     NOLEADER, BUSY        nothing was done: again, at another node
- *     MOVED                 nothing was done: again, at the node that it names
- *     no connection         nothing was done: again, at another node
- *     lost connection,      the outcome is not known: again if the query is
- *     no answer, UNKNOWN    repeatable, else given out
- *
- * until the deadline. A repeatable query is one that changes nothing or carries
- * a REQ.
+ * What is asked again, when and where, is client/asker.h's matter; this waits
+ * for it.
  *
  * Errors:
  *
@@ -43,24 +34,13 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "client/connection.h"
+#include "client/asker.h"
 #include "client/endpoints.h"
 #include "client/query.h"
 #include "lease/lease.h"
 
-#define CLIENT_SECRET_SIZE 33 /* 32 hex digits and a zero. */
-#define CLIENT_CODE_SIZE 32
-/* For the connection and the greeting; a paused node accepts and is silent. */
-#define CLIENT_OPEN_MS 1000
-/* For an answer, before another node is asked; longer than a node looks for a
- * leader before it says NOLEADER. */
-#define CLIENT_ATTEMPT_MS 4000
-
-/* Names a session and proves the right to act for it. */
-struct credentials {
-    uint64_t session;
-    char secret[CLIENT_SECRET_SIZE];
-};
+/* Takes a message that no request asked for; 'reply' is borrowed. */
+typedef void connection_push_fn(void *data, const struct resp_reply *reply);
 
 struct client;
 

@@ -1,129 +1,681 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The callback calls of include/hasp/hasp_uv.h: a thread for each call that is
- * under way, a uv_async_t to tell the loop. */
+/* The driver on a libuv loop, for include/hasp/hasp_uv.h: one socket, one
+ * timer, one uv_async_t, and no thread.
+ *
+ * The machine is turned on the loop's thread alone, in on_turn(); only there
+ * callbacks are called, so never inside the call that they answer. Whatever
+ * begins something, on whichever thread, sends the uv_async_t. */
 
 #include "include/hasp/hasp_uv.h"
 
-#include <pthread.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include "base/err.h"
 #include "base/list.h"
 #include "client/hasp_session.h"
-#include "client/thread.h"
 
-enum job_kind { JOB_OPEN, JOB_ACQUIRE, JOB_CONVERT, JOB_RELEASE, JOB_CLOSE };
+#define READ_SIZE ((size_t)64 << 10)
 
-/* One call. It belongs to its thread until it stands in 'done'. */
+/* One call. */
 struct job {
-    struct list in_uv;
+    struct list in_uv; /* When it is done. */
     struct hasp_uv *uv;
-    enum job_kind kind;
-    pthread_t thread;
-    struct hasp_options options;
-    struct hasp_acquire_options acquire;
-    char *texts[3]; /* Copies that the options point to. */
-    char **names;   /* Of the locks to acquire. */
-    size_t name_count;
-    enum hasp_mode mode; /* To convert to. */
-    struct hasp_session *session;
-    struct hasp_hold *hold;
-    int status;
-    char why[HASP_WHY_SIZE];
+    struct waiting wait;
+    uv_poll_t *poll; /* Of the descriptor that interrupts it; or NULL. */
+    int poll_fd;
+    bool is_open; /* It opens the session. */
     hasp_uv_fn *done;
     hasp_uv_hold_fn *held;
     void *data;
 };
 
+/* A connection, from the look-up of its name on; freed when nothing of it is
+ * left in the loop. */
+struct link {
+    uv_tcp_t tcp;
+    uv_getaddrinfo_t resolve;
+    uv_connect_t connect;
+    struct hasp_uv *uv;
+    struct addrinfo *addresses;
+    struct addrinfo *next;
+    bool is_resolving;
+    bool is_up;
+    bool is_abandoned;
+    char in[READ_SIZE];
+};
+
 struct hasp_uv {
+    struct hasp_session session;
+    uv_loop_t *loop;
     uv_async_t async;
-    struct hasp_session *session;
-    hasp_event_fn *on_event;
-    void *event_data;
-    uint32_t running; /* Jobs, those included that are done but not told. */
+    uv_timer_t timer;
+    struct link *link;
+    uint32_t number;  /* The asker's connection that 'link' carries. */
+    uint32_t handles; /* In the loop. */
+    uint32_t jobs;    /* Those included that are done but not told. */
+    struct list done;
+    bool is_open;
     bool is_closing;
-    bool is_telling;       /* Inside on_news(): it will go on by itself. */
-    struct job *close_job; /* Until it has been started. */
-    pthread_mutex_t mutex; /* Guards the two lists. */
-    struct list done;      /* Jobs. */
-    struct list events;    /* struct event_node */
+    bool has_ended; /* The session is closed, or never was. */
+    bool is_telling;
+    struct job close_job;
     hasp_uv_fn *closed;
     void *closed_data;
 };
 
-static void on_news(uv_async_t *async);
-static void on_event(void *data, const struct hasp_event *event);
-static void *run(void *data);
-static int start(struct job *job);
-static void go_on_closing(struct hasp_uv *uv);
+static void on_turn(struct hasp_uv *uv);
 
-static void job_free(struct job *job)
+static struct asker *asker_of(struct hasp_uv *uv)
 {
-    for (size_t i = 0; i < sizeof job->texts / sizeof job->texts[0]; i++) {
-        free(job->texts[i]);
-    }
-    for (size_t i = 0; i < job->name_count; i++) {
-        free(job->names[i]);
-    }
-    free(job->names);
-    free(job);
+    return &uv->session.machine.asker;
 }
 
-static struct job *job_new(struct hasp_uv *uv, enum job_kind kind, void *data)
+/* The last thing of it that was in the loop has gone. */
+static void let_go(struct hasp_uv *uv)
 {
-    struct job *job = calloc(1, sizeof *job);
+    hasp_uv_fn *closed = uv->closed;
+    void *data = uv->closed_data;
+    uv->handles--;
+    if (uv->handles > 0) {
+        return;
+    }
+    session_done(&uv->session);
+    free(uv);
+    if (closed != NULL) {
+        closed(data, 0, "");
+    }
+}
+
+/* --- The connection ------------------------------------------------------- */
+
+static void connect_next(struct link *link, int code);
+
+static void link_free(struct link *link)
+{
+    struct hasp_uv *uv = link->uv;
+    uv_freeaddrinfo(link->addresses);
+    free(link);
+    let_go(uv);
+}
+
+static void on_link_closed(uv_handle_t *handle)
+{
+    link_free((struct link *)handle);
+}
+
+static void abandon(struct link *link)
+{
+    link->is_abandoned = true;
+    link->is_up = false;
+    if (link->is_resolving) {
+        uv_cancel((uv_req_t *)&link->resolve);
+    } else if (!uv_is_closing((uv_handle_t *)&link->tcp)) {
+        uv_close((uv_handle_t *)&link->tcp, on_link_closed);
+    }
+}
+
+static void on_alloc(uv_handle_t *handle, size_t size, uv_buf_t *ret_buffer)
+{
+    struct link *link = (struct link *)handle;
+    (void)size;
+    *ret_buffer = uv_buf_init(link->in, sizeof link->in);
+}
+
+static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
+{
+    struct link *link = (struct link *)stream;
+    struct hasp_uv *uv = link->uv;
+    if (link->is_abandoned || count == 0) {
+        return;
+    }
+    pthread_mutex_lock(&uv->session.mutex);
+    if (count > 0) {
+        asker_input(asker_of(uv), bytes_of(buffer->base, (size_t)count),
+                    client_clock_read());
+    } else if (uv->number == asker_of(uv)->number) {
+        asker_failed(asker_of(uv), "closed the connection",
+                     client_clock_read());
+    }
+    pthread_mutex_unlock(&uv->session.mutex);
+    on_turn(uv);
+}
+
+/* With the mutex. */
+static void fail(struct hasp_uv *uv, int code)
+{
+    if (uv->number == asker_of(uv)->number) {
+        asker_failed(asker_of(uv), uv_strerror(code), client_clock_read());
+    }
+}
+
+/* The last address did not do; its handle is free for the next one. */
+static void on_try_closed(uv_handle_t *handle)
+{
+    struct link *link = (struct link *)handle;
+    struct hasp_uv *uv = link->uv;
+    if (link->is_abandoned) {
+        link_free(link);
+        return;
+    }
+    pthread_mutex_lock(&uv->session.mutex);
+    connect_next(link, UV_ECONNREFUSED);
+    pthread_mutex_unlock(&uv->session.mutex);
+    on_turn(uv);
+}
+
+static void on_connected(uv_connect_t *connect, int status)
+{
+    struct link *link = connect->data;
+    struct hasp_uv *uv = link->uv;
+    uv_os_fd_t fd;
+    if (link->is_abandoned) {
+        return;
+    }
+    if (status != 0 && link->next != NULL) {
+        uv_close((uv_handle_t *)&link->tcp, on_try_closed);
+        return;
+    }
+    pthread_mutex_lock(&uv->session.mutex);
+    if (status != 0) {
+        fail(uv, status);
+    } else {
+        if (uv_fileno((uv_handle_t *)&link->tcp, &fd) == 0) {
+            transport_watch_peer(fd);
+        }
+        link->is_up = true;
+        uv_read_start((uv_stream_t *)&link->tcp, on_alloc, on_read);
+        asker_connected(asker_of(uv), client_clock_read());
+    }
+    pthread_mutex_unlock(&uv->session.mutex);
+    on_turn(uv);
+}
+
+/* With the mutex. */
+static void connect_next(struct link *link, int code)
+{
+    const struct addrinfo *to = link->next;
+    uv_tcp_init(link->uv->loop, &link->tcp);
+    if (to != NULL) {
+        link->next = to->ai_next;
+        link->connect.data = link;
+        code = uv_tcp_connect(&link->connect, &link->tcp, to->ai_addr,
+                              on_connected);
+    }
+    if (code != 0 && link->next != NULL) {
+        uv_close((uv_handle_t *)&link->tcp, on_try_closed);
+    } else if (to == NULL || code != 0) {
+        fail(link->uv, code);
+    }
+}
+
+static void on_resolved(uv_getaddrinfo_t *resolve, int status,
+                        struct addrinfo *addresses)
+{
+    struct link *link = resolve->data;
+    struct hasp_uv *uv = link->uv;
+    link->is_resolving = false;
+    link->addresses = link->next = addresses;
+    if (link->is_abandoned) {
+        link_free(link);
+        return;
+    }
+    pthread_mutex_lock(&uv->session.mutex);
+    if (status != 0) {
+        uv_tcp_init(uv->loop, &link->tcp);
+        fail(uv, status);
+    } else {
+        connect_next(link, UV_ECONNREFUSED);
+    }
+    pthread_mutex_unlock(&uv->session.mutex);
+    on_turn(uv);
+}
+
+/* With the mutex. */
+static void open_link(struct hasp_uv *uv)
+{
+    const struct endpoint *endpoint = asker_endpoint(asker_of(uv));
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_NUMERICSERV};
+    struct link *link = calloc(1, sizeof *link);
+    int code = UV_ENOMEM;
+    if (link != NULL) {
+        link->uv = uv;
+        link->resolve.data = link;
+        code = uv_getaddrinfo(uv->loop, &link->resolve, on_resolved,
+                              endpoint->host, endpoint->port, &hints);
+    }
+    if (code != 0) {
+        free(link);
+        fail(uv, code);
+        return;
+    }
+    link->is_resolving = true;
+    uv->link = link;
+    uv->handles++;
+}
+
+struct out {
+    uv_write_t write;
+    char data[];
+};
+
+static void on_written(uv_write_t *write, int status)
+{
+    (void)status; /* An error shows when it is read from. */
+    free(write);
+}
+
+/* With the mutex. */
+static void flush(struct hasp_uv *uv)
+{
+    struct buffer *out = &asker_of(uv)->out;
+    if (uv->link == NULL || !uv->link->is_up || out->size == 0) {
+        return;
+    }
+    uv_stream_t *stream = (uv_stream_t *)&uv->link->tcp;
+    uv_buf_t bytes = uv_buf_init((char *)out->data, (unsigned)out->size);
+    int count = uv_try_write(stream, &bytes, 1);
+    buffer_consume(out, count > 0 ? (size_t)count : 0);
+    if (out->size == 0) {
+        return;
+    }
+    struct out *rest = malloc(sizeof *rest + out->size);
+    if (rest == NULL) {
+        return; /* At the next turn. */
+    }
+    memcpy(rest->data, out->data, out->size);
+    bytes = uv_buf_init(rest->data, (unsigned)out->size);
+    if (uv_write(&rest->write, stream, &bytes, 1, on_written) != 0) {
+        free(rest);
+    }
+    buffer_clear(out);
+}
+
+/* With the mutex. */
+static void follow_asker(struct hasp_uv *uv)
+{
+    while (uv->number != asker_of(uv)->number) {
+        if (uv->link != NULL) {
+            abandon(uv->link);
+            uv->link = NULL;
+        }
+        uv->number = asker_of(uv)->number;
+        if (asker_of(uv)->state == ASKER_OPENING) {
+            open_link(uv);
+        }
+    }
+    flush(uv);
+}
+
+/* --- Calls ---------------------------------------------------------------- */
+
+static void wake(struct hasp_session *session)
+{
+    uv_async_send(&((struct hasp_uv *)session)->async);
+}
+
+static void on_poll_closed(uv_handle_t *handle)
+{
+    struct hasp_uv *uv = handle->data;
+    free(handle);
+    let_go(uv);
+}
+
+static void stop_poll(struct job *job)
+{
+    if (job->poll != NULL) {
+        job->poll->data = job->uv;
+        uv_close((uv_handle_t *)job->poll, on_poll_closed);
+        close(job->poll_fd);
+        job->poll = NULL;
+    }
+}
+
+static void on_interrupted(uv_poll_t *poll, int status, int events)
+{
+    struct job *job = poll->data;
+    struct hasp_uv *uv = job->uv;
+    (void)status;
+    (void)events;
+    uv_poll_stop(poll);
+    pthread_mutex_lock(&uv->session.mutex);
+    machine_interrupt(&uv->session.machine, &job->wait.call,
+                      client_clock_read());
+    pthread_mutex_unlock(&uv->session.mutex);
+    wake(&uv->session);
+}
+
+/* Watches a copy of the descriptor: the loop takes each only once. */
+static int start_poll(struct job *job, int fd)
+{
+    if (fd < 0) {
+        return 0;
+    }
+    job->poll_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    job->poll = calloc(1, sizeof *job->poll);
+    if (job->poll_fd < 0 || job->poll == NULL ||
+        uv_poll_init(job->uv->loop, job->poll, job->poll_fd) != 0) {
+        if (job->poll_fd >= 0) {
+            close(job->poll_fd);
+        }
+        free(job->poll);
+        job->poll = NULL;
+        return why_set(HASP_EINVALID,
+                       "the interrupting descriptor cannot be polled");
+    }
+    job->uv->handles++;
+    job->poll->data = job;
+    uv_poll_start(job->poll, UV_READABLE, on_interrupted);
+    return 0;
+}
+
+/* With the mutex, on the loop's thread. */
+static void on_ended(struct client_call *call)
+{
+    struct job *job = call->data;
+    list_remove(&job->wait.in_session);
+    list_push_back(&job->uv->done, &job->in_uv);
+}
+
+static void job_init(struct job *job, struct hasp_uv *uv, void *data)
+{
+    *job = (struct job){.uv = uv,
+                        .data = data,
+                        .wait = {.call = {.done = on_ended, .data = job},
+                                 .session = &uv->session,
+                                 .interrupt_fd = -1}};
+    list_init(&job->in_uv);
+    list_init(&job->wait.in_session);
+}
+
+static struct job *job_new(struct hasp_uv *uv, void *data)
+{
+    struct job *job = malloc(sizeof *job);
     if (job != NULL) {
-        list_init(&job->in_uv);
-        job->uv = uv;
-        job->kind = kind;
-        job->data = data;
-        job->session = uv->session;
+        job_init(job, uv, data);
+    } else {
+        why_set(HASP_ENOMEM, "out of memory");
     }
     return job;
 }
 
-/* Makes '*text' point to a copy that lives as long as the job. */
-static bool keep_text(struct job *job, int i, const char **text)
+/* With the mutex, which it gives back. What is an error of the call itself is
+ * returned, and nothing has begun; any other is told by the callback. */
+static int begun(struct job *job, int error)
 {
-    if (*text == NULL) {
-        return true;
-    }
-    job->texts[i] = strdup(*text);
-    *text = job->texts[i];
-    return job->texts[i] != NULL;
-}
-
-static bool keep_names(struct job *job, const char *const *names, size_t count)
-{
-    job->names = calloc(count, sizeof *job->names);
-    while (job->names != NULL && job->name_count < count) {
-        char *name = strdup(names[job->name_count]);
-        if (name == NULL) {
-            return false;
+    struct hasp_uv *uv = job->uv;
+    if (error == HASP_ENOMEM || error == HASP_EINVALID) {
+        pthread_mutex_unlock(&uv->session.mutex);
+        if (error == HASP_ENOMEM) {
+            why_set(error, "out of memory");
         }
-        job->names[job->name_count++] = name;
+        stop_poll(job);
+        list_remove(&job->wait.in_session);
+        free(job);
+        return error;
     }
-    return job->names != NULL;
+    uv->jobs++;
+    if (error != 0) {
+        job->wait.call.error = error;
+        on_ended(&job->wait.call);
+    }
+    pthread_mutex_unlock(&uv->session.mutex);
+    wake(&uv->session);
+    return 0;
 }
 
-static struct hasp_uv *uv_new(struct uv_loop_s *loop,
-                              const struct hasp_options *options)
+/* The same as wait_lock(), but the mutex is held in any case. */
+static int lock(struct job *job, struct lease_clock *now)
 {
-    struct hasp_uv *uv = calloc(1, sizeof *uv);
-    if (uv == NULL || uv_async_init(loop, &uv->async, on_news) != 0) {
-        free(uv);
-        return NULL;
-    }
-    uv->on_event = options->on_event;
-    uv->event_data = options->event_data;
-    pthread_mutex_init(&uv->mutex, NULL);
-    list_init(&uv->done);
-    list_init(&uv->events);
-    return uv;
+    struct hasp_session *session = &job->uv->session;
+    pthread_mutex_lock(&session->mutex);
+    *now = client_clock_read();
+    return machine_check(&session->machine, *now, job->wait.call.why);
 }
+
+static int begin_wait(struct job *job,
+                      const struct hasp_acquire_options *options)
+{
+    struct hasp_session *session = &job->uv->session;
+    if (options->wait_ms == 0) {
+        return 0;
+    }
+    int error = wait_check(session, options->interrupt_fd);
+    if (error == 0) {
+        error = start_poll(job, options->interrupt_fd);
+        list_push_back(&session->waits, &job->wait.in_session);
+    }
+    strncpy(job->wait.call.why, error != 0 ? hasp_why() : "",
+            sizeof job->wait.call.why - 1);
+    return error;
+}
+
+static int check(const struct hasp_uv *uv, bool is_ok)
+{
+    return uv == NULL || !uv->is_open || uv->is_closing || !is_ok
+               ? why_set(HASP_EINVALID, "hasp_uv: not open, or an argument is "
+                                        "missing")
+               : 0;
+}
+
+int hasp_uv_acquire(struct hasp_uv *uv, const char *name,
+                    const struct hasp_acquire_options *options,
+                    hasp_uv_hold_fn *done, void *data)
+{
+    return hasp_uv_acquire_many(uv, &name, 1, options, done, data);
+}
+
+int hasp_uv_acquire_many(struct hasp_uv *uv, const char *const *names,
+                         size_t count,
+                         const struct hasp_acquire_options *options,
+                         hasp_uv_hold_fn *done, void *data)
+{
+    struct hasp_acquire_options all;
+    struct lease_clock now;
+    int error = check(uv, done != NULL);
+    if (error == 0) {
+        error = acquire_check(names, count, options, &all);
+    }
+    if (error != 0) {
+        return error;
+    }
+    struct job *job = job_new(uv, data);
+    if (job == NULL) {
+        return HASP_ENOMEM;
+    }
+    job->held = done;
+    error = lock(job, &now);
+    if (error == 0) {
+        error = begin_wait(job, &all);
+    }
+    if (error == 0) {
+        error = machine_acquire(&uv->session.machine, names, count, &all,
+                                &job->wait.call, now);
+    }
+    return begun(job, error);
+}
+
+int hasp_uv_convert(struct hasp_uv *uv, struct hasp_hold *hold,
+                    enum hasp_mode mode,
+                    const struct hasp_acquire_options *options,
+                    hasp_uv_fn *done, void *data)
+{
+    struct hasp_acquire_options all;
+    struct lease_clock now;
+    int error = check(uv, done != NULL);
+    if (error == 0) {
+        error = convert_check(hold, mode, options, &all);
+    }
+    if (error != 0) {
+        return error;
+    }
+    struct job *job = job_new(uv, data);
+    if (job == NULL) {
+        return HASP_ENOMEM;
+    }
+    job->done = done;
+    error = lock(job, &now);
+    if (error == 0) {
+        error = begin_wait(job, &all);
+    }
+    if (error == 0) {
+        error = machine_convert(hold->machine, hold, &all, &job->wait.call,
+                                now);
+    }
+    return begun(job, error);
+}
+
+int hasp_uv_release(struct hasp_uv *uv, struct hasp_hold *hold,
+                    hasp_uv_fn *done, void *data)
+{
+    struct lease_clock now;
+    int error = check(uv, hold != NULL);
+    if (error != 0) {
+        return error;
+    }
+    struct job *job = job_new(uv, data);
+    if (job == NULL) {
+        return HASP_ENOMEM;
+    }
+    job->done = done;
+    error = lock(job, &now);
+    if (error != 0) {
+        machine_forget(&uv->session.machine, hold);
+        return begun(job, error);
+    }
+    error = machine_release(&uv->session.machine, hold, &job->wait.call, now);
+    /* The hold has gone, so even this is for the callback. */
+    return begun(job, error == HASP_ENOMEM ? HASP_EUNKNOWN : error);
+}
+
+struct hasp_session *hasp_uv_session(struct hasp_uv *uv)
+{
+    return uv != NULL && uv->is_open ? &uv->session : NULL;
+}
+
+/* --- Turns ---------------------------------------------------------------- */
+
+static void tell(struct job *job)
+{
+    struct hasp_uv *uv = job->uv;
+    struct client_call *call = &job->wait.call;
+    const char *why = call->error < 0 ? call->why : "";
+    stop_poll(job);
+    uv->jobs--;
+    if (job == &uv->close_job) {
+        uv->has_ended = true;
+        return;
+    }
+    if (job->is_open && call->error == 0) {
+        uv->is_open = true;
+        if (uv->is_closing) {
+            atomic_store(&uv->session.is_interrupted, true);
+        }
+    }
+    if (job->held != NULL) {
+        if (call->error == 0) {
+            call->hold->session = &uv->session;
+        }
+        job->held(job->data, call->error, why,
+                  call->error == 0 ? call->hold : NULL);
+    } else if (job->done != NULL) {
+        job->done(job->data, call->error, why);
+    }
+    free(job);
+}
+
+static void tell_events(struct hasp_uv *uv)
+{
+    while (uv->session.on_event != NULL) {
+        pthread_mutex_lock(&uv->session.mutex);
+        struct event_node *node = machine_take_event(&uv->session.machine);
+        pthread_mutex_unlock(&uv->session.mutex);
+        if (node == NULL) {
+            return;
+        }
+        if (!uv->is_closing) {
+            uv->session.on_event(uv->session.event_data, &node->event);
+        }
+        free(node);
+    }
+}
+
+static void on_handle_closed(uv_handle_t *handle)
+{
+    let_go(handle->data);
+}
+
+/* When the last call has been told, the session is closed; when it is, too, all
+ * that is in the loop. */
+static void go_on_closing(struct hasp_uv *uv)
+{
+    if (!uv->is_closing || uv->jobs > 0) {
+        return;
+    }
+    if (uv->is_open && !uv->has_ended) {
+        pthread_mutex_lock(&uv->session.mutex);
+        uv->jobs++;
+        if (machine_close(&uv->session.machine, &uv->close_job.wait.call,
+                          client_clock_read()) != 0) {
+            on_ended(&uv->close_job.wait.call); /* The lease ends by itself. */
+        }
+        pthread_mutex_unlock(&uv->session.mutex);
+        wake(&uv->session);
+        return;
+    }
+    if (uv->link != NULL) {
+        abandon(uv->link);
+        uv->link = NULL;
+    }
+    uv_close((uv_handle_t *)&uv->timer, on_handle_closed);
+    uv_close((uv_handle_t *)&uv->async, on_handle_closed);
+}
+
+static void on_timer(uv_timer_t *timer)
+{
+    on_turn(timer->data);
+}
+
+static void on_async(uv_async_t *async)
+{
+    on_turn(async->data);
+}
+
+static void on_turn(struct hasp_uv *uv)
+{
+    struct job *job;
+    if (uv->is_telling || uv_is_closing((uv_handle_t *)&uv->async)) {
+        return;
+    }
+    pthread_mutex_lock(&uv->session.mutex);
+    struct lease_clock now = client_clock_read();
+    session_turn(&uv->session, now);
+    follow_asker(uv);
+    uint64_t left_ns = machine_left_ns(&uv->session.machine, now);
+    pthread_mutex_unlock(&uv->session.mutex);
+    uv_update_time(uv->loop);
+    if (left_ns == UINT64_MAX) {
+        uv_timer_stop(&uv->timer);
+    } else {
+        uv_timer_start(&uv->timer, on_timer,
+                       left_ns / NS_PER_MS + (left_ns % NS_PER_MS != 0), 0);
+    }
+    uv->is_telling = true;
+    while ((job = LIST_FIRST(&uv->done, struct job, in_uv)) != NULL) {
+        list_remove(&job->in_uv);
+        tell(job);
+    }
+    tell_events(uv);
+    uv->is_telling = false;
+    go_on_closing(uv);
+}
+
+/* --- Opening and closing -------------------------------------------------- */
 
 int hasp_uv_open(struct uv_loop_s *loop, const struct hasp_options *options,
                  hasp_uv_fn *done, void *data, struct hasp_uv **ret_uv)
@@ -138,143 +690,35 @@ int hasp_uv_open(struct uv_loop_s *loop, const struct hasp_options *options,
         return why_set(HASP_EINVALID, "hasp_uv_open: a loop, options that are "
                                       "initialised, a callback");
     }
-    struct hasp_uv *uv = uv_new(loop, options);
-    if (uv == NULL) {
-        return why_set(HASP_ENOMEM, "out of memory or descriptors");
-    }
-    int error = HASP_ENOMEM;
-    /* Got before it is needed: closing must not fail. */
-    uv->close_job = job_new(uv, JOB_CLOSE, NULL);
-    struct job *job = job_new(uv, JOB_OPEN, data);
-    if (job != NULL) {
-        job->done = done;
-        job->options = *options;
-        job->options.on_event = options->on_event != NULL ? on_event : NULL;
-        job->options.event_data = uv;
-    }
-    if (uv->close_job != NULL && job != NULL &&
-        keep_text(job, 0, &job->options.endpoints) &&
-        keep_text(job, 1, &job->options.name) &&
-        keep_text(job, 2, &job->options.credentials)) {
-        error = start(job);
+    struct hasp_uv *uv = calloc(1, sizeof *uv);
+    struct job *job = uv != NULL ? job_new(uv, data) : NULL;
+    int error = job == NULL ? HASP_ENOMEM : session_init(&uv->session, options);
+    if (error == 0 && uv_async_init(loop, &uv->async, on_async) != 0) {
+        session_done(&uv->session);
+        error = why_set(HASP_ENOMEM, "out of memory or descriptors");
     }
     if (error != 0) {
-        if (job != NULL) {
-            job_free(job);
-        }
+        free(job);
+        free(uv);
+        return error;
+    }
+    uv->loop = loop;
+    uv->session.drive = uv->session.wake = wake;
+    uv_timer_init(loop, &uv->timer);
+    uv->async.data = uv->timer.data = uv;
+    uv->handles = 2;
+    list_init(&uv->done);
+    job_init(&uv->close_job, uv, NULL);
+    job->done = done;
+    job->is_open = true;
+    pthread_mutex_lock(&uv->session.mutex);
+    error = begun(job, session_begin(&uv->session, options, &job->wait.call));
+    if (error != 0) {
         hasp_uv_close(uv, NULL, NULL);
-        return why_set(error, "no memory or thread for the call");
+        return error;
     }
     *ret_uv = uv;
     return 0;
-}
-
-struct hasp_session *hasp_uv_session(struct hasp_uv *uv)
-{
-    return uv != NULL ? uv->session : NULL;
-}
-
-static int check(const struct hasp_uv *uv, bool is_ok)
-{
-    return uv == NULL || uv->session == NULL || uv->is_closing || !is_ok
-               ? why_set(HASP_EINVALID, "hasp_uv: not open, or an argument is "
-                                        "missing")
-               : 0;
-}
-
-int hasp_uv_acquire(struct hasp_uv *uv, const char *name,
-                    const struct hasp_acquire_options *options,
-                    hasp_uv_hold_fn *done, void *data)
-{
-    return hasp_uv_acquire_many(uv, &name, 1, options, done, data);
-}
-
-static bool options_are_fine(const struct hasp_acquire_options *options)
-{
-    return options == NULL || options->size >= sizeof *options;
-}
-
-int hasp_uv_acquire_many(struct hasp_uv *uv, const char *const *names,
-                         size_t count,
-                         const struct hasp_acquire_options *options,
-                         hasp_uv_hold_fn *done, void *data)
-{
-    bool is_ok = names != NULL && count > 0 && done != NULL &&
-                 options_are_fine(options);
-    for (size_t i = 0; is_ok && i < count; i++) {
-        is_ok = names[i] != NULL;
-    }
-    int error = check(uv, is_ok);
-    if (error != 0) {
-        return error;
-    }
-    struct job *job = job_new(uv, JOB_ACQUIRE, data);
-    if (job == NULL) {
-        return why_set(HASP_ENOMEM, "out of memory");
-    }
-    if (options != NULL) {
-        job->acquire = *options;
-    } else {
-        hasp_acquire_options_init(&job->acquire);
-    }
-    job->held = done;
-    is_ok = keep_text(job, 0, &job->acquire.owner) &&
-            keep_text(job, 1, &job->acquire.value) &&
-            keep_names(job, names, count);
-    error = is_ok ? start(job) : why_set(HASP_ENOMEM, "out of memory");
-    if (error != 0) {
-        job_free(job);
-    }
-    return error;
-}
-
-int hasp_uv_convert(struct hasp_uv *uv, struct hasp_hold *hold,
-                    enum hasp_mode mode,
-                    const struct hasp_acquire_options *options,
-                    hasp_uv_fn *done, void *data)
-{
-    int error = check(uv, hold != NULL && done != NULL &&
-                              options_are_fine(options));
-    if (error != 0) {
-        return error;
-    }
-    struct job *job = job_new(uv, JOB_CONVERT, data);
-    if (job == NULL) {
-        return why_set(HASP_ENOMEM, "out of memory");
-    }
-    hasp_acquire_options_init(&job->acquire);
-    if (options != NULL) {
-        job->acquire.wait_ms = options->wait_ms;
-        job->acquire.interrupt_fd = options->interrupt_fd;
-    }
-    job->hold = hold;
-    job->mode = mode;
-    job->done = done;
-    error = start(job);
-    if (error != 0) {
-        job_free(job);
-    }
-    return error;
-}
-
-int hasp_uv_release(struct hasp_uv *uv, struct hasp_hold *hold,
-                    hasp_uv_fn *done, void *data)
-{
-    int error = check(uv, hold != NULL);
-    if (error != 0) {
-        return error;
-    }
-    struct job *job = job_new(uv, JOB_RELEASE, data);
-    if (job == NULL) {
-        return why_set(HASP_ENOMEM, "out of memory");
-    }
-    job->hold = hold;
-    job->done = done;
-    error = start(job);
-    if (error != 0) {
-        job_free(job);
-    }
-    return error;
 }
 
 void hasp_uv_close(struct hasp_uv *uv, hasp_uv_fn *closed, void *data)
@@ -285,163 +729,8 @@ void hasp_uv_close(struct hasp_uv *uv, hasp_uv_fn *closed, void *data)
     uv->is_closing = true;
     uv->closed = closed;
     uv->closed_data = data;
-    if (uv->session != NULL) {
-        (void)hasp_interrupt(uv->session);
+    if (uv->is_open) {
+        atomic_store(&uv->session.is_interrupted, true);
     }
-    if (!uv->is_telling) {
-        go_on_closing(uv);
-    }
-}
-
-static int start(struct job *job)
-{
-    int code = client_thread_start(&job->thread, run, job);
-    if (code != 0) {
-        return why_set(HASP_EIO, "no thread: %s", strerror(code));
-    }
-    job->uv->running++;
-    return 0;
-}
-
-static void *run(void *data)
-{
-    struct job *job = data;
-    struct hasp_uv *uv = job->uv;
-    switch (job->kind) {
-    case JOB_OPEN:
-        job->status = hasp_open(&job->options, &job->session);
-        break;
-    case JOB_ACQUIRE:
-        job->status = hasp_acquire_many(
-            job->session, (const char *const *)job->names, job->name_count,
-            &job->acquire, &job->hold);
-        break;
-    case JOB_CONVERT:
-        job->status = hasp_convert(job->hold, job->mode, &job->acquire);
-        break;
-    case JOB_RELEASE:
-        job->status = hasp_release(job->hold);
-        break;
-    case JOB_CLOSE:
-        hasp_close(job->session);
-        break;
-    }
-    if (job->status < 0) {
-        strncpy(job->why, hasp_why(), sizeof job->why - 1);
-    }
-    pthread_mutex_lock(&uv->mutex);
-    list_push_back(&uv->done, &job->in_uv);
-    /* Inside the mutex: once it is seen there, 'uv' may go. */
-    uv_async_send(&uv->async);
-    pthread_mutex_unlock(&uv->mutex);
-    return NULL;
-}
-
-/* On the notifier's thread. */
-static void on_event(void *data, const struct hasp_event *event)
-{
-    struct hasp_uv *uv = data;
-    struct event_node *node = calloc(1, sizeof *node);
-    if (node == NULL) {
-        return; /* hasp_guard() tells it as well. */
-    }
-    node->event = *event;
-    pthread_mutex_lock(&uv->mutex);
-    list_push_back(&uv->events, &node->in_session);
-    uv_async_send(&uv->async);
-    pthread_mutex_unlock(&uv->mutex);
-}
-
-/* --- On the loop's thread ------------------------------------------------- */
-
-static void on_closed(uv_handle_t *handle)
-{
-    struct hasp_uv *uv = (struct hasp_uv *)handle;
-    hasp_uv_fn *closed = uv->closed;
-    void *data = uv->closed_data;
-    LIST_EACH_SAFE (node, &uv->events) {
-        free(LIST_ENTRY(node, struct event_node, in_session));
-    }
-    pthread_mutex_destroy(&uv->mutex);
-    if (uv->close_job != NULL) {
-        job_free(uv->close_job);
-    }
-    free(uv);
-    if (closed != NULL) {
-        closed(data, 0, "");
-    }
-}
-
-/* When the last call has been told, the session is closed; when it is, too, the
- * handle. */
-static void go_on_closing(struct hasp_uv *uv)
-{
-    if (!uv->is_closing || uv->running > 0) {
-        return;
-    }
-    if (uv->session != NULL) {
-        struct job *job = uv->close_job;
-        job->session = uv->session;
-        if (start(job) == 0) {
-            uv->session = NULL;
-            uv->close_job = NULL;
-            return;
-        }
-        /* Without a thread the loop has to wait for it. */
-        hasp_close(uv->session);
-        uv->session = NULL;
-    }
-    uv_close((uv_handle_t *)&uv->async, on_closed);
-}
-
-static void tell(struct job *job)
-{
-    struct hasp_uv *uv = job->uv;
-    pthread_join(job->thread, NULL);
-    uv->running--;
-    if (job->kind == JOB_OPEN && job->status == 0) {
-        uv->session = job->session;
-        if (uv->is_closing) {
-            (void)hasp_interrupt(uv->session);
-        }
-    }
-    if (job->held != NULL) {
-        job->held(job->data, job->status, job->why,
-                  job->status == 0 ? job->hold : NULL);
-    } else if (job->done != NULL) {
-        job->done(job->data, job->status, job->why);
-    }
-    job_free(job);
-}
-
-/* The oldest of a list, taken out; NULL. */
-static struct list *take(struct hasp_uv *uv, struct list *list)
-{
-    pthread_mutex_lock(&uv->mutex);
-    struct list *node = list_is_empty(list) ? NULL : list->next;
-    if (node != NULL) {
-        list_remove(node);
-    }
-    pthread_mutex_unlock(&uv->mutex);
-    return node;
-}
-
-static void on_news(uv_async_t *async)
-{
-    struct hasp_uv *uv = (struct hasp_uv *)async;
-    struct list *node;
-    uv->is_telling = true;
-    while ((node = take(uv, &uv->done)) != NULL) {
-        tell(LIST_ENTRY(node, struct job, in_uv));
-    }
-    while ((node = take(uv, &uv->events)) != NULL) {
-        struct event_node *told = LIST_ENTRY(node, struct event_node,
-                                             in_session);
-        if (!uv->is_closing) {
-            uv->on_event(uv->event_data, &told->event);
-        }
-        free(told);
-    }
-    uv->is_telling = false;
-    go_on_closing(uv);
+    wake(&uv->session);
 }

@@ -51,11 +51,18 @@ ROOMS = [
     ('include', r'include/', '', '', False),
     # What users would write: system includes (<hasp/hasp.h>) only.
     ('examples', r'examples/', '', 'uv', False),
+    # What a client decides, without I/O; the drivers stand on it.
+    ('client/machine',
+     r'client/(machine|change|hold|asker|numbers|query|reply|endpoints)'
+     r'\.[ch]$',
+     'base base/sha net/resp lease/lease lease/rules include', '', True),
     ('client', r'client/',
-     'base base/sha net/resp lease/lease lease/rules include', 'uv', False),
+     'base base/sha net/resp lease/lease lease/rules include client/machine',
+     'uv', False),
     ('cmd/haspd', r'cmd/haspd/', 'base include', 'inih systemd', False),
     ('cmd/hasp', r'cmd/hasp/',
-     'base client lease/lease lease/rules include', 'smartcols jansson', False),
+     'base client client/machine lease/lease lease/rules include',
+     'smartcols jansson', False),
 ]
 
 LIBRARIES = {

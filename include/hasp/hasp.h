@@ -88,8 +88,9 @@
  * others from being made. What frees (hasp_close(), hasp_release()) must not
  * run while another thread uses what it frees. hasp_interrupt() may be called
  * from a signal handler, nothing else. A signal does not end a wait. A session
- * has two threads of its own, with all signals blocked, and a third one while
- * an outcome is being cleared up.
+ * has one thread of its own, and another one for 'on_event', both with all
+ * signals blocked; and two descriptors, a connection and a timer, whatever
+ * waits on it (a third one if hasp_event_fd() is asked for).
  *
  * fork()
  * ------

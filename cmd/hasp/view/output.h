@@ -20,7 +20,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "client/connection.h"
+#include "client/client.h"
 
 enum format { FORMAT_TABLE, FORMAT_JSON, FORMAT_PLAIN };
 

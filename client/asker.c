@@ -1,0 +1,688 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Asking a cluster: connections that come and go, requests that outlive
+ * them. */
+
+#include "client/asker.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "base/units.h"
+
+/* Between two rounds over the endpoints: short at first, since an election
+ * takes a fraction of a second, and with a random part, since all clients of a
+ * dead leader come at once. */
+#define BACKOFF_FIRST_MS 20
+#define BACKOFF_LAST_MS 400
+#define ATTEMPT_MIN_MS 20
+/* Nodes that send us round in a circle are like nodes without a leader. */
+#define MOVED_MAX 8
+/* A list of everything is the largest reply there is. */
+#define REPLY_VALUE_MAX (16u << 20)
+#define REPLY_SIZE_MAX ((size_t)1 << 30)
+
+/* How an attempt ended. */
+enum outcome {
+    OUTCOME_NONE,
+    OUTCOME_REFUSED,     /* An error that asking again does not mend. */
+    OUTCOME_NO_LEADER,   /* Nothing was done. */
+    OUTCOME_BUSY,        /* Nothing was done. */
+    OUTCOME_MOVED,       /* Nothing was done. */
+    OUTCOME_UNREACHABLE, /* Nothing was done. */
+    OUTCOME_UNKNOWN,     /* Perhaps it was done. */
+    OUTCOME_STRANGER     /* No node of hasp. */
+};
+
+int asker_init(struct asker *asker, const struct endpoints *endpoints,
+               uint64_t seed)
+{
+    CHECK(endpoints->count > 0);
+    *asker = (struct asker){.random = seed, .open_ms = CLIENT_OPEN_MS};
+    asker->endpoint = calloc(endpoints->count, sizeof *asker->endpoint);
+    asker->last = calloc(endpoints->count, sizeof *asker->last);
+    if (asker->endpoint == NULL || asker->last == NULL) {
+        free(asker->endpoint);
+        free(asker->last);
+        return HASP_ENOMEM;
+    }
+    memcpy(asker->endpoint, endpoints->endpoint,
+           endpoints->count * sizeof *asker->endpoint);
+    asker->count = endpoints->count;
+    list_init(&asker->asks);
+    list_init(&asker->sent);
+    return 0;
+}
+
+void asker_done(struct asker *asker)
+{
+    buffer_done(&asker->in);
+    buffer_done(&asker->out);
+    resp_reply_done(&asker->reply);
+    free(asker->endpoint);
+    free(asker->last);
+    free(asker->flight);
+}
+
+void asker_ask(struct asker *asker, struct asking *ask, struct lease_clock now)
+{
+    asker->now = now;
+    CHECK(!ask->is_asked && ask->done != NULL);
+    ask->is_asked = true;
+    ask->is_sent = false;
+    ask->tried = ask->seen = 0;
+    ask->not_before_ns = now.monotonic_ns;
+    if (ask->is_urgent) {
+        list_push_front(&asker->asks, &ask->in_asker);
+    } else {
+        list_push_back(&asker->asks, &ask->in_asker);
+    }
+}
+
+static void leave_flight(struct asker *asker, const struct asking *ask)
+{
+    for (uint32_t i = 0; i < asker->flight_count; i++) {
+        if (asker->flight[i] == ask) {
+            asker->flight[i] = NULL;
+        }
+    }
+}
+
+void asker_cancel(struct asker *asker, struct asking *ask)
+{
+    if (ask->is_asked) {
+        leave_flight(asker, ask);
+        list_remove(&ask->in_asker);
+        ask->is_asked = ask->is_sent = false;
+    }
+}
+
+void asker_set_session(struct asker *asker,
+                       const struct credentials *credentials)
+{
+    asker->has_session = credentials != NULL;
+    asker->is_attached = false;
+    if (credentials != NULL) {
+        asker->credentials = *credentials;
+    }
+}
+
+void asker_adopt_session(struct asker *asker,
+                         const struct credentials *credentials)
+{
+    asker_set_session(asker, credentials);
+    asker->is_attached = true;
+}
+
+uint32_t asker_endpoint_number(const struct asker *asker)
+{
+    return asker->at;
+}
+
+void asker_begin_at(struct asker *asker, uint32_t endpoint)
+{
+    CHECK(asker->state == ASKER_REST);
+    asker->at = endpoint % asker->count;
+}
+
+bool asker_is_awaiting(const struct asker *asker)
+{
+    return asker->flight_count > 0 || asker->greetings > 0;
+}
+
+const struct endpoint *asker_endpoint(const struct asker *asker)
+{
+    return asker->is_moved ? &asker->moved : &asker->endpoint[asker->at];
+}
+
+/* --- What came of it ------------------------------------------------------ */
+
+__attribute__((format(printf, 2, 3))) static void note(struct asker *asker,
+                                                       const char *format, ...)
+{
+    va_list args;
+    if (asker->is_moved) {
+        return; /* It is not one of those that we were given. */
+    }
+    va_start(args, format);
+    vsnprintf(asker->last[asker->at], sizeof asker->last[0], format, args);
+    va_end(args);
+}
+
+static uint64_t pause_ns(struct asker *asker, uint32_t round)
+{
+    uint64_t limit_ms = BACKOFF_FIRST_MS;
+    while (round-- > 1 && limit_ms < BACKOFF_LAST_MS) {
+        limit_ms *= 2;
+    }
+    asker->random = asker->random * 6364136223846793005u + 1442695040888963407u;
+    return (limit_ms / 2 + (asker->random >> 33) % limit_ms) * NS_PER_MS;
+}
+
+/* Splits "CODE text" of an error reply. */
+static void keep_error(struct asker *asker, struct bytes text)
+{
+    const uint8_t *blank = text.size == 0 ? NULL
+                                          : memchr(text.data, ' ', text.size);
+    size_t size = blank != NULL ? (size_t)(blank - text.data) : text.size;
+    size_t rest = blank != NULL ? text.size - size - 1 : 0;
+    snprintf(asker->code, sizeof asker->code, "%.*s", (int)size,
+             (const char *)text.data);
+    snprintf(asker->why, sizeof asker->why, "%.*s",
+             (int)(rest > 0 ? rest : text.size),
+             (const char *)(rest > 0 ? blank + 1 : text.data));
+}
+
+/* What the word of an error means for asking again. */
+static enum outcome of_reply_error(struct asker *asker, struct bytes text)
+{
+    char why[HASP_WHY_SIZE];
+    keep_error(asker, text);
+    if (strcmp(asker->code, "NOLEADER") == 0) {
+        /* Why; that nothing was done is said of all of them together. */
+        note(asker, "%.*s", (int)strcspn(asker->why, ";"), asker->why);
+        return OUTCOME_NO_LEADER;
+    }
+    if (strcmp(asker->code, "BUSY") == 0) {
+        /* What with, and perhaps for how long. */
+        note(asker, "%s", asker->why);
+        return OUTCOME_BUSY;
+    }
+    if (strcmp(asker->code, "UNKNOWN") == 0) {
+        note(asker, "does not know the outcome");
+        return OUTCOME_UNKNOWN;
+    }
+    if (strcmp(asker->code, "MOVED") == 0) {
+        const char *address = strrchr(asker->why, ' ');
+        address = address != NULL ? address + 1 : asker->why;
+        if (endpoint_parse(address, strlen(address), &asker->moved, why) == 0) {
+            note(asker, "sent us to %s", asker->moved.text);
+            return OUTCOME_MOVED;
+        }
+        return OUTCOME_NO_LEADER;
+    }
+    return OUTCOME_REFUSED;
+}
+
+/* "127.0.0.1:7420: Connection refused; 127.0.0.1:7430: no leader was found" */
+static void list_endpoints(const struct asker *asker, char *out, size_t size)
+{
+    size_t used = 0;
+    out[0] = '\0';
+    for (uint32_t i = 0; i < asker->count && used < size; i++) {
+        int count = snprintf(out + used, size - used, "%s%s: %s",
+                             i > 0 ? "; " : "", asker->endpoint[i].text,
+                             asker->last[i][0] != '\0' ? asker->last[i]
+                                                       : "not asked");
+        used += count > 0 ? (size_t)count : 0;
+    }
+}
+
+static void finish(struct asker *asker, struct asking *ask, int error)
+{
+    struct asking_end end = {.error = error, .code = "", .why = ""};
+    leave_flight(asker, ask);
+    list_remove(&ask->in_asker);
+    ask->is_asked = ask->is_sent = false;
+    if (error == 0) {
+        end.reply = &asker->reply;
+    } else {
+        end.code = asker->code;
+        end.why = asker->why;
+    }
+    ask->done(ask, &end);
+}
+
+/* The worst of what was seen decides. */
+static void give_up(struct asker *asker, struct asking *ask)
+{
+    static const struct {
+        enum outcome outcome;
+        int error;
+        const char *text;
+    } ends[] = {
+        {OUTCOME_UNKNOWN, HASP_ETIMEDOUT,
+         "no answer in time, it may have been done or not"},
+        {OUTCOME_BUSY, HASP_EBUSY, "busy, nothing was done"},
+        {OUTCOME_NO_LEADER, HASP_ENOTLEADER, "no leader, nothing was done"},
+        {OUTCOME_MOVED, HASP_ENOTLEADER, "no leader, nothing was done"},
+        {OUTCOME_STRANGER, HASP_EPROTO, "what answers is no node of hasp"},
+        {OUTCOME_UNREACHABLE, HASP_ECONNECT, "no node answers"},
+    };
+    char list[HASP_WHY_SIZE - 80];
+    size_t i = 0;
+    if (ask->is_sent || ask->seen == 0) {
+        if (asker->state != ASKER_REST) {
+            note(asker, "no answer");
+        }
+        ask->seen |= 1u << (ask->is_sent && !ask->is_read
+                                ? OUTCOME_UNKNOWN
+                                : OUTCOME_UNREACHABLE);
+    }
+    while ((ask->seen & 1u << ends[i].outcome) == 0) {
+        i++;
+        CHECK(i < sizeof ends / sizeof ends[0]);
+    }
+    list_endpoints(asker, list, sizeof list);
+    asker->code[0] = '\0';
+    snprintf(asker->why, sizeof asker->why, "%s (%s)", ends[i].text, list);
+    finish(asker, ask, ends[i].error);
+}
+
+/* --- The connection ------------------------------------------------------- */
+
+static void note_outcome(struct asking *ask, enum outcome outcome)
+{
+    if (outcome == OUTCOME_UNKNOWN && ask->is_read) {
+        outcome = OUTCOME_UNREACHABLE;
+    }
+    ask->seen |= 1u << outcome;
+}
+
+static bool may_go_on(const struct asking *ask)
+{
+    bool is_unknown = (ask->seen & 1u << OUTCOME_UNKNOWN) != 0;
+    return !ask->is_once && (!is_unknown || ask->is_repeatable);
+}
+
+/* Ends those that may not be asked again. Whatever `done` does, it is looked
+ * through anew. */
+static void end_some(struct asker *asker)
+{
+    struct list *node = asker->asks.next;
+    while (node != &asker->asks) {
+        struct asking *ask = LIST_ENTRY(node, struct asking, in_asker);
+        node = node->next;
+        if (!may_go_on(ask) && ask->seen != 0) {
+            give_up(asker, ask);
+            node = asker->asks.next;
+        }
+    }
+}
+
+/* The connection is over. What was sent on it is to be sent again, in its
+ * order; what waited for it has seen 'outcome'. */
+static void lose(struct asker *asker, enum outcome outcome,
+                 struct lease_clock now)
+{
+    bool was_open = asker->state == ASKER_OPEN;
+    asker->number++;
+    asker->state = ASKER_REST;
+    asker->is_attached = false;
+    asker->greetings = 0;
+    asker->flight_count = 0;
+    asker->used = 0;
+    buffer_clear(&asker->in);
+    buffer_clear(&asker->out);
+    LIST_EACH (node, &asker->asks) {
+        if (!was_open) {
+            note_outcome(LIST_ENTRY(node, struct asking, in_asker), outcome);
+        }
+    }
+    while (!list_is_empty(&asker->sent)) {
+        struct asking *ask = LIST_ENTRY(asker->sent.prev, struct asking,
+                                        in_asker);
+        list_remove(&ask->in_asker);
+        list_push_front(&asker->asks, &ask->in_asker);
+        ask->is_sent = false;
+        note_outcome(ask,
+                     outcome == OUTCOME_STRANGER ? outcome : OUTCOME_UNKNOWN);
+    }
+    LIST_EACH_SAFE (node, &asker->asks) {
+        if (LIST_ENTRY(node, struct asking, in_asker)->is_urgent) {
+            list_remove(node);
+            list_push_front(&asker->asks, node);
+        }
+    }
+    asker->failed++;
+    asker->is_moved = outcome == OUTCOME_MOVED &&
+                      asker->failed % MOVED_MAX != 0;
+    if (!asker->is_moved) {
+        asker->at = (asker->at + 1) % asker->count;
+    }
+    asker->until_ns = now.monotonic_ns;
+    if (asker->failed % asker->count == 0 && !asker->is_moved) {
+        asker->until_ns += pause_ns(asker, asker->failed / asker->count);
+    }
+    if (asker->hooks.lost != NULL) {
+        asker->hooks.lost(asker->hooks.data);
+    }
+    end_some(asker);
+}
+
+void asker_drop(struct asker *asker, const char *why, struct lease_clock now)
+{
+    asker->now = now;
+    if (why != NULL) {
+        note(asker, "%s", why);
+    }
+    if (asker->state != ASKER_REST) {
+        lose(asker, OUTCOME_UNREACHABLE, now);
+    }
+}
+
+void asker_failed(struct asker *asker, const char *why, struct lease_clock now)
+{
+    asker->now = now;
+    CHECK(asker->state != ASKER_REST);
+    note(asker, "%.80s", why);
+    lose(asker, OUTCOME_UNREACHABLE, now);
+}
+
+static void attach(struct asker *asker)
+{
+    struct query query = {0};
+    query_begin(&query, "SESSION.ATTACH");
+    query_number(&query, asker->credentials.session);
+    query_text(&query, asker->credentials.secret);
+    query_encode(&query, &asker->out);
+    query_done(&query);
+    asker->greetings++;
+    asker->is_attached = true;
+}
+
+void asker_connected(struct asker *asker, struct lease_clock now)
+{
+    struct query query = {0};
+    CHECK(asker->state == ASKER_OPENING);
+    asker->now = now;
+    asker->state = ASKER_GREETING;
+    query_begin(&query, "HELLO");
+    query_number(&query, 3);
+    query_encode(&query, &asker->out);
+    query_done(&query);
+    asker->greetings = 1;
+    if (asker->has_session) {
+        attach(asker);
+    }
+}
+
+/* Everybody who waits for the connection is told that it is refused. */
+static void refuse_all(struct asker *asker, struct lease_clock now)
+{
+    char code[CLIENT_CODE_SIZE], why[HASP_WHY_SIZE];
+    memcpy(code, asker->code, sizeof code);
+    memcpy(why, asker->why, sizeof why);
+    bool is_session = asker->is_attached && asker->greetings == 0;
+    struct list refused;
+    list_init(&refused);
+    while (!list_is_empty(&asker->asks)) {
+        struct list *node = asker->asks.next;
+        list_remove(node);
+        list_push_back(&refused, node);
+    }
+    lose(asker, OUTCOME_REFUSED, now);
+    if (is_session && asker->hooks.ended != NULL) {
+        asker->hooks.ended(asker->hooks.data, code, why);
+    }
+    while (!list_is_empty(&refused)) {
+        memcpy(asker->code, code, sizeof code);
+        memcpy(asker->why, why, sizeof why);
+        finish(asker, LIST_FIRST(&refused, struct asking, in_asker),
+               HASP_EREPLY);
+    }
+}
+
+static void greeted(struct asker *asker, struct lease_clock now)
+{
+    asker->greetings--;
+    if (asker->reply.value[0].type == RESP_ERROR) {
+        enum outcome outcome = of_reply_error(asker,
+                                              asker->reply.value[0].bytes);
+        if (outcome == OUTCOME_REFUSED) {
+            refuse_all(asker, now);
+            return;
+        }
+        /* To attach twice does no harm. */
+        lose(asker, outcome == OUTCOME_UNKNOWN ? OUTCOME_BUSY : outcome, now);
+        return;
+    }
+    if (asker->greetings == 0) {
+        asker->state = ASKER_OPEN;
+    }
+}
+
+/* --- Answers -------------------------------------------------------------- */
+
+/* Not now: at another node, or after a while. True: the node is to be left. */
+static bool put_off(struct asker *asker, struct asking *ask,
+                    enum outcome outcome, struct lease_clock now)
+{
+    bool leaves = outcome == OUTCOME_NO_LEADER || outcome == OUTCOME_MOVED ||
+                  !asker->has_session;
+    uint32_t round = leaves ? asker->count : 1;
+    list_remove(&ask->in_asker);
+    list_push_back(&asker->asks, &ask->in_asker);
+    ask->is_sent = false;
+    ask->tried++;
+    ask->not_before_ns = now.monotonic_ns;
+    if (ask->tried % round == 0 && outcome != OUTCOME_MOVED) {
+        ask->not_before_ns += pause_ns(asker, ask->tried / round);
+    }
+    return leaves;
+}
+
+static struct asking *next_in_flight(struct asker *asker)
+{
+    struct asking *ask = asker->flight[0];
+    asker->flight_count--;
+    memmove(asker->flight, asker->flight + 1,
+            asker->flight_count * sizeof *asker->flight);
+    return ask;
+}
+
+/* One answer. Gives how the node is to be left; NONE: not at all. */
+static enum outcome answered(struct asker *asker, struct lease_clock now)
+{
+    struct asking *ask = next_in_flight(asker);
+    const struct resp_value *value = asker->reply.value;
+    if (ask == NULL) {
+        return OUTCOME_NONE; /* Nobody waits for it any more. */
+    }
+    if (value->type != RESP_ERROR) {
+        asker->failed = 0;
+        finish(asker, ask, 0);
+        return OUTCOME_NONE;
+    }
+    enum outcome outcome = of_reply_error(asker, value->bytes);
+    if (outcome == OUTCOME_REFUSED) {
+        asker->failed = 0;
+        finish(asker, ask, HASP_EREPLY);
+        return OUTCOME_NONE;
+    }
+    note_outcome(ask, outcome);
+    bool leaves = put_off(asker, ask, outcome, now);
+    if (!may_go_on(ask)) {
+        give_up(asker, ask);
+    }
+    return leaves ? outcome : OUTCOME_NONE;
+}
+
+/* What came is no reply of ours. */
+static void estranged(struct asker *asker, struct lease_clock now)
+{
+    note(asker, "does not speak the protocol");
+    lose(asker, OUTCOME_STRANGER, now);
+}
+
+void asker_input(struct asker *asker, struct bytes bytes,
+                 struct lease_clock now)
+{
+    uint32_t number = asker->number;
+    asker->now = now;
+    enum outcome leaves = OUTCOME_NONE;
+    CHECK(asker->state >= ASKER_GREETING);
+    buffer_consume(&asker->in, asker->used);
+    asker->used = 0;
+    buffer_put_bytes(&asker->in, bytes);
+    while (asker->number == number && asker->used < asker->in.size) {
+        struct bytes left = bytes_of(asker->in.data + asker->used,
+                                     asker->in.size - asker->used);
+        size_t used = 0;
+        int error = resp_parse_reply(left, REPLY_VALUE_MAX, &asker->reply,
+                                     &used);
+        if (error == HASP_EMORE && left.size <= REPLY_SIZE_MAX) {
+            break;
+        }
+        if (error != 0) {
+            estranged(asker, now);
+            return;
+        }
+        asker->used += used;
+        if (asker->reply.value[0].type == RESP_PUSH) {
+            if (asker->hooks.push != NULL) {
+                asker->hooks.push(asker->hooks.data, &asker->reply);
+            }
+        } else if (asker->greetings > 0) {
+            greeted(asker, now);
+        } else if (asker->flight_count == 0) {
+            estranged(asker, now);
+            return;
+        } else {
+            enum outcome outcome = answered(asker, now);
+            leaves = outcome != OUTCOME_NONE ? outcome : leaves;
+        }
+    }
+    if (asker->number == number && leaves != OUTCOME_NONE) {
+        lose(asker, leaves, now);
+    }
+}
+
+/* --- Time ----------------------------------------------------------------- */
+
+static uint64_t attempt_end_ns(const struct asking *ask)
+{
+    uint64_t attempt_ms = ask->attempt_ms != 0 ? ask->attempt_ms
+                                               : CLIENT_ATTEMPT_MS;
+    return ask->sent.monotonic_ns + attempt_ms * NS_PER_MS;
+}
+
+/* The first of a list whose deadline has come. */
+static struct asking *overdue(struct list *list, uint64_t now_ns)
+{
+    LIST_EACH (node, list) {
+        struct asking *ask = LIST_ENTRY(node, struct asking, in_asker);
+        if (now_ns >= ask->deadline_ns) {
+            return ask;
+        }
+    }
+    return NULL;
+}
+
+static void end_overdue(struct asker *asker, uint64_t now_ns)
+{
+    struct asking *ask;
+    while ((ask = overdue(&asker->asks, now_ns)) != NULL ||
+           (ask = overdue(&asker->sent, now_ns)) != NULL) {
+        give_up(asker, ask);
+    }
+}
+
+/* A node that is silent for too long is left. */
+static void leave_silent(struct asker *asker, struct lease_clock now)
+{
+    bool is_silent = (asker->state == ASKER_OPENING ||
+                      asker->state == ASKER_GREETING) &&
+                     now.monotonic_ns >= asker->until_ns;
+    LIST_EACH (node, &asker->sent) {
+        const struct asking *ask = LIST_ENTRY(node, struct asking, in_asker);
+        is_silent |= now.monotonic_ns >= attempt_end_ns(ask);
+    }
+    if (is_silent) {
+        asker_drop(asker, "no answer", now);
+    }
+}
+
+static void send(struct asker *asker, struct asking *ask,
+                 struct lease_clock now)
+{
+    if (asker->flight_count == asker->flight_room) {
+        asker->flight_room = asker->flight_room == 0 ? 16
+                                                     : 2 * asker->flight_room;
+        asker->flight = memory_resize(asker->flight, asker->flight_room *
+                                                         sizeof *asker->flight);
+    }
+    if (ask->seen != 0 && ask->again != NULL) {
+        ask->again(ask, now);
+    }
+    asker->flight[asker->flight_count++] = ask;
+    list_remove(&ask->in_asker);
+    list_push_back(&asker->sent, &ask->in_asker);
+    ask->is_sent = true;
+    ask->sent = now;
+    query_encode(&ask->query, &asker->out);
+}
+
+static void send_all(struct asker *asker, struct lease_clock now)
+{
+    struct list *node = asker->asks.next;
+    while (node != &asker->asks) {
+        struct asking *ask = LIST_ENTRY(node, struct asking, in_asker);
+        node = node->next;
+        if (now.monotonic_ns < ask->not_before_ns) {
+            continue;
+        }
+        /* An attempt that cannot be answered in time would only turn what is
+         * known ("nothing was done") into what is not. */
+        uint64_t least_ns = ATTEMPT_MIN_MS * NS_PER_MS;
+        if (ask->seen != 0 && ask->deadline_ns - now.monotonic_ns < least_ns) {
+            give_up(asker, ask);
+            node = asker->asks.next;
+            continue;
+        }
+        send(asker, ask, now);
+    }
+}
+
+void asker_turn(struct asker *asker, struct lease_clock now)
+{
+    asker->now = now;
+    end_overdue(asker, now.monotonic_ns);
+    leave_silent(asker, now);
+    if (asker->state == ASKER_REST && now.monotonic_ns >= asker->until_ns &&
+        (asker->is_wanted || !list_is_empty(&asker->asks))) {
+        asker->state = ASKER_OPENING;
+        asker->number++;
+        asker->until_ns = now.monotonic_ns + asker->open_ms * NS_PER_MS;
+    }
+    if (asker->state == ASKER_OPEN && asker->has_session &&
+        !asker->is_attached) {
+        asker->state = ASKER_GREETING;
+        asker->until_ns = now.monotonic_ns + CLIENT_ATTEMPT_MS * NS_PER_MS;
+        attach(asker);
+    }
+    if (asker->state == ASKER_OPEN) {
+        send_all(asker, now);
+    }
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+uint64_t asker_next_ns(const struct asker *asker)
+{
+    uint64_t next_ns = UINT64_MAX;
+    bool is_open = asker->state == ASKER_OPEN;
+    LIST_EACH (node, &asker->asks) {
+        const struct asking *ask = LIST_ENTRY(node, struct asking, in_asker);
+        next_ns = earlier(next_ns, ask->deadline_ns);
+        next_ns = is_open ? earlier(next_ns, ask->not_before_ns) : next_ns;
+    }
+    LIST_EACH (node, &asker->sent) {
+        const struct asking *ask = LIST_ENTRY(node, struct asking, in_asker);
+        next_ns = earlier(next_ns, ask->deadline_ns);
+        next_ns = earlier(next_ns, attempt_end_ns(ask));
+    }
+    if (asker->state == ASKER_OPENING || asker->state == ASKER_GREETING ||
+        (asker->state == ASKER_REST &&
+         (asker->is_wanted || !list_is_empty(&asker->asks)))) {
+        next_ns = earlier(next_ns, asker->until_ns);
+    }
+    return next_ns;
+}

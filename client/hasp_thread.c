@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The driver with a thread of its own: it has the socket and one timer, and
+ * nothing else. Calls are begun by the threads that make them, which send what
+ * they can at once, and wait.
+ *
+ * The timer runs on CLOCK_BOOTTIME, so that a machine that was suspended is
+ * told at once what it has lost. To wake the thread it is set to now, which is
+ * one system call and so may be done in a signal handler. */
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include "client/hasp_session.h"
+#include "client/thread.h"
+
+/* --- The thread ----------------------------------------------------------- */
+
+static void set_timer(int fd, uint64_t left_ns)
+{
+    struct itimerspec spec = {0};
+    if (left_ns != UINT64_MAX) {
+        /* A little later, so that it is over when it is looked at. */
+        left_ns += left_ns != 0 ? NS_PER_MS / 10 : 1;
+        spec.it_value.tv_sec = (time_t)(left_ns / NS_PER_S);
+        spec.it_value.tv_nsec = (long)(left_ns % NS_PER_S);
+    }
+    timerfd_settime(fd, 0, &spec, NULL);
+}
+
+static void wake(struct hasp_session *session)
+{
+    atomic_fetch_add(&session->wake_count, 1);
+    set_timer(session->timer_fd, 0);
+}
+
+/* With the mutex. */
+static void arm(struct hasp_session *session, struct lease_clock now)
+{
+    uint64_t left_ns = machine_left_ns(&session->machine, now);
+    uint64_t at_ns = left_ns < UINT64_MAX - now.boottime_ns
+                         ? now.boottime_ns + left_ns
+                         : UINT64_MAX;
+    if (at_ns != session->armed_ns) {
+        session->armed_ns = at_ns;
+        set_timer(session->timer_fd, left_ns);
+        /* A wake-up that came meanwhile must not be set off. */
+        if (atomic_load(&session->wake_count) != session->seen_count) {
+            set_timer(session->timer_fd, 0);
+        }
+    }
+}
+
+/* A call was begun: sends it, if that can be done at once. */
+static void drive(struct hasp_session *session)
+{
+    struct lease_clock now = client_clock_read();
+    struct asker *asker = &session->machine.asker;
+    session_turn(session, now);
+    transport_flush(&session->transport, asker);
+    bool is_done = session->transport.number == asker->number &&
+                   asker->out.size == 0;
+    if (is_done) {
+        arm(session, now);
+    } else {
+        wake(session);
+    }
+}
+
+/* The descriptors to wait for: timer, socket, and those that interrupt. */
+struct poll_set {
+    struct pollfd *fds;
+    nfds_t room;
+};
+
+static nfds_t fill(struct poll_set *set, struct hasp_session *session)
+{
+    nfds_t count = 0, needed = 2;
+    LIST_EACH (node, &session->waits) {
+        needed += LIST_ENTRY(node, struct waiting, in_session)->interrupt_fd >=
+                  0;
+    }
+    if (needed > set->room) {
+        struct pollfd *fds = realloc(set->fds, 2 * needed * sizeof *fds);
+        if (fds != NULL) {
+            set->fds = fds;
+            set->room = 2 * needed;
+        }
+    }
+    set->fds[count++] = (struct pollfd){.fd = session->timer_fd,
+                                        .events = POLLIN};
+    set->fds[count++] = (struct pollfd){
+        .fd = session->transport.fd,
+        .events = transport_events(&session->transport,
+                                   &session->machine.asker)};
+    LIST_EACH (node, &session->waits) {
+        int fd = LIST_ENTRY(node, struct waiting, in_session)->interrupt_fd;
+        if (fd >= 0 && count < set->room) {
+            set->fds[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
+        }
+    }
+    return count;
+}
+
+/* Ends the waits whose descriptor is readable. */
+static void interrupt(struct hasp_session *session, const struct pollfd *fd)
+{
+    struct lease_clock now = client_clock_read();
+    LIST_EACH_SAFE (node, &session->waits) {
+        struct waiting *wait = LIST_ENTRY(node, struct waiting, in_session);
+        if (wait->interrupt_fd == fd->fd && fd->revents != 0) {
+            wait->interrupt_fd = -1;
+            machine_interrupt(&session->machine, &wait->call, now);
+        }
+    }
+}
+
+static void wait_for_news(struct hasp_session *session, struct poll_set *set)
+{
+    uint64_t ticks;
+    nfds_t count = fill(set, session);
+    pthread_mutex_unlock(&session->mutex);
+    int ready = poll(set->fds, count, -1);
+    if (ready > 0 && set->fds[0].revents != 0) {
+        ssize_t ignored = read(session->timer_fd, &ticks, sizeof ticks);
+        (void)ignored;
+    }
+    pthread_mutex_lock(&session->mutex);
+    if (ready <= 0) {
+        return;
+    }
+    if (set->fds[0].revents != 0) {
+        session->armed_ns = 0;
+    }
+    if (set->fds[1].revents != 0) {
+        transport_ready(&session->transport, &session->machine.asker);
+    }
+    for (nfds_t i = 2; i < count; i++) {
+        interrupt(session, &set->fds[i]);
+    }
+}
+
+static void *run(void *data)
+{
+    struct hasp_session *session = data;
+    struct pollfd first[2];
+    struct poll_set set = {malloc(sizeof first), 2};
+    pthread_mutex_lock(&session->mutex);
+    while (!session->is_stopping && set.fds != NULL) {
+        session->seen_count = atomic_load(&session->wake_count);
+        session_turn(session, client_clock_read());
+        transport_turn(&session->transport, &session->machine.asker,
+                       &session->mutex);
+        arm(session, client_clock_read());
+        wait_for_news(session, &set);
+    }
+    pthread_mutex_unlock(&session->mutex);
+    free(set.fds);
+    return NULL;
+}
+
+int driver_start(struct hasp_session *session)
+{
+    session->wake = wake;
+    session->drive = drive;
+    session->timer_fd = timerfd_create(CLOCK_BOOTTIME,
+                                       TFD_CLOEXEC | TFD_NONBLOCK);
+    if (session->timer_fd < 0) {
+        return why_set(HASP_EIO, "no descriptor: %s", strerror(errno));
+    }
+    int code = client_thread_start(&session->thread, run, session);
+    session->has_thread = code == 0;
+    return code == 0 ? 0 : why_set(HASP_EIO, "no thread: %s", strerror(code));
+}
+
+void driver_stop(struct hasp_session *session)
+{
+    if (session->has_thread) {
+        pthread_mutex_lock(&session->mutex);
+        session->is_stopping = true;
+        wake(session);
+        pthread_mutex_unlock(&session->mutex);
+        pthread_join(session->thread, NULL);
+    }
+    driver_abandon(session);
+}
+
+void driver_abandon(struct hasp_session *session)
+{
+    if (session->timer_fd >= 0) {
+        close(session->timer_fd);
+    }
+    session->timer_fd = -1;
+}
+
+/* --- The notifier --------------------------------------------------------- */
+
+/* It runs the program's callback, which may take its time, and nothing else. */
+static void *notify(void *data)
+{
+    struct hasp_session *session = data;
+    pthread_mutex_lock(&session->mutex);
+    while (!session->is_notifier_stopping) {
+        struct event_node *node = machine_take_event(&session->machine);
+        if (node == NULL) {
+            pthread_cond_wait(&session->news, &session->mutex);
+            continue;
+        }
+        pthread_mutex_unlock(&session->mutex);
+        session->on_event(session->event_data, &node->event);
+        free(node);
+        pthread_mutex_lock(&session->mutex);
+    }
+    pthread_mutex_unlock(&session->mutex);
+    return NULL;
+}
+
+int notifier_start(struct hasp_session *session)
+{
+    if (session->on_event == NULL) {
+        return 0;
+    }
+    int code = client_thread_start(&session->notifier, notify, session);
+    session->has_notifier = code == 0;
+    return code == 0 ? 0 : why_set(HASP_EIO, "no thread: %s", strerror(code));
+}
+
+void notifier_stop(struct hasp_session *session)
+{
+    if (session->has_notifier) {
+        pthread_mutex_lock(&session->mutex);
+        session->is_notifier_stopping = true;
+        pthread_cond_signal(&session->news);
+        pthread_mutex_unlock(&session->mutex);
+        pthread_join(session->notifier, NULL);
+    }
+}
+
+/* --- Calls that wait ------------------------------------------------------ */
+
+static void ended(struct client_call *call)
+{
+    struct waiting *wait = call->data;
+    wait->has_ended = true;
+    list_remove(&wait->in_session);
+    pthread_cond_signal(&wait->end);
+}
+
+void wait_init(struct waiting *wait, struct hasp_session *session)
+{
+    *wait = (struct waiting){.call = {.done = ended, .data = wait},
+                             .session = session,
+                             .interrupt_fd = -1};
+    list_init(&wait->in_session);
+    pthread_cond_init(&wait->end, NULL);
+}
+
+int wait_lock(struct hasp_session *session, struct lease_clock *now)
+{
+    char text[HASP_WHY_SIZE];
+    pthread_mutex_lock(&session->mutex);
+    *now = client_clock_read();
+    int error = machine_check(&session->machine, *now, text);
+    if (error != 0) {
+        pthread_mutex_unlock(&session->mutex);
+        why_set(error, "%s", text);
+    }
+    return error;
+}
+
+int wait_end(struct waiting *wait, int error)
+{
+    struct hasp_session *session = wait->session;
+    if (error == HASP_ENOMEM) {
+        why_set(error, "out of memory");
+    }
+    if (error == 0) {
+        session->drive(session);
+        while (!wait->has_ended) {
+            pthread_cond_wait(&wait->end, &session->mutex);
+        }
+        error = wait->call.error;
+    }
+    list_remove(&wait->in_session);
+    pthread_mutex_unlock(&session->mutex);
+    pthread_cond_destroy(&wait->end);
+    if (error < 0 && wait->call.error == error) {
+        why_set(error, "%s", wait->call.why);
+    }
+    return error;
+}

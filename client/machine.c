@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A session: opening, heartbeats, what is lost, events, closing. */
+
+#include "client/machine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/sha.h"
+#include "base/units.h"
+#include "client/reply.h"
+
+#define PLEASE_MAX 64
+
+static void pushed(void *data, const struct resp_reply *reply);
+static void lost_connection(void *data);
+static void refused_session(void *data, const char *code, const char *why);
+static asking_done_fn kept;
+
+int machine_init(struct machine *machine, const struct endpoints *endpoints,
+                 uint64_t seed)
+{
+    *machine = (struct machine){.told = LEASE_HELD};
+    int error = asker_init(&machine->asker, endpoints, seed);
+    if (error != 0) {
+        return error;
+    }
+    machine->asker.hooks = (struct asker_hooks){.push = pushed,
+                                                .lost = lost_connection,
+                                                .ended = refused_session,
+                                                .data = machine};
+    machine->keep.data = machine;
+    machine->keep.done = kept;
+    machine->keep.is_read = machine->keep.is_urgent = true;
+    query_begin(&machine->keep.query, "SESSION.KEEP");
+    query_text(&machine->keep.query, "FULL");
+    numbers_init(&machine->numbers);
+    list_init(&machine->changes);
+    list_init(&machine->holds);
+    list_init(&machine->events);
+    lease_init(&machine->lease);
+    return 0;
+}
+
+void machine_done(struct machine *machine)
+{
+    changes_end(machine, false);
+    LIST_EACH_SAFE (node, &machine->holds) {
+        client_hold_free(LIST_ENTRY(node, struct hasp_hold, in_machine));
+    }
+    struct event_node *event;
+    while ((event = machine_take_event(machine)) != NULL) {
+        free(event);
+    }
+    asker_cancel(&machine->asker, &machine->keep);
+    query_done(&machine->keep.query);
+    numbers_done(&machine->numbers);
+    asker_done(&machine->asker);
+}
+
+/* --- Events --------------------------------------------------------------- */
+
+struct event_node *machine_take_event(struct machine *machine)
+{
+    struct event_node *node = LIST_FIRST(&machine->events, struct event_node,
+                                         in_machine);
+    if (node != NULL) {
+        list_remove(&node->in_machine);
+        machine->please_count -= node->event.kind == HASP_EVENT_PLEASE;
+    }
+    return node;
+}
+
+static void copy_text(char *out, size_t size, struct bytes text)
+{
+    size_t count = text.size < size - 1 ? text.size : size - 1;
+    if (count > 0) {
+        memcpy(out, text.data, count);
+    }
+    out[count] = '\0';
+}
+
+void machine_add_event(struct machine *machine, enum hasp_event_kind kind,
+                       uint64_t token, struct bytes name, struct bytes text)
+{
+    if (kind == HASP_EVENT_PLEASE && machine->please_count >= PLEASE_MAX) {
+        return;
+    }
+    struct event_node *node = calloc(1, sizeof *node);
+    if (node == NULL) {
+        return; /* hasp_guard() tells it as well. */
+    }
+    node->event.kind = kind;
+    node->event.token = token;
+    copy_text(node->event.name, sizeof node->event.name, name);
+    copy_text(node->event.text, sizeof node->event.text, text);
+    machine->please_count += kind == HASP_EVENT_PLEASE;
+    list_push_back(&machine->events, &node->in_machine);
+}
+
+/* ["lock", "please", {lock, session, token, index, message}],
+ * ["lock", "answer", {session, owner, index}] */
+static void pushed(void *data, const struct resp_reply *reply)
+{
+    struct machine *machine = data;
+    if (reply->value[0].count != 3 || reply->count < 4 ||
+        reply->value[3].type != RESP_MAP) {
+        return;
+    }
+    if (bytes_is_word(reply->value[2].bytes, "PLEASE")) {
+        machine_add_event(
+            machine, HASP_EVENT_PLEASE, reply_number(reply, 3, "token"),
+            reply_text(reply, 3, "lock"), reply_text(reply, 3, "message"));
+    } else if (bytes_is_word(reply->value[2].bytes, "ANSWER") &&
+               reply_number(reply, 3, "session") ==
+                   machine->credentials.session) {
+        changes_hint(machine, reply_text(reply, 3, "owner"));
+    }
+}
+
+static void tell_state(struct machine *machine)
+{
+    static const struct {
+        enum hasp_event_kind kind;
+        const char *text;
+    } events[] = {
+        [LEASE_HELD] = {HASP_EVENT_SAFE, "the lease is renewed"},
+        [LEASE_JEOPARDY] = {HASP_EVENT_JEOPARDY, "no answer for too long"},
+        [LEASE_LOST] = {HASP_EVENT_LOST, "the lease has run out"},
+    };
+    enum lease_state state = lease_check(&machine->lease, machine->asker.now);
+    if (state == machine->told) {
+        return;
+    }
+    const char *text = events[state].text;
+    if (state != LEASE_HELD && machine->why[0] != '\0') {
+        text = machine->why;
+    }
+    machine->told = state;
+    machine_add_event(machine, events[state].kind, 0, bytes_of(NULL, 0),
+                      bytes_of_text(text));
+}
+
+/* --- Errors --------------------------------------------------------------- */
+
+static int of_word(const char *word)
+{
+    static const struct {
+        const char *word;
+        int error;
+    } words[] = {
+        {"NOTHELD", HASP_ENOTHELD},   {"DEADLOCK", HASP_EDEADLOCK},
+        {"LIMIT", HASP_EFULL},        {"BADARG", HASP_EINVALID},
+        {"NOAUTH", HASP_EREFUSED},    {"WRONGPASS", HASP_EREFUSED},
+        {"NOPERM", HASP_EREFUSED},    {"BLACKLISTED", HASP_EBLACKLISTED},
+        {"EXPIRED", HASP_ELOST},      {"NOSESSION", HASP_ELOST},
+        {"FORGOTTEN", HASP_EUNKNOWN},
+    };
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcmp(word, words[i].word) == 0) {
+            return words[i].error;
+        }
+    }
+    return HASP_EREPLY;
+}
+
+/* The cluster says that the session has ended: nobody may find it held after
+ * this. */
+static void lose(struct machine *machine, const char *code, const char *why)
+{
+    lease_refused(&machine->lease);
+    machine->is_refused = true;
+    snprintf(machine->why, sizeof machine->why, "%s %.440s", code, why);
+}
+
+int machine_error(struct machine *machine, const struct asking_end *end,
+                  char why[HASP_WHY_SIZE])
+{
+    if (end->error == HASP_EREPLY) {
+        int error = of_word(end->code);
+        snprintf(why, HASP_WHY_SIZE, "%s: %.470s", end->code, end->why);
+        if (error == HASP_ELOST && machine->is_open) {
+            lose(machine, end->code, end->why);
+        }
+        return error;
+    }
+    snprintf(why, HASP_WHY_SIZE, "%s",
+             end->why[0] != '\0' ? end->why : hasp_strerror(end->error));
+    return end->error == HASP_ETIMEDOUT ? HASP_EUNKNOWN : end->error;
+}
+
+static void refused_session(void *data, const char *code, const char *why)
+{
+    struct machine *machine = data;
+    if (of_word(code) == HASP_ELOST) {
+        lose(machine, code, why);
+    }
+}
+
+/* --- Opening and closing -------------------------------------------------- */
+
+/* An OPEN or CLOSE: they belong to nobody else and have no number. */
+struct act {
+    struct asking ask;
+    struct machine *machine;
+    struct client_call *call;
+    struct credentials credentials;
+};
+
+static void end_act(struct act *act, int error)
+{
+    struct client_call *call = act->call;
+    query_done(&act->ask.query);
+    free(act);
+    call->error = error;
+    call->done(call);
+}
+
+static struct act *act_new(struct machine *machine, const char *command,
+                           asking_done_fn *done, struct client_call *call)
+{
+    struct act *act = calloc(1, sizeof *act);
+    if (act != NULL) {
+        act->machine = machine;
+        act->call = call;
+        act->ask.data = act;
+        act->ask.done = done;
+        act->ask.is_read = true;
+        act->ask.deadline_ns = machine->asker.now.monotonic_ns +
+                               machine->timeout_ms * NS_PER_MS;
+        query_begin(&act->ask.query, command);
+    }
+    return act;
+}
+
+/* Kept from now on, as an answer to 'ask' has said. */
+static void begin(struct machine *machine, const struct asking *ask,
+                  const struct resp_reply *reply)
+{
+    machine->is_open = true;
+    machine->asker.is_wanted = true;
+    lease_answered(&machine->lease, ask->sent, reply_number(reply, 0, "ttl_ms"),
+                   reply_number(reply, 0, "linger_ms"));
+    uint64_t period_ms = lease_period_ns(&machine->lease) / NS_PER_MS;
+    if (period_ms < machine->asker.open_ms) {
+        machine->asker.open_ms = period_ms;
+    }
+}
+
+static void opened(struct asking *ask, const struct asking_end *end)
+{
+    struct act *act = ask->data;
+    struct machine *machine = act->machine;
+    if (end->error != 0) {
+        end_act(act, machine_error(machine, end, act->call->why));
+        return;
+    }
+    if (reply_number(end->reply, 0, "ttl_ms") == 0) {
+        snprintf(act->call->why, sizeof act->call->why,
+                 "the answer is not what was asked for");
+        end_act(act, HASP_EPROTO);
+        return;
+    }
+    if (act->credentials.session == 0) {
+        act->credentials.session = reply_number(end->reply, 0, "id");
+        asker_adopt_session(&machine->asker, &act->credentials);
+    }
+    machine->credentials = act->credentials;
+    begin(machine, ask, end->reply);
+    end_act(act, 0);
+}
+
+int machine_open(struct machine *machine, const struct hasp_options *options,
+                 const char *name, const uint8_t random[MACHINE_RANDOM_SIZE],
+                 struct client_call *call, struct lease_clock now)
+{
+    uint8_t hash[SHA256_SIZE];
+    char proof[2 * SHA256_SIZE + 1];
+    machine->asker.now = now;
+    struct act *act = act_new(machine, "SESSION.OPEN", opened, call);
+    if (act == NULL) {
+        return HASP_ENOMEM;
+    }
+    hex_put(act->credentials.secret, bytes_of(random, MACHINE_RANDOM_SIZE));
+    int error = sha256(bytes_of_text(act->credentials.secret), hash);
+    if (error != 0) {
+        free(act);
+        return error;
+    }
+    hex_put(proof, bytes_of(hash, sizeof hash));
+    struct query *query = &act->ask.query;
+    if (options->ttl_ms != 0) {
+        query_text(query, "TTL");
+        query_number(query, options->ttl_ms);
+    }
+    query_text(query, "NAME");
+    query_text(query, name);
+    if (options->linger_ms != 0) {
+        query_text(query, "LINGER");
+        query_number(query, options->linger_ms);
+    }
+    query_text(query, "PROOF");
+    query_text(query, proof);
+    asker_ask(&machine->asker, &act->ask, now);
+    return 0;
+}
+
+int machine_attach(struct machine *machine,
+                   const struct credentials *credentials, uint64_t number,
+                   struct client_call *call, struct lease_clock now)
+{
+    machine->asker.now = now;
+    struct act *act = act_new(machine, "SESSION.KEEP", opened, call);
+    if (act == NULL) {
+        return HASP_ENOMEM;
+    }
+    query_text(&act->ask.query, "FULL");
+    act->credentials = *credentials;
+    machine->numbers.newest = number;
+    asker_set_session(&machine->asker, credentials);
+    asker_ask(&machine->asker, &act->ask, now);
+    return 0;
+}
+
+static void closed(struct asking *ask, const struct asking_end *end)
+{
+    struct act *act = ask->data;
+    int error = end->error == 0
+                    ? 0
+                    : machine_error(act->machine, end, act->call->why);
+    act->machine->asker.is_wanted = false;
+    end_act(act, error);
+}
+
+static int finish(struct machine *machine, struct act *act,
+                  struct client_call *call, struct lease_clock now)
+{
+    if (act == NULL) {
+        return HASP_ENOMEM;
+    }
+    int error = machine_check(machine, now, call->why);
+    machine->is_open = false;
+    changes_end(machine, false);
+    asker_cancel(&machine->asker, &machine->keep);
+    if (error != 0) {
+        end_act(act, error);
+    } else {
+        asker_ask(&machine->asker, &act->ask, now);
+    }
+    return 0;
+}
+
+int machine_detach(struct machine *machine, struct client_call *call,
+                   struct lease_clock now)
+{
+    machine->asker.now = now;
+    struct act *act = act_new(machine, "SESSION.KEEP", closed, call);
+    if (act != NULL) {
+        query_text(&act->ask.query, "FULL");
+    }
+    return finish(machine, act, call, now);
+}
+
+int machine_close(struct machine *machine, struct client_call *call,
+                  struct lease_clock now)
+{
+    machine->asker.now = now;
+    struct act *act = act_new(machine, "SESSION.CLOSE", closed, call);
+    int error = finish(machine, act, call, now);
+    lease_refused(&machine->lease);
+    return error;
+}
+
+/* --- Heartbeats ----------------------------------------------------------- */
+
+static void tell_ended(struct machine *machine, const struct resp_reply *reply)
+{
+    uint32_t at = 0;
+    uint32_t count = reply_array(reply, 0, "ended", &at);
+    for (uint32_t i = 0; i < count; i++) {
+        holds_ended(machine, reply_text(reply, at, "lock"),
+                    reply_text(reply, at, "owner"),
+                    reply_text(reply, at, "reason"),
+                    reply_number(reply, at, "token"));
+        at += reply->value[at].span;
+    }
+}
+
+/* EXPIRED and NOSESSION lose the lease at once. BLACKLISTED does not: the
+ * session may still finish what it does, its lease is not prolonged any
+ * more. */
+static void kept(struct asking *ask, const struct asking_end *end)
+{
+    struct machine *machine = ask->data;
+    uint64_t ttl_ms = end->error == 0 ? reply_number(end->reply, 0, "ttl_ms")
+                                      : 0;
+    if (ttl_ms != 0) {
+        machine->why[0] = '\0';
+        lease_answered(&machine->lease, ask->sent, ttl_ms,
+                       reply_number(end->reply, 0, "linger_ms"));
+        tell_ended(machine, end->reply);
+        return;
+    }
+    snprintf(machine->why, sizeof machine->why, "%s%s%.440s", end->code,
+             end->code[0] != '\0' ? " " : "", end->why);
+    if (end->error == HASP_EREPLY) {
+        int error = of_word(end->code);
+        machine->is_refused |= error == HASP_ELOST ||
+                               error == HASP_EBLACKLISTED;
+        if (error == HASP_ELOST) {
+            lease_refused(&machine->lease);
+        }
+    } else if (machine->asker.state == ASKER_OPEN) {
+        asker_drop(&machine->asker, NULL, machine->asker.now);
+    }
+}
+
+static void beat(struct machine *machine)
+{
+    struct lease_clock now = machine->asker.now;
+    struct lease *lease = &machine->lease;
+    if (machine->keep.is_asked || lease_next_beat(lease, now) != 0) {
+        return;
+    }
+    lease_beat_sent(lease, now);
+    if (machine->alive_ms != 0 && now.boottime_ns >= machine->alive_until_ns) {
+        snprintf(machine->why, sizeof machine->why,
+                 "no progress was reported in time (hasp_alive)");
+        return;
+    }
+    bool is_behind = asker_is_awaiting(&machine->asker);
+    machine->keep.deadline_ns = now.monotonic_ns +
+                                lease_period_ns(lease) * (is_behind ? 2 : 1);
+    asker_ask(&machine->asker, &machine->keep, now);
+}
+
+void machine_alive(struct machine *machine, struct lease_clock now)
+{
+    machine->alive_until_ns = now.boottime_ns + machine->alive_ms * NS_PER_MS;
+}
+
+int machine_check(struct machine *machine, struct lease_clock now,
+                  char why[HASP_WHY_SIZE])
+{
+    if (lease_check(&machine->lease, now) != LEASE_LOST) {
+        return 0;
+    }
+    snprintf(why, HASP_WHY_SIZE,
+             "the session is lost%s%.440s; open another one",
+             machine->why[0] != '\0' ? ": " : "", machine->why);
+    return HASP_ELOST;
+}
+
+/* --- Turns ---------------------------------------------------------------- */
+
+static void lost_connection(void *data)
+{
+    changes_ask_again(data);
+}
+
+void machine_turn(struct machine *machine, struct lease_clock now)
+{
+    machine->asker.now = now;
+    if (machine->is_open && !machine->is_over) {
+        tell_state(machine);
+        machine->is_over = machine->told == LEASE_LOST;
+        holds_turn(machine);
+        if (machine->is_over) {
+            machine->asker.is_wanted = false;
+            asker_cancel(&machine->asker, &machine->keep);
+            changes_end(machine, true);
+            asker_drop(&machine->asker, NULL, now);
+        } else {
+            beat(machine);
+            changes_turn(machine);
+        }
+    }
+    asker_turn(&machine->asker, now);
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+uint64_t machine_left_ns(struct machine *machine, struct lease_clock now)
+{
+    uint64_t next_ns = asker_next_ns(&machine->asker);
+    uint64_t left_ns = UINT64_MAX;
+    if (machine->is_open && !machine->is_over) {
+        struct lease sure = machine->lease;
+        enum lease_state state = lease_check(&machine->lease, now);
+        if (state != machine->told) {
+            return 0;
+        }
+        if (state == LEASE_JEOPARDY) {
+            sure.linger_ns = 0; /* Until it is lost. */
+        }
+        left_ns = lease_remaining(&sure, now);
+        left_ns = earlier(left_ns, holds_left_ns(machine, now));
+        if (!machine->keep.is_asked) {
+            left_ns = earlier(left_ns, lease_next_beat(&machine->lease, now));
+        }
+        next_ns = earlier(next_ns, changes_next_ns(machine));
+    }
+    if (next_ns == UINT64_MAX) {
+        return left_ns;
+    }
+    return earlier(left_ns,
+                   next_ns > now.monotonic_ns ? next_ns - now.monotonic_ns : 0);
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A session of a cluster, without I/O: everything that a client decides.
+ *
+ * Bytes and both clocks come in; bytes to send, the time of the next turn, ends
+ * of calls and events come out. The asker below it (client/asker.h) has the
+ * connection: which node, greeting, what is asked again. This has the session:
+ *
+ *     opening, closing, the lease and its heartbeats (lease/lease.h)
+ *     calls: changes under a number, waits by push, what is interrupted or
+ *         has no answer, and clears up behind the caller's back
+ *     holds and their limits, and the events of all that
+ *
+ * A session has one connection. A heartbeat leaves each fifth of the lease,
+ * before all else that has not been sent. If it is not answered within another
+ * fifth (two, if it is sent behind other requests) the node is left, and all
+ * that was asked there is asked at the next one, the heartbeat first.
+ *
+ * A change of locks (change.c):
+ *
+ *                     QUEUED            push, new connection, 15 s
+ *       ASK ------------------> PARKED ---------------------------> ASK
+ *        | \  no answer, or   .-'  interrupted
+ *        |  '-> WITHDRAW <---'     asked again without WAIT, for 500 ms
+ *        |        |     \ no answer
+ *        v        v      '-> SETTLE  the caller is told EINTR or EUNKNOWN; it
+ *     [SHOW]    the caller          is asked until there is an answer, and
+ *        |      is told             what was granted is released
+ *        v
+ *     the caller is told      SHOW: how much of a limited hold is left
+ *
+ * each time under the same number, so that nothing is done twice. The push only
+ * says that there is an answer; it is asked for.
+ *
+ * Driver: does for 'asker' what its contract says, with machine_turn() and
+ * machine_left_ns() in the place of asker_turn() and asker_next_ns(); it calls
+ * the former after each call begun as well. `done` of a call runs inside one of
+ * these; it must not call the machine, but may note and wake.
+ *
+ * Threads: none; the driver guards it with a lock. It allocates when a call is
+ * begun (HASP_ENOMEM) and in buffers; a heartbeat never fails for memory. */
+
+#ifndef HASP_CLIENT_MACHINE_H
+#define HASP_CLIENT_MACHINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "base/list.h"
+#include "client/asker.h"
+#include "client/numbers.h"
+#include "include/hasp/hasp.h"
+#include "lease/lease.h"
+
+#define MACHINE_RANDOM_SIZE ((CLIENT_SECRET_SIZE - 1) / 2)
+
+/* One call of a program, in its memory until `done`. */
+struct client_call {
+    void (*done)(struct client_call *call);
+    void *data;
+    int error; /* In the public codes; HASP_NOT_ACQUIRED. */
+    char why[HASP_WHY_SIZE];
+    uint64_t number;        /* What a query answered. */
+    struct hasp_hold *hold; /* What an acquisition was granted. */
+    struct change *change;  /* The machine's, until `done`. */
+};
+
+/* The instances of one lock in a hold. */
+struct held {
+    char *name;
+    uint64_t token;
+};
+
+struct hasp_hold {
+    struct list in_machine;
+    struct machine *machine;
+    void *session; /* The driver's. */
+    struct owner *owner;
+    struct held *held;
+    size_t count;
+    bool is_token_sure; /* False: an upgrade may have changed it. */
+    bool has_ended;     /* The cluster says so. */
+    bool is_told;       /* LOST has been told. */
+    uint64_t limit_ms;  /* Max hold; 0: none. */
+    uint64_t left_ms;   /* Of it, when 'limit_sent' was read. */
+    struct lease_clock limit_sent;
+};
+
+struct event_node {
+    struct list in_machine;
+    struct hasp_event event;
+};
+
+struct machine {
+    struct asker asker;
+    struct numbers numbers;
+    uint64_t timeout_ms;
+    uint64_t alive_ms;       /* 0: heartbeats need not be earned. */
+    uint64_t alive_until_ns; /* CLOCK_BOOTTIME */
+    struct credentials credentials;
+    struct lease lease;
+    enum lease_state told;   /* By an event. */
+    bool is_open;            /* It has been opened, and not closed. */
+    bool is_refused;         /* The cluster will not renew it any more. */
+    bool is_over;            /* It was lost, and all calls have been told. */
+    char why[HASP_WHY_SIZE]; /* Of the last heartbeat that failed, or "". */
+    struct asking keep;
+    struct list changes; /* Calls under way, and what is cleared up. */
+    struct list holds;
+    struct list events;
+    uint32_t please_count; /* Of the events. */
+};
+
+/* 'endpoints' is copied. HASP_ENOMEM. */
+MUST_CHECK int machine_init(struct machine *machine,
+                            const struct endpoints *endpoints, uint64_t seed);
+/* Calls that are under way are forgotten; holds are freed. */
+void machine_done(struct machine *machine);
+
+/* --- For the driver ------------------------------------------------------- */
+
+void machine_turn(struct machine *machine, struct lease_clock now);
+/* Nanoseconds until the next turn; UINT64_MAX: none is due. */
+uint64_t machine_left_ns(struct machine *machine, struct lease_clock now);
+/* The oldest event, taken out and the caller's to free(); NULL. */
+struct event_node *machine_take_event(struct machine *machine);
+
+/* --- Calls ---------------------------------------------------------------- */
+
+/* All return 0 if the call has begun: then its `done` is called once, later.
+ * HASP_ENOMEM, HASP_EINVALID and what stands with each: it has not. Texts are
+ * copied. */
+
+/* Opens the session. 'random' becomes its secret, of which the cluster is shown
+ * the hash alone. An answer that is lost leaves a session that owns nothing and
+ * ends by itself. HASP_EIO: no hash. */
+MUST_CHECK int machine_open(struct machine *machine,
+                            const struct hasp_options *options,
+                            const char *name,
+                            const uint8_t random[MACHINE_RANDOM_SIZE],
+                            struct client_call *call, struct lease_clock now);
+/* Goes on with a session that another process has opened. Its requests are
+ * numbered from 'number' on, which must be above all that were used. */
+MUST_CHECK int machine_attach(struct machine *machine,
+                              const struct credentials *credentials,
+                              uint64_t number, struct client_call *call,
+                              struct lease_clock now);
+/* One more heartbeat, so that all of the lease is left for whoever goes on; all
+ * calls that are under way are forgotten. */
+MUST_CHECK int machine_detach(struct machine *machine, struct client_call *call,
+                              struct lease_clock now);
+/* Ends the session; belief in its holds ends here, and all calls that are under
+ * way are forgotten. */
+MUST_CHECK int machine_close(struct machine *machine, struct client_call *call,
+                             struct lease_clock now);
+/* Asks what is answered with a number, and empties 'query'. A change gets a
+ * number of its own; one that stays without an answer is over for us, too: the
+ * next one acknowledges it, and a late copy is refused. */
+MUST_CHECK int machine_query(struct machine *machine, struct query *query,
+                             bool is_change, struct client_call *call,
+                             struct lease_clock now);
+MUST_CHECK int machine_acquire(struct machine *machine,
+                               const char *const *names, size_t count,
+                               const struct hasp_acquire_options *options,
+                               struct client_call *call,
+                               struct lease_clock now);
+/* 'hold' must not be released before `done`. */
+MUST_CHECK int machine_convert(struct machine *machine, struct hasp_hold *hold,
+                               const struct hasp_acquire_options *options,
+                               struct client_call *call,
+                               struct lease_clock now);
+/* Takes and frees the hold, whatever is returned; belief in it ends here. */
+MUST_CHECK int machine_release(struct machine *machine, struct hasp_hold *hold,
+                               struct client_call *call,
+                               struct lease_clock now);
+/* Takes over the hold that another process has acquired for 'owner' in this
+ * session. */
+MUST_CHECK int machine_resume(struct machine *machine, const char *name,
+                              const char *owner, struct client_call *call,
+                              struct lease_clock now);
+/* Frees a hold of a session that is lost: there is nothing to release. */
+void machine_forget(struct machine *machine, struct hasp_hold *hold);
+/* Ends the wait of a call, which is soon told HASP_EINTR. */
+void machine_interrupt(struct machine *machine, struct client_call *call,
+                       struct lease_clock now);
+
+/* --- Without a round trip ------------------------------------------------- */
+
+/* 0, or HASP_ELOST with a message. */
+MUST_CHECK int machine_check(struct machine *machine, struct lease_clock now,
+                             char why[HASP_WHY_SIZE]);
+/* The program makes progress. */
+void machine_alive(struct machine *machine, struct lease_clock now);
+/* All that is known of a hold; of a session, if 'hold' is NULL. */
+void machine_look(struct machine *machine, const struct hasp_hold *hold,
+                  struct lease_clock now, struct hasp_lease *ret_lease);
+
+/* --- Between machine.c, change.c and hold.c ------------------------------- */
+
+/* What a request ended with, in the public codes; writes the message. */
+int machine_error(struct machine *machine, const struct asking_end *end,
+                  char why[HASP_WHY_SIZE]);
+void machine_add_event(struct machine *machine, enum hasp_event_kind kind,
+                       uint64_t token, struct bytes name, struct bytes text);
+
+/* A wait of this owner is over. */
+void changes_hint(struct machine *machine, struct bytes owner);
+/* The connection has gone: who is parked asks anew. */
+void changes_ask_again(struct machine *machine);
+/* Parked ones whose time has come. */
+void changes_turn(struct machine *machine);
+uint64_t changes_next_ns(const struct machine *machine);
+/* Tells all that the session is lost, or nothing; frees them. */
+void changes_end(struct machine *machine, bool are_told);
+
+/* Room for 'count' locks; NULL: no memory. */
+struct hasp_hold *client_hold_new(struct machine *machine, size_t count);
+void client_hold_free(struct hasp_hold *hold);
+/* It is held from now on. Where its owner held a lock of it already, the
+ * cluster has counted up that hold, whose limit goes on. */
+void client_hold_begin(struct hasp_hold *hold);
+/* The cluster says that a hold has ended without being given back. */
+void holds_ended(struct machine *machine, struct bytes lock, struct bytes owner,
+                 struct bytes reason, uint64_t token);
+/* Tells of holds whose limit is over. */
+void holds_turn(struct machine *machine);
+/* Until the next one; UINT64_MAX. */
+uint64_t holds_left_ns(struct machine *machine, struct lease_clock now);
+
+#endif /* HASP_CLIENT_MACHINE_H */

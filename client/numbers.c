@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Owner tags, request numbers, and which of them are over. */
+
+#include "client/numbers.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void numbers_init(struct numbers *numbers)
+{
+    *numbers = (struct numbers){0};
+    list_init(&numbers->owners);
+}
+
+void numbers_done(struct numbers *numbers)
+{
+    LIST_EACH_SAFE (node, &numbers->owners) {
+        free(LIST_ENTRY(node, struct owner, in_numbers));
+    }
+    free(numbers->open);
+}
+
+bool owner_tag_is_good(const char *tag)
+{
+    return strlen(tag) < OWNER_TAG_SIZE && tag[0] != OWNER_PRIVATE_MARK;
+}
+
+static struct owner *find(struct numbers *numbers, const char *tag)
+{
+    LIST_EACH (node, &numbers->owners) {
+        struct owner *owner = LIST_ENTRY(node, struct owner, in_numbers);
+        bool is_it = tag == NULL ? owner->is_private && owner->use_count == 0
+                                 : strcmp(owner->tag, tag) == 0;
+        if (is_it) {
+            return owner;
+        }
+    }
+    return NULL;
+}
+
+struct owner *owner_take(struct numbers *numbers, const char *tag)
+{
+    struct owner *owner = find(numbers, tag);
+    if (owner == NULL) {
+        owner = calloc(1, sizeof *owner);
+        if (owner == NULL) {
+            return NULL;
+        }
+        owner->is_private = tag == NULL;
+        if (tag != NULL) {
+            snprintf(owner->tag, sizeof owner->tag, "%s", tag);
+        } else {
+            snprintf(owner->tag, sizeof owner->tag, "%c%" PRIu64,
+                     OWNER_PRIVATE_MARK, ++numbers->private_count);
+        }
+        list_push_front(&numbers->owners, &owner->in_numbers);
+    }
+    owner->use_count++;
+    return owner;
+}
+
+void owner_put(struct owner *owner)
+{
+    owner->use_count--;
+    if (owner->use_count == 0 && !owner->is_private) {
+        list_remove(&owner->in_numbers);
+        free(owner);
+    }
+}
+
+int numbers_begin(struct numbers *numbers, uint64_t *ret_number)
+{
+    if (numbers->open_count == numbers->open_room) {
+        uint32_t room = numbers->open_room == 0 ? 16 : 2 * numbers->open_room;
+        uint64_t *open = realloc(numbers->open, room * sizeof *open);
+        if (open == NULL) {
+            return HASP_ENOMEM;
+        }
+        numbers->open = open;
+        numbers->open_room = room;
+    }
+    *ret_number = ++numbers->newest;
+    numbers->open[numbers->open_count++] = numbers->newest;
+    return 0;
+}
+
+void numbers_end(struct numbers *numbers, uint64_t number)
+{
+    uint64_t *open = numbers->open;
+    for (uint32_t i = 0; i < numbers->open_count; i++) {
+        if (open[i] == number) {
+            numbers->open_count--;
+            memmove(&open[i], &open[i + 1],
+                    (numbers->open_count - i) * sizeof *open);
+            return;
+        }
+    }
+}
+
+/* "4,6-9,11": all up to the first one, and the ranges between open numbers; of
+ * very many some, and others with the next request. */
+static void write_acked(struct numbers *numbers, char *out, size_t size)
+{
+    const uint64_t *open = numbers->open;
+    uint32_t count = numbers->open_count, written = 0, i = 0;
+    size_t used = (size_t)snprintf(out, size, "%" PRIu64, open[0] - 1);
+    for (; i < count && written < ACKED_RANGE_MAX; i++) {
+        uint32_t at = (numbers->acked_turn + i) % count;
+        uint64_t from = open[at] + 1;
+        uint64_t to = at + 1 < count ? open[at + 1] - 1 : numbers->newest;
+        if (from <= to) {
+            used += (size_t)snprintf(out + used, size - used,
+                                     ",%" PRIu64 "-%" PRIu64, from, to);
+            written++;
+        }
+    }
+    numbers->acked_turn = i < count ? numbers->acked_turn + i : 0;
+}
+
+void numbers_write(struct numbers *numbers, const struct owner *owner,
+                   uint64_t number, struct query *query)
+{
+    char acked[24 + ACKED_RANGE_MAX * 42];
+    write_acked(numbers, acked, sizeof acked);
+    if (owner->tag[0] != '\0') {
+        query_text(query, "OWNER");
+        query_text(query, owner->tag);
+    }
+    query_text(query, "REQ");
+    query_number(query, number);
+    if (strcmp(acked, "0") != 0) {
+        query_text(query, "ACKED");
+        query_text(query, acked);
+    }
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A socket for an asker. */
+
+#include "client/transport.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "client/clock.h"
+
+#define READ_SIZE ((size_t)64 << 10)
+#define READ_ALL_MAX ((size_t)64 << 20)
+
+void transport_init(struct transport *transport)
+{
+    *transport = (struct transport){.fd = -1};
+}
+
+static void shut(struct transport *transport)
+{
+    if (transport->fd >= 0) {
+        close(transport->fd);
+    }
+    if (transport->addresses != NULL) {
+        freeaddrinfo(transport->addresses);
+    }
+    transport->addresses = transport->next = NULL;
+    transport->fd = -1;
+    transport->is_connecting = false;
+}
+
+void transport_done(struct transport *transport)
+{
+    shut(transport);
+    buffer_done(&transport->in);
+}
+
+void transport_watch_peer(int fd)
+{
+    int on = 1, idle_s = 5, interval_s = 2, count = 3, unacked_ms = 10000;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof interval_s);
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &unacked_ms,
+               sizeof unacked_ms);
+}
+
+/* Begins with the next address; 'code' is what the last one ended with. */
+static void connect_next(struct transport *transport, struct asker *asker,
+                         int code)
+{
+    while (transport->next != NULL) {
+        const struct addrinfo *to = transport->next;
+        transport->next = to->ai_next;
+        transport->is_connecting = false;
+        if (transport->fd >= 0) {
+            close(transport->fd);
+        }
+        transport->fd = socket(to->ai_family,
+                               SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+        if (transport->fd < 0) {
+            code = errno;
+            continue;
+        }
+        transport_watch_peer(transport->fd);
+        if (connect(transport->fd, to->ai_addr, to->ai_addrlen) == 0) {
+            asker_connected(asker, client_clock_read());
+            return;
+        }
+        code = errno;
+        transport->is_connecting = code == EINPROGRESS;
+        if (transport->is_connecting) {
+            return;
+        }
+    }
+    asker_failed(asker, strerror(code), client_clock_read());
+}
+
+static int look_up(const struct endpoint *endpoint, struct addrinfo **ret_list)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
+                             .ai_flags = AI_NUMERICSERV};
+    return getaddrinfo(endpoint->host, endpoint->port, &hints, ret_list);
+}
+
+void transport_turn(struct transport *transport, struct asker *asker,
+                    pthread_mutex_t *mutex)
+{
+    while (transport->number != asker->number) {
+        struct addrinfo *addresses = NULL;
+        shut(transport);
+        transport->number = asker->number;
+        if (asker->state != ASKER_OPENING) {
+            return;
+        }
+        struct endpoint endpoint = *asker_endpoint(asker);
+        if (mutex != NULL) {
+            pthread_mutex_unlock(mutex);
+        }
+        int code = look_up(&endpoint, &addresses);
+        int system_code = errno;
+        if (mutex != NULL) {
+            pthread_mutex_lock(mutex);
+        }
+        if (transport->number != asker->number) {
+            if (code == 0) {
+                freeaddrinfo(addresses);
+            }
+        } else if (code != 0) {
+            asker_failed(asker,
+                         code == EAI_SYSTEM ? strerror(system_code)
+                                            : gai_strerror(code),
+                         client_clock_read());
+        } else {
+            transport->addresses = transport->next = addresses;
+            connect_next(transport, asker, ECONNREFUSED);
+        }
+    }
+    transport_flush(transport, asker);
+}
+
+short transport_events(const struct transport *transport,
+                       const struct asker *asker)
+{
+    bool writes = transport->is_connecting || asker->out.size > 0;
+    return (short)(POLLIN | (writes ? POLLOUT : 0));
+}
+
+void transport_flush(struct transport *transport, struct asker *asker)
+{
+    if (transport->fd < 0 || transport->is_connecting ||
+        transport->number != asker->number) {
+        return;
+    }
+    while (asker->out.size > 0) {
+        ssize_t count = send(transport->fd, asker->out.data, asker->out.size,
+                             MSG_NOSIGNAL);
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count < 0) {
+            return;
+        }
+        buffer_consume(&asker->out, (size_t)count);
+    }
+}
+
+/* An unfinished reply is parsed from its start when more has come, so all that
+ * is there is read first. What came before the end of the stream is still given
+ * out: a node that refuses a client says why and closes. */
+static void receive(struct transport *transport, struct asker *asker)
+{
+    struct buffer *in = &transport->in;
+    ssize_t count;
+    int code = 0;
+    buffer_clear(in);
+    do {
+        uint8_t *at = buffer_reserve(in, READ_SIZE);
+        count = recv(transport->fd, at, READ_SIZE, 0);
+        code = errno;
+        in->size += count > 0 ? (size_t)count : 0;
+    } while ((count > 0 && in->size < READ_ALL_MAX) ||
+             (count < 0 && code == EINTR));
+    struct lease_clock now = client_clock_read();
+    if (in->size > 0) {
+        asker_input(asker, buffer_bytes(in), now);
+    }
+    if (transport->number == asker->number &&
+        (count == 0 || (count < 0 && code != EAGAIN))) {
+        asker_failed(asker, "closed the connection", now);
+    }
+    if (in->capacity > READ_SIZE * 4) {
+        buffer_done(in);
+    }
+}
+
+void transport_ready(struct transport *transport, struct asker *asker)
+{
+    int code = 0;
+    socklen_t size = sizeof code;
+    if (transport->fd < 0 || transport->number != asker->number) {
+        return;
+    }
+    if (!transport->is_connecting) {
+        receive(transport, asker);
+        return;
+    }
+    getsockopt(transport->fd, SOL_SOCKET, SO_ERROR, &code, &size);
+    if (code != 0) {
+        connect_next(transport, asker, code);
+        return;
+    }
+    transport->is_connecting = false;
+    asker_connected(asker, client_clock_read());
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The socket of an asker (client/asker.h), for drivers that poll().
+ *
+ * It connects where the asker says, without waiting but for what the resolver
+ * of names takes, reads what there is and sends what can be sent.
+ *
+ * Threads: one calls transport_turn() and transport_ready(), and polls; it
+ * alone opens and closes. Where others share the asker all hold its mutex, and
+ * may call transport_flush() then. */
+
+#ifndef HASP_CLIENT_TRANSPORT_H
+#define HASP_CLIENT_TRANSPORT_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "client/asker.h"
+
+struct addrinfo;
+
+struct transport {
+    int fd;          /* -1: closed. */
+    uint32_t number; /* The asker's connection that it carries. */
+    bool is_connecting;
+    struct addrinfo *addresses;
+    struct addrinfo *next; /* To be tried if this one fails. */
+    struct buffer in;
+};
+
+void transport_init(struct transport *transport);
+void transport_done(struct transport *transport);
+/* Does what the asker wants; 'mutex', if there is one, is held by the caller
+ * and given up while a name is looked up. */
+void transport_turn(struct transport *transport, struct asker *asker,
+                    pthread_mutex_t *mutex);
+/* What to poll() for. */
+short transport_events(const struct transport *transport,
+                       const struct asker *asker);
+/* It is ready, or broken. */
+void transport_ready(struct transport *transport, struct asker *asker);
+/* Sends what can be sent; an error shows when it is read from. */
+void transport_flush(struct transport *transport, struct asker *asker);
+/* Without delay, and with probes: a peer whose machine has gone does not
+ * answer, and a wait for ever would be one. */
+void transport_watch_peer(int fd);
+
+#endif /* HASP_CLIENT_TRANSPORT_H */
