@@ -1,0 +1,838 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The machine of a client against a scripted cluster of three nodes: bytes in,
+ * bytes out, and a time that is set. No socket, clock or thread. */
+
+#include "client/machine.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/units.h"
+
+#define NODES 3
+#define TTL_MS 1000
+#define RULES 64
+#define SILENCE "silence" /* As an answer: none. */
+#define HANG_UP "hang up" /* As an answer: the connection is closed. */
+#define QUEUED "+QUEUED\r\n"
+#define NIL "_\r\n"
+#define TIMES                                             \
+    "$6\r\nttl_ms\r\n:1000\r\n$9\r\nlinger_ms\r\n:%d\r\n" \
+    "$8\r\ntrust_ms\r\n:800\r\n"
+
+/* What a node answers to requests that begin so; once, or always. */
+struct rule {
+    const char *prefix;
+    const char *answer;
+    bool is_kept;
+    bool is_used;
+};
+
+static struct {
+    struct machine machine;
+    uint64_t ms; /* Since the beginning; 'asleep_ms' of it suspended. */
+    uint64_t asleep_ms;
+    int linger_ms;
+    bool is_dead[NODES], is_silent[NODES];
+    struct rule rule[RULES];
+    int rule_count;
+    uint32_t number;
+    int at;          /* The node that is connected. */
+    char seen[4096]; /* Requests but HELLO, e.g. "1:LOCK.ACQUIRE a REQ 1|". */
+} world;
+
+struct told {
+    struct client_call call;
+    int count;
+};
+
+/* --- The cluster ---------------------------------------------------------- */
+
+static struct lease_clock now(void)
+{
+    uint64_t origin_ns = UINT64_C(1000) * NS_PER_S;
+    return (struct lease_clock){origin_ns +
+                                    (world.ms - world.asleep_ms) * NS_PER_MS,
+                                2 * origin_ns + world.ms * NS_PER_MS};
+}
+
+static void add_rule(const char *prefix, const char *answer, bool is_kept)
+{
+    assert_true(world.rule_count < RULES);
+    world.rule[world.rule_count++] = (struct rule){prefix, answer, is_kept,
+                                                   false};
+}
+
+static void once(const char *prefix, const char *answer)
+{
+    add_rule(prefix, answer, false);
+}
+
+static void always(const char *prefix, const char *answer)
+{
+    add_rule(prefix, answer, true);
+}
+
+static const char *answer_of(const char *line)
+{
+    static char text[256];
+    for (int i = 0; i < world.rule_count; i++) {
+        struct rule *rule = &world.rule[i];
+        if (!rule->is_used &&
+            strncmp(line, rule->prefix, strlen(rule->prefix)) == 0) {
+            rule->is_used = !rule->is_kept;
+            return rule->answer;
+        }
+    }
+    if (strncmp(line, "SESSION.OPEN", 12) == 0) {
+        snprintf(text, sizeof text, "%%4\r\n$2\r\nid\r\n:17\r\n" TIMES,
+                 world.linger_ms);
+        return text;
+    }
+    if (strncmp(line, "SESSION.KEEP", 12) == 0) {
+        snprintf(text, sizeof text, "%%4\r\n" TIMES "$5\r\nended\r\n*0\r\n",
+                 world.linger_ms);
+        return text;
+    }
+    return strncmp(line, "LOCK", 4) == 0 ? ":1\r\n" : "+OK\r\n";
+}
+
+/* In two pieces: a reply is seldom read at once. */
+static void give(const char *text)
+{
+    size_t half = strlen(text) / 2;
+    asker_input(&world.machine.asker, bytes_of(text, half), now());
+    asker_input(&world.machine.asker, bytes_of_text(text + half), now());
+}
+
+static void answer_one(const struct resp_request *request)
+{
+    char line[512] = "";
+    uint32_t number = world.machine.asker.number;
+    for (uint32_t i = 0; i < request->count; i++) {
+        size_t used = strlen(line);
+        snprintf(line + used, sizeof line - used, "%s%.*s", i > 0 ? " " : "",
+                 (int)request->argument[i].size,
+                 (const char *)request->argument[i].data);
+    }
+    if (strncmp(line, "HELLO", 5) != 0) {
+        size_t used = strlen(world.seen);
+        snprintf(world.seen + used, sizeof world.seen - used, "%d:%s|",
+                 world.at, line);
+    }
+    if (world.is_silent[world.at]) {
+        return;
+    }
+    const char *answer = answer_of(line);
+    if (strcmp(answer, HANG_UP) == 0) {
+        asker_failed(&world.machine.asker, "closed the connection", now());
+    } else if (strcmp(answer, SILENCE) != 0 &&
+               number == world.machine.asker.number) {
+        give(answer);
+    }
+}
+
+static void take_output(void)
+{
+    struct asker *asker = &world.machine.asker;
+    struct buffer out = asker->out;
+    struct resp_parser parser = {0};
+    struct resp_request request;
+    const char *why;
+    size_t used, at = 0;
+    asker->out = (struct buffer){0};
+    while (at < out.size && world.number == asker->number) {
+        struct bytes left = bytes_of(out.data + at, out.size - at);
+        assert_int_equal(resp_parse(&parser, left, &request, &used, &why), 0);
+        answer_one(&request);
+        at += used;
+    }
+    resp_parser_done(&parser);
+    buffer_done(&out);
+}
+
+static void turn(void)
+{
+    struct asker *asker = &world.machine.asker;
+    for (int i = 0; i < 1000; i++) {
+        machine_turn(&world.machine, now());
+        if (world.number != asker->number) {
+            world.number = asker->number;
+            if (asker->state != ASKER_OPENING) {
+                continue;
+            }
+            world.at = asker_endpoint(asker)->host[0] - '0';
+            if (world.is_dead[world.at]) {
+                asker_failed(asker, "Connection refused", now());
+            } else {
+                asker_connected(asker, now());
+            }
+        } else if (asker->out.size > 0) {
+            take_output();
+        } else if (machine_left_ns(&world.machine, now()) > 0) {
+            return;
+        }
+    }
+    fail_msg("the machine does not come to rest");
+}
+
+/* Lets time pass, with each turn at its time. */
+static void pass(uint64_t time_ms)
+{
+    uint64_t end_ms = world.ms + time_ms;
+    turn();
+    while (world.ms < end_ms) {
+        uint64_t left_ns = machine_left_ns(&world.machine, now());
+        uint64_t left_ms = left_ns / NS_PER_MS + (left_ns % NS_PER_MS != 0);
+        world.ms += left_ms < end_ms - world.ms ? left_ms : end_ms - world.ms;
+        turn();
+    }
+}
+
+/* --- Helpers -------------------------------------------------------------- */
+
+static void on_done(struct client_call *call)
+{
+    ((struct told *)call->data)->count++;
+}
+
+static struct client_call *call_of(struct told *told)
+{
+    *told = (struct told){.call = {.done = on_done, .data = told}};
+    return &told->call;
+}
+
+static void assert_told(const struct told *told, int error)
+{
+    assert_int_equal(told->count, 1);
+    assert_int_equal(told->call.error, error);
+}
+
+static void assert_seen(const char *text)
+{
+    assert_string_equal(world.seen, text);
+    world.seen[0] = '\0';
+}
+
+static void assert_contains(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL) {
+        fail_msg("'%s' is not in '%s'", part, text);
+    }
+}
+
+static void open_session(void)
+{
+    struct hasp_options options = {.size = sizeof options, .ttl_ms = TTL_MS};
+    uint8_t random[MACHINE_RANDOM_SIZE] = {1, 2, 3};
+    struct told told;
+    assert_int_equal(machine_open(&world.machine, &options, "me", random,
+                                  call_of(&told), now()),
+                     0);
+    turn();
+    assert_told(&told, 0);
+    assert_contains(world.seen, "SESSION.OPEN TTL 1000 NAME me PROOF ");
+    world.seen[0] = '\0';
+}
+
+static void acquire_for(struct told *told, const char *name, uint64_t wait_ms,
+                        const char *owner, uint64_t hold_ms)
+{
+    struct hasp_acquire_options options = {.size = sizeof options,
+                                           .wait_ms = wait_ms,
+                                           .owner = owner,
+                                           .hold_ms = hold_ms,
+                                           .interrupt_fd = -1};
+    assert_int_equal(machine_acquire(&world.machine, &name, 1, &options,
+                                     call_of(told), now()),
+                     0);
+    turn();
+}
+
+static void acquire(struct told *told, const char *name, uint64_t wait_ms)
+{
+    acquire_for(told, name, wait_ms, NULL, 0);
+}
+
+static void release(struct hasp_hold *hold, struct told *told)
+{
+    assert_int_equal(
+        machine_release(&world.machine, hold, call_of(told), now()), 0);
+    turn();
+}
+
+static uint64_t left_ms(struct hasp_hold *hold)
+{
+    struct hasp_lease lease;
+    machine_look(&world.machine, hold, now(), &lease);
+    return lease.remaining_ns / NS_PER_MS;
+}
+
+static int next_event(void)
+{
+    struct event_node *node = machine_take_event(&world.machine);
+    int kind = node != NULL ? (int)node->event.kind : 0;
+    free(node);
+    return kind;
+}
+
+static int set_up(void **state)
+{
+    struct endpoints endpoints;
+    char why[HASP_WHY_SIZE];
+    (void)state;
+    memset(&world, 0, sizeof world);
+    world.ms = 5;
+    assert_int_equal(endpoints_parse("0:1,1:1,2:1", &endpoints, why), 0);
+    assert_int_equal(machine_init(&world.machine, &endpoints, 7), 0);
+    world.machine.timeout_ms = 10000;
+    endpoints_done(&endpoints);
+    open_session();
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    machine_done(&world.machine);
+    return 0;
+}
+
+#define ANSWER_PUSH(owner)                                       \
+    ">3\r\n$4\r\nlock\r\n$6\r\nanswer\r\n%3\r\n"                 \
+    "$7\r\nsession\r\n:17\r\n$5\r\nowner\r\n$2\r\n" owner "\r\n" \
+    "$5\r\nindex\r\n:9\r\n"
+
+/* --- Heartbeats ----------------------------------------------------------- */
+
+static void a_heartbeat_leaves_each_fifth(void **state)
+{
+    (void)state;
+    pass(1000);
+    assert_seen("0:SESSION.KEEP FULL|0:SESSION.KEEP FULL|0:SESSION.KEEP FULL|"
+                "0:SESSION.KEEP FULL|0:SESSION.KEEP FULL|");
+    assert_int_equal(left_ms(NULL), 800);
+    assert_int_equal(next_event(), 0);
+}
+
+static void a_silent_node_is_left_after_another_fifth(void **state)
+{
+    (void)state;
+    world.is_silent[0] = true;
+    pass(399);
+    assert_seen("0:SESSION.KEEP FULL|");
+    pass(1);
+    assert_seen("1:SESSION.ATTACH 17 01020300000000000000000000000000|"
+                "1:SESSION.KEEP FULL|");
+    assert_int_equal(left_ms(NULL), 800);
+}
+
+/* A heartbeat waits for the answers before it, which wait for a disk. */
+static void behind_other_requests_it_takes_two_fifths(void **state)
+{
+    struct told told;
+    (void)state;
+    once("LOCK.ACQUIRE", SILENCE);
+    acquire(&told, "a", 0);
+    once("SESSION.KEEP", SILENCE);
+    pass(598);
+    assert_int_equal(world.at, 0);
+    pass(2);
+    assert_int_equal(world.at, 1);
+    assert_contains(world.seen,
+                    "1:SESSION.KEEP FULL|1:LOCK.ACQUIRE a OWNER #1 REQ 1|");
+}
+
+static void without_answers_it_is_lost_and_all_calls_are_told(void **state)
+{
+    struct told waiting, held;
+    (void)state;
+    acquire(&held, "h", 0);
+    once("LOCK.ACQUIRE w", QUEUED);
+    acquire(&waiting, "w", HASP_FOREVER);
+    world.is_dead[0] = world.is_dead[1] = world.is_dead[2] = true;
+    asker_failed(&world.machine.asker, "closed the connection", now());
+    pass(799);
+    assert_int_equal(waiting.count, 0);
+    assert_int_equal(left_ms(held.call.hold), 1);
+    pass(1);
+    assert_told(&waiting, HASP_ELOST);
+    assert_int_equal(next_event(), HASP_EVENT_LOST);
+    assert_int_equal(next_event(), 0);
+    world.is_dead[1] = false;
+    pass(5000);
+    assert_int_equal(left_ms(held.call.hold), 0);
+    machine_forget(&world.machine, held.call.hold);
+}
+
+static void a_suspended_machine_has_lost_it_when_it_wakes(void **state)
+{
+    (void)state;
+    world.ms += 900;
+    world.asleep_ms = 900;
+    assert_int_equal(left_ms(NULL), 0);
+    turn();
+    assert_int_equal(next_event(), HASP_EVENT_LOST);
+}
+
+static void with_linger_there_is_jeopardy_and_a_way_back(void **state)
+{
+    (void)state;
+    world.linger_ms = 500;
+    pass(200); /* The next answer tells of it. */
+    world.is_silent[0] = world.is_silent[1] = world.is_silent[2] = true;
+    pass(399);
+    assert_int_equal(next_event(), 0);
+    pass(1);
+    assert_int_equal(next_event(), HASP_EVENT_JEOPARDY);
+    assert_int_equal(left_ms(NULL), 0);
+    world.is_silent[0] = world.is_silent[1] = world.is_silent[2] = false;
+    pass(250);
+    assert_int_equal(next_event(), HASP_EVENT_SAFE);
+    assert_true(left_ms(NULL) > 0);
+}
+
+static void expired_loses_it_at_once_and_blacklisted_does_not(void **state)
+{
+    struct hasp_lease lease;
+    (void)state;
+    once("SESSION.KEEP", "-BLACKLISTED too greedy\r\n");
+    pass(200);
+    machine_look(&world.machine, NULL, now(), &lease);
+    assert_true(lease.remaining_ns > 0 && lease.is_refused);
+    assert_string_equal(lease.why, "BLACKLISTED too greedy");
+    once("SESSION.KEEP", "-EXPIRED the session has ended\r\n");
+    pass(200);
+    assert_int_equal(left_ms(NULL), 0);
+    assert_int_equal(next_event(), HASP_EVENT_LOST);
+    world.seen[0] = '\0';
+    pass(1000);
+    assert_seen("");
+}
+
+static void any_answer_may_say_that_it_has_ended(void **state)
+{
+    struct told told, attached;
+    (void)state;
+    once("LOCK.ACQUIRE", "-EXPIRED the session has ended\r\n");
+    acquire(&told, "a", 0);
+    assert_told(&told, HASP_ELOST);
+    assert_int_equal(left_ms(NULL), 0);
+    tear_down(NULL);
+    set_up(NULL);
+    once("SESSION.ATTACH", "-NOSESSION unknown\r\n");
+    once("LOCK.ACQUIRE", HANG_UP);
+    acquire(&attached, "a", 0);
+    assert_told(&attached, HASP_ELOST);
+    assert_int_equal(left_ms(NULL), 0);
+}
+
+static void heartbeats_may_have_to_be_earned(void **state)
+{
+    struct hasp_lease lease;
+    (void)state;
+    world.machine.alive_ms = 500;
+    machine_alive(&world.machine, now());
+    pass(450);
+    machine_alive(&world.machine, now());
+    pass(450);
+    assert_true(left_ms(NULL) > 500);
+    pass(1000);
+    machine_look(&world.machine, NULL, now(), &lease);
+    assert_int_equal(lease.sure_ns, 0);
+    assert_contains(lease.why, "hasp_alive");
+}
+
+/* --- Changes -------------------------------------------------------------- */
+
+static void changes_are_numbered_and_acknowledged(void **state)
+{
+    struct told one, two, gone;
+    (void)state;
+    once("LOCK.ACQUIRE a", ":41\r\n");
+    acquire(&one, "a", 0);
+    once("LOCK.ACQUIRE b", NIL);
+    acquire_for(&two, "b", 0, "me", 0);
+    assert_told(&one, 0);
+    assert_told(&two, HASP_NOT_ACQUIRED);
+    assert_int_equal(one.call.hold->held[0].token, 41);
+    assert_int_equal(left_ms(one.call.hold), 800);
+    once("LOCK.RELEASE", "-NOTHELD not held by you\r\n");
+    release(one.call.hold, &gone);
+    assert_told(&gone, HASP_ENOTHELD);
+    assert_string_equal(gone.call.why, "NOTHELD: not held by you");
+    assert_seen("0:LOCK.ACQUIRE a OWNER #1 REQ 1|"
+                "0:LOCK.ACQUIRE b OWNER me REQ 2 ACKED 1|"
+                "0:LOCK.RELEASE a TOKEN 41 OWNER #1 REQ 3 ACKED 2|");
+}
+
+static void after_a_lost_connection_it_is_asked_under_the_same_number(void **s)
+{
+    struct told told;
+    (void)s;
+    once("LOCK.ACQUIRE", HANG_UP);
+    acquire(&told, "a", 0);
+    pass(1);
+    assert_told(&told, 0);
+    assert_seen("0:LOCK.ACQUIRE a OWNER #1 REQ 1|"
+                "1:SESSION.ATTACH 17 01020300000000000000000000000000|"
+                "1:LOCK.ACQUIRE a OWNER #1 REQ 1|");
+}
+
+static void without_a_leader_or_moved_it_is_asked_elsewhere(void **state)
+{
+    struct told told;
+    (void)state;
+    once("LOCK.ACQUIRE", "-NOLEADER no leader was found\r\n");
+    once("LOCK.ACQUIRE", "-MOVED 0 2:1\r\n");
+    once("LOCK.ACQUIRE", "-BUSY too much\r\n");
+    once("LOCK.ACQUIRE", "-UNKNOWN the leader was lost\r\n");
+    acquire(&told, "a", 0);
+    pass(1000);
+    assert_told(&told, 0);
+    assert_int_equal(world.at, 2);
+    assert_contains(world.seen, "1:LOCK.ACQUIRE a OWNER #1 REQ 1|2:SESSION");
+}
+
+static void what_was_not_sent_was_not_done(void **state)
+{
+    struct told told;
+    (void)state;
+    world.machine.timeout_ms = 300;
+    world.is_dead[0] = world.is_dead[1] = world.is_dead[2] = true;
+    asker_failed(&world.machine.asker, "closed the connection", now());
+    acquire(&told, "a", 0);
+    pass(299);
+    assert_int_equal(told.count, 0);
+    pass(1);
+    assert_told(&told, HASP_ECONNECT);
+    assert_contains(told.call.why, "2:1: Connection refused");
+}
+
+/* "I could not tell" is not "no": what the cluster may have granted is given
+ * back, under the old number and then a new one. */
+static void what_has_no_answer_is_cleared_up(void **state)
+{
+    struct told told, next;
+    (void)state;
+    world.machine.timeout_ms = 50;
+    always("LOCK.ACQUIRE a", SILENCE);
+    acquire(&told, "a", 0);
+    pass(50 + 499);
+    assert_int_equal(told.count, 0);
+    pass(1);
+    assert_told(&told, HASP_EUNKNOWN);
+    world.rule_count = 0;
+    once("LOCK.ACQUIRE a", ":7\r\n");
+    world.seen[0] = '\0';
+    asker_failed(&world.machine.asker, "closed the connection", now());
+    pass(50);
+    assert_contains(world.seen,
+                    "1:LOCK.ACQUIRE a OWNER #1 REQ 1|"
+                    "1:LOCK.RELEASE a TOKEN 7 OWNER #1 REQ 2 ACKED 1|");
+    assert_true(list_is_empty(&world.machine.changes));
+    world.seen[0] = '\0';
+    acquire(&next, "b", 0);
+    assert_seen("1:LOCK.ACQUIRE b OWNER #1 REQ 3 ACKED 2|");
+}
+
+static void a_forgotten_grant_is_released_to_be_sure(void **state)
+{
+    struct told told;
+    (void)state;
+    always("LOCK.ACQUIRE a", "-FORGOTTEN long ago\r\n");
+    acquire(&told, "a", 0);
+    pass(1);
+    assert_told(&told, HASP_EUNKNOWN);
+    assert_contains(world.seen, "0:LOCK.RELEASE a OWNER #1 REQ 2 ACKED 1|");
+    assert_true(list_is_empty(&world.machine.changes));
+}
+
+static void a_release_without_an_answer_is_asked_on(void **state)
+{
+    struct told told, gone;
+    (void)state;
+    acquire(&told, "a", 0);
+    world.machine.timeout_ms = 50;
+    once("LOCK.RELEASE", SILENCE);
+    release(told.call.hold, &gone);
+    pass(50);
+    assert_told(&gone, HASP_EUNKNOWN);
+    pass(4000);
+    assert_true(list_is_empty(&world.machine.changes));
+}
+
+/* --- Waits ---------------------------------------------------------------- */
+
+static void a_wait_is_parked_until_the_push(void **state)
+{
+    struct told waiting, other;
+    (void)state;
+    once("LOCK.ACQUIRE w", QUEUED);
+    acquire(&waiting, "w", 5000);
+    assert_seen("0:LOCK.ACQUIRE w WAIT 5000 PUSH OWNER #1 REQ 1|");
+    acquire(&other, "o", 0); /* It holds back nothing. */
+    assert_told(&other, 0);
+    pass(100);
+    assert_int_equal(waiting.count, 0);
+    world.seen[0] = '\0';
+    once("LOCK.ACQUIRE w", ":77\r\n");
+    give(ANSWER_PUSH("#1"));
+    turn();
+    assert_told(&waiting, 0);
+    assert_int_equal(waiting.call.hold->held[0].token, 77);
+    assert_seen("0:LOCK.ACQUIRE w WAIT 4900 PUSH OWNER #1 REQ 1 ACKED 0,2-2|");
+}
+
+static void a_push_may_come_before_the_answer(void **state)
+{
+    struct told waiting;
+    (void)state;
+    once("LOCK.ACQUIRE w", ANSWER_PUSH("#1") QUEUED);
+    acquire(&waiting, "w", HASP_FOREVER);
+    assert_told(&waiting, 0);
+}
+
+static void a_lost_push_does_no_harm(void **state)
+{
+    struct told waiting, limited;
+    (void)state;
+    once("LOCK.ACQUIRE w", QUEUED);
+    acquire(&waiting, "w", HASP_FOREVER);
+    once("LOCK.ACQUIRE l", QUEUED);
+    acquire(&limited, "l", 300);
+    once("LOCK.ACQUIRE l OWNER #2 REQ 2", NIL); /* The place is given up. */
+    pass(1300);
+    assert_told(&limited, HASP_NOT_ACQUIRED);
+    pass(13699);
+    assert_int_equal(waiting.count, 0);
+    pass(1);
+    assert_told(&waiting, 0);
+}
+
+static void waits_keep_their_places_over_a_lost_connection(void **state)
+{
+    struct told waiting[3];
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        once("LOCK.ACQUIRE", QUEUED);
+        acquire(&waiting[i], "w", HASP_FOREVER);
+    }
+    world.seen[0] = '\0';
+    asker_failed(&world.machine.asker, "closed the connection", now());
+    pass(1);
+    assert_seen("1:SESSION.ATTACH 17 01020300000000000000000000000000|"
+                "1:LOCK.ACQUIRE w WAIT FOREVER PUSH OWNER #1 REQ 1|"
+                "1:LOCK.ACQUIRE w WAIT FOREVER PUSH OWNER #2 REQ 2|"
+                "1:LOCK.ACQUIRE w WAIT FOREVER PUSH OWNER #3 REQ 3|");
+    assert_told(&waiting[2], 0);
+}
+
+static void one_connection_carries_a_thousand_waits(void **state)
+{
+    enum { COUNT = 1000 };
+    static struct told waiting[COUNT];
+    char push[256];
+    (void)state;
+    always("LOCK.ACQUIRE w WAIT", QUEUED);
+    for (int i = 0; i < COUNT; i++) {
+        acquire(&waiting[i], "w", HASP_FOREVER);
+    }
+    world.rule_count = 0;
+    for (int i = 0; i < COUNT; i++) {
+        char owner[16];
+        snprintf(owner, sizeof owner, "#%d", i + 1);
+        snprintf(push, sizeof push,
+                 ">3\r\n$4\r\nlock\r\n$6\r\nanswer\r\n%%2\r\n"
+                 "$7\r\nsession\r\n:17\r\n$5\r\nowner\r\n$%zu\r\n%s\r\n",
+                 strlen(owner), owner);
+        give(push);
+        turn();
+        assert_told(&waiting[i], 0);
+    }
+    assert_int_equal(world.number, world.machine.asker.number);
+}
+
+static void an_interrupted_wait_leaves_nothing_behind(void **state)
+{
+    struct told queued, raced, unsent;
+    (void)state;
+    once("LOCK.ACQUIRE q", QUEUED);
+    acquire(&queued, "q", HASP_FOREVER);
+    once("LOCK.ACQUIRE q", NIL);
+    machine_interrupt(&world.machine, &queued.call, now());
+    turn();
+    assert_told(&queued, HASP_EINTR);
+
+    once("LOCK.ACQUIRE r", QUEUED);
+    acquire(&raced, "r", HASP_FOREVER);
+    once("LOCK.ACQUIRE r", ":55\r\n");
+    world.seen[0] = '\0';
+    machine_interrupt(&world.machine, &raced.call, now());
+    turn();
+    assert_told(&raced, HASP_EINTR);
+    assert_seen("0:LOCK.ACQUIRE r OWNER #1 REQ 2 ACKED 1|"
+                "0:LOCK.RELEASE r TOKEN 55 OWNER #1 REQ 3 ACKED 2|");
+
+    world.is_dead[0] = world.is_dead[1] = world.is_dead[2] = true;
+    asker_failed(&world.machine.asker, "closed the connection", now());
+    acquire(&unsent, "u", HASP_FOREVER);
+    machine_interrupt(&world.machine, &unsent.call, now());
+    assert_told(&unsent, HASP_EINTR);
+    assert_true(list_is_empty(&world.machine.changes));
+}
+
+static void a_conversion_changes_the_token_or_leaves_the_hold(void **state)
+{
+    struct told held, told;
+    struct hasp_acquire_options options = {.size = sizeof options,
+                                           .mode = HASP_EXCLUSIVE,
+                                           .wait_ms = 500,
+                                           .interrupt_fd = -1};
+    (void)state;
+    acquire(&held, "c", 0);
+    struct hasp_hold *hold = held.call.hold;
+    once("LOCK.CONVERT", QUEUED);
+    world.seen[0] = '\0';
+    assert_int_equal(
+        machine_convert(&world.machine, hold, &options, call_of(&told), now()),
+        0);
+    turn();
+    assert_seen("0:LOCK.CONVERT c EXCLUSIVE WAIT 500 PUSH OWNER #1 REQ 2 "
+                "ACKED 1|");
+    once("LOCK.CONVERT", ":99\r\n");
+    give(ANSWER_PUSH("#1"));
+    turn();
+    assert_told(&told, 0);
+    assert_int_equal(hold->held[0].token, 99);
+    once("LOCK.CONVERT", "-DEADLOCK a waits for b\r\n");
+    assert_int_equal(
+        machine_convert(&world.machine, hold, &options, call_of(&told), now()),
+        0);
+    turn();
+    assert_told(&told, HASP_EDEADLOCK);
+    assert_int_equal(hold->held[0].token, 99);
+}
+
+/* --- Holds and events ----------------------------------------------------- */
+
+static void a_limited_hold_ends_and_says_so_once(void **state)
+{
+    struct told told;
+    (void)state;
+    acquire_for(&told, "l", 0, NULL, 500);
+    assert_int_equal(left_ms(told.call.hold), 400);
+    pass(399);
+    assert_int_equal(next_event(), 0);
+    pass(1);
+    assert_int_equal(next_event(), HASP_EVENT_LOST);
+    pass(500);
+    assert_int_equal(next_event(), 0);
+    assert_true(left_ms(NULL) > 0);
+}
+
+static void a_limit_that_was_waited_for_counts_from_the_grant(void **state)
+{
+    struct told told;
+    (void)state;
+    once("LOCK.ACQUIRE", QUEUED);
+    acquire_for(&told, "l", HASP_FOREVER, NULL, 500);
+    pass(1000);
+    once("LOCK.SHOW l",
+         "%1\r\n$7\r\nholders\r\n*1\r\n%3\r\n$7\r\nsession\r\n:17\r\n"
+         "$5\r\nowner\r\n$2\r\n#1\r\n$12\r\nhold_left_ms\r\n:450\r\n");
+    give(ANSWER_PUSH("#1"));
+    turn();
+    assert_told(&told, 0);
+    assert_int_equal(left_ms(told.call.hold), 360);
+}
+
+static void a_heartbeat_tells_of_holds_that_ended(void **state)
+{
+    struct told told;
+    (void)state;
+    once("LOCK.ACQUIRE", ":9\r\n");
+    acquire(&told, "a", 0);
+    once("SESSION.KEEP",
+         "%3\r\n$6\r\nttl_ms\r\n:1000\r\n$9\r\nlinger_ms\r\n:0\r\n"
+         "$5\r\nended\r\n*1\r\n%4\r\n$4\r\nlock\r\n$1\r\na\r\n"
+         "$5\r\nowner\r\n$2\r\n#1\r\n$5\r\ntoken\r\n:9\r\n"
+         "$6\r\nreason\r\n$8\r\nmax hold\r\n");
+    pass(200);
+    assert_int_equal(next_event(), HASP_EVENT_LOST);
+    assert_int_equal(left_ms(told.call.hold), 0);
+}
+
+static void please_is_told_and_bounded(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 100; i++) {
+        give(">3\r\n$4\r\nlock\r\n$6\r\nplease\r\n%3\r\n$4\r\nlock\r\n"
+             "$1\r\na\r\n$5\r\ntoken\r\n:9\r\n$7\r\nmessage\r\n$4\r\nsoon\r\n");
+    }
+    for (int i = 0; i < 64; i++) {
+        assert_int_equal(next_event(), HASP_EVENT_PLEASE);
+    }
+    assert_int_equal(next_event(), 0);
+}
+
+/* --- Closing -------------------------------------------------------------- */
+
+static void belief_ends_when_closing_begins(void **state)
+{
+    struct told held, told;
+    (void)state;
+    acquire(&held, "a", 0);
+    once("SESSION.CLOSE", SILENCE);
+    assert_int_equal(machine_close(&world.machine, call_of(&told), now()), 0);
+    assert_int_equal(left_ms(held.call.hold), 0);
+    world.seen[0] = '\0';
+    pass(4100);
+    assert_told(&told, 0);
+    assert_contains(world.seen, "0:SESSION.CLOSE|1:SESSION.ATTACH");
+    world.seen[0] = '\0';
+    pass(5000);
+    assert_seen("");
+}
+
+int main(void)
+{
+#define one(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        one(a_heartbeat_leaves_each_fifth),
+        one(a_silent_node_is_left_after_another_fifth),
+        one(behind_other_requests_it_takes_two_fifths),
+        one(without_answers_it_is_lost_and_all_calls_are_told),
+        one(a_suspended_machine_has_lost_it_when_it_wakes),
+        one(with_linger_there_is_jeopardy_and_a_way_back),
+        one(expired_loses_it_at_once_and_blacklisted_does_not),
+        one(any_answer_may_say_that_it_has_ended),
+        one(heartbeats_may_have_to_be_earned),
+        one(changes_are_numbered_and_acknowledged),
+        one(after_a_lost_connection_it_is_asked_under_the_same_number),
+        one(without_a_leader_or_moved_it_is_asked_elsewhere),
+        one(what_was_not_sent_was_not_done),
+        one(what_has_no_answer_is_cleared_up),
+        one(a_forgotten_grant_is_released_to_be_sure),
+        one(a_release_without_an_answer_is_asked_on),
+        one(a_wait_is_parked_until_the_push),
+        one(a_push_may_come_before_the_answer),
+        one(a_lost_push_does_no_harm),
+        one(waits_keep_their_places_over_a_lost_connection),
+        one(one_connection_carries_a_thousand_waits),
+        one(an_interrupted_wait_leaves_nothing_behind),
+        one(a_conversion_changes_the_token_or_leaves_the_hold),
+        one(a_limited_hold_ends_and_says_so_once),
+        one(a_limit_that_was_waited_for_counts_from_the_grant),
+        one(a_heartbeat_tells_of_holds_that_ended),
+        one(please_is_told_and_bounded),
+        one(belief_ends_when_closing_begins),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
