@@ -10,6 +10,8 @@
 #include "include/hasp/hasp_uv.h"
 
 #include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -18,8 +20,6 @@
 #include "base/err.h"
 #include "base/list.h"
 #include "client/hasp_session.h"
-
-#define READ_SIZE ((size_t)64 << 10)
 
 /* One call. */
 struct job {
@@ -34,19 +34,11 @@ struct job {
     void *data;
 };
 
-/* A connection, from the look-up of its name on; freed when nothing of it is
- * left in the loop. */
-struct link {
-    uv_tcp_t tcp;
+/* A name that is looked up; freed when that has ended. */
+struct lookup {
     uv_getaddrinfo_t resolve;
-    uv_connect_t connect;
     struct hasp_uv *uv;
-    struct addrinfo *addresses;
-    struct addrinfo *next;
-    bool is_resolving;
-    bool is_up;
-    bool is_abandoned;
-    char in[READ_SIZE];
+    uint32_t number; /* The connection that it is for. */
 };
 
 struct hasp_uv {
@@ -54,8 +46,7 @@ struct hasp_uv {
     uv_loop_t *loop;
     uv_async_t async;
     uv_timer_t timer;
-    struct link *link;
-    uint32_t number;  /* The asker's connection that 'link' carries. */
+    uv_poll_t *poll;  /* Of the connection; or NULL. */
     uint32_t handles; /* In the loop. */
     uint32_t jobs;    /* Those included that are done but not told. */
     struct list done;
@@ -93,223 +84,117 @@ static void let_go(struct hasp_uv *uv)
 
 /* --- The connection ------------------------------------------------------- */
 
-static void connect_next(struct link *link, int code);
-
-static void link_free(struct link *link)
+static void on_poll_closed(uv_handle_t *handle)
 {
-    struct hasp_uv *uv = link->uv;
-    uv_freeaddrinfo(link->addresses);
-    free(link);
+    struct hasp_uv *uv = handle->data;
+    free(handle);
     let_go(uv);
 }
 
-static void on_link_closed(uv_handle_t *handle)
+/* 'data' is its callback's; NULL: it cannot be polled. */
+static uv_poll_t *poll_new(struct hasp_uv *uv, int fd, void *data)
 {
-    link_free((struct link *)handle);
+    uv_poll_t *poll = calloc(1, sizeof *poll);
+    if (poll == NULL || uv_poll_init(uv->loop, poll, fd) != 0) {
+        free(poll);
+        return NULL;
+    }
+    uv->handles++;
+    poll->data = data;
+    return poll;
 }
 
-static void abandon(struct link *link)
+/* From here on its descriptor may be closed. */
+static void poll_stop(struct hasp_uv *uv, uv_poll_t **poll)
 {
-    link->is_abandoned = true;
-    link->is_up = false;
-    if (link->is_resolving) {
-        uv_cancel((uv_req_t *)&link->resolve);
-    } else if (!uv_is_closing((uv_handle_t *)&link->tcp)) {
-        uv_close((uv_handle_t *)&link->tcp, on_link_closed);
+    if (*poll != NULL) {
+        (*poll)->data = uv;
+        uv_close((uv_handle_t *)*poll, on_poll_closed);
+        *poll = NULL;
     }
 }
 
-static void on_alloc(uv_handle_t *handle, size_t size, uv_buf_t *ret_buffer)
+static void on_ready(uv_poll_t *poll, int status, int events)
 {
-    struct link *link = (struct link *)handle;
-    (void)size;
-    *ret_buffer = uv_buf_init(link->in, sizeof link->in);
-}
-
-static void on_read(uv_stream_t *stream, ssize_t count, const uv_buf_t *buffer)
-{
-    struct link *link = (struct link *)stream;
-    struct hasp_uv *uv = link->uv;
-    if (link->is_abandoned || count == 0) {
-        return;
+    struct hasp_uv *uv = poll->data;
+    (void)status;
+    (void)events;
+    if (uv->session.transport.is_connecting) {
+        poll_stop(uv, &uv->poll); /* Another address may have to be tried. */
     }
     pthread_mutex_lock(&uv->session.mutex);
-    if (count > 0) {
-        asker_input(asker_of(uv), bytes_of(buffer->base, (size_t)count),
-                    client_clock_read());
-    } else if (uv->number == asker_of(uv)->number) {
-        asker_failed(asker_of(uv), "closed the connection",
-                     client_clock_read());
-    }
+    transport_ready(&uv->session.transport, asker_of(uv));
     pthread_mutex_unlock(&uv->session.mutex);
     on_turn(uv);
-}
-
-/* With the mutex. */
-static void fail(struct hasp_uv *uv, int code)
-{
-    if (uv->number == asker_of(uv)->number) {
-        asker_failed(asker_of(uv), uv_strerror(code), client_clock_read());
-    }
-}
-
-/* The last address did not do; its handle is free for the next one. */
-static void on_try_closed(uv_handle_t *handle)
-{
-    struct link *link = (struct link *)handle;
-    struct hasp_uv *uv = link->uv;
-    if (link->is_abandoned) {
-        link_free(link);
-        return;
-    }
-    pthread_mutex_lock(&uv->session.mutex);
-    connect_next(link, UV_ECONNREFUSED);
-    pthread_mutex_unlock(&uv->session.mutex);
-    on_turn(uv);
-}
-
-static void on_connected(uv_connect_t *connect, int status)
-{
-    struct link *link = connect->data;
-    struct hasp_uv *uv = link->uv;
-    uv_os_fd_t fd;
-    if (link->is_abandoned) {
-        return;
-    }
-    if (status != 0 && link->next != NULL) {
-        uv_close((uv_handle_t *)&link->tcp, on_try_closed);
-        return;
-    }
-    pthread_mutex_lock(&uv->session.mutex);
-    if (status != 0) {
-        fail(uv, status);
-    } else {
-        if (uv_fileno((uv_handle_t *)&link->tcp, &fd) == 0) {
-            transport_watch_peer(fd);
-        }
-        link->is_up = true;
-        uv_read_start((uv_stream_t *)&link->tcp, on_alloc, on_read);
-        asker_connected(asker_of(uv), client_clock_read());
-    }
-    pthread_mutex_unlock(&uv->session.mutex);
-    on_turn(uv);
-}
-
-/* With the mutex. */
-static void connect_next(struct link *link, int code)
-{
-    const struct addrinfo *to = link->next;
-    uv_tcp_init(link->uv->loop, &link->tcp);
-    if (to != NULL) {
-        link->next = to->ai_next;
-        link->connect.data = link;
-        code = uv_tcp_connect(&link->connect, &link->tcp, to->ai_addr,
-                              on_connected);
-    }
-    if (code != 0 && link->next != NULL) {
-        uv_close((uv_handle_t *)&link->tcp, on_try_closed);
-    } else if (to == NULL || code != 0) {
-        fail(link->uv, code);
-    }
 }
 
 static void on_resolved(uv_getaddrinfo_t *resolve, int status,
                         struct addrinfo *addresses)
 {
-    struct link *link = resolve->data;
-    struct hasp_uv *uv = link->uv;
-    link->is_resolving = false;
-    link->addresses = link->next = addresses;
-    if (link->is_abandoned) {
-        link_free(link);
-        return;
-    }
-    pthread_mutex_lock(&uv->session.mutex);
-    if (status != 0) {
-        uv_tcp_init(uv->loop, &link->tcp);
-        fail(uv, status);
+    struct lookup *lookup = resolve->data;
+    struct hasp_uv *uv = lookup->uv;
+    struct transport *transport = &uv->session.transport;
+    bool is_closing = uv_is_closing((uv_handle_t *)&uv->async);
+    if (lookup->number == transport->number && !is_closing) {
+        pthread_mutex_lock(&uv->session.mutex);
+        transport_connect(transport, asker_of(uv), addresses,
+                          uv_strerror(status));
+        pthread_mutex_unlock(&uv->session.mutex);
     } else {
-        connect_next(link, UV_ECONNREFUSED);
+        uv_freeaddrinfo(addresses);
     }
-    pthread_mutex_unlock(&uv->session.mutex);
+    free(lookup);
     on_turn(uv);
+    let_go(uv);
 }
 
 /* With the mutex. */
-static void open_link(struct hasp_uv *uv)
+static void look_up(struct hasp_uv *uv, const struct endpoint *endpoint)
 {
-    const struct endpoint *endpoint = asker_endpoint(asker_of(uv));
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
-                             .ai_flags = AI_NUMERICSERV};
-    struct link *link = calloc(1, sizeof *link);
+    struct addrinfo hints = TRANSPORT_HINTS;
+    struct lookup *lookup = calloc(1, sizeof *lookup);
     int code = UV_ENOMEM;
-    if (link != NULL) {
-        link->uv = uv;
-        link->resolve.data = link;
-        code = uv_getaddrinfo(uv->loop, &link->resolve, on_resolved,
+    if (lookup != NULL) {
+        lookup->uv = uv;
+        lookup->number = uv->session.transport.number;
+        lookup->resolve.data = lookup;
+        code = uv_getaddrinfo(uv->loop, &lookup->resolve, on_resolved,
                               endpoint->host, endpoint->port, &hints);
     }
-    if (code != 0) {
-        free(link);
-        fail(uv, code);
+    if (code == 0) {
+        uv->handles++;
         return;
     }
-    link->is_resolving = true;
-    uv->link = link;
-    uv->handles++;
-}
-
-struct out {
-    uv_write_t write;
-    char data[];
-};
-
-static void on_written(uv_write_t *write, int status)
-{
-    (void)status; /* An error shows when it is read from. */
-    free(write);
-}
-
-/* With the mutex. */
-static void flush(struct hasp_uv *uv)
-{
-    struct buffer *out = &asker_of(uv)->out;
-    if (uv->link == NULL || !uv->link->is_up || out->size == 0) {
-        return;
-    }
-    uv_stream_t *stream = (uv_stream_t *)&uv->link->tcp;
-    uv_buf_t bytes = uv_buf_init((char *)out->data, (unsigned)out->size);
-    int count = uv_try_write(stream, &bytes, 1);
-    buffer_consume(out, count > 0 ? (size_t)count : 0);
-    if (out->size == 0) {
-        return;
-    }
-    struct out *rest = malloc(sizeof *rest + out->size);
-    if (rest == NULL) {
-        return; /* At the next turn. */
-    }
-    memcpy(rest->data, out->data, out->size);
-    bytes = uv_buf_init(rest->data, (unsigned)out->size);
-    if (uv_write(&rest->write, stream, &bytes, 1, on_written) != 0) {
-        free(rest);
-    }
-    buffer_clear(out);
+    free(lookup);
+    transport_connect(&uv->session.transport, asker_of(uv), NULL,
+                      uv_strerror(code));
 }
 
 /* With the mutex. */
 static void follow_asker(struct hasp_uv *uv)
 {
-    while (uv->number != asker_of(uv)->number) {
-        if (uv->link != NULL) {
-            abandon(uv->link);
-            uv->link = NULL;
-        }
-        uv->number = asker_of(uv)->number;
-        if (asker_of(uv)->state == ASKER_OPENING) {
-            open_link(uv);
+    struct transport *transport = &uv->session.transport;
+    while (transport_is_late(transport, asker_of(uv))) {
+        poll_stop(uv, &uv->poll);
+        const struct endpoint *endpoint = transport_follow(transport,
+                                                           asker_of(uv));
+        if (endpoint != NULL) {
+            look_up(uv, endpoint);
         }
     }
-    flush(uv);
+    transport_flush(transport, asker_of(uv));
+    if (transport->fd < 0) {
+        return;
+    }
+    if (uv->poll == NULL) {
+        uv->poll = poll_new(uv, transport->fd, uv);
+    }
+    if (uv->poll == NULL) {
+        asker_failed(asker_of(uv), "cannot be polled", client_clock_read());
+        return;
+    }
+    bool writes = (transport_events(transport, asker_of(uv)) & POLLOUT) != 0;
+    uv_poll_start(uv->poll, UV_READABLE | (writes ? UV_WRITABLE : 0), on_ready);
 }
 
 /* --- Calls ---------------------------------------------------------------- */
@@ -319,20 +204,11 @@ static void wake(struct hasp_session *session)
     uv_async_send(&((struct hasp_uv *)session)->async);
 }
 
-static void on_poll_closed(uv_handle_t *handle)
-{
-    struct hasp_uv *uv = handle->data;
-    free(handle);
-    let_go(uv);
-}
-
 static void stop_poll(struct job *job)
 {
     if (job->poll != NULL) {
-        job->poll->data = job->uv;
-        uv_close((uv_handle_t *)job->poll, on_poll_closed);
+        poll_stop(job->uv, &job->poll);
         close(job->poll_fd);
-        job->poll = NULL;
     }
 }
 
@@ -357,19 +233,14 @@ static int start_poll(struct job *job, int fd)
         return 0;
     }
     job->poll_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-    job->poll = calloc(1, sizeof *job->poll);
-    if (job->poll_fd < 0 || job->poll == NULL ||
-        uv_poll_init(job->uv->loop, job->poll, job->poll_fd) != 0) {
+    job->poll = job->poll_fd >= 0 ? poll_new(job->uv, job->poll_fd, job) : NULL;
+    if (job->poll == NULL) {
         if (job->poll_fd >= 0) {
             close(job->poll_fd);
         }
-        free(job->poll);
-        job->poll = NULL;
         return why_set(HASP_EINVALID,
                        "the interrupting descriptor cannot be polled");
     }
-    job->uv->handles++;
-    job->poll->data = job;
     uv_poll_start(job->poll, UV_READABLE, on_interrupted);
     return 0;
 }
@@ -628,10 +499,7 @@ static void go_on_closing(struct hasp_uv *uv)
         wake(&uv->session);
         return;
     }
-    if (uv->link != NULL) {
-        abandon(uv->link);
-        uv->link = NULL;
-    }
+    poll_stop(uv, &uv->poll);
     uv_close((uv_handle_t *)&uv->timer, on_handle_closed);
     uv_close((uv_handle_t *)&uv->async, on_handle_closed);
 }

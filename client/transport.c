@@ -24,14 +24,19 @@ void transport_init(struct transport *transport)
     *transport = (struct transport){.fd = -1};
 }
 
+static void freeaddrinfo_if(struct addrinfo *addresses)
+{
+    if (addresses != NULL) {
+        freeaddrinfo(addresses);
+    }
+}
+
 static void shut(struct transport *transport)
 {
     if (transport->fd >= 0) {
         close(transport->fd);
     }
-    if (transport->addresses != NULL) {
-        freeaddrinfo(transport->addresses);
-    }
+    freeaddrinfo_if(transport->addresses);
     transport->addresses = transport->next = NULL;
     transport->fd = -1;
     transport->is_connecting = false;
@@ -43,7 +48,9 @@ void transport_done(struct transport *transport)
     buffer_done(&transport->in);
 }
 
-void transport_watch_peer(int fd)
+/* Without delay, and with probes: a peer whose machine has gone does not
+ * answer, and a wait for ever would be one. */
+static void watch_peer(int fd)
 {
     int on = 1, idle_s = 5, interval_s = 2, count = 3, unacked_ms = 10000;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -72,7 +79,7 @@ static void connect_next(struct transport *transport, struct asker *asker,
             code = errno;
             continue;
         }
-        transport_watch_peer(transport->fd);
+        watch_peer(transport->fd);
         if (connect(transport->fd, to->ai_addr, to->ai_addrlen) == 0) {
             asker_connected(asker, client_clock_read());
             return;
@@ -86,44 +93,55 @@ static void connect_next(struct transport *transport, struct asker *asker,
     asker_failed(asker, strerror(code), client_clock_read());
 }
 
-static int look_up(const struct endpoint *endpoint, struct addrinfo **ret_list)
+bool transport_is_late(struct transport *transport, const struct asker *asker)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM,
-                             .ai_flags = AI_NUMERICSERV};
-    return getaddrinfo(endpoint->host, endpoint->port, &hints, ret_list);
+    return transport->number != asker->number;
+}
+
+const struct endpoint *transport_follow(struct transport *transport,
+                                        const struct asker *asker)
+{
+    shut(transport);
+    transport->number = asker->number;
+    return asker->state == ASKER_OPENING ? asker_endpoint(asker) : NULL;
+}
+
+void transport_connect(struct transport *transport, struct asker *asker,
+                       struct addrinfo *addresses, const char *why)
+{
+    if (transport_is_late(transport, asker)) {
+        freeaddrinfo_if(addresses);
+    } else if (addresses == NULL) {
+        asker_failed(asker, why, client_clock_read());
+    } else {
+        transport->addresses = transport->next = addresses;
+        connect_next(transport, asker, ECONNREFUSED);
+    }
+}
+
+/* Looks the name up, without the mutex. */
+static void connect_to(struct transport *transport, struct asker *asker,
+                       struct endpoint endpoint, pthread_mutex_t *mutex)
+{
+    struct addrinfo hints = TRANSPORT_HINTS, *addresses = NULL;
+    if (mutex != NULL) {
+        pthread_mutex_unlock(mutex);
+    }
+    int code = getaddrinfo(endpoint.host, endpoint.port, &hints, &addresses);
+    const char *why = code == EAI_SYSTEM ? strerror(errno) : gai_strerror(code);
+    if (mutex != NULL) {
+        pthread_mutex_lock(mutex);
+    }
+    transport_connect(transport, asker, code == 0 ? addresses : NULL, why);
 }
 
 void transport_turn(struct transport *transport, struct asker *asker,
                     pthread_mutex_t *mutex)
 {
-    while (transport->number != asker->number) {
-        struct addrinfo *addresses = NULL;
-        shut(transport);
-        transport->number = asker->number;
-        if (asker->state != ASKER_OPENING) {
-            return;
-        }
-        struct endpoint endpoint = *asker_endpoint(asker);
-        if (mutex != NULL) {
-            pthread_mutex_unlock(mutex);
-        }
-        int code = look_up(&endpoint, &addresses);
-        int system_code = errno;
-        if (mutex != NULL) {
-            pthread_mutex_lock(mutex);
-        }
-        if (transport->number != asker->number) {
-            if (code == 0) {
-                freeaddrinfo(addresses);
-            }
-        } else if (code != 0) {
-            asker_failed(asker,
-                         code == EAI_SYSTEM ? strerror(system_code)
-                                            : gai_strerror(code),
-                         client_clock_read());
-        } else {
-            transport->addresses = transport->next = addresses;
-            connect_next(transport, asker, ECONNREFUSED);
+    while (transport_is_late(transport, asker)) {
+        const struct endpoint *endpoint = transport_follow(transport, asker);
+        if (endpoint != NULL) {
+            connect_to(transport, asker, *endpoint, mutex);
         }
     }
     transport_flush(transport, asker);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The socket of an asker (client/asker.h), for drivers that poll().
+/* The socket of an asker (client/asker.h), for all drivers.
  *
- * It connects where the asker says, without waiting but for what the resolver
- * of names takes, reads what there is and sends what can be sent.
+ * It connects where the asker says, reads what there is and sends what can be
+ * sent; it never waits. Names are looked up by transport_turn(), which does
+ * wait for that, or by a driver that can do it otherwise (transport_follow()).
  *
  * Threads: one calls transport_turn() and transport_ready(), and polls; it
  * alone opens and closes. Where others share the asker all hold its mutex, and
@@ -36,6 +37,21 @@ void transport_done(struct transport *transport);
  * and given up while a name is looked up. */
 void transport_turn(struct transport *transport, struct asker *asker,
                     pthread_mutex_t *mutex);
+
+/* The same in parts. Late: the asker has gone on, and what is open is to be
+ * closed. transport_follow() does that, and gives the endpoint to be looked up
+ * (with these hints) and told by transport_connect(), or NULL. 'addresses' are
+ * taken; NULL: none, for 'why'. */
+#define TRANSPORT_HINTS                                        \
+    {                                                          \
+        .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV \
+    }
+bool transport_is_late(struct transport *transport, const struct asker *asker);
+const struct endpoint *transport_follow(struct transport *transport,
+                                        const struct asker *asker);
+void transport_connect(struct transport *transport, struct asker *asker,
+                       struct addrinfo *addresses, const char *why);
+
 /* What to poll() for. */
 short transport_events(const struct transport *transport,
                        const struct asker *asker);
@@ -43,8 +59,5 @@ short transport_events(const struct transport *transport,
 void transport_ready(struct transport *transport, struct asker *asker);
 /* Sends what can be sent; an error shows when it is read from. */
 void transport_flush(struct transport *transport, struct asker *asker);
-/* Without delay, and with probes: a peer whose machine has gone does not
- * answer, and a wait for ever would be one. */
-void transport_watch_peer(int fd);
 
 #endif /* HASP_CLIENT_TRANSPORT_H */
