@@ -388,6 +388,9 @@ void core_persisted(struct core *core, uint64_t term, uint64_t log_index,
 {
     struct replica_update update;
     set_now(core, now_ns);
+    if (core->snapshots.installing != 0) {
+        return; /* Of a log that is gone. */
+    }
     replica_persisted(core->replica, term, log_index, flush_ns / NS_PER_MS,
                       now_ns / NS_PER_MS, &update);
     update_carry_out(core, &update);
@@ -421,6 +424,13 @@ void core_snapshot_received(struct core *core,
 {
     set_now(core, now_ns);
     snapshots_received(core, header, error);
+    follow(core);
+}
+
+void core_snapshot_installed(struct core *core, uint64_t now_ns)
+{
+    set_now(core, now_ns);
+    snapshots_installed(core);
     follow(core);
 }
 
@@ -508,7 +518,8 @@ bool core_is_quiet(const struct core *core)
 
 int core_flush(struct core *core)
 {
-    return flush_whole(core);
+    /* What is being installed is newer than what is in memory. */
+    return core->snapshots.installing != 0 ? 0 : flush_whole(core);
 }
 
 const struct lockfsm *core_state(const struct core *core)

@@ -72,9 +72,6 @@ struct core_port {
     void (*log_append)(void *data, const struct replica_entry *entries,
                        uint32_t count);
     void (*log_trim)(void *data, uint64_t up_to_index);
-    /* The log is empty now and goes on at 'next_index'. Synchronous. */
-    void (*log_reset)(void *data, uint64_t next_index);
-
     /* Takes a snapshot of the table as it is at this moment (just flushed);
      * ends in core_snapshot_taken(). The header is copied. */
     void (*snapshot_take)(void *data, const struct snapshot_header *header);
@@ -93,8 +90,10 @@ struct core_port {
     /* Checks what was written and makes it durable as the newest snapshot; ends
      * in core_snapshot_received(). */
     void (*snapshot_adopt)(void *data);
-    /* Puts the adopted snapshot into the table, synchronously. */
-    void (*snapshot_load)(void *data);
+    /* Empties the log, which goes on at 'next_index', and puts the adopted
+     * snapshot into the table; ends in core_snapshot_installed(). Until then
+     * the core neither touches the table nor appends to the log. */
+    void (*snapshot_install)(void *data, uint64_t next_index);
 
     /* Network. Frames to one peer arrive in order or the connection goes
      * down. */
@@ -285,6 +284,9 @@ void core_snapshot_taken(struct core *core, uint64_t log_index, int error,
 void core_snapshot_received(struct core *core,
                             const struct snapshot_header *header, int error,
                             uint64_t now_ns);
+
+/* Log and table are those of the snapshot, durably as far as they ever are. */
+void core_snapshot_installed(struct core *core, uint64_t now_ns);
 
 /* Ends a turn. All input that had come by 'read_ns' has been fed: 'now_ns',
  * unless the loop has been away (rule 6). Returns when to call it again at the

@@ -214,7 +214,8 @@ static uint64_t scrub_interval_ns(const struct core *core)
 
 static void scrub(struct core *core)
 {
-    if (core->now_ns < core->digests.scrub_due_ns) {
+    if (core->now_ns < core->digests.scrub_due_ns ||
+        core->snapshots.installing != 0) {
         return;
     }
     core->digests.scrub_due_ns = core->now_ns + scrub_interval_ns(core);

@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "core/apply.h"
 #include "core/attach.h"
@@ -28,7 +29,6 @@ static void refuse_backups(struct core *core, int error);
 static bool is_backup(const struct request *request);
 static void pump(struct core *core, struct peer *peer);
 static void acknowledge(struct core *core, bool is_done);
-static void install(struct core *core, const struct snapshot_header *header);
 static bool has_room(struct core *core, uint64_t from, uint64_t size);
 
 static struct snapshot_sender *sender_to(struct core *core,
@@ -248,8 +248,8 @@ void snapshots_received(struct core *core, const struct snapshot_header *header,
 {
     struct snapshot_receiver *receiver = &core->snapshots.receiver;
     struct replica_update update;
-    receiver->is_adopting = false;
     if (error != 0) {
+        receiver->is_adopting = false;
         LOG_WARN("received snapshot is bad", "index=%" PRIu64 " error=\"%s\"",
                  receiver->index, hasp_strerror(error));
         acknowledge(core, true);
@@ -261,9 +261,12 @@ void snapshots_received(struct core *core, const struct snapshot_header *header,
         header->configuration_index, core->now_ns / NS_PER_MS, &update);
     update_carry_out(core, &update);
     if (is_wanted) {
-        install(core, header);
+        core->snapshots.installing = header->last_index;
+        core->port.snapshot_install(core->port.data, header->last_index + 1);
+    } else {
+        receiver->is_adopting = false;
+        acknowledge(core, true);
     }
-    acknowledge(core, true);
 }
 
 /* What a leader sends must not fill the disk beyond the reserve. */
@@ -381,14 +384,16 @@ static void acknowledge(struct core *core, bool is_done)
     }
 }
 
-/* The log begins anew after the snapshot, and the state is loaded from it. */
-static void install(struct core *core, const struct snapshot_header *header)
+/* The log begins anew after the snapshot: the state is loaded from the table.
+ */
+void snapshots_installed(struct core *core)
 {
     struct replica_update update;
     char why[HASP_WHY_SIZE];
-    uint64_t index = header->last_index;
-    core->port.log_reset(core->port.data, index + 1);
-    core->port.snapshot_load(core->port.data);
+    uint64_t index = core->snapshots.installing;
+    CHECK(index != 0);
+    core->snapshots.installing = 0;
+    core->snapshots.receiver.is_adopting = false;
     int error = lockfsm_load(core->fsm, core->table, why);
     if (error != 0) {
         core_fatal(core, core_exit_code(error), why);
@@ -396,7 +401,7 @@ static void install(struct core *core, const struct snapshot_header *header)
     }
     if (lockfsm_applied_index(core->fsm) != index) {
         core_fatal(core, 70, "the received snapshot could not be loaded");
-        return; /* The port has failed and said why. */
+        return;
     }
     core->snapshots.index = index;
     answer_waiting(core);
@@ -409,4 +414,5 @@ static void install(struct core *core, const struct snapshot_header *header)
     update_carry_out(core, &update);
     peers_applied(core, index);
     attach_check(core);
+    acknowledge(core, true);
 }

@@ -33,7 +33,7 @@ struct snapshot_sender {
 
 struct snapshot_receiver {
     bool is_active;   /* Chunks are coming in. */
-    bool is_adopting; /* All is there, the port checks it ... */
+    bool is_adopting; /* All is there, the port checks it, installs it ... */
     bool must_adopt;  /* ... or will, when the vote has been saved. */
     uint64_t from;
     uint64_t leader_term;
@@ -46,6 +46,8 @@ struct snapshot_receiver {
 /* Lives as long as the core. */
 struct snapshots {
     bool is_taking;
+    /* Index of the one whose log and table the port makes; 0: none. */
+    uint64_t installing;
     uint64_t index; /* Of the newest one that was taken or loaded. */
     uint64_t retry_ns;
     uint64_t wanted_by;  /* The replica wants this member to have it; 0. */
@@ -72,6 +74,7 @@ void snapshots_vote_saved(struct core *core);
 void snapshots_taken(struct core *core, uint64_t log_index, int error);
 void snapshots_received(struct core *core, const struct snapshot_header *header,
                         int error);
+void snapshots_installed(struct core *core);
 MUST_CHECK int snapshots_chunk(struct core *core, uint64_t from,
                                struct bytes body);
 MUST_CHECK int snapshots_ack(struct core *core, uint64_t from,

@@ -29,6 +29,9 @@ static void forget_removed(struct core *core,
 void update_carry_out(struct core *core, const struct replica_update *update)
 {
     const struct core_port *port = &core->port;
+    /* The log is being emptied. */
+    CHECK(core->snapshots.installing == 0 ||
+          (update->truncate_from == 0 && update->entry_count == 0));
     if (update->save_vote) {
         port->save_vote(port->data, update->term, update->voted_for);
     }

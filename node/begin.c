@@ -69,6 +69,17 @@ static void port_random(void *data, void *out, size_t size)
     fill_random(out, size);
 }
 
+/* In either order, or at once: a start that finds one without the other does
+ * the rest (node/recovery.h). */
+static void port_snapshot_install(void *data, uint64_t next_index)
+{
+    struct hasp_node *node = data;
+    if (!node->turn.has_failed) {
+        journal_reset(&node->journal, next_index);
+        snapshots_install(&node->snapshots);
+    }
+}
+
 static void port_bar(void *data, const struct core_accusation *accusation,
                      const char *why)
 {
@@ -125,14 +136,13 @@ static int start_core(struct hasp_node *node, const struct replica_start *start,
         .log_truncate = journal_port_log_truncate,
         .log_append = journal_port_log_append,
         .log_trim = journal_port_log_trim,
-        .log_reset = journal_port_log_reset,
         .snapshot_take = snapshots_port_take,
         .snapshot_stat = snapshots_port_stat,
         .snapshot_read = snapshots_port_read,
         .snapshot_room = snapshots_port_room,
         .snapshot_write = snapshots_port_write,
         .snapshot_adopt = snapshots_port_adopt,
-        .snapshot_load = snapshots_port_load,
+        .snapshot_install = port_snapshot_install,
         .peer_is_up = members_port_is_up,
         .peer_output = members_port_output,
         .peers_changed = members_port_changed,

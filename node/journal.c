@@ -59,6 +59,9 @@ static void take_completions(struct journal *journal)
         /* wal_complete() has started the next one. */
         writes_began(&journal->writes, now);
     }
+    if (!wal_is_busy(journal->wal)) {
+        journal->is_resetting = false;
+    }
     if (log_index != 0 && node->has_begun && !node->turn.is_over) {
         core_persisted(node->core, term, log_index, journal->writes.took_ns,
                        now);
@@ -415,14 +418,11 @@ void journal_port_log_trim(void *data, uint64_t up_to_index)
     }
 }
 
-void journal_port_log_reset(void *data, uint64_t next_index)
+void journal_reset(struct journal *journal, uint64_t next_index)
 {
-    struct hasp_node *node = data;
-    if (node->turn.has_failed) {
-        return;
-    }
-    int rv = wal_reset(node->journal.wal, next_index);
-    if (rv != 0) {
-        fail(node, "empty the log", rv);
+    CHECK(!journal->is_resetting);
+    if (!journal->node->turn.has_failed) {
+        journal->is_resetting = true;
+        wal_reset_start(journal->wal, next_index);
     }
 }

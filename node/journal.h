@@ -50,6 +50,7 @@ struct journal {
     bool is_asking; /* For the free space, on a worker's thread ... */
     int space_error;
     uint64_t space_found; /* ... which writes these. */
+    bool is_resetting;
     bool is_full;
     bool is_told_scarce; /* What the core knows. */
     uint64_t free_size;
@@ -72,6 +73,9 @@ void journal_tick(struct journal *journal, uint64_t now_ns);
 /* Looks how long writes have been in flight; to be called at journal_next(). */
 void journal_look(struct journal *journal, uint64_t now_ns);
 uint64_t journal_next(const struct journal *journal);
+/* Empties the log, which then goes on at 'next_index'; 'is_resetting' until
+ * that is durable. */
+void journal_reset(struct journal *journal, uint64_t next_index);
 /* Bytes that may be written until the reserve is reached. */
 uint64_t journal_room(const struct journal *journal);
 /* Writes entries and waits until they are durable: only before the loop
@@ -86,6 +90,5 @@ void journal_port_log_truncate(void *data, uint64_t from_index);
 void journal_port_log_append(void *data, const struct replica_entry *entries,
                              uint32_t count);
 void journal_port_log_trim(void *data, uint64_t up_to_index);
-void journal_port_log_reset(void *data, uint64_t next_index);
 
 #endif /* HASP_NODE_JOURNAL_H */

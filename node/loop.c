@@ -92,6 +92,7 @@ static void turn(struct hasp_node *node, uint64_t now_ns)
         }
         return;
     }
+    snapshots_report(&node->snapshots);
     loop->deadline_ns = core_turn(node->core, turn_read(&node->turn, now_ns),
                                   now_ns);
     if (node->turn.has_failed) {

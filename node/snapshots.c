@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "node/node.h"
+#include "storage/disk_watch.h"
 
 void snapshots_init(struct snapshots *snapshots, struct hasp_node *node)
 {
@@ -48,7 +49,8 @@ void snapshots_done(struct snapshots *snapshots)
 
 bool snapshots_are_busy(const struct snapshots *snapshots)
 {
-    return snapshots->is_taking || snapshots->is_adopting;
+    return snapshots->is_taking || snapshots->is_adopting ||
+           snapshots->is_installing;
 }
 
 /* A file without a name takes room on the disk as long as it is open. */
@@ -391,17 +393,64 @@ void snapshots_port_adopt(void *data)
                         adopt_ended) == 0);
 }
 
-void snapshots_port_load(void *data)
+/* Waits until the table's thread has written what it was given; its error. */
+static int wait_until_written(struct table *table)
 {
-    struct hasp_node *node = data;
-    struct snapshots *snapshots = &node->snapshots;
-    CHECK(snapshots->adopted.stream.data != NULL);
-    int rv = snapshots_restore(node, &snapshots->adopted);
-    if (rv != 0) {
-        turn_fail(&node->turn, HASP_NODE_STORAGE,
-                  "cannot load the received snapshot into the table: %s",
-                  hasp_strerror(rv));
+    struct table_txn *txn;
+    int rv = table_begin_read(table, &txn);
+    if (rv == 0) {
+        table_abort(txn);
+        rv = table_begin_write(table, &txn);
     }
+    if (rv == 0) {
+        table_abort(txn);
+    }
+    return rv;
+}
+
+/* On a worker's thread: the core keeps off the table meanwhile. */
+static void install_run(uv_work_t *work)
+{
+    struct snapshots *snapshots = work->data;
+    struct hasp_node *node = snapshots->node;
+    uint32_t place = disk_watch_begin("install a snapshot");
+    int rv = snapshots_restore(node, &snapshots->adopted);
+    snapshots->install_error = rv != 0 ? rv : wait_until_written(node->table);
+    disk_watch_end(place);
+}
+
+static void install_ended(uv_work_t *work, int status)
+{
+    struct snapshots *snapshots = work->data;
+    struct hasp_node *node = snapshots->node;
+    CHECK(status == 0 && snapshots->is_installing);
+    snapshots->is_installing = false;
+    snapshots->is_installed = true;
     snapshot_file_unmap(&snapshots->adopted);
     snapshots->adopted = (struct snapshot_file){0};
+    if (snapshots->install_error != 0) {
+        turn_fail(&node->turn, HASP_NODE_STORAGE,
+                  "cannot load the received snapshot into the table: %s",
+                  hasp_strerror(snapshots->install_error));
+    }
+    turn_wake(&node->turn);
+}
+
+void snapshots_install(struct snapshots *snapshots)
+{
+    CHECK(snapshots->adopted.stream.data != NULL);
+    CHECK(!snapshots->is_installing && !snapshots->is_installed);
+    snapshots->install_work.data = snapshots;
+    snapshots->is_installing = true;
+    CHECK(uv_queue_work(&snapshots->node->uv, &snapshots->install_work,
+                        install_run, install_ended) == 0);
+}
+
+void snapshots_report(struct snapshots *snapshots)
+{
+    struct hasp_node *node = snapshots->node;
+    if (snapshots->is_installed && !node->journal.is_resetting) {
+        snapshots->is_installed = false;
+        core_snapshot_installed(node->core, turn_now());
+    }
 }

@@ -5,8 +5,8 @@
  * Taking one begins a read transaction on the loop's thread, which fixes what
  * it shows; a worker thread writes the file from it while the node serves. A
  * received one grows in a temporary file chunk by chunk; a worker checks it and
- * gives it its name. The mapping of the checked file is kept until the core has
- * loaded it.
+ * gives it its name; if the core wants it, a worker puts it into the table
+ * while the log is being emptied (node/journal.h).
  *
  * That a snapshot cannot be taken or received is no reason to stop: the log is
  * still there, and it is tried again. */
@@ -65,6 +65,10 @@ struct snapshots {
     int receive_error;
     char adopting_path[4096];
     struct snapshot_file adopted; /* Mapped; empty stream: none. */
+    uv_work_t install_work;
+    bool is_installing; /* A worker writes the table ... */
+    bool is_installed;  /* ... and has; the log may not be empty yet. */
+    int install_error;
     int adopt_error;
     char adopt_why[HASP_WHY_SIZE];
 };
@@ -81,6 +85,11 @@ void snapshots_set_newest(struct snapshots *snapshots, uint64_t log_index,
 MUST_CHECK int snapshots_restore(struct hasp_node *node,
                                  const struct snapshot_file *file);
 
+/* Puts the adopted one into the table, by a worker. */
+void snapshots_install(struct snapshots *snapshots);
+/* In each turn: tells the core when table and log are as it wants them. */
+void snapshots_report(struct snapshots *snapshots);
+
 /* Of struct core_port; 'data' is the node. */
 void snapshots_port_take(void *data, const struct snapshot_header *header);
 bool snapshots_port_stat(void *data, uint64_t *ret_index, uint64_t *ret_term,
@@ -90,6 +99,5 @@ bool snapshots_port_read(void *data, uint64_t log_index, uint64_t term,
 uint64_t snapshots_port_room(void *data);
 void snapshots_port_write(void *data, uint64_t offset, struct bytes chunk);
 void snapshots_port_adopt(void *data);
-void snapshots_port_load(void *data);
 
 #endif /* HASP_NODE_SNAPSHOTS_H */

@@ -58,6 +58,7 @@ struct flight {
     size_t size;       /* With its header. */
     struct extent log; /* The log when it has become durable. */
     uint64_t lowest;   /* The lowest index that was touched. */
+    bool has_reset;    /* All segments before the active one may go. */
 };
 
 struct wal {
@@ -480,6 +481,7 @@ static void compose(struct wal *wal, uint64_t room)
         size += record_size;
         count++;
         extent_apply(&flight.log, &record);
+        flight.has_reset |= record.kind == WAL_RECORD_RESET;
         if (record.log_index < flight.lowest) {
             flight.lowest = record.log_index;
         }
@@ -565,6 +567,9 @@ static void land(struct wal *wal)
     memmove(wal->blocks, wal->blocks + full, end - full);
     wal->base += full;
     wal->fill = end - full;
+    if (flight->has_reset) {
+        drop_segments(wal, wal->segment_count - 1);
+    }
 }
 
 static int note_flight(struct wal *wal, int system_error)
@@ -616,10 +621,18 @@ int wal_complete(struct wal *wal, uint64_t *ret_term, uint64_t *ret_index)
     return 0;
 }
 
+void wal_reset_start(struct wal *wal, uint64_t next_index)
+{
+    CHECK(next_index > 0);
+    buffer_clear(&wal->queue);
+    wal->queue_at = 0;
+    queue_record(wal, &(struct wal_record){.kind = WAL_RECORD_RESET,
+                                           .log_index = next_index});
+}
+
 int wal_reset(struct wal *wal, uint64_t next_index)
 {
     int error = wal->error;
-    CHECK(next_index > 0);
     if (error == 0 && wal->flight.is_on) {
         error = wait_for_flight(wal);
     }
@@ -628,10 +641,7 @@ int wal_reset(struct wal *wal, uint64_t next_index)
     }
     bool was_held = wal->is_held;
     wal->is_held = false;
-    buffer_clear(&wal->queue);
-    wal->queue_at = 0;
-    queue_record(wal, &(struct wal_record){.kind = WAL_RECORD_RESET,
-                                           .log_index = next_index});
+    wal_reset_start(wal, next_index);
     while (error == 0 && wal_is_busy(wal)) {
         error = wal_start(wal);
         if (error == 0 && wal->flight.is_on) {
@@ -645,9 +655,6 @@ int wal_reset(struct wal *wal, uint64_t next_index)
             wal->error = wal_keeper_error(wal->keeper, wal->why);
             error = wal->error;
         }
-    }
-    if (error == 0) {
-        drop_segments(wal, wal->segment_count - 1);
     }
     wal->is_held = was_held;
     return error;

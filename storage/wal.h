@@ -97,7 +97,7 @@ void wal_truncate(struct wal *wal, uint64_t from_index);
 MUST_CHECK int wal_start(struct wal *wal);
 
 /* While it is held no write begins: one that is in flight goes on, what is
- * queued waits. wal_reset() is not held up. */
+ * queued waits. wal_reset() is not held up, wal_reset_start() is. */
 void wal_hold(struct wal *wal, bool is_held);
 
 /* A file descriptor that turns readable when a write has ended. */
@@ -129,9 +129,12 @@ bool wal_is_starved(const struct wal *wal);
  * wal_first() tells at once what is left. */
 MUST_CHECK int wal_trim(struct wal *wal, uint64_t up_to_index);
 
-/* Empties the log after a snapshot was installed: the next entry is
- * 'next_index'. What is queued is dropped. Synchronous and durable, and one
- * record: after a crash either all is gone or nothing. */
+/* Empties the log, for a snapshot that is installed: the next entry is
+ * 'next_index'. What is queued is dropped. Asynchronous as all else, durable
+ * when wal_is_busy() is false, and one record: after a crash either all is gone
+ * or nothing. */
+void wal_reset_start(struct wal *wal, uint64_t next_index);
+/* Likewise, and waits until it is durable: at a start. */
 MUST_CHECK int wal_reset(struct wal *wal, uint64_t next_index);
 
 /* Bytes on disk of all segments, the prepared one included, for the metrics and

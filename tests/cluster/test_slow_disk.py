@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Disks that are slow, or hang."""
 
+import os
 import re
 import threading
 import time
@@ -168,3 +169,49 @@ def test_the_loop_answers_whatever_hangs(line, what):
                 time.sleep(0.1)
         assert max(stalls_ms(node)) < 2000
         disk.tell()
+
+
+def leave_behind(cluster, node):
+    """The log goes on without the node, until it needs a snapshot."""
+    node.kill()
+    leader = cluster.leader(besides=[node])
+    first = os.path.join(leader.dir, "wal", "segment-%016d" % 1)
+    with Load(cluster):
+        wait_until(lambda: not os.path.exists(first), 60, "the log is cut")
+
+
+# What the laggard hangs in, from its start on, and what it is told as.
+RECEIVING = [
+    ("pwrite -1 /table/data.mdb", "install a snapshot"),
+    ("fsync -1 /snapshot", "flush a snapshot"),
+]
+
+
+@pytest.mark.parametrize("line, what", RECEIVING)
+def test_the_loop_answers_while_a_received_snapshot_hangs(line, what):
+    with Cluster(3, BUSY + "flush_ms = 20\n") as cluster:
+        leader = cluster.leader()
+        node = cluster.followers(leader)[0]
+        leave_behind(cluster, node)
+        disk = SlowDisk(cluster.folder)
+        disk.tell(line)
+        node.start(environment=disk.environment)
+        text = 'event="disk hangs" since_s='
+        wait_until(
+            lambda: any(
+                text in told and 'what="%s"' % what in told
+                for told in node.log().split("\n")
+            ),
+            60,
+            "it is told",
+        )
+        by = time.monotonic() + 3
+        while time.monotonic() < by:
+            assert get(node, "/healthz") == (200, "ok\n")
+            time.sleep(0.1)
+        assert max(stalls_ms(node)) < 2000
+        disk.tell()
+        wait_until(
+            lambda: 'event="snapshot installed"' in node.log(), 30, "goes on"
+        )
+        cluster.converged(30)

@@ -382,7 +382,7 @@ bool sim_disk_snapshot_read(struct sim_disk *disk, uint64_t log_index,
 void sim_disk_snapshot_write(struct sim_disk *disk, uint64_t offset,
                              struct bytes chunk)
 {
-    CHECK(!disk->is_adopting);
+    CHECK(!disk->is_adopting && disk->installing_next == 0);
     if (offset == 0) {
         buffer_clear(&disk->receiving.stream);
     }
@@ -397,7 +397,7 @@ void sim_disk_snapshot_adopt(struct sim_disk *disk)
     sim_at(disk->sim, &disk->adopted, disk->sim->now_ns + 3 * latency(disk));
 }
 
-void sim_disk_snapshot_load(struct sim_disk *disk)
+static void load_newest(struct sim_disk *disk)
 {
     CHECK(disk->snapshot_count > 0);
     struct table_txn *txn = NULL;
@@ -405,6 +405,37 @@ void sim_disk_snapshot_load(struct sim_disk *disk)
     CHECK(snapshot_decode(buffer_bytes(&disk->snapshots[0].stream), txn) == 0);
     CHECK(table_commit(txn) == 0);
     disk->is_table_trusted = true;
+}
+
+static void installed(struct sim *sim, struct sim_event *event)
+{
+    struct sim_disk *disk = LIST_ENTRY(event, struct sim_disk, installed);
+    sim_disk_reset(disk, disk->installing_next);
+    disk->installing_next = 0;
+    load_newest(disk);
+    sim_note(sim, sim_node_host(disk->node), "has installed",
+             disk->snapshots[0].log_index, 0, 0);
+    tell(disk, NEWS_SNAPSHOT_INSTALLED);
+}
+
+void sim_disk_snapshot_install(struct sim_disk *disk, uint64_t next_index)
+{
+    CHECK(disk->installing_next == 0 && next_index != 0);
+    disk->installing_next = next_index;
+    disk->is_table_trusted = false;
+    disk->installed.run = installed;
+    sim_at(disk->sim, &disk->installed,
+           disk->sim->now_ns + sim_between(disk->sim, 1, 30) * latency(disk));
+}
+
+/* The log may have been emptied by then, the table never is whole. */
+static void break_off_installing(struct sim_disk *disk)
+{
+    sim_cancel(disk->sim, &disk->installed);
+    if (disk->installing_next != 0 && sim_chance(disk->sim, 0.5)) {
+        sim_disk_reset(disk, disk->installing_next);
+    }
+    disk->installing_next = 0;
 }
 
 void sim_disk_crash(struct sim_disk *disk, bool is_os_down)
@@ -430,6 +461,7 @@ void sim_disk_crash(struct sim_disk *disk, bool is_os_down)
     }
     drop_writes(&disk->writing);
     drop_writes(&disk->queued);
+    break_off_installing(disk);
     buffer_done(&disk->taking.stream);
     buffer_clear(&disk->receiving.stream);
     disk->is_adopting = false;
@@ -488,7 +520,7 @@ void sim_disk_open(struct sim_disk *disk, struct replica_start *ret_start)
         fit_log(disk, newest);
         if (!disk->is_table_trusted ||
             table_applied(disk->table) < newest->log_index) {
-            sim_disk_snapshot_load(disk);
+            load_newest(disk);
         }
     }
     disk->is_table_trusted = true;

@@ -69,6 +69,8 @@ struct sim_disk {
     struct disk_snapshot receiving;
     bool is_adopting;
     struct sim_event adopted;
+    uint64_t installing_next; /* Where the log is to go on; 0: nowhere. */
+    struct sim_event installed;
     /* How it behaves. */
     uint64_t latency_ns;
     uint64_t flush_ns; /* Not 0: each flush takes at least so long. */
@@ -101,7 +103,7 @@ bool sim_disk_snapshot_read(struct sim_disk *disk, uint64_t log_index,
 void sim_disk_snapshot_write(struct sim_disk *disk, uint64_t offset,
                              struct bytes chunk);
 void sim_disk_snapshot_adopt(struct sim_disk *disk);
-void sim_disk_snapshot_load(struct sim_disk *disk);
+void sim_disk_snapshot_install(struct sim_disk *disk, uint64_t next_index);
 
 /* The process, or the whole machine, has died. */
 void sim_disk_crash(struct sim_disk *disk, bool is_os_down);

@@ -111,15 +111,6 @@ static void port_log_trim(void *data, uint64_t up_to_index)
     }
 }
 
-static void port_log_reset(void *data, uint64_t next_index)
-{
-    struct sim_node *node = data;
-    if (acts(node)) {
-        sim_note(node->sim, &node->host, "resets", next_index, 0, 0);
-        sim_disk_reset(&node->disk, next_index);
-    }
-}
-
 static void port_snapshot_take(void *data, const struct snapshot_header *header)
 {
     struct sim_node *node = data;
@@ -174,13 +165,12 @@ static void port_snapshot_adopt(void *data)
     }
 }
 
-static void port_snapshot_load(void *data)
+static void port_snapshot_install(void *data, uint64_t next_index)
 {
     struct sim_node *node = data;
     if (acts(node)) {
-        sim_disk_snapshot_load(&node->disk);
-        sim_note(node->sim, &node->host, "loads",
-                 sim_disk_newest(&node->disk)->log_index, 0, 0);
+        sim_note(node->sim, &node->host, "installs", next_index, 0, 0);
+        sim_disk_snapshot_install(&node->disk, next_index);
     }
 }
 
@@ -364,14 +354,13 @@ static struct core_port make_port(struct sim_node *node)
         .log_truncate = port_log_truncate,
         .log_append = port_log_append,
         .log_trim = port_log_trim,
-        .log_reset = port_log_reset,
         .snapshot_take = port_snapshot_take,
         .snapshot_stat = port_snapshot_stat,
         .snapshot_read = port_snapshot_read,
         .snapshot_room = port_snapshot_room,
         .snapshot_write = port_snapshot_write,
         .snapshot_adopt = port_snapshot_adopt,
-        .snapshot_load = port_snapshot_load,
+        .snapshot_install = port_snapshot_install,
         .peer_is_up = port_peer_is_up,
         .peer_output = port_peer_output,
         .peers_changed = port_peers_changed,
@@ -819,6 +808,9 @@ static void feed(struct sim_node *node, const struct sim_news *news,
         break;
     case NEWS_SNAPSHOT_RECEIVED:
         feed_snapshot(node, news, now_ns);
+        break;
+    case NEWS_SNAPSHOT_INSTALLED:
+        core_snapshot_installed(node->core, now_ns);
         break;
     case NEWS_PROBED:
         core_address_probed(node->core, news->log_index, news->error,

@@ -80,14 +80,6 @@ static void port_log_trim(void *data, uint64_t up_to_index)
     }
 }
 
-static void port_log_reset(void *data, uint64_t next_index)
-{
-    struct world_node *node = data;
-    port_log_truncate(data, node->log.first);
-    node->log.first = next_index;
-    node->durable_due_ms = 0;
-}
-
 static int put_piece(void *data, struct bytes piece)
 {
     buffer_put_bytes(data, piece);
@@ -155,10 +147,19 @@ static void port_snapshot_adopt(void *data)
     node->snapshot_adopt_due = true;
 }
 
-static void port_snapshot_load(void *data)
+static void port_snapshot_install(void *data, uint64_t next_index)
 {
     struct world_node *node = data;
+    node->install_next = next_index;
+}
+
+static void install(struct world_node *node)
+{
     struct table_txn *txn;
+    port_log_truncate(node, node->log.first);
+    node->log.first = node->install_next;
+    node->durable_due_ms = 0;
+    node->install_next = 0;
     assert_int_equal(table_begin_write(node->table, &txn), 0);
     assert_int_equal(snapshot_decode(buffer_bytes(&node->snapshot), txn), 0);
     assert_int_equal(table_commit(txn), 0);
@@ -276,14 +277,13 @@ static struct core_port port_of(struct world_node *node)
         .log_truncate = port_log_truncate,
         .log_append = port_log_append,
         .log_trim = port_log_trim,
-        .log_reset = port_log_reset,
         .snapshot_take = port_snapshot_take,
         .snapshot_stat = port_snapshot_stat,
         .snapshot_read = port_snapshot_read,
         .snapshot_room = port_snapshot_room,
         .snapshot_write = port_snapshot_write,
         .snapshot_adopt = port_snapshot_adopt,
-        .snapshot_load = port_snapshot_load,
+        .snapshot_install = port_snapshot_install,
         .peer_is_up = port_peer_is_up,
         .peer_output = port_peer_output,
         .peers_changed = port_peers_changed,
@@ -449,6 +449,9 @@ void node_kill(struct world *world, uint64_t id)
     node->probe_number = 0;
     node->durable_due_ms = 0;
     node->snapshot_due = node->snapshot_adopt_due = false;
+    if (node->install_next != 0) {
+        install(node); /* As the next start does. */
+    }
     links_update(world);
 }
 
@@ -702,6 +705,11 @@ static void node_disk(struct world_node *node)
         node->snapshot_due = false;
         core_snapshot_taken(node->core, node->snapshot_index, 0,
                             node_now(node));
+        node->next_turn_ms = world->now_ms;
+    }
+    if (node->install_next != 0) {
+        install(node);
+        core_snapshot_installed(node->core, node_now(node));
         node->next_turn_ms = world->now_ms;
     }
     if (node->snapshot_adopt_due) {
