@@ -18,21 +18,16 @@ DESTDIR ?=
 B := build/$(FLAVOUR)
 
 CFLAGS ?= -O2 -g
-# Of protobuf: what is generated. level2 has lines of its own in the protocols.
-GEN := build/gen
-ifeq ($(FLAVOUR),level2)
-GEN := build/level2-gen
-endif
-PKGS := raft libuv lmdb libprotobuf-c libcrypto inih smartcols jansson libsystemd
+PKGS := raft libuv lmdb libcrypto inih smartcols jansson libsystemd
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 
-HASP_CFLAGS := -std=c11 -D_GNU_SOURCE -iquote . -iquote $(GEN) \
+HASP_CFLAGS := -std=c11 -D_GNU_SOURCE -iquote . \
     -DHASP_VERSION='"$(VERSION)"' -fno-strict-aliasing -fvisibility=hidden \
     -fPIC -fstack-protector-strong -MMD -MP -pthread \
     -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
     -Wpointer-arith -Wvla -Wformat=2 -Wundef
 HASP_LDFLAGS := -pthread -Wl,-z,relro,-z,now
-LIBS := -lraft -luv -llmdb -lprotobuf-c -lxxhash -lmicrohttpd -lcrypto
+LIBS := -lraft -luv -llmdb -lxxhash -lmicrohttpd -lcrypto
 
 ifeq ($(FLAVOUR),level2)
 HASP_CFLAGS += -DHASP_FEATURE_LEVEL_EXTRA=1
@@ -67,14 +62,10 @@ HASP_CFLAGS += -fsanitize=fuzzer-no-link,address,undefined \
 HASP_LDFLAGS += -fsanitize=address,undefined
 endif
 
-PROTOS := $(wildcard lockfsm/*.proto)
-GEN_C := $(PROTOS:%.proto=$(GEN)/%.pb-c.c)
-GEN_O := $(PROTOS:%.proto=$(B)/gen/%.pb-c.o)
-
 FOLDERS := base lockfsm lease storage raft net client core core/commands \
     core/redis node
 SRC := $(foreach f,$(FOLDERS),$(wildcard $(f)/*.c))
-OBJ := $(SRC:%.c=$(B)/%.o) $(GEN_O)
+OBJ := $(SRC:%.c=$(B)/%.o)
 LIB := $(B)/libhasp-all.a
 
 HASPD_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard cmd/haspd/*.c))
@@ -108,24 +99,6 @@ examples: $(EXAMPLES) ## the programs in examples/
 client-tests: $(CLIENT_TESTS) $(B)/slow_disk.so
 
 # --- compiling ---------------------------------------------------------------
-
-build/gen/%.pb-c.c build/gen/%.pb-c.h: %.proto
-	@mkdir -p build/gen
-	protoc-c --c_out=build/gen $<
-
-build/level2-gen/%.pb-c.c build/level2-gen/%.pb-c.h: %.proto
-	@mkdir -p $(dir build/level2-gen/$*)
-	sed 's,^\( *\)//level2 ,\1,' $< > build/level2-gen/$*.proto
-	protoc-c --proto_path=build/level2-gen --c_out=build/level2-gen \
-	    build/level2-gen/$*.proto
-
-# Whatever includes a generated header needs it to exist first.
-$(OBJ) $(HASPD_OBJ) $(HASP_OBJ) $(SIM_OBJ) $(BENCH_OBJ) \
-    $(PROPERTY_OBJ): | $(GEN_C)
-
-$(B)/gen/%.o: $(GEN)/%.c
-	@mkdir -p $(@D)
-	$(CC) $(HASP_CFLAGS) $(CFLAGS) -Wno-error -c -o $@ $<
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
@@ -228,7 +201,7 @@ $(B)/property: $(PROPERTY_OBJ) $(LIB)
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
 
-.PRECIOUS: $(B)/%.o $(B)/tests/unit/%.o $(B)/tests/fuzz/%.o build/gen/%.pb-c.c build/level2-gen/%.pb-c.c
+.PRECIOUS: $(B)/%.o $(B)/tests/unit/%.o $(B)/tests/fuzz/%.o
 
 # Packages of the clients in other languages, of what stands in clients/ and
 # nothing else: no network.

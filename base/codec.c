@@ -448,11 +448,25 @@ static bool is_array(const struct codec_field *field)
            field->type == CODEC_TYPE_LIST;
 }
 
+/* The row of a tag, or NULL; often it is the one behind 'last'. */
+static const struct codec_field *find_row(const struct codec_message *message,
+                                          const struct codec_field *last,
+                                          uint64_t tag)
+{
+    size_t at = last != NULL ? (size_t)(last - message->fields) + 1 : 0;
+    for (size_t i = 0; i < message->field_count; i++, at++) {
+        at = at < message->field_count ? at : 0;
+        if (message->fields[at].tag == tag) {
+            return &message->fields[at];
+        }
+    }
+    return NULL;
+}
+
 static bool get_message(struct decoding *d, struct bytes in,
                         const struct codec_message *message, void *to)
 {
-    const struct codec_field *field = message->fields;
-    const struct codec_field *end = field + message->field_count;
+    const struct codec_field *field = NULL;
     struct reader reader = reader_of(in);
     struct item item = {0};
     uint64_t last = 0;
@@ -460,10 +474,10 @@ static bool get_message(struct decoding *d, struct bytes in,
         if (!get_item(&reader, &item) || item.tag < last) {
             return false;
         }
-        while (field < end && field->tag < item.tag) {
-            field++;
+        if (item.tag != last) {
+            field = find_row(message, field, item.tag);
         }
-        if (field == end || field->tag != item.tag) {
+        if (field == NULL) {
             note_level(d, CODEC_LEVEL_UNKNOWN,
                        "what this version does not know");
             last = item.tag;

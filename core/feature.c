@@ -104,7 +104,8 @@ void raft_finalize_run(struct core *core, struct request *request,
         request_refuse(core, request, "BUSY",
                        "a change of the members is under way");
     } else if (level != 0) {
-        encode_set_feature(propose_begin(core), level);
+        encode_set_feature(propose_begin(core),
+                           &(struct set_feature_command){.level = level});
         propose_end(core, request);
     } else if (why[0] == '\0') {
         /* Repeated, or all run one version. */
@@ -129,7 +130,8 @@ void feature_turn(struct core *core)
     }
     if (core->options.finalizes_itself) {
         struct buffer entry = {0};
-        encode_set_feature(&entry, level);
+        encode_set_feature(&entry,
+                           &(struct set_feature_command){.level = level});
         core->reign.must_compare_levels = !propose_own(core,
                                                        buffer_bytes(&entry));
         buffer_done(&entry);

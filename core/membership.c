@@ -392,7 +392,8 @@ static void take_away_begin(struct core *core, struct request *request,
     if (is_removal && member == NULL) {
         /* Repeated. An entry that changes nothing: it is gone, unless another
          * leads by now. */
-        encode_register(propose_begin(core), call->id, 0, 0);
+        encode_register_node(propose_begin(core),
+                             &(struct register_node_command){.node = call->id});
         propose_end(core, request);
         return;
     }
@@ -479,7 +480,10 @@ static void register_members(struct core *core)
             continue;
         }
         struct buffer entry = {0};
-        encode_register(&entry, id, peer->incarnation, added_index);
+        encode_register_node(&entry, &(struct register_node_command){
+                                         .node = id,
+                                         .incarnation = peer->incarnation,
+                                         .added_index = added_index});
         if (propose_own(core, buffer_bytes(&entry))) {
             peer->registering_term = core->reign.term;
         }

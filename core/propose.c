@@ -161,7 +161,9 @@ static void add_heard(struct propose *propose)
         }
     }
     size_t start = propose->batch.size;
-    encode_heard(&propose->batch, sessions, count);
+    encode_heard(
+        &propose->batch,
+        &(struct heard_command){.sessions = sessions, .session_count = count});
     free(sessions);
     propose->hearing_count -= count;
     memmove(propose->hearing, propose->hearing + count,

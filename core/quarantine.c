@@ -61,6 +61,8 @@ void quarantine_end_encode(struct core *core, struct request *request,
                            const struct call *call, struct buffer *out)
 {
     (void)request;
-    encode_quarantine_over(out, lockfsm_quarantine(core->fsm, NULL),
-                           call_text(call, OPTION_REASON));
+    encode_quarantine_over(
+        out, &(struct quarantine_over_command){
+                 .since_index = lockfsm_quarantine(core->fsm, NULL),
+                 .reason = call_text(call, OPTION_REASON)});
 }

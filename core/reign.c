@@ -104,12 +104,13 @@ void reign_begin(struct core *core)
         if (!cluster_id_is_known(cluster_id)) {
             core->port.random(core->port.data, cluster_id, sizeof cluster_id);
         }
-        begin.cluster_id = cluster_id;
+        begin.cluster_id = bytes_of(cluster_id, sizeof cluster_id);
         begin.token_base = core->options.token_base;
         begin.feature_level = feature_of_founders(core);
     }
     if (!lockfsm_has_limits(core->fsm)) {
-        begin.limits = &core->options.limits.founding;
+        begin.limits = core->options.limits.founding.of;
+        begin.limit_count = LIMIT_COUNT;
     }
     struct buffer entry = {0};
     encode_begin(&entry, &begin);

@@ -44,7 +44,7 @@
 #include "core/update.h"
 #include "core/watches.h"
 #include "lease/timers.h"
-#include "lockfsm/encode.h"
+#include "lockfsm/entry.h"
 
 struct core {
     struct core_options options;

@@ -64,8 +64,11 @@ void trail_act(struct core *core, enum act_kind kind, uint64_t member,
                const char *address, struct bytes asker)
 {
     struct buffer entry = {0};
-    encode_act(&entry, kind, member, bytes_of_text(address),
-               core->port.wall_ms(core->port.data));
+    encode_act(&entry, &(struct act_command){
+                           .kind = kind,
+                           .member = member,
+                           .address = bytes_of_text(address),
+                           .wall_ms = core->port.wall_ms(core->port.data)});
     buffer_put_bytes(&entry, asker);
     if (!propose_own(core, buffer_bytes(&entry))) {
         LOG_WARN("administration is told by this node alone",

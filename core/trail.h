@@ -12,7 +12,7 @@
 #define HASP_CORE_TRAIL_H
 
 #include "base/bytes.h"
-#include "lockfsm/encode.h"
+#include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
 #include "raft/replica.h"
 

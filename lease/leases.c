@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "lease/rules.h"
-#include "lockfsm/encode.h"
+#include "lockfsm/entry.h"
 
 /* A mark is logged in milliseconds, rounded down. */
 #define QUIET_MIN_NS NS_PER_MS
@@ -351,7 +351,9 @@ enum leases_step leases_expire(struct leases *leases, uint64_t now_ns,
         ids[i] = leases->chosen[i]->id;
     }
     buffer_clear(&leases->command);
-    encode_expire(&leases->command, ids, count);
+    encode_expire(
+        &leases->command,
+        &(struct expire_command){.sessions = ids, .session_count = count});
     free(ids);
     bool is_proposed = propose(data, buffer_bytes(&leases->command));
     for (uint32_t i = 0; i < count; i++) {

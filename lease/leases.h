@@ -25,7 +25,7 @@
 
 #include "base/heap.h"
 #include "lease/timers.h"
-#include "lockfsm/encode.h"
+#include "lockfsm/entry.h"
 
 struct timed_session;
 

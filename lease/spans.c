@@ -8,7 +8,7 @@
 #include "base/memory.h"
 #include "base/units.h"
 #include "lease/rules.h"
-#include "lockfsm/encode.h"
+#include "lockfsm/entry.h"
 
 /* What an inherited span is prolonged by, since the first TIME after its
  * beginning may count time before it. A limited hold by one more: clients
@@ -321,30 +321,34 @@ bool spans_are_none(const struct spans *spans)
 
 static void encode_over(struct buffer *out, const struct span *span)
 {
-    struct hold_key hold = {.name = span->lock,
-                            .session = span->number,
-                            .owner = span->owner,
-                            .token = span->instance};
+    struct hold_over_command hold = {.name = span->lock,
+                                     .session = span->number,
+                                     .owner = span->owner,
+                                     .token = span->instance};
     buffer_clear(out);
     switch (span->kind) {
     case SPAN_WAIT:
-        encode_wait_over(out,
-                         &(struct wait_key){.session = span->session,
-                                            .owner = span->owner,
-                                            .wait_index = span->number,
-                                            .asked_index = span->instance});
+        encode_wait_timeout(
+            out, &(struct wait_timeout_command){.session = span->session,
+                                                .owner = span->owner,
+                                                .wait_index = span->number,
+                                                .asked_index = span->instance});
         break;
     case SPAN_DELAY:
-        encode_delay_over(out, span->lock, span->instance);
+        encode_delay_over(
+            out, &(struct delay_over_command){.name = span->lock,
+                                              .since_index = span->instance});
         break;
     case SPAN_HOLD:
         encode_hold_over(out, &hold);
         break;
     case SPAN_BLACKLISTING:
-        encode_blacklist_over(out, span->number);
+        encode_blacklist_over(
+            out, &(struct blacklist_over_command){.since_index = span->number});
         break;
     case SPAN_QUARANTINE:
-        encode_quarantine_over(out, span->number, (struct bytes){NULL, 0});
+        encode_quarantine_over(out, &(struct quarantine_over_command){
+                                        .since_index = span->number});
         break;
     }
 }

@@ -11,7 +11,7 @@
 #include "lease/leases.h"
 #include "lease/rules.h"
 #include "lease/spans.h"
-#include "lockfsm/encode.h"
+#include "lockfsm/entry.h"
 
 /* So long after the newest TIME or BEGIN the next one is due; less than what
  * one may count, so that a turn that is late loses nothing. */

@@ -10,7 +10,7 @@
 #include "lockfsm/state.h"
 
 struct acquisition {
-    const Hasp__Acquire *message;
+    const struct acquire_command *message;
     struct session *session;
     struct wait_terms terms;
     uint32_t count;
@@ -22,28 +22,27 @@ struct acquisition {
 };
 
 static const char *what_is_wrong(const struct lockfsm *fsm,
-                                 const Hasp__Acquire *message)
+                                 const struct acquire_command *message)
 {
-    if (message->n_names == 0 || message->n_names > MULTI_COUNT_MAX) {
+    if (message->name_count == 0 || message->name_count > MULTI_COUNT_MAX) {
         return "number of names";
     }
-    for (size_t i = 0; i < message->n_names; i++) {
-        if (!name_is_valid(bytes_from(message->names[i]))) {
+    for (size_t i = 0; i < message->name_count; i++) {
+        if (!name_is_valid(message->names[i])) {
             return "name";
         }
     }
     if (fsm->origin.owner.size > OWNER_SIZE_MAX) {
         return "owner";
     }
-    if (message->mode != HASP__MODE__MODE_EXCLUSIVE &&
-        message->mode != HASP__MODE__MODE_SHARED &&
-        message->mode != HASP__MODE__MODE_SLOTS) {
+    if (message->mode != LOCK_EXCLUSIVE && message->mode != LOCK_SHARED &&
+        message->mode != LOCK_SLOTS) {
         return "mode";
     }
-    if ((message->mode == HASP__MODE__MODE_SLOTS) != (message->slots > 0)) {
+    if ((message->mode == LOCK_SLOTS) != (message->slots > 0)) {
         return "slots";
     }
-    if (message->value.len > VALUE_SIZE_MAX) {
+    if (message->value.size > VALUE_SIZE_MAX) {
         return "value";
     }
     if (message->wait_ms > TIME_MS_MAX || message->delay_ms > TIME_MS_MAX ||
@@ -70,10 +69,10 @@ static bool has_name_twice(const struct acquisition *a)
 static bool look_up(struct lockfsm *fsm, struct acquisition *a,
                     struct result *result)
 {
-    const Hasp__Acquire *message = a->message;
-    a->count = (uint32_t)message->n_names;
+    const struct acquire_command *message = a->message;
+    a->count = (uint32_t)message->name_count;
     for (uint32_t i = 0; i < a->count; i++) {
-        a->names[i] = bytes_from(message->names[i]);
+        a->names[i] = message->names[i];
     }
     if (has_name_twice(a)) {
         refuse(result, RESULT_BAD_ARGUMENT, "the same name twice");
@@ -221,7 +220,7 @@ static uint64_t text_of_new(const struct lockfsm *fsm,
     uint64_t text = 0;
     for (uint32_t i = 0; i < a->count; i++) {
         if (a->own[i] == NULL) {
-            text += fsm->origin.owner.size + a->message->value.len;
+            text += fsm->origin.owner.size + a->message->value.size;
             text += a->locks[i] == NULL ? a->names[i].size : 0;
         }
     }
@@ -282,7 +281,7 @@ static bool value_is_too_long(struct lockfsm *fsm, const struct acquisition *a,
                               const struct wait *standing,
                               struct result *result)
 {
-    uint64_t size = a->message->value.len;
+    uint64_t size = a->message->value.size;
     return a->message->is_waiting && size > standing->value.size &&
            growth_is_refused(fsm, 0, (size - standing->value.size) * a->count,
                              result);
@@ -330,10 +329,10 @@ void queue_or_deadlock(struct lockfsm *fsm, struct wait *first,
 }
 
 static struct wait_terms terms_of(const struct lockfsm *fsm,
-                                  const Hasp__Acquire *message)
+                                  const struct acquire_command *message)
 {
     return (struct wait_terms){.hold = {.owner = fsm->origin.owner,
-                                        .value = bytes_from(message->value),
+                                        .value = message->value,
                                         .mode = (enum lock_mode)message->mode,
                                         .slots = message->slots,
                                         .delay_ms = message->delay_ms,
@@ -341,10 +340,10 @@ static struct wait_terms terms_of(const struct lockfsm *fsm,
                                .wait_ms = message->wait_ms};
 }
 
-void apply_acquire(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_acquire(struct lockfsm *fsm, const struct entry *command,
                    struct result *result)
 {
-    const Hasp__Acquire *message = command->acquire;
+    const struct acquire_command *message = command->acquire;
     const char *wrong = what_is_wrong(fsm, message);
     if (wrong != NULL) {
         refuse(result, RESULT_BAD_ARGUMENT, wrong);
@@ -380,10 +379,10 @@ void apply_acquire(struct lockfsm *fsm, const Hasp__Command *command,
     }
 }
 
-void apply_cancel(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_cancel(struct lockfsm *fsm, const struct entry *command,
                   struct result *result)
 {
-    struct bytes name = bytes_from(command->cancel->name);
+    struct bytes name = command->cancel->name;
     struct session *session;
     if (!name_is_valid(name)) {
         refuse(result, RESULT_BAD_ARGUMENT, "name");

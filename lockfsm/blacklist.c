@@ -179,18 +179,18 @@ static struct blacklisting *find_target(const struct lockfsm *fsm,
     return NULL;
 }
 
-static const char *what_is_wrong(const Hasp__BlacklistAdd *message)
+static const char *what_is_wrong(const struct blacklist_add_command *message)
 {
-    if ((message->session != 0) == (message->client.len > 0)) {
+    if ((message->session != 0) == (message->client.size > 0)) {
         return "either a session or a client";
     }
-    if (message->client.len > CLIENT_NAME_SIZE_MAX) {
+    if (message->client.size > CLIENT_NAME_SIZE_MAX) {
         return "client";
     }
-    if (message->reason.len > VALUE_SIZE_MAX) {
+    if (message->reason.size > VALUE_SIZE_MAX) {
         return "reason";
     }
-    if (message->by.len > CLIENT_NAME_SIZE_MAX) {
+    if (message->by.size > CLIENT_NAME_SIZE_MAX) {
         return "by";
     }
     return message->for_ms > TIME_MS_MAX ? "time" : NULL;
@@ -199,15 +199,15 @@ static const char *what_is_wrong(const Hasp__BlacklistAdd *message)
 /* The same target again: the new reason and time replace the old ones, without
  * a moment at which the target is free. */
 static void replace_or_add(struct lockfsm *fsm,
-                           const Hasp__BlacklistAdd *message)
+                           const struct blacklist_add_command *message)
 {
-    struct bytes client = bytes_from(message->client);
+    struct bytes client = message->client;
     struct blacklisting *old = find_target(fsm, message->session, client);
     struct blacklisting *entry = blacklisting_new(fsm);
     entry->session = message->session;
     entry->client = pool_copy(&fsm->pool, client);
-    entry->reason = pool_copy(&fsm->pool, bytes_from(message->reason));
-    entry->by = pool_copy(&fsm->pool, bytes_from(message->by));
+    entry->reason = pool_copy(&fsm->pool, message->reason);
+    entry->by = pool_copy(&fsm->pool, message->by);
     entry->for_ms = message->for_ms;
     entry->since_index = fsm->log_index;
     entry->clock_ms = span_clock(fsm, entry->for_ms);
@@ -229,10 +229,10 @@ static void replace_or_add(struct lockfsm *fsm,
     free(sessions);
 }
 
-void apply_blacklist_add(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_blacklist_add(struct lockfsm *fsm, const struct entry *command,
                          struct result *result)
 {
-    const Hasp__BlacklistAdd *message = command->blacklist_add;
+    const struct blacklist_add_command *message = command->blacklist_add;
     const char *wrong = what_is_wrong(message);
     if (wrong != NULL) {
         refuse(result, RESULT_BAD_ARGUMENT, wrong);
@@ -243,27 +243,26 @@ void apply_blacklist_add(struct lockfsm *fsm, const Hasp__Command *command,
         return;
     }
     if (fsm->blacklist_count >= fsm->limits.of[LIMIT_BLACKLIST] &&
-        find_target(fsm, message->session, bytes_from(message->client)) ==
-            NULL) {
+        find_target(fsm, message->session, message->client) == NULL) {
         refuse(result, RESULT_LIMIT, "blacklist");
         return;
     }
     replace_or_add(fsm, message);
 }
 
-void apply_blacklist_remove(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_blacklist_remove(struct lockfsm *fsm, const struct entry *command,
                             struct result *result)
 {
-    const Hasp__BlacklistRemove *message = command->blacklist_remove;
+    const struct blacklist_remove_command *message = command->blacklist_remove;
     struct blacklisting *entry = find_target(fsm, message->session,
-                                             bytes_from(message->client));
+                                             message->client);
     if (entry != NULL) {
         remove_entry(fsm, entry);
         result->count = 1;
     }
 }
 
-void apply_blacklist_over(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_blacklist_over(struct lockfsm *fsm, const struct entry *command,
                           struct result *result)
 {
     struct blacklisting *entry = blacklist_find(

@@ -71,17 +71,17 @@ void clock_begin(struct lockfsm *fsm, uint64_t base_index, uint32_t elapsed_ms)
         fsm->log_index, fsm->clock_ms, fsm->clock_ms};
 }
 
-void apply_time(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_time(struct lockfsm *fsm, const struct entry *command,
                 struct result *result)
 {
-    const Hasp__Time *time = command->time;
+    const struct time_command *time = command->time;
     step(fsm, time->base_index, time->elapsed_ms);
-    for (size_t i = 0; i < time->n_marks; i++) {
-        struct session *session = session_find(fsm, time->marks[i]->session);
+    for (size_t i = 0; i < time->mark_count; i++) {
+        struct session *session = session_find(fsm, time->marks[i].session);
         if (session == NULL) {
             continue;
         }
-        uint32_t quiet_ms = time->marks[i]->quiet_ms;
+        uint32_t quiet_ms = time->marks[i].quiet_ms;
         session->mark_index = fsm->log_index;
         session->mark_quiet_ms = quiet_ms < session->ttl_ms ? quiet_ms
                                                             : session->ttl_ms;
@@ -103,11 +103,11 @@ void session_heard(struct lockfsm *fsm, struct session *session)
     record_changed(fsm, &session->stored);
 }
 
-void apply_heard(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_heard(struct lockfsm *fsm, const struct entry *command,
                  struct result *result)
 {
-    const Hasp__Heard *heard = command->heard;
-    for (size_t i = 0; i < heard->n_sessions; i++) {
+    const struct heard_command *heard = command->heard;
+    for (size_t i = 0; i < heard->session_count; i++) {
         struct session *session = session_find(fsm, heard->sessions[i]);
         if (session != NULL) {
             session_heard(fsm, session);

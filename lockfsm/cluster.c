@@ -159,10 +159,10 @@ static void raise_level(struct lockfsm *fsm, uint32_t level)
  * gap is added to the date as well (which BEGIN brings), so that of two lives
  * begun from one file the later one has the larger tokens. A cluster begins
  * with the level of its founders; one that is restored keeps its own. */
-static void begin_life(struct lockfsm *fsm, const Hasp__Begin *begin,
+static void begin_life(struct lockfsm *fsm, const struct begin_command *begin,
                        struct result *result)
 {
-    struct bytes id = bytes_from(begin->cluster_id);
+    struct bytes id = begin->cluster_id;
     uint64_t base = begin->token_base;
     if (fsm->is_new_life) {
         base = base > fsm->token_base ? base : fsm->token_base;
@@ -190,36 +190,35 @@ static void begin_life(struct lockfsm *fsm, const Hasp__Begin *begin,
 }
 
 /* Reads what BEGIN brings; false if one of them is no limit of ours. */
-static bool read_limits(const Hasp__Begin *begin,
+static bool read_limits(const struct begin_command *begin,
                         struct lockfsm_limits *ret_limits)
 {
     *ret_limits = lockfsm_default_limits;
-    for (size_t i = 0; i < begin->n_limits; i++) {
-        if (!limit_set(ret_limits, begin->limits[i]->key,
-                       begin->limits[i]->value)) {
+    for (uint32_t i = 0; i < begin->limit_count; i++) {
+        if (!limit_set(ret_limits, i, begin->limits[i])) {
             return false;
         }
     }
     return true;
 }
 
-void apply_begin(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_begin(struct lockfsm *fsm, const struct entry *command,
                  struct result *result)
 {
-    const Hasp__Begin *begin = command->begin;
+    const struct begin_command *begin = command->begin;
     struct lockfsm_limits limits;
     clock_begin(fsm, begin->base_index, begin->elapsed_ms);
     if (!read_limits(begin, &limits)) {
         refuse(result, RESULT_BAD_ARGUMENT, "limit");
         return;
     }
-    if (!fsm->is_begun && begin->cluster_id.len > 0) {
+    if (!fsm->is_begun && begin->cluster_id.size > 0) {
         begin_life(fsm, begin, result);
         if (result->code != RESULT_OK) {
             return;
         }
     }
-    if (fsm->limit_count == 0 && begin->n_limits > 0) {
+    if (fsm->limit_count == 0 && begin->limit_count > 0) {
         fsm->limits = limits;
         fsm->limit_count = LIMIT_COUNT;
     }
@@ -236,10 +235,10 @@ void apply_begin(struct lockfsm *fsm, const Hasp__Command *command,
     effect_add(fsm, EFFECT_BEGUN)->count = begin->node;
 }
 
-void apply_register(struct lockfsm *fsm, const Hasp__Command *command,
-                    struct result *result)
+void apply_register_node(struct lockfsm *fsm, const struct entry *command,
+                         struct result *result)
 {
-    const Hasp__Register *message = command->register_;
+    const struct register_node_command *message = command->register_node;
     struct member *member = current_member(fsm, message->node);
     result->count = member != NULL &&
                     member->added_index == message->added_index &&
@@ -249,17 +248,17 @@ void apply_register(struct lockfsm *fsm, const Hasp__Command *command,
     }
 }
 
-void apply_set_feature(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_set_feature(struct lockfsm *fsm, const struct entry *command,
                        struct result *result)
 {
     raise_level(fsm, command->set_feature->level);
     result->count = lockfsm_feature_level(fsm);
 }
 
-void apply_act(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_act(struct lockfsm *fsm, const struct entry *command,
                struct result *result)
 {
-    const Hasp__Act *act = command->act;
+    const struct act_command *act = command->act;
     struct member *member = member_find(fsm, act->member);
     result->count = act->member;
     if (act->kind != ACT_REMOVE || member == NULL ||
@@ -267,16 +266,15 @@ void apply_act(struct lockfsm *fsm, const Hasp__Command *command,
         return;
     }
     /* Who was removed is told by whom. */
-    struct bytes by = command->by.len > 0 ? bytes_from(command->by)
-                                          : bytes_from(command->from);
+    struct bytes by = command->by.size > 0 ? command->by : command->from;
     by.size = by.size <= CLIENT_NAME_SIZE_MAX ? by.size : CLIENT_NAME_SIZE_MAX;
     member->removed_by = pool_copy(&fsm->pool, by);
-    member->removed_ms = act->at_ms;
+    member->removed_ms = act->wall_ms;
     record_changed(fsm, &member->stored);
 }
 
 #ifdef HASP_FEATURE_LEVEL_EXTRA
-void apply_trial(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_trial(struct lockfsm *fsm, const struct entry *command,
                  struct result *result)
 {
     fsm->trials += command->trial->step;
@@ -284,7 +282,7 @@ void apply_trial(struct lockfsm *fsm, const Hasp__Command *command,
 }
 #endif
 
-void apply_quarantine_over(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_quarantine_over(struct lockfsm *fsm, const struct entry *command,
                            struct result *result)
 {
     if (fsm->quarantine_index == 0 ||

@@ -65,7 +65,8 @@ static void upgrade_now(struct lockfsm *fsm, struct hold *hold,
 }
 
 static void convert_up(struct lockfsm *fsm, struct hold *hold,
-                       const Hasp__Convert *message, struct result *result)
+                       const struct convert_command *message,
+                       struct result *result)
 {
     struct lock *lock = hold->lock;
     struct wait_terms terms = {.hold = {.owner = hold->owner,
@@ -100,17 +101,17 @@ static void convert_up(struct lockfsm *fsm, struct hold *hold,
     }
 }
 
-void apply_convert(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_convert(struct lockfsm *fsm, const struct entry *command,
                    struct result *result)
 {
-    const Hasp__Convert *message = command->convert;
-    struct bytes name = bytes_from(message->name);
-    bool is_up = message->to == HASP__MODE__MODE_EXCLUSIVE;
+    const struct convert_command *message = command->convert;
+    struct bytes name = message->name;
+    bool is_up = message->to == LOCK_EXCLUSIVE;
     if (!name_is_valid(name)) {
         refuse(result, RESULT_BAD_ARGUMENT, "name");
         return;
     }
-    if (!is_up && message->to != HASP__MODE__MODE_SHARED) {
+    if (!is_up && message->to != LOCK_SHARED) {
         refuse(result, RESULT_BAD_ARGUMENT, "mode");
         return;
     }

@@ -9,11 +9,11 @@
  * of an older version can be replaced by a newer one and back again, until the
  * level is raised. From then on an older one is refused.
  *
- * To add an entry or a field after a release: add it to command.proto, raise
- * FEATURE_LEVEL if the level has been released, and add a row to the table in
- * feature.c. Nothing else has to ask for the level: the proposer and apply look
- * at the table. What is sent to another node has versions of its own
- * (net/frame.h). Records of the table (records.def) need no row: what is only
+ * To add an entry or a field after a release: add it to entry.def with its
+ * level and the words in which it is refused, and raise FEATURE_LEVEL if the
+ * level has been released. Nothing else has to ask for the level: the proposer
+ * and apply look there. What is sent to another node has versions of its own
+ * (net/frame.h). Records of the table (records.def) need none: what is only
  * written after an entry of a level is of that level. */
 
 #ifndef HASP_LOCKFSM_FEATURE_H
@@ -22,19 +22,20 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
+#include "base/codec.h"
 
 /* What a cluster has from its beginning. */
 #define FEATURE_LEVEL_FIRST 1
 /* What this version understands. HASP_FEATURE_LEVEL_EXTRA makes of it the
- * version after the next release, as it were, for tests: `make FLAVOUR=level2`
- * adds the lines of the protocols that are marked so, too. */
+ * version after the next release, as it were, for tests (make FLAVOUR=level2).
+ */
 #ifdef HASP_FEATURE_LEVEL_EXTRA
 #define FEATURE_LEVEL (FEATURE_LEVEL_FIRST + HASP_FEATURE_LEVEL_EXTRA)
 #else
 #define FEATURE_LEVEL FEATURE_LEVEL_FIRST
 #endif
 /* Of what this version does not know. */
-#define FEATURE_LEVEL_UNKNOWN UINT32_MAX
+#define FEATURE_LEVEL_UNKNOWN CODEC_LEVEL_UNKNOWN
 
 struct lockfsm;
 

@@ -49,11 +49,11 @@ static bool is_of_former_life(const struct lockfsm *fsm, uint64_t token)
     return is_token(token) && token < fsm->token_base;
 }
 
-void apply_fence_admit(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_fence_admit(struct lockfsm *fsm, const struct entry *command,
                        struct result *result)
 {
-    const Hasp__FenceAdmit *message = command->fence_admit;
-    struct bytes resource = bytes_from(message->resource);
+    const struct fence_admit_command *message = command->fence_admit;
+    struct bytes resource = message->resource;
     if (!name_is_valid(resource)) {
         refuse(result, RESULT_BAD_ARGUMENT, "resource");
         return;
@@ -90,10 +90,10 @@ void apply_fence_admit(struct lockfsm *fsm, const Hasp__Command *command,
     result->count = 1;
 }
 
-void apply_fence_remove(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_fence_remove(struct lockfsm *fsm, const struct entry *command,
                         struct result *result)
 {
-    struct bytes resource = bytes_from(command->fence_remove->resource);
+    struct bytes resource = command->fence_remove->resource;
     struct fence *fence = fence_find(fsm, resource);
     if (fence != NULL) {
         fence_free(fsm, fence);

@@ -160,10 +160,10 @@ uint64_t lockfsm_lease_max(const struct lockfsm *fsm)
     return longest;
 }
 
-void apply_set_limit(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_set_limit(struct lockfsm *fsm, const struct entry *command,
                      struct result *result)
 {
-    const Hasp__SetLimit *message = command->set_limit;
+    const struct set_limit_command *message = command->set_limit;
     if (!limit_set(&fsm->limits, message->key, message->value)) {
         refuse(result, RESULT_BAD_ARGUMENT, "limit");
         return;

@@ -52,6 +52,7 @@ static void done(struct lockfsm *fsm)
     pool_done(&fsm->pool);
     arena_done(&fsm->decoded);
     buffer_done(&fsm->deleted);
+    buffer_done(&fsm->identity);
     deadlock_search_free(fsm->search);
     tally_done(&fsm->places_of_session);
     tally_done(&fsm->waits_of_session);
@@ -77,133 +78,41 @@ void lockfsm_reset(struct lockfsm *fsm)
 
 /* --- Applying ------------------------------------------------------------- */
 
-/* In the order of command.proto's numbers. */
 static command_fn *const commands[] = {
-    [HASP__COMMAND__OP_BEGIN] = apply_begin,
-    [HASP__COMMAND__OP_OPEN] = apply_open,
-    [HASP__COMMAND__OP_CLOSE] = apply_close,
-    [HASP__COMMAND__OP_EXPIRE] = apply_expire,
-    [HASP__COMMAND__OP_ACQUIRE] = apply_acquire,
-    [HASP__COMMAND__OP_RELEASE] = apply_release,
-    [HASP__COMMAND__OP_RELEASE_IF] = apply_release_if,
-    [HASP__COMMAND__OP_CONVERT] = apply_convert,
-    [HASP__COMMAND__OP_CANCEL] = apply_cancel,
-    [HASP__COMMAND__OP_WAIT_TIMEOUT] = apply_wait_timeout,
-    [HASP__COMMAND__OP_DELAY_OVER] = apply_delay_over,
-    [HASP__COMMAND__OP_HOLD_OVER] = apply_hold_over,
-    [HASP__COMMAND__OP_PLEASE] = apply_please,
-    [HASP__COMMAND__OP_BLACKLIST_ADD] = apply_blacklist_add,
-    [HASP__COMMAND__OP_BLACKLIST_REMOVE] = apply_blacklist_remove,
-    [HASP__COMMAND__OP_BLACKLIST_OVER] = apply_blacklist_over,
-    [HASP__COMMAND__OP_FENCE_ADMIT] = apply_fence_admit,
-    [HASP__COMMAND__OP_QUARANTINE_OVER] = apply_quarantine_over,
-    [HASP__COMMAND__OP_REDIS_SET] = apply_redis_set,
-    [HASP__COMMAND__OP_REDIS_DELETE] = apply_redis_delete,
-    [HASP__COMMAND__OP_REDIS_EXPIRE] = apply_redis_expire,
-    [HASP__COMMAND__OP_REGISTER] = apply_register,
-    [HASP__COMMAND__OP_SET_FEATURE] = apply_set_feature,
-    [HASP__COMMAND__OP_ACT] = apply_act,
-    [HASP__COMMAND__OP_TIME] = apply_time,
-    [HASP__COMMAND__OP_HEARD] = apply_heard,
-    [HASP__COMMAND__OP_FENCE_REMOVE] = apply_fence_remove,
-#ifdef HASP_FEATURE_LEVEL_EXTRA
-    [HASP__COMMAND__OP_TRIAL] = apply_trial,
-#endif
-    [HASP__COMMAND__OP_SET_LIMIT] = apply_set_limit,
+#define ENTRY(number, NAME, name, ...) [OP_##NAME] = apply_##name,
+#include "lockfsm/entry.def"
 };
-#define COMMAND_COUNT (sizeof commands / sizeof commands[0])
-
-Hasp__Command *command_decode(struct lockfsm *fsm, struct bytes command)
-{
-    ProtobufCAllocator allocator = arena_allocator(&fsm->decoded);
-    arena_reset(&fsm->decoded);
-    return hasp__command__unpack(&allocator, command.size, command.data);
-}
-
-static bool has_op(const Hasp__Command *command)
-{
-    return (size_t)command->op_case < COMMAND_COUNT &&
-           commands[command->op_case] != NULL;
-}
-
-static const Hasp__Origin *origin_in(const Hasp__Command *command)
-{
-    switch (command->op_case) {
-    case HASP__COMMAND__OP_OPEN:
-        return command->open->origin;
-    case HASP__COMMAND__OP_CLOSE:
-        return command->close->origin;
-    case HASP__COMMAND__OP_ACQUIRE:
-        return command->acquire->origin;
-    case HASP__COMMAND__OP_RELEASE:
-        return command->release->origin;
-    case HASP__COMMAND__OP_RELEASE_IF:
-        return command->release_if->origin;
-    case HASP__COMMAND__OP_CONVERT:
-        return command->convert->origin;
-    case HASP__COMMAND__OP_CANCEL:
-        return command->cancel->origin;
-    case HASP__COMMAND__OP_PLEASE:
-        return command->please->origin;
-    case HASP__COMMAND__OP_BLACKLIST_ADD:
-        return command->blacklist_add->origin;
-    case HASP__COMMAND__OP_BLACKLIST_REMOVE:
-        return command->blacklist_remove->origin;
-    case HASP__COMMAND__OP_FENCE_ADMIT:
-        return command->fence_admit->origin;
-    case HASP__COMMAND__OP_SET_LIMIT:
-        return command->set_limit->origin;
-    case HASP__COMMAND__OP_FENCE_REMOVE:
-        return command->fence_remove->origin;
-    default:
-        return NULL;
-    }
-}
-
-static struct origin origin_of(const Hasp__Command *command)
-{
-    const Hasp__Origin *origin = origin_in(command);
-    if (origin == NULL) {
-        return (struct origin){0};
-    }
-    return (struct origin){
-        .session = origin->session,
-        .owner = bytes_from(origin->owner),
-        .req = origin->req,
-        .acked = origin->acked,
-        .also_acked = origin->also_acked,
-        .also_acked_count = (uint32_t)(origin->n_also_acked / 2)};
-}
 
 int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
                   struct bytes command, struct effects *effects)
 {
-    const char *what;
+    struct entry decoded;
+    struct codec_level needed;
     CHECK(log_index > fsm->applied_index);
-    const Hasp__Command *decoded = command_decode(fsm, command);
-    if (decoded == NULL) {
+    arena_reset(&fsm->decoded);
+    if (!entry_get(command, &fsm->decoded, &decoded, &needed)) {
         return HASP_ECORRUPT;
     }
-    uint32_t level = command_level(decoded, &what);
-    if (level > fsm->node_level ||
-        command_raises_to(fsm, decoded) > fsm->node_level) {
+    if (needed.level > fsm->node_level ||
+        command_raises_to(fsm, &decoded) > fsm->node_level) {
         return HASP_ETOOOLD;
     }
-    if (!has_op(decoded)) {
+    if (decoded.op == OP_NONE) {
         return HASP_ECORRUPT;
     }
+    const struct origin *origin = entry_origin(&decoded);
     fsm->log_index = log_index;
     fsm->effects = effects;
-    fsm->origin = origin_of(decoded);
+    fsm->origin = origin != NULL ? *origin : (struct origin){0};
     fsm->queued_index = 0;
-    trail_note(fsm, decoded);
+    trail_note(fsm, &decoded);
     uint32_t slot = effects->count;
     effect_add(fsm, EFFECT_RESULT);
     struct result result = {.code = RESULT_OK};
-    if (level <= lockfsm_feature_level(fsm)) {
-        results_run(fsm, decoded, commands[decoded->op_case], &result);
+    if (needed.level <= lockfsm_feature_level(fsm)) {
+        results_run(fsm, &decoded, commands[decoded.op], &result);
     } else {
-        refuse(&result, RESULT_LEVEL, what); /* No leader proposes it. */
+        refuse(&result, RESULT_LEVEL, needed.what); /* No leader proposes it. */
     }
     settle(fsm);
 
@@ -355,8 +264,10 @@ bool lockfsm_was_asked(const struct lockfsm *fsm, uint64_t session,
 uint32_t lockfsm_level_of(struct lockfsm *fsm, struct bytes command,
                           const char **ret_what)
 {
-    const Hasp__Command *decoded = command_decode(fsm, command);
-    *ret_what = "";
-    return decoded == NULL ? FEATURE_LEVEL_UNKNOWN
-                           : command_level(decoded, ret_what);
+    struct entry decoded;
+    struct codec_level needed = {0, ""};
+    arena_reset(&fsm->decoded);
+    bool is_sound = entry_get(command, &fsm->decoded, &decoded, &needed);
+    *ret_what = needed.what;
+    return is_sound ? needed.level : FEATURE_LEVEL_UNKNOWN;
 }

@@ -72,57 +72,51 @@ struct session *session_open(struct lockfsm *fsm,
     return session;
 }
 
-static bool labels_are_valid(const Hasp__Open *open)
+static bool labels_are_valid(const struct open_command *open)
 {
-    if (open->n_labels > LABEL_COUNT_MAX) {
+    if (open->label_count > LABEL_COUNT_MAX) {
         return false;
     }
-    for (size_t i = 0; i < open->n_labels; i++) {
-        if (open->labels[i]->key.len == 0 ||
-            open->labels[i]->key.len > LABEL_SIZE_MAX ||
-            open->labels[i]->value.len > LABEL_SIZE_MAX) {
+    for (size_t i = 0; i < open->label_count; i++) {
+        if (open->labels[i].key.size == 0 ||
+            open->labels[i].key.size > LABEL_SIZE_MAX ||
+            open->labels[i].value.size > LABEL_SIZE_MAX) {
             return false;
         }
     }
     return true;
 }
 
-void apply_open(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_open(struct lockfsm *fsm, const struct entry *command,
                 struct result *result)
 {
-    const Hasp__Open *open = command->open;
+    const struct open_command *open = command->open;
     if (!labels_are_valid(open)) {
         refuse(result, RESULT_BAD_ARGUMENT, "label");
         return;
     }
-    if (open->proof.len != PROOF_SIZE) {
-        refuse(result, RESULT_BAD_ARGUMENT, "proof");
-        return;
-    }
-    struct session_terms terms = {.proof = bytes_from(open->proof),
+    struct session_terms terms = {.proof = bytes_of(open->proof, PROOF_SIZE),
                                   .ttl_ms = open->ttl_ms,
                                   .asked_ms = open->ttl_ms,
                                   .linger_ms = open->linger_ms,
-                                  .name = bytes_from(open->name),
-                                  .address = bytes_from(open->address)};
-    for (size_t i = 0; i < open->n_labels; i++) {
-        terms.label_size += open->labels[i]->key.len +
-                            open->labels[i]->value.len;
+                                  .name = open->name,
+                                  .address = open->address};
+    for (size_t i = 0; i < open->label_count; i++) {
+        terms.label_size += open->labels[i].key.size +
+                            open->labels[i].value.size;
     }
     struct session *session = session_open(fsm, &terms, result);
     if (session == NULL) {
         return;
     }
-    struct label *labels = session_labels_new(fsm, session,
-                                              (uint32_t)open->n_labels);
-    for (size_t i = 0; i < open->n_labels; i++) {
-        labels[i].key = pool_copy(&fsm->pool, bytes_from(open->labels[i]->key));
-        labels[i].value = pool_copy(&fsm->pool,
-                                    bytes_from(open->labels[i]->value));
+    struct label *labels = session_labels_new(fsm, session, open->label_count);
+    for (size_t i = 0; i < open->label_count; i++) {
+        labels[i].key = pool_copy(&fsm->pool, open->labels[i].key);
+        labels[i].value = pool_copy(&fsm->pool, open->labels[i].value);
     }
 }
 
-void apply_close(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_close(struct lockfsm *fsm, const struct entry *command,
                  struct result *result)
 {
     (void)command;
@@ -134,11 +128,11 @@ void apply_close(struct lockfsm *fsm, const Hasp__Command *command,
     session_end(fsm, session, "closed", true);
 }
 
-void apply_expire(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_expire(struct lockfsm *fsm, const struct entry *command,
                   struct result *result)
 {
-    const Hasp__Expire *expire = command->expire;
-    for (size_t i = 0; i < expire->n_sessions; i++) {
+    const struct expire_command *expire = command->expire;
+    for (size_t i = 0; i < expire->session_count; i++) {
         struct session *session = session_find(fsm, expire->sessions[i]);
         if (session != NULL) {
             const char *reason = session->blacklist_index == 0 ? "expired"

@@ -21,6 +21,7 @@ struct record_kind_row {
 };
 extern const struct record_kind_row record_kinds[RECORD_KIND_COUNT];
 codec_message_fn lockfsm_message; /* Of META "state". */
+codec_message_fn label_message;   /* Of a session, and of OPEN. */
 
 struct record {
     enum table_map map;

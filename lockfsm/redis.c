@@ -33,8 +33,9 @@ static bool ttl_is_valid(uint32_t ttl_ms, uint64_t px_ms)
            px_ms <= TIME_MS_MAX;
 }
 
-static void set_new(struct lockfsm *fsm, const Hasp__RedisSet *message,
-                    struct lock *lock, struct result *result)
+static void set_new(struct lockfsm *fsm,
+                    const struct redis_set_command *message, struct lock *lock,
+                    struct result *result)
 {
     if (lock == NULL &&
         HASH_CNT(by_name, fsm->locks) >= fsm->limits.of[LIMIT_LOCKS]) {
@@ -43,11 +44,11 @@ static void set_new(struct lockfsm *fsm, const Hasp__RedisSet *message,
     }
     struct session_terms terms = {.ttl_ms = message->ttl_ms,
                                   .asked_ms = message->px_ms,
-                                  .name = bytes_from(message->client),
-                                  .address = bytes_from(message->address)};
+                                  .name = message->client,
+                                  .address = message->address};
     if (growth_is_refused(fsm, 3,
-                          message->name.len + message->value.len +
-                              message->client.len + message->address.len,
+                          message->name.size + message->value.size +
+                              message->client.size + message->address.size,
                           result)) {
         return;
     }
@@ -57,22 +58,20 @@ static void set_new(struct lockfsm *fsm, const Hasp__RedisSet *message,
     }
     session->is_redis = true;
     session->px_ms = message->px_ms;
-    struct hold_terms hold = {.value = bytes_from(message->value),
-                              .mode = LOCK_EXCLUSIVE};
-    hold_grant(fsm, lock_obtain(fsm, bytes_from(message->name)), session, &hold,
-               0);
+    struct hold_terms hold = {.value = message->value, .mode = LOCK_EXCLUSIVE};
+    hold_grant(fsm, lock_obtain(fsm, message->name), session, &hold, 0);
 }
 
-void apply_redis_set(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_redis_set(struct lockfsm *fsm, const struct entry *command,
                      struct result *result)
 {
-    const Hasp__RedisSet *message = command->redis_set;
-    struct bytes name = bytes_from(message->name);
+    const struct redis_set_command *message = command->redis_set;
+    struct bytes name = message->name;
     if (!name_is_valid(name)) {
         refuse(result, RESULT_BAD_ARGUMENT, "name");
         return;
     }
-    if (message->value.len > VALUE_SIZE_MAX) {
+    if (message->value.size > VALUE_SIZE_MAX) {
         refuse(result, RESULT_BAD_ARGUMENT, "value");
         return;
     }
@@ -85,7 +84,7 @@ void apply_redis_set(struct lockfsm *fsm, const Hasp__Command *command,
     }
     struct lock *lock = lock_find(fsm, name);
     struct hold *hold = find_value(lock);
-    if (hold != NULL && bytes_equal(hold->value, bytes_from(message->value))) {
+    if (hold != NULL && bytes_equal(hold->value, message->value)) {
         if (!blacklist_refuses(fsm, hold->session, result)) {
             renew(fsm, hold->session, message->ttl_ms, message->px_ms);
             result->token = hold->token;
@@ -99,26 +98,26 @@ void apply_redis_set(struct lockfsm *fsm, const Hasp__Command *command,
     set_new(fsm, message, lock, result);
 }
 
-void apply_redis_delete(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_redis_delete(struct lockfsm *fsm, const struct entry *command,
                         struct result *result)
 {
-    const Hasp__RedisDelete *message = command->redis_delete;
-    struct lock *lock = lock_find(fsm, bytes_from(message->name));
+    const struct redis_delete_command *message = command->redis_delete;
+    struct lock *lock = lock_find(fsm, message->name);
     struct hold *hold = find_value(lock);
     if (lock == NULL || lock->hold_count == 0) {
         result->code = RESULT_NOT_HELD;
         return;
     }
-    if (hold != NULL && bytes_equal(hold->value, bytes_from(message->value))) {
+    if (hold != NULL && bytes_equal(hold->value, message->value)) {
         session_end(fsm, hold->session, "deleted", true);
         result->count = 1;
     }
 }
 
-void apply_redis_expire(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_redis_expire(struct lockfsm *fsm, const struct entry *command,
                         struct result *result)
 {
-    const Hasp__RedisExpire *message = command->redis_expire;
+    const struct redis_expire_command *message = command->redis_expire;
     if (!ttl_is_valid(message->ttl_ms, message->px_ms)) {
         refuse(result, RESULT_BAD_ARGUMENT, "ttl");
         return;
@@ -126,15 +125,14 @@ void apply_redis_expire(struct lockfsm *fsm, const Hasp__Command *command,
     if (ttl_is_over_limit(fsm, message->px_ms, result)) {
         return;
     }
-    struct lock *lock = lock_find(fsm, bytes_from(message->name));
+    struct lock *lock = lock_find(fsm, message->name);
     struct hold *hold = find_value(lock);
     if (lock == NULL || lock->hold_count == 0) {
         result->code = RESULT_NOT_HELD;
         return;
     }
     if (hold == NULL ||
-        (!message->any_value &&
-         !bytes_equal(hold->value, bytes_from(message->value))) ||
+        (!message->any_value && !bytes_equal(hold->value, message->value)) ||
         blacklist_refuses(fsm, hold->session, result)) {
         return;
     }

@@ -26,16 +26,16 @@ static bool release_one(struct lockfsm *fsm, struct session *session,
     return true;
 }
 
-void apply_release(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_release(struct lockfsm *fsm, const struct entry *command,
                    struct result *result)
 {
-    const Hasp__Release *message = command->release;
-    if (message->n_names == 0 || message->n_names > MULTI_COUNT_MAX) {
+    const struct release_command *message = command->release;
+    if (message->name_count == 0 || message->name_count > MULTI_COUNT_MAX) {
         refuse(result, RESULT_BAD_ARGUMENT, "number of names");
         return;
     }
-    for (size_t i = 0; i < message->n_names; i++) {
-        if (!name_is_valid(bytes_from(message->names[i]))) {
+    for (size_t i = 0; i < message->name_count; i++) {
+        if (!name_is_valid(message->names[i])) {
             refuse(result, RESULT_BAD_ARGUMENT, "name");
             return;
         }
@@ -46,11 +46,11 @@ void apply_release(struct lockfsm *fsm, const Hasp__Command *command,
     }
     uint64_t left = 0;
     uint64_t released = 0;
-    for (size_t i = 0; i < message->n_names; i++) {
-        released += release_one(fsm, session, bytes_from(message->names[i]),
-                                message->token, &left);
+    for (size_t i = 0; i < message->name_count; i++) {
+        released += release_one(fsm, session, message->names[i], message->token,
+                                &left);
     }
-    if (message->n_names > 1 || message->is_counting) {
+    if (message->name_count > 1 || message->is_counting) {
         result->count = released;
     } else if (released == 0) {
         result->code = RESULT_NOT_HELD;
@@ -80,12 +80,12 @@ static struct hold *find_only(const struct lock *lock, struct bytes owner,
     return found;
 }
 
-void apply_release_if(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_release_if(struct lockfsm *fsm, const struct entry *command,
                       struct result *result)
 {
-    const Hasp__ReleaseIf *message = command->release_if;
-    struct bytes name = bytes_from(message->name);
-    struct bytes owner = bytes_from(message->owner);
+    const struct release_if_command *message = command->release_if;
+    struct bytes name = message->name;
+    struct bytes owner = message->owner;
     if (!name_is_valid(name) || owner.size > OWNER_SIZE_MAX) {
         refuse(result, RESULT_BAD_ARGUMENT,
                name_is_valid(name) ? "owner" : "name");
@@ -117,12 +117,12 @@ void apply_release_if(struct lockfsm *fsm, const Hasp__Command *command,
     result->count = 1;
 }
 
-void apply_please(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_please(struct lockfsm *fsm, const struct entry *command,
                   struct result *result)
 {
-    const Hasp__Please *message = command->please;
-    struct bytes name = bytes_from(message->name);
-    if (!name_is_valid(name) || message->message.len > VALUE_SIZE_MAX) {
+    const struct please_command *message = command->please;
+    struct bytes name = message->name;
+    if (!name_is_valid(name) || message->message.size > VALUE_SIZE_MAX) {
         refuse(result, RESULT_BAD_ARGUMENT,
                name_is_valid(name) ? "message" : "name");
         return;
@@ -132,7 +132,7 @@ void apply_please(struct lockfsm *fsm, const Hasp__Command *command,
         return;
     }
     struct bytes copy = effect_copy(fsm, lock->name);
-    struct bytes text = effect_copy(fsm, bytes_from(message->message));
+    struct bytes text = effect_copy(fsm, message->message);
     LIST_EACH (node, &lock->holds) {
         const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
         struct bytes owner = effect_copy(fsm, hold->owner);
@@ -146,12 +146,12 @@ void apply_please(struct lockfsm *fsm, const Hasp__Command *command,
     result->count = lock->hold_count;
 }
 
-void apply_wait_timeout(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_wait_timeout(struct lockfsm *fsm, const struct entry *command,
                         struct result *result)
 {
-    const Hasp__WaitTimeout *message = command->wait_timeout;
+    const struct wait_timeout_command *message = command->wait_timeout;
     struct wait *wait = request_find(fsm, message->wait_index, message->session,
-                                     bytes_from(message->owner));
+                                     message->owner);
     if (wait == NULL || (message->asked_index != 0 &&
                          message->asked_index != wait->asked_index)) {
         return;
@@ -161,11 +161,11 @@ void apply_wait_timeout(struct lockfsm *fsm, const Hasp__Command *command,
     result->count = 1;
 }
 
-void apply_delay_over(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_delay_over(struct lockfsm *fsm, const struct entry *command,
                       struct result *result)
 {
-    const Hasp__DelayOver *message = command->delay_over;
-    struct lock *lock = lock_find(fsm, bytes_from(message->name));
+    const struct delay_over_command *message = command->delay_over;
+    struct lock *lock = lock_find(fsm, message->name);
     if (lock == NULL || lock->delay_ms == 0 ||
         lock->delay_index != message->since_index) {
         return;
@@ -182,13 +182,12 @@ void apply_delay_over(struct lockfsm *fsm, const Hasp__Command *command,
     result->count = 1;
 }
 
-void apply_hold_over(struct lockfsm *fsm, const Hasp__Command *command,
+void apply_hold_over(struct lockfsm *fsm, const struct entry *command,
                      struct result *result)
 {
-    const Hasp__HoldOver *message = command->hold_over;
-    struct hold *hold = hold_find(fsm,
-                                  lock_find(fsm, bytes_from(message->name)),
-                                  message->session, bytes_from(message->owner));
+    const struct hold_over_command *message = command->hold_over;
+    struct hold *hold = hold_find(fsm, lock_find(fsm, message->name),
+                                  message->session, message->owner);
     if (hold == NULL || hold->token != message->token) {
         return;
     }

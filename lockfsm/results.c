@@ -15,128 +15,21 @@
  * What is refused for its number is not kept: a spent one without a result, one
  * used for another command, too many that wait. */
 
+#include "base/digest.h"
 #include "lockfsm/state.h"
 
-/* Two multiplications per eight bytes; the same on every node, whatever the
- * seed of the hash tables. It guards against a client's mistake, not against an
- * enemy, who could only fool himself. */
-static uint64_t mix(uint64_t hash, uint64_t value)
+/* A hash of what the command asks and who; not of ACKED, nor of how long it
+ * would wait, which a repetition may change. The same on every node and for
+ * ever. It guards against a client's mistake, not against an enemy, who could
+ * only fool himself. */
+static uint64_t hash_of(struct lockfsm *fsm, const struct entry *command)
 {
-    hash = (hash ^ value) * UINT64_C(0x9e3779b97f4a7c15);
-    hash ^= hash >> 29;
-    hash *= UINT64_C(0xbf58476d1ce4e5b9);
-    return hash ^ hash >> 32;
-}
-
-static uint64_t mix_bytes(uint64_t hash, ProtobufCBinaryData data)
-{
-    hash = mix(hash, data.len);
-    size_t at = 0;
-    for (; at + 8 <= data.len; at += 8) {
-        hash = mix(hash, load_u64(data.data + at));
-    }
-    uint8_t rest[8] = {0};
-    if (at < data.len) {
-        memcpy(rest, data.data + at, data.len - at);
-        hash = mix(hash, load_u64(rest));
-    }
-    return hash;
-}
-
-static uint64_t mix_names(uint64_t hash, const ProtobufCBinaryData *names,
-                          size_t count)
-{
-    hash = mix(hash, count);
-    for (size_t i = 0; i < count; i++) {
-        hash = mix_bytes(hash, names[i]);
-    }
-    return hash;
-}
-
-static uint64_t hash_acquire(uint64_t hash, const Hasp__Acquire *message)
-{
-    hash = mix_names(hash, message->names, message->n_names);
-    hash = mix(hash, (uint64_t)message->mode);
-    hash = mix(hash, message->slots);
-    hash = mix(hash, (uint64_t)message->is_barging);
-    hash = mix_bytes(hash, message->value);
-    hash = mix(hash, message->delay_ms);
-    return mix(hash, message->hold_ms);
-}
-
-/* Not of the address, which a repetition may have changed. */
-static uint64_t hash_open(uint64_t hash, const Hasp__Open *message)
-{
-    hash = mix_bytes(hash, message->proof);
-    hash = mix(hash, message->ttl_ms);
-    hash = mix(hash, message->linger_ms);
-    hash = mix_bytes(hash, message->name);
-    for (size_t i = 0; i < message->n_labels; i++) {
-        hash = mix_bytes(hash, message->labels[i]->key);
-        hash = mix_bytes(hash, message->labels[i]->value);
-    }
-    return hash;
-}
-
-static uint64_t hash_blacklist_add(uint64_t hash,
-                                   const Hasp__BlacklistAdd *message)
-{
-    hash = mix(hash, message->session);
-    hash = mix_bytes(hash, message->client);
-    hash = mix_bytes(hash, message->reason);
-    hash = mix_bytes(hash, message->by);
-    return mix(hash, message->for_ms);
-}
-
-static uint64_t hash_release_if(uint64_t hash, const Hasp__ReleaseIf *message)
-{
-    hash = mix_bytes(hash, message->name);
-    hash = mix(hash, message->session);
-    hash = mix_bytes(hash, message->owner);
-    return mix(hash, message->token);
-}
-
-/* A hash of what the command asks; not of ACKED, nor of how long it would wait,
- * which a repetition may change. */
-static uint64_t command_hash(const Hasp__Command *command)
-{
-    uint64_t hash = mix(0, (uint64_t)command->op_case);
-    switch (command->op_case) {
-    case HASP__COMMAND__OP_OPEN:
-        return hash_open(hash, command->open);
-    case HASP__COMMAND__OP_ACQUIRE:
-        return hash_acquire(hash, command->acquire);
-    case HASP__COMMAND__OP_RELEASE:
-        hash = mix_names(hash, command->release->names,
-                         command->release->n_names);
-        hash = mix(hash, command->release->token);
-        return command->release->is_counting ? mix(hash, 1) : hash;
-    case HASP__COMMAND__OP_RELEASE_IF:
-        return hash_release_if(hash, command->release_if);
-    case HASP__COMMAND__OP_CONVERT:
-        hash = mix_bytes(hash, command->convert->name);
-        return mix(hash, (uint64_t)command->convert->to);
-    case HASP__COMMAND__OP_CANCEL:
-        return mix_bytes(hash, command->cancel->name);
-    case HASP__COMMAND__OP_PLEASE:
-        hash = mix_bytes(hash, command->please->name);
-        return mix_bytes(hash, command->please->message);
-    case HASP__COMMAND__OP_BLACKLIST_ADD:
-        return hash_blacklist_add(hash, command->blacklist_add);
-    case HASP__COMMAND__OP_BLACKLIST_REMOVE:
-        hash = mix(hash, command->blacklist_remove->session);
-        return mix_bytes(hash, command->blacklist_remove->client);
-    case HASP__COMMAND__OP_FENCE_ADMIT:
-        hash = mix_bytes(hash, command->fence_admit->resource);
-        return mix(hash, command->fence_admit->token);
-    case HASP__COMMAND__OP_SET_LIMIT:
-        hash = mix(hash, command->set_limit->key);
-        return mix(hash, command->set_limit->value);
-    case HASP__COMMAND__OP_FENCE_REMOVE:
-        return mix_bytes(hash, command->fence_remove->resource);
-    default:
-        return hash; /* The others have no REQ, or nothing but it. */
-    }
+    struct buffer *identity = &fsm->identity;
+    buffer_clear(identity);
+    buffer_put_u32(identity, command->op);
+    buffer_put_run(identity, fsm->origin.owner);
+    entry_put_identity(identity, command);
+    return digest_short(0, buffer_bytes(identity));
 }
 
 static bool is_acked(const struct origin *origin, uint64_t req)
@@ -205,25 +98,10 @@ static bool is_new(struct lockfsm *fsm, const struct session *session,
     return false;
 }
 
-/* Commands that only take from the state. Their results are kept all the same;
- * but each of those that did something has made more room than that. */
-static bool only_frees(const Hasp__Command *command)
+static bool only_frees(const struct entry *command)
 {
-    switch (command->op_case) {
-    case HASP__COMMAND__OP_RELEASE:
-    case HASP__COMMAND__OP_RELEASE_IF:
-    case HASP__COMMAND__OP_CLOSE:
-    case HASP__COMMAND__OP_CANCEL:
-    case HASP__COMMAND__OP_BLACKLIST_ADD:
-    case HASP__COMMAND__OP_BLACKLIST_REMOVE:
-    case HASP__COMMAND__OP_FENCE_REMOVE:
-    case HASP__COMMAND__OP_SET_LIMIT:
-        return true;
-    case HASP__COMMAND__OP_CONVERT:
-        return command->convert->to == HASP__MODE__MODE_SHARED;
-    default:
-        return false;
-    }
+    return entry_row(command->op)->only_frees ||
+           (command->op == OP_CONVERT && command->convert->to == LOCK_SHARED);
 }
 
 /* Keeps the result of the entry. It may have ended the session itself. In a
@@ -255,13 +133,13 @@ static void keep(struct lockfsm *fsm, uint64_t hash,
     }
 }
 
-void results_run(struct lockfsm *fsm, const Hasp__Command *command,
+void results_run(struct lockfsm *fsm, const struct entry *command,
                  command_fn *apply, struct result *result)
 {
     struct session *session;
     bool is_waiting;
     /* OPEN begins where there may be no session that could keep its result. */
-    bool may_begin = command->op_case == HASP__COMMAND__OP_OPEN &&
+    bool may_begin = command->op == OP_OPEN &&
                      session_find(fsm, fsm->origin.session) == NULL;
     if (fsm->origin.req == 0 || may_begin) {
         apply(fsm, command, result);
@@ -270,10 +148,7 @@ void results_run(struct lockfsm *fsm, const Hasp__Command *command,
     if (!session_find_asking(fsm, &session, result)) {
         return;
     }
-    uint64_t hash = mix_bytes(
-        command_hash(command),
-        (ProtobufCBinaryData){.len = fsm->origin.owner.size,
-                              .data = (uint8_t *)fsm->origin.owner.data});
+    uint64_t hash = hash_of(fsm, command);
     acknowledge(fsm, session);
     if (is_new(fsm, session, hash, result, &is_waiting)) {
         /* The result, and the numbers. */

@@ -24,14 +24,12 @@
 
 #include "base/check.h"
 #include "lockfsm/arena.h"
-#include "lockfsm/encode.h"
+#include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
 #include "lockfsm/pool.h"
 #include "lockfsm/tally.h"
 #include "lockfsm/trail.h"
 #include "storage/table.h"
-
-#include "lockfsm/command.pb-c.h"
 
 #define TOKEN_BASE_MAX (UINT64_C(1) << 52)
 #define CYCLE_TEXT_SIZE_MAX 400
@@ -213,6 +211,7 @@ struct lockfsm {
     struct origin origin;  /* Zero where the command has none. */
     uint64_t queued_index; /* The place it took or kept in a queue, or 0. */
     struct arena decoded;
+    struct buffer identity; /* Of the request, for its hash. */
 };
 
 /* The token of what this entry grants; also the id of a session it opens. */
@@ -239,35 +238,11 @@ static inline bool name_is_valid(struct bytes name)
     return name.size > 0 && name.size <= LOCK_NAME_SIZE_MAX;
 }
 
-static inline struct bytes bytes_from(ProtobufCBinaryData data)
-{
-    return bytes_of(data.data, data.len);
-}
-
 static inline void refuse(struct result *result, enum result_code code,
                           const char *text)
 {
     result->code = code;
     result->text = bytes_of_text(text);
-}
-
-static inline void *arena_allocator_take(void *data, size_t size)
-{
-    return arena_take(data, size);
-}
-
-static inline void arena_allocator_give(void *data, void *piece)
-{
-    (void)data;
-    (void)piece; /* All goes at once when the arena is reset. */
-}
-
-/* For unpacking into 'arena'. */
-static inline ProtobufCAllocator arena_allocator(struct arena *arena)
-{
-    return (ProtobufCAllocator){.alloc = arena_allocator_take,
-                                .free = arena_allocator_give,
-                                .allocator_data = arena};
 }
 
 /* --- lockfsm.c ------------------------------------------------------------ */
@@ -278,48 +253,28 @@ void lockfsm_reset(struct lockfsm *fsm);
  * Each finds its own part in 'command' and fills 'result', which comes as
  * RESULT_OK with nothing else set. */
 
-typedef void command_fn(struct lockfsm *fsm, const Hasp__Command *command,
+typedef void command_fn(struct lockfsm *fsm, const struct entry *command,
                         struct result *result);
 
-command_fn apply_begin, apply_register, apply_set_feature, apply_act,
-    apply_set_limit, apply_quarantine_over, apply_fence_admit,
-    apply_fence_remove;
-#ifdef HASP_FEATURE_LEVEL_EXTRA
-command_fn apply_trial;
-#endif
-command_fn apply_open, apply_close, apply_expire;
-command_fn apply_time, apply_heard;
-command_fn apply_acquire, apply_convert, apply_cancel;
-command_fn apply_release, apply_release_if, apply_please;
-command_fn apply_wait_timeout, apply_delay_over, apply_hold_over;
-command_fn apply_blacklist_add, apply_blacklist_remove, apply_blacklist_over;
-command_fn apply_redis_set, apply_redis_delete, apply_redis_expire;
-
-/* NULL: it is no command. What this version does not know is in it as unknown
- * fields. Lives until the next one is decoded. */
-Hasp__Command *command_decode(struct lockfsm *fsm, struct bytes command);
+#define ENTRY(number, NAME, name, ...) command_fn apply_##name;
+#include "lockfsm/entry.def"
 
 /* --- feature.c ------------------------------------------------------------ */
 
-/* As lockfsm_level_of(). */
-uint32_t command_level(const Hasp__Command *command, const char **ret_what);
-/* True if nothing in the message, or in those in it, is unknown to this
- * version. */
-bool message_is_known(const ProtobufCMessage *message);
 /* To which level the cluster is raised by the command, in this state; 0: to
  * none. */
 uint32_t command_raises_to(const struct lockfsm *fsm,
-                           const Hasp__Command *command);
+                           const struct entry *command);
 
 /* --- trail.c -------------------------------------------------------------- */
 
 /* Before the command is applied. */
-void trail_note(struct lockfsm *fsm, const Hasp__Command *command);
+void trail_note(struct lockfsm *fsm, const struct entry *command);
 
 /* --- results.c ------------------------------------------------------------ */
 
 /* Runs 'apply', or gives the result that the same request had before. */
-void results_run(struct lockfsm *fsm, const Hasp__Command *command,
+void results_run(struct lockfsm *fsm, const struct entry *command,
                  command_fn *apply, struct result *result);
 /* --- kept.c --------------------------------------------------------------- */
 

@@ -11,7 +11,7 @@
 set -eu
 
 build='gcc make pkg-config libraft-dev libuv1-dev liblmdb-dev
-    libprotobuf-c-dev protobuf-c-compiler uthash-dev libxxhash-dev
+    uthash-dev libxxhash-dev
     libinih-dev libsmartcols-dev libjansson-dev libsystemd-dev
     libmicrohttpd-dev libssl-dev'
 test='libcmocka-dev clang libclang-rt-dev clang-format python3 python3-pytest

@@ -29,8 +29,7 @@ ROOMS = [
      False),
     ('base/sha', r'base/sha\.[ch]$', 'base', 'openssl', True),
     ('base', r'base/', '', 'uthash xxhash', True),
-    ('lockfsm', r'lockfsm/', 'base lease/rules storage/table.h', 'protobuf',
-     True),
+    ('lockfsm', r'lockfsm/', 'base lease/rules storage/table.h', '', True),
     ('raft', r'raft/', 'base', 'raft', True),
     ('storage', r'storage/', 'base', '', False),
     ('net', r'net/', 'base net/frame', 'uv', False),
@@ -67,7 +66,7 @@ ROOMS = [
 
 LIBRARIES = {
     'raft.h': 'raft', 'raft/': 'raft', 'uv.h': 'uv', 'lmdb.h': 'lmdb',
-    'openssl/': 'openssl', 'protobuf-c/': 'protobuf', 'uthash.h': 'uthash',
+    'openssl/': 'openssl', 'uthash.h': 'uthash',
     'xxhash.h': 'xxhash', 'ini.h': 'inih', 'libsmartcols/': 'smartcols',
     'jansson.h': 'jansson', 'systemd/': 'systemd',
     'microhttpd.h': 'microhttpd', 'cmocka.h': 'cmocka',
@@ -111,11 +110,6 @@ def check_includes(path):
             if name == 'include':
                 # Installed headers name each other without a path of ours.
                 target = os.path.join(os.path.dirname(path), target)
-            if target.endswith('.pb-c.h'):
-                if name != 'lockfsm':
-                    problems.append(f'{path}:{number}: {target} belongs to '
-                                    f'lockfsm alone')
-                continue
             other = room_of(target)
             if other is None or not os.path.exists(target):
                 problems.append(f'{path}:{number}: no such header: {target}')

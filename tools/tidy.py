@@ -94,7 +94,7 @@ def main():
                              capture_output=True).stdout.split('\n')
     seen = 0
     for path in tracked:
-        if not path.endswith(('.c', '.h', '.py', '.sh', '.proto')):
+        if not path.endswith(('.c', '.h', '.py', '.sh', '.def')):
             continue
         try:
             with open(path, encoding='utf-8') as file:

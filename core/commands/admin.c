@@ -15,10 +15,10 @@ bool blacklist_check(struct call *call, struct resp_writer *writer)
     return true;
 }
 
-static struct blacklist_command blacklist(const struct request *request,
-                                          const struct call *call)
+void blacklist_add_encode(struct core *core, struct request *request,
+                          const struct call *call, struct buffer *out)
 {
-    return (struct blacklist_command){
+    struct blacklist_add_command command = {
         .origin = call_origin(request, call),
         .session = call_number(call, OPTION_SESSION, 0),
         .client = call_text(call, OPTION_CLIENT),
@@ -26,12 +26,6 @@ static struct blacklist_command blacklist(const struct request *request,
         .by = call_text(call, OPTION_BY),
         .for_ms = call_number(call, OPTION_FOR, 0),
     };
-}
-
-void blacklist_add_encode(struct core *core, struct request *request,
-                          const struct call *call, struct buffer *out)
-{
-    struct blacklist_command command = blacklist(request, call);
     (void)core;
     encode_blacklist_add(out, &command);
 }
@@ -39,7 +33,10 @@ void blacklist_add_encode(struct core *core, struct request *request,
 void blacklist_remove_encode(struct core *core, struct request *request,
                              const struct call *call, struct buffer *out)
 {
-    struct blacklist_command command = blacklist(request, call);
+    struct blacklist_remove_command command = {
+        .origin = call_origin(request, call),
+        .session = call_number(call, OPTION_SESSION, 0),
+        .client = call_text(call, OPTION_CLIENT)};
     (void)core;
     encode_blacklist_remove(out, &command);
 }
@@ -82,7 +79,9 @@ void limits_set_encode(struct core *core, struct request *request,
 {
     struct origin origin = call_origin(request, call);
     (void)core;
-    encode_set_limit(out, &origin, call->limit, call->value);
+    encode_set_limit(out, &(struct set_limit_command){.origin = origin,
+                                                      .key = call->limit,
+                                                      .value = call->value});
 }
 
 void limits_list_read(struct core *core, struct request *request,

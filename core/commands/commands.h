@@ -33,7 +33,7 @@
 
 #include "base/bytes.h"
 #include "core/request.h"
-#include "lockfsm/encode.h"
+#include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
 #include "net/resp.h"
 

@@ -11,7 +11,10 @@ void fence_admit_encode(struct core *core, struct request *request,
 {
     struct origin origin = call_origin(request, call);
     (void)core;
-    encode_fence_admit(out, &origin, call->name, call->token);
+    encode_fence_admit(out,
+                       &(struct fence_admit_command){.origin = origin,
+                                                     .resource = call->name,
+                                                     .token = call->token});
 }
 
 void fence_remove_encode(struct core *core, struct request *request,
@@ -19,7 +22,8 @@ void fence_remove_encode(struct core *core, struct request *request,
 {
     struct origin origin = call_origin(request, call);
     (void)core;
-    encode_fence_remove(out, &origin, call->name);
+    encode_fence_remove(out, &(struct fence_remove_command){
+                                 .origin = origin, .resource = call->name});
 }
 
 void fence_show_read(struct core *core, struct request *request,

@@ -120,7 +120,8 @@ void lock_cancel_encode(struct core *core, struct request *request,
 {
     struct origin origin = call_origin(request, call);
     (void)core;
-    encode_cancel(out, &origin, call->name);
+    encode_cancel(
+        out, &(struct cancel_command){.origin = origin, .name = call->name});
 }
 
 void lock_please_encode(struct core *core, struct request *request,
@@ -128,5 +129,8 @@ void lock_please_encode(struct core *core, struct request *request,
 {
     struct origin origin = call_origin(request, call);
     (void)core;
-    encode_please(out, &origin, call->name, call_text(call, OPTION_MESSAGE));
+    encode_please(out, &(struct please_command){
+                           .origin = origin,
+                           .name = call->name,
+                           .message = call_text(call, OPTION_MESSAGE)});
 }

@@ -36,7 +36,8 @@ void session_open_encode(struct core *core, struct request *request,
     uint64_t max = lockfsm_limit(core->fsm, LIMIT_TTL_MAX);
     uint64_t otherwise = TTL_DEFAULT_MS < max ? TTL_DEFAULT_MS : max;
     struct open_command open = {
-        .origin = call_origin(request, call),
+        .origin = call_has(call, OPTION_REQ) ? call_origin(request, call)
+                                             : (struct origin){0},
         .ttl_ms = (uint32_t)call_number(call, OPTION_TTL, otherwise),
         .linger_ms = (uint32_t)call_number(call, OPTION_LINGER, 0),
         .name = call_has(call, OPTION_NAME) ? call->text[OPTION_NAME]
@@ -126,7 +127,7 @@ void session_close_encode(struct core *core, struct request *request,
 {
     struct origin origin = call_origin(request, call);
     (void)core;
-    encode_close(out, &origin);
+    encode_close(out, &(struct close_command){.origin = origin});
 }
 
 void session_close_reply(struct core *core, struct request *request,

@@ -468,7 +468,8 @@ static void propose_step(struct core *core, struct request *request,
     }
     struct buffer *out = propose_begin(core);
     if (redis->kind == KIND_DELETE || request->is_undoing) {
-        encode_redis_delete(out, key, redis->value);
+        encode_redis_delete(out, &(struct redis_delete_command){
+                                     .name = key, .value = redis->value});
         propose_end(core, request);
         return;
     }

@@ -12,7 +12,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
-#include "lockfsm/encode.h"
+#include "lockfsm/entry.h"
 #include "storage/table.h"
 
 #define ENTRY_COUNT_MAX 200
@@ -72,8 +72,9 @@ static void check_reloading(struct lockfsm *fsm)
 static void begin(struct lockfsm *fsm, struct effects *effects)
 {
     struct buffer command = {0};
-    encode_begin(&command,
-                 &(struct begin_command){.node = 1, .limits = &limits});
+    encode_begin(&command, &(struct begin_command){.node = 1,
+                                                   .limits = limits.of,
+                                                   .limit_count = LIMIT_COUNT});
     CHECK(lockfsm_apply(fsm, 1, 1, buffer_bytes(&command), effects) == 0);
     buffer_done(&command);
 }

@@ -18,7 +18,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "lockfsm/encode.h"
+#include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
 #include "storage/snapshot.h"
 #include "storage/table.h"
@@ -113,35 +113,43 @@ static uint32_t names_from(uint32_t at, struct bytes *ret_names)
 static void run_begin(void)
 {
     uint8_t id[16] = {1};
-    encode_begin(&command, &(struct begin_command){
-                               .node = number(2),
-                               .incarnation = number(3),
-                               .cluster_id = number(4) != 0 ? id : NULL,
-                               .token_base = number(5),
-                               .base_index = number(6),
-                               .elapsed_ms = (uint32_t)number(7)});
+    encode_begin(&command,
+                 &(struct begin_command){
+                     .node = number(2),
+                     .incarnation = number(3),
+                     .cluster_id = bytes_of(id, number(4) != 0 ? sizeof id : 0),
+                     .token_base = number(5),
+                     .base_index = number(6),
+                     .elapsed_ms = (uint32_t)number(7)});
 }
 
 static void run_register(void)
 {
-    encode_register(&command, number(2), number(3), number(4));
+    encode_register_node(
+        &command, &(struct register_node_command){.node = number(2),
+                                                  .incarnation = number(3),
+                                                  .added_index = number(4)});
 }
 
 static void run_act(void)
 {
-    encode_act(&command, (enum act_kind)number(2), number(3), bytes(6),
-               number(4));
+    encode_act(&command, &(struct act_command){.kind = (enum act_kind)number(2),
+                                               .member = number(3),
+                                               .address = bytes(6),
+                                               .wall_ms = number(4)});
     encode_trail(&command, bytes(6), bytes(5));
 }
 
 static void run_feature(void)
 {
-    encode_set_feature(&command, (uint32_t)number(2));
+    encode_set_feature(
+        &command, &(struct set_feature_command){.level = (uint32_t)number(2)});
 }
 
 static void run_quarantine_over(void)
 {
-    encode_quarantine_over(&command, number(2), (struct bytes){NULL, 0});
+    encode_quarantine_over(
+        &command, &(struct quarantine_over_command){.since_index = number(2)});
 }
 
 static void run_open(void)
@@ -162,7 +170,7 @@ static void run_open(void)
 static void run_close(void)
 {
     struct origin from = origin();
-    encode_close(&command, &from);
+    encode_close(&command, &(struct close_command){.origin = from});
 }
 
 static void run_expire(void)
@@ -171,7 +179,9 @@ static void run_expire(void)
     for (uint32_t i = 2; i < word_count; i++) {
         sessions[i - 2] = number(i);
     }
-    encode_expire(&command, sessions, word_count - 2);
+    encode_expire(&command,
+                  &(struct expire_command){.sessions = sessions,
+                                           .session_count = word_count - 2});
 }
 
 static void run_time(void)
@@ -193,7 +203,9 @@ static void run_heard(void)
     for (uint32_t i = 2; i < word_count; i++) {
         sessions[i - 2] = number(i);
     }
-    encode_heard(&command, sessions, word_count - 2);
+    encode_heard(&command,
+                 &(struct heard_command){.sessions = sessions,
+                                         .session_count = word_count - 2});
 }
 
 static void run_acquire(void)
@@ -247,77 +259,91 @@ static void run_convert(void)
 static void run_cancel(void)
 {
     struct origin from = origin();
-    encode_cancel(&command, &from, bytes(6));
+    encode_cancel(&command,
+                  &(struct cancel_command){.origin = from, .name = bytes(6)});
 }
 
 static void run_please(void)
 {
     struct origin from = origin();
-    encode_please(&command, &from, bytes(6), bytes(7));
+    encode_please(&command, &(struct please_command){.origin = from,
+                                                     .name = bytes(6),
+                                                     .message = bytes(7)});
 }
 
 static void run_wait_over(void)
 {
-    encode_wait_over(&command, &(struct wait_key){number(2), bytes(3),
-                                                  number(4), number(5)});
+    encode_wait_timeout(&command,
+                        &(struct wait_timeout_command){number(2), bytes(3),
+                                                       number(4), number(5)});
 }
 
 static void run_delay_over(void)
 {
-    encode_delay_over(&command, bytes(2), number(3));
+    encode_delay_over(&command,
+                      &(struct delay_over_command){.name = bytes(2),
+                                                   .since_index = number(3)});
 }
 
-static struct hold_key hold_key(void)
+static struct hold_over_command hold_key(void)
 {
-    return (struct hold_key){bytes(2), number(3), bytes(4), number(5)};
+    return (struct hold_over_command){bytes(2), number(3), bytes(4), number(5)};
 }
 
 static void run_hold_over(void)
 {
-    struct hold_key key = hold_key();
+    struct hold_over_command key = hold_key();
     encode_hold_over(&command, &key);
 }
 
 static void run_blacklist_add(void)
 {
     encode_blacklist_add(&command,
-                         &(struct blacklist_command){.origin = origin(),
-                                                     .session = number(6),
-                                                     .client = bytes(7),
-                                                     .reason = bytes(8),
-                                                     .by = bytes(9),
-                                                     .for_ms = number(10)});
+                         &(struct blacklist_add_command){.origin = origin(),
+                                                         .session = number(6),
+                                                         .client = bytes(7),
+                                                         .reason = bytes(8),
+                                                         .by = bytes(9),
+                                                         .for_ms = number(10)});
 }
 
 static void run_blacklist_remove(void)
 {
-    encode_blacklist_remove(&command,
-                            &(struct blacklist_command){.origin = origin(),
-                                                        .session = number(6),
-                                                        .client = bytes(7)});
+    encode_blacklist_remove(
+        &command, &(struct blacklist_remove_command){.origin = origin(),
+                                                     .session = number(6),
+                                                     .client = bytes(7)});
 }
 
 static void run_blacklist_over(void)
 {
-    encode_blacklist_over(&command, number(2));
+    encode_blacklist_over(
+        &command, &(struct blacklist_over_command){.since_index = number(2)});
 }
 
 static void run_fence(void)
 {
     struct origin from = origin();
-    encode_fence_admit(&command, &from, bytes(6), number(7));
+    encode_fence_admit(&command,
+                       &(struct fence_admit_command){.origin = from,
+                                                     .resource = bytes(6),
+                                                     .token = number(7)});
 }
 
 static void run_limit(void)
 {
     struct origin from = origin();
-    encode_set_limit(&command, &from, (enum limit_key)number(6), number(7));
+    encode_set_limit(
+        &command, &(struct set_limit_command){.origin = from,
+                                              .key = (enum limit_key)number(6),
+                                              .value = number(7)});
 }
 
 static void run_unfence(void)
 {
     struct origin from = origin();
-    encode_fence_remove(&command, &from, bytes(6));
+    encode_fence_remove(&command, &(struct fence_remove_command){
+                                      .origin = from, .resource = bytes(6)});
 }
 
 static void run_redis_set(void)
@@ -333,7 +359,8 @@ static void run_redis_set(void)
 
 static void run_redis_delete(void)
 {
-    encode_redis_delete(&command, bytes(2), bytes(3));
+    encode_redis_delete(&command, &(struct redis_delete_command){
+                                      .name = bytes(2), .value = bytes(3)});
 }
 
 static void run_redis_expire(void)

@@ -172,20 +172,20 @@ bool sim_admin_choose(struct worker *worker, struct op *op)
     double chance = !changes ? 0.02 : is_tempted(sim) ? 0.3 : 0.06;
     if (sim->phase == SIM_CHAOS && sim_chance(sim, 0.1) &&
         choose_orphan(sim, op)) {
-        op->kind = OP_ADMIN;
+        op->kind = ASK_ADMIN;
         op->admin = ADMIN_RELEASEIF;
         return true;
     }
     if (sim->phase == SIM_CHAOS && sim_version_is_ripe(sim) &&
         sim_chance(sim, 0.3)) {
-        op->kind = OP_ADMIN;
+        op->kind = ASK_ADMIN;
         op->admin = ADMIN_FINALIZE;
         return true;
     }
     if (sim->phase != SIM_CHAOS || !sim_chance(sim, chance)) {
         return false;
     }
-    op->kind = OP_ADMIN;
+    op->kind = ASK_ADMIN;
     op->admin = (enum admin_kind)prng_below(&sim->prng, ADMIN_RELEASEIF);
     uint64_t client = prng_below(&sim->prng, sim->client_count);
     op->id = 0;
@@ -193,7 +193,7 @@ bool sim_admin_choose(struct worker *worker, struct op *op)
         op->id = choose_heir(sim);
     } else if (changes && sim_chance(sim, 0.8)) {
         if (!choose_member(sim, op)) {
-            op->kind = OP_NONE;
+            op->kind = ASK_NONE;
             return false;
         }
     } else if (op->admin == ADMIN_BLACKLIST_CLIENT ||

@@ -19,7 +19,7 @@ static void op_ends(struct worker *worker)
     struct sim *sim = worker->client->sim;
     sim->stats.operations++;
     worker->client->progress++;
-    worker->op.kind = OP_NONE;
+    worker->op.kind = ASK_NONE;
     uint64_t think_ms = sim_chance(sim, 0.5) ? sim_between(sim, 0, 20)
                                              : sim_between(sim, 20, 800);
     worker->think_until_ns = sim->now_ns + think_ms * SIM_MS;
@@ -270,32 +270,32 @@ static void take_ok(struct worker *worker)
 {
     const struct resp_value *value = &worker->channel.reply.value[0];
     switch (worker->op.kind) {
-    case OP_ACQUIRE:
+    case ASK_ACQUIRE:
         take_acquired(worker, value);
         break;
-    case OP_RELEASE:
+    case ASK_RELEASE:
         take_released(worker, value);
         break;
-    case OP_CONVERT:
+    case ASK_CONVERT:
         take_converted(worker, value);
         break;
-    case OP_CANCEL:
+    case ASK_CANCEL:
         check_cancelled(worker, value);
         worker->has_cancelled |= worker->op.owner == worker->number;
         break;
-    case OP_CHECK:
+    case ASK_CHECK:
         take_checked(worker, value);
         break;
-    case OP_SHOW:
+    case ASK_SHOW:
         take_shown(worker);
         break;
-    case OP_MULTI:
+    case ASK_MULTI:
         take_several(worker, value);
         break;
-    case OP_FENCE:
+    case ASK_FENCE:
         take_fence(worker, value);
         break;
-    case OP_ADMIN:
+    case ASK_ADMIN:
         sim_admin_take(worker->client->sim, &worker->op, value);
         break;
     default:
@@ -347,8 +347,8 @@ static void clean_up(struct worker *worker, uint32_t lock)
 void sim_answer_never_comes(struct worker *worker)
 {
     struct op *op = &worker->op;
-    if (op->kind == OP_ACQUIRE || op->kind == OP_RELEASE ||
-        op->kind == OP_CONVERT) {
+    if (op->kind == ASK_ACQUIRE || op->kind == ASK_RELEASE ||
+        op->kind == ASK_CONVERT) {
         struct held *held = sim_held_find(worker, op->lock);
         if (held != NULL) {
             held->is_over = true;
@@ -394,7 +394,7 @@ static bool is_left_undone(struct worker *worker, const char *word)
     } else if (op->value != 0) {
         request.kind = 'v';
     }
-    bool may_be_left = op->kind == OP_ACQUIRE || op->kind == OP_MULTI;
+    bool may_be_left = op->kind == ASK_ACQUIRE || op->kind == ASK_MULTI;
     if (op->is_uncertain ||
         !sim_promises_told(sim_history_promises(sim_check_history(client->sim)),
                            client->host.name, word, &request, may_be_left)) {
@@ -415,7 +415,7 @@ static void take_error(struct worker *worker, const char *word)
     struct sim *sim = client->sim;
     struct op *op = &worker->op;
     sim_say(sim, &client->host, "op of %s answered %s", worker->tag, word);
-    if (op->kind == OP_ADMIN) {
+    if (op->kind == ASK_ADMIN) {
         op_ends(worker);
     } else if (is_word(word, later) || is_disk_full(value->bytes)) {
         if (is_disk_full(value->bytes)) {
@@ -450,10 +450,10 @@ static void take_error(struct worker *worker, const char *word)
     } else if (strcmp(word, "NOTHELD") == 0) {
         take_not_held(worker);
         op_ends(worker);
-    } else if (is_word(word, refused) || op->kind == OP_FENCE) {
+    } else if (is_word(word, refused) || op->kind == ASK_FENCE) {
         op_ends(worker);
     } else if (strcmp(word, "BADARG") == 0 && worker->has_lost &&
-               (op->kind == OP_ACQUIRE || op->kind == OP_MULTI)) {
+               (op->kind == ASK_ACQUIRE || op->kind == ASK_MULTI)) {
         /* A lost request without a number waits there by now. */
         clean_up(worker, op->lock);
         op_ends(worker);

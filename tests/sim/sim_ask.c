@@ -31,7 +31,7 @@ static void choose_second(struct worker *worker, struct op *op)
     uint32_t second = (uint32_t)prng_below(&worker->client->sim->prng,
                                            worker->client->lock_count);
     if (second != op->lock && !sim_lock_is_slots(second)) {
-        op->kind = OP_MULTI;
+        op->kind = ASK_MULTI;
         op->second = second;
         op->mode = LOCK_EXCLUSIVE;
     }
@@ -40,7 +40,7 @@ static void choose_second(struct worker *worker, struct op *op)
 static void choose_acquire(struct worker *worker, struct op *op)
 {
     struct sim *sim = worker->client->sim;
-    op->kind = OP_ACQUIRE;
+    op->kind = ASK_ACQUIRE;
     op->lock = (uint32_t)prng_below(&sim->prng, worker->client->lock_count);
     op->mode = LOCK_EXCLUSIVE;
     if (sim_lock_is_slots(op->lock)) {
@@ -73,15 +73,15 @@ static void choose_read(struct worker *worker, struct op *op)
     struct sim *sim = worker->client->sim;
     op->lock = (uint32_t)prng_below(&sim->prng, worker->client->lock_count);
     op->token = worker->last_token[op->lock];
-    op->kind = OP_SHOW;
+    op->kind = ASK_SHOW;
     if (op->token != 0 && sim_chance(sim, 0.7)) {
-        op->kind = sim_chance(sim, 0.3) ? OP_FENCE : OP_CHECK;
+        op->kind = sim_chance(sim, 0.3) ? ASK_FENCE : ASK_CHECK;
     }
 }
 
 static void choose_release(struct op *op, const struct held *held)
 {
-    op->kind = OP_RELEASE;
+    op->kind = ASK_RELEASE;
     op->lock = held->lock;
 }
 
@@ -93,7 +93,7 @@ static void number_it(struct worker *worker, struct op *op)
     const struct op *other = &client->worker[1 - worker->number].op;
     op->req = client->next_req++;
     op->acked = op->req - 1;
-    if (other->kind != OP_NONE && other->req != 0) {
+    if (other->kind != ASK_NONE && other->req != 0) {
         op->acked = other->req - 1;
         if (other->req + 1 < op->req && sim_chance(client->sim, 0.7)) {
             op->also_from = other->req + 1;
@@ -112,7 +112,7 @@ static void change_owner(struct worker *worker)
     const struct op *other = &client->worker[1 - worker->number].op;
     if (client->is_manifold && sim_held_count(worker) == 0 &&
         worker->dirty_lock == 0 &&
-        (other->kind != OP_CANCEL || other->owner != worker->number)) {
+        (other->kind != ASK_CANCEL || other->owner != worker->number)) {
         snprintf(worker->tag, sizeof worker->tag, "%c%" PRIu64,
                  (char)('a' + worker->number), ++client->tag_count);
     }
@@ -123,14 +123,14 @@ static bool choose_cancel(struct worker *worker, struct op *op)
 {
     struct sim *sim = worker->client->sim;
     struct worker *other = &worker->client->worker[1 - worker->number];
-    if ((other->op.kind != OP_ACQUIRE && other->op.kind != OP_MULTI) ||
+    if ((other->op.kind != ASK_ACQUIRE && other->op.kind != ASK_MULTI) ||
         other->op.wait == WAIT_NOT || other->op.req == 0 ||
         !other->op.was_sent ||
         sim->now_ns - other->op.since_ns < 300 * SIM_MS ||
         !sim_chance(sim, 0.2)) {
         return false;
     }
-    op->kind = OP_CANCEL;
+    op->kind = ASK_CANCEL;
     op->lock = other->op.lock;
     op->owner = other->number;
     snprintf(op->tag, sizeof op->tag, "%s", other->tag);
@@ -147,7 +147,7 @@ static void choose_while_holding(struct worker *worker, struct op *op)
         choose_release(op, held);
     } else if (dice < 65 && sim_lock_is_shared(held->lock) &&
                held->hold_ms == 0) {
-        op->kind = OP_CONVERT;
+        op->kind = ASK_CONVERT;
         op->lock = held->lock;
         op->mode = held->mode == LOCK_SHARED ? LOCK_EXCLUSIVE : LOCK_SHARED;
         op->wait = sim_chance(sim, 0.7) ? WAIT_SOME : WAIT_NOT;
@@ -167,7 +167,7 @@ void sim_ask_choose(struct worker *worker)
     change_owner(worker);
     snprintf(op.tag, sizeof op.tag, "%s", worker->tag);
     if (worker->dirty_lock != 0) {
-        op.kind = worker->has_cancelled ? OP_RELEASE : OP_CANCEL;
+        op.kind = worker->has_cancelled ? ASK_RELEASE : ASK_CANCEL;
         op.lock = worker->dirty_lock - 1;
     } else if (choose_cancel(worker, &op)) {
         worker->op = op;
@@ -181,21 +181,21 @@ void sim_ask_choose(struct worker *worker)
     } else if (!sim_admin_choose(worker, &op)) {
         choose_acquire(worker, &op);
     }
-    bool is_change = op.kind == OP_ACQUIRE || op.kind == OP_RELEASE ||
-                     op.kind == OP_CONVERT || op.kind == OP_CANCEL ||
-                     op.kind == OP_MULTI;
+    bool is_change = op.kind == ASK_ACQUIRE || op.kind == ASK_RELEASE ||
+                     op.kind == ASK_CONVERT || op.kind == ASK_CANCEL ||
+                     op.kind == ASK_MULTI;
     /* Some ask without a number. What is lost on the way may then arrive late
      * and do what is not wanted any more: so RELEASE names its token, and
      * ACQUIRE no HOLD, which it would bring to the wait that stands there by
      * then. */
-    bool may_lack = op.kind == OP_ACQUIRE ||
-                    (op.kind == OP_RELEASE && worker->dirty_lock == 0);
+    bool may_lack = op.kind == ASK_ACQUIRE ||
+                    (op.kind == ASK_RELEASE && worker->dirty_lock == 0);
     bool lacks = may_lack && sim_chance(sim, 0.1);
-    if (lacks && op.kind == OP_ACQUIRE) {
+    if (lacks && op.kind == ASK_ACQUIRE) {
         op.hold_ms = 0;
         op.value = prng_next(&sim->prng) | 1;
     }
-    if (lacks && op.kind == OP_RELEASE) {
+    if (lacks && op.kind == ASK_RELEASE) {
         op.token = sim_held_find(worker, op.lock)->token;
     }
     if (is_change && !lacks) {
@@ -211,16 +211,16 @@ static void end_belief(struct worker *worker)
 {
     struct op *op = &worker->op;
     struct held *held = sim_held_find(worker, op->lock);
-    if (held == NULL || (op->kind != OP_RELEASE && op->kind != OP_CONVERT)) {
+    if (held == NULL || (op->kind != ASK_RELEASE && op->kind != ASK_CONVERT)) {
         return;
     }
     if (!op->was_sent) {
         op->was_believed = sim_held_believed(worker, held) &&
                            held->hold_ms == 0;
     }
-    if (op->kind == OP_RELEASE && held->count <= 1) {
+    if (op->kind == ASK_RELEASE && held->count <= 1) {
         held->is_over = true;
-    } else if (op->kind == OP_CONVERT && op->mode == LOCK_SHARED) {
+    } else if (op->kind == ASK_CONVERT && op->mode == LOCK_SHARED) {
         held->mode = LOCK_SHARED;
     }
 }
@@ -244,7 +244,7 @@ static void put_options(struct sim_channel *channel, const struct op *op)
         sim_channel_word(channel, "DELAY");
         sim_channel_number(channel, op->delay_ms);
     }
-    if (op->kind == OP_RELEASE && op->token != 0) {
+    if (op->kind == ASK_RELEASE && op->token != 0) {
         sim_channel_word(channel, "TOKEN");
         sim_channel_number(channel, op->token);
     }
@@ -275,7 +275,7 @@ static uint64_t option_count(const struct op *op)
 {
     return (op->wait != WAIT_NOT ? 2 : 0) + 2u + (op->hold_ms != 0 ? 2 : 0) +
            (op->delay_ms != 0 ? 2 : 0) + (op->is_barging ? 1 : 0) +
-           (op->kind == OP_RELEASE && op->token != 0 ? 2 : 0) +
+           (op->kind == ASK_RELEASE && op->token != 0 ? 2 : 0) +
            (op->value != 0 ? 2 : 0) + (op->req != 0 ? 2 : 0) +
            (op->acked != 0 || op->also_from != 0 ? 2 : 0);
 }
@@ -284,7 +284,7 @@ static void put_change(struct sim_channel *channel, const struct op *op)
 {
     uint64_t mode_count = 0;
     const char *word = "LOCK.RELEASE";
-    if (op->kind == OP_MULTI) {
+    if (op->kind == ASK_MULTI) {
         sim_channel_begin(channel, 4 + option_count(op));
         sim_channel_word(channel, "LOCK.MACQUIRE");
         sim_channel_word(channel, "2");
@@ -293,12 +293,12 @@ static void put_change(struct sim_channel *channel, const struct op *op)
         put_options(channel, op);
         return;
     }
-    if (op->kind == OP_CANCEL) {
+    if (op->kind == ASK_CANCEL) {
         word = "LOCK.CANCEL";
-    } else if (op->kind == OP_CONVERT) {
+    } else if (op->kind == ASK_CONVERT) {
         word = "LOCK.CONVERT";
         mode_count = 1;
-    } else if (op->kind == OP_ACQUIRE) {
+    } else if (op->kind == ASK_ACQUIRE) {
         word = "LOCK.ACQUIRE";
         mode_count = op->mode == LOCK_SHARED  ? 1
                      : op->mode == LOCK_SLOTS ? 2
@@ -326,18 +326,18 @@ void sim_ask(struct worker *worker)
     struct lease_clock now = sim_client_clock(client);
     uint64_t wait_ns = 4 * SIM_S;
     switch (op->kind) {
-    case OP_CHECK:
+    case ASK_CHECK:
         sim_channel_begin(channel, 3);
         sim_channel_word(channel, "LOCK.CHECK");
         sim_channel_word(channel, sim_lock_name(op->lock));
         sim_channel_number(channel, op->token);
         break;
-    case OP_SHOW:
+    case ASK_SHOW:
         sim_channel_begin(channel, 2);
         sim_channel_word(channel, "LOCK.SHOW");
         sim_channel_word(channel, sim_lock_name(op->lock));
         break;
-    case OP_FENCE:
+    case ASK_FENCE:
         sim_channel_begin(channel, 3);
         sim_channel_word(channel, "FENCE.ADMIT");
         sim_channel_word(channel, sim_lock_name(op->lock));
@@ -346,7 +346,7 @@ void sim_ask(struct worker *worker)
             client->sim->fence_asked[op->lock] = op->token;
         }
         break;
-    case OP_ADMIN:
+    case ASK_ADMIN:
         sim_admin_put(channel, op);
         break;
     default:

@@ -9,7 +9,6 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/memory.h"
-#include "lockfsm/command.pb-c.h"
 #include "tests/sim/sim_client.h"
 #include "tests/sim/sim_promise.h"
 #include "tests/sim/sim_silence.h"
@@ -83,7 +82,7 @@ struct writing {
     const struct effects *effects;
     uint64_t index;
     uint64_t token;
-    const Hasp__Command *command; /* NULL: no command. */
+    const struct entry *command; /* NULL: no command. */
 };
 
 static struct past_lock *find_lock(const struct sim_history *history,
@@ -240,8 +239,7 @@ static bool ends_here(const struct writing *w, uint64_t session)
 
 static bool is_barging(const struct writing *w)
 {
-    return w->command->op_case == HASP__COMMAND__OP_ACQUIRE &&
-           w->command->acquire->is_barging;
+    return w->command->op == OP_ACQUIRE && w->command->acquire->is_barging;
 }
 
 static void check_token(const struct writing *w, const struct past_lock *lock,
@@ -285,7 +283,7 @@ static void check_passing(const struct writing *w, const struct past_lock *lock)
             newest = grant->from;
         }
         bool is_reader = wait->is_shared &&
-                         w->command->acquire->mode == HASP__MODE__MODE_SHARED;
+                         w->command->acquire->mode == LOCK_SHARED;
         if (!is_reader &&
             (oldest != NEVER ? oldest : newest) > wait->wait_index) {
             sim_fail(w->sim,
@@ -391,9 +389,9 @@ static void write_wait(const struct writing *w, const struct effect *e)
     wait->owner = copy(e->owner);
     wait->session = e->session;
     wait->wait_index = e->wait_index;
-    wait->is_upgrade = w->command->op_case == HASP__COMMAND__OP_CONVERT;
-    wait->is_shared = w->command->op_case == HASP__COMMAND__OP_ACQUIRE &&
-                      w->command->acquire->mode == HASP__MODE__MODE_SHARED;
+    wait->is_upgrade = w->command->op == OP_CONVERT;
+    wait->is_shared = w->command->op == OP_ACQUIRE &&
+                      w->command->acquire->mode == LOCK_SHARED;
     list_push_back(&lock->waits, &wait->in_lock);
 }
 
@@ -553,32 +551,10 @@ static void write_ended(const struct writing *w, const struct effect *e)
 
 /* --- Exactly once --------------------------------------------------------- */
 
-static const Hasp__Origin *origin_of(const Hasp__Command *c)
+/* An OPEN asks in no session yet. */
+static const struct origin *origin_of(const struct entry *c)
 {
-    switch (c->op_case) {
-    case HASP__COMMAND__OP_CLOSE:
-        return c->close->origin;
-    case HASP__COMMAND__OP_ACQUIRE:
-        return c->acquire->origin;
-    case HASP__COMMAND__OP_RELEASE:
-        return c->release->origin;
-    case HASP__COMMAND__OP_RELEASE_IF:
-        return c->release_if->origin;
-    case HASP__COMMAND__OP_CONVERT:
-        return c->convert->origin;
-    case HASP__COMMAND__OP_CANCEL:
-        return c->cancel->origin;
-    case HASP__COMMAND__OP_PLEASE:
-        return c->please->origin;
-    case HASP__COMMAND__OP_BLACKLIST_ADD:
-        return c->blacklist_add->origin;
-    case HASP__COMMAND__OP_BLACKLIST_REMOVE:
-        return c->blacklist_remove->origin;
-    case HASP__COMMAND__OP_FENCE_ADMIT:
-        return c->fence_admit->origin;
-    default:
-        return NULL;
-    }
+    return c->op == OP_OPEN ? NULL : entry_origin(c);
 }
 
 static bool changes_locks(const struct effects *effects)
@@ -624,12 +600,12 @@ static void write_repetition(const struct writing *w, uint64_t req,
 }
 
 static void acknowledge(struct past_session *session,
-                        const Hasp__Origin *origin)
+                        const struct origin *origin)
 {
     if (origin->acked > session->acked) {
         session->acked = origin->acked;
     }
-    for (size_t i = 0; i + 1 < origin->n_also_acked; i += 2) {
+    for (size_t i = 0; i < 2 * origin->also_acked_count; i += 2) {
         if (origin->also_acked[i + 1] > session->acked) {
             buffer_put_u64(&session->also, origin->also_acked[i]);
             buffer_put_u64(&session->also, origin->also_acked[i + 1]);
@@ -651,7 +627,7 @@ static bool is_acked(const struct past_session *session, uint64_t req)
 
 static void write_result(const struct writing *w, const struct effect *e)
 {
-    const Hasp__Origin *origin = origin_of(w->command);
+    const struct origin *origin = origin_of(w->command);
     if (origin == NULL || origin->req == 0) {
         return;
     }
@@ -758,9 +734,15 @@ void sim_history_write(struct sim_history *history,
     if (entry->type != ENTRY_COMMAND) {
         return;
     }
-    Hasp__Command *command = hasp__command__unpack(NULL, entry->body.size,
-                                                   entry->body.data);
-    CHECK(command != NULL);
+    static const char *const names[] = {
+#define ENTRY(number, NAME, name, ...) [OP_##NAME] = #name,
+#include "lockfsm/entry.def"
+    };
+    struct arena arena = {0};
+    struct codec_level level;
+    struct entry decoded;
+    CHECK(entry_get(entry->body, &arena, &decoded, &level));
+    const struct entry *command = &decoded;
     struct writing w = {
         .history = history,
         .sim = history->sim,
@@ -771,9 +753,7 @@ void sim_history_write(struct sim_history *history,
         .command = command,
     };
     sim_say(w.sim, NULL, "  entry %" PRIu64 ": %s", w.index,
-            protobuf_c_message_descriptor_get_field(command->base.descriptor,
-                                                    command->op_case)
-                ->name);
+            names[command->op]);
     sim_promises_entry(history->promises, w.index, command, origin_of(command));
     /* Results first: they speak of the sessions as they were. */
     for (uint32_t i = 0; i < effects->count; i++) {
@@ -790,7 +770,7 @@ void sim_history_write(struct sim_history *history,
         settle_queue(&w, lock);
         compare_lock(&w, lock);
     }
-    hasp__command__free_unpacked(command, NULL);
+    arena_done(&arena);
 }
 
 struct sim_promises *sim_history_promises(struct sim_history *history)

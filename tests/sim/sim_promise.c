@@ -69,31 +69,30 @@ static void put_key(char out[256], char kind, uint64_t session, uint64_t req,
 }
 
 /* False if nothing tells the request of an entry apart. */
-static bool key_of_entry(const Hasp__Command *command,
-                         const Hasp__Origin *origin, char out[256])
+static bool key_of_entry(const struct entry *command,
+                         const struct origin *origin, char out[256])
 {
     if (origin != NULL && origin->req != 0) {
-        put_key(out, 'n', origin->session, origin->req,
-                bytes_of(origin->owner.data, origin->owner.len));
+        put_key(out, 'n', origin->session, origin->req, origin->owner);
         return true;
     }
     char kind = 'v';
-    ProtobufCBinaryData value = {0};
-    if (command->op_case == HASP__COMMAND__OP_ACQUIRE) {
+    struct bytes value = {NULL, 0};
+    if (command->op == OP_ACQUIRE) {
         value = command->acquire->value;
-    } else if (command->op_case == HASP__COMMAND__OP_REDIS_SET) {
+    } else if (command->op == OP_REDIS_SET) {
         value = command->redis_set->value;
-    } else if (command->op_case == HASP__COMMAND__OP_REDIS_DELETE) {
+    } else if (command->op == OP_REDIS_DELETE) {
         kind = 'd';
         value = command->redis_delete->value;
     }
-    put_key(out, kind, 0, 0, bytes_of(value.data, value.len));
-    return value.len > 0;
+    put_key(out, kind, 0, 0, value);
+    return value.size > 0;
 }
 
 void sim_promises_entry(struct sim_promises *promises, uint64_t index,
-                        const Hasp__Command *command,
-                        const Hasp__Origin *origin)
+                        const struct entry *command,
+                        const struct origin *origin)
 {
     char key[256];
     if (!key_of_entry(command, origin, key)) {

@@ -11,7 +11,7 @@
 #ifndef HASP_TESTS_SIM_SIM_PROMISE_H
 #define HASP_TESTS_SIM_SIM_PROMISE_H
 
-#include "lockfsm/command.pb-c.h"
+#include "lockfsm/entry.h"
 #include "tests/sim/sim.h"
 
 struct sim_promises;
@@ -29,8 +29,8 @@ struct sim_promises *sim_promises_new(struct sim *sim);
 void sim_promises_free(struct sim_promises *promises);
 /* An entry is applied for the first time anywhere. */
 void sim_promises_entry(struct sim_promises *promises, uint64_t index,
-                        const Hasp__Command *command,
-                        const Hasp__Origin *origin);
+                        const struct entry *command,
+                        const struct origin *origin);
 /* 'client' was told 'word' of its request. True, only where it may be left at
  * that: it must not be sent again. */
 bool sim_promises_told(struct sim_promises *promises, const char *client,

@@ -198,12 +198,13 @@ static void look_at_clock_entry(struct sim_silence *silence,
                                 const struct replica_entry *entry,
                                 struct proposal *proposal)
 {
-    Hasp__Command *command = hasp__command__unpack(NULL, entry->body.size,
-                                                   entry->body.data);
-    CHECK(command != NULL);
-    if (command->op_case == HASP__COMMAND__OP_TIME ||
-        command->op_case == HASP__COMMAND__OP_BEGIN) {
-        bool is_time = command->op_case == HASP__COMMAND__OP_TIME;
+    struct arena arena = {0};
+    struct codec_level level;
+    struct entry decoded;
+    CHECK(entry_get(entry->body, &arena, &decoded, &level));
+    const struct entry *command = &decoded;
+    if (command->op == OP_TIME || command->op == OP_BEGIN) {
+        bool is_time = command->op == OP_TIME;
         proposal->is_clock = true;
         check_measure(
             silence, node, entry->log_index,
@@ -216,7 +217,7 @@ static void look_at_clock_entry(struct sim_silence *silence,
                                 ? from_ns
                                 : silence->sim->now_ns - most_ns;
     }
-    hasp__command__free_unpacked(command, NULL);
+    arena_done(&arena);
 }
 
 void sim_silence_appended(struct sim_silence *silence, struct sim_node *node,
@@ -413,12 +414,11 @@ static void mark(struct sim_silence *silence, struct quiet_session *session,
 }
 
 static void check_step(struct sim_silence *silence, uint64_t index,
-                       const Hasp__Command *command,
+                       const struct entry *command,
                        const struct effects *effects, uint64_t base_index)
 {
-    uint64_t step_ms = command->op_case == HASP__COMMAND__OP_BEGIN
-                           ? command->begin->elapsed_ms
-                           : command->time->elapsed_ms;
+    uint64_t step_ms = command->op == OP_BEGIN ? command->begin->elapsed_ms
+                                               : command->time->elapsed_ms;
     step_ms = step_ms < CLOCK_STEP_MS_MAX ? step_ms : CLOCK_STEP_MS_MAX;
     if (base_index == 0 || base_index != silence->newest_clock) {
         step_ms = 0;
@@ -438,14 +438,14 @@ static void check_step(struct sim_silence *silence, uint64_t index,
 /* A TIME or BEGIN is committed: what it has counted, whom it has marked. */
 static void follow_clock(struct sim_silence *silence,
                          const struct replica_entry *entry,
-                         const Hasp__Command *command,
+                         const struct entry *command,
                          const struct effects *effects)
 {
     uint64_t index = entry->log_index;
     const struct proposal *proposal = proposal_at(
         silence, (struct position){index, entry->term});
     CHECK(proposal != NULL && proposal->is_clock);
-    bool is_begin = command->op_case == HASP__COMMAND__OP_BEGIN;
+    bool is_begin = command->op == OP_BEGIN;
     uint64_t base_index = is_begin ? command->begin->base_index
                                    : command->time->base_index;
     check_step(silence, index, command, effects, base_index);
@@ -476,11 +476,10 @@ static void follow_clock(struct sim_silence *silence,
 
 void sim_silence_entry(struct sim_silence *silence,
                        const struct replica_entry *entry,
-                       const Hasp__Command *command,
+                       const struct entry *command,
                        const struct effects *effects, const struct lockfsm *fsm)
 {
-    if (command->op_case == HASP__COMMAND__OP_TIME ||
-        command->op_case == HASP__COMMAND__OP_BEGIN) {
+    if (command->op == OP_TIME || command->op == OP_BEGIN) {
         follow_clock(silence, entry, command, effects);
     }
     for (uint32_t i = 0; i < effects->count; i++) {

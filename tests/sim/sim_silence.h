@@ -22,7 +22,7 @@
 #ifndef HASP_TESTS_SIM_SIM_SILENCE_H
 #define HASP_TESTS_SIM_SIM_SILENCE_H
 
-#include "lockfsm/command.pb-c.h"
+#include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
 #include "raft/replica.h"
 #include "tests/sim/sim.h"
@@ -46,7 +46,7 @@ void sim_silence_applied(struct sim_silence *silence, struct sim_node *node,
 /* The first node has. */
 void sim_silence_entry(struct sim_silence *silence,
                        const struct replica_entry *entry,
-                       const Hasp__Command *command,
+                       const struct entry *command,
                        const struct effects *effects,
                        const struct lockfsm *fsm);
 /* A node's turn has ended. */

@@ -51,7 +51,7 @@ void sim_worker_done(struct worker *worker)
 
 void sim_worker_reset(struct worker *worker)
 {
-    worker->op = (struct op){.kind = OP_NONE};
+    worker->op = (struct op){.kind = ASK_NONE};
     memset(worker->held, 0, sizeof worker->held);
     worker->client->next_req = 1;
     snprintf(worker->tag, sizeof worker->tag, "%c",
@@ -172,10 +172,10 @@ void sim_worker_work(struct worker *worker)
             sim_answer_never_comes(worker);
         }
     }
-    if (worker->op.kind == OP_NONE && sim->now_ns >= worker->think_until_ns) {
+    if (worker->op.kind == ASK_NONE && sim->now_ns >= worker->think_until_ns) {
         sim_ask_choose(worker);
     }
-    if (worker->op.kind == OP_NONE || !sim_channel_is_ready(channel)) {
+    if (worker->op.kind == ASK_NONE || !sim_channel_is_ready(channel)) {
         return;
     }
     if (channel->attached != client->session) {
@@ -188,7 +188,7 @@ void sim_worker_work(struct worker *worker)
 uint64_t sim_worker_next(const struct worker *worker)
 {
     uint64_t at_ns = sim_channel_next(&worker->channel);
-    if (worker->op.kind == OP_NONE && worker->think_until_ns > at_ns) {
+    if (worker->op.kind == ASK_NONE && worker->think_until_ns > at_ns) {
         return worker->think_until_ns;
     }
     return at_ns;
@@ -196,6 +196,6 @@ uint64_t sim_worker_next(const struct worker *worker)
 
 bool sim_worker_is_idle(const struct worker *worker)
 {
-    return worker->op.kind == OP_NONE && sim_held_count(worker) == 0 &&
+    return worker->op.kind == ASK_NONE && sim_held_count(worker) == 0 &&
            worker->dirty_lock == 0;
 }

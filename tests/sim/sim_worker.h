@@ -19,17 +19,17 @@
 #define SLOT_COUNT 2
 #define TAG_SIZE 24
 
-enum op_kind {
-    OP_NONE,
-    OP_ACQUIRE,
-    OP_RELEASE,
-    OP_CONVERT, /* To exclusive or to shared. */
-    OP_CANCEL,  /* The other worker's wait. */
-    OP_CHECK,
-    OP_SHOW,
-    OP_MULTI, /* Two locks at once, or none. */
-    OP_FENCE,
-    OP_ADMIN
+enum ask_kind {
+    ASK_NONE,
+    ASK_ACQUIRE,
+    ASK_RELEASE,
+    ASK_CONVERT, /* To exclusive or to shared. */
+    ASK_CANCEL,  /* The other worker's wait. */
+    ASK_CHECK,
+    ASK_SHOW,
+    ASK_MULTI, /* Two locks at once, or none. */
+    ASK_FENCE,
+    ASK_ADMIN
 };
 
 enum admin_kind {
@@ -52,7 +52,7 @@ enum admin_kind {
 enum op_wait { WAIT_NOT, WAIT_SOME, WAIT_EVER };
 
 struct op {
-    enum op_kind kind;
+    enum ask_kind kind;
     uint32_t lock;
     uint32_t second; /* MULTI: the other lock. */
     enum admin_kind admin;

@@ -19,7 +19,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "lockfsm/encode.h"
+#include "lockfsm/entry.h"
 #include "lockfsm/feature.h"
 #include "lockfsm/lockfsm.h"
 #include "storage/table.h"

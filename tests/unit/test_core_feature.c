@@ -3,7 +3,7 @@
 /* The cluster's feature level: announced by members, raised by an operator or
  * by itself, and what happens to a node that is too old for it. */
 
-#include "lockfsm/encode.h"
+#include "lockfsm/entry.h"
 #include "lockfsm/feature.h"
 #include "tests/unit/core_world.h"
 

@@ -13,14 +13,14 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "lockfsm/encode.h"
+#include "lockfsm/entry.h"
 #include "lockfsm/feature.h"
 #include "lockfsm/lockfsm.h"
 #include "storage/table.h"
 
-/* Wire types of protobuf; numbers of fields in command.proto. */
+/* Kinds of base/codec.c; numbers and tags in lockfsm/entry.def. */
 enum { WIRE_VARINT = 0, WIRE_BYTES = 2 };
-enum { OP_OPEN = 2, OP_TIME = 27, OP_PLEASE = 15, OP_OF_TOMORROW = 4000 };
+enum { OP_OF_TOMORROW = 4000 };
 enum { FIELD_OF_TOMORROW = 3000 };
 
 struct world {
@@ -94,11 +94,12 @@ static const uint8_t cluster_id[CLUSTER_ID_SIZE] = {1, 2, 3};
 
 static int begin(struct world *world, uint32_t level)
 {
-    struct begin_command c = {.node = 1,
-                              .incarnation = 11,
-                              .cluster_id = cluster_id,
-                              .token_base = 5000,
-                              .feature_level = level};
+    struct begin_command c = {
+        .node = 1,
+        .incarnation = 11,
+        .cluster_id = bytes_of(cluster_id, sizeof cluster_id),
+        .token_base = 5000,
+        .feature_level = level};
     encode_begin(&world->command, &c);
     return apply(world);
 }
@@ -171,17 +172,21 @@ static void a_level_above_its_own_stops_a_node(void **state)
 {
     struct world *world = *state;
     assert_int_equal(lockfsm_feature_level(world->fsm), FEATURE_LEVEL_FIRST);
-    encode_set_feature(&world->command, FEATURE_LEVEL + 1);
+    encode_set_feature(&world->command, &(struct set_feature_command){
+                                            .level = FEATURE_LEVEL + 1});
     expect_too_old(world);
-    encode_set_feature(&world->command, FEATURE_LEVEL);
+    encode_set_feature(&world->command,
+                       &(struct set_feature_command){.level = FEATURE_LEVEL});
     assert_int_equal(apply(world), 0);
     assert_int_equal(result(world)->count, FEATURE_LEVEL);
 
     assert_int_equal(begin(world, FEATURE_LEVEL + 1), HASP_ETOOOLD);
     lockfsm_set_node_level(world->fsm, FEATURE_LEVEL + 1);
-    encode_set_feature(&world->command, FEATURE_LEVEL + 1);
+    encode_set_feature(&world->command, &(struct set_feature_command){
+                                            .level = FEATURE_LEVEL + 1});
     assert_int_equal(apply(world), 0);
-    encode_set_feature(&world->command, FEATURE_LEVEL);
+    encode_set_feature(&world->command,
+                       &(struct set_feature_command){.level = FEATURE_LEVEL});
     assert_int_equal(apply(world), 0);
     assert_int_equal(result(world)->count, FEATURE_LEVEL + 1);
 }
@@ -257,6 +262,18 @@ static void an_unknown_field_of_a_record_is_corruption(void **state)
 
 #ifdef HASP_FEATURE_LEVEL_EXTRA
 
+/* An entry of that level, or a field of that level in one that was there. */
+static void put_trial(struct world *world, bool is_field)
+{
+    if (is_field) {
+        encode_please(
+            &world->command,
+            &(struct please_command){.name = BYTES_LITERAL("a"), .trial = 1});
+    } else {
+        encode_trial(&world->command, &(struct trial_command){.step = 1});
+    }
+}
+
 static void expect_level(struct world *world, uint32_t level, const char *named)
 {
     const char *what;
@@ -271,8 +288,7 @@ static void what_the_level_forbids_is_refused(void **state)
     struct world *world = *state;
     for (int i = 0; i < 2; i++) {
         bool is_field = i == 1;
-        encode_trial(&world->command,
-                     is_field ? BYTES_LITERAL("a") : BYTES_LITERAL(""));
+        put_trial(world, is_field);
         expect_level(world, 2,
                      is_field ? "RAFT.TRIAL with a name" : "RAFT.TRIAL");
         assert_int_equal(apply(world), 0);
@@ -280,18 +296,20 @@ static void what_the_level_forbids_is_refused(void **state)
         assert_int_equal(world->effects.count, 1);
     }
     struct origin nobody = {0};
-    encode_please(&world->command, &nobody, BYTES_LITERAL("a"),
-                  BYTES_LITERAL(""));
+    encode_please(
+        &world->command,
+        &(struct please_command){.origin = nobody, .name = BYTES_LITERAL("a")});
     expect_level(world, 1, "");
     assert_int_equal(apply(world), 0);
     assert_int_equal(result(world)->code, RESULT_OK);
 
-    encode_set_feature(&world->command, 2);
+    encode_set_feature(&world->command,
+                       &(struct set_feature_command){.level = 2});
     assert_int_equal(apply(world), 0);
-    encode_trial(&world->command, BYTES_LITERAL(""));
+    put_trial(world, false);
     assert_int_equal(apply(world), 0);
     assert_int_equal(result(world)->count, 1);
-    encode_trial(&world->command, BYTES_LITERAL("a"));
+    put_trial(world, true);
     assert_int_equal(apply(world), 0);
     assert_int_equal(result(world)->code, RESULT_OK);
 }
@@ -300,9 +318,9 @@ static void a_node_of_the_old_level_does_not_apply_what_is_new(void **state)
 {
     struct world *world = *state;
     lockfsm_set_node_level(world->fsm, 1);
-    encode_trial(&world->command, BYTES_LITERAL(""));
+    put_trial(world, false);
     expect_too_old(world);
-    encode_trial(&world->command, BYTES_LITERAL("a"));
+    put_trial(world, true);
     expect_too_old(world);
 }
 

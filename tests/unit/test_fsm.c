@@ -54,13 +54,15 @@ static void run_begin(struct script *script, struct buffer *out)
     uint8_t id[16] = {1};
     struct lockfsm_limits limits;
     bool has_limits = limits_in(script, &limits);
-    struct begin_command c = {.node = number(script, "node"),
-                              .incarnation = number(script, "incarnation"),
-                              .cluster_id = flag(script, "new") ? id : NULL,
-                              .token_base = number(script, "base"),
-                              .base_index = number(script, "of"),
-                              .elapsed_ms = (uint32_t)number(script, "ms"),
-                              .limits = has_limits ? &limits : NULL};
+    struct begin_command c = {
+        .node = number(script, "node"),
+        .incarnation = number(script, "incarnation"),
+        .cluster_id = bytes_of(id, flag(script, "new") ? sizeof id : 0),
+        .token_base = number(script, "base"),
+        .base_index = number(script, "of"),
+        .elapsed_ms = (uint32_t)number(script, "ms"),
+        .limits = limits.of,
+        .limit_count = has_limits ? LIMIT_COUNT : 0};
     encode_begin(out, &c);
 }
 
@@ -75,7 +77,10 @@ static void run_limit(struct script *script, struct buffer *out)
             &key)) {
         bad(script, "unknown limit");
     }
-    encode_set_limit(out, &nobody, key, strtoull(equals + 1, NULL, 10));
+    encode_set_limit(out, &(struct set_limit_command){
+                              .origin = nobody,
+                              .key = key,
+                              .value = strtoull(equals + 1, NULL, 10)});
 }
 
 static void run_open(struct script *script, struct buffer *out)
@@ -97,7 +102,7 @@ static void run_open(struct script *script, struct buffer *out)
 static void run_close(struct script *script, struct buffer *out)
 {
     struct origin origin = origin_in(script);
-    encode_close(out, &origin);
+    encode_close(out, &(struct close_command){.origin = origin});
 }
 
 static void run_expire(struct script *script, struct buffer *out)
@@ -106,7 +111,9 @@ static void run_expire(struct script *script, struct buffer *out)
     for (uint32_t i = 1; i < script->word_count; i++) {
         sessions[i - 1] = session_named(script, script->word[i]);
     }
-    encode_expire(out, sessions, script->word_count - 1);
+    encode_expire(
+        out, &(struct expire_command){.sessions = sessions,
+                                      .session_count = script->word_count - 1});
 }
 
 /* "time of=7 ms=800 s1=250 s2=300" */
@@ -137,7 +144,9 @@ static void run_heard(struct script *script, struct buffer *out)
     for (uint32_t i = 1; i < script->word_count; i++) {
         sessions[i - 1] = session_named(script, script->word[i]);
     }
-    encode_heard(out, sessions, script->word_count - 1);
+    encode_heard(
+        out, &(struct heard_command){.sessions = sessions,
+                                     .session_count = script->word_count - 1});
 }
 
 /* Splits "a,b" into names; they live as long as the words. */
@@ -218,49 +227,55 @@ static void run_convert(struct script *script, struct buffer *out)
 static void run_cancel(struct script *script, struct buffer *out)
 {
     struct origin origin = origin_in(script);
-    encode_cancel(out, &origin, bytes_of_text(word(script, 2)));
+    encode_cancel(
+        out, &(struct cancel_command){.origin = origin,
+                                      .name = bytes_of_text(word(script, 2))});
 }
 
 static void run_please(struct script *script, struct buffer *out)
 {
     struct origin origin = {0};
-    encode_please(out, &origin, bytes_of_text(word(script, 1)),
-                  text_of(script, "message"));
+    encode_please(
+        out, &(struct please_command){.origin = origin,
+                                      .name = bytes_of_text(word(script, 1)),
+                                      .message = text_of(script, "message")});
 }
 
 static void run_timeout(struct script *script, struct buffer *out)
 {
     struct origin origin = origin_in(script);
-    encode_wait_over(out, &(struct wait_key){origin.session, origin.owner,
-                                             number(script, "place"),
-                                             number(script, "asked")});
+    encode_wait_timeout(
+        out, &(struct wait_timeout_command){origin.session, origin.owner,
+                                            number(script, "place"),
+                                            number(script, "asked")});
 }
 
 static void run_delay_over(struct script *script, struct buffer *out)
 {
-    encode_delay_over(out, bytes_of_text(word(script, 1)),
-                      number(script, "since"));
+    encode_delay_over(out, &(struct delay_over_command){
+                               .name = bytes_of_text(word(script, 1)),
+                               .since_index = number(script, "since")});
 }
 
-static struct hold_key hold_in(const struct script *script)
+static struct hold_over_command hold_in(const struct script *script)
 {
     struct origin origin = origin_in(script);
-    return (struct hold_key){.name = bytes_of_text(word(script, 2)),
-                             .session = origin.session,
-                             .owner = origin.owner,
-                             .token = number(script, "token")};
+    return (struct hold_over_command){.name = bytes_of_text(word(script, 2)),
+                                      .session = origin.session,
+                                      .owner = origin.owner,
+                                      .token = number(script, "token")};
 }
 
 static void run_hold_over(struct script *script, struct buffer *out)
 {
-    struct hold_key hold = hold_in(script);
+    struct hold_over_command hold = hold_in(script);
     encode_hold_over(out, &hold);
 }
 
-static struct blacklist_command listing_in(const struct script *script)
+static struct blacklist_add_command listing_in(const struct script *script)
 {
     const char *session = option(script, "session");
-    return (struct blacklist_command){
+    return (struct blacklist_add_command){
         .session = session != NULL ? session_named(script, session) : 0,
         .client = text_of(script, "client"),
         .reason = text_of(script, "reason"),
@@ -270,49 +285,58 @@ static struct blacklist_command listing_in(const struct script *script)
 
 static void run_blacklist(struct script *script, struct buffer *out)
 {
-    struct blacklist_command c = listing_in(script);
+    struct blacklist_add_command c = listing_in(script);
     encode_blacklist_add(out, &c);
 }
 
 static void run_pardon(struct script *script, struct buffer *out)
 {
-    struct blacklist_command c = listing_in(script);
-    encode_blacklist_remove(out, &c);
+    struct blacklist_add_command c = listing_in(script);
+    encode_blacklist_remove(out, &(struct blacklist_remove_command){
+                                     .session = c.session, .client = c.client});
 }
 
 static void run_blacklist_over(struct script *script, struct buffer *out)
 {
-    encode_blacklist_over(out, number(script, "since"));
+    encode_blacklist_over(out, &(struct blacklist_over_command){
+                                   .since_index = number(script, "since")});
 }
 
 static void run_fence(struct script *script, struct buffer *out)
 {
     struct origin origin = {0};
-    encode_fence_admit(out, &origin, bytes_of_text(word(script, 1)),
-                       number(script, "token"));
+    encode_fence_admit(out, &(struct fence_admit_command){
+                                .origin = origin,
+                                .resource = bytes_of_text(word(script, 1)),
+                                .token = number(script, "token")});
 }
 
 static void run_unfence(struct script *script, struct buffer *out)
 {
     struct origin origin = {0};
-    encode_fence_remove(out, &origin, bytes_of_text(word(script, 1)));
+    encode_fence_remove(
+        out, &(struct fence_remove_command){
+                 .origin = origin, .resource = bytes_of_text(word(script, 1))});
 }
 
 static void run_register(struct script *script, struct buffer *out)
 {
-    encode_register(out, number(script, "node"), number(script, "incarnation"),
-                    number(script, "added"));
+    encode_register_node(out, &(struct register_node_command){
+                                  .node = number(script, "node"),
+                                  .incarnation = number(script, "incarnation"),
+                                  .added_index = number(script, "added")});
 }
 
 static void run_feature(struct script *script, struct buffer *out)
 {
-    encode_set_feature(out, (uint32_t)number(script, "level"));
+    encode_set_feature(out, &(struct set_feature_command){
+                                .level = (uint32_t)number(script, "level")});
 }
 
 static void run_quarantine_over(struct script *script, struct buffer *out)
 {
-    encode_quarantine_over(out, number(script, "since"),
-                           (struct bytes){NULL, 0});
+    encode_quarantine_over(out, &(struct quarantine_over_command){
+                                    .since_index = number(script, "since")});
 }
 
 /* "set NAME key value px=ms": NAME is for the session that it may open. */
@@ -330,8 +354,9 @@ static void run_set(struct script *script, struct buffer *out)
 
 static void run_del(struct script *script, struct buffer *out)
 {
-    encode_redis_delete(out, bytes_of_text(word(script, 1)),
-                        bytes_of_text(word(script, 2)));
+    encode_redis_delete(out, &(struct redis_delete_command){
+                                 .name = bytes_of_text(word(script, 1)),
+                                 .value = bytes_of_text(word(script, 2))});
 }
 
 static void run_pexpire(struct script *script, struct buffer *out)

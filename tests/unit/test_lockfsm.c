@@ -18,11 +18,9 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "lockfsm/encode.h"
+#include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
 #include "storage/table.h"
-
-#include "lockfsm/command.pb-c.h"
 
 /* --- Fixture -------------------------------------------------------------- */
 
@@ -76,12 +74,10 @@ static const struct result *apply(struct world *world)
 }
 
 static const struct result *apply_message(struct world *world,
-                                          const Hasp__Command *command)
+                                          const struct entry *command)
 {
     buffer_clear(&world->command);
-    size_t size = hasp__command__get_packed_size(command);
-    hasp__command__pack(command, buffer_reserve(&world->command, size));
-    world->command.size = size;
+    entry_put(&world->command, command);
     return apply(world);
 }
 
@@ -129,7 +125,9 @@ static const struct result *release(struct world *world, uint64_t session,
 
 static void expire(struct world *world, uint64_t session)
 {
-    encode_expire(&world->command, &session, 1);
+    encode_expire(
+        &world->command,
+        &(struct expire_command){.sessions = &session, .session_count = 1});
     apply(world);
 }
 
@@ -254,30 +252,20 @@ static void sessions_with_wrong_parts_are_refused(void **state)
 {
     struct world *world = *state;
     static char text[CLIENT_NAME_SIZE_MAX + 1];
-    Hasp__Command command = HASP__COMMAND__INIT;
-    Hasp__Open open = HASP__OPEN__INIT;
-    Hasp__Label label = HASP__LABEL__INIT;
-    Hasp__Label *labels[LABEL_COUNT_MAX + 1];
-    uint8_t proof[PROOF_SIZE] = {0};
+    struct label labels[LABEL_COUNT_MAX + 1] = {{.key = {NULL, 0}}};
+    struct open_command open = {.ttl_ms = 1000, .labels = labels};
+    struct entry command = {.op = OP_OPEN, .open = &open};
+    open.name = bytes_of(text, sizeof text);
+    assert_int_equal(apply_message(world, &command)->code, RESULT_BAD_ARGUMENT);
+    open.name.size = CLIENT_NAME_SIZE_MAX;
+    open.label_count = 1;
+    assert_int_equal(apply_message(world, &command)->code, RESULT_BAD_ARGUMENT);
     for (size_t i = 0; i <= LABEL_COUNT_MAX; i++) {
-        labels[i] = &label;
+        labels[i].key = bytes_of(text, LABEL_SIZE_MAX);
     }
-    command.op_case = HASP__COMMAND__OP_OPEN;
-    command.open = &open;
-    open.ttl_ms = 1000;
-    open.proof = (ProtobufCBinaryData){PROOF_SIZE - 1, proof};
+    open.label_count = LABEL_COUNT_MAX + 1;
     assert_int_equal(apply_message(world, &command)->code, RESULT_BAD_ARGUMENT);
-    open.proof.len = PROOF_SIZE;
-    open.name = (ProtobufCBinaryData){sizeof text, (uint8_t *)text};
-    assert_int_equal(apply_message(world, &command)->code, RESULT_BAD_ARGUMENT);
-    open.name.len = CLIENT_NAME_SIZE_MAX;
-    open.n_labels = 1;
-    open.labels = labels;
-    assert_int_equal(apply_message(world, &command)->code, RESULT_BAD_ARGUMENT);
-    label.key = (ProtobufCBinaryData){LABEL_SIZE_MAX, (uint8_t *)text};
-    open.n_labels = LABEL_COUNT_MAX + 1;
-    assert_int_equal(apply_message(world, &command)->code, RESULT_BAD_ARGUMENT);
-    open.n_labels = LABEL_COUNT_MAX;
+    open.label_count = LABEL_COUNT_MAX;
     assert_int_equal(apply_message(world, &command)->code, RESULT_OK);
 }
 
@@ -347,23 +335,18 @@ static void several_locks_at_once_have_a_bound(void **state)
 {
     struct world *world = *state;
     uint64_t session = open_session(world);
-    Hasp__Command command = HASP__COMMAND__INIT;
-    Hasp__Acquire message = HASP__ACQUIRE__INIT;
-    Hasp__Origin origin = HASP__ORIGIN__INIT;
-    ProtobufCBinaryData names[MULTI_COUNT_MAX + 1];
+    struct bytes names[MULTI_COUNT_MAX + 1];
+    struct acquire_command message = {.origin.session = session,
+                                      .names = names};
+    struct entry command = {.op = OP_ACQUIRE, .acquire = &message};
     char text[MULTI_COUNT_MAX + 1][8];
     for (uint32_t i = 0; i <= MULTI_COUNT_MAX; i++) {
         int size = snprintf(text[i], sizeof text[i], "n%" PRIu32, i);
-        names[i] = (ProtobufCBinaryData){(size_t)size, (uint8_t *)text[i]};
+        names[i] = bytes_of(text[i], (size_t)size);
     }
-    origin.session = session;
-    message.origin = &origin;
-    message.names = names;
-    command.op_case = HASP__COMMAND__OP_ACQUIRE;
-    command.acquire = &message;
-    message.n_names = MULTI_COUNT_MAX + 1;
+    message.name_count = MULTI_COUNT_MAX + 1;
     assert_int_equal(apply_message(world, &command)->code, RESULT_BAD_ARGUMENT);
-    message.n_names = MULTI_COUNT_MAX;
+    message.name_count = MULTI_COUNT_MAX;
     const struct result *result = apply_message(world, &command);
     assert_int_equal(result->code, RESULT_OK);
     assert_int_equal(result->token_count, MULTI_COUNT_MAX);
@@ -503,8 +486,10 @@ static void what_came_and_went_costs_the_table_nothing(void **state)
 static void begin_life(struct world *world)
 {
     uint8_t id[16] = {7};
-    struct begin_command begin = {
-        .node = 1, .incarnation = 5, .cluster_id = id, .token_base = 100};
+    struct begin_command begin = {.node = 1,
+                                  .incarnation = 5,
+                                  .cluster_id = bytes_of(id, sizeof id),
+                                  .token_base = 100};
     encode_begin(&world->command, &begin);
     apply(world);
 }
@@ -519,12 +504,15 @@ static void a_new_life_leaves_fences_and_patterns_only(void **state)
     acquire(world,
             (struct asked){.session = other, .name = "a", .is_waiting = true});
     struct origin nobody = {0};
-    encode_fence_admit(&world->command, &nobody, BYTES_LITERAL("disk"), 101);
+    encode_fence_admit(
+        &world->command,
+        &(struct fence_admit_command){
+            .origin = nobody, .resource = BYTES_LITERAL("disk"), .token = 101});
     apply(world);
-    struct blacklist_command c = {.client = BYTES_LITERAL("x*")};
+    struct blacklist_add_command c = {.client = BYTES_LITERAL("x*")};
     encode_blacklist_add(&world->command, &c);
     apply(world);
-    c = (struct blacklist_command){.session = other};
+    c = (struct blacklist_add_command){.session = other};
     encode_blacklist_add(&world->command, &c);
     apply(world);
     flush(world);
@@ -557,9 +545,12 @@ static void fill(struct world *world)
     encode_acquire(&world->command, &c);
     apply(world);
     struct origin nobody = {0};
-    encode_fence_admit(&world->command, &nobody, BYTES_LITERAL("disk"), 101);
+    encode_fence_admit(
+        &world->command,
+        &(struct fence_admit_command){
+            .origin = nobody, .resource = BYTES_LITERAL("disk"), .token = 101});
     apply(world);
-    struct blacklist_command listing = {.client = BYTES_LITERAL("x*")};
+    struct blacklist_add_command listing = {.client = BYTES_LITERAL("x*")};
     encode_blacklist_add(&world->command, &listing);
     apply(world);
 }

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "lockfsm/encode.h"
+#include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
 #include "storage/table.h"
 

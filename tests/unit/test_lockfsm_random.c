@@ -29,7 +29,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/prng.h"
-#include "lockfsm/encode.h"
+#include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
 #include "storage/table.h"
 
@@ -181,15 +181,17 @@ static void random_ending(struct random_world *world, struct buffer *out)
                                            : NULL;
     uint32_t kind = below(world, 4);
     if (kind == 0 && lock != NULL) {
-        encode_delay_over(out, lock->name, lock->delay_index);
+        encode_delay_over(
+            out, &(struct delay_over_command){
+                     .name = lock->name, .since_index = lock->delay_index});
     } else if (kind == 1 && wait != NULL) {
-        encode_wait_over(out,
-                         &(struct wait_key){.session = wait->session->id,
-                                            .owner = wait->owner,
-                                            .wait_index = wait->wait_index});
+        encode_wait_timeout(out, &(struct wait_timeout_command){
+                                     .session = wait->session->id,
+                                     .owner = wait->owner,
+                                     .wait_index = wait->wait_index});
     } else if (hold != NULL) {
-        struct hold_key key = {lock->name, hold->session->id, hold->owner,
-                               hold->token};
+        struct hold_over_command key = {lock->name, hold->session->id,
+                                        hold->owner, hold->token};
         struct release_if_command c = {
             .name = lock->name, .owner = hold->owner, .token = hold->token};
         if (kind == 2) {
@@ -198,17 +200,17 @@ static void random_ending(struct random_world *world, struct buffer *out)
             encode_release_if(out, &c);
         }
     } else {
-        encode_wait_over(out,
-                         &(struct wait_key){.session = world->session[0],
-                                            .owner = random_owner(world),
-                                            .wait_index = recent_index(world)});
+        encode_wait_timeout(out, &(struct wait_timeout_command){
+                                     .session = world->session[0],
+                                     .owner = random_owner(world),
+                                     .wait_index = recent_index(world)});
     }
 }
 
 static void random_blacklist(struct random_world *world, struct buffer *out)
 {
     static const char *const patterns[] = {"c*", "c1", "*2", "none"};
-    struct blacklist_command c = {.reason = BYTES_LITERAL("why")};
+    struct blacklist_add_command c = {.reason = BYTES_LITERAL("why")};
     if (one_in(world, 2)) {
         c.session = world->session[below(world, SESSION_COUNT)];
     } else {
@@ -217,11 +219,15 @@ static void random_blacklist(struct random_world *world, struct buffer *out)
     if (one_in(world, 3)) {
         encode_blacklist_add(out, &c);
     } else if (one_in(world, 2)) {
-        encode_blacklist_remove(out, &c);
+        encode_blacklist_remove(
+            out, &(struct blacklist_remove_command){.session = c.session,
+                                                    .client = c.client});
     } else {
         const struct blacklisting *entry = LIST_FIRST(
             lockfsm_blacklist(world->plain), struct blacklisting, in_order);
-        encode_blacklist_over(out, entry != NULL ? entry->since_index : 1);
+        encode_blacklist_over(
+            out, &(struct blacklist_over_command){
+                     .since_index = entry != NULL ? entry->since_index : 1});
     }
 }
 
@@ -243,7 +249,8 @@ static void random_redis(struct random_world *world, struct buffer *out)
         encode_redis_expire(out, &expire);
         break;
     case 1:
-        encode_redis_delete(out, set.name, value);
+        encode_redis_delete(out, &(struct redis_delete_command){
+                                     .name = set.name, .value = value});
         break;
     default:
         encode_redis_set(out, &set);
@@ -273,7 +280,9 @@ static void random_expire(struct random_world *world, struct buffer *out)
     if (any != NULL && any->is_redis && one_in(world, 2)) {
         sessions[0] = any->id;
     }
-    encode_expire(out, sessions, 1 + below(world, 2));
+    encode_expire(
+        out, &(struct expire_command){.sessions = sessions,
+                                      .session_count = 1 + below(world, 2)});
 }
 
 static void random_time(struct random_world *world, uint64_t session,
@@ -300,30 +309,40 @@ static void random_other(struct random_world *world, struct buffer *out)
     struct origin origin = random_origin(world);
     switch (below(world, 8)) {
     case 4:
-        encode_set_limit(out, &origin,
-                         (enum limit_key)below(world, LIMIT_COUNT),
-                         below(world, 9));
+        encode_set_limit(out,
+                         &(struct set_limit_command){
+                             .origin = origin,
+                             .key = (enum limit_key)below(world, LIMIT_COUNT),
+                             .value = below(world, 9)});
         break;
     case 0:
         random_time(world, origin.session, out);
         break;
     case 6:
-        encode_heard(out, &origin.session, 1);
+        encode_heard(out, &(struct heard_command){.sessions = &origin.session,
+                                                  .session_count = 1});
         break;
     case 1:
-        encode_please(out, &origin, random_name(world), BYTES_LITERAL("hi"));
+        encode_please(out,
+                      &(struct please_command){.origin = origin,
+                                               .name = random_name(world),
+                                               .message = BYTES_LITERAL("hi")});
         break;
     case 2:
-        encode_close(out, &origin);
+        encode_close(out, &(struct close_command){.origin = origin});
         break;
     case 3:
-        encode_register(out, below(world, 3), below(world, 3),
-                        recent_index(world));
+        encode_register_node(out, &(struct register_node_command){
+                                      .node = below(world, 3),
+                                      .incarnation = below(world, 3),
+                                      .added_index = recent_index(world)});
         break;
     default:
-        encode_fence_admit(out, &origin, random_name(world),
-                           lockfsm_token_base(world->plain) +
-                               recent_index(world));
+        encode_fence_admit(out, &(struct fence_admit_command){
+                                    .origin = origin,
+                                    .resource = random_name(world),
+                                    .token = lockfsm_token_base(world->plain) +
+                                             recent_index(world)});
         break;
     }
 }
@@ -342,7 +361,8 @@ static void random_command(struct random_world *world)
     } else if (kind < 66) {
         random_convert(world, out);
     } else if (kind < 70) {
-        encode_cancel(out, &origin, random_name(world));
+        encode_cancel(out, &(struct cancel_command){
+                               .origin = origin, .name = random_name(world)});
     } else if (kind < 78) {
         random_ending(world, out);
     } else if (kind < 81) {
@@ -712,7 +732,9 @@ static void run_seed(uint64_t seed, uint32_t *code_count)
     world.delta = lockfsm_delta_new();
     for (uint32_t i = 0; i < ENTRY_COUNT; i++) {
         if (i == 0) {
-            struct begin_command begin = {.node = 1, .limits = &small_limits};
+            struct begin_command begin = {.node = 1,
+                                          .limits = small_limits.of,
+                                          .limit_count = LIMIT_COUNT};
             encode_begin(&world.command, &begin);
         } else if (i <= SESSION_COUNT) {
             buffer_clear(&world.command);

@@ -15,7 +15,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "lockfsm/encode.h"
+#include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
 
 #define SIZE (64 * 1024)
@@ -52,7 +52,8 @@ static int set_up(void **state)
 {
     struct world *world = memory_new(sizeof *world);
     struct lockfsm_limits limits = lockfsm_default_limits;
-    struct begin_command begin = {.node = 1, .limits = &limits};
+    struct begin_command begin = {
+        .node = 1, .limits = limits.of, .limit_count = LIMIT_COUNT};
     limits.of[LIMIT_STATE_SIZE] = SIZE;
     world->fsm = lockfsm_new();
     encode_begin(&world->command, &begin);
@@ -126,8 +127,11 @@ static int fill(struct world *world, uint64_t session)
 static void fill_up(struct world *world)
 {
     for (size_t size = 511; size > 0; size--) {
-        encode_fence_admit(&world->command, &(struct origin){0},
-                           bytes_of(value, size), 1);
+        encode_fence_admit(
+            &world->command,
+            &(struct fence_admit_command){.origin = (struct origin){0},
+                                          .resource = bytes_of(value, size),
+                                          .token = 1});
         apply(world);
     }
     assert_in_range(size_now(world), GROWS_TO - RECORD_SIZE, GROWS_TO);
@@ -148,11 +152,17 @@ static void what_is_new_is_refused_and_what_gives_back_is_not(void **state)
     assert_int_equal(acquire(world, me, count, true), RESULT_LIMIT);
     assert_int_equal(acquire(world, him, 0, true), RESULT_LIMIT);
     while (size_now(world) < GROWS_TO - 600) {
-        encode_fence_admit(&world->command, &(struct origin){0}, long_one, 1);
+        encode_fence_admit(&world->command, &(struct fence_admit_command){
+                                                .origin = (struct origin){0},
+                                                .resource = long_one,
+                                                .token = 1});
         assert_int_equal(apply(world)->code, RESULT_OK);
         long_one.size--;
     }
-    encode_fence_admit(&world->command, &me, bytes_of(value, 511), 2);
+    encode_fence_admit(
+        &world->command,
+        &(struct fence_admit_command){
+            .origin = me, .resource = bytes_of(value, 511), .token = 2});
     assert_int_equal(apply(world)->code, RESULT_LIMIT);
     struct redis_set_command set = {.name = BYTES_LITERAL("r"),
                                     .value = bytes_of(value, 600),
@@ -167,15 +177,17 @@ static void what_is_new_is_refused_and_what_gives_back_is_not(void **state)
     assert_int_equal(acquire(world, me, 3, false), RESULT_OK);
     assert_int_equal(release(world, me, 3), RESULT_OK);
     assert_int_equal(release(world, me, 3), RESULT_OK);
-    encode_set_limit(&world->command, &me, LIMIT_LOCKS, 5);
+    encode_set_limit(&world->command,
+                     &(struct set_limit_command){
+                         .origin = me, .key = LIMIT_LOCKS, .value = 5});
     assert_int_equal(apply(world)->code, RESULT_OK);
-    struct blacklist_command list = {.client = BYTES_LITERAL("x"),
-                                     .reason = bytes_of(value, 1000)};
+    struct blacklist_add_command list = {.client = BYTES_LITERAL("x"),
+                                         .reason = bytes_of(value, 1000)};
     encode_blacklist_add(&world->command, &list);
     assert_int_equal(apply(world)->code, RESULT_OK);
-    encode_close(&world->command, &him);
+    encode_close(&world->command, &(struct close_command){.origin = him});
     assert_int_equal(apply(world)->code, RESULT_OK);
-    encode_close(&world->command, &me);
+    encode_close(&world->command, &(struct close_command){.origin = me});
     assert_int_equal(apply(world)->code, RESULT_OK);
     assert_int_not_equal(open_session(world), 0);
 }
@@ -214,14 +226,20 @@ static void a_limit_below_the_size_ends_nothing(void **state)
 {
     struct world *world = *state;
     struct origin nobody = {0};
-    encode_set_limit(&world->command, &nobody, LIMIT_STATE_SIZE, 10 * SIZE);
+    encode_set_limit(&world->command,
+                     &(struct set_limit_command){.origin = nobody,
+                                                 .key = LIMIT_STATE_SIZE,
+                                                 .value = 10 * SIZE});
     apply(world);
     uint64_t session = open_session(world);
     struct origin me = {.session = session};
     for (int i = 0; i < 100; i++) {
         assert_int_equal(acquire(world, me, i, false), RESULT_OK);
     }
-    encode_set_limit(&world->command, &nobody, LIMIT_STATE_SIZE, SIZE);
+    encode_set_limit(&world->command,
+                     &(struct set_limit_command){.origin = nobody,
+                                                 .key = LIMIT_STATE_SIZE,
+                                                 .value = SIZE});
     assert_int_equal(apply(world)->code, RESULT_OK);
     assert_true(size_now(world) > 2 * SIZE);
     assert_int_equal(acquire(world, me, 100, false), RESULT_LIMIT);

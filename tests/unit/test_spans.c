@@ -103,7 +103,8 @@ static void a_delay_outlasts_no_number_of_reigns(void **state)
     for (size_t i = 0; i < sizeof reigns_ms / sizeof reigns_ms[0]; i++) {
         uint64_t s = open_session(w, 1000, 0);
         acquire(w, s, "a", (struct ask){.delay_ms = 4000});
-        encode_expire(&w->command, &s, 1);
+        encode_expire(&w->command, &(struct expire_command){
+                                       .sessions = &s, .session_count = 1});
         apply_command(w);
         uint64_t t0 = w->now_ms;
         while (lockfsm_lock(w->fsm, BYTES_LITERAL("a")) != NULL) {
@@ -193,7 +194,8 @@ static void what_is_told_of_a_hold_is_less_than_a_successor_leaves(void **state)
             assert_in_range(w->now_ms - granted, 0, 12000);
         }
         assert_true(w->now_ms >= promised);
-        encode_close(&w->command, &(struct origin){.session = s});
+        encode_close(&w->command, &(struct close_command){
+                                      .origin = (struct origin){.session = s}});
         apply_command(w);
     }
 }
@@ -229,9 +231,9 @@ static void a_blacklisting_ends_after_its_time(void **state)
 {
     struct world *w = *state;
     uint64_t t0 = w->now_ms;
-    struct blacklist_command add = {.client = BYTES_LITERAL("evil*"),
-                                    .reason = BYTES_LITERAL("why"),
-                                    .for_ms = 800};
+    struct blacklist_add_command add = {.client = BYTES_LITERAL("evil*"),
+                                        .reason = BYTES_LITERAL("why"),
+                                        .for_ms = 800};
     encode_blacklist_add(&w->command, &add);
     apply_command(w);
     char expected[64];
@@ -249,7 +251,8 @@ static void a_quarantine_ends_after_its_time(void **state)
 {
     struct world *w = *state;
     uint8_t cluster_id[16] = {2};
-    struct begin_command begin = {.node = 1, .cluster_id = cluster_id};
+    struct begin_command begin = {
+        .node = 1, .cluster_id = bytes_of(cluster_id, CLUSTER_ID_SIZE)};
     timers_end(w->timers);
     lockfsm_new_life(w->fsm, 60000);
     encode_begin(&w->command, &begin);

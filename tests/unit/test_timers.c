@@ -145,8 +145,8 @@ static void a_blacklisting_moves_no_deadline(void **state)
     uint64_t t0 = w->now_ms;
     uint64_t s = open_session(w, 1000, 0);
     w->now_ms = t0 + 600;
-    struct blacklist_command add = {.session = s,
-                                    .reason = BYTES_LITERAL("why")};
+    struct blacklist_add_command add = {.session = s,
+                                        .reason = BYTES_LITERAL("why")};
     encode_blacklist_add(&w->command, &add);
     apply_command(w);
     assert_int_equal(lease_left(w, s), 400);
@@ -599,7 +599,8 @@ static void a_hundred_thousand_sessions_are_kept_alive(void **state)
     uint64_t *sessions = memory_new(MANY * sizeof *sessions);
     w->index = 0;
     uint8_t cluster_id[16] = {1};
-    struct begin_command begin = {.node = 1, .cluster_id = cluster_id};
+    struct begin_command begin = {
+        .node = 1, .cluster_id = bytes_of(cluster_id, CLUSTER_ID_SIZE)};
     encode_begin(&w->command, &begin);
     apply_command(w);
     for (uint32_t i = 0; i < MANY; i++) {
@@ -607,7 +608,8 @@ static void a_hundred_thousand_sessions_are_kept_alive(void **state)
         sessions[i] = open_session(w, 10000, 0);
     }
     change_leader(w, w->now_ms);
-    encode_heard(&w->command, sessions, MANY);
+    encode_heard(&w->command, &(struct heard_command){.sessions = sessions,
+                                                      .session_count = MANY});
     apply_command(w);
     int count = 0;
     for (int beat = 0; beat < 20; beat++) {

@@ -49,11 +49,13 @@ int set_up(void **state)
     uint8_t cluster_id[16] = {1};
     struct lockfsm_limits limits = lockfsm_default_limits;
     limits.of[LIMIT_TTL_MAX] = TTL_ASKED_MS_MAX;
-    struct begin_command begin = {.node = 1,
-                                  .incarnation = 7,
-                                  .cluster_id = cluster_id,
-                                  .token_base = 1000,
-                                  .limits = &limits};
+    struct begin_command begin = {
+        .node = 1,
+        .incarnation = 7,
+        .cluster_id = bytes_of(cluster_id, CLUSTER_ID_SIZE),
+        .token_base = 1000,
+        .limits = limits.of,
+        .limit_count = LIMIT_COUNT};
     encode_begin(&w->command, &begin);
     apply_command(w);
     timers_begin(w->timers, w->fsm, ns(w));
@@ -116,50 +118,53 @@ void release(struct world *w, uint64_t session, const char *lock)
 
 static inline void describe(struct world *w, struct bytes command)
 {
-    Hasp__Command *c = hasp__command__unpack(NULL, command.size, command.data);
-    assert_non_null(c);
-    switch (c->op_case) {
-    case HASP__COMMAND__OP_EXPIRE:
+    struct arena arena = {0};
+    struct codec_level level;
+    struct entry entry;
+    const struct entry *c = &entry;
+    assert_true(entry_get(command, &arena, &entry, &level));
+    switch (c->op) {
+    case OP_EXPIRE:
         buffer_put_text(&w->text, "expire");
-        for (size_t i = 0; i < c->expire->n_sessions; i++) {
+        for (size_t i = 0; i < c->expire->session_count; i++) {
             buffer_printf(&w->text, " %u",
                           number_of(w, c->expire->sessions[i]));
         }
         break;
-    case HASP__COMMAND__OP_TIME:
+    case OP_TIME:
         w->time_count++;
         w->elapsed_ms = c->time->elapsed_ms;
-        if (c->time->n_marks == 0) {
-            hasp__command__free_unpacked(c, NULL);
+        if (c->time->mark_count == 0) {
+            arena_done(&arena);
             return;
         }
         buffer_put_text(&w->text, "mark");
-        for (size_t i = 0; i < c->time->n_marks; i++) {
+        for (size_t i = 0; i < c->time->mark_count; i++) {
             buffer_printf(&w->text, " %u=%u",
-                          number_of(w, c->time->marks[i]->session),
-                          c->time->marks[i]->quiet_ms);
+                          number_of(w, c->time->marks[i].session),
+                          c->time->marks[i].quiet_ms);
         }
         break;
-    case HASP__COMMAND__OP_WAIT_TIMEOUT:
+    case OP_WAIT_TIMEOUT:
         buffer_printf(&w->text, "wait-timeout %u @%llu",
                       number_of(w, c->wait_timeout->session),
                       (unsigned long long)c->wait_timeout->wait_index);
         break;
-    case HASP__COMMAND__OP_DELAY_OVER:
+    case OP_DELAY_OVER:
         buffer_printf(&w->text, "delay-over %.*s @%llu",
-                      (int)c->delay_over->name.len, c->delay_over->name.data,
+                      (int)c->delay_over->name.size, c->delay_over->name.data,
                       (unsigned long long)c->delay_over->since_index);
         break;
-    case HASP__COMMAND__OP_HOLD_OVER:
+    case OP_HOLD_OVER:
         buffer_printf(&w->text, "hold-over %u %llu",
                       number_of(w, c->hold_over->session),
                       (unsigned long long)c->hold_over->token);
         break;
-    case HASP__COMMAND__OP_BLACKLIST_OVER:
+    case OP_BLACKLIST_OVER:
         buffer_printf(&w->text, "blacklist-over @%llu",
                       (unsigned long long)c->blacklist_over->since_index);
         break;
-    case HASP__COMMAND__OP_QUARANTINE_OVER:
+    case OP_QUARANTINE_OVER:
         buffer_printf(&w->text, "quarantine-over @%llu",
                       (unsigned long long)c->quarantine_over->since_index);
         break;
@@ -168,7 +173,7 @@ static inline void describe(struct world *w, struct bytes command)
         break;
     }
     buffer_put_text(&w->text, "\n");
-    hasp__command__free_unpacked(c, NULL);
+    arena_done(&arena);
 }
 
 static inline bool propose(void *data, struct bytes command)
@@ -208,7 +213,8 @@ void apply_proposed(struct world *w)
 void log_heard(struct world *w, uint64_t session)
 {
     timers_hearing(w->timers, session);
-    encode_heard(&w->command, &session, 1);
+    encode_heard(&w->command, &(struct heard_command){.sessions = &session,
+                                                      .session_count = 1});
     buffer_put_bytes(&w->proposed[w->proposed_count++],
                      buffer_bytes(&w->command));
     buffer_clear(&w->command);

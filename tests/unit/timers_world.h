@@ -23,8 +23,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "lease/timers.h"
-#include "lockfsm/command.pb-c.h"
-#include "lockfsm/encode.h"
+#include "lockfsm/entry.h"
 
 #define MS UINT64_C(1000000)
 #define SESSION_MAX 1024

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "lockfsm/entry.h"
+
+#include "base/check.h"
+#include "lockfsm/feature.h"
+#include "lockfsm/lockfsm.h"
+#include "lockfsm/records.h"
+
+/* --- The tables of fields ------------------------------------------------- */
+
+/* clang-format off */
+#define STRUCT(name) \
+    static codec_message_fn name##_message; \
+    static CODEC_BEGIN(name, name)
+#define ENTRY(number, NAME, name, ...) \
+    static codec_message_fn name##_command_message; \
+    static CODEC_BEGIN(name##_command, name##_command)
+/* clang-format on */
+#define END CODEC_END
+#define U32 CODEC_U32
+#define U64 CODEC_U64
+#define BOOL CODEC_BOOL
+#define ENUM CODEC_ENUM
+#define BYTES CODEC_BYTES
+#define FIXED CODEC_FIXED
+#define NUMBERS CODEC_NUMBERS
+#define PAIRS CODEC_PAIRS
+#define RUNS CODEC_RUNS
+#define PART CODEC_PART
+#define PARTS CODEC_PARTS
+#include "lockfsm/entry.def"
+
+static codec_message_fn entry_message;
+/* clang-format off */
+static CODEC_BEGIN(entry, entry)
+#define ENTRY(number, NAME, name, ...) \
+    {.tag = (number), .type = CODEC_TYPE_CHOICE, \
+     .offset = offsetof(self, name), .count_offset = offsetof(self, op), \
+     .part = name##_command_message},
+#include "lockfsm/entry.def"
+    CODEC_BYTES(101, from)
+    CODEC_BYTES(102, by)
+CODEC_END
+    /* clang-format on */
+
+    static const struct entry_row rows[] = {
+#define ENTRY(number, NAME, name, ...) \
+    [OP_##NAME] = {.message = name##_command_message, ##__VA_ARGS__},
+#include "lockfsm/entry.def"
+};
+
+const struct entry_row *entry_row(enum entry_op op)
+{
+    CHECK((size_t)op < sizeof rows / sizeof rows[0]);
+    CHECK(rows[op].message != NULL);
+    return &rows[op];
+}
+
+/* --- Bytes ---------------------------------------------------------------- */
+
+void entry_put(struct buffer *out, const struct entry *entry)
+{
+    codec_put(out, entry_message(), entry);
+}
+
+void encode_trail(struct buffer *out, struct bytes from, struct bytes by)
+{
+    entry_put(out, &(struct entry){.from = from, .by = by});
+}
+
+static void *take(void *arena, size_t size)
+{
+    void *piece = arena_take(arena, size);
+    memset(piece, 0, size);
+    return piece;
+}
+
+bool entry_get(struct bytes in, struct arena *arena, struct entry *ret_entry,
+               struct codec_level *ret_level)
+{
+    struct codec_memory memory = {.take = take, .data = arena};
+    *ret_entry = (struct entry){.op = OP_NONE};
+    if (!codec_get(in, entry_message(), ret_entry, &memory, ret_level)) {
+        return false;
+    }
+    uint32_t level = FEATURE_LEVEL_FIRST;
+    const char *what = "";
+    if (ret_entry->op != OP_NONE && entry_row(ret_entry->op)->level > level) {
+        level = entry_row(ret_entry->op)->level;
+        what = entry_row(ret_entry->op)->what;
+    }
+    if (ret_level->level < level) {
+        *ret_level = (struct codec_level){level, what};
+    }
+    return true;
+}
+
+const struct origin *entry_origin(const struct entry *entry)
+{
+    const struct codec_message *message = entry_row(entry->op)->message();
+    for (size_t i = 0; i < message->field_count; i++) {
+        if (message->fields[i].part == origin_message) {
+            return (const void *)((const char *)entry->body +
+                                  message->fields[i].offset);
+        }
+    }
+    return NULL;
+}
+
+void entry_put_identity(struct buffer *out, const struct entry *entry)
+{
+    codec_put_identity(out, entry_row(entry->op)->message(), entry->body);
+}
