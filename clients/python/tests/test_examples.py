@@ -65,10 +65,12 @@ class Language:
                        dict(environment, PYTHONUNBUFFERED='1'), self.folder)
 
     def example(self, name):
-        """Where the package does not have them: beside it."""
-        ending = '.py' if self.name == 'python' else '.js'
-        path = shutil.copy(os.path.join(CLIENTS, self.name, 'examples',
-                                        name + ending), self.folder)
+        """Beside the package, as it is; a program may be reading it."""
+        name += '.py' if self.name == 'python' else '.js'
+        path = os.path.join(self.folder, name)
+        if not os.path.exists(path):
+            shutil.copy(os.path.join(CLIENTS, self.name, 'examples', name),
+                        path)
         return path
 
     def readme(self):
