@@ -275,7 +275,8 @@ level2:
 .PHONY: cluster
 cluster: $(B)/haspd $(B)/hasp lib examples client-tests level2 ## tests on real processes (T=part of a name)
 	@HASPD=$(B)/haspd HASP=$(B)/hasp HASP_BUILD=$(B) tools/run-cluster.sh \
-	    $(if $(T),-k $(T)) tests/cluster clients/python/tests
+	    $(if $(T),-k $(T)) tests/cluster clients/python/tests \
+	    tests/conformance
 
 .PHONY: asan tsan
 asan tsan: ## unit tests and simulator under the sanitizers

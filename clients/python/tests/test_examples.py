@@ -10,7 +10,6 @@ import queue
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,7 +22,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 CLIENTS = os.path.join(HERE, '..', '..')
 ROOT = os.path.join(CLIENTS, '..')
 sys.path.insert(0, os.path.join(ROOT, 'tests', 'cluster'))
+sys.path.insert(0, os.path.join(ROOT, 'tests', 'conformance'))
 
+from cable import Cable  # noqa: E402
 from cluster import Cluster, wait_until  # noqa: E402
 
 FENCE = {'python': 'python', 'node': 'js'}
@@ -140,53 +141,6 @@ class Program:
         self.process.stdout.close()
 
 
-class Wire:
-    """Between a program and the nodes; it can be cut."""
-
-    def __init__(self, ports):
-        self.is_cut = False
-        self.open = []
-        self.listeners = [socket.create_server(('127.0.0.1', 0))
-                          for _ in ports]
-        self.endpoints = ','.join('127.0.0.1:%d' % one.getsockname()[1]
-                                  for one in self.listeners)
-        for listener, port in zip(self.listeners, ports):
-            threading.Thread(target=self._accept, args=(listener, port),
-                             daemon=True).start()
-
-    def _accept(self, listener, port):
-        while True:
-            try:
-                one, _ = listener.accept()
-                other = socket.create_connection(('127.0.0.1', port))
-            except OSError:
-                return
-            self.open += [one, other]
-            for pair in (one, other), (other, one):
-                threading.Thread(target=self._copy, args=pair,
-                                 daemon=True).start()
-
-    def _copy(self, one, other):
-        """What comes while it is cut is lost, as on a wire: nobody is told."""
-        try:
-            while True:
-                data = one.recv(65536)
-                if not self.is_cut:
-                    if not data:
-                        break
-                    other.sendall(data)
-                elif not data:
-                    return
-        except OSError:
-            pass
-        for end in one, other:
-            end.close()
-
-    def close(self):
-        for end in [*self.listeners, *self.open]:
-            end.close()
-
-
 @pytest.fixture(scope='module')
 def cluster():
     with Cluster(3) as nodes:
@@ -258,7 +212,7 @@ def test_two_never_lead_at_once(cluster, start):
     """A leader that is cut off, and does not hear of it, stops before another
     one begins. Each line is read after it was printed, so the time of the last
     step is one before which it was made: here it counts against the client."""
-    wire = Wire([node.client_port for node in cluster.nodes])
+    wire = Cable([node.client_port for node in cluster.nodes])
     try:
         one = start('election', 'one', through=wire.endpoints)
         first = one.token()

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT
+//
+// Does what it is told on stdin: tests/conformance/README.md.
+'use strict';
+
+const readline = require('node:readline');
+const { HaspError, Session } = require('..');
+
+const FEATURES = ['several', 'convert', 'alive', 'place', 'cancel', 'owner',
+  'linger', 'hold', 'freeze'];
+const OPEN = ['endpoints', 'name', 'ttl', 'linger', 'timeout', 'alive'];
+const LOCK = ['shared', 'slots', 'owner', 'value', 'hold', 'delay', 'barge'];
+
+let session = null;
+let locks = {};
+
+const say = (told) => process.stdout.write(`${JSON.stringify(told)}\n`);
+const now = () => Number(process.hrtime.bigint());
+const pick = (told, names) => Object.fromEntries(
+  names.filter((name) => name in told).map((name) => [name, told[name]]));
+const wait = ({ wait: ms = Infinity }) => ms ?? Infinity;
+
+/** The lock object by that name; the first command makes it. */
+function lock(told) {
+  locks[told.as] ??= session.lock(told.names, pick(told, LOCK));
+  return locks[told.as];
+}
+
+const commands = {
+  can: () => ({ features: FEATURES }),
+
+  async open(told) {
+    session = await Session.open(pick(told, OPEN));
+    locks = {};
+    for (const kind of ['jeopardy', 'safe', 'lost', 'please']) {
+      session.on(kind, (event) => say({ event: kind, ...event }));
+    }
+    return {};
+  },
+
+  async close() {
+    await session.close();
+    return {};
+  },
+
+  state() {
+    const at = now();
+    return { left_ns: Math.floor(1e6 * session.remaining()),
+      state: session.state(), at_ns: at };
+  },
+
+  async lock(told) {
+    const held = await lock(told).acquire(wait(told));
+    return { held, tokens: lock(told).tokens };
+  },
+
+  async release(told) {
+    await lock(told).release();
+    return {};
+  },
+
+  guard(told) {
+    const at = now();
+    lock(told).guard(told.need ?? 0);
+    return { at_ns: at };
+  },
+
+  remaining(told) {
+    const at = now();
+    return { left_ns: Math.floor(1e6 * lock(told).remaining()), at_ns: at };
+  },
+
+  async convert(told) {
+    const held = await lock(told).convert(
+      { shared: told.shared, wait: wait(told) });
+    return { held, tokens: lock(told).tokens };
+  },
+
+  cancel(told) {
+    lock(told).cancel();
+    return {};
+  },
+
+  place: async (told) => ({ place: await lock(told).place() }),
+
+  alive() {
+    session.alive();
+    return {};
+  },
+
+  ask: async ({ words }) => ({ reply: await session.ask(...words) }),
+
+  freeze({ ms }) {
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, ms);
+    return {};
+  },
+};
+
+readline.createInterface({ input: process.stdin }).on('line', async (line) => {
+  const told = JSON.parse(line);
+  try {
+    say({ id: told.id, ok: await commands[told.do](told) });
+  } catch (error) {
+    const isOurs = error instanceof HaspError || error instanceof TypeError ||
+      error instanceof RangeError;
+    say({ id: told.id, text: isOurs ? error.message : error.stack,
+      error: error instanceof HaspError ? error.code
+        : isOurs ? 'MISUSE' : 'BROKEN' });
+  }
+}).on('close', () => process.exit(0));

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: MIT
+"""Runs the `conform` of a language and talks to it, as README.md says."""
+
+import json
+import os
+import shutil
+import subprocess
+import threading
+import time
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), '..', '..'))
+# What each language needs, and its program.
+LANGUAGES = {
+    'python': ('/usr/bin/python3', ['clients/python/tests/conform.py']),
+    'node': (shutil.which('node'), ['clients/node/test/conform.js']),
+}
+PATIENCE_S = 40
+
+
+class Refused(Exception):
+    """The client answered an error: 'word'."""
+
+    def __init__(self, word, text):
+        super().__init__(f'{word}: {text}')
+        self.word = word
+
+
+class Conform:
+    def __init__(self, language, root=ROOT):
+        program, words = LANGUAGES[language]
+        self.process = subprocess.Popen(
+            [program, *words], cwd=root, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, text=True)
+        self.news = threading.Condition()
+        self.answers, self.events, self.log = {}, [], []
+        self.count = 0
+        self.reader = threading.Thread(target=self._read)
+        self.reader.start()
+
+    def _read(self):
+        for line in self.process.stdout:
+            told = json.loads(line)
+            with self.news:
+                self.log.append(told)
+                if 'event' in told:
+                    self.events.append(told)
+                else:
+                    self.answers[told['id']] = told
+                self.news.notify_all()
+
+    def begin(self, do, **words):
+        """Gives the id under which it will be answered."""
+        self.count += 1
+        line = json.dumps({'id': self.count, 'do': do, **words}) + '\n'
+        try:
+            self.process.stdin.write(line)
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # It has been killed.
+        return self.count
+
+    def _wait(self, find, what, patience):
+        until = time.monotonic() + (patience or PATIENCE_S)
+        with self.news:
+            while not find():
+                left = until - time.monotonic()
+                assert left > 0, f'the client has not told {what}: {self.log}'
+                self.news.wait(left)
+            return find()
+
+    def end(self, number, patience=None):
+        told = self._wait(lambda: self.answers.get(number), f'id {number}',
+                          patience)
+        if 'error' in told:
+            raise Refused(told['error'], told['text'])
+        return told['ok']
+
+    def do(self, do, **words):
+        return self.end(self.begin(do, **words))
+
+    def event(self, kind, patience=None):
+        def find():
+            for told in self.events:
+                if told['event'] == kind:
+                    return told
+            return None
+
+        told = self._wait(find, f'the event {kind}', patience)
+        self.events.remove(told)
+        return told
+
+    def close(self, kill=False):
+        """Gives its exit status."""
+        if kill:
+            self.process.kill()
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
+        try:
+            return self.process.wait(20)
+        finally:
+            self.process.kill()
+            self.reader.join(20)
+            self.process.stdout.close()

@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: MIT
+"""Two fake nodes that answer as a script says (README.md), and its reader."""
+
+import json
+import os
+import queue
+import re
+import socket
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                                '..', 'cluster'))
+
+from fake_node import Raw, encode  # noqa: E402
+
+from driver import PATIENCE_S, Refused  # noqa: E402
+
+BYTE_S = 0.02
+FOR_A_SESSION = ('SESSION.KEEP', 'SESSION.CLOSE', 'LOCK.ACQUIRE',
+                 'LOCK.RELEASE', 'LOCK.CONVERT', 'LOCK.MACQUIRE')
+BY_ITSELF = ('SESSION.OPEN', 'SESSION.ATTACH', 'SESSION.CLOSE')
+
+
+class Request:
+    """One that a node got, and that the script has to answer."""
+
+    def __init__(self, words, connection):
+        self.words = [word.decode() for word in words]
+        self.connection = connection
+        upper = [word.upper() for word in self.words]
+        self.number = self.words[upper.index('REQ') + 1] \
+            if 'REQ' in upper else None
+
+    def answer(self, how):
+        how, _, rest = how.partition(' ') if re.match(
+            'lose|never|slow|late', how) else ('', '', how)
+        if how == 'lose':
+            self.connection.shutdown(socket.SHUT_RDWR)
+        elif how == 'late':
+            pause, _, rest = rest.partition(' ')
+            time.sleep(int(pause) / 1000)
+        if how in ('lose', 'never'):
+            return
+        value = Raw(rest.encode() + b'\r\n') if rest.startswith('-') else \
+            encode(json.loads(rest))
+        parts = [value] if how != 'slow' else \
+            [value[i:i + 1] for i in range(len(value))]
+        try:
+            for part in parts:
+                self.connection.sendall(part)
+                time.sleep(BYTE_S if how == 'slow' else 0)
+        except OSError:
+            pass  # The client has gone to another node.
+
+
+class Nodes:
+    def __init__(self, is_about):
+        """'is_about': the commands that the script itself answers."""
+        self.is_about = is_about
+        self.asked = queue.Queue()
+        self.keep = ''
+        self.kept = threading.Semaphore(0)
+        self.always = {}
+        self.opened = {'ttl_ms': 10000, 'linger_ms': 0}
+        self.log = []
+        self.listeners = [socket.create_server(('127.0.0.1', 0))
+                          for _ in range(3)]
+        self.endpoints = ['127.0.0.1:%d' % one.getsockname()[1]
+                          for one in self.listeners]
+        for listener in self.listeners[:2]:  # The third one says nothing.
+            threading.Thread(target=self._accept, args=(listener,),
+                             daemon=True).start()
+
+    def close(self):
+        for listener in self.listeners:
+            listener.close()
+
+    def _accept(self, listener):
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,),
+                             daemon=True).start()
+
+    def _serve(self, connection):
+        is_attached = False
+        with connection, connection.makefile('rb') as stream:
+            try:
+                while True:
+                    head = stream.readline()
+                    if not head.startswith(b'*'):
+                        return
+                    words = []
+                    for _ in range(int(head[1:])):
+                        size = int(stream.readline()[1:])
+                        words.append(stream.read(size + 2)[:-2])
+                    verb = words[0].upper()
+                    is_attached |= verb in (b'SESSION.OPEN', b'SESSION.ATTACH')
+                    self._asked(Request(words, connection), is_attached)
+            except OSError:
+                pass
+
+    def _asked(self, request, is_attached):
+        verb = request.words[0].upper()
+        self.log.append(request.words)
+        if verb == 'HELLO':
+            request.answer('{"server": "haspd", "proto": 3}')
+        elif not is_attached and verb in FOR_A_SESSION:
+            request.answer('-NOSESSION no session is attached')
+        elif verb == 'SESSION.KEEP':
+            request.answer(self.keep or json.dumps(
+                dict(self.opened, trust_ms=0, ended=[])))
+            self.kept.release()
+        elif verb in self.always:
+            request.answer(self.always[verb])
+        elif verb not in self.is_about and verb in BY_ITSELF:
+            request.answer(self._by_itself(verb, request.words))
+        else:
+            self.asked.put(request)
+
+    def _by_itself(self, verb, words):
+        if verb != 'SESSION.OPEN':
+            return '"OK"' if verb == 'SESSION.ATTACH' else '1'
+        upper = [word.upper() for word in words]
+        for key in 'TTL', 'LINGER':
+            if key in upper:
+                self.opened[key.lower() + '_ms'] = \
+                    int(words[upper.index(key) + 1])
+        return json.dumps({'id': 7, **self.opened, 'trust_ms': 0})
+
+
+def values(text):
+    """[(key, operator, value)] of 'a=1 b<=2 c=["x"]'."""
+    found = []
+    for key, operator, value in re.findall(r'(\w+)(<=|>=|=)(\S+)', text):
+        try:
+            found.append((key, operator, json.loads(value)))
+        except ValueError:
+            found.append((key, operator, value))
+    return found
+
+
+class Script:
+    """Runs one; AssertionError says which line."""
+
+    def __init__(self, path, conform):
+        with open(path, encoding='utf-8') as file:
+            self.lines = file.read().split('\n')
+        self.path, self.conform = os.path.basename(path), conform
+        about = {line.split()[1].upper() for line in self.lines
+                 if line.startswith('node ')}
+        self.nodes = Nodes(about)
+        self.untold = []
+        self.previous = self.pending = None
+
+    def run(self):
+        try:
+            for number, line in enumerate(self.lines, 1):
+                line = re.sub(r'(^|\s+)#.*', '', line)
+                if not line:
+                    continue
+                command, _, rest = line.partition(' ')
+                try:
+                    getattr(self, 'do_' + command)(rest.strip())
+                except (AssertionError, Refused) as error:
+                    raise AssertionError(
+                        f'{self.path}:{number}: {line}: {error}\nasked: ' +
+                        '\n'.join(' '.join(words) for words in
+                                  self.nodes.log[-12:])) from None
+        finally:
+            self.nodes.close()
+
+    def do_client(self, text):
+        command, _, rest = text.partition(' ')
+        words = {key: value for key, _, value in values(rest)}
+        if command == 'open':
+            nodes = self.nodes.endpoints
+            words['endpoints'] = ','.join(
+                nodes[::-1] if words.pop('silent', False) else nodes[:2])
+        self.untold.append(self.conform.begin(command, **words))
+
+    def do_told(self, text):
+        try:
+            told = self.conform.end(self.untold.pop())
+        except Refused as error:
+            told = {'error': error.word}
+        wanted = values(text)
+        if 'error' in told:
+            assert any(key == 'error' for key, _, _ in wanted), told
+        for key, operator, value in wanted:
+            assert key in told, told
+            if key == 'error':
+                assert told[key] in value.split('|'), told
+            else:
+                assert {'=': told[key] == value,
+                        '<=': operator != '=' and told[key] <= value,
+                        '>=': operator != '=' and told[key] >= value
+                        }[operator], told
+
+    def do_node(self, text):
+        wanted, _, how = text.partition(' -> ')
+        wanted = wanted.split()
+        same = wanted.pop() if wanted[-1] in ('same', 'other') else None
+        try:
+            request = self.nodes.asked.get(timeout=PATIENCE_S)
+        except queue.Empty:
+            raise AssertionError('it was not asked') from None
+        asked = request.words[:len(wanted)]
+        assert [asked[0].upper(), *asked[1:]] == wanted, request.words
+        if same:
+            is_same = request.number == self.previous.number
+            assert is_same == (same == 'same'), request.words
+        self.previous = request
+        if how == 'later':
+            self.pending = request
+        else:
+            request.answer(how)
+
+    def do_answer(self, how):
+        self.pending.answer(how)
+
+    def do_always(self, text):
+        """Of a command, from here on; 'always LOCK.ACQUIRE' ends it."""
+        verb, _, how = text.partition(' -> ')
+        if how:
+            self.nodes.always[verb] = how
+        else:
+            del self.nodes.always[verb]
+
+    def do_keep(self, text):
+        how = text.partition('-> ')[2]
+        self.nodes.keep = '' if how == 'default' else how
+
+    def do_kept(self, _):
+        while self.nodes.kept.acquire(blocking=False):
+            pass
+        assert self.nodes.kept.acquire(timeout=PATIENCE_S), 'no heartbeat'
+
+    def do_event(self, text):
+        kind, _, rest = text.partition(' ')
+        told = self.conform.event(kind)
+        for key, _, value in values(rest):
+            assert told[key] == value, told
+
+    def do_quiet(self, _):
+        assert self.nodes.asked.empty(), self.nodes.asked.get().words
+
+    def do_sleep(self, text):
+        time.sleep(int(text) / 1000)

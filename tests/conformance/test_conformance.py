@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: MIT
+"""Each client in each language does the same: README.md says what."""
+
+import glob
+import os
+import random
+import re
+import signal
+import sys
+import threading
+import time
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+sys.path.insert(0, os.path.join(HERE, '..', 'cluster'))
+
+from cable import Cable  # noqa: E402
+from cluster import Cluster  # noqa: E402
+from driver import LANGUAGES, Conform, Refused  # noqa: E402
+from script import Script  # noqa: E402
+
+SCRIPTS = sorted(glob.glob(os.path.join(HERE, 'scripts', '*.txt')))
+
+
+@pytest.fixture(params=sorted(LANGUAGES))
+def language(request):
+    if not LANGUAGES[request.param][0]:
+        pytest.skip(f'needs {request.param}')
+    return request.param
+
+
+@pytest.mark.parametrize('path', SCRIPTS, ids=lambda path: os.path.basename(
+    path)[:-4])
+def test_the_client_does_as_the_script_says(language, path):
+    conform = Conform(language)
+    try:
+        features = conform.do('can')['features']
+        with open(path, encoding='utf-8') as file:
+            for need in re.findall(r'^# needs (\w+)', file.read(), re.M):
+                if need not in features:
+                    pytest.skip(f'{language} has no {need}')
+        Script(path, conform).run()
+    except BaseException:
+        conform.close(kill=True)
+        raise
+    assert conform.close() == 0
+
+
+class Believer:
+    """One `conform` that wants the lock for ever, and what it said."""
+
+    def __init__(self, language, ports, tells):
+        self.language, self.tells = language, tells
+        self.cable = Cable(ports)
+        self.conform = None
+        self.is_over = False
+        self.count = 0
+        self.thread = threading.Thread(target=self._want)
+        self.thread.start()
+
+    def _want(self):
+        while not self.is_over:
+            self.conform = Conform(self.language)
+            try:
+                self._once(self.conform)
+            except (AssertionError, Refused):
+                pass  # It was lost, or killed.
+            self.conform.close(kill=True)
+
+    def _once(self, conform):
+        conform.do('open', endpoints=self.cable.endpoints, ttl=1500,
+                   linger=random.choice([0, 700]), timeout=1500)
+        while not self.is_over and conform.process.poll() is None:
+            number = conform.begin('lock', names=['hot'], wait=5000,
+                                   **{'as': 'hot'})
+            told = conform.end(number, 30)
+            if told['held']:
+                self._believe(conform, told['tokens']['hot'])
+
+    def _believe(self, conform, token):
+        """Until it does not, or has worked for a while."""
+        seen = None
+        try:
+            for _ in range(random.randrange(5, 60)):
+                at = self._guard(conform)
+                seen = [min(at, (seen or [at])[0]), at]
+                time.sleep(0.005)
+        finally:
+            if seen:
+                self.count += 1
+                self.tells.append((*seen, token, self))
+        conform.end(conform.begin('release', **{'as': 'hot'}), 30)
+
+    def _guard(self, conform):
+        return conform.end(conform.begin('guard', **{'as': 'hot'}), 30)['at_ns']
+
+    def disturb(self, kind):
+        process = self.conform.process
+        if kind == 'kill':
+            process.kill()
+        elif kind == 'freeze':
+            process.send_signal(signal.SIGSTOP)
+            time.sleep(random.uniform(0.3, 3))
+            process.send_signal(signal.SIGCONT)
+        else:
+            self.cable.is_cut = True
+            time.sleep(random.uniform(0.3, 3))
+            self.cable.is_cut = False
+
+    def close(self):
+        self.is_over = True
+        self.thread.join(60)
+        self.cable.close()
+
+
+def believers_at_once(tells):
+    """Two that overlap, or a token that did not grow."""
+    found = []
+    ordered = sorted(tells, key=lambda one: one[0])
+    for one, next_ in zip(ordered, ordered[1:]):
+        if next_[0] <= one[1] or next_[2] <= one[2]:
+            found.append((one[:3], next_[:3]))
+    return found
+
+
+def test_the_oracle_sees_two_believers():
+    assert not believers_at_once([(1, 5, 7, 0), (6, 9, 8, 1)])
+    assert believers_at_once([(1, 6, 7, 0), (6, 9, 8, 1)])
+    assert believers_at_once([(6, 9, 7, 0), (1, 5, 8, 1)])
+
+
+def test_two_never_believe_at_once(language):
+    """While each of them, and the leader, is frozen, killed, cut off."""
+    seed = random.randrange(1 << 30)
+    print('seed', seed)
+    random.seed(seed)
+    tells = []
+    with Cluster(3) as cluster:
+        cluster.leader()
+        ports = [node.client_port for node in cluster.nodes]
+        believers = [Believer(language, ports, tells) for _ in range(3)]
+        try:
+            kinds = ['kill', 'freeze', 'cut', 'leader killed', 'leader frozen']
+            for kind in random.sample(kinds * 3, 12):
+                time.sleep(random.uniform(0.2, 1))
+                if kind.startswith('leader'):
+                    node = cluster.leader()
+                    node.kill() if 'killed' in kind else node.pause()
+                    time.sleep(random.uniform(0.5, 2))
+                    node.resume()
+                    cluster.start()
+                else:
+                    random.choice(believers).disturb(kind)
+            # In the end each of them gets it again.
+            counts = [one.count for one in believers]
+            until = time.monotonic() + 60
+            while any(one.count <= count for one, count in
+                      zip(believers, counts)):
+                assert time.monotonic() < until, counts
+                time.sleep(0.1)
+        finally:
+            for one in believers:
+                one.close()
+    assert len(tells) > 20
+    assert believers_at_once(tells) == []

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+"""The scripts see a mistake in each of the eight rules (README.md)."""
+
+import os
+import shutil
+import sys
+
+import pytest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+
+import driver  # noqa: E402
+import script  # noqa: E402
+
+# Rule, script; by language the file, what stands there, what is planted.
+PLANTED = [
+    ('1 keep it', 'kept', {
+        'python': ('hasp/lease.py', 'self.promised() // 5',
+                   'self.promised() * 2'),
+        'node': ('lib/lease.js', 'this.promised() / 5n',
+                 'this.promised() * 2n')}),
+    ('2 from sending', 'from_sending', {
+        'python': ('hasp/keeper.py', 'self._answered(reply, sent)',
+                   'self._answered(reply, read_clock())'),
+        'node': ('lib/session.js', 'this.prolong(reply, sent);\n      next',
+                 'this.prolong(reply, readClock());\n      next')}),
+    ('2 then stop', 'by_itself', {
+        'python': ('hasp/lease.py', 'if age >= trusted(self.ttl):',
+                   'if age >= 1000 * trusted(self.ttl):'),
+        'node': ('lib/lease.js', 'age >= trusted(this.ttl)',
+                 'age >= 1000n * trusted(this.ttl)')}),
+    ('3 nil is no hold', 'refused', {
+        'python': ('hasp/hold.py', "verb != 'RELEASE' and reply is not None:",
+                   "verb != 'RELEASE':"),
+        'node': ('lib/lock.js', "verb !== 'RELEASE' && reply !== null",
+                 "verb !== 'RELEASE'")}),
+    ('4 the newest token', 'convert', {
+        'python': ('hasp/hold.py', 'self.tokens = dict(zip(',
+                   'self.tokens = self.tokens or dict(zip('),
+        'node': ('lib/lock.js', 'this.tokens = Object.fromEntries(',
+                 'this.tokens = this.token ? this.tokens : '
+                 'Object.fromEntries(')}),
+    ('5 one number', 'lost_answer', {
+        'python': ('hasp/core.py', '                                       '
+                   '*words, *more)', '*[w + attempt if isinstance(w, int) '
+                   'else w for w in words], *more)'),
+        'node': ('lib/core.js', '[...words, ...more]',
+                 "[...words.map((w, i) => words[i - 1] === 'REQ' ? "
+                 'w + attempt : w), ...more]')}),
+    ('6 attach', 'kept', {
+        'python': ('hasp/core.py', 'if self.id and attaches:', 'if False:'),
+        'node': ('lib/core.js', 'this.id && attaches', 'false')}),
+    ('7 from sending on', 'belief_ends_first', {
+        'python': ('hasp/hold.py', '        is_last = self._forget()\n',
+                   '        is_last = self._count == 1\n'),
+        'node': ('lib/lock.js', 'const isLast = this.forget();',
+                 'const isLast = this.count === 1;')}),
+    ('8 gone is gone', 'expired', {
+        'python': ('hasp/request.py', "'EXPIRED': LeaseLost,", ''),
+        'node': ('lib/request.js', "EXPIRED: 'LOST',", '')}),
+]
+
+
+def cases():
+    for rule, name, planted in PLANTED:
+        for language, how in planted.items():
+            yield pytest.param(name, language, *how, id=f'{rule} {language}')
+
+
+@pytest.mark.parametrize('name, language, path, old, new', cases())
+def test_a_mistake_is_seen(monkeypatch, tmp_path, name, language, path, old,
+                           new):
+    if not driver.LANGUAGES[language][0]:
+        pytest.skip(f'needs {language}')
+    copy = tmp_path / 'clients' / language
+    shutil.copytree(os.path.join(driver.ROOT, 'clients', language), copy)
+    text = (copy / path).read_text()
+    assert text.count(old) == 1, f'{path} has no {old!r} any more'
+    (copy / path).write_text(text.replace(old, new))
+    monkeypatch.setattr(driver, 'PATIENCE_S', 8)
+    monkeypatch.setattr(script, 'PATIENCE_S', 8)
+    program = driver.Conform(language, tmp_path)
+    try:
+        with pytest.raises(AssertionError, match=f'{name}.txt:'):
+            script.Script(os.path.join(HERE, 'scripts', name + '.txt'),
+                          program).run()
+    finally:
+        program.close(kill=True)
