@@ -169,9 +169,6 @@ int client_ask(struct client *client, const struct query *query,
     if (client->error != 0) {
         return client->error;
     }
-    if (options->ret_sent != NULL) {
-        *options->ret_sent = client->ask.sent;
-    }
     *ret_reply = &client->reply;
     return 0;
 }
@@ -209,21 +206,9 @@ void client_drop(struct client *client)
     transport_turn(&client->transport, &client->asker, NULL);
 }
 
-uint32_t client_endpoint(const struct client *client)
-{
-    return asker_endpoint_number(&client->asker);
-}
-
 void client_begin_at(struct client *client, uint32_t endpoint)
 {
     asker_begin_at(&client->asker, endpoint);
-}
-
-void client_abandon(struct client *client)
-{
-    if (client->transport.fd >= 0) {
-        close(client->transport.fd);
-    }
 }
 
 const char *client_why(const struct client *client)

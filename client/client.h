@@ -68,7 +68,6 @@ typedef void client_again_fn(void *data);
 struct client_options {
     uint64_t deadline_ns; /* Of the whole. */
     uint64_t attempt_ms;  /* Of an answer at one node; 0: CLIENT_ATTEMPT_MS. */
-    struct lease_clock *ret_sent; /* Before the answered one was sent; NULL. */
     bool is_repeatable;
     bool is_read; /* Repeatable, and whether it was done does not matter. */
     bool is_once; /* One attempt at one node, whatever it ends with. */
@@ -89,14 +88,8 @@ MUST_CHECK int client_wait_push(struct client *client, uint64_t deadline_ns);
 int client_fd(const struct client *client);
 /* Gives the connection up; the next query opens one to the next endpoint. */
 void client_drop(struct client *client);
-/* The endpoint in use, as a number, and where to begin before the first query:
- * one client of a program need not find out again what another one knows. */
-uint32_t client_endpoint(const struct client *client);
+/* Where to begin, before the first query: a number of an endpoint. */
 void client_begin_at(struct client *client, uint32_t endpoint);
-/* In the child of a fork: closes its copy of the connection and touches nothing
- * else, since the thread that used it may have been in the midst of a
- * change. */
-void client_abandon(struct client *client);
 
 /* After an error: a text for a person; after HASP_EREPLY: the server's word, as
  * in "NOTHELD". */

@@ -31,7 +31,6 @@ int client_session_open(struct client *client,
 {
     struct query query = {0};
     struct client_session session = {0};
-    struct lease_clock sent;
     const struct resp_reply *reply;
     char proof[2 * SHA256_SIZE + 1];
     int error = make_secret(session.credentials.secret, proof);
@@ -53,11 +52,10 @@ int client_session_open(struct client *client,
     }
     query_text(&query, "PROOF");
     query_text(&query, proof);
-    error = client_ask(client, &query,
-                       &(struct client_options){.deadline_ns = deadline_ns,
-                                                .ret_sent = &sent,
-                                                .is_read = true},
-                       &reply);
+    error = client_ask(
+        client, &query,
+        &(struct client_options){.deadline_ns = deadline_ns, .is_read = true},
+        &reply);
     query_done(&query);
     if (error != 0) {
         return error;
@@ -68,8 +66,6 @@ int client_session_open(struct client *client,
     if (session.credentials.session == 0 || session.ttl_ms == 0) {
         return HASP_EPROTO;
     }
-    lease_init(&session.lease);
-    lease_answered(&session.lease, sent, session.ttl_ms, session.linger_ms);
     client_adopt_session(client, &session.credentials);
     *ret_session = session;
     return 0;
@@ -96,7 +92,6 @@ int client_session_attach(struct client *client,
     if (error != 0) {
         return error;
     }
-    lease_init(&session.lease);
     session.ttl_ms = reply_number(reply, 0, "ttl_ms");
     session.linger_ms = reply_number(reply, 0, "linger_ms");
     client_adopt_session(client, credentials);
@@ -104,33 +99,17 @@ int client_session_attach(struct client *client,
     return 0;
 }
 
-static void tell_ended(const struct resp_reply *reply, session_ended_fn *ended,
-                       void *data)
-{
-    uint32_t at = 0;
-    uint32_t count = reply_array(reply, 0, "ended", &at);
-    for (uint32_t i = 0; i < count && ended != NULL; i++) {
-        ended(data, reply_text(reply, at, "lock"),
-              reply_text(reply, at, "owner"), reply_text(reply, at, "reason"),
-              reply_number(reply, at, "token"));
-        at += reply->value[at].span;
-    }
-}
-
 int client_session_keep(struct client *client, struct client_session *session,
-                        uint64_t deadline_ns, session_ended_fn *ended,
-                        void *data)
+                        uint64_t deadline_ns)
 {
     struct query query = {0};
-    struct lease_clock sent;
     const struct resp_reply *reply;
     query_begin(&query, "SESSION.KEEP");
     query_text(&query, "FULL");
-    int error = client_ask(client, &query,
-                           &(struct client_options){.deadline_ns = deadline_ns,
-                                                    .ret_sent = &sent,
-                                                    .is_read = true},
-                           &reply);
+    int error = client_ask(
+        client, &query,
+        &(struct client_options){.deadline_ns = deadline_ns, .is_read = true},
+        &reply);
     query_done(&query);
     if (error != 0) {
         return error;
@@ -141,17 +120,14 @@ int client_session_keep(struct client *client, struct client_session *session,
     }
     session->ttl_ms = ttl_ms;
     session->linger_ms = reply_number(reply, 0, "linger_ms");
-    lease_answered(&session->lease, sent, session->ttl_ms, session->linger_ms);
-    tell_ended(reply, ended, data);
     return 0;
 }
 
-int client_session_close(struct client *client, struct client_session *session,
-                         uint64_t deadline_ns, uint64_t *ret_released)
+int client_session_close(struct client *client, uint64_t deadline_ns,
+                         uint64_t *ret_released)
 {
     struct query query = {0};
     const struct resp_reply *reply;
-    lease_refused(&session->lease);
     query_begin(&query, "SESSION.CLOSE");
     int error = client_ask(client, &query,
                            &(struct client_options){.deadline_ns = deadline_ns,

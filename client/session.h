@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A session as its client sees it: its credentials, its lease, the numbers of
- * its requests.
+/* The commands of sessions, one by one, for a tool that shows them: nothing is
+ * kept (client/machine.h does that) and no lease is counted.
  *
  * client_session_open() and _attach() make 'client' act for the session.
- * Sending heartbeats is the caller's matter (client/keeper.h does it in a
- * thread).
  *
  * Errors are those of client_ask(). */
 
@@ -17,7 +15,6 @@
 #include "base/err.h"
 #include "client/client.h"
 #include "client/query.h"
-#include "lease/lease.h"
 
 struct session_options {
     uint64_t ttl_ms;    /* 0: the server's default. */
@@ -27,7 +24,6 @@ struct session_options {
 
 struct client_session {
     struct credentials credentials;
-    struct lease lease;
     uint64_t ttl_ms;
     uint64_t linger_ms;
     uint64_t request_number; /* Of the newest REQ; each is awaited. */
@@ -41,28 +37,19 @@ MUST_CHECK int client_session_open(struct client *client,
                                    uint64_t deadline_ns,
                                    struct client_session *ret_session);
 
-/* Acts for an existing session. That moves no lease: it is in jeopardy until
- * the first KEEP. */
+/* Acts for an existing session, which moves no lease. */
 MUST_CHECK int client_session_attach(struct client *client,
                                      const struct credentials *credentials,
                                      uint64_t deadline_ns,
                                      struct client_session *ret_session);
 
-/* Called for each hold that ended without being given back. */
-typedef void session_ended_fn(void *data, struct bytes lock, struct bytes owner,
-                              struct bytes reason, uint64_t token);
-
-/* Sends a heartbeat and waits for its answer. 'ended' may be NULL. */
+/* Sends a heartbeat and waits for its answer. */
 MUST_CHECK int client_session_keep(struct client *client,
                                    struct client_session *session,
-                                   uint64_t deadline_ns,
-                                   session_ended_fn *ended, void *data);
+                                   uint64_t deadline_ns);
 
-/* Ends the session; belief in its holds ends before this is sent. An unknown or
- * ended session is HASP_EREPLY. */
-MUST_CHECK int client_session_close(struct client *client,
-                                    struct client_session *session,
-                                    uint64_t deadline_ns,
+/* Ends the session. An unknown or ended one is HASP_EREPLY. */
+MUST_CHECK int client_session_close(struct client *client, uint64_t deadline_ns,
                                     uint64_t *ret_released);
 
 /* Appends "REQ n ACKED n-1", for a change that may be asked again. */

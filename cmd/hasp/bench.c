@@ -148,8 +148,8 @@ static void *work(void *data)
     }
     if (is_open) {
         /* If it fails the session ends with its TTL. */
-        int ignored = client_session_close(
-            client, &session, client_now_ns() + NS_PER_S, &released);
+        int ignored = client_session_close(client, client_now_ns() + NS_PER_S,
+                                           &released);
         (void)ignored;
     }
     query_done(&query);

@@ -102,8 +102,7 @@ int run_session_keep(struct tool *tool, char **argv)
         return exit_code;
     }
     struct client *client = tool_client(tool);
-    int error = client_session_keep(client, &session, tool_deadline_ns(tool),
-                                    NULL, NULL);
+    int error = client_session_keep(client, &session, tool_deadline_ns(tool));
     if (error != 0) {
         return tool_client_error(client, error, what);
     }
@@ -126,8 +125,8 @@ int run_session_close(struct tool *tool, char **argv)
     int exit_code = attach(tool, argv, what, &source, &session);
     if (exit_code == 0) {
         struct client *client = tool_client(tool);
-        int error = client_session_close(client, &session,
-                                         tool_deadline_ns(tool), &released);
+        int error = client_session_close(client, tool_deadline_ns(tool),
+                                         &released);
         exit_code = error == 0 ? 0 : tool_client_error(client, error, what);
     }
     /* A session that has ended needs its file no more. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* client/: endpoints, connections, asking again, sessions and their keeper,
- * against nodes that follow a script. A scripted node is a thread that takes
+/* client/: endpoints, connections, asking again, sessions, against nodes that
+ * follow a script. A scripted node is a thread that takes
  * connections on a free port of loopback and gives each request the next answer
  * of its script. */
 
@@ -26,7 +26,6 @@
 #include "base/memory.h"
 #include "base/sha.h"
 #include "client/clock.h"
-#include "client/keeper.h"
 #include "client/session.h"
 
 /* --- A scripted node ------------------------------------------------------ */
@@ -559,15 +558,6 @@ static void a_wait_can_be_interrupted(void **state)
     "%4\r\n$2\r\nid\r\n:17\r\n"                          \
     "$6\r\nttl_ms\r\n:1000\r\n$9\r\nlinger_ms\r\n:0\r\n" \
     "$8\r\ntrust_ms\r\n:800\r\n"
-#define KEPT                                                   \
-    "%4\r\n$6\r\nttl_ms\r\n:1000\r\n$9\r\nlinger_ms\r\n:0\r\n" \
-    "$8\r\ntrust_ms\r\n:800\r\n$5\r\nended\r\n*0\r\n"
-#define KEPT_ENDED                                             \
-    "%4\r\n$6\r\nttl_ms\r\n:1000\r\n$9\r\nlinger_ms\r\n:0\r\n" \
-    "$8\r\ntrust_ms\r\n:800\r\n$5\r\nended\r\n*1\r\n"          \
-    "%4\r\n$4\r\nlock\r\n$1\r\na\r\n$5\r\nowner\r\n$0\r\n\r\n" \
-    "$5\r\ntoken\r\n:9\r\n$6\r\nreason\r\n$8\r\nmax hold\r\n"
-
 static void open_session(struct client *client,
                          struct client_session *ret_session)
 {
@@ -575,14 +565,6 @@ static void open_session(struct client *client,
         .ttl_ms = 1000, .linger_ms = 0, .name = "me"};
     assert_int_equal(
         client_session_open(client, &options, in_ms(5000), ret_session), 0);
-}
-
-static atomic_ullong asked_ns;
-
-static const char *answer_later(struct node *node, const char *request)
-{
-    atomic_store(&asked_ns, client_now_ns());
-    return next_answer(node, request);
 }
 
 /* What went over the wire is SHA-256 of the secret's digits, not the secret. */
@@ -598,57 +580,16 @@ static void assert_shown_is_the_hash(const char *seen, const char *secret)
     assert_string_equal(seen, wanted);
 }
 
-static void an_opened_session_counts_from_before_it_was_asked(void **state)
+static void a_session_is_opened_without_telling_its_secret(void **state)
 {
     (void)state;
     const char *script[] = {OPENED, NULL};
-    struct node *node = node_start(answer_later, script);
-    struct client *client = client_of(node->address);
-    struct client_session session;
-    struct lease_clock before = client_clock_read();
-    open_session(client, &session);
-    struct lease_clock after = client_clock_read();
-    assert_int_equal(session.credentials.session, 17);
-    assert_shown_is_the_hash(node->seen, session.credentials.secret);
-    assert_int_equal(lease_check(&session.lease, after), LEASE_HELD);
-    assert_true(session.lease.sent.monotonic_ns >= before.monotonic_ns);
-    assert_true(session.lease.sent.monotonic_ns <= atomic_load(&asked_ns));
-    after.monotonic_ns = session.lease.sent.monotonic_ns + 800 * NS_PER_MS;
-    assert_int_equal(lease_check(&session.lease, after), LEASE_LOST);
-    client_free(client);
-    node_stop(node);
-}
-
-struct ended {
-    char text[64];
-    uint64_t token;
-};
-
-static void note_ended(void *data, struct bytes lock, struct bytes owner,
-                       struct bytes reason, uint64_t token)
-{
-    struct ended *ended = data;
-    (void)owner;
-    snprintf(ended->text, sizeof ended->text, "%.*s:%.*s", (int)lock.size,
-             (const char *)lock.data, (int)reason.size,
-             (const char *)reason.data);
-    ended->token = token;
-}
-
-static void a_heartbeat_tells_of_holds_that_ended(void **state)
-{
-    (void)state;
-    const char *script[] = {OPENED, KEPT_ENDED, NULL};
     struct node *node = node_start(next_answer, script);
     struct client *client = client_of(node->address);
     struct client_session session;
-    struct ended ended = {0};
     open_session(client, &session);
-    assert_int_equal(
-        client_session_keep(client, &session, in_ms(5000), note_ended, &ended),
-        0);
-    assert_string_equal(ended.text, "a:max hold");
-    assert_int_equal(ended.token, 9);
+    assert_int_equal(session.credentials.session, 17);
+    assert_shown_is_the_hash(node->seen, session.credentials.secret);
     client_free(client);
     node_stop(node);
 }
@@ -677,164 +618,6 @@ static void changes_are_numbered_and_acknowledged(void **state)
     buffer_done(&out);
 }
 
-/* --- The keeper ----------------------------------------------------------- */
-
-struct kept_script {
-    atomic_int beats;
-    int refuse_after; /* 0: never. */
-    const char *refusal;
-};
-
-static const char *answer_keeper(struct node *node, const char *request)
-{
-    struct kept_script *script = node->data;
-    if (strncmp(request, "SESSION.OPEN", 12) == 0) {
-        return OPENED;
-    }
-    if (strncmp(request, "SESSION.KEEP", 12) == 0) {
-        int beat = atomic_fetch_add(&script->beats, 1) + 1;
-        return script->refuse_after != 0 && beat > script->refuse_after
-                   ? script->refusal
-                   : KEPT;
-    }
-    return "%1\r\n$6\r\nttl_ms\r\n:1000\r\n";
-}
-
-struct kept {
-    struct kept_script script;
-    struct node *node;
-    struct client *client;
-    struct keeper *keeper;
-};
-
-static void keep(struct kept *kept, int refuse_after, const char *refusal,
-                 const char *other_address)
-{
-    struct endpoints endpoints;
-    struct client_session session;
-    char addresses[80], why[HASP_WHY_SIZE];
-    struct keeper_options options = {0};
-    *kept = (struct kept){
-        .script = {.refuse_after = refuse_after, .refusal = refusal}};
-    kept->node = node_start(answer_keeper, &kept->script);
-    snprintf(addresses, sizeof addresses, "%s%s%s",
-             other_address != NULL ? other_address : "",
-             other_address != NULL ? "," : "", kept->node->address);
-    kept->client = client_of(kept->node->address);
-    open_session(kept->client, &session);
-    assert_int_equal(endpoints_parse(addresses, &endpoints, why), 0);
-    assert_int_equal(
-        keeper_start(&endpoints, &session, &options, &kept->keeper), 0);
-    endpoints_done(&endpoints);
-}
-
-static void keep_no_longer(struct kept *kept)
-{
-    keeper_stop(kept->keeper);
-    client_free(kept->client);
-    node_stop(kept->node);
-}
-
-/* Waits for news of the keeper until it has the wanted state. */
-static bool comes_to(struct keeper *keeper, enum lease_state state,
-                     bool is_refused)
-{
-    uint64_t end_ns = in_ms(10000);
-    struct keeper_view view;
-    for (;;) {
-        keeper_view(keeper, &view);
-        if (view.state == state && view.is_refused == is_refused) {
-            return true;
-        }
-        if (client_now_ns() >= end_ns) {
-            return false;
-        }
-        client_sleep_ms(5);
-    }
-}
-
-static void a_keeper_keeps_the_lease_beyond_its_ttl(void **state)
-{
-    (void)state;
-    struct kept kept;
-    struct keeper_view view;
-    uint64_t begin_ns = client_now_ns();
-    keep(&kept, 0, NULL, NULL);
-    while (client_now_ns() < begin_ns + 1500 * NS_PER_MS ||
-           atomic_load(&kept.script.beats) < 6) {
-        assert_true(client_now_ns() < begin_ns + 20000 * NS_PER_MS);
-        client_sleep_ms(20);
-    }
-    keeper_view(kept.keeper, &view);
-    assert_int_equal(view.state, LEASE_HELD);
-    assert_true(view.remaining_ns > 0);
-    assert_int_equal(view.sure_ns, view.remaining_ns);
-    keep_no_longer(&kept);
-}
-
-static void a_keeper_goes_round_a_silent_node(void **state)
-{
-    (void)state;
-    struct kept kept;
-    struct keeper_view view;
-    char paused[32];
-    int fd = listen_on_loopback(paused);
-    keep(&kept, 0, NULL, paused);
-    uint64_t end_ns = in_ms(10000);
-    while (atomic_load(&kept.script.beats) == 0) {
-        assert_true(client_now_ns() < end_ns);
-        client_sleep_ms(5);
-    }
-    keeper_view(kept.keeper, &view);
-    assert_int_equal(view.state, LEASE_HELD);
-    keep_no_longer(&kept);
-    close(fd);
-}
-
-static void an_expired_session_is_lost_at_once_and_for_ever(void **state)
-{
-    (void)state;
-    struct kept kept;
-    struct keeper_view view;
-    keep(&kept, 1, "-EXPIRED the session has ended\r\n", NULL);
-    assert_true(comes_to(kept.keeper, LEASE_LOST, true));
-    keeper_view(kept.keeper, &view);
-    assert_contains(view.why, "EXPIRED");
-    assert_int_equal(view.remaining_ns, 0);
-    assert_int_equal(view.sure_ns, 0);
-    int beats = atomic_load(&kept.script.beats);
-    client_sleep_ms(500);
-    assert_int_equal(atomic_load(&kept.script.beats), beats);
-    keep_no_longer(&kept);
-}
-
-/* The lease is not prolonged, but it is not taken away either. */
-static void a_blacklisted_session_is_held_until_its_lease_ends(void **state)
-{
-    (void)state;
-    struct kept kept;
-    struct keeper_view view;
-    keep(&kept, 1, "-BLACKLISTED too greedy\r\n", NULL);
-    uint64_t end_ns = in_ms(10000);
-    do {
-        assert_true(client_now_ns() < end_ns);
-        client_sleep_ms(2);
-        keeper_view(kept.keeper, &view);
-    } while (!view.is_refused);
-    assert_contains(view.why, "too greedy");
-    assert_true(comes_to(kept.keeper, LEASE_LOST, true));
-    keep_no_longer(&kept);
-}
-
-static void without_answers_the_lease_runs_out(void **state)
-{
-    (void)state;
-    struct kept kept;
-    keep(&kept, 1, SILENCE, NULL);
-    assert_true(comes_to(kept.keeper, LEASE_LOST, false));
-    keep_no_longer(&kept);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -854,14 +637,8 @@ int main(void)
         cmocka_unit_test(a_session_is_attached_anew_on_each_connection),
         cmocka_unit_test(pushes_go_past_the_answers),
         cmocka_unit_test(a_wait_can_be_interrupted),
-        cmocka_unit_test(an_opened_session_counts_from_before_it_was_asked),
-        cmocka_unit_test(a_heartbeat_tells_of_holds_that_ended),
+        cmocka_unit_test(a_session_is_opened_without_telling_its_secret),
         cmocka_unit_test(changes_are_numbered_and_acknowledged),
-        cmocka_unit_test(a_keeper_keeps_the_lease_beyond_its_ttl),
-        cmocka_unit_test(a_keeper_goes_round_a_silent_node),
-        cmocka_unit_test(an_expired_session_is_lost_at_once_and_for_ever),
-        cmocka_unit_test(a_blacklisted_session_is_held_until_its_lease_ends),
-        cmocka_unit_test(without_answers_the_lease_runs_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

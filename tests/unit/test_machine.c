@@ -321,6 +321,18 @@ static void a_heartbeat_leaves_each_fifth(void **state)
     assert_int_equal(next_event(), 0);
 }
 
+static void a_lease_counts_from_before_it_was_asked(void **state)
+{
+    char answer[256];
+    (void)state;
+    once("SESSION.KEEP", SILENCE);
+    pass(300);
+    assert_int_equal(left_ms(NULL), 500);
+    snprintf(answer, sizeof answer, "%%3\r\n" TIMES, 0);
+    give(answer);
+    assert_int_equal(left_ms(NULL), 700);
+}
+
 static void a_silent_node_is_left_after_another_fifth(void **state)
 {
     (void)state;
@@ -806,6 +818,7 @@ int main(void)
 #define one(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         one(a_heartbeat_leaves_each_fifth),
+        one(a_lease_counts_from_before_it_was_asked),
         one(a_silent_node_is_left_after_another_fifth),
         one(behind_other_requests_it_takes_two_fifths),
         one(without_answers_it_is_lost_and_all_calls_are_told),
