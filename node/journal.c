@@ -136,6 +136,14 @@ void journal_watch(struct journal *journal)
     journal->is_polling = true;
 }
 
+void journal_await(struct journal *journal, bool is_awaited)
+{
+    if (wal_await(journal->wal, is_awaited) &&
+        !journal->node->turn.has_failed) {
+        take_completions(journal);
+    }
+}
+
 static void on_vote_saved(uv_poll_t *poll, int status, int events)
 {
     struct journal *journal = poll->data;
@@ -352,7 +360,8 @@ int journal_write_now(struct journal *journal,
     int rv = wal_start(journal->wal);
     while (rv == 0 && wal_is_busy(journal->wal)) {
         struct pollfd waiting = {.fd = wal_fd(journal->wal), .events = POLLIN};
-        if (poll(&waiting, 1, -1) < 0 && errno != EINTR) {
+        if (!wal_await(journal->wal, true) && poll(&waiting, 1, -1) < 0 &&
+            errno != EINTR) {
             return HASP_EIO;
         }
         rv = wal_complete(journal->wal, &term, &log_index);

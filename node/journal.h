@@ -68,6 +68,9 @@ void journal_unwatch(struct journal *journal);
 void journal_done(struct journal *journal);
 /* The end of a turn: starts the write of what was appended. */
 void journal_start(struct journal *journal);
+/* The loop is about to sleep, or is awake and asks by itself: takes note of a
+ * write that has ended. */
+void journal_await(struct journal *journal, bool is_awaited);
 /* Housekeeping: each second. */
 void journal_tick(struct journal *journal, uint64_t now_ns);
 /* Looks how long writes have been in flight; to be called at journal_next(). */

@@ -239,6 +239,7 @@ static void run_turns(struct hasp_node *node)
             return;
         }
         look_for_end(node, now);
+        journal_await(&node->journal, false);
         uint64_t after = turn_now();
         note_alive(loop, now, after);
         now = after;
@@ -273,6 +274,10 @@ static void arm(struct hasp_node *node, uint64_t now_ns)
         at = loop->stop_by_ns;
     }
     bool must_idle = loop->turn->is_due || stall_is_on(&loop->turn->stall);
+    if (!must_idle) {
+        journal_await(&node->journal, true);
+        must_idle = loop->turn->is_due;
+    }
     if (must_idle != loop->is_idling) {
         loop->is_idling = must_idle;
         CHECK((must_idle ? uv_idle_start(&loop->idle, on_idle)
@@ -317,6 +322,7 @@ static void on_check(uv_check_t *check)
         loop->turn->is_due = true; /* What waited for this may go on. */
     }
     loop->turn->saw_more = false;
+    journal_await(&node->journal, false);
     if (loop->turn->is_due) {
         run_turns(node);
     }

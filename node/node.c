@@ -97,6 +97,9 @@ static void settle(struct hasp_node *node)
     uv_idle_stop(&node->loop.idle);
     CHECK(uv_timer_start(&node->loop.timer, on_settle, SETTLE_STEP_MS,
                          SETTLE_STEP_MS) == 0);
+    if (node->journal.is_polling) {
+        journal_await(&node->journal, true);
+    }
     /* Workers read the table and the directory: they are waited for. */
     while (snapshots_are_busy(&node->snapshots) ||
            (turn_now() < by &&

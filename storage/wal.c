@@ -81,6 +81,7 @@ struct wal {
     struct extent durable;
     bool has_asked; /* For room, since the queue cannot go on without. */
     bool is_held;
+    bool is_awaited; /* The eventfd is signalled for writes that end. */
 
     /* The blocks that the next write begins with: from 'base' on, 'fill' bytes
      * of them are those of batches that are durable, or a new segment's
@@ -116,6 +117,7 @@ int wal_open(const char *path, const struct wal_options *options,
     wal->path = memory_text(path);
     wal->folder_fd = -1;
     wal->event_fd = -1;
+    wal->is_awaited = true;
     wal->fd = -1;
     wal->segment_size = options->segment_size != 0 ? options->segment_size
                                                    : SEGMENT_SIZE_DEFAULT;
@@ -591,12 +593,21 @@ static int wait_for_flight(struct wal *wal)
     return note_flight(wal, system_error);
 }
 
+bool wal_await(struct wal *wal, bool is_awaited)
+{
+    bool has_ended = wal_writer_await(wal->writer, is_awaited);
+    wal->is_awaited = is_awaited;
+    return has_ended;
+}
+
 int wal_complete(struct wal *wal, uint64_t *ret_term, uint64_t *ret_index)
 {
     uint64_t count = 0;
     int system_error = 0;
-    /* Empties the counter; that there is nothing to read is no error. */
-    (void)!read(wal->event_fd, &count, sizeof count);
+    if (wal->is_awaited) {
+        /* Empties the counter; that there is nothing to read is no error. */
+        (void)!read(wal->event_fd, &count, sizeof count);
+    }
     if (wal->error != 0) {
         return wal->error;
     }

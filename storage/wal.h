@@ -103,6 +103,11 @@ void wal_hold(struct wal *wal, bool is_held);
 /* A file descriptor that turns readable when a write has ended. */
 int wal_fd(const struct wal *wal);
 
+/* While it is not awaited wal_fd() does not turn readable for a write that has
+ * ended, which saves two system calls; from the start it is. True if a write
+ * has ended: wal_complete() is due, whatever wal_fd() says. */
+bool wal_await(struct wal *wal, bool is_awaited);
+
 /* Takes note of writes that have ended, and starts the next one. Gives the term
  * and index of the newest entry of the log as it is on disk: (0, 0) if that is
  * empty; after a truncation without new entries, the entry before it (its term

@@ -4,7 +4,10 @@
 
 #include "storage/wal_writer.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -14,63 +17,65 @@
 #include "storage/disk_watch.h"
 #include "storage/worker.h"
 
-enum writer_state { WRITER_IDLE, WRITER_ASKED, WRITER_DONE, WRITER_STOP };
-
+/* A write is handed over by 'asked', and back by 'done'; between the two the
+ * fields below are the thread's, before and after they are the caller's. No
+ * mutex: whoever is woken would at once wait for it again. */
 struct wal_writer {
     int event_fd;
     pthread_t thread;
-    pthread_mutex_t mutex;
-    pthread_cond_t changed;
-    /* Guarded by 'mutex'. */
-    enum writer_state state;
+    sem_t asked;
+    sem_t done;
+    atomic_bool is_awaited; /* The caller sleeps: the eventfd is to wake it. */
+    bool is_busy;           /* The caller's own. */
+
+    bool is_stopping;
     int fd;
     struct bytes data;
     uint64_t offset;
     int error;
 };
 
+static void wait_for(sem_t *semaphore)
+{
+    while (sem_wait(semaphore) != 0) {
+        CHECK(errno == EINTR);
+    }
+}
+
 static void *run(void *data)
 {
     struct wal_writer *writer = data;
-    pthread_mutex_lock(&writer->mutex);
     for (;;) {
-        while (writer->state == WRITER_IDLE || writer->state == WRITER_DONE) {
-            pthread_cond_wait(&writer->changed, &writer->mutex);
+        wait_for(&writer->asked);
+        if (writer->is_stopping) {
+            return NULL;
         }
-        if (writer->state == WRITER_STOP) {
-            break;
-        }
-        int fd = writer->fd;
-        struct bytes bytes = writer->data;
-        uint64_t offset = writer->offset;
-        pthread_mutex_unlock(&writer->mutex);
-
         uint32_t place = disk_watch_begin("write the log");
-        int error = disk_write(fd, bytes, offset);
+        writer->error = disk_write(writer->fd, writer->data, writer->offset);
         disk_watch_end(place);
-
-        pthread_mutex_lock(&writer->mutex);
-        writer->error = error;
-        writer->state = WRITER_DONE;
-        pthread_cond_signal(&writer->changed);
-        /* Cannot fail: the counter is far from its end. */
-        uint64_t one = 1;
-        CHECK(write(writer->event_fd, &one, sizeof one) == sizeof one);
+        CHECK(sem_post(&writer->done) == 0);
+        /* After 'done' in one order for both sides: either the caller, about to
+         * sleep, sees 'done', or this sees that it is awaited. */
+        atomic_thread_fence(memory_order_seq_cst);
+        if (atomic_load(&writer->is_awaited)) {
+            /* Cannot fail: the counter is far from its end. */
+            uint64_t one = 1;
+            CHECK(write(writer->event_fd, &one, sizeof one) == sizeof one);
+        }
     }
-    pthread_mutex_unlock(&writer->mutex);
-    return NULL;
 }
 
 int wal_writer_open(int event_fd, struct wal_writer **ret_writer)
 {
     struct wal_writer *writer = memory_new(sizeof *writer);
     writer->event_fd = event_fd;
-    pthread_mutex_init(&writer->mutex, NULL);
-    pthread_cond_init(&writer->changed, NULL);
+    atomic_init(&writer->is_awaited, true);
+    CHECK(sem_init(&writer->asked, 0, 0) == 0);
+    CHECK(sem_init(&writer->done, 0, 0) == 0);
     int error = worker_start(run, writer, &writer->thread);
     if (error != 0) {
-        pthread_cond_destroy(&writer->changed);
-        pthread_mutex_destroy(&writer->mutex);
+        sem_destroy(&writer->asked);
+        sem_destroy(&writer->done);
         free(writer);
         return error;
     }
@@ -81,30 +86,35 @@ int wal_writer_open(int event_fd, struct wal_writer **ret_writer)
 void wal_writer_start(struct wal_writer *writer, int fd, struct bytes data,
                       uint64_t offset)
 {
-    pthread_mutex_lock(&writer->mutex);
-    CHECK(writer->state == WRITER_IDLE);
-    writer->state = WRITER_ASKED;
+    CHECK(!writer->is_busy);
+    writer->is_busy = true;
     writer->fd = fd;
     writer->data = data;
     writer->offset = offset;
-    pthread_cond_signal(&writer->changed);
-    pthread_mutex_unlock(&writer->mutex);
+    CHECK(sem_post(&writer->asked) == 0);
 }
 
 bool wal_writer_finish(struct wal_writer *writer, bool wait, int *ret_error)
 {
-    pthread_mutex_lock(&writer->mutex);
-    CHECK(writer->state != WRITER_IDLE);
-    while (wait && writer->state != WRITER_DONE) {
-        pthread_cond_wait(&writer->changed, &writer->mutex);
+    CHECK(writer->is_busy);
+    if (wait) {
+        wait_for(&writer->done);
+    } else if (sem_trywait(&writer->done) != 0) {
+        CHECK(errno == EAGAIN || errno == EINTR);
+        return false;
     }
-    bool is_done = writer->state == WRITER_DONE;
-    if (is_done) {
-        writer->state = WRITER_IDLE;
-        *ret_error = writer->error;
-    }
-    pthread_mutex_unlock(&writer->mutex);
-    return is_done;
+    writer->is_busy = false;
+    *ret_error = writer->error;
+    return true;
+}
+
+bool wal_writer_await(struct wal_writer *writer, bool is_awaited)
+{
+    int done = 0;
+    atomic_store(&writer->is_awaited, is_awaited);
+    atomic_thread_fence(memory_order_seq_cst);
+    CHECK(sem_getvalue(&writer->done, &done) == 0);
+    return done > 0;
 }
 
 void wal_writer_close(struct wal_writer *writer)
@@ -112,13 +122,11 @@ void wal_writer_close(struct wal_writer *writer)
     if (writer == NULL) {
         return;
     }
-    pthread_mutex_lock(&writer->mutex);
-    CHECK(writer->state == WRITER_IDLE);
-    writer->state = WRITER_STOP;
-    pthread_cond_signal(&writer->changed);
-    pthread_mutex_unlock(&writer->mutex);
+    CHECK(!writer->is_busy);
+    writer->is_stopping = true;
+    CHECK(sem_post(&writer->asked) == 0);
     pthread_join(writer->thread, NULL);
-    pthread_cond_destroy(&writer->changed);
-    pthread_mutex_destroy(&writer->mutex);
+    sem_destroy(&writer->asked);
+    sem_destroy(&writer->done);
     free(writer);
 }

@@ -5,7 +5,9 @@
  * would save a thread, but blocks its caller when the disk hangs.)
  *
  * Whoever opens a writer gives it an eventfd, which it signals when a write has
- * ended. Errors are errno values; after an error the writer is only closed. */
+ * ended, if it is awaited: a caller that turns anyway looks by itself and is
+ * spared the wake-up. Errors are errno values; after an error the writer is
+ * only closed. */
 
 #ifndef HASP_STORAGE_WAL_WRITER_H
 #define HASP_STORAGE_WAL_WRITER_H
@@ -31,6 +33,11 @@ void wal_writer_start(struct wal_writer *writer, int fd, struct bytes data,
  * 'wait' it always has. */
 MUST_CHECK bool wal_writer_finish(struct wal_writer *writer, bool wait,
                                   int *ret_error);
+
+/* Whether the eventfd is to be signalled (from the start it is). True if a
+ * write has ended by now that wal_writer_finish() has not told: it may not have
+ * been signalled. */
+bool wal_writer_await(struct wal_writer *writer, bool is_awaited);
 
 /* None may be in flight. NULL is fine. */
 void wal_writer_close(struct wal_writer *writer);
