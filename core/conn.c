@@ -236,7 +236,7 @@ static void release_held(struct core *core, struct conn *conn)
     if (request->state == REQUEST_HELD) {
         request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
         request->not_before_ns = 0;
-        request_move(core, request, &core->requests.parked, REQUEST_PARKED);
+        request_move(core, request, REQUEST_PARKED);
         core->turn.has_left_over = true;
     }
 }

@@ -511,9 +511,9 @@ bool core_is_quiet(const struct core *core)
     if (is_leader(core) && silence_heir(core) != 0) {
         return false;
     }
-    return list_is_empty(&core->requests.logged) &&
-           list_is_empty(&core->requests.asking) &&
-           list_is_empty(&core->requests.ready);
+    return list_is_empty(&core->requests.at[REQUEST_LOGGED]) &&
+           list_is_empty(&core->requests.at[REQUEST_ASKING]) &&
+           list_is_empty(&core->requests.at[REQUEST_READY]);
 }
 
 int core_flush(struct core *core)
@@ -565,12 +565,8 @@ void core_set_heard_hook(struct core *core, core_heard_fn *hook)
 
 static void free_requests(struct core *core)
 {
-    struct list *lists[] = {&core->requests.parked, &core->requests.forwarded,
-                            &core->requests.asking, &core->requests.logged,
-                            &core->requests.queued, &core->requests.doomed,
-                            &core->requests.ready,  &core->snapshots.waiting};
-    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
-        LIST_EACH_SAFE (node, lists[i]) {
+    for (int i = 0; i < REQUEST_STATE_COUNT; i++) {
+        LIST_EACH_SAFE (node, &core->requests.at[i]) {
             request_drop(core, LIST_ENTRY(node, struct request, in_list));
         }
     }
@@ -587,14 +583,9 @@ static void init_lists(struct core *core)
 {
     list_init(&core->conns.by_age);
     watches_init(core);
-    list_init(&core->requests.parked);
-    list_init(&core->requests.forwarded);
-    list_init(&core->requests.asking);
-    list_init(&core->requests.logged);
-    list_init(&core->requests.queued);
-    list_init(&core->requests.doomed);
-    list_init(&core->requests.ready);
-    list_init(&core->snapshots.waiting);
+    for (int i = 0; i < REQUEST_STATE_COUNT; i++) {
+        list_init(&core->requests.at[i]);
+    }
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
         list_init(&core->peers[i].attachments);
     }

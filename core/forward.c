@@ -42,7 +42,7 @@ void forward_request(struct core *core, struct request *request)
 
 void forward_leader_changed(struct core *core)
 {
-    LIST_EACH_SAFE (node, &core->requests.forwarded) {
+    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_FORWARDED]) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (request->sent_to != core->leader.id ||
             request->sent_term != core->leader.term) {
@@ -53,7 +53,7 @@ void forward_leader_changed(struct core *core)
 
 void forward_peer_lost(struct core *core, uint64_t peer)
 {
-    LIST_EACH_SAFE (node, &core->requests.forwarded) {
+    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_FORWARDED]) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (request->sent_to == peer) {
             request_return(core, request);
@@ -61,20 +61,16 @@ void forward_peer_lost(struct core *core, uint64_t peer)
     }
     /* Its own requests are its own to repeat; and a new process of it will
      * count connections from the start, so no late answer may reach it. */
-    orphan_all(core, &core->requests.parked, peer);
-    orphan_all(core, &core->requests.asking, peer);
-    orphan_all(core, &core->requests.logged, peer);
-    orphan_all(core, &core->requests.queued, peer);
-    orphan_all(core, &core->requests.doomed, peer);
-    orphan_all(core, &core->requests.ready, peer);
-    orphan_all(core, &core->snapshots.waiting, peer);
+    for (int i = 0; i < REQUEST_STATE_COUNT; i++) {
+        orphan_all(core, &core->requests.at[i], peer);
+    }
     membership_peer_lost(core, peer);
     transfer_peer_lost(core, peer);
 }
 
 void forward_turn(struct core *core)
 {
-    if (list_is_empty(&core->requests.parked)) {
+    if (list_is_empty(&core->requests.at[REQUEST_PARKED])) {
         return;
     }
     if (is_serving(core)) {
@@ -82,7 +78,7 @@ void forward_turn(struct core *core)
     } else if (!is_leader(core) && core->leader.id != 0) {
         send_parked(core);
     }
-    LIST_EACH_SAFE (node, &core->requests.parked) {
+    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_PARKED]) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (request->deadline_ns > core->now_ns) {
             break;
@@ -93,7 +89,7 @@ void forward_turn(struct core *core)
 
 uint64_t forward_next(const struct core *core)
 {
-    const struct request *first = LIST_FIRST(&core->requests.parked,
+    const struct request *first = LIST_FIRST(&core->requests.at[REQUEST_PARKED],
                                              struct request, in_list);
     if (first == NULL) {
         return UINT64_MAX;
@@ -209,7 +205,7 @@ void member_client_address(const struct core *core, uint64_t id,
 
 static void park(struct core *core, struct request *request)
 {
-    request_move(core, request, &core->requests.parked, REQUEST_PARKED);
+    request_move(core, request, REQUEST_PARKED);
 }
 
 /* To the leader, if it can be reached; or tells the client where it is. */
@@ -247,7 +243,7 @@ static bool send(struct core *core, struct request *request)
     request->sent_term = core->leader.term;
     request_mark(request);
     request_forget_call(core, request);
-    request_move(core, request, &core->requests.forwarded, REQUEST_FORWARDED);
+    request_move(core, request, REQUEST_FORWARDED);
     return true;
 }
 
@@ -266,12 +262,12 @@ static bool is_retried_transfer(const struct request *request)
 static void serve_parked(struct core *core)
 {
     bool is_open = propose_is_open(core);
-    LIST_EACH_SAFE (node, &core->requests.parked) {
+    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_PARKED]) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (is_retried_transfer(request)) {
             transfer_answer(core, request);
         } else if (is_open || (request->command->flags & COMMAND_CHANGE) == 0) {
-            request_move(core, request, &core->requests.ready, REQUEST_RESUMED);
+            request_move(core, request, REQUEST_RESUMED);
         }
     }
 }
@@ -282,7 +278,7 @@ static void send_parked(struct core *core)
         core->options.redirect == REDIRECT_FORWARD) {
         return;
     }
-    LIST_EACH_SAFE (node, &core->requests.parked) {
+    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_PARKED]) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (request->conn == NULL || request->not_before_ns > core->now_ns) {
             continue;

@@ -7,30 +7,10 @@
 #include "core/propose.h"
 #include "core/state.h"
 
-/* The requests of each station, and of no other. */
-struct station {
-    const struct list *list;
-    enum request_state state;
-    bool is_of_leader; /* Serving: nobody else has one there. */
-    bool is_counted;   /* In flight. */
-};
-#define STATION_COUNT 8
-
-static void get_stations(const struct core *core,
-                         struct station out[STATION_COUNT])
+/* Serving: no other core has a request there. */
+static bool is_of_leader(enum request_state state)
 {
-    const struct requests *all = &core->requests;
-    const struct station stations[STATION_COUNT] = {
-        {&all->parked, REQUEST_PARKED, false, true},
-        {&all->forwarded, REQUEST_FORWARDED, false, true},
-        {&all->asking, REQUEST_ASKING, true, true},
-        {&all->logged, REQUEST_LOGGED, true, true},
-        {&all->queued, REQUEST_QUEUED, true, false},
-        {&all->doomed, REQUEST_DOOMED, true, true},
-        {&all->ready, REQUEST_READY, true, true},
-        {&core->snapshots.waiting, REQUEST_LOGGED, false, true},
-    };
-    memcpy(out, stations, sizeof stations);
+    return state >= REQUEST_ASKING && state <= REQUEST_READY;
 }
 
 static const struct request *slot_request(const struct conn *conn,
@@ -66,6 +46,7 @@ static const char *check_asker(const struct core *core,
         return request->state == REQUEST_LOGGED ||
                        request->state == REQUEST_CHANGING ||
                        request->state == REQUEST_QUEUED ||
+                       request->state == REQUEST_SNAPSHOT ||
                        request->state == REQUEST_DOOMED
                    ? NULL
                    : "a request without an asker is kept";
@@ -78,23 +59,22 @@ static const char *check_asker(const struct core *core,
 
 static const char *check_request(const struct core *core,
                                  const struct request *request,
-                                 const struct station *station)
+                                 enum request_state station)
 {
-    bool is_change = request->command != NULL &&
-                     (request->command->flags & COMMAND_CHANGE) != 0;
-    bool is_resumed = station->state == REQUEST_READY &&
-                      request->state == REQUEST_RESUMED;
-    if (request->state != station->state && !is_resumed) {
+    if (request->state != station) {
         return "a request stands in another station than it says";
     }
-    if (request->command == NULL && station->state != REQUEST_FORWARDED) {
+    if (is_of_leader(station) && !is_serving(core)) {
+        return "a request waits for a leader that does not serve";
+    }
+    if (request->command == NULL) {
         return "a request without a command";
     }
-    if (is_change && station->state == REQUEST_FORWARDED &&
-        request->effect == NOTHING_DONE) {
+    if (station == REQUEST_FORWARDED && request->effect == NOTHING_DONE &&
+        (request->command->flags & COMMAND_CHANGE) != 0) {
         return "a change was sent to a leader and is not marked";
     }
-    if (station->state == REQUEST_ASKING &&
+    if (station == REQUEST_ASKING &&
         (request->question > replica_next_question(core->replica) ||
          request->read_index > replica_commit_index(core->replica))) {
         return "a request waits for what nobody will ask";
@@ -133,25 +113,19 @@ static uint32_t count_held(const struct core *core)
 static const char *check_requests(const struct core *core)
 {
     const struct reign *reign = &core->reign;
-    struct station stations[STATION_COUNT];
     uint32_t in_flight = count_held(core);
     uint64_t question = 0;
-    get_stations(core, stations);
-    for (int i = 0; i < STATION_COUNT; i++) {
-        const struct station *station = &stations[i];
-        if (station->is_of_leader && !is_serving(core) &&
-            !list_is_empty(station->list)) {
-            return "a request waits for a leader that does not serve";
-        }
-        LIST_EACH (node, station->list) {
+    for (int i = 0; i < REQUEST_STATE_COUNT; i++) {
+        LIST_EACH (node, &core->requests.at[i]) {
             const struct request *request = LIST_ENTRY(node, struct request,
                                                        in_list);
-            const char *wrong = check_request(core, request, station);
+            const char *wrong = check_request(core, request,
+                                              (enum request_state)i);
             if (wrong != NULL) {
                 return wrong;
             }
-            in_flight += station->is_counted;
-            if (station->state == REQUEST_ASKING) {
+            in_flight += i != REQUEST_QUEUED;
+            if (i == REQUEST_ASKING) {
                 if (request->question < question) {
                     return "questions are answered out of order";
                 }
@@ -224,7 +198,7 @@ static const char *check_propose(const struct core *core)
         own > core->options.limits.own_in_flight) {
         return "the count of our own entries under way is wrong";
     }
-    return waiting == list_count(&core->requests.logged)
+    return waiting == list_count(&core->requests.at[REQUEST_LOGGED])
                ? NULL
                : "a logged request waits for no entry";
 }
@@ -236,7 +210,7 @@ static const char *check_queued(const struct core *core)
          first = first->by_wait.next) {
         waiting += count_chain(first);
     }
-    return waiting == list_count(&core->requests.queued)
+    return waiting == list_count(&core->requests.at[REQUEST_QUEUED])
                ? NULL
                : "a queued request waits for no place in a queue";
 }

@@ -93,9 +93,9 @@ void lease_ended(struct core *core)
         return;
     }
     core->turn.has_session_ended = false;
-    LIST_EACH_SAFE (node, &core->requests.doomed) {
+    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_DOOMED]) {
         request_move(core, LIST_ENTRY(node, struct request, in_list),
-                     &core->requests.ready, REQUEST_READY);
+                     REQUEST_READY);
     }
 }
 
@@ -203,7 +203,7 @@ static bool wait_on(struct core *core, struct request *request,
         if (timers_is_doomed(core->timers, beat.id) ||
             (!request->is_heard &&
              !lease_heard(core, beat.id, request->received_ns))) {
-            request_move(core, request, &core->requests.doomed, REQUEST_DOOMED);
+            request_move(core, request, REQUEST_DOOMED);
             return true;
         }
         if (timers_needs_heard(core->timers, beat.id)) {

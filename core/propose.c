@@ -83,7 +83,7 @@ void propose_end(struct core *core, struct request *request)
         return;
     }
     if (request != NULL) {
-        request_move(core, request, &core->requests.logged, REQUEST_LOGGED);
+        request_move(core, request, REQUEST_LOGGED);
         request->next = NULL;
         if ((request->command->flags & COMMAND_REDIS) == 0) {
             request_forget_call(core, request); /* The result says it all. */
@@ -130,7 +130,7 @@ void propose_after_heard(struct core *core, struct request *request)
     CHECK(propose->hearing_count > 0);
     struct hearing *last = &propose->hearing[propose->hearing_count - 1];
     CHECK(last->request == NULL); /* It has named that session just now. */
-    request_move(core, request, &core->requests.logged, REQUEST_LOGGED);
+    request_move(core, request, REQUEST_LOGGED);
     last->request = request;
 }
 

@@ -21,7 +21,7 @@ void questions_enqueue(struct core *core, struct request *request)
     CHECK(is_serving(core)); /* Rule 12: nothing is answered before. */
     request->question = replica_next_question(core->replica);
     request->read_index = replica_commit_index(core->replica);
-    request_move(core, request, &core->requests.asking, REQUEST_ASKING);
+    request_move(core, request, REQUEST_ASKING);
     if ((request->command->flags & COMMAND_KEEPS) == 0) {
         core->reign.questions.unasked_reads++;
     }
@@ -43,7 +43,7 @@ void questions_update(struct core *core)
 
 static bool has_unasked(const struct core *core)
 {
-    const struct list *asking = &core->requests.asking;
+    const struct list *asking = &core->requests.at[REQUEST_ASKING];
     return !list_is_empty(asking) &&
            LIST_ENTRY(asking->prev, struct request, in_list)->question >
                core->reign.questions.newest.number;
@@ -100,12 +100,12 @@ void questions_answer(struct core *core)
     uint64_t confirmed = replica_confirmed(core->replica);
     uint64_t applied = lockfsm_applied_index(core->fsm);
     core->turn.scan_budget = SCAN_BUDGET;
-    LIST_EACH_SAFE (node, &core->requests.asking) {
+    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_ASKING]) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (request->question > confirmed || request->read_index > applied) {
             break;
         }
-        request_move(core, request, &core->requests.ready, REQUEST_READY);
+        request_move(core, request, REQUEST_READY);
     }
 }
 

@@ -37,12 +37,13 @@ static void end(struct core *core)
     core->reign.stage = REIGN_NONE;
     timers_end(core->timers);
     propose_abandon(core);
-    abandon_all(core, &core->requests.logged);
-    abandon_all(core, &core->requests.queued);
-    return_all(core, &core->requests.asking);
-    return_all(core, &core->requests.doomed);
-    return_all(core, &core->requests.ready);
-    LIST_EACH_SAFE (node, &core->requests.parked) {
+    abandon_all(core, &core->requests.at[REQUEST_LOGGED]);
+    abandon_all(core, &core->requests.at[REQUEST_QUEUED]);
+    return_all(core, &core->requests.at[REQUEST_ASKING]);
+    return_all(core, &core->requests.at[REQUEST_DOOMED]);
+    return_all(core, &core->requests.at[REQUEST_RESUMED]);
+    return_all(core, &core->requests.at[REQUEST_READY]);
+    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_PARKED]) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (request->conn == NULL) {
             request_return(core, request);

@@ -183,11 +183,12 @@ bool request_understand_borrowed(struct core *core, struct request *request,
     return true;
 }
 
-void request_move(struct core *core, struct request *request, struct list *list,
+void request_move(struct core *core, struct request *request,
                   enum request_state state)
 {
+    CHECK(state > REQUEST_CHANGING && state != REQUEST_QUEUED);
     request_leave(core, request);
-    list_push_back(list, &request->in_list);
+    list_push_back(&core->requests.at[state], &request->in_list);
     request->state = state;
 }
 
@@ -319,7 +320,7 @@ void request_return(struct core *core, struct request *request)
     if (request->conn != NULL && request_may_go_on(request)) {
         request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
         request->not_before_ns = 0;
-        request_move(core, request, &core->requests.parked, REQUEST_PARKED);
+        request_move(core, request, REQUEST_PARKED);
         return;
     }
     if (request->conn != NULL) {
@@ -368,7 +369,7 @@ void request_wait(struct core *core, struct request *request,
         HASH_ADD(by_wait, core->requests.by_wait, index, sizeof request->index,
                  request);
     }
-    list_push_back(&core->requests.queued, &request->in_list);
+    list_push_back(&core->requests.at[REQUEST_QUEUED], &request->in_list);
     request->state = REQUEST_QUEUED;
     core->requests.in_flight--;
 }
@@ -397,6 +398,7 @@ void request_orphan(struct core *core, struct request *request)
     switch (request->state) {
     case REQUEST_LOGGED:
     case REQUEST_CHANGING:
+    case REQUEST_SNAPSHOT:
         /* Under way in the log: what comes of it must still be seen to. */
         break;
     default:

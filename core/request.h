@@ -28,18 +28,22 @@ struct command;
 struct conn;
 struct core;
 
+/* The station of a request: what it waits for. Those up to CHANGING stand in
+ * no list. */
 enum request_state {
     REQUEST_NEW,
-    REQUEST_HELD, /* Until all before it on its connection are answered. */
-    REQUEST_PARKED,
-    REQUEST_FORWARDED,
-    REQUEST_ASKING,
-    REQUEST_LOGGED,
-    REQUEST_QUEUED,
-    REQUEST_DOOMED,
-    REQUEST_READY,   /* To be read or answered. */
-    REQUEST_RESUMED, /* To be dealt with anew. */
-    REQUEST_CHANGING /* Membership, see membership.c. */
+    REQUEST_HELD, /* For those before it on its connection to be answered. */
+    REQUEST_CHANGING,  /* For a change of the members, or a transfer. */
+    REQUEST_PARKED,    /* For a leader to be known, or for this one's BEGIN. */
+    REQUEST_FORWARDED, /* For the leader's ANSWER. */
+    REQUEST_ASKING, /* For a confirmed question: reads, heartbeats, refusals. */
+    REQUEST_LOGGED, /* For its entry to be applied. */
+    REQUEST_QUEUED, /* For the end of its wait in a lock's queue. */
+    REQUEST_DOOMED, /* Heartbeats: for their session's EXPIRE. */
+    REQUEST_RESUMED,  /* For nothing: to be dealt with anew in this stage. */
+    REQUEST_READY,    /* For nothing: to be read or answered in this stage. */
+    REQUEST_SNAPSHOT, /* RAFT.SNAPSHOT, RAFT.BACKUP: for one on disk. */
+    REQUEST_STATE_COUNT
 };
 
 /* What may have come of a request by now. Every refusal takes its word from it:
@@ -91,14 +95,8 @@ struct request {
 struct requests {
     struct request *free;
     uint32_t free_count;
-    uint32_t in_flight; /* All but the queued. */
-    struct list parked;
-    struct list forwarded;
-    struct list asking;
-    struct list logged;
-    struct list queued;
-    struct list doomed;
-    struct list ready;
+    uint32_t in_flight;                  /* All but the queued. */
+    struct list at[REQUEST_STATE_COUNT]; /* Those in each station. */
     struct request *by_wait;
     struct call *free_calls;
     uint32_t free_call_count;
@@ -134,7 +132,7 @@ MUST_CHECK bool request_understand_borrowed(struct core *core,
 void request_forget_call(struct core *core, struct request *request);
 
 /* Moves it to another station (but see request_wait()). */
-void request_move(struct core *core, struct request *request, struct list *list,
+void request_move(struct core *core, struct request *request,
                   enum request_state state);
 /* Takes it out of its station. */
 void request_leave(struct core *core, struct request *request);

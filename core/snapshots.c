@@ -49,14 +49,14 @@ void raft_snapshot_run(struct core *core, struct request *request,
 {
     (void)call;
     trail_tell(request);
-    request_move(core, request, &core->snapshots.waiting, REQUEST_LOGGED);
+    request_move(core, request, REQUEST_SNAPSHOT);
     request->index = lockfsm_applied_index(core->fsm);
     answer_waiting(core);
 }
 
 void snapshots_wanted(struct core *core, struct request *request)
 {
-    request_move(core, request, &core->snapshots.waiting, REQUEST_LOGGED);
+    request_move(core, request, REQUEST_SNAPSHOT);
     request->index = lockfsm_applied_index(core->fsm);
     answer_waiting(core);
 }
@@ -70,7 +70,7 @@ void snapshots_turn(struct core *core)
         applied == core->snapshots.index) {
         return;
     }
-    if (!list_is_empty(&core->snapshots.waiting) ||
+    if (!list_is_empty(&core->requests.at[REQUEST_SNAPSHOT]) ||
         applied - core->snapshots.index >=
             spread(core, limits->snapshot_entries) ||
         replica_log_size(core->replica) >=
@@ -81,7 +81,7 @@ void snapshots_turn(struct core *core)
 
 uint64_t snapshots_next(const struct core *core)
 {
-    return !list_is_empty(&core->snapshots.waiting) &&
+    return !list_is_empty(&core->requests.at[REQUEST_SNAPSHOT]) &&
                    !core->snapshots.is_taking &&
                    core->snapshots.retry_ns > core->now_ns
                ? core->snapshots.retry_ns
@@ -146,7 +146,7 @@ void snapshots_peer_lost(struct core *core, struct peer *peer)
 
 void snapshots_stepped_down(struct core *core)
 {
-    LIST_EACH_SAFE (node, &core->snapshots.waiting) {
+    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_SNAPSHOT]) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (!is_backup(request)) {
             request_return(core, request);
@@ -309,7 +309,7 @@ static void take(struct core *core)
  * applied when it was asked for. */
 static void answer_waiting(struct core *core)
 {
-    LIST_EACH_SAFE (node, &core->snapshots.waiting) {
+    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_SNAPSHOT]) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (request->index > core->snapshots.index) {
             continue;
@@ -326,7 +326,7 @@ static void answer_waiting(struct core *core)
 /* Whoever waits for a backup should hear that the disk is full. */
 static void refuse_backups(struct core *core, int error)
 {
-    LIST_EACH_SAFE (node, &core->snapshots.waiting) {
+    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_SNAPSHOT]) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (is_backup(request)) {
             backup_answer(core, request, error);

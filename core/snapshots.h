@@ -50,8 +50,7 @@ struct snapshots {
     uint64_t installing;
     uint64_t index; /* Of the newest one that was taken or loaded. */
     uint64_t retry_ns;
-    uint64_t wanted_by;  /* The replica wants this member to have it; 0. */
-    struct list waiting; /* RAFT.SNAPSHOT and RAFT.BACKUP. */
+    uint64_t wanted_by; /* The replica wants this member to have it; 0. */
     struct snapshot_receiver receiver;
 };
 

@@ -6,17 +6,8 @@
  * alone writes its fields, and the remark at the struct says how long they
  * live.
  *
- * One structure, struct request, follows a command through all its stations;
- * the list it stands in says what it waits for:
- *
- *     (none: held) for those before it on its connection to be answered
- *     parked      for a leader to be known, or for this one's BEGIN
- *     forwarded   for the leader's ANSWER
- *     asking      for a confirmed question (reads, heartbeats, refusals)
- *     logged      for its entry to be applied
- *     queued      for the end of its wait in a lock's queue
- *     doomed      heartbeats whose session's EXPIRE is under way
- *     ready       for nothing: its turn comes at the end of this stage
+ * One structure, struct request, follows a command through all its stations
+ * (request.h), and says what it waits for.
  *
  * Invariant: a request of a local connection stands in exactly one slot of it;
  * when it is answered it leaves its list, its slot and the count in flight. */

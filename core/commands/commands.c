@@ -131,7 +131,7 @@ void commands_decide(struct core *core, struct request *request)
         }
         if (!propose_is_open(core)) {
             request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
-            request_move(core, request, &core->requests.parked, REQUEST_PARKED);
+            request_move(core, request, REQUEST_PARKED);
             return;
         }
     }
@@ -160,16 +160,19 @@ static void resume(struct core *core, struct request *request)
 
 void commands_run_ready(struct core *core)
 {
+    struct list *resumed = &core->requests.at[REQUEST_RESUMED];
+    struct list *ready = &core->requests.at[REQUEST_READY];
+    while (!list_is_empty(resumed)) {
+        resume(core, LIST_FIRST(resumed, struct request, in_list));
+    }
     /* Scans for which there is no more time stay; the others pass them, or
      * heartbeats would wait for whoever lists a great many locks. */
-    struct list *before = &core->requests.ready;
-    while (before->next != &core->requests.ready) {
+    struct list *before = ready;
+    while (before->next != ready) {
         struct request *request = LIST_ENTRY(before->next, struct request,
                                              in_list);
-        if (request->state == REQUEST_RESUMED) {
-            resume(core, request);
-        } else if (core->turn.scan_budget == 0 &&
-                   (request->command->flags & COMMAND_SCANS) != 0) {
+        if (core->turn.scan_budget == 0 &&
+            (request->command->flags & COMMAND_SCANS) != 0) {
             core->turn.has_left_over = true;
             before = before->next;
         } else {
@@ -442,7 +445,7 @@ static bool is_repeated(struct core *core, const struct request *request,
         lockfsm_session(core->fsm, origin.session) == NULL) {
         return true; /* What it was told has gone with it: EXPIRED. */
     }
-    LIST_EACH (node, &core->requests.logged) {
+    LIST_EACH (node, &core->requests.at[REQUEST_LOGGED]) {
         const struct request *other = LIST_ENTRY(node, struct request, in_list);
         if (other != request && other->has_req &&
             other->session == origin.session) {

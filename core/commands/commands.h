@@ -206,7 +206,7 @@ void commands_received(struct core *core, struct conn *conn,
                        const struct bytes *argument, uint32_t count);
 /* The serving leader deals with a request whose arguments are understood. */
 void commands_decide(struct core *core, struct request *request);
-/* Deals with all that stands in core->requests.ready. */
+/* Deals with what is resumed, then with what is ready. */
 void commands_run_ready(struct core *core);
 /* Reads the state for a request whose leadership is confirmed. */
 void commands_read(struct core *core, struct request *request);
