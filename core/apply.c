@@ -24,13 +24,110 @@
  * Raft's heartbeats must leave in between. */
 #define EFFECT_BUDGET 32768
 
-static bool apply_entry(struct core *core, const struct replica_entry *entry);
-static void act(struct core *core, const struct replica_entry *entry);
+/* False: the node must stop. */
+static bool apply_entry(struct core *core, const struct replica_entry *entry)
+{
+    int error = apply_to_state(core->fsm, entry, &core->effects);
+    if (error == 0) {
+        return true;
+    }
+    char why[HASP_WHY_SIZE];
+    if (error == HASP_ETOOOLD) {
+        snprintf(why, sizeof why,
+                 "this node is too old: entry %" PRIu64 " of the log is of a "
+                 "higher feature level than its own, %" PRIu32 "; upgrade it "
+                 "to the version of the other nodes",
+                 entry->log_index, core->options.feature_level);
+    } else {
+        snprintf(why, sizeof why, "cannot apply entry %" PRIu64 ": %s",
+                 entry->log_index, hasp_strerror(error));
+    }
+    core_fatal(core, core_exit_code(error), why);
+    return false;
+}
+
+static void answer_wait(struct core *core, const struct effect *effect)
+{
+    struct request *next;
+    for (struct request *request = requests_end_wait(core, effect->wait_index);
+         request != NULL; request = next) {
+        next = request->next;
+        commands_result(core, request, &effect->result);
+    }
+    events_answer(core, effect);
+}
+
 static void follow(struct core *core, const struct replica_entry *entry,
-                   const struct effect *effect);
+                   const struct effect *effect)
+{
+    timers_follow(core->timers, core->fsm, effect, core->now_ns);
+    switch (effect->type) {
+    case EFFECT_WAIT_RESULT:
+        answer_wait(core, effect);
+        return;
+    case EFFECT_SESSION_ENDED:
+        attach_ended(core, effect->session);
+        core->turn.has_session_ended = true;
+        core->counts.sessions_ended++;
+        return;
+    case EFFECT_BEGUN:
+        life_learnt(core);
+        if (core->reign.stage == REIGN_BEGUN &&
+            effect->count == core->options.id &&
+            entry->term == core->reign.term) {
+            reign_serve(core);
+        }
+        return;
+    case EFFECT_GRANTED:
+        core->counts.grants++;
+        break;
+    case EFFECT_HOLD_EXPIRED:
+        core->counts.unclean_ends++;
+        break;
+    default:
+        break;
+    }
+    events_effect(core, effect);
+}
+
+/* Answers those who wait for the entry itself. */
 static void answer_entry(struct core *core, uint64_t log_index,
-                         const struct effect *result);
-static void answer_wait(struct core *core, const struct effect *effect);
+                         const struct effect *result)
+{
+    struct request *next;
+    for (struct request *request = propose_take(core, log_index);
+         request != NULL; request = next) {
+        next = request->next;
+        if ((request->command->flags & COMMAND_CHANGE) == 0) {
+            commands_read(core, request); /* A KEEP whose HEARD this was. */
+        } else if (result->result.code == RESULT_QUEUED && request->is_pushed) {
+            resp_simple(request_reply(core, request), "QUEUED");
+            request_done(core, request);
+        } else if (result->result.code == RESULT_QUEUED) {
+            request_wait(core, request, result->wait_index);
+        } else {
+            commands_result(core, request, &result->result);
+        }
+    }
+}
+
+static void act(struct core *core, const struct replica_entry *entry)
+{
+    const struct effects *effects = &core->effects;
+    const struct effect *result = NULL;
+    for (uint32_t i = 0; i < effects->count; i++) {
+        const struct effect *effect = &effects->effect[i];
+        if (effect->type == EFFECT_RESULT) {
+            result = effect;
+        } else {
+            follow(core, entry, effect);
+        }
+    }
+    answer_entry(core, entry->log_index, result);
+    if (core->hooks.applied != NULL) {
+        core->hooks.applied(core->hooks.data, entry->log_index, effects);
+    }
+}
 
 bool apply_committed(struct core *core)
 {
@@ -100,109 +197,4 @@ int apply_to_state(struct lockfsm *fsm, const struct replica_entry *entry,
         lockfsm_skip(fsm, entry->log_index, entry->term);
         return 0;
     }
-}
-
-/* False: the node must stop. */
-static bool apply_entry(struct core *core, const struct replica_entry *entry)
-{
-    int error = apply_to_state(core->fsm, entry, &core->effects);
-    if (error == 0) {
-        return true;
-    }
-    char why[HASP_WHY_SIZE];
-    if (error == HASP_ETOOOLD) {
-        snprintf(why, sizeof why,
-                 "this node is too old: entry %" PRIu64 " of the log is of a "
-                 "higher feature level than its own, %" PRIu32 "; upgrade it "
-                 "to the version of the other nodes",
-                 entry->log_index, core->options.feature_level);
-    } else {
-        snprintf(why, sizeof why, "cannot apply entry %" PRIu64 ": %s",
-                 entry->log_index, hasp_strerror(error));
-    }
-    core_fatal(core, core_exit_code(error), why);
-    return false;
-}
-
-static void act(struct core *core, const struct replica_entry *entry)
-{
-    const struct effects *effects = &core->effects;
-    const struct effect *result = NULL;
-    for (uint32_t i = 0; i < effects->count; i++) {
-        const struct effect *effect = &effects->effect[i];
-        if (effect->type == EFFECT_RESULT) {
-            result = effect;
-        } else {
-            follow(core, entry, effect);
-        }
-    }
-    answer_entry(core, entry->log_index, result);
-    if (core->hooks.applied != NULL) {
-        core->hooks.applied(core->hooks.data, entry->log_index, effects);
-    }
-}
-
-static void follow(struct core *core, const struct replica_entry *entry,
-                   const struct effect *effect)
-{
-    timers_follow(core->timers, core->fsm, effect, core->now_ns);
-    switch (effect->type) {
-    case EFFECT_WAIT_RESULT:
-        answer_wait(core, effect);
-        return;
-    case EFFECT_SESSION_ENDED:
-        attach_ended(core, effect->session);
-        core->turn.has_session_ended = true;
-        core->counts.sessions_ended++;
-        return;
-    case EFFECT_BEGUN:
-        life_learnt(core);
-        if (core->reign.stage == REIGN_BEGUN &&
-            effect->count == core->options.id &&
-            entry->term == core->reign.term) {
-            reign_serve(core);
-        }
-        return;
-    case EFFECT_GRANTED:
-        core->counts.grants++;
-        break;
-    case EFFECT_HOLD_EXPIRED:
-        core->counts.unclean_ends++;
-        break;
-    default:
-        break;
-    }
-    events_effect(core, effect);
-}
-
-/* Answers those who wait for the entry itself. */
-static void answer_entry(struct core *core, uint64_t log_index,
-                         const struct effect *result)
-{
-    struct request *next;
-    for (struct request *request = propose_take(core, log_index);
-         request != NULL; request = next) {
-        next = request->next;
-        if ((request->command->flags & COMMAND_CHANGE) == 0) {
-            commands_read(core, request); /* A KEEP whose HEARD this was. */
-        } else if (result->result.code == RESULT_QUEUED && request->is_pushed) {
-            resp_simple(request_reply(core, request), "QUEUED");
-            request_done(core, request);
-        } else if (result->result.code == RESULT_QUEUED) {
-            request_wait(core, request, result->wait_index);
-        } else {
-            commands_result(core, request, &result->result);
-        }
-    }
-}
-
-static void answer_wait(struct core *core, const struct effect *effect)
-{
-    struct request *next;
-    for (struct request *request = requests_end_wait(core, effect->wait_index);
-         request != NULL; request = next) {
-        next = request->next;
-        commands_result(core, request, &effect->result);
-    }
-    events_answer(core, effect);
 }

@@ -11,15 +11,64 @@
 /* Sessions in one frame that tells what was closed. */
 #define CLOSED_COUNT_MAX 64
 
-static struct attached *find_session(struct core *core, uint64_t session);
-static bool attach(struct core *core, struct conn *conn, uint64_t session);
+static struct attached *find_session(struct core *core, uint64_t session)
+{
+    struct attached *attached;
+    HASH_FIND(by_session, core->attach.sessions, &session, sizeof session,
+              attached);
+    return attached;
+}
+
 static struct attachment *add(struct core *core, uint64_t session,
-                              struct list *owner);
-static void drop(struct core *core, struct attachment *attachment);
-static void closed(struct core *core, uint64_t conn, uint64_t session);
-static void remember(struct core *core, uint64_t conn, uint64_t session);
-static struct attachment *find_remote(struct core *core, uint64_t peer,
-                                      uint64_t peer_conn, uint64_t session);
+                              struct list *owner)
+{
+    struct attached *attached = find_session(core, session);
+    if (attached == NULL) {
+        attached = memory_new(sizeof *attached);
+        attached->session = session;
+        list_init(&attached->attachments);
+        HASH_ADD(by_session, core->attach.sessions, session,
+                 sizeof attached->session, attached);
+    }
+    struct attachment *attachment = memory_new(sizeof *attachment);
+    attachment->attached = attached;
+    list_push_back(&attached->attachments, &attachment->in_session);
+    list_push_back(owner, &attachment->in_owner);
+    return attachment;
+}
+
+/* The connection acts for the session, as its newest; false: too many. */
+static bool attach(struct core *core, struct conn *conn, uint64_t session)
+{
+    struct attachment *attachment = attach_find(core, conn, session);
+    if (attachment != NULL) {
+        list_remove(&attachment->in_owner);
+        list_push_back(&conn->sessions, &attachment->in_owner);
+        return true;
+    }
+    if (!attach_has_room(core, conn)) {
+        return false;
+    }
+    attachment = add(core, session, &conn->sessions);
+    attachment->conn = conn;
+    conn->session_count++;
+    return true;
+}
+
+static void drop(struct core *core, struct attachment *attachment)
+{
+    struct attached *attached = attachment->attached;
+    if (attachment->conn != NULL) {
+        attachment->conn->session_count--;
+    }
+    list_remove(&attachment->in_owner);
+    list_remove(&attachment->in_session);
+    free(attachment);
+    if (list_is_empty(&attached->attachments)) {
+        HASH_DELETE(by_session, core->attach.sessions, attached);
+        free(attached);
+    }
+}
 
 bool attach_has_room(struct core *core, struct conn *conn)
 {
@@ -34,6 +83,53 @@ bool attach_has_room(struct core *core, struct conn *conn)
         }
     }
     return conn->session_count < max;
+}
+
+/* Until a leader can be told, or this node serves itself. */
+static void remember(struct core *core, uint64_t conn, uint64_t session)
+{
+    if (core->attach.untold == NULL) {
+        core->attach.untold = memory_new(UNTOLD_CLOSE_MAX *
+                                         sizeof *core->attach.untold);
+    }
+    if (core->attach.untold_count < UNTOLD_CLOSE_MAX) {
+        core->attach
+            .untold[core->attach.untold_count++] = (struct untold_close){
+            conn, session};
+    }
+}
+
+/* A connection of this node no longer acts for 'session'. A stopping node
+ * closes its connections itself: their clients have not died. */
+static void closed(struct core *core, uint64_t conn, uint64_t session)
+{
+    if (core->is_stopping) {
+        return;
+    }
+    if (is_serving(core)) {
+        if (find_session(core, session) == NULL) {
+            timers_detached(core->timers, session, core->now_ns);
+        }
+        return;
+    }
+    remember(core, conn, session);
+}
+
+static struct attachment *find_remote(struct core *core, uint64_t peer,
+                                      uint64_t peer_conn, uint64_t session)
+{
+    struct attached *attached = find_session(core, session);
+    if (attached != NULL) {
+        LIST_EACH (node, &attached->attachments) {
+            struct attachment *attachment = LIST_ENTRY(node, struct attachment,
+                                                       in_session);
+            if (attachment->conn == NULL && attachment->peer == peer &&
+                attachment->peer_conn == peer_conn) {
+                return attachment;
+            }
+        }
+    }
+    return NULL;
 }
 
 void attach_answered(struct core *core, struct request *request,
@@ -226,110 +322,4 @@ void attach_free(struct core *core)
     attach_stepped_down(core);
     free(core->attach.untold);
     core->attach.untold = NULL;
-}
-
-/* The connection acts for the session, as its newest; false: too many. */
-static bool attach(struct core *core, struct conn *conn, uint64_t session)
-{
-    struct attachment *attachment = attach_find(core, conn, session);
-    if (attachment != NULL) {
-        list_remove(&attachment->in_owner);
-        list_push_back(&conn->sessions, &attachment->in_owner);
-        return true;
-    }
-    if (!attach_has_room(core, conn)) {
-        return false;
-    }
-    attachment = add(core, session, &conn->sessions);
-    attachment->conn = conn;
-    conn->session_count++;
-    return true;
-}
-
-static struct attached *find_session(struct core *core, uint64_t session)
-{
-    struct attached *attached;
-    HASH_FIND(by_session, core->attach.sessions, &session, sizeof session,
-              attached);
-    return attached;
-}
-
-static struct attachment *add(struct core *core, uint64_t session,
-                              struct list *owner)
-{
-    struct attached *attached = find_session(core, session);
-    if (attached == NULL) {
-        attached = memory_new(sizeof *attached);
-        attached->session = session;
-        list_init(&attached->attachments);
-        HASH_ADD(by_session, core->attach.sessions, session,
-                 sizeof attached->session, attached);
-    }
-    struct attachment *attachment = memory_new(sizeof *attachment);
-    attachment->attached = attached;
-    list_push_back(&attached->attachments, &attachment->in_session);
-    list_push_back(owner, &attachment->in_owner);
-    return attachment;
-}
-
-static void drop(struct core *core, struct attachment *attachment)
-{
-    struct attached *attached = attachment->attached;
-    if (attachment->conn != NULL) {
-        attachment->conn->session_count--;
-    }
-    list_remove(&attachment->in_owner);
-    list_remove(&attachment->in_session);
-    free(attachment);
-    if (list_is_empty(&attached->attachments)) {
-        HASH_DELETE(by_session, core->attach.sessions, attached);
-        free(attached);
-    }
-}
-
-/* A connection of this node no longer acts for 'session'. A stopping node
- * closes its connections itself: their clients have not died. */
-static void closed(struct core *core, uint64_t conn, uint64_t session)
-{
-    if (core->is_stopping) {
-        return;
-    }
-    if (is_serving(core)) {
-        if (find_session(core, session) == NULL) {
-            timers_detached(core->timers, session, core->now_ns);
-        }
-        return;
-    }
-    remember(core, conn, session);
-}
-
-/* Until a leader can be told, or this node serves itself. */
-static void remember(struct core *core, uint64_t conn, uint64_t session)
-{
-    if (core->attach.untold == NULL) {
-        core->attach.untold = memory_new(UNTOLD_CLOSE_MAX *
-                                         sizeof *core->attach.untold);
-    }
-    if (core->attach.untold_count < UNTOLD_CLOSE_MAX) {
-        core->attach
-            .untold[core->attach.untold_count++] = (struct untold_close){
-            conn, session};
-    }
-}
-
-static struct attachment *find_remote(struct core *core, uint64_t peer,
-                                      uint64_t peer_conn, uint64_t session)
-{
-    struct attached *attached = find_session(core, session);
-    if (attached != NULL) {
-        LIST_EACH (node, &attached->attachments) {
-            struct attachment *attachment = LIST_ENTRY(node, struct attachment,
-                                                       in_session);
-            if (attachment->conn == NULL && attachment->peer == peer &&
-                attachment->peer_conn == peer_conn) {
-                return attachment;
-            }
-        }
-    }
-    return NULL;
 }

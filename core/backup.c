@@ -17,10 +17,6 @@
 /* Who has not read for so long has given up. */
 #define READER_IDLE_NS (5000 * NS_PER_MS)
 
-static void send_chunk(struct core *core, struct request *request,
-                       const struct call *call);
-static bool may_read(struct core *core, uint64_t conn);
-
 bool raft_backup_parse(struct call *call, struct resp_writer *writer)
 {
     uint64_t number;
@@ -37,6 +33,59 @@ bool raft_backup_parse(struct call *call, struct resp_writer *writer)
         }
     }
     return true;
+}
+
+/* Each reader has a part in memory and takes time of the loop; thousands would
+ * cost a leader its leadership. */
+static bool may_read(struct core *core, uint64_t conn)
+{
+    struct backup_reader *place = NULL;
+    for (int i = 0; i < BACKUP_READER_MAX; i++) {
+        struct backup_reader *reader = &core->backup.readers[i];
+        if (reader->conn == conn) {
+            place = reader;
+            break;
+        }
+        if (reader->conn == 0 || conn_find(core, reader->conn) == NULL ||
+            core->now_ns - reader->read_ns > READER_IDLE_NS) {
+            place = reader;
+        }
+    }
+    if (place == NULL) {
+        return false;
+    }
+    *place = (struct backup_reader){.conn = conn, .read_ns = core->now_ns};
+    return true;
+}
+
+static void send_chunk(struct core *core, struct request *request,
+                       const struct call *call)
+{
+    uint64_t number[3] = {0};
+    for (uint32_t i = 0; i < 3; i++) {
+        (void)bytes_to_u64(call->argument[i + 1], &number[i]);
+    }
+    /* What waits behind another answer is kept in memory. */
+    if (request->conn->first_slot != request->slot) {
+        request_refuse(core, request, "BUSY",
+                       "one part at a time: wait for the answers before it");
+        return;
+    }
+    if (!may_read(core, request->conn->id)) {
+        request_refuse(core, request, "BUSY",
+                       "too many read backups of this node");
+        return;
+    }
+    struct buffer chunk = {0};
+    if (!core->port.snapshot_read(core->port.data, number[0], number[1],
+                                  number[2], CHUNK_SIZE, &chunk)) {
+        request_refuse(core, request, "GONE",
+                       "that snapshot is kept no more; begin anew");
+    } else {
+        resp_bulk(request_reply(core, request), buffer_bytes(&chunk));
+        request_done(core, request);
+    }
+    buffer_done(&chunk);
 }
 
 void raft_backup_run(struct core *core, struct request *request,
@@ -77,57 +126,4 @@ void backup_answer(struct core *core, struct request *request, int error)
     resp_text(writer, "leader");
     resp_integer(writer, (int64_t)core->leader.id);
     request_done(core, request);
-}
-
-static void send_chunk(struct core *core, struct request *request,
-                       const struct call *call)
-{
-    uint64_t number[3] = {0};
-    for (uint32_t i = 0; i < 3; i++) {
-        (void)bytes_to_u64(call->argument[i + 1], &number[i]);
-    }
-    /* What waits behind another answer is kept in memory. */
-    if (request->conn->first_slot != request->slot) {
-        request_refuse(core, request, "BUSY",
-                       "one part at a time: wait for the answers before it");
-        return;
-    }
-    if (!may_read(core, request->conn->id)) {
-        request_refuse(core, request, "BUSY",
-                       "too many read backups of this node");
-        return;
-    }
-    struct buffer chunk = {0};
-    if (!core->port.snapshot_read(core->port.data, number[0], number[1],
-                                  number[2], CHUNK_SIZE, &chunk)) {
-        request_refuse(core, request, "GONE",
-                       "that snapshot is kept no more; begin anew");
-    } else {
-        resp_bulk(request_reply(core, request), buffer_bytes(&chunk));
-        request_done(core, request);
-    }
-    buffer_done(&chunk);
-}
-
-/* Each reader has a part in memory and takes time of the loop; thousands would
- * cost a leader its leadership. */
-static bool may_read(struct core *core, uint64_t conn)
-{
-    struct backup_reader *place = NULL;
-    for (int i = 0; i < BACKUP_READER_MAX; i++) {
-        struct backup_reader *reader = &core->backup.readers[i];
-        if (reader->conn == conn) {
-            place = reader;
-            break;
-        }
-        if (reader->conn == 0 || conn_find(core, reader->conn) == NULL ||
-            core->now_ns - reader->read_ns > READER_IDLE_NS) {
-            place = reader;
-        }
-    }
-    if (place == NULL) {
-        return false;
-    }
-    *place = (struct backup_reader){.conn = conn, .read_ns = core->now_ns};
-    return true;
 }

@@ -24,52 +24,6 @@ struct shown {
     bool is_leader;
 };
 
-static uint32_t show_members(struct core *core,
-                             struct shown shown[MEMBER_COUNT_MAX]);
-static void put_slots(struct core *core, struct request *request);
-static void put_shards(struct core *core, struct request *request);
-static void put_nodes(struct core *core, struct request *request);
-static void put_info(struct core *core, struct request *request);
-static uint32_t key_slot(struct bytes key);
-
-uint32_t cluster_slot(const struct call *call)
-{
-    return call->count > 1 ? key_slot(call->argument[1]) : 0;
-}
-
-void server_cluster(struct core *core, struct request *request,
-                    const struct call *call)
-{
-    struct bytes what = call->argument[1];
-    char name[NODE_NAME_SIZE];
-    if (bytes_is_word(what, "SLOTS")) {
-        put_slots(core, request);
-    } else if (bytes_is_word(what, "SHARDS")) {
-        put_shards(core, request);
-    } else if (bytes_is_word(what, "NODES")) {
-        put_nodes(core, request);
-    } else if (bytes_is_word(what, "INFO")) {
-        put_info(core, request);
-    } else if (bytes_is_word(what, "MYID")) {
-        snprintf(name, sizeof name, "%040" PRIx64, core->options.id);
-        resp_text(request_reply(core, request), name);
-        request_done(core, request);
-    } else if (bytes_is_word(what, "KEYSLOT") && call->count == 3) {
-        resp_integer(request_reply(core, request), key_slot(call->argument[2]));
-        request_done(core, request);
-    } else {
-        request_refuse(core, request, "ERR",
-                       "unknown subcommand of CLUSTER: try SLOTS, SHARDS, "
-                       "NODES, INFO, MYID or KEYSLOT");
-    }
-}
-
-bool server_cluster_check(struct call *call, struct resp_writer *writer)
-{
-    return call->count < 3 || call->argument[2].size <= LOCK_NAME_SIZE_MAX ||
-           call_fail(call, writer, "a key has at most 511 bytes");
-}
-
 /* The slot of a key: CRC16 (XMODEM) of it, or of its {tag}. */
 static uint32_t key_slot(struct bytes key)
 {
@@ -90,6 +44,11 @@ static uint32_t key_slot(struct bytes key)
         crc &= 0xffff;
     }
     return crc % CLUSTER_SLOT_COUNT;
+}
+
+uint32_t cluster_slot(const struct call *call)
+{
+    return call->count > 1 ? key_slot(call->argument[1]) : 0;
 }
 
 /* The leader first. Members without a client address are left out. */
@@ -221,4 +180,37 @@ static void put_info(struct core *core, struct request *request)
     resp_bulk(request_reply(core, request), buffer_bytes(&text));
     buffer_done(&text);
     request_done(core, request);
+}
+
+void server_cluster(struct core *core, struct request *request,
+                    const struct call *call)
+{
+    struct bytes what = call->argument[1];
+    char name[NODE_NAME_SIZE];
+    if (bytes_is_word(what, "SLOTS")) {
+        put_slots(core, request);
+    } else if (bytes_is_word(what, "SHARDS")) {
+        put_shards(core, request);
+    } else if (bytes_is_word(what, "NODES")) {
+        put_nodes(core, request);
+    } else if (bytes_is_word(what, "INFO")) {
+        put_info(core, request);
+    } else if (bytes_is_word(what, "MYID")) {
+        snprintf(name, sizeof name, "%040" PRIx64, core->options.id);
+        resp_text(request_reply(core, request), name);
+        request_done(core, request);
+    } else if (bytes_is_word(what, "KEYSLOT") && call->count == 3) {
+        resp_integer(request_reply(core, request), key_slot(call->argument[2]));
+        request_done(core, request);
+    } else {
+        request_refuse(core, request, "ERR",
+                       "unknown subcommand of CLUSTER: try SLOTS, SHARDS, "
+                       "NODES, INFO, MYID or KEYSLOT");
+    }
+}
+
+bool server_cluster_check(struct call *call, struct resp_writer *writer)
+{
+    return call->count < 3 || call->argument[2].size <= LOCK_NAME_SIZE_MAX ||
+           call_fail(call, writer, "a key has at most 511 bytes");
 }

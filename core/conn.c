@@ -17,12 +17,6 @@
 #define SLOT_COUNT_IDLE 64
 #define SLOT_IDLE_SIZE 256
 
-static struct slot *slot_at(struct conn *conn, uint64_t slot);
-static void grow(struct conn *conn);
-static void free_slots(struct conn *conn);
-static void release_held(struct core *core, struct conn *conn);
-static void end(struct core *core, struct conn *conn);
-
 struct conn *conn_open(struct core *core, uint64_t id, const char *address)
 {
     struct conn *conn = memory_new(sizeof *conn);
@@ -47,6 +41,21 @@ struct conn *conn_find(struct core *core, uint64_t id)
     return conn;
 }
 
+static struct slot *slot_at(struct conn *conn, uint64_t slot)
+{
+    return &conn->slots[slot & (conn->slot_capacity - 1)];
+}
+
+static void free_slots(struct conn *conn)
+{
+    for (uint32_t i = 0; i < conn->slot_capacity; i++) {
+        buffer_done(&conn->slots[i].reply);
+    }
+    free(conn->slots);
+    conn->slots = NULL;
+    conn->slot_capacity = 0;
+}
+
 void conn_free(struct core *core, struct conn *conn)
 {
     for (uint64_t slot = conn->first_slot; slot < conn->next_slot; slot++) {
@@ -65,6 +74,20 @@ void conn_free(struct core *core, struct conn *conn)
     free((void *)conn->name.data);
     free(conn->address);
     free(conn);
+}
+
+/* Doubles the ring; each slot moves to its place under the new mask. */
+static void grow(struct conn *conn)
+{
+    uint32_t capacity = conn->slot_capacity == 0 ? SLOT_COUNT_FIRST
+                                                 : 2 * conn->slot_capacity;
+    struct slot *slots = memory_new(capacity * sizeof *slots);
+    for (uint64_t slot = conn->first_slot; slot < conn->next_slot; slot++) {
+        slots[slot & (capacity - 1)] = *slot_at(conn, slot);
+    }
+    free(conn->slots);
+    conn->slots = slots;
+    conn->slot_capacity = capacity;
 }
 
 uint64_t conn_slot_new(struct conn *conn, struct request *request)
@@ -118,6 +141,30 @@ struct buffer *conn_slot_output(struct core *core, struct conn *conn,
         out = &core->requests.reply;
     }
     return out;
+}
+
+/* Ends the connection; what was written before is still sent. */
+static void end(struct core *core, struct conn *conn)
+{
+    if (!conn->is_closing) {
+        conn->is_closing = true;
+        core->port.client_close(core->port.data, conn->id, "quit");
+    }
+}
+
+/* The oldest that is not answered need wait for nobody any more. */
+static void release_held(struct core *core, struct conn *conn)
+{
+    if (conn->first_slot == conn->next_slot) {
+        return;
+    }
+    struct request *request = slot_at(conn, conn->first_slot)->request;
+    if (request->state == REQUEST_HELD) {
+        request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
+        request->not_before_ns = 0;
+        request_move(core, request, REQUEST_PARKED);
+        core->turn.has_left_over = true;
+    }
 }
 
 void conn_slot_done(struct core *core, struct conn *conn, uint64_t slot)
@@ -215,57 +262,4 @@ void conn_set_name(struct conn *conn, struct bytes name)
 {
     free((void *)conn->name.data);
     conn->name = bytes_of(memory_copy(name.data, name.size), name.size);
-}
-
-/* Ends the connection; what was written before is still sent. */
-static void end(struct core *core, struct conn *conn)
-{
-    if (!conn->is_closing) {
-        conn->is_closing = true;
-        core->port.client_close(core->port.data, conn->id, "quit");
-    }
-}
-
-/* The oldest that is not answered need wait for nobody any more. */
-static void release_held(struct core *core, struct conn *conn)
-{
-    if (conn->first_slot == conn->next_slot) {
-        return;
-    }
-    struct request *request = slot_at(conn, conn->first_slot)->request;
-    if (request->state == REQUEST_HELD) {
-        request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
-        request->not_before_ns = 0;
-        request_move(core, request, REQUEST_PARKED);
-        core->turn.has_left_over = true;
-    }
-}
-
-static struct slot *slot_at(struct conn *conn, uint64_t slot)
-{
-    return &conn->slots[slot & (conn->slot_capacity - 1)];
-}
-
-static void free_slots(struct conn *conn)
-{
-    for (uint32_t i = 0; i < conn->slot_capacity; i++) {
-        buffer_done(&conn->slots[i].reply);
-    }
-    free(conn->slots);
-    conn->slots = NULL;
-    conn->slot_capacity = 0;
-}
-
-/* Doubles the ring; each slot moves to its place under the new mask. */
-static void grow(struct conn *conn)
-{
-    uint32_t capacity = conn->slot_capacity == 0 ? SLOT_COUNT_FIRST
-                                                 : 2 * conn->slot_capacity;
-    struct slot *slots = memory_new(capacity * sizeof *slots);
-    for (uint64_t slot = conn->first_slot; slot < conn->next_slot; slot++) {
-        slots[slot & (capacity - 1)] = *slot_at(conn, slot);
-    }
-    free(conn->slots);
-    conn->slots = slots;
-    conn->slot_capacity = capacity;
 }

@@ -57,16 +57,17 @@ const struct core_limits core_default_limits = {
 #define BYTES_IN_FLIGHT_DEFAULT (64u << 20)
 #define BYTES_PER_CONN_DEFAULT (4u << 20)
 
-static int take_frame(struct core *core, uint64_t id, enum frame_type type,
-                      struct bytes body);
-static int take_forward(struct core *core, uint64_t id, struct bytes body);
-static int take_message(struct core *core, uint64_t id, struct bytes body);
-static void follow(struct core *core);
-static void free_requests(struct core *core);
-static void init_lists(struct core *core);
-static bool sees_majority(struct core *core);
-static uint64_t next_deadline(struct core *core);
-static uint64_t sooner(uint64_t a, uint64_t b);
+static void init_lists(struct core *core)
+{
+    list_init(&core->conns.by_age);
+    watches_init(core);
+    for (int i = 0; i < REQUEST_STATE_COUNT; i++) {
+        list_init(&core->requests.at[i]);
+    }
+    for (int i = 0; i < PEER_COUNT_MAX; i++) {
+        list_init(&core->peers[i].attachments);
+    }
+}
 
 struct core *core_new(const struct core_options *options,
                       const struct core_port *port)
@@ -117,6 +118,22 @@ struct core *core_new(const struct core_options *options,
     return core;
 }
 
+static void free_requests(struct core *core)
+{
+    for (int i = 0; i < REQUEST_STATE_COUNT; i++) {
+        LIST_EACH_SAFE (node, &core->requests.at[i]) {
+            request_drop(core, LIST_ENTRY(node, struct request, in_list));
+        }
+    }
+    if (core->reign.change.request != NULL) {
+        request_drop(core, core->reign.change.request);
+    }
+    if (core->reign.transfer.request != NULL) {
+        request_drop(core, core->reign.transfer.request);
+    }
+    requests_free(core);
+}
+
 void core_free(struct core *core)
 {
     if (core == NULL) {
@@ -137,6 +154,26 @@ void core_free(struct core *core)
     replica_free(core->replica);
     free(core->version);
     free(core);
+}
+
+/* After each event and each stage of a turn: what the replica made of it. */
+static void follow(struct core *core)
+{
+    if (core->members.has_removed) {
+        core->members.has_removed = false;
+        for (int i = 0; i < PEER_COUNT_MAX; i++) {
+            if (core->peers[i].is_removed) {
+                core->peers[i].is_removed = false;
+                core_peer_down(core, core->peers[i].id, false, core->now_ns);
+            }
+        }
+    }
+    reign_follow(core);
+    uint64_t to = core->snapshots.wanted_by;
+    core->snapshots.wanted_by = 0;
+    if (to != 0 && is_leader(core)) {
+        snapshots_send(core, to);
+    }
 }
 
 int core_begin(struct core *core, const struct core_start *start,
@@ -225,6 +262,23 @@ static void tell_trial(struct core *core, uint64_t id)
 }
 #endif
 
+/* The connected voters, this node among them, are more than half. */
+static bool sees_majority(struct core *core)
+{
+    struct replica_members members;
+    uint32_t voters = 0, up = 0;
+    replica_members(core->replica, &members);
+    for (uint32_t i = 0; i < members.count; i++) {
+        const struct replica_member *member = &members.member[i];
+        if (member->role == MEMBER_VOTER) {
+            voters++;
+            up += member->id == core->options.id ||
+                  peer_is_up(core, member->id);
+        }
+    }
+    return 2 * up > voters;
+}
+
 void core_peer_up(struct core *core, const struct frame_hello *hello,
                   uint64_t now_ns)
 {
@@ -283,40 +337,24 @@ void core_peer_down(struct core *core, uint64_t id, bool was_closed_by_peer,
     }
 }
 
-/* After each event and each stage of a turn: what the replica made of it. */
-static void follow(struct core *core)
+static int take_forward(struct core *core, uint64_t id, struct bytes body)
 {
-    if (core->members.has_removed) {
-        core->members.has_removed = false;
-        for (int i = 0; i < PEER_COUNT_MAX; i++) {
-            if (core->peers[i].is_removed) {
-                core->peers[i].is_removed = false;
-                core_peer_down(core, core->peers[i].id, false, core->now_ns);
-            }
-        }
+    struct request *request = NULL;
+    int error = forward_received(core, id, body, &request);
+    if (request != NULL) {
+        commands_decide(core, request);
     }
-    reign_follow(core);
-    uint64_t to = core->snapshots.wanted_by;
-    core->snapshots.wanted_by = 0;
-    if (to != 0 && is_leader(core)) {
-        snapshots_send(core, to);
-    }
+    return error;
 }
 
-int core_peer_frame(struct core *core, uint64_t id, enum frame_type type,
-                    struct bytes body, uint64_t now_ns, char why[HASP_WHY_SIZE])
+static int take_message(struct core *core, uint64_t id, struct bytes body)
 {
-    set_now(core, now_ns);
-    if (!heed_frame(core, id, type)) {
-        return type == FRAME_FORWARD ? forward_turned_away(core, id, body) : 0;
-    }
-    int error = take_frame(core, id, type, body);
-    follow(core);
-    if (error == HASP_ETOOBIG) {
-        snprintf(why, HASP_WHY_SIZE,
-                 "its term is more than 2^32 above that of this node, %" PRIu64
-                 ": no election leads there",
-                 replica_term(core->replica));
+    struct replica_update update;
+    int error = replica_receive(core->replica, id, body,
+                                core->now_ns / NS_PER_MS, &update);
+    if (error == 0) {
+        loss_note(core, id);
+        update_carry_out(core, &update);
     }
     return error;
 }
@@ -361,24 +399,20 @@ static int take_frame(struct core *core, uint64_t id, enum frame_type type,
     }
 }
 
-static int take_forward(struct core *core, uint64_t id, struct bytes body)
+int core_peer_frame(struct core *core, uint64_t id, enum frame_type type,
+                    struct bytes body, uint64_t now_ns, char why[HASP_WHY_SIZE])
 {
-    struct request *request = NULL;
-    int error = forward_received(core, id, body, &request);
-    if (request != NULL) {
-        commands_decide(core, request);
+    set_now(core, now_ns);
+    if (!heed_frame(core, id, type)) {
+        return type == FRAME_FORWARD ? forward_turned_away(core, id, body) : 0;
     }
-    return error;
-}
-
-static int take_message(struct core *core, uint64_t id, struct bytes body)
-{
-    struct replica_update update;
-    int error = replica_receive(core->replica, id, body,
-                                core->now_ns / NS_PER_MS, &update);
-    if (error == 0) {
-        loss_note(core, id);
-        update_carry_out(core, &update);
+    int error = take_frame(core, id, type, body);
+    follow(core);
+    if (error == HASP_ETOOBIG) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "its term is more than 2^32 above that of this node, %" PRIu64
+                 ": no election leads there",
+                 replica_term(core->replica));
     }
     return error;
 }
@@ -432,6 +466,35 @@ void core_snapshot_installed(struct core *core, uint64_t now_ns)
     set_now(core, now_ns);
     snapshots_installed(core);
     follow(core);
+}
+
+/* The smaller one. */
+static uint64_t sooner(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t next_deadline(struct core *core)
+{
+    uint64_t now_ns = core->now_ns;
+    uint64_t raft_ms = replica_deadline(core->replica);
+    uint64_t next = raft_ms > UINT64_MAX / NS_PER_MS ? UINT64_MAX
+                                                     : raft_ms * NS_PER_MS;
+    /* A deadline of Raft's that stays in the past must not spin the loop. */
+    next = next > now_ns ? next : now_ns + NS_PER_MS;
+    next = sooner(next, lease_next(core));
+    next = sooner(next, questions_next(core));
+    next = sooner(next, forward_next(core));
+    next = sooner(next, membership_next(core));
+    next = sooner(next, transfer_next(core));
+    next = sooner(next, snapshots_next(core));
+    next = sooner(next, digests_next(core));
+    next = sooner(next, quarantine_next(core));
+    next = sooner(next, clocks_next(core));
+    if (core->flush.due_ns != 0) {
+        next = sooner(next, core->flush.due_ns);
+    }
+    return next > now_ns ? next : now_ns + NS_PER_MS;
 }
 
 uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
@@ -561,78 +624,4 @@ void core_set_applied_hook(struct core *core, core_applied_fn *hook, void *data)
 void core_set_heard_hook(struct core *core, core_heard_fn *hook)
 {
     core->hooks.heard = hook;
-}
-
-static void free_requests(struct core *core)
-{
-    for (int i = 0; i < REQUEST_STATE_COUNT; i++) {
-        LIST_EACH_SAFE (node, &core->requests.at[i]) {
-            request_drop(core, LIST_ENTRY(node, struct request, in_list));
-        }
-    }
-    if (core->reign.change.request != NULL) {
-        request_drop(core, core->reign.change.request);
-    }
-    if (core->reign.transfer.request != NULL) {
-        request_drop(core, core->reign.transfer.request);
-    }
-    requests_free(core);
-}
-
-static void init_lists(struct core *core)
-{
-    list_init(&core->conns.by_age);
-    watches_init(core);
-    for (int i = 0; i < REQUEST_STATE_COUNT; i++) {
-        list_init(&core->requests.at[i]);
-    }
-    for (int i = 0; i < PEER_COUNT_MAX; i++) {
-        list_init(&core->peers[i].attachments);
-    }
-}
-
-/* The connected voters, this node among them, are more than half. */
-static bool sees_majority(struct core *core)
-{
-    struct replica_members members;
-    uint32_t voters = 0, up = 0;
-    replica_members(core->replica, &members);
-    for (uint32_t i = 0; i < members.count; i++) {
-        const struct replica_member *member = &members.member[i];
-        if (member->role == MEMBER_VOTER) {
-            voters++;
-            up += member->id == core->options.id ||
-                  peer_is_up(core, member->id);
-        }
-    }
-    return 2 * up > voters;
-}
-
-static uint64_t next_deadline(struct core *core)
-{
-    uint64_t now_ns = core->now_ns;
-    uint64_t raft_ms = replica_deadline(core->replica);
-    uint64_t next = raft_ms > UINT64_MAX / NS_PER_MS ? UINT64_MAX
-                                                     : raft_ms * NS_PER_MS;
-    /* A deadline of Raft's that stays in the past must not spin the loop. */
-    next = next > now_ns ? next : now_ns + NS_PER_MS;
-    next = sooner(next, lease_next(core));
-    next = sooner(next, questions_next(core));
-    next = sooner(next, forward_next(core));
-    next = sooner(next, membership_next(core));
-    next = sooner(next, transfer_next(core));
-    next = sooner(next, snapshots_next(core));
-    next = sooner(next, digests_next(core));
-    next = sooner(next, quarantine_next(core));
-    next = sooner(next, clocks_next(core));
-    if (core->flush.due_ns != 0) {
-        next = sooner(next, core->flush.due_ns);
-    }
-    return next > now_ns ? next : now_ns + NS_PER_MS;
-}
-
-/* The smaller one. */
-static uint64_t sooner(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
 }

@@ -15,16 +15,178 @@ struct event {
     const struct effect *effect;
 };
 
-static const char *kind_of(const struct effect *effect);
-static void tell(struct core *core, const char *kind,
-                 const struct effect *effect);
-static void tell_blacklisted(struct core *core, const struct effect *effect);
-static watch_hit_fn tell_watch;
+static struct bytes message_of(const struct effect *effect)
+{
+    if (effect->text.size > 0) {
+        return effect->text;
+    }
+    return bytes_of_text(effect->reason != NULL ? effect->reason : "");
+}
+
+static struct buffer *output_of(struct core *core, struct conn *conn)
+{
+    return conn->is_closing
+               ? NULL
+               : core->port.client_output(core->port.data, conn->id);
+}
+
 static void push(struct core *core, struct conn *conn, const char *kind,
-                 const struct effect *effect);
+                 const struct effect *effect)
+{
+    struct resp_writer writer = {output_of(core, conn), 3};
+    if (writer.out == NULL || conn->version != 3) {
+        return; /* It may have gone back to RESP2, which has no pushes. */
+    }
+    resp_push(&writer, 3);
+    resp_text(&writer, "lock");
+    resp_text(&writer, kind);
+    resp_map(&writer, 5);
+    resp_text(&writer, "lock");
+    resp_bulk(&writer, effect->lock);
+    resp_text(&writer, "session");
+    resp_integer(&writer, (int64_t)effect->session);
+    resp_text(&writer, "token");
+    resp_integer(&writer, (int64_t)effect->token);
+    resp_text(&writer, "index");
+    resp_integer(&writer, (int64_t)effect->log_index);
+    resp_text(&writer, "message");
+    resp_bulk(&writer, message_of(effect));
+}
+
+/* Bytes as a JSON string; what is not ASCII is taken for Latin-1, so that any
+ * name gives valid JSON. */
+static void put_json(struct buffer *out, struct bytes text)
+{
+    buffer_put_u8(out, '"');
+    for (size_t i = 0; i < text.size; i++) {
+        uint8_t c = text.data[i];
+        if (c == '"' || c == '\\') {
+            buffer_put_u8(out, '\\');
+            buffer_put_u8(out, c);
+        } else if (c >= 0x20 && c < 0x7f) {
+            buffer_put_u8(out, c);
+        } else {
+            buffer_printf(out, "\\u%04x", c);
+        }
+    }
+    buffer_put_u8(out, '"');
+}
+
 static void publish(struct core *core, const struct watch *watch,
-                    const char *kind, const struct effect *effect);
-static void please(struct core *core, const struct effect *effect);
+                    const char *kind, const struct effect *effect)
+{
+    struct conn *conn = watch->of.conn;
+    struct resp_writer writer = {output_of(core, conn), conn->version};
+    if (writer.out == NULL) {
+        return;
+    }
+    struct buffer *json = &core->watches.message;
+    bool is_pattern = watch->of.pattern->kind == WATCH_PATTERN;
+    resp_push(&writer, is_pattern ? 4 : 3);
+    resp_text(&writer, is_pattern ? "pmessage" : "message");
+    if (is_pattern) {
+        resp_bulk(&writer, watch_text(watch));
+    }
+    buffer_clear(json);
+    buffer_put_text(json, CHANNEL_PREFIX);
+    buffer_put_bytes(json, effect->lock);
+    resp_bulk(&writer, buffer_bytes(json));
+    buffer_clear(json);
+    buffer_put_text(json, "{\"kind\":");
+    put_json(json, bytes_of_text(kind));
+    buffer_put_text(json, ",\"lock\":");
+    put_json(json, effect->lock);
+    buffer_printf(json, ",\"session\":%llu,\"token\":%llu,\"index\":%llu",
+                  (unsigned long long)effect->session,
+                  (unsigned long long)effect->token,
+                  (unsigned long long)effect->log_index);
+    buffer_put_text(json, ",\"message\":");
+    put_json(json, message_of(effect));
+    buffer_put_u8(json, '}');
+    resp_bulk(&writer, buffer_bytes(json));
+}
+
+/* A connection that watches several fitting prefixes hears it once. */
+static void tell_watch(struct core *core, const struct watch *watch, void *data)
+{
+    const struct event *event = data;
+    struct conn *conn = watch->of.conn;
+    if (watch->of.pattern->kind != WATCH_PREFIX) {
+        publish(core, watch, event->kind, event->effect);
+    } else if (conn->told_event != core->watches.event) {
+        conn->told_event = core->watches.event;
+        push(core, conn, event->kind, event->effect);
+    }
+}
+
+static void tell(struct core *core, const char *kind,
+                 const struct effect *effect)
+{
+    struct event event = {kind, effect};
+    core->watches.event++;
+    watches_hit(core, effect->lock, tell_watch, &event);
+}
+
+/* Locks are what is watched: one event for each that the session holds, and
+ * that will go to somebody else unless the session is pardoned. */
+static void tell_blacklisted(struct core *core, const struct effect *effect)
+{
+    const struct session *session = lockfsm_session(core->fsm, effect->session);
+    if (session == NULL || core->watches.by_owner == NULL) {
+        return;
+    }
+    LIST_EACH (node, &session->holds) {
+        const struct hold *hold = LIST_ENTRY(node, struct hold, in_session);
+        struct effect event = *effect;
+        event.lock = hold->lock->name;
+        event.owner = hold->owner;
+        event.token = hold->token;
+        event.reason = NULL; /* The operator's reason, or no message. */
+        tell(core, "blacklisted", &event);
+    }
+}
+
+static const char *kind_of(const struct effect *effect)
+{
+    switch (effect->type) {
+    case EFFECT_GRANTED:
+        return "granted";
+    case EFFECT_QUEUED:
+        return effect->count == 0 ? "queued" : NULL; /* Asked again. */
+    case EFFECT_RELEASED:
+        return "released";
+    case EFFECT_HOLD_EXPIRED:
+        return "expired";
+    case EFFECT_WAIT_ENDED:
+        return "wait-ended";
+    case EFFECT_DELAYED:
+        return "delayed";
+    case EFFECT_DELAY_OVER:
+        return "delay-over";
+    case EFFECT_PLEASE:
+        return "please";
+    default:
+        return NULL;
+    }
+}
+
+/* To every connection of this node that acts for the holder's session and does
+ * not watch the lock anyway. */
+static void please(struct core *core, const struct effect *effect)
+{
+    const struct list *attachments = attach_list(core, effect->session);
+    if (attachments == NULL) {
+        return;
+    }
+    LIST_EACH (node, attachments) {
+        struct conn *conn = LIST_ENTRY(node, struct attachment, in_session)
+                                ->conn;
+        if (conn != NULL && conn->version == 3 &&
+            conn->told_event != core->watches.event) {
+            push(core, conn, "please", effect);
+        }
+    }
+}
 
 void events_effect(struct core *core, const struct effect *effect)
 {
@@ -174,179 +336,6 @@ void punsubscribe_run(struct core *core, struct request *request,
                       const struct call *call)
 {
     unsubscribe(core, request, call, WATCH_PATTERN, "punsubscribe");
-}
-
-static void tell(struct core *core, const char *kind,
-                 const struct effect *effect)
-{
-    struct event event = {kind, effect};
-    core->watches.event++;
-    watches_hit(core, effect->lock, tell_watch, &event);
-}
-
-/* A connection that watches several fitting prefixes hears it once. */
-static void tell_watch(struct core *core, const struct watch *watch, void *data)
-{
-    const struct event *event = data;
-    struct conn *conn = watch->of.conn;
-    if (watch->of.pattern->kind != WATCH_PREFIX) {
-        publish(core, watch, event->kind, event->effect);
-    } else if (conn->told_event != core->watches.event) {
-        conn->told_event = core->watches.event;
-        push(core, conn, event->kind, event->effect);
-    }
-}
-
-/* Locks are what is watched: one event for each that the session holds, and
- * that will go to somebody else unless the session is pardoned. */
-static void tell_blacklisted(struct core *core, const struct effect *effect)
-{
-    const struct session *session = lockfsm_session(core->fsm, effect->session);
-    if (session == NULL || core->watches.by_owner == NULL) {
-        return;
-    }
-    LIST_EACH (node, &session->holds) {
-        const struct hold *hold = LIST_ENTRY(node, struct hold, in_session);
-        struct effect event = *effect;
-        event.lock = hold->lock->name;
-        event.owner = hold->owner;
-        event.token = hold->token;
-        event.reason = NULL; /* The operator's reason, or no message. */
-        tell(core, "blacklisted", &event);
-    }
-}
-
-static const char *kind_of(const struct effect *effect)
-{
-    switch (effect->type) {
-    case EFFECT_GRANTED:
-        return "granted";
-    case EFFECT_QUEUED:
-        return effect->count == 0 ? "queued" : NULL; /* Asked again. */
-    case EFFECT_RELEASED:
-        return "released";
-    case EFFECT_HOLD_EXPIRED:
-        return "expired";
-    case EFFECT_WAIT_ENDED:
-        return "wait-ended";
-    case EFFECT_DELAYED:
-        return "delayed";
-    case EFFECT_DELAY_OVER:
-        return "delay-over";
-    case EFFECT_PLEASE:
-        return "please";
-    default:
-        return NULL;
-    }
-}
-
-static struct bytes message_of(const struct effect *effect)
-{
-    if (effect->text.size > 0) {
-        return effect->text;
-    }
-    return bytes_of_text(effect->reason != NULL ? effect->reason : "");
-}
-
-static struct buffer *output_of(struct core *core, struct conn *conn)
-{
-    return conn->is_closing
-               ? NULL
-               : core->port.client_output(core->port.data, conn->id);
-}
-
-static void push(struct core *core, struct conn *conn, const char *kind,
-                 const struct effect *effect)
-{
-    struct resp_writer writer = {output_of(core, conn), 3};
-    if (writer.out == NULL || conn->version != 3) {
-        return; /* It may have gone back to RESP2, which has no pushes. */
-    }
-    resp_push(&writer, 3);
-    resp_text(&writer, "lock");
-    resp_text(&writer, kind);
-    resp_map(&writer, 5);
-    resp_text(&writer, "lock");
-    resp_bulk(&writer, effect->lock);
-    resp_text(&writer, "session");
-    resp_integer(&writer, (int64_t)effect->session);
-    resp_text(&writer, "token");
-    resp_integer(&writer, (int64_t)effect->token);
-    resp_text(&writer, "index");
-    resp_integer(&writer, (int64_t)effect->log_index);
-    resp_text(&writer, "message");
-    resp_bulk(&writer, message_of(effect));
-}
-
-/* Bytes as a JSON string; what is not ASCII is taken for Latin-1, so that any
- * name gives valid JSON. */
-static void put_json(struct buffer *out, struct bytes text)
-{
-    buffer_put_u8(out, '"');
-    for (size_t i = 0; i < text.size; i++) {
-        uint8_t c = text.data[i];
-        if (c == '"' || c == '\\') {
-            buffer_put_u8(out, '\\');
-            buffer_put_u8(out, c);
-        } else if (c >= 0x20 && c < 0x7f) {
-            buffer_put_u8(out, c);
-        } else {
-            buffer_printf(out, "\\u%04x", c);
-        }
-    }
-    buffer_put_u8(out, '"');
-}
-
-static void publish(struct core *core, const struct watch *watch,
-                    const char *kind, const struct effect *effect)
-{
-    struct conn *conn = watch->of.conn;
-    struct resp_writer writer = {output_of(core, conn), conn->version};
-    if (writer.out == NULL) {
-        return;
-    }
-    struct buffer *json = &core->watches.message;
-    bool is_pattern = watch->of.pattern->kind == WATCH_PATTERN;
-    resp_push(&writer, is_pattern ? 4 : 3);
-    resp_text(&writer, is_pattern ? "pmessage" : "message");
-    if (is_pattern) {
-        resp_bulk(&writer, watch_text(watch));
-    }
-    buffer_clear(json);
-    buffer_put_text(json, CHANNEL_PREFIX);
-    buffer_put_bytes(json, effect->lock);
-    resp_bulk(&writer, buffer_bytes(json));
-    buffer_clear(json);
-    buffer_put_text(json, "{\"kind\":");
-    put_json(json, bytes_of_text(kind));
-    buffer_put_text(json, ",\"lock\":");
-    put_json(json, effect->lock);
-    buffer_printf(json, ",\"session\":%llu,\"token\":%llu,\"index\":%llu",
-                  (unsigned long long)effect->session,
-                  (unsigned long long)effect->token,
-                  (unsigned long long)effect->log_index);
-    buffer_put_text(json, ",\"message\":");
-    put_json(json, message_of(effect));
-    buffer_put_u8(json, '}');
-    resp_bulk(&writer, buffer_bytes(json));
-}
-
-/* To every connection of this node that acts for the holder's session and does
- * not watch the lock anyway. */
-static void please(struct core *core, const struct effect *effect)
-{
-    const struct list *attachments = attach_list(core, effect->session);
-    if (attachments == NULL) {
-        return;
-    }
-    LIST_EACH (node, attachments) {
-        struct conn *conn = LIST_ENTRY(node, struct attachment, in_session)
-                                ->conn;
-        if (conn != NULL && conn->version == 3 &&
-            conn->told_event != core->watches.event) {
-            push(core, conn, "please", effect);
-        }
-    }
 }
 
 void events_answer(struct core *core, const struct effect *effect)

@@ -23,14 +23,49 @@
 /* A request that a node refused is not sent there again sooner. */
 #define FORWARD_RETRY_NS (20 * NS_PER_MS)
 
-static void park(struct core *core, struct request *request);
-static bool send(struct core *core, struct request *request);
-static void give_up(struct core *core, struct request *request);
-static void serve_parked(struct core *core);
-static void send_parked(struct core *core);
-static void orphan_all(struct core *core, struct list *list, uint64_t peer);
-static void answered(struct core *core, uint64_t peer, struct request *request,
-                     const struct frame_answer *answer);
+static void park(struct core *core, struct request *request)
+{
+    request_move(core, request, REQUEST_PARKED);
+}
+
+/* To the leader, if it can be reached; or tells the client where it is. */
+static bool send(struct core *core, struct request *request)
+{
+    if (core->leader.id == 0 || core->leader.id == core->options.id ||
+        heed_is_guest(core, core->leader.id)) {
+        return false;
+    }
+    /* What may have been done is carried on by ourselves: MOVED would say that
+     * it was not. */
+    if (core->options.redirect == REDIRECT_MOVED &&
+        request->effect == NOTHING_DONE) {
+        char address[MEMBER_ADDRESS_SIZE];
+        member_client_address(core, core->leader.id, address);
+        if (address[0] == '\0') {
+            return false;
+        }
+        bool is_good = request_understand(core, request);
+        CHECK(is_good); /* It was, when it came. */
+        resp_error(request_reply(core, request), "MOVED", "%u %s",
+                   cluster_slot(request->call), address);
+        request_done(core, request);
+        return true;
+    }
+    struct buffer *out = peer_output(core, core->leader.id, FRAME_FORWARD);
+    if (out == NULL) {
+        return false;
+    }
+    size_t start = out->size;
+    buffer_put_bytes(out, buffer_bytes(&request->body));
+    frame_stamp_forward(out->data + start, core->leader.term,
+                        request->effect == MAY_BE_DONE, request->session);
+    request->sent_to = core->leader.id;
+    request->sent_term = core->leader.term;
+    request_mark(request);
+    request_forget_call(core, request);
+    request_move(core, request, REQUEST_FORWARDED);
+    return true;
+}
 
 void forward_request(struct core *core, struct request *request)
 {
@@ -51,6 +86,16 @@ void forward_leader_changed(struct core *core)
     }
 }
 
+static void orphan_all(struct core *core, struct list *list, uint64_t peer)
+{
+    LIST_EACH_SAFE (node, list) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (request->conn == NULL && request->peer == peer) {
+            request_orphan(core, request);
+        }
+    }
+}
+
 void forward_peer_lost(struct core *core, uint64_t peer)
 {
     LIST_EACH_SAFE (node, &core->requests.at[REQUEST_FORWARDED]) {
@@ -66,6 +111,52 @@ void forward_peer_lost(struct core *core, uint64_t peer)
     }
     membership_peer_lost(core, peer);
     transfer_peer_lost(core, peer);
+}
+
+/* No leader was found in time. */
+static void give_up(struct core *core, struct request *request)
+{
+    request_refuse(core, request, "NOLEADER", "no leader was found");
+}
+
+static bool is_retried_transfer(const struct request *request)
+{
+    return request->effect == MAY_BE_DONE && request->conn != NULL &&
+           (request->command->flags & COMMAND_TRANSFERS) != 0;
+}
+
+static void serve_parked(struct core *core)
+{
+    bool is_open = propose_is_open(core);
+    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_PARKED]) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (is_retried_transfer(request)) {
+            transfer_answer(core, request);
+        } else if (is_open || (request->command->flags & COMMAND_CHANGE) == 0) {
+            request_move(core, request, REQUEST_RESUMED);
+        }
+    }
+}
+
+static void send_parked(struct core *core)
+{
+    if (!peer_is_up(core, core->leader.id) &&
+        core->options.redirect == REDIRECT_FORWARD) {
+        return;
+    }
+    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_PARKED]) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (request->conn == NULL || request->not_before_ns > core->now_ns) {
+            continue;
+        }
+        if (is_retried_transfer(request)) {
+            transfer_answer(core, request);
+            continue;
+        }
+        if (!send(core, request)) {
+            break;
+        }
+    }
 }
 
 void forward_turn(struct core *core)
@@ -147,6 +238,33 @@ int forward_turned_away(struct core *core, uint64_t peer, struct bytes body)
     return error;
 }
 
+static void answered(struct core *core, uint64_t peer, struct request *request,
+                     const struct frame_answer *answer)
+{
+    if (answer->kind == ANSWER_NOT_LEADER || answer->kind == ANSWER_UNKNOWN) {
+        if (request->state != REQUEST_FORWARDED || request->sent_to != peer) {
+            return;
+        }
+        if (answer->kind == ANSWER_NOT_LEADER) {
+            request->effect = NOTHING_DONE;
+        }
+        /* The wait for a leader goes on; it does not begin again. */
+        request->not_before_ns = core->now_ns + FORWARD_RETRY_NS;
+        if (core->now_ns >= request->deadline_ns ||
+            !request_may_go_on(request)) {
+            give_up(core, request);
+        } else {
+            park(core, request);
+        }
+        return;
+    }
+    struct resp_writer *writer = request_reply(core, request);
+    buffer_put_bytes(writer->out, answer->reply);
+    /* The leader was told what may have been done before it was asked. */
+    request->effect = NOTHING_DONE;
+    request_done_as(core, request, answer->kind, answer->session);
+}
+
 int forward_answered(struct core *core, uint64_t peer, struct bytes body)
 {
     struct frame_answer answer;
@@ -201,131 +319,4 @@ void member_client_address(const struct core *core, uint64_t id,
             snprintf(out, MEMBER_ADDRESS_SIZE, "%s", comma + 1);
         }
     }
-}
-
-static void park(struct core *core, struct request *request)
-{
-    request_move(core, request, REQUEST_PARKED);
-}
-
-/* To the leader, if it can be reached; or tells the client where it is. */
-static bool send(struct core *core, struct request *request)
-{
-    if (core->leader.id == 0 || core->leader.id == core->options.id ||
-        heed_is_guest(core, core->leader.id)) {
-        return false;
-    }
-    /* What may have been done is carried on by ourselves: MOVED would say that
-     * it was not. */
-    if (core->options.redirect == REDIRECT_MOVED &&
-        request->effect == NOTHING_DONE) {
-        char address[MEMBER_ADDRESS_SIZE];
-        member_client_address(core, core->leader.id, address);
-        if (address[0] == '\0') {
-            return false;
-        }
-        bool is_good = request_understand(core, request);
-        CHECK(is_good); /* It was, when it came. */
-        resp_error(request_reply(core, request), "MOVED", "%u %s",
-                   cluster_slot(request->call), address);
-        request_done(core, request);
-        return true;
-    }
-    struct buffer *out = peer_output(core, core->leader.id, FRAME_FORWARD);
-    if (out == NULL) {
-        return false;
-    }
-    size_t start = out->size;
-    buffer_put_bytes(out, buffer_bytes(&request->body));
-    frame_stamp_forward(out->data + start, core->leader.term,
-                        request->effect == MAY_BE_DONE, request->session);
-    request->sent_to = core->leader.id;
-    request->sent_term = core->leader.term;
-    request_mark(request);
-    request_forget_call(core, request);
-    request_move(core, request, REQUEST_FORWARDED);
-    return true;
-}
-
-/* No leader was found in time. */
-static void give_up(struct core *core, struct request *request)
-{
-    request_refuse(core, request, "NOLEADER", "no leader was found");
-}
-
-static bool is_retried_transfer(const struct request *request)
-{
-    return request->effect == MAY_BE_DONE && request->conn != NULL &&
-           (request->command->flags & COMMAND_TRANSFERS) != 0;
-}
-
-static void serve_parked(struct core *core)
-{
-    bool is_open = propose_is_open(core);
-    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_PARKED]) {
-        struct request *request = LIST_ENTRY(node, struct request, in_list);
-        if (is_retried_transfer(request)) {
-            transfer_answer(core, request);
-        } else if (is_open || (request->command->flags & COMMAND_CHANGE) == 0) {
-            request_move(core, request, REQUEST_RESUMED);
-        }
-    }
-}
-
-static void send_parked(struct core *core)
-{
-    if (!peer_is_up(core, core->leader.id) &&
-        core->options.redirect == REDIRECT_FORWARD) {
-        return;
-    }
-    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_PARKED]) {
-        struct request *request = LIST_ENTRY(node, struct request, in_list);
-        if (request->conn == NULL || request->not_before_ns > core->now_ns) {
-            continue;
-        }
-        if (is_retried_transfer(request)) {
-            transfer_answer(core, request);
-            continue;
-        }
-        if (!send(core, request)) {
-            break;
-        }
-    }
-}
-
-static void orphan_all(struct core *core, struct list *list, uint64_t peer)
-{
-    LIST_EACH_SAFE (node, list) {
-        struct request *request = LIST_ENTRY(node, struct request, in_list);
-        if (request->conn == NULL && request->peer == peer) {
-            request_orphan(core, request);
-        }
-    }
-}
-
-static void answered(struct core *core, uint64_t peer, struct request *request,
-                     const struct frame_answer *answer)
-{
-    if (answer->kind == ANSWER_NOT_LEADER || answer->kind == ANSWER_UNKNOWN) {
-        if (request->state != REQUEST_FORWARDED || request->sent_to != peer) {
-            return;
-        }
-        if (answer->kind == ANSWER_NOT_LEADER) {
-            request->effect = NOTHING_DONE;
-        }
-        /* The wait for a leader goes on; it does not begin again. */
-        request->not_before_ns = core->now_ns + FORWARD_RETRY_NS;
-        if (core->now_ns >= request->deadline_ns ||
-            !request_may_go_on(request)) {
-            give_up(core, request);
-        } else {
-            park(core, request);
-        }
-        return;
-    }
-    struct resp_writer *writer = request_reply(core, request);
-    buffer_put_bytes(writer->out, answer->reply);
-    /* The leader was told what may have been done before it was asked. */
-    request->effect = NOTHING_DONE;
-    request_done_as(core, request, answer->kind, answer->session);
 }

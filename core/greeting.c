@@ -13,16 +13,6 @@
 #include "core/update.h"
 #include "core/vouch.h"
 
-static void refuse_stranger(const struct core *core,
-                            const struct frame_hello *hello,
-                            char why[HASP_WHY_SIZE]);
-static int check_directory(const struct core *core,
-                           const struct frame_hello *hello,
-                           char why[HASP_WHY_SIZE]);
-static int check_cluster(const struct core *core,
-                         const struct frame_hello *hello,
-                         char why[HASP_WHY_SIZE]);
-
 void core_fill_hello(const struct core *core, struct frame_hello *hello)
 {
     struct replica_members members;
@@ -34,17 +24,6 @@ void core_fill_hello(const struct core *core, struct frame_hello *hello)
     hello->members_index = is_member ? index : 0;
     hello->term = replica_term(core->replica);
     hello->last_index = replica_last_index(core->replica);
-}
-
-int core_check_peer(const struct core *core, const struct frame_hello *hello,
-                    bool is_wanted, char why[HASP_WHY_SIZE])
-{
-    if (!is_wanted && !vouch_admits(core, hello->from, hello->members_index)) {
-        refuse_stranger(core, hello, why);
-        return HASP_ENOENT;
-    }
-    int error = check_directory(core, hello, why);
-    return error != 0 ? error : check_cluster(core, hello, why);
 }
 
 static void refuse_stranger(const struct core *core,
@@ -118,6 +97,17 @@ static int check_cluster(const struct core *core,
              "added and has yet to begin",
              hello->from);
     return HASP_EREFUSED;
+}
+
+int core_check_peer(const struct core *core, const struct frame_hello *hello,
+                    bool is_wanted, char why[HASP_WHY_SIZE])
+{
+    if (!is_wanted && !vouch_admits(core, hello->from, hello->members_index)) {
+        refuse_stranger(core, hello, why);
+        return HASP_ENOENT;
+    }
+    int error = check_directory(core, hello, why);
+    return error != 0 ? error : check_cluster(core, hello, why);
 }
 
 /* "2026-11-22T02:10:12Z" */

@@ -23,14 +23,32 @@ struct beat {
     const struct session *session; /* NULL: there is none, or not this one. */
 };
 
-static uint32_t beat_count(const struct call *call);
+static uint32_t beat_count(const struct call *call)
+{
+    return call->pair_count > 0 ? call->pair_count : 1;
+}
+
+/* The i-th session that is named, or the one that acts. */
 static struct beat beat_at(struct core *core, const struct request *request,
                            const struct call *call, uint32_t i,
-                           uint8_t proof[PROOF_SIZE]);
-static bool wait_on(struct core *core, struct request *request,
-                    const struct call *call);
-static void put_answer(struct core *core, const struct beat *beat, bool is_full,
-                       struct resp_writer *writer);
+                           uint8_t proof[PROOF_SIZE])
+{
+    struct beat beat = {.id = request->session};
+    if (call->pair_count > 0) {
+        struct bytes id = call->argument[1 + 2 * i];
+        struct bytes secret = call->argument[2 + 2 * i];
+        beat.proof = proof;
+        if (!bytes_to_u64(id, &beat.id) || !call_secret(secret, proof)) {
+            beat.id = 0;
+        }
+    }
+    beat.session = lockfsm_session(core->fsm, beat.id);
+    if (beat.session != NULL && beat.proof != NULL &&
+        !session_proof_is(beat.session, beat.proof)) {
+        beat.session = NULL;
+    }
+    return beat;
+}
 
 void session_keep_run(struct core *core, struct request *request,
                       const struct call *call)
@@ -54,6 +72,87 @@ void session_keep_run(struct core *core, struct request *request,
         propose_after_heard(core, request);
     } else {
         questions_enqueue(core, request);
+    }
+}
+
+/* True if it is too early to answer: a session is doomed, and its EXPIRE will
+ * tell; or was marked as quiet since, and a HEARD of it must come first. */
+static bool wait_on(struct core *core, struct request *request,
+                    const struct call *call)
+{
+    uint8_t proof[PROOF_SIZE];
+    bool needs_heard = false;
+    for (uint32_t i = 0; i < beat_count(call); i++) {
+        struct beat beat = beat_at(core, request, call, i, proof);
+        if (beat.session == NULL || beat.session->blacklist_index != 0) {
+            continue;
+        }
+        /* One that was to be refused at its receipt (blacklisted until just
+         * now) must move the deadline before it is answered otherwise. */
+        if (timers_is_doomed(core->timers, beat.id) ||
+            (!request->is_heard &&
+             !lease_heard(core, beat.id, request->received_ns))) {
+            request_move(core, request, REQUEST_DOOMED);
+            return true;
+        }
+        if (timers_needs_heard(core->timers, beat.id)) {
+            needs_heard = true;
+            if (propose_is_open(core)) {
+                propose_heard(core, beat.id);
+            }
+        }
+    }
+    if (!needs_heard) {
+        return false;
+    }
+    if (propose_is_open(core)) {
+        propose_after_heard(core, request);
+    } else {
+        request_return(core, request);
+    }
+    return true;
+}
+
+static void put_ended(const struct session *session, struct resp_writer *writer)
+{
+    resp_text(writer, "ended");
+    resp_array(writer, session->ended_count);
+    LIST_EACH (node, &session->ended) {
+        const struct ended_hold *ended = LIST_ENTRY(node, struct ended_hold,
+                                                    in_session);
+        resp_map(writer, 4);
+        resp_text(writer, "lock");
+        resp_bulk(writer, ended->lock);
+        resp_text(writer, "owner");
+        resp_bulk(writer, ended->owner);
+        resp_text(writer, "token");
+        resp_integer(writer, (int64_t)ended->token);
+        resp_text(writer, "reason");
+        resp_text(writer, ended_hold_reason(ended));
+    }
+}
+
+/* 'is_full': a map with what a client of ours lives by, else the TTL alone. */
+static void put_answer(struct core *core, const struct beat *beat, bool is_full,
+                       struct resp_writer *writer)
+{
+    const struct session *session = beat->session;
+    if (session == NULL && beat->proof == NULL) {
+        resp_error(writer, "EXPIRED", "the session has ended");
+    } else if (session == NULL) {
+        resp_error(writer, "NOSESSION", "no such session, or a wrong secret");
+    } else if (session->blacklist_index != 0) {
+        const struct blacklisting *entry = lockfsm_blacklisting(
+            core->fsm, session->blacklist_index);
+        struct bytes reason = entry != NULL ? entry->reason : BYTES_LITERAL("");
+        resp_error(writer, "BLACKLISTED", "%.*s", (int)reason.size,
+                   (const char *)reason.data);
+    } else if (is_full) {
+        resp_map(writer, 4);
+        session_put_times(writer, session->ttl_ms, session->linger_ms);
+        put_ended(session, writer);
+    } else {
+        resp_integer(writer, session->ttl_ms);
     }
 }
 
@@ -157,112 +256,4 @@ void session_put_times(struct resp_writer *writer, uint64_t ttl_ms,
     resp_integer(writer, (int64_t)linger_ms);
     resp_text(writer, "trust_ms");
     resp_integer(writer, (int64_t)trust_ms);
-}
-
-static uint32_t beat_count(const struct call *call)
-{
-    return call->pair_count > 0 ? call->pair_count : 1;
-}
-
-/* The i-th session that is named, or the one that acts. */
-static struct beat beat_at(struct core *core, const struct request *request,
-                           const struct call *call, uint32_t i,
-                           uint8_t proof[PROOF_SIZE])
-{
-    struct beat beat = {.id = request->session};
-    if (call->pair_count > 0) {
-        struct bytes id = call->argument[1 + 2 * i];
-        struct bytes secret = call->argument[2 + 2 * i];
-        beat.proof = proof;
-        if (!bytes_to_u64(id, &beat.id) || !call_secret(secret, proof)) {
-            beat.id = 0;
-        }
-    }
-    beat.session = lockfsm_session(core->fsm, beat.id);
-    if (beat.session != NULL && beat.proof != NULL &&
-        !session_proof_is(beat.session, beat.proof)) {
-        beat.session = NULL;
-    }
-    return beat;
-}
-
-/* True if it is too early to answer: a session is doomed, and its EXPIRE will
- * tell; or was marked as quiet since, and a HEARD of it must come first. */
-static bool wait_on(struct core *core, struct request *request,
-                    const struct call *call)
-{
-    uint8_t proof[PROOF_SIZE];
-    bool needs_heard = false;
-    for (uint32_t i = 0; i < beat_count(call); i++) {
-        struct beat beat = beat_at(core, request, call, i, proof);
-        if (beat.session == NULL || beat.session->blacklist_index != 0) {
-            continue;
-        }
-        /* One that was to be refused at its receipt (blacklisted until just
-         * now) must move the deadline before it is answered otherwise. */
-        if (timers_is_doomed(core->timers, beat.id) ||
-            (!request->is_heard &&
-             !lease_heard(core, beat.id, request->received_ns))) {
-            request_move(core, request, REQUEST_DOOMED);
-            return true;
-        }
-        if (timers_needs_heard(core->timers, beat.id)) {
-            needs_heard = true;
-            if (propose_is_open(core)) {
-                propose_heard(core, beat.id);
-            }
-        }
-    }
-    if (!needs_heard) {
-        return false;
-    }
-    if (propose_is_open(core)) {
-        propose_after_heard(core, request);
-    } else {
-        request_return(core, request);
-    }
-    return true;
-}
-
-static void put_ended(const struct session *session, struct resp_writer *writer)
-{
-    resp_text(writer, "ended");
-    resp_array(writer, session->ended_count);
-    LIST_EACH (node, &session->ended) {
-        const struct ended_hold *ended = LIST_ENTRY(node, struct ended_hold,
-                                                    in_session);
-        resp_map(writer, 4);
-        resp_text(writer, "lock");
-        resp_bulk(writer, ended->lock);
-        resp_text(writer, "owner");
-        resp_bulk(writer, ended->owner);
-        resp_text(writer, "token");
-        resp_integer(writer, (int64_t)ended->token);
-        resp_text(writer, "reason");
-        resp_text(writer, ended_hold_reason(ended));
-    }
-}
-
-/* 'is_full': a map with what a client of ours lives by, else the TTL alone. */
-static void put_answer(struct core *core, const struct beat *beat, bool is_full,
-                       struct resp_writer *writer)
-{
-    const struct session *session = beat->session;
-    if (session == NULL && beat->proof == NULL) {
-        resp_error(writer, "EXPIRED", "the session has ended");
-    } else if (session == NULL) {
-        resp_error(writer, "NOSESSION", "no such session, or a wrong secret");
-    } else if (session->blacklist_index != 0) {
-        const struct blacklisting *entry = lockfsm_blacklisting(
-            core->fsm, session->blacklist_index);
-        struct bytes reason = entry != NULL ? entry->reason : BYTES_LITERAL("");
-        resp_error(writer, "BLACKLISTED", "%.*s", (int)reason.size,
-                   (const char *)reason.data);
-    } else if (is_full) {
-        resp_map(writer, 4);
-        session_put_times(writer, session->ttl_ms, session->linger_ms);
-        put_ended(session, writer);
-    } else {
-        resp_integer(writer, session->ttl_ms);
-    }
 }

@@ -9,16 +9,6 @@
 #include "core/peer.h"
 #include "core/state.h"
 
-static void tell(struct core *core, const struct peer *peer,
-                 uint64_t incarnation, uint64_t log_end);
-static void bar(struct core *core, uint64_t from,
-                const struct frame_lost *lost);
-static void condemn(struct core *core, uint64_t from,
-                    const struct frame_lost *lost);
-static void ask(struct core *core);
-static bool may_answer(struct core *core, struct peer *peer);
-static void answer(struct core *core, struct peer *peer);
-
 void loss_note(struct core *core, uint64_t id)
 {
     struct peer *peer = peer_find(core, id);
@@ -30,93 +20,6 @@ void loss_note(struct core *core, uint64_t id)
         peer->acked_term = replica_term(core->replica);
         peer->acked_index = match;
     }
-}
-
-bool loss_seen(struct core *core, struct peer *peer,
-               const struct frame_hello *hello)
-{
-    peer->has_asked = false;
-    peer->has_lost = peer->acked_index > 0 && hello->term <= peer->acked_term &&
-                     hello->last_index < peer->acked_index;
-    if (peer->has_lost) {
-        tell(core, peer, hello->incarnation, hello->last_index);
-    }
-    return peer->has_lost;
-}
-
-void loss_turn(struct core *core)
-{
-    ask(core);
-    for (int i = 0; i < PEER_COUNT_MAX && is_leader(core); i++) {
-        struct peer *peer = &core->peers[i];
-        if (peer->has_asked && may_answer(core, peer)) {
-            answer(core, peer);
-        }
-    }
-}
-
-void loss_peer_lost(struct core *core, uint64_t id)
-{
-    struct peer *peer = peer_find(core, id);
-    if (core->loss.asked_leader == id) {
-        core->loss.asked_leader = 0;
-    }
-    if (peer != NULL) {
-        peer->has_asked = false;
-    }
-}
-
-int loss_received(struct core *core, uint64_t from, struct bytes body)
-{
-    struct frame_lost lost;
-    int error = frame_get_lost(body, &lost);
-    if (error == 0 && !replica_is_near_term(core->replica, lost.term)) {
-        error = HASP_ETOOBIG;
-    }
-    if (error != 0) {
-        return error;
-    }
-    if (lost.incarnation != core->options.incarnation ||
-        lost.last_index <= replica_last_index(core->replica) ||
-        core->has_fatal) {
-        return 0;
-    }
-    if (is_barred(core) && from == replica_leader(core->replica)) {
-        condemn(core, from, &lost);
-    } else if (!is_barred(core) && lost.term >= replica_term(core->replica)) {
-        bar(core, from, &lost);
-    }
-    return 0;
-}
-
-int loss_asked(struct core *core, uint64_t from, struct bytes body)
-{
-    struct frame_lost asked;
-    struct peer *peer = peer_find(core, from);
-    int error = frame_get_lost(body, &asked);
-    if (error == 0 && peer != NULL && asked.incarnation == peer->incarnation) {
-        peer->has_asked = true;
-        peer->asked = asked;
-        peer->question = 0;
-    }
-    return error;
-}
-
-int loss_cleared(struct core *core, uint64_t from, struct bytes body)
-{
-    struct frame_lost cleared;
-    int error = frame_get_lost(body, &cleared);
-    if (error != 0 || !is_barred(core) || core->has_fatal ||
-        from != replica_leader(core->replica) ||
-        cleared.incarnation != core->options.incarnation ||
-        cleared.term != core->loss.accused.term ||
-        cleared.last_index != core->loss.accused.last_index) {
-        return error;
-    }
-    LOG_INFO("bar lifted", "by=%" PRIu64, from);
-    core->loss.accused = (struct core_accusation){0};
-    core->port.unbar(core->port.data);
-    return 0;
 }
 
 static void tell(struct core *core, const struct peer *peer,
@@ -138,42 +41,16 @@ static void tell(struct core *core, const struct peer *peer,
     }
 }
 
-static void put_why(const struct core *core, uint64_t from,
-                    const struct frame_lost *lost, char why[HASP_WHY_SIZE])
+bool loss_seen(struct core *core, struct peer *peer,
+               const struct frame_hello *hello)
 {
-    snprintf(why, HASP_WHY_SIZE,
-             "this node has acknowledged entry %" PRIu64 " to member %" PRIu64
-             ", and its log ends at %" PRIu64
-             ": its data directory is an old copy, or the disk lost writes. "
-             "Remove this member from the cluster and add it again with an "
-             "empty directory",
-             lost->last_index, from, replica_last_index(core->replica));
-}
-
-static void bar(struct core *core, uint64_t from, const struct frame_lost *lost)
-{
-    char why[HASP_WHY_SIZE];
-    put_why(core, from, lost, why);
-    core->loss.accused = (struct core_accusation){
-        .term = lost->term, .last_index = lost->last_index};
-    core->loss.asked_leader = 0;
-    core->port.bar(core->port.data, &core->loss.accused, why);
-    LOG_ERROR(
-        "this node is barred",
-        "by=%" PRIu64 " acknowledged=%" PRIu64 " term=%" PRIu64 " last=%" PRIu64
-        " hint=\"it has no vote and acknowledges nothing until the "
-        "leader knows more; if what the other says is wrong, haspd "
-        "--uncondemn\"",
-        from, lost->last_index, lost->term, replica_last_index(core->replica));
-}
-
-static void condemn(struct core *core, uint64_t from,
-                    const struct frame_lost *lost)
-{
-    char why[HASP_WHY_SIZE];
-    put_why(core, from, lost, why);
-    core->has_fatal = true;
-    core->port.data_lost(core->port.data, why);
+    peer->has_asked = false;
+    peer->has_lost = peer->acked_index > 0 && hello->term <= peer->acked_term &&
+                     hello->last_index < peer->acked_index;
+    if (peer->has_lost) {
+        tell(core, peer, hello->incarnation, hello->last_index);
+    }
+    return peer->has_lost;
 }
 
 /* The leader, once for each that this node comes to follow. */
@@ -229,4 +106,117 @@ static void answer(struct core *core, struct peer *peer)
     } else if (is_known) {
         frame_put_lost(out, FRAME_CLEARED, &peer->asked);
     }
+}
+
+void loss_turn(struct core *core)
+{
+    ask(core);
+    for (int i = 0; i < PEER_COUNT_MAX && is_leader(core); i++) {
+        struct peer *peer = &core->peers[i];
+        if (peer->has_asked && may_answer(core, peer)) {
+            answer(core, peer);
+        }
+    }
+}
+
+void loss_peer_lost(struct core *core, uint64_t id)
+{
+    struct peer *peer = peer_find(core, id);
+    if (core->loss.asked_leader == id) {
+        core->loss.asked_leader = 0;
+    }
+    if (peer != NULL) {
+        peer->has_asked = false;
+    }
+}
+
+static void put_why(const struct core *core, uint64_t from,
+                    const struct frame_lost *lost, char why[HASP_WHY_SIZE])
+{
+    snprintf(why, HASP_WHY_SIZE,
+             "this node has acknowledged entry %" PRIu64 " to member %" PRIu64
+             ", and its log ends at %" PRIu64
+             ": its data directory is an old copy, or the disk lost writes. "
+             "Remove this member from the cluster and add it again with an "
+             "empty directory",
+             lost->last_index, from, replica_last_index(core->replica));
+}
+
+static void bar(struct core *core, uint64_t from, const struct frame_lost *lost)
+{
+    char why[HASP_WHY_SIZE];
+    put_why(core, from, lost, why);
+    core->loss.accused = (struct core_accusation){
+        .term = lost->term, .last_index = lost->last_index};
+    core->loss.asked_leader = 0;
+    core->port.bar(core->port.data, &core->loss.accused, why);
+    LOG_ERROR(
+        "this node is barred",
+        "by=%" PRIu64 " acknowledged=%" PRIu64 " term=%" PRIu64 " last=%" PRIu64
+        " hint=\"it has no vote and acknowledges nothing until the "
+        "leader knows more; if what the other says is wrong, haspd "
+        "--uncondemn\"",
+        from, lost->last_index, lost->term, replica_last_index(core->replica));
+}
+
+static void condemn(struct core *core, uint64_t from,
+                    const struct frame_lost *lost)
+{
+    char why[HASP_WHY_SIZE];
+    put_why(core, from, lost, why);
+    core->has_fatal = true;
+    core->port.data_lost(core->port.data, why);
+}
+
+int loss_received(struct core *core, uint64_t from, struct bytes body)
+{
+    struct frame_lost lost;
+    int error = frame_get_lost(body, &lost);
+    if (error == 0 && !replica_is_near_term(core->replica, lost.term)) {
+        error = HASP_ETOOBIG;
+    }
+    if (error != 0) {
+        return error;
+    }
+    if (lost.incarnation != core->options.incarnation ||
+        lost.last_index <= replica_last_index(core->replica) ||
+        core->has_fatal) {
+        return 0;
+    }
+    if (is_barred(core) && from == replica_leader(core->replica)) {
+        condemn(core, from, &lost);
+    } else if (!is_barred(core) && lost.term >= replica_term(core->replica)) {
+        bar(core, from, &lost);
+    }
+    return 0;
+}
+
+int loss_asked(struct core *core, uint64_t from, struct bytes body)
+{
+    struct frame_lost asked;
+    struct peer *peer = peer_find(core, from);
+    int error = frame_get_lost(body, &asked);
+    if (error == 0 && peer != NULL && asked.incarnation == peer->incarnation) {
+        peer->has_asked = true;
+        peer->asked = asked;
+        peer->question = 0;
+    }
+    return error;
+}
+
+int loss_cleared(struct core *core, uint64_t from, struct bytes body)
+{
+    struct frame_lost cleared;
+    int error = frame_get_lost(body, &cleared);
+    if (error != 0 || !is_barred(core) || core->has_fatal ||
+        from != replica_leader(core->replica) ||
+        cleared.incarnation != core->options.incarnation ||
+        cleared.term != core->loss.accused.term ||
+        cleared.last_index != core->loss.accused.last_index) {
+        return error;
+    }
+    LOG_INFO("bar lifted", "by=%" PRIu64, from);
+    core->loss.accused = (struct core_accusation){0};
+    core->port.unbar(core->port.data);
+    return 0;
 }

@@ -18,15 +18,24 @@
 #define BODY_IDLE_SIZE 2048
 #define ARGUMENT_IDLE_COUNT 32
 
-static struct request *new_request(struct core *core);
-static void free_request(struct core *core, struct request *request);
-static void let_go(struct core *core, struct request *request);
-static void forget_wait(struct core *core, struct request *request);
-static bool promises_nothing(const struct core *core);
-static bool has_done_something(const struct core *core,
-                               const struct request *request);
-static void answer_remote(struct core *core, struct request *request,
-                          enum frame_answer_kind kind, uint64_t session);
+static struct request *new_request(struct core *core)
+{
+    struct request *request = core->requests.free;
+    struct buffer body = {0};
+    if (request != NULL) {
+        core->requests.free = request->next;
+        core->requests.free_count--;
+        body = request->body;
+    } else {
+        request = memory_new(sizeof *request);
+    }
+    *request = (struct request){.body = body};
+    buffer_clear(&request->body);
+    list_init(&request->in_list);
+    request->received_ns = core->now_ns;
+    core->requests.in_flight++;
+    return request;
+}
 
 struct request *request_new_local(struct core *core, struct conn *conn)
 {
@@ -192,6 +201,31 @@ void request_move(struct core *core, struct request *request,
     request->state = state;
 }
 
+/* Takes a queued request out of the chain of its wait. */
+static void forget_wait(struct core *core, struct request *request)
+{
+    struct request *first;
+    HASH_FIND(by_wait, core->requests.by_wait, &request->index,
+              sizeof request->index, first);
+    CHECK(first != NULL);
+    if (first == request) {
+        HASH_DELETE(by_wait, core->requests.by_wait, request);
+        struct request *next = request->next;
+        if (next != NULL) {
+            HASH_ADD(by_wait, core->requests.by_wait, index, sizeof next->index,
+                     next);
+        }
+    } else {
+        struct request *before = first;
+        while (before->next != request) {
+            before = before->next;
+            CHECK(before != NULL);
+        }
+        before->next = request->next;
+    }
+    request->next = NULL;
+}
+
 void request_leave(struct core *core, struct request *request)
 {
     list_remove(&request->in_list);
@@ -220,6 +254,79 @@ struct resp_writer *request_reply(struct core *core, struct request *request)
 void request_done(struct core *core, struct request *request)
 {
     request_done_as(core, request, ANSWER_REPLY, 0);
+}
+
+/* Its bytes count no more. */
+static void let_go(struct core *core, struct request *request)
+{
+    if (request->conn != NULL) {
+        conn_give_back(core, request->conn, request->held_size);
+        request->held_size = 0;
+    }
+}
+
+static void free_request(struct core *core, struct request *request)
+{
+    let_go(core, request);
+    request_forget_call(core, request);
+    core->requests.in_flight--;
+    if (request->body.capacity > BODY_IDLE_SIZE) {
+        buffer_done(&request->body);
+    }
+    if (core->requests.free_count >= FREE_COUNT_MAX) {
+        buffer_done(&request->body);
+        free(request);
+        return;
+    }
+    request->next = core->requests.free;
+    core->requests.free = request;
+    core->requests.free_count++;
+}
+
+/* True if the reply at hand says that nothing was done. */
+static bool promises_nothing(const struct core *core)
+{
+    static const char *const words[] = {"-BUSY ", "-NOLEADER ", "-MOVED ",
+                                        "-LEVEL ", "-BADARG "};
+    const struct buffer *out = core->requests.writer.out;
+    struct bytes reply = bytes_of(out->data + core->requests.reply_start,
+                                  out->size - core->requests.reply_start);
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (bytes_has_prefix(reply, bytes_of_text(words[i]))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* True if the reply at hand is that of a change, or of a proof that a session
+ * is the client's, and no error. */
+static bool has_done_something(const struct core *core,
+                               const struct request *request)
+{
+    static const uint32_t acts = COMMAND_CHANGE | COMMAND_ATTACHES |
+                                 COMMAND_SESSION;
+    const struct buffer *out = core->requests.writer.out;
+    return request->command != NULL && (request->command->flags & acts) != 0 &&
+           out->size > core->requests.reply_start &&
+           out->data[core->requests.reply_start] != '-';
+}
+
+static void answer_remote(struct core *core, struct request *request,
+                          enum frame_answer_kind kind, uint64_t session)
+{
+    struct buffer *out = peer_output(core, request->peer, FRAME_ANSWER);
+    if (out == NULL) {
+        return;
+    }
+    struct frame_answer answer = {
+        .conn = request->peer_conn,
+        .slot = request->slot,
+        .kind = kind,
+        .session = session,
+        .reply = buffer_bytes(&core->requests.reply),
+    };
+    frame_put_answer(out, &answer);
 }
 
 void request_done_as(struct core *core, struct request *request,
@@ -420,121 +527,4 @@ struct bytes request_address(const struct request *request)
         return bytes_of_text(request->conn->address);
     }
     return request->address;
-}
-
-static struct request *new_request(struct core *core)
-{
-    struct request *request = core->requests.free;
-    struct buffer body = {0};
-    if (request != NULL) {
-        core->requests.free = request->next;
-        core->requests.free_count--;
-        body = request->body;
-    } else {
-        request = memory_new(sizeof *request);
-    }
-    *request = (struct request){.body = body};
-    buffer_clear(&request->body);
-    list_init(&request->in_list);
-    request->received_ns = core->now_ns;
-    core->requests.in_flight++;
-    return request;
-}
-
-/* Its bytes count no more. */
-static void let_go(struct core *core, struct request *request)
-{
-    if (request->conn != NULL) {
-        conn_give_back(core, request->conn, request->held_size);
-        request->held_size = 0;
-    }
-}
-
-static void free_request(struct core *core, struct request *request)
-{
-    let_go(core, request);
-    request_forget_call(core, request);
-    core->requests.in_flight--;
-    if (request->body.capacity > BODY_IDLE_SIZE) {
-        buffer_done(&request->body);
-    }
-    if (core->requests.free_count >= FREE_COUNT_MAX) {
-        buffer_done(&request->body);
-        free(request);
-        return;
-    }
-    request->next = core->requests.free;
-    core->requests.free = request;
-    core->requests.free_count++;
-}
-
-/* Takes a queued request out of the chain of its wait. */
-static void forget_wait(struct core *core, struct request *request)
-{
-    struct request *first;
-    HASH_FIND(by_wait, core->requests.by_wait, &request->index,
-              sizeof request->index, first);
-    CHECK(first != NULL);
-    if (first == request) {
-        HASH_DELETE(by_wait, core->requests.by_wait, request);
-        struct request *next = request->next;
-        if (next != NULL) {
-            HASH_ADD(by_wait, core->requests.by_wait, index, sizeof next->index,
-                     next);
-        }
-    } else {
-        struct request *before = first;
-        while (before->next != request) {
-            before = before->next;
-            CHECK(before != NULL);
-        }
-        before->next = request->next;
-    }
-    request->next = NULL;
-}
-
-/* True if the reply at hand says that nothing was done. */
-static bool promises_nothing(const struct core *core)
-{
-    static const char *const words[] = {"-BUSY ", "-NOLEADER ", "-MOVED ",
-                                        "-LEVEL ", "-BADARG "};
-    const struct buffer *out = core->requests.writer.out;
-    struct bytes reply = bytes_of(out->data + core->requests.reply_start,
-                                  out->size - core->requests.reply_start);
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (bytes_has_prefix(reply, bytes_of_text(words[i]))) {
-            return true;
-        }
-    }
-    return false;
-}
-
-/* True if the reply at hand is that of a change, or of a proof that a session
- * is the client's, and no error. */
-static bool has_done_something(const struct core *core,
-                               const struct request *request)
-{
-    static const uint32_t acts = COMMAND_CHANGE | COMMAND_ATTACHES |
-                                 COMMAND_SESSION;
-    const struct buffer *out = core->requests.writer.out;
-    return request->command != NULL && (request->command->flags & acts) != 0 &&
-           out->size > core->requests.reply_start &&
-           out->data[core->requests.reply_start] != '-';
-}
-
-static void answer_remote(struct core *core, struct request *request,
-                          enum frame_answer_kind kind, uint64_t session)
-{
-    struct buffer *out = peer_output(core, request->peer, FRAME_ANSWER);
-    if (out == NULL) {
-        return;
-    }
-    struct frame_answer answer = {
-        .conn = request->peer_conn,
-        .slot = request->slot,
-        .kind = kind,
-        .session = session,
-        .reply = buffer_bytes(&core->requests.reply),
-    };
-    frame_put_answer(out, &answer);
 }

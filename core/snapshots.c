@@ -23,14 +23,6 @@
  * the receiver was adopting another leader's snapshot and took no notice. */
 #define SENDER_STALL_NS (3000 * NS_PER_MS)
 
-static void take(struct core *core);
-static void answer_waiting(struct core *core);
-static void refuse_backups(struct core *core, int error);
-static bool is_backup(const struct request *request);
-static void pump(struct core *core, struct peer *peer);
-static void acknowledge(struct core *core, bool is_done);
-static bool has_room(struct core *core, uint64_t from, uint64_t size);
-
 static struct snapshot_sender *sender_to(struct core *core,
                                          const struct peer *peer)
 {
@@ -42,6 +34,30 @@ static struct snapshot_sender *sender_to(struct core *core,
 static uint64_t spread(const struct core *core, uint64_t threshold)
 {
     return threshold + threshold / 4 * (core->options.seed % 16) / 16;
+}
+
+/* Of this node, whoever leads. */
+static bool is_backup(const struct request *request)
+{
+    return (request->command->flags & COMMAND_LOCAL) != 0;
+}
+
+/* RAFT.SNAPSHOT is answered when one is on disk that has all that had been
+ * applied when it was asked for. */
+static void answer_waiting(struct core *core)
+{
+    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_SNAPSHOT]) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (request->index > core->snapshots.index) {
+            continue;
+        }
+        if (is_backup(request)) {
+            backup_answer(core, request, 0);
+        } else {
+            resp_simple(request_reply(core, request), "OK");
+            request_done(core, request);
+        }
+    }
 }
 
 void raft_snapshot_run(struct core *core, struct request *request,
@@ -59,6 +75,24 @@ void snapshots_wanted(struct core *core, struct request *request)
     request_move(core, request, REQUEST_SNAPSHOT);
     request->index = lockfsm_applied_index(core->fsm);
     answer_waiting(core);
+}
+
+static void take(struct core *core)
+{
+    struct buffer members = {0};
+    struct snapshot_header header = {0};
+    flush_state(core, true);
+    if (core->has_fatal || core->flush.is_table_full) {
+        return;
+    }
+    header.last_index = lockfsm_flushed_index(core->fsm);
+    header.last_term = lockfsm_applied_term(core->fsm);
+    replica_members_at(core->replica, header.last_index, &members,
+                       &header.configuration_index);
+    header.configuration = buffer_bytes(&members);
+    core->snapshots.is_taking = true;
+    core->port.snapshot_take(core->port.data, &header);
+    buffer_done(&members);
 }
 
 void snapshots_turn(struct core *core)
@@ -88,6 +122,17 @@ uint64_t snapshots_next(const struct core *core)
                : UINT64_MAX;
 }
 
+/* Whoever waits for a backup should hear that the disk is full. */
+static void refuse_backups(struct core *core, int error)
+{
+    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_SNAPSHOT]) {
+        struct request *request = LIST_ENTRY(node, struct request, in_list);
+        if (is_backup(request)) {
+            backup_answer(core, request, error);
+        }
+    }
+}
+
 void snapshots_taken(struct core *core, uint64_t log_index, int error)
 {
     struct replica_update update;
@@ -109,6 +154,37 @@ void snapshots_taken(struct core *core, uint64_t log_index, int error)
         core->snapshots.index = log_index;
     }
     answer_waiting(core);
+}
+
+static void pump(struct core *core, struct peer *peer)
+{
+    struct snapshot_sender *sender = sender_to(core, peer);
+    uint64_t chunk_size = core->options.limits.snapshot_chunk_size;
+    struct buffer chunk = {0};
+    while (sender->is_active && sender->sent < sender->size &&
+           sender->sent - sender->acked < WINDOW * chunk_size) {
+        struct buffer *out = peer_output(core, peer->id, FRAME_SNAPSHOT);
+        buffer_clear(&chunk);
+        if (out == NULL ||
+            !core->port.snapshot_read(core->port.data, sender->index,
+                                      sender->term, sender->sent, chunk_size,
+                                      &chunk) ||
+            chunk.size == 0) {
+            sender->is_active = false; /* Begun anew when asked again. */
+            break;
+        }
+        struct frame_snapshot part = {
+            .leader_term = core->reign.term,
+            .last_index = sender->index,
+            .last_term = sender->term,
+            .total_size = sender->size,
+            .offset = sender->sent,
+            .chunk = buffer_bytes(&chunk),
+        };
+        frame_put_snapshot(out, &part);
+        sender->sent += chunk.size;
+    }
+    buffer_done(&chunk);
 }
 
 void snapshots_send(struct core *core, uint64_t member)
@@ -151,6 +227,37 @@ void snapshots_stepped_down(struct core *core)
         if (!is_backup(request)) {
             request_return(core, request);
         }
+    }
+}
+
+/* What a leader sends must not fill the disk beyond the reserve. */
+static bool has_room(struct core *core, uint64_t from, uint64_t size)
+{
+    uint64_t room = core->port.snapshot_room(core->port.data);
+    uint32_t left_out;
+    if (size <= room) {
+        return true;
+    }
+    if (log_limit_pass(&core->ignored, core->now_ns / NS_PER_MS, &left_out)) {
+        LOG_WARN("snapshot refused",
+                 "from=%" PRIu64 " size=%" PRIu64 " room=%" PRIu64
+                 " suppressed=%" PRIu32
+                 " hint=\"the disk has no room for it above disk_reserve\"",
+                 from, size, room, left_out);
+    }
+    return false;
+}
+
+static void acknowledge(struct core *core, bool is_done)
+{
+    const struct snapshot_receiver *receiver = &core->snapshots.receiver;
+    struct buffer *out = peer_output(core, receiver->from, FRAME_SNAPSHOT_ACK);
+    if (out != NULL) {
+        struct frame_snapshot_ack ack = {.leader_term = receiver->leader_term,
+                                         .last_index = receiver->index,
+                                         .offset = receiver->offset,
+                                         .is_done = is_done};
+        frame_put_snapshot_ack(out, &ack);
     }
 }
 
@@ -266,121 +373,6 @@ void snapshots_received(struct core *core, const struct snapshot_header *header,
     } else {
         receiver->is_adopting = false;
         acknowledge(core, true);
-    }
-}
-
-/* What a leader sends must not fill the disk beyond the reserve. */
-static bool has_room(struct core *core, uint64_t from, uint64_t size)
-{
-    uint64_t room = core->port.snapshot_room(core->port.data);
-    uint32_t left_out;
-    if (size <= room) {
-        return true;
-    }
-    if (log_limit_pass(&core->ignored, core->now_ns / NS_PER_MS, &left_out)) {
-        LOG_WARN("snapshot refused",
-                 "from=%" PRIu64 " size=%" PRIu64 " room=%" PRIu64
-                 " suppressed=%" PRIu32
-                 " hint=\"the disk has no room for it above disk_reserve\"",
-                 from, size, room, left_out);
-    }
-    return false;
-}
-
-static void take(struct core *core)
-{
-    struct buffer members = {0};
-    struct snapshot_header header = {0};
-    flush_state(core, true);
-    if (core->has_fatal || core->flush.is_table_full) {
-        return;
-    }
-    header.last_index = lockfsm_flushed_index(core->fsm);
-    header.last_term = lockfsm_applied_term(core->fsm);
-    replica_members_at(core->replica, header.last_index, &members,
-                       &header.configuration_index);
-    header.configuration = buffer_bytes(&members);
-    core->snapshots.is_taking = true;
-    core->port.snapshot_take(core->port.data, &header);
-    buffer_done(&members);
-}
-
-/* RAFT.SNAPSHOT is answered when one is on disk that has all that had been
- * applied when it was asked for. */
-static void answer_waiting(struct core *core)
-{
-    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_SNAPSHOT]) {
-        struct request *request = LIST_ENTRY(node, struct request, in_list);
-        if (request->index > core->snapshots.index) {
-            continue;
-        }
-        if (is_backup(request)) {
-            backup_answer(core, request, 0);
-        } else {
-            resp_simple(request_reply(core, request), "OK");
-            request_done(core, request);
-        }
-    }
-}
-
-/* Whoever waits for a backup should hear that the disk is full. */
-static void refuse_backups(struct core *core, int error)
-{
-    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_SNAPSHOT]) {
-        struct request *request = LIST_ENTRY(node, struct request, in_list);
-        if (is_backup(request)) {
-            backup_answer(core, request, error);
-        }
-    }
-}
-
-/* Of this node, whoever leads. */
-static bool is_backup(const struct request *request)
-{
-    return (request->command->flags & COMMAND_LOCAL) != 0;
-}
-
-static void pump(struct core *core, struct peer *peer)
-{
-    struct snapshot_sender *sender = sender_to(core, peer);
-    uint64_t chunk_size = core->options.limits.snapshot_chunk_size;
-    struct buffer chunk = {0};
-    while (sender->is_active && sender->sent < sender->size &&
-           sender->sent - sender->acked < WINDOW * chunk_size) {
-        struct buffer *out = peer_output(core, peer->id, FRAME_SNAPSHOT);
-        buffer_clear(&chunk);
-        if (out == NULL ||
-            !core->port.snapshot_read(core->port.data, sender->index,
-                                      sender->term, sender->sent, chunk_size,
-                                      &chunk) ||
-            chunk.size == 0) {
-            sender->is_active = false; /* Begun anew when asked again. */
-            break;
-        }
-        struct frame_snapshot part = {
-            .leader_term = core->reign.term,
-            .last_index = sender->index,
-            .last_term = sender->term,
-            .total_size = sender->size,
-            .offset = sender->sent,
-            .chunk = buffer_bytes(&chunk),
-        };
-        frame_put_snapshot(out, &part);
-        sender->sent += chunk.size;
-    }
-    buffer_done(&chunk);
-}
-
-static void acknowledge(struct core *core, bool is_done)
-{
-    const struct snapshot_receiver *receiver = &core->snapshots.receiver;
-    struct buffer *out = peer_output(core, receiver->from, FRAME_SNAPSHOT_ACK);
-    if (out != NULL) {
-        struct frame_snapshot_ack ack = {.leader_term = receiver->leader_term,
-                                         .last_index = receiver->index,
-                                         .offset = receiver->offset,
-                                         .is_done = is_done};
-        frame_put_snapshot_ack(out, &ack);
     }
 }
 

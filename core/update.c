@@ -19,12 +19,24 @@
 #include "core/vouch.h"
 
 static void send_messages(struct core *core,
-                          const struct replica_update *update);
-static bool is_member(const struct replica_members *members, uint64_t id);
-static void want_leader(const struct core *core,
-                        struct replica_members *wanted);
-static void forget_removed(struct core *core,
-                           const struct replica_members *members);
+                          const struct replica_update *update)
+{
+    if (is_barred(core)) {
+        return; /* Neither a vote nor an acknowledgement may count. */
+    }
+    for (uint32_t i = 0; i < update->message_count; i++) {
+        const struct replica_message *message = &update->messages[i];
+        struct buffer *out = peer_output(core, message->to, FRAME_RAFT);
+        if (out != NULL) {
+            size_t start = frame_begin(out, FRAME_RAFT);
+            buffer_put_bytes(out, message->bytes);
+            frame_end(out, start);
+        }
+    }
+    if (update->snapshot_to != 0) {
+        core->snapshots.wanted_by = update->snapshot_to;
+    }
+}
 
 void update_carry_out(struct core *core, const struct replica_update *update)
 {
@@ -59,6 +71,38 @@ void peers_applied(struct core *core, uint64_t log_index)
     buffer_done(&encoded);
     core->members.applied = members;
     peers_want(core);
+}
+
+static bool is_member(const struct replica_members *members, uint64_t id)
+{
+    return replica_members_find(members, id) != NULL;
+}
+
+/* A log that is being caught up with may tell that its own leader was removed,
+ * and only later that it was added again: its connection brings the rest. */
+static void want_leader(const struct core *core, struct replica_members *wanted)
+{
+    const struct replica_members *before = &core->members.wanted;
+    for (uint32_t i = 0; i < before->count; i++) {
+        if (before->member[i].id == core->leader.last_id &&
+            !is_member(wanted, core->leader.last_id) &&
+            wanted->count < MEMBER_COUNT_MAX) {
+            wanted->member[wanted->count++] = before->member[i];
+        }
+    }
+}
+
+/* A removed member's connection has gone with it. */
+static void forget_removed(struct core *core,
+                           const struct replica_members *members)
+{
+    for (int i = 0; i < PEER_COUNT_MAX; i++) {
+        struct peer *peer = &core->peers[i];
+        if (peer->is_up && is_member(&core->members.wanted, peer->id) &&
+            !is_member(members, peer->id)) {
+            peer->is_removed = core->members.has_removed = true;
+        }
+    }
 }
 
 /* Who was removed by an entry that is not committed may lead, and then has to
@@ -100,57 +144,5 @@ void core_fatal(struct core *core, int exit_code, const char *why)
     if (!core->has_fatal) {
         core->has_fatal = true;
         core->port.fatal(core->port.data, exit_code, why);
-    }
-}
-
-static void send_messages(struct core *core,
-                          const struct replica_update *update)
-{
-    if (is_barred(core)) {
-        return; /* Neither a vote nor an acknowledgement may count. */
-    }
-    for (uint32_t i = 0; i < update->message_count; i++) {
-        const struct replica_message *message = &update->messages[i];
-        struct buffer *out = peer_output(core, message->to, FRAME_RAFT);
-        if (out != NULL) {
-            size_t start = frame_begin(out, FRAME_RAFT);
-            buffer_put_bytes(out, message->bytes);
-            frame_end(out, start);
-        }
-    }
-    if (update->snapshot_to != 0) {
-        core->snapshots.wanted_by = update->snapshot_to;
-    }
-}
-
-static bool is_member(const struct replica_members *members, uint64_t id)
-{
-    return replica_members_find(members, id) != NULL;
-}
-
-/* A log that is being caught up with may tell that its own leader was removed,
- * and only later that it was added again: its connection brings the rest. */
-static void want_leader(const struct core *core, struct replica_members *wanted)
-{
-    const struct replica_members *before = &core->members.wanted;
-    for (uint32_t i = 0; i < before->count; i++) {
-        if (before->member[i].id == core->leader.last_id &&
-            !is_member(wanted, core->leader.last_id) &&
-            wanted->count < MEMBER_COUNT_MAX) {
-            wanted->member[wanted->count++] = before->member[i];
-        }
-    }
-}
-
-/* A removed member's connection has gone with it. */
-static void forget_removed(struct core *core,
-                           const struct replica_members *members)
-{
-    for (int i = 0; i < PEER_COUNT_MAX; i++) {
-        struct peer *peer = &core->peers[i];
-        if (peer->is_up && is_member(&core->members.wanted, peer->id) &&
-            !is_member(members, peer->id)) {
-            peer->is_removed = core->members.has_removed = true;
-        }
     }
 }

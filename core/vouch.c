@@ -7,11 +7,6 @@
 
 _Static_assert(FRAME_MEMBER_MAX == MEMBER_COUNT_MAX, "one number of members");
 
-static void tell(struct core *core, uint64_t id,
-                 const struct frame_members *own);
-static bool own_members(const struct core *core, struct frame_members *ret_own);
-static bool names(const struct frame_members *members, uint64_t id);
-
 uint64_t vouch_own_index(const struct core *core,
                          struct replica_members *ret_members)
 {
@@ -24,6 +19,16 @@ uint64_t vouch_own_index(const struct core *core,
     }
     buffer_done(&encoded);
     return index;
+}
+
+static bool names(const struct frame_members *members, uint64_t id)
+{
+    for (uint32_t i = 0; i < members->count; i++) {
+        if (members->id[i] == id) {
+            return true;
+        }
+    }
+    return false;
 }
 
 bool vouch_admits(const struct core *core, uint64_t id,
@@ -45,6 +50,28 @@ bool vouch_admits(const struct core *core, uint64_t id,
         }
     }
     return false;
+}
+
+static void tell(struct core *core, uint64_t id,
+                 const struct frame_members *own)
+{
+    struct buffer *out = peer_output(core, id, FRAME_MEMBERS);
+    if (out != NULL) {
+        frame_put_members(out, own);
+    }
+}
+
+/* False if this node is no member by its own log: its word counts for
+ * nothing. */
+static bool own_members(const struct core *core, struct frame_members *ret_own)
+{
+    struct replica_members members;
+    *ret_own = (struct frame_members){
+        .log_index = vouch_own_index(core, &members)};
+    for (uint32_t i = 0; i < members.count; i++) {
+        ret_own->id[ret_own->count++] = members.member[i].id;
+    }
+    return names(ret_own, core->options.id);
 }
 
 void vouch_greeted(struct core *core, uint64_t id, uint64_t its_members_index)
@@ -77,36 +104,4 @@ int vouch_received(struct core *core, uint64_t from, struct bytes body)
         peer->named = named;
     }
     return error;
-}
-
-static void tell(struct core *core, uint64_t id,
-                 const struct frame_members *own)
-{
-    struct buffer *out = peer_output(core, id, FRAME_MEMBERS);
-    if (out != NULL) {
-        frame_put_members(out, own);
-    }
-}
-
-/* False if this node is no member by its own log: its word counts for
- * nothing. */
-static bool own_members(const struct core *core, struct frame_members *ret_own)
-{
-    struct replica_members members;
-    *ret_own = (struct frame_members){
-        .log_index = vouch_own_index(core, &members)};
-    for (uint32_t i = 0; i < members.count; i++) {
-        ret_own->id[ret_own->count++] = members.member[i].id;
-    }
-    return names(ret_own, core->options.id);
-}
-
-static bool names(const struct frame_members *members, uint64_t id)
-{
-    for (uint32_t i = 0; i < members->count; i++) {
-        if (members->id[i] == id) {
-            return true;
-        }
-    }
-    return false;
 }

@@ -14,131 +14,12 @@
 #define LOOK_UP_STEPS 16
 #define HIT_STEPS 32
 
-static struct pattern *find_pattern(struct core *core, enum watch_kind kind,
-                                    struct bytes text);
-static struct pattern *new_pattern(struct core *core, enum watch_kind kind,
-                                   struct bytes text);
-static void list_pattern(struct core *core, struct pattern *pattern);
-static void free_pattern(struct core *core, struct pattern *pattern);
-static void spend(struct core *core, struct pattern *pattern, uint64_t steps);
-static void hit_all(struct core *core, struct pattern *pattern,
-                    watch_hit_fn *hit, void *data);
-static void hit_prefixes(struct core *core, struct bytes lock,
-                         watch_hit_fn *hit, void *data);
-static void hit_globs(struct core *core, struct bytes name, watch_hit_fn *hit,
-                      void *data);
-static void close_costliest(struct core *core, bool is_trying);
-
 void watches_init(struct core *core)
 {
     for (size_t i = 0; i <= LOCK_NAME_SIZE_MAX; i++) {
         list_init(&core->watches.prefixes[i]);
     }
     list_init(&core->watches.globs);
-}
-
-const char *watch_add(struct core *core, struct conn *conn,
-                      enum watch_kind kind, struct bytes text)
-{
-    bool is_glob = kind == WATCH_PATTERN;
-    CHECK(text.size <= WATCH_SIZE_MAX);
-    if (watch_find(core, conn, kind, text) != NULL) {
-        return NULL;
-    }
-    if (is_glob && conn->glob_count >= GLOB_COUNT_MAX) {
-        return "patterns of a connection";
-    }
-    if (!is_glob && conn->watch_count - conn->glob_count >= WATCH_COUNT_MAX) {
-        return "watches of a connection";
-    }
-    if (HASH_CNT(by_owner, core->watches.by_owner) >= WATCH_COUNT_NODE_MAX) {
-        return "watches of this node";
-    }
-    struct pattern *pattern = find_pattern(core, kind, text);
-    if (pattern == NULL) {
-        pattern = new_pattern(core, kind, text);
-    }
-    struct watch *watch = memory_new(sizeof *watch);
-    watch->of.conn = conn;
-    watch->of.pattern = pattern;
-    if (pattern->open_count++ == 0) {
-        list_pattern(core, pattern);
-    }
-    HASH_ADD(by_owner, core->watches.by_owner, of, sizeof watch->of, watch);
-    list_push_back(&pattern->watches, &watch->in_pattern);
-    list_push_back(&conn->watches, &watch->in_conn);
-    conn->watch_count++;
-    conn->glob_count += is_glob;
-    conn->channel_count += kind != WATCH_PREFIX;
-    return NULL;
-}
-
-struct watch *watch_find(struct core *core, struct conn *conn,
-                         enum watch_kind kind, struct bytes text)
-{
-    struct watch *watch = NULL;
-    struct watch_of of = {.conn = conn,
-                          .pattern = find_pattern(core, kind, text)};
-    if (of.pattern != NULL) {
-        HASH_FIND(by_owner, core->watches.by_owner, &of, sizeof of, watch);
-    }
-    return watch;
-}
-
-void watch_drop(struct core *core, struct watch *watch)
-{
-    struct conn *conn = watch->of.conn;
-    struct pattern *pattern = watch->of.pattern;
-    conn->watch_count--;
-    conn->glob_count -= pattern->kind == WATCH_PATTERN;
-    conn->channel_count -= pattern->kind != WATCH_PREFIX;
-    HASH_DELETE(by_owner, core->watches.by_owner, watch);
-    list_remove(&watch->in_conn);
-    list_remove(&watch->in_pattern);
-    if (!watch->is_closed) {
-        pattern->open_count--;
-    }
-    free(watch);
-    if (list_is_empty(&pattern->watches)) {
-        free_pattern(core, pattern);
-    }
-}
-
-void watches_forget(struct core *core, struct conn *conn)
-{
-    LIST_EACH_SAFE (node, &conn->watches) {
-        watch_drop(core, LIST_ENTRY(node, struct watch, in_conn));
-    }
-}
-
-struct bytes watch_text(const struct watch *watch)
-{
-    return bytes_of(watch->of.pattern->key + 1, watch->of.pattern->size - 1);
-}
-
-void watches_hit(struct core *core, struct bytes lock, watch_hit_fn *hit,
-                 void *data)
-{
-    uint8_t channel[WATCH_SIZE_MAX];
-    size_t prefix_size = sizeof CHANNEL_PREFIX - 1;
-    if (core->watches.by_owner == NULL || lock.size > LOCK_NAME_SIZE_MAX) {
-        return;
-    }
-    hit_prefixes(core, lock, hit, data);
-    memcpy(channel, CHANNEL_PREFIX, prefix_size);
-    memcpy(channel + prefix_size, lock.data, lock.size);
-    struct bytes name = bytes_of(channel, prefix_size + lock.size);
-    struct pattern *exact = find_pattern(core, WATCH_CHANNEL, name);
-    if (exact != NULL) {
-        hit_all(core, exact, hit, data);
-    }
-    hit_globs(core, name, hit, data);
-}
-
-void watches_turn(struct core *core)
-{
-    core->watches.turn++;
-    core->watches.steps = 0;
 }
 
 /* The kind stands before the text, so that one table has all. */
@@ -206,11 +87,90 @@ static void list_pattern(struct core *core, struct pattern *pattern)
     }
 }
 
+const char *watch_add(struct core *core, struct conn *conn,
+                      enum watch_kind kind, struct bytes text)
+{
+    bool is_glob = kind == WATCH_PATTERN;
+    CHECK(text.size <= WATCH_SIZE_MAX);
+    if (watch_find(core, conn, kind, text) != NULL) {
+        return NULL;
+    }
+    if (is_glob && conn->glob_count >= GLOB_COUNT_MAX) {
+        return "patterns of a connection";
+    }
+    if (!is_glob && conn->watch_count - conn->glob_count >= WATCH_COUNT_MAX) {
+        return "watches of a connection";
+    }
+    if (HASH_CNT(by_owner, core->watches.by_owner) >= WATCH_COUNT_NODE_MAX) {
+        return "watches of this node";
+    }
+    struct pattern *pattern = find_pattern(core, kind, text);
+    if (pattern == NULL) {
+        pattern = new_pattern(core, kind, text);
+    }
+    struct watch *watch = memory_new(sizeof *watch);
+    watch->of.conn = conn;
+    watch->of.pattern = pattern;
+    if (pattern->open_count++ == 0) {
+        list_pattern(core, pattern);
+    }
+    HASH_ADD(by_owner, core->watches.by_owner, of, sizeof watch->of, watch);
+    list_push_back(&pattern->watches, &watch->in_pattern);
+    list_push_back(&conn->watches, &watch->in_conn);
+    conn->watch_count++;
+    conn->glob_count += is_glob;
+    conn->channel_count += kind != WATCH_PREFIX;
+    return NULL;
+}
+
+struct watch *watch_find(struct core *core, struct conn *conn,
+                         enum watch_kind kind, struct bytes text)
+{
+    struct watch *watch = NULL;
+    struct watch_of of = {.conn = conn,
+                          .pattern = find_pattern(core, kind, text)};
+    if (of.pattern != NULL) {
+        HASH_FIND(by_owner, core->watches.by_owner, &of, sizeof of, watch);
+    }
+    return watch;
+}
+
 static void free_pattern(struct core *core, struct pattern *pattern)
 {
     HASH_DELETE(by_key, core->watches.patterns, pattern);
     list_remove(&pattern->in_core);
     free(pattern);
+}
+
+void watch_drop(struct core *core, struct watch *watch)
+{
+    struct conn *conn = watch->of.conn;
+    struct pattern *pattern = watch->of.pattern;
+    conn->watch_count--;
+    conn->glob_count -= pattern->kind == WATCH_PATTERN;
+    conn->channel_count -= pattern->kind != WATCH_PREFIX;
+    HASH_DELETE(by_owner, core->watches.by_owner, watch);
+    list_remove(&watch->in_conn);
+    list_remove(&watch->in_pattern);
+    if (!watch->is_closed) {
+        pattern->open_count--;
+    }
+    free(watch);
+    if (list_is_empty(&pattern->watches)) {
+        free_pattern(core, pattern);
+    }
+}
+
+void watches_forget(struct core *core, struct conn *conn)
+{
+    LIST_EACH_SAFE (node, &conn->watches) {
+        watch_drop(core, LIST_ENTRY(node, struct watch, in_conn));
+    }
+}
+
+struct bytes watch_text(const struct watch *watch)
+{
+    return bytes_of(watch->of.pattern->key + 1, watch->of.pattern->size - 1);
 }
 
 static uint64_t steps_of(const struct core *core, const struct pattern *pattern)
@@ -248,50 +208,6 @@ static struct pattern *first_of_size(struct core *core, size_t size)
         list_remove(&pattern->in_core);
     }
     return NULL;
-}
-
-/* A name is looked up in each size that a prefix has. What that costs is put
- * down to one of them: who watches many sizes pays for many. */
-static void hit_prefixes(struct core *core, struct bytes lock,
-                         watch_hit_fn *hit, void *data)
-{
-    for (size_t size = 0; size <= lock.size; size++) {
-        struct pattern *pattern = first_of_size(core, size);
-        if (pattern == NULL) {
-            continue;
-        }
-        spend(core, pattern, LOOK_UP_STEPS);
-        pattern = find_pattern(core, WATCH_PREFIX, bytes_of(lock.data, size));
-        if (pattern != NULL) {
-            hit_all(core, pattern, hit, data);
-        }
-    }
-    if (core->watches.steps > MATCH_STEPS_MAX) {
-        close_costliest(core, false);
-    }
-}
-
-static void hit_globs(struct core *core, struct bytes name, watch_hit_fn *hit,
-                      void *data)
-{
-    LIST_EACH_SAFE (node, &core->watches.globs) {
-        struct pattern *glob = LIST_ENTRY(node, struct pattern, in_core);
-        uint64_t steps = 0;
-        if (glob->open_count == 0) {
-            list_remove(node);
-            continue;
-        }
-        bool is_match = bytes_match_counted(
-            bytes_of(glob->key + 1, glob->size - 1), name, &steps);
-        glob->event = core->watches.event;
-        spend(core, glob, steps);
-        if (is_match) {
-            hit_all(core, glob, hit, data);
-        }
-        if (core->watches.steps > MATCH_STEPS_MAX) {
-            close_costliest(core, true);
-        }
-    }
 }
 
 struct cost {
@@ -379,4 +295,73 @@ static void close_costliest(struct core *core, bool is_trying)
     free(cost);
     LOG_WARN("watchers closed", "count=%u reason=\"" CORE_TOO_COSTLY "\"",
              closed);
+}
+
+/* A name is looked up in each size that a prefix has. What that costs is put
+ * down to one of them: who watches many sizes pays for many. */
+static void hit_prefixes(struct core *core, struct bytes lock,
+                         watch_hit_fn *hit, void *data)
+{
+    for (size_t size = 0; size <= lock.size; size++) {
+        struct pattern *pattern = first_of_size(core, size);
+        if (pattern == NULL) {
+            continue;
+        }
+        spend(core, pattern, LOOK_UP_STEPS);
+        pattern = find_pattern(core, WATCH_PREFIX, bytes_of(lock.data, size));
+        if (pattern != NULL) {
+            hit_all(core, pattern, hit, data);
+        }
+    }
+    if (core->watches.steps > MATCH_STEPS_MAX) {
+        close_costliest(core, false);
+    }
+}
+
+static void hit_globs(struct core *core, struct bytes name, watch_hit_fn *hit,
+                      void *data)
+{
+    LIST_EACH_SAFE (node, &core->watches.globs) {
+        struct pattern *glob = LIST_ENTRY(node, struct pattern, in_core);
+        uint64_t steps = 0;
+        if (glob->open_count == 0) {
+            list_remove(node);
+            continue;
+        }
+        bool is_match = bytes_match_counted(
+            bytes_of(glob->key + 1, glob->size - 1), name, &steps);
+        glob->event = core->watches.event;
+        spend(core, glob, steps);
+        if (is_match) {
+            hit_all(core, glob, hit, data);
+        }
+        if (core->watches.steps > MATCH_STEPS_MAX) {
+            close_costliest(core, true);
+        }
+    }
+}
+
+void watches_hit(struct core *core, struct bytes lock, watch_hit_fn *hit,
+                 void *data)
+{
+    uint8_t channel[WATCH_SIZE_MAX];
+    size_t prefix_size = sizeof CHANNEL_PREFIX - 1;
+    if (core->watches.by_owner == NULL || lock.size > LOCK_NAME_SIZE_MAX) {
+        return;
+    }
+    hit_prefixes(core, lock, hit, data);
+    memcpy(channel, CHANNEL_PREFIX, prefix_size);
+    memcpy(channel + prefix_size, lock.data, lock.size);
+    struct bytes name = bytes_of(channel, prefix_size + lock.size);
+    struct pattern *exact = find_pattern(core, WATCH_CHANNEL, name);
+    if (exact != NULL) {
+        hit_all(core, exact, hit, data);
+    }
+    hit_globs(core, name, hit, data);
+}
+
+void watches_turn(struct core *core)
+{
+    core->watches.turn++;
+    core->watches.steps = 0;
 }

@@ -9,60 +9,11 @@
 #include "core/request.h"
 #include "core/state.h"
 
-static void put_info(struct resp_writer *writer, const struct command *command);
-static void put_docs(struct resp_writer *writer, const struct command *command);
-static uint32_t put_arguments(struct resp_writer *writer, const char *text);
-
 static void put_name(struct resp_writer *writer, const struct command *command)
 {
     char name[64];
     command_name(command, name, sizeof name);
     resp_text(writer, name);
-}
-
-/* Of all, or of those that are named; unknown ones are null, or left out. */
-static void put_selected(struct core *core, struct request *request,
-                         const struct call *call, bool is_docs)
-{
-    struct resp_writer *writer = request_reply(core, request);
-    uint32_t named = call->count > 2 ? call->count - 2 : 0;
-    uint32_t known = 0;
-    for (uint32_t i = 0; i < named; i++) {
-        known += commands_find(core, call->argument[2 + i]) != NULL;
-    }
-    uint32_t count = named == 0 ? commands_count() : is_docs ? known : named;
-    if (is_docs) {
-        resp_map(writer, count);
-    } else {
-        resp_array(writer, count);
-    }
-    for (uint32_t i = 0; i < (named != 0 ? named : count); i++) {
-        const struct command *command = named != 0
-                                            ? commands_find(
-                                                  core, call->argument[2 + i])
-                                            : &commands_table[i];
-        if (is_docs) {
-            if (command != NULL) {
-                put_name(writer, command);
-                put_docs(writer, command);
-            }
-        } else if (command != NULL) {
-            put_info(writer, command);
-        } else {
-            resp_null_array(writer);
-        }
-    }
-    request_done(core, request);
-}
-
-static void put_list(struct core *core, struct request *request)
-{
-    struct resp_writer *writer = request_reply(core, request);
-    resp_array(writer, commands_count());
-    for (uint32_t i = 0; i < commands_count(); i++) {
-        put_name(writer, &commands_table[i]);
-    }
-    request_done(core, request);
 }
 
 /* Where the names of locks stand: 1 from argument 'first', or a count there. */
@@ -75,67 +26,6 @@ static uint32_t first_key(const struct command *command)
     return operands[0] == 'l' || operands[0] == 'r' ? 1
            : operands[0] == 'n'                     ? 2
                                                     : 0;
-}
-
-static void put_keys(struct core *core, struct request *request,
-                     const struct call *call)
-{
-    struct call inner;
-    const struct command *command = call->count > 2
-                                        ? commands_find(core, call->argument[2])
-                                        : NULL;
-    if (command == NULL || first_key(command) == 0) {
-        request_refuse(core, request, "ERR",
-                       "The command has no key arguments");
-        return;
-    }
-    struct buffer error = {0};
-    struct resp_writer nowhere = {&error, 2};
-    bool has_names = command->operands != NULL && command->operands[0] == 'n' &&
-                     call_parse(core, &inner, command, call->argument + 2,
-                                call->count - 2, &nowhere);
-    buffer_done(&error);
-    if (has_names) {
-        struct resp_writer *writer = request_reply(core, request);
-        resp_array(writer, inner.name_count);
-        for (uint32_t i = 0; i < inner.name_count; i++) {
-            resp_bulk(writer, inner.names[i]);
-        }
-        request_done(core, request);
-        return;
-    }
-    if (call->count <= 2 + first_key(command)) {
-        request_refuse(core, request, "ERR",
-                       "Invalid number of arguments specified for command");
-        return;
-    }
-    struct resp_writer *writer = request_reply(core, request);
-    resp_array(writer, 1);
-    resp_bulk(writer, call->argument[2 + first_key(command)]);
-    request_done(core, request);
-}
-
-void server_command(struct core *core, struct request *request,
-                    const struct call *call)
-{
-    struct bytes what = call->count > 1 ? call->argument[1]
-                                        : BYTES_LITERAL("INFO");
-    if (bytes_is_word(what, "INFO")) {
-        put_selected(core, request, call, false);
-    } else if (bytes_is_word(what, "DOCS")) {
-        put_selected(core, request, call, true);
-    } else if (bytes_is_word(what, "COUNT")) {
-        resp_integer(request_reply(core, request), commands_count());
-        request_done(core, request);
-    } else if (bytes_is_word(what, "LIST")) {
-        put_list(core, request);
-    } else if (bytes_is_word(what, "GETKEYS")) {
-        put_keys(core, request, call);
-    } else {
-        request_refuse(core, request, "ERR",
-                       "unknown subcommand of COMMAND: try COUNT, DOCS, INFO, "
-                       "LIST or GETKEYS");
-    }
 }
 
 static void put_info(struct resp_writer *writer, const struct command *command)
@@ -161,24 +51,6 @@ static void put_info(struct resp_writer *writer, const struct command *command)
     for (int i = 0; i < 4; i++) {
         resp_array(writer, 0); /* Categories, tips, key specs, subcommands. */
     }
-}
-
-static void put_docs(struct resp_writer *writer, const struct command *command)
-{
-    struct buffer nothing = {0};
-    struct resp_writer dry = {&nothing, writer->version};
-    resp_map(writer, 4);
-    resp_text(writer, "summary");
-    resp_text(writer, command->summary);
-    resp_text(writer, "since");
-    resp_text(writer, "0.1.0");
-    resp_text(writer, "group");
-    resp_text(writer,
-              (command->flags & COMMAND_REDIS) != 0 ? "connection" : "generic");
-    resp_text(writer, "arguments");
-    resp_array(writer, put_arguments(&dry, command->arguments));
-    put_arguments(writer, command->arguments);
-    buffer_done(&nothing);
 }
 
 /* One argument of the text: "name", "name...", "[TTL ms]", "[LABEL k v]...". */
@@ -242,4 +114,128 @@ static uint32_t put_arguments(struct resp_writer *writer, const char *text)
         count++;
     }
     return count;
+}
+
+static void put_docs(struct resp_writer *writer, const struct command *command)
+{
+    struct buffer nothing = {0};
+    struct resp_writer dry = {&nothing, writer->version};
+    resp_map(writer, 4);
+    resp_text(writer, "summary");
+    resp_text(writer, command->summary);
+    resp_text(writer, "since");
+    resp_text(writer, "0.1.0");
+    resp_text(writer, "group");
+    resp_text(writer,
+              (command->flags & COMMAND_REDIS) != 0 ? "connection" : "generic");
+    resp_text(writer, "arguments");
+    resp_array(writer, put_arguments(&dry, command->arguments));
+    put_arguments(writer, command->arguments);
+    buffer_done(&nothing);
+}
+
+/* Of all, or of those that are named; unknown ones are null, or left out. */
+static void put_selected(struct core *core, struct request *request,
+                         const struct call *call, bool is_docs)
+{
+    struct resp_writer *writer = request_reply(core, request);
+    uint32_t named = call->count > 2 ? call->count - 2 : 0;
+    uint32_t known = 0;
+    for (uint32_t i = 0; i < named; i++) {
+        known += commands_find(core, call->argument[2 + i]) != NULL;
+    }
+    uint32_t count = named == 0 ? commands_count() : is_docs ? known : named;
+    if (is_docs) {
+        resp_map(writer, count);
+    } else {
+        resp_array(writer, count);
+    }
+    for (uint32_t i = 0; i < (named != 0 ? named : count); i++) {
+        const struct command *command = named != 0
+                                            ? commands_find(
+                                                  core, call->argument[2 + i])
+                                            : &commands_table[i];
+        if (is_docs) {
+            if (command != NULL) {
+                put_name(writer, command);
+                put_docs(writer, command);
+            }
+        } else if (command != NULL) {
+            put_info(writer, command);
+        } else {
+            resp_null_array(writer);
+        }
+    }
+    request_done(core, request);
+}
+
+static void put_list(struct core *core, struct request *request)
+{
+    struct resp_writer *writer = request_reply(core, request);
+    resp_array(writer, commands_count());
+    for (uint32_t i = 0; i < commands_count(); i++) {
+        put_name(writer, &commands_table[i]);
+    }
+    request_done(core, request);
+}
+
+static void put_keys(struct core *core, struct request *request,
+                     const struct call *call)
+{
+    struct call inner;
+    const struct command *command = call->count > 2
+                                        ? commands_find(core, call->argument[2])
+                                        : NULL;
+    if (command == NULL || first_key(command) == 0) {
+        request_refuse(core, request, "ERR",
+                       "The command has no key arguments");
+        return;
+    }
+    struct buffer error = {0};
+    struct resp_writer nowhere = {&error, 2};
+    bool has_names = command->operands != NULL && command->operands[0] == 'n' &&
+                     call_parse(core, &inner, command, call->argument + 2,
+                                call->count - 2, &nowhere);
+    buffer_done(&error);
+    if (has_names) {
+        struct resp_writer *writer = request_reply(core, request);
+        resp_array(writer, inner.name_count);
+        for (uint32_t i = 0; i < inner.name_count; i++) {
+            resp_bulk(writer, inner.names[i]);
+        }
+        request_done(core, request);
+        return;
+    }
+    if (call->count <= 2 + first_key(command)) {
+        request_refuse(core, request, "ERR",
+                       "Invalid number of arguments specified for command");
+        return;
+    }
+    struct resp_writer *writer = request_reply(core, request);
+    resp_array(writer, 1);
+    resp_bulk(writer, call->argument[2 + first_key(command)]);
+    request_done(core, request);
+}
+
+void server_command(struct core *core, struct request *request,
+                    const struct call *call)
+{
+    struct bytes what = call->count > 1 ? call->argument[1]
+                                        : BYTES_LITERAL("INFO");
+    if (bytes_is_word(what, "INFO")) {
+        put_selected(core, request, call, false);
+    } else if (bytes_is_word(what, "DOCS")) {
+        put_selected(core, request, call, true);
+    } else if (bytes_is_word(what, "COUNT")) {
+        resp_integer(request_reply(core, request), commands_count());
+        request_done(core, request);
+    } else if (bytes_is_word(what, "LIST")) {
+        put_list(core, request);
+    } else if (bytes_is_word(what, "GETKEYS")) {
+        put_keys(core, request, call);
+    } else {
+        request_refuse(core, request, "ERR",
+                       "unknown subcommand of COMMAND: try COUNT, DOCS, INFO, "
+                       "LIST or GETKEYS");
+    }
 }

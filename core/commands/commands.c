@@ -19,29 +19,32 @@
 #include "core/request.h"
 #include "core/state.h"
 
-static bool may_begin(struct core *core, struct request *request,
-                      uint32_t count);
-static bool has_good_sizes(struct core *core, struct request *request,
-                           const struct call *call);
-static size_t at_least(size_t a, size_t b);
-static bool choose_session(struct core *core, struct request *request,
-                           const struct call *call);
-static bool keep_order(struct core *core, struct request *request,
-                       const struct call *call);
-static bool may_wait(const struct command *command, const struct call *call);
-static bool has_no_room(struct core *core, const struct request *request,
-                        const struct call *call);
-static void refuse_for_room(struct core *core, struct request *request);
-static bool is_repeated(struct core *core, const struct request *request,
-                        const struct call *call);
-static bool is_vain(struct core *core, const struct request *request,
-                    const struct call *call);
-static void refuse_vain(struct core *core, struct request *request);
+/* EVAL and EVALSHA leave as EVALSHA of a name that every node knows. What EVAL
+ * was given is remembered, so that EVALSHA will do from then on. NULL: the
+ * script is not known; else the arguments, to be freed. */
 static struct bytes *canonical_script(struct core *core,
                                       const struct bytes *argument,
-                                      uint32_t count);
-static void unknown_command(struct core *core, struct request *request,
-                            struct bytes name);
+                                      uint32_t count)
+{
+    enum script_op op;
+    if (bytes_is_word(argument[0], "EVAL")) {
+        char sha[SHA1_TEXT_SIZE];
+        op = scripts_recognise(argument[1]);
+        if (op != SCRIPT_NONE) {
+            sha1_text(argument[1], sha);
+            scripts_load(&core->scripts, sha, op);
+        }
+    } else {
+        op = scripts_find(&core->scripts, argument[1]);
+    }
+    if (op == SCRIPT_NONE) {
+        return NULL;
+    }
+    struct bytes *canonical = memory_copy(argument, count * sizeof *argument);
+    canonical[0] = BYTES_LITERAL("EVALSHA");
+    canonical[1] = bytes_of_text(scripts_name(op));
+    return canonical;
+}
 
 /* What a request of this node asks for is kept, and understood from there; not
  * what is answered at once. False: it has been refused. */
@@ -64,6 +67,191 @@ static bool understand(struct core *core, struct request *request,
         request_done(core, request);
     }
     return is_good;
+}
+
+static bool refuse_arity(struct core *core, struct request *request)
+{
+    bool is_ours = (request->command->flags & COMMAND_REDIS) == 0;
+    char name[64];
+    command_name(request->command, name, sizeof name);
+    resp_error(request_reply(core, request), is_ours ? "BADARG" : "ERR",
+               is_ours ? "%s: wrong number of arguments"
+                       : "wrong number of arguments for '%s' command",
+               name);
+    request_done(core, request);
+    return false;
+}
+
+static bool refuse_subscriber(struct core *core, struct request *request)
+{
+    char name[64];
+    command_name(request->command, name, sizeof name);
+    resp_error(request_reply(core, request), "ERR",
+               "Can't execute '%s': only (P)SUBSCRIBE / (P)UNSUBSCRIBE / "
+               "PING / QUIT / RESET are allowed in this context",
+               name);
+    request_done(core, request);
+    return false;
+}
+
+/* What may refuse a command before its arguments are looked at. */
+static bool may_begin(struct core *core, struct request *request,
+                      uint32_t count)
+{
+    const struct command *command = request->command;
+    struct conn *conn = request->conn;
+    if (command->arity > 0 ? count != (uint32_t)command->arity
+                           : count < (uint32_t)-command->arity) {
+        return refuse_arity(core, request);
+    }
+    if (conn->version == 2 && conn->channel_count > 0 &&
+        (command->flags & COMMAND_PUBSUB) == 0) {
+        return refuse_subscriber(core, request);
+    }
+    if ((command->flags & COMMAND_LOCAL) != 0) {
+        return true;
+    }
+    if (core->is_stopping) {
+        request_refuse(core, request, "NOLEADER", "this node is stopping");
+        return false;
+    }
+    if (core->requests.in_flight > core->options.limits.requests_in_flight) {
+        request_refuse(core, request, "BUSY", "too much is in flight");
+        return false;
+    }
+    if (conn_is_over(core, conn)) {
+        request_refuse(core, request, "BUSY", "too many bytes are in flight");
+        return false;
+    }
+    return true;
+}
+
+static size_t at_least(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The configured bounds, of the node that is asked, on what a change would
+ * bring; what only gives back has none. */
+static bool has_good_sizes(struct core *core, struct request *request,
+                           const struct call *call)
+{
+    static const enum option texts[] = {OPTION_VALUE, OPTION_MESSAGE};
+    const struct core_limits *limits = &core->options.limits;
+    uint32_t flags = request->command->flags;
+    size_t name_size = 0;
+    size_t value_size = 0;
+    if ((flags & COMMAND_CHANGE) == 0 || (flags & COMMAND_FREES) != 0) {
+        return true;
+    }
+    for (uint32_t i = 0; i < call->name_count; i++) {
+        name_size = at_least(name_size, call->names[i].size);
+    }
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        if (call_has(call, texts[i])) {
+            value_size = at_least(value_size, call->text[texts[i]].size);
+        }
+    }
+    if (limits->name_size != 0 && name_size > limits->name_size) {
+        request_refuse(core, request, "LIMIT", "size of a name");
+        return false;
+    }
+    if (limits->value_size != 0 && value_size > limits->value_size) {
+        request_refuse(core, request, "LIMIT", "size of a value");
+        return false;
+    }
+    return true;
+}
+
+/* Finds the session that acts. What this connection has attached only this node
+ * knows, so nobody else need be asked. */
+static bool choose_session(struct core *core, struct request *request,
+                           const struct call *call)
+{
+    uint32_t flags = request->command->flags;
+    if ((flags & COMMAND_ATTACHES) != 0 &&
+        !attach_has_room(core, request->conn) &&
+        (!call->has_id || attach_find(core, request->conn, call->id) == NULL)) {
+        request_refuse(core, request, "LIMIT", "sessions of a connection");
+        return false;
+    }
+    if ((flags & (COMMAND_SESSION | COMMAND_ORIGIN)) == 0) {
+        return true;
+    }
+    if ((flags & COMMAND_ATTACHES) == 0 || call_has(call, OPTION_REQ)) {
+        request->session = attach_newest(request->conn);
+    }
+    if ((flags & (COMMAND_SESSION | COMMAND_CHOOSES)) != 0 &&
+        call_has(call, OPTION_SESSION)) {
+        request->session = call->number[OPTION_SESSION];
+        if (attach_find(core, request->conn, request->session) == NULL) {
+            request_refuse(core, request, "NOSESSION",
+                           "that session is not attached to this connection");
+            return false;
+        }
+    }
+    if (request->session == 0 && call->pair_count == 0 &&
+        ((flags & COMMAND_SESSION) != 0 ||
+         (call_has(call, OPTION_REQ) && (flags & COMMAND_ATTACHES) == 0))) {
+        request_refuse(core, request, "NOSESSION",
+                       "no session is attached to this connection");
+        return false;
+    }
+    return true;
+}
+
+/* A bit for the hash of each name that a command touches; all if it may touch
+ * anything. */
+static uint64_t touched_names(const struct call *call)
+{
+    const struct bytes *name = call->names;
+    uint32_t count = call->name_count;
+    uint64_t touched = 0;
+    if (call->command->key_at != 0) {
+        name = &call->argument[call->command->key_at];
+        count = call->count - call->command->key_at; /* Values, too. */
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        touched |= UINT64_C(1) << hash_bytes(name[i].data, name[i].size) % 64;
+    }
+    return count == 0 ? UINT64_MAX : touched;
+}
+
+/* True if the request need not wait for those before it on its connection.
+ * Heartbeats wait for nothing. */
+static bool keep_order(struct core *core, struct request *request,
+                       const struct call *call)
+{
+    const struct command *command = request->command;
+    if ((command->flags & COMMAND_KEEPS) != 0) {
+        return true;
+    }
+    bool is_change = (command->flags & COMMAND_CHANGE) != 0 &&
+                     (command->read == NULL || !redis_is_reading(call));
+    return conn_order_slot(core, request->conn, request->slot,
+                           is_change ? ORDER_CHANGE : ORDER_READ,
+                           touched_names(call));
+}
+
+static bool may_wait(const struct command *command, const struct call *call)
+{
+    return (command->flags & COMMAND_BLOCKS) != 0 ||
+           (call_number(call, OPTION_WAIT, 0) != 0 &&
+            !call_has(call, OPTION_PUSH));
+}
+
+static void unknown_command(struct core *core, struct request *request,
+                            struct bytes name)
+{
+    char shown[128];
+    size_t size = name.size < sizeof shown - 1 ? name.size : sizeof shown - 1;
+    for (size_t i = 0; i < size; i++) {
+        shown[i] = isprint(name.data[i]) ? (char)name.data[i] : '?';
+    }
+    shown[size] = '\0';
+    resp_error(request_reply(core, request), "ERR", "unknown command '%s'",
+               shown);
+    request_done(core, request);
 }
 
 void commands_received(struct core *core, struct conn *conn,
@@ -104,6 +292,68 @@ void commands_received(struct core *core, struct conn *conn,
     } else {
         forward_request(core, request);
     }
+}
+
+/* True if the request has been asked before and has taken effect, or may: the
+ * session has another one under way. A refusal would then say that nothing was
+ * done, and nobody would give back what was granted. */
+static bool is_repeated(struct core *core, const struct request *request,
+                        const struct call *call)
+{
+    struct origin origin = call_origin(request, call);
+    if (origin.req == 0) {
+        return false;
+    }
+    if ((request->command->flags & COMMAND_SESSION) != 0 &&
+        lockfsm_session(core->fsm, origin.session) == NULL) {
+        return true; /* What it was told has gone with it: EXPIRED. */
+    }
+    LIST_EACH (node, &core->requests.at[REQUEST_LOGGED]) {
+        const struct request *other = LIST_ENTRY(node, struct request, in_list);
+        if (other != request && other->has_req &&
+            other->session == origin.session) {
+            return true;
+        }
+    }
+    return lockfsm_was_asked(core->fsm, origin.session, origin.req);
+}
+
+static bool has_no_room(struct core *core, const struct request *request,
+                        const struct call *call)
+{
+    return core->is_disk_scarce &&
+           (request->command->flags & COMMAND_FREES) == 0 &&
+           !is_repeated(core, request, call);
+}
+
+static void refuse_for_room(struct core *core, struct request *request)
+{
+    request_refuse(core, request, "LIMIT",
+                   "disk: the leader's disk is nearly full");
+}
+
+/* A try while nothing is granted to anybody. nil would say that somebody else
+ * has the lock. Those who wait have their place, and get it in their turn; who
+ * asks for it again without WAIT gives it up. */
+static bool is_vain(struct core *core, const struct request *request,
+                    const struct call *call)
+{
+    return (call->command->flags & COMMAND_ACQUIRES) != 0 &&
+           call_number(call, OPTION_WAIT, 0) == 0 &&
+           lockfsm_quarantine(core->fsm, NULL) != 0 &&
+           request->effect == NOTHING_DONE && !is_repeated(core, request, call);
+}
+
+static void refuse_vain(struct core *core, struct request *request)
+{
+    uint64_t left_ns = timers_quarantine_left(core->timers, core->fsm,
+                                              core->now_ns);
+    request_count_refusal(core, "BUSY");
+    resp_error(request_reply(core, request), "BUSY",
+               "quarantine after a restore: nothing is granted for another "
+               "%llu ms",
+               (unsigned long long)((left_ns + NS_PER_MS - 1) / NS_PER_MS));
+    request_done(core, request);
 }
 
 void commands_decide(struct core *core, struct request *request)
@@ -243,279 +493,5 @@ void commands_result(struct core *core, struct request *request,
     } else {
         resp_integer(writer, (int64_t)result->count);
     }
-    request_done(core, request);
-}
-
-static bool refuse_arity(struct core *core, struct request *request)
-{
-    bool is_ours = (request->command->flags & COMMAND_REDIS) == 0;
-    char name[64];
-    command_name(request->command, name, sizeof name);
-    resp_error(request_reply(core, request), is_ours ? "BADARG" : "ERR",
-               is_ours ? "%s: wrong number of arguments"
-                       : "wrong number of arguments for '%s' command",
-               name);
-    request_done(core, request);
-    return false;
-}
-
-static bool refuse_subscriber(struct core *core, struct request *request)
-{
-    char name[64];
-    command_name(request->command, name, sizeof name);
-    resp_error(request_reply(core, request), "ERR",
-               "Can't execute '%s': only (P)SUBSCRIBE / (P)UNSUBSCRIBE / "
-               "PING / QUIT / RESET are allowed in this context",
-               name);
-    request_done(core, request);
-    return false;
-}
-
-/* What may refuse a command before its arguments are looked at. */
-static bool may_begin(struct core *core, struct request *request,
-                      uint32_t count)
-{
-    const struct command *command = request->command;
-    struct conn *conn = request->conn;
-    if (command->arity > 0 ? count != (uint32_t)command->arity
-                           : count < (uint32_t)-command->arity) {
-        return refuse_arity(core, request);
-    }
-    if (conn->version == 2 && conn->channel_count > 0 &&
-        (command->flags & COMMAND_PUBSUB) == 0) {
-        return refuse_subscriber(core, request);
-    }
-    if ((command->flags & COMMAND_LOCAL) != 0) {
-        return true;
-    }
-    if (core->is_stopping) {
-        request_refuse(core, request, "NOLEADER", "this node is stopping");
-        return false;
-    }
-    if (core->requests.in_flight > core->options.limits.requests_in_flight) {
-        request_refuse(core, request, "BUSY", "too much is in flight");
-        return false;
-    }
-    if (conn_is_over(core, conn)) {
-        request_refuse(core, request, "BUSY", "too many bytes are in flight");
-        return false;
-    }
-    return true;
-}
-
-/* The configured bounds, of the node that is asked, on what a change would
- * bring; what only gives back has none. */
-static bool has_good_sizes(struct core *core, struct request *request,
-                           const struct call *call)
-{
-    static const enum option texts[] = {OPTION_VALUE, OPTION_MESSAGE};
-    const struct core_limits *limits = &core->options.limits;
-    uint32_t flags = request->command->flags;
-    size_t name_size = 0;
-    size_t value_size = 0;
-    if ((flags & COMMAND_CHANGE) == 0 || (flags & COMMAND_FREES) != 0) {
-        return true;
-    }
-    for (uint32_t i = 0; i < call->name_count; i++) {
-        name_size = at_least(name_size, call->names[i].size);
-    }
-    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
-        if (call_has(call, texts[i])) {
-            value_size = at_least(value_size, call->text[texts[i]].size);
-        }
-    }
-    if (limits->name_size != 0 && name_size > limits->name_size) {
-        request_refuse(core, request, "LIMIT", "size of a name");
-        return false;
-    }
-    if (limits->value_size != 0 && value_size > limits->value_size) {
-        request_refuse(core, request, "LIMIT", "size of a value");
-        return false;
-    }
-    return true;
-}
-
-static size_t at_least(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
-/* Finds the session that acts. What this connection has attached only this node
- * knows, so nobody else need be asked. */
-static bool choose_session(struct core *core, struct request *request,
-                           const struct call *call)
-{
-    uint32_t flags = request->command->flags;
-    if ((flags & COMMAND_ATTACHES) != 0 &&
-        !attach_has_room(core, request->conn) &&
-        (!call->has_id || attach_find(core, request->conn, call->id) == NULL)) {
-        request_refuse(core, request, "LIMIT", "sessions of a connection");
-        return false;
-    }
-    if ((flags & (COMMAND_SESSION | COMMAND_ORIGIN)) == 0) {
-        return true;
-    }
-    if ((flags & COMMAND_ATTACHES) == 0 || call_has(call, OPTION_REQ)) {
-        request->session = attach_newest(request->conn);
-    }
-    if ((flags & (COMMAND_SESSION | COMMAND_CHOOSES)) != 0 &&
-        call_has(call, OPTION_SESSION)) {
-        request->session = call->number[OPTION_SESSION];
-        if (attach_find(core, request->conn, request->session) == NULL) {
-            request_refuse(core, request, "NOSESSION",
-                           "that session is not attached to this connection");
-            return false;
-        }
-    }
-    if (request->session == 0 && call->pair_count == 0 &&
-        ((flags & COMMAND_SESSION) != 0 ||
-         (call_has(call, OPTION_REQ) && (flags & COMMAND_ATTACHES) == 0))) {
-        request_refuse(core, request, "NOSESSION",
-                       "no session is attached to this connection");
-        return false;
-    }
-    return true;
-}
-
-/* A bit for the hash of each name that a command touches; all if it may touch
- * anything. */
-static uint64_t touched_names(const struct call *call)
-{
-    const struct bytes *name = call->names;
-    uint32_t count = call->name_count;
-    uint64_t touched = 0;
-    if (call->command->key_at != 0) {
-        name = &call->argument[call->command->key_at];
-        count = call->count - call->command->key_at; /* Values, too. */
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        touched |= UINT64_C(1) << hash_bytes(name[i].data, name[i].size) % 64;
-    }
-    return count == 0 ? UINT64_MAX : touched;
-}
-
-/* True if the request need not wait for those before it on its connection.
- * Heartbeats wait for nothing. */
-static bool keep_order(struct core *core, struct request *request,
-                       const struct call *call)
-{
-    const struct command *command = request->command;
-    if ((command->flags & COMMAND_KEEPS) != 0) {
-        return true;
-    }
-    bool is_change = (command->flags & COMMAND_CHANGE) != 0 &&
-                     (command->read == NULL || !redis_is_reading(call));
-    return conn_order_slot(core, request->conn, request->slot,
-                           is_change ? ORDER_CHANGE : ORDER_READ,
-                           touched_names(call));
-}
-
-static bool may_wait(const struct command *command, const struct call *call)
-{
-    return (command->flags & COMMAND_BLOCKS) != 0 ||
-           (call_number(call, OPTION_WAIT, 0) != 0 &&
-            !call_has(call, OPTION_PUSH));
-}
-
-static bool has_no_room(struct core *core, const struct request *request,
-                        const struct call *call)
-{
-    return core->is_disk_scarce &&
-           (request->command->flags & COMMAND_FREES) == 0 &&
-           !is_repeated(core, request, call);
-}
-
-static void refuse_for_room(struct core *core, struct request *request)
-{
-    request_refuse(core, request, "LIMIT",
-                   "disk: the leader's disk is nearly full");
-}
-
-/* True if the request has been asked before and has taken effect, or may: the
- * session has another one under way. A refusal would then say that nothing was
- * done, and nobody would give back what was granted. */
-static bool is_repeated(struct core *core, const struct request *request,
-                        const struct call *call)
-{
-    struct origin origin = call_origin(request, call);
-    if (origin.req == 0) {
-        return false;
-    }
-    if ((request->command->flags & COMMAND_SESSION) != 0 &&
-        lockfsm_session(core->fsm, origin.session) == NULL) {
-        return true; /* What it was told has gone with it: EXPIRED. */
-    }
-    LIST_EACH (node, &core->requests.at[REQUEST_LOGGED]) {
-        const struct request *other = LIST_ENTRY(node, struct request, in_list);
-        if (other != request && other->has_req &&
-            other->session == origin.session) {
-            return true;
-        }
-    }
-    return lockfsm_was_asked(core->fsm, origin.session, origin.req);
-}
-
-/* A try while nothing is granted to anybody. nil would say that somebody else
- * has the lock. Those who wait have their place, and get it in their turn; who
- * asks for it again without WAIT gives it up. */
-static bool is_vain(struct core *core, const struct request *request,
-                    const struct call *call)
-{
-    return (call->command->flags & COMMAND_ACQUIRES) != 0 &&
-           call_number(call, OPTION_WAIT, 0) == 0 &&
-           lockfsm_quarantine(core->fsm, NULL) != 0 &&
-           request->effect == NOTHING_DONE && !is_repeated(core, request, call);
-}
-
-static void refuse_vain(struct core *core, struct request *request)
-{
-    uint64_t left_ns = timers_quarantine_left(core->timers, core->fsm,
-                                              core->now_ns);
-    request_count_refusal(core, "BUSY");
-    resp_error(request_reply(core, request), "BUSY",
-               "quarantine after a restore: nothing is granted for another "
-               "%llu ms",
-               (unsigned long long)((left_ns + NS_PER_MS - 1) / NS_PER_MS));
-    request_done(core, request);
-}
-
-/* EVAL and EVALSHA leave as EVALSHA of a name that every node knows. What EVAL
- * was given is remembered, so that EVALSHA will do from then on. NULL: the
- * script is not known; else the arguments, to be freed. */
-static struct bytes *canonical_script(struct core *core,
-                                      const struct bytes *argument,
-                                      uint32_t count)
-{
-    enum script_op op;
-    if (bytes_is_word(argument[0], "EVAL")) {
-        char sha[SHA1_TEXT_SIZE];
-        op = scripts_recognise(argument[1]);
-        if (op != SCRIPT_NONE) {
-            sha1_text(argument[1], sha);
-            scripts_load(&core->scripts, sha, op);
-        }
-    } else {
-        op = scripts_find(&core->scripts, argument[1]);
-    }
-    if (op == SCRIPT_NONE) {
-        return NULL;
-    }
-    struct bytes *canonical = memory_copy(argument, count * sizeof *argument);
-    canonical[0] = BYTES_LITERAL("EVALSHA");
-    canonical[1] = bytes_of_text(scripts_name(op));
-    return canonical;
-}
-
-static void unknown_command(struct core *core, struct request *request,
-                            struct bytes name)
-{
-    char shown[128];
-    size_t size = name.size < sizeof shown - 1 ? name.size : sizeof shown - 1;
-    for (size_t i = 0; i < size; i++) {
-        shown[i] = isprint(name.data[i]) ? (char)name.data[i] : '?';
-    }
-    shown[size] = '\0';
-    resp_error(request_reply(core, request), "ERR", "unknown command '%s'",
-               shown);
     request_done(core, request);
 }

@@ -9,13 +9,33 @@
 #include "core/request.h"
 #include "core/state.h"
 
-static void sift_down(struct listing *listing, uint32_t at);
-
 void listing_begin(struct listing *listing, uint32_t max,
                    listing_compare_fn *compare)
 {
     *listing = (struct listing){.max = max, .compare = compare};
     listing->item = memory_new(max * sizeof *listing->item);
+}
+
+static void sift_down(struct listing *listing, uint32_t at)
+{
+    const void **item = listing->item;
+    for (;;) {
+        uint32_t child = 2 * at + 1;
+        if (child >= listing->count) {
+            return;
+        }
+        if (child + 1 < listing->count &&
+            listing->compare(&item[child + 1], &item[child]) > 0) {
+            child++;
+        }
+        if (listing->compare(&item[child], &item[at]) <= 0) {
+            return;
+        }
+        const void *other = item[at];
+        item[at] = item[child];
+        item[child] = other;
+        at = child;
+    }
 }
 
 /* The heap's root is the greatest of those kept. */
@@ -56,28 +76,6 @@ void listing_done(struct listing *listing)
 {
     free(listing->item);
     *listing = (struct listing){0};
-}
-
-static void sift_down(struct listing *listing, uint32_t at)
-{
-    const void **item = listing->item;
-    for (;;) {
-        uint32_t child = 2 * at + 1;
-        if (child >= listing->count) {
-            return;
-        }
-        if (child + 1 < listing->count &&
-            listing->compare(&item[child + 1], &item[child]) > 0) {
-            child++;
-        }
-        if (listing->compare(&item[child], &item[at]) <= 0) {
-            return;
-        }
-        const void *other = item[at];
-        item[at] = item[child];
-        item[child] = other;
-        at = child;
-    }
 }
 
 bool listing_after(struct core *core, struct request *request,

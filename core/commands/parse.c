@@ -75,81 +75,6 @@ struct parse {
     uint32_t at; /* The next argument. */
 };
 
-static bool parse_operand(struct parse *parse, char letter);
-static bool parse_limit(struct parse *parse);
-static bool parse_names(struct parse *parse);
-static bool parse_options(struct parse *parse);
-static bool parse_option(struct parse *parse, enum option option);
-static bool parse_label(struct parse *parse);
-static bool parse_ranges(struct parse *parse);
-static bool check_req(struct parse *parse);
-static bool fail(struct parse *parse, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-bool call_parse(struct core *core, struct call *call,
-                const struct command *command, const struct bytes *argument,
-                uint32_t count, struct resp_writer *writer)
-{
-    struct parse parse = {call, writer, 1};
-    call->command = command;
-    call->argument = argument;
-    call->count = count;
-    call->given = 0;
-    call->name = (struct bytes){NULL, 0};
-    call->name_count = 0;
-    call->has_id = false;
-    call->token = 0;
-    call->pair_count = 0;
-    call->label_count = 0;
-    call->also_acked_count = 0;
-    call->scripts = &core->scripts;
-    call->canonical_sha = NULL;
-    if (command->operands == NULL) {
-        return command->parse == NULL || command->parse(call, writer);
-    }
-    for (const char *o = command->operands; *o != '\0'; o++) {
-        if (!parse_operand(&parse, *o)) {
-            return false;
-        }
-    }
-    if (!parse_options(&parse) || !check_req(&parse)) {
-        return false;
-    }
-    return command->parse == NULL || command->parse(call, writer);
-}
-
-bool call_fail(const struct call *call, struct resp_writer *writer,
-               const char *text)
-{
-    char name[64];
-    command_name(call->command, name, sizeof name);
-    resp_error(writer, "BADARG", "%s: %s", name, text);
-    return false;
-}
-
-void command_name(const struct command *command, char *name, size_t size)
-{
-    size_t i = 0;
-    for (; command->name[i] != '\0' && i + 1 < size; i++) {
-        name[i] = (char)tolower((unsigned char)command->name[i]);
-    }
-    name[i] = '\0';
-}
-
-/* The hash is of the digits in lower case, whatever was written. */
-bool call_secret(struct bytes text, uint8_t ret_proof[PROOF_SIZE])
-{
-    uint8_t secret[SECRET_SIZE] = {0};
-    char digits[2 * SECRET_SIZE + 1];
-    if (!hex_get(text, secret, SECRET_SIZE)) {
-        return false;
-    }
-    hex_put(digits, bytes_of(secret, SECRET_SIZE));
-    int error = sha256(bytes_of(digits, 2 * SECRET_SIZE), ret_proof);
-    CHECK(error == 0);
-    return true;
-}
-
 /* Shows an argument in a message: printable, cut short. */
 static const char *shown(struct bytes argument, char out[48])
 {
@@ -160,6 +85,16 @@ static const char *shown(struct bytes argument, char out[48])
     }
     out[size] = '\0';
     return out;
+}
+
+static bool fail(struct parse *parse, const char *format, ...)
+{
+    char text[256];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return call_fail(parse->call, parse->writer, text);
 }
 
 static bool parse_number(struct parse *parse, const char *what, uint64_t min,
@@ -223,6 +158,48 @@ static bool is_member_address(struct bytes text)
            is_address(bytes_of(comma + 1, text.size - first - 1));
 }
 
+static bool parse_limit(struct parse *parse)
+{
+    char buffer[48];
+    struct bytes name = parse->call->argument[parse->at];
+    if (!limit_find(name, &parse->call->limit)) {
+        return fail(parse, "there is no limit '%s'; LIMITS.LIST has them all",
+                    shown(name, buffer));
+    }
+    parse->at++;
+    return true;
+}
+
+static bool parse_names(struct parse *parse)
+{
+    struct call *call = parse->call;
+    uint64_t count;
+    if (!parse_number(parse, "the number of names", 1, MULTI_COUNT_MAX,
+                      &count)) {
+        return false;
+    }
+    if (call->count - parse->at < count) {
+        return fail(parse, "%llu names expected, fewer follow",
+                    (unsigned long long)count);
+    }
+    call->names = &call->argument[parse->at];
+    call->name_count = (uint32_t)count;
+    parse->at += (uint32_t)count;
+    for (uint32_t i = 0; i < count; i++) {
+        if (!check_size(parse, "a lock's name", call->names[i].size, 1,
+                        LOCK_NAME_SIZE_MAX)) {
+            return false;
+        }
+        for (uint32_t j = 0; j < i; j++) {
+            if (bytes_equal(call->names[i], call->names[j])) {
+                return fail(parse, "a name stands there twice");
+            }
+        }
+    }
+    call->name = call->names[0];
+    return true;
+}
+
 static bool parse_operand(struct parse *parse, char letter)
 {
     struct call *call = parse->call;
@@ -279,116 +256,6 @@ static bool parse_operand(struct parse *parse, char letter)
     default:
         call->has_id = true;
         return parse_number(parse, "the id", 1, INT64_MAX, &call->id);
-    }
-}
-
-static bool parse_limit(struct parse *parse)
-{
-    char buffer[48];
-    struct bytes name = parse->call->argument[parse->at];
-    if (!limit_find(name, &parse->call->limit)) {
-        return fail(parse, "there is no limit '%s'; LIMITS.LIST has them all",
-                    shown(name, buffer));
-    }
-    parse->at++;
-    return true;
-}
-
-static bool parse_names(struct parse *parse)
-{
-    struct call *call = parse->call;
-    uint64_t count;
-    if (!parse_number(parse, "the number of names", 1, MULTI_COUNT_MAX,
-                      &count)) {
-        return false;
-    }
-    if (call->count - parse->at < count) {
-        return fail(parse, "%llu names expected, fewer follow",
-                    (unsigned long long)count);
-    }
-    call->names = &call->argument[parse->at];
-    call->name_count = (uint32_t)count;
-    parse->at += (uint32_t)count;
-    for (uint32_t i = 0; i < count; i++) {
-        if (!check_size(parse, "a lock's name", call->names[i].size, 1,
-                        LOCK_NAME_SIZE_MAX)) {
-            return false;
-        }
-        for (uint32_t j = 0; j < i; j++) {
-            if (bytes_equal(call->names[i], call->names[j])) {
-                return fail(parse, "a name stands there twice");
-            }
-        }
-    }
-    call->name = call->names[0];
-    return true;
-}
-
-static bool parse_options(struct parse *parse)
-{
-    struct call *call = parse->call;
-    while (parse->at < call->count) {
-        struct bytes word = call->argument[parse->at];
-        int found = -1;
-        /* "WAIT ms or FOREVER": the word may also stand alone. */
-        bool is_forever = (call->command->options >> OPTION_WAIT & 1) != 0 &&
-                          bytes_is_word(word, "FOREVER");
-        for (int i = 0; i < OPTION_COUNT_ALL; i++) {
-            if ((call->command->options >> i & 1) != 0 &&
-                word.size == options[i].size &&
-                bytes_is_word(word, options[i].word)) {
-                found = i;
-                break;
-            }
-        }
-        found = is_forever ? OPTION_WAIT : found;
-        if (found < 0) {
-            char buffer[48];
-            return fail(parse, "unknown option '%s'", shown(word, buffer));
-        }
-        if (call_has(call, (enum option)found) && found != OPTION_LABEL) {
-            return fail(parse, "option %s stands there twice",
-                        options[found].word);
-        }
-        /* parse_option() finds the value of WAIT in FOREVER itself. */
-        parse->at += is_forever ? 0 : 1;
-        if (!parse_option(parse, (enum option)found)) {
-            return false;
-        }
-        call->given |= UINT32_C(1) << found;
-    }
-    return true;
-}
-
-static bool parse_option(struct parse *parse, enum option option)
-{
-    struct call *call = parse->call;
-    const char *word = options[option].word;
-    if (options[option].kind == KIND_FLAG) {
-        return true;
-    }
-    if (parse->at >= call->count) {
-        return fail(parse, "option %s needs a value", word);
-    }
-    struct bytes argument = call->argument[parse->at];
-    if (option == OPTION_WAIT && bytes_is_word(argument, "FOREVER")) {
-        call->number[option] = WAIT_FOREVER;
-        parse->at++;
-        return true;
-    }
-    switch (options[option].kind) {
-    case KIND_NUMBER:
-        return parse_number(parse, word, options[option].min,
-                            options[option].max, &call->number[option]);
-    case KIND_LABEL:
-        return parse_label(parse);
-    case KIND_RANGES:
-        return parse_ranges(parse);
-    default:
-        call->text[option] = argument;
-        parse->at++;
-        return check_size(parse, word, argument.size, options[option].min,
-                          options[option].max);
     }
 }
 
@@ -449,6 +316,74 @@ static bool parse_ranges(struct parse *parse)
                        "answered, too, as 7,9,12-40");
 }
 
+static bool parse_option(struct parse *parse, enum option option)
+{
+    struct call *call = parse->call;
+    const char *word = options[option].word;
+    if (options[option].kind == KIND_FLAG) {
+        return true;
+    }
+    if (parse->at >= call->count) {
+        return fail(parse, "option %s needs a value", word);
+    }
+    struct bytes argument = call->argument[parse->at];
+    if (option == OPTION_WAIT && bytes_is_word(argument, "FOREVER")) {
+        call->number[option] = WAIT_FOREVER;
+        parse->at++;
+        return true;
+    }
+    switch (options[option].kind) {
+    case KIND_NUMBER:
+        return parse_number(parse, word, options[option].min,
+                            options[option].max, &call->number[option]);
+    case KIND_LABEL:
+        return parse_label(parse);
+    case KIND_RANGES:
+        return parse_ranges(parse);
+    default:
+        call->text[option] = argument;
+        parse->at++;
+        return check_size(parse, word, argument.size, options[option].min,
+                          options[option].max);
+    }
+}
+
+static bool parse_options(struct parse *parse)
+{
+    struct call *call = parse->call;
+    while (parse->at < call->count) {
+        struct bytes word = call->argument[parse->at];
+        int found = -1;
+        /* "WAIT ms or FOREVER": the word may also stand alone. */
+        bool is_forever = (call->command->options >> OPTION_WAIT & 1) != 0 &&
+                          bytes_is_word(word, "FOREVER");
+        for (int i = 0; i < OPTION_COUNT_ALL; i++) {
+            if ((call->command->options >> i & 1) != 0 &&
+                word.size == options[i].size &&
+                bytes_is_word(word, options[i].word)) {
+                found = i;
+                break;
+            }
+        }
+        found = is_forever ? OPTION_WAIT : found;
+        if (found < 0) {
+            char buffer[48];
+            return fail(parse, "unknown option '%s'", shown(word, buffer));
+        }
+        if (call_has(call, (enum option)found) && found != OPTION_LABEL) {
+            return fail(parse, "option %s stands there twice",
+                        options[found].word);
+        }
+        /* parse_option() finds the value of WAIT in FOREVER itself. */
+        parse->at += is_forever ? 0 : 1;
+        if (!parse_option(parse, (enum option)found)) {
+            return false;
+        }
+        call->given |= UINT32_C(1) << found;
+    }
+    return true;
+}
+
 static bool check_req(struct parse *parse)
 {
     struct call *call = parse->call;
@@ -471,14 +406,68 @@ static bool check_req(struct parse *parse)
     return true;
 }
 
-static bool fail(struct parse *parse, const char *format, ...)
+bool call_parse(struct core *core, struct call *call,
+                const struct command *command, const struct bytes *argument,
+                uint32_t count, struct resp_writer *writer)
 {
-    char text[256];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    return call_fail(parse->call, parse->writer, text);
+    struct parse parse = {call, writer, 1};
+    call->command = command;
+    call->argument = argument;
+    call->count = count;
+    call->given = 0;
+    call->name = (struct bytes){NULL, 0};
+    call->name_count = 0;
+    call->has_id = false;
+    call->token = 0;
+    call->pair_count = 0;
+    call->label_count = 0;
+    call->also_acked_count = 0;
+    call->scripts = &core->scripts;
+    call->canonical_sha = NULL;
+    if (command->operands == NULL) {
+        return command->parse == NULL || command->parse(call, writer);
+    }
+    for (const char *o = command->operands; *o != '\0'; o++) {
+        if (!parse_operand(&parse, *o)) {
+            return false;
+        }
+    }
+    if (!parse_options(&parse) || !check_req(&parse)) {
+        return false;
+    }
+    return command->parse == NULL || command->parse(call, writer);
+}
+
+bool call_fail(const struct call *call, struct resp_writer *writer,
+               const char *text)
+{
+    char name[64];
+    command_name(call->command, name, sizeof name);
+    resp_error(writer, "BADARG", "%s: %s", name, text);
+    return false;
+}
+
+void command_name(const struct command *command, char *name, size_t size)
+{
+    size_t i = 0;
+    for (; command->name[i] != '\0' && i + 1 < size; i++) {
+        name[i] = (char)tolower((unsigned char)command->name[i]);
+    }
+    name[i] = '\0';
+}
+
+/* The hash is of the digits in lower case, whatever was written. */
+bool call_secret(struct bytes text, uint8_t ret_proof[PROOF_SIZE])
+{
+    uint8_t secret[SECRET_SIZE] = {0};
+    char digits[2 * SECRET_SIZE + 1];
+    if (!hex_get(text, secret, SECRET_SIZE)) {
+        return false;
+    }
+    hex_put(digits, bytes_of(secret, SECRET_SIZE));
+    int error = sha256(bytes_of(digits, 2 * SECRET_SIZE), ret_proof);
+    CHECK(error == 0);
+    return true;
 }
 
 struct origin call_origin(const struct request *request,

@@ -15,14 +15,162 @@
 /* A page of LIST ends when it has become so large. */
 #define PAGE_SIZE_MAX (1u << 20)
 
-static void put_lock(struct core *core, const struct lock *lock,
-                     struct bytes name, struct resp_writer *writer);
+static uint64_t to_ms(uint64_t ns)
+{
+    return (ns + NS_PER_MS - 1) / NS_PER_MS;
+}
+
+static void put_number(struct resp_writer *writer, const char *key,
+                       uint64_t value)
+{
+    resp_text(writer, key);
+    resp_integer(writer, (int64_t)value);
+}
+
+static void put_bytes(struct resp_writer *writer, const char *key,
+                      struct bytes value)
+{
+    resp_text(writer, key);
+    resp_bulk(writer, value);
+}
+
+static uint32_t at_most(uint32_t count, uint32_t max)
+{
+    return count < max ? count : max;
+}
+
 static void put_holder(struct core *core, const struct hold *hold,
-                       struct resp_writer *writer);
+                       struct resp_writer *writer)
+{
+    const struct session *session = hold->session;
+    resp_map(writer, 10u + (hold->hold_ms != 0 ? 1 : 0) +
+                         (hold->delay_ms != 0 ? 1 : 0) +
+                         (hold->has_barged ? 1 : 0));
+    put_number(writer, "session", session->id);
+    put_bytes(writer, "client", session->name);
+    put_bytes(writer, "address", session->address);
+    put_bytes(writer, "owner", hold->owner);
+    put_bytes(writer, "value", hold->value);
+    put_number(writer, "token", hold->token);
+    resp_text(writer, "mode");
+    resp_text(writer, lock_mode_name(hold->mode));
+    put_number(writer, "count", hold->count);
+    put_number(
+        writer, "since_ms",
+        history_age_ms(&core->history, hold->granted_index, core->now_ns));
+    put_number(writer, "lease_left_ms",
+               timers_lease_left(core->timers, session->id, core->now_ns) /
+                   NS_PER_MS);
+    if (hold->hold_ms != 0) {
+        /* Believed in for 0.8 of this (rule 16): rounded down. */
+        put_number(writer, "hold_left_ms",
+                   timers_hold_left(core->timers, core->fsm, hold->lock->name,
+                                    session->id, hold->owner, core->now_ns) /
+                       NS_PER_MS);
+    }
+    if (hold->delay_ms != 0) {
+        put_number(writer, "delay_ms", hold->delay_ms);
+    }
+    if (hold->has_barged) {
+        put_number(writer, "barged", 1);
+    }
+}
+
 static void put_waiter(struct core *core, const struct wait *wait,
-                       struct resp_writer *writer);
-static uint64_t earliest_ms(struct core *core, const struct lock *lock);
-static uint64_t hold_end_ms(struct core *core, const struct hold *hold);
+                       struct resp_writer *writer)
+{
+    resp_map(writer, 6);
+    put_number(writer, "session", wait->session->id);
+    put_bytes(writer, "client", wait->session->name);
+    put_bytes(writer, "owner", wait->owner);
+    resp_text(writer, "mode");
+    resp_text(writer, lock_mode_name(wait->mode));
+    put_number(writer, "index", wait->wait_index);
+    put_number(writer, "waiting_ms",
+               history_age_ms(&core->history, wait->wait_index, core->now_ns));
+}
+
+static uint64_t hold_end_ms(struct core *core, const struct hold *hold)
+{
+    uint64_t end_ms = to_ms(
+        timers_lease_left(core->timers, hold->session->id, core->now_ns));
+    /* Linger counts from when its last connection is closed. */
+    end_ms = rules_promised(end_ms, hold->session->linger_ms);
+    if (hold->hold_ms != 0) {
+        uint64_t hold_ms = to_ms(
+            timers_hold_left(core->timers, core->fsm, hold->lock->name,
+                             hold->session->id, hold->owner, core->now_ns));
+        end_ms = hold_ms < end_ms ? hold_ms : end_ms;
+    }
+    return end_ms + hold->delay_ms;
+}
+
+/* When the lock could pass on at the earliest, should its holders die now: when
+ * enough of their leases (or lingers, or max holds) have run out, and then the
+ * lock delay. 0: it could pass on now. */
+static uint64_t earliest_ms(struct core *core, const struct lock *lock)
+{
+    uint64_t delay_ms = to_ms(
+        timers_delay_left(core->timers, lock->name, core->now_ns));
+    if (lock->hold_count == 0) {
+        return delay_ms;
+    }
+    if (lock->mode == LOCK_SLOTS && lock->hold_count < lock->slots) {
+        return delay_ms;
+    }
+    uint64_t first = UINT64_MAX, last = 0;
+    LIST_EACH (node, &lock->holds) {
+        uint64_t end = hold_end_ms(core,
+                                   LIST_ENTRY(node, struct hold, in_lock));
+        first = end < first ? end : first;
+        last = end > last ? end : last;
+    }
+    return lock->mode == LOCK_SLOTS ? first : last;
+}
+
+/* A lock that does not exist is free: a map without holders. */
+static void put_lock(struct core *core, const struct lock *lock,
+                     struct bytes name, struct resp_writer *writer)
+{
+    bool is_held = lock != NULL && lock->hold_count > 0;
+    resp_map(writer, 7);
+    put_bytes(writer, "name", name);
+    resp_text(writer, "mode");
+    resp_text(writer, is_held ? lock_mode_name(lock->mode) : "free");
+    put_number(writer, "slots",
+               is_held && lock->mode == LOCK_SLOTS ? lock->slots : 0);
+    resp_text(writer, "holders");
+    uint32_t left = is_held ? at_most(lock->hold_count, SHOWN_HOLDERS_MAX) : 0;
+    resp_array(writer, left);
+    if (is_held) {
+        LIST_EACH (node, &lock->holds) {
+            if (left-- == 0) {
+                break;
+            }
+            put_holder(core, LIST_ENTRY(node, struct hold, in_lock), writer);
+        }
+    }
+    resp_text(writer, "queue");
+    left = lock != NULL ? at_most(lock->wait_count, SHOWN_WAITERS_MAX) : 0;
+    resp_array(writer, left);
+    if (lock != NULL) {
+        LIST_EACH (node, &lock->queue) {
+            if (left-- == 0) {
+                break;
+            }
+            put_waiter(core, LIST_ENTRY(node, struct wait, in_lock), writer);
+        }
+    }
+    put_number(writer, "delay_left_ms",
+               lock != NULL
+                   ? to_ms(timers_delay_left(core->timers, name, core->now_ns))
+                   : 0);
+    uint64_t quarantine_ms = to_ms(
+        timers_quarantine_left(core->timers, core->fsm, core->now_ns));
+    uint64_t lock_ms = lock != NULL ? earliest_ms(core, lock) : 0;
+    put_number(writer, "earliest_ms",
+               lock_ms > quarantine_ms ? lock_ms : quarantine_ms);
+}
 
 void lock_show_read(struct core *core, struct request *request,
                     const struct call *call)
@@ -91,161 +239,4 @@ void lock_check_read(struct core *core, struct request *request,
     }
     resp_integer(request_reply(core, request), is_held);
     request_done(core, request);
-}
-
-static uint64_t to_ms(uint64_t ns)
-{
-    return (ns + NS_PER_MS - 1) / NS_PER_MS;
-}
-
-static void put_number(struct resp_writer *writer, const char *key,
-                       uint64_t value)
-{
-    resp_text(writer, key);
-    resp_integer(writer, (int64_t)value);
-}
-
-static void put_bytes(struct resp_writer *writer, const char *key,
-                      struct bytes value)
-{
-    resp_text(writer, key);
-    resp_bulk(writer, value);
-}
-
-static uint32_t at_most(uint32_t count, uint32_t max)
-{
-    return count < max ? count : max;
-}
-
-/* A lock that does not exist is free: a map without holders. */
-static void put_lock(struct core *core, const struct lock *lock,
-                     struct bytes name, struct resp_writer *writer)
-{
-    bool is_held = lock != NULL && lock->hold_count > 0;
-    resp_map(writer, 7);
-    put_bytes(writer, "name", name);
-    resp_text(writer, "mode");
-    resp_text(writer, is_held ? lock_mode_name(lock->mode) : "free");
-    put_number(writer, "slots",
-               is_held && lock->mode == LOCK_SLOTS ? lock->slots : 0);
-    resp_text(writer, "holders");
-    uint32_t left = is_held ? at_most(lock->hold_count, SHOWN_HOLDERS_MAX) : 0;
-    resp_array(writer, left);
-    if (is_held) {
-        LIST_EACH (node, &lock->holds) {
-            if (left-- == 0) {
-                break;
-            }
-            put_holder(core, LIST_ENTRY(node, struct hold, in_lock), writer);
-        }
-    }
-    resp_text(writer, "queue");
-    left = lock != NULL ? at_most(lock->wait_count, SHOWN_WAITERS_MAX) : 0;
-    resp_array(writer, left);
-    if (lock != NULL) {
-        LIST_EACH (node, &lock->queue) {
-            if (left-- == 0) {
-                break;
-            }
-            put_waiter(core, LIST_ENTRY(node, struct wait, in_lock), writer);
-        }
-    }
-    put_number(writer, "delay_left_ms",
-               lock != NULL
-                   ? to_ms(timers_delay_left(core->timers, name, core->now_ns))
-                   : 0);
-    uint64_t quarantine_ms = to_ms(
-        timers_quarantine_left(core->timers, core->fsm, core->now_ns));
-    uint64_t lock_ms = lock != NULL ? earliest_ms(core, lock) : 0;
-    put_number(writer, "earliest_ms",
-               lock_ms > quarantine_ms ? lock_ms : quarantine_ms);
-}
-
-static void put_holder(struct core *core, const struct hold *hold,
-                       struct resp_writer *writer)
-{
-    const struct session *session = hold->session;
-    resp_map(writer, 10u + (hold->hold_ms != 0 ? 1 : 0) +
-                         (hold->delay_ms != 0 ? 1 : 0) +
-                         (hold->has_barged ? 1 : 0));
-    put_number(writer, "session", session->id);
-    put_bytes(writer, "client", session->name);
-    put_bytes(writer, "address", session->address);
-    put_bytes(writer, "owner", hold->owner);
-    put_bytes(writer, "value", hold->value);
-    put_number(writer, "token", hold->token);
-    resp_text(writer, "mode");
-    resp_text(writer, lock_mode_name(hold->mode));
-    put_number(writer, "count", hold->count);
-    put_number(
-        writer, "since_ms",
-        history_age_ms(&core->history, hold->granted_index, core->now_ns));
-    put_number(writer, "lease_left_ms",
-               timers_lease_left(core->timers, session->id, core->now_ns) /
-                   NS_PER_MS);
-    if (hold->hold_ms != 0) {
-        /* Believed in for 0.8 of this (rule 16): rounded down. */
-        put_number(writer, "hold_left_ms",
-                   timers_hold_left(core->timers, core->fsm, hold->lock->name,
-                                    session->id, hold->owner, core->now_ns) /
-                       NS_PER_MS);
-    }
-    if (hold->delay_ms != 0) {
-        put_number(writer, "delay_ms", hold->delay_ms);
-    }
-    if (hold->has_barged) {
-        put_number(writer, "barged", 1);
-    }
-}
-
-static void put_waiter(struct core *core, const struct wait *wait,
-                       struct resp_writer *writer)
-{
-    resp_map(writer, 6);
-    put_number(writer, "session", wait->session->id);
-    put_bytes(writer, "client", wait->session->name);
-    put_bytes(writer, "owner", wait->owner);
-    resp_text(writer, "mode");
-    resp_text(writer, lock_mode_name(wait->mode));
-    put_number(writer, "index", wait->wait_index);
-    put_number(writer, "waiting_ms",
-               history_age_ms(&core->history, wait->wait_index, core->now_ns));
-}
-
-/* When the lock could pass on at the earliest, should its holders die now: when
- * enough of their leases (or lingers, or max holds) have run out, and then the
- * lock delay. 0: it could pass on now. */
-static uint64_t earliest_ms(struct core *core, const struct lock *lock)
-{
-    uint64_t delay_ms = to_ms(
-        timers_delay_left(core->timers, lock->name, core->now_ns));
-    if (lock->hold_count == 0) {
-        return delay_ms;
-    }
-    if (lock->mode == LOCK_SLOTS && lock->hold_count < lock->slots) {
-        return delay_ms;
-    }
-    uint64_t first = UINT64_MAX, last = 0;
-    LIST_EACH (node, &lock->holds) {
-        uint64_t end = hold_end_ms(core,
-                                   LIST_ENTRY(node, struct hold, in_lock));
-        first = end < first ? end : first;
-        last = end > last ? end : last;
-    }
-    return lock->mode == LOCK_SLOTS ? first : last;
-}
-
-static uint64_t hold_end_ms(struct core *core, const struct hold *hold)
-{
-    uint64_t end_ms = to_ms(
-        timers_lease_left(core->timers, hold->session->id, core->now_ns));
-    /* Linger counts from when its last connection is closed. */
-    end_ms = rules_promised(end_ms, hold->session->linger_ms);
-    if (hold->hold_ms != 0) {
-        uint64_t hold_ms = to_ms(
-            timers_hold_left(core->timers, core->fsm, hold->lock->name,
-                             hold->session->id, hold->owner, core->now_ns));
-        end_ms = hold_ms < end_ms ? hold_ms : end_ms;
-    }
-    return end_ms + hold->delay_ms;
 }

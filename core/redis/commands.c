@@ -39,20 +39,117 @@ struct redis_call {
     bool adds; /* px_ms is added to what is left. */
 };
 
-static bool understand(const struct call *call, struct redis_call *redis);
-static bool understand_set(const struct call *call, struct redis_call *redis);
-static bool understand_script(const struct call *call,
-                              struct redis_call *redis);
-static const struct hold *find_hold(struct core *core, struct bytes key);
-static void hear(struct core *core, struct request *request,
-                 const struct redis_call *redis, struct bytes key);
-static void propose_step(struct core *core, struct request *request,
-                         const struct redis_call *redis);
-static bool is_success(struct core *core, const struct redis_call *redis,
-                       struct bytes key, const struct result *result);
-static void answer(struct core *core, struct request *request,
-                   const struct redis_call *redis, bool is_absent);
-static int64_t pttl(struct core *core, const struct hold *hold);
+static bool to_px(struct bytes text, uint64_t unit_ms, uint64_t *ret_px_ms)
+{
+    uint64_t number;
+    if (!bytes_to_u64(text, &number) || number == 0 ||
+        number > PX_MAX_MS / unit_ms) {
+        return false;
+    }
+    *ret_px_ms = number * unit_ms;
+    return true;
+}
+
+static bool understand_set(const struct call *call, struct redis_call *redis)
+{
+    bool is_nx = false;
+    redis->kind = KIND_SET;
+    redis->value = call->argument[2];
+    for (uint32_t i = 3; i < call->count; i++) {
+        struct bytes word = call->argument[i];
+        bool is_px = bytes_is_word(word, "PX");
+        if (bytes_is_word(word, "NX") && !is_nx) {
+            is_nx = true;
+        } else if ((is_px || bytes_is_word(word, "EX")) && redis->px_ms == 0 &&
+                   i + 1 < call->count) {
+            if (!to_px(call->argument[++i], is_px ? 1 : 1000, &redis->px_ms)) {
+                return false;
+            }
+        } else {
+            return false;
+        }
+    }
+    return is_nx && redis->px_ms != 0;
+}
+
+/* EVALSHA sha count key... argument... */
+static bool understand_script(const struct call *call, struct redis_call *redis)
+{
+    static const struct scripts none;
+    uint64_t count;
+    redis->op = scripts_find(&none, bytes_of_text(call->canonical_sha));
+    if (!bytes_to_u64(call->argument[2], &count) || count == 0 ||
+        count > MULTI_COUNT_MAX || call->count - 3 < count) {
+        return false;
+    }
+    redis->keys = &call->argument[3];
+    redis->key_count = (uint32_t)count;
+    const struct bytes *argument = &call->argument[3 + count];
+    uint32_t given = call->count - 3 - (uint32_t)count;
+    bool is_multi = redis->op == SCRIPT_MULTI_SET ||
+                    redis->op == SCRIPT_MULTI_EXPIRE ||
+                    redis->op == SCRIPT_MULTI_DELETE;
+    if (!is_multi && count != 1) {
+        return false;
+    }
+    if (redis->op == SCRIPT_GET_PTTL) {
+        redis->kind = KIND_READ;
+        return true;
+    }
+    if (given < 1) {
+        return false;
+    }
+    redis->value = argument[0];
+    switch (redis->op) {
+    case SCRIPT_PTTL_IF:
+        redis->kind = KIND_READ;
+        return true;
+    case SCRIPT_DELETE:
+    case SCRIPT_DELETE_ABSENT:
+    case SCRIPT_MULTI_DELETE:
+        redis->kind = KIND_DELETE;
+        return true;
+    case SCRIPT_SET_OK:
+        redis->kind = given > 2 && argument[2].size == 3 &&
+                              memcmp(argument[2].data, "yes", 3) == 0
+                          ? KIND_SET
+                          : KIND_EXPIRE;
+        break;
+    case SCRIPT_SET_OR_EXPIRE:
+    case SCRIPT_SET_TRUE:
+    case SCRIPT_MULTI_SET:
+        redis->kind = KIND_SET;
+        break;
+    case SCRIPT_EXTEND:
+        redis->kind = KIND_EXPIRE;
+        redis->adds = given > 2 && argument[2].size == 1 &&
+                      argument[2].data[0] == '0';
+        break;
+    default:
+        redis->kind = KIND_EXPIRE;
+    }
+    return given > 1 &&
+           to_px(argument[1], redis->op == SCRIPT_EXPIRE_S ? 1000 : 1,
+                 &redis->px_ms);
+}
+
+/* False if the arguments are not served. */
+static bool understand(const struct call *call, struct redis_call *redis)
+{
+    struct bytes name = call->argument[0];
+    *redis = (struct redis_call){.keys = &call->argument[1], .key_count = 1};
+    if (bytes_is_word(name, "SET")) {
+        return understand_set(call, redis);
+    }
+    if (bytes_is_word(name, "PEXPIRE") || bytes_is_word(name, "EXPIRE")) {
+        redis->kind = KIND_EXPIRE;
+        redis->any_value = true;
+        return call->count == 3 &&
+               to_px(call->argument[2],
+                     bytes_is_word(name, "EXPIRE") ? 1000 : 1, &redis->px_ms);
+    }
+    return understand_script(call, redis);
+}
 
 bool redis_set_parse(struct call *call, struct resp_writer *writer)
 {
@@ -148,6 +245,90 @@ bool redis_is_reading(const struct call *call)
     return understand(call, &redis) && redis.kind == KIND_READ;
 }
 
+/* The holder of the lock that stands for a key; of several the first. */
+static const struct hold *find_hold(struct core *core, struct bytes key)
+{
+    const struct lock *lock = lockfsm_lock(core->fsm, key);
+    return lock != NULL && lock->hold_count > 0
+               ? LIST_FIRST(&lock->holds, struct hold, in_lock)
+               : NULL;
+}
+
+/* The receipt of a renewal moves the deadline, so that it does not pass before
+ * the entry is applied (rule 2). */
+static void hear(struct core *core, struct request *request,
+                 const struct redis_call *redis, struct bytes key)
+{
+    const struct hold *hold = find_hold(core, key);
+    if (redis->kind != KIND_DELETE && hold != NULL && hold->session->is_redis &&
+        hold->session->blacklist_index == 0 &&
+        (redis->any_value || bytes_equal(hold->value, redis->value))) {
+        (void)lease_heard(core, hold->session->id, request->received_ns);
+    }
+}
+
+/* As Redis: -2 absent, -1 without a time to live (a lock that is not a
+ * value). */
+static int64_t pttl(struct core *core, const struct hold *hold)
+{
+    if (hold == NULL) {
+        return -2;
+    }
+    if (!hold->session->is_redis) {
+        return -1;
+    }
+    uint64_t left_ns = timers_lease_left(core->timers, hold->session->id,
+                                         core->now_ns);
+    return (int64_t)(rules_redis_px_ns(left_ns) / NS_PER_MS);
+}
+
+/* Proposes what the step at hand needs. */
+static void propose_step(struct core *core, struct request *request,
+                         const struct redis_call *redis)
+{
+    struct bytes key = redis->keys[request->step];
+    uint64_t px_ms = redis->px_ms;
+    if (!propose_is_open(core)) {
+        request_refuse(core, request, "NOLEADER", "the leader changed");
+        return;
+    }
+    struct buffer *out = propose_begin(core);
+    if (redis->kind == KIND_DELETE || request->is_undoing) {
+        encode_redis_delete(out, &(struct redis_delete_command){
+                                     .name = key, .value = redis->value});
+        propose_end(core, request);
+        return;
+    }
+    if (redis->adds) {
+        int64_t left = pttl(core, find_hold(core, key));
+        px_ms += left > 0 ? (uint64_t)left : 0;
+        uint64_t max = lockfsm_limit(core->fsm, LIMIT_TTL_MAX);
+        px_ms = px_ms < max || redis->px_ms > max ? px_ms : max;
+    }
+    uint32_t ttl_ms = (uint32_t)rules_redis_lease_ms(px_ms);
+    if (redis->kind == KIND_SET) {
+        struct redis_set_command set = {
+            .name = key,
+            .value = redis->value,
+            .ttl_ms = ttl_ms,
+            .px_ms = px_ms,
+            .client = request_client(request),
+            .address = request_address(request),
+        };
+        encode_redis_set(out, &set);
+    } else {
+        struct redis_expire_command expire = {
+            .name = key,
+            .value = redis->value,
+            .any_value = redis->any_value,
+            .ttl_ms = ttl_ms,
+            .px_ms = px_ms,
+        };
+        encode_redis_expire(out, &expire);
+    }
+    propose_end(core, request);
+}
+
 /* SET, PEXPIRE, EXPIRE, EVAL, EVALSHA at the leader. */
 void redis_run(struct core *core, struct request *request,
                const struct call *call)
@@ -170,6 +351,41 @@ void redis_run(struct core *core, struct request *request,
         hear(core, request, &redis, redis.keys[i]);
     }
     propose_step(core, request, &redis);
+}
+
+static bool is_success(struct core *core, const struct redis_call *redis,
+                       struct bytes key, const struct result *result)
+{
+    if (result->code != RESULT_OK) {
+        return false;
+    }
+    if (redis->kind == KIND_DELETE) {
+        return result->count > 0;
+    }
+    if (redis->kind == KIND_EXPIRE && result->count == 0) {
+        return false;
+    }
+    const struct hold *hold = find_hold(core, key);
+    return hold != NULL && !timers_is_doomed(core->timers, hold->session->id);
+}
+
+static void answer(struct core *core, struct request *request,
+                   const struct redis_call *redis, bool is_absent)
+{
+    struct resp_writer *writer = request_reply(core, request);
+    bool is_hit = request->hits > 0;
+    bool says_ok = redis->op == SCRIPT_SET_OK ||
+                   (redis->op == SCRIPT_NONE && redis->kind == KIND_SET);
+    if (says_ok && is_hit) {
+        resp_simple(writer, "OK");
+    } else if (!is_hit && (says_ok || redis->op == SCRIPT_SET_TRUE)) {
+        resp_null(writer);
+    } else if (redis->op == SCRIPT_DELETE_ABSENT && is_absent) {
+        resp_integer(writer, -1);
+    } else {
+        resp_integer(writer, request->hits);
+    }
+    request_done(core, request);
 }
 
 void redis_reply(struct core *core, struct request *request,
@@ -320,235 +536,4 @@ void redis_script_run(struct core *core, struct request *request,
                        "unknown subcommand of SCRIPT: try LOAD, EXISTS or "
                        "FLUSH");
     }
-}
-
-static bool to_px(struct bytes text, uint64_t unit_ms, uint64_t *ret_px_ms)
-{
-    uint64_t number;
-    if (!bytes_to_u64(text, &number) || number == 0 ||
-        number > PX_MAX_MS / unit_ms) {
-        return false;
-    }
-    *ret_px_ms = number * unit_ms;
-    return true;
-}
-
-/* False if the arguments are not served. */
-static bool understand(const struct call *call, struct redis_call *redis)
-{
-    struct bytes name = call->argument[0];
-    *redis = (struct redis_call){.keys = &call->argument[1], .key_count = 1};
-    if (bytes_is_word(name, "SET")) {
-        return understand_set(call, redis);
-    }
-    if (bytes_is_word(name, "PEXPIRE") || bytes_is_word(name, "EXPIRE")) {
-        redis->kind = KIND_EXPIRE;
-        redis->any_value = true;
-        return call->count == 3 &&
-               to_px(call->argument[2],
-                     bytes_is_word(name, "EXPIRE") ? 1000 : 1, &redis->px_ms);
-    }
-    return understand_script(call, redis);
-}
-
-static bool understand_set(const struct call *call, struct redis_call *redis)
-{
-    bool is_nx = false;
-    redis->kind = KIND_SET;
-    redis->value = call->argument[2];
-    for (uint32_t i = 3; i < call->count; i++) {
-        struct bytes word = call->argument[i];
-        bool is_px = bytes_is_word(word, "PX");
-        if (bytes_is_word(word, "NX") && !is_nx) {
-            is_nx = true;
-        } else if ((is_px || bytes_is_word(word, "EX")) && redis->px_ms == 0 &&
-                   i + 1 < call->count) {
-            if (!to_px(call->argument[++i], is_px ? 1 : 1000, &redis->px_ms)) {
-                return false;
-            }
-        } else {
-            return false;
-        }
-    }
-    return is_nx && redis->px_ms != 0;
-}
-
-/* EVALSHA sha count key... argument... */
-static bool understand_script(const struct call *call, struct redis_call *redis)
-{
-    static const struct scripts none;
-    uint64_t count;
-    redis->op = scripts_find(&none, bytes_of_text(call->canonical_sha));
-    if (!bytes_to_u64(call->argument[2], &count) || count == 0 ||
-        count > MULTI_COUNT_MAX || call->count - 3 < count) {
-        return false;
-    }
-    redis->keys = &call->argument[3];
-    redis->key_count = (uint32_t)count;
-    const struct bytes *argument = &call->argument[3 + count];
-    uint32_t given = call->count - 3 - (uint32_t)count;
-    bool is_multi = redis->op == SCRIPT_MULTI_SET ||
-                    redis->op == SCRIPT_MULTI_EXPIRE ||
-                    redis->op == SCRIPT_MULTI_DELETE;
-    if (!is_multi && count != 1) {
-        return false;
-    }
-    if (redis->op == SCRIPT_GET_PTTL) {
-        redis->kind = KIND_READ;
-        return true;
-    }
-    if (given < 1) {
-        return false;
-    }
-    redis->value = argument[0];
-    switch (redis->op) {
-    case SCRIPT_PTTL_IF:
-        redis->kind = KIND_READ;
-        return true;
-    case SCRIPT_DELETE:
-    case SCRIPT_DELETE_ABSENT:
-    case SCRIPT_MULTI_DELETE:
-        redis->kind = KIND_DELETE;
-        return true;
-    case SCRIPT_SET_OK:
-        redis->kind = given > 2 && argument[2].size == 3 &&
-                              memcmp(argument[2].data, "yes", 3) == 0
-                          ? KIND_SET
-                          : KIND_EXPIRE;
-        break;
-    case SCRIPT_SET_OR_EXPIRE:
-    case SCRIPT_SET_TRUE:
-    case SCRIPT_MULTI_SET:
-        redis->kind = KIND_SET;
-        break;
-    case SCRIPT_EXTEND:
-        redis->kind = KIND_EXPIRE;
-        redis->adds = given > 2 && argument[2].size == 1 &&
-                      argument[2].data[0] == '0';
-        break;
-    default:
-        redis->kind = KIND_EXPIRE;
-    }
-    return given > 1 &&
-           to_px(argument[1], redis->op == SCRIPT_EXPIRE_S ? 1000 : 1,
-                 &redis->px_ms);
-}
-
-/* The holder of the lock that stands for a key; of several the first. */
-static const struct hold *find_hold(struct core *core, struct bytes key)
-{
-    const struct lock *lock = lockfsm_lock(core->fsm, key);
-    return lock != NULL && lock->hold_count > 0
-               ? LIST_FIRST(&lock->holds, struct hold, in_lock)
-               : NULL;
-}
-
-/* The receipt of a renewal moves the deadline, so that it does not pass before
- * the entry is applied (rule 2). */
-static void hear(struct core *core, struct request *request,
-                 const struct redis_call *redis, struct bytes key)
-{
-    const struct hold *hold = find_hold(core, key);
-    if (redis->kind != KIND_DELETE && hold != NULL && hold->session->is_redis &&
-        hold->session->blacklist_index == 0 &&
-        (redis->any_value || bytes_equal(hold->value, redis->value))) {
-        (void)lease_heard(core, hold->session->id, request->received_ns);
-    }
-}
-
-/* Proposes what the step at hand needs. */
-static void propose_step(struct core *core, struct request *request,
-                         const struct redis_call *redis)
-{
-    struct bytes key = redis->keys[request->step];
-    uint64_t px_ms = redis->px_ms;
-    if (!propose_is_open(core)) {
-        request_refuse(core, request, "NOLEADER", "the leader changed");
-        return;
-    }
-    struct buffer *out = propose_begin(core);
-    if (redis->kind == KIND_DELETE || request->is_undoing) {
-        encode_redis_delete(out, &(struct redis_delete_command){
-                                     .name = key, .value = redis->value});
-        propose_end(core, request);
-        return;
-    }
-    if (redis->adds) {
-        int64_t left = pttl(core, find_hold(core, key));
-        px_ms += left > 0 ? (uint64_t)left : 0;
-        uint64_t max = lockfsm_limit(core->fsm, LIMIT_TTL_MAX);
-        px_ms = px_ms < max || redis->px_ms > max ? px_ms : max;
-    }
-    uint32_t ttl_ms = (uint32_t)rules_redis_lease_ms(px_ms);
-    if (redis->kind == KIND_SET) {
-        struct redis_set_command set = {
-            .name = key,
-            .value = redis->value,
-            .ttl_ms = ttl_ms,
-            .px_ms = px_ms,
-            .client = request_client(request),
-            .address = request_address(request),
-        };
-        encode_redis_set(out, &set);
-    } else {
-        struct redis_expire_command expire = {
-            .name = key,
-            .value = redis->value,
-            .any_value = redis->any_value,
-            .ttl_ms = ttl_ms,
-            .px_ms = px_ms,
-        };
-        encode_redis_expire(out, &expire);
-    }
-    propose_end(core, request);
-}
-
-static bool is_success(struct core *core, const struct redis_call *redis,
-                       struct bytes key, const struct result *result)
-{
-    if (result->code != RESULT_OK) {
-        return false;
-    }
-    if (redis->kind == KIND_DELETE) {
-        return result->count > 0;
-    }
-    if (redis->kind == KIND_EXPIRE && result->count == 0) {
-        return false;
-    }
-    const struct hold *hold = find_hold(core, key);
-    return hold != NULL && !timers_is_doomed(core->timers, hold->session->id);
-}
-
-static void answer(struct core *core, struct request *request,
-                   const struct redis_call *redis, bool is_absent)
-{
-    struct resp_writer *writer = request_reply(core, request);
-    bool is_hit = request->hits > 0;
-    bool says_ok = redis->op == SCRIPT_SET_OK ||
-                   (redis->op == SCRIPT_NONE && redis->kind == KIND_SET);
-    if (says_ok && is_hit) {
-        resp_simple(writer, "OK");
-    } else if (!is_hit && (says_ok || redis->op == SCRIPT_SET_TRUE)) {
-        resp_null(writer);
-    } else if (redis->op == SCRIPT_DELETE_ABSENT && is_absent) {
-        resp_integer(writer, -1);
-    } else {
-        resp_integer(writer, request->hits);
-    }
-    request_done(core, request);
-}
-
-/* As Redis: -2 absent, -1 without a time to live (a lock that is not a
- * value). */
-static int64_t pttl(struct core *core, const struct hold *hold)
-{
-    if (hold == NULL) {
-        return -2;
-    }
-    if (!hold->session->is_redis) {
-        return -1;
-    }
-    uint64_t left_ns = timers_lease_left(core->timers, hold->session->id,
-                                         core->now_ns);
-    return (int64_t)(rules_redis_px_ns(left_ns) / NS_PER_MS);
 }

@@ -82,8 +82,6 @@ static const struct {
      SCRIPT_PTTL_IF},
 };
 
-static size_t normalise(struct bytes body, char out[TEXT_SIZE_MAX]);
-
 enum script_op scripts_find(const struct scripts *scripts, struct bytes sha)
 {
     char wanted[SHA1_TEXT_SIZE];
@@ -105,41 +103,6 @@ enum script_op scripts_find(const struct scripts *scripts, struct bytes sha)
         }
     }
     return SCRIPT_NONE;
-}
-
-enum script_op scripts_recognise(struct bytes body)
-{
-    char text[TEXT_SIZE_MAX];
-    size_t size = normalise(body, text);
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
-        if (strlen(texts[i].text) == size &&
-            memcmp(texts[i].text, text, size) == 0) {
-            return texts[i].op;
-        }
-    }
-    return SCRIPT_NONE;
-}
-
-void scripts_load(struct scripts *scripts, const char *sha, enum script_op op)
-{
-    if (scripts_find(scripts, bytes_of_text(sha)) != SCRIPT_NONE) {
-        return;
-    }
-    /* The oldest makes room; its client loads it again when told NOSCRIPT. */
-    struct loaded_script
-        *slot = &scripts->loaded[scripts->count++ % SCRIPTS_LOADED_MAX];
-    slot->op = op;
-    snprintf(slot->sha, sizeof slot->sha, "%s", sha);
-}
-
-const char *scripts_name(enum script_op op)
-{
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
-        if (known[i].op == op) {
-            return known[i].sha;
-        }
-    }
-    return NULL;
 }
 
 /* Leaves out comments and white space, folds the quotes, pcall and the case of
@@ -183,4 +146,39 @@ static size_t normalise(struct bytes body, char out[TEXT_SIZE_MAX])
         }
     }
     return size;
+}
+
+enum script_op scripts_recognise(struct bytes body)
+{
+    char text[TEXT_SIZE_MAX];
+    size_t size = normalise(body, text);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        if (strlen(texts[i].text) == size &&
+            memcmp(texts[i].text, text, size) == 0) {
+            return texts[i].op;
+        }
+    }
+    return SCRIPT_NONE;
+}
+
+void scripts_load(struct scripts *scripts, const char *sha, enum script_op op)
+{
+    if (scripts_find(scripts, bytes_of_text(sha)) != SCRIPT_NONE) {
+        return;
+    }
+    /* The oldest makes room; its client loads it again when told NOSCRIPT. */
+    struct loaded_script
+        *slot = &scripts->loaded[scripts->count++ % SCRIPTS_LOADED_MAX];
+    slot->op = op;
+    snprintf(slot->sha, sizeof slot->sha, "%s", sha);
+}
+
+const char *scripts_name(enum script_op op)
+{
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (known[i].op == op) {
+            return known[i].sha;
+        }
+    }
+    return NULL;
 }
