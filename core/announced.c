@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Whether the addresses of a new voter fit those of the others. */
+
 #include "core/announced.h"
 
 #include <inttypes.h>

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Committed entries into the state, and what came of them to whoever waits,
+ * watches or counts. */
+
 #include "core/apply.h"
 
 #include <inttypes.h>
@@ -7,18 +10,11 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "core/attach.h"
 #include "core/commands/commands.h"
-#include "core/digests.h"
 #include "core/events.h"
 #include "core/lease.h"
-#include "core/membership.h"
-#include "core/propose.h"
-#include "core/reign.h"
-#include "core/request.h"
 #include "core/state.h"
 #include "core/trail.h"
-#include "core/update.h"
 
 /* Effects of one turn: with EXPIRE of many sessions an entry has thousands, and
  * Raft's heartbeats must leave in between. */

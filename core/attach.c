@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Who acts for which session: kept for each connection here, and for those of
+ * which peers have told. */
+
 #include "core/attach.h"
 
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "core/peer.h"
 #include "core/state.h"
 
 /* Sessions in one frame that tells what was closed. */

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
+/* RAFT.BACKUP: a snapshot in parts, to the client that asks for them. */
+
 #include "core/backup.h"
 
 #include <inttypes.h>
 
 #include "core/commands/commands.h"
-#include "core/conn.h"
-#include "core/request.h"
-#include "core/snapshots.h"
 #include "core/state.h"
 #include "core/trail.h"
 

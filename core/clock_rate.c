@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The rate of another clock: samples with the least delay, and the median of
+ * the slopes between them (Theil and Sen). */
+
 #include "core/clock_rate.h"
 
 #include <string.h>

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Each node tells the others its time, measures theirs, and hands over if its
+ * own is off. */
+
 #include "core/clocks.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 
-#include "core/peer.h"
 #include "core/state.h"
 
 #define TELL_NS (500 * NS_PER_MS)

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* CLUSTER SLOTS, SHARDS, NODES and so on: one shard that has all slots, with
+ * the leader as its master. */
+
 #include "core/cluster.h"
 
 #include <inttypes.h>
@@ -9,7 +12,6 @@
 
 #include "core/commands/commands.h"
 #include "core/forward.h"
-#include "core/request.h"
 #include "core/state.h"
 
 /* Nodes of Redis have 40 hex digits. */

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Reply slots, their order, and when a connection is read no further. */
+
 #include "core/conn.h"
 
 #include <stdlib.h>
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "core/attach.h"
-#include "core/request.h"
 #include "core/state.h"
-#include "core/watches.h"
 
 #define SLOT_COUNT_FIRST 4
 /* An idle connection keeps no more slots than this, and a slot no larger

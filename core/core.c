@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The contract of core.h: each event sets the time, goes to its module, and is
+ * followed by a look at the role; and the order of a turn. */
+
 #include "core/core.h"
 
 #include <inttypes.h>
@@ -10,31 +13,13 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "core/apply.h"
-#include "core/attach.h"
-#include "core/clocks.h"
 #include "core/commands/commands.h"
-#include "core/conn.h"
-#include "core/digests.h"
-#include "core/feature.h"
-#include "core/flush.h"
 #include "core/forward.h"
 #include "core/heed.h"
 #include "core/lease.h"
-#include "core/loss.h"
-#include "core/membership.h"
-#include "core/peer.h"
-#include "core/propose.h"
-#include "core/quarantine.h"
-#include "core/questions.h"
-#include "core/reign.h"
-#include "core/request.h"
 #include "core/silence.h"
-#include "core/snapshots.h"
 #include "core/state.h"
-#include "core/transfer.h"
-#include "core/update.h"
 #include "core/vouch.h"
-#include "core/watches.h"
 #include "lockfsm/feature.h"
 
 const struct core_limits core_default_limits = {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Digests of the state: taken at the same indexes by all, compared by the
+ * leader; and the scrub of what is at rest. */
+
 #include "core/digests.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "base/log.h"
-#include "core/peer.h"
 #include "core/state.h"
-#include "core/update.h"
 
 /* All nodes take one where the index is a multiple of this. At a hundred
  * thousand entries a second that is each tenth of one. */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
+/* LOCK.WATCH, SUBSCRIBE and their opposites; and effects as pushes and
+ * messages. */
+
 #include "core/events.h"
 
 #include <string.h>
 
-#include "core/attach.h"
 #include "core/commands/commands.h"
-#include "core/request.h"
 #include "core/state.h"
-#include "core/watches.h"
 
 struct event {
     const char *kind;

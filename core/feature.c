@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The level of the cluster: what it could be, who holds it back, and raising
+ * it. */
+
 #include "core/feature.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "core/commands/commands.h"
-#include "core/propose.h"
-#include "core/request.h"
 #include "core/state.h"
 #include "lockfsm/feature.h"
 

@@ -9,7 +9,6 @@
 
 #include "base/log.h"
 #include "core/state.h"
-#include "core/update.h"
 
 /* A table without room cannot grow before the snapshot's reader has ended. */
 #define FULL_RETRY_NS NS_PER_S

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Requests between nodes: parked, sent, answered, and what becomes of them when
+ * the leader or a link is lost. */
+
 #include "core/forward.h"
 
 #include <stdio.h>
@@ -8,17 +11,10 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "core/attach.h"
 #include "core/cluster.h"
 #include "core/commands/commands.h"
-#include "core/conn.h"
 #include "core/heed.h"
-#include "core/membership.h"
-#include "core/peer.h"
-#include "core/propose.h"
-#include "core/request.h"
 #include "core/state.h"
-#include "core/transfer.h"
 
 /* A request that a node refused is not sent there again sooner. */
 #define FORWARD_RETRY_NS (20 * NS_PER_MS)

@@ -8,9 +8,7 @@
 #include <time.h>
 
 #include "base/check.h"
-#include "core/peer.h"
 #include "core/state.h"
-#include "core/update.h"
 #include "core/vouch.h"
 
 void core_fill_hello(const struct core *core, struct frame_hello *hello)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
+/* By what a peer is to this node: the types of frames that it may send. */
+
 #include "core/heed.h"
 
 #include <inttypes.h>
 
 #include "base/log.h"
-#include "core/peer.h"
 #include "core/state.h"
 
 enum standing { MEMBER = 1, LEAVING = 2, GUEST = 4 };

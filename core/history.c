@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Marks of (log index, time), dense for what is new and sparse for what is old.
+ * */
+
 #include "core/history.h"
 
 #include <stdlib.h>

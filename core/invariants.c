@@ -4,7 +4,6 @@
  * the simulator and the tests. Costs a walk over all that is under way. */
 
 #include "core/commands/commands.h"
-#include "core/propose.h"
 #include "core/state.h"
 
 /* Serving: no other core has a request there. */

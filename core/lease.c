@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Heartbeats at their receipt and at their answer, and what has become due. */
+
 #include "core/lease.h"
 
 #include "core/commands/commands.h"
-#include "core/propose.h"
-#include "core/questions.h"
-#include "core/request.h"
 #include "core/state.h"
 #include "lease/rules.h"
 

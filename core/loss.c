@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
+/* What members have acknowledged, told to who has it no more; and the bar, from
+ * both sides. */
+
 #include "core/loss.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 
 #include "base/log.h"
-#include "core/peer.h"
 #include "core/state.h"
 
 void loss_note(struct core *core, uint64_t id)

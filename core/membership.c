@@ -13,13 +13,9 @@
 #include "base/log.h"
 #include "core/announced.h"
 #include "core/commands/commands.h"
-#include "core/peer.h"
-#include "core/propose.h"
-#include "core/request.h"
 #include "core/silence.h"
 #include "core/state.h"
 #include "core/trail.h"
-#include "core/update.h"
 
 #define CATCH_UP_NS (10000 * NS_PER_MS)
 #define RETRY_NS (50 * NS_PER_MS)

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The table of other nodes. */
+
 #include "core/peer.h"
 #include "core/state.h"
 

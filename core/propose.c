@@ -11,12 +11,8 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "core/commands/commands.h"
-#include "core/feature.h"
-#include "core/questions.h"
-#include "core/request.h"
 #include "core/state.h"
 #include "core/trail.h"
-#include "core/update.h"
 
 #define RING_SIZE_FIRST 1024
 /* Sessions after which a HEARD takes no further heartbeat: the batch must not

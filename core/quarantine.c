@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The line that tells of the quarantine, and QUARANTINE.END. */
+
 #include "core/quarantine.h"
 
 #include <inttypes.h>

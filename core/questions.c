@@ -7,9 +7,7 @@
 
 #include "base/check.h"
 #include "core/commands/commands.h"
-#include "core/request.h"
 #include "core/state.h"
-#include "core/update.h"
 
 /* Questions asked for heartbeats alone are so far apart. */
 #define HEARTBEAT_SPACING_NS (2 * NS_PER_MS)

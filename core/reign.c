@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The election, BEGIN, and the one place in which a reign ends. */
+
 #include "core/reign.h"
 
 #include <inttypes.h>
@@ -7,15 +9,8 @@
 
 #include "base/check.h"
 #include "base/log.h"
-#include "core/attach.h"
-#include "core/feature.h"
 #include "core/forward.h"
-#include "core/membership.h"
-#include "core/propose.h"
-#include "core/request.h"
-#include "core/snapshots.h"
 #include "core/state.h"
-#include "core/update.h"
 
 static void abandon_all(struct core *core, struct list *list)
 {

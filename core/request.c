@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The life of a request: kept, understood, moved from station to station,
+ * answered or refused, and its structures used again. */
+
 #include "core/request.h"
 
 #include <stdlib.h>
@@ -7,10 +10,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "core/attach.h"
 #include "core/commands/commands.h"
-#include "core/conn.h"
-#include "core/peer.h"
 #include "core/state.h"
 
 /* Kept for reuse: so many requests, with buffers up to this size. */

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Which members are heard, in words and as a condition. */
+
 #include "core/silence.h"
 
 #include <inttypes.h>

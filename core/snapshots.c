@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
+/* RAFT.SNAPSHOT, a sender to each follower, and the receiver. */
+
 #include "core/snapshots.h"
 
 #include <inttypes.h>
@@ -7,15 +9,9 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "core/apply.h"
-#include "core/attach.h"
-#include "core/backup.h"
 #include "core/commands/commands.h"
-#include "core/flush.h"
-#include "core/peer.h"
-#include "core/request.h"
 #include "core/state.h"
 #include "core/trail.h"
-#include "core/update.h"
 
 #define WINDOW 2
 #define RETRY_NS (10000 * NS_PER_MS)

@@ -5,9 +5,7 @@
 #include <inttypes.h>
 
 #include "core/commands/commands.h"
-#include "core/feature.h"
 #include "core/forward.h"
-#include "core/request.h"
 #include "core/state.h"
 
 static const char *member_role_name(enum member_role role)

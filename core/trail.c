@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Lines of the log about administration, and who asked, in the entries that
+ * need it. */
+
 #include "core/trail.h"
 
 #include <inttypes.h>
 
 #include "base/check.h"
 #include "core/commands/commands.h"
-#include "core/propose.h"
-#include "core/request.h"
 #include "core/state.h"
 #include "lockfsm/trail.h"
 

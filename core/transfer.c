@@ -7,14 +7,10 @@
 #include <stdio.h>
 
 #include "base/check.h"
-#include "core/clocks.h"
 #include "core/commands/commands.h"
-#include "core/propose.h"
-#include "core/request.h"
 #include "core/silence.h"
 #include "core/state.h"
 #include "core/trail.h"
-#include "core/update.h"
 
 #define RETRY_NS (50 * NS_PER_MS)
 /* A leader whose disk is scarce tries so often. */

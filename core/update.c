@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
+/* What the replica wants persisted, sent or connected, to the port. */
+
 #include "core/update.h"
 
 #include <inttypes.h>
 
 #include "base/check.h"
 #include "base/log.h"
-#include "core/attach.h"
 #include "core/commands/commands.h"
-#include "core/feature.h"
 #include "core/forward.h"
-#include "core/membership.h"
-#include "core/peer.h"
-#include "core/propose.h"
-#include "core/request.h"
-#include "core/snapshots.h"
 #include "core/state.h"
 #include "core/vouch.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Whom this node names to others, and whom others have named. */
+
 #include "core/vouch.h"
 
-#include "core/peer.h"
 #include "core/state.h"
 
 _Static_assert(FRAME_MEMBER_MAX == MEMBER_COUNT_MAX, "one number of members");

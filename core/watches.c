@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Patterns by name or one after the other, what they cost, and who has to go
+ * for it. */
+
 #include "core/watches.h"
 
 #include <stdlib.h>

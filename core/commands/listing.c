@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The best so many of what is offered, in a heap; and the cursor of a page. */
+
 #include "core/commands/listing.h"
 
 #include <stdlib.h>

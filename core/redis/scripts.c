@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The table of known scripts: by SHA-1, or by their normalised text. */
+
 #include "core/redis/scripts.h"
 
 #include <ctype.h>
