@@ -94,6 +94,7 @@ static void answer_entry(struct core *core, uint64_t log_index,
     for (struct request *request = propose_take(core, log_index);
          request != NULL; request = next) {
         next = request->next;
+        CHECK(request->state == REQUEST_LOGGED && result != NULL);
         if ((request->command->flags & COMMAND_CHANGE) == 0) {
             commands_read(core, request); /* A KEEP whose HEARD this was. */
         } else if (result->result.code == RESULT_QUEUED && request->is_pushed) {
@@ -141,6 +142,7 @@ bool apply_committed(struct core *core)
             return false;
         }
         applied++;
+        CHECK(lockfsm_applied_index(core->fsm) == applied);
         digests_applied(core, applied);
         budget -= core->effects.count < budget ? core->effects.count : budget;
         if (entry.type == ENTRY_COMMAND) {

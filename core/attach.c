@@ -4,6 +4,7 @@
  * which peers have told. */
 
 #include "core/attach.h"
+#include "base/check.h"
 
 #include <stdlib.h>
 
@@ -61,6 +62,7 @@ static void drop(struct core *core, struct attachment *attachment)
 {
     struct attached *attached = attachment->attached;
     if (attachment->conn != NULL) {
+        CHECK(attachment->conn->session_count > 0);
         attachment->conn->session_count--;
     }
     list_remove(&attachment->in_owner);
@@ -90,6 +92,7 @@ bool attach_has_room(struct core *core, struct conn *conn)
 /* Until a leader can be told, or this node serves itself. */
 static void remember(struct core *core, uint64_t conn, uint64_t session)
 {
+    CHECK(!is_serving(core)); /* It would be told, or lower the deadline. */
     if (core->attach.untold == NULL) {
         core->attach.untold = memory_new(UNTOLD_CLOSE_MAX *
                                          sizeof *core->attach.untold);
@@ -137,6 +140,7 @@ static struct attachment *find_remote(struct core *core, uint64_t peer,
 void attach_answered(struct core *core, struct request *request,
                      uint64_t session)
 {
+    CHECK(session != 0);
     if (request->conn != NULL) {
         if (!attach(core, request->conn, session)) {
             closed(core, request->conn->id, session);
@@ -312,6 +316,7 @@ void attach_tell(struct core *core)
 
 void attach_stepped_down(struct core *core)
 {
+    CHECK(!is_leader(core) || core->is_stopping);
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
         if (core->peers[i].id != 0) {
             attach_forget_peer(core, &core->peers[i]);
@@ -322,6 +327,7 @@ void attach_stepped_down(struct core *core)
 void attach_free(struct core *core)
 {
     attach_stepped_down(core);
+    CHECK(core->attach.sessions == NULL); /* The connections have gone. */
     free(core->attach.untold);
     core->attach.untold = NULL;
 }

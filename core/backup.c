@@ -3,6 +3,7 @@
 /* RAFT.BACKUP: a snapshot in parts, to the client that asks for them. */
 
 #include "core/backup.h"
+#include "base/check.h"
 
 #include <inttypes.h>
 
@@ -61,6 +62,7 @@ static void send_chunk(struct core *core, struct request *request,
                        const struct call *call)
 {
     uint64_t number[3] = {0};
+    CHECK(call->count == 4); /* raft_backup_parse() saw to it. */
     for (uint32_t i = 0; i < 3; i++) {
         (void)bytes_to_u64(call->argument[i + 1], &number[i]);
     }

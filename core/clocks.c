@@ -4,6 +4,7 @@
  * own is off. */
 
 #include "core/clocks.h"
+#include "base/check.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -37,6 +38,7 @@ bool core_clock_ppm(const struct core *core, uint64_t id, int32_t *ret_ppm)
  * this node. */
 static int64_t faster_ppm(int32_t ppm, int32_t than_ppm)
 {
+    CHECK(than_ppm > -PPM); /* One that stands still is faster than nobody. */
     return ((int64_t)ppm - than_ppm) * PPM / (PPM + than_ppm);
 }
 
@@ -165,6 +167,7 @@ int clocks_received(struct core *core, uint64_t from, struct bytes body)
 
 void clocks_handed_over(struct core *core, uint64_t to)
 {
+    CHECK(is_serving(core) && to != core->options.id);
     core->clocks.moved_ns = core->now_ns;
     core->reign.clock_heir = 0;
     LOG_WARN("leadership is handed over",

@@ -67,6 +67,7 @@ void conn_free(struct core *core, struct conn *conn)
     free_slots(conn);
     watches_forget(core, conn);
     attach_forget_conn(core, conn);
+    CHECK(conn->session_count == 0 && conn->watch_count == 0);
     HASH_DELETE(by_id, core->conns.by_id, conn);
     list_remove(&conn->in_core);
     core->conns.count--;
@@ -81,6 +82,7 @@ static void grow(struct conn *conn)
     uint32_t capacity = conn->slot_capacity == 0 ? SLOT_COUNT_FIRST
                                                  : 2 * conn->slot_capacity;
     struct slot *slots = memory_new(capacity * sizeof *slots);
+    CHECK((capacity & (capacity - 1)) == 0); /* It is a mask, too. */
     for (uint64_t slot = conn->first_slot; slot < conn->next_slot; slot++) {
         slots[slot & (capacity - 1)] = *slot_at(conn, slot);
     }
@@ -106,6 +108,7 @@ bool conn_order_slot(struct core *core, struct conn *conn, uint64_t slot,
     enum conn_order other = order == ORDER_READ ? ORDER_CHANGE : ORDER_READ;
     struct slot *at = slot_at(conn, slot);
     bool must_wait = (conn->open_names[other] & names) != 0;
+    CHECK(order != ORDER_NONE && at->order == ORDER_NONE);
     at->order = (uint8_t)order;
     conn->open_count[order]++;
     conn->open_names[order] |= names;
@@ -169,6 +172,8 @@ static void release_held(struct core *core, struct conn *conn)
 void conn_slot_done(struct core *core, struct conn *conn, uint64_t slot)
 {
     enum conn_order order = slot_at(conn, slot)->order;
+    CHECK(slot >= conn->first_slot && slot < conn->next_slot);
+    CHECK(order == ORDER_NONE || conn->open_count[order] > 0);
     slot_at(conn, slot)->request = NULL;
     if (order != ORDER_NONE && --conn->open_count[order] == 0) {
         conn->open_names[order] = 0;
@@ -253,6 +258,7 @@ void conn_give_back(struct core *core, struct conn *conn, uint64_t size)
 bool conn_is_over(const struct core *core, const struct conn *conn)
 {
     uint64_t max = core->options.limits.bytes_in_flight;
+    CHECK(core->conns.count > 0); /* This one, at least. */
     return core->conns.held_size >= max &&
            conn->held_size > max / core->conns.count;
 }

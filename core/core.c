@@ -58,6 +58,7 @@ struct core *core_new(const struct core_options *options,
                       const struct core_port *port)
 {
     struct core *core = memory_new(sizeof *core);
+    CHECK(options->id != 0 && options->heartbeat_ms < options->election_ms);
     core->options = *options;
     core->port = *port;
     core->version = memory_text(options->version);
@@ -166,6 +167,7 @@ int core_begin(struct core *core, const struct core_start *start,
 {
     struct replica_update update;
     struct replica_start replica = start->replica;
+    CHECK(core->table == NULL); /* Once. */
     core->table = start->table;
     core->started_ns = now_ns;
     set_now(core, now_ns);
@@ -485,7 +487,7 @@ static uint64_t next_deadline(struct core *core)
 uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
 {
     struct replica_update update;
-    CHECK(read_ns <= now_ns);
+    CHECK(read_ns <= now_ns && core->table != NULL);
     set_now(core, now_ns);
     core->turn.has_left_over = core->turn.has_spent_budget = false;
     if (now_ns / NS_PER_MS >= replica_deadline(core->replica)) {

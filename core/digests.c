@@ -4,6 +4,7 @@
  * leader; and the scrub of what is at rest. */
 
 #include "core/digests.h"
+#include "base/check.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -62,6 +63,7 @@ static const struct frame_digest *of_member(struct core *core, uint64_t id,
 static void condemn(struct core *core, uint64_t log_index)
 {
     char why[HASP_WHY_SIZE];
+    CHECK(!core->has_fatal); /* Nothing is condemned twice. */
     snprintf(why, sizeof why,
              "the state of this node at entry %" PRIu64
              " is not that of a majority: its memory or its disk was damaged, "
@@ -162,6 +164,7 @@ static void take_point(struct core *core, uint64_t log_index)
 {
     struct frame_digest point = {.log_index = log_index,
                                  .digest = lockfsm_digest(core->fsm)};
+    CHECK(log_index == lockfsm_applied_index(core->fsm));
     add(&core->digests.own, &point);
     compare(core, log_index);
 }

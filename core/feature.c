@@ -4,6 +4,7 @@
  * it. */
 
 #include "core/feature.h"
+#include "base/check.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -88,6 +89,7 @@ void feature_refuse(struct core *core, struct request *request,
                     const char *what)
 {
     char text[HASP_WHY_SIZE];
+    CHECK(feature_is_behind(core));
     snprintf(text, sizeof text,
              "%s needs a higher feature level than the cluster's, %" PRIu32
              "; upgrade all nodes, then: hasp cluster finalize",

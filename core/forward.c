@@ -55,6 +55,7 @@ static bool send(struct core *core, struct request *request)
     buffer_put_bytes(out, buffer_bytes(&request->body));
     frame_stamp_forward(out->data + start, core->leader.term,
                         request->effect == MAY_BE_DONE, request->session);
+    CHECK(request->conn != NULL && request->body.size > 0);
     request->sent_to = core->leader.id;
     request->sent_term = core->leader.term;
     request_mark(request);
@@ -65,6 +66,7 @@ static bool send(struct core *core, struct request *request)
 
 void forward_request(struct core *core, struct request *request)
 {
+    CHECK(request->conn != NULL); /* Nobody's request goes on twice. */
     request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
     if (is_leader(core) || !send(core, request)) {
         park(core, request);
@@ -124,6 +126,7 @@ static bool is_retried_transfer(const struct request *request)
 static void serve_parked(struct core *core)
 {
     bool is_open = propose_is_open(core);
+    CHECK(is_serving(core)); /* Rule 12. */
     LIST_EACH_SAFE (node, &core->requests.at[REQUEST_PARKED]) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
         if (is_retried_transfer(request)) {
@@ -254,6 +257,7 @@ static void answered(struct core *core, uint64_t peer, struct request *request,
         }
         return;
     }
+    CHECK(request->conn != NULL && request->sent_to == peer);
     struct resp_writer *writer = request_reply(core, request);
     buffer_put_bytes(writer->out, answer->reply);
     /* The leader was told what may have been done before it was asked. */

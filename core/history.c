@@ -4,6 +4,7 @@
  * */
 
 #include "core/history.h"
+#include "base/check.h"
 
 #include <stdlib.h>
 
@@ -45,6 +46,7 @@ static void thin_out(struct history *history)
 
 void history_note(struct history *history, uint64_t log_index, uint64_t ns)
 {
+    CHECK(history->count > 0); /* history_begin() comes first. */
     struct history_mark *last = &history->marks[history->count - 1];
     if (log_index <= last->log_index) {
         return;

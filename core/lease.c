@@ -3,6 +3,7 @@
 /* Heartbeats at their receipt and at their answer, and what has become due. */
 
 #include "core/lease.h"
+#include "base/check.h"
 
 #include "core/commands/commands.h"
 #include "core/state.h"
@@ -33,6 +34,7 @@ static struct beat beat_at(struct core *core, const struct request *request,
                            uint8_t proof[PROOF_SIZE])
 {
     struct beat beat = {.id = request->session};
+    CHECK(i < beat_count(call));
     if (call->pair_count > 0) {
         struct bytes id = call->argument[1 + 2 * i];
         struct bytes secret = call->argument[2 + 2 * i];
@@ -54,6 +56,7 @@ void session_keep_run(struct core *core, struct request *request,
 {
     uint8_t proof[PROOF_SIZE];
     bool needs_heard = false, is_open = propose_is_open(core);
+    CHECK(is_serving(core)); /* There are no deadlines before (rule 12). */
     request->is_heard = true;
     for (uint32_t i = 0; i < beat_count(call); i++) {
         struct beat beat = beat_at(core, request, call, i, proof);

@@ -4,6 +4,7 @@
  * both sides. */
 
 #include "core/loss.h"
+#include "base/check.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -96,6 +97,7 @@ static bool may_answer(struct core *core, struct peer *peer)
 static void answer(struct core *core, struct peer *peer)
 {
     struct buffer *out = peer_output(core, peer->id, FRAME_CLEARED);
+    CHECK(is_leader(core) && peer->has_asked);
     peer->has_asked = false;
     if (out == NULL || peer->acked_index == 0) {
         return;
@@ -147,6 +149,7 @@ static void put_why(const struct core *core, uint64_t from,
 static void bar(struct core *core, uint64_t from, const struct frame_lost *lost)
 {
     char why[HASP_WHY_SIZE];
+    CHECK(!is_barred(core) && lost->term != 0);
     put_why(core, from, lost, why);
     core->loss.accused = (struct core_accusation){
         .term = lost->term, .last_index = lost->last_index};
@@ -165,6 +168,7 @@ static void condemn(struct core *core, uint64_t from,
                     const struct frame_lost *lost)
 {
     char why[HASP_WHY_SIZE];
+    CHECK(is_barred(core) && !core->has_fatal); /* Two have said so. */
     put_why(core, from, lost, why);
     core->has_fatal = true;
     core->port.data_lost(core->port.data, why);

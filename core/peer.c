@@ -3,6 +3,7 @@
 /* The table of other nodes. */
 
 #include "core/peer.h"
+#include "base/check.h"
 #include "core/state.h"
 
 struct peer *peer_find(struct core *core, uint64_t id)
@@ -18,6 +19,7 @@ struct peer *peer_find(struct core *core, uint64_t id)
 struct peer *peer_get(struct core *core, uint64_t id)
 {
     struct peer *free_place = NULL;
+    CHECK(id != 0);
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
         struct peer *peer = &core->peers[i];
         if (peer->id == id) {
@@ -28,6 +30,8 @@ struct peer *peer_get(struct core *core, uint64_t id)
         }
     }
     if (free_place != NULL) {
+        /* core_peer_down() has forgotten them. */
+        CHECK(list_is_empty(&free_place->attachments));
         *free_place = (struct peer){.id = id};
         list_init(&free_place->attachments);
     }

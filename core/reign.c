@@ -44,6 +44,9 @@ static void end(struct core *core)
             request_return(core, request);
         }
     }
+    for (int i = REQUEST_ASKING; i <= REQUEST_READY; i++) {
+        CHECK(list_is_empty(&core->requests.at[i])); /* Rule 14. */
+    }
     attach_stepped_down(core);
     membership_stepped_down(core);
     transfer_stepped_down(core);
@@ -67,6 +70,7 @@ void reign_follow(struct core *core)
         end(core);
     }
     if (leads && !is_leader(core)) {
+        CHECK(core->reign.propose.ring == NULL); /* The last one has ended. */
         core->reign = (struct reign){.stage = REIGN_ELECTED, .term = term};
         LOG_INFO("became leader", "term=%" PRIu64, term);
     }

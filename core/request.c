@@ -40,6 +40,7 @@ static struct request *new_request(struct core *core)
 struct request *request_new_local(struct core *core, struct conn *conn)
 {
     struct request *request = new_request(core);
+    CHECK(!conn->is_closing);
     request->conn = conn;
     request->version = (uint8_t)conn->version;
     request->slot = conn_slot_new(conn, request);
@@ -269,6 +270,7 @@ static void free_request(struct core *core, struct request *request)
 {
     let_go(core, request);
     request_forget_call(core, request);
+    CHECK(request->state == REQUEST_NEW && core->requests.in_flight > 0);
     core->requests.in_flight--;
     if (request->body.capacity > BODY_IDLE_SIZE) {
         buffer_done(&request->body);
@@ -333,6 +335,7 @@ void request_done_as(struct core *core, struct request *request,
                      enum frame_answer_kind kind, uint64_t session)
 {
     CHECK(request->effect == NOTHING_DONE || !promises_nothing(core));
+    CHECK(core->requests.writer.out->size >= core->requests.reply_start);
     request_leave(core, request);
     struct conn *conn = request->conn;
     uint64_t slot = request->slot;
@@ -464,6 +467,7 @@ void request_wait(struct core *core, struct request *request,
                   uint64_t wait_index)
 {
     struct request *first;
+    CHECK(wait_index != 0 && request->state == REQUEST_LOGGED);
     request_leave(core, request);
     request->index = wait_index;
     HASH_FIND(by_wait, core->requests.by_wait, &wait_index, sizeof wait_index,
@@ -490,6 +494,7 @@ struct request *requests_end_wait(struct core *core, uint64_t wait_index)
         HASH_DELETE(by_wait, core->requests.by_wait, first);
     }
     for (struct request *one = first; one != NULL; one = one->next) {
+        CHECK(one->state == REQUEST_QUEUED && one->index == wait_index);
         list_remove(&one->in_list);
         one->state = REQUEST_NEW;
         core->requests.in_flight++;
@@ -499,6 +504,7 @@ struct request *requests_end_wait(struct core *core, uint64_t wait_index)
 
 void request_orphan(struct core *core, struct request *request)
 {
+    CHECK(request->conn != NULL || request->peer != 0);
     let_go(core, request);
     request->conn = NULL;
     request->peer = 0;

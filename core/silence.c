@@ -3,6 +3,7 @@
 /* Which members are heard, in words and as a condition. */
 
 #include "core/silence.h"
+#include "base/check.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -61,6 +62,7 @@ uint64_t silence_heir(const struct core *core)
             heir_is_heard = is_heard;
         }
     }
+    CHECK(heir != core->options.id);
     return heir;
 }
 

@@ -3,6 +3,7 @@
 /* RAFT.SNAPSHOT, a sender to each follower, and the receiver. */
 
 #include "core/snapshots.h"
+#include "base/check.h"
 
 #include <inttypes.h>
 
@@ -44,6 +45,7 @@ static void answer_waiting(struct core *core)
 {
     LIST_EACH_SAFE (node, &core->requests.at[REQUEST_SNAPSHOT]) {
         struct request *request = LIST_ENTRY(node, struct request, in_list);
+        CHECK(request->index <= lockfsm_applied_index(core->fsm));
         if (request->index > core->snapshots.index) {
             continue;
         }
@@ -86,6 +88,7 @@ static void take(struct core *core)
     replica_members_at(core->replica, header.last_index, &members,
                        &header.configuration_index);
     header.configuration = buffer_bytes(&members);
+    CHECK(!core->snapshots.is_taking && header.last_index > 0);
     core->snapshots.is_taking = true;
     core->port.snapshot_take(core->port.data, &header);
     buffer_done(&members);
@@ -132,6 +135,7 @@ static void refuse_backups(struct core *core, int error)
 void snapshots_taken(struct core *core, uint64_t log_index, int error)
 {
     struct replica_update update;
+    CHECK(core->snapshots.is_taking); /* It was asked for. */
     core->snapshots.is_taking = false;
     if (error != 0) {
         LOG_WARN("snapshot not taken", "index=%" PRIu64 " error=\"%s\"",
@@ -157,6 +161,7 @@ static void pump(struct core *core, struct peer *peer)
     struct snapshot_sender *sender = sender_to(core, peer);
     uint64_t chunk_size = core->options.limits.snapshot_chunk_size;
     struct buffer chunk = {0};
+    CHECK(is_leader(core)); /* A reign's senders end with it. */
     while (sender->is_active && sender->sent < sender->size &&
            sender->sent - sender->acked < WINDOW * chunk_size) {
         struct buffer *out = peer_output(core, peer->id, FRAME_SNAPSHOT);
@@ -351,6 +356,7 @@ void snapshots_received(struct core *core, const struct snapshot_header *header,
 {
     struct snapshot_receiver *receiver = &core->snapshots.receiver;
     struct replica_update update;
+    CHECK(receiver->is_adopting && !receiver->must_adopt);
     if (error != 0) {
         receiver->is_adopting = false;
         LOG_WARN("received snapshot is bad", "index=%" PRIu64 " error=\"%s\"",
@@ -379,7 +385,7 @@ void snapshots_installed(struct core *core)
     struct replica_update update;
     char why[HASP_WHY_SIZE];
     uint64_t index = core->snapshots.installing;
-    CHECK(index != 0);
+    CHECK(index != 0 && core->snapshots.receiver.is_adopting);
     core->snapshots.installing = 0;
     core->snapshots.receiver.is_adopting = false;
     int error = lockfsm_load(core->fsm, core->table, why);

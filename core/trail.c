@@ -192,6 +192,7 @@ void trail_applied(struct core *core, const struct effects *effects)
     uint64_t log_index = lockfsm_applied_index(core->fsm);
     struct buffer line = {0};
     uint32_t left_out = 0;
+    CHECK(effects->count > 0 && effects->effect[0].type == EFFECT_RESULT);
     if (trail->command == NULL || !log_is_on(LOG_INFO_LEVEL)) {
         return;
     }

@@ -45,6 +45,9 @@ void update_carry_out(struct core *core, const struct replica_update *update)
     if (update->truncate_from != 0) {
         port->log_truncate(port->data, update->truncate_from);
     }
+    /* Never shorter than what is committed, nor with a hole. */
+    CHECK(update->truncate_from == 0 ||
+          update->truncate_from > lockfsm_applied_index(core->fsm));
     if (update->entry_count > 0) {
         port->log_append(port->data, update->entries, update->entry_count);
     }
@@ -136,6 +139,7 @@ int core_exit_code(int error)
 
 void core_fatal(struct core *core, int exit_code, const char *why)
 {
+    CHECK(exit_code != 0);
     if (!core->has_fatal) {
         core->has_fatal = true;
         core->port.fatal(core->port.data, exit_code, why);

@@ -140,6 +140,7 @@ struct watch *watch_find(struct core *core, struct conn *conn,
 
 static void free_pattern(struct core *core, struct pattern *pattern)
 {
+    CHECK(list_is_empty(&pattern->watches));
     HASH_DELETE(by_key, core->watches.patterns, pattern);
     list_remove(&pattern->in_core);
     free(pattern);
@@ -149,6 +150,8 @@ void watch_drop(struct core *core, struct watch *watch)
 {
     struct conn *conn = watch->of.conn;
     struct pattern *pattern = watch->of.pattern;
+    CHECK(conn->watch_count > 0);
+    CHECK(watch->is_closed || pattern->open_count > 0);
     conn->watch_count--;
     conn->glob_count -= pattern->kind == WATCH_PATTERN;
     conn->channel_count -= pattern->kind != WATCH_PREFIX;
@@ -169,6 +172,7 @@ void watches_forget(struct core *core, struct conn *conn)
     LIST_EACH_SAFE (node, &conn->watches) {
         watch_drop(core, LIST_ENTRY(node, struct watch, in_conn));
     }
+    CHECK(conn->watch_count == 0 && conn->channel_count == 0);
 }
 
 struct bytes watch_text(const struct watch *watch)
@@ -267,6 +271,7 @@ static uint64_t close_watcher(struct core *core, struct conn *conn,
         watch->is_closed = true;
         if (--pattern->open_count == 0) {
             weight += weight_of(core, pattern, is_trying);
+            CHECK(core->watches.steps >= steps_of(core, pattern));
             core->watches.steps -= steps_of(core, pattern);
             pattern->steps = 0;
         }

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/check.h"
 #include "core/commands/commands.h"
 #include "core/state.h"
 
@@ -20,6 +21,7 @@ static uint32_t name_hash(const uint8_t *name, size_t size)
 
 void commands_init(struct core *core)
 {
+    CHECK(commands_count() < 512 / 2); /* A search has to end. */
     memset(core->command_slots, 0, sizeof core->command_slots);
     for (uint32_t i = 0; i < commands_count(); i++) {
         const char *name = commands_table[i].name;

@@ -14,6 +14,7 @@
 void listing_begin(struct listing *listing, uint32_t max,
                    listing_compare_fn *compare)
 {
+    CHECK(max > 0);
     *listing = (struct listing){.max = max, .compare = compare};
     listing->item = memory_new(max * sizeof *listing->item);
 }

@@ -411,6 +411,7 @@ bool call_parse(struct core *core, struct call *call,
                 uint32_t count, struct resp_writer *writer)
 {
     struct parse parse = {call, writer, 1};
+    CHECK(count > 0);
     call->command = command;
     call->argument = argument;
     call->count = count;

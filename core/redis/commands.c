@@ -286,6 +286,7 @@ static int64_t pttl(struct core *core, const struct hold *hold)
 static void propose_step(struct core *core, struct request *request,
                          const struct redis_call *redis)
 {
+    CHECK(request->step < redis->key_count);
     struct bytes key = redis->keys[request->step];
     uint64_t px_ms = redis->px_ms;
     if (!propose_is_open(core)) {
@@ -334,7 +335,8 @@ void redis_run(struct core *core, struct request *request,
                const struct call *call)
 {
     struct redis_call redis;
-    (void)understand(call, &redis); /* It was when it was parsed. */
+    bool is_good = understand(call, &redis);
+    CHECK(is_good); /* It was when it was parsed. */
     if (redis.kind == KIND_READ) {
         questions_enqueue(core, request);
         return;
@@ -393,7 +395,8 @@ void redis_reply(struct core *core, struct request *request,
 {
     struct redis_call redis;
     CHECK(request->call != NULL); /* propose_end() leaves it. */
-    (void)understand(request->call, &redis);
+    bool is_good = understand(request->call, &redis);
+    CHECK(is_good && request->step < redis.key_count);
     struct bytes key = redis.keys[request->step];
     bool is_hit = is_success(core, &redis, key, result);
     bool is_absent = result->code == RESULT_NOT_HELD;

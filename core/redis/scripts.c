@@ -3,6 +3,7 @@
 /* The table of known scripts: by SHA-1, or by their normalised text. */
 
 #include "core/redis/scripts.h"
+#include "base/check.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -168,6 +169,7 @@ void scripts_load(struct scripts *scripts, const char *sha, enum script_op op)
     if (scripts_find(scripts, bytes_of_text(sha)) != SCRIPT_NONE) {
         return;
     }
+    CHECK(op != SCRIPT_NONE);
     /* The oldest makes room; its client loads it again when told NOSCRIPT. */
     struct loaded_script
         *slot = &scripts->loaded[scripts->count++ % SCRIPTS_LOADED_MAX];
