@@ -67,7 +67,7 @@ static void follow(struct core *core, const struct replica_entry *entry,
         core->counts.sessions_ended++;
         return;
     case EFFECT_BEGUN:
-        life_learnt(core);
+        update_cluster_id(core);
         if (core->reign.stage == REIGN_BEGUN &&
             effect->count == core->options.id &&
             entry->term == core->reign.term) {
@@ -153,13 +153,13 @@ bool apply_committed(struct core *core)
         if (entry.type == ENTRY_CHANGE) {
             /* It may have a new member, or lack an old one. */
             reign_member_changed(core);
-            peers_applied(core, applied);
+            update_members(core, applied);
             trail_members(core, applied, &core->members.applied);
         }
     }
     core->turn.has_left_over |= applied < target;
     core->turn.has_spent_budget |= budget == 0;
-    history_note(&core->history, applied, core->now_ns);
+    history_add(&core->history, applied, core->now_ns);
     if (core->flush.due_ns == 0) {
         core->flush.due_ns = core->now_ns +
                              core->options.limits.flush_ms * NS_PER_MS;

@@ -90,23 +90,23 @@ bool attach_has_room(struct core *core, struct conn *conn)
 }
 
 /* Until a leader can be told, or this node serves itself. */
-static void remember(struct core *core, uint64_t conn, uint64_t session)
+static void enqueue(struct core *core, uint64_t conn, uint64_t session)
 {
     CHECK(!is_serving(core)); /* It would be told, or lower the deadline. */
-    if (core->attach.untold == NULL) {
-        core->attach.untold = memory_new(UNTOLD_CLOSE_MAX *
-                                         sizeof *core->attach.untold);
+    if (core->attach.unreported == NULL) {
+        core->attach.unreported = memory_new(UNREPORTED_MAX *
+                                             sizeof *core->attach.unreported);
     }
-    if (core->attach.untold_count < UNTOLD_CLOSE_MAX) {
-        core->attach
-            .untold[core->attach.untold_count++] = (struct untold_close){
+    if (core->attach.unreported_count < UNREPORTED_MAX) {
+        core->attach.unreported
+            [core->attach.unreported_count++] = (struct unreported_close){
             conn, session};
     }
 }
 
 /* A connection of this node no longer acts for 'session'. A stopping node
  * closes its connections itself: their clients have not died. */
-static void closed(struct core *core, uint64_t conn, uint64_t session)
+static void detached(struct core *core, uint64_t conn, uint64_t session)
 {
     if (core->is_stopping) {
         return;
@@ -117,7 +117,7 @@ static void closed(struct core *core, uint64_t conn, uint64_t session)
         }
         return;
     }
-    remember(core, conn, session);
+    enqueue(core, conn, session);
 }
 
 static struct attachment *find_remote(struct core *core, uint64_t peer,
@@ -143,14 +143,14 @@ void attach_answered(struct core *core, struct request *request,
     CHECK(session != 0);
     if (request->conn != NULL) {
         if (!attach(core, request->conn, session)) {
-            closed(core, request->conn->id, session);
+            detached(core, request->conn->id, session);
         }
         return;
     }
     struct peer *peer = peer_find(core, request->peer);
     if (peer == NULL || !peer->is_up) {
         if (request->peer == 0) {
-            closed(core, 0, session); /* It closed before it was answered. */
+            detached(core, 0, session); /* It closed before it was answered. */
         }
         return;
     }
@@ -235,7 +235,7 @@ void attach_check(struct core *core)
     }
 }
 
-void attach_forget_conn(struct core *core, struct conn *conn)
+void attach_remove_conn(struct core *core, struct conn *conn)
 {
     LIST_EACH_SAFE (node, &conn->sessions) {
         struct attachment *attachment = LIST_ENTRY(node, struct attachment,
@@ -244,10 +244,10 @@ void attach_forget_conn(struct core *core, struct conn *conn)
         bool is_ended = attachment->is_ended;
         drop(core, attachment);
         if (!is_ended) {
-            closed(core, conn->id, session);
+            detached(core, conn->id, session);
         }
     }
-    attach_tell(core);
+    attach_report(core);
 }
 
 void attach_closed_at(struct core *core, uint64_t peer, uint64_t peer_conn,
@@ -267,12 +267,12 @@ void attach_closed_at(struct core *core, uint64_t peer, uint64_t peer_conn,
         } else {
             /* It came before our BEGIN was applied; there are no deadlines yet
              * that it could lower. */
-            remember(core, 0, sessions[i]);
+            enqueue(core, 0, sessions[i]);
         }
     }
 }
 
-void attach_forget_peer(struct core *core, struct peer *peer)
+void attach_remove_peer(struct core *core, struct peer *peer)
 {
     LIST_EACH_SAFE (node, &peer->attachments) {
         drop(core, LIST_ENTRY(node, struct attachment, in_owner));
@@ -280,10 +280,10 @@ void attach_forget_peer(struct core *core, struct peer *peer)
 }
 
 /* Tells the leader in frames of one connection each what has closed. */
-void attach_tell(struct core *core)
+void attach_report(struct core *core)
 {
     uint64_t sessions[CLOSED_COUNT_MAX];
-    if (core->attach.untold_count == 0) {
+    if (core->attach.unreported_count == 0) {
         return;
     }
     struct buffer *out = NULL;
@@ -297,13 +297,14 @@ void attach_tell(struct core *core)
             return;
         }
     }
-    for (uint32_t i = 0; i < core->attach.untold_count;) {
-        uint64_t conn = core->attach.untold[i].conn;
+    for (uint32_t i = 0; i < core->attach.unreported_count;) {
+        uint64_t conn = core->attach.unreported[i].conn;
         uint32_t count = 0;
-        for (; i < core->attach.untold_count &&
-               core->attach.untold[i].conn == conn && count < CLOSED_COUNT_MAX;
+        for (; i < core->attach.unreported_count &&
+               core->attach.unreported[i].conn == conn &&
+               count < CLOSED_COUNT_MAX;
              i++) {
-            sessions[count++] = core->attach.untold[i].session;
+            sessions[count++] = core->attach.unreported[i].session;
         }
         if (out != NULL) {
             frame_put_closed(out, conn, sessions, count);
@@ -311,7 +312,7 @@ void attach_tell(struct core *core)
             attach_closed_at(core, core->options.id, conn, sessions, count);
         }
     }
-    core->attach.untold_count = 0;
+    core->attach.unreported_count = 0;
 }
 
 void attach_stepped_down(struct core *core)
@@ -319,7 +320,7 @@ void attach_stepped_down(struct core *core)
     CHECK(!is_leader(core) || core->is_stopping);
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
         if (core->peers[i].id != 0) {
-            attach_forget_peer(core, &core->peers[i]);
+            attach_remove_peer(core, &core->peers[i]);
         }
     }
 }
@@ -328,6 +329,6 @@ void attach_free(struct core *core)
 {
     attach_stepped_down(core);
     CHECK(core->attach.sessions == NULL); /* The connections have gone. */
-    free(core->attach.untold);
-    core->attach.untold = NULL;
+    free(core->attach.unreported);
+    core->attach.unreported = NULL;
 }

@@ -21,7 +21,7 @@ struct core;
 struct peer;
 struct request;
 
-#define UNTOLD_CLOSE_MAX 4096
+#define UNREPORTED_MAX 4096
 
 /* That a connection acts for a session: of this node, or of another one. */
 struct attachment {
@@ -46,11 +46,11 @@ struct attached {
 struct attach {
     struct attached *sessions;
     /* Closed while no leader could be told (rule 8). */
-    struct untold_close {
+    struct unreported_close {
         uint64_t conn;
         uint64_t session;
-    } * untold; /* UNTOLD_CLOSE_MAX, or NULL. */
-    uint32_t untold_count;
+    } * unreported; /* UNREPORTED_MAX, or NULL. */
+    uint32_t unreported_count;
 };
 
 /* False if no further session can be attached. */
@@ -73,17 +73,17 @@ void attach_ended(struct core *core, uint64_t session);
 void attach_check(struct core *core);
 
 /* The connection was closed (or RESET): detaches all its sessions. */
-void attach_forget_conn(struct core *core, struct conn *conn);
+void attach_remove_conn(struct core *core, struct conn *conn);
 /* A peer tells that its connection was closed. */
 void attach_closed_at(struct core *core, uint64_t peer, uint64_t peer_conn,
                       const uint64_t *sessions, uint32_t count);
 /* The link to a peer is lost: forgets what is attached there. */
-void attach_forget_peer(struct core *core, struct peer *peer);
+void attach_remove_peer(struct core *core, struct peer *peer);
 /* Other nodes' connections are told to the next leader from now on: what this
  * one knows of them grows old. */
 void attach_stepped_down(struct core *core);
 /* Closes that could be told to nobody: a leader is there now. */
-void attach_tell(struct core *core);
+void attach_report(struct core *core);
 void attach_free(struct core *core);
 
 #endif /* HASP_CORE_ATTACH_H */

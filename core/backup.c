@@ -97,8 +97,8 @@ void raft_backup_run(struct core *core, struct request *request,
     } else if (lockfsm_applied_index(core->fsm) == 0) {
         request_refuse(core, request, "GONE", "there is nothing here yet");
     } else {
-        trail_tell(request);
-        snapshots_wanted(core, request);
+        trail_log(request);
+        snapshots_enqueue(core, request);
     }
 }
 

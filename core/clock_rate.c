@@ -23,8 +23,8 @@ static void begin_span(struct clock_rate *rate,
     rate->span_ns = first->local_ns;
 }
 
-void clock_rate_note(struct clock_rate *rate, uint64_t local_ns,
-                     uint64_t remote_ns)
+void clock_rate_add(struct clock_rate *rate, uint64_t local_ns,
+                    uint64_t remote_ns)
 {
     struct clock_sample sample = {local_ns, (int64_t)(local_ns - remote_ns)};
     if (remote_ns < rate->remote_ns) {

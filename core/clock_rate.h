@@ -47,8 +47,8 @@ struct clock_rate {
 
 /* A message that was sent at 'remote_ns' came at 'local_ns'. A remote clock
  * that goes back is another one: all begins anew. */
-void clock_rate_note(struct clock_rate *rate, uint64_t local_ns,
-                     uint64_t remote_ns);
+void clock_rate_add(struct clock_rate *rate, uint64_t local_ns,
+                    uint64_t remote_ns);
 /* By how many millionths the remote clock is faster than the local one, as far
  * as it is known. */
 bool clock_rate_ppm(const struct clock_rate *rate, int32_t *ret_ppm);

@@ -11,7 +11,7 @@
 
 #include "core/state.h"
 
-#define TELL_NS (500 * NS_PER_MS)
+#define SEND_NS (500 * NS_PER_MS)
 /* Said in the log; and not any more below that. */
 #define WARN_PPM 10000
 #define CALM_PPM 8000
@@ -66,28 +66,28 @@ static bool is_off(const struct core *core, uint64_t id, int64_t limit_ppm)
     return others > 1 && (2 * faster > others || 2 * slower > others);
 }
 
-static void tell_of(struct peer *peer)
+static void log_peer(struct peer *peer)
 {
     int32_t ppm = peer->clock_ppm;
     if (!peer->is_clock_known) {
         return;
     }
-    if (!peer->is_clock_told && abs(ppm) > WARN_PPM) {
-        peer->is_clock_told = true;
+    if (!peer->is_clock_logged && abs(ppm) > WARN_PPM) {
+        peer->is_clock_logged = true;
         LOG_WARN("clocks differ",
                  "peer=%" PRIu64 " ppm=%" PRId32 " hint=\"the peer's clock is "
                  "%s than this node's; hasp_clock_rate_ppm of the other nodes "
                  "tells whose is wrong\"",
                  peer->id, ppm, ppm > 0 ? "faster" : "slower");
-    } else if (peer->is_clock_told && abs(ppm) < CALM_PPM) {
-        peer->is_clock_told = false;
+    } else if (peer->is_clock_logged && abs(ppm) < CALM_PPM) {
+        peer->is_clock_logged = false;
         LOG_INFO("clocks agree", "peer=%" PRIu64 " ppm=%" PRId32, peer->id,
                  ppm);
     }
 }
 
 /* One that cannot be measured any more stays as it was. */
-static void tell_of_own(struct core *core)
+static void log_own(struct core *core)
 {
     if (!core->clocks.is_off && is_off(core, core->options.id, WARN_PPM)) {
         core->clocks.is_off = true;
@@ -132,7 +132,7 @@ void clocks_turn(struct core *core)
     if (core->now_ns < core->clocks.due_ns) {
         return;
     }
-    core->clocks.due_ns = core->now_ns + TELL_NS;
+    core->clocks.due_ns = core->now_ns + SEND_NS;
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
         struct peer *peer = &core->peers[i];
         struct buffer *out = peer->is_up
@@ -142,10 +142,10 @@ void clocks_turn(struct core *core)
             frame_put_u64(out, FRAME_CLOCK, core->now_ns);
             peer->is_clock_known = clock_rate_ppm(&peer->clock,
                                                   &peer->clock_ppm);
-            tell_of(peer);
+            log_peer(peer);
         }
     }
-    tell_of_own(core);
+    log_own(core);
     core->reign.clock_heir = find_heir(core);
 }
 
@@ -160,7 +160,7 @@ int clocks_received(struct core *core, uint64_t from, struct bytes body)
     uint64_t remote_ns;
     int error = frame_get_u64(body, &remote_ns);
     if (error == 0 && peer != NULL) {
-        clock_rate_note(&peer->clock, core->now_ns, remote_ns);
+        clock_rate_add(&peer->clock, core->now_ns, remote_ns);
     }
     return error;
 }

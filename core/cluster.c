@@ -65,7 +65,7 @@ static uint32_t show_members(struct core *core,
         one->id = members.member[i].id;
         one->is_leader = one->id == replica_leader(core->replica);
         snprintf(one->name, sizeof one->name, "%040" PRIx64, one->id);
-        member_client_address(core, one->id, one->host);
+        forward_client_address(core, one->id, one->host);
         char *colon = strrchr(one->host, ':');
         if (colon == NULL) {
             continue;

@@ -65,8 +65,8 @@ void conn_free(struct core *core, struct conn *conn)
     }
     conn_give_back(core, conn, conn->held_size);
     free_slots(conn);
-    watches_forget(core, conn);
-    attach_forget_conn(core, conn);
+    watches_remove(core, conn);
+    attach_remove_conn(core, conn);
     CHECK(conn->session_count == 0 && conn->watch_count == 0);
     HASH_DELETE(by_id, core->conns.by_id, conn);
     list_remove(&conn->in_core);

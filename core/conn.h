@@ -51,7 +51,7 @@ struct conn {
     uint32_t watch_count;   /* Of all kinds; channels and patterns as well in */
     uint32_t channel_count; /* ... this one (the mode of RESP2). */
     uint32_t glob_count;
-    uint64_t told_event; /* The newest that was pushed to it. */
+    uint64_t last_event; /* The newest that was pushed to it. */
     /* Of those that are not answered, by enum conn_order: how many, and a bit
      * for the hash of each name that they touch. */
     uint32_t open_count[ORDER_COUNT];

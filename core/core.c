@@ -192,11 +192,11 @@ int core_begin(struct core *core, const struct core_start *start,
         return error;
     }
     if (replica.applied_index > 0) {
-        peers_applied(core, replica.applied_index);
+        update_members(core, replica.applied_index);
     } else {
-        peers_want(core);
+        update_peers(core);
     }
-    life_learnt(core);
+    update_cluster_id(core);
     update_carry_out(core, &update);
     follow(core);
     return 0;
@@ -240,7 +240,7 @@ bool core_client_is_stranger(struct core *core, uint64_t conn)
 
 #ifdef HASP_FEATURE_LEVEL_EXTRA
 /* For tests: a frame that is not of the first version. */
-static void tell_trial(struct core *core, uint64_t id)
+static void send_trial(struct core *core, uint64_t id)
 {
     struct buffer *out = peer_output(core, id, FRAME_TRIAL);
     if (out != NULL) {
@@ -293,12 +293,12 @@ void core_peer_up(struct core *core, const struct frame_hello *hello,
         return;
     }
 #ifdef HASP_FEATURE_LEVEL_EXTRA
-    tell_trial(core, id);
+    send_trial(core, id);
 #endif
     reign_member_changed(core);
     vouch_greeted(core, id, hello->members_index);
     if (id == core->leader.id) {
-        attach_tell(core);
+        attach_report(core);
     }
     /* A cluster that starts need not wait out an election's time. */
     if (sees_majority(core)) {
@@ -313,7 +313,7 @@ void core_peer_down(struct core *core, uint64_t id, bool was_closed_by_peer,
     struct peer *peer = peer_find(core, id);
     if (peer != NULL) {
         peer->is_up = false;
-        attach_forget_peer(core, peer);
+        attach_remove_peer(core, peer);
         snapshots_peer_lost(core, peer);
     }
     forward_peer_lost(core, id);
@@ -340,7 +340,7 @@ static int take_message(struct core *core, uint64_t id, struct bytes body)
     int error = replica_receive(core->replica, id, body,
                                 core->now_ns / NS_PER_MS, &update);
     if (error == 0) {
-        loss_note(core, id);
+        loss_update(core, id);
         update_carry_out(core, &update);
     }
     return error;
@@ -516,7 +516,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
             follow(core);
             membership_applied(core, lockfsm_applied_index(core->fsm));
             follow(core);
-            lease_ended(core);
+            lease_sessions_ended(core);
         }
         questions_answer(core);
         commands_run_ready(core);

@@ -74,8 +74,8 @@ static void condemn(struct core *core, uint64_t log_index)
     core->port.data_lost(core->port.data, why);
 }
 
-static void tell_diverged(struct core *core, uint64_t id,
-                          const struct frame_digest *right)
+static void notify_diverged(struct core *core, uint64_t id,
+                            const struct frame_digest *right)
 {
     struct buffer *out = peer_output(core, id, FRAME_DIVERGED);
     LOG_ERROR("member has another state",
@@ -153,7 +153,7 @@ static void compare(struct core *core, uint64_t log_index)
             condemn(core, log_index);
             return;
         }
-        tell_diverged(core, id, right);
+        notify_diverged(core, id, right);
     }
     if (log_index > core->digests.agreed_index) {
         core->digests.agreed_index = log_index;

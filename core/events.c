@@ -107,29 +107,30 @@ static void publish(struct core *core, const struct watch *watch,
 }
 
 /* A connection that watches several fitting prefixes hears it once. */
-static void tell_watch(struct core *core, const struct watch *watch, void *data)
+static void notify_watch(struct core *core, const struct watch *watch,
+                         void *data)
 {
     const struct event *event = data;
     struct conn *conn = watch->of.conn;
     if (watch->of.pattern->kind != WATCH_PREFIX) {
         publish(core, watch, event->kind, event->effect);
-    } else if (conn->told_event != core->watches.event) {
-        conn->told_event = core->watches.event;
+    } else if (conn->last_event != core->watches.event) {
+        conn->last_event = core->watches.event;
         push(core, conn, event->kind, event->effect);
     }
 }
 
-static void tell(struct core *core, const char *kind,
-                 const struct effect *effect)
+static void notify(struct core *core, const char *kind,
+                   const struct effect *effect)
 {
     struct event event = {kind, effect};
     core->watches.event++;
-    watches_hit(core, effect->lock, tell_watch, &event);
+    watches_hit(core, effect->lock, notify_watch, &event);
 }
 
 /* Locks are what is watched: one event for each that the session holds, and
  * that will go to somebody else unless the session is pardoned. */
-static void tell_blacklisted(struct core *core, const struct effect *effect)
+static void notify_blacklisted(struct core *core, const struct effect *effect)
 {
     const struct session *session = lockfsm_session(core->fsm, effect->session);
     if (session == NULL || core->watches.by_owner == NULL) {
@@ -142,7 +143,7 @@ static void tell_blacklisted(struct core *core, const struct effect *effect)
         event.owner = hold->owner;
         event.token = hold->token;
         event.reason = NULL; /* The operator's reason, or no message. */
-        tell(core, "blacklisted", &event);
+        notify(core, "blacklisted", &event);
     }
 }
 
@@ -182,7 +183,7 @@ static void please(struct core *core, const struct effect *effect)
         struct conn *conn = LIST_ENTRY(node, struct attachment, in_session)
                                 ->conn;
         if (conn != NULL && conn->version == 3 &&
-            conn->told_event != core->watches.event) {
+            conn->last_event != core->watches.event) {
             push(core, conn, "please", effect);
         }
     }
@@ -192,14 +193,14 @@ void events_effect(struct core *core, const struct effect *effect)
 {
     if (effect->type == EFFECT_SESSION_CHANGED && effect->reason != NULL &&
         strcmp(effect->reason, "blacklisted") == 0) {
-        tell_blacklisted(core, effect);
+        notify_blacklisted(core, effect);
         return;
     }
     const char *kind = kind_of(effect);
     if (kind == NULL) {
         return;
     }
-    tell(core, kind, effect);
+    notify(core, kind, effect);
     if (effect->type == EFFECT_PLEASE) {
         please(core, effect);
     }

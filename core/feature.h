@@ -17,7 +17,7 @@ struct core;
 struct request;
 
 struct feature {
-    uint32_t told_level; /* That the cluster could be raised to it. */
+    uint32_t logged_level; /* That the cluster could be raised to it. */
 };
 
 /* The level to which the cluster may be raised: the lowest one of its members

@@ -36,7 +36,7 @@ static bool send(struct core *core, struct request *request)
     if (core->options.redirect == REDIRECT_MOVED &&
         request->effect == NOTHING_DONE) {
         char address[MEMBER_ADDRESS_SIZE];
-        member_client_address(core, core->leader.id, address);
+        forward_client_address(core, core->leader.id, address);
         if (address[0] == '\0') {
             return false;
         }
@@ -59,7 +59,7 @@ static bool send(struct core *core, struct request *request)
     request->sent_to = core->leader.id;
     request->sent_term = core->leader.term;
     request_mark(request);
-    request_forget_call(core, request);
+    request_release_call(core, request);
     request_move(core, request, REQUEST_FORWARDED);
     return true;
 }
@@ -112,7 +112,7 @@ void forward_peer_lost(struct core *core, uint64_t peer)
 }
 
 /* No leader was found in time. */
-static void give_up(struct core *core, struct request *request)
+static void refuse_late(struct core *core, struct request *request)
 {
     request_refuse(core, request, "NOLEADER", "no leader was found");
 }
@@ -173,7 +173,7 @@ void forward_turn(struct core *core)
         if (request->deadline_ns > core->now_ns) {
             break;
         }
-        give_up(core, request);
+        refuse_late(core, request);
     }
 }
 
@@ -251,7 +251,7 @@ static void answered(struct core *core, uint64_t peer, struct request *request,
         request->not_before_ns = core->now_ns + FORWARD_RETRY_NS;
         if (core->now_ns >= request->deadline_ns ||
             !request_may_go_on(request)) {
-            give_up(core, request);
+            refuse_late(core, request);
         } else {
             park(core, request);
         }
@@ -307,8 +307,8 @@ int forward_closed(struct core *core, uint64_t peer, struct bytes body)
     return error;
 }
 
-void member_client_address(const struct core *core, uint64_t id,
-                           char out[MEMBER_ADDRESS_SIZE])
+void forward_client_address(const struct core *core, uint64_t id,
+                            char out[MEMBER_ADDRESS_SIZE])
 {
     struct replica_members members;
     replica_members(core->replica, &members);

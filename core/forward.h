@@ -42,7 +42,7 @@ MUST_CHECK int forward_closed(struct core *core, uint64_t peer,
                               struct bytes body);
 
 /* The client address of member 'id', "" if it is not known. */
-void member_client_address(const struct core *core, uint64_t id,
-                           char out[MEMBER_ADDRESS_SIZE]);
+void forward_client_address(const struct core *core, uint64_t id,
+                            char out[MEMBER_ADDRESS_SIZE]);
 
 #endif /* HASP_CORE_FORWARD_H */

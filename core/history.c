@@ -44,7 +44,7 @@ static void thin_out(struct history *history)
     history->count = kept;
 }
 
-void history_note(struct history *history, uint64_t log_index, uint64_t ns)
+void history_add(struct history *history, uint64_t log_index, uint64_t ns)
 {
     CHECK(history->count > 0); /* history_begin() comes first. */
     struct history_mark *last = &history->marks[history->count - 1];

@@ -26,7 +26,7 @@ struct history {
 void history_begin(struct history *history, uint64_t log_index, uint64_t ns);
 void history_done(struct history *history);
 /* Everything up to 'log_index' had been applied at 'ns'. O(1) amortized. */
-void history_note(struct history *history, uint64_t log_index, uint64_t ns);
+void history_add(struct history *history, uint64_t log_index, uint64_t ns);
 /* Milliseconds since 'log_index' was applied, as far as is known. */
 uint64_t history_age_ms(const struct history *history, uint64_t log_index,
                         uint64_t now_ns);

@@ -45,7 +45,7 @@ static struct beat beat_at(struct core *core, const struct request *request,
     }
     beat.session = lockfsm_session(core->fsm, beat.id);
     if (beat.session != NULL && beat.proof != NULL &&
-        !session_proof_is(beat.session, beat.proof)) {
+        !lease_proof_is(beat.session, beat.proof)) {
         beat.session = NULL;
     }
     return beat;
@@ -61,7 +61,7 @@ void session_keep_run(struct core *core, struct request *request,
     for (uint32_t i = 0; i < beat_count(call); i++) {
         struct beat beat = beat_at(core, request, call, i, proof);
         if (beat.session == NULL || beat.session->blacklist_index != 0 ||
-            !lease_heard(core, beat.id, request->received_ns)) {
+            !lease_renew(core, beat.id, request->received_ns)) {
             request->is_heard = false; /* To be refused: moves nothing. */
             continue;
         }
@@ -93,7 +93,7 @@ static bool wait_on(struct core *core, struct request *request,
          * now) must move the deadline before it is answered otherwise. */
         if (timers_is_doomed(core->timers, beat.id) ||
             (!request->is_heard &&
-             !lease_heard(core, beat.id, request->received_ns))) {
+             !lease_renew(core, beat.id, request->received_ns))) {
             request_move(core, request, REQUEST_DOOMED);
             return true;
         }
@@ -151,7 +151,7 @@ static void put_answer(struct core *core, const struct beat *beat, bool is_full,
                    (const char *)reason.data);
     } else if (is_full) {
         resp_map(writer, 4);
-        session_put_times(writer, session->ttl_ms, session->linger_ms);
+        lease_put_times(writer, session->ttl_ms, session->linger_ms);
         put_ended(session, writer);
     } else {
         resp_integer(writer, session->ttl_ms);
@@ -177,7 +177,7 @@ void session_keep_read(struct core *core, struct request *request,
     request_done(core, request);
 }
 
-bool lease_heard(struct core *core, uint64_t session, uint64_t received_ns)
+bool lease_renew(struct core *core, uint64_t session, uint64_t received_ns)
 {
     if (!timers_heard(core->timers, session, received_ns)) {
         return false;
@@ -188,7 +188,7 @@ bool lease_heard(struct core *core, uint64_t session, uint64_t received_ns)
     return true;
 }
 
-void lease_ended(struct core *core)
+void lease_sessions_ended(struct core *core)
 {
     if (!core->turn.has_session_ended) {
         return;
@@ -238,8 +238,8 @@ uint64_t lease_next(const struct core *core)
     return next > core->now_ns ? next : core->now_ns + LATE_NS;
 }
 
-bool session_proof_is(const struct session *session,
-                      const uint8_t proof[PROOF_SIZE])
+bool lease_proof_is(const struct session *session,
+                    const uint8_t proof[PROOF_SIZE])
 {
     volatile uint8_t difference = 0;
     for (int i = 0; i < PROOF_SIZE; i++) {
@@ -248,8 +248,8 @@ bool session_proof_is(const struct session *session,
     return difference == 0 && !session->is_redis;
 }
 
-void session_put_times(struct resp_writer *writer, uint64_t ttl_ms,
-                       uint64_t linger_ms)
+void lease_put_times(struct resp_writer *writer, uint64_t ttl_ms,
+                     uint64_t linger_ms)
 {
     uint64_t trust_ms = rules_trusted(rules_promised(ttl_ms, linger_ms));
     resp_text(writer, "ttl_ms");

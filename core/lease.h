@@ -24,16 +24,16 @@ void lease_turn(struct core *core, uint64_t read_ns);
 uint64_t lease_next(const struct core *core);
 /* A heartbeat of the session was received then, and is not refused: moves its
  * deadline. False: it is unknown or doomed. */
-bool lease_heard(struct core *core, uint64_t session, uint64_t received_ns);
+bool lease_renew(struct core *core, uint64_t session, uint64_t received_ns);
 /* A session has ended: heartbeats that waited for that. */
-void lease_ended(struct core *core);
+void lease_sessions_ended(struct core *core);
 
 /* True if 'proof' is that of the session's secret; takes the same time for all.
  * A Redis value has none. */
-bool session_proof_is(const struct session *session,
-                      const uint8_t proof[PROOF_SIZE]);
+bool lease_proof_is(const struct session *session,
+                    const uint8_t proof[PROOF_SIZE]);
 /* Writes ttl_ms, linger_ms and trust_ms (three pairs). */
-void session_put_times(struct resp_writer *writer, uint64_t ttl_ms,
-                       uint64_t linger_ms);
+void lease_put_times(struct resp_writer *writer, uint64_t ttl_ms,
+                     uint64_t linger_ms);
 
 #endif /* HASP_CORE_LEASE_H */

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "core/state.h"
 
-void loss_note(struct core *core, uint64_t id)
+void loss_update(struct core *core, uint64_t id)
 {
     struct peer *peer = peer_find(core, id);
     if (peer == NULL || replica_role(core->replica) != REPLICA_LEADER) {
@@ -25,8 +25,8 @@ void loss_note(struct core *core, uint64_t id)
     }
 }
 
-static void tell(struct core *core, const struct peer *peer,
-                 uint64_t incarnation, uint64_t log_end)
+static void notify(struct core *core, const struct peer *peer,
+                   uint64_t incarnation, uint64_t log_end)
 {
     LOG_ERROR("member has lost its data",
               "member=%" PRIu64 " acknowledged=%" PRIu64 " term=%" PRIu64
@@ -51,7 +51,7 @@ bool loss_seen(struct core *core, struct peer *peer,
     peer->has_lost = peer->acked_index > 0 && hello->term <= peer->acked_term &&
                      hello->last_index < peer->acked_index;
     if (peer->has_lost) {
-        tell(core, peer, hello->incarnation, hello->last_index);
+        notify(core, peer, hello->incarnation, hello->last_index);
     }
     return peer->has_lost;
 }
@@ -106,7 +106,7 @@ static void answer(struct core *core, struct peer *peer)
     bool is_known = peer->acked_term == core->reign.term;
     if (peer->has_lost ||
         (is_known && peer->asked.log_end < peer->acked_index)) {
-        tell(core, peer, peer->asked.incarnation, peer->asked.log_end);
+        notify(core, peer, peer->asked.incarnation, peer->asked.log_end);
     } else if (is_known) {
         frame_put_lost(out, FRAME_CLEARED, &peer->asked);
     }

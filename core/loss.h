@@ -47,7 +47,7 @@ struct loss {
 };
 
 /* A message of 'id' has been dealt with: what it has acknowledged. */
-void loss_note(struct core *core, uint64_t id);
+void loss_update(struct core *core, uint64_t id);
 /* True, and it is told, if what it greets with is less than that. From now on
  * it may only ask about that. */
 bool loss_seen(struct core *core, struct peer *peer,

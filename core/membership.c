@@ -356,7 +356,7 @@ void raft_promote_run(struct core *core, struct request *request,
 
 /* Nothing else may change before the new voter knows that it is one: so OK is
  * said when it does, and what the operator asks for next is not refused. */
-static void settle(struct core *core)
+static void finish_settling(struct core *core)
 {
     const struct change *change = &core->reign.change;
     if (replica_match(core->replica, change->member) >= change->index ||
@@ -508,7 +508,7 @@ void membership_turn(struct core *core)
     } else if (change->state == CHANGE_LISTENING && is_due) {
         try_to_take_away(core);
     } else if (change->state == CHANGE_SETTLING) {
-        settle(core);
+        finish_settling(core);
     }
 }
 
@@ -531,7 +531,7 @@ static void promoted(struct core *core)
     }
     enter(change, CHANGE_SETTLING);
     change->retry_ns = core->now_ns + SETTLE_NS;
-    settle(core);
+    finish_settling(core);
 }
 
 void membership_applied(struct core *core, uint64_t applied)

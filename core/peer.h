@@ -23,7 +23,7 @@ struct peer {
     struct clock_rate clock;
     bool is_clock_known;
     int32_t clock_ppm;    /* Then: as at the last look. */
-    bool is_clock_told;   /* That it differs. */
+    bool is_clock_logged; /* That it differs. */
     uint64_t acked_term;  /* That directory's log was durable, when this ... */
     uint64_t acked_index; /* ... node led in acked_term; 0: not known. */
     bool has_lost;        /* It is not any more. */

@@ -82,7 +82,7 @@ void propose_end(struct core *core, struct request *request)
         request_move(core, request, REQUEST_LOGGED);
         request->next = NULL;
         if ((request->command->flags & COMMAND_REDIS) == 0) {
-            request_forget_call(core, request); /* The result says it all. */
+            request_release_call(core, request); /* The result says it all. */
         }
     }
     add_item(propose, propose->item_start, request);

@@ -10,7 +10,7 @@
 #include "core/commands/commands.h"
 #include "core/state.h"
 
-#define TELL_NS (60 * NS_PER_S)
+#define LOG_NS (60 * NS_PER_S)
 
 uint64_t core_quarantine_ms(struct core *core)
 {
@@ -38,7 +38,7 @@ void quarantine_turn(struct core *core)
     if (core->now_ns < core->quarantine.due_ns) {
         return;
     }
-    core->quarantine.due_ns = core->now_ns + TELL_NS;
+    core->quarantine.due_ns = core->now_ns + LOG_NS;
     LOG_WARN("quarantine after a restore",
              "left_ms=%" PRIu64
              " hint=\"nothing is granted; if no client of the former life is "

@@ -79,10 +79,10 @@ void reign_follow(struct core *core)
         core->leader.term = term;
         if (leader != 0 && leader != core->leader.last_id) {
             core->leader.last_id = leader;
-            peers_want(core); /* The one before may have been removed. */
+            update_peers(core); /* The one before may have been removed. */
         }
         forward_leader_changed(core);
-        attach_tell(core);
+        attach_report(core);
     }
 }
 
@@ -134,7 +134,7 @@ void reign_serve(struct core *core)
     reign_member_changed(core);
     transfer_put_off(core);
     timers_begin(core->timers, core->fsm, core->now_ns);
-    attach_tell(core);
+    attach_report(core);
     LOG_INFO("serving", "term=%" PRIu64 " sessions=%u", core->reign.term,
              (unsigned)HASH_CNT(by_id, lockfsm_sessions(core->fsm)));
 }

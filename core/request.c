@@ -71,7 +71,7 @@ static void free_call(struct call *call)
     free(call);
 }
 
-void request_forget_call(struct core *core, struct request *request)
+void request_release_call(struct core *core, struct request *request)
 {
     struct call *call = request->call;
     request->call = NULL;
@@ -186,7 +186,7 @@ bool request_understand_borrowed(struct core *core, struct request *request,
     }
     if (!call_parse(core, request->call, request->command, argument, count,
                     request_reply(core, request))) {
-        request_forget_call(core, request);
+        request_release_call(core, request);
         return false;
     }
     request->has_req = call_is_numbered(request, request->call);
@@ -203,7 +203,7 @@ void request_move(struct core *core, struct request *request,
 }
 
 /* Takes a queued request out of the chain of its wait. */
-static void forget_wait(struct core *core, struct request *request)
+static void leave_wait(struct core *core, struct request *request)
 {
     struct request *first;
     HASH_FIND(by_wait, core->requests.by_wait, &request->index,
@@ -231,7 +231,7 @@ void request_leave(struct core *core, struct request *request)
 {
     list_remove(&request->in_list);
     if (request->state == REQUEST_QUEUED) {
-        forget_wait(core, request);
+        leave_wait(core, request);
         core->requests.in_flight++;
     }
     request->state = REQUEST_NEW;
@@ -258,7 +258,7 @@ void request_done(struct core *core, struct request *request)
 }
 
 /* Its bytes count no more. */
-static void let_go(struct core *core, struct request *request)
+static void release_bytes(struct core *core, struct request *request)
 {
     if (request->conn != NULL) {
         conn_give_back(core, request->conn, request->held_size);
@@ -268,8 +268,8 @@ static void let_go(struct core *core, struct request *request)
 
 static void free_request(struct core *core, struct request *request)
 {
-    let_go(core, request);
-    request_forget_call(core, request);
+    release_bytes(core, request);
+    request_release_call(core, request);
     CHECK(request->state == REQUEST_NEW && core->requests.in_flight > 0);
     core->requests.in_flight--;
     if (request->body.capacity > BODY_IDLE_SIZE) {
@@ -505,7 +505,7 @@ struct request *requests_end_wait(struct core *core, uint64_t wait_index)
 void request_orphan(struct core *core, struct request *request)
 {
     CHECK(request->conn != NULL || request->peer != 0);
-    let_go(core, request);
+    release_bytes(core, request);
     request->conn = NULL;
     request->peer = 0;
     switch (request->state) {

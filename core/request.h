@@ -129,7 +129,7 @@ MUST_CHECK bool request_understand_borrowed(struct core *core,
                                             const struct bytes *argument,
                                             uint32_t count);
 /* The call is not needed any more, unless leadership moves. */
-void request_forget_call(struct core *core, struct request *request);
+void request_release_call(struct core *core, struct request *request);
 
 /* Moves it to another station (but see request_wait()). */
 void request_move(struct core *core, struct request *request,

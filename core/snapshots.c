@@ -62,13 +62,13 @@ void raft_snapshot_run(struct core *core, struct request *request,
                        const struct call *call)
 {
     (void)call;
-    trail_tell(request);
+    trail_log(request);
     request_move(core, request, REQUEST_SNAPSHOT);
     request->index = lockfsm_applied_index(core->fsm);
     answer_waiting(core);
 }
 
-void snapshots_wanted(struct core *core, struct request *request)
+void snapshots_enqueue(struct core *core, struct request *request)
 {
     request_move(core, request, REQUEST_SNAPSHOT);
     request->index = lockfsm_applied_index(core->fsm);
@@ -401,12 +401,12 @@ void snapshots_installed(struct core *core)
     answer_waiting(core);
     core->flush.due_ns = 0;
     timers_loaded(core->timers, core->fsm, core->now_ns);
-    history_note(&core->history, index, core->now_ns);
+    history_add(&core->history, index, core->now_ns);
     LOG_INFO("snapshot installed", "index=%" PRIu64, index);
-    life_learnt(core);
+    update_cluster_id(core);
     replica_installed(core->replica, core->now_ns / NS_PER_MS, &update);
     update_carry_out(core, &update);
-    peers_applied(core, index);
+    update_members(core, index);
     attach_check(core);
     acknowledge(core, true);
 }

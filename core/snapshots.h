@@ -60,7 +60,7 @@ uint64_t snapshots_next(const struct core *core);
 
 /* A request of RAFT.BACKUP waits for a snapshot of all that is applied; then,
  * or when none could be taken, backup_answer() answers it. */
-void snapshots_wanted(struct core *core, struct request *request);
+void snapshots_enqueue(struct core *core, struct request *request);
 
 /* The replica asks to send the newest one to 'member'. */
 void snapshots_send(struct core *core, uint64_t member);

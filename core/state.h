@@ -88,7 +88,7 @@ struct core {
     } turn;
     uint64_t probe_number; /* The newest one's, see port.probe_address. */
     bool has_fatal;
-    bool is_cluster_told;
+    bool is_cluster_known;
     bool is_disk_scarce;
     bool is_stopping;
 };

@@ -58,7 +58,7 @@ void raft_status_run(struct core *core, struct request *request,
     struct resp_writer *writer = request_reply(core, request);
     (void)call;
     replica_members(core->replica, &members);
-    member_client_address(core, leader, leader_address);
+    forward_client_address(core, leader, leader_address);
     resp_map(writer, 15);
     resp_text(writer, "node");
     resp_integer(writer, (int64_t)core->options.id);
@@ -102,7 +102,7 @@ void raft_status_run(struct core *core, struct request *request,
 }
 
 /* True if the client asked for this section, or for all. */
-static bool wants(const struct call *call, const char *section)
+static bool is_asked_for(const struct call *call, const char *section)
 {
     if (call->count == 1) {
         return true;
@@ -123,9 +123,9 @@ void server_info(struct core *core, struct request *request,
 {
     struct buffer text = {0};
     char leader[MEMBER_ADDRESS_SIZE];
-    member_client_address(core, replica_leader(core->replica), leader);
+    forward_client_address(core, replica_leader(core->replica), leader);
     bool leads = replica_role(core->replica) == REPLICA_LEADER;
-    if (wants(call, "SERVER")) {
+    if (is_asked_for(call, "SERVER")) {
         buffer_printf(
             &text,
             "# Server\r\nhasp_version:%s\r\nredis_mode:%s\r\n"
@@ -134,17 +134,17 @@ void server_info(struct core *core, struct request *request,
             core->options.redirect == REDIRECT_MOVED ? "cluster" : "standalone",
             core->options.id, (core->now_ns - core->started_ns) / NS_PER_S);
     }
-    if (wants(call, "CLIENTS")) {
+    if (is_asked_for(call, "CLIENTS")) {
         buffer_printf(&text,
                       "# Clients\r\nconnected_clients:%u\r\n"
                       "blocked_clients:%u\r\n\r\n",
                       core->conns.count,
                       (unsigned)HASH_CNT(by_wait, core->requests.by_wait));
     }
-    if (wants(call, "PERSISTENCE")) {
+    if (is_asked_for(call, "PERSISTENCE")) {
         buffer_put_text(&text, "# Persistence\r\nloading:0\r\n\r\n");
     }
-    if (wants(call, "STATS")) {
+    if (is_asked_for(call, "STATS")) {
         buffer_printf(&text,
                       "# Stats\r\ntotal_commands_processed:%" PRIu64 "\r\n"
                       "grants:%" PRIu64 "\r\nsessions_ended:%" PRIu64 "\r\n"
@@ -156,7 +156,7 @@ void server_info(struct core *core, struct request *request,
                       core->counts.refusals, core->requests.in_flight,
                       core->conns.held_size);
     }
-    if (wants(call, "REPLICATION")) {
+    if (is_asked_for(call, "REPLICATION")) {
         buffer_printf(&text,
                       "# Replication\r\nrole:%s\r\nraft_role:%s\r\n"
                       "term:%" PRIu64 "\r\nleader:%" PRIu64
@@ -169,11 +169,11 @@ void server_info(struct core *core, struct request *request,
                       replica_commit_index(core->replica),
                       lockfsm_applied_index(core->fsm));
     }
-    if (wants(call, "CLUSTER")) {
+    if (is_asked_for(call, "CLUSTER")) {
         /* Whatever followers do: cluster clients find the leader by it. */
         buffer_put_text(&text, "# Cluster\r\ncluster_enabled:1\r\n\r\n");
     }
-    if (wants(call, "LOCKS")) {
+    if (is_asked_for(call, "LOCKS")) {
         buffer_printf(&text, "# Locks\r\nlocks:%u\r\nsessions:%u\r\n\r\n",
                       (unsigned)HASH_CNT(by_name, lockfsm_locks(core->fsm)),
                       (unsigned)HASH_CNT(by_id, lockfsm_sessions(core->fsm)));

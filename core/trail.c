@@ -52,7 +52,7 @@ static void write_line(const char *event, struct buffer *line)
     buffer_done(line);
 }
 
-void trail_tell(const struct request *request)
+void trail_log(const struct request *request)
 {
     struct buffer line = {0};
     buffer_printf(&line, "command=%s", request->command->name);
@@ -135,8 +135,8 @@ static uint64_t session_of(const struct effect *effect)
 
 /* What was taken from whom, and the first session in the line itself; each of
  * the others in a line of its own. */
-static void tell_sessions(struct core *core, struct buffer *line,
-                          uint64_t log_index, const struct effects *effects)
+static void log_sessions(struct core *core, struct buffer *line,
+                         uint64_t log_index, const struct effects *effects)
 {
     uint64_t told[SESSION_SHOWN_MAX];
     uint32_t count = 0, left_out = 0;
@@ -225,7 +225,7 @@ void trail_applied(struct core *core, const struct effects *effects)
     if (left_out > 0) {
         put_number(&line, "suppressed", left_out);
     }
-    tell_sessions(core, &line, log_index, effects);
+    log_sessions(core, &line, log_index, effects);
 }
 
 void trail_members(struct core *core, uint64_t log_index,

@@ -23,7 +23,7 @@ struct request;
  * entry. */
 void trail_append(const struct request *request, struct buffer *out);
 /* A line of this node alone: 'request' is carried out here. */
-void trail_tell(const struct request *request);
+void trail_log(const struct request *request);
 /* Proposes the entry that tells of a change of the members; 'asker' is what
  * trail_append() has made when it was asked for. */
 void trail_act(struct core *core, enum act_kind kind, uint64_t member,

@@ -73,7 +73,7 @@ void raft_transfer_run(struct core *core, struct request *request,
     } else if (core->reign.transfer.state != TRANSFER_NONE) {
         request_refuse(core, request, "BUSY", "a transfer is under way");
     } else {
-        trail_tell(request);
+        trail_log(request);
         begin(core, request, call->has_id ? call->id : 0);
     }
 }

@@ -53,12 +53,12 @@ void update_carry_out(struct core *core, const struct replica_update *update)
     }
     send_messages(core, update);
     if (update->members_changed) {
-        peers_want(core);
+        update_peers(core);
         vouch_changed(core);
     }
 }
 
-void peers_applied(struct core *core, uint64_t log_index)
+void update_members(struct core *core, uint64_t log_index)
 {
     struct buffer encoded = {0};
     struct replica_members members;
@@ -68,7 +68,7 @@ void peers_applied(struct core *core, uint64_t log_index)
     CHECK(error == 0);
     buffer_done(&encoded);
     core->members.applied = members;
-    peers_want(core);
+    update_peers(core);
 }
 
 static bool is_member(const struct replica_members *members, uint64_t id)
@@ -78,7 +78,7 @@ static bool is_member(const struct replica_members *members, uint64_t id)
 
 /* A log that is being caught up with may tell that its own leader was removed,
  * and only later that it was added again: its connection brings the rest. */
-static void want_leader(const struct core *core, struct replica_members *wanted)
+static void keep_leader(const struct core *core, struct replica_members *wanted)
 {
     const struct replica_members *before = &core->members.wanted;
     for (uint32_t i = 0; i < before->count; i++) {
@@ -91,8 +91,8 @@ static void want_leader(const struct core *core, struct replica_members *wanted)
 }
 
 /* A removed member's connection has gone with it. */
-static void forget_removed(struct core *core,
-                           const struct replica_members *members)
+static void mark_removed(struct core *core,
+                         const struct replica_members *members)
 {
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
         struct peer *peer = &core->peers[i];
@@ -105,7 +105,7 @@ static void forget_removed(struct core *core,
 
 /* Who was removed by an entry that is not committed may lead, and then has to
  * tell us that it was not. */
-void peers_want(struct core *core)
+void update_peers(struct core *core)
 {
     struct replica_members wanted;
     const struct replica_members *applied = &core->members.applied;
@@ -116,18 +116,18 @@ void peers_want(struct core *core)
             wanted.member[wanted.count++] = applied->member[i];
         }
     }
-    want_leader(core, &wanted);
+    keep_leader(core, &wanted);
     core->port.peers_changed(core->port.data, &wanted);
-    forget_removed(core, &wanted);
+    mark_removed(core, &wanted);
     core->members.wanted = wanted;
 }
 
-void life_learnt(struct core *core)
+void update_cluster_id(struct core *core)
 {
     uint8_t id[CLUSTER_ID_SIZE];
     lockfsm_cluster_id(core->fsm, id);
-    if (!core->is_cluster_told && cluster_id_is_known(id)) {
-        core->is_cluster_told = true;
+    if (!core->is_cluster_known && cluster_id_is_known(id)) {
+        core->is_cluster_known = true;
         core->port.cluster_known(core->port.data, id);
     }
 }

@@ -23,12 +23,12 @@ struct members {
 void update_carry_out(struct core *core, const struct replica_update *update);
 /* Tells the port with whom there are to be connections: the members by the
  * newest configuration, and those that it has removed until that is applied. */
-void peers_want(struct core *core);
+void update_peers(struct core *core);
 /* The state is now that of 'log_index', and the configuration has changed. */
-void peers_applied(struct core *core, uint64_t log_index);
+void update_members(struct core *core, uint64_t log_index);
 /* The state may have come to say of which cluster it is (by a start, a BEGIN, a
  * snapshot): the port is told, once. */
-void life_learnt(struct core *core);
+void update_cluster_id(struct core *core);
 /* The node must stop. */
 void core_fatal(struct core *core, int exit_code, const char *why);
 /* How a node ends whose state cannot be read or applied. */

@@ -53,8 +53,8 @@ bool vouch_admits(const struct core *core, uint64_t id,
     return false;
 }
 
-static void tell(struct core *core, uint64_t id,
-                 const struct frame_members *own)
+static void send_members(struct core *core, uint64_t id,
+                         const struct frame_members *own)
 {
     struct buffer *out = peer_output(core, id, FRAME_MEMBERS);
     if (out != NULL) {
@@ -79,7 +79,7 @@ void vouch_greeted(struct core *core, uint64_t id, uint64_t its_members_index)
 {
     struct frame_members own;
     if (own_members(core, &own) && its_members_index < own.log_index) {
-        tell(core, id, &own);
+        send_members(core, id, &own);
     }
 }
 
@@ -91,7 +91,7 @@ void vouch_changed(struct core *core)
     }
     for (int i = 0; i < PEER_COUNT_MAX; i++) {
         if (core->peers[i].is_up) {
-            tell(core, core->peers[i].id, &own);
+            send_members(core, core->peers[i].id, &own);
         }
     }
 }

@@ -167,7 +167,7 @@ void watch_drop(struct core *core, struct watch *watch)
     }
 }
 
-void watches_forget(struct core *core, struct conn *conn)
+void watches_remove(struct core *core, struct conn *conn)
 {
     LIST_EACH_SAFE (node, &conn->watches) {
         watch_drop(core, LIST_ENTRY(node, struct watch, in_conn));

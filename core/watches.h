@@ -79,7 +79,7 @@ struct watch *watch_find(struct core *core, struct conn *conn,
                          enum watch_kind kind, struct bytes text);
 void watch_drop(struct core *core, struct watch *watch);
 /* All that the connection watches. */
-void watches_forget(struct core *core, struct conn *conn);
+void watches_remove(struct core *core, struct conn *conn);
 
 typedef void watch_hit_fn(struct core *core, const struct watch *watch,
                           void *data);

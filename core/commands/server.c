@@ -170,8 +170,8 @@ void server_reset(struct core *core, struct request *request,
 {
     struct conn *conn = request->conn;
     (void)call;
-    watches_forget(core, conn);
-    attach_forget_conn(core, conn);
+    watches_remove(core, conn);
+    attach_remove_conn(core, conn);
     conn_set_name(conn, (struct bytes){NULL, 0});
     conn->version = 2;
     request->version = 2;

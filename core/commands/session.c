@@ -76,7 +76,7 @@ void session_open_reply(struct core *core, struct request *request,
         resp_text(writer, "secret");
         resp_text(writer, request->secret);
     }
-    session_put_times(writer, session->ttl_ms, session->linger_ms);
+    lease_put_times(writer, session->ttl_ms, session->linger_ms);
     request_done_as(core, request, ANSWER_ATTACHED, session->id);
 }
 
@@ -84,7 +84,7 @@ void session_attach_read(struct core *core, struct request *request,
                          const struct call *call)
 {
     const struct session *session = lockfsm_session(core->fsm, call->id);
-    if (session == NULL || !session_proof_is(session, call->proof)) {
+    if (session == NULL || !lease_proof_is(session, call->proof)) {
         request_refuse(core, request, "NOSESSION",
                        "no such session, or a wrong secret");
         return;
@@ -92,7 +92,7 @@ void session_attach_read(struct core *core, struct request *request,
     struct resp_writer *writer = request_reply(core, request);
     if (call_has(call, OPTION_FULL)) {
         resp_map(writer, 3);
-        session_put_times(writer, session->ttl_ms, session->linger_ms);
+        lease_put_times(writer, session->ttl_ms, session->linger_ms);
     } else {
         resp_simple(writer, "OK");
     }

@@ -256,14 +256,14 @@ static const struct hold *find_hold(struct core *core, struct bytes key)
 
 /* The receipt of a renewal moves the deadline, so that it does not pass before
  * the entry is applied (rule 2). */
-static void hear(struct core *core, struct request *request,
-                 const struct redis_call *redis, struct bytes key)
+static void renew(struct core *core, struct request *request,
+                  const struct redis_call *redis, struct bytes key)
 {
     const struct hold *hold = find_hold(core, key);
     if (redis->kind != KIND_DELETE && hold != NULL && hold->session->is_redis &&
         hold->session->blacklist_index == 0 &&
         (redis->any_value || bytes_equal(hold->value, redis->value))) {
-        (void)lease_heard(core, hold->session->id, request->received_ns);
+        (void)lease_renew(core, hold->session->id, request->received_ns);
     }
 }
 
@@ -350,7 +350,7 @@ void redis_run(struct core *core, struct request *request,
     request->hits = 0;
     request->is_undoing = false;
     for (uint32_t i = 0; i < redis.key_count; i++) {
-        hear(core, request, &redis, redis.keys[i]);
+        renew(core, request, &redis, redis.keys[i]);
     }
     propose_step(core, request, &redis);
 }

@@ -42,7 +42,7 @@ static void run(struct pair *pair, uint64_t ns, uint64_t delay_ns,
                              pair->true_ns / 1000 * pair->permille[1];
         uint64_t local_ns = (pair->true_ns + late_ns) / 1000 *
                             pair->permille[0];
-        clock_rate_note(&pair->rate, local_ns, remote_ns);
+        clock_rate_add(&pair->rate, local_ns, remote_ns);
     }
 }
 
@@ -107,7 +107,7 @@ static void what_is_late_for_seconds_does_not_move_it(void **state)
         uint64_t remote_ns = pair.remote_from_ns +
                              pair.true_ns / 1000 * pair.permille[1];
         uint64_t local_ns = pair.true_ns + (uint64_t)(3000 - 500 * i) * MS;
-        clock_rate_note(&pair.rate, local_ns, remote_ns);
+        clock_rate_add(&pair.rate, local_ns, remote_ns);
         pair.true_ns += 500 * MS;
     }
     expect(&pair, 50000, 1000);
@@ -155,9 +155,8 @@ static void who_says_nonsense_does_no_harm(void **state)
                              : i % 3 == 1 ? prng_next(&prng)
                                           : prng_below(&prng, 1000);
         local_ns += prng_below(&prng, 4 * NS_PER_S);
-        clock_rate_note(&rate, local_ns,
-                        i < 5000 ? remote_ns
-                                 : UINT64_MAX / 2 + (uint64_t)i * 3);
+        clock_rate_add(&rate, local_ns,
+                       i < 5000 ? remote_ns : UINT64_MAX / 2 + (uint64_t)i * 3);
         if (clock_rate_ppm(&rate, &ppm)) {
             assert_in_range(ppm + CLOCK_PPM_MAX, 0, 2 * CLOCK_PPM_MAX);
         }
