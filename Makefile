@@ -72,9 +72,11 @@ HASPD_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard cmd/haspd/*.c))
 HASP_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard cmd/hasp/*.c cmd/hasp/*/*.c))
 UNIT := $(patsubst tests/unit/%.c,$(B)/unit/%,$(wildcard tests/unit/test_*.c))
 FUZZ := $(patsubst tests/fuzz/%.c,$(B)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
-SIM_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/sim/*.c))
+SIM_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/sim/*.c) \
+    tests/unit/lockfsm_delta.c)
 BENCH_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/bench/*.c))
-PROPERTY_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/property/*.c))
+PROPERTY_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/property/*.c) \
+    tests/unit/lockfsm_delta.c)
 
 # The client library: what client/ needs and nothing else. SOVERSION changes when
 # a program that was built with an older one would break.
@@ -185,7 +187,7 @@ $(B)/unit/%: $(B)/tests/unit/%.o $$(call worlds,$$*) $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) -lcmocka
 
-$(B)/fuzz/%: $(B)/tests/fuzz/%.o $(LIB)
+$(B)/fuzz/%: $(B)/tests/fuzz/%.o $(B)/tests/unit/lockfsm_delta.o $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(HASP_LDFLAGS) -fsanitize=fuzzer $(CFLAGS) $(LDFLAGS) -o $@ $^ \
 	    $(LIBS)

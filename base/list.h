@@ -55,6 +55,11 @@ static inline void list_remove(struct list *node)
 /* 'head' and not 'list' here: the struct's name must survive the expansion. */
 #define LIST_EACH(node, head) \
     for (struct list *node = (head)->next; node != (head); node = node->next)
+/* The elements themselves, 'at' being a pointer to 'type'. */
+#define LIST_FOR(type, at, head, member)                    \
+    for (type *at = LIST_ENTRY((head)->next, type, member); \
+         &at->member != (head);                             \
+         at = LIST_ENTRY(at->member.next, type, member))
 /* The current node may be removed. */
 #define LIST_EACH_SAFE(node, head)                                    \
     for (struct list *node = (head)->next, *node##_next = node->next; \

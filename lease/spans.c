@@ -161,8 +161,7 @@ static void inherit_lock(struct spans *spans, const struct lockfsm *fsm,
               inherited_end(fsm, lock->delay_ms, lock->delay_clock_ms, SLACK_MS,
                             now_ns));
     }
-    LIST_EACH (node, &lock->holds) {
-        const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
+    LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
         struct span_key key = {SPAN_HOLD, hold->session->id, lock->name,
                                hold->owner};
         if (hold->hold_ms > 0) {
@@ -172,8 +171,7 @@ static void inherit_lock(struct spans *spans, const struct lockfsm *fsm,
                                      HOLD_SLACK_MS, now_ns));
         }
     }
-    LIST_EACH (node, &lock->queue) {
-        const struct wait *wait = LIST_ENTRY(node, struct wait, in_lock);
+    LIST_FOR (const struct wait, wait, &lock->queue, in_lock) {
         struct span_key key = {.kind = SPAN_WAIT,
                                .number = wait->wait_index,
                                .owner = wait->owner};
@@ -193,9 +191,8 @@ void spans_inherit(struct spans *spans, const struct lockfsm *fsm,
          lock = lock->by_name.next) {
         inherit_lock(spans, fsm, lock, now_ns);
     }
-    LIST_EACH (node, lockfsm_blacklist(fsm)) {
-        const struct blacklisting *entry = LIST_ENTRY(node, struct blacklisting,
-                                                      in_order);
+    LIST_FOR (const struct blacklisting, entry, lockfsm_blacklist(fsm),
+              in_order) {
         struct span_key key = {.kind = SPAN_BLACKLISTING,
                                .number = entry->since_index};
         if (entry->for_ms > 0) {

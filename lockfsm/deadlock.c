@@ -60,8 +60,7 @@ static bool count_step(struct deadlock_search *search)
 static bool walk_holders(struct lockfsm *fsm, const struct wait *wait,
                          bool is_one_of_many, edge_fn *edge, void *data)
 {
-    LIST_EACH (node, &wait->lock->holds) {
-        const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
+    LIST_FOR (const struct hold, hold, &wait->lock->holds, in_lock) {
         if (!count_step(fsm->search)) {
             return false;
         }
@@ -184,8 +183,8 @@ static bool search_all(struct lockfsm *fsm, struct reaching *reaching)
     struct deadlock_search *search = reaching->search;
     for (uint32_t slot = 0; slot < search->count; slot++) {
         reaching->from = slot;
-        LIST_EACH (node, &search->nodes[slot].asker->waits) {
-            const struct wait *wait = LIST_ENTRY(node, struct wait, in_asker);
+        LIST_FOR (const struct wait, wait, &search->nodes[slot].asker->waits,
+                  in_asker) {
             if (walk_edges(fsm, wait, reach, reaching)) {
                 continue;
             }
@@ -228,8 +227,7 @@ static bool reduce_edge(void *data, struct asker *blocker,
 static bool node_can_end(struct lockfsm *fsm, struct deadlock_search *search,
                          const struct node *at)
 {
-    LIST_EACH (node, &at->asker->waits) {
-        const struct wait *wait = LIST_ENTRY(node, struct wait, in_asker);
+    LIST_FOR (const struct wait, wait, &at->asker->waits, in_asker) {
         struct reducing reducing = {.search = search};
         walk_edges(fsm, wait, reduce_edge, &reducing);
         if (reducing.is_stuck ||
@@ -358,8 +356,7 @@ static bool is_waited_for(struct lockfsm *fsm, const struct asker *asker)
     if (oldest->wait_index != newest->wait_index) {
         return true;
     }
-    LIST_EACH (node, &asker->session->holds) {
-        const struct hold *hold = LIST_ENTRY(node, struct hold, in_session);
+    LIST_FOR (const struct hold, hold, &asker->session->holds, in_session) {
         if (!count_step(fsm->search)) {
             return true;
         }

@@ -76,8 +76,7 @@ static uint64_t oldest_in_the_way(const struct lockfsm *fsm,
                                   const struct wait *wait)
 {
     const struct lock *lock = wait->lock;
-    LIST_EACH (node, &lock->holds) {
-        const struct hold *hold = LIST_ENTRY(node, const struct hold, in_lock);
+    LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
         if (hold->session != wait->session ||
             !bytes_equal(hold->owner, wait->owner)) {
             return hold->granted_index; /* In the order of their grants. */
@@ -89,8 +88,7 @@ static uint64_t oldest_in_the_way(const struct lockfsm *fsm,
 bool may_pass_queue(const struct lockfsm *fsm, const struct lock *lock,
                     enum lock_mode mode)
 {
-    LIST_EACH (node, &lock->queue) {
-        const struct wait *wait = LIST_ENTRY(node, const struct wait, in_lock);
+    LIST_FOR (const struct wait, wait, &lock->queue, in_lock) {
         if (mode == LOCK_SHARED && wait->mode == LOCK_SHARED) {
             continue;
         }

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The checkers of lockfsm.h: what is true of any state, what is true between
- * two of them, and the hash by which replicas are compared. A node checks a
- * state when it has loaded it; tests do so after every step. */
+/* What is true of any state. A node checks a state when it has loaded it; tests
+ * do so after every step, with what may change in one (tests/unit/
+ * lockfsm_delta.h). */
 
 #include "lockfsm/records.h"
-
-#include <stdlib.h>
-
-#include "base/memory.h"
 
 /* --- What is true of any state -------------------------------------------- */
 
@@ -17,8 +13,7 @@ static const char *check_holds(const struct lockfsm *fsm,
 {
     uint32_t count = 0;
     uint64_t serial = 0;
-    LIST_EACH (node, &lock->holds) {
-        const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
+    LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
         count++;
         if (hold->lock != lock ||
             session_find(fsm, hold->session->id) != hold->session) {
@@ -101,8 +96,7 @@ static const char *check_queue(const struct lockfsm *fsm,
     uint32_t count = 0;
     uint32_t waits_by_mode[3] = {0};
     uint64_t last_index = 0;
-    LIST_EACH (node, &lock->queue) {
-        const struct wait *wait = LIST_ENTRY(node, struct wait, in_lock);
+    LIST_FOR (const struct wait, wait, &lock->queue, in_lock) {
         count++;
         waits_by_mode[wait->mode]++;
         const char *wrong = check_wait(fsm, wait);
@@ -171,9 +165,7 @@ static const char *check_asker(const struct lockfsm *fsm,
     }
     uint64_t serial = 0;
     count = 0;
-    LIST_EACH (node, &asker->waiting) {
-        const struct kept_result *kept = LIST_ENTRY(node, struct kept_result,
-                                                    in_order);
+    LIST_FOR (const struct kept_result, kept, &asker->waiting, in_order) {
         count++;
         if (kept->asker != asker || kept->wait_index == 0 ||
             kept_find(fsm, asker->session->id, kept->req) != kept ||
@@ -228,9 +220,7 @@ static const char *check_numbers(const struct lockfsm *fsm,
             return "ranges of spent numbers out of order";
         }
     }
-    LIST_EACH (node, &numbers->answered) {
-        const struct kept_result *kept = LIST_ENTRY(node, struct kept_result,
-                                                    in_order);
+    LIST_FOR (const struct kept_result, kept, &numbers->answered, in_order) {
         count++;
         if (kept->asker != NULL || kept->wait_index != 0 ||
             kept_find(fsm, numbers->session->id, kept->req) != kept ||
@@ -262,8 +252,7 @@ static const char *check_session(const struct lockfsm *fsm,
         wait_count += LIST_ENTRY(node, struct wait, in_session)->session ==
                       session;
     }
-    LIST_EACH (node, &session->askers) {
-        const struct asker *asker = LIST_ENTRY(node, struct asker, in_session);
+    LIST_FOR (const struct asker, asker, &session->askers, in_session) {
         const char *wrong = check_asker(fsm, asker);
         if (wrong != NULL) {
             return wrong;
@@ -312,12 +301,10 @@ static uint32_t greater(uint32_t a, uint32_t b)
 static uint64_t size_of_lock(const struct lock *lock)
 {
     uint64_t size = RECORD_SIZE + lock->name.size;
-    LIST_EACH (node, &lock->holds) {
-        const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
+    LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
         size += RECORD_SIZE + hold->owner.size + hold->value.size;
     }
-    LIST_EACH (node, &lock->queue) {
-        const struct wait *wait = LIST_ENTRY(node, struct wait, in_lock);
+    LIST_FOR (const struct wait, wait, &lock->queue, in_lock) {
         size += RECORD_SIZE + wait->owner.size + wait->value.size;
     }
     return size;
@@ -326,9 +313,7 @@ static uint64_t size_of_lock(const struct lock *lock)
 static uint64_t size_of_results(const struct list *results)
 {
     uint64_t size = 0;
-    LIST_EACH (node, results) {
-        const struct kept_result *kept = LIST_ENTRY(node, struct kept_result,
-                                                    in_order);
+    LIST_FOR (const struct kept_result, kept, results, in_order) {
         size += RECORD_SIZE + kept->text.size;
         size += kept->token_count > 1 ? kept->token_count * sizeof(uint64_t)
                                       : 0;
@@ -342,13 +327,10 @@ static uint64_t size_of_session(const struct session *session)
     for (uint32_t i = 0; i < session->label_count; i++) {
         size += session->labels[i].key.size + session->labels[i].value.size;
     }
-    LIST_EACH (node, &session->ended) {
-        const struct ended_hold *ended = LIST_ENTRY(node, struct ended_hold,
-                                                    in_session);
+    LIST_FOR (const struct ended_hold, ended, &session->ended, in_session) {
         size += ended->lock.size + ended->owner.size;
     }
-    LIST_EACH (node, &session->askers) {
-        const struct asker *asker = LIST_ENTRY(node, struct asker, in_session);
+    LIST_FOR (const struct asker, asker, &session->askers, in_session) {
         size += asker->owner.size + size_of_results(&asker->waiting);
     }
     const struct numbers *numbers = session->numbers;
@@ -362,8 +344,7 @@ static uint64_t size_of_session(const struct session *session)
 static const char *check_size(const struct lockfsm *fsm)
 {
     uint64_t size = 0;
-    LIST_EACH (node, &fsm->members) {
-        const struct member *member = LIST_ENTRY(node, struct member, in_order);
+    LIST_FOR (const struct member, member, &fsm->members, in_order) {
         size += RECORD_SIZE + member->removed_by.size;
     }
     for (const struct lock *lock = fsm->locks; lock != NULL;
@@ -378,9 +359,7 @@ static const char *check_size(const struct lockfsm *fsm)
          fence = fence->by_resource.next) {
         size += RECORD_SIZE + fence->resource.size;
     }
-    LIST_EACH (node, &fsm->blacklist) {
-        const struct blacklisting *entry = LIST_ENTRY(node, struct blacklisting,
-                                                      in_order);
+    LIST_FOR (const struct blacklisting, entry, &fsm->blacklist, in_order) {
         size += RECORD_SIZE + entry->client.size + entry->reason.size +
                 entry->by.size;
     }
@@ -462,9 +441,7 @@ static const char *check_clock(const struct lockfsm *fsm)
             return "BEGINs out of order";
         }
     }
-    LIST_EACH (node, &fsm->blacklist) {
-        const struct blacklisting *entry = LIST_ENTRY(node, struct blacklisting,
-                                                      in_order);
+    LIST_FOR (const struct blacklisting, entry, &fsm->blacklist, in_order) {
         if (entry->clock_ms > span_clock(fsm, entry->for_ms)) {
             return "a blacklisting that begins in the future";
         }
@@ -497,7 +474,8 @@ const char *lockfsm_check_basic(const struct lockfsm *fsm)
             return "a fence has admitted a token that was never granted";
         }
     }
-    if (!list_is_empty(&fsm->touched)) {
+    if (!list_is_empty(&fsm->touched) || !list_is_empty(&fsm->unbacked) ||
+        fsm->emptied != NULL) {
         return "something was not settled";
     }
     const char *wrong = check_clock(fsm);
@@ -506,185 +484,4 @@ const char *lockfsm_check_basic(const struct lockfsm *fsm)
     }
     wrong = wrong != NULL ? wrong : check_uses(fsm);
     return wrong != NULL ? wrong : check_size(fsm);
-}
-
-/* --- What may change between two states ----------------------------------- */
-
-struct known_lock {
-    UT_hash_handle by_name;
-    struct bytes name;
-    uint64_t last_token;
-};
-
-struct known_session {
-    UT_hash_handle by_id;
-    uint64_t id;
-    uint64_t heard_index;
-    uint64_t mark_index;
-    uint64_t spent; /* So many numbers. */
-};
-
-struct lockfsm_delta {
-    bool has_before;
-    uint64_t applied_index;
-    uint64_t next_serial;
-    uint64_t token_base;
-    uint64_t clock_ms;
-    uint64_t clock_index;
-    uint32_t feature_level;
-    struct known_lock *locks;
-    struct known_session *sessions;
-};
-
-static void forget(struct lockfsm_delta *delta)
-{
-    struct known_lock *lock;
-    struct known_lock *next_lock;
-    HASH_ITER (by_name, delta->locks, lock, next_lock) {
-        HASH_DELETE(by_name, delta->locks, lock);
-        free((void *)lock->name.data);
-        free(lock);
-    }
-    struct known_session *session;
-    struct known_session *next_session;
-    HASH_ITER (by_id, delta->sessions, session, next_session) {
-        HASH_DELETE(by_id, delta->sessions, session);
-        free(session);
-    }
-}
-
-struct lockfsm_delta *lockfsm_delta_new(void)
-{
-    return memory_new(sizeof(struct lockfsm_delta));
-}
-
-void lockfsm_delta_free(struct lockfsm_delta *delta)
-{
-    if (delta != NULL) {
-        forget(delta);
-        free(delta);
-    }
-}
-
-static const char *compare_locks(const struct lockfsm_delta *delta,
-                                 const struct lockfsm *fsm)
-{
-    for (const struct lock *lock = fsm->locks; lock != NULL;
-         lock = lock->by_name.next) {
-        struct known_lock *known = NULL;
-        HASH_FIND(by_name, delta->locks, lock->name.data, lock->name.size,
-                  known);
-        if (known != NULL && lock->last_token != 0 &&
-            lock->last_token < known->last_token) {
-            return "a lock's token went back";
-        }
-        LIST_EACH (node, &lock->holds) {
-            const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
-            if (known != NULL && hold->token > known->last_token &&
-                hold->granted_index <= delta->applied_index) {
-                return "a new hold with an old token";
-            }
-        }
-    }
-    return NULL;
-}
-
-static uint64_t spent_of(const struct session *session)
-{
-    uint64_t sum = 0;
-    for (uint32_t i = 0;
-         session->numbers != NULL && i < session->numbers->spent_count; i++) {
-        const uint64_t *range = &session->numbers->spent[2 * i];
-        sum += range[1] - range[0] + 1;
-    }
-    return sum;
-}
-
-/* Ids grow with the log, so a session that was not there before must be younger
- * than the state before. */
-static const char *compare_sessions(const struct lockfsm_delta *delta,
-                                    const struct lockfsm *fsm)
-{
-    for (const struct session *session = fsm->sessions; session != NULL;
-         session = session->by_id.next) {
-        struct known_session *known = NULL;
-        HASH_FIND(by_id, delta->sessions, &session->id, sizeof session->id,
-                  known);
-        if (known == NULL &&
-            session->id <= fsm->token_base + delta->applied_index) {
-            return "a session came back";
-        }
-        if (known != NULL && spent_of(session) < known->spent) {
-            return "a spent number that may be used again";
-        }
-        if (known == NULL || session->heard_index > known->heard_index) {
-            continue; /* Heard since then, whatever was before. */
-        }
-        if (session->heard_index < known->heard_index ||
-            session->mark_index < known->mark_index) {
-            return "a mark that went without a HEARD";
-        }
-    }
-    return NULL;
-}
-
-static const char *compare(const struct lockfsm_delta *delta,
-                           const struct lockfsm *fsm)
-{
-    if (fsm->applied_index < delta->applied_index) {
-        return "the applied index went back";
-    }
-    if (fsm->next_serial < delta->next_serial ||
-        fsm->feature_level < delta->feature_level) {
-        return "a counter went back";
-    }
-    if (fsm->token_base < delta->token_base) {
-        return "the token base went back";
-    }
-    uint64_t entries = fsm->applied_index - delta->applied_index;
-    if (fsm->clock_ms < delta->clock_ms ||
-        fsm->clock_index < delta->clock_index ||
-        fsm->clock_ms - delta->clock_ms > entries * CLOCK_STEP_MS_MAX) {
-        return "the clock went back, or too far";
-    }
-    const char *wrong = compare_locks(delta, fsm);
-    return wrong != NULL ? wrong : compare_sessions(delta, fsm);
-}
-
-static void remember(struct lockfsm_delta *delta, const struct lockfsm *fsm)
-{
-    forget(delta);
-    delta->has_before = true;
-    delta->applied_index = fsm->applied_index;
-    delta->next_serial = fsm->next_serial;
-    delta->token_base = fsm->token_base;
-    delta->clock_ms = fsm->clock_ms;
-    delta->clock_index = fsm->clock_index;
-    delta->feature_level = fsm->feature_level;
-    for (const struct lock *lock = fsm->locks; lock != NULL;
-         lock = lock->by_name.next) {
-        struct known_lock *known = memory_new(sizeof *known);
-        known->name = bytes_of(memory_copy(lock->name.data, lock->name.size),
-                               lock->name.size);
-        known->last_token = lock->last_token;
-        HASH_ADD_KEYPTR(by_name, delta->locks, known->name.data,
-                        known->name.size, known);
-    }
-    for (const struct session *session = fsm->sessions; session != NULL;
-         session = session->by_id.next) {
-        struct known_session *known = memory_new(sizeof *known);
-        known->id = session->id;
-        known->heard_index = session->heard_index;
-        known->mark_index = session->mark_index;
-        known->spent = spent_of(session);
-        HASH_ADD(by_id, delta->sessions, id, sizeof known->id, known);
-    }
-}
-
-const char *lockfsm_check_delta(struct lockfsm_delta *delta,
-                                const struct lockfsm *fsm)
-{
-    const char *wrong = delta->has_before ? compare(delta, fsm) : NULL;
-    remember(delta, fsm);
-    return wrong;
 }

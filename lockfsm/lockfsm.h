@@ -328,14 +328,4 @@ uint64_t lockfsm_hash(const struct lockfsm *fsm);
  * static text that says what is wrong. */
 const char *lockfsm_check_basic(const struct lockfsm *fsm);
 
-/* What may change between two states. 'before' is filled by a call at the state
- * before the entry, checked and refilled by a call after it: the token of a
- * lock only grows; the applied index grows by what was applied; a session never
- * comes back. */
-struct lockfsm_delta;
-struct lockfsm_delta *lockfsm_delta_new(void);
-void lockfsm_delta_free(struct lockfsm_delta *delta);
-const char *lockfsm_check_delta(struct lockfsm_delta *delta,
-                                const struct lockfsm *fsm);
-
 #endif /* HASP_LOCKFSM_LOCKFSM_H */

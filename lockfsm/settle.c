@@ -99,8 +99,7 @@ static void search_unbacked(struct lockfsm *fsm)
 
 static void tell_delays(struct lockfsm *fsm)
 {
-    LIST_EACH (node, &fsm->touched) {
-        struct lock *lock = LIST_ENTRY(node, struct lock, in_touched);
+    LIST_FOR (struct lock, lock, &fsm->touched, in_touched) {
         if (lock->delay_ms > 0 && lock->delay_index == fsm->log_index) {
             struct effect *effect = effect_add(fsm, EFFECT_DELAYED);
             effect->lock = effect_copy(fsm, lock->name);

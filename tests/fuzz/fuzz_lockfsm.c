@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "lockfsm/entry.h"
 #include "storage/table.h"
+#include "tests/unit/lockfsm_delta.h"
 
 #define ENTRY_COUNT_MAX 200
 
@@ -103,7 +104,7 @@ static uint64_t run(struct bytes input, uint64_t seed)
         }
         told = told * 31 + count_effects(&effects);
         CHECK(lockfsm_check_basic(fsm) == NULL);
-        CHECK(lockfsm_check_delta(delta, fsm) == NULL);
+        CHECK(lockfsm_delta_check(delta, fsm) == NULL);
     }
     told ^= lockfsm_hash(fsm);
     check_reloading(fsm);

@@ -22,6 +22,7 @@
 #include "lockfsm/lockfsm.h"
 #include "storage/snapshot.h"
 #include "storage/table.h"
+#include "tests/unit/lockfsm_delta.h"
 
 #define WORD_MAX 256
 #define MEMBER_MAX 8
@@ -752,7 +753,7 @@ static void check_state(void)
 {
     const char *what = lockfsm_check_basic(fsm);
     if (what == NULL) {
-        what = lockfsm_check_delta(delta, fsm);
+        what = lockfsm_delta_check(delta, fsm);
     }
     if (what != NULL) {
         wrong(what);

@@ -14,6 +14,7 @@
 #include "tests/sim/sim_history.h"
 #include "tests/sim/sim_node.h"
 #include "tests/sim/sim_silence.h"
+#include "tests/unit/lockfsm_delta.h"
 
 struct past_entry {
     uint64_t term;
@@ -177,7 +178,7 @@ static void look_at_state(struct sim *sim, struct sim_node *node)
                  sim_node_host(node)->name, lockfsm_applied_index(fsm));
         return;
     }
-    wrong = lockfsm_check_delta(sim->check->delta[sim_node_host(node)->number],
+    wrong = lockfsm_delta_check(sim->check->delta[sim_node_host(node)->number],
                                 fsm);
     if (wrong != NULL) {
         sim_fail(sim,

@@ -18,7 +18,7 @@
  *        after a restart and a snapshot; the digest that is kept up is that
  *        of the state; the state on disk is never ahead of the log
  *     3. every state is sound in itself and follows from the one before
- *        (lockfsm_check_basic, lockfsm_check_delta)
+ *        (lockfsm_check_basic, lockfsm_delta_check)
  *     4. one owner per exclusive lock; grant and end of a hold alternate;
  *        tokens of a lock grow and are token_base plus log index; effects tell
  *        what happened
@@ -67,6 +67,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "tests/sim/sim.h"
+#include "tests/unit/lockfsm_delta.h"
 
 /* What a worker process tells of a seed. */
 struct outcome {

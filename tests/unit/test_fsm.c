@@ -24,6 +24,7 @@
 #include <glob.h>
 
 #include "tests/unit/fsm_script.h"
+#include "tests/unit/lockfsm_delta.h"
 
 /* --- Commands ------------------------------------------------------------- */
 
@@ -675,7 +676,7 @@ static void check_machine(struct machine *machine)
 {
     const char *wrong = lockfsm_check_basic(machine->fsm);
     if (wrong == NULL) {
-        wrong = lockfsm_check_delta(machine->delta, machine->fsm);
+        wrong = lockfsm_delta_check(machine->delta, machine->fsm);
     }
     if (wrong != NULL) {
         fail_msg("after entry %" PRIu64 ": %s",

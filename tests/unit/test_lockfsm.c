@@ -21,7 +21,7 @@
 #include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
 #include "storage/table.h"
-
+#include "tests/unit/lockfsm_delta.h"
 /* --- Fixture -------------------------------------------------------------- */
 
 struct world {
@@ -750,9 +750,9 @@ static void the_checkers_see_a_bent_state(void **state)
     assert_null(lockfsm_check_basic(world->fsm));
 
     struct lockfsm_delta *delta = lockfsm_delta_new();
-    assert_null(lockfsm_check_delta(delta, world->fsm));
+    assert_null(lockfsm_delta_check(delta, world->fsm));
     lock->last_token--;
-    assert_non_null(lockfsm_check_delta(delta, world->fsm));
+    assert_non_null(lockfsm_delta_check(delta, world->fsm));
     lock->last_token++;
     uint64_t hash = lockfsm_hash(world->fsm);
     hold->count++;

@@ -4,7 +4,7 @@
  *
  * After every entry:
  *
- *     1. lockfsm_check_basic() and lockfsm_check_delta() hold.
+ *     1. lockfsm_check_basic() and lockfsm_delta_check() hold.
  *     2. No deadlock stands, and none was refused that would not be one: by a
  *        reduction of the whole wait-for graph, written here from its
  *        definition and without the machine's search.
@@ -32,6 +32,7 @@
 #include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
 #include "storage/table.h"
+#include "tests/unit/lockfsm_delta.h"
 
 #define SESSION_COUNT 5
 #define ENTRY_COUNT 400
@@ -603,7 +604,7 @@ static void check_after(struct random_world *world)
 {
     const char *wrong = lockfsm_check_basic(world->plain);
     if (wrong == NULL) {
-        wrong = lockfsm_check_delta(world->delta, world->plain);
+        wrong = lockfsm_delta_check(world->delta, world->plain);
     }
     if (wrong != NULL) {
         fail_run(world, wrong);
