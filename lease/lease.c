@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* What a client may believe of its lease, from when it asked and what it was
+ * answered. Rules 1, 8 and 16. */
+
 #include "lease/lease.h"
 
 #include "base/check.h"

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The leader's deadlines of sessions: heard, marked as quiet, expired. Two lazy
+ * heaps over one table by id. */
+
 #include "lease/leases.h"
 
 #include <stdlib.h>
@@ -69,6 +72,7 @@ static void schedule_mark(struct leases *leases, struct timed_session *session)
 static void set_bound(struct leases *leases, struct timed_session *session,
                       bool is_bound)
 {
+    CHECK(leases->bound_count >= session->is_bound);
     leases->bound_count += is_bound;
     leases->bound_count -= session->is_bound;
     session->is_bound = is_bound;
@@ -185,6 +189,7 @@ void leases_inherit(struct leases *leases, const struct lockfsm *fsm,
     uint64_t quiet_ms = quiet.quiet_ms + lockfsm_clock(fsm) - quiet.clock_ms;
     quiet_ms = quiet_ms < session->ttl_ms ? quiet_ms : session->ttl_ms;
     timed->deadline_ns = now_ns + timed->ttl_ns - quiet_ms * NS_PER_MS;
+    CHECK(timed->deadline_ns >= now_ns); /* Rule 4. */
     timed->is_marked = session->mark_index != 0;
     set_bound(leases, timed, true);
     heap_set(&leases->deadlines, &timed->deadline, timed->deadline_ns);
@@ -358,6 +363,7 @@ enum leases_step leases_expire(struct leases *leases, uint64_t now_ns,
     bool is_proposed = propose(data, buffer_bytes(&leases->command));
     for (uint32_t i = 0; i < count; i++) {
         session = leases->chosen[i];
+        CHECK(session->deadline_ns <= now_ns);
         if (is_proposed) {
             session->is_doomed = true;
             heap_remove(&leases->marks, &session->mark);
@@ -393,6 +399,7 @@ void leases_marks_proposed(struct leases *leases, uint32_t count,
 {
     for (uint32_t i = 0; i < count; i++) {
         struct timed_session *session = leases->chosen[i];
+        CHECK(!session->is_doomed && !session->is_mark_in_flight);
         if (is_proposed) {
             session->is_marked = true;
             session->is_mark_in_flight = true;

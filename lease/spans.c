@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* What begins with an entry and ends after a time: one heap of ends over one
+ * table by what each span belongs to. */
+
 #include "lease/spans.h"
 
 #include <stdlib.h>
@@ -107,6 +110,7 @@ static uint64_t inherited_end(const struct lockfsm *fsm, uint64_t span_ms,
                               uint64_t clock_ms, uint64_t slack_ms,
                               uint64_t now_ns)
 {
+    CHECK(clock_ms <= lockfsm_clock(fsm));
     uint64_t passed_ms = rules_left(lockfsm_clock(fsm) - clock_ms, slack_ms);
     return now_ns + rules_left(span_ms, passed_ms) * NS_PER_MS;
 }
@@ -298,6 +302,7 @@ uint64_t spans_hold_left(struct spans *spans, struct bytes lock,
     if (span == NULL) {
         return 0;
     }
+    CHECK(span->clock_ms <= clock_ms);
     uint64_t passed_ms = rules_left(clock_ms - span->clock_ms, SLACK_MS);
     uint64_t left_ns = rules_left(span->hold_ms, passed_ms) * NS_PER_MS;
     uint64_t own_ns = left(span, now_ns);

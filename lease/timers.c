@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The way into the leader's deadlines: follows effects, asks leases and spans
+ * what is due, and moves the log's clock by TIME. */
+
 #include "lease/timers.h"
 
 #include <stdlib.h>

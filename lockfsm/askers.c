@@ -21,6 +21,7 @@ struct asker *asker_obtain(struct lockfsm *fsm, struct session *session,
     if (asker != NULL) {
         return asker;
     }
+    CHECK(owner.size <= OWNER_SIZE_MAX);
     asker = pool_take(&fsm->pool, sizeof *asker);
     asker->session = session;
     asker->owner = pool_copy(&fsm->pool, owner);

@@ -319,6 +319,7 @@ static struct bytes describe(struct lockfsm *fsm,
                              const struct reaching *reaching)
 {
     const struct deadlock_search *search = reaching->search;
+    CHECK(reaching->is_cycle && search->nodes[0].parent == 0);
     struct words words = {.size = 0};
     const struct node *path[CYCLE_TEXT_SIZE_MAX / STEP_TEXT_SIZE_MIN + 1];
     const uint32_t shown_max = sizeof path / sizeof path[0];
@@ -388,6 +389,7 @@ bool deadlock_of_newcomer(struct lockfsm *fsm, struct asker *asker,
 bool deadlock_found(struct lockfsm *fsm, struct asker *asker,
                     struct bytes *ret_cycle)
 {
+    CHECK(asker->wait_count > 0);
     struct deadlock_search *search = search_begin(fsm);
     search->number++;
     search->count = 0;

@@ -38,6 +38,7 @@ void effects_done(struct effects *effects)
 struct effect *effect_add(struct lockfsm *fsm, enum effect_type type)
 {
     struct effects *effects = fsm->effects;
+    CHECK(effects != NULL); /* Only while an entry is applied. */
     if (effects->count == effects->capacity) {
         effects->capacity = effects->capacity == 0 ? 16 : 2 * effects->capacity;
         effects->effect = memory_resize(
@@ -45,6 +46,17 @@ struct effect *effect_add(struct lockfsm *fsm, enum effect_type type)
     }
     struct effect *effect = &effects->effect[effects->count++];
     *effect = (struct effect){.type = type, .log_index = fsm->log_index};
+    return effect;
+}
+
+struct effect *effect_add_at(struct lockfsm *fsm, enum effect_type type,
+                             const struct lock *lock,
+                             const struct session *session, struct bytes owner)
+{
+    struct effect *effect = effect_add(fsm, type);
+    effect->session = session->id;
+    effect->lock = effect_copy(fsm, lock->name);
+    effect->owner = effect_copy(fsm, owner);
     return effect;
 }
 

@@ -148,13 +148,11 @@ static bool wait_is_free(const struct lockfsm *fsm, const struct wait *wait)
 
 bool request_is_free(const struct lockfsm *fsm, const struct wait *wait)
 {
-    const struct wait *member = wait;
-    do {
+    REQUEST_EACH (const struct wait, member, wait) {
         if (!wait_is_free(fsm, member)) {
             return false;
         }
-        member = REQUEST_NEXT(member);
-    } while (member != wait);
+    }
     return true;
 }
 

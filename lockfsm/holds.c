@@ -28,6 +28,8 @@ struct hold *hold_find(const struct lockfsm *fsm, const struct lock *lock,
 struct hold *hold_new(struct lockfsm *fsm, struct lock *lock,
                       struct session *session, const struct hold_terms *terms)
 {
+    CHECK(terms->owner.size <= OWNER_SIZE_MAX);
+    CHECK(terms->value.size <= VALUE_SIZE_MAX);
     struct hold *hold = pool_take(&fsm->pool, sizeof *hold);
     hold->lock = lock;
     hold->session = session;
@@ -59,6 +61,7 @@ void hold_free(struct lockfsm *fsm, struct hold *hold)
     record_gone(fsm, &hold->stored);
     places_remove(&fsm->places, &hold->place);
     list_remove(&hold->in_lock);
+    CHECK(hold->lock->hold_count > 0 && hold->session->hold_count > 0);
     hold->lock->hold_count--;
     list_remove(&hold->in_session);
     hold->session->hold_count--;
@@ -71,10 +74,8 @@ void hold_free(struct lockfsm *fsm, struct hold *hold)
 void hold_tell(struct lockfsm *fsm, const struct hold *hold,
                uint64_t wait_index, const char *reason)
 {
-    struct effect *effect = effect_add(fsm, EFFECT_GRANTED);
-    effect->session = hold->session->id;
-    effect->lock = effect_copy(fsm, hold->lock->name);
-    effect->owner = effect_copy(fsm, hold->owner);
+    struct effect *effect = effect_add_at(fsm, EFFECT_GRANTED, hold->lock,
+                                          hold->session, hold->owner);
     effect->token = hold->token;
     effect->wait_index = wait_index;
     effect->hold_ms = hold->hold_ms;
@@ -85,6 +86,9 @@ struct hold *hold_grant(struct lockfsm *fsm, struct lock *lock,
                         struct session *session, const struct hold_terms *terms,
                         uint64_t wait_index)
 {
+    CHECK(!is_quarantined(fsm) && session->blacklist_index == 0);
+    CHECK(lock->hold_count == 0 ||
+          (lock->mode == terms->mode && terms->mode != LOCK_EXCLUSIVE));
     struct hold *hold = hold_new(fsm, lock, session, terms);
     hold->serial = ++fsm->next_serial;
     hold->token = new_token(fsm);
@@ -112,7 +116,7 @@ void hold_enter_again(struct lockfsm *fsm, struct hold *hold)
 
 void hold_upgrade(struct lockfsm *fsm, struct hold *hold, uint64_t wait_index)
 {
-    CHECK(hold->lock->hold_count == 1);
+    CHECK(hold->mode == LOCK_SHARED && hold->lock->hold_count == 1);
     hold->mode = LOCK_EXCLUSIVE;
     hold->token = new_token(fsm);
     hold->granted_index = fsm->log_index;
@@ -134,6 +138,7 @@ static void start_delay(struct lockfsm *fsm, struct lock *lock,
     if (hold->delay_ms > lock->delay_ms) {
         lock->delay_ms = hold->delay_ms;
     }
+    CHECK(lock->delay_ms > 0);
     lock->delay_index = fsm->log_index;
     lock->delay_clock_ms = fsm->clock_ms;
     if (hold->mode == LOCK_SLOTS && !is_closed) {
@@ -163,11 +168,9 @@ void hold_end(struct lockfsm *fsm, struct hold *hold, const char *reason,
 {
     struct lock *lock = hold->lock;
     struct session *session = hold->session;
-    struct effect *effect = effect_add(fsm, is_clean ? EFFECT_RELEASED
-                                                     : EFFECT_HOLD_EXPIRED);
-    effect->session = session->id;
-    effect->lock = effect_copy(fsm, lock->name);
-    effect->owner = effect_copy(fsm, hold->owner);
+    struct effect *effect = effect_add_at(
+        fsm, is_clean ? EFFECT_RELEASED : EFFECT_HOLD_EXPIRED, lock, session,
+        hold->owner);
     effect->token = hold->token;
     effect->reason = reason;
     end_backing(fsm, hold);

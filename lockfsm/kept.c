@@ -18,6 +18,7 @@ struct kept_result *kept_find(const struct lockfsm *fsm, uint64_t session,
 struct kept_result *kept_add(struct lockfsm *fsm, struct numbers *numbers,
                              uint64_t req)
 {
+    CHECK(req != 0);
     struct kept_result *kept = pool_take(&fsm->pool, sizeof *kept);
     kept->numbers = numbers;
     kept->req = req;
@@ -33,6 +34,7 @@ struct kept_result *kept_add(struct lockfsm *fsm, struct numbers *numbers,
 
 void kept_link(struct kept_result *kept)
 {
+    CHECK((kept->asker != NULL) == (kept->wait_index != 0));
     if (kept->asker != NULL) {
         list_push_back(&kept->asker->waiting, &kept->in_order);
         kept->asker->waiting_count++;
@@ -46,6 +48,7 @@ static void unlink_kept(struct kept_result *kept)
 {
     list_remove(&kept->in_order);
     if (kept->asker != NULL) {
+        CHECK(kept->asker->waiting_count > 0);
         kept->asker->waiting_count--;
         kept->asker = NULL;
     } else {
@@ -91,6 +94,7 @@ void kept_answer(struct lockfsm *fsm, struct kept_result *kept,
                  const struct result *result)
 {
     struct numbers *numbers = kept->numbers;
+    CHECK(kept->asker == NULL && result->code != RESULT_QUEUED);
     kept_fill(fsm, kept, result);
     kept->wait_index = 0;
     kept->serial = ++fsm->next_serial;

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The limits of the state: their table, what is used of each, and the refusals
+ * of what would pass one. */
+
 #include "lockfsm/limits.h"
 
 #include <inttypes.h>

@@ -18,6 +18,7 @@ struct lock *lock_find(const struct lockfsm *fsm, struct bytes name)
 
 struct lock *lock_new(struct lockfsm *fsm, struct bytes name)
 {
+    CHECK(name_is_valid(name));
     struct lock *lock = pool_take(&fsm->pool, sizeof *lock);
     lock->name = pool_copy(&fsm->pool, name);
     list_init(&lock->holds);

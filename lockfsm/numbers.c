@@ -77,6 +77,7 @@ static void grow(struct lockfsm *fsm, struct numbers *numbers)
 /* Ranges from 'at' on move by one, up or down. */
 static void move(struct numbers *numbers, uint32_t at, int by)
 {
+    CHECK(at <= numbers->spent_count && (by > 0 || at > 0));
     memmove(&numbers->spent[2 * (at + (uint32_t)by)], &numbers->spent[2 * at],
             size_of(numbers->spent_count - at));
     numbers->spent_count += (uint32_t)by;
@@ -114,6 +115,7 @@ void numbers_spend(struct lockfsm *fsm, struct numbers *numbers, uint64_t from,
         numbers->spent[2] = numbers->spent[0];
         move(numbers, 1, -1);
     }
+    CHECK(numbers->spent_count > 0 && numbers->spent_count <= SPENT_RANGE_MAX);
     fsm->spent_range_count += numbers->spent_count;
     record_changed(fsm, &numbers->stored);
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Chunks, cut into pieces of 36 sizes; a piece that is given back heads the
+ * list of its size. */
+
 #include "lockfsm/pool.h"
 
 #include <stdlib.h>

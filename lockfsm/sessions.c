@@ -7,6 +7,7 @@
 
 struct session *session_new(struct lockfsm *fsm, uint64_t id)
 {
+    CHECK(id != 0);
     struct session *session = pool_take(&fsm->pool, sizeof *session);
     session->id = id;
     list_init(&session->holds);
@@ -91,6 +92,7 @@ void session_note_ended(struct lockfsm *fsm, const struct hold *hold,
     if (session->ended_count > ENDED_COUNT_MAX) {
         free_first_ended(fsm, session);
     }
+    CHECK(session->ended_count <= ENDED_COUNT_MAX);
     record_changed(fsm, &session->stored);
 }
 

@@ -38,14 +38,12 @@ static uint64_t grant_wait(struct lockfsm *fsm, struct wait *wait)
 static void grant_request(struct lockfsm *fsm, struct wait *wait)
 {
     struct wait *first = request_first(wait);
-    struct wait *member = first;
     uint64_t tokens[MULTI_COUNT_MAX];
     uint32_t count = 0;
-    do {
+    REQUEST_EACH (struct wait, member, first) {
         CHECK(count < MULTI_COUNT_MAX);
         tokens[count++] = grant_wait(fsm, member);
-        member = REQUEST_NEXT(member);
-    } while (member != first);
+    }
     struct result result = {.code = RESULT_OK,
                             .token = tokens[0],
                             .tokens = tokens,
@@ -113,8 +111,10 @@ void settle(struct lockfsm *fsm)
 {
     search_unbacked(fsm);
     if (fsm->emptied != NULL) {
+        CHECK(fsm->emptied->is_redis && fsm->emptied->wait_count == 0);
         session_end(fsm, fsm->emptied, "released", true);
     }
+    CHECK(fsm->emptied == NULL);
     tell_delays(fsm);
     while (!list_is_empty(&fsm->touched)) {
         struct lock *lock = LIST_FIRST(&fsm->touched, struct lock, in_touched);

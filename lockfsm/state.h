@@ -455,8 +455,12 @@ void wait_answer(struct lockfsm *fsm, const struct wait *wait,
 void wait_tell_queued(struct lockfsm *fsm, const struct wait *wait,
                       bool is_again);
 
-/* A request's waits: one, or those of a MACQUIRE, in the order of its names. */
+/* A request's waits: one, or those of a MACQUIRE, in the order of its names
+ * from its first one on. */
 #define REQUEST_NEXT(at) LIST_ENTRY((at)->in_group.next, struct wait, in_group)
+#define REQUEST_EACH(type, at, first)                          \
+    for (type *at = (first), *at##_end = NULL; at != at##_end; \
+         at##_end = (first), at = REQUEST_NEXT(at))
 struct wait *request_find(const struct lockfsm *fsm, uint64_t wait_index,
                           uint64_t session, struct bytes owner);
 struct wait *request_first(struct wait *wait);
@@ -582,6 +586,10 @@ bool ttl_is_over_limit(struct lockfsm *fsm, uint64_t ttl_ms,
 
 /* Appends an effect of this type; the pointer is good until the next one. */
 struct effect *effect_add(struct lockfsm *fsm, enum effect_type type);
+/* The same of what an owner of the session has at the lock. */
+struct effect *effect_add_at(struct lockfsm *fsm, enum effect_type type,
+                             const struct lock *lock,
+                             const struct session *session, struct bytes owner);
 /* A copy of 'bytes' that lives as long as the effects. */
 struct bytes effect_copy(struct lockfsm *fsm, struct bytes bytes);
 void *effect_take(struct lockfsm *fsm, size_t size);

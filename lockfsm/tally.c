@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The highest count, kept up in O(1) as counts go up and down by one. */
+
 #include "lockfsm/tally.h"
 
 #include <stdlib.h>

@@ -100,6 +100,8 @@ void wait_link(struct lockfsm *fsm, struct wait *wait)
 struct wait *wait_queue(struct lockfsm *fsm, struct lock *lock,
                         struct session *session, const struct wait_terms *terms)
 {
+    CHECK(session->blacklist_index == 0);
+    CHECK(!terms->is_upgrade || lock->mode == LOCK_SHARED);
     struct wait *wait = wait_new(fsm, lock, session, terms);
     wait->serial = ++fsm->next_serial;
     wait->req = fsm->origin.req;
@@ -119,6 +121,8 @@ void wait_free(struct lockfsm *fsm, struct wait *wait)
     list_remove(&wait->in_group);
     list_remove(&wait->in_unbacked);
     list_remove(&wait->in_lock);
+    CHECK(wait->lock->wait_count > 0 && wait->session->wait_count > 0);
+    CHECK(wait->lock->waits_by_mode[wait->mode] > 0);
     wait->lock->wait_count--;
     fsm->wait_count--;
     tally_down(&fsm->waits_of_lock, wait->lock->wait_count);
@@ -147,10 +151,11 @@ void request_free(struct lockfsm *fsm, struct wait *wait)
 
 uint32_t request_count(const struct wait *wait)
 {
-    uint32_t count = 1;
-    LIST_EACH (node, &wait->in_group) {
+    uint32_t count = 0;
+    REQUEST_EACH (const struct wait, member, wait) {
         count++;
     }
+    CHECK(count <= MULTI_COUNT_MAX);
     return count;
 }
 
@@ -166,13 +171,12 @@ void wait_answer(struct lockfsm *fsm, const struct wait *wait,
                  const struct result *result)
 {
     struct result copy;
+    CHECK(result->code != RESULT_QUEUED);
     effect_copy_result(fsm, &copy, result);
-    struct effect *effect = effect_add(fsm, EFFECT_WAIT_RESULT);
+    struct effect *effect = effect_add_at(fsm, EFFECT_WAIT_RESULT, wait->lock,
+                                          wait->session, wait->owner);
     effect->result = copy;
     effect->asked_index = wait->asked_index;
-    effect->session = wait->session->id;
-    effect->lock = effect_copy(fsm, wait->lock->name);
-    effect->owner = effect_copy(fsm, wait->owner);
     effect->token = result->token;
     effect->wait_index = wait->wait_index;
     kept_finish(fsm, wait->asker, wait->wait_index, result);
@@ -182,16 +186,13 @@ void wait_end(struct lockfsm *fsm, struct wait *wait, const char *reason,
               const struct result *result)
 {
     struct wait *first = request_first(wait);
-    struct wait *member = first;
-    do {
-        struct effect *effect = effect_add(fsm, EFFECT_WAIT_ENDED);
-        effect->session = member->session->id;
-        effect->lock = effect_copy(fsm, member->lock->name);
-        effect->owner = effect_copy(fsm, member->owner);
+    REQUEST_EACH (const struct wait, member, first) {
+        struct effect *effect = effect_add_at(fsm, EFFECT_WAIT_ENDED,
+                                              member->lock, member->session,
+                                              member->owner);
         effect->wait_index = member->wait_index;
         effect->reason = reason;
-        member = REQUEST_NEXT(member);
-    } while (member != first);
+    }
     wait_answer(fsm, first, result);
     request_free(fsm, first);
 }
@@ -199,10 +200,8 @@ void wait_end(struct lockfsm *fsm, struct wait *wait, const char *reason,
 void wait_tell_queued(struct lockfsm *fsm, const struct wait *wait,
                       bool is_again)
 {
-    struct effect *effect = effect_add(fsm, EFFECT_QUEUED);
-    effect->session = wait->session->id;
-    effect->lock = effect_copy(fsm, wait->lock->name);
-    effect->owner = effect_copy(fsm, wait->owner);
+    struct effect *effect = effect_add_at(fsm, EFFECT_QUEUED, wait->lock,
+                                          wait->session, wait->owner);
     effect->wait_index = wait->wait_index;
     effect->asked_index = wait->asked_index;
     effect->time_ms = wait->wait_ms;
@@ -220,8 +219,7 @@ void wait_ask_again(struct lockfsm *fsm, struct wait *wait,
         return;
     }
     struct wait *first = request_first(wait);
-    struct wait *member = first;
-    do {
+    REQUEST_EACH (struct wait, member, first) {
         member->asked_index = fsm->log_index;
         member->req = fsm->origin.req;
         member->wait_ms = terms->wait_ms;
@@ -232,8 +230,7 @@ void wait_ask_again(struct lockfsm *fsm, struct wait *wait,
         member->value = pool_copy(&fsm->pool, terms->hold.value);
         record_changed(fsm, &member->stored);
         wait_tell_queued(fsm, member, true);
-        member = REQUEST_NEXT(member);
-    } while (member != first);
+    }
     fsm->queued_index = first->wait_index;
     result->code = RESULT_QUEUED;
 }
