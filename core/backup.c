@@ -118,13 +118,9 @@ void backup_answer(struct core *core, struct request *request, int error)
     }
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, 4);
-    resp_text(writer, "index");
-    resp_integer(writer, (int64_t)index);
-    resp_text(writer, "term");
-    resp_integer(writer, (int64_t)term);
-    resp_text(writer, "size");
-    resp_integer(writer, (int64_t)size);
-    resp_text(writer, "leader");
-    resp_integer(writer, (int64_t)core->leader.id);
+    resp_key_integer(writer, "index", (int64_t)index);
+    resp_key_integer(writer, "term", (int64_t)term);
+    resp_key_integer(writer, "size", (int64_t)size);
+    resp_key_integer(writer, "leader", (int64_t)core->leader.id);
     request_done(core, request);
 }

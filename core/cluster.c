@@ -125,20 +125,15 @@ static void put_shards(struct core *core, struct request *request)
     resp_array(writer, count);
     for (uint32_t i = 0; i < count; i++) {
         resp_map(writer, 7);
-        resp_text(writer, "id");
-        resp_text(writer, shown[i].name);
-        resp_text(writer, "port");
-        resp_integer(writer, shown[i].port);
-        resp_text(writer, "ip");
-        resp_text(writer, shown[i].host);
-        resp_text(writer, "endpoint");
-        resp_text(writer, shown[i].host);
-        resp_text(writer, "role");
-        resp_text(writer, shown[i].is_leader ? "master" : "replica");
-        resp_text(writer, "replication-offset");
-        resp_integer(writer, (int64_t)replica_commit_index(core->replica));
-        resp_text(writer, "health");
-        resp_text(writer, "online");
+        resp_key_text(writer, "id", shown[i].name);
+        resp_key_integer(writer, "port", shown[i].port);
+        resp_key_text(writer, "ip", shown[i].host);
+        resp_key_text(writer, "endpoint", shown[i].host);
+        resp_key_text(writer, "role",
+                      shown[i].is_leader ? "master" : "replica");
+        resp_key_integer(writer, "replication-offset",
+                         (int64_t)replica_commit_index(core->replica));
+        resp_key_text(writer, "health", "online");
     }
     request_done(core, request);
 }
@@ -202,8 +197,7 @@ void server_cluster(struct core *core, struct request *request,
         resp_text(request_reply(core, request), name);
         request_done(core, request);
     } else if (bytes_is_word(what, "KEYSLOT") && call->count == 3) {
-        resp_integer(request_reply(core, request), key_slot(call->argument[2]));
-        request_done(core, request);
+        request_answer_integer(core, request, key_slot(call->argument[2]));
     } else {
         request_refuse(core, request, "ERR",
                        "unknown subcommand of CLUSTER: try SLOTS, SHARDS, "

@@ -41,16 +41,11 @@ static void push(struct core *core, struct conn *conn, const char *kind,
     resp_text(&writer, "lock");
     resp_text(&writer, kind);
     resp_map(&writer, 5);
-    resp_text(&writer, "lock");
-    resp_bulk(&writer, effect->lock);
-    resp_text(&writer, "session");
-    resp_integer(&writer, (int64_t)effect->session);
-    resp_text(&writer, "token");
-    resp_integer(&writer, (int64_t)effect->token);
-    resp_text(&writer, "index");
-    resp_integer(&writer, (int64_t)effect->log_index);
-    resp_text(&writer, "message");
-    resp_bulk(&writer, message_of(effect));
+    resp_key_bulk(&writer, "lock", effect->lock);
+    resp_key_integer(&writer, "session", (int64_t)effect->session);
+    resp_key_integer(&writer, "token", (int64_t)effect->token);
+    resp_key_integer(&writer, "index", (int64_t)effect->log_index);
+    resp_key_bulk(&writer, "message", message_of(effect));
 }
 
 /* Bytes as a JSON string; what is not ASCII is taken for Latin-1, so that any
@@ -221,8 +216,7 @@ void lock_watch_run(struct core *core, struct request *request,
         request_refuse(core, request, "LIMIT", limit);
         return;
     }
-    resp_simple(request_reply(core, request), "OK");
-    request_done(core, request);
+    request_answer_ok(core, request);
 }
 
 void lock_unwatch_run(struct core *core, struct request *request,
@@ -233,8 +227,7 @@ void lock_unwatch_run(struct core *core, struct request *request,
     if (watch != NULL) {
         watch_drop(core, watch);
     }
-    resp_simple(request_reply(core, request), "OK");
-    request_done(core, request);
+    request_answer_ok(core, request);
 }
 
 /* One confirmation per channel, all in the slot of the command. */
@@ -357,12 +350,9 @@ void events_answer(struct core *core, const struct effect *effect)
             resp_text(&writer, "lock");
             resp_text(&writer, "answer");
             resp_map(&writer, 3);
-            resp_text(&writer, "session");
-            resp_integer(&writer, (int64_t)effect->session);
-            resp_text(&writer, "owner");
-            resp_bulk(&writer, effect->owner);
-            resp_text(&writer, "index");
-            resp_integer(&writer, (int64_t)effect->log_index);
+            resp_key_integer(&writer, "session", (int64_t)effect->session);
+            resp_key_bulk(&writer, "owner", effect->owner);
+            resp_key_integer(&writer, "index", (int64_t)effect->log_index);
         }
     }
 }

@@ -112,9 +112,7 @@ void raft_finalize_run(struct core *core, struct request *request,
         propose_end(core, request);
     } else if (why[0] == '\0') {
         /* Repeated, or all run one version. */
-        resp_integer(request_reply(core, request),
-                     lockfsm_feature_level(core->fsm));
-        request_done(core, request);
+        request_answer_integer(core, request, lockfsm_feature_level(core->fsm));
     } else {
         request_refuse(core, request, "LEVEL", why);
     }

@@ -123,14 +123,10 @@ static void put_ended(const struct session *session, struct resp_writer *writer)
         const struct ended_hold *ended = LIST_ENTRY(node, struct ended_hold,
                                                     in_session);
         resp_map(writer, 4);
-        resp_text(writer, "lock");
-        resp_bulk(writer, ended->lock);
-        resp_text(writer, "owner");
-        resp_bulk(writer, ended->owner);
-        resp_text(writer, "token");
-        resp_integer(writer, (int64_t)ended->token);
-        resp_text(writer, "reason");
-        resp_text(writer, ended_hold_reason(ended));
+        resp_key_bulk(writer, "lock", ended->lock);
+        resp_key_bulk(writer, "owner", ended->owner);
+        resp_key_integer(writer, "token", (int64_t)ended->token);
+        resp_key_text(writer, "reason", ended_hold_reason(ended));
     }
 }
 
@@ -252,10 +248,7 @@ void lease_put_times(struct resp_writer *writer, uint64_t ttl_ms,
                      uint64_t linger_ms)
 {
     uint64_t trust_ms = rules_trusted(rules_promised(ttl_ms, linger_ms));
-    resp_text(writer, "ttl_ms");
-    resp_integer(writer, (int64_t)ttl_ms);
-    resp_text(writer, "linger_ms");
-    resp_integer(writer, (int64_t)linger_ms);
-    resp_text(writer, "trust_ms");
-    resp_integer(writer, (int64_t)trust_ms);
+    resp_key_integer(writer, "ttl_ms", (int64_t)ttl_ms);
+    resp_key_integer(writer, "linger_ms", (int64_t)linger_ms);
+    resp_key_integer(writer, "trust_ms", (int64_t)trust_ms);
 }

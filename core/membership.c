@@ -84,8 +84,7 @@ static void change_done(struct core *core)
     struct request *request = change_end(core);
     LOG_INFO("membership changed", "command=%s member=%" PRIu64,
              request->command->name, core->reign.change.member);
-    resp_simple(request_reply(core, request), "OK");
-    request_done(core, request);
+    request_answer_ok(core, request);
 }
 
 static void change_refuse(struct core *core, const char *code, const char *text)

@@ -356,6 +356,19 @@ void request_done_as(struct core *core, struct request *request,
     }
 }
 
+void request_answer_ok(struct core *core, struct request *request)
+{
+    resp_simple(request_reply(core, request), "OK");
+    request_done(core, request);
+}
+
+void request_answer_integer(struct core *core, struct request *request,
+                            int64_t value)
+{
+    resp_integer(request_reply(core, request), value);
+    request_done(core, request);
+}
+
 void request_mark(struct request *request)
 {
     if ((request->command->flags & COMMAND_CHANGE) != 0) {

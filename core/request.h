@@ -150,6 +150,9 @@ void request_done(struct core *core, struct request *request);
 /* Likewise; 'session' is now attached to its connection, or detached. */
 void request_done_as(struct core *core, struct request *request,
                      enum frame_answer_kind kind, uint64_t session);
+void request_answer_ok(struct core *core, struct request *request);
+void request_answer_integer(struct core *core, struct request *request,
+                            int64_t value);
 /* From now on it may have been done, whoever is asked: its entry is logged, or
  * it is on its way to a leader. Nothing for what only reads. */
 void request_mark(struct request *request);

@@ -52,8 +52,7 @@ static void answer_waiting(struct core *core)
         if (is_backup(request)) {
             backup_answer(core, request, 0);
         } else {
-            resp_simple(request_reply(core, request), "OK");
-            request_done(core, request);
+            request_answer_ok(core, request);
         }
     }
 }

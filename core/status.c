@@ -33,18 +33,13 @@ static void put_member(struct core *core, const struct replica_member *member,
                                   : core->port.peer_silence_ms(core->port.data,
                                                                member->id);
     resp_map(writer, 6);
-    resp_text(writer, "id");
-    resp_integer(writer, (int64_t)member->id);
-    resp_text(writer, "address");
-    resp_text(writer, member->address);
-    resp_text(writer, "role");
-    resp_text(writer, member_role_name(member->role));
-    resp_text(writer, "match");
-    resp_integer(writer, (int64_t)match);
-    resp_text(writer, "last_contact_ms");
-    resp_integer(writer, silence_ms == UINT64_MAX ? -1 : (int64_t)silence_ms);
-    resp_text(writer, "level");
-    resp_integer(writer, feature_of_member(core, member->id));
+    resp_key_integer(writer, "id", (int64_t)member->id);
+    resp_key_text(writer, "address", member->address);
+    resp_key_text(writer, "role", member_role_name(member->role));
+    resp_key_integer(writer, "match", (int64_t)match);
+    resp_key_integer(writer, "last_contact_ms",
+                     silence_ms == UINT64_MAX ? -1 : (int64_t)silence_ms);
+    resp_key_integer(writer, "level", feature_of_member(core, member->id));
 }
 
 void raft_status_run(struct core *core, struct request *request,
@@ -60,44 +55,34 @@ void raft_status_run(struct core *core, struct request *request,
     replica_members(core->replica, &members);
     forward_client_address(core, leader, leader_address);
     resp_map(writer, 15);
-    resp_text(writer, "node");
-    resp_integer(writer, (int64_t)core->options.id);
+    resp_key_integer(writer, "node", (int64_t)core->options.id);
     lockfsm_cluster_id(core->fsm, cluster);
     /* A founder knows it before BEGIN tells the others. */
     cluster_id_format(cluster_id_is_known(cluster) ? cluster
                                                    : core->options.cluster_id,
                       cluster_text);
-    resp_text(writer, "cluster");
-    resp_text(writer, cluster_text);
-    resp_text(writer, "role");
-    resp_text(writer, replica_role_name(replica_role(core->replica)));
-    resp_text(writer, "term");
-    resp_integer(writer, (int64_t)replica_term(core->replica));
-    resp_text(writer, "leader");
-    resp_integer(writer, (int64_t)leader);
-    resp_text(writer, "leader_address");
-    resp_text(writer, leader_address);
-    resp_text(writer, "commit");
-    resp_integer(writer, (int64_t)replica_commit_index(core->replica));
-    resp_text(writer, "applied");
-    resp_integer(writer, (int64_t)lockfsm_applied_index(core->fsm));
+    resp_key_text(writer, "cluster", cluster_text);
+    resp_key_text(writer, "role",
+                  replica_role_name(replica_role(core->replica)));
+    resp_key_integer(writer, "term", (int64_t)replica_term(core->replica));
+    resp_key_integer(writer, "leader", (int64_t)leader);
+    resp_key_text(writer, "leader_address", leader_address);
+    resp_key_integer(writer, "commit",
+                     (int64_t)replica_commit_index(core->replica));
+    resp_key_integer(writer, "applied",
+                     (int64_t)lockfsm_applied_index(core->fsm));
     resp_text(writer, "members");
     resp_array(writer, members.count);
     for (uint32_t i = 0; i < members.count; i++) {
         put_member(core, &members.member[i], writer);
     }
-    resp_text(writer, "version");
-    resp_text(writer, core->version);
-    resp_text(writer, "quarantine_ms");
-    resp_integer(writer, (int64_t)core_quarantine_ms(core));
-    resp_text(writer, "disk");
-    resp_text(writer, core->is_disk_scarce ? "scarce" : "ok");
-    resp_text(writer, "level");
-    resp_integer(writer, core->options.feature_level);
-    resp_text(writer, "cluster_level");
-    resp_integer(writer, lockfsm_feature_level(core->fsm));
-    resp_text(writer, "finalize_level");
-    resp_integer(writer, feature_possible(core, why));
+    resp_key_text(writer, "version", core->version);
+    resp_key_integer(writer, "quarantine_ms",
+                     (int64_t)core_quarantine_ms(core));
+    resp_key_text(writer, "disk", core->is_disk_scarce ? "scarce" : "ok");
+    resp_key_integer(writer, "level", core->options.feature_level);
+    resp_key_integer(writer, "cluster_level", lockfsm_feature_level(core->fsm));
+    resp_key_integer(writer, "finalize_level", feature_possible(core, why));
     request_done(core, request);
 }
 

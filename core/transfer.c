@@ -62,8 +62,7 @@ void raft_transfer_run(struct core *core, struct request *request,
     const struct replica_member *member = replica_members_find(&members,
                                                                call->id);
     if (call->has_id && call->id == core->options.id) {
-        resp_simple(request_reply(core, request), "OK");
-        request_done(core, request);
+        request_answer_ok(core, request);
     } else if (call->has_id &&
                (member == NULL || member->role != MEMBER_VOTER)) {
         request_refuse(core, request, "BADARG", "no voter has that id");
@@ -207,8 +206,7 @@ void transfer_answer(struct core *core, struct request *request)
     /* It was sent to the old leader, or that was this node. */
     uint64_t old = request->sent_to != 0 ? request->sent_to : core->options.id;
     if (wanted != 0 ? core->leader.id == wanted : core->leader.id != old) {
-        resp_simple(request_reply(core, request), "OK");
-        request_done(core, request);
+        request_answer_ok(core, request);
     } else {
         request_refuse(core, request, "BUSY",
                        "leadership did not go where it was asked to go");

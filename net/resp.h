@@ -81,6 +81,13 @@ void resp_error(struct resp_writer *writer, const char *code,
 void resp_integer(struct resp_writer *writer, int64_t value);
 void resp_bulk(struct resp_writer *writer, struct bytes bytes);
 void resp_text(struct resp_writer *writer, const char *text);
+/* A pair of a map: the key, as text, and its value. */
+void resp_key_integer(struct resp_writer *writer, const char *key,
+                      int64_t value);
+void resp_key_bulk(struct resp_writer *writer, const char *key,
+                   struct bytes bytes);
+void resp_key_text(struct resp_writer *writer, const char *key,
+                   const char *text);
 void resp_null(struct resp_writer *writer);
 /* RESP2 tells a null array from a null bulk. */
 void resp_null_array(struct resp_writer *writer);

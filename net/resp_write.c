@@ -139,6 +139,27 @@ void resp_text(struct resp_writer *writer, const char *text)
     put_bulk(writer->out, bytes_of_text(text));
 }
 
+void resp_key_integer(struct resp_writer *writer, const char *key,
+                      int64_t value)
+{
+    resp_text(writer, key);
+    resp_integer(writer, value);
+}
+
+void resp_key_bulk(struct resp_writer *writer, const char *key,
+                   struct bytes bytes)
+{
+    resp_text(writer, key);
+    resp_bulk(writer, bytes);
+}
+
+void resp_key_text(struct resp_writer *writer, const char *key,
+                   const char *text)
+{
+    resp_text(writer, key);
+    resp_text(writer, text);
+}
+
 void resp_null(struct resp_writer *writer)
 {
     buffer_put_text(writer->out, writer->version >= 3 ? "_\r\n" : "$-1\r\n");

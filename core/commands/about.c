@@ -69,13 +69,10 @@ static void put_argument(struct resp_writer *writer, struct bytes text,
     }
     uint32_t flags = (is_optional ? 1u : 0u) + (is_multiple ? 1u : 0u);
     resp_map(writer, 2 + (has_token || is_token ? 1 : 0) + (flags > 0 ? 1 : 0));
-    resp_text(writer, "name");
-    resp_bulk(writer, name);
-    resp_text(writer, "type");
-    resp_text(writer, is_token ? "pure-token" : "string");
+    resp_key_bulk(writer, "name", name);
+    resp_key_text(writer, "type", is_token ? "pure-token" : "string");
     if (has_token || is_token) {
-        resp_text(writer, "token");
-        resp_bulk(writer, bytes_of(text.data, word));
+        resp_key_bulk(writer, "token", bytes_of(text.data, word));
     }
     if (flags > 0) {
         resp_text(writer, "flags");
@@ -121,10 +118,8 @@ static void put_docs(struct resp_writer *writer, const struct command *command)
     struct buffer nothing = {0};
     struct resp_writer dry = {&nothing, writer->version};
     resp_map(writer, 4);
-    resp_text(writer, "summary");
-    resp_text(writer, command->summary);
-    resp_text(writer, "since");
-    resp_text(writer, "0.1.0");
+    resp_key_text(writer, "summary", command->summary);
+    resp_key_text(writer, "since", "0.1.0");
     resp_text(writer, "group");
     resp_text(writer,
               (command->flags & COMMAND_REDIS) != 0 ? "connection" : "generic");
@@ -227,8 +222,7 @@ void server_command(struct core *core, struct request *request,
     } else if (bytes_is_word(what, "DOCS")) {
         put_selected(core, request, call, true);
     } else if (bytes_is_word(what, "COUNT")) {
-        resp_integer(request_reply(core, request), commands_count());
-        request_done(core, request);
+        request_answer_integer(core, request, commands_count());
     } else if (bytes_is_word(what, "LIST")) {
         put_list(core, request);
     } else if (bytes_is_word(what, "GETKEYS")) {

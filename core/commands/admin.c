@@ -56,16 +56,11 @@ void blacklist_list_read(struct core *core, struct request *request,
         const struct blacklisting *entry = LIST_ENTRY(node, struct blacklisting,
                                                       in_order);
         resp_map(writer, 6);
-        resp_text(writer, "session");
-        resp_integer(writer, (int64_t)entry->session);
-        resp_text(writer, "client");
-        resp_bulk(writer, entry->client);
-        resp_text(writer, "reason");
-        resp_bulk(writer, entry->reason);
-        resp_text(writer, "by");
-        resp_bulk(writer, entry->by);
-        resp_text(writer, "for_ms");
-        resp_integer(writer, (int64_t)entry->for_ms);
+        resp_key_integer(writer, "session", (int64_t)entry->session);
+        resp_key_bulk(writer, "client", entry->client);
+        resp_key_bulk(writer, "reason", entry->reason);
+        resp_key_bulk(writer, "by", entry->by);
+        resp_key_integer(writer, "for_ms", (int64_t)entry->for_ms);
         resp_text(writer, "since_ms");
         resp_integer(writer,
                      (int64_t)history_age_ms(&core->history, entry->since_index,
@@ -93,20 +88,17 @@ void limits_list_read(struct core *core, struct request *request,
     for (int i = 0; i < LIMIT_COUNT; i++) {
         enum limit_key key = (enum limit_key)i;
         resp_map(writer, 5);
-        resp_text(writer, "name");
-        resp_text(writer, limit_rules[key].name);
-        resp_text(writer, "value");
-        resp_integer(writer, (int64_t)lockfsm_limit(core->fsm, key));
+        resp_key_text(writer, "name", limit_rules[key].name);
+        resp_key_integer(writer, "value",
+                         (int64_t)lockfsm_limit(core->fsm, key));
         resp_text(writer, "used");
         if (limit_is_bound(key)) {
             resp_null(writer);
         } else {
             resp_integer(writer, (int64_t)lockfsm_limit_use(core->fsm, key));
         }
-        resp_text(writer, "min");
-        resp_integer(writer, (int64_t)limit_rules[key].min);
-        resp_text(writer, "max");
-        resp_integer(writer, (int64_t)limit_rules[key].max);
+        resp_key_integer(writer, "min", (int64_t)limit_rules[key].min);
+        resp_key_integer(writer, "max", (int64_t)limit_rules[key].max);
     }
     request_done(core, request);
 }

@@ -30,9 +30,8 @@ void fence_show_read(struct core *core, struct request *request,
                      const struct call *call)
 {
     const struct fence *fence = lockfsm_fence(core->fsm, call->name);
-    resp_integer(request_reply(core, request),
-                 fence != NULL ? (int64_t)fence->token : 0);
-    request_done(core, request);
+    request_answer_integer(core, request,
+                           fence != NULL ? (int64_t)fence->token : 0);
 }
 
 static int by_resource(const void *a, const void *b)
@@ -67,10 +66,8 @@ void fence_list_read(struct core *core, struct request *request,
     for (uint32_t i = 0; i < listing.count; i++) {
         const struct fence *fence = listing.item[i];
         resp_map(writer, 2);
-        resp_text(writer, "resource");
-        resp_bulk(writer, fence->resource);
-        resp_text(writer, "token");
-        resp_integer(writer, (int64_t)fence->token);
+        resp_key_bulk(writer, "resource", fence->resource);
+        resp_key_integer(writer, "token", (int64_t)fence->token);
     }
     listing_done(&listing);
     request_done(core, request);

@@ -18,12 +18,6 @@
 #define CONFIG_PATTERN_SIZE_MAX 64
 #define CONFIG_PATTERN_COUNT_MAX 64
 
-static void answer_ok(struct core *core, struct request *request)
-{
-    resp_simple(request_reply(core, request), "OK");
-    request_done(core, request);
-}
-
 /* Names are shown in lists of lines: no blanks, no control characters. */
 static bool is_name(struct bytes name)
 {
@@ -91,21 +85,16 @@ void server_hello(struct core *core, struct request *request,
     request->version = (uint8_t)version;
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, 7);
-    resp_text(writer, "server");
-    resp_text(writer, "hasp");
-    resp_text(writer, "version");
-    resp_text(writer, core->version);
-    resp_text(writer, "proto");
-    resp_integer(writer, (int64_t)version);
-    resp_text(writer, "id");
-    resp_integer(writer, (int64_t)(conn->id & INT64_MAX));
-    resp_text(writer, "mode");
-    resp_text(writer, core->options.redirect == REDIRECT_MOVED ? "cluster"
-                                                               : "standalone");
-    resp_text(writer, "role");
-    resp_text(writer, replica_role(core->replica) == REPLICA_LEADER
-                          ? "master"
-                          : "replica");
+    resp_key_text(writer, "server", "hasp");
+    resp_key_text(writer, "version", core->version);
+    resp_key_integer(writer, "proto", (int64_t)version);
+    resp_key_integer(writer, "id", (int64_t)(conn->id & INT64_MAX));
+    resp_key_text(writer, "mode",
+                  core->options.redirect == REDIRECT_MOVED ? "cluster"
+                                                           : "standalone");
+    resp_key_text(writer, "role",
+                  replica_role(core->replica) == REPLICA_LEADER ? "master"
+                                                                : "replica");
     resp_text(writer, "modules");
     resp_array(writer, 0);
     request_done(core, request);
@@ -120,7 +109,7 @@ void server_auth(struct core *core, struct request *request,
                        "for the default user. Are you sure your configuration "
                        "is correct?");
     } else if (call->count == 3 && is_default_user(call->argument[1])) {
-        answer_ok(core, request);
+        request_answer_ok(core, request);
     } else {
         request_refuse(core, request, "WRONGPASS",
                        "invalid username-password pair or user is disabled.");
@@ -161,7 +150,7 @@ void server_quit(struct core *core, struct request *request,
     struct conn *conn = request->conn;
     uint64_t slot = request->slot;
     (void)call;
-    answer_ok(core, request);
+    request_answer_ok(core, request);
     conn_quit(core, conn, slot);
 }
 
@@ -184,7 +173,7 @@ void server_select(struct core *core, struct request *request,
 {
     uint64_t index;
     if (bytes_to_u64(call->argument[1], &index) && index == 0) {
-        answer_ok(core, request);
+        request_answer_ok(core, request);
     } else {
         request_refuse(core, request, "ERR", "DB index is out of range");
     }
@@ -194,7 +183,7 @@ void server_readonly(struct core *core, struct request *request,
                      const struct call *call)
 {
     (void)call;
-    answer_ok(core, request);
+    request_answer_ok(core, request);
 }
 
 /* A few parameters that clients ask for. */
@@ -293,9 +282,7 @@ void server_client(struct core *core, struct request *request,
     struct conn *conn = request->conn;
     struct bytes what = call->argument[1];
     if (bytes_is_word(what, "ID")) {
-        resp_integer(request_reply(core, request),
-                     (int64_t)(conn->id & INT64_MAX));
-        request_done(core, request);
+        request_answer_integer(core, request, (int64_t)(conn->id & INT64_MAX));
     } else if (bytes_is_word(what, "GETNAME")) {
         struct resp_writer *writer = request_reply(core, request);
         if (conn->name.size > 0) {
@@ -312,7 +299,7 @@ void server_client(struct core *core, struct request *request,
             return;
         }
         conn_set_name(conn, call->argument[2]);
-        answer_ok(core, request);
+        request_answer_ok(core, request);
     } else if (bytes_is_word(what, "INFO")) {
         struct buffer text = {0};
         put_client(core, conn, &text);
@@ -324,7 +311,7 @@ void server_client(struct core *core, struct request *request,
     } else if (bytes_is_word(what, "SETINFO") ||
                bytes_is_word(what, "NO-EVICT") ||
                bytes_is_word(what, "NO-TOUCH")) {
-        answer_ok(core, request);
+        request_answer_ok(core, request);
     } else {
         request_refuse(core, request, "ERR",
                        "unknown subcommand of CLIENT: try ID, GETNAME, "

@@ -70,11 +70,9 @@ void session_open_reply(struct core *core, struct request *request,
     bool has_secret = request->secret[0] != '\0';
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, has_secret ? 5 : 4);
-    resp_text(writer, "id");
-    resp_integer(writer, (int64_t)session->id);
+    resp_key_integer(writer, "id", (int64_t)session->id);
     if (has_secret) {
-        resp_text(writer, "secret");
-        resp_text(writer, request->secret);
+        resp_key_text(writer, "secret", request->secret);
     }
     lease_put_times(writer, session->ttl_ms, session->linger_ms);
     request_done_as(core, request, ANSWER_ATTACHED, session->id);
@@ -141,24 +139,17 @@ static void put_session(struct core *core, const struct session *session,
                         struct resp_writer *writer)
 {
     resp_map(writer, 10);
-    resp_text(writer, "id");
-    resp_integer(writer, (int64_t)session->id);
-    resp_text(writer, "name");
-    resp_bulk(writer, session->name);
-    resp_text(writer, "address");
-    resp_bulk(writer, session->address);
-    resp_text(writer, "ttl_ms");
-    resp_integer(writer, session->ttl_ms);
-    resp_text(writer, "linger_ms");
-    resp_integer(writer, session->linger_ms);
-    resp_text(writer, "left_ms");
-    resp_integer(writer, (int64_t)(timers_lease_left(core->timers, session->id,
-                                                     core->now_ns) /
-                                   NS_PER_MS));
-    resp_text(writer, "holds");
-    resp_integer(writer, session->hold_count);
-    resp_text(writer, "waits");
-    resp_integer(writer, session->wait_count);
+    resp_key_integer(writer, "id", (int64_t)session->id);
+    resp_key_bulk(writer, "name", session->name);
+    resp_key_bulk(writer, "address", session->address);
+    resp_key_integer(writer, "ttl_ms", session->ttl_ms);
+    resp_key_integer(writer, "linger_ms", session->linger_ms);
+    resp_key_integer(
+        writer, "left_ms",
+        (int64_t)(timers_lease_left(core->timers, session->id, core->now_ns) /
+                  NS_PER_MS));
+    resp_key_integer(writer, "holds", session->hold_count);
+    resp_key_integer(writer, "waits", session->wait_count);
     resp_text(writer, "labels");
     resp_map(writer, session->label_count);
     for (uint32_t i = 0; i < session->label_count; i++) {

@@ -23,15 +23,7 @@ static uint64_t to_ms(uint64_t ns)
 static void put_number(struct resp_writer *writer, const char *key,
                        uint64_t value)
 {
-    resp_text(writer, key);
-    resp_integer(writer, (int64_t)value);
-}
-
-static void put_bytes(struct resp_writer *writer, const char *key,
-                      struct bytes value)
-{
-    resp_text(writer, key);
-    resp_bulk(writer, value);
+    resp_key_integer(writer, key, (int64_t)value);
 }
 
 static uint32_t at_most(uint32_t count, uint32_t max)
@@ -47,13 +39,12 @@ static void put_holder(struct core *core, const struct hold *hold,
                          (hold->delay_ms != 0 ? 1 : 0) +
                          (hold->has_barged ? 1 : 0));
     put_number(writer, "session", session->id);
-    put_bytes(writer, "client", session->name);
-    put_bytes(writer, "address", session->address);
-    put_bytes(writer, "owner", hold->owner);
-    put_bytes(writer, "value", hold->value);
+    resp_key_bulk(writer, "client", session->name);
+    resp_key_bulk(writer, "address", session->address);
+    resp_key_bulk(writer, "owner", hold->owner);
+    resp_key_bulk(writer, "value", hold->value);
     put_number(writer, "token", hold->token);
-    resp_text(writer, "mode");
-    resp_text(writer, lock_mode_name(hold->mode));
+    resp_key_text(writer, "mode", lock_mode_name(hold->mode));
     put_number(writer, "count", hold->count);
     put_number(
         writer, "since_ms",
@@ -81,10 +72,9 @@ static void put_waiter(struct core *core, const struct wait *wait,
 {
     resp_map(writer, 6);
     put_number(writer, "session", wait->session->id);
-    put_bytes(writer, "client", wait->session->name);
-    put_bytes(writer, "owner", wait->owner);
-    resp_text(writer, "mode");
-    resp_text(writer, lock_mode_name(wait->mode));
+    resp_key_bulk(writer, "client", wait->session->name);
+    resp_key_bulk(writer, "owner", wait->owner);
+    resp_key_text(writer, "mode", lock_mode_name(wait->mode));
     put_number(writer, "index", wait->wait_index);
     put_number(writer, "waiting_ms",
                history_age_ms(&core->history, wait->wait_index, core->now_ns));
@@ -134,9 +124,9 @@ static void put_lock(struct core *core, const struct lock *lock,
 {
     bool is_held = lock != NULL && lock->hold_count > 0;
     resp_map(writer, 7);
-    put_bytes(writer, "name", name);
-    resp_text(writer, "mode");
-    resp_text(writer, is_held ? lock_mode_name(lock->mode) : "free");
+    resp_key_bulk(writer, "name", name);
+    resp_key_text(writer, "mode",
+                  is_held ? lock_mode_name(lock->mode) : "free");
     put_number(writer, "slots",
                is_held && lock->mode == LOCK_SLOTS ? lock->slots : 0);
     resp_text(writer, "holders");

@@ -471,8 +471,7 @@ void redis_exists_read(struct core *core, struct request *request,
     for (uint32_t i = 1; i < call->count; i++) {
         count += find_hold(core, call->argument[i]) != NULL;
     }
-    resp_integer(request_reply(core, request), count);
-    request_done(core, request);
+    request_answer_integer(core, request, count);
 }
 
 /* PTTL and TTL. */
@@ -483,8 +482,7 @@ void redis_ttl_read(struct core *core, struct request *request,
     if (left > 0 && !bytes_is_word(call->argument[0], "PTTL")) {
         left = (left + 500) / 1000;
     }
-    resp_integer(request_reply(core, request), left);
-    request_done(core, request);
+    request_answer_integer(core, request, left);
 }
 
 /* DEL and UNLINK: a lock is not just deleted under its holder. */
@@ -500,8 +498,7 @@ void redis_delete_read(struct core *core, struct request *request,
             return;
         }
     }
-    resp_integer(request_reply(core, request), 0);
-    request_done(core, request);
+    request_answer_integer(core, request, 0);
 }
 
 void redis_script_run(struct core *core, struct request *request,
@@ -532,8 +529,7 @@ void redis_script_run(struct core *core, struct request *request,
         request_done(core, request);
     } else if (bytes_is_word(what, "FLUSH")) {
         core->scripts.count = 0;
-        resp_simple(request_reply(core, request), "OK");
-        request_done(core, request);
+        request_answer_ok(core, request);
     } else {
         request_refuse(core, request, "ERR",
                        "unknown subcommand of SCRIPT: try LOAD, EXISTS or "
