@@ -73,6 +73,17 @@ static const char *check_request(const struct core *core,
         (request->command->flags & COMMAND_CHANGE) != 0) {
         return "a change was sent to a leader and is not marked";
     }
+    const struct call *call = request->call;
+    bool is_read = station == REQUEST_ASKING || station == REQUEST_DOOMED ||
+                   station == REQUEST_READY;
+    if (is_read && (call == NULL || call->command != request->command)) {
+        return "what waits to be read for is not understood";
+    }
+    if (call != NULL &&
+        (station == REQUEST_FORWARDED || station == REQUEST_QUEUED ||
+         station == REQUEST_SNAPSHOT)) {
+        return "a call is kept that nobody needs";
+    }
     if (station == REQUEST_ASKING &&
         (request->question > replica_next_question(core->replica) ||
          request->read_index > replica_commit_index(core->replica))) {

@@ -62,13 +62,12 @@ void raft_snapshot_run(struct core *core, struct request *request,
 {
     (void)call;
     trail_log(request);
-    request_move(core, request, REQUEST_SNAPSHOT);
-    request->index = lockfsm_applied_index(core->fsm);
-    answer_waiting(core);
+    snapshots_enqueue(core, request);
 }
 
 void snapshots_enqueue(struct core *core, struct request *request)
 {
+    request_release_call(core, request); /* BACKUP's arguments are not kept. */
     request_move(core, request, REQUEST_SNAPSHOT);
     request->index = lockfsm_applied_index(core->fsm);
     answer_waiting(core);
