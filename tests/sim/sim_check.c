@@ -43,6 +43,10 @@ struct sim_check {
     bool has_cluster_id;
     struct replica_members members; /* The newest that were applied. */
     uint32_t level;                 /* Of the cluster. */
+    /* A node that understands no more than this level could not apply this
+     * entry, as the first that tried; 0: none. */
+    uint64_t too_old_index;
+    uint32_t too_old_level;
 };
 
 struct sim_check *sim_check_new(struct sim *sim)
@@ -78,6 +82,31 @@ struct sim_history *sim_check_history(const struct sim *sim)
 uint32_t sim_check_level(const struct sim *sim)
 {
     return sim->check->level;
+}
+
+static void fail_too_old(struct sim *sim, uint32_t level)
+{
+    sim_fail(sim,
+             "a node stops as too old only if it is: one understands level "
+             "%" PRIu32 ", and the cluster has %" PRIu32,
+             level, sim->check->level);
+}
+
+void sim_check_too_old(struct sim *sim, struct sim_node *node)
+{
+    struct sim_check *check = sim->check;
+    uint64_t applied = lockfsm_applied_index(core_state(sim_node_core(node)));
+    uint32_t level = sim_node_level(node);
+    if (level < check->level) {
+        return;
+    }
+    /* It may be the first to apply what raises the level, if it was of that
+     * level when it logged it: who applies it next will show. */
+    if (applied != check->newest) {
+        fail_too_old(sim, level);
+    }
+    check->too_old_index = applied + 1;
+    check->too_old_level = level;
 }
 
 bool sim_check_is_member(const struct sim *sim, uint64_t id)
@@ -200,6 +229,10 @@ static void look_at_level(struct sim *sim, struct sim_node *node,
         /* By BEGIN it was not raised. */
         sim->stats.raised += entry->log_index > 3;
         check->level = level;
+    }
+    if (entry->log_index == check->too_old_index &&
+        check->level <= check->too_old_level) {
+        fail_too_old(sim, check->too_old_level);
     }
     if (level > sim_node_level(node)) {
         sim_fail(sim,

@@ -40,6 +40,8 @@ bool sim_check_is_member(const struct sim *sim, uint64_t id);
  * must see it. */
 /* The feature level to which the cluster was raised. */
 uint32_t sim_check_level(const struct sim *sim);
+/* The node stops since it cannot understand what it is told. */
+void sim_check_too_old(struct sim *sim, struct sim_node *node);
 uint64_t sim_check_newest(const struct sim *sim);
 
 struct sim_history *sim_check_history(const struct sim *sim);

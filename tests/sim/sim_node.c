@@ -491,12 +491,7 @@ void sim_node_too_old(struct sim_node *node)
     sim_note(sim, &node->host, "is too old", node->feature_level,
              sim_check_level(sim), 0);
     sim->stats.too_old++;
-    if (node->feature_level >= sim_check_level(sim)) {
-        sim_fail(sim,
-                 "a node stops as too old only if it is: %s understands level "
-                 "%u, and the cluster has %u",
-                 node->host.name, node->feature_level, sim_check_level(sim));
-    }
+    sim_check_too_old(sim, node);
     node->is_dying = true;
 }
 
