@@ -24,6 +24,12 @@ from script import Script  # noqa: E402
 SCRIPTS = sorted(glob.glob(os.path.join(HERE, 'scripts', '*.txt')))
 
 
+# The lease is 1.5 s, trusted for 1.2 s. Who is disturbed in a long work goes on
+# for as long as it believes.
+PAUSES_S = (0.5, 1.6, 2.0, 3.0)
+WORK_S = (0.1, 6)
+
+
 @pytest.fixture(params=sorted(LANGUAGES))
 def language(request):
     if not LANGUAGES[request.param][0]:
@@ -55,7 +61,7 @@ class Believer:
         self.language, self.tells = language, tells
         self.cable = Cable(ports)
         self.conform = None
-        self.is_over = False
+        self.believes = self.is_over = False
         self.count = 0
         self.thread = threading.Thread(target=self._want)
         self.thread.start()
@@ -83,11 +89,14 @@ class Believer:
         """Until it does not, or has worked for a while."""
         seen = None
         try:
-            for _ in range(random.randrange(5, 60)):
+            until = time.monotonic() + random.choice(WORK_S)
+            while time.monotonic() < until and not self.is_over:
                 at = self._guard(conform)
                 seen = [min(at, (seen or [at])[0]), at]
+                self.believes = True
                 time.sleep(0.005)
         finally:
+            self.believes = False
             if seen:
                 self.count += 1
                 self.tells.append((*seen, token, self))
@@ -102,17 +111,28 @@ class Believer:
             process.kill()
         elif kind == 'freeze':
             process.send_signal(signal.SIGSTOP)
-            time.sleep(random.uniform(0.3, 3))
+            time.sleep(random.choice(PAUSES_S))
             process.send_signal(signal.SIGCONT)
         else:
             self.cable.is_cut = True
-            time.sleep(random.uniform(0.3, 3))
+            time.sleep(random.choice(PAUSES_S))
             self.cable.is_cut = False
 
     def close(self):
         self.is_over = True
         self.thread.join(60)
         self.cable.close()
+
+
+def holder(believers):
+    """Who holds the lock right now, or anyone if that takes too long."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        for one in believers:
+            if one.believes:
+                return one
+        time.sleep(0.001)
+    return random.choice(believers)
 
 
 def believers_at_once(tells):
@@ -143,8 +163,8 @@ def test_two_never_believe_at_once(language):
         believers = [Believer(language, ports, tells) for _ in range(3)]
         try:
             kinds = ['kill', 'freeze', 'cut', 'leader killed', 'leader frozen']
-            for kind in random.sample(kinds * 3, 12):
-                time.sleep(random.uniform(0.2, 1))
+            for kind in random.sample(kinds * 4, 20):
+                time.sleep(random.uniform(0.1, 0.5))
                 if kind.startswith('leader'):
                     node = cluster.leader()
                     node.kill() if 'killed' in kind else node.pause()
@@ -152,7 +172,7 @@ def test_two_never_believe_at_once(language):
                     node.resume()
                     cluster.start()
                 else:
-                    random.choice(believers).disturb(kind)
+                    holder(believers).disturb(kind)
             # In the end each of them gets it again.
             counts = [one.count for one in believers]
             until = time.monotonic() + 60
@@ -163,5 +183,5 @@ def test_two_never_believe_at_once(language):
         finally:
             for one in believers:
                 one.close()
-    assert len(tells) > 20
     assert believers_at_once(tells) == []
+    assert len(tells) >= 6
