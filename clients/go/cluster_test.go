@@ -156,7 +156,7 @@ func oneHolder(t *testing.T, c *cluster) {
 	if ok, err := b.TryLock(ctx); ok || err != nil {
 		t.Fatal("two holders", err)
 	}
-	is(t, b.Guard(0), ErrNotHeld)
+	is(t, b.Guard(0), ErrLost)
 	late, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
 	is(t, b.Lock(late), context.DeadlineExceeded)

@@ -139,34 +139,52 @@ func (l *Lock) release(ctx context.Context) error {
 // until then, and if it fails, the shared one stays. Of two that do so the
 // second is refused (Word "DEADLOCK").
 func (l *Lock) Upgrade(ctx context.Context) error {
-	if l.Token() == 0 || len(l.names) > 1 {
-		return fmt.Errorf("hasp: %w: %q", ErrNotHeld, l.names)
+	_, err := l.upgrade(ctx, true)
+	return err
+}
+
+// TryUpgrade is Upgrade if there are no other readers; else it is false.
+func (l *Lock) TryUpgrade(ctx context.Context) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.session.options.Timeout)
+	defer cancel()
+	return l.upgrade(ctx, false)
+}
+
+func (l *Lock) upgrade(ctx context.Context, wait bool) (bool, error) {
+	if err := l.mayConvert(); err != nil {
+		return false, err
 	}
 	c := l.newChange("CONVERT", "EXCLUSIVE")
-	reply, err := c.ask(ctx, true)
+	defer c.end()
+	reply, err := c.ask(ctx, wait)
 	if err != nil && !c.isOutcome(err) {
 		// Asked again without WAIT it tells what became of it.
 		reply, err = c.settleUpgrade(err)
 	}
-	c.end()
-	if err == nil && reply == nil {
-		err = fmt.Errorf("hasp: %w: not upgraded in time", ErrRefused)
+	if err != nil || reply == nil {
+		return false, err
 	}
-	if err == nil {
-		l.mu.Lock()
-		if l.tokens != nil {
-			l.tokens = tokensOf(reply)
-		}
-		l.shared = false
-		l.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.shared = false
+	if l.tokens != nil {
+		l.tokens = tokensOf(reply)
 	}
-	return err
+	return true, nil
+}
+
+// mayConvert: what is to be converted is one lock that is held.
+func (l *Lock) mayConvert() error {
+	if len(l.names) > 1 {
+		return fmt.Errorf("hasp: several locks are not converted: %q", l.names)
+	}
+	return l.Guard(0)
 }
 
 // Downgrade makes an exclusive hold shared, at once; the token stays.
 func (l *Lock) Downgrade(ctx context.Context) error {
-	if l.Token() == 0 || len(l.names) > 1 {
-		return fmt.Errorf("hasp: %w: %q", ErrNotHeld, l.names)
+	if err := l.mayConvert(); err != nil {
+		return err
 	}
 	l.mu.Lock()
 	l.shared = true
@@ -199,6 +217,9 @@ func (l *Lock) Tokens() []int64 {
 	return append([]int64(nil), l.tokens...)
 }
 
+// Names are those of the lock, or locks.
+func (l *Lock) Names() []string { return append([]string(nil), l.names...) }
+
 // IsShared says how the lock is held, after Upgrade and Downgrade too.
 func (l *Lock) IsShared() bool {
 	l.mu.Lock()
@@ -223,19 +244,26 @@ func (l *Lock) Remaining() time.Duration {
 	return time.Duration(left)
 }
 
-// Guard is an error unless a step of length need ends inside the lease. Call it
-// before each step that must not outlive the lock.
+// Guard is an error unless a step of length need ends inside the lease: ErrShort
+// if it does not, or the session is in jeopardy; ErrLost if the lock is not
+// held, or not any more. Call it before each step that must not outlive it.
 func (l *Lock) Guard(need time.Duration) error {
 	left := l.Remaining()
 	switch {
 	case left > 0 && left >= need:
 		return nil
-	case left > 0:
+	case left > 0 || l.mayRecover():
 		return fmt.Errorf("hasp: %w: %v left, %v needed", ErrShort, left, need)
-	case l.Token() == 0:
-		return fmt.Errorf("hasp: %w: %q", ErrNotHeld, l.names)
 	}
-	return fmt.Errorf("hasp: %w: %q", ErrLost, l.names)
+	return fmt.Errorf("hasp: %w: %q is not held", ErrLost, l.names)
+}
+
+// mayRecover: what is not believed in now may be held again.
+func (l *Lock) mayRecover() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.tokens != nil && !l.ended && l.limit == 0 &&
+		l.session.State() == Jeopardy
 }
 
 // Context ends when the hold does: by Unlock, by the end of the lease or of a

@@ -183,11 +183,15 @@ func (s *Session) Remaining() time.Duration {
 func (s *Session) Done() <-chan struct{} { return s.over.Done() }
 
 // Alive says that the program makes progress: see Options.Alive. Call it where
-// the work is done.
-func (s *Session) Alive() {
+// the work is done. It is an error if that is too late.
+func (s *Session) Alive() error {
 	s.mu.Lock()
 	s.aliveAt = clockNow()
 	s.mu.Unlock()
+	if s.State() == Lost {
+		return fmt.Errorf("hasp: %w", ErrLost)
+	}
+	return nil
 }
 
 // Close gives back all that is held, and ends the session. Belief in its locks
@@ -218,7 +222,9 @@ func (s *Session) Close(ctx context.Context) error {
 
 // --- questions ---------------------------------------------------------------
 
-func (s *Session) ask(ctx context.Context, words ...string) (any, error) {
+// Ask sends any command that reads, such as "LOCK.LIST": docs/protocol.md has
+// them all. It gives nil, bool, int64, string, []any or map[string]any.
+func (s *Session) Ask(ctx context.Context, words ...string) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
 	return s.request(ctx, once(words...))
@@ -226,7 +232,7 @@ func (s *Session) ask(ctx context.Context, words ...string) (any, error) {
 
 // Check says whether token is that of a present holder of the lock.
 func (s *Session) Check(ctx context.Context, name string, token int64) (bool, error) {
-	reply, err := s.ask(ctx, "LOCK.CHECK", name, strconv.FormatInt(token, 10))
+	reply, err := s.Ask(ctx, "LOCK.CHECK", name, strconv.FormatInt(token, 10))
 	return isTrue(reply), err
 }
 
@@ -234,14 +240,14 @@ func (s *Session) Check(ctx context.Context, name string, token int64) (bool, er
 // larger one was admitted before: then it is false, and the write must not be
 // done.
 func (s *Session) Admit(ctx context.Context, resource string, token int64) (bool, error) {
-	reply, err := s.ask(ctx, "FENCE.ADMIT", resource, strconv.FormatInt(token, 10))
+	reply, err := s.Ask(ctx, "FENCE.ADMIT", resource, strconv.FormatInt(token, 10))
 	return isTrue(reply), err
 }
 
 // Please asks the holders of a lock to give it back; it gives how many were
 // told.
 func (s *Session) Please(ctx context.Context, name, message string) (int, error) {
-	reply, err := s.ask(ctx, "LOCK.PLEASE", name, "MESSAGE", message)
+	reply, err := s.Ask(ctx, "LOCK.PLEASE", name, "MESSAGE", message)
 	return int(asInt(reply)), err
 }
 
@@ -254,7 +260,7 @@ type Holder struct {
 
 // Show gives the holders of a lock, and how many wait for it.
 func (s *Session) Show(ctx context.Context, name string) ([]Holder, int, error) {
-	reply, err := s.ask(ctx, "LOCK.SHOW", name)
+	reply, err := s.Ask(ctx, "LOCK.SHOW", name)
 	return holdersOf(reply), len(asList(asMap(reply)["queue"])), err
 }
 

@@ -1,20 +1,37 @@
 # SPDX-License-Identifier: MIT
 """Runs the `conform` of a language and talks to it, as README.md says."""
 
+import atexit
 import json
 import os
 import shutil
 import subprocess
+import tempfile
 import threading
 import time
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), '..', '..'))
 # What each language needs, and its program.
 LANGUAGES = {
+    'go': (shutil.which('go'), []),
     'python': ('/usr/bin/python3', ['clients/python/tests/conform.py']),
     'node': (shutil.which('node'), ['clients/node/test/conform.js']),
 }
 PATIENCE_S = 40
+built = {}  # Programs that were compiled, by the tree they are from.
+
+
+def go_program(root):
+    """Compiled once for each tree, and for each process that tests."""
+    if root not in built:
+        path = os.path.join(tempfile.mkdtemp(prefix='conform-'), 'conform')
+        atexit.register(shutil.rmtree, os.path.dirname(path))
+        env = dict(os.environ, GOPROXY='off', GOFLAGS='-mod=mod',
+                   GOCACHE=os.path.join(ROOT, 'build', 'go'))
+        subprocess.run(['go', 'build', '-o', path, './conform'], check=True,
+                       cwd=os.path.join(root, 'clients', 'go'), env=env)
+        built[root] = path
+    return [built[root]]
 
 
 class Refused(Exception):
@@ -28,8 +45,9 @@ class Refused(Exception):
 class Conform:
     def __init__(self, language, root=ROOT):
         program, words = LANGUAGES[language]
+        command = go_program(root) if language == 'go' else [program, *words]
         self.process = subprocess.Popen(
-            [program, *words], cwd=root, stdin=subprocess.PIPE,
+            command, cwd=root, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, text=True)
         self.news = threading.Condition()
         self.answers, self.events, self.log = {}, [], []

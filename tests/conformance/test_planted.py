@@ -16,32 +16,43 @@ import script  # noqa: E402
 # Rule, script; by language the file, what stands there, what is planted.
 PLANTED = [
     ('1 keep it', 'kept', {
+        'go': ('lease.go', 'l.promised() / 5)', 'l.promised() * 2)'),
         'python': ('hasp/lease.py', 'self.promised() // 5',
                    'self.promised() * 2'),
         'node': ('lib/lease.js', 'this.promised() / 5n',
                  'this.promised() * 2n')}),
     ('2 from sending', 'from_sending', {
+        'go': ('keeper.go', 's.answered(reply, sent)',
+               '_ = sent; s.answered(reply, clockNow())'),
         'python': ('hasp/keeper.py', 'self._answered(reply, sent)',
                    'self._answered(reply, read_clock())'),
         'node': ('lib/session.js', 'this.prolong(reply, sent);\n      next',
                  'this.prolong(reply, readClock());\n      next')}),
     ('2 then stop', 'by_itself', {
+        'go': ('lease.go', 'case age >= trusted(l.ttl):',
+               'case age >= 1000*trusted(l.ttl):'),
         'python': ('hasp/lease.py', 'if age >= trusted(self.ttl):',
                    'if age >= 1000 * trusted(self.ttl):'),
         'node': ('lib/lease.js', 'age >= trusted(this.ttl)',
                  'age >= 1000n * trusted(this.ttl)')}),
     ('3 nil is no hold', 'refused', {
+        'go': ('lock.go', 'if err == nil && reply != nil {',
+               'if err == nil {'),
         'python': ('hasp/hold.py', "verb != 'RELEASE' and reply is not None:",
                    "verb != 'RELEASE':"),
         'node': ('lib/lock.js', "verb !== 'RELEASE' && reply !== null",
                  "verb !== 'RELEASE'")}),
     ('4 the newest token', 'convert', {
+        'go': ('lock.go', 'l.tokens = tokensOf(reply)', '_ = reply'),
         'python': ('hasp/hold.py', 'self.tokens = dict(zip(',
                    'self.tokens = self.tokens or dict(zip('),
         'node': ('lib/lock.js', 'this.tokens = Object.fromEntries(',
                  'this.tokens = this.token ? this.tokens : '
                  'Object.fromEntries(')}),
     ('5 one number', 'lost_answer', {
+        'go': ('lock.go', 'append(append(words, more...), c.tail...)',
+               'append(append(words, more...), "OWNER", c.lock.owner, '
+               '"REQ", strconv.FormatInt(time.Now().UnixMicro(), 10))'),
         'python': ('hasp/core.py', '                                       '
                    '*words, *more)', '*[w + attempt if isinstance(w, int) '
                    'else w for w in words], *more)'),
@@ -49,14 +60,21 @@ PLANTED = [
                  "[...words.map((w, i) => words[i - 1] === 'REQ' ? "
                  'w + attempt : w), ...more]')}),
     ('6 attach', 'kept', {
+        'go': ('session.go', 'c.ask(until, "SESSION.ATTACH", '
+               'strconv.FormatInt(s.id, 10), s.secret)',
+               'any(nil), error(nil)'),
         'python': ('hasp/core.py', 'if self.id and attaches:', 'if False:'),
         'node': ('lib/core.js', 'this.id && attaches', 'false')}),
     ('7 from sending on', 'belief_ends_first', {
+        'go': ('lock.go', 'if !l.forget() {',
+               'defer l.forget()\n\tif l.Token() == 0 {'),
         'python': ('hasp/hold.py', '        is_last = self._forget()\n',
                    '        is_last = self._count == 1\n'),
         'node': ('lib/lock.js', 'const isLast = this.forget();',
                  'const isLast = this.count === 1;')}),
     ('8 gone is gone', 'expired', {
+        'go': ('errors.go', 'case "EXPIRED", "NOSESSION":',
+               'case "NOSESSION":'),
         'python': ('hasp/request.py', "'EXPIRED': LeaseLost,", ''),
         'node': ('lib/request.js', "EXPIRED: 'LOST',", '')}),
 ]

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT
+
+// Does what it is told on stdin: tests/conformance/README.md.
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"hasp"
+)
+
+type command struct {
+	ID                          int
+	Do, As, Endpoints, Name     string
+	Names, Words                []string
+	Ttl, Linger, Timeout, Alive int64
+	Wait                        *int64
+	Slots                       int
+	Shared, Barge               bool
+	Value                       string
+	Hold, Delay, Need           int64
+}
+
+type object map[string]any
+
+var (
+	output  sync.Mutex
+	mu      sync.Mutex // Of what follows.
+	session *hasp.Session
+	locks   = map[string]*hasp.Lock{}
+	waits   = map[string]context.CancelFunc{}
+)
+
+func say(told object) {
+	line, _ := json.Marshal(told)
+	output.Lock()
+	os.Stdout.Write(append(line, '\n'))
+	output.Unlock()
+}
+
+func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// monotonicNS is CLOCK_MONOTONIC, as the suite reads it.
+func monotonicNS() int64 {
+	var ts syscall.Timespec
+	syscall.Syscall(syscall.SYS_CLOCK_GETTIME, 1, uintptr(unsafe.Pointer(&ts)), 0)
+	return ts.Nano()
+}
+
+func lockOf(c *command) *hasp.Lock {
+	mu.Lock()
+	defer mu.Unlock()
+	if locks[c.As] == nil {
+		locks[c.As] = session.NewLocks(c.Names, hasp.LockOptions{
+			Shared: c.Shared, Slots: c.Slots, Value: c.Value, Barge: c.Barge,
+			Hold: ms(c.Hold), Delay: ms(c.Delay)})
+	}
+	return locks[c.As]
+}
+
+// take tries or waits, as long as is said, or until "cancel".
+func take(c *command, lock *hasp.Lock, wait func(context.Context) error,
+	try func(context.Context) (bool, error)) (object, error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var held bool
+	var err error
+	if c.Wait != nil && *c.Wait == 0 {
+		held, err = try(ctx)
+	} else {
+		if c.Wait != nil {
+			ctx, cancel = context.WithTimeout(ctx, ms(*c.Wait))
+			defer cancel()
+		}
+		mu.Lock()
+		waits[c.As] = cancel
+		mu.Unlock()
+		err = wait(ctx)
+		held = err == nil
+		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+			err = nil
+		}
+	}
+	tokens := object{}
+	for i, token := range lock.Tokens() {
+		tokens[lock.Names()[i]] = token
+	}
+	return object{"held": held, "tokens": tokens}, err
+}
+
+func run(c *command) (object, error) {
+	ctx, now := context.Background(), monotonicNS()
+	switch c.Do {
+	case "can":
+		return object{"features": strings.Fields("several convert alive cancel linger hold")}, nil
+	case "open":
+		opened, err := hasp.Open(ctx, hasp.Options{
+			Endpoints: strings.Split(c.Endpoints, ","), Name: c.Name, TTL: ms(c.Ttl),
+			Linger: ms(c.Linger), Timeout: ms(c.Timeout), Alive: ms(c.Alive),
+			OnEvent: func(e hasp.Event) {
+				say(object{"event": e.Kind, "name": e.Lock, "token": e.Token, "text": e.Text})
+			}})
+		session, locks = opened, map[string]*hasp.Lock{}
+		return object{}, err
+	case "close":
+		return object{}, session.Close(ctx)
+	case "state":
+		left := session.Remaining()
+		return object{"state": session.State().String(), "left_ns": left, "at_ns": now}, nil
+	case "alive":
+		return object{}, session.Alive()
+	case "ask":
+		reply, err := session.Ask(ctx, c.Words...)
+		return object{"reply": reply}, err
+	case "cancel":
+		mu.Lock()
+		waits[c.As]()
+		mu.Unlock()
+		return object{}, nil
+	}
+	lock := lockOf(c)
+	switch c.Do {
+	case "lock":
+		return take(c, lock, lock.Lock, lock.TryLock)
+	case "convert":
+		if !c.Shared {
+			return take(c, lock, lock.Upgrade, lock.TryUpgrade)
+		}
+		return take(c, lock, lock.Downgrade, nil)
+	case "release":
+		return object{}, lock.Unlock(ctx)
+	case "guard":
+		return object{"at_ns": now}, lock.Guard(ms(c.Need))
+	case "remaining":
+		return object{"left_ns": lock.Remaining(), "at_ns": now}, nil
+	}
+	return nil, fmt.Errorf("no command %q", c.Do)
+}
+
+func wordOf(err error) string {
+	for kind, word := range map[error]string{hasp.ErrLost: "LOST", hasp.ErrShort: "SHORT",
+		hasp.ErrNotHeld: "NOTHELD", hasp.ErrUnknown: "UNKNOWN",
+		hasp.ErrUnreachable: "UNREACHABLE"} {
+		if errors.Is(err, kind) {
+			return word
+		}
+	}
+	var refusal *hasp.Error
+	if errors.As(err, &refusal) {
+		return refusal.Word
+	}
+	return "MISUSE"
+}
+
+func main() {
+	in := bufio.NewScanner(os.Stdin)
+	for in.Scan() {
+		var c command
+		if err := json.Unmarshal(in.Bytes(), &c); err != nil {
+			panic(err)
+		}
+		go func() {
+			done, err := run(&c)
+			if err != nil {
+				say(object{"id": c.ID, "error": wordOf(err), "text": err.Error()})
+			} else {
+				say(object{"id": c.ID, "ok": done})
+			}
+		}()
+	}
+}
