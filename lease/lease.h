@@ -32,8 +32,8 @@ struct lease_clock {
 enum lease_state { LEASE_HELD, LEASE_JEOPARDY, LEASE_LOST };
 
 struct lease {
-    struct lease_clock sent;  /* Of the newest heartbeat answered OK. */
-    struct lease_clock tried; /* Of the newest one sent, answered or not. */
+    struct lease_clock sent;  /* When the newest that was answered left. */
+    struct lease_clock tried; /* When the newest of all left. */
     bool is_tried;
     uint64_t ttl_ns;
     uint64_t linger_ns; /* 0: none. */

@@ -106,8 +106,9 @@ static struct timed_session *pop_due(struct leases *leases, uint64_t now_ns)
     }
 }
 
-/* Likewise from the heap of marks. A session past its deadline needs no mark:
- * its EXPIRE is next. A heartbeat before that puts it back. */
+/* Takes the one to be marked first out of the heap of marks. A session past its
+ * deadline needs no mark: its EXPIRE is next. A heartbeat before that puts it
+ * back. */
 static struct timed_session *pop_unmarked(struct leases *leases,
                                           uint64_t now_ns)
 {

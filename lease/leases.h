@@ -34,7 +34,7 @@ struct leases {
     struct heap marks;
     uint32_t bound_count; /* Sessions with a mark in the state. */
     struct timed_session *by_id;
-    struct timed_session **chosen; /* Of the command being made. */
+    struct timed_session **chosen; /* For the command being made. */
     struct session_mark *marks_due;
     uint32_t chosen_capacity;
     struct buffer command;

@@ -98,7 +98,7 @@ uint64_t timers_hold_left(struct timers *timers, const struct lockfsm *fsm,
                           struct bytes lock, uint64_t session,
                           struct bytes owner, uint64_t now_ns);
 
-/* Of the quarantine after a restore. */
+/* What is left of the quarantine after a restore. */
 uint64_t timers_quarantine_left(struct timers *timers,
                                 const struct lockfsm *fsm, uint64_t now_ns);
 

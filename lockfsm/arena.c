@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* A list of chunks, filled from the first on; all but the first are freed when
+ * the arena is reset. */
+
 #include "lockfsm/arena.h"
 
 #include <stdlib.h>

@@ -30,7 +30,7 @@ static void drop_begin(struct lockfsm *fsm, uint32_t at)
             (fsm->begin_count - at) * sizeof fsm->begins[0]);
 }
 
-/* Of the BEGINs that no session can have outlived the newest says all: whoever
+/* The newest of the BEGINs that no session can have outlived says all: whoever
  * has been quiet since then is quiet for longer than any lease. */
 static void drop_old_begins(struct lockfsm *fsm)
 {

@@ -61,7 +61,7 @@ void member_free(struct lockfsm *fsm, struct member *member)
     pool_give(&fsm->pool, member, sizeof *member);
 }
 
-/* Of those that the newest configuration names. */
+/* A member that the newest configuration names, or NULL. */
 static struct member *current_member(const struct lockfsm *fsm, uint64_t node)
 {
     struct member *member = member_find(fsm, node);

@@ -35,7 +35,7 @@ struct node {
     struct asker *asker;
     uint32_t parent;         /* The slot it was first reached from ... */
     const struct lock *lock; /* ... because of this lock. */
-    bool can_end;            /* Of the reduction. */
+    bool can_end;            /* Found by the reduction. */
 };
 
 struct deadlock_search {

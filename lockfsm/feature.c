@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The level of the cluster, and which entries raise it. */
+
 #include "lockfsm/feature.h"
 
 #include "lockfsm/state.h"

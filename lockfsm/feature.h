@@ -34,7 +34,7 @@
 #else
 #define FEATURE_LEVEL FEATURE_LEVEL_FIRST
 #endif
-/* Of what this version does not know. */
+/* The level of what this version does not know. */
 #define FEATURE_LEVEL_UNKNOWN CODEC_LEVEL_UNKNOWN
 
 struct lockfsm;

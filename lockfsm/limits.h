@@ -24,8 +24,8 @@ enum limit_key {
     LIMIT_OWNERS_PER_SESSION, /* That wait. */
     LIMIT_FENCES,
     LIMIT_BLACKLIST,
-    LIMIT_WAITS,   /* Of all locks. */
-    LIMIT_TTL_MAX, /* Of a session, of a Redis value (its PX). */
+    LIMIT_WAITS,   /* All locks together. */
+    LIMIT_TTL_MAX, /* A session's TTL, a Redis value's PX. */
     LIMIT_STATE_SIZE,
     LIMIT_COUNT
 };

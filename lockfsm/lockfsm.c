@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* The facade: makes and frees the state, applies an entry step by step, and
+ * answers what others want to know of the state. */
+
 #include "lockfsm/lockfsm.h"
 
 #include <stdlib.h>

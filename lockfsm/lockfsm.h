@@ -44,7 +44,7 @@
 #define CLIENT_NAME_SIZE_MAX 128
 #define LABEL_COUNT_MAX 16
 #define MULTI_COUNT_MAX 64
-/* Of a session: results that are kept without being acknowledged, the newest
+/* How many results of a session are kept without being acknowledged, the newest
  * ones (as many as a connection may have in flight), and ranges of numbers. */
 #define ANSWERED_COUNT_MAX 1024
 #define SPENT_RANGE_MAX 64
@@ -151,7 +151,7 @@ enum effect_type {
  * after what it tells of has gone. */
 struct effect {
     enum effect_type type;
-    uint64_t log_index;   /* Of the entry being applied. */
+    uint64_t log_index;   /* The entry being applied. */
     struct result result; /* EFFECT_RESULT, EFFECT_WAIT_RESULT. */
     uint64_t asked_index; /* WAIT_RESULT: the entry whose asker waits. */
     uint64_t session;

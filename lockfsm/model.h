@@ -91,12 +91,12 @@ struct session {
     uint32_t label_count;
     uint64_t blacklist_index; /* Entry of the blacklist that hits it; 0. */
     bool is_redis;            /* Opened by RedisSet for one (key, value). */
-    uint64_t px_ms;           /* Of such a one: the PX that was asked for. */
-    struct list holds;        /* Of hold.in_session. */
+    uint64_t px_ms;           /* The PX that was asked for such a one. */
+    struct list holds;        /* Nodes: hold.in_session. */
     uint32_t hold_count;
-    struct list waits; /* Of wait.in_session. */
+    struct list waits; /* Nodes: wait.in_session. */
     uint32_t wait_count;
-    struct list ended; /* Of ended_hold.in_session; the newest ones. */
+    struct list ended; /* Nodes: ended_hold.in_session; the newest. */
     uint32_t ended_count;
     struct list askers; /* Private, of asker.in_session. */
     uint32_t asker_count;
@@ -109,18 +109,18 @@ struct lock {
     UT_hash_handle by_name;
     uint64_t id;         /* Counter in the state; never reused. */
     struct bytes name;   /* Owned. */
-    enum lock_mode mode; /* Of the holders; meaningless without holders. */
+    enum lock_mode mode; /* The holders'; meaningless without holders. */
     uint32_t slots;      /* Capacity, once a request with SLOTS came; or 0. */
-    struct list holds;   /* Of hold.in_lock. */
+    struct list holds;   /* Nodes: hold.in_lock. */
     uint32_t hold_count;
-    struct list queue; /* Of wait.in_lock: upgrades first, then by index. */
+    struct list queue; /* Nodes: wait.in_lock; upgrades first. */
     uint32_t wait_count;
     uint32_t waits_by_mode[3]; /* Parts of wait_count, by enum lock_mode. */
     uint64_t delay_ms;    /* Kept closed this long since ...; 0: not delayed. */
     uint64_t delay_index; /* ... this entry. */
     uint64_t delay_clock_ms; /* The log's clock then. */
     uint32_t delay_slots; /* Only so many slots are closed; 0: the lock is. */
-    uint64_t last_token;  /* Of the newest grant; only grows. */
+    uint64_t last_token;  /* The newest grant's; only grows. */
     bool is_touched;      /* Private: stands in the list of what to settle. */
     struct list in_touched;
     struct stored stored;
@@ -142,7 +142,7 @@ struct hold {
     uint64_t delay_ms;      /* Lock delay that it asked for. */
     uint64_t hold_ms;       /* Max hold; 0: none. */
     bool has_barged;        /* It came past some who wait. */
-    uint64_t hold_clock_ms; /* Of a limited one: the log's clock then. */
+    uint64_t hold_clock_ms; /* If limited: the log's clock at the grant. */
     struct stored stored;
 };
 
@@ -164,7 +164,7 @@ struct wait {
     enum lock_mode mode;
     uint32_t slots;
     uint64_t wait_index;    /* Log index of the entry that queued it. */
-    uint64_t asked_index;   /* Of the newest repetition that keeps the place. */
+    uint64_t asked_index;   /* The newest repetition that keeps the place. */
     uint64_t wait_ms;       /* 0: for ever. */
     uint64_t wait_clock_ms; /* Not for ever: the log's clock at asked_index. */
     uint64_t delay_ms;

@@ -28,7 +28,7 @@ struct pool {
     struct pool_chunk *chunks;
     uint8_t *at;
     size_t left_size;
-    uint64_t copied_size; /* Of all copies that have not been given back. */
+    uint64_t copied_size; /* All copies that have not been given back. */
 };
 
 /* Takes 'size' zeroed bytes, at most POOL_PIECE_SIZE_MAX. */

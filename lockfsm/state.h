@@ -61,12 +61,12 @@ struct places {
 /* A request whose result is kept, or which still waits. */
 struct kept_result {
     struct place place;   /* By (session, req). */
-    struct list in_order; /* Of numbers.answered, or asker.waiting. */
+    struct list in_order; /* In numbers.answered, or asker.waiting. */
     struct numbers *numbers;
     struct asker *asker; /* Whose it is while it waits; else NULL. */
     uint64_t req;
-    uint64_t hash;       /* Of the command and its owner. */
-    uint64_t wait_index; /* Of the place it waits at; 0: it is answered. */
+    uint64_t hash;       /* What was asked, and by which owner. */
+    uint64_t wait_index; /* The place it waits at; 0: it is answered. */
     uint64_t serial;     /* Counter in the state: the order in its list. */
     enum result_code code;
     uint64_t token;
@@ -82,7 +82,7 @@ struct kept_result {
  * range; its result is kept beside it for a while. */
 struct numbers {
     struct session *session;
-    struct list answered; /* Of kept_result.in_order, by serial. */
+    struct list answered; /* Nodes: kept_result.in_order, by serial. */
     uint32_t answered_count;
     uint64_t *spent; /* Owned: from, to, from, to ... that ascend and ... */
     uint32_t spent_count; /* ... do not touch; so many pairs. */
@@ -96,11 +96,11 @@ struct asker {
     struct list in_session;
     struct session *session;
     struct bytes owner; /* Owned. */
-    struct list waits;  /* Of wait.in_asker. */
+    struct list waits;  /* Nodes: wait.in_asker. */
     uint32_t wait_count;
-    struct list waiting; /* Of kept_result.in_order. */
+    struct list waiting; /* Nodes: kept_result.in_order. */
     uint32_t waiting_count;
-    /* Of the deadlock search: */
+    /* What the deadlock search notes: */
     uint64_t search_number; /* The one that has seen it. */
     uint64_t search_slot;   /* Its place in that search. */
 };
@@ -108,9 +108,9 @@ struct asker {
 struct member {
     struct list in_order; /* By node. */
     uint64_t node;
-    uint64_t added_index;    /* Of the entry that made it a member. */
+    uint64_t added_index;    /* The entry that made it a member. */
     uint64_t incarnation;    /* 0: not registered yet. */
-    uint64_t removed_index;  /* Of the entry that removed it; 0: a member. */
+    uint64_t removed_index;  /* The entry that removed it; 0: a member. */
     uint64_t removed_ms;     /* When, by a wall clock, for people; or 0. */
     struct bytes removed_by; /* Owned; may be empty. */
     struct stored stored;
@@ -124,7 +124,7 @@ struct member {
 struct begin_mark {
     uint64_t log_index;
     uint64_t clock_ms;
-    uint64_t since_ms; /* Of the first of those that it stands for. */
+    uint64_t since_ms; /* When the first of those that it stands for was. */
 };
 
 /* What the table has records of. */
@@ -166,7 +166,7 @@ struct lockfsm {
 #ifdef HASP_FEATURE_LEVEL_EXTRA
     uint64_t trials; /* Applied. */
 #endif
-    uint64_t next_serial; /* Of locks, holds, waits. */
+    uint64_t next_serial; /* Counts locks, holds, waits, results. */
     struct session *sessions;
     struct lock *locks;
     struct fence *fences;
@@ -177,8 +177,8 @@ struct lockfsm {
     uint32_t removed_count; /* ... and those that were. */
 
     /* Indexes, sums and memory. */
-    uint64_t wait_count;            /* Of all locks. */
-    uint64_t spent_range_count;     /* Of all numbers. */
+    uint64_t wait_count;            /* In all locks. */
+    uint64_t spent_range_count;     /* In all numbers. */
     struct tally places_of_session; /* Holds and waits. */
     struct tally waits_of_session;
     struct tally waits_of_lock;
@@ -211,7 +211,7 @@ struct lockfsm {
     struct origin origin;  /* Zero where the command has none. */
     uint64_t queued_index; /* The place it took or kept in a queue, or 0. */
     struct arena decoded;
-    struct buffer identity; /* Of the request, for its hash. */
+    struct buffer identity; /* The request, for its hash. */
 };
 
 /* The token of what this entry grants; also the id of a session it opens. */
@@ -348,7 +348,7 @@ struct session_terms {
     uint32_t linger_ms;
     struct bytes name;
     struct bytes address;
-    uint64_t label_size; /* Of those that follow. */
+    uint64_t label_size; /* The labels that follow. */
 };
 /* Opens a session under the new token as its id; NULL with the refusal. */
 struct session *session_open(struct lockfsm *fsm,
@@ -502,7 +502,7 @@ bool may_pass_queue(const struct lockfsm *fsm, const struct lock *lock,
                     enum lock_mode mode);
 bool lock_is_free_for_upgrade(const struct lockfsm *fsm,
                               const struct lock *lock);
-/* The same of one that waits, in all locks of its request. */
+/* True if a request that waits can be granted, in all its locks at once. */
 bool request_is_free(const struct lockfsm *fsm, const struct wait *wait);
 
 /* --- settle.c ------------------------------------------------------------- */
@@ -528,8 +528,8 @@ void queue_or_deadlock(struct lockfsm *fsm, struct wait *first,
  * text goes to the effects' arena. */
 bool deadlock_found(struct lockfsm *fsm, struct asker *asker,
                     struct bytes *ret_cycle);
-/* The same where the newest of them was just queued, which nobody stands
- * behind: often there is nothing to search. */
+/* As deadlock_found() where the newest wait was just queued, which nobody
+ * stands behind: often there is nothing to search. */
 bool deadlock_of_newcomer(struct lockfsm *fsm, struct asker *asker,
                           struct bytes *ret_cycle);
 void deadlock_search_free(struct deadlock_search *search);
@@ -586,7 +586,7 @@ bool ttl_is_over_limit(struct lockfsm *fsm, uint64_t ttl_ms,
 
 /* Appends an effect of this type; the pointer is good until the next one. */
 struct effect *effect_add(struct lockfsm *fsm, enum effect_type type);
-/* The same of what an owner of the session has at the lock. */
+/* Appends one that is about an owner's hold or wait at the lock. */
 struct effect *effect_add_at(struct lockfsm *fsm, enum effect_type type,
                              const struct lock *lock,
                              const struct session *session, struct bytes owner);

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 
+/* Fills in what the log for operators says of an administrative entry, before
+ * it is applied. */
+
 #include "lockfsm/trail.h"
 
 #include "lockfsm/entry.h"

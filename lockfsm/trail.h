@@ -34,7 +34,7 @@ struct trail {
     uint32_t count;
 };
 
-/* Of the entry that was applied last. */
+/* What the entry that was applied last has left. */
 const struct trail *lockfsm_trail(const struct lockfsm *fsm);
 
 #endif /* HASP_LOCKFSM_TRAIL_H */

@@ -805,6 +805,9 @@ static struct lockfsm *new_fsm(void)
 static void ask_restore(void)
 {
     uint64_t hash = lockfsm_hash(fsm);
+    if (lockfsm_digest(fsm) != hash) {
+        wrong("the digest that is kept up is not that of the state");
+    }
     flush_state();
     if (strcmp(word[0], "restore") == 0) {
         restore_table();

@@ -2,7 +2,7 @@
 
 /* The digest of the state and the scrub (lockfsm/digest.c): what is damaged in
  * memory or in the table is noticed, what is changed by entries is not taken
- * for damage. test_lockfsm_random.c holds the digest against the hash of the
+ * for damage. tests/property holds the digest against the hash of the
  * whole state after random operations. */
 
 #include <setjmp.h>

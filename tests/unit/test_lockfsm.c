@@ -2,7 +2,7 @@
 
 /* The state machine's bounds, what strangers may send, flushing and loading.
  * What the operations mean is tested by the transcripts (test_fsm.c), what
- * holds under any order of operations by test_lockfsm_random.c. */
+ * holds under any order of operations by tests/property. */
 
 #include <setjmp.h>
 #include <stdarg.h>
