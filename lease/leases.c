@@ -255,6 +255,7 @@ void leases_changed(struct leases *leases, const struct session *session,
     if (timed == NULL || timed->is_doomed || !is_renewed) {
         return;
     }
+    CHECK(ttl_ns > 0);
     timed->ttl_ns = ttl_ns;
     leases_heard(leases, session->id, now_ns);
     leases_unmarked(leases, session->id);
@@ -272,6 +273,7 @@ bool leases_heard(struct leases *leases, uint64_t session, uint64_t received_ns)
     if (received_ns + timed->ttl_ns > timed->deadline_ns) {
         timed->deadline_ns = received_ns + timed->ttl_ns;
     }
+    CHECK(timed->deadline_ns >= received_ns + timed->ttl_ns); /* Rule 2. */
     timed->marks_now = false;
     if (timed->mark.slot == 0) {
         schedule_mark(leases, timed);
@@ -290,6 +292,7 @@ void leases_detached(struct leases *leases, uint64_t session, uint64_t now_ns)
     if (from_ns + timed->linger_ns >= timed->deadline_ns) {
         return;
     }
+    CHECK(from_ns >= timed->heard_ns); /* Rule 8. */
     timed->deadline_ns = from_ns + timed->linger_ns;
     heap_set(&leases->deadlines, &timed->deadline, timed->deadline_ns);
     /* So that linger survives a change of leader. */

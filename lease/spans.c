@@ -119,6 +119,7 @@ static struct span *start(struct spans *spans, const struct span_key *key,
                           uint64_t instance, uint64_t end_ns)
 {
     struct span *span = obtain(spans, key);
+    CHECK(span->due.slot == 0 || span->due.key == span->end_ns);
     span->instance = instance;
     span->end_ns = end_ns;
     heap_set(&spans->due, &span->due, end_ns);

@@ -7,10 +7,8 @@
 struct asker *asker_find(const struct lockfsm *fsm, uint64_t session,
                          struct bytes owner)
 {
-    struct place *place = places_find(&fsm->places,
-                                      &(struct place_key){.kind = PLACE_ASKER,
-                                                          .session = session,
-                                                          .owner = owner});
+    struct place *place = places_find(
+        &fsm->places, &(struct place_key){PLACE_ASKER, 0, session, owner});
     return place == NULL ? NULL : LIST_ENTRY(place, struct asker, place);
 }
 
@@ -31,9 +29,7 @@ struct asker *asker_obtain(struct lockfsm *fsm, struct session *session,
     session->asker_count++;
     tally_up(&fsm->owners_of_session, session->asker_count);
     places_add(&fsm->places, &asker->place,
-               &(struct place_key){.kind = PLACE_ASKER,
-                                   .session = session->id,
-                                   .owner = asker->owner});
+               &(struct place_key){PLACE_ASKER, 0, session->id, asker->owner});
     return asker;
 }
 

@@ -23,9 +23,7 @@ static bool hits(const struct blacklisting *entry, uint64_t session,
 struct blacklisting *blacklist_hit(const struct lockfsm *fsm, uint64_t session,
                                    struct bytes client)
 {
-    LIST_EACH (node, &fsm->blacklist) {
-        struct blacklisting *entry = LIST_ENTRY(node, struct blacklisting,
-                                                in_order);
+    LIST_FOR (struct blacklisting, entry, &fsm->blacklist, in_order) {
         if (hits(entry, session, client)) {
             return entry;
         }
@@ -36,9 +34,7 @@ struct blacklisting *blacklist_hit(const struct lockfsm *fsm, uint64_t session,
 struct blacklisting *blacklist_find(const struct lockfsm *fsm,
                                     uint64_t since_index)
 {
-    LIST_EACH (node, &fsm->blacklist) {
-        struct blacklisting *entry = LIST_ENTRY(node, struct blacklisting,
-                                                in_order);
+    LIST_FOR (struct blacklisting, entry, &fsm->blacklist, in_order) {
         if (entry->since_index == since_index) {
             return entry;
         }
@@ -169,9 +165,7 @@ void blacklist_forget_session(struct lockfsm *fsm,
 static struct blacklisting *find_target(const struct lockfsm *fsm,
                                         uint64_t session, struct bytes client)
 {
-    LIST_EACH (node, &fsm->blacklist) {
-        struct blacklisting *entry = LIST_ENTRY(node, struct blacklisting,
-                                                in_order);
+    LIST_FOR (struct blacklisting, entry, &fsm->blacklist, in_order) {
         if (entry->session == session && bytes_equal(entry->client, client)) {
             return entry;
         }

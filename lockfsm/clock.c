@@ -25,6 +25,7 @@ static void step(struct lockfsm *fsm, uint64_t base_index, uint32_t elapsed_ms)
 
 static void drop_begin(struct lockfsm *fsm, uint32_t at)
 {
+    CHECK(at < fsm->begin_count);
     fsm->begin_count--;
     memmove(&fsm->begins[at], &fsm->begins[at + 1],
             (fsm->begin_count - at) * sizeof fsm->begins[0]);
@@ -67,6 +68,7 @@ void clock_begin(struct lockfsm *fsm, uint64_t base_index, uint32_t elapsed_ms)
     if (fsm->begin_count == BEGIN_MARK_MAX) {
         thin_begins(fsm);
     }
+    CHECK(fsm->begin_count < BEGIN_MARK_MAX);
     fsm->begins[fsm->begin_count++] = (struct begin_mark){
         fsm->log_index, fsm->clock_ms, fsm->clock_ms};
 }

@@ -7,8 +7,7 @@
 
 struct member *member_find(const struct lockfsm *fsm, uint64_t node)
 {
-    LIST_EACH (at, &fsm->members) {
-        struct member *member = LIST_ENTRY(at, struct member, in_order);
+    LIST_FOR (struct member, member, &fsm->members, in_order) {
         if (member->node == node) {
             return member;
         }
@@ -112,8 +111,7 @@ static void remove_member(struct lockfsm *fsm, struct member *member,
     if (fsm->removed_count <= REMOVED_COUNT_MAX) {
         return;
     }
-    LIST_EACH (at, &fsm->members) {
-        struct member *other = LIST_ENTRY(at, struct member, in_order);
+    LIST_FOR (struct member, other, &fsm->members, in_order) {
         if (other->removed_index != 0 &&
             other->removed_index < member->removed_index) {
             member = other;

@@ -5,23 +5,15 @@
 
 #include "lockfsm/state.h"
 
-static struct place_key key_of(const struct lock *lock, uint64_t session,
-                               struct bytes owner)
-{
-    return (struct place_key){.kind = PLACE_HOLD,
-                              .number = lock->id,
-                              .session = session,
-                              .owner = owner};
-}
-
 struct hold *hold_find(const struct lockfsm *fsm, const struct lock *lock,
                        uint64_t session, struct bytes owner)
 {
     if (lock == NULL || lock->hold_count == 0) {
         return NULL;
     }
-    struct place_key key = key_of(lock, session, owner);
-    struct place *place = places_find(&fsm->places, &key);
+    struct place *place = places_find(
+        &fsm->places,
+        &(struct place_key){PLACE_HOLD, lock->id, session, owner});
     return place == NULL ? NULL : LIST_ENTRY(place, struct hold, place);
 }
 
@@ -47,8 +39,9 @@ struct hold *hold_new(struct lockfsm *fsm, struct lock *lock,
 
 void hold_link(struct lockfsm *fsm, struct hold *hold)
 {
-    struct place_key key = key_of(hold->lock, hold->session->id, hold->owner);
-    places_add(&fsm->places, &hold->place, &key);
+    places_add(&fsm->places, &hold->place,
+               &(struct place_key){PLACE_HOLD, hold->lock->id,
+                                   hold->session->id, hold->owner});
     list_push_back(&hold->lock->holds, &hold->in_lock);
     hold->lock->hold_count++;
     list_push_back(&hold->session->holds, &hold->in_session);

@@ -368,7 +368,9 @@ static const char *check_size(const struct lockfsm *fsm)
                : NULL;
 }
 
-/* The limits, and what is kept up from entry to entry for them. */
+/* The limits, and what is kept up from entry to entry for them. Every hold and
+ * wait of a lock is one of a session, and the other way round: the lists were
+ * walked from both sides, so equal sums are enough. */
 static const char *check_uses(const struct lockfsm *fsm)
 {
     for (int key = 0; key < LIMIT_COUNT; key++) {
@@ -376,51 +378,34 @@ static const char *check_uses(const struct lockfsm *fsm)
             return "a limit out of its range";
         }
     }
-    uint64_t waits = 0;
+    uint64_t holds = 0, session_holds = 0;
+    uint64_t waits = 0, session_waits = 0;
     uint32_t of_lock = 0;
     uint32_t of_session = 0;
     uint32_t places = 0;
     uint32_t owners = 0;
     for (const struct lock *lock = fsm->locks; lock != NULL;
          lock = lock->by_name.next) {
+        holds += lock->hold_count;
         waits += lock->wait_count;
         of_lock = greater(of_lock, lock->wait_count);
     }
     for (const struct session *session = fsm->sessions; session != NULL;
          session = session->by_id.next) {
+        session_holds += session->hold_count;
+        session_waits += session->wait_count;
         of_session = greater(of_session, session->wait_count);
         places = greater(places, session_places(session));
         owners = greater(owners, session->asker_count);
+    }
+    if (holds != session_holds || waits != session_waits) {
+        return "locks and sessions disagree";
     }
     if (waits != fsm->wait_count || of_lock != fsm->waits_of_lock.highest ||
         of_session != fsm->waits_of_session.highest ||
         places != fsm->places_of_session.highest ||
         owners != fsm->owners_of_session.highest) {
         return "a wrong use of a limit";
-    }
-    return NULL;
-}
-
-/* Every hold and wait of a lock is one of a session, and the other way round:
- * the lists were walked from both sides, so equal sums are enough. */
-static const char *check_sums(const struct lockfsm *fsm)
-{
-    uint64_t lock_holds = 0;
-    uint64_t lock_waits = 0;
-    uint64_t session_holds = 0;
-    uint64_t session_waits = 0;
-    for (const struct lock *lock = fsm->locks; lock != NULL;
-         lock = lock->by_name.next) {
-        lock_holds += lock->hold_count;
-        lock_waits += lock->wait_count;
-    }
-    for (const struct session *session = fsm->sessions; session != NULL;
-         session = session->by_id.next) {
-        session_holds += session->hold_count;
-        session_waits += session->wait_count;
-    }
-    if (lock_holds != session_holds || lock_waits != session_waits) {
-        return "locks and sessions disagree";
     }
     return NULL;
 }
@@ -479,9 +464,6 @@ const char *lockfsm_check_basic(const struct lockfsm *fsm)
         return "something was not settled";
     }
     const char *wrong = check_clock(fsm);
-    if (wrong == NULL) {
-        wrong = check_sums(fsm);
-    }
     wrong = wrong != NULL ? wrong : check_uses(fsm);
     return wrong != NULL ? wrong : check_size(fsm);
 }

@@ -8,10 +8,9 @@
 struct kept_result *kept_find(const struct lockfsm *fsm, uint64_t session,
                               uint64_t req)
 {
-    struct place *place = places_find(&fsm->places,
-                                      &(struct place_key){.kind = PLACE_RESULT,
-                                                          .number = req,
-                                                          .session = session});
+    struct place *place = places_find(
+        &fsm->places,
+        &(struct place_key){PLACE_RESULT, req, session, {NULL, 0}});
     return place == NULL ? NULL : LIST_ENTRY(place, struct kept_result, place);
 }
 
@@ -25,9 +24,8 @@ struct kept_result *kept_add(struct lockfsm *fsm, struct numbers *numbers,
     list_init(&kept->in_order);
     stored_init(&kept->stored, RECORD_RESULT);
     places_add(&fsm->places, &kept->place,
-               &(struct place_key){.kind = PLACE_RESULT,
-                                   .number = req,
-                                   .session = numbers->session->id});
+               &(struct place_key){
+                   PLACE_RESULT, req, numbers->session->id, {NULL, 0}});
     numbers->session->result_count++;
     return kept;
 }

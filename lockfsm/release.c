@@ -66,8 +66,7 @@ static struct hold *find_only(const struct lock *lock, struct bytes owner,
 {
     struct hold *found = NULL;
     *ret_many = false;
-    LIST_EACH (node, &lock->holds) {
-        struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
+    LIST_FOR (struct hold, hold, &lock->holds, in_lock) {
         if (bytes_equal(hold->owner, owner) &&
             (token == 0 || token == hold->token)) {
             *ret_many = found != NULL;
@@ -133,8 +132,7 @@ void apply_please(struct lockfsm *fsm, const struct entry *command,
     }
     struct bytes copy = effect_copy(fsm, lock->name);
     struct bytes text = effect_copy(fsm, message->message);
-    LIST_EACH (node, &lock->holds) {
-        const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
+    LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
         struct bytes owner = effect_copy(fsm, hold->owner);
         struct effect *effect = effect_add(fsm, EFFECT_PLEASE);
         effect->session = hold->session->id;

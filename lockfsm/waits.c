@@ -11,22 +11,18 @@ struct wait *wait_find(const struct lockfsm *fsm, const struct lock *lock,
     if (lock == NULL || lock->wait_count == 0) {
         return NULL;
     }
-    struct place *place = places_find(&fsm->places,
-                                      &(struct place_key){.kind = PLACE_WAIT,
-                                                          .number = lock->id,
-                                                          .session = session,
-                                                          .owner = owner});
+    struct place *place = places_find(
+        &fsm->places,
+        &(struct place_key){PLACE_WAIT, lock->id, session, owner});
     return place == NULL ? NULL : LIST_ENTRY(place, struct wait, place);
 }
 
 struct wait *request_find(const struct lockfsm *fsm, uint64_t wait_index,
                           uint64_t session, struct bytes owner)
 {
-    struct place *place = places_find(&fsm->places,
-                                      &(struct place_key){.kind = PLACE_REQUEST,
-                                                          .number = wait_index,
-                                                          .session = session,
-                                                          .owner = owner});
+    struct place *place = places_find(
+        &fsm->places,
+        &(struct place_key){PLACE_REQUEST, wait_index, session, owner});
     return place == NULL ? NULL : LIST_ENTRY(place, struct wait, by_request);
 }
 
@@ -64,20 +60,16 @@ static void link_request(struct lockfsm *fsm, struct wait *wait)
         return;
     }
     places_add(&fsm->places, &wait->by_request,
-               &(struct place_key){.kind = PLACE_REQUEST,
-                                   .number = wait->wait_index,
-                                   .session = wait->session->id,
-                                   .owner = wait->owner});
+               &(struct place_key){PLACE_REQUEST, wait->wait_index,
+                                   wait->session->id, wait->owner});
 }
 
 void wait_link(struct lockfsm *fsm, struct wait *wait)
 {
     struct lock *lock = wait->lock;
     places_add(&fsm->places, &wait->place,
-               &(struct place_key){.kind = PLACE_WAIT,
-                                   .number = lock->id,
-                                   .session = wait->session->id,
-                                   .owner = wait->owner});
+               &(struct place_key){PLACE_WAIT, lock->id, wait->session->id,
+                                   wait->owner});
     link_request(fsm, wait);
     if (wait->is_upgrade) {
         list_push_front(&lock->queue, &wait->in_lock);
