@@ -17,11 +17,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -79,6 +81,16 @@ static bool look(const char *call, bool flushes, const char *path, long *ret_ms)
         }
     }
     return false;
+}
+
+/* True if the call is to fail: errno says how. */
+static bool fails(const char *call, const char *path)
+{
+    long ms = 0;
+    int error = errno;
+    bool is_told = look(call, false, path, &ms) && ms < -1;
+    errno = is_told ? (int)-ms : error;
+    return is_told;
 }
 
 static void wait_as_told(const char *call, bool flushes, const char *path)
@@ -187,6 +199,40 @@ EXPORT int openat(int folder, const char *path, int flags, ...)
     mode_t mode = (flags & O_CREAT) != 0 ? va_arg(args, mode_t) : 0;
     va_end(args);
     *(void **)&real = next("openat");
+    if (fails("openat", path)) {
+        return -1;
+    }
     wait_as_told("openat", false, path);
     return real(folder, path, flags, mode);
+}
+
+EXPORT int open(const char *path, int flags, ...)
+{
+    int (*real)(const char *, int, ...);
+    va_list args;
+    va_start(args, flags);
+    mode_t mode = (flags & O_CREAT) != 0 ? va_arg(args, mode_t) : 0;
+    va_end(args);
+    *(void **)&real = next("open");
+    if (fails("open", path)) {
+        return -1;
+    }
+    wait_as_told("open", false, path);
+    return real(path, flags, mode);
+}
+
+/* The event loop itself: it stands still. */
+EXPORT int epoll_pwait(int fd, struct epoll_event *events, int count,
+                       int timeout, const sigset_t *mask)
+{
+    int (*real)(int, struct epoll_event *, int, int, const sigset_t *);
+    *(void **)&real = next("epoll_pwait");
+    wait_as_told("epoll_pwait", false, "");
+    return real(fd, events, count, timeout, mask);
+}
+
+EXPORT int epoll_wait(int fd, struct epoll_event *events, int count,
+                      int timeout)
+{
+    return epoll_pwait(fd, events, count, timeout, NULL);
 }

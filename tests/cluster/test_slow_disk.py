@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: MIT
 """Disks that are slow, or hang."""
 
+import errno
 import os
 import re
+import resource
+import socket
 import threading
 import time
 import urllib.error
@@ -215,3 +218,149 @@ def test_the_loop_answers_while_a_received_snapshot_hangs(line, what):
             lambda: 'event="snapshot installed"' in node.log(), 30, "goes on"
         )
         cluster.converged(30)
+
+
+# --- Descriptors that run out -------------------------------------------------
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_a_snapshot_that_finds_no_descriptor_is_taken_later(number):
+    with Cluster(1, "", start=False) as cluster:
+        disk = SlowDisk(cluster.folder)
+        node = cluster.nodes[0]
+        node.start(environment=disk.environment)
+        cluster.leader()
+        disk.tell("open -%d /snapshot" % number)
+        with node.connect(60) as client:
+            session = Session(client, ttl=60000)
+            client.do("LOCK.ACQUIRE", "a")
+            client.send("RAFT.SNAPSHOT")
+            wait_until(
+                lambda: 'event="cannot take a snapshot"' in node.log(),
+                30,
+                "it is told",
+            )
+            assert "too many open files" in node.log().lower()
+            with node.connect() as other:
+                session.attach(other)
+                other.do("LOCK.ACQUIRE", "b")
+            disk.tell()
+            assert client.receive() == "OK"
+        assert node.is_running and "node fails" not in node.log()
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+def test_a_snapshot_that_finds_no_descriptor_is_received_later(number):
+    with Cluster(3, BUSY + "flush_ms = 20\n") as cluster:
+        leader = cluster.leader()
+        node = cluster.followers(leader)[0]
+        leave_behind(cluster, node)
+        disk = SlowDisk(cluster.folder)
+        disk.tell("open -%d /snapshot/received" % number)
+        node.start(environment=disk.environment)
+        wait_until(
+            lambda: 'event="cannot receive a snapshot"' in node.log(),
+            60,
+            "it is told",
+        )
+        assert "too many open files" in node.log().lower()
+        assert get(node, "/healthz") == (200, "ok\n")
+        disk.tell()
+        cluster.converged(60)
+        assert node.is_running and "node fails" not in node.log()
+
+
+def test_a_node_without_a_free_descriptor_goes_on():
+    """Really: as many as it has open are all that it may have."""
+    with Cluster(1, BUSY) as cluster:
+        node = cluster.leader()
+        with node.connect(60) as client:
+            Session(client, ttl=60000)
+            pid = node.process.pid
+            limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+            used = max(int(fd) for fd in os.listdir("/proc/%d/fd" % pid))
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, (used + 1, limits[1]))
+            client.send("RAFT.SNAPSHOT")
+            wait_until(
+                lambda: 'event="cannot take a snapshot"' in node.log(),
+                30,
+                "it is told",
+            )
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+            assert client.receive() == "OK"
+            client.do("LOCK.ACQUIRE", "a")
+        assert node.is_running and "node fails" not in node.log()
+
+
+# --- systemd's side -----------------------------------------------------------
+
+
+class Manager:
+    """Reads what a node tells the service manager."""
+
+    def __init__(self, folder):
+        self.path = os.path.join(folder, "notify")
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind(self.path)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.socket.close()
+
+    def environment(self):
+        return {"NOTIFY_SOCKET": self.path, "WATCHDOG_USEC": "30000000"}
+
+    def receive(self, timeout=30):
+        """None if nothing comes."""
+        self.socket.settimeout(timeout)
+        try:
+            return self.socket.recv(4096).decode()
+        except socket.timeout:
+            return None
+
+    def wait_for(self, text):
+        while True:
+            told = self.receive()
+            assert told is not None, text
+            if told == text:
+                return
+
+
+def test_the_loop_feeds_the_watchdog_and_nobody_else_does():
+    with Cluster(1, "", start=False) as cluster, Manager(
+        cluster.folder
+    ) as manager:
+        disk = SlowDisk(cluster.folder)
+        node = cluster.nodes[0]
+        # As systemd does it: the variable names the process itself.
+        wrapper = ("sh", "-c", 'WATCHDOG_PID=$$ exec "$@"', "sh")
+        node.start(
+            wrapper=wrapper,
+            environment={**disk.environment, **manager.environment()},
+        )
+        assert manager.receive() == "READY=1"
+        assert get(node, "/healthz") == (200, "ok\n")
+        with node.connect() as client:
+            assert client.do("PING") == "PONG"
+        for _ in range(3):
+            manager.wait_for("WATCHDOG=1")
+        disk.tell("epoll_pwait -1")
+        while manager.receive(5) is not None:
+            pass  # What was under way. Then there is silence ...
+        assert node.is_running
+        assert manager.receive(5) is None
+        disk.tell()
+        manager.wait_for("WATCHDOG=1")  # ... until it turns again.
+
+
+def test_a_watchdog_of_another_process_is_not_fed():
+    with Cluster(1, "", start=False) as cluster, Manager(
+        cluster.folder
+    ) as manager:
+        node = cluster.nodes[0]
+        node.start(environment={**manager.environment(), "WATCHDOG_PID": "1"})
+        assert manager.receive() == "READY=1"
+        while (told := manager.receive(5)) is not None:
+            assert told.startswith("STATUS=")
