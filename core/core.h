@@ -123,14 +123,14 @@ struct core_port {
     void (*cluster_known)(void *data,
                           const uint8_t cluster_id[CLUSTER_ID_SIZE]);
     /* A member says that what is on disk has lost entries which this node has
-     * acknowledged. It must be written down, durably on return: with that the
-     * node starts from now on (core_options.accused). Or it was not so: the
-     * note goes. */
+     * acknowledged. It is written down, so that the node starts with that from
+     * now on (core_options.accused). Or it was not so: the note goes. In this
+     * order, and nobody waits for it: until the process ends the core knows. */
     void (*bar)(void *data, const struct core_accusation *accusation,
                 const char *why);
     void (*unbar)(void *data);
     /* It is so: it must be written down that nothing may start from it again,
-     * then the node must stop. */
+     * then the node must stop. Nothing leaves it from now on. */
     void (*data_lost)(void *data, const char *why);
     /* The node must stop: exit code and a message for a person. */
     void (*fatal)(void *data, int exit_code, const char *why);

@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "node/condemned.h"
 #include "node/node.h"
 #include "node/options.h"
@@ -80,35 +81,69 @@ static void port_snapshot_install(void *data, uint64_t next_index)
     }
 }
 
+/* What a worker writes about this directory's past. */
+struct verdict {
+    const char *folder; /* Of the options, which outlive it. */
+    struct core_accusation accusation;
+    char why[HASP_WHY_SIZE];
+};
+
+static struct verdict *verdict_new(const struct hasp_node *node,
+                                   const char *why)
+{
+    struct verdict *verdict = memory_new(sizeof *verdict);
+    verdict->folder = node->options.directory;
+    snprintf(verdict->why, sizeof verdict->why, "%s", why);
+    return verdict;
+}
+
+static int write_bar(void *data, char why[HASP_WHY_SIZE])
+{
+    const struct verdict *verdict = data;
+    return condemned_bar(verdict->folder, &verdict->accusation, verdict->why,
+                         why);
+}
+
 static void port_bar(void *data, const struct core_accusation *accusation,
                      const char *why)
 {
     struct hasp_node *node = data;
-    char error[HASP_WHY_SIZE];
+    struct verdict *verdict = verdict_new(node, why);
     CHECK(accusation->term != 0); /* Which says: nobody accuses it. */
-    if (condemned_bar(node->options.directory, accusation, why, error) != 0) {
-        turn_fail(&node->turn, HASP_NODE_STORAGE, "%s", error);
-    }
+    verdict->accusation = *accusation;
+    errands_add(&node->errands, write_bar, verdict);
+}
+
+static int remove_bar(void *data, char why[HASP_WHY_SIZE])
+{
+    const struct verdict *verdict = data;
+    return condemned_unbar(verdict->folder, why);
 }
 
 static void port_unbar(void *data)
 {
     struct hasp_node *node = data;
-    char error[HASP_WHY_SIZE];
-    if (condemned_unbar(node->options.directory, error) != 0) {
-        turn_fail(&node->turn, HASP_NODE_STORAGE, "%s", error);
-    }
+    errands_add(&node->errands, remove_bar, verdict_new(node, ""));
 }
 
+/* Done or not, the node ends with the verdict's reason. */
+static int write_condemnation(void *data, char why[HASP_WHY_SIZE])
+{
+    const struct verdict *verdict = data;
+    if (condemned_write(verdict->folder, verdict->why, why) != 0) {
+        LOG_ERROR("cannot condemn the directory", "why=%s",
+                  log_quote(why, strlen(why)));
+    }
+    memcpy(why, verdict->why, HASP_WHY_SIZE);
+    return HASP_ECORRUPT;
+}
+
+/* The core is asked for nothing more; the loop turns until that is written. */
 static void port_data_lost(void *data, const char *why)
 {
     struct hasp_node *node = data;
-    char ignored[HASP_WHY_SIZE];
-    if (condemned_write(node->options.directory, why, ignored) != 0) {
-        LOG_ERROR("cannot condemn the directory", "why=%s",
-                  log_quote(ignored, strlen(ignored)));
-    }
-    turn_fail(&node->turn, HASP_NODE_STORAGE, "%s", why);
+    node->turn.is_over = true;
+    errands_add(&node->errands, write_condemnation, verdict_new(node, why));
 }
 
 static void port_fatal(void *data, int exit_code, const char *why)

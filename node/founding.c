@@ -37,6 +37,14 @@ void founding_init(struct founding *founding, uint64_t own_id,
     replica_members_encode(members, &founding->configuration);
 }
 
+void founding_copy(const struct founding *founding, struct founding *ret_copy)
+{
+    *ret_copy = *founding;
+    ret_copy->configuration = (struct buffer){0};
+    buffer_put_bytes(&ret_copy->configuration,
+                     buffer_bytes(&founding->configuration));
+}
+
 void founding_done(struct founding *founding)
 {
     buffer_done(&founding->configuration);

@@ -82,6 +82,8 @@ void founding_init(struct founding *founding, uint64_t own_id,
                    const struct replica_members *members,
                    const struct lockfsm_limits *limits);
 void founding_done(struct founding *founding);
+/* A copy that another thread may save. */
+void founding_copy(const struct founding *founding, struct founding *ret_copy);
 
 /* What a greeting shows of it. */
 void founding_show(const struct founding *founding,

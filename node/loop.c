@@ -95,7 +95,7 @@ static void turn(struct hasp_node *node, uint64_t now_ns)
     snapshots_report(&node->snapshots);
     loop->deadline_ns = core_turn(node->core, turn_read(&node->turn, now_ns),
                                   now_ns);
-    if (node->turn.has_failed) {
+    if (turn_is_over(&node->turn)) {
         return; /* Nothing may leave any more. */
     }
     monitor_note(&node->monitor, node->core, now_ns);
@@ -103,7 +103,7 @@ static void turn(struct hasp_node *node, uint64_t now_ns)
         loop->turn->is_due = true; /* It has not come to its end. */
     }
     journal_start(&node->journal);
-    if (node->turn.has_failed) {
+    if (turn_is_over(&node->turn)) {
         return;
     }
     look_at_role(node);
@@ -220,7 +220,7 @@ static void run_turns(struct hasp_node *node)
     uint64_t now = turn_now();
     uint64_t by = now + TURNS_NS;
     for (int i = 0; i < TURNS_MAX && loop->turn->is_due && now < by; i++) {
-        if (node->turn.has_failed || loop->turn->is_over) {
+        if (turn_is_over(&node->turn)) {
             return;
         }
         loop->turn->is_due = false;
@@ -231,11 +231,11 @@ static void run_turns(struct hasp_node *node)
         if (now >= journal_next(&node->journal)) {
             journal_look(&node->journal, now);
         }
-        if (node->turn.has_failed) {
+        if (turn_is_over(&node->turn)) {
             return; /* The core is not asked for more. */
         }
         turn(node, now);
-        if (node->turn.has_failed) {
+        if (turn_is_over(&node->turn)) {
             return;
         }
         look_for_end(node, now);

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "lockfsm/feature.h"
 #include "net/stream.h"
 #include "node/node.h"
@@ -362,6 +363,20 @@ static bool is_named(const struct replica_members *named, uint64_t id)
     return false;
 }
 
+/* Of the founders that are members still. */
+struct founders_note {
+    const char *folder;
+    struct founding founding;
+};
+
+static int save_founders(void *data, char why[HASP_WHY_SIZE])
+{
+    struct founders_note *note = data;
+    int error = founding_save(&note->founding, note->folder, why);
+    founding_done(&note->founding);
+    return error;
+}
+
 void members_port_changed(void *data, const struct replica_members *named)
 {
     struct hasp_node *node = data;
@@ -389,11 +404,10 @@ void members_port_changed(void *data, const struct replica_members *named)
         peers_remove(members->peers, id);
         *link = members->link[--members->count];
         if (founding_forget(&node->founding, id)) {
-            char why[HASP_WHY_SIZE];
-            if (founding_save(&node->founding, node->options.directory, why) !=
-                0) {
-                turn_fail(&node->turn, HASP_NODE_STORAGE, "%s", why);
-            }
+            struct founders_note *note = memory_new(sizeof *note);
+            note->folder = node->options.directory;
+            founding_copy(&node->founding, &note->founding);
+            errands_add(&node->errands, save_founders, note);
         }
     }
     for (uint32_t i = 0; i < named->count; i++) {
@@ -413,6 +427,18 @@ uint64_t members_port_silence_ms(void *data, uint64_t id)
                : peers_silence_ms(node->members.peers, id);
 }
 
+struct identity_note {
+    struct datadir *datadir;
+    struct datadir_identity identity;
+};
+
+/* If it does not get so far, the next start learns it from the log again. */
+static int save_identity(void *data, char why[HASP_WHY_SIZE])
+{
+    const struct identity_note *note = data;
+    return datadir_save_identity(note->datadir, &note->identity, why);
+}
+
 void members_port_cluster_known(void *data,
                                 const uint8_t cluster_id[CLUSTER_ID_SIZE])
 {
@@ -420,13 +446,11 @@ void members_port_cluster_known(void *data,
     const struct datadir_identity *identity = datadir_identity(node->datadir);
     CHECK(cluster_id_is_known(cluster_id));
     if (!cluster_id_equal(identity->cluster_id, cluster_id)) {
-        int rv = datadir_set_cluster(node->datadir, cluster_id);
-        if (rv != 0) {
-            turn_fail(&node->turn, HASP_NODE_STORAGE,
-                      "cannot write the cluster's id into '%s': %s",
-                      node->options.directory, hasp_strerror(rv));
-            return;
-        }
+        struct identity_note *note = memory_new(sizeof *note);
+        datadir_know_cluster(node->datadir, cluster_id);
+        note->datadir = node->datadir;
+        note->identity = *identity;
+        errands_add(&node->errands, save_identity, note);
     }
     if (node->members.peers != NULL) {
         peers_set_cluster(node->members.peers, cluster_id);

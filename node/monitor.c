@@ -52,6 +52,10 @@ static bool is_ready(const struct hasp_node *node, struct buffer *reason)
         buffer_put_text(reason, "stopping\n");
         return false;
     }
+    if (turn_is_over(&node->turn)) {
+        buffer_put_text(reason, "about to end: see its log\n");
+        return false;
+    }
     if (!node->has_begun) {
         char missing[128];
         founding_missing(&node->founding, missing, sizeof missing);

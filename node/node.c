@@ -51,6 +51,7 @@ int hasp_node_open(const struct hasp_node_options *options,
     node->journal.node = node;
     snapshots_init(&node->snapshots, node);
     probes_open(&node->probes);
+    errands_init(&node->errands, &node->turn);
     loop_open(node);
 
     if (begin_open_disk(node, &recovery, why) != 0) {
@@ -102,6 +103,7 @@ static void settle(struct hasp_node *node)
     }
     /* Workers read the table and the directory: they are waited for. */
     while (snapshots_are_busy(&node->snapshots) ||
+           errands_are_busy(&node->errands) ||
            (turn_now() < by &&
             (node->clients.count > 0 || !node->members.is_closed ||
              !probes_are_closed(&node->probes) ||

@@ -9,6 +9,7 @@
  *     journal.c    the log, the vote, room on the disk
  *     writes.c     how long writes take: is the disk slow, or hung?
  *     snapshots.c  taken and received ones, by a worker
+ *     errands.c    small writes into the data directory, by a worker
  *     recovery.c   what a start finds on disk
  *     founding.c   how a cluster begins (amnesia guard)
  *     options.c    the options: defaults, checks
@@ -38,6 +39,7 @@
 #include "include/hasp/node.h"
 #include "net/peers.h"
 #include "node/clients.h"
+#include "node/errands.h"
 #include "node/founding.h"
 #include "node/journal.h"
 #include "node/loop.h"
@@ -65,6 +67,7 @@ struct hasp_node {
 
     struct members members;
     struct clients clients;
+    struct errands errands;
     struct probes probes;
     struct monitor monitor;
     struct loop loop;

@@ -47,7 +47,8 @@ struct datadir {
 static int take_lock(struct datadir *datadir, char why[HASP_WHY_SIZE]);
 static int make_folders(struct datadir *datadir, char why[HASP_WHY_SIZE]);
 static int load_identity(struct datadir *datadir, char why[HASP_WHY_SIZE]);
-static int save_identity(struct datadir *datadir);
+static int save_identity(const struct datadir *datadir,
+                         const struct datadir_identity *identity);
 static int create(struct datadir *datadir, uint64_t node_id,
                   uint64_t incarnation, char why[HASP_WHY_SIZE]);
 static void read_boot_id(struct datadir *datadir);
@@ -166,12 +167,28 @@ int datadir_set_cluster(struct datadir *datadir,
 {
     struct datadir_identity before = datadir->identity;
     memcpy(datadir->identity.cluster_id, cluster_id, CLUSTER_ID_SIZE);
-    int error = save_identity(datadir);
+    int error = save_identity(datadir, &datadir->identity);
     if (error != 0) {
         datadir->identity = before;
         return disk_error(error);
     }
     return 0;
+}
+
+void datadir_know_cluster(struct datadir *datadir,
+                          const uint8_t cluster_id[CLUSTER_ID_SIZE])
+{
+    memcpy(datadir->identity.cluster_id, cluster_id, CLUSTER_ID_SIZE);
+}
+
+int datadir_save_identity(const struct datadir *datadir,
+                          const struct datadir_identity *identity,
+                          char why[HASP_WHY_SIZE])
+{
+    int error = save_identity(datadir, identity);
+    return error == 0
+               ? 0
+               : disk_fail(why, error, "write", datadir->path, IDENTITY_NAME);
 }
 
 const char *datadir_wal_path(const struct datadir *datadir)
@@ -404,7 +421,7 @@ static int create(struct datadir *datadir, uint64_t node_id,
     if (error != 0) {
         return disk_fail(why, error, "write", datadir->path, VOTE_FILE_NAME);
     }
-    error = save_identity(datadir);
+    error = save_identity(datadir, &datadir->identity);
     if (error != 0) {
         return disk_fail(why, error, "write", datadir->path, IDENTITY_NAME);
     }
@@ -429,10 +446,11 @@ static void encode_identity(const struct datadir_identity *identity,
                   crc32c(0, out->data, out->size));
 }
 
-static int save_identity(struct datadir *datadir)
+static int save_identity(const struct datadir *datadir,
+                         const struct datadir_identity *identity)
 {
     struct buffer text = {0};
-    encode_identity(&datadir->identity, &text);
+    encode_identity(identity, &text);
     int error = disk_replace(datadir->folder_fd, IDENTITY_NAME,
                              buffer_bytes(&text));
     buffer_done(&text);

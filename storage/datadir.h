@@ -59,6 +59,14 @@ const struct datadir_identity *datadir_identity(const struct datadir *datadir);
  * that joins first hears from its cluster. */
 MUST_CHECK int datadir_set_cluster(struct datadir *datadir,
                                    const uint8_t cluster_id[CLUSTER_ID_SIZE]);
+/* Likewise in two steps, for those who must not wait for the disk: it is known
+ * from the first on, and durable after the second, which another thread may do
+ * with a copy of the identity. Errors as above, with a message. */
+void datadir_know_cluster(struct datadir *datadir,
+                          const uint8_t cluster_id[CLUSTER_ID_SIZE]);
+MUST_CHECK int datadir_save_identity(const struct datadir *datadir,
+                                     const struct datadir_identity *identity,
+                                     char why[HASP_WHY_SIZE]);
 
 /* DIR/wal and so on; the text lives as long as 'datadir'. */
 const char *datadir_wal_path(const struct datadir *datadir);

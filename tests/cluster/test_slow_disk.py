@@ -220,6 +220,55 @@ def test_the_loop_answers_while_a_received_snapshot_hangs(line, what):
         cluster.converged(30)
 
 
+WRITES = "write into the data directory"
+
+
+def assert_it_answers_while_it_writes(node):
+    wait_until(
+        lambda: 'what="%s"' % WRITES in node.log(), 60, "it is told"
+    )
+    by = time.monotonic() + 3
+    while time.monotonic() < by:
+        assert get(node, "/healthz") == (200, "ok\n")
+        time.sleep(0.1)
+    assert max(stalls_ms(node)) < 2000
+
+
+def test_the_loop_answers_while_the_clusters_id_cannot_be_written():
+    with Cluster(3) as cluster:
+        leader = cluster.leader()
+        disk = SlowDisk(cluster.folder)
+        node = cluster.newcomer()
+        node.kill()
+        node.start(environment=disk.environment)
+        wait_until(lambda: get(node, "/healthz"), 30, "it is up")
+        disk.tell("renameat -1 identity")
+        with leader.connect(60) as client:
+            client.do("RAFT.ADD", node.id, node.addresses, "STANDBY")
+        assert_it_answers_while_it_writes(node)
+        disk.tell()
+        cluster.converged(30)
+        node.kill()
+        node.start()
+        cluster.converged(30)
+
+
+def test_the_loop_answers_while_the_founders_cannot_be_written():
+    with Cluster(3, start=False) as cluster:
+        disk = SlowDisk(cluster.folder)
+        for node in cluster.nodes:
+            node.start(environment=disk.environment)
+        leader = cluster.leader()
+        one, other = cluster.followers(leader)
+        disk.tell("renameat -1 founding")
+        with leader.connect(60) as client:
+            client.do("RAFT.REMOVE", other.id)
+        assert_it_answers_while_it_writes(leader)
+        assert_it_answers_while_it_writes(one)
+        disk.tell()
+        cluster.leader()
+
+
 # --- Descriptors that run out -------------------------------------------------
 
 
