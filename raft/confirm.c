@@ -79,5 +79,8 @@ uint64_t confirm_count(const struct confirm *confirm,
             best = number;
         }
     }
+    /* Nobody has answered what was not asked. */
+    CHECK(best == 0 ||
+          (best > confirm->asked_before && best <= confirm->asked));
     return best;
 }

@@ -186,6 +186,7 @@ void members_history_trim(struct members_history *history, uint64_t log_index)
         gone++;
     }
     history->count -= gone;
+    CHECK(gone == 0 || history->count > 0); /* The one that holds stays. */
     memmove(history->records, history->records + gone,
             history->count * sizeof *history->records);
 }

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/check.h"
 #include "raft/replica_state.h"
 
 /* Waits are shortened for so many election time-outs, then elections take their
@@ -71,6 +72,7 @@ void patience_note_flush(struct replica *replica, uint64_t flush_ms)
         *known_ms = flush_ms;
     } else {
         *known_ms -= (*known_ms - flush_ms + 7) / 8;
+        CHECK(*known_ms >= flush_ms); /* It comes near, and not below. */
     }
 }
 

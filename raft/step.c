@@ -307,6 +307,8 @@ static void follow_leadership(struct replica *replica)
 {
     uint64_t leading_term = is_leader(replica) ? replica->core.current_term : 0;
     if (replica->confirm.term != leading_term) {
+        /* Nobody leads a term again. */
+        CHECK(leading_term == 0 || leading_term > replica->confirm.term);
         confirm_begin(&replica->confirm, leading_term);
         replica->confirmed = 0;
         replica->snapshot_to_count = 0;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/memory.h"
 
 void written_done(struct written *written)
@@ -20,6 +21,7 @@ void written_clear(struct written *written)
 
 void written_queue(struct written *written, uint64_t term, uint64_t log_index)
 {
+    CHECK(term > 0 && log_index > 0);
     if (written->count > 0) {
         struct written_run *newest = &written->runs[written->count - 1];
         if (newest->term == term && newest->last + 1 == log_index) {
