@@ -58,8 +58,9 @@ struct change {
     uint64_t *tokens;
     uint64_t end_ns;  /* When the wait is over; UINT64_MAX. */
     uint64_t look_ns; /* PARKED: until then. */
-    bool is_placed;   /* It has been queued. */
-    bool is_hinted;   /* The push came before the answer. */
+    bool is_placed;   /* It has been queued ... */
+    uint64_t place;   /* ... there; its entry in the log. */
+    uint64_t hint;    /* The place whose end was told before the answer. */
     bool is_interrupted;
     struct lease_clock first_sent;
 };
@@ -247,7 +248,7 @@ static void ask_anew(struct change *change, enum change_step step,
 {
     struct machine *machine = change->machine;
     change->step = step;
-    change->is_hinted = false;
+    change->hint = 0;
     asker_cancel(&machine->asker, &change->ask);
     write_change(&change->ask, machine->asker.now);
     change->ask.deadline_ns = deadline_ns;
@@ -508,17 +509,22 @@ static int read_result(struct change *change, const struct resp_reply *reply,
     return 0;
 }
 
-static bool is_queued(const struct resp_reply *reply)
+/* "QUEUED place" */
+static bool is_queued(struct change *change, const struct resp_reply *reply)
 {
+    struct bytes word = BYTES_LITERAL("QUEUED ");
+    struct bytes text = reply->value[0].bytes;
     return reply->value[0].type == RESP_SIMPLE &&
-           bytes_is_word(reply->value[0].bytes, "QUEUED");
+           bytes_has_prefix(text, word) &&
+           bytes_to_u64(bytes_of(text.data + word.size, text.size - word.size),
+                        &change->place);
 }
 
 static void park(struct change *change)
 {
     struct machine *machine = change->machine;
     change->is_placed = true;
-    if (change->is_hinted) {
+    if (change->hint == change->place) {
         ask_anew(change, STEP_ASK, limit_ns(change));
         return;
     }
@@ -701,9 +707,8 @@ static void answered(struct asking *ask, const struct asking_end *end)
         }
         return;
     }
-    if (end->error == 0 && is_queued(end->reply) &&
-        (change->kind == CHANGE_ACQUIRE || change->kind == CHANGE_CONVERT) &&
-        change->step == STEP_ASK) {
+    if (end->error == 0 && change->step == STEP_ASK &&
+        is_queued(change, end->reply)) {
         park(change);
         return;
     }
@@ -744,18 +749,41 @@ void machine_interrupt(struct machine *machine, struct client_call *call,
 
 /* --- For the machine ------------------------------------------------------ */
 
-void changes_hint(struct machine *machine, struct bytes owner)
+/* What the push tells of its grant; else it is to be asked for. */
+static bool take_push(struct change *change, const struct resp_reply *reply)
 {
-    LIST_EACH (node, &machine->changes) {
+    uint32_t at = 0;
+    uint32_t count = reply_array(reply, 3, "tokens", &at);
+    if (count != change->count) {
+        return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        if (reply->value[at + i].type != RESP_INTEGER) {
+            return false;
+        }
+        change->tokens[i] = (uint64_t)reply->value[at + i].integer;
+    }
+    return true;
+}
+
+void changes_pushed(struct machine *machine, const struct resp_reply *reply)
+{
+    struct bytes owner = reply_text(reply, 3, "owner");
+    uint64_t place = reply_number(reply, 3, "wait");
+    LIST_EACH_SAFE (node, &machine->changes) {
         struct change *change = LIST_ENTRY(node, struct change, in_machine);
         if (change->owner == NULL ||
             !bytes_equal(owner, bytes_of_text(change->owner->tag))) {
             continue;
         }
-        if (change->step == STEP_PARKED) {
+        if (change->step == STEP_ASK) {
+            change->hint = place;
+        } else if (change->step != STEP_PARKED || change->place != place) {
+            continue; /* Of an earlier wait, or told twice. */
+        } else if (take_push(change, reply)) {
+            granted(change);
+        } else {
             ask_anew(change, STEP_ASK, limit_ns(change));
-        } else if (change->step == STEP_ASK) {
-            change->is_hinted = true;
         }
     }
 }
@@ -764,7 +792,7 @@ void changes_ask_again(struct machine *machine)
 {
     LIST_EACH (node, &machine->changes) {
         struct change *change = LIST_ENTRY(node, struct change, in_machine);
-        change->is_hinted = false;
+        change->hint = 0;
         if (change->step == STEP_PARKED) {
             ask_anew(change, STEP_ASK, limit_ns(change));
         }

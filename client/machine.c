@@ -102,7 +102,7 @@ void machine_add_event(struct machine *machine, enum hasp_event_kind kind,
 }
 
 /* ["lock", "please", {lock, session, token, index, message}],
- * ["lock", "answer", {session, owner, index}] */
+ * ["lock", "answer", {session, owner, index, wait, tokens}] */
 static void pushed(void *data, const struct resp_reply *reply)
 {
     struct machine *machine = data;
@@ -117,7 +117,7 @@ static void pushed(void *data, const struct resp_reply *reply)
     } else if (bytes_is_word(reply->value[2].bytes, "ANSWER") &&
                reply_number(reply, 3, "session") ==
                    machine->credentials.session) {
-        changes_hint(machine, reply_text(reply, 3, "owner"));
+        changes_pushed(machine, reply);
     }
 }
 

@@ -29,8 +29,8 @@
  *        v
  *     the caller is told      SHOW: how much of a limited hold is left
  *
- * each time under the same number, so that nothing is done twice. The push only
- * says that there is an answer; it is asked for.
+ * each time under the same number, so that nothing is done twice. A push that
+ * tells of this wait's grant, with its tokens, is the answer.
  *
  * Driver: does for 'asker' what its contract says, with machine_turn() and
  * machine_left_ns() in the place of asker_turn() and asker_next_ns(); it calls
@@ -204,8 +204,8 @@ int machine_error(struct machine *machine, const struct asking_end *end,
 void machine_add_event(struct machine *machine, enum hasp_event_kind kind,
                        uint64_t token, struct bytes name, struct bytes text);
 
-/* A wait of this owner is over. */
-void changes_hint(struct machine *machine, struct bytes owner);
+/* A push says that a wait is over. */
+void changes_pushed(struct machine *machine, const struct resp_reply *reply);
 /* The connection has gone: who is parked asks anew. */
 void changes_ask_again(struct machine *machine);
 /* Parked ones whose time has come. */

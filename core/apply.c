@@ -86,6 +86,16 @@ static void follow(struct core *core, const struct replica_entry *entry,
     events_effect(core, effect);
 }
 
+/* Who is told by a push waits for nothing here. */
+static void answer_queued(struct core *core, struct request *request,
+                          uint64_t wait_index)
+{
+    char text[32];
+    snprintf(text, sizeof text, "QUEUED %" PRIu64, wait_index);
+    resp_simple(request_reply(core, request), text);
+    request_done(core, request);
+}
+
 /* Answers those who wait for the entry itself. */
 static void answer_entry(struct core *core, uint64_t log_index,
                          const struct effect *result)
@@ -98,8 +108,7 @@ static void answer_entry(struct core *core, uint64_t log_index,
         if ((request->command->flags & COMMAND_CHANGE) == 0) {
             commands_read(core, request); /* A KEEP whose HEARD this was. */
         } else if (result->result.code == RESULT_QUEUED && request->is_pushed) {
-            resp_simple(request_reply(core, request), "QUEUED");
-            request_done(core, request);
+            answer_queued(core, request, result->wait_index);
         } else if (result->result.code == RESULT_QUEUED) {
             request_wait(core, request, result->wait_index);
         } else {

@@ -185,6 +185,21 @@ const struct list *attach_list(struct core *core, uint64_t session)
     return attached != NULL ? &attached->attachments : NULL;
 }
 
+void attach_hear(struct core *core, uint64_t session)
+{
+    struct attached *attached = find_session(core, session);
+    if (attached != NULL) {
+        attached->hears_answers = true;
+    }
+}
+
+bool attach_hears(const struct attachment *attachment)
+{
+    return attachment->conn != NULL ? attachment->conn->hears_answers &&
+                                          attachment->conn->version == 3
+                                    : attachment->attached->hears_answers;
+}
+
 uint64_t attach_newest(const struct conn *conn)
 {
     if (list_is_empty(&conn->sessions)) {

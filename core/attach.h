@@ -39,6 +39,7 @@ struct attached {
     UT_hash_handle by_session;
     uint64_t session;
     struct list attachments;
+    bool hears_answers; /* It has asked with PUSH, under this reign. */
 };
 
 /* Lives as long as the core; what other nodes' connections are attached to goes
@@ -62,6 +63,9 @@ struct attachment *attach_find(struct core *core, struct conn *conn,
                                uint64_t session);
 /* Of attachment.in_session; NULL if there is none. */
 const struct list *attach_list(struct core *core, uint64_t session);
+/* Ends of its waits are told to other nodes' connections, too. */
+void attach_hear(struct core *core, uint64_t session);
+bool attach_hears(const struct attachment *attachment);
 /* The session that acts when none is named; 0 if none is attached. */
 uint64_t attach_newest(const struct conn *conn);
 void attach_remove(struct core *core, struct conn *conn, uint64_t session);

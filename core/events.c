@@ -332,6 +332,32 @@ void punsubscribe_run(struct core *core, struct request *request,
     unsubscribe(core, request, call, WATCH_PATTERN, "punsubscribe");
 }
 
+static void put_tokens(struct resp_writer *writer, const struct result *result)
+{
+    resp_text(writer, "tokens");
+    resp_array(writer, result->token_count);
+    for (uint32_t i = 0; i < result->token_count; i++) {
+        resp_integer(writer, (int64_t)result->tokens[i]);
+    }
+}
+
+static void put_answer(struct buffer *out, const struct effect *effect)
+{
+    struct resp_writer writer = {out, 3};
+    bool is_granted = effect->result.code == RESULT_OK;
+    resp_push(&writer, 3);
+    resp_text(&writer, "lock");
+    resp_text(&writer, "answer");
+    resp_map(&writer, is_granted ? 5 : 4);
+    resp_key_integer(&writer, "session", (int64_t)effect->session);
+    resp_key_bulk(&writer, "owner", effect->owner);
+    resp_key_integer(&writer, "index", (int64_t)effect->log_index);
+    resp_key_integer(&writer, "wait", (int64_t)effect->wait_index);
+    if (is_granted) {
+        put_tokens(&writer, &effect->result);
+    }
+}
+
 void events_answer(struct core *core, const struct effect *effect)
 {
     const struct list *attachments = attach_list(core, effect->session);
@@ -339,20 +365,38 @@ void events_answer(struct core *core, const struct effect *effect)
         return;
     }
     LIST_EACH (node, attachments) {
-        struct conn *conn = LIST_ENTRY(node, struct attachment, in_session)
-                                ->conn;
-        if (conn == NULL || !conn->hears_answers || conn->version != 3) {
+        const struct attachment *attachment = LIST_ENTRY(
+            node, struct attachment, in_session);
+        if (!attach_hears(attachment)) {
             continue;
         }
-        struct resp_writer writer = {output_of(core, conn), 3};
-        if (writer.out != NULL) {
-            resp_push(&writer, 3);
-            resp_text(&writer, "lock");
-            resp_text(&writer, "answer");
-            resp_map(&writer, 3);
-            resp_key_integer(&writer, "session", (int64_t)effect->session);
-            resp_key_bulk(&writer, "owner", effect->owner);
-            resp_key_integer(&writer, "index", (int64_t)effect->log_index);
+        if (attachment->conn != NULL) {
+            struct buffer *out = output_of(core, attachment->conn);
+            if (out != NULL) {
+                put_answer(out, effect);
+            }
+            continue;
         }
+        /* A follower would tell it when it has applied the entry itself: after
+         * the next one, which tells it that this one is committed. */
+        struct frame_answer answer = {.conn = attachment->peer_conn,
+                                      .slot = SLOT_NONE,
+                                      .kind = ANSWER_REPLY};
+        struct buffer *out = peer_output(core, attachment->peer, FRAME_ANSWER);
+        if (out != NULL) {
+            struct buffer push = {0};
+            put_answer(&push, effect);
+            answer.reply = buffer_bytes(&push);
+            frame_put_answer(out, &answer);
+            buffer_done(&push);
+        }
+    }
+}
+
+void events_relay(struct core *core, struct conn *conn, struct bytes push)
+{
+    struct buffer *out = output_of(core, conn);
+    if (out != NULL && conn->hears_answers && conn->version == 3) {
+        buffer_put_bytes(out, push);
     }
 }

@@ -16,12 +16,16 @@
 
 #include "lockfsm/lockfsm.h"
 
+struct conn;
 struct core;
 
 void events_effect(struct core *core, const struct effect *effect);
-/* A wait is over: pushes [lock, answer, {session, owner, index}] to connections
- * of its session that asked with PUSH. It has no result, which is asked for
- * under the number: so a push that is lost, late or double does no harm. */
+/* A wait is over: pushes [lock, answer, {session, owner, index, wait, tokens}]
+ * to connections of its session that asked with PUSH. It may be lost, come late
+ * or twice: 'wait' says which one it was, and the result is there under its
+ * number as well. Without 'tokens' it must be asked for. */
 void events_answer(struct core *core, const struct effect *effect);
+/* The leader's, sooner than this node can tell it itself. */
+void events_relay(struct core *core, struct conn *conn, struct bytes push);
 
 #endif /* HASP_CORE_EVENTS_H */

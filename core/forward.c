@@ -13,6 +13,7 @@
 #include "base/memory.h"
 #include "core/cluster.h"
 #include "core/commands/commands.h"
+#include "core/events.h"
 #include "core/heed.h"
 #include "core/state.h"
 
@@ -273,6 +274,10 @@ int forward_answered(struct core *core, uint64_t peer, struct bytes body)
         return error;
     }
     struct conn *conn = conn_find(core, answer.conn);
+    if (conn != NULL && answer.slot == SLOT_NONE) {
+        events_relay(core, conn, answer.reply);
+        return 0;
+    }
     struct request *request = conn != NULL
                                   ? conn_slot_request(conn, answer.slot)
                                   : NULL;

@@ -154,9 +154,9 @@ MUST_CHECK int frame_get_forward(struct bytes body,
                                  struct frame_forward *ret_forward);
 
 enum frame_answer_kind {
-    ANSWER_REPLY = 0,      /* 'reply' goes to the client. */
-    ANSWER_ATTACHED = 1,   /* Likewise; and 'session' is now attached. */
-    ANSWER_ENDED = 2,      /* Likewise; and 'session' has ended. */
+    ANSWER_REPLY = 0,    /* 'reply' goes to the client; without a slot, too. */
+    ANSWER_ATTACHED = 1, /* Likewise; and 'session' is now attached. */
+    ANSWER_ENDED = 2,    /* Likewise; and 'session' has ended. */
     ANSWER_NOT_LEADER = 3, /* Nothing was done, by any leader: ask another. */
     ANSWER_UNKNOWN = 4 /* It may have been done, and this node leads no more. */
 };

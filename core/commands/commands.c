@@ -363,6 +363,9 @@ void commands_decide(struct core *core, struct request *request)
     CHECK(is_serving(core) && call != NULL && call->command == command);
     request->is_unwelcome = false;
     request->is_pushed = call_has(call, OPTION_PUSH);
+    if (request->is_pushed) {
+        attach_hear(core, request->session);
+    }
     if ((command->flags & COMMAND_CHANGE) != 0) {
         if (has_no_room(core, request, call)) {
             if (call_number(call, OPTION_REQ, 0) == 0) {

@@ -31,7 +31,7 @@
  *     hasp_close(session);
  *
  * A SESSION is what the cluster knows a program by. It has a lease, which a
- * thread of the library (the keeper) renews. A HOLD is the possession of a lock
+ * thread of the library renews. A HOLD is the possession of a lock
  * (or of several, taken at once) by a session. Its TOKEN is a number that grows
  * with each grant of the lock.
  *
@@ -39,7 +39,7 @@
  * -------------------------------
  *
  * Do not trust a hold without looking. A lease runs out if the network is cut
- * or the machine stands still; the keeper cannot prevent it. Ask hasp_guard()
+ * or the machine stands still; nothing here can prevent it. Ask hasp_guard()
  * before each step that must not overlap with the next holder's.
  *
  * Do not trust even hasp_guard() where a late write does harm that cannot be
@@ -286,7 +286,7 @@ struct hasp_options {
     /* An earned heartbeat: unless hasp_alive() is called at least so often, the
      * lease is not renewed, so that a program which hangs loses its locks as a
      * dead one does: alive_ms + ttl_ms after its last report at the latest. 0:
-     * the keeper needs no reports. */
+     * no reports are needed. */
     uint32_t alive_ms;
 
     /* NULL: events are fetched with hasp_event_next(). */

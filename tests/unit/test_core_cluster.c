@@ -859,6 +859,27 @@ static void every_node_serves_its_own_watchers(void **state)
                            ">3\r\n$4\r\nlock\r\n$7\r\ngranted\r\n"));
 }
 
+/* The leader tells it: the follower knows that the entry is committed, and
+ * tells it itself, only with what comes next. Twice does no harm. */
+static void a_push_reaches_a_follower_from_the_leader_too(void **state)
+{
+    int count = 0;
+    (void)state;
+    client_ask(world, follower, 1, "HELLO 3");
+    client_session(world, follower, 1, "");
+    client_session(world, leader, 1, "");
+    client_ask(world, leader, 1, "LOCK.ACQUIRE a");
+    client_ask(world, follower, 1, "LOCK.ACQUIRE a WAIT FOREVER PUSH REQ 1");
+    client_clear(world, follower, 1);
+    client_ask(world, leader, 1, "LOCK.RELEASE a");
+    world_run(world, 1000);
+    const char *at = client_text(world, follower, 1);
+    for (; (at = strstr(at, "tokens")) != NULL; at++) {
+        count++;
+    }
+    assert_int_equal(count, 2);
+}
+
 #define cluster(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
 
 int main(void)
@@ -901,6 +922,7 @@ int main(void)
         cluster(who_joins_by_a_snapshot_learns_the_clusters_id),
         cluster(moved_names_the_leader_and_the_slot),
         cluster(every_node_serves_its_own_watchers),
+        cluster(a_push_reaches_a_follower_from_the_leader_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

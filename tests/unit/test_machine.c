@@ -20,7 +20,7 @@
 #define RULES 64
 #define SILENCE "silence" /* As an answer: none. */
 #define HANG_UP "hang up" /* As an answer: the connection is closed. */
-#define QUEUED "+QUEUED\r\n"
+#define QUEUED "+QUEUED 8\r\n"
 #define NIL "_\r\n"
 #define TIMES                                             \
     "$6\r\nttl_ms\r\n:1000\r\n$9\r\nlinger_ms\r\n:%d\r\n" \
@@ -304,9 +304,9 @@ static int tear_down(void **state)
     return 0;
 }
 
-#define ANSWER_PUSH(owner)                                       \
-    ">3\r\n$4\r\nlock\r\n$6\r\nanswer\r\n%3\r\n"                 \
-    "$7\r\nsession\r\n:17\r\n$5\r\nowner\r\n$2\r\n" owner "\r\n" \
+#define ANSWER_PUSH(owner)                                           \
+    ">3\r\n$4\r\nlock\r\n$6\r\nanswer\r\n%4\r\n$4\r\nwait\r\n:8\r\n" \
+    "$7\r\nsession\r\n:17\r\n$5\r\nowner\r\n$2\r\n" owner "\r\n"     \
     "$5\r\nindex\r\n:9\r\n"
 
 /* --- Heartbeats ----------------------------------------------------------- */
@@ -602,6 +602,31 @@ static void a_wait_is_parked_until_the_push(void **state)
     assert_seen("0:LOCK.ACQUIRE w WAIT 4900 PUSH OWNER #1 REQ 1 ACKED 0,2-2|");
 }
 
+static void a_push_that_tells_of_the_grant_is_the_answer(void **state)
+{
+    struct told waiting;
+    (void)state;
+    once("LOCK.ACQUIRE w", QUEUED);
+    acquire(&waiting, "w", HASP_FOREVER);
+    world.seen[0] = '\0';
+    give(">3\r\n$4\r\nlock\r\n$6\r\nanswer\r\n%4\r\n$7\r\nsession\r\n:17\r\n"
+         "$5\r\nowner\r\n$2\r\n#1\r\n$4\r\nwait\r\n:8\r\n"
+         "$6\r\ntokens\r\n*1\r\n:70\r\n");
+    turn();
+    assert_told(&waiting, 0);
+    assert_int_equal(waiting.call.hold->held[0].token, 70);
+    assert_seen("");
+    /* One of another wait of this owner is not. */
+    once("LOCK.ACQUIRE v", "+QUEUED 9\r\n");
+    acquire_for(&waiting, "v", HASP_FOREVER, "me", 0);
+    once("LOCK.ACQUIRE v", "+QUEUED 9\r\n");
+    give(">3\r\n$4\r\nlock\r\n$6\r\nanswer\r\n%4\r\n$7\r\nsession\r\n:17\r\n"
+         "$5\r\nowner\r\n$2\r\nme\r\n$4\r\nwait\r\n:8\r\n"
+         "$6\r\ntokens\r\n*1\r\n:70\r\n");
+    turn();
+    assert_int_equal(waiting.count, 0);
+}
+
 static void a_push_may_come_before_the_answer(void **state)
 {
     struct told waiting;
@@ -661,7 +686,8 @@ static void one_connection_carries_a_thousand_waits(void **state)
         char owner[16];
         snprintf(owner, sizeof owner, "#%d", i + 1);
         snprintf(push, sizeof push,
-                 ">3\r\n$4\r\nlock\r\n$6\r\nanswer\r\n%%2\r\n"
+                 ">3\r\n$4\r\nlock\r\n$6\r\nanswer\r\n%%3\r\n"
+                 "$4\r\nwait\r\n:8\r\n"
                  "$7\r\nsession\r\n:17\r\n$5\r\nowner\r\n$%zu\r\n%s\r\n",
                  strlen(owner), owner);
         give(push);
@@ -835,6 +861,7 @@ int main(void)
         one(a_forgotten_grant_is_released_to_be_sure),
         one(a_release_without_an_answer_is_asked_on),
         one(a_wait_is_parked_until_the_push),
+        one(a_push_that_tells_of_the_grant_is_the_answer),
         one(a_push_may_come_before_the_answer),
         one(a_lost_push_does_no_harm),
         one(waits_keep_their_places_over_a_lost_connection),
