@@ -268,6 +268,11 @@ def test_callbacks_on_a_loop(cluster, program):
     assert (done.returncode, done.stderr) == (0, '')
 
 
+def test_a_session_has_two_descriptors_and_one_thread(cluster):
+    done = run(cluster, os.path.join(BUILD, 'client-tests', 'libhasp_frugal'))
+    assert (done.returncode, done.stderr) == (0, '')
+
+
 @pytest.mark.parametrize('command, code, words', [
     (['exclusive'], 0, '3 of 3 steps'),
     (['leader', '0.5'], 0, 'stepped down'),
