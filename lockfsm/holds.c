@@ -67,12 +67,14 @@ void hold_free(struct lockfsm *fsm, struct hold *hold)
 void hold_tell(struct lockfsm *fsm, const struct hold *hold,
                uint64_t wait_index, const char *reason)
 {
+    struct bytes note = effect_copy(fsm, hold->lock->note);
     struct effect *effect = effect_add_at(fsm, EFFECT_GRANTED, hold->lock,
                                           hold->session, hold->owner);
     effect->token = hold->token;
     effect->wait_index = wait_index;
     effect->hold_ms = hold->hold_ms;
     effect->reason = reason;
+    effect->text = reason == NULL ? note : (struct bytes){NULL, 0};
 }
 
 struct hold *hold_grant(struct lockfsm *fsm, struct lock *lock,

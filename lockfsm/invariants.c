@@ -124,7 +124,8 @@ static const char *check_queue(const struct lockfsm *fsm,
 static const char *check_lock(const struct lockfsm *fsm,
                               const struct lock *lock)
 {
-    if (lock->hold_count == 0 && lock->wait_count == 0 && lock->delay_ms == 0) {
+    if (lock->hold_count == 0 && lock->wait_count == 0 && lock->delay_ms == 0 &&
+        (lock->note.size == 0 || lock->slots != 0)) {
         return "a lock that nobody wants";
     }
     if (lock->is_touched) {
@@ -300,7 +301,7 @@ static uint32_t greater(uint32_t a, uint32_t b)
 /* LIMIT_STATE_SIZE, from what there is. */
 static uint64_t size_of_lock(const struct lock *lock)
 {
-    uint64_t size = RECORD_SIZE + lock->name.size;
+    uint64_t size = RECORD_SIZE + lock->name.size + lock->note.size;
     LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
         size += RECORD_SIZE + hold->owner.size + hold->value.size;
     }

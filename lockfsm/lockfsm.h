@@ -125,7 +125,8 @@ enum effect_type {
     EFFECT_SESSION_CHANGED,
     /* Events of a lock, for WATCH: */
     EFFECT_GRANTED,      /* reason: NULL, "upgraded", "downgraded". wait_index
-                            if it had waited. Not told of a re-entry. */
+                            if it had waited. text: the lock's note, if reason
+                            is NULL. Not told of a re-entry. */
     EFFECT_QUEUED,       /* time_ms: WAIT. count: 1 if it was asked again and
                             kept its place; asked_index is the newest. */
     EFFECT_RELEASED,     /* reason: "released", "closed", "releaseif",

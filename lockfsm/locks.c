@@ -49,6 +49,7 @@ void lock_free(struct lockfsm *fsm, struct lock *lock)
     list_remove(&lock->in_touched);
     HASH_DELETE(by_name, fsm->locks, lock);
     pool_drop(&fsm->pool, &lock->name);
+    pool_drop(&fsm->pool, &lock->note);
     pool_give(&fsm->pool, lock, sizeof *lock);
 }
 

@@ -121,6 +121,7 @@ struct lock {
     uint64_t delay_clock_ms; /* The log's clock then. */
     uint32_t delay_slots; /* Only so many slots are closed; 0: the lock is. */
     uint64_t last_token;  /* The newest grant's; only grows. */
+    struct bytes note;    /* Owned; what a holder left, until it is removed. */
     bool is_touched;      /* Private: stands in the list of what to settle. */
     struct list in_touched;
     struct stored stored;

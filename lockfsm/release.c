@@ -116,6 +116,35 @@ void apply_release_if(struct lockfsm *fsm, const struct entry *command,
     result->count = 1;
 }
 
+void apply_note(struct lockfsm *fsm, const struct entry *command,
+                struct result *result)
+{
+    const struct note_command *message = command->note;
+    struct session *session;
+    if (!name_is_valid(message->name) || message->text.size > VALUE_SIZE_MAX) {
+        refuse(result, RESULT_BAD_ARGUMENT,
+               name_is_valid(message->name) ? "note" : "name");
+        return;
+    }
+    if (!session_find_asking(fsm, &session, result)) {
+        return;
+    }
+    struct lock *lock = lock_find(fsm, message->name);
+    struct hold *hold = hold_find(fsm, lock, session->id, fsm->origin.owner);
+    if (hold == NULL || hold->token != message->token) {
+        result->code = RESULT_NOT_HELD;
+        return;
+    }
+    uint64_t old_size = lock->note.size, new_size = message->text.size;
+    if (new_size > old_size &&
+        growth_is_refused(fsm, 0, new_size - old_size, result)) {
+        return;
+    }
+    pool_drop(&fsm->pool, &lock->note);
+    lock->note = pool_copy(&fsm->pool, message->text);
+    record_changed(fsm, &lock->stored);
+}
+
 void apply_please(struct lockfsm *fsm, const struct entry *command,
                   struct result *result)
 {

@@ -122,8 +122,11 @@ void settle(struct lockfsm *fsm)
         /* Still marked, so that what is granted here does not bring it back. */
         grant_queue(fsm, lock);
         lock->is_touched = false;
-        if (!is_wanted(lock)) {
+        if (!is_wanted(lock) && lock->note.size == 0) {
             lock_free(fsm, lock);
+        } else if (!is_wanted(lock)) {
+            lock->slots = 0; /* The next one says how many. */
+            record_changed(fsm, &lock->stored);
         }
     }
 }

@@ -118,6 +118,7 @@ struct call {
     uint64_t id; /* Session or member. */
     bool has_id;
     uint64_t token;
+    struct bytes bytes; /* Of NOTE. */
     enum limit_key limit;
     uint64_t value;            /* Of the limit. */
     uint8_t proof[PROOF_SIZE]; /* Of the secret; of OPEN the PROOF. */
@@ -255,7 +256,7 @@ bool session_keep_parse(struct call *call, struct resp_writer *writer);
 /* commands_lock.c */
 command_encode_fn lock_acquire_encode, lock_release_encode,
     lock_release_if_encode, lock_convert_encode, lock_cancel_encode,
-    lock_please_encode;
+    lock_note_encode, lock_please_encode;
 command_parse_fn lock_acquire_check, lock_release_if_check, lock_convert_check;
 
 /* commands_show.c */

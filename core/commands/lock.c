@@ -124,6 +124,17 @@ void lock_cancel_encode(struct core *core, struct request *request,
         out, &(struct cancel_command){.origin = origin, .name = call->name});
 }
 
+void lock_note_encode(struct core *core, struct request *request,
+                      const struct call *call, struct buffer *out)
+{
+    struct note_command note = {.origin = call_origin(request, call),
+                                .name = call->name,
+                                .token = call->token,
+                                .text = call->bytes};
+    (void)core;
+    encode_note(out, &note);
+}
+
 void lock_please_encode(struct core *core, struct request *request,
                         const struct call *call, struct buffer *out)
 {

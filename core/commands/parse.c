@@ -10,6 +10,7 @@
  *     s  a secret                a  a member's address
  *     I  a number that may be missing
  *     k  a limit's name          v  its value
+ *     x  bytes (may be none)
  *
  * Everything a stranger can get wrong is said here, with the command's name. */
 
@@ -246,6 +247,10 @@ static bool parse_operand(struct parse *parse, char letter)
         return parse_names(parse);
     case 't':
         return parse_number(parse, "the token", 0, TOKEN_MAX, &call->token);
+    case 'x':
+        call->bytes = argument;
+        parse->at++;
+        return check_size(parse, "the bytes", argument.size, 0, VALUE_SIZE_MAX);
     case 's':
         /* A malformed secret is a wrong one, see the table of error words. */
         if (!call_secret(argument, call->proof)) {

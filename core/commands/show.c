@@ -123,8 +123,12 @@ static void put_lock(struct core *core, const struct lock *lock,
                      struct bytes name, struct resp_writer *writer)
 {
     bool is_held = lock != NULL && lock->hold_count > 0;
-    resp_map(writer, 7);
+    bool has_note = lock != NULL && lock->note.size > 0;
+    resp_map(writer, has_note ? 8 : 7);
     resp_key_bulk(writer, "name", name);
+    if (has_note) {
+        resp_key_bulk(writer, "note", lock->note);
+    }
     resp_key_text(writer, "mode",
                   is_held ? lock_mode_name(lock->mode) : "free");
     put_number(writer, "slots",

@@ -264,6 +264,15 @@ static void run_cancel(void)
                   &(struct cancel_command){.origin = from, .name = bytes(6)});
 }
 
+static void run_note(void)
+{
+    struct note_command c = {.origin = origin(),
+                             .name = bytes(6),
+                             .token = number(7),
+                             .text = bytes(8)};
+    encode_note(&command, &c);
+}
+
 static void run_please(void)
 {
     struct origin from = origin();
@@ -388,6 +397,7 @@ static const struct {
     {"time", run_time},
     {"heard", run_heard},
     {"relif", run_release_if},
+    {"note", run_note},
     {"please", run_please},
     {"waitover", run_wait_over},
     {"delayover", run_delay_over},
@@ -612,9 +622,11 @@ static void put_lock(const struct lock *lock)
     printf("L ");
     put(lock->name);
     printf(" %" PRIu32 " %" PRIu64 " %" PRIu64 " %" PRIu32 " %" PRIu64
-           " %" PRIu64 "\n",
+           " %" PRIu64 " ",
            lock->slots, lock->delay_ms, lock->delay_index, lock->delay_slots,
            lock->last_token, lock->delay_clock_ms);
+    put(lock->note);
+    putchar('\n');
     LIST_EACH (node, &lock->holds) {
         const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
         CHECK(hold->mode == lock->mode);

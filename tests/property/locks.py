@@ -270,6 +270,19 @@ class LockOperations:
         return self.numbered(words, ('cancel', name), do,
                              not self.names_are_good([name]))
 
+    def op_note(self, *words):
+        name, token, text = words[4:]
+
+        def do(s, owner, _req):
+            lock = self.locks.get(name)
+            hold = lock and hold_at(lock, s.id, owner)
+            if not hold or hold.token != int(token):
+                return NOT_HELD
+            lock.note = text
+            return ok(0)
+        is_bad = not self.names_are_good([name]) or size(text) > 4096
+        return self.numbered(words, ('note', name, token, text), do, is_bad)
+
     def op_please(self, *words):
         name, message = words[4:]
 

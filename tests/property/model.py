@@ -92,7 +92,7 @@ class Model(SessionOperations, LockOperations, Clock, Rules):
         for lock in sorted(self.locks.values(), key=lambda l: l.name):
             out.append(f'L {lock.name} {lock.slots} {lock.delay} '
                        f'{lock.delay_index} {lock.delay_slots} '
-                       f'{lock.last_token} {lock.delay_clock}')
+                       f'{lock.last_token} {lock.delay_clock} {lock.note}')
             out += [f'H {h.session.id} {h.owner} {h.value} {h.mode} {h.token} '
                     f'{h.granted} {h.count} {h.delay} {h.hold} '
                     f'{h.clock if h.hold else 0}'

@@ -238,7 +238,9 @@ class Rules:
         for name in self.touched:
             lock = self.locks.get(name)
             if lock and not (lock.holds or lock.queue or lock.delay):
-                del self.locks[name]
+                lock.slots = 0
+                if lock.note == '-':
+                    del self.locks[name]
         self.touched = {}
 
     def grant_some(self):

@@ -32,7 +32,7 @@ from state import EXCLUSIVE, LIMIT_COUNT, LIMIT_MAX, SHARED, \
 WEIGHTS = {
     'acquire': 34, 'repeat': 5, 'release': 18, 'convert': 8, 'cancel': 3,
     'open': 5, 'close': 1.5, 'expire': 2.5, 'time': 2, 'heard': 1,
-    'release_if': 2, 'please': 0.6, 'wait_over': 4, 'delay_over': 4,
+    'release_if': 2, 'please': 0.6, 'note': 1.5, 'wait_over': 4, 'delay_over': 4,
     'hold_over': 2, 'blacklist_add': 1.2,
     'blacklist_remove': 1.2, 'blacklist_over': 0.7, 'fence': 1.2, 'unfence': .3,
     'redis_set': 2.5, 'redis_delete': 1.2, 'redis_expire': 1.2,
@@ -366,6 +366,14 @@ class Generator:
             self.numbered('cancel', self.whose(wait), wait.lock.name)
         else:
             self.numbered('cancel', self.who(), self.name())
+
+    def note(self):
+        holds = self.holds()
+        hold = self.pick(holds) if holds and self.chance(.9) else None
+        token = hold.token if hold and self.chance(.8) else self.pick((0, 9))
+        self.numbered('note', self.whose(hold) if hold else self.who(),
+                      hold.lock.name if hold else self.name(), token,
+                      self.pick(('-', '-', 'n1', '*40', '*4096', '*4097')))
 
     def please(self):
         self.numbered('please', self.anyone(), self.name(),

@@ -100,6 +100,7 @@ class Lock:
         self.delay_clock = 0
         self.delay_slots = 0
         self.last_token = 0
+        self.note = '-'
 
 
 class Hold:

@@ -447,10 +447,11 @@ static void take_error(struct worker *worker, const char *word)
             sim_channel_later(&worker->channel,
                               sim_between(sim, 10, 300) * SIM_MS);
         }
-    } else if (strcmp(word, "NOTHELD") == 0) {
+    } else if (strcmp(word, "NOTHELD") == 0 && op->kind != ASK_NOTE) {
         take_not_held(worker);
         op_ends(worker);
-    } else if (is_word(word, refused) || op->kind == ASK_FENCE) {
+    } else if (is_word(word, refused) || op->kind == ASK_FENCE ||
+               op->kind == ASK_NOTE) {
         op_ends(worker);
     } else if (strcmp(word, "BADARG") == 0 && worker->has_lost &&
                (op->kind == ASK_ACQUIRE || op->kind == ASK_MULTI)) {

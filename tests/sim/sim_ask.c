@@ -75,7 +75,9 @@ static void choose_read(struct worker *worker, struct op *op)
     op->token = worker->last_token[op->lock];
     op->kind = ASK_SHOW;
     if (op->token != 0 && sim_chance(sim, 0.7)) {
-        op->kind = sim_chance(sim, 0.3) ? ASK_FENCE : ASK_CHECK;
+        op->kind = sim_chance(sim, 0.3)   ? ASK_FENCE
+                   : sim_chance(sim, 0.3) ? ASK_NOTE
+                                          : ASK_CHECK;
     }
 }
 
@@ -345,6 +347,15 @@ void sim_ask(struct worker *worker)
         if (client->sim->fence_asked[op->lock] < op->token) {
             client->sim->fence_asked[op->lock] = op->token;
         }
+        break;
+    case ASK_NOTE:
+        sim_channel_begin(channel, 6);
+        sim_channel_word(channel, "LOCK.NOTE");
+        sim_channel_word(channel, sim_lock_name(op->lock));
+        sim_channel_number(channel, op->token);
+        sim_channel_word(channel, op->token % 3 != 0 ? "a checkpoint" : "");
+        sim_channel_word(channel, "OWNER");
+        sim_channel_word(channel, worker->tag);
         break;
     case ASK_ADMIN:
         sim_admin_put(channel, op);

@@ -29,6 +29,7 @@ enum ask_kind {
     ASK_SHOW,
     ASK_MULTI, /* Two locks at once, or none. */
     ASK_FENCE,
+    ASK_NOTE,
     ASK_ADMIN
 };
 

@@ -233,6 +233,15 @@ static void run_cancel(struct script *script, struct buffer *out)
                                       .name = bytes_of_text(word(script, 2))});
 }
 
+static void run_note(struct script *script, struct buffer *out)
+{
+    struct note_command note = {.origin = origin_in(script),
+                                .name = bytes_of_text(word(script, 2)),
+                                .token = number(script, "token"),
+                                .text = text_of(script, "text")};
+    encode_note(out, &note);
+}
+
 static void run_please(struct script *script, struct buffer *out)
 {
     struct origin origin = {0};
@@ -509,6 +518,7 @@ static void show_lock(struct script *script, struct buffer *out)
     put_number(out, "since", lock->delay_index);
     put_number(out, "closed", lock->delay_slots);
     put_number(out, "clock", lock->delay_clock_ms);
+    put_text(out, " note=", lock->note);
     buffer_put_text(out, "\n");
     LIST_EACH (node, &lock->holds) {
         const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
@@ -783,6 +793,7 @@ static const struct {
     {"releaseif", run_release_if, RUN_ENTRY},
     {"convert", run_convert, RUN_ENTRY},
     {"cancel", run_cancel, RUN_ENTRY},
+    {"note", run_note, RUN_ENTRY},
     {"please", run_please, RUN_ENTRY},
     {"timeout", run_timeout, RUN_ENTRY},
     {"delayover", run_delay_over, RUN_ENTRY},
