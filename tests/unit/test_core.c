@@ -358,6 +358,16 @@ static void a_repeated_request_number_repeats_the_result(void **state)
     assert_int_equal(ask("LOCK.ACQUIRE a REQ 5")[0], ':');
 }
 
+static void a_note_outlives_the_hold(void **state)
+{
+    (void)state;
+    client_session(world, 1, 1, "");
+    const char *told = ask("LOCK.ACQUIRE a") + 1;
+    ask("LOCK.NOTE a %llu page-17", strtoull(told, NULL, 10));
+    ask("LOCK.RELEASE a");
+    assert_non_null(strstr(ask("LOCK.SHOW a"), "page-17"));
+}
+
 static void too_many_pipelined_requests_block_the_connection(void **state)
 {
     (void)state;
@@ -958,6 +968,7 @@ int main(void)
         serving(a_wait_ends_with_nil_when_its_time_is_over),
         serving(the_same_wait_asked_again_answers_both),
         serving(a_repeated_request_number_repeats_the_result),
+        serving(a_note_outlives_the_hold),
         serving(too_many_pipelined_requests_block_the_connection),
         serving(too_much_in_flight_is_busy),
         serving(very_many_marked_sessions_are_heard_in_turn),
