@@ -152,8 +152,11 @@ void raft_trial_encode(struct core *core, struct request *request,
 {
     (void)core;
     (void)request;
-    encode_trial(out, bytes_equal(call->name, BYTES_LITERAL("entry"))
-                          ? BYTES_LITERAL("")
-                          : call->name);
+    if (bytes_equal(call->name, BYTES_LITERAL("entry"))) {
+        encode_trial(out, &(struct trial_command){.step = 1});
+    } else {
+        struct please_command please = {.name = call->name, .trial = 1};
+        encode_please(out, &please);
+    }
 }
 #endif
