@@ -201,6 +201,41 @@ def test_top_obeys_its_keys_and_leaves_the_terminal_as_it_was(endpoints):
         assert mode & termios.ECHO and mode & termios.ICANON
 
 
+def test_top_fits_60_columns_shows_the_cluster_and_has_help(endpoints):
+    with Held(endpoints, "long/" * 20), Screen(
+        endpoints, "top", "-i", "200ms"
+    ) as top:
+        fcntl.ioctl(
+            top.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 20, 60, 0, 0)
+        )
+        os.kill(top.pid, signal.SIGWINCH)
+        top.expect(r"Sessions.*\033\[H")  # It may be of before.
+        top.expect(r"\033\[J.*?\033\[H")
+        picture = top.expect(r"hasp top.*?\033\[J")
+        assert re.search(r"3 of 3 up, leader \d, can lose 1  \?: help", picture)
+        lines = re.sub(r"\033\[[?0-9;]*[A-Za-z]", "", picture).splitlines()
+        assert len(lines) <= 20 and max(map(len, lines)) <= 60, lines
+        assert any(line.startswith("long/") for line in lines)
+        for part in ("Hottest locks", "Longest waits", "Sessions"):
+            assert part in picture
+        top.press("?")
+        assert "Hottest" not in top.expect(r"q  ends.*?\033\[J")
+        top.press("?")
+        top.expect("Hottest locks")
+        top.press("q")
+        assert top.wait() == 0
+
+
+def test_a_table_fits_the_terminal_and_is_whole_elsewhere(endpoints):
+    name = "wide/" * 30
+    with Held(endpoints, name):
+        with Screen(endpoints, "list", "wide") as table:
+            assert table.wait() == 0
+            lines = re.sub(r"\033\[[0-9;]*m", "", table.text).splitlines()
+            assert len(lines) == 2 and max(map(len, lines)) <= 80
+        assert name in hasp(endpoints, "list", "wide").stdout
+
+
 def test_top_puts_the_terminal_back_when_a_signal_ends_it(endpoints):
     with Screen(endpoints, "top", "-i", "200ms") as top:
         top.expect(r"Sessions")

@@ -12,6 +12,10 @@
 
 #include "base/check.h"
 #include "base/duration.h"
+#include "cmd/hasp/view/screen.h"
+
+/* A narrower terminal cuts lines by itself. */
+#define WIDTH_MIN 60
 
 /* Bytes of the UTF-8 character at 'at', or 0 if there is none (RFC 3629). */
 static size_t utf8_size(const uint8_t *at, size_t left)
@@ -396,17 +400,30 @@ static const char *colour_of(const struct field *field, const char *text)
     return code[0] != '\0' ? code : NULL;
 }
 
-static void write_table(const struct field *fields, json_t *rows)
+static struct libscols_table *table_new(void)
 {
     struct libscols_table *table = scols_new_table();
-    struct buffer cell = {0};
     CHECK(table != NULL);
     scols_table_enable_noencoding(table, 1); /* The cells are escaped. */
+    if (isatty(STDOUT_FILENO)) {
+        unsigned width = screen_width(STDOUT_FILENO);
+        scols_table_set_termwidth(table, width < WIDTH_MIN ? WIDTH_MIN : width);
+    }
+    return table;
+}
+
+static void write_table(const struct field *fields, json_t *rows)
+{
+    struct libscols_table *table = table_new();
+    struct buffer cell = {0};
     scols_table_enable_colors(table, output_colour(COLOUR_BOLD)[0] != '\0');
     for (size_t i = 0; fields[i].key != NULL; i++) {
-        CHECK(scols_table_new_column(table, fields[i].title, 0,
-                                     is_right(&fields[i]) ? SCOLS_FL_RIGHT
-                                                          : 0) != NULL);
+        /* On a terminal texts are cut so that a line is a line; numbers that
+         * are cut would be wrong. */
+        int flags = is_right(&fields[i])           ? SCOLS_FL_RIGHT
+                    : fields[i].kind == FIELD_TEXT ? SCOLS_FL_TRUNC
+                                                   : 0;
+        CHECK(scols_table_new_column(table, fields[i].title, 0, flags) != NULL);
     }
     for (size_t r = 0; r < json_array_size(rows); r++) {
         struct libscols_line *line = scols_table_new_line(table, NULL);
@@ -452,9 +469,7 @@ void output_record(enum format format, const struct field *fields,
         return;
     }
     struct buffer cell = {0};
-    struct libscols_table *table = scols_new_table();
-    CHECK(table != NULL);
-    scols_table_enable_noencoding(table, 1);
+    struct libscols_table *table = table_new();
     scols_table_enable_noheadings(table, 1);
     CHECK(scols_table_new_column(table, "title", 0, 0) != NULL);
     CHECK(scols_table_new_column(table, "value", 0, 0) != NULL);

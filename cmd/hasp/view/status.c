@@ -8,6 +8,7 @@
 
 #include "client/reply.h"
 #include "cmd/hasp/nodes.h"
+#include "cmd/hasp/view/status.h"
 
 /* After so long without a word a connection between nodes is closed. */
 #define SILENCE_MS 3000
@@ -22,7 +23,7 @@ static const struct field node_fields[] = {
     {"applied", "APPLIED", FIELD_NUMBER},
     {"version", "VERSION", FIELD_TEXT},
     {"level", "LEVEL", FIELD_NUMBER},
-    {"cluster_level", "CLUSTER LEVEL", FIELD_NUMBER},
+    {"cluster_level", "CLUSTER", FIELD_NUMBER},
     {0},
 };
 
@@ -141,6 +142,7 @@ static bool answers(json_t *nodes, uint64_t id)
 struct tally {
     size_t members, up;
     size_t voters, voters_up;
+    uint64_t unheard; /* Answers here, and the leader does not hear it. */
 };
 
 /* Up: it answers here, and the leader, if there is one, hears it. */
@@ -158,11 +160,7 @@ static struct tally count(json_t *nodes, json_t *best)
         bool is_up = answers(nodes, id);
         if (is_up && nodes_is_leader(best) &&
             (silence_ms < 0 || silence_ms > SILENCE_MS)) {
-            tool_fail(0,
-                      "member %" PRIu64 " answers, but leader %" PRIu64
-                      " does not hear it: look at the network between their "
-                      "peer addresses",
-                      id, value_number(best, "node"));
+            tally.unheard = id;
             is_up = false;
         }
         tally.members++;
@@ -173,31 +171,49 @@ static struct tally count(json_t *nodes, json_t *best)
     return tally;
 }
 
-/* "3 of 3 up, leader 2, can lose 1" */
-static void sum_up(const struct tool *tool, json_t *nodes)
+bool status_sum_up(json_t *nodes, char out[STATUS_LINE_SIZE],
+                   uint64_t *ret_unheard)
 {
     json_t *best = nodes_best(nodes);
-    if (json_array_size(value_at(best, "members")) == 0) {
-        return;
-    }
     struct tally tally = count(nodes, best);
     size_t majority = tally.voters / 2 + 1;
     size_t spare = tally.voters_up > majority ? tally.voters_up - majority : 0;
     char others[64] = "";
+    *ret_unheard = tally.unheard;
     if (tally.members > tally.voters) {
         snprintf(others, sizeof others, " (voters: %zu of %zu)",
                  tally.voters_up, tally.voters);
     }
+    int size = snprintf(out, STATUS_LINE_SIZE, "%zu of %zu up%s, ", tally.up,
+                        tally.members, others);
+    char *rest = out + size;
+    size_t room = STATUS_LINE_SIZE - (size_t)size;
     if (value_number(best, "leader") != 0) {
-        tool_say(tool, "%zu of %zu up%s, leader %" PRIu64 ", can lose %zu",
-                 tally.up, tally.members, others, value_number(best, "leader"),
-                 spare);
+        snprintf(rest, room, "leader %" PRIu64 ", can lose %zu",
+                 value_number(best, "leader"), spare);
     } else if (tally.voters_up < majority) {
-        tool_say(tool, "%zu of %zu up%s, no leader: %zu more must come up",
-                 tally.up, tally.members, others, majority - tally.voters_up);
+        snprintf(rest, room, "no leader: %zu more must come up",
+                 majority - tally.voters_up);
     } else {
-        tool_say(tool, "%zu of %zu up%s, no leader: do they reach each other?",
-                 tally.up, tally.members, others);
+        snprintf(rest, room, "no leader: do they reach each other?");
+    }
+    return tally.members > 0;
+}
+
+static void sum_up(const struct tool *tool, json_t *nodes)
+{
+    char line[STATUS_LINE_SIZE];
+    uint64_t unheard;
+    bool is_known = status_sum_up(nodes, line, &unheard);
+    if (unheard != 0) {
+        tool_fail(0,
+                  "member %" PRIu64 " answers, but leader %" PRIu64
+                  " does not hear it: look at the network between their "
+                  "peer addresses",
+                  unheard, value_number(nodes_best(nodes), "node"));
+    }
+    if (is_known) {
+        tool_say(tool, "%s", line);
     }
 }
 

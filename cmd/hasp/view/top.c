@@ -14,8 +14,10 @@
 #include <time.h>
 
 #include "base/memory.h"
+#include "cmd/hasp/nodes.h"
 #include "cmd/hasp/tool.h"
 #include "cmd/hasp/view/screen.h"
+#include "cmd/hasp/view/status.h"
 
 #define ROWS_PLAIN 10
 #define BEGIN_MS 1000
@@ -34,10 +36,12 @@ struct top {
     json_t *grants; /* Name -> grants since 'grants_ns'. */
     uint64_t grants_ns;
     json_t *look; /* {"status", "locks", "waits", "sessions"}; NULL before. */
+    char cluster[STATUS_LINE_SIZE]; /* As it was then. */
     uint64_t interval_ms;
     uint64_t left; /* Looks; UINT64_MAX: no end. */
     enum part part;
     bool is_paused;
+    bool is_helping; /* The keys are shown instead. */
 };
 
 static const struct field lock_fields[] = {
@@ -220,6 +224,7 @@ static int take_look(struct top *top)
     struct query query = {0};
     const struct resp_reply *reply;
     json_t *locks, *sessions;
+    uint64_t unheard;
     query_begin(&query, "RAFT.STATUS");
     int exit_code = tool_read(top->tool, &query, "cannot look", &reply);
     query_done(&query);
@@ -227,6 +232,9 @@ static int take_look(struct top *top)
         return exit_code;
     }
     json_t *status = value_of_reply(reply, 0);
+    json_t *nodes = nodes_ask(top->tool, NODES_MEMBERS);
+    status_sum_up(nodes, top->cluster, &unheard);
+    json_decref(nodes);
     exit_code = tool_list(top->tool, "LOCK.LIST", NULL, &locks);
     if (exit_code == 0) {
         exit_code = tool_list(top->tool, "SESSION.LIST", NULL, &sessions);
@@ -266,6 +274,16 @@ static void draw_part(struct top *top, const char *title, const char *key,
     json_decref(shown);
 }
 
+static void print_keys(const struct top *top)
+{
+    printf("\n  q  ends\n  p  pauses, and goes on\n"
+           "  s  shows the next of: locks, waits, sessions, all\n"
+           "  ?  shows the picture again\n\n"
+           "Of node %s, term %" PRIu64 "; each %" PRIu64 " ms, see -i.\n",
+           client_peer(top->tool->client),
+           value_number(top->look, "status.term"), top->interval_ms);
+}
+
 static void draw_tables(struct top *top)
 {
     static const struct {
@@ -288,11 +306,14 @@ static void draw_tables(struct top *top)
         rows = ROWS_PLAIN;
     }
     strftime(clock, sizeof clock, "%H:%M:%S", localtime(&now));
-    printf("hasp top %s  leader %" PRIu64 "  term %" PRIu64 "  at %s%s%s\n",
-           clock, value_number(top->look, "status.leader"),
-           value_number(top->look, "status.term"),
-           client_peer(top->tool->client), top->is_paused ? "  [paused]" : "",
-           top->screen.is_terminal ? "  (q: quit, p: pause, s: next)" : "");
+    printf("hasp top %s  %s%s\n", clock, top->cluster,
+           top->is_paused            ? "  [paused]"
+           : top->screen.is_terminal ? "  ?: help"
+                                     : "");
+    if (top->is_helping) {
+        print_keys(top);
+        return;
+    }
     for (enum part part = PART_LOCKS; part < PART_COUNT; part++) {
         if (top->part == PART_ALL || top->part == part) {
             draw_part(top, parts[part].title, parts[part].key,
@@ -347,6 +368,7 @@ static bool wait_for_next(struct top *top, uint64_t until_ns, int *exit_code)
                 return false;
             }
             top->is_paused ^= key == 'p';
+            top->is_helping ^= key == '?';
             top->part = key == 's' ? (top->part + 1) % PART_COUNT : top->part;
             draw(top);
             break;
