@@ -3,6 +3,8 @@
 /* What an operator changes: hasp limits, limits set, blacklist add, list,
  * remove, quarantine end, cluster finalize. */
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/size.h"
@@ -37,8 +39,8 @@ int run_limits(struct tool *tool, char **argv)
 
 int run_limits_set(struct tool *tool, char **argv)
 {
-    struct query query = {0};
     uint64_t value;
+    char number[24];
     int exit_code = options_read(tool, argv, NULL, 2, 2);
     if (exit_code != 0) {
         return exit_code;
@@ -49,10 +51,9 @@ int run_limits_set(struct tool *tool, char **argv)
                           "or G behind it if it is large",
                           argv[2]);
     }
-    query_begin(&query, "LIMITS.SET");
-    query_text(&query, argv[1]);
-    query_number(&query, value);
-    return tool_change_one(tool, &query, "cannot set the limit", NULL);
+    snprintf(number, sizeof number, "%" PRIu64, value);
+    return tool_change_one(tool, WORDS("LIMITS.SET", argv[1], number),
+                           "cannot set the limit", NULL);
 }
 
 int run_blacklist_list(struct tool *tool, char **argv)
@@ -60,36 +61,29 @@ int run_blacklist_list(struct tool *tool, char **argv)
     return tool_run_rows(tool, argv, "BLACKLIST.LIST", blacklist_fields);
 }
 
-/* Whom it is about, after the command. */
-static int begin_listing(const struct tool *tool, struct query *query,
-                         const char *command, const char *session,
+/* Whom an entry is about: one of the two is given. A secret that stands behind
+ * the number of a session is not needed, and cut off. */
+static int check_listing(const struct tool *tool, char *session,
                          const char *client)
 {
-    uint64_t id = 0;
+    uint64_t id;
     if ((session == NULL) == (client == NULL)) {
         return tool_usage(tool, "needs one of --session and --client");
     }
-    /* The secret that may stand behind is not needed. */
-    if (session != NULL &&
-        !bytes_to_u64(bytes_of(session, strcspn(session, ":")), &id)) {
-        return tool_usage(tool, "invalid session '%s': use its number",
-                          session);
+    if (session != NULL) {
+        session[strcspn(session, ":")] = '\0';
     }
-    query_begin(query, command);
-    query_text(query, client != NULL ? "CLIENT" : "SESSION");
-    if (client != NULL) {
-        query_text(query, client);
-    } else {
-        query_number(query, id);
-    }
-    return 0;
+    return session == NULL || parse_number(session, &id)
+               ? 0
+               : tool_usage(tool, "invalid session '%s': use its number",
+                            session);
 }
 
 int run_blacklist_add(struct tool *tool, char **argv)
 {
-    struct query query = {0};
-    const struct resp_reply *reply;
-    const char *session = NULL, *client = NULL, *reason = NULL, *by = NULL;
+    char me[NAME_TEXT_SIZE], number[24];
+    char *session = NULL;
+    const char *client = NULL, *reason = "", *by = me;
     uint64_t for_ms = 0;
     const struct option_row rows[] = {
         {0, "session", OPTION_TEXT, .value = &session},
@@ -99,36 +93,27 @@ int run_blacklist_add(struct tool *tool, char **argv)
         {0, "for", OPTION_TIME, .value = &for_ms, .min = 1},
         {0},
     };
-    char me[NAME_TEXT_SIZE];
+    name_of_user(me);
     int exit_code = options_read(tool, argv, rows, 0, 0);
     if (exit_code == 0) {
-        exit_code = begin_listing(tool, &query, "BLACKLIST.ADD", session,
-                                  client);
+        exit_code = check_listing(tool, session, client);
     }
     if (exit_code != 0) {
         return exit_code;
     }
-    name_of_user(me);
-    if (reason != NULL) {
-        query_text(&query, "REASON");
-        query_text(&query, reason);
-    }
-    query_text(&query, "BY");
-    query_text(&query, by != NULL ? by : me);
-    if (for_ms != 0) {
-        query_text(&query, "FOR");
-        query_number(&query, for_ms);
-    }
-    exit_code = tool_change(tool, &query, "cannot add to the blacklist",
-                            &reply);
-    query_done(&query);
-    return exit_code;
+    snprintf(number, sizeof number, "%" PRIu64, for_ms);
+    return tool_change(
+        tool,
+        WORDS("BLACKLIST.ADD", client != NULL ? "CLIENT" : "SESSION",
+              client != NULL ? client : session, "BY", by, "REASON", reason,
+              for_ms != 0 ? "FOR" : NULL, number),
+        "cannot add to the blacklist", NULL);
 }
 
 int run_blacklist_remove(struct tool *tool, char **argv)
 {
-    struct query query = {0};
-    const char *session = NULL, *client = NULL;
+    char *session = NULL;
+    const char *client = NULL;
     const struct option_row rows[] = {
         {0, "session", OPTION_TEXT, .value = &session},
         {0, "client", OPTION_TEXT, .value = &client},
@@ -136,12 +121,14 @@ int run_blacklist_remove(struct tool *tool, char **argv)
     };
     int exit_code = options_read(tool, argv, rows, 0, 0);
     if (exit_code == 0) {
-        exit_code = begin_listing(tool, &query, "BLACKLIST.REMOVE", session,
-                                  client);
+        exit_code = check_listing(tool, session, client);
     }
     return exit_code != 0
                ? exit_code
-               : tool_change_one(tool, &query,
+               : tool_change_one(tool,
+                                 WORDS("BLACKLIST.REMOVE",
+                                       client != NULL ? "CLIENT" : "SESSION",
+                                       client != NULL ? client : session),
                                  "cannot remove from the blacklist",
                                  "that is not on the blacklist; see: hasp "
                                  "blacklist list");
@@ -149,39 +136,34 @@ int run_blacklist_remove(struct tool *tool, char **argv)
 
 int run_quarantine_end(struct tool *tool, char **argv)
 {
-    struct query query = {0};
-    const char *reason = NULL;
+    const char *reason = "";
     const struct option_row rows[] = {
         {0, "i-vouch", OPTION_TEXT, .value = &reason}, {0}};
     int exit_code = options_read(tool, argv, rows, 0, 0);
     if (exit_code != 0) {
         return exit_code;
     }
-    if (reason == NULL || *reason == '\0') {
+    if (*reason == '\0') {
         return tool_usage(tool, "needs --i-vouch REASON: why no client of the "
                                 "former life can still trust a lease");
     }
-    query_begin(&query, "QUARANTINE.END");
-    query_text(&query, "REASON");
-    query_text(&query, reason);
-    return tool_change_one(tool, &query, "cannot end the quarantine",
+    return tool_change_one(tool, WORDS("QUARANTINE.END", "REASON", reason),
+                           "cannot end the quarantine",
                            "there is no quarantine; see: hasp status");
 }
 
 int run_cluster_finalize(struct tool *tool, char **argv)
 {
-    struct query query = {0};
-    const struct resp_reply *reply;
+    char me[NAME_TEXT_SIZE];
+    json_t *level;
     int exit_code = options_read(tool, argv, NULL, 0, 0);
-    if (exit_code != 0) {
-        return exit_code;
-    }
-    query_begin(&query, "RAFT.FINALIZE");
-    name_query(&query);
-    exit_code = tool_read(tool, &query, "cannot finalize the upgrade", &reply);
-    query_done(&query);
+    name_of_user(me);
     if (exit_code == 0) {
-        json_t *record = json_pack("{s:o}", "level", value_of_reply(reply, 0));
+        exit_code = tool_ask(tool, WORDS("RAFT.FINALIZE", "BY", me),
+                             "cannot finalize the upgrade", &level);
+    }
+    if (exit_code == 0) {
+        json_t *record = json_pack("{s:o}", "level", level);
         output_record(tool->format, level_fields, record);
         json_decref(record);
     }

@@ -129,20 +129,14 @@ static void put_members(struct tool *tool, const char *begun)
 
 static void put_limits(struct tool *tool, const char *begun)
 {
-    struct query query = {0};
-    const struct resp_reply *reply;
-    json_t *row;
+    json_t *rows = NULL, *row;
     size_t i;
-    query_begin(&query, "LIMITS.LIST");
-    if (tool_read(tool, &query, "no limits", &reply) == 0) {
-        json_t *rows = value_of_reply(reply, 0);
-        json_array_foreach(rows, i, row)
-        {
-            put(value_text(row, "name"), NULL, begun, "");
-        }
-        json_decref(rows);
+    tool_ask(tool, WORDS("LIMITS.LIST"), NULL, &rows);
+    json_array_foreach(rows, i, row)
+    {
+        put(value_text(row, "name"), NULL, begun, "");
     }
-    query_done(&query);
+    json_decref(rows);
 }
 
 /* What an operand or the value of an option is called says what it may be. */
@@ -294,20 +288,6 @@ static void put_operand(struct tool *tool, size_t i, const char *begun)
     }
 }
 
-static const struct subcommand *find(const char *first, const char *second)
-{
-    char both[64];
-    const struct subcommand *found = NULL;
-    snprintf(both, sizeof both, "%.30s %.30s", first, second);
-    for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
-        if (strcmp(s->name, both) == 0) {
-            return s;
-        }
-        found = strcmp(s->name, first) == 0 ? s : found;
-    }
-    return found;
-}
-
 /* What stands before the word that is begun. */
 struct line {
     const char *operands[3]; /* The first ones. */
@@ -363,8 +343,9 @@ static void complete(struct tool *tool, char **words)
         put_subcommands(line.count > 1 ? line.operands[1] : NULL, begun);
         return;
     }
-    tool->subcommand = line.count > 0 ? find(line.operands[0], line.operands[1])
-                                      : NULL;
+    tool->subcommand = line.count > 0
+                           ? tool_find(line.operands[0], line.operands[1])
+                           : NULL;
     const char *details = tool->subcommand != NULL ? tool->subcommand->details
                                                    : NULL;
     read_line(tool, words, details, &line);

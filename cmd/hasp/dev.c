@@ -62,56 +62,6 @@ struct dev {
     bool has_failed; /* A node has ended by itself. */
 };
 
-static int read_dev(struct dev *dev, char **argv);
-static int make_folders(struct dev *dev);
-static int check_ports(const struct dev *dev);
-static int start_nodes(struct dev *dev);
-static int wait_ready(struct dev *dev);
-static void print_ready(const struct dev *dev);
-static void watch_nodes(struct dev *dev);
-static void stop_nodes(struct dev *dev);
-static void take_signals(struct dev *dev, uint64_t until_ns);
-
-int run_dev(struct tool *tool, char **argv)
-{
-    struct dev *dev = memory_new(sizeof *dev);
-    sigset_t signals;
-    *dev = (struct dev){.tool = tool, .count = 3, .port = 7420};
-    int exit_code = read_dev(dev, argv);
-    if (exit_code != 0) {
-        free(dev);
-        return exit_code;
-    }
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGINT);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGHUP);
-    sigaddset(&signals, SIGCHLD);
-    sigprocmask(SIG_BLOCK, &signals, &dev->mask);
-    dev->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
-    exit_code = make_folders(dev);
-    if (exit_code == 0) {
-        exit_code = check_ports(dev);
-    }
-    if (exit_code == 0) {
-        exit_code = start_nodes(dev);
-    }
-    if (exit_code == 0) {
-        exit_code = wait_ready(dev);
-    }
-    if (exit_code == 0 && !dev->is_stopping) {
-        print_ready(dev);
-        watch_nodes(dev);
-    }
-    stop_nodes(dev);
-    if (dev->is_temporary) {
-        dev_remove_folder(dev->folder);
-    }
-    close(dev->signal_fd);
-    free(dev);
-    return exit_code;
-}
-
 static int read_dev(struct dev *dev, char **argv)
 {
     const struct option_row rows[] = {
@@ -213,9 +163,6 @@ static int check_ports(const struct dev *dev)
 }
 
 static void become_node(const struct dev *dev, const struct dev_node *node)
-    __attribute__((noreturn));
-
-static void become_node(const struct dev *dev, const struct dev_node *node)
 {
     int log = open(node->log, O_WRONLY | O_CREAT | O_APPEND, 0600);
     int null = open("/dev/null", O_RDONLY);
@@ -280,8 +227,6 @@ static bool knows_leader(const struct dev_node *node)
 {
     struct endpoint endpoint;
     struct endpoints one = {.endpoint = &endpoint, .count = 1};
-    struct query query = {0};
-    const struct resp_reply *reply;
     char why[HASP_WHY_SIZE];
     if (endpoint_parse(node->address, strlen(node->address), &endpoint, why) !=
         0) {
@@ -291,24 +236,56 @@ static bool knows_leader(const struct dev_node *node)
     struct client_options options = {.deadline_ns = client_now_ns() +
                                                     ANSWER_MS * NS_PER_MS,
                                      .is_once = true};
-    query_begin(&query, "RAFT.STATUS");
-    bool knows = client_ask(client, &query, &options, &reply) == 0;
-    if (knows) {
-        json_t *status = value_of_reply(reply, 0);
-        knows = value_number(status, "leader") != 0;
-        json_decref(status);
-    }
-    if (knows) {
-        /* Only a leader that serves answers this. */
-        query_begin(&query, "LOCK.LIST");
-        query_text(&query, "COUNT");
-        query_number(&query, 1);
-        options.deadline_ns = client_now_ns() + ANSWER_MS * NS_PER_MS;
-        knows = client_ask(client, &query, &options, &reply) == 0;
-    }
-    query_done(&query);
+    json_t *status = NULL;
+    bool knows = tool_send(client, WORDS("RAFT.STATUS"), &options, &status) ==
+                     0 &&
+                 value_number(status, "leader") != 0;
+    json_decref(status);
+    /* Only a leader that serves answers this. */
+    options.deadline_ns = client_now_ns() + ANSWER_MS * NS_PER_MS;
+    knows = knows && tool_send(client, WORDS("LOCK.LIST", "COUNT", "1"),
+                               &options, NULL) == 0;
     client_free(client);
     return knows;
+}
+
+static void tell_death(const struct dev *dev, const struct dev_node *node,
+                       int status)
+{
+    char how[64];
+    if (WIFEXITED(status)) {
+        snprintf(how, sizeof how, "exited with %d", WEXITSTATUS(status));
+    } else {
+        snprintf(how, sizeof how, "was ended by signal %d", WTERMSIG(status));
+    }
+    tool_fail(0,
+              "node %d (%s, pid %ld) %s; its log is %s; to start it again:\n"
+              "  %s --config %s",
+              (int)(node - dev->node) + 1, node->address, (long)node->pid, how,
+              node->log, dev->binary, node->config);
+}
+
+/* Waits for a signal until then and takes note. */
+static void take_signals(struct dev *dev, uint64_t until_ns)
+{
+    struct signalfd_siginfo info;
+    struct pollfd fd = {.fd = dev->signal_fd, .events = POLLIN};
+    poll(&fd, 1, until_ns == UINT64_MAX ? -1 : client_poll_ms(until_ns));
+    while (read(dev->signal_fd, &info, sizeof info) == sizeof info) {
+        dev->is_stopping |= info.ssi_signo != SIGCHLD;
+    }
+    for (uint64_t i = 0; i < dev->count; i++) {
+        struct dev_node *node = &dev->node[i];
+        int status;
+        if (node->pid != 0 &&
+            waitpid(node->pid, &status, WNOHANG) == node->pid) {
+            if (!dev->is_stopping) {
+                tell_death(dev, node, status);
+            }
+            node->pid = 0;
+            dev->has_failed |= WIFEXITED(status);
+        }
+    }
 }
 
 /* A node that someone kills meanwhile is left dead, as it is later; one that
@@ -378,45 +355,6 @@ static void watch_nodes(struct dev *dev)
     }
 }
 
-static void tell_death(const struct dev *dev, const struct dev_node *node,
-                       int status)
-{
-    char how[64];
-    if (WIFEXITED(status)) {
-        snprintf(how, sizeof how, "exited with %d", WEXITSTATUS(status));
-    } else {
-        snprintf(how, sizeof how, "was ended by signal %d", WTERMSIG(status));
-    }
-    tool_fail(0,
-              "node %d (%s, pid %ld) %s; its log is %s; to start it again:\n"
-              "  %s --config %s",
-              (int)(node - dev->node) + 1, node->address, (long)node->pid, how,
-              node->log, dev->binary, node->config);
-}
-
-/* Waits for a signal until then and takes note. */
-static void take_signals(struct dev *dev, uint64_t until_ns)
-{
-    struct signalfd_siginfo info;
-    struct pollfd fd = {.fd = dev->signal_fd, .events = POLLIN};
-    poll(&fd, 1, until_ns == UINT64_MAX ? -1 : client_poll_ms(until_ns));
-    while (read(dev->signal_fd, &info, sizeof info) == sizeof info) {
-        dev->is_stopping |= info.ssi_signo != SIGCHLD;
-    }
-    for (uint64_t i = 0; i < dev->count; i++) {
-        struct dev_node *node = &dev->node[i];
-        int status;
-        if (node->pid != 0 &&
-            waitpid(node->pid, &status, WNOHANG) == node->pid) {
-            if (!dev->is_stopping) {
-                tell_death(dev, node, status);
-            }
-            node->pid = 0;
-            dev->has_failed |= WIFEXITED(status);
-        }
-    }
-}
-
 static uint64_t count_running(const struct dev *dev)
 {
     uint64_t running = 0;
@@ -458,4 +396,44 @@ static void stop_nodes(struct dev *dev)
             }
         }
     }
+}
+
+int run_dev(struct tool *tool, char **argv)
+{
+    struct dev *dev = memory_new(sizeof *dev);
+    sigset_t signals;
+    *dev = (struct dev){.tool = tool, .count = 3, .port = 7420};
+    int exit_code = read_dev(dev, argv);
+    if (exit_code != 0) {
+        free(dev);
+        return exit_code;
+    }
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGHUP);
+    sigaddset(&signals, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &signals, &dev->mask);
+    dev->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+    exit_code = make_folders(dev);
+    if (exit_code == 0) {
+        exit_code = check_ports(dev);
+    }
+    if (exit_code == 0) {
+        exit_code = start_nodes(dev);
+    }
+    if (exit_code == 0) {
+        exit_code = wait_ready(dev);
+    }
+    if (exit_code == 0 && !dev->is_stopping) {
+        print_ready(dev);
+        watch_nodes(dev);
+    }
+    stop_nodes(dev);
+    if (dev->is_temporary) {
+        dev_remove_folder(dev->folder);
+    }
+    close(dev->signal_fd);
+    free(dev);
+    return exit_code;
 }

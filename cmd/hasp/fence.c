@@ -19,8 +19,7 @@ static const struct field fence_fields[] = {
 static int judge(struct tool *tool, char **argv, const char *command,
                  const char *what, const char *key, const char *yes)
 {
-    struct query query = {0};
-    const struct resp_reply *reply;
+    json_t *answer;
     const char *option = NULL;
     uint64_t token;
     const struct option_row rows[] = {
@@ -35,20 +34,14 @@ static int judge(struct tool *tool, char **argv, const char *command,
                                              : "one TOKEN is enough");
     }
     if (!parse_number(text, &token)) {
-        return tool_usage(tool,
-                          "invalid token '%s': use the number that came "
-                          "with the lock",
-                          text);
+        return tool_bad_token(tool, text);
     }
-    query_begin(&query, command);
-    query_text(&query, argv[1]);
-    query_number(&query, token);
-    exit_code = tool_change(tool, &query, what, &reply);
-    query_done(&query);
+    exit_code = tool_change(tool, WORDS(command, argv[1], text), what, &answer);
     if (exit_code != 0) {
         return exit_code;
     }
-    bool is_good = reply->value[0].integer == 1;
+    bool is_good = value_number(answer, "") == 1;
+    json_decref(answer);
     tool_print(tool, json_pack("{s:b}", key, is_good), is_good ? yes : "stale");
     return is_good ? 0 : EXIT_NO;
 }
@@ -67,21 +60,16 @@ int run_fence_admit(struct tool *tool, char **argv)
 
 int run_fence_show(struct tool *tool, char **argv)
 {
-    struct query query = {0};
-    const struct resp_reply *reply;
+    json_t *token;
     char text[24];
     int exit_code = options_read(tool, argv, NULL, 1, 1);
-    if (exit_code != 0) {
-        return exit_code;
-    }
-    query_begin(&query, "FENCE.SHOW");
-    query_text(&query, argv[1]);
-    exit_code = tool_read(tool, &query, "cannot show the fence", &reply);
-    query_done(&query);
     if (exit_code == 0) {
-        snprintf(text, sizeof text, "%" PRId64, reply->value[0].integer);
-        tool_print(tool, json_pack("{s:o}", "token", value_of_reply(reply, 0)),
-                   text);
+        exit_code = tool_ask(tool, WORDS("FENCE.SHOW", argv[1]),
+                             "cannot show the fence", &token);
+    }
+    if (exit_code == 0) {
+        snprintf(text, sizeof text, "%" PRIu64, value_number(token, ""));
+        tool_print(tool, json_pack("{s:o}", "token", token), text);
     }
     return exit_code;
 }
@@ -93,13 +81,11 @@ int run_fence_list(struct tool *tool, char **argv)
 
 int run_fence_remove(struct tool *tool, char **argv)
 {
-    struct query query = {0};
     int exit_code = options_read(tool, argv, NULL, 1, 1);
-    if (exit_code != 0) {
-        return exit_code;
-    }
-    query_begin(&query, "FENCE.REMOVE");
-    query_text(&query, argv[1]);
-    return tool_change_one(tool, &query, "cannot remove the fence",
-                           "there is no such fence; see: hasp fence list");
+    return exit_code != 0
+               ? exit_code
+               : tool_change_one(tool, WORDS("FENCE.REMOVE", argv[1]),
+                                 "cannot remove the fence",
+                                 "there is no such fence; see: hasp fence "
+                                 "list");
 }

@@ -268,18 +268,20 @@ int run_convert(struct tool *tool, char **argv)
 int run_release(struct tool *tool, char **argv)
 {
     struct session_source source = {0};
-    struct query query = {0};
-    const struct resp_reply *reply;
-    const char *owner = NULL;
-    uint64_t token = 0, count = 0;
+    json_t *left;
+    const char *owner = NULL, *token = NULL;
+    uint64_t count = 0, ignored;
     char what[600];
     const struct option_row rows[] = {
         {0, "owner", OPTION_TEXT, .value = &owner},
-        {0, "token", OPTION_NUMBER, .value = &token, .min = 1},
+        {0, "token", OPTION_TEXT, .value = &token},
         SESSION_ROWS(&source),
         {0},
     };
     int exit_code = options_read(tool, argv, rows, 1, OPTION_LIST_MAX);
+    if (exit_code == 0 && token != NULL && !parse_number(token, &ignored)) {
+        exit_code = tool_bad_token(tool, token);
+    }
     if (exit_code == 0) {
         exit_code = need_session(tool, &source);
     }
@@ -289,29 +291,33 @@ int run_release(struct tool *tool, char **argv)
     while (argv[count + 1] != NULL) {
         count++;
     }
-    client_set_session(tool_client(tool), &source.credentials);
-    query_begin(&query, count == 1 ? "LOCK.RELEASE" : "LOCK.MRELEASE");
+    const char *words[OPTION_LIST_MAX + 8] = {"LOCK.RELEASE"};
+    char number[24];
+    size_t n = 1;
     if (count > 1) {
-        query_number(&query, count);
+        snprintf(number, sizeof number, "%" PRIu64, count);
+        words[0] = "LOCK.MRELEASE";
+        words[n++] = number;
     }
     for (uint64_t i = 0; i < count; i++) {
-        query_text(&query, argv[i + 1]);
+        words[n++] = argv[i + 1];
     }
     if (owner != NULL) {
-        query_text(&query, "OWNER");
-        query_text(&query, owner);
+        words[n++] = "OWNER";
+        words[n++] = owner;
     }
-    if (token != 0) {
-        query_text(&query, "TOKEN");
-        query_number(&query, token);
+    if (token != NULL) {
+        words[n++] = "TOKEN";
+        words[n++] = token;
     }
+    client_set_session(tool_client(tool), &source.credentials);
     snprintf(what, sizeof what, "cannot release '%.511s'", argv[1]);
-    exit_code = tool_change(tool, &query, what, &reply);
-    query_done(&query);
+    exit_code = tool_change(tool, words, what, &left);
     if (exit_code != 0) {
         return exit_code;
     }
-    uint64_t answer = (uint64_t)reply->value[0].integer;
+    uint64_t answer = value_number(left, "");
+    json_decref(left);
     if (count > 1 && answer < count) {
         return tool_fail(EX_DATAERR,
                          "only %" PRIu64 " of %" PRIu64

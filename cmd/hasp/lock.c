@@ -105,30 +105,10 @@ int run_show(struct tool *tool, char **argv)
     return 0;
 }
 
-/* Asks; the answer says how many were told. */
-static int ask_holders(struct tool *tool, const char *name, const char *message,
-                       json_t **ret_told)
-{
-    struct query query = {0};
-    const struct resp_reply *reply;
-    query_begin(&query, "LOCK.PLEASE");
-    query_text(&query, name);
-    if (message != NULL) {
-        query_text(&query, "MESSAGE");
-        query_text(&query, message);
-    }
-    name_query(&query);
-    int exit_code = tool_change(tool, &query, "cannot ask the holders", &reply);
-    query_done(&query);
-    if (exit_code == 0) {
-        *ret_told = value_of_reply(reply, 0);
-    }
-    return exit_code;
-}
-
 int run_please(struct tool *tool, char **argv)
 {
     const char *message = NULL;
+    char me[NAME_TEXT_SIZE];
     json_t *lock, *told;
     const struct option_row rows[] = {
         {'m', "message", OPTION_TEXT, .value = &message}, {0}};
@@ -142,7 +122,11 @@ int run_please(struct tool *tool, char **argv)
     if (exit_code != 0) {
         return exit_code;
     }
-    exit_code = ask_holders(tool, argv[1], message, &told);
+    name_of_user(me);
+    exit_code = tool_change(tool,
+                            WORDS("LOCK.PLEASE", argv[1], "BY", me,
+                                  message != NULL ? "MESSAGE" : NULL, message),
+                            "cannot ask the holders", &told);
     json_t *holders = value_at(lock, "holders");
     if (exit_code == 0 && tool->format == FORMAT_JSON) {
         json_t *result = json_pack("{s:o, s:O}", "told", told, "holders",

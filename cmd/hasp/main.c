@@ -80,24 +80,23 @@ static void print_subcommand(const struct subcommand *s)
     print_notes(s->name);
 }
 
-/* Finds "first second" or "first"; tells how many words that was. */
-static const struct subcommand *find(char **argv, int *ret_words)
+const struct subcommand *tool_find(const char *first, const char *second)
 {
     char two[64];
-    snprintf(two, sizeof two, "%.30s %.30s", argv[0],
-             argv[1] != NULL ? argv[1] : "");
     const struct subcommand *found = NULL;
+    snprintf(two, sizeof two, "%.30s %.30s", first, second);
     for (const struct subcommand *s = subcommands; s->name != NULL; s++) {
         if (strcmp(s->name, two) == 0) {
-            *ret_words = 2;
             return s;
         }
-        if (strcmp(s->name, argv[0]) == 0) {
-            *ret_words = 1;
-            found = s;
-        }
+        found = strcmp(s->name, first) == 0 ? s : found;
     }
     return found;
+}
+
+static const struct subcommand *find(char **argv)
+{
+    return tool_find(argv[0], argv[1] != NULL ? argv[1] : "");
 }
 
 static bool is_in_group(const struct subcommand *s, const char *group)
@@ -188,7 +187,6 @@ static bool asks_for_help(char **argv)
 
 static int help(char **argv)
 {
-    int words;
     if (argv[0] == NULL) {
         print_help(stdout);
         return 0;
@@ -197,7 +195,7 @@ static int help(char **argv)
         manual_print();
         return 0;
     }
-    const struct subcommand *s = find(argv, &words);
+    const struct subcommand *s = find(argv);
     if (s == NULL && argv[1] == NULL && print_group(argv[0])) {
         return 0;
     }
@@ -238,7 +236,6 @@ int tool_read_endpoints(struct tool *tool)
 
 static int dispatch(struct tool *tool, char **argv)
 {
-    int words;
     if (argv[0] == NULL) {
         print_help(stderr);
         return EX_USAGE;
@@ -246,13 +243,14 @@ static int dispatch(struct tool *tool, char **argv)
     if (strcmp(argv[0], "help") == 0) {
         return help(argv + 1);
     }
-    tool->subcommand = find(argv, &words);
+    tool->subcommand = find(argv);
     if (tool->subcommand == NULL) {
         return asks_for_help(argv) && print_group(argv[0])
                    ? 0
                    : unknown_subcommand(argv);
     }
-    return tool->subcommand->run(tool, argv + words - 1);
+    return tool->subcommand->run(
+        tool, strchr(tool->subcommand->name, ' ') != NULL ? argv + 1 : argv);
 }
 
 int main(int argc, char **argv)

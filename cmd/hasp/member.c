@@ -103,22 +103,20 @@ static bool parse_id(const char *text, uint64_t *ret_id)
     return parse_number(text, ret_id) && *ret_id > 0 && *ret_id <= INT64_MAX;
 }
 
-/* Sends the change to the leader itself, takes the query and explains a
- * failure: the answer of a member that is being removed could be lost with its
- * connection, and asking again would find it gone. A new member catches up
- * before it is answered, which takes longer than other answers. 'id': a member
- * that is to change or go; 0: that goes without saying. */
-static int change(struct tool *tool, struct query *query, uint64_t id)
+/* Sends the change to the leader itself, and explains a failure: the answer of
+ * a member that is being removed could be lost with its connection, and asking
+ * again would find it gone. A new member catches up before it is answered,
+ * which takes longer than other answers. 'id': a member that is to change or
+ * go; 0: that goes without saying. */
+static int change(struct tool *tool, const char *const *words, uint64_t id)
 {
     static const char what[] = "cannot change the members";
-    const struct resp_reply *reply;
     uint64_t time_ms = tool->timeout_ms > CHANGE_MS ? tool->timeout_ms
                                                     : CHANGE_MS;
     struct client_options options = {.attempt_ms = time_ms,
                                      .is_repeatable = true};
     struct endpoint leader;
     char why[HASP_WHY_SIZE];
-    name_query(query);
     json_t *status = status_of_leader(tool, tool_deadline_ns(tool));
     const char *address = value_text(status, "endpoint");
     bool is_member = nodes_member(status, id) != NULL;
@@ -127,7 +125,6 @@ static int change(struct tool *tool, struct query *query, uint64_t id)
                     : endpoint_parse(address, strlen(address), &leader, why);
     json_decref(status);
     if (error != 0) {
-        query_done(query);
         return tool_fail(EX_UNAVAILABLE,
                          "%s: no leader answers; see: hasp status", what);
     }
@@ -135,8 +132,7 @@ static int change(struct tool *tool, struct query *query, uint64_t id)
     client_free(tool->client);
     tool->client = client_new(&one);
     options.deadline_ns = client_now_ns() + time_ms * NS_PER_MS;
-    error = client_ask(tool->client, query, &options, &reply);
-    query_done(query);
+    error = tool_send(tool->client, words, &options, NULL);
     if (error == HASP_EREPLY &&
         strcmp(client_code(tool->client), "BADARG") == 0) {
         /* It is about the members and not about the words. */
@@ -177,20 +173,19 @@ static int bad_id(const struct tool *tool, const char *text)
 
 int run_member_transfer(struct tool *tool, char **argv)
 {
-    struct query query = {0};
-    uint64_t id = 0;
+    char me[NAME_TEXT_SIZE];
+    uint64_t id;
     int exit_code = options_read(tool, argv, NULL, 0, 1);
     if (exit_code != 0) {
         return exit_code;
     }
-    if (argv[1] != NULL && !parse_id(argv[1], &id)) {
-        return bad_id(tool, argv[1]);
+    name_of_user(me);
+    if (argv[1] == NULL) {
+        return change(tool, WORDS("RAFT.TRANSFER", "BY", me), 0);
     }
-    query_begin(&query, "RAFT.TRANSFER");
-    if (id != 0) {
-        query_number(&query, id);
-    }
-    return change(tool, &query, 0);
+    return parse_id(argv[1], &id)
+               ? change(tool, WORDS("RAFT.TRANSFER", argv[1], "BY", me), 0)
+               : bad_id(tool, argv[1]);
 }
 
 static int change_one(struct tool *tool, char **argv, const char *command,
@@ -199,7 +194,7 @@ static int change_one(struct tool *tool, char **argv, const char *command,
     bool is_forced = false;
     const struct option_row rows[] = {
         {0, "force", OPTION_FLAG, .value = &is_forced}, {0}};
-    struct query query = {0};
+    char me[NAME_TEXT_SIZE];
     uint64_t id;
     int exit_code = options_read(tool, argv, may_force ? rows : NULL, 1, 1);
     if (exit_code != 0) {
@@ -208,12 +203,11 @@ static int change_one(struct tool *tool, char **argv, const char *command,
     if (!parse_id(argv[1], &id)) {
         return bad_id(tool, argv[1]);
     }
-    query_begin(&query, command);
-    query_number(&query, id);
-    if (is_forced) {
-        query_text(&query, "FORCE");
-    }
-    return change(tool, &query, id);
+    name_of_user(me);
+    return change(tool,
+                  is_forced ? WORDS(command, argv[1], "FORCE", "BY", me)
+                            : WORDS(command, argv[1], "BY", me),
+                  id);
 }
 
 int run_member_promote(struct tool *tool, char **argv)
@@ -239,7 +233,7 @@ int run_member_add(struct tool *tool, char **argv)
         {0, "force", OPTION_FLAG, .value = &is_forced},
         {0},
     };
-    struct query query = {0};
+    char me[NAME_TEXT_SIZE];
     uint64_t id;
     int exit_code = options_read(tool, argv, rows, 2, 2);
     if (exit_code != 0) {
@@ -255,21 +249,24 @@ int run_member_add(struct tool *tool, char **argv)
                           "10.0.0.4:7421,10.0.0.4:7420",
                           argv[2]);
     }
-    query_begin(&query, "RAFT.ADD");
-    query_number(&query, id);
-    query_text(&query, argv[2]);
-    if (is_standby) {
-        query_text(&query, "STANDBY");
-    } else if (isatty(STDERR_FILENO)) {
+    if (!is_standby && isatty(STDERR_FILENO)) {
         tool_say(tool,
                  "waiting until member %" PRIu64 " has caught up; how far it "
                  "is: hasp member list",
                  id);
     }
-    if (is_forced) {
-        query_text(&query, "FORCE");
+    name_of_user(me);
+    const char *words[8] = {"RAFT.ADD", argv[1], argv[2]};
+    size_t count = 3;
+    if (is_standby) {
+        words[count++] = "STANDBY";
     }
-    exit_code = change(tool, &query, 0);
+    if (is_forced) {
+        words[count++] = "FORCE";
+    }
+    words[count++] = "BY";
+    words[count] = me;
+    exit_code = change(tool, words, 0);
     if (exit_code == EX_UNAVAILABLE) {
         tool_say(tool,
                  "member %" PRIu64 " has to run and to reach the others; "

@@ -50,18 +50,13 @@ static json_t *status_of(struct ask *ask)
 {
     struct endpoints one = {.endpoint = &ask->endpoint, .count = 1};
     struct client *client = client_new(&one);
-    struct query query = {0};
-    const struct resp_reply *reply;
     struct client_options options = {
         .deadline_ns = client_now_ns() + ask->nodes->timeout_ms * NS_PER_MS,
         .is_once = true};
     json_t *status;
     client_set_interrupt(client, ask->nodes->stop_fd);
-    query_begin(&query, "RAFT.STATUS");
-    int error = client_ask(client, &query, &options, &reply);
-    if (error == 0) {
-        status = value_of_reply(reply, 0);
-    } else {
+    int error = tool_send(client, WORDS("RAFT.STATUS"), &options, &status);
+    if (error != 0) {
         /* The client speaks of all its endpoints: "what (each one: why)". Here
          * it has one. */
         const char *why = strchr(client_why(client), '(');
@@ -76,7 +71,6 @@ static json_t *status_of(struct ask *ask)
         json_object_set_new(status, "node",
                             json_integer((json_int_t)ask->member));
     }
-    query_done(&query);
     client_free(client);
     return status;
 }

@@ -2,8 +2,6 @@
 
 /* hasp session list, show, keep, close. */
 
-#include "client/session.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -37,10 +35,9 @@ int run_session_list(struct tool *tool, char **argv)
 
 int run_session_show(struct tool *tool, char **argv)
 {
-    struct query query = {0};
-    const struct resp_reply *reply;
+    json_t *session;
     uint64_t id;
-    char what[80];
+    char what[80], number[24];
     int exit_code = options_read(tool, argv, NULL, 1, 1);
     if (exit_code != 0) {
         return exit_code;
@@ -51,23 +48,18 @@ int run_session_show(struct tool *tool, char **argv)
                           argv[1]);
     }
     snprintf(what, sizeof what, "cannot show session %" PRIu64, id);
-    query_begin(&query, "SESSION.SHOW");
-    query_number(&query, id);
-    exit_code = tool_read(tool, &query, what, &reply);
-    query_done(&query);
+    snprintf(number, sizeof number, "%" PRIu64, id);
+    exit_code = tool_ask(tool, WORDS("SESSION.SHOW", number), what, &session);
     if (exit_code == 0) {
-        json_t *session = value_of_reply(reply, 0);
         output_record(tool->format, session_fields, session);
         json_decref(session);
     }
     return exit_code;
 }
 
-/* The session whose credentials are the operand, in the file or in the
- * environment, attached; 'what' could not be done otherwise. */
-static int attach(struct tool *tool, char **argv, const char *what,
-                  struct session_source *source,
-                  struct client_session *ret_session)
+/* Acts for the session whose credentials are the operand, in the file or in the
+ * environment. */
+static int attach(struct tool *tool, char **argv, struct session_source *source)
 {
     const struct option_row rows[] = {SESSION_ROWS(source), {0}};
     int exit_code = options_read(tool, argv, rows, 0, 1);
@@ -86,60 +78,50 @@ static int attach(struct tool *tool, char **argv, const char *what,
                                 "another's session is ended with 'hasp "
                                 "blacklist add'");
     }
-    struct client *client = tool_client(tool);
-    int error = client_session_attach(client, &source->credentials,
-                                      tool_deadline_ns(tool), ret_session);
-    return error == 0 ? 0 : tool_client_error(client, error, what);
+    client_set_session(tool_client(tool), &source->credentials);
+    return 0;
 }
 
 int run_session_keep(struct tool *tool, char **argv)
 {
-    static const char what[] = "cannot keep the session";
     struct session_source source = {0};
-    struct client_session session;
-    int exit_code = attach(tool, argv, what, &source, &session);
-    if (exit_code != 0) {
-        return exit_code;
+    json_t *kept;
+    int exit_code = attach(tool, argv, &source);
+    if (exit_code == 0) {
+        exit_code = tool_ask(tool, WORDS("SESSION.KEEP", "FULL"),
+                             "cannot keep the session", &kept);
     }
-    struct client *client = tool_client(tool);
-    int error = client_session_keep(client, &session, tool_deadline_ns(tool));
-    if (error != 0) {
-        return tool_client_error(client, error, what);
+    if (exit_code == 0) {
+        json_object_set_new(
+            kept, "session",
+            json_integer((json_int_t)source.credentials.session));
+        output_record(tool->format, kept_fields, kept);
+        json_decref(kept);
     }
-    json_t *kept = json_pack("{s:I, s:I, s:I}", "session",
-                             (json_int_t)session.credentials.session, "ttl_ms",
-                             (json_int_t)session.ttl_ms, "linger_ms",
-                             (json_int_t)session.linger_ms);
-    output_record(tool->format, kept_fields, kept);
-    json_decref(kept);
-    return 0;
+    return exit_code;
 }
 
 int run_session_close(struct tool *tool, char **argv)
 {
-    static const char what[] = "cannot close the session";
     struct session_source source = {0};
-    struct client_session session;
-    uint64_t released;
+    json_t *released;
     char text[24];
-    int exit_code = attach(tool, argv, what, &source, &session);
-    if (exit_code == 0) {
-        struct client *client = tool_client(tool);
-        int error = client_session_close(client, tool_deadline_ns(tool),
-                                         &released);
-        exit_code = error == 0 ? 0 : tool_client_error(client, error, what);
+    int exit_code = attach(tool, argv, &source);
+    if (exit_code != 0) {
+        return exit_code;
     }
+    exit_code = tool_change(tool, WORDS("SESSION.CLOSE"),
+                            "cannot close the session", &released);
     /* A session that has ended needs its file no more. */
-    const char *code = client_code(tool_client(tool));
-    bool is_over = exit_code == 0 || strcmp(code, "NOSESSION") == 0 ||
-                   strcmp(code, "EXPIRED") == 0;
-    if (source.path != NULL && source.credentials.session != 0 && is_over) {
+    const char *code = client_code(tool->client);
+    if (source.path != NULL &&
+        (exit_code == 0 || strcmp(code, "NOSESSION") == 0 ||
+         strcmp(code, "EXPIRED") == 0)) {
         unlink(source.path);
     }
     if (exit_code == 0) {
-        snprintf(text, sizeof text, "%" PRIu64, released);
-        tool_print(tool, json_pack("{s:I}", "released", (json_int_t)released),
-                   text);
+        snprintf(text, sizeof text, "%" PRIu64, value_number(released, ""));
+        tool_print(tool, json_pack("{s:o}", "released", released), text);
     }
     return exit_code;
 }

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/digest.h"
+#include "cmd/hasp/nodes.h"
 #include "cmd/hasp/tool.h"
 
 /* A node that must flush much before it can tell. */
@@ -71,261 +72,40 @@ struct saving {
     uint64_t told_ns;             /* When the progress was last shown. */
 };
 
-static int save_over_network(struct tool *tool, const char *path);
-static int save_once(struct saving *saving);
-static int choose_node(struct saving *saving);
-static int ask(struct saving *saving, const struct query *query,
-               const struct resp_reply **ret_reply);
-static int save_part(struct saving *saving);
-static int check_received(const struct saving *saving);
-static int put_in_place(struct saving *saving);
-static void show_progress(struct saving *saving, bool is_over);
-static int check_new(const char *path, bool may_replace);
-static int run_haspd(char *const *argv);
-
-int run_snapshot_save(struct tool *tool, char **argv)
-{
-    char *folder = NULL;
-    bool may_replace = false;
-    const struct option_row rows[] = {
-        {0, "data", OPTION_TEXT, .value = &folder},
-        {0, "force", OPTION_FLAG, .value = &may_replace},
-        {0},
-    };
-    int exit_code = options_read(tool, argv, rows, 1, 1);
-    if (exit_code == 0) {
-        exit_code = check_new(argv[1], may_replace);
-    }
-    if (exit_code != 0) {
-        return exit_code;
-    }
-    if (folder == NULL) {
-        return save_over_network(tool, argv[1]);
-    }
-    char *haspd[] = {"haspd",    "--dir", folder,
-                     "--export", argv[1], may_replace ? "--force" : NULL,
-                     NULL};
-    return run_haspd(haspd);
-}
-
-int run_snapshot_inspect(struct tool *tool, char **argv)
-{
-    char binary[PATH_MAX];
-    int fds[2], status;
-    int exit_code = options_read(tool, argv, NULL, 1, 1);
-    if (exit_code == 0) {
-        exit_code = tool_find_haspd(binary);
-    }
-    if (exit_code != 0) {
-        return exit_code;
-    }
-    if (pipe2(fds, O_CLOEXEC) != 0) {
-        return tool_fail(EX_OSERR, "cannot make a pipe: %s", strerror(errno));
-    }
-    pid_t pid = fork();
-    if (pid == 0) {
-        dup2(fds[1], STDOUT_FILENO);
-        execl(binary, "haspd", "--inspect", argv[1], (char *)NULL);
-        _exit(EX_UNAVAILABLE);
-    }
-    close(fds[1]);
-    json_t *record = pid < 0 ? NULL : json_loadfd(fds[0], 0, NULL);
-    close(fds[0]);
-    if (pid < 0 || waitpid(pid, &status, 0) != pid) {
-        json_decref(record);
-        return tool_fail(EX_OSERR, "cannot run '%s': %s", binary,
-                         strerror(errno));
-    }
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || record == NULL) {
-        json_decref(record);
-        return WIFEXITED(status) && WEXITSTATUS(status) != 0
-                   ? WEXITSTATUS(status) /* Which it has explained. */
-                   : tool_fail(EX_SOFTWARE, "'%s' failed", binary);
-    }
-    output_record(tool->format, inspect_fields, record);
-    json_decref(record);
-    return 0;
-}
-
-int run_snapshot_restore(struct tool *tool, char **argv)
-{
-    char *config = NULL, *folder = NULL, *address = NULL, *client = NULL;
-    uint64_t id = 0, quarantine_ms = UINT64_MAX;
-    const struct option_row rows[] = {
-        {0, "config", OPTION_TEXT, .value = &config},
-        {0, "dir", OPTION_TEXT, .value = &folder},
-        {0, "id", OPTION_NUMBER, .value = &id, .min = 1},
-        {0, "address", OPTION_TEXT, .value = &address},
-        {0, "client", OPTION_TEXT, .value = &client},
-        {0, "quarantine", OPTION_TIME, .value = &quarantine_ms,
-         .max = UINT32_MAX},
-        {0},
-    };
-    char member[700], quarantine[32], number[24];
-    int exit_code = options_read(tool, argv, rows, 1, 1);
-    if (exit_code != 0) {
-        return exit_code;
-    }
-    int given = (folder != NULL) + (id != 0) + (address != NULL) +
-                (client != NULL);
-    if (given != (config != NULL ? 0 : 4)) {
-        return tool_usage(tool, "needs either --config, or --dir, --id, "
-                                "--address and --client");
-    }
-    char *haspd[16] = {"haspd", "--restore", argv[1]};
-    int count = 3;
-    if (quarantine_ms != UINT64_MAX) {
-        snprintf(quarantine, sizeof quarantine, "%" PRIu64 "ms", quarantine_ms);
-        haspd[count++] = "--quarantine";
-        haspd[count++] = quarantine;
-    }
-    if (config != NULL) {
-        haspd[count++] = "--config";
-        haspd[count++] = config;
-        return run_haspd(haspd);
-    }
-    snprintf(number, sizeof number, "%" PRIu64, id);
-    snprintf(member, sizeof member, "%s %.300s %.300s", number, address,
-             client);
-    haspd[count++] = "--id";
-    haspd[count++] = number;
-    haspd[count++] = "--dir";
-    haspd[count++] = folder;
-    haspd[count++] = "--member";
-    haspd[count++] = member;
-    /* Nothing listens now; haspd asks again when it will. */
-    haspd[count++] = "--insecure";
-    return run_haspd(haspd);
-}
-
-/* --- Over the network ----------------------------------------------------- */
-
-static int save_over_network(struct tool *tool, const char *path)
-{
-    int exit_code = GONE;
-    struct saving saving = {.tool = tool, .path = path};
-    if (snprintf(saving.part, sizeof saving.part, "%s.part", path) >=
-        (int)sizeof saving.part) {
-        return tool_fail(EX_USAGE, "the file's name is too long");
-    }
-    saving.fd = open(saving.part, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (saving.fd < 0) {
-        return tool_fail(EX_CANTCREAT, "cannot create '%s': %s", saving.part,
-                         strerror(errno));
-    }
-    if (flock(saving.fd, LOCK_EX | LOCK_NB) != 0) {
-        close(saving.fd);
-        return tool_fail(EX_CANTCREAT, "somebody else is writing '%s'",
-                         saving.part);
-    }
-    for (int i = 0; i < TRY_COUNT && exit_code == GONE; i++) {
-        saving.offset = 0;
-        saving.digest = digest_new();
-        exit_code = save_once(&saving);
-        digest_free(saving.digest);
-        client_free(saving.client);
-        saving.client = NULL;
-    }
-    if (exit_code == GONE) {
-        exit_code = tool_fail(EX_UNAVAILABLE,
-                              "cannot save: the node keeps its snapshots for "
-                              "too short a time to read one; try again, or "
-                              "from another node (-e)");
-    }
-    close(saving.fd);
-    if (exit_code != 0) {
-        unlink(saving.part);
-    }
-    return exit_code;
-}
-
-/* 0, GONE, or an exit code, explained. */
-static int save_once(struct saving *saving)
-{
-    struct query query = {0};
-    const struct resp_reply *reply;
-    int exit_code = choose_node(saving);
-    if (exit_code != 0) {
-        return exit_code;
-    }
-    query_begin(&query, "RAFT.BACKUP");
-    exit_code = ask(saving, &query, &reply);
-    query_done(&query);
-    if (exit_code != 0) {
-        return exit_code == GONE
-                   ? tool_fail(EX_UNAVAILABLE, "cannot save from %s: %s",
-                               saving->peer, client_why(saving->client))
-                   : exit_code;
-    }
-    json_t *told = value_of_reply(reply, 0);
-    saving->index = value_number(told, "index");
-    saving->term = value_number(told, "term");
-    saving->size = value_number(told, "size");
-    bool has_leader = value_number(told, "leader") != 0;
-    json_decref(told);
-    if (!has_leader) {
-        tool_say(saving->tool,
-                 "nobody leads, as far as %s hears: this is what it knows, up "
-                 "to entry %" PRIu64 ", and may lack the newest changes; where "
-                 "others run, save from them",
-                 saving->peer, saving->index);
-    }
-    if (saving->size <= MAGIC_SIZE + DIGEST_SIZE ||
-        ftruncate(saving->fd, 0) != 0) {
-        return tool_fail(EX_PROTOCOL,
-                         "cannot save from %s: it tells of a "
-                         "snapshot of %" PRIu64 " bytes",
-                         saving->peer, saving->size);
-    }
-    while (exit_code == 0 && saving->offset < saving->size) {
-        exit_code = save_part(saving);
-        show_progress(saving, exit_code != 0 || saving->offset == saving->size);
-    }
-    if (exit_code == 0) {
-        exit_code = check_received(saving);
-    }
-    return exit_code != 0 ? exit_code : put_in_place(saving);
-}
-
 /* The leader if one of the endpoints is it, else who has applied most. */
 static int choose_node(struct saving *saving)
 {
-    struct endpoints *all = &saving->tool->endpoints;
-    uint64_t best_applied = 0;
-    bool has_leader = false;
-    struct endpoint *best = all->count == 1 ? &all->endpoint[0] : NULL;
-    struct query query = {0};
-    query_begin(&query, "RAFT.STATUS");
-    for (uint32_t i = 0; all->count > 1 && i < all->count; i++) {
-        struct endpoints one = {.endpoint = &all->endpoint[i], .count = 1};
-        struct client *client = client_new(&one);
-        struct client_options options = {
-            .deadline_ns = tool_deadline_ns(saving->tool), .is_once = true};
-        const struct resp_reply *reply;
-        if (client_ask(client, &query, &options, &reply) == 0) {
-            json_t *status = value_of_reply(reply, 0);
-            bool leads = strcmp(value_text(status, "role"), "leader") == 0;
-            uint64_t applied = value_number(status, "applied");
-            if (best == NULL || (leads && !has_leader) ||
-                (leads == has_leader && applied > best_applied)) {
-                best = &all->endpoint[i];
-                best_applied = applied;
-                has_leader = leads;
-            }
-            json_decref(status);
+    const struct endpoints *all = &saving->tool->endpoints;
+    json_t *nodes = all->count > 1 ? nodes_ask(saving->tool, NODES_NAMED)
+                                   : json_array(),
+           *node, *best = NULL;
+    struct endpoint endpoint = all->endpoint[0];
+    char why[HASP_WHY_SIZE];
+    size_t i;
+    json_array_foreach(nodes, i, node)
+    {
+        bool leads = nodes_is_leader(node);
+        if (value_text(node, "error")[0] == '\0' &&
+            (best == NULL || (leads && !nodes_is_leader(best)) ||
+             (leads == nodes_is_leader(best) &&
+              value_number(node, "applied") > value_number(best, "applied")))) {
+            best = node;
         }
-        client_free(client);
     }
-    query_done(&query);
-    if (best == NULL) {
+    const char *text = value_text(best, "endpoint");
+    bool is_found = all->count == 1 ||
+                    (best != NULL &&
+                     endpoint_parse(text, strlen(text), &endpoint, why) == 0);
+    json_decref(nodes);
+    if (!is_found) {
         return tool_fail(EX_UNAVAILABLE,
                          "cannot save: no node answers; name the nodes with -e "
                          "or HASP_ENDPOINTS; of a node that does not run: hasp "
                          "snapshot save --data DIR FILE");
     }
-    struct endpoints one = {.endpoint = best, .count = 1};
+    struct endpoints one = {.endpoint = &endpoint, .count = 1};
     saving->client = client_new(&one);
-    snprintf(saving->peer, sizeof saving->peer, "%s", best->text);
+    snprintf(saving->peer, sizeof saving->peer, "%s", endpoint.text);
     return 0;
 }
 
@@ -452,7 +232,92 @@ static void show_progress(struct saving *saving, bool is_over)
             saving->size >> 10, is_over ? "\n" : "");
 }
 
-/* --- Files and the daemon ------------------------------------------------- */
+/* 0, GONE, or an exit code, explained. */
+static int save_once(struct saving *saving)
+{
+    struct query query = {0};
+    const struct resp_reply *reply;
+    int exit_code = choose_node(saving);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    query_begin(&query, "RAFT.BACKUP");
+    exit_code = ask(saving, &query, &reply);
+    query_done(&query);
+    if (exit_code != 0) {
+        return exit_code == GONE
+                   ? tool_fail(EX_UNAVAILABLE, "cannot save from %s: %s",
+                               saving->peer, client_why(saving->client))
+                   : exit_code;
+    }
+    json_t *told = value_of_reply(reply, 0);
+    saving->index = value_number(told, "index");
+    saving->term = value_number(told, "term");
+    saving->size = value_number(told, "size");
+    bool has_leader = value_number(told, "leader") != 0;
+    json_decref(told);
+    if (!has_leader) {
+        tool_say(saving->tool,
+                 "nobody leads, as far as %s hears: this is what it knows, up "
+                 "to entry %" PRIu64 ", and may lack the newest changes; where "
+                 "others run, save from them",
+                 saving->peer, saving->index);
+    }
+    if (saving->size <= MAGIC_SIZE + DIGEST_SIZE ||
+        ftruncate(saving->fd, 0) != 0) {
+        return tool_fail(EX_PROTOCOL,
+                         "cannot save from %s: it tells of a "
+                         "snapshot of %" PRIu64 " bytes",
+                         saving->peer, saving->size);
+    }
+    while (exit_code == 0 && saving->offset < saving->size) {
+        exit_code = save_part(saving);
+        show_progress(saving, exit_code != 0 || saving->offset == saving->size);
+    }
+    if (exit_code == 0) {
+        exit_code = check_received(saving);
+    }
+    return exit_code != 0 ? exit_code : put_in_place(saving);
+}
+
+static int save_over_network(struct tool *tool, const char *path)
+{
+    int exit_code = GONE;
+    struct saving saving = {.tool = tool, .path = path};
+    if (snprintf(saving.part, sizeof saving.part, "%s.part", path) >=
+        (int)sizeof saving.part) {
+        return tool_fail(EX_USAGE, "the file's name is too long");
+    }
+    saving.fd = open(saving.part, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (saving.fd < 0) {
+        return tool_fail(EX_CANTCREAT, "cannot create '%s': %s", saving.part,
+                         strerror(errno));
+    }
+    if (flock(saving.fd, LOCK_EX | LOCK_NB) != 0) {
+        close(saving.fd);
+        return tool_fail(EX_CANTCREAT, "somebody else is writing '%s'",
+                         saving.part);
+    }
+    for (int i = 0; i < TRY_COUNT && exit_code == GONE; i++) {
+        saving.offset = 0;
+        saving.digest = digest_new();
+        exit_code = save_once(&saving);
+        digest_free(saving.digest);
+        client_free(saving.client);
+        saving.client = NULL;
+    }
+    if (exit_code == GONE) {
+        exit_code = tool_fail(EX_UNAVAILABLE,
+                              "cannot save: the node keeps its snapshots for "
+                              "too short a time to read one; try again, or "
+                              "from another node (-e)");
+    }
+    close(saving.fd);
+    if (exit_code != 0) {
+        unlink(saving.part);
+    }
+    return exit_code;
+}
 
 static int check_new(const char *path, bool may_replace)
 {
@@ -479,4 +344,119 @@ static int run_haspd(char *const *argv)
     }
     execv(binary, argv);
     return tool_fail(EX_OSERR, "cannot run '%s': %s", binary, strerror(errno));
+}
+
+int run_snapshot_save(struct tool *tool, char **argv)
+{
+    char *folder = NULL;
+    bool may_replace = false;
+    const struct option_row rows[] = {
+        {0, "data", OPTION_TEXT, .value = &folder},
+        {0, "force", OPTION_FLAG, .value = &may_replace},
+        {0},
+    };
+    int exit_code = options_read(tool, argv, rows, 1, 1);
+    if (exit_code == 0) {
+        exit_code = check_new(argv[1], may_replace);
+    }
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    if (folder == NULL) {
+        return save_over_network(tool, argv[1]);
+    }
+    char *haspd[] = {"haspd",    "--dir", folder,
+                     "--export", argv[1], may_replace ? "--force" : NULL,
+                     NULL};
+    return run_haspd(haspd);
+}
+
+int run_snapshot_inspect(struct tool *tool, char **argv)
+{
+    char binary[PATH_MAX];
+    int fds[2], status;
+    int exit_code = options_read(tool, argv, NULL, 1, 1);
+    if (exit_code == 0) {
+        exit_code = tool_find_haspd(binary);
+    }
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    if (pipe2(fds, O_CLOEXEC) != 0) {
+        return tool_fail(EX_OSERR, "cannot make a pipe: %s", strerror(errno));
+    }
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(fds[1], STDOUT_FILENO);
+        execl(binary, "haspd", "--inspect", argv[1], (char *)NULL);
+        _exit(EX_UNAVAILABLE);
+    }
+    close(fds[1]);
+    json_t *record = pid < 0 ? NULL : json_loadfd(fds[0], 0, NULL);
+    close(fds[0]);
+    if (pid < 0 || waitpid(pid, &status, 0) != pid) {
+        json_decref(record);
+        return tool_fail(EX_OSERR, "cannot run '%s': %s", binary,
+                         strerror(errno));
+    }
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || record == NULL) {
+        json_decref(record);
+        return WIFEXITED(status) && WEXITSTATUS(status) != 0
+                   ? WEXITSTATUS(status) /* Which it has explained. */
+                   : tool_fail(EX_SOFTWARE, "'%s' failed", binary);
+    }
+    output_record(tool->format, inspect_fields, record);
+    json_decref(record);
+    return 0;
+}
+
+int run_snapshot_restore(struct tool *tool, char **argv)
+{
+    char *config = NULL, *folder = NULL, *address = NULL, *client = NULL;
+    uint64_t id = 0, quarantine_ms = UINT64_MAX;
+    const struct option_row rows[] = {
+        {0, "config", OPTION_TEXT, .value = &config},
+        {0, "dir", OPTION_TEXT, .value = &folder},
+        {0, "id", OPTION_NUMBER, .value = &id, .min = 1},
+        {0, "address", OPTION_TEXT, .value = &address},
+        {0, "client", OPTION_TEXT, .value = &client},
+        {0, "quarantine", OPTION_TIME, .value = &quarantine_ms,
+         .max = UINT32_MAX},
+        {0},
+    };
+    char member[700], quarantine[32], number[24];
+    int exit_code = options_read(tool, argv, rows, 1, 1);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    int given = (folder != NULL) + (id != 0) + (address != NULL) +
+                (client != NULL);
+    if (given != (config != NULL ? 0 : 4)) {
+        return tool_usage(tool, "needs either --config, or --dir, --id, "
+                                "--address and --client");
+    }
+    char *haspd[16] = {"haspd", "--restore", argv[1]};
+    int count = 3;
+    if (quarantine_ms != UINT64_MAX) {
+        snprintf(quarantine, sizeof quarantine, "%" PRIu64 "ms", quarantine_ms);
+        haspd[count++] = "--quarantine";
+        haspd[count++] = quarantine;
+    }
+    if (config != NULL) {
+        haspd[count++] = "--config";
+        haspd[count++] = config;
+        return run_haspd(haspd);
+    }
+    snprintf(number, sizeof number, "%" PRIu64, id);
+    snprintf(member, sizeof member, "%s %.300s %.300s", number, address,
+             client);
+    haspd[count++] = "--id";
+    haspd[count++] = number;
+    haspd[count++] = "--dir";
+    haspd[count++] = folder;
+    haspd[count++] = "--member";
+    haspd[count++] = member;
+    /* Nothing listens now; haspd asks again when it will. */
+    haspd[count++] = "--insecure";
+    return run_haspd(haspd);
 }

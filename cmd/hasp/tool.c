@@ -171,6 +171,14 @@ int tool_bad_time(const struct tool *tool, const char *text)
                       text);
 }
 
+int tool_bad_token(const struct tool *tool, const char *text)
+{
+    return tool_usage(tool,
+                      "invalid token '%s': use the number that came with the "
+                      "lock",
+                      text);
+}
+
 bool parse_number(const char *text, uint64_t *ret_number)
 {
     return bytes_to_u64(bytes_of_text(text), ret_number);
@@ -221,75 +229,117 @@ uint32_t tool_timeout_ms(const struct tool *tool)
                                          : UINT32_MAX;
 }
 
-static int ask(struct tool *tool, const struct query *query, bool is_read,
-               const char *what, const struct resp_reply **ret_reply)
+static void put_words(struct query *query, const char *const *words)
+{
+    query_begin(query, *words++);
+    while (*words != NULL) {
+        query_text(query, *words++);
+    }
+}
+
+static int send(struct client *client, struct query *query,
+                const struct client_options *options, json_t **ret_answer)
+{
+    const struct resp_reply *reply;
+    int error = client_ask(client, query, options, &reply);
+    query_done(query);
+    if (error == 0 && ret_answer != NULL) {
+        *ret_answer = value_of_reply(reply, 0);
+    }
+    return error;
+}
+
+int tool_send(struct client *client, const char *const *words,
+              const struct client_options *options, json_t **ret_answer)
+{
+    struct query query = {0};
+    put_words(&query, words);
+    return send(client, &query, options, ret_answer);
+}
+
+/* Takes 'query'. */
+static int ask(struct tool *tool, struct query *query, bool is_read,
+               const char *what, json_t **ret_answer)
 {
     struct client_options options = {.deadline_ns = tool_deadline_ns(tool),
                                      .is_repeatable = true,
                                      .is_read = is_read};
-    int error = client_ask(tool_client(tool), query, &options, ret_reply);
-    return error == 0 ? 0 : tool_client_error(tool->client, error, what);
+    int error = send(tool_client(tool), query, &options, ret_answer);
+    return error == 0     ? 0
+           : what == NULL ? EX_UNAVAILABLE
+                          : tool_client_error(tool->client, error, what);
 }
 
-int tool_read(struct tool *tool, const struct query *query, const char *what,
-              const struct resp_reply **ret_reply)
+int tool_ask(struct tool *tool, const char *const *words, const char *what,
+             json_t **ret_answer)
 {
-    return ask(tool, query, true, what, ret_reply);
+    struct query query = {0};
+    put_words(&query, words);
+    return ask(tool, &query, true, what, ret_answer);
 }
 
-int tool_change(struct tool *tool, const struct query *query, const char *what,
-                const struct resp_reply **ret_reply)
+int tool_change(struct tool *tool, const char *const *words, const char *what,
+                json_t **ret_answer)
 {
-    return ask(tool, query, false, what, ret_reply);
+    struct query query = {0};
+    put_words(&query, words);
+    return ask(tool, &query, false, what, ret_answer);
 }
 
-/* The cursor of the next page, which is bytes and not always text; false if
- * this page was the last. */
-static bool next_cursor(const struct resp_reply *reply,
-                        struct buffer *ret_cursor)
+int tool_change_one(struct tool *tool, const char *const *words,
+                    const char *what, const char *if_none)
 {
-    buffer_clear(ret_cursor);
-    if (reply->value[0].type != RESP_ARRAY || reply->value[0].count < 2) {
-        return false;
+    struct query query = {0};
+    json_t *answer;
+    put_words(&query, words);
+    name_query(&query);
+    int exit_code = ask(tool, &query, false, what, &answer);
+    if (exit_code != 0) {
+        return exit_code;
     }
-    if (reply->value[1].type == RESP_INTEGER) {
-        buffer_printf(ret_cursor, "%lld", (long long)reply->value[1].integer);
-    } else if (reply->value[1].type != RESP_NULL) {
-        buffer_put_bytes(ret_cursor, reply->value[1].bytes);
-    }
-    return ret_cursor->size > 0 &&
-           !bytes_equal(buffer_bytes(ret_cursor), BYTES_LITERAL("0"));
+    bool is_none = json_is_integer(answer) && json_integer_value(answer) == 0;
+    json_decref(answer);
+    return is_none && if_none != NULL ? tool_fail(EX_DATAERR, "%s", if_none)
+                                      : 0;
 }
 
 int tool_list(struct tool *tool, const char *command, const char *prefix,
               json_t **ret_rows)
 {
-    struct query query = {0};
-    struct buffer cursor = {0};
-    const struct resp_reply *reply;
+    struct buffer cursor = {0}; /* Bytes, not always text. */
     json_t *rows = json_array();
     int exit_code;
-    bool has_next = false;
     do {
+        struct query query = {0};
+        struct client_options options = {.deadline_ns = tool_deadline_ns(tool),
+                                         .is_read = true};
+        const struct resp_reply *reply;
         query_begin(&query, command);
         if (prefix != NULL) {
             query_text(&query, "PREFIX");
             query_text(&query, prefix);
         }
-        if (has_next) {
+        if (cursor.size > 0) {
             query_text(&query, "CURSOR");
             query_bytes(&query, buffer_bytes(&cursor));
         }
-        exit_code = tool_read(tool, &query, "cannot list", &reply);
-        if (exit_code != 0) {
-            break;
+        int error = client_ask(tool_client(tool), &query, &options, &reply);
+        query_done(&query);
+        buffer_clear(&cursor);
+        exit_code = error == 0
+                        ? 0
+                        : tool_client_error(tool->client, error, "cannot list");
+        if (error == 0) {
+            json_t *page = value_of_reply(reply, 0);
+            json_array_extend(rows, json_array_get(page, 1));
+            json_decref(page);
         }
-        json_t *page = value_of_reply(reply, 0);
-        json_array_extend(rows, json_array_get(page, 1));
-        has_next = next_cursor(reply, &cursor);
-        json_decref(page);
-    } while (has_next);
-    query_done(&query);
+        if (error == 0 && reply->count > 1 &&
+            reply->value[1].type == RESP_BULK &&
+            !bytes_equal(reply->value[1].bytes, BYTES_LITERAL("0"))) {
+            buffer_put_bytes(&cursor, reply->value[1].bytes);
+        }
+    } while (exit_code == 0 && cursor.size > 0);
     buffer_done(&cursor);
     if (exit_code != 0) {
         json_decref(rows);
@@ -327,33 +377,14 @@ int tool_run_list(struct tool *tool, char **argv, const char *command,
 int tool_run_rows(struct tool *tool, char **argv, const char *command,
                   const struct field *fields)
 {
-    struct query query = {0};
-    const struct resp_reply *reply;
+    json_t *rows;
     int exit_code = options_read(tool, argv, NULL, 0, 0);
-    if (exit_code != 0) {
-        return exit_code;
-    }
-    query_begin(&query, command);
-    exit_code = tool_read(tool, &query, "cannot list", &reply);
-    query_done(&query);
     if (exit_code == 0) {
-        json_t *rows = value_of_reply(reply, 0);
+        exit_code = tool_ask(tool, WORDS(command), "cannot list", &rows);
+    }
+    if (exit_code == 0) {
         output_rows(tool->format, fields, rows);
         json_decref(rows);
-    }
-    return exit_code;
-}
-
-int tool_change_one(struct tool *tool, struct query *query, const char *what,
-                    const char *if_none)
-{
-    const struct resp_reply *reply;
-    name_query(query);
-    int exit_code = tool_change(tool, query, what, &reply);
-    query_done(query);
-    if (exit_code == 0 && if_none != NULL &&
-        reply->value[0].type == RESP_INTEGER && reply->value[0].integer == 0) {
-        return tool_fail(EX_DATAERR, "%s", if_none);
     }
     return exit_code;
 }
@@ -361,20 +392,11 @@ int tool_change_one(struct tool *tool, struct query *query, const char *what,
 int tool_show_lock(struct tool *tool, char **argv, const char *verb,
                    json_t **ret_lock)
 {
-    struct query query = {0};
-    const struct resp_reply *reply;
     char what[600];
     int exit_code = options_read(tool, argv, NULL, 1, 1);
     if (exit_code != 0) {
         return exit_code;
     }
     snprintf(what, sizeof what, "cannot %s '%.511s'", verb, argv[1]);
-    query_begin(&query, "LOCK.SHOW");
-    query_text(&query, argv[1]);
-    exit_code = tool_read(tool, &query, what, &reply);
-    query_done(&query);
-    if (exit_code == 0) {
-        *ret_lock = value_of_reply(reply, 0);
-    }
-    return exit_code;
+    return tool_ask(tool, WORDS("LOCK.SHOW", argv[1]), what, ret_lock);
 }

@@ -64,6 +64,8 @@ struct subcommand {
 /* The options before the subcommand, as in 'details'. */
 extern const char tool_options_text[];
 extern const struct subcommand subcommands[]; /* Ends with a name of NULL. */
+/* "first second", or "first"; NULL. */
+const struct subcommand *tool_find(const char *first, const char *second);
 
 subcommand_fn run_acquire, run_bench, run_blacklist_add, run_blacklist_list,
     run_blacklist_remove, run_check, run_cluster_finalize, run_completion,
@@ -95,6 +97,7 @@ void tool_say(const struct tool *tool, const char *format, ...)
 int tool_usage(const struct tool *tool, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 int tool_bad_time(const struct tool *tool, const char *text);
+int tool_bad_token(const struct tool *tool, const char *text);
 /* Explains an error of 'client': what could not be done, why, what next. */
 int tool_client_error(const struct client *client, int error, const char *what);
 /* Likewise of the library (hasp_why()). */
@@ -124,17 +127,24 @@ uint64_t tool_deadline_ns(const struct tool *tool);
 /* As the library takes it. */
 uint32_t tool_timeout_ms(const struct tool *tool);
 
-/* Asks and explains an error; 0 or the exit code. 'what' begins the text:
- * "cannot show 'x'". A change that is sent so may be sent twice. */
-int tool_read(struct tool *tool, const struct query *query, const char *what,
-              const struct resp_reply **ret_reply);
-int tool_change(struct tool *tool, const struct query *query, const char *what,
-                const struct resp_reply **ret_reply);
+/* A request is a command and its arguments, up to a NULL. */
+#define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-/* A change by an operator, which is logged with his name; takes 'query'. If
- * nothing was there to be changed 'if_none' is said (NULL: that is fine). */
-int tool_change_one(struct tool *tool, struct query *query, const char *what,
-                    const char *if_none);
+/* Asks with 'client': an error of client_ask(), and the answer as a value, if
+ * 'ret_answer' is not NULL. */
+int tool_send(struct client *client, const char *const *words,
+              const struct client_options *options, json_t **ret_answer);
+/* Asks, and explains an error: 0 or the exit code. 'what' begins the text:
+ * "cannot show 'x'"; NULL: nothing is said. */
+int tool_ask(struct tool *tool, const char *const *words, const char *what,
+             json_t **ret_answer);
+/* Likewise a change, which may be sent twice. */
+int tool_change(struct tool *tool, const char *const *words, const char *what,
+                json_t **ret_answer);
+/* A change by an operator, which is logged with his name. If nothing was there
+ * to be changed 'if_none' is said (NULL: that is fine). */
+int tool_change_one(struct tool *tool, const char *const *words,
+                    const char *what, const char *if_none);
 
 /* All records of a paged list, as an array of maps. 'prefix' may be NULL. */
 int tool_list(struct tool *tool, const char *command, const char *prefix,

@@ -21,20 +21,6 @@
 /* A process that hangs in the kernel is not waited for longer. */
 #define KILL_LIMIT_MS 10000
 
-static void become_command(struct child *child, int error_fd, int go_fd)
-    __attribute__((noreturn));
-static int start_guardian(struct child *child, int go[2]);
-static void take_signals(struct child *child);
-static void take_ends(struct child *child);
-static void take_guardian_death(struct child *child);
-static void take_events(struct child *child);
-static struct lease_clock look(const struct child *child,
-                               struct hasp_lease *ret_lease);
-static void tell_guardian(struct child *child, struct lease_clock at,
-                          const struct hasp_lease *lease);
-static void act_on_lease(struct child *child);
-static void set_timer(struct child *child, const struct hasp_lease *lease);
-
 void child_signals(sigset_t *ret_signals)
 {
     sigemptyset(ret_signals);
@@ -76,6 +62,79 @@ static void give_terminal(pid_t group)
     sigprocmask(SIG_BLOCK, &ttou, &before);
     tcsetpgrp(STDIN_FILENO, group);
     sigprocmask(SIG_SETMASK, &before, NULL);
+}
+
+/* How long the lock may be trusted, counted from the clock that is returned: it
+ * is read first, so that a pause in between makes it less and not more. */
+static struct lease_clock look(const struct child *child,
+                               struct hasp_lease *ret_lease)
+{
+    struct lease_clock at = client_clock_read();
+    int error = hasp_look(child->hold, ret_lease);
+    (void)error; /* It counts as lost then. */
+    return at;
+}
+
+static uint64_t less(uint64_t time_ns, uint64_t by_ns)
+{
+    return time_ns > by_ns ? time_ns - by_ns : 0;
+}
+
+/* It comes after us in everything, but in time. */
+static void tell_guardian(struct child *child, struct lease_clock at,
+                          const struct hasp_lease *lease)
+{
+    uint64_t reserve_ns = child->margin_ns / 2;
+    uint64_t first_ns = GUARDIAN_NEVER;
+    uint64_t kill_ns = less(lease->remaining_ns, reserve_ns);
+    if (child->on_lost == ON_LOST_IGNORE) {
+        kill_ns = GUARDIAN_NEVER;
+    } else if (child->on_lost == ON_LOST_FREEZE) {
+        first_ns = kill_ns;
+        kill_ns = less(lease->sure_ns, reserve_ns);
+    } else if (child->on_lost == ON_LOST_TERM && !child->is_termed) {
+        first_ns = less(lease->remaining_ns, child->grace_ns / 4 * 3);
+    }
+    guardian_trust(&child->guardian, at, first_ns, kill_ns);
+}
+
+/* From here on the deadline is guarded; the command starts only then. */
+static int start_guardian(struct child *child, int go[2])
+{
+    struct guardian_ward ward = {
+        .command = child->pid,
+        .run_id = child->run_id,
+        .first_signal = child->on_lost == ON_LOST_FREEZE ? SIGSTOP : SIGTERM,
+        .go_fd = go[1]};
+    struct hasp_lease lease;
+    tell_guardian(child, look(child, &lease), &lease);
+    int code = guardian_start(&child->guardian, &ward) == 0 ? 0 : errno;
+    close(go[0]);
+    close(go[1]);
+    return code;
+}
+
+static void become_command(struct child *child, int error_fd, int go_fd)
+{
+    char go;
+    pid_t parent = getppid();
+    setpgid(0, 0);
+    if (child->has_terminal && isatty(STDOUT_FILENO)) {
+        give_terminal(getpid());
+    }
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) {
+        _exit(128 + SIGKILL); /* It has died in between. */
+    }
+    int code = EAGAIN; /* There is no guardian, or the lease has run out. */
+    if (read(go_fd, &go, 1) == 1) {
+        sigprocmask(SIG_SETMASK, &child->mask, NULL);
+        execvpe(child->argv[0], child->argv, child->environment);
+        code = errno;
+    }
+    ssize_t ignored = write(error_fd, &code, sizeof code);
+    (void)ignored;
+    _exit(code == ENOENT ? 127 : 126);
 }
 
 int child_start(struct child *child)
@@ -134,81 +193,6 @@ int child_start(struct child *child)
     return 0;
 }
 
-int child_watch(struct child *child)
-{
-    while (!child->has_ended) {
-        act_on_lease(child);
-        struct pollfd fds[3] = {
-            {.fd = child->signal_fd, .events = POLLIN},
-            {.fd = child->timer_fd, .events = POLLIN},
-            {.fd = hasp_event_fd(child->session), .events = POLLIN},
-        };
-        poll(fds, 3, -1);
-        uint64_t ignored;
-        if (fds[1].revents != 0 &&
-            read(fds[1].fd, &ignored, sizeof ignored) < 0) {
-            continue; /* Another wake-up will come. */
-        }
-        take_events(child);
-        if (fds[0].revents != 0) {
-            take_signals(child);
-        }
-    }
-    take_events(child);
-    if (child->has_terminal) {
-        give_terminal(getpgrp());
-    }
-    close(child->timer_fd);
-    guardian_done(&child->guardian);
-    if (child->was_lost) {
-        return tool_fail(EXIT_LOCK_LOST,
-                         "the lock %s was lost, the command did not run "
-                         "under it to its end",
-                         child->name);
-    }
-    return WIFEXITED(child->status) ? WEXITSTATUS(child->status)
-                                    : 128 + WTERMSIG(child->status);
-}
-
-/* From here on the deadline is guarded; the command starts only then. */
-static int start_guardian(struct child *child, int go[2])
-{
-    struct guardian_ward ward = {
-        .command = child->pid,
-        .run_id = child->run_id,
-        .first_signal = child->on_lost == ON_LOST_FREEZE ? SIGSTOP : SIGTERM,
-        .go_fd = go[1]};
-    struct hasp_lease lease;
-    tell_guardian(child, look(child, &lease), &lease);
-    int code = guardian_start(&child->guardian, &ward) == 0 ? 0 : errno;
-    close(go[0]);
-    close(go[1]);
-    return code;
-}
-
-static void become_command(struct child *child, int error_fd, int go_fd)
-{
-    char go;
-    pid_t parent = getppid();
-    setpgid(0, 0);
-    if (child->has_terminal && isatty(STDOUT_FILENO)) {
-        give_terminal(getpid());
-    }
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) {
-        _exit(128 + SIGKILL); /* It has died in between. */
-    }
-    int code = EAGAIN; /* There is no guardian, or the lease has run out. */
-    if (read(go_fd, &go, 1) == 1) {
-        sigprocmask(SIG_SETMASK, &child->mask, NULL);
-        execvpe(child->argv[0], child->argv, child->environment);
-        code = errno;
-    }
-    ssize_t ignored = write(error_fd, &code, sizeof code);
-    (void)ignored;
-    _exit(code == ENOENT ? 127 : 126);
-}
-
 /* Lets the command go on after a stop, if the lock is ours still. */
 static void wake(struct child *child)
 {
@@ -217,24 +201,6 @@ static void wake(struct child *child)
     if (!child->is_frozen &&
         (lease.remaining_ns > 0 || child->on_lost == ON_LOST_IGNORE)) {
         signal_group(child, SIGCONT);
-    }
-}
-
-static void take_signals(struct child *child)
-{
-    struct signalfd_siginfo info;
-    while (read(child->signal_fd, &info, sizeof info) == sizeof info) {
-        int number = (int)info.ssi_signo;
-        if (number == SIGCHLD) {
-            take_ends(child);
-        } else if (child->has_ended) {
-            continue;
-        } else if (number == SIGCONT) {
-            wake(child);
-        } else {
-            child->stops_along |= number == SIGTSTP;
-            signal_group(child, number);
-        }
     }
 }
 
@@ -336,15 +302,22 @@ static void take_ends(struct child *child)
     }
 }
 
-/* How long the lock may be trusted, counted from the clock that is returned: it
- * is read first, so that a pause in between makes it less and not more. */
-static struct lease_clock look(const struct child *child,
-                               struct hasp_lease *ret_lease)
+static void take_signals(struct child *child)
 {
-    struct lease_clock at = client_clock_read();
-    int error = hasp_look(child->hold, ret_lease);
-    (void)error; /* It counts as lost then. */
-    return at;
+    struct signalfd_siginfo info;
+    while (read(child->signal_fd, &info, sizeof info) == sizeof info) {
+        int number = (int)info.ssi_signo;
+        if (number == SIGCHLD) {
+            take_ends(child);
+        } else if (child->has_ended) {
+            continue;
+        } else if (number == SIGCONT) {
+            wake(child);
+        } else {
+            child->stops_along |= number == SIGTSTP;
+            signal_group(child, number);
+        }
+    }
 }
 
 /* What others tell of our holds. */
@@ -361,29 +334,6 @@ static void take_events(struct child *child)
                       event.text);
         }
     }
-}
-
-static uint64_t less(uint64_t time_ns, uint64_t by_ns)
-{
-    return time_ns > by_ns ? time_ns - by_ns : 0;
-}
-
-/* It comes after us in everything, but in time. */
-static void tell_guardian(struct child *child, struct lease_clock at,
-                          const struct hasp_lease *lease)
-{
-    uint64_t reserve_ns = child->margin_ns / 2;
-    uint64_t first_ns = GUARDIAN_NEVER;
-    uint64_t kill_ns = less(lease->remaining_ns, reserve_ns);
-    if (child->on_lost == ON_LOST_IGNORE) {
-        kill_ns = GUARDIAN_NEVER;
-    } else if (child->on_lost == ON_LOST_FREEZE) {
-        first_ns = kill_ns;
-        kill_ns = less(lease->sure_ns, reserve_ns);
-    } else if (child->on_lost == ON_LOST_TERM && !child->is_termed) {
-        first_ns = less(lease->remaining_ns, child->grace_ns / 4 * 3);
-    }
-    guardian_trust(&child->guardian, at, first_ns, kill_ns);
 }
 
 static void say(const struct child *child, const char *text,
@@ -450,6 +400,30 @@ static void act_on_freeze(struct child *child, const struct hasp_lease *lease,
     }
 }
 
+/* Due at the next of the moments at which act_on_lease() would do something. */
+static void set_timer(struct child *child, const struct hasp_lease *lease)
+{
+    uint64_t next_ns = LOOK_NS;
+    uint64_t limits_ns[] = {child->grace_ns, child->margin_ns, 0};
+    for (size_t i = 0; i < 3; i++) {
+        if (lease->remaining_ns > limits_ns[i] &&
+            lease->remaining_ns - limits_ns[i] < next_ns) {
+            next_ns = lease->remaining_ns - limits_ns[i];
+        }
+        if (lease->sure_ns > limits_ns[i] &&
+            lease->sure_ns - limits_ns[i] < next_ns) {
+            next_ns = lease->sure_ns - limits_ns[i];
+        }
+    }
+    struct itimerspec when = {
+        .it_value = {.tv_sec = (time_t)(next_ns / NS_PER_S),
+                     .tv_nsec = (long)(next_ns % NS_PER_S) + 1}};
+    if (when.it_value.tv_nsec >= (long)NS_PER_S) {
+        when.it_value.tv_nsec = (long)NS_PER_S - 1;
+    }
+    timerfd_settime(child->timer_fd, 0, &when, NULL);
+}
+
 static void act_on_lease(struct child *child)
 {
     struct hasp_lease lease;
@@ -491,26 +465,38 @@ static void act_on_lease(struct child *child)
     set_timer(child, &lease);
 }
 
-/* Due at the next of the moments at which act_on_lease() would do something. */
-static void set_timer(struct child *child, const struct hasp_lease *lease)
+int child_watch(struct child *child)
 {
-    uint64_t next_ns = LOOK_NS;
-    uint64_t limits_ns[] = {child->grace_ns, child->margin_ns, 0};
-    for (size_t i = 0; i < 3; i++) {
-        if (lease->remaining_ns > limits_ns[i] &&
-            lease->remaining_ns - limits_ns[i] < next_ns) {
-            next_ns = lease->remaining_ns - limits_ns[i];
+    while (!child->has_ended) {
+        act_on_lease(child);
+        struct pollfd fds[3] = {
+            {.fd = child->signal_fd, .events = POLLIN},
+            {.fd = child->timer_fd, .events = POLLIN},
+            {.fd = hasp_event_fd(child->session), .events = POLLIN},
+        };
+        poll(fds, 3, -1);
+        uint64_t ignored;
+        if (fds[1].revents != 0 &&
+            read(fds[1].fd, &ignored, sizeof ignored) < 0) {
+            continue; /* Another wake-up will come. */
         }
-        if (lease->sure_ns > limits_ns[i] &&
-            lease->sure_ns - limits_ns[i] < next_ns) {
-            next_ns = lease->sure_ns - limits_ns[i];
+        take_events(child);
+        if (fds[0].revents != 0) {
+            take_signals(child);
         }
     }
-    struct itimerspec when = {
-        .it_value = {.tv_sec = (time_t)(next_ns / NS_PER_S),
-                     .tv_nsec = (long)(next_ns % NS_PER_S) + 1}};
-    if (when.it_value.tv_nsec >= (long)NS_PER_S) {
-        when.it_value.tv_nsec = (long)NS_PER_S - 1;
+    take_events(child);
+    if (child->has_terminal) {
+        give_terminal(getpgrp());
     }
-    timerfd_settime(child->timer_fd, 0, &when, NULL);
+    close(child->timer_fd);
+    guardian_done(&child->guardian);
+    if (child->was_lost) {
+        return tool_fail(EXIT_LOCK_LOST,
+                         "the lock %s was lost, the command did not run "
+                         "under it to its end",
+                         child->name);
+    }
+    return WIFEXITED(child->status) ? WEXITSTATUS(child->status)
+                                    : 128 + WTERMSIG(child->status);
 }

@@ -86,21 +86,6 @@ static bool next_entry(const char **text, struct entry *ret_entry)
     return false;
 }
 
-/* The lock as the cluster sees it, or NULL. */
-static json_t *show(struct tool *tool, const char *name)
-{
-    struct query query = {0};
-    const struct resp_reply *reply;
-    struct client_options options = {.deadline_ns = tool_deadline_ns(tool),
-                                     .is_read = true,
-                                     .is_repeatable = true};
-    query_begin(&query, "LOCK.SHOW");
-    query_text(&query, name);
-    int error = client_ask(tool_client(tool), &query, &options, &reply);
-    query_done(&query);
-    return error == 0 ? value_of_reply(reply, 0) : NULL;
-}
-
 /* The environment may be older than the lock: it is inherited by what outlives
  * the run, and may tell of another cluster. Without an answer it is
  * believed. */
@@ -134,7 +119,7 @@ static bool is_vain(struct tool *tool, const struct acquire_options *options,
             continue;
         }
         if (lock == NULL) {
-            lock = show(tool, name);
+            tool_ask(tool, WORDS("LOCK.SHOW", name), NULL, &lock);
         }
         if (!still_holds(lock, &entry)) {
             continue;

@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/reply.h"
 #include "cmd/hasp/nodes.h"
 #include "cmd/hasp/view/status.h"
 
@@ -259,13 +258,11 @@ int run_status(struct tool *tool, char **argv)
 /* It serves, and grants nothing. */
 static void ask_for_quarantine(struct tool *tool)
 {
-    struct query query = {0};
-    const struct resp_reply *reply;
-    query_begin(&query, "RAFT.STATUS");
-    if (tool_read(tool, &query, "no status", &reply) == 0) {
-        tell_of_quarantine(reply_number(reply, 0, "quarantine_ms"));
+    json_t *status;
+    if (tool_ask(tool, WORDS("RAFT.STATUS"), "no status", &status) == 0) {
+        tell_of_quarantine(value_number(status, "quarantine_ms"));
+        json_decref(status);
     }
-    query_done(&query);
 }
 
 /* A leader whose disk is full answers heartbeats and reads, and grants
@@ -290,17 +287,12 @@ static int ask_for_room(struct tool *tool)
  * there. */
 int run_health(struct tool *tool, char **argv)
 {
-    struct query query = {0};
-    const struct resp_reply *reply;
     int exit_code = options_read(tool, argv, NULL, 0, 0);
     if (exit_code != 0) {
         return exit_code;
     }
-    query_begin(&query, "LOCK.LIST");
-    query_text(&query, "COUNT");
-    query_number(&query, 1);
-    exit_code = tool_read(tool, &query, "not healthy", &reply);
-    query_done(&query);
+    exit_code = tool_ask(tool, WORDS("LOCK.LIST", "COUNT", "1"), "not healthy",
+                         NULL);
     exit_code = exit_code != 0 ? exit_code : ask_for_room(tool);
     json_t *record = json_pack("{s:b}", "healthy", exit_code == 0);
     output_record(tool->format, health_fields, record);

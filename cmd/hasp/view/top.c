@@ -96,14 +96,10 @@ static void take_event(void *data, const struct resp_reply *reply)
 
 static void begin_events(struct top *top)
 {
-    struct query query = {0};
-    const struct resp_reply *reply;
     struct client_options options = {
         .deadline_ns = client_now_ns() + BEGIN_MS * NS_PER_MS, .is_read = true};
-    query_begin(&query, "LOCK.WATCH");
-    query_text(&query, "");
-    top->has_events = client_ask(top->events, &query, &options, &reply) == 0;
-    query_done(&query);
+    top->has_events = tool_send(top->events, WORDS("LOCK.WATCH", ""), &options,
+                                NULL) == 0;
     json_object_clear(top->grants);
     top->grants_ns = client_now_ns();
 }
@@ -221,17 +217,13 @@ static json_t *waits_of(json_t *locks)
 /* Asks for everything; what fails has been explained. */
 static int take_look(struct top *top)
 {
-    struct query query = {0};
-    const struct resp_reply *reply;
-    json_t *locks, *sessions;
+    json_t *status, *locks, *sessions;
     uint64_t unheard;
-    query_begin(&query, "RAFT.STATUS");
-    int exit_code = tool_read(top->tool, &query, "cannot look", &reply);
-    query_done(&query);
+    int exit_code = tool_ask(top->tool, WORDS("RAFT.STATUS"), "cannot look",
+                             &status);
     if (exit_code != 0) {
         return exit_code;
     }
-    json_t *status = value_of_reply(reply, 0);
     json_t *nodes = nodes_ask(top->tool, NODES_MEMBERS);
     status_sum_up(nodes, top->cluster, &unheard);
     json_decref(nodes);

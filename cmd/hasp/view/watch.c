@@ -90,26 +90,19 @@ static void print_event(void *data, const struct resp_reply *reply)
 
 static int ask_alive(struct tool *tool)
 {
-    struct query query = {0};
-    const struct resp_reply *reply;
-    query_begin(&query, "PING");
-    int error = client_ask(
-        tool->client, &query,
-        &(struct client_options){.deadline_ns = client_now_ns() +
-                                                ANSWER_MS * NS_PER_MS,
-                                 .is_read = true,
-                                 .is_once = true},
-        &reply);
-    query_done(&query);
-    return error;
+    struct client_options options = {.deadline_ns = client_now_ns() +
+                                                    ANSWER_MS * NS_PER_MS,
+                                     .is_read = true,
+                                     .is_once = true};
+    return tool_send(tool->client, WORDS("PING"), &options, NULL);
 }
 
 /* Watches on one connection until it is lost; 0 if all events were printed. */
-static int watch_once(struct watch *watch, const struct query *query)
+static int watch_once(struct watch *watch, const char *prefix)
 {
-    const struct resp_reply *reply;
     struct tool *tool = watch->tool;
-    int exit_code = tool_read(tool, query, "cannot watch", &reply);
+    int exit_code = tool_ask(tool, WORDS("LOCK.WATCH", prefix), "cannot watch",
+                             NULL);
     if (exit_code != 0) {
         return exit_code;
     }
@@ -133,24 +126,20 @@ static int watch_once(struct watch *watch, const struct query *query)
 int run_watch(struct tool *tool, char **argv)
 {
     struct watch watch = {.tool = tool, .left = UINT64_MAX};
-    struct query query = {0};
     const struct option_row rows[] = {
         {'c', "count", OPTION_NUMBER, .value = &watch.left, .min = 1}, {0}};
     int exit_code = options_read(tool, argv, rows, 0, 1);
     if (exit_code != 0) {
         return exit_code;
     }
-    query_begin(&query, "LOCK.WATCH");
-    query_text(&query, argv[1] != NULL ? argv[1] : "");
     client_set_push(tool_client(tool), print_event, &watch);
     do {
-        exit_code = watch_once(&watch, &query);
+        exit_code = watch_once(&watch, argv[1] != NULL ? argv[1] : "");
         if (exit_code == -1) {
             tool_say(tool, "lost the connection, events may be missing here");
             client_drop(tool->client);
             watch.index_before = watch.index;
         }
     } while (exit_code == -1);
-    query_done(&query);
     return exit_code;
 }

@@ -25,16 +25,11 @@ static const char *duration(json_t *value, const char *key)
 /* The map of a session, or NULL if it has gone meanwhile. */
 static json_t *session_of(struct tool *tool, uint64_t id)
 {
-    struct query query = {0};
-    const struct resp_reply *reply;
-    struct client_options options = {.deadline_ns = tool_deadline_ns(tool),
-                                     .is_read = true,
-                                     .is_repeatable = true};
-    query_begin(&query, "SESSION.SHOW");
-    query_number(&query, id);
-    int error = client_ask(tool_client(tool), &query, &options, &reply);
-    query_done(&query);
-    return error == 0 ? value_of_reply(reply, 0) : NULL;
+    json_t *session = NULL;
+    char number[24];
+    snprintf(number, sizeof number, "%" PRIu64, id);
+    tool_ask(tool, WORDS("SESSION.SHOW", number), NULL, &session);
+    return session;
 }
 
 /* The names of the locks in whose queue a session stands. */
