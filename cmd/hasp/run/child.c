@@ -251,7 +251,9 @@ static void take_end(struct child *child)
     if (child->on_lost != ON_LOST_IGNORE) {
         child->was_lost = child->is_lost || child->is_termed ||
                           child->unguarded_ns != 0 || lease.remaining_ns == 0 ||
-                          guardian_has_killed(&child->guardian);
+                          guardian_has_killed(&child->guardian) ||
+                          (child->on_lost == ON_LOST_TERM &&
+                           guardian_has_warned(&child->guardian));
     }
     if (child->was_lost) {
         /* What the command has left behind must not live on. */
