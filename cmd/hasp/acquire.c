@@ -64,15 +64,15 @@ int acquire_options_check(const struct tool *tool,
         return tool_usage(tool, "at most %d locks at once", OPTION_LIST_MAX);
     }
     if (options->is_shared && options->slots != 0) {
-        return tool_usage(tool, "--shared and --slots exclude each other");
+        return tool_usage(tool, "--shared and --slots cannot be combined");
     }
     if (options->linger_ms > options->ttl_ms && options->ttl_ms != 0) {
-        return tool_usage(tool, "--linger is at most as long as --ttl");
+        return tool_usage(tool, "--linger cannot be longer than --ttl");
     }
     for (size_t i = 0; i < options->names.count; i++) {
         size_t size = strlen(options->names.text[i]);
         if (size == 0 || size >= HASP_EVENT_NAME_SIZE) {
-            return tool_usage(tool, "the name of a lock has 1 to %d bytes",
+            return tool_usage(tool, "invalid lock name: use 1 to %d bytes",
                               HASP_EVENT_NAME_SIZE - 1);
         }
     }
@@ -239,8 +239,7 @@ int acquire(struct tool *tool, const struct acquire_options *options,
         }
         if (is_lost && credentials == NULL && !is_over) {
             tool_say(tool,
-                     "lost touch with the cluster while waiting for %s, "
-                     "queueing anew",
+                     "lost the session while waiting for %s; queueing again",
                      acquire_name(options));
         } else if (!has_waited || !is_outage(error) || is_over ||
                    takes_signal(&attempt)) {
@@ -264,10 +263,10 @@ int acquired_close(struct acquired *acquired)
     } else if (is_known && lease.sure_ns > 0) {
         int error = hasp_release(acquired->hold);
         if (error != 0 && error != HASP_ENOTHELD && error != HASP_ELOST) {
-            exit_code = tool_fail(EX_UNAVAILABLE,
-                                  "cannot give the lock back, it ends with its "
-                                  "TTL: %s",
-                                  hasp_why());
+            exit_code = tool_fail(
+                EX_UNAVAILABLE,
+                "cannot release the lock: %s; it expires with its TTL",
+                hasp_why());
         }
     }
     hasp_close(acquired->session);

@@ -68,7 +68,7 @@ static int check_listing(const struct tool *tool, char *session,
 {
     uint64_t id;
     if ((session == NULL) == (client == NULL)) {
-        return tool_usage(tool, "needs one of --session and --client");
+        return tool_usage(tool, "give either --session or --client");
     }
     if (session != NULL) {
         session[strcspn(session, ":")] = '\0';
@@ -144,8 +144,8 @@ int run_quarantine_end(struct tool *tool, char **argv)
         return exit_code;
     }
     if (*reason == '\0') {
-        return tool_usage(tool, "needs --i-vouch REASON: why no client of the "
-                                "former life can still trust a lease");
+        return tool_usage(tool, "missing --i-vouch REASON: why no client of "
+                                "the former life can still trust a lease");
     }
     return tool_change_one(tool, WORDS("QUARANTINE.END", "REASON", reason),
                            "cannot end the quarantine",

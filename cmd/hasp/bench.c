@@ -221,10 +221,11 @@ static int report(const struct bench *bench, struct worker *workers,
     free(all);
     return failed == NULL
                ? 0
-               : tool_fail(EX_UNAVAILABLE,
-                           "%zu of %" PRIu64
-                           " clients failed and the measurement was ended: %s",
-                           errors, bench->clients, failed->why);
+               : tool_fail(
+                     EX_UNAVAILABLE,
+                     "%zu of %" PRIu64
+                     " clients failed, so the measurement was stopped: %s",
+                     errors, bench->clients, failed->why);
 }
 
 static int read_bench(struct bench *bench, char **argv)

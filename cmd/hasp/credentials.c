@@ -36,18 +36,18 @@ static int take_file(struct session_source *source)
     ssize_t size = read(fd, line, LINE_SIZE_MAX);
     close(fd);
     if (is_open_to_all) {
-        return tool_fail(EX_NOPERM,
-                         "others can read the secret in '%s' (mode %03o): "
-                         "chmod 0600 it",
-                         source->path, info.st_mode & 0777u);
+        return tool_fail(
+            EX_NOPERM,
+            "'%s' has a secret that others can read (mode %03o): chmod 0600 it",
+            source->path, info.st_mode & 0777u);
     }
     line[size > 0 ? size : 0] = '\0';
     line[strcspn(line, "\r\n")] = '\0';
     if (credentials_parse(line, &source->credentials) != 0) {
         return tool_fail(
             EX_DATAERR,
-            "there is no session in '%s', that is a line ID:SECRET; remove "
-            "it, and 'hasp acquire --session-file' makes it anew",
+            "no session in '%s': a line ID:SECRET is expected; remove the "
+            "file, and 'hasp acquire --session-file' creates it again",
             source->path);
     }
     return 0;
@@ -58,8 +58,8 @@ int session_source_load(const struct tool *tool, struct session_source *source,
 {
     const char *variable = getenv(CREDENTIALS_VARIABLE);
     if (source->text != NULL && source->path != NULL) {
-        return tool_usage(tool, "--session and --session-file exclude each "
-                                "other");
+        return tool_usage(tool,
+                          "--session and --session-file cannot be combined");
     }
     if (source->text != NULL) {
         return take_text(tool, source);
@@ -78,7 +78,7 @@ int session_file_begin(const char *path, bool *ret_is_new)
 {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 && errno != EEXIST) {
-        return tool_fail(EX_CANTCREAT, "cannot make '%s': %s", path,
+        return tool_fail(EX_CANTCREAT, "cannot create '%s': %s", path,
                          strerror(errno));
     }
     *ret_is_new = fd >= 0;

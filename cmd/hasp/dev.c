@@ -88,14 +88,14 @@ static int find_folder(struct dev *dev)
         snprintf(path, sizeof path, "%s/hasp-dev-XXXXXX",
                  base != NULL && base[0] != '\0' ? base : "/tmp");
         if (mkdtemp(path) == NULL) {
-            return tool_fail(EX_CANTCREAT, "cannot make the folder '%s': %s",
+            return tool_fail(EX_CANTCREAT, "cannot create the folder '%s': %s",
                              path, strerror(errno));
         }
         dev->is_temporary = true;
     } else {
         snprintf(path, sizeof path, "%s", dev->folder_option);
         if (mkdir(path, 0700) != 0 && errno != EEXIST) {
-            return tool_fail(EX_CANTCREAT, "cannot make the folder '%s': %s",
+            return tool_fail(EX_CANTCREAT, "cannot create the folder '%s': %s",
                              path, strerror(errno));
         }
     }
@@ -128,7 +128,7 @@ static int make_folders(struct dev *dev)
                  node->folder);
         if (mkdir(node->folder, 0700) != 0 && errno != EEXIST) {
             exit_code = tool_fail(EX_CANTCREAT,
-                                  "cannot make the folder '%s': %s",
+                                  "cannot create the folder '%s': %s",
                                   node->folder, strerror(errno));
         } else {
             exit_code = dev_config_make(node->config, &config, node->address);
@@ -313,7 +313,7 @@ static int wait_ready(struct dev *dev)
             }
             tool_fail(0,
                       "%" PRIu64 " of %" PRIu64
-                      " nodes are ready; the ends of their logs:",
+                      " nodes are ready; the last lines of their logs:",
                       ready, dev->count);
             for (uint64_t i = 0; i < dev->count; i++) {
                 print_log_tail(&dev->node[i]);
@@ -385,8 +385,7 @@ static void stop_nodes(struct dev *dev)
     }
     if (count_running(dev) > 0) {
         tool_fail(0,
-                  "%" PRIu64 " nodes did not stop within %d s and are "
-                  "killed",
+                  "%" PRIu64 " nodes did not stop within %d s and were killed",
                   count_running(dev), STOP_MS / 1000);
         signal_nodes(dev, SIGKILL);
         for (uint64_t i = 0; i < dev->count; i++) {

@@ -70,8 +70,8 @@ static int read_address(const char *path, char ret_address[64])
     fclose(file);
     if (!is_found) {
         return tool_fail(EX_CONFIG,
-                         "'%s' has no 'client = host:port' in [listen]; mend "
-                         "it, or remove it and it is made anew",
+                         "'%s' has no 'client = host:port' in [listen]; add "
+                         "it, or remove the file to have it created again",
                          path);
     }
     memcpy(ret_address, address, sizeof address);

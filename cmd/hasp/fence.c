@@ -31,7 +31,7 @@ static int judge(struct tool *tool, char **argv, const char *command,
     const char *text = option != NULL ? option : argv[2];
     if (text == NULL || (option != NULL && argv[2] != NULL)) {
         return tool_usage(tool, text == NULL ? "missing TOKEN"
-                                             : "one TOKEN is enough");
+                                             : "TOKEN is given twice");
     }
     if (!parse_number(text, &token)) {
         return tool_bad_token(tool, text);

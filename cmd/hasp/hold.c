@@ -237,7 +237,7 @@ int run_convert(struct tool *tool, char **argv)
     };
     int exit_code = options_read(tool, argv, rows, 1, 1);
     if (exit_code == 0 && mode < 0) {
-        exit_code = tool_usage(tool, "needs --to shared or --to exclusive");
+        exit_code = tool_usage(tool, "missing --to: shared or exclusive");
     }
     if (exit_code == 0) {
         exit_code = need_session(tool, &source);

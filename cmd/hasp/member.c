@@ -84,14 +84,14 @@ int run_member_list(struct tool *tool, char **argv)
         output_rows(tool->format, member_fields, rows);
         json_decref(rows);
     } else {
-        exit_code = tool_fail(EX_PROTOCOL, "%s tells no members",
+        exit_code = tool_fail(EX_PROTOCOL, "%s reports no members",
                               value_text(status, "endpoint"));
     }
     if (members != NULL && !nodes_is_leader(status)) {
         tool_fail(0,
                   "no leader answers: this is what node %" PRIu64
-                  " (%s) knows; whom it does not hear may run, and the newest "
-                  "change of members may be unknown to it",
+                  " (%s) knows; members that it does not hear may be running, "
+                  "and it may have missed the newest change of members",
                   value_number(status, "node"), value_text(status, "endpoint"));
     }
     json_decref(status);
@@ -144,7 +144,7 @@ static int change(struct tool *tool, const char *const *words, uint64_t id)
         return tool_client_error(tool->client, error, what);
     }
     if (id != 0 && !is_member) {
-        tool_say(tool, "%" PRIu64 " is no member: nothing was to be done", id);
+        tool_say(tool, "%" PRIu64 " is not a member: nothing to do", id);
     }
     return 0;
 }

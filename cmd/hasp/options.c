@@ -161,7 +161,8 @@ static int take(const struct reading *reading, const struct option_row *row,
         return 0;
     case OPTION_LIST:
         if (list->count == OPTION_LIST_MAX) {
-            return tool_usage(reading->tool, "--%s comes too often", row->name);
+            return tool_usage(reading->tool, "--%s is given too often",
+                              row->name);
         }
         list->text[list->count++] = text;
         return 0;
@@ -204,8 +205,7 @@ static int take_option(struct reading *reading, const struct option_row *row,
     if (row->kind != OPTION_FLAG && value == NULL) {
         value = *reading->next;
         if (value == NULL) {
-            return tool_usage(reading->tool, "the value of %s is missing",
-                              word);
+            return tool_usage(reading->tool, "%s needs a value", word);
         }
         reading->next++;
     }

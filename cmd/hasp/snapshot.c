@@ -146,10 +146,10 @@ static int save_part(struct saving *saving)
     struct bytes part = reply->value[0].bytes;
     if (reply->value[0].type != RESP_BULK || part.size == 0 ||
         part.size > saving->size - saving->offset) {
-        return tool_fail(EX_PROTOCOL,
-                         "cannot save from %s: it does not send what it told "
-                         "of",
-                         saving->peer);
+        return tool_fail(
+            EX_PROTOCOL,
+            "cannot save from %s: it sent something else than it announced",
+            saving->peer);
     }
     for (size_t done = 0; done < part.size;) {
         ssize_t count = pwrite(saving->fd, part.data + done, part.size - done,
@@ -181,11 +181,11 @@ static int check_received(const struct saving *saving)
     if (pread(saving->fd, magic, MAGIC_SIZE, 0) != MAGIC_SIZE ||
         memcmp(magic, MAGIC, MAGIC_SIZE) != 0 ||
         memcmp(digest, saving->trailer, DIGEST_SIZE) != 0) {
-        return tool_fail(EX_DATAERR,
-                         "what %s has sent is damaged: its checksum does not "
-                         "match; save from another node, and look at that "
-                         "one's disk",
-                         saving->peer);
+        return tool_fail(
+            EX_DATAERR,
+            "the snapshot from %s is damaged: its checksum does not match; "
+            "save from another node, and check the disk of this one",
+            saving->peer);
     }
     return 0;
 }
@@ -265,10 +265,10 @@ static int save_once(struct saving *saving)
     }
     if (saving->size <= MAGIC_SIZE + DIGEST_SIZE ||
         ftruncate(saving->fd, 0) != 0) {
-        return tool_fail(EX_PROTOCOL,
-                         "cannot save from %s: it tells of a "
-                         "snapshot of %" PRIu64 " bytes",
-                         saving->peer, saving->size);
+        return tool_fail(
+            EX_PROTOCOL,
+            "cannot save from %s: it announces a snapshot of %" PRIu64 " bytes",
+            saving->peer, saving->size);
     }
     while (exit_code == 0 && saving->offset < saving->size) {
         exit_code = save_part(saving);
@@ -307,10 +307,10 @@ static int save_over_network(struct tool *tool, const char *path)
         saving.client = NULL;
     }
     if (exit_code == GONE) {
-        exit_code = tool_fail(EX_UNAVAILABLE,
-                              "cannot save: the node keeps its snapshots for "
-                              "too short a time to read one; try again, or "
-                              "from another node (-e)");
+        exit_code = tool_fail(
+            EX_UNAVAILABLE,
+            "cannot save: the node dropped each snapshot before it could be "
+            "read; try again, or from another node (-e)");
     }
     close(saving.fd);
     if (exit_code != 0) {
@@ -326,12 +326,11 @@ static int check_new(const char *path, bool may_replace)
         return 0; /* What else may be wrong shows when it is made. */
     }
     if (!S_ISREG(status.st_mode)) {
-        return tool_fail(EX_CANTCREAT, "'%s' is there and is no file", path);
+        return tool_fail(EX_CANTCREAT, "'%s' exists and is not a file", path);
     }
-    return may_replace
-               ? 0
-               : tool_fail(EX_CANTCREAT,
-                           "'%s' is there already; --force replaces it", path);
+    return may_replace ? 0
+                       : tool_fail(EX_CANTCREAT,
+                                   "'%s' exists; --force replaces it", path);
 }
 
 /* Becomes haspd: what it says and how it exits is for the user. */

@@ -96,10 +96,12 @@ static const char *meaning_of(const char *code)
         {"NOSESSION", "there is no such session (any more), or the secret is "
                       "wrong; see: hasp session list"},
         {"EXPIRED", "the session has ended"},
-        {"NOTHELD", "it is not held so; see: hasp show NAME"},
+        {"NOTHELD",
+         "this session and owner do not hold it; see: hasp show NAME"},
         {"BLACKLISTED", "this client is on the blacklist; see: hasp blacklist "
                         "list"},
-        {"DEADLOCK", "waiting would be waiting for oneself"},
+        {"DEADLOCK",
+         "the wait would never end: who is waited for waits for this session"},
         {"LIMIT", "a limit of the cluster is reached"},
         {"NOAUTH", "the node wants a user and a password"},
         {"NOPERM", "not allowed"},
@@ -127,10 +129,11 @@ static int explain(int error, const char *code, const char *why,
     }
     switch (error) {
     case HASP_ECONNECT:
-        return tool_fail(EX_UNAVAILABLE,
-                         "%s: %s; see: hasp status; other nodes: -e or "
-                         "HASP_ENDPOINTS; a cluster to try: hasp dev",
-                         what, why);
+        return tool_fail(
+            EX_UNAVAILABLE,
+            "%s: %s; see: hasp status; name other nodes with -e or "
+            "HASP_ENDPOINTS, or start a cluster to try with: hasp dev",
+            what, why);
     case HASP_ENOTLEADER:
         return tool_fail(EX_UNAVAILABLE, "%s: %s; see: hasp status", what, why);
     case HASP_EPROTO:
@@ -201,10 +204,10 @@ int tool_find_haspd(char ret_path[PATH_MAX])
             return 0;
         }
     }
-    return tool_fail(EX_UNAVAILABLE,
-                     "cannot run '%s/haspd': %s; the daemon must stand beside "
-                     "the tool, or in 'sbin' beside its folder",
-                     self, strerror(errno));
+    return tool_fail(
+        EX_UNAVAILABLE,
+        "cannot run '%s/haspd': %s; haspd must be beside hasp, or in ../sbin",
+        self, strerror(errno));
 }
 
 struct client *tool_client(struct tool *tool)

@@ -445,7 +445,7 @@ def test_a_lock_that_came_and_went_while_we_stood_still_starts_nothing(
         second.send_signal(signal.SIGCONT)
         assert second.wait(10) == 0
         assert int(second.stdout.read()) > missed
-        assert "queueing anew" in second.stderr.read()
+        assert "queueing again" in second.stderr.read()
     finally:
         end(first)
         if second is not None:

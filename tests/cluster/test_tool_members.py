@@ -47,7 +47,7 @@ def test_members_are_asked_of_the_leader_and_not_of_one_that_was_removed():
             assert result.returncode == 0, result.stderr
             assert leader.requests[-1][:3] == b"RAFT.REMOVE 1 BY".split()
             assert result.stderr == (
-                "hasp: 1 is no member: nothing was to be done\n"
+                "hasp: 1 is not a member: nothing to do\n"
             )
         assert all(r == [b"RAFT.STATUS"] for r in gone.requests)
         for words in (["remove", "1", "--force"], ["demote", "--force", "1"]):

@@ -271,9 +271,7 @@ static void take_guardian_death(struct child *child)
         return;
     }
     child->unguarded_ns = client_now_ns();
-    tool_fail(0,
-              "the guardian of %s was killed, the command is being "
-              "stopped",
+    tool_fail(0, "the guardian of %s was killed; the command is being stopped",
               child->name);
 }
 
@@ -331,9 +329,8 @@ static void take_events(struct child *child)
             tool_fail(0, "the hold of '%s' has ended: %s", event.name,
                       event.text);
         } else if (event.kind == HASP_EVENT_PLEASE && !child->is_quiet) {
-            tool_fail(0, "somebody asks for '%s' to be given back%s%s",
-                      event.name, event.text[0] != '\0' ? ": " : "",
-                      event.text);
+            tool_fail(0, "somebody asks you to release '%s'%s%s", event.name,
+                      event.text[0] != '\0' ? ": " : "", event.text);
         }
     }
 }
@@ -354,14 +351,14 @@ static void act_on_loss(struct child *child, const struct hasp_lease *lease)
     }
     child->is_lost = true;
     if (child->on_lost == ON_LOST_IGNORE) {
-        say(child, "is lost, the command goes on without it", lease);
+        say(child, "is lost; the command goes on without it", lease);
         return;
     }
     struct family family = family_of(child);
     family_signal(&family, SIGKILL);
     say(child,
-        child->unguarded_ns != 0 ? "has no guardian, the command was killed"
-                                 : "is lost, the command was killed",
+        child->unguarded_ns != 0 ? "has no guardian; the command was killed"
+                                 : "is lost; the command was killed",
         lease);
 }
 
@@ -375,7 +372,7 @@ static void act_on_term(struct child *child, const struct hasp_lease *lease,
         child->is_termed = true;
         signal_group(child, SIGTERM);
         signal_group(child, SIGCONT);
-        say(child, "cannot be kept, the command is being stopped", lease);
+        say(child, "cannot be kept; the command is being stopped", lease);
     }
     if (is_due) {
         act_on_loss(child, lease);
@@ -394,11 +391,11 @@ static void act_on_freeze(struct child *child, const struct hasp_lease *lease,
     child->is_frozen = is_near;
     if (is_near && !was_frozen) {
         family_signal(&family, SIGSTOP);
-        say(child, "is in jeopardy, the command is frozen", lease);
+        say(child, "is in jeopardy; the command is frozen", lease);
     } else if (!is_near && was_frozen) {
         guardian_forget_warning(&child->guardian);
         family_signal(&family, SIGCONT);
-        say(child, "is safe again, the command goes on", lease);
+        say(child, "is safe again; the command goes on", lease);
     }
 }
 
@@ -495,8 +492,7 @@ int child_watch(struct child *child)
     guardian_done(&child->guardian);
     if (child->was_lost) {
         return tool_fail(EXIT_LOCK_LOST,
-                         "the lock %s was lost, the command did not run "
-                         "under it to its end",
+                         "the lock %s was lost before the command had ended",
                          child->name);
     }
     return WIFEXITED(child->status) ? WEXITSTATUS(child->status)

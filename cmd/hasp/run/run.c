@@ -203,8 +203,8 @@ int run_run(struct tool *tool, char **argv)
     exit_code = run_command(&run, &acquired, argv + 2, signal_fd, &mask);
     if (run.has_survivors) {
         tool_fail(0,
-                  "some of the command could not be killed, %s is left to "
-                  "its TTL",
+                  "some processes of the command could not be killed; %s stays "
+                  "locked until its TTL",
                   acquire_name(&run.acquire));
         int ignored = hasp_detach(acquired.session);
         (void)ignored;

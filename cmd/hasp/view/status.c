@@ -211,7 +211,8 @@ static void sum_up(const struct tool *tool, json_t *nodes)
                   "peer addresses",
                   unheard, value_number(nodes_best(nodes), "node"));
     }
-    if (is_known) {
+    /* Plain lines are for scripts, whose stderr somebody gets by mail. */
+    if (is_known && tool->format != FORMAT_PLAIN) {
         tool_say(tool, "%s", line);
     }
 }
