@@ -12,14 +12,12 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "client/session.h"
 #include "cmd/hasp/names.h"
 #include "cmd/hasp/tool.h"
+#include "include/hasp/hasp.h"
 
 #define CLIENTS_MAX 1000
 #define SECONDS_MAX 3000
-/* A session outlives the measurement without heartbeats, by so much. */
-#define TTL_EXTRA_MS 30000
 
 struct bench {
     struct tool *tool;
@@ -70,39 +68,19 @@ static bool is_over(const struct bench *bench)
            atomic_load(&bench->is_stopped) || atomic_load(&was_interrupted);
 }
 
-static int ask(struct client *client, struct query *query,
-               const struct bench *bench, const struct resp_reply **ret_reply)
-{
-    uint64_t time_ms = bench->tool->timeout_ms + bench->seconds * 1000;
-    struct client_options options = {.deadline_ns = client_now_ns() +
-                                                    time_ms * NS_PER_MS,
-                                     .attempt_ms = time_ms,
-                                     .is_repeatable = true};
-    return client_ask(client, query, &options, ret_reply);
-}
-
 /* Acquires, waiting if others have it, and gives it back. */
-static int cycle(struct worker *worker, struct client *client,
-                 struct client_session *session, struct query *query)
+static int cycle(struct worker *worker, struct hasp_session *session)
 {
     const struct bench *bench = worker->bench;
-    const struct resp_reply *reply;
+    struct hasp_hold *hold;
+    struct hasp_acquire_options options;
     char name[256];
+    hasp_acquire_options_init(&options);
+    options.wait_ms = bench->tool->timeout_ms + bench->seconds * 1000;
     snprintf(name, sizeof name, "%.200s%" PRIu64, bench->prefix,
              worker->number % bench->locks);
-    query_begin(query, "LOCK.ACQUIRE");
-    query_text(query, name);
-    query_text(query, "WAIT");
-    query_text(query, "FOREVER");
-    client_session_number(session, query);
-    int error = ask(client, query, bench, &reply);
-    if (error != 0) {
-        return error;
-    }
-    query_begin(query, "LOCK.RELEASE");
-    query_text(query, name);
-    client_session_number(session, query);
-    return ask(client, query, bench, &reply);
+    int error = hasp_acquire(session, name, &options, &hold);
+    return error != 0 ? error : hasp_release(hold);
 }
 
 static void note(struct worker *worker, uint64_t took_ns)
@@ -122,38 +100,33 @@ static void *work(void *data)
 {
     struct worker *worker = data;
     struct bench *bench = worker->bench;
-    struct client *client = client_new(&bench->tool->endpoints);
-    struct client_session session;
-    struct query query = {0};
+    struct hasp_session *session;
+    struct hasp_options options;
     char name[NAME_TEXT_SIZE];
-    uint64_t released;
     name_of_process(name);
-    struct session_options options = {
-        .ttl_ms = bench->seconds * 1000 + TTL_EXTRA_MS, .name = name};
-    uint64_t deadline_ns = tool_deadline_ns(bench->tool);
-    worker->error = client_session_open(client, &options, deadline_ns,
-                                        &session);
+    hasp_options_init(&options);
+    options.endpoints = bench->tool->endpoints_text;
+    options.name = name;
+    options.timeout_ms = tool_timeout_ms(bench->tool);
+    worker->error = hasp_open(&options, &session);
     bool is_open = worker->error == 0;
     while (worker->error == 0 && !is_over(bench)) {
         uint64_t start_ns = client_now_ns();
-        worker->error = cycle(worker, client, &session, &query);
+        worker->error = cycle(worker, session);
         if (worker->error == 0) {
             note(worker, client_now_ns() - start_ns);
         }
     }
     if (worker->error != 0) {
-        snprintf(worker->why, sizeof worker->why, "%s %.480s",
-                 client_code(client), client_why(client));
+        snprintf(worker->why, sizeof worker->why, "%.500s",
+                 worker->error == HASP_NOT_ACQUIRED
+                     ? "somebody else holds the lock"
+                     : hasp_why());
         atomic_store(&bench->is_stopped, true);
     }
     if (is_open) {
-        /* If it fails the session ends with its TTL. */
-        int ignored = client_session_close(client, client_now_ns() + NS_PER_S,
-                                           &released);
-        (void)ignored;
+        hasp_close(session);
     }
-    query_done(&query);
-    client_free(client);
     return NULL;
 }
 

@@ -140,10 +140,12 @@ static const struct {
             "hasp help blacklist takes it away."},
 };
 
-static const struct {
-    const char *code;
+struct term {
+    const char *name;
     const char *meaning;
-} exit_codes[] = {
+};
+
+static const struct term exit_codes[] = {
     {"0", "Done, or yes."},
     {"1", "No (hasp check)."},
     {"64", "Wrong usage."},
@@ -160,10 +162,7 @@ static const struct {
     {"other", "The status of the command of hasp run."},
 };
 
-static const struct {
-    const char *name;
-    const char *meaning;
-} variables[] = {
+static const struct term variables[] = {
     {"HASP_ENDPOINTS", "The nodes, as for -e."},
     {"HASP_LOCK, HASP_TOKEN, HASP_SESSION",
      "Set for the command of hasp run: the name of the lock, the token of the "
@@ -292,6 +291,15 @@ static void put_subcommand(const struct subcommand *s)
     put_notes(s->name);
 }
 
+static void put_terms(const struct term *terms, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        printf(".TP\n.B %s\n", terms[i].name);
+        put_text(terms[i].meaning);
+        putchar('\n');
+    }
+}
+
 void manual_print(void)
 {
     printf(".TH HASP 1 \"\" \"hasp %s\" \"User Commands\"\n", HASP_VERSION);
@@ -315,17 +323,9 @@ void manual_print(void)
         }
     }
     puts(".SH EXIT STATUS");
-    for (size_t i = 0; i < sizeof exit_codes / sizeof exit_codes[0]; i++) {
-        printf(".TP\n.B %s\n", exit_codes[i].code);
-        put_text(exit_codes[i].meaning);
-        putchar('\n');
-    }
+    put_terms(exit_codes, sizeof exit_codes / sizeof exit_codes[0]);
     puts(".SH ENVIRONMENT");
-    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
-        printf(".TP\n.B %s\n", variables[i].name);
-        put_text(variables[i].meaning);
-        putchar('\n');
-    }
+    put_terms(variables, sizeof variables / sizeof variables[0]);
     puts(".SH EXAMPLES\nA cluster to try things with, and a job that never "
          "runs twice at a time:\n.PP\n.nf\n.RS\nhasp dev &\n"
          "hasp run nightly\\-backup \\-\\- /usr/local/bin/backup\n"

@@ -62,70 +62,55 @@ int tool_usage(const struct tool *tool, const char *format, ...)
     return EX_USAGE;
 }
 
-/* What each word of the server means to a script. */
-static int exit_code_of(const char *code)
-{
-    static const struct {
-        const char *word;
-        int exit_code;
-    } codes[] = {
-        {"NOSESSION", EX_DATAERR},    {"EXPIRED", EX_DATAERR},
-        {"NOTHELD", EX_DATAERR},      {"BADARG", EX_USAGE},
-        {"BLACKLISTED", EX_NOPERM},   {"NOAUTH", EX_NOPERM},
-        {"WRONGPASS", EX_NOPERM},     {"NOPERM", EX_NOPERM},
-        {"DEADLOCK", EX_TEMPFAIL},    {"LIMIT", EX_TEMPFAIL},
-        {"NOLEADER", EX_UNAVAILABLE}, {"BUSY", EX_UNAVAILABLE},
-        {"UNKNOWN", EX_UNAVAILABLE},  {"ERR", EX_PROTOCOL},
-        {"UNFINISHED", EX_TEMPFAIL},
-    };
-    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
-        if (strcmp(code, codes[i].word) == 0) {
-            return codes[i].exit_code;
-        }
-    }
-    return EX_UNAVAILABLE;
-}
+/* What each word of the server means to a script, and, where the server's text
+ * is not enough, to people. */
+struct word {
+    const char *word;
+    int exit_code;
+    const char *text;
+};
 
-/* The server's words for people. */
-static const char *meaning_of(const char *code)
+static const struct word *find_word(const char *code)
 {
-    static const struct {
-        const char *word;
-        const char *text;
-    } meanings[] = {
-        {"NOSESSION", "there is no such session (any more), or the secret is "
-                      "wrong; see: hasp session list"},
-        {"EXPIRED", "the session has ended"},
-        {"NOTHELD",
+    static const struct word words[] = {
+        {"NOSESSION", EX_DATAERR,
+         "there is no such session (any more), or the secret is wrong; see: "
+         "hasp session list"},
+        {"EXPIRED", EX_DATAERR, "the session has ended"},
+        {"NOTHELD", EX_DATAERR,
          "this session and owner do not hold it; see: hasp show NAME"},
-        {"BLACKLISTED", "this client is on the blacklist; see: hasp blacklist "
-                        "list"},
-        {"DEADLOCK",
+        {"BADARG", EX_USAGE, NULL},
+        {"BLACKLISTED", EX_NOPERM,
+         "this client is on the blacklist; see: hasp blacklist list"},
+        {"NOAUTH", EX_NOPERM, "the node wants a user and a password"},
+        {"WRONGPASS", EX_NOPERM, NULL},
+        {"NOPERM", EX_NOPERM, "not allowed"},
+        {"DEADLOCK", EX_TEMPFAIL,
          "the wait would never end: who is waited for waits for this session"},
-        {"LIMIT", "a limit of the cluster is reached"},
-        {"NOAUTH", "the node wants a user and a password"},
-        {"NOPERM", "not allowed"},
+        {"LIMIT", EX_TEMPFAIL, "a limit of the cluster is reached"},
+        {"ERR", EX_PROTOCOL, NULL},
+        {"UNFINISHED", EX_TEMPFAIL, NULL},
+        {NULL, EX_UNAVAILABLE, NULL},
     };
-    for (size_t i = 0; i < sizeof meanings / sizeof meanings[0]; i++) {
-        if (strcmp(code, meanings[i].word) == 0) {
-            return meanings[i].text;
-        }
+    const struct word *found = words;
+    while (found->word != NULL && strcmp(found->word, code) != 0) {
+        found++;
     }
-    return NULL;
+    return found;
 }
 
 /* 'code' is the server's word, or "". */
 static int explain(int error, const char *code, const char *why,
                    const char *peer, const char *what)
 {
-    const char *meaning = meaning_of(code);
+    const struct word *word = find_word(code);
     if (code[0] != '\0') {
-        if (meaning != NULL && why[0] != '\0' && strcmp(why, code) != 0) {
-            return tool_fail(exit_code_of(code), "%s: %s (%s %s)", what,
-                             meaning, code, why);
+        if (word->text != NULL && why[0] != '\0' && strcmp(why, code) != 0) {
+            return tool_fail(word->exit_code, "%s: %s (%s %s)", what,
+                             word->text, code, why);
         }
-        return tool_fail(exit_code_of(code), "%s: %s", what,
-                         meaning != NULL ? meaning : why);
+        return tool_fail(word->exit_code, "%s: %s", what,
+                         word->text != NULL ? word->text : why);
     }
     switch (error) {
     case HASP_ECONNECT:
