@@ -686,3 +686,20 @@ uint64_t asker_next_ns(const struct asker *asker)
     }
     return next_ns;
 }
+
+int credentials_parse(const char *text, struct credentials *ret_credentials)
+{
+    struct credentials credentials = {0};
+    uint8_t secret[(CLIENT_SECRET_SIZE - 1) / 2];
+    const char *colon = strchr(text, ':');
+    if (colon == NULL ||
+        !bytes_to_u64(bytes_of(text, (size_t)(colon - text)),
+                      &credentials.session) ||
+        credentials.session == 0 ||
+        !hex_get(bytes_of_text(colon + 1), secret, sizeof secret)) {
+        return HASP_EINVALID;
+    }
+    hex_put(credentials.secret, bytes_of(secret, sizeof secret));
+    *ret_credentials = credentials;
+    return 0;
+}

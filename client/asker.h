@@ -73,6 +73,10 @@ struct credentials {
     char secret[CLIENT_SECRET_SIZE];
 };
 
+/* Parses "ID:SECRET"; HASP_EINVALID. */
+MUST_CHECK int credentials_parse(const char *text,
+                                 struct credentials *ret_credentials);
+
 struct asking;
 
 /* How a request ended; all is borrowed for the time of the call. */

@@ -70,12 +70,6 @@ void client_set_session(struct client *client,
     asker_set_session(&client->asker, credentials);
 }
 
-void client_adopt_session(struct client *client,
-                          const struct credentials *credentials)
-{
-    asker_adopt_session(&client->asker, credentials);
-}
-
 void client_set_interrupt(struct client *client, int fd)
 {
     client->interrupt_fd = fd;

@@ -52,9 +52,6 @@ void client_free(struct client *client);
 /* From now on each connection acts for this session; NULL: for none. */
 void client_set_session(struct client *client,
                         const struct credentials *credentials);
-/* Likewise; the connection that is open does so already, having opened it. */
-void client_adopt_session(struct client *client,
-                          const struct credentials *credentials);
 /* A wait ends when this descriptor turns readable; -1: none. */
 void client_set_interrupt(struct client *client, int fd);
 /* Messages that nobody asked for (please, watched events) go here. */

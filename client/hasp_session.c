@@ -15,8 +15,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "client/session.h"
-
 #define ENDPOINTS_DEFAULT "127.0.0.1:7420"
 #define TIMEOUT_DEFAULT_MS 10000
 

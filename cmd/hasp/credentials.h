@@ -11,7 +11,6 @@
 #ifndef HASP_CMD_HASP_CREDENTIALS_H
 #define HASP_CMD_HASP_CREDENTIALS_H
 
-#include "client/session.h"
 #include "cmd/hasp/tool.h"
 
 #define CREDENTIALS_VARIABLE "HASP_CREDENTIALS"

@@ -24,9 +24,7 @@
 #include <cmocka.h>
 
 #include "base/memory.h"
-#include "base/sha.h"
 #include "client/clock.h"
-#include "client/session.h"
 
 /* --- A scripted node ------------------------------------------------------ */
 
@@ -552,72 +550,6 @@ static void a_wait_can_be_interrupted(void **state)
     close(fd);
 }
 
-/* --- Sessions ------------------------------------------------------------- */
-
-#define OPENED                                           \
-    "%4\r\n$2\r\nid\r\n:17\r\n"                          \
-    "$6\r\nttl_ms\r\n:1000\r\n$9\r\nlinger_ms\r\n:0\r\n" \
-    "$8\r\ntrust_ms\r\n:800\r\n"
-static void open_session(struct client *client,
-                         struct client_session *ret_session)
-{
-    struct session_options options = {
-        .ttl_ms = 1000, .linger_ms = 0, .name = "me"};
-    assert_int_equal(
-        client_session_open(client, &options, in_ms(5000), ret_session), 0);
-}
-
-/* What went over the wire is SHA-256 of the secret's digits, not the secret. */
-static void assert_shown_is_the_hash(const char *seen, const char *secret)
-{
-    char wanted[128], proof[2 * SHA256_SIZE + 1];
-    uint8_t hash[SHA256_SIZE];
-    assert_int_equal(strlen(secret), 32);
-    assert_int_equal(sha256(bytes_of_text(secret), hash), 0);
-    hex_put(proof, bytes_of(hash, sizeof hash));
-    snprintf(wanted, sizeof wanted, "SESSION.OPEN TTL 1000 NAME me PROOF %s|",
-             proof);
-    assert_string_equal(seen, wanted);
-}
-
-static void a_session_is_opened_without_telling_its_secret(void **state)
-{
-    (void)state;
-    const char *script[] = {OPENED, NULL};
-    struct node *node = node_start(next_answer, script);
-    struct client *client = client_of(node->address);
-    struct client_session session;
-    open_session(client, &session);
-    assert_int_equal(session.credentials.session, 17);
-    assert_shown_is_the_hash(node->seen, session.credentials.secret);
-    client_free(client);
-    node_stop(node);
-}
-
-static void changes_are_numbered_and_acknowledged(void **state)
-{
-    (void)state;
-    struct client_session session = {0};
-    struct query query = {0};
-    struct buffer out = {0};
-    query_begin(&query, "X");
-    client_session_number(&session, &query);
-    query_encode(&query, &out);
-    buffer_put_u8(&out, '\0');
-    assert_string_equal((char *)out.data,
-                        "*3\r\n$1\r\nX\r\n$3\r\nREQ\r\n$1\r\n1\r\n");
-    buffer_clear(&out);
-    query_begin(&query, "X");
-    client_session_number(&session, &query);
-    query_encode(&query, &out);
-    buffer_put_u8(&out, '\0');
-    assert_string_equal(
-        (char *)out.data,
-        "*5\r\n$1\r\nX\r\n$3\r\nREQ\r\n$1\r\n2\r\n$5\r\nACKED\r\n$1\r\n1\r\n");
-    query_done(&query);
-    buffer_done(&out);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -637,8 +569,6 @@ int main(void)
         cmocka_unit_test(a_session_is_attached_anew_on_each_connection),
         cmocka_unit_test(pushes_go_past_the_answers),
         cmocka_unit_test(a_wait_can_be_interrupted),
-        cmocka_unit_test(a_session_is_opened_without_telling_its_secret),
-        cmocka_unit_test(changes_are_numbered_and_acknowledged),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
