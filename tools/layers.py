@@ -66,7 +66,7 @@ ROOMS = [
      'uv', False),
     ('cmd/haspd', r'cmd/haspd/', 'base include', 'inih systemd', False),
     ('cmd/hasp', r'cmd/hasp/',
-     'base client client/machine lease/lease lease/rules include',
+     'base client client/machine lease/lease include',
      'smartcols jansson', False),
 ]
 
