@@ -217,34 +217,6 @@ uint32_t tool_timeout_ms(const struct tool *tool)
                                          : UINT32_MAX;
 }
 
-static void put_words(struct query *query, const char *const *words)
-{
-    query_begin(query, *words++);
-    while (*words != NULL) {
-        query_text(query, *words++);
-    }
-}
-
-static int send(struct client *client, struct query *query,
-                const struct client_options *options, json_t **ret_answer)
-{
-    const struct resp_reply *reply;
-    int error = client_ask(client, query, options, &reply);
-    query_done(query);
-    if (error == 0 && ret_answer != NULL) {
-        *ret_answer = value_of_reply(reply, 0);
-    }
-    return error;
-}
-
-int tool_send(struct client *client, const char *const *words,
-              const struct client_options *options, json_t **ret_answer)
-{
-    struct query query = {0};
-    put_words(&query, words);
-    return send(client, &query, options, ret_answer);
-}
-
 /* Takes 'query'. */
 static int ask(struct tool *tool, struct query *query, bool is_read,
                const char *what, json_t **ret_answer)
@@ -252,7 +224,8 @@ static int ask(struct tool *tool, struct query *query, bool is_read,
     struct client_options options = {.deadline_ns = tool_deadline_ns(tool),
                                      .is_repeatable = true,
                                      .is_read = is_read};
-    int error = send(tool_client(tool), query, &options, ret_answer);
+    int error = words_send_query(tool_client(tool), query, &options,
+                                 ret_answer);
     return error == 0     ? 0
            : what == NULL ? EX_UNAVAILABLE
                           : tool_client_error(tool->client, error, what);
@@ -262,7 +235,7 @@ int tool_ask(struct tool *tool, const char *const *words, const char *what,
              json_t **ret_answer)
 {
     struct query query = {0};
-    put_words(&query, words);
+    words_put(&query, words);
     return ask(tool, &query, true, what, ret_answer);
 }
 
@@ -270,7 +243,7 @@ int tool_change(struct tool *tool, const char *const *words, const char *what,
                 json_t **ret_answer)
 {
     struct query query = {0};
-    put_words(&query, words);
+    words_put(&query, words);
     return ask(tool, &query, false, what, ret_answer);
 }
 
@@ -279,7 +252,7 @@ int tool_change_one(struct tool *tool, const char *const *words,
 {
     struct query query = {0};
     json_t *answer;
-    put_words(&query, words);
+    words_put(&query, words);
     name_query(&query);
     int exit_code = ask(tool, &query, false, what, &answer);
     if (exit_code != 0) {

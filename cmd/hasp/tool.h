@@ -134,6 +134,10 @@ uint32_t tool_timeout_ms(const struct tool *tool);
  * 'ret_answer' is not NULL. */
 int tool_send(struct client *client, const char *const *words,
               const struct client_options *options, json_t **ret_answer);
+/* The parts of that: writes a request; sends one, and takes 'query'. */
+void words_put(struct query *query, const char *const *words);
+int words_send_query(struct client *client, struct query *query,
+                     const struct client_options *options, json_t **ret_answer);
 /* Asks, and explains an error: 0 or the exit code. 'what' begins the text:
  * "cannot show 'x'"; NULL: nothing is said. */
 int tool_ask(struct tool *tool, const char *const *words, const char *what,
