@@ -28,6 +28,8 @@ missing()
     for package in $build $test; do
         grep -qx "$package" "$have" || printf '%s ' "$package"
     done
+    # Comes with Node.js where that is not Debian's.
+    command -v npm >/dev/null || printf 'npm '
     # bookworm's own libraft 0.15 loses acknowledged writes.
     if grep -qx libraft-dev "$have"; then
         version=$(dpkg-query -W -f '${Version}' libraft-dev)
