@@ -169,10 +169,7 @@ bool apply_committed(struct core *core)
     core->turn.has_left_over |= applied < target;
     core->turn.has_spent_budget |= budget == 0;
     history_add(&core->history, applied, core->now_ns);
-    if (core->flush.due_ns == 0) {
-        core->flush.due_ns = core->now_ns +
-                             core->options.limits.flush_ms * NS_PER_MS;
-    }
+    flush_plan(core);
     struct replica_update update;
     replica_applied(core->replica, applied, core->now_ns / NS_PER_MS, &update);
     update_carry_out(core, &update);

@@ -62,7 +62,7 @@ struct core *core_new(const struct core_options *options,
     core->options = *options;
     core->port = *port;
     core->version = memory_text(options->version);
-    core->loss.accused = options->accused;
+    loss_begin(core, &options->accused);
     struct core_limits *limits = &core->options.limits;
     if (limits->sessions_per_conn > FRAME_SESSION_MAX) {
         limits->sessions_per_conn = FRAME_SESSION_MAX;
@@ -145,18 +145,14 @@ void core_free(struct core *core)
 /* After each event and each stage of a turn: what the replica made of it. */
 static void follow(struct core *core)
 {
-    if (core->members.has_removed) {
-        core->members.has_removed = false;
-        for (int i = 0; i < PEER_COUNT_MAX; i++) {
-            if (core->peers[i].is_removed) {
-                core->peers[i].is_removed = false;
-                core_peer_down(core, core->peers[i].id, false, core->now_ns);
-            }
+    for (int i = 0; i < PEER_COUNT_MAX; i++) {
+        if (core->peers[i].is_removed) {
+            core->peers[i].is_removed = false;
+            core_peer_down(core, core->peers[i].id, false, core->now_ns);
         }
     }
     reign_follow(core);
-    uint64_t to = core->snapshots.wanted_by;
-    core->snapshots.wanted_by = 0;
+    uint64_t to = update_snapshot_to(core);
     if (to != 0 && is_leader(core)) {
         snapshots_send(core, to);
     }
@@ -184,7 +180,7 @@ int core_begin(struct core *core, const struct core_start *start,
                  replica.applied_index, replica.snapshot_index);
         return HASP_ECORRUPT;
     }
-    core->snapshots.index = replica.snapshot_index;
+    snapshots_begin(core, replica.snapshot_index);
     history_begin(&core->history, replica.applied_index, now_ns);
     error = replica_begin(core->replica, &replica, now_ns / NS_PER_MS, &update,
                           why);
@@ -539,7 +535,7 @@ void core_disk_scarce(struct core *core, bool is_scarce, uint64_t now_ns)
     set_now(core, now_ns);
     core->is_disk_scarce = is_scarce;
     if (is_leader(core)) {
-        core->reign.transfer.scarce_retry_ns = now_ns;
+        transfer_at_once(core);
     }
 }
 

@@ -119,7 +119,6 @@ static void notify(struct core *core, const char *kind,
                    const struct effect *effect)
 {
     struct event event = {kind, effect};
-    core->watches.event++;
     watches_hit(core, effect->lock, notify_watch, &event);
 }
 

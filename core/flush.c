@@ -15,6 +15,19 @@
 /* While an earlier flush is being written the next one waits. */
 #define BUSY_RETRY_NS (20 * NS_PER_MS)
 
+void flush_plan(struct core *core)
+{
+    if (core->flush.due_ns == 0) {
+        core->flush.due_ns = core->now_ns +
+                             core->options.limits.flush_ms * NS_PER_MS;
+    }
+}
+
+void flush_cancel(struct core *core)
+{
+    core->flush.due_ns = 0;
+}
+
 int flush_whole(struct core *core)
 {
     int error = lockfsm_flush(core->fsm, core->table);

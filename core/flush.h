@@ -23,6 +23,9 @@ struct flush {
  * this one has applied very much: what it sends leaves in between, and what has
  * come meanwhile is read. */
 void flush_state(struct core *core, bool is_now);
+/* There is something to flush; or nothing any more. */
+void flush_plan(struct core *core);
+void flush_cancel(struct core *core);
 /* Writes all of it, and lets the table grow where it has no room. HASP_EBUSY:
  * not while somebody reads it; HASP_ENOMEM: the process gets no more address
  * space; any other error is fatal. */

@@ -212,7 +212,7 @@ void lease_turn(struct core *core, uint64_t read_ns)
                     ? core->reign.questions.confirmed_ns
                     : at_ns;
         if (!timers_has_due_sessions(core->timers, at_ns)) {
-            core->reign.questions.is_wanted = true;
+            questions_request(core);
         }
     }
     uint32_t before = core->reign.propose.item_count;

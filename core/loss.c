@@ -12,6 +12,11 @@
 #include "base/log.h"
 #include "core/state.h"
 
+void loss_begin(struct core *core, const struct core_accusation *accused)
+{
+    core->loss.accused = *accused;
+}
+
 void loss_update(struct core *core, uint64_t id)
 {
     struct peer *peer = peer_find(core, id);
@@ -88,7 +93,7 @@ static bool may_answer(struct core *core, struct peer *peer)
     }
     if (is_serving(core) && peer->question == 0) {
         peer->question = replica_next_question(core->replica);
-        core->reign.questions.is_wanted = true;
+        questions_request(core);
     }
     return peer->question != 0 &&
            replica_confirmed(core->replica) >= peer->question;

@@ -46,6 +46,8 @@ struct loss {
     uint64_t asked_term;
 };
 
+/* As it was written down. */
+void loss_begin(struct core *core, const struct core_accusation *accused);
 /* A message of 'id' has been dealt with: what it has acknowledged. */
 void loss_update(struct core *core, uint64_t id);
 /* True, and it is told, if what it greets with is less than that. From now on

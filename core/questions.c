@@ -25,6 +25,12 @@ void questions_enqueue(struct core *core, struct request *request)
     }
 }
 
+void questions_request(struct core *core)
+{
+    CHECK(is_serving(core));
+    core->reign.questions.is_wanted = true;
+}
+
 void questions_update(struct core *core)
 {
     struct questions *questions = &core->reign.questions;

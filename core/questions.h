@@ -36,6 +36,8 @@ struct questions {
 /* The request waits for a question that is asked from now on, and for what is
  * committed by now. */
 void questions_enqueue(struct core *core, struct request *request);
+/* One is to be asked, though no request waits for it. */
+void questions_request(struct core *core);
 /* What has been confirmed since, before more is asked. */
 void questions_update(struct core *core);
 /* Asks, if something waits and not too much is being asked. */

@@ -210,6 +210,11 @@ void snapshots_send(struct core *core, uint64_t member)
     pump(core, peer);
 }
 
+void snapshots_begin(struct core *core, uint64_t log_index)
+{
+    core->snapshots.index = log_index;
+}
+
 void snapshots_peer_lost(struct core *core, struct peer *peer)
 {
     sender_to(core, peer)->is_active = false;
@@ -397,7 +402,7 @@ void snapshots_installed(struct core *core)
     }
     core->snapshots.index = index;
     answer_waiting(core);
-    core->flush.due_ns = 0;
+    flush_cancel(core); /* The table has it all. */
     timers_loaded(core->timers, core->fsm, core->now_ns);
     history_add(&core->history, index, core->now_ns);
     LOG_INFO("snapshot installed", "index=%" PRIu64, index);

@@ -50,7 +50,6 @@ struct snapshots {
     uint64_t installing;
     uint64_t index; /* Of the newest one that was taken or loaded. */
     uint64_t retry_ns;
-    uint64_t wanted_by; /* The replica wants this member to have it; 0. */
     struct snapshot_receiver receiver;
 };
 
@@ -62,8 +61,10 @@ uint64_t snapshots_next(const struct core *core);
  * or when none could be taken, backup_answer() answers it. */
 void snapshots_enqueue(struct core *core, struct request *request);
 
-/* The replica asks to send the newest one to 'member'. */
+/* Sends the newest one to 'member', as the leader. */
 void snapshots_send(struct core *core, uint64_t member);
+/* At the start: the one that the log begins after. */
+void snapshots_begin(struct core *core, uint64_t log_index);
 void snapshots_peer_lost(struct core *core, struct peer *peer);
 void snapshots_stepped_down(struct core *core);
 /* Adopts what has been received, unless a vote is being saved: the term of what

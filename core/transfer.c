@@ -198,6 +198,11 @@ void transfer_put_off(struct core *core)
     core->reign.transfer.scarce_retry_ns = core->now_ns + SCARCE_RETRY_NS;
 }
 
+void transfer_at_once(struct core *core)
+{
+    core->reign.transfer.scarce_retry_ns = core->now_ns;
+}
+
 void transfer_answer(struct core *core, struct request *request)
 {
     bool is_good = request_understand(core, request);

@@ -35,6 +35,8 @@ void transfer_stepped_down(struct core *core);
 void transfer_peer_lost(struct core *core, uint64_t peer);
 /* Where every disk is scarce leadership must not go round at once. */
 void transfer_put_off(struct core *core);
+/* The disk has just become scarce, or has room again. */
+void transfer_at_once(struct core *core);
 /* Leadership is elsewhere, or here again: answers a TRANSFER that was sent to
  * the leader before. */
 void transfer_answer(struct core *core, struct request *request);

@@ -29,7 +29,7 @@ static void send_messages(struct core *core,
         }
     }
     if (update->snapshot_to != 0) {
-        core->snapshots.wanted_by = update->snapshot_to;
+        core->members.snapshot_to = update->snapshot_to;
     }
 }
 
@@ -98,7 +98,7 @@ static void mark_removed(struct core *core,
         struct peer *peer = &core->peers[i];
         if (peer->is_up && is_member(&core->members.wanted, peer->id) &&
             !is_member(members, peer->id)) {
-            peer->is_removed = core->members.has_removed = true;
+            peer->is_removed = true;
         }
     }
 }
@@ -130,6 +130,13 @@ void update_cluster_id(struct core *core)
         core->is_cluster_known = true;
         core->port.cluster_known(core->port.data, id);
     }
+}
+
+uint64_t update_snapshot_to(struct core *core)
+{
+    uint64_t to = core->members.snapshot_to;
+    core->members.snapshot_to = 0;
+    return to;
 }
 
 int core_exit_code(int error)

@@ -17,10 +17,12 @@ struct core;
 struct members {
     struct replica_members applied;
     struct replica_members wanted; /* As the port was told. */
-    bool has_removed;              /* One of the peers is_removed. */
+    uint64_t snapshot_to; /* The replica wants this one to have one; 0. */
 };
 
 void update_carry_out(struct core *core, const struct replica_update *update);
+/* To whom the replica wants a snapshot sent since this was asked last; 0. */
+uint64_t update_snapshot_to(struct core *core);
 /* Tells the port with whom there are to be connections: the members by the
  * newest configuration, and those that it has removed until that is applied. */
 void update_peers(struct core *core);

@@ -354,6 +354,7 @@ void watches_hit(struct core *core, struct bytes lock, watch_hit_fn *hit,
 {
     uint8_t channel[WATCH_SIZE_MAX];
     size_t prefix_size = sizeof CHANNEL_PREFIX - 1;
+    core->watches.event++;
     if (core->watches.by_owner == NULL || lock.size > LOCK_NAME_SIZE_MAX) {
         return;
     }

@@ -528,7 +528,7 @@ void redis_script_run(struct core *core, struct request *request,
         }
         request_done(core, request);
     } else if (bytes_is_word(what, "FLUSH")) {
-        core->scripts.count = 0;
+        scripts_clear(&core->scripts);
         request_answer_ok(core, request);
     } else {
         request_refuse(core, request, "ERR",

@@ -177,6 +177,11 @@ void scripts_load(struct scripts *scripts, const char *sha, enum script_op op)
     snprintf(slot->sha, sizeof slot->sha, "%s", sha);
 }
 
+void scripts_clear(struct scripts *scripts)
+{
+    scripts->count = 0;
+}
+
 const char *scripts_name(enum script_op op)
 {
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {

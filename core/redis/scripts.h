@@ -52,6 +52,8 @@ enum script_op scripts_find(const struct scripts *scripts, struct bytes sha);
 enum script_op scripts_recognise(struct bytes body);
 /* Remembers a recognised text under its SHA-1. */
 void scripts_load(struct scripts *scripts, const char *sha, enum script_op op);
+/* Forgets those that were loaded. */
+void scripts_clear(struct scripts *scripts);
 /* A SHA-1 under which every node knows the operation. */
 const char *scripts_name(enum script_op op);
 
