@@ -79,13 +79,14 @@ struct sim_stats {
     uint64_t snapshots;
     uint64_t installs;
     uint64_t transfers;
-    uint64_t relays;   /* Legs of a relay: leadership is handed over. */
-    uint64_t taken;    /* By RELEASEIF. */
-    uint64_t changes;  /* Of the membership, asked for. */
-    uint64_t raised;   /* Clusters, to a feature level. */
-    uint64_t too_old;  /* Nodes that stopped for it. */
-    uint64_t removed;  /* Nodes that stopped because they were. */
-    uint64_t promises; /* Refusals that a client left it at. */
+    uint64_t relays;      /* Legs of a relay: leadership is handed over. */
+    uint64_t taken;       /* By RELEASEIF. */
+    uint64_t changes;     /* Of the membership, asked for. */
+    uint64_t raised;      /* Clusters, to a feature level. */
+    uint64_t too_old;     /* Nodes that stopped for it. */
+    uint64_t votes_taken; /* Not by force. */
+    uint64_t removed;     /* Nodes that stopped because they were. */
+    uint64_t promises;    /* Refusals that a client left it at. */
     uint64_t simulated_ns;
 };
 

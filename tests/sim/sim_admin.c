@@ -9,6 +9,7 @@
 
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_history.h"
+#include "tests/sim/sim_majority.h"
 #include "tests/sim/sim_node.h"
 #include "tests/sim/sim_version.h"
 #include "tests/sim/sim_worker.h"
@@ -47,7 +48,7 @@ static bool choose_vote(struct sim *sim, const struct replica_members *members,
         *member = &members->member[prng_below(&sim->prng, members->count)];
     bool is_voter = member->role == MEMBER_VOTER;
     op->admin = is_voter ? ADMIN_DEMOTE : ADMIN_PROMOTE;
-    op->is_forced = is_voter && sim_chance(sim, 0.5);
+    op->is_forced = is_voter && sim_majority_forces(sim, member->id);
     op->id = member->id;
     return true;
 }
@@ -70,8 +71,8 @@ static bool choose_member(struct sim *sim, struct op *op)
     if (members.count > sim->member_count ||
         (members.count > 2 && sim_chance(sim, 0.2))) {
         op->admin = ADMIN_REMOVE;
-        op->is_forced = sim_chance(sim, 0.5);
         op->id = members.member[prng_below(&sim->prng, members.count)].id;
+        op->is_forced = sim_majority_forces(sim, op->id);
         return true;
     }
     for (uint64_t id = 1; id <= sim->node_count; id++) {

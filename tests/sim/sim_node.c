@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_disk.h"
+#include "tests/sim/sim_majority.h"
 #include "tests/sim/sim_net.h"
 #include "tests/sim/sim_peers.h"
 #include "tests/sim/sim_silence.h"
@@ -36,6 +37,7 @@ struct sim_node {
     struct core *core;
     struct sim_disk disk;
     struct sim_peers *peers;
+    struct replica_members known; /* By the oracle, see sim_majority.h. */
     struct list conns;
     uint64_t conn_count;
     uint64_t incarnation;
@@ -194,6 +196,7 @@ static void port_peers_changed(void *data,
     struct sim_node *node = data;
     if (acts(node)) {
         sim_peers_want(node->peers, members);
+        sim_majority_look(node->sim, node, &node->known);
     }
 }
 
@@ -443,6 +446,7 @@ static void drop_process(struct sim_node *node)
     }
     sim_inbox_clear(&node->host.inbox);
     sim_peers_clear(node->peers);
+    node->known.count = 0;
     core_free(node->core);
     node->core = NULL;
     node->host.is_running = false;
@@ -475,6 +479,18 @@ struct sim_host *sim_node_host(struct sim_node *node)
 uint64_t sim_node_id(const struct sim_node *node)
 {
     return node->id;
+}
+
+uint32_t sim_node_election_ms(const struct sim_node *node)
+{
+    return node->election_ms;
+}
+
+uint64_t sim_node_silence_ms(const struct sim_node *node, uint64_t id)
+{
+    return sim_peers_output(node->peers, id, FRAME_RAFT) != NULL
+               ? sim_peers_silence_ms(node->peers, id)
+               : UINT64_MAX;
 }
 
 uint32_t sim_node_level(const struct sim_node *node)

@@ -48,6 +48,9 @@ void sim_node_scarce(struct sim_node *node, bool is_scarce);
 /* "peer-host:port,client-host:port" */
 void sim_node_address(uint64_t id, char address[MEMBER_ADDRESS_SIZE]);
 /* The feature level that its version understands. */
+uint32_t sim_node_election_ms(const struct sim_node *node);
+/* Since it was last heard of 'id'; UINT64_MAX: it is not connected. */
+uint64_t sim_node_silence_ms(const struct sim_node *node, uint64_t id);
 uint32_t sim_node_level(const struct sim_node *node);
 /* A member has told it that this is not enough for the cluster. */
 void sim_node_too_old(struct sim_node *node);
