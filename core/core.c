@@ -192,6 +192,7 @@ int core_begin(struct core *core, const struct core_start *start,
     } else {
         update_peers(core);
     }
+    core->replayed_index = replica_last_index(core->replica);
     update_cluster_id(core);
     update_carry_out(core, &update);
     follow(core);

@@ -46,6 +46,17 @@ static void put_number(struct buffer *line, const char *key, uint64_t number)
                   number);
 }
 
+/* What stood in this node's log when it started may have been told before it
+ * stopped: that it was is written down nowhere. */
+static void put_index(const struct core *core, struct buffer *line,
+                      uint64_t log_index)
+{
+    put_number(line, "index", log_index);
+    if (log_index <= core->replayed_index) {
+        buffer_put_text(line, " replayed=yes");
+    }
+}
+
 static void write_line(const char *event, struct buffer *line)
 {
     LOG_INFO(event, "%.*s", (int)line->size, (const char *)line->data);
@@ -169,16 +180,19 @@ static void log_sessions(struct core *core, struct buffer *line,
     write_line("administration", line);
     for (uint32_t i = 1; i < count; i++) {
         struct buffer other = {0};
-        put_number(&other, "index", log_index);
+        put_index(core, &other, log_index);
         put_session(core, &other, told[i]);
         write_line("administration concerns", &other);
     }
 }
 
-static void put_result(struct buffer *line, const struct result *result)
+static void put_result(struct buffer *line, const struct result *result,
+                       bool tells_count)
 {
     if (result->code == RESULT_OK) {
-        put_number(line, "result", result->count);
+        if (tells_count) {
+            put_number(line, "result", result->count);
+        }
         return;
     }
     put_text(line, "refused", bytes_of_text(result_word(result->code)));
@@ -205,7 +219,7 @@ void trail_applied(struct core *core, const struct effects *effects)
         !log_limit_pass(&core->pleas, core->now_ns / NS_PER_MS, &left_out)) {
         return;
     }
-    put_number(&line, "index", log_index);
+    put_index(core, &line, log_index);
     buffer_printf(&line, " command=%s", trail->command);
     put_text(&line, "from",
              trail->from.size > 0 ? trail->from : BYTES_LITERAL("itself"));
@@ -221,7 +235,7 @@ void trail_applied(struct core *core, const struct effects *effects)
             put_number(&line, field->key, field->number);
         }
     }
-    put_result(&line, result);
+    put_result(&line, result, !trail->tells_itself);
     if (left_out > 0) {
         put_number(&line, "suppressed", left_out);
     }
@@ -235,8 +249,7 @@ void trail_members(struct core *core, uint64_t log_index,
                                         [MEMBER_STANDBY] = "standby",
                                         [MEMBER_SPARE] = "spare"};
     struct buffer line = {0};
-    (void)core;
-    put_number(&line, "index", log_index);
+    put_index(core, &line, log_index);
     for (uint32_t i = 0; i < members->count; i++) {
         buffer_printf(&line, " member_%" PRIu64 "=%s", members->member[i].id,
                       roles[members->member[i].role]);

@@ -62,6 +62,7 @@ static void put_more(const struct lockfsm *fsm, const struct entry *command,
     case OP_BEGIN:
         put_number(trail, "restored", fsm->is_new_life);
         put_number(trail, "quarantine_ms", fsm->quarantine_ms);
+        trail->tells_itself = true;
         return;
     case OP_BLACKLIST_ADD:
         if (trail->by.size == 0) {
@@ -70,6 +71,7 @@ static void put_more(const struct lockfsm *fsm, const struct entry *command,
         return;
     case OP_SET_FEATURE:
         put_number(trail, "before", lockfsm_feature_level(fsm));
+        trail->tells_itself = true;
         return;
     case OP_SET_LIMIT:
         if (command->set_limit->key < LIMIT_COUNT) {

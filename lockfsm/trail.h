@@ -32,6 +32,7 @@ struct trail {
     uint64_t session;    /* In which it was asked; 0: none. */
     struct trail_field field[TRAIL_FIELD_MAX];
     uint32_t count;
+    bool tells_itself; /* The result says nothing that no field says. */
 };
 
 /* What the entry that was applied last has left. */

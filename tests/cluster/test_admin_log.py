@@ -54,7 +54,8 @@ def told_by_all(cluster, *parts):
 
 
 def test_a_life_begins(cluster):
-    told_by_all(cluster, "command=LIFE", "from=\"itself\"")
+    line = told_by_all(cluster, "command=LIFE", "from=\"itself\"")
+    assert re.search(r" command=LIFE from=\"itself\" node=\d$", line), line
 
 
 def test_the_blacklist(cluster):
