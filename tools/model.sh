@@ -63,6 +63,7 @@ quick()
     try fails bound SPANS BEGIN_WITHOUT_TIME
     try fails bound SPANS IN_FULL
     try holds silence LEASE=2 LOG=4 TERMS=2
+    try holds silence LEASE=2 LINGER=1 LOG=4 TERMS=2
     try holds silence SPANS LEASE=2 LOG=5
     try holds silence SPANS HOLD LEASE=2 LOG=5
     try fails silence SPANS LEASE=2 LOG=5 NO_BASE_CHECK
@@ -70,6 +71,8 @@ quick()
     try fails silence LEASE=2 LOG=5 FIRST_BEAT_FREE
     try fails silence LEASE=2 LOG=5 ANSWER_WHEN_PROPOSED
     try fails silence LEASE=2 LOG=5 TERMS=2 MARK_BINDS_WHEN_APPLIED
+    try fails silence LEASE=2 LINGER=1 LOG=4 TERMS=2 JEOPARDY_BY_LEASE
+    try fails silence LEASE=2 LINGER=1 LOG=4 TERMS=2 HEARTBEAT_KEEPS_LINGER
 }
 
 full()

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The rules of time 9, 10, 15 and 16 of ARCHITECTURE.md, on three nodes of
+/* The rules of time 8, 9, 10, 15 and 16 of ARCHITECTURE.md, on three nodes of
  * which the third only votes. Two models in one: with SPANS a span, and with
- * HOLD what its holder is told of it; else a session and its heartbeats.
+ * HOLD what its holder is told of it; else a session and its heartbeats, and
+ * with LINGER what becomes of it when its connection is closed.
  * README.md says what is left out, and how far it was run.
  *
  * One process takes one step after the other: all that may happen next is a
@@ -72,6 +73,9 @@ typedef node {
     bit doomed;     /* Its EXPIRE, its OVER, is proposed. */
     bit timing;     /* Its TIME is under way, ... */
     bit marking;    /* ... marks the session, ... */
+#ifdef LINGER
+    bit lingers;    /* A linger began, and no TIME has said so yet. */
+#endif
     byte flying;    /* ... may move the clock so far. */
     byte hearing;   /* The place of its HEARD under way; NONE. */
     byte left;      /* Until the deadline, or the end of the span. */
@@ -183,12 +187,22 @@ inline drop_beat(k)
     hb[k].after = NONE
 }
 
+inline no_linger(x)
+{
+#ifdef LINGER
+    at[x].lingers = 0
+#else
+    skip
+#endif
+}
+
 /* What only a leader knows. Who asked it asks again. */
 inline forget(x)
 {
     at[x].leads = 0; at[x].begun = 0; at[x].serves = 0; at[x].doomed = 0;
     at[x].timing = 0; at[x].marking = 0; at[x].flying = 0;
     at[x].hearing = NONE; at[x].left = 0;
+    no_linger(x);
     for (i : 0 .. BEATS - 1) {
         if
         :: hb[i].to == x -> drop_beat(i)
@@ -353,8 +367,34 @@ inline expire(x)
 inline log_mark(x)
 {
     propose_time(x, LEASE - at[x].left);
-    at[x].marking = 1
+    at[x].marking = 1;
+    no_linger(x)
 }
+
+#ifdef LINGER
+/* The last connection of the session is closed. */
+inline close(x)
+{
+    at[x].left = LINGER;
+    at[x].lingers = 1
+}
+
+#define MAY_MARK(x) (!at[x].is_told || at[x].lingers)
+#else
+#define MAY_MARK(x) (!at[x].is_told)
+#endif
+
+/* How long the client goes on after a heartbeat that was answered OK: by the
+ * lease, or by the linger, since it may have been closed. */
+#ifdef LINGER
+#ifdef JEOPARDY_BY_LEASE
+#define BELIEF(left) (left)
+#else
+#define BELIEF(left) LESS(left, LEASE - LINGER)
+#endif
+#else
+#define BELIEF(left) (left)
+#endif
 
 #define WANTS(k, x) (hb[k].to == x && hb[k].logged && hb[k].after == NONE)
 #if BEATS == 1
@@ -381,7 +421,15 @@ inline arrive(k, x)
 {
     hb[k].to = x;
     hb[k].left = LEASE;
+#ifdef HEARTBEAT_KEEPS_LINGER
+    if
+    :: !at[x].lingers -> at[x].left = LEASE
+    :: else
+    fi;
+#else
     at[x].left = LEASE;     /* At its receipt. */
+    no_linger(x);
+#endif
     hb[k].logged = BOUND(x);
     hb[k].after = NONE
 }
@@ -403,8 +451,8 @@ inline answer(k)
         hb[k].logged = 1;
         hb[k].after = NONE
     :: else ->
-        assert(!is_over || hb[k].left == 0);    /* The dead stay dead. */
-        trust = (hb[k].left > trust -> hb[k].left : trust);
+        assert(!is_over || BELIEF(hb[k].left) == 0);    /* Dead is dead. */
+        trust = (BELIEF(hb[k].left) > trust -> BELIEF(hb[k].left) : trust);
         drop_beat(k)
     fi;
     skip
@@ -472,11 +520,20 @@ inline tick()
     :: at[x].applied < at[x].commit && !is_over -> d_step { apply(x) } \
     :: restarts < RESTARTS && !is_over -> d_step { restart(x) }
 
+#ifdef LINGER
+#define OF_CLOSE(x) \
+    :: at[x].serves && !at[x].doomed && !is_over && at[x].left > LINGER -> \
+        d_step { close(x) }
+#else
+#define OF_CLOSE(x)
+#endif
+
 #define OF_SESSION(x) \
     :: at[x].serves && at[x].left == 0 && !at[x].doomed && HAS_ROOM(x) -> \
         d_step { expire(x) } \
     :: CAN_TIME(x) && !at[x].marking && at[x].left < LEASE && \
-       !at[x].is_told && at[x].hearing == NONE -> d_step { log_mark(x) } \
+       MAY_MARK(x) && at[x].hearing == NONE -> d_step { log_mark(x) } \
+    OF_CLOSE(x) \
     :: at[x].serves && at[x].hearing == NONE && !at[x].doomed && \
        HAS_ROOM(x) && WANTS_HEARD(x) -> d_step { hear(x) }
 
@@ -524,7 +581,7 @@ init
         }
 #ifndef SPANS
         at[0].left = LEASE;
-        trust = LEASE;
+        trust = BELIEF(LEASE);
 #endif
         skip
     }
