@@ -47,7 +47,8 @@ endif
 ifeq ($(FLAVOUR),tsan)
 CFLAGS := -O1 -g
 HASP_CFLAGS += -fsanitize=thread
-HASP_LDFLAGS += -fsanitize=thread
+# Each program takes syscall() from tests/tsan, which says why.
+HASP_LDFLAGS += -fsanitize=thread -Wl,--undefined=syscall
 endif
 ifeq ($(FLAVOUR),coverage)
 CFLAGS := -O0 -g
@@ -66,6 +67,9 @@ FOLDERS := base lockfsm lease storage raft net client core core/commands \
     core/redis node
 SRC := $(foreach f,$(FOLDERS),$(wildcard $(f)/*.c))
 OBJ := $(SRC:%.c=$(B)/%.o)
+ifeq ($(FLAVOUR),tsan)
+OBJ += $(B)/tests/tsan/syscall.o
+endif
 LIB := $(B)/libhasp-all.a
 
 HASPD_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard cmd/haspd/*.c))
@@ -279,6 +283,22 @@ cluster: $(B)/haspd $(B)/hasp lib examples client-tests level2 ## tests on real 
 	@HASPD=$(B)/haspd HASP=$(B)/hasp HASP_BUILD=$(B) tools/run-cluster.sh \
 	    $(if $(T),-k $(T)) tests/cluster clients/python/tests \
 	    tests/conformance
+
+# Those that have threads; of the others ThreadSanitizer tells nothing.
+THREADED := client fence_file http node peers peers_guests snapshot stream \
+    stream_threads table wal
+.PHONY: unit-threads
+unit-threads: $(THREADED:%=$(B)/unit/test_%) ## unit tests of what has threads
+	@tools/run-unit.sh $^
+
+# A daemon of which the sanitizer reports anything ends at once.
+.PHONY: cluster-threads
+cluster-threads: $(B)/haspd ## leaders, followers, snapshots and restarts of this flavour
+	$(MAKE) FLAVOUR=release all
+	@TSAN_OPTIONS=halt_on_error=1 HASPD=$(B)/haspd HASP=build/release/hasp \
+	    HASP_BUILD=build/release tools/run-cluster.sh \
+	    -k "failover or saved_under_load" tests/cluster/test_failover.py \
+	    tests/cluster/test_snapshot.py
 
 .PHONY: asan tsan
 asan tsan: ## unit tests and simulator under the sanitizers

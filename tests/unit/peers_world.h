@@ -27,7 +27,7 @@
 
 #define NODE_MAX 4
 #define ID_MAX (PEERS_GUEST_MAX + 4)
-#define BOUND_MS 10000
+#define BOUND_MS 60000
 
 enum deed { DEED_NONE, DEED_REFUSE, DEED_REMOVE, DEED_CLOSE };
 

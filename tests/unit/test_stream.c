@@ -31,7 +31,7 @@
 #include "base/prng.h"
 #include "net/stream.h"
 
-#define BOUND_MS 8000
+#define BOUND_MS 60000
 
 /* One end, with what happened to it. */
 struct end {
