@@ -152,9 +152,9 @@ static bool choose_orphan(struct sim *sim, struct op *op)
 
 uint64_t sim_admin_limit(struct sim *sim, enum limit_key key)
 {
-    /* Of sessions there must be enough: whoever has lost one needs another. */
-    static const uint64_t small[LIMIT_COUNT] = {[LIMIT_LOCKS] = 8,
-                                                [LIMIT_HOLDS_PER_SESSION] = 6,
+    /* Of sessions there must be enough: whoever has lost one needs another; and
+     * of locks: one with a note stays, though nobody wants it. */
+    static const uint64_t small[LIMIT_COUNT] = {[LIMIT_HOLDS_PER_SESSION] = 6,
                                                 [LIMIT_WAITS_PER_LOCK] = 4,
                                                 [LIMIT_WAITS_PER_SESSION] = 3,
                                                 [LIMIT_OWNERS_PER_SESSION] = 2,
