@@ -21,6 +21,9 @@
 _Static_assert(HASP_NODE_WHY_SIZE == HASP_WHY_SIZE, "one size of messages");
 
 static int refuse(char why[HASP_NODE_WHY_SIZE], const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static int refuse(char why[HASP_NODE_WHY_SIZE], const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -28,9 +31,6 @@ static int refuse(char why[HASP_NODE_WHY_SIZE], const char *format, ...)
     va_end(args);
     return HASP_NODE_CONFIG;
 }
-
-static int refuse(char why[HASP_NODE_WHY_SIZE], const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
 
 static uint64_t *state_limit(struct hasp_node_limits *limits,
                              enum limit_key key)

@@ -143,6 +143,9 @@ struct reading {
 };
 
 static int fail(char why[HASP_WHY_SIZE], const struct place *place,
+                const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static int fail(char why[HASP_WHY_SIZE], const struct place *place,
                 const char *format, ...)
 {
     va_list args;
@@ -156,9 +159,6 @@ static int fail(char why[HASP_WHY_SIZE], const struct place *place,
     va_end(args);
     return HASP_EINVALID;
 }
-
-static int fail(char why[HASP_WHY_SIZE], const struct place *place,
-                const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 void config_init(struct config *config)
 {

@@ -89,6 +89,9 @@ static const char *shown(struct bytes argument, char out[48])
 }
 
 static bool fail(struct parse *parse, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static bool fail(struct parse *parse, const char *format, ...)
 {
     char text[256];
     va_list args;
