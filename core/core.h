@@ -190,6 +190,10 @@ struct core_options {
     enum core_redirect redirect;
     /* What this node understands (lockfsm/feature.h); 0: FEATURE_LEVEL. */
     uint32_t feature_level;
+    /* At its founding: the lowest level that the founders have announced; 0:
+     * not known. The first leader takes it for a founder that is not connected
+     * at that moment. */
+    uint32_t founders_level;
     bool finalizes_itself; /* Raises the cluster to it without RAFT.FINALIZE. */
     struct core_limits limits;
     const char *version; /* Of the program, for HELLO, INFO and STATUS. */

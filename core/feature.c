@@ -66,6 +66,7 @@ uint32_t feature_of_founders(const struct core *core)
     replica_members(core->replica, &members);
     for (uint32_t i = 0; i < members.count; i++) {
         uint32_t level = feature_of_member(core, members.member[i].id);
+        level = level != 0 ? level : core->options.founders_level;
         lowest = level < lowest ? level : lowest;
     }
     return lowest > FEATURE_LEVEL_FIRST ? lowest : FEATURE_LEVEL_FIRST;

@@ -202,6 +202,7 @@ static int start_core(struct hasp_node *node, const struct replica_start *start,
     options.incarnation = identity->incarnation;
     options.token_base = token_base_now();
     options.accused = node->accused;
+    options.founders_level = members_lowest_level(&node->members);
     memcpy(options.cluster_id, identity->cluster_id, CLUSTER_ID_SIZE);
     fill_random(&options.seed, sizeof options.seed);
     port.data = node;

@@ -257,6 +257,16 @@ static void want(struct members *members, const struct replica_member *member)
     peers_add(members->peers, member->id, address);
 }
 
+uint32_t members_lowest_level(const struct members *members)
+{
+    uint32_t lowest = FEATURE_LEVEL;
+    for (uint32_t i = 0; i < members->count; i++) {
+        uint32_t level = members->link[i].hello.feature_level;
+        lowest = level < lowest ? level : lowest;
+    }
+    return lowest;
+}
+
 int members_open(struct members *members, struct hasp_node *node,
                  const char *address, char why[HASP_WHY_SIZE])
 {

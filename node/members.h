@@ -25,7 +25,7 @@ struct hasp_node;
 
 struct member_link {
     uint64_t id;
-    struct frame_hello hello;          /* Its greeting, while it is up. */
+    struct frame_hello hello;          /* The newest greeting. */
     char address[MEMBER_ADDRESS_SIZE]; /* Empty: a guest's. */
     bool is_up;
     bool is_told;   /* The core knows that it is up. */
@@ -58,6 +58,9 @@ void members_close(struct members *members);
 void members_set_cluster(struct members *members,
                          const uint8_t cluster_id[CLUSTER_ID_SIZE],
                          bool greet_again);
+/* The lowest feature level in the newest greetings of all; 0 if one has not
+ * greeted yet. */
+uint32_t members_lowest_level(const struct members *members);
 /* Tells the core of the links that are up. */
 void members_tell_core(struct members *members, uint64_t now_ns);
 

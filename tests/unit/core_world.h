@@ -102,6 +102,7 @@ struct world {
     enum core_redirect redirect;
     uint64_t trusted; /* Of each node that is started. */
     bool finalizes_itself;
+    uint32_t founders_level; /* Of each node that is started. */
 };
 
 /* Why a frame was refused last. */

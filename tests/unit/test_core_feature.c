@@ -98,6 +98,27 @@ static enum frame_age greeted(uint64_t at, uint32_t level)
 
 /* --- Tests ---------------------------------------------------------------- */
 
+/* It has greeted, and is away when the first leader begins. */
+static void a_founder_that_is_away_counts_as_it_has_announced(void **state)
+{
+    (void)state;
+    world_cut(world, 3, true);
+    world->founders_level = NEW;
+    found(NEW, NEW, NEW);
+    assert_int_equal(lockfsm_feature_level(core_state(world->node[1].core)),
+                     NEW);
+}
+
+/* It has not greeted: it may be of the first version. */
+static void a_founder_that_is_not_known_counts_as_the_oldest(void **state)
+{
+    (void)state;
+    world_cut(world, 3, true);
+    found(NEW, NEW, NEW);
+    assert_int_equal(lockfsm_feature_level(core_state(world->node[1].core)),
+                     FEATURE_LEVEL_FIRST);
+}
+
 static void a_cluster_begins_with_what_all_founders_understand(void **state)
 {
     (void)state;
@@ -287,6 +308,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(a_cluster_begins_with_what_all_founders_understand),
+        TEST(a_founder_that_is_away_counts_as_it_has_announced),
+        TEST(a_founder_that_is_not_known_counts_as_the_oldest),
         TEST(an_operator_finalizes_once_all_are_upgraded),
         TEST(all_members_must_be_there),
         TEST(the_options_may_finalize),
