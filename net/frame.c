@@ -99,7 +99,8 @@ static bool get_terms(struct reader *reader, struct frame_terms *ret)
     }
     struct bytes members = reader_bytes(reader, sizeof terms.members);
     struct bytes name = reader_run(reader);
-    if (!reader_ok(reader, false) || name.size >= sizeof terms.name) {
+    if (!reader_ok(reader, false) || name.size >= sizeof terms.name ||
+        (name.size > 0 && memchr(name.data, 0, name.size) != NULL)) {
         return false;
     }
     memcpy(terms.members, members.data, members.size);

@@ -33,6 +33,10 @@ static bool decode_and_encode(enum frame_type type, struct bytes body,
     uint32_t count;
     int error = HASP_EPROTO;
     if (type == FRAME_HELLO && (error = frame_get_hello(body, &hello)) == 0) {
+        if (frame_common_version(&hello.versions, &frame_versions_spoken) ==
+            0) {
+            return false; /* Not all of it was read. */
+        }
         frame_put_hello(out, &hello);
     } else if (type == FRAME_FORWARD &&
                (error = frame_get_forward(body, &forward)) == 0) {
