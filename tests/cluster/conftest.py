@@ -1,20 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Bounds each test in time, whatever it waits for."""
+"""Bounds each test in time."""
 
-import signal
+from bounded import bounded_to
 
-import pytest
-
-LIMIT_S = 120
-
-
-@pytest.fixture(autouse=True)
-def bounded():
-    def give_up(number, frame):
-        raise AssertionError("the test took longer than %d s" % LIMIT_S)
-
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.alarm(LIMIT_S)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+bounded = bounded_to(120)
