@@ -212,6 +212,8 @@ static int start_core(struct hasp_node *node, const struct replica_start *start,
         return rv;
     }
     node->table = core_start.table;
+    uint64_t used;
+    table_size(node->table, &used, &node->loop.told_room);
     node->core = core_new(&options, &port);
     return core_begin(node->core, &core_start, turn_now(), why);
 }

@@ -169,7 +169,7 @@ static void tell_table(struct hasp_node *node)
         return;
     }
     table_size(node->table, &used, &room);
-    if (room > loop->told_room && loop->told_room != 0) {
+    if (room > loop->told_room) {
         LOG_INFO("table grown", "bytes=%" PRIu64 " room=%" PRIu64, used, room);
     }
     loop->told_room = room;
