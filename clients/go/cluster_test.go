@@ -136,6 +136,7 @@ func TestLocks(t *testing.T) {
 	t.Run("several", func(t *testing.T) { several(t, c) })
 	t.Run("convert", func(t *testing.T) { convert(t, c) })
 	t.Run("a limited hold", func(t *testing.T) { limited(t, c) })
+	t.Run("a limited hold that nobody hears of", func(t *testing.T) { limitedUnheard(t, c) })
 	t.Run("events", func(t *testing.T) { events(t, c) })
 	t.Run("alive", func(t *testing.T) { alive(t, c) })
 	t.Run("fences", func(t *testing.T) { fences(t, c) })
@@ -269,6 +270,20 @@ func limited(t *testing.T, c *cluster) {
 	})
 	is(t, a.Unlock(ctx), ErrNotHeld)
 	must(t, a.Lock(ctx))
+}
+
+// The same where the program wants no events.
+func limitedUnheard(t *testing.T, c *cluster) {
+	ctx := soon(t)
+	s := c.open(t, Options{TTL: time.Second})
+	a := s.NewLock("unheard", LockOptions{Hold: 200 * time.Millisecond})
+	must(t, a.Lock(ctx))
+	eventually(t, "the cluster never said so", func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.ended
+	})
+	must(t, s.NewLock("other", LockOptions{}).Lock(ctx))
 }
 
 func events(t *testing.T, c *cluster) {
@@ -441,4 +456,55 @@ func killed(t *testing.T, c *cluster) {
 	workers.Wait()
 	must(t, a.Unlock(ctx))
 	must(t, <-got)
+}
+
+// A process that is frozen past its lease believes in nothing afterwards, and
+// is told.
+func TestFrozenPastTheLease(t *testing.T) {
+	if os.Getenv("HASP_TEST_FROZEN") == "" {
+		c := startCluster(t)
+		ctx := soon(t)
+		child := exec.Command(os.Args[0], "-test.run", "TestFrozenPastTheLease", "-test.v")
+		child.Env = append(os.Environ(), "HASP_TEST_FROZEN="+strings.Join(c.endpoints, ","))
+		out, err := child.StdoutPipe()
+		must(t, err)
+		must(t, child.Start())
+		in := bufio.NewScanner(out)
+		say := func(word string) {
+			for in.Scan() {
+				if strings.HasPrefix(in.Text(), word) {
+					return
+				}
+			}
+			t.Fatalf("never said %q", word)
+		}
+		say("holds")
+		must(t, child.Process.Signal(syscall.SIGSTOP))
+		b := c.open(t, Options{}).NewLock("frozen", LockOptions{})
+		must(t, b.Lock(ctx))
+		must(t, child.Process.Signal(syscall.SIGCONT))
+		say("lost")
+		must(t, child.Wait())
+		return
+	}
+	s, err := Open(soon(t), Options{TTL: 500 * time.Millisecond,
+		Endpoints: strings.Split(os.Getenv("HASP_TEST_FROZEN"), ",")})
+	must(t, err)
+	a := s.NewLock("frozen", LockOptions{})
+	must(t, a.Lock(soon(t)))
+	working, stop := a.Context(context.Background())
+	defer stop()
+	last := clockNow() // Before the word: it may be frozen at once.
+	os.Stdout.WriteString("\nholds\n")
+	for last.age(clockNow()) < int64(250*time.Millisecond) {
+		last = clockNow() // Until it was frozen.
+		time.Sleep(time.Millisecond)
+	}
+	if a.Guard(0) == nil {
+		t.Fatal("it believes in what another one holds")
+	}
+	<-working.Done()
+	<-s.Done()
+	is(t, a.Guard(0), ErrLost)
+	os.Stdout.WriteString("\nlost\n")
 }

@@ -334,17 +334,14 @@ func (s *Session) endHolds() {
 // holdEnded: the cluster has ended a hold, by its limit or by an operator.
 func (s *Session) holdEnded(told map[string]any) {
 	name, token := asText(told["lock"]), asInt(told["token"])
+	isOver := false
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	for l := range s.holds {
-		if l.owner == asText(told["owner"]) && l.endsWith(name, token) {
-			s.pending = append(s.pending, Event{EventLost, name, token,
-				asText(told["reason"])})
-			select {
-			case s.eventWake <- struct{}{}:
-			default:
-			}
-		}
+		isOver = isOver || (l.owner == asText(told["owner"]) && l.endsWith(name, token))
+	}
+	s.mu.Unlock()
+	if isOver {
+		s.emit(Event{EventLost, name, token, asText(told["reason"])})
 	}
 }
 
