@@ -210,8 +210,10 @@ func (s *Session) tellNews(told State) State {
 	if state == told {
 		return state
 	}
-	if state != Held {
-		s.endHolds()
+	if state == Held {
+		s.eachHold((*Lock).believe)
+	} else {
+		s.eachHold((*Lock).doubt)
 	}
 	s.mu.Lock()
 	reason, closed := s.reason, s.closed

@@ -5,12 +5,14 @@ package hasp
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"os"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 )
 
 // To the nanosecond: tests/unit/test_lease_vectors.c makes the vectors from the
@@ -73,6 +75,38 @@ func runStep(t *testing.T, l *lease, step []any) {
 	default:
 		t.Fatalf("unknown step %v", step)
 	}
+}
+
+func TestAContextAfterAJeopardyIsThatOfTheHold(t *testing.T) {
+	s := &Session{holds: map[*Lock]bool{}}
+	s.over, s.end = context.WithCancel(context.Background())
+	now := clockNow()
+	s.lease.answered(now, 60000, 1000)
+	lock := s.NewLock("a", LockOptions{})
+	lock.granted([]int64{7}, now)
+	first, stop := lock.Context(context.Background())
+	defer stop()
+	if s.tellNews(Jeopardy) != Held || first.Err() != nil {
+		t.Error("it ends although the hold does not")
+	}
+	s.lease.linger = 1 // Long over.
+	if s.tellNews(Held) != Jeopardy {
+		t.Fatal("not in jeopardy")
+	}
+	<-first.Done()
+	s.lease.answered(clockNow(), 60000, 1000)
+	if s.tellNews(Jeopardy) != Held {
+		t.Fatal("not held again")
+	}
+	again, stop := lock.Context(context.Background())
+	defer stop()
+	select {
+	case <-again.Done():
+		t.Error("it has ended although the hold is safe")
+	case <-time.After(50 * time.Millisecond):
+	}
+	lock.forget()
+	<-again.Done()
 }
 
 func TestAValueIsWhatRESPSays(t *testing.T) {

@@ -290,17 +290,35 @@ func (l *Lock) granted(tokens []int64, first reading) {
 	l.mu.Lock()
 	l.tokens, l.ended, l.shared = tokens, false, l.options.Shared
 	l.since, l.limit = first, int64(l.options.Hold/time.Millisecond)
-	l.held, l.drop = context.WithCancel(context.Background())
-	drop := l.drop
 	l.mu.Unlock()
+	l.believe()
 	s.mu.Lock()
 	s.holds[l] = true
 	s.mu.Unlock()
-	if left := l.Remaining(); left == 0 || l.options.Hold != 0 {
-		l.mu.Lock()
-		l.over = time.AfterFunc(left, drop)
-		l.mu.Unlock()
+	if l.Remaining() == 0 {
+		l.doubt()
 	}
+}
+
+// believe begins what Context gives: at the grant, and after each jeopardy.
+func (l *Lock) believe() {
+	left := l.Remaining()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tokens == nil || l.ended || l.held.Err() == nil {
+		return
+	}
+	l.held, l.drop = context.WithCancel(context.Background())
+	if l.limit != 0 {
+		l.over = time.AfterFunc(left, l.drop)
+	}
+}
+
+// doubt ends what Context gave.
+func (l *Lock) doubt() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop()
 }
 
 // forget ends the belief; false if there was none.
@@ -320,14 +338,16 @@ func (l *Lock) forget() bool {
 	return was
 }
 
-// endHolds: nothing is believed in any more.
-func (s *Session) endHolds() {
+// eachHold calls do for each hold.
+func (s *Session) eachHold(do func(*Lock)) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	var holds []*Lock
 	for l := range s.holds {
-		l.mu.Lock()
-		l.drop()
-		l.mu.Unlock()
+		holds = append(holds, l)
+	}
+	s.mu.Unlock()
+	for _, l := range holds {
+		do(l)
 	}
 }
 
@@ -335,11 +355,9 @@ func (s *Session) endHolds() {
 func (s *Session) holdEnded(told map[string]any) {
 	name, token := asText(told["lock"]), asInt(told["token"])
 	isOver := false
-	s.mu.Lock()
-	for l := range s.holds {
+	s.eachHold(func(l *Lock) {
 		isOver = isOver || (l.owner == asText(told["owner"]) && l.endsWith(name, token))
-	}
-	s.mu.Unlock()
+	})
 	if isOver {
 		s.emit(Event{EventLost, name, token, asText(told["reason"])})
 	}

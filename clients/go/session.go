@@ -206,7 +206,7 @@ func (s *Session) Close(ctx context.Context) error {
 		return ErrClosed
 	}
 	lost := s.lease.state(clockNow()) == Lost
-	s.endHolds()
+	s.eachHold((*Lock).doubt)
 	var err error
 	if !lost {
 		ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
