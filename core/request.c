@@ -88,21 +88,21 @@ void request_release_call(struct core *core, struct request *request)
     core->requests.free_call_count++;
 }
 
-/* The arguments that were kept, which nobody has understood yet. */
+/* The call from the body, which holds a FORWARD that this node wrote or has
+ * checked. */
 static void decode(struct core *core, struct request *request)
 {
-    struct frame_forward forward = {.argument = NULL};
     CHECK(request->call == NULL && request->body.size >= FRAME_HEADER_SIZE);
-    struct bytes body = bytes_of(request->body.data + FRAME_HEADER_SIZE,
-                                 request->body.size - FRAME_HEADER_SIZE);
-    int error = frame_get_forward(body, &forward);
-    CHECK(error == 0);
-    request->call = new_call(core, forward.count);
-    forward.argument = request->call->own;
-    error = frame_get_forward(body, &forward);
-    CHECK(error == 0);
-    request->call->argument = forward.argument;
-    request->call->count = forward.count;
+    struct call *call = new_call(core, request->count);
+    struct frame_forward forward = {.argument = call->own};
+    int error = frame_get_forward(
+        bytes_of(request->body.data + FRAME_HEADER_SIZE,
+                 request->body.size - FRAME_HEADER_SIZE),
+        &forward);
+    CHECK(error == 0 && forward.count == request->count);
+    call->argument = call->own;
+    call->count = request->count;
+    request->call = call;
     request->address = forward.address;
     request->client = forward.client;
 }
@@ -121,6 +121,7 @@ int request_new_remote(struct core *core, uint64_t peer, struct bytes body,
     request->slot = forward.slot;
     request->session = forward.session;
     request->version = forward.version;
+    request->count = forward.count;
     request->effect = forward.may_be_done ? MAY_BE_DONE : NOTHING_DONE;
     size_t start = frame_begin(&request->body, FRAME_FORWARD);
     buffer_put_bytes(&request->body, body);
@@ -163,6 +164,7 @@ void request_keep(struct core *core, struct request *request,
     };
     CHECK(request->body.size == 0 && request->held_size == 0); /* Once. */
     frame_put_forward(&request->body, &forward);
+    request->count = count;
     request->held_size = request->body.size;
     conn_hold(core, conn, request->held_size);
 }

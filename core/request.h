@@ -87,7 +87,8 @@ struct request {
     bool is_undoing;
     char secret[2 * SECRET_SIZE + 1]; /* OPEN: made here, told once; or "". */
     UT_hash_handle by_wait;           /* Queued: the first of its wait. */
-    struct buffer body;               /* The FORWARD frame. */
+    struct buffer body;               /* The FORWARD frame, ... */
+    uint32_t count;                   /* ... with so many arguments. */
     uint64_t held_size;               /* Counted with its connection. */
 };
 

@@ -241,32 +241,32 @@ static inline bool call_is_numbered(const struct request *request,
     return call_has(call, OPTION_REQ) && request->session != 0;
 }
 
-/* --- Handlers, in commands_*.c -------------------------------------------- */
+/* --- Handlers ------------------------------------------------------------- */
 
 struct origin call_origin(const struct request *request,
                           const struct call *call);
 
-/* commands_session.c */
+/* session.c */
 command_encode_fn session_open_encode, session_close_encode;
 command_reply_fn session_open_reply, session_close_reply;
 command_read_fn session_attach_read, session_show_read, session_list_read;
 bool session_open_check(struct call *call, struct resp_writer *writer);
 bool session_keep_parse(struct call *call, struct resp_writer *writer);
 
-/* commands_lock.c */
+/* lock.c */
 command_encode_fn lock_acquire_encode, lock_release_encode,
     lock_release_if_encode, lock_convert_encode, lock_cancel_encode,
     lock_note_encode, lock_please_encode;
 command_parse_fn lock_acquire_check, lock_release_if_check, lock_convert_check;
 
-/* commands_show.c */
+/* show.c */
 command_read_fn lock_show_read, lock_list_read, lock_check_read;
 
-/* commands_fence.c */
+/* fence.c */
 command_encode_fn fence_admit_encode, fence_remove_encode;
 command_read_fn fence_show_read, fence_list_read;
 
-/* commands_admin.c */
+/* admin.c */
 command_encode_fn quarantine_end_encode;
 command_parse_fn quarantine_end_check;
 command_encode_fn blacklist_add_encode, blacklist_remove_encode,
@@ -274,39 +274,39 @@ command_encode_fn blacklist_add_encode, blacklist_remove_encode,
 command_parse_fn blacklist_check;
 command_read_fn blacklist_list_read, limits_list_read;
 
-/* membership.c, transfer.c, snapshots.c */
+/* core/membership.c, core/transfer.c, core/snapshots.c */
 command_run_fn raft_add_run, raft_promote_run, raft_demote_run, raft_remove_run,
     raft_transfer_run, raft_snapshot_run;
 
-/* feature.c */
+/* core/feature.c */
 command_run_fn raft_finalize_run;
 #ifdef HASP_FEATURE_LEVEL_EXTRA
 command_encode_fn raft_trial_encode;
 #endif
 
-/* backup.c */
+/* core/backup.c */
 command_run_fn raft_backup_run;
 command_parse_fn raft_backup_parse;
 
-/* lease.c */
+/* core/lease.c */
 command_run_fn session_keep_run;
 command_read_fn session_keep_read;
 
-/* status.c */
+/* core/status.c */
 command_run_fn raft_status_run, server_info;
 
-/* events.c */
+/* core/events.c */
 command_run_fn lock_watch_run, lock_unwatch_run, subscribe_run, unsubscribe_run,
     psubscribe_run, punsubscribe_run;
 command_parse_fn watch_texts_check;
 
-/* commands_server.c, commands_about.c, cluster.c */
+/* server.c, about.c, core/cluster.c */
 command_run_fn server_hello, server_auth, server_ping, server_echo, server_quit,
     server_reset, server_select, server_command, server_client, server_config,
     server_readonly, server_cluster;
 command_parse_fn server_config_check, server_cluster_check;
 
-/* commands_redis.c */
+/* core/redis/commands.c */
 command_parse_fn redis_set_parse, redis_setnx_parse, redis_expire_parse,
     redis_eval_parse, redis_keys_check;
 command_run_fn redis_run, redis_script_run;
