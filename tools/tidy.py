@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Checks what a formatter does not: lengths, guards, licences, left-overs.
+"""Checks what a formatter does not: lengths, guards, licences, left-overs, and
+that the files, functions and tests which the prose names exist.
 
 Findings have one shape, "file:line: what". Lengths: 70 lines a function, 1000 a
 file, 80 columns a line (88 in Python, as its formatters have it).
 """
 
+import fnmatch
 import re
 import subprocess
 import sys
@@ -89,22 +91,84 @@ def check_text(path, text):
             report(path, number, 'left-over marker')
 
 
+def is_prose(path):
+    """Whether the files, functions and tests that this file names must exist."""
+    return path.endswith('README.md') or path in (
+        'ARCHITECTURE.md', 'CONTRIBUTING.md', 'core/commands/commands.h')
+
+
+def spans(path, text):
+    """Yields each text that may name something, with its line: in Markdown what
+    stands between backticks, in C the comments."""
+    pattern = r'`([^`\n]+)`' if path.endswith('.md') else r'/\*(.*?)\*/'
+    for match in re.finditer(pattern, text, flags=re.S):
+        yield (text.count('\n', 0, match.start()) + 1,
+               re.sub(r'<\w+>', '*', match.group(1)))
+
+
+def files_of(name, home, tracked):
+    """The files meant by a path from the top or from the folder 'home', by its
+    last parts, without its ending, as a folder, or as a pattern."""
+    name = name.rstrip('/')
+    return [path for path in tracked for start in ('', home + '/', '*/')
+            for end in ('', '.?*', '/*')
+            if fnmatch.fnmatchcase(path, start + name + end)]
+
+
+def check_names(path, text, words):
+    """'words' has those of each tracked file, comments left out."""
+    home = path.rpartition('/')[0]
+    tops = {other.partition('/')[0] for other in words if '/' in other}
+    anywhere = set().union(*words.values())
+    anywhere.update(re.split(r'[/.]', other)[-2] for other in words
+                    if '.' in other)
+    for number, span in spans(path, text):
+        # "file.c: function, function" and "test_file: test"
+        place = re.fullmatch(r'(test_\w+|[\w/]+\.[chj]s?|[\w/]+\.py): ([\w, ]+)',
+                             span)
+        if place:
+            stem = re.sub(r'\.\w+$', '', place.group(1))
+            there = set().union(*(words[other] for other in
+                                  files_of(stem, home, words)))
+            for word in set(re.findall(r'\w+', place.group(2))) - there:
+                report(path, number, f'{place.group(1)} has no {word}')
+            continue
+        for word in re.findall(r'(?<![\w/<.-])\w[\w./*\[\]-]+', span):
+            is_path = word.partition('/')[0] in tops and '/' in word[:-1]
+            if (is_path or re.fullmatch(r'\w+\.([chj]|def|py)', word)) and \
+                    not files_of(word.rstrip('.'), home, words):
+                report(path, number, f'there is no file {word}')
+        for function, other in re.findall(
+                r'\b([a-z]\w*)\(\)|\b([a-z]\w*_\w+_\w+)\b', span):
+            if (function or other) not in anywhere:
+                report(path, number, f'nothing is called {function or other}')
+
+
 def main():
     tracked = subprocess.run(['git', 'ls-files'], check=True, text=True,
                              capture_output=True).stdout.split('\n')
     seen = 0
+    words = {}
+    prose = {}
     for path in tracked:
-        if not path.endswith(('.c', '.h', '.py', '.sh', '.def')):
-            continue
         try:
             with open(path, encoding='utf-8') as file:
                 text = file.read()
-        except FileNotFoundError:
+        except (FileNotFoundError, UnicodeDecodeError):
+            continue
+        words[path] = set() if path.endswith('.md') else set(re.findall(
+            r'\w+', re.sub(r'/\*.*?\*/', '', text, flags=re.S)
+            if path.endswith(('.c', '.h')) else text))
+        if is_prose(path):
+            prose[path] = text
+        if not path.endswith(('.c', '.h', '.py', '.sh', '.def')):
             continue
         seen += 1
         check_text(path, text)
         if path.endswith(('.c', '.h')):
             check_c(path, text)
+    for path, text in prose.items():
+        check_names(path, text, words)
     for problem in problems:
         print(problem)
     print(f'tidy: {seen} files, {len(problems)} problems')
