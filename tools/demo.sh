@@ -133,5 +133,5 @@ caught_up()
 }
 until_true 10 caught_up 2>/dev/null || fail "node $first does not catch up"
 say "node $first has caught up:"
-hasp status | sed 's/^/            /'
+hasp status 2>&1 | sed 's/^/            /'
 say 'done: nothing was lost, nothing was granted twice'
