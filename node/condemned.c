@@ -36,16 +36,12 @@ int condemned_write(const char *folder, const char *reason,
 static int load(const char *folder, const char *name, char text[1024],
                 const char **ret_rest, char why[HASP_WHY_SIZE])
 {
-    FILE *file;
-    int error = disk_open_file(folder, name, &file, why);
+    int error = disk_load_text(folder, name, text, 1024, why);
     if (error != 0) {
         return error;
     }
-    size_t size = fread(text, 1, 1023, file);
-    fclose(file);
-    text[size] = '\0';
     char *end = strchr(text, '\n');
-    *ret_rest = end != NULL ? end + 1 : text + size;
+    *ret_rest = end != NULL ? end + 1 : text + strlen(text);
     if (end != NULL) {
         *end = '\0';
     }

@@ -281,18 +281,13 @@ int founding_load(struct founding *founding, const char *folder,
     char text[4096];
     uint8_t digest[DIGEST_SIZE];
     struct buffer hex = {0};
-    FILE *file;
-    int error = disk_open_file(folder, FILE_NAME, &file, why);
+    int error = disk_load_text(folder, FILE_NAME, text, sizeof text, why);
     if (error != 0) {
         return error;
     }
-    size_t size = fread(text, 1, sizeof text - 1, file);
-    bool is_bad = ferror(file) != 0;
-    fclose(file);
-    text[size] = '\0';
-
+    bool is_bad = false;
     founding->count = 0;
-    char *end = is_bad ? NULL : strstr(text, "digest = ");
+    char *end = strstr(text, "digest = ");
     if (end != NULL) {
         digest_of(bytes_of(text, (size_t)(end - text)), digest);
         put_hex(&hex, digest);

@@ -11,14 +11,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "node/node.h"
+#include "storage/disk.h"
 #include "storage/disk_watch.h"
+#include "storage/port.h"
 
 void snapshots_init(struct snapshots *snapshots, struct hasp_node *node)
 {
@@ -34,11 +34,11 @@ void snapshots_done(struct snapshots *snapshots)
     CHECK(!snapshots_are_busy(snapshots));
     for (int i = 0; i < SNAPSHOT_OPEN_MAX; i++) {
         if (snapshots->open[i].fd >= 0) {
-            close(snapshots->open[i].fd);
+            storage_port->close(snapshots->open[i].fd);
         }
     }
     if (snapshots->receiving_fd >= 0) {
-        close(snapshots->receiving_fd);
+        storage_port->close(snapshots->receiving_fd);
     }
     if (snapshots->adopted.stream.data != NULL) {
         snapshot_file_unmap(&snapshots->adopted);
@@ -60,7 +60,7 @@ static void close_idle(struct snapshots *snapshots)
     for (int i = 0; i < SNAPSHOT_OPEN_MAX; i++) {
         struct snapshot_open *open = &snapshots->open[i];
         if (open->fd >= 0 && now_ns - open->read_ns > SNAPSHOT_OPEN_NS) {
-            close(open->fd);
+            storage_port->close(open->fd);
             open->fd = -1;
         }
     }
@@ -198,12 +198,12 @@ static struct snapshot_open *open_snapshot(struct snapshots *snapshots,
     }
     snprintf(path, sizeof path, "%s/snapshot-%016" PRIx64 "-%016" PRIx64,
              datadir_snapshot_path(snapshots->node->datadir), log_index, term);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = storage_port->openat(AT_FDCWD, path, O_RDONLY);
     if (fd < 0) {
         return NULL;
     }
     if (victim->fd >= 0) {
-        close(victim->fd);
+        storage_port->close(victim->fd);
     }
     *victim = (struct snapshot_open){fd, log_index, term, now_ns};
     return victim;
@@ -221,24 +221,14 @@ bool snapshots_port_read(void *data, uint64_t log_index, uint64_t term,
     if (offset > INT64_MAX - size) {
         return true; /* Far behind the end, which a client may ask for. */
     }
-    uint8_t *at = buffer_reserve(out, size);
     size_t done = 0;
-    while (done < size) {
-        ssize_t part = pread(open->fd, at + done, size - done,
-                             (off_t)(offset + done));
-        if (part < 0 && errno == EINTR) {
-            continue;
-        }
-        if (part < 0) {
-            LOG_WARN("cannot read a snapshot", "index=%" PRIu64 " error=%s",
-                     log_index,
-                     log_quote(strerror(errno), strlen(strerror(errno))));
-            return false;
-        }
-        if (part == 0) {
-            break;
-        }
-        done += (size_t)part;
+    int system_error = disk_read(open->fd, buffer_reserve(out, size), size,
+                                 offset, &done);
+    if (system_error != 0) {
+        const char *text = strerror(system_error);
+        LOG_WARN("cannot read a snapshot", "index=%" PRIu64 " error=%s",
+                 log_index, log_quote(text, strlen(text)));
+        return false;
     }
     out->size += done;
     return true;
@@ -263,37 +253,20 @@ static void begin_receiving(struct snapshots *snapshots)
 {
     char path[4096];
     if (snapshots->receiving_fd >= 0) {
-        close(snapshots->receiving_fd);
+        storage_port->close(snapshots->receiving_fd);
     }
     receiving_path(snapshots, path);
     snapshots->received_size = 0;
     snapshots->receive_error = 0;
-    snapshots->receiving_fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC,
-                                   0600);
+    snapshots->receiving_fd = storage_port->openat(AT_FDCWD, path,
+                                                   O_RDWR | O_CREAT | O_TRUNC);
     if (snapshots->receiving_fd < 0 ||
-        flock(snapshots->receiving_fd, LOCK_EX | LOCK_NB) != 0) {
+        storage_port->lock(snapshots->receiving_fd) != 0) {
         snapshots->receive_error = errno == ENOSPC ? HASP_ENOSPC : HASP_EIO;
         LOG_WARN("cannot receive a snapshot", "path=%s error=%s",
                  log_quote(path, strlen(path)),
                  log_quote(strerror(errno), strlen(strerror(errno))));
     }
-}
-
-static int write_all(int fd, struct bytes bytes, uint64_t offset)
-{
-    size_t done = 0;
-    while (done < bytes.size) {
-        ssize_t part = pwrite(fd, bytes.data + done, bytes.size - done,
-                              (off_t)(offset + done));
-        if (part < 0 && errno == EINTR) {
-            continue;
-        }
-        if (part <= 0) {
-            return part == 0 || errno == ENOSPC ? HASP_ENOSPC : HASP_EIO;
-        }
-        done += (size_t)part;
-    }
-    return 0;
 }
 
 void snapshots_port_write(void *data, uint64_t offset, struct bytes chunk)
@@ -311,8 +284,11 @@ void snapshots_port_write(void *data, uint64_t offset, struct bytes chunk)
         snapshots->receive_error = HASP_EPROTO;
         return;
     }
-    snapshots->receive_error = write_all(snapshots->receiving_fd, chunk,
+    int system_error = disk_write_cached(snapshots->receiving_fd, chunk,
                                          offset);
+    if (system_error != 0) {
+        snapshots->receive_error = disk_error(system_error);
+    }
     snapshots->received_size += chunk.size;
 }
 
@@ -350,13 +326,13 @@ static void adopt_ended(uv_work_t *work, int status)
     CHECK(status == 0 && snapshots->is_adopting);
     snapshots->is_adopting = false;
     if (snapshots->adopting_fd >= 0) {
-        close(snapshots->adopting_fd);
+        storage_port->close(snapshots->adopting_fd);
         snapshots->adopting_fd = -1;
     }
     if (snapshots->adopt_error != 0) {
         LOG_WARN("received snapshot refused", "error=%s",
                  log_quote(snapshots->adopt_why, strlen(snapshots->adopt_why)));
-        unlink(snapshots->adopting_path);
+        storage_port->unlinkat(AT_FDCWD, snapshots->adopting_path);
     } else {
         header = snapshots->adopted.header;
         LOG_INFO("snapshot received", "index=%" PRIu64 " size=%zu",

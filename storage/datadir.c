@@ -5,20 +5,17 @@
 
 #include "storage/datadir.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/memory.h"
 #include "storage/crc32c.h"
 #include "storage/disk.h"
+#include "storage/port.h"
 #include "storage/vote_file.h"
 
 #define LOCK_NAME "LOCK"
@@ -29,8 +26,6 @@
 #define TABLE_NAME "table"
 #define DAMAGED_NAME TABLE_NAME ".damaged-"
 #define TRUST_SIZE_MAX 128u
-#define BOOT_ID_PATH "/proc/sys/kernel/random/boot_id"
-#define BOOT_ID_SIZE_MAX 64u
 
 struct datadir {
     char *path;
@@ -41,7 +36,7 @@ struct datadir {
     int lock_fd;
     struct vote_file vote;
     struct datadir_identity identity;
-    char boot_id[BOOT_ID_SIZE_MAX]; /* Empty if it is not known. */
+    char boot_id[STORAGE_BOOT_ID_SIZE]; /* Empty if it is not known. */
 };
 
 static int take_lock(struct datadir *datadir, char why[HASP_WHY_SIZE]);
@@ -51,7 +46,6 @@ static int save_identity(const struct datadir *datadir,
                          const struct datadir_identity *identity);
 static int create(struct datadir *datadir, uint64_t node_id,
                   uint64_t incarnation, char why[HASP_WHY_SIZE]);
-static void read_boot_id(struct datadir *datadir);
 static int write_trust(struct datadir *datadir, const char *text);
 static int remove_files(const char *path);
 
@@ -76,12 +70,12 @@ int datadir_open(const char *path, uint64_t node_id,
     datadir->folder_fd = -1;
     datadir->lock_fd = -1;
     datadir->vote.fd = -1;
-    read_boot_id(datadir);
     int error = disk_open_folder(path, &datadir->folder_fd);
     if (error != 0) {
         error = disk_fail(why, error, "open the data directory", path, NULL);
         goto out_close;
     }
+    storage_port->boot_id(datadir->folder_fd, datadir->boot_id);
     error = take_lock(datadir, why);
     if (error == 0) {
         error = make_folders(datadir, why);
@@ -119,12 +113,13 @@ int datadir_open_existing(const char *path, struct datadir **ret_datadir,
     struct datadir looked_at = {.path = memory_text(path)};
     bool is_new;
     int error;
-    looked_at.folder_fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    looked_at.folder_fd = storage_port->openat(AT_FDCWD, path,
+                                               O_RDONLY | O_DIRECTORY);
     if (looked_at.folder_fd < 0) {
         error = disk_fail(why, errno, "open the data directory", path, NULL);
     } else {
         error = load_identity(&looked_at, why);
-        close(looked_at.folder_fd);
+        storage_port->close(looked_at.folder_fd);
     }
     free(looked_at.path);
     if (error == HASP_ENOENT) {
@@ -147,7 +142,7 @@ void datadir_close(struct datadir *datadir)
     int fds[] = {datadir->folder_fd, datadir->lock_fd};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
         if (fds[i] >= 0) {
-            close(fds[i]);
+            storage_port->close(fds[i]);
         }
     }
     free(datadir->path);
@@ -241,12 +236,12 @@ bool datadir_table_is_trusted(const struct datadir *datadir)
     char text[TRUST_SIZE_MAX + 1] = "";
     char here[TRUST_SIZE_MAX];
     size_t size = 0;
-    int fd = openat(datadir->folder_fd, TRUST_NAME, O_RDONLY | O_CLOEXEC);
+    int fd = storage_port->openat(datadir->folder_fd, TRUST_NAME, O_RDONLY);
     if (fd < 0) {
         return false;
     }
     int error = disk_read(fd, text, TRUST_SIZE_MAX, 0, &size);
-    close(fd);
+    storage_port->close(fd);
     if (error != 0) {
         return false;
     }
@@ -258,10 +253,11 @@ bool datadir_table_is_trusted(const struct datadir *datadir)
 /* Durably: nobody trusts the table. Returns 0 or an errno. */
 static int remove_trust(struct datadir *datadir)
 {
-    if (unlinkat(datadir->folder_fd, TRUST_NAME, 0) != 0 && errno != ENOENT) {
+    if (storage_port->unlinkat(datadir->folder_fd, TRUST_NAME) != 0 &&
+        errno != ENOENT) {
         return errno;
     }
-    return fsync(datadir->folder_fd) == 0 ? 0 : errno;
+    return storage_port->fsync(datadir->folder_fd) == 0 ? 0 : errno;
 }
 
 int datadir_table_set_aside(struct datadir *datadir, int *ret_number)
@@ -272,23 +268,23 @@ int datadir_table_set_aside(struct datadir *datadir, int *ret_number)
         number++;
         snprintf(name, sizeof name, DAMAGED_NAME "%d", number);
     } while (number <= DATADIR_DAMAGED_MAX &&
-             faccessat(datadir->folder_fd, name, F_OK, 0) == 0);
+             storage_port->exists(datadir->folder_fd, name) == 0);
     if (number > DATADIR_DAMAGED_MAX) {
         return HASP_EFULL;
     }
     int error = remove_trust(datadir);
-    if (error == 0 && renameat(datadir->folder_fd, TABLE_NAME,
-                               datadir->folder_fd, name) != 0) {
+    if (error == 0 && storage_port->renameat(datadir->folder_fd, TABLE_NAME,
+                                             datadir->folder_fd, name) != 0) {
         error = errno;
     }
     if (error == 0) {
         int fd = -1;
         error = disk_open_folder(datadir->table_path, &fd);
         if (error == 0) {
-            close(fd);
+            storage_port->close(fd);
         }
     }
-    if (error == 0 && fsync(datadir->folder_fd) != 0) {
+    if (error == 0 && storage_port->fsync(datadir->folder_fd) != 0) {
         error = errno;
     }
     if (error != 0) {
@@ -328,12 +324,9 @@ int datadir_table_closed(struct datadir *datadir)
 
 int datadir_space(const struct datadir *datadir, uint64_t *ret_free)
 {
-    struct statvfs status;
-    if (fstatvfs(datadir->folder_fd, &status) != 0) {
-        return disk_error(errno);
-    }
-    *ret_free = (uint64_t)status.f_bavail * status.f_frsize;
-    return 0;
+    return storage_port->space(datadir->folder_fd, ret_free) == 0
+               ? 0
+               : disk_error(errno);
 }
 
 /* --- Opening ------------------------------------------------------------ */
@@ -342,12 +335,12 @@ static int take_lock(struct datadir *datadir, char why[HASP_WHY_SIZE])
 {
     char pid[32] = "";
     size_t size = 0;
-    datadir->lock_fd = openat(datadir->folder_fd, LOCK_NAME,
-                              O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    datadir->lock_fd = storage_port->openat(datadir->folder_fd, LOCK_NAME,
+                                            O_RDWR | O_CREAT);
     if (datadir->lock_fd < 0) {
         return disk_fail(why, errno, "open", datadir->path, LOCK_NAME);
     }
-    if (flock(datadir->lock_fd, LOCK_EX | LOCK_NB) != 0) {
+    if (storage_port->lock(datadir->lock_fd) != 0) {
         if (errno != EWOULDBLOCK) {
             return disk_fail(why, errno, "lock", datadir->path, LOCK_NAME);
         }
@@ -363,8 +356,9 @@ static int take_lock(struct datadir *datadir, char why[HASP_WHY_SIZE])
     }
     /* For people only: the lock is what counts. */
     int length = snprintf(pid, sizeof pid, "%ld\n", (long)getpid());
-    if (ftruncate(datadir->lock_fd, 0) != 0 ||
-        pwrite(datadir->lock_fd, pid, (size_t)length, 0) != length) {
+    if (storage_port->ftruncate(datadir->lock_fd, 0) != 0 ||
+        storage_port->pwrite(datadir->lock_fd, pid, (size_t)length, 0) !=
+            length) {
         return disk_fail(why, errno, "write", datadir->path, LOCK_NAME);
     }
     return 0;
@@ -380,9 +374,17 @@ static int make_folders(struct datadir *datadir, char why[HASP_WHY_SIZE])
         if (error != 0) {
             return disk_fail(why, error, "make", paths[i], NULL);
         }
-        close(fd);
+        storage_port->close(fd);
     }
     return 0;
+}
+
+/* storage_name_fn. */
+static bool is_file(void *data, const char *name)
+{
+    bool *is_found = data;
+    *is_found = *is_found || name[0] != '.';
+    return *is_found;
 }
 
 /* True if there is what only a directory with an identity can hold: a log, or a
@@ -392,16 +394,14 @@ static bool has_been_used(struct datadir *datadir)
     if (vote_file_is_used(datadir->folder_fd)) {
         return true;
     }
-    DIR *folder = opendir(datadir->wal_path);
-    bool is_empty = true;
-    struct dirent *found = NULL;
-    while (folder != NULL && (found = readdir(folder)) != NULL) {
-        is_empty = is_empty && found->d_name[0] == '.';
+    bool has_log = false;
+    int fd = storage_port->openat(AT_FDCWD, datadir->wal_path,
+                                  O_RDONLY | O_DIRECTORY);
+    if (fd >= 0) {
+        (void)!storage_port->list(fd, is_file, &has_log);
+        storage_port->close(fd);
     }
-    if (folder != NULL) {
-        closedir(folder);
-    }
-    return !is_empty;
+    return has_log;
 }
 
 /* The identity is written last: a directory without one has never been used. */
@@ -493,14 +493,14 @@ static int load_identity(struct datadir *datadir, char why[HASP_WHY_SIZE])
 {
     char text[IDENTITY_SIZE_MAX + 1] = "";
     size_t size = 0;
-    int fd = openat(datadir->folder_fd, IDENTITY_NAME, O_RDONLY | O_CLOEXEC);
+    int fd = storage_port->openat(datadir->folder_fd, IDENTITY_NAME, O_RDONLY);
     if (fd < 0 && errno == ENOENT) {
         return HASP_ENOENT;
     }
     int error = fd >= 0 ? disk_read(fd, text, IDENTITY_SIZE_MAX, 0, &size)
                         : errno;
     if (fd >= 0) {
-        close(fd);
+        storage_port->close(fd);
     }
     if (error != 0) {
         return disk_fail(why, error, "read", datadir->path, IDENTITY_NAME);
@@ -513,22 +513,6 @@ static int load_identity(struct datadir *datadir, char why[HASP_WHY_SIZE])
     return 0;
 }
 
-static void read_boot_id(struct datadir *datadir)
-{
-    size_t size = 0;
-    int fd = open(BOOT_ID_PATH, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return;
-    }
-    if (disk_read(fd, datadir->boot_id, sizeof datadir->boot_id - 1, 0,
-                  &size) != 0) {
-        size = 0;
-    }
-    close(fd);
-    datadir->boot_id[size] = '\0';
-    datadir->boot_id[strcspn(datadir->boot_id, "\n")] = '\0';
-}
-
 /* --- Files -------------------------------------------------------------- */
 
 static int write_trust(struct datadir *datadir, const char *text)
@@ -538,25 +522,37 @@ static int write_trust(struct datadir *datadir, const char *text)
     return error == 0 ? 0 : disk_error(error);
 }
 
+struct removal {
+    int folder_fd;
+    int error;
+};
+
+/* storage_name_fn. */
+static bool remove_file(void *data, const char *name)
+{
+    struct removal *removal = data;
+    if (storage_port->unlinkat(removal->folder_fd, name) != 0) {
+        removal->error = errno;
+    }
+    return removal->error != 0;
+}
+
 /* Removes all files of a folder, durably. Returns 0 or an errno. */
 static int remove_files(const char *path)
 {
-    DIR *folder = opendir(path);
-    int error = 0;
-    if (folder == NULL) {
+    struct removal removal = {.error = 0};
+    removal.folder_fd = storage_port->openat(AT_FDCWD, path,
+                                             O_RDONLY | O_DIRECTORY);
+    if (removal.folder_fd < 0) {
         return errno;
     }
-    struct dirent *found = NULL;
-    while (error == 0 && (found = readdir(folder)) != NULL) {
-        if (strcmp(found->d_name, ".") != 0 &&
-            strcmp(found->d_name, "..") != 0 &&
-            unlinkat(dirfd(folder), found->d_name, 0) != 0) {
-            error = errno;
-        }
-    }
-    if (error == 0 && fsync(dirfd(folder)) != 0) {
+    int error = storage_port->list(removal.folder_fd, remove_file, &removal) ==
+                        0
+                    ? removal.error
+                    : errno;
+    if (error == 0 && storage_port->fsync(removal.folder_fd) != 0) {
         error = errno;
     }
-    closedir(folder);
+    storage_port->close(removal.folder_fd);
     return error;
 }

@@ -12,12 +12,10 @@
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
-#include <sys/stat.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "base/memory.h"
 #include "storage/disk_watch.h"
+#include "storage/port.h"
 
 /* Of what cannot be put off. */
 #define STARVED_TRIES 10
@@ -48,14 +46,16 @@ int disk_fail(char why[HASP_WHY_SIZE], int system_error, const char *verb,
     return disk_error(system_error);
 }
 
-static int write_all(int fd, struct bytes data, uint64_t offset, int flags)
+static int write_all(int fd, struct bytes data, uint64_t offset,
+                     bool is_durable)
 {
     size_t done = 0;
     while (done < data.size) {
-        struct iovec part = {(void *)(data.data + done), data.size - done};
+        const uint8_t *part = data.data + done;
+        size_t size = data.size - done;
         off_t at = (off_t)(offset + done);
-        ssize_t n = flags == 0 ? pwrite(fd, part.iov_base, part.iov_len, at)
-                               : pwritev2(fd, &part, 1, at, flags);
+        ssize_t n = is_durable ? storage_port->pwrite_dsync(fd, part, size, at)
+                               : storage_port->pwrite(fd, part, size, at);
         if (n < 0 && errno == EINTR) {
             continue;
         }
@@ -72,36 +72,41 @@ static int write_all(int fd, struct bytes data, uint64_t offset, int flags)
 
 int disk_write(int fd, struct bytes data, uint64_t offset)
 {
-    int error = write_all(fd, data, offset, RWF_DSYNC);
+    int error = write_all(fd, data, offset, true);
     if (error != EOPNOTSUPP && error != ENOSYS && error != EINVAL) {
         return error;
     }
     /* The flag is refused before anything is written (old kernels, some file
      * systems): the same in two steps. */
-    error = write_all(fd, data, offset, 0);
+    error = write_all(fd, data, offset, false);
     if (error != 0) {
         return error;
     }
-    return fdatasync(fd) == 0 ? 0 : errno;
+    return storage_port->fdatasync(fd) == 0 ? 0 : errno;
+}
+
+int disk_write_cached(int fd, struct bytes data, uint64_t offset)
+{
+    return write_all(fd, data, offset, false);
 }
 
 int disk_write_two(int fd, struct bytes data, uint64_t offset,
                    uint64_t other_offset)
 {
-    int error = write_all(fd, data, offset, 0);
+    int error = write_all(fd, data, offset, false);
     if (error == 0) {
-        error = write_all(fd, data, other_offset, 0);
+        error = write_all(fd, data, other_offset, false);
     }
     if (error != 0) {
         return error;
     }
-    return fdatasync(fd) == 0 ? 0 : errno;
+    return storage_port->fdatasync(fd) == 0 ? 0 : errno;
 }
 
 int disk_flush(int fd, const char *what)
 {
     uint32_t place = disk_watch_begin(what);
-    int error = fsync(fd) == 0 ? 0 : errno;
+    int error = storage_port->fsync(fd) == 0 ? 0 : errno;
     disk_watch_end(place);
     return error;
 }
@@ -111,8 +116,8 @@ int disk_read(int fd, void *data, size_t size, uint64_t offset,
 {
     size_t done = 0;
     while (done < size) {
-        ssize_t n = pread(fd, (uint8_t *)data + done, size - done,
-                          (off_t)(offset + done));
+        ssize_t n = storage_port->pread(fd, (uint8_t *)data + done, size - done,
+                                        (off_t)(offset + done));
         if (n < 0 && errno == EINTR) {
             continue;
         }
@@ -132,7 +137,7 @@ int disk_read(int fd, void *data, size_t size, uint64_t offset,
 static int open_patiently(int folder_fd, const char *path, int flags)
 {
     for (int i = 0;; i++) {
-        int fd = openat(folder_fd, path, flags, 0600);
+        int fd = storage_port->openat(folder_fd, path, flags);
         if (fd >= 0 || !disk_is_starved(errno) || i == STARVED_TRIES) {
             return fd;
         }
@@ -148,19 +153,19 @@ int disk_replace(int folder_fd, const char *name, struct bytes data)
     if (size < 0 || (size_t)size >= sizeof temporary) {
         return ENAMETOOLONG;
     }
-    int fd = open_patiently(folder_fd, temporary,
-                            O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC);
+    int fd = open_patiently(folder_fd, temporary, O_WRONLY | O_CREAT | O_TRUNC);
     if (fd < 0) {
         return errno;
     }
-    int error = write_all(fd, data, 0, 0);
+    int error = write_all(fd, data, 0, false);
     if (error == 0) {
         error = disk_flush(fd, "flush a small file");
     }
-    if (close(fd) != 0 && error == 0) {
+    if (storage_port->close(fd) != 0 && error == 0) {
         error = errno;
     }
-    if (error == 0 && renameat(folder_fd, temporary, folder_fd, name) != 0) {
+    if (error == 0 &&
+        storage_port->renameat(folder_fd, temporary, folder_fd, name) != 0) {
         error = errno;
     }
     if (error == 0) {
@@ -178,7 +183,7 @@ int disk_replace_in(const char *folder, const char *name, struct bytes data,
         return disk_fail(why, error, "open", folder, NULL);
     }
     error = disk_replace(folder_fd, name, data);
-    close(folder_fd);
+    storage_port->close(folder_fd);
     return error != 0 ? disk_fail(why, error, "write", folder, name) : 0;
 }
 
@@ -190,48 +195,53 @@ int disk_remove_in(const char *folder, const char *name,
     if (error != 0) {
         return disk_fail(why, error, "open", folder, NULL);
     }
-    if (unlinkat(folder_fd, name, 0) != 0) {
+    if (storage_port->unlinkat(folder_fd, name) != 0) {
         error = errno == ENOENT ? 0 : errno;
-    } else if (fsync(folder_fd) != 0) {
+    } else if (storage_port->fsync(folder_fd) != 0) {
         error = errno;
     }
-    close(folder_fd);
+    storage_port->close(folder_fd);
     return error != 0 ? disk_fail(why, error, "remove", folder, name) : 0;
 }
 
-int disk_open_file(const char *folder, const char *name, FILE **ret_file,
-                   char why[HASP_WHY_SIZE])
+int disk_load_text(const char *folder, const char *name, char *ret_text,
+                   size_t size, char why[HASP_WHY_SIZE])
 {
     char path[PATH_MAX];
-    int size = snprintf(path, sizeof path, "%s/%s", folder, name);
-    if (size < 0 || (size_t)size >= sizeof path) {
+    int length = snprintf(path, sizeof path, "%s/%s", folder, name);
+    if (length < 0 || (size_t)length >= sizeof path) {
         return disk_fail(why, ENAMETOOLONG, "open", folder, name);
     }
-    FILE *file = fopen(path, "re");
-    if (file == NULL) {
+    int fd = storage_port->openat(AT_FDCWD, path, O_RDONLY);
+    if (fd < 0) {
         return errno == ENOENT ? HASP_ENOENT
                                : disk_fail(why, errno, "open", folder, name);
     }
-    *ret_file = file;
+    size_t done = 0;
+    int error = disk_read(fd, ret_text, size - 1, 0, &done);
+    storage_port->close(fd);
+    if (error != 0) {
+        return disk_fail(why, error, "read", folder, name);
+    }
+    ret_text[done] = '\0';
     return 0;
 }
 
 static int sync_parent(const char *path)
 {
     AUTO(auto_free) char *copy = memory_text(path);
-    int fd = open_patiently(AT_FDCWD, dirname(copy),
-                            O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open_patiently(AT_FDCWD, dirname(copy), O_RDONLY | O_DIRECTORY);
     if (fd < 0) {
         return errno;
     }
-    int error = fsync(fd) == 0 ? 0 : errno;
-    close(fd);
+    int error = storage_port->fsync(fd) == 0 ? 0 : errno;
+    storage_port->close(fd);
     return error;
 }
 
 int disk_open_folder(const char *path, int *ret_fd)
 {
-    bool is_new = mkdir(path, 0700) == 0;
+    bool is_new = storage_port->mkdir(path) == 0;
     if (!is_new && errno != EEXIST) {
         return errno;
     }
@@ -241,7 +251,7 @@ int disk_open_folder(const char *path, int *ret_fd)
             return error;
         }
     }
-    int fd = open_patiently(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int fd = open_patiently(AT_FDCWD, path, O_RDONLY | O_DIRECTORY);
     if (fd < 0) {
         return errno;
     }

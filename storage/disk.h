@@ -10,8 +10,8 @@
 #define HASP_STORAGE_DISK_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
-#include <stdio.h>
 
 #include "base/bytes.h"
 #include "base/err.h"
@@ -34,7 +34,11 @@ int disk_fail(char why[HASP_WHY_SIZE], int system_error, const char *verb,
  * it). Returns 0 or an errno. */
 MUST_CHECK int disk_write(int fd, struct bytes data, uint64_t offset);
 
-/* The same at two places, with one flush for both. */
+/* Writes all of 'data' at 'offset'; a later flush makes it durable. Returns 0
+ * or an errno. */
+MUST_CHECK int disk_write_cached(int fd, struct bytes data, uint64_t offset);
+
+/* As disk_write() at two places, with one flush for both. */
 MUST_CHECK int disk_write_two(int fd, struct bytes data, uint64_t offset,
                               uint64_t other_offset);
 
@@ -60,10 +64,12 @@ MUST_CHECK int disk_replace_in(const char *folder, const char *name,
 MUST_CHECK int disk_remove_in(const char *folder, const char *name,
                               char why[HASP_WHY_SIZE]);
 
-/* Opens 'name' in the folder 'folder' to be read. Returns 0, HASP_ENOENT if it
- * is not there, or disk_error() and 'why'. */
-MUST_CHECK int disk_open_file(const char *folder, const char *name,
-                              FILE **ret_file, char why[HASP_WHY_SIZE]);
+/* Reads what 'name' in the folder 'folder' begins with as a text of less than
+ * 'size' bytes. Returns 0, HASP_ENOENT if it is not there, or disk_error() and
+ * 'why'. */
+MUST_CHECK int disk_load_text(const char *folder, const char *name,
+                              char *ret_text, size_t size,
+                              char why[HASP_WHY_SIZE]);
 
 /* Ends the text of an error after which the data directory is of no use. */
 #define DISK_LOSS_ADVICE                                                  \

@@ -11,21 +11,18 @@
 
 #include "storage/snapshot.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/file.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/memory.h"
 #include "storage/disk.h"
 #include "storage/disk_watch.h"
+#include "storage/port.h"
 
 #define KEEP_COUNT 2
 #define NAME_SIZE 64
@@ -44,7 +41,7 @@ struct listing {
 static void auto_close(int *fd)
 {
     if (*fd >= 0) {
-        close(*fd);
+        storage_port->close(*fd);
     }
 }
 
@@ -81,12 +78,19 @@ static void explain(char why[HASP_WHY_SIZE], const char *path)
              path, reason);
 }
 
+/* A file that is being written, and how far. */
+struct output {
+    int fd;
+    uint64_t size;
+};
+
 static int write_piece(void *data, struct bytes piece)
 {
-    int fd = *(int *)data;
+    struct output *output = data;
     while (piece.size > 0) {
         uint32_t place = disk_watch_begin("write a snapshot");
-        ssize_t count = write(fd, piece.data, piece.size);
+        ssize_t count = storage_port->pwrite(output->fd, piece.data, piece.size,
+                                             (off_t)output->size);
         disk_watch_end(place);
         if (count < 0 && errno == EINTR) {
             continue;
@@ -96,6 +100,7 @@ static int write_piece(void *data, struct bytes piece)
         }
         piece.data += count;
         piece.size -= (size_t)count;
+        output->size += (uint64_t)count;
     }
     return 0;
 }
@@ -106,19 +111,20 @@ static int write_temporary(const char *path,
                            struct table_txn *txn, int *ret_fd,
                            char why[HASP_WHY_SIZE])
 {
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int fd = storage_port->openat(AT_FDCWD, path, O_RDWR | O_CREAT);
     if (fd < 0) {
         return fail(why, "cannot create the snapshot", path);
     }
     int error;
     /* Emptied only once it is ours: another thread may be writing it. */
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0 || ftruncate(fd, 0) != 0) {
+    if (storage_port->lock(fd) != 0 || storage_port->ftruncate(fd, 0) != 0) {
         error = fail(why, "somebody else writes the snapshot", path);
-        close(fd);
+        storage_port->close(fd);
         return error;
     }
+    struct output output = {.fd = fd};
     errno = 0;
-    error = snapshot_encode(header, txn, write_piece, &fd);
+    error = snapshot_encode(header, txn, write_piece, &output);
     if (error != 0) {
         snprintf(why, HASP_WHY_SIZE, "cannot write the snapshot '%.300s': %s",
                  path, errno != 0 ? strerror(errno) : hasp_strerror(error));
@@ -126,8 +132,8 @@ static int write_temporary(const char *path,
         error = fail(why, "cannot flush the snapshot", path);
     }
     if (error != 0) {
-        unlink(path);
-        close(fd);
+        storage_port->unlinkat(AT_FDCWD, path);
+        storage_port->close(fd);
         return error;
     }
     *ret_fd = fd;
@@ -137,23 +143,22 @@ static int write_temporary(const char *path,
 static int map_fd(int fd, struct snapshot_file *ret_file,
                   char why[HASP_WHY_SIZE])
 {
-    struct stat stat_;
     struct snapshot_file file = {0};
-    if (fstat(fd, &stat_) != 0) {
+    off_t size = storage_port->size(fd);
+    if (size < 0) {
         snprintf(why, HASP_WHY_SIZE, "%s", strerror(errno));
         return HASP_EIO;
     }
-    if (stat_.st_size == 0) {
+    if (size == 0) {
         snprintf(why, HASP_WHY_SIZE, "it is empty");
         return HASP_ECORRUPT;
     }
-    void *data = mmap(NULL, (size_t)stat_.st_size, PROT_READ, MAP_SHARED, fd,
-                      0);
-    if (data == MAP_FAILED) {
+    void *data = storage_port->map(fd, (size_t)size);
+    if (data == NULL) {
         snprintf(why, HASP_WHY_SIZE, "%s", strerror(errno));
         return HASP_EIO;
     }
-    file.stream = bytes_of(data, (size_t)stat_.st_size);
+    file.stream = bytes_of(data, (size_t)size);
     int error = snapshot_check(file.stream, &file.header, why);
     if (error != 0) {
         snapshot_file_unmap(&file);
@@ -176,11 +181,11 @@ static int write_checked(const char *path, const struct snapshot_header *header,
     }
     /* What is checked should be what the disk has, not what memory
      * remembers. */
-    (void)posix_fadvise(*ret_fd, 0, 0, POSIX_FADV_DONTNEED);
+    storage_port->forget(*ret_fd);
     error = map_fd(*ret_fd, &file, why);
     if (error != 0) {
         explain(why, path);
-        unlink(path);
+        storage_port->unlinkat(AT_FDCWD, path);
         return error;
     }
     *ret_size = file.stream.size;
@@ -190,7 +195,8 @@ static int write_checked(const char *path, const struct snapshot_header *header,
 
 static int sync_folder(const char *folder)
 {
-    AUTO(auto_close) int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    AUTO(auto_close)
+    int fd = storage_port->openat(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY);
     return fd < 0 || disk_flush(fd, "flush a snapshot") != 0 ? -1 : 0;
 }
 
@@ -229,47 +235,57 @@ static void remove_leftover(const char *folder, const char *name)
         !join(path, folder, name)) {
         return;
     }
-    AUTO(auto_close) int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0) {
-        unlink(path);
+    AUTO(auto_close) int fd = storage_port->openat(AT_FDCWD, path, O_RDONLY);
+    if (fd >= 0 && storage_port->lock(fd) == 0) {
+        storage_port->unlinkat(AT_FDCWD, path);
     }
+}
+
+/* What is made of the names in a folder. */
+struct look {
+    const char *folder;
+    struct listing listing;
+    size_t capacity;
+    bool with_removal;
+};
+
+/* storage_name_fn. */
+static bool note_name(void *data, const char *text)
+{
+    struct look *look = data;
+    struct listing *listing = &look->listing;
+    struct snapshot_name name;
+    if (!parse_name(text, &name)) {
+        if (look->with_removal) {
+            remove_leftover(look->folder, text);
+        }
+        return false;
+    }
+    if (listing->count == look->capacity) {
+        look->capacity = look->capacity == 0 ? 8 : 2 * look->capacity;
+        listing->names = memory_resize(listing->names,
+                                       look->capacity * sizeof *listing->names);
+    }
+    listing->names[listing->count++] = name;
+    return false;
 }
 
 /* 'with_removal': left-over temporary files are removed on the way. */
 static int list_folder(const char *folder, bool with_removal,
                        struct listing *ret_listing, char why[HASP_WHY_SIZE])
 {
-    struct listing listing = {0};
-    size_t capacity = 0;
-    DIR *stream = opendir(folder);
-    if (stream == NULL) {
+    struct look look = {.folder = folder, .with_removal = with_removal};
+    AUTO(auto_close)
+    int fd = storage_port->openat(AT_FDCWD, folder, O_RDONLY | O_DIRECTORY);
+    if (fd < 0 || storage_port->list(fd, note_name, &look) != 0) {
+        free(look.listing.names);
         return fail(why, "cannot read the folder", folder);
     }
-    for (;;) {
-        struct snapshot_name name;
-        const struct dirent *entry = readdir(stream);
-        if (entry == NULL) {
-            break;
-        }
-        if (!parse_name(entry->d_name, &name)) {
-            if (with_removal) {
-                remove_leftover(folder, entry->d_name);
-            }
-            continue;
-        }
-        if (listing.count == capacity) {
-            capacity = capacity == 0 ? 8 : 2 * capacity;
-            listing.names = memory_resize(listing.names,
-                                          capacity * sizeof *listing.names);
-        }
-        listing.names[listing.count++] = name;
+    if (look.listing.count > 0) {
+        qsort(look.listing.names, look.listing.count,
+              sizeof *look.listing.names, compare_names);
     }
-    closedir(stream);
-    if (listing.count > 0) {
-        qsort(listing.names, listing.count, sizeof *listing.names,
-              compare_names);
-    }
-    *ret_listing = listing;
+    *ret_listing = look.listing;
     return 0;
 }
 
@@ -282,7 +298,8 @@ static int publish(const char *folder, const char *temporary_path,
     char name[NAME_SIZE], path[PATH_MAX];
     struct listing listing = {0};
     format_name(name, header->last_index, header->last_term);
-    if (!join(path, folder, name) || rename(temporary_path, path) != 0) {
+    if (!join(path, folder, name) ||
+        storage_port->renameat(AT_FDCWD, temporary_path, AT_FDCWD, path) != 0) {
         return fail(why, "cannot rename the snapshot", temporary_path);
     }
     if (sync_folder(folder) != 0) {
@@ -293,7 +310,7 @@ static int publish(const char *folder, const char *temporary_path,
         for (size_t i = KEEP_COUNT; i < listing.count; i++) {
             format_name(name, listing.names[i].index, listing.names[i].term);
             if (join(path, folder, name)) {
-                unlink(path);
+                storage_port->unlinkat(AT_FDCWD, path);
             }
         }
     }
@@ -319,7 +336,7 @@ int snapshot_file_write(const char *folder,
     }
     error = publish(folder, path, header, why);
     if (error != 0) {
-        unlink(path);
+        storage_port->unlinkat(AT_FDCWD, path);
     }
     return error;
 }
@@ -342,9 +359,9 @@ int snapshot_file_save(const char *path, const struct snapshot_header *header,
     if (error != 0) {
         return error;
     }
-    if (rename(part, path) != 0) {
+    if (storage_port->renameat(AT_FDCWD, part, AT_FDCWD, path) != 0) {
         error = fail(why, "cannot rename the snapshot to", path);
-        unlink(part);
+        storage_port->unlinkat(AT_FDCWD, part);
         return error;
     }
     return sync_folder(folder) == 0
@@ -356,14 +373,15 @@ int snapshot_file_adopt(const char *folder, const char *temporary_path,
                         char why[HASP_WHY_SIZE])
 {
     struct snapshot_file file;
-    AUTO(auto_close) int fd = open(temporary_path, O_RDWR | O_CLOEXEC);
+    AUTO(auto_close)
+    int fd = storage_port->openat(AT_FDCWD, temporary_path, O_RDWR);
     if (fd < 0) {
         return fail(why, "cannot open the received snapshot", temporary_path);
     }
     if (disk_flush(fd, "flush a snapshot") != 0) {
         return fail(why, "cannot flush the received snapshot", temporary_path);
     }
-    (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    storage_port->forget(fd);
     int error = map_fd(fd, &file, why);
     if (error != 0) {
         explain(why, temporary_path);
@@ -417,7 +435,7 @@ int snapshot_file_newest(const char *folder, struct snapshot_file *ret_file,
 int snapshot_file_map(const char *path, struct snapshot_file *ret_file,
                       char why[HASP_WHY_SIZE])
 {
-    AUTO(auto_close) int fd = open(path, O_RDONLY | O_CLOEXEC);
+    AUTO(auto_close) int fd = storage_port->openat(AT_FDCWD, path, O_RDONLY);
     if (fd < 0) {
         int code = errno;
         int error = fail(why, "cannot open the snapshot", path);
@@ -433,7 +451,8 @@ int snapshot_file_map(const char *path, struct snapshot_file *ret_file,
 void snapshot_file_unmap(struct snapshot_file *file)
 {
     if (file->stream.size > 0) {
-        munmap((void *)(uintptr_t)file->stream.data, file->stream.size);
+        storage_port->unmap((void *)(uintptr_t)file->stream.data,
+                            file->stream.size);
     }
     *file = (struct snapshot_file){0};
 }

@@ -8,10 +8,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #include "storage/crc32c.h"
 #include "storage/disk.h"
+#include "storage/port.h"
 
 #define MAGIC "haspvote"
 #define RECORD_SIZE 36u
@@ -35,8 +35,8 @@ static int write_record(const struct vote_file *file, uint64_t pair)
 int vote_file_create(int folder_fd, struct vote_file *ret_file)
 {
     struct vote_file file = {0};
-    file.fd = openat(folder_fd, VOTE_FILE_NAME,
-                     O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    file.fd = storage_port->openat(folder_fd, VOTE_FILE_NAME,
+                                   O_RDWR | O_CREAT | O_TRUNC);
     if (file.fd < 0) {
         return errno;
     }
@@ -46,7 +46,7 @@ int vote_file_create(int folder_fd, struct vote_file *ret_file)
         error = write_record(&file, 1);
     }
     if (error != 0) {
-        close(file.fd);
+        storage_port->close(file.fd);
         return error;
     }
     *ret_file = file;
@@ -99,7 +99,7 @@ int vote_file_open(int folder_fd, const char *folder,
 {
     struct vote_file newest = {0};
     uint32_t doubles = 0;
-    int fd = openat(folder_fd, VOTE_FILE_NAME, O_RDWR | O_CLOEXEC);
+    int fd = storage_port->openat(folder_fd, VOTE_FILE_NAME, O_RDWR);
     if (fd < 0 && errno == ENOENT) {
         snprintf(why, HASP_WHY_SIZE, "'%.300s/%s' is missing" DISK_LOSS_ADVICE,
                  folder, VOTE_FILE_NAME);
@@ -123,7 +123,7 @@ int vote_file_open(int folder_fd, const char *folder,
     }
     if (error != 0) {
         if (fd >= 0) {
-            close(fd);
+            storage_port->close(fd);
         }
         return error;
     }
@@ -135,7 +135,7 @@ int vote_file_open(int folder_fd, const char *folder,
 void vote_file_close(struct vote_file *file)
 {
     if (file->fd >= 0) {
-        close(file->fd);
+        storage_port->close(file->fd);
         file->fd = -1;
     }
 }
@@ -152,11 +152,11 @@ bool vote_file_is_used(int folder_fd)
 {
     struct vote_file newest = {0};
     uint32_t doubles = 0;
-    int fd = openat(folder_fd, VOTE_FILE_NAME, O_RDONLY | O_CLOEXEC);
+    int fd = storage_port->openat(folder_fd, VOTE_FILE_NAME, O_RDONLY);
     if (fd < 0) {
         return errno != ENOENT;
     }
     int error = read_records(fd, &newest, &doubles);
-    close(fd);
+    storage_port->close(fd);
     return error != 0 || (doubles > 0 && newest.count > 0);
 }

@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "storage/disk.h"
+#include "storage/port.h"
 #include "storage/wal_format.h"
 #include "storage/wal_keeper.h"
 #include "storage/wal_load.h"
@@ -156,11 +157,14 @@ void wal_close(struct wal *wal)
     }
     (void)!wal_keeper_free(wal->keeper);
     wal_writer_close(wal->writer);
-    int fds[] = {wal->fd, wal->event_fd, wal->folder_fd};
+    int fds[] = {wal->fd, wal->folder_fd};
     for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
         if (fds[i] >= 0) {
-            close(fds[i]);
+            storage_port->close(fds[i]);
         }
+    }
+    if (wal->event_fd >= 0) {
+        close(wal->event_fd);
     }
     buffer_done(&wal->queue);
     free(wal->blocks);
@@ -707,7 +711,7 @@ static int try_writer(struct wal *wal, bool is_direct,
         UNREACHABLE();
     }
     if (error != 0) {
-        close(fd);
+        storage_port->close(fd);
         return error;
     }
     wal->fd = fd;

@@ -9,13 +9,12 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/check.h"
 #include "base/memory.h"
 #include "storage/crc32c.h"
 #include "storage/disk.h"
+#include "storage/port.h"
 #include "storage/wal_format.h"
 
 #define NAME_PREFIX "segment-"
@@ -43,6 +42,11 @@ bool wal_file_number(const char *name, uint64_t *ret_number)
     return true;
 }
 
+static uint64_t whole_blocks(off_t size)
+{
+    return (uint64_t)size & ~(uint64_t)(WAL_BLOCK_SIZE - 1);
+}
+
 static int fill_with_zeros(int fd, uint64_t from, uint64_t size,
                            wal_file_stop_fn *stop, void *data)
 {
@@ -56,7 +60,7 @@ static int fill_with_zeros(int fd, uint64_t from, uint64_t size,
         if (stop != NULL && stop(data)) {
             return ECANCELED;
         }
-        ssize_t n = pwrite(fd, zeros, slice, (off_t)from);
+        ssize_t n = storage_port->pwrite(fd, zeros, slice, (off_t)from);
         if (n < 0 && errno == EINTR) {
             continue;
         }
@@ -72,23 +76,21 @@ int wal_file_prepare(int folder_fd, uint64_t number, uint64_t size,
                      bool is_direct, wal_file_stop_fn *stop, void *data)
 {
     char name[WAL_FILE_NAME_SIZE];
-    struct stat status;
     CHECK(size % WAL_BLOCK_SIZE == 0);
     wal_file_name(number, name);
-    int flags = O_WRONLY | O_CREAT | O_CLOEXEC | (is_direct ? O_DIRECT : 0);
-    int fd = openat(folder_fd, name, flags, 0600);
+    int flags = O_WRONLY | O_CREAT | (is_direct ? O_DIRECT : 0);
+    int fd = storage_port->openat(folder_fd, name, flags);
     if (fd < 0) {
         return errno;
     }
-    int error = fstat(fd, &status) == 0 ? 0 : errno;
-    uint64_t old_size = error == 0 ? (uint64_t)status.st_size &
-                                         ~(uint64_t)(WAL_BLOCK_SIZE - 1)
-                                   : 0;
+    off_t found = storage_port->size(fd);
+    int error = found >= 0 ? 0 : errno;
+    uint64_t old_size = error == 0 ? whole_blocks(found) : 0;
     if (error == 0 && old_size < size) {
         /* Learn of a full disk before writing. The size stays, so it always
          * tells how far the zeros go. Not all file systems can. */
-        if (fallocate(fd, FALLOC_FL_KEEP_SIZE, (off_t)old_size,
-                      (off_t)(size - old_size)) != 0 &&
+        if (storage_port->reserve(fd, (off_t)old_size,
+                                  (off_t)(size - old_size)) != 0 &&
             disk_error(errno) == HASP_ENOSPC) {
             error = errno;
         }
@@ -96,17 +98,17 @@ int wal_file_prepare(int folder_fd, uint64_t number, uint64_t size,
             error = fill_with_zeros(fd, old_size, size, stop, data);
         }
     }
-    if (error == 0 && fsync(fd) != 0) {
+    if (error == 0 && storage_port->fsync(fd) != 0) {
         error = errno;
     }
-    if (error == 0 && fsync(folder_fd) != 0) {
+    if (error == 0 && storage_port->fsync(folder_fd) != 0) {
         error = errno;
     }
-    if (close(fd) != 0 && error == 0) {
+    if (storage_port->close(fd) != 0 && error == 0) {
         error = errno;
     }
     if (error != 0) {
-        unlinkat(folder_fd, name, 0);
+        storage_port->unlinkat(folder_fd, name);
     }
     return error;
 }
@@ -115,20 +117,20 @@ int wal_file_open(int folder_fd, uint64_t number, bool is_direct, int *ret_fd,
                   uint64_t *ret_size)
 {
     char name[WAL_FILE_NAME_SIZE];
-    struct stat status;
     wal_file_name(number, name);
-    int flags = O_RDWR | O_CLOEXEC | (is_direct ? O_DIRECT : 0);
-    int fd = openat(folder_fd, name, flags);
+    int flags = O_RDWR | (is_direct ? O_DIRECT : 0);
+    int fd = storage_port->openat(folder_fd, name, flags);
     if (fd < 0) {
         return errno;
     }
-    if (fstat(fd, &status) != 0) {
+    off_t size = storage_port->size(fd);
+    if (size < 0) {
         int error = errno;
-        close(fd);
+        storage_port->close(fd);
         return error;
     }
     *ret_fd = fd;
-    *ret_size = (uint64_t)status.st_size & ~(uint64_t)(WAL_BLOCK_SIZE - 1);
+    *ret_size = whole_blocks(size);
     return 0;
 }
 
@@ -136,10 +138,10 @@ int wal_file_remove(int folder_fd, uint64_t number)
 {
     char name[WAL_FILE_NAME_SIZE];
     wal_file_name(number, name);
-    if (unlinkat(folder_fd, name, 0) != 0 && errno != ENOENT) {
+    if (storage_port->unlinkat(folder_fd, name) != 0 && errno != ENOENT) {
         return errno;
     }
-    return fsync(folder_fd) == 0 ? 0 : errno;
+    return storage_port->fsync(folder_fd) == 0 ? 0 : errno;
 }
 
 int wal_file_read(int folder_fd, uint64_t number, uint8_t **ret_data,
@@ -158,7 +160,7 @@ int wal_file_read(int folder_fd, uint64_t number, uint8_t **ret_data,
     CHECK(data != NULL);
     size_t done = 0;
     error = disk_read(fd, data, size, 0, &done);
-    close(fd);
+    storage_port->close(fd);
     if (error == 0 && done != size) {
         error = EIO;
     }
@@ -210,12 +212,12 @@ int wal_mark_load(int folder_fd, struct wal_mark *ret_mark)
 {
     uint8_t file[MARK_FILE_SIZE] = {0};
     size_t size = 0;
-    int fd = openat(folder_fd, WAL_MARK_NAME, O_RDONLY | O_CLOEXEC);
+    int fd = storage_port->openat(folder_fd, WAL_MARK_NAME, O_RDONLY);
     if (fd < 0) {
         return errno == ENOENT ? HASP_ENOENT : HASP_EIO;
     }
     int error = disk_read(fd, file, sizeof file, 0, &size);
-    close(fd);
+    storage_port->close(fd);
     if (error != 0) {
         return HASP_EIO;
     }
@@ -238,13 +240,13 @@ int wal_mark_save(int folder_fd, const struct wal_mark *mark)
 {
     uint8_t record[MARK_SIZE];
     encode_mark(mark, record);
-    int fd = openat(folder_fd, WAL_MARK_NAME, O_WRONLY | O_CLOEXEC);
+    int fd = storage_port->openat(folder_fd, WAL_MARK_NAME, O_WRONLY);
     if (fd < 0) {
         return errno;
     }
     int error = disk_write(fd, bytes_of(record, sizeof record),
                            mark->count % 2 * WAL_BLOCK_SIZE);
-    if (close(fd) != 0 && error == 0) {
+    if (storage_port->close(fd) != 0 && error == 0) {
         error = errno;
     }
     return error;

@@ -15,6 +15,7 @@
 #include "base/memory.h"
 #include "storage/disk.h"
 #include "storage/disk_watch.h"
+#include "storage/port.h"
 #include "storage/worker.h"
 
 struct wal_keeper {
@@ -86,10 +87,10 @@ int wal_keeper_free(struct wal_keeper *keeper)
     pthread_mutex_unlock(&keeper->mutex);
     pthread_join(keeper->thread, NULL);
     if (keeper->spare_fd >= 0) {
-        close(keeper->spare_fd);
+        storage_port->close(keeper->spare_fd);
     }
     if (keeper->old_fd >= 0) {
-        close(keeper->old_fd);
+        storage_port->close(keeper->old_fd);
     }
     int error = keeper->error;
     pthread_cond_destroy(&keeper->changed);
@@ -149,7 +150,8 @@ int wal_keeper_take(struct wal_keeper *keeper, uint64_t number, int old_fd,
     int fd = keeper->spare_fd;
     *ret_size = keeper->spare_size;
     if (keeper->old_fd >= 0) {
-        close(keeper->old_fd); /* Two in a row, before it could. */
+        storage_port->close(
+            keeper->old_fd); /* Two in a row, before it could. */
     }
     keeper->old_fd = old_fd;
     keeper->spare_fd = -1;
@@ -297,7 +299,7 @@ static bool close_old(struct wal_keeper *keeper)
     }
     keeper->old_fd = -1;
     pthread_mutex_unlock(&keeper->mutex);
-    close(fd);
+    storage_port->close(fd);
     pthread_mutex_lock(&keeper->mutex);
     return true;
 }
@@ -315,7 +317,7 @@ static bool prepare_next(struct wal_keeper *keeper)
     pthread_mutex_unlock(&keeper->mutex);
     uint32_t place = disk_watch_begin("prepare a segment of the log");
     if (fd >= 0) {
-        close(fd);
+        storage_port->close(fd);
     }
     int error = wal_file_prepare(keeper->options.folder_fd, number, size,
                                  keeper->options.is_direct, is_stopping,

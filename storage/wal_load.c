@@ -5,7 +5,6 @@
 
 #include "storage/wal_load.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -13,10 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
-#include <unistd.h>
 
 #include "base/memory.h"
 #include "storage/disk.h"
+#include "storage/port.h"
 
 struct loader {
     struct wal_image *image;
@@ -43,7 +42,7 @@ int wal_load(int folder_fd, const char *path, struct wal_image *image,
     struct loader loader = {
         .image = image, .folder_fd = folder_fd, .path = path, .why = why};
     *image = (struct wal_image){.first = 1, .next = 1};
-    unlinkat(folder_fd, WAL_MARK_NAME DISK_TEMPORARY_SUFFIX, 0);
+    storage_port->unlinkat(folder_fd, WAL_MARK_NAME DISK_TEMPORARY_SUFFIX);
     int error = list_files(&loader);
     if (error == 0) {
         error = wal_mark_load(folder_fd, &image->mark);
@@ -118,30 +117,25 @@ static int compare_numbers(const void *a, const void *b)
     return x->number < y->number ? -1 : x->number > y->number;
 }
 
-static int list_files(struct loader *loader)
+/* storage_name_fn. */
+static bool note_file(void *data, const char *name)
 {
-    /* A descriptor of its own: closedir() closes it. */
-    int fd = openat(loader->folder_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
-    if (folder == NULL) {
-        int error = disk_fail(loader->why, errno, "read", loader->path, NULL);
-        if (fd >= 0) {
-            close(fd);
-        }
-        return error;
-    }
-    struct dirent *found = NULL;
-    while ((found = readdir(folder)) != NULL) {
-        uint64_t number = 0;
-        if (!wal_file_number(found->d_name, &number)) {
-            continue;
-        }
+    struct loader *loader = data;
+    uint64_t number = 0;
+    if (wal_file_number(name, &number)) {
         loader->files = memory_resize(
             loader->files, (loader->file_count + 1) * sizeof(*loader->files));
         loader->files[loader->file_count++] = (struct wal_image_segment){
             .number = number};
     }
-    closedir(folder);
+    return false;
+}
+
+static int list_files(struct loader *loader)
+{
+    if (storage_port->list(loader->folder_fd, note_file, loader) != 0) {
+        return disk_fail(loader->why, errno, "read", loader->path, NULL);
+    }
     if (loader->file_count > 0) {
         qsort(loader->files, loader->file_count, sizeof *loader->files,
               compare_numbers);
@@ -428,11 +422,11 @@ static int repair_tail(struct loader *loader)
             fd, bytes_of(file->data + image->tail, end - image->tail),
             image->tail);
     }
-    if (error == 0 && fdatasync(fd) != 0) {
+    if (error == 0 && storage_port->fdatasync(fd) != 0) {
         error = errno;
     }
     if (fd >= 0) {
-        close(fd);
+        storage_port->close(fd);
     }
     if (error == 0) {
         return 0;
