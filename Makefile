@@ -122,18 +122,18 @@ $(B)/hasp: $(HASP_OBJ) $(LIB)
 	$(CC) $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS) \
 	    -lsmartcols -ljansson
 
-# Both are made from the tool's own table of subcommands.
+# All are made from the tool's own table of subcommands.
 MAN := build/man/hasp.1
-COMPLETION := build/man/hasp.bash
+COMPLETIONS := $(addprefix build/man/hasp.,bash zsh fish)
 $(MAN): $(B)/hasp
 	@mkdir -p $(@D)
 	$(B)/hasp help --man > $@
-$(COMPLETION): $(B)/hasp
+$(COMPLETIONS): build/man/hasp.%: $(B)/hasp
 	@mkdir -p $(@D)
-	$(B)/hasp completion bash > $@
+	$(B)/hasp completion $* > $@
 
 .PHONY: man
-man: $(MAN) $(COMPLETION) ## the manual page of hasp, the completion for bash
+man: $(MAN) $(COMPLETIONS) ## the manual page of hasp, completions for shells
 
 # Of each library one object of which only the public functions can be seen, so
 # that a program that links the archives keeps its own names, and may link both.
@@ -346,11 +346,13 @@ install: all man ## into $(DESTDIR)$(PREFIX)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/sbin
 	install -m 0755 $(B)/hasp $(DESTDIR)$(PREFIX)/bin/hasp
 	install -m 0755 $(B)/haspd $(DESTDIR)$(PREFIX)/sbin/haspd
-	install -d $(DESTDIR)$(PREFIX)/share/man/man1 \
-	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions
-	install -m 0644 $(MAN) $(DESTDIR)$(PREFIX)/share/man/man1/hasp.1
-	install -m 0644 $(COMPLETION) \
+	install -D -m 0644 $(MAN) $(DESTDIR)$(PREFIX)/share/man/man1/hasp.1
+	install -D -m 0644 build/man/hasp.bash \
 	    $(DESTDIR)$(PREFIX)/share/bash-completion/completions/hasp
+	install -D -m 0644 build/man/hasp.zsh \
+	    $(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hasp
+	install -D -m 0644 build/man/hasp.fish \
+	    $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hasp.fish
 	install -d $(DESTDIR)$(PREFIX)/lib/systemd/system \
 	    $(DESTDIR)$(PREFIX)/share/doc/hasp
 	sed -e 's|/usr/local/sbin|$(PREFIX)/sbin|' \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* hasp acquire, convert, release: locks for a script, whose session outlives
- * each of its commands. */
+/* hasp acquire, convert, release, note: locks for a script, whose session
+ * outlives each of its commands. */
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -328,4 +328,91 @@ int run_release(struct tool *tool, char **argv)
         tool_say(tool, "still held %" PRIu64 " times by this owner", answer);
     }
     return 0;
+}
+
+/* The token of the hold of this session and owner. */
+static int find_token(struct tool *tool, const char *name, const char *owner,
+                      uint64_t session, uint64_t *ret_token)
+{
+    json_t *lock, *holder, *tag = value_of_bytes(bytes_of_text(owner));
+    size_t i;
+    int exit_code = tool_show_lock(tool, name, "look at", &lock);
+    *ret_token = 0;
+    if (exit_code != 0) {
+        json_decref(tag);
+        return exit_code;
+    }
+    json_array_foreach(value_at(lock, "holders"), i, holder)
+    {
+        if (value_number(holder, "session") == session &&
+            json_equal(value_at(holder, "owner"), tag)) {
+            *ret_token = value_number(holder, "token");
+        }
+    }
+    json_decref(tag);
+    json_decref(lock);
+    return *ret_token != 0
+               ? 0
+               : tool_fail(EX_DATAERR,
+                           "cannot leave a note at '%s': this session does not "
+                           "hold it; see: hasp show %s",
+                           name, name);
+}
+
+static int print_note(struct tool *tool, const char *name)
+{
+    json_t *lock;
+    int exit_code = tool_show_lock(tool, name, "look at", &lock);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    json_t *note = value_at(lock, "note");
+    if (note == NULL) {
+        exit_code = tool_fail(EX_DATAERR, "'%s' has no note", name);
+    } else if (tool->format == FORMAT_JSON) {
+        json_t *record = json_pack("{s:O, s:O*}", "note", note, "note_b64",
+                                   value_at(lock, "note_b64"));
+        output_json(record);
+        json_decref(record);
+    } else {
+        text_print(stdout, json_string_value(note));
+        putchar('\n');
+    }
+    json_decref(lock);
+    return exit_code;
+}
+
+int run_note(struct tool *tool, char **argv)
+{
+    struct session_source source = {0};
+    const char *owner = "", *token_text = NULL;
+    uint64_t token = 0;
+    char what[600], number[24];
+    const struct option_row rows[] = {
+        {0, "owner", OPTION_TEXT, .value = &owner},
+        {0, "token", OPTION_TEXT, .value = &token_text},
+        SESSION_ROWS(&source),
+        {0},
+    };
+    int exit_code = options_read(tool, argv, rows, 1, 2);
+    if (exit_code != 0 || argv[2] == NULL) {
+        return exit_code != 0 ? exit_code : print_note(tool, argv[1]);
+    }
+    if (token_text != NULL && !parse_number(token_text, &token)) {
+        return tool_bad_token(tool, token_text);
+    }
+    exit_code = need_session(tool, &source);
+    if (exit_code == 0 && token_text == NULL) {
+        exit_code = find_token(tool, argv[1], owner, source.credentials.session,
+                               &token);
+    }
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    client_set_session(tool_client(tool), &source.credentials);
+    snprintf(what, sizeof what, "cannot leave a note at '%.511s'", argv[1]);
+    snprintf(number, sizeof number, "%" PRIu64, token);
+    return tool_change(
+        tool, WORDS("LOCK.NOTE", argv[1], number, argv[2], "OWNER", owner),
+        what, NULL);
 }

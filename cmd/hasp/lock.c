@@ -78,6 +78,11 @@ static void print_lock(json_t *lock)
         printf(", kept closed for %s", text);
     }
     putchar('\n');
+    if (value_at(lock, "note") != NULL) {
+        fputs("note: ", stdout);
+        text_print(stdout, value_text(lock, "note"));
+        putchar('\n');
+    }
     if (holder_count > 0) {
         output_rows(FORMAT_TABLE, holder_fields, value_at(lock, "holders"));
     }
@@ -90,7 +95,10 @@ static void print_lock(json_t *lock)
 int run_show(struct tool *tool, char **argv)
 {
     json_t *lock;
-    int exit_code = tool_show_lock(tool, argv, "show", &lock);
+    int exit_code = options_read(tool, argv, NULL, 1, 1);
+    if (exit_code == 0) {
+        exit_code = tool_show_lock(tool, argv[1], "show", &lock);
+    }
     if (exit_code != 0) {
         return exit_code;
     }
@@ -117,8 +125,7 @@ int run_please(struct tool *tool, char **argv)
         return exit_code;
     }
     message = message != NULL ? message : argv[2];
-    argv[2] = NULL;
-    exit_code = tool_show_lock(tool, argv, "look at", &lock);
+    exit_code = tool_show_lock(tool, argv[1], "look at", &lock);
     if (exit_code != 0) {
         return exit_code;
     }

@@ -24,9 +24,9 @@ static const struct {
      "stands in that file alone: a command line can be read by every user of "
      "the machine. eval \"$(hasp acquire NAME --export)\" sets HASP_LOCK, "
      "HASP_TOKEN, HASP_SESSION and HASP_CREDENTIALS in a shell; hasp release, "
-     "convert, session keep and session close take the session from there. "
-     "hasp acquire does not: two commands of one session do not exclude each "
-     "other."},
+     "note, convert, session keep and session close take the session from "
+     "there. hasp acquire does not: two commands of one session do not exclude "
+     "each other."},
     {"bench",
      "Each client waits for its answer before it asks again; a cycle is one "
      "acquire and one release, each of them on the disks of a majority."},
@@ -74,6 +74,12 @@ static const struct {
                "would be no majority: remove the silent ones first. With "
                "--force it is, and until enough of them come back the cluster "
                "serves nobody."},
+    {"note",
+     "The text, of at most 4096 bytes, outlives the hold and the session, "
+     "until "
+     "a holder leaves another or removes it with an empty one: where the next "
+     "holder goes on, or how a leader is reached. Without TEXT it is printed; "
+     "whoever asks may read it."},
     {"run", "The command runs in a process group of its own, without a shell. "
             "It gets the terminal, stdin, stdout and stderr as they are, the "
             "signals TERM, INT, HUP, QUIT, USR1, USR2, TSTP and CONT that hasp "

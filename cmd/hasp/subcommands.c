@@ -70,6 +70,11 @@ const struct subcommand subcommands[] = {
      SESSION_OPTIONS "    --owner TAG          of this owner\n"
                      "    --token N            only if this is its token\n",
      run_release},
+    {LOCKS, "note", "NAME [TEXT]",
+     "leave a text at a lock that one holds, or read it",
+     SESSION_OPTIONS "    --owner TAG          of this owner\n"
+                     "    --token N            only if this is its token\n",
+     run_note},
     {LOCKS, "list", "[PREFIX]", "locks that are held or waited for", NULL,
      run_list},
     {LOCKS, "show", "NAME", "holders and queue of a lock", NULL, run_show},

@@ -350,14 +350,10 @@ int tool_run_rows(struct tool *tool, char **argv, const char *command,
     return exit_code;
 }
 
-int tool_show_lock(struct tool *tool, char **argv, const char *verb,
+int tool_show_lock(struct tool *tool, const char *name, const char *verb,
                    json_t **ret_lock)
 {
     char what[600];
-    int exit_code = options_read(tool, argv, NULL, 1, 1);
-    if (exit_code != 0) {
-        return exit_code;
-    }
-    snprintf(what, sizeof what, "cannot %s '%.511s'", verb, argv[1]);
-    return tool_ask(tool, WORDS("LOCK.SHOW", argv[1]), what, ret_lock);
+    snprintf(what, sizeof what, "cannot %s '%.511s'", verb, name);
+    return tool_ask(tool, WORDS("LOCK.SHOW", name), what, ret_lock);
 }

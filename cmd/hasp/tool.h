@@ -72,10 +72,11 @@ subcommand_fn run_acquire, run_bench, run_blacklist_add, run_blacklist_list,
     run_convert, run_dev, run_fence_admit, run_fence_list, run_fence_remove,
     run_fence_show, run_health, run_limits, run_limits_set, run_list,
     run_member_add, run_member_demote, run_member_list, run_member_promote,
-    run_member_remove, run_member_transfer, run_please, run_quarantine_end,
-    run_release, run_run, run_session_close, run_session_keep, run_session_list,
-    run_session_show, run_show, run_snapshot_inspect, run_snapshot_restore,
-    run_snapshot_save, run_status, run_top, run_version, run_watch, run_why;
+    run_member_remove, run_member_transfer, run_note, run_please,
+    run_quarantine_end, run_release, run_run, run_session_close,
+    run_session_keep, run_session_list, run_session_show, run_show,
+    run_snapshot_inspect, run_snapshot_restore, run_snapshot_save, run_status,
+    run_top, run_version, run_watch, run_why;
 
 /* --- The manual ----------------------------------------------------------- */
 
@@ -166,9 +167,9 @@ int tool_run_list(struct tool *tool, char **argv, const char *command,
  * 'command' is answered with. */
 int tool_run_rows(struct tool *tool, char **argv, const char *command,
                   const struct field *fields);
-/* The beginning of a subcommand with no options and one operand, a lock: what
- * there is to say of it. 'verb' is what cannot be done otherwise: "show". */
-int tool_show_lock(struct tool *tool, char **argv, const char *verb,
+/* What there is to say of a lock. 'verb' is what cannot be done otherwise:
+ * "show". */
+int tool_show_lock(struct tool *tool, const char *name, const char *verb,
                    json_t **ret_lock);
 
 #endif /* HASP_CMD_HASP_TOOL_H */

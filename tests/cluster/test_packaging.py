@@ -162,6 +162,21 @@ def test_what_is_installed_refers_to_where_it_is(installed):
     assert set(os.listdir(prefix + "/include/hasp")) == headers
 
 
+def test_each_shell_finds_its_completion(installed):
+    share = installed + "/opt/hasp/share"
+    for shell, path in (
+        ("bash", "bash-completion/completions/hasp"),
+        ("zsh", "zsh/site-functions/_hasp"),
+        ("fish", "fish/vendor_completions.d/hasp.fish"),
+    ):
+        script = subprocess.run(
+            [installed + "/opt/hasp/bin/hasp", "completion", shell],
+            check=True, capture_output=True, text=True,
+        ).stdout
+        with open(os.path.join(share, path)) as file:
+            assert file.read() == script, shell
+
+
 def test_the_archive_of_a_node_keeps_its_own_names():
     names = subprocess.run(
         ["nm", "--defined-only", "--extern-only",

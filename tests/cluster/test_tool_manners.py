@@ -196,6 +196,36 @@ def test_several_locks_are_taken_at_once(endpoints):
     assert inner.returncode == 64 and "for ever" in inner.stderr
 
 
+def test_a_holder_leaves_a_note_for_the_next(endpoints, tmp_path):
+    told = shell(endpoints, """
+        cd '%s'
+        hasp -q note manners/note || echo none $?
+        hasp acquire manners/note --ttl 20s --session-file lease > /dev/null
+        hasp note manners/note 'page 17' --session-file lease
+        hasp note manners/note
+        hasp -o json note manners/note
+        hasp show manners/note | grep note:
+        token=$(hasp -o plain show manners/note | cut -f 6)
+        hasp note manners/note old --session-file lease --token 1 || echo $?
+        hasp note manners/note new --session-file lease --token "$token"
+        hasp release manners/note --session-file lease
+        hasp note manners/note late --session-file lease || echo late $?
+        hasp note manners/note
+        eval "$(hasp acquire manners/note --ttl 20s --export)"
+        hasp note manners/note "$(printf %%4097s)" || echo $?
+        hasp note manners/note ''
+        hasp -q note manners/note || echo none $?
+    """ % tmp_path)
+    assert told.returncode == 0, told.stderr
+    lines = told.stdout.splitlines()
+    assert lines[:2] == ["none 65", "page 17"]
+    assert json.loads("".join(lines[2:-6])) == {"note": "page 17"}
+    assert lines[-6:] == [
+        "note: page 17", "65", "late 65", "new", "64", "none 65",
+    ]
+    assert "4096" in told.stderr
+
+
 # --- What a person sees ------------------------------------------------------
 
 

@@ -237,7 +237,10 @@ static void print_earliest(json_t *lock)
 int run_why(struct tool *tool, char **argv)
 {
     json_t *lock;
-    int exit_code = tool_show_lock(tool, argv, "explain", &lock);
+    int exit_code = options_read(tool, argv, NULL, 1, 1);
+    if (exit_code == 0) {
+        exit_code = tool_show_lock(tool, argv[1], "explain", &lock);
+    }
     if (exit_code != 0) {
         return exit_code;
     }
