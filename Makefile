@@ -176,7 +176,9 @@ $(B)/client-tests/%: tests/client/%.c $(wildcard tests/client/*.h) \
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE -Wall -Wextra -Iinclude $(HASP_LDFLAGS) \
 	    $(filter -Werror -fsanitize% --coverage,$(HASP_CFLAGS)) \
-	    $(CFLAGS) -o $@ $< -L$(B) -Wl,-rpath,'$$ORIGIN/..' -lhasp -luv
+	    $(CFLAGS) -o $@ $< -L$(B) -Wl,-rpath,'$$ORIGIN/..' -lhasp -luv \
+	    $(CLIENT_TEST_LIBS)
+$(B)/client-tests/conform: CLIENT_TEST_LIBS := -ljansson
 
 # For LD_PRELOAD: never with a sanitizer of its own.
 $(B)/slow_disk.so: tests/cluster/slow_disk.c

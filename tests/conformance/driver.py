@@ -13,11 +13,19 @@ import time
 ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), '..', '..'))
 # What each language needs, and its program.
 LANGUAGES = {
+    'c': ('make', []),
     'go': (shutil.which('go'), []),
     'python': ('/usr/bin/python3', ['clients/python/tests/conform.py']),
     'node': (shutil.which('node'), ['clients/node/test/conform.js']),
 }
 PATIENCE_S = 40
+# Where the programs in C are, and what one of them is made of.
+BUILD = os.path.relpath(os.environ.get('HASP_BUILD',
+                                       os.path.join(ROOT, 'build/release')),
+                        ROOT)
+IN_C = ['base', 'client', 'include', 'lease', 'net', 'tests/client',
+        *(os.path.join(BUILD, part) for part in
+          ('base', 'client', 'lease', 'net'))]
 built = {}  # Programs that were compiled, by the tree they are from.
 
 
@@ -34,6 +42,27 @@ def go_program(root):
     return [built[root]]
 
 
+def c_program(root):
+    """What stands in this tree; of a copy, made with what was made here."""
+    program = os.path.join(root, BUILD, 'client-tests', 'conform')
+    if root != ROOT:
+        subprocess.run(['make', '-s', 'B=' + BUILD,
+                        'FLAVOUR=' + os.path.basename(BUILD),
+                        os.path.join(BUILD, 'client-tests', 'conform')],
+                       check=True, cwd=root)
+    return [program]
+
+
+def copy(language, to):
+    """What a client is made of, in an empty folder; gives its own part."""
+    parts = IN_C if language == 'c' else [os.path.join('clients', language)]
+    for part in parts:
+        shutil.copytree(os.path.join(ROOT, part), to / part)
+    if language == 'c':
+        shutil.copy(os.path.join(ROOT, 'Makefile'), to)
+    return to if language == 'c' else to / parts[0]
+
+
 class Refused(Exception):
     """The client answered an error: 'word'."""
 
@@ -45,7 +74,8 @@ class Refused(Exception):
 class Conform:
     def __init__(self, language, root=ROOT):
         program, words = LANGUAGES[language]
-        command = go_program(root) if language == 'go' else [program, *words]
+        command = {'c': c_program, 'go': go_program}.get(
+            language, lambda _: [program, *words])(root)
         self.process = subprocess.Popen(
             command, cwd=root, stdin=subprocess.PIPE,
             stdout=subprocess.PIPE, text=True)

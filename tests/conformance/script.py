@@ -13,7 +13,7 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)),
                                 '..', 'cluster'))
 
-from fake_node import Raw, encode  # noqa: E402
+from fake_node import Raw, encode, push  # noqa: E402
 
 from driver import PATIENCE_S, Refused  # noqa: E402
 
@@ -23,21 +23,54 @@ FOR_A_SESSION = ('SESSION.KEEP', 'SESSION.CLOSE', 'LOCK.ACQUIRE',
 BY_ITSELF = ('SESSION.OPEN', 'SESSION.ATTACH', 'SESSION.CLOSE')
 
 
+class Wire:
+    """A connection of a node, which answers in the order of the requests."""
+
+    def __init__(self, connection):
+        self.connection = connection
+        self.lock = threading.Lock()
+        self.open = []  # Requests that are not answered, the oldest first.
+        self.is_silent = False
+
+    def send(self, value, pause_s=0):
+        parts = [value] if not pause_s else \
+            [value[i:i + 1] for i in range(len(value))]
+        try:
+            for part in parts:
+                self.connection.sendall(part)
+                time.sleep(pause_s)
+        except OSError:
+            pass  # The client has gone to another node.
+
+    def answered(self):
+        """What waits for nothing before it goes out."""
+        with self.lock:
+            while self.open and self.open[0].value and not self.is_silent:
+                self.send(*self.open.pop(0).value)
+
+
 class Request:
     """One that a node got, and that the script has to answer."""
 
-    def __init__(self, words, connection):
+    def __init__(self, words, wire):
         self.words = [word.decode() for word in words]
-        self.connection = connection
+        self.wire, self.value = wire, None
         upper = [word.upper() for word in self.words]
         self.number = self.words[upper.index('REQ') + 1] \
             if 'REQ' in upper else None
+        self.owner = self.words[upper.index('OWNER') + 1] \
+            if 'OWNER' in upper else ''
+        self.may_push = 'PUSH' in upper
+        self.is_queued = False
+        wire.open.append(self)
 
     def answer(self, how):
         how, _, rest = how.partition(' ') if re.match(
             'lose|never|slow|late', how) else ('', '', how)
         if how == 'lose':
-            self.connection.shutdown(socket.SHUT_RDWR)
+            self.wire.connection.shutdown(socket.SHUT_RDWR)
+        elif how == 'never':
+            self.wire.is_silent = True
         elif how == 'late':
             pause, _, rest = rest.partition(' ')
             time.sleep(int(pause) / 1000)
@@ -45,14 +78,20 @@ class Request:
             return
         value = Raw(rest.encode() + b'\r\n') if rest.startswith('-') else \
             encode(json.loads(rest))
-        parts = [value] if how != 'slow' else \
-            [value[i:i + 1] for i in range(len(value))]
-        try:
-            for part in parts:
-                self.connection.sendall(part)
-                time.sleep(BYTE_S if how == 'slow' else 0)
-        except OSError:
-            pass  # The client has gone to another node.
+        if self.is_queued:
+            self.wire.send(push('lock', 'answer', {
+                'session': 7, 'owner': self.owner, 'index': 9, 'wait': 8,
+                'tokens': [json.loads(rest)]}))
+        else:
+            self.value = (value, BYTE_S if how == 'slow' else 0)
+            self.wire.answered()
+
+    def answer_later(self):
+        """A wait with PUSH holds back nothing that comes after it."""
+        if self.may_push:
+            self.value = (Raw(b'+QUEUED 8\r\n'), 0)
+            self.is_queued = True
+            self.wire.answered()
 
 
 class Nodes:
@@ -88,6 +127,7 @@ class Nodes:
 
     def _serve(self, connection):
         is_attached = False
+        wire = Wire(connection)
         with connection, connection.makefile('rb') as stream:
             try:
                 while True:
@@ -100,7 +140,7 @@ class Nodes:
                         words.append(stream.read(size + 2)[:-2])
                     verb = words[0].upper()
                     is_attached |= verb in (b'SESSION.OPEN', b'SESSION.ATTACH')
-                    self._asked(Request(words, connection), is_attached)
+                    self._asked(Request(words, wire), is_attached)
             except OSError:
                 pass
 
@@ -217,6 +257,7 @@ class Script:
         self.previous = request
         if how == 'later':
             self.pending = request
+            request.answer_later()
         else:
             request.answer(how)
 

@@ -2,7 +2,6 @@
 """The scripts see a mistake in each of the eight rules (README.md)."""
 
 import os
-import shutil
 import sys
 
 import pytest
@@ -13,15 +12,21 @@ sys.path.insert(0, HERE)
 import driver  # noqa: E402
 import script  # noqa: E402
 
-# Rule, script; by language the file, what stands there, what is planted.
+# Rule, script; by language the file, what stands there, what is planted. In C a
+# hold is freed by its release, so that nobody can ask it any more (7).
 PLANTED = [
     ('1 keep it', 'kept', {
+        'c': ('lease/lease.c', 'return rules_beat_period(lease_promised_ns(lease));',
+              'return 2 * lease_promised_ns(lease);'),
         'go': ('lease.go', 'l.promised() / 5)', 'l.promised() * 2)'),
         'python': ('hasp/lease.py', 'self.promised() // 5',
                    'self.promised() * 2'),
         'node': ('lib/lease.js', 'this.promised() / 5n',
                  'this.promised() * 2n')}),
     ('2 from sending', 'from_sending', {
+        'c': ('client/machine.c',
+              'lease_answered(&machine->lease, ask->sent, ttl_ms,',
+              'lease_answered(&machine->lease, machine->asker.now, ttl_ms,'),
         'go': ('keeper.go', 's.answered(reply, sent)',
                '_ = sent; s.answered(reply, clockNow())'),
         'python': ('hasp/keeper.py', 'self._answered(reply, sent)',
@@ -29,6 +34,8 @@ PLANTED = [
         'node': ('lib/session.js', 'this.prolong(reply, sent);\n      next',
                  'this.prolong(reply, readClock());\n      next')}),
     ('2 then stop', 'by_itself', {
+        'c': ('lease/lease.c', 'passed_ns >= rules_trusted(lease->ttl_ns)',
+              'passed_ns >= 1000 * rules_trusted(lease->ttl_ns)'),
         'go': ('lease.go', 'case age >= trusted(l.ttl):',
                'case age >= 1000*trusted(l.ttl):'),
         'python': ('hasp/lease.py', 'if age >= trusted(self.ttl):',
@@ -36,6 +43,8 @@ PLANTED = [
         'node': ('lib/lease.js', 'age >= trusted(this.ttl)',
                  'age >= 1000n * trusted(this.ttl)')}),
     ('3 nil is no hold', 'refused', {
+        'c': ('client/change.c', 'if (value->type == RESP_NULL) {',
+              'if (value->type == RESP_NULL) {\n*ret_is_granted = true;'),
         'go': ('lock.go', 'if err == nil && reply != nil {',
                'if err == nil {'),
         'python': ('hasp/hold.py', "verb != 'RELEASE' and reply is not None:",
@@ -43,6 +52,8 @@ PLANTED = [
         'node': ('lib/lock.js', "verb !== 'RELEASE' && reply !== null",
                  "verb !== 'RELEASE'")}),
     ('4 the newest token', 'convert', {
+        'c': ('client/change.c',
+              'hold->held[0].token = change->tokens[0];', ''),
         'go': ('lock.go', 'l.tokens = tokensOf(reply)', '_ = reply'),
         'python': ('hasp/hold.py', 'self.tokens = dict(zip(',
                    'self.tokens = self.tokens or dict(zip('),
@@ -50,6 +61,9 @@ PLANTED = [
                  'this.tokens = this.token ? this.tokens : '
                  'Object.fromEntries(')}),
     ('5 one number', 'lost_answer', {
+        'c': ('client/change.c', 'change->owner, change->number,\n'
+              '                  &ask->query);',
+              'change->owner, change->number++, &ask->query);'),
         'go': ('lock.go', 'append(append(words, more...), c.tail...)',
                'append(append(words, more...), "OWNER", c.lock.owner, '
                '"REQ", strconv.FormatInt(time.Now().UnixMicro(), 10))'),
@@ -59,7 +73,11 @@ PLANTED = [
         'node': ('lib/core.js', '[...words, ...more]',
                  "[...words.map((w, i) => words[i - 1] === 'REQ' ? "
                  'w + attempt : w), ...more]')}),
-    ('6 attach', 'kept', {
+    ('6 attach', 'lost_answer', {
+        'c': ('client/asker.c',
+              'static void attach(struct asker *asker)\n{',
+              'static void attach(struct asker *asker)\n{\n'
+              'asker->is_attached = true; return;'),
         'go': ('session.go', 'c.ask(until, "SESSION.ATTACH", '
                'strconv.FormatInt(s.id, 10), s.secret)',
                'any(nil), error(nil)'),
@@ -73,6 +91,7 @@ PLANTED = [
         'node': ('lib/lock.js', 'const isLast = this.forget();',
                  'const isLast = this.count === 1;')}),
     ('8 gone is gone', 'expired', {
+        'c': ('client/machine.c', '{"EXPIRED", HASP_ELOST},', ''),
         'go': ('errors.go', 'case "EXPIRED", "NOSESSION":',
                'case "NOSESSION":'),
         'python': ('hasp/request.py', "'EXPIRED': LeaseLost,", ''),
@@ -91,11 +110,10 @@ def test_a_mistake_is_seen(monkeypatch, tmp_path, name, language, path, old,
                            new):
     if not driver.LANGUAGES[language][0]:
         pytest.skip(f'needs {language}')
-    copy = tmp_path / 'clients' / language
-    shutil.copytree(os.path.join(driver.ROOT, 'clients', language), copy)
-    text = (copy / path).read_text()
+    planted = driver.copy(language, tmp_path) / path
+    text = planted.read_text()
     assert text.count(old) == 1, f'{path} has no {old!r} any more'
-    (copy / path).write_text(text.replace(old, new))
+    planted.write_text(text.replace(old, new))
     monkeypatch.setattr(driver, 'PATIENCE_S', 8)
     monkeypatch.setattr(script, 'PATIENCE_S', 8)
     program = driver.Conform(language, tmp_path)

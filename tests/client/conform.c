@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Does what it is told on stdin: tests/conformance/README.md. */
+
+#include <hasp/hasp.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define LOCK_MAX 16
+#define NAME_MAX_COUNT 8
+
+/* What is called "as". A hold belongs to nobody else from the moment when it is
+ * to be released. */
+struct lock {
+    char as[64];
+    json_t *names;
+    struct hasp_hold *hold;
+    int cancel_fd;
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* Of all this. */
+static struct hasp_session *session;
+static struct lock locks[LOCK_MAX];
+
+/* --- Telling -------------------------------------------------------------- */
+
+static void say(json_t *told)
+{
+    pthread_mutex_lock(&mutex);
+    json_dumpf(told, stdout, JSON_COMPACT);
+    putchar('\n');
+    fflush(stdout);
+    pthread_mutex_unlock(&mutex);
+    json_decref(told);
+}
+
+static void tell_event(void *data, const struct hasp_event *event)
+{
+    static const char *const kinds[] = {"", "jeopardy", "safe", "lost",
+                                        "please"};
+    (void)data;
+    say(json_pack("{s:s, s:s, s:I, s:s}", "event", kinds[event->kind], "name",
+                  event->name, "token", (json_int_t)event->token, "text",
+                  event->text));
+}
+
+/* hasp_why() of a refusal begins with the cluster's word. */
+static void word_of(int error, char ret_word[32])
+{
+    static const struct {
+        int error;
+        const char *word;
+    } words[] = {
+        {HASP_ECONNECT, "UNREACHABLE"}, {HASP_ENOTLEADER, "UNREACHABLE"},
+        {HASP_EBUSY, "UNREACHABLE"},    {HASP_EUNKNOWN, "UNKNOWN"},
+        {HASP_ELOST, "LOST"},           {HASP_ESHORT, "SHORT"},
+        {HASP_ENOTHELD, "NOTHELD"},
+    };
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (words[i].error == error) {
+            snprintf(ret_word, 32, "%s", words[i].word);
+            return;
+        }
+    }
+    if (sscanf(hasp_why(), "%31[A-Z]:", ret_word) != 1 ||
+        hasp_why()[strlen(ret_word)] != ':') {
+        snprintf(ret_word, 32, "MISUSE");
+    }
+}
+
+static json_int_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (json_int_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* --- Words ---------------------------------------------------------------- */
+
+static const char *text_of(json_t *command, const char *key)
+{
+    return json_string_value(json_object_get(command, key));
+}
+
+static uint64_t number_of(json_t *command, const char *key, uint64_t missing)
+{
+    json_t *value = json_object_get(command, key);
+    return value != NULL ? (uint64_t)json_integer_value(value) : missing;
+}
+
+static struct lock *lock_of(json_t *command)
+{
+    const char *as = text_of(command, "as");
+    struct lock *lock = locks;
+    pthread_mutex_lock(&mutex);
+    while (lock->as[0] != '\0' && strcmp(lock->as, as) != 0) {
+        lock++;
+    }
+    if (lock->as[0] == '\0') {
+        snprintf(lock->as, sizeof lock->as, "%s", as);
+        lock->names = json_incref(json_object_get(command, "names"));
+        lock->cancel_fd = eventfd(0, EFD_CLOEXEC);
+    }
+    pthread_mutex_unlock(&mutex);
+    return lock;
+}
+
+/* What became of a wait. */
+static int ended(const struct lock *lock, int status, json_t **ret_told)
+{
+    uint64_t cancels;
+    json_t *tokens = json_object();
+    for (size_t i = 0; status == 0 && i < json_array_size(lock->names); i++) {
+        const char *name = json_string_value(json_array_get(lock->names, i));
+        json_object_set_new(
+            tokens, name,
+            json_integer((json_int_t)hasp_token_of(lock->hold, i)));
+    }
+    *ret_told = json_pack("{s:b, s:o}", "held", status == 0, "tokens", tokens);
+    if (status == HASP_EINTR) {
+        status = read(lock->cancel_fd, &cancels, sizeof cancels) > 0 ? 0
+                                                                     : HASP_EIO;
+    }
+    return status > 0 ? 0 : status;
+}
+
+/* --- Commands: 0 and what is told, or an error ---------------------------- */
+
+static int do_open(json_t *command, json_t **ret_told)
+{
+    struct hasp_options options;
+    hasp_options_init(&options);
+    options.endpoints = text_of(command, "endpoints");
+    options.name = text_of(command, "name");
+    options.ttl_ms = (uint32_t)number_of(command, "ttl", 0);
+    options.linger_ms = (uint32_t)number_of(command, "linger", 0);
+    options.timeout_ms = (uint32_t)number_of(command, "timeout", 0);
+    options.alive_ms = (uint32_t)number_of(command, "alive", 0);
+    options.on_event = tell_event;
+    *ret_told = json_object();
+    return hasp_open(&options, &session);
+}
+
+static int do_close(json_t *command, json_t **ret_told)
+{
+    struct hasp_session *closing = session;
+    (void)command;
+    memset(locks, 0, sizeof locks);
+    session = NULL;
+    hasp_close(closing);
+    *ret_told = json_object();
+    return 0;
+}
+
+static int do_state(json_t *command, json_t **ret_told)
+{
+    json_int_t at_ns = now_ns();
+    uint64_t left_ns = session != NULL ? hasp_session_remaining(session) : 0;
+    const char *state = "lost";
+    (void)command;
+    if (left_ns > 0) {
+        state = "held";
+    } else if (session != NULL && hasp_alive(session) == 0) {
+        state = "jeopardy";
+    }
+    *ret_told = json_pack("{s:s, s:I, s:I}", "state", state, "left_ns",
+                          (json_int_t)left_ns, "at_ns", at_ns);
+    return 0;
+}
+
+static int do_lock(json_t *command, json_t **ret_told)
+{
+    const char *names[NAME_MAX_COUNT] = {NULL};
+    struct lock *lock = lock_of(command);
+    struct hasp_acquire_options options;
+    size_t count = json_array_size(lock->names);
+    hasp_acquire_options_init(&options);
+    for (size_t i = 0; i < count && i < NAME_MAX_COUNT; i++) {
+        names[i] = json_string_value(json_array_get(lock->names, i));
+    }
+    options.slots = (uint32_t)number_of(command, "slots", 0);
+    if (json_is_true(json_object_get(command, "shared"))) {
+        options.mode = HASP_SHARED;
+    } else if (options.slots != 0) {
+        options.mode = HASP_SLOTS;
+    }
+    options.wait_ms = number_of(command, "wait", HASP_FOREVER);
+    options.owner = text_of(command, "owner");
+    options.value = text_of(command, "value");
+    options.hold_ms = number_of(command, "hold", 0);
+    options.delay_ms = number_of(command, "delay", 0);
+    options.is_barging = json_is_true(json_object_get(command, "barge"));
+    options.interrupt_fd = lock->cancel_fd;
+    int status = hasp_acquire_many(session, names, count, &options,
+                                   &lock->hold);
+    return ended(lock, status, ret_told);
+}
+
+static int do_convert(json_t *command, json_t **ret_told)
+{
+    struct lock *lock = lock_of(command);
+    struct hasp_acquire_options options;
+    bool is_shared = json_is_true(json_object_get(command, "shared"));
+    hasp_acquire_options_init(&options);
+    options.wait_ms = number_of(command, "wait", HASP_FOREVER);
+    options.interrupt_fd = lock->cancel_fd;
+    int status = hasp_convert(
+        lock->hold, is_shared ? HASP_SHARED : HASP_EXCLUSIVE, &options);
+    return ended(lock, status, ret_told);
+}
+
+static int do_cancel(json_t *command, json_t **ret_told)
+{
+    uint64_t one = 1;
+    *ret_told = json_object();
+    return write(lock_of(command)->cancel_fd, &one, sizeof one) > 0 ? 0
+                                                                    : HASP_EIO;
+}
+
+static int do_release(json_t *command, json_t **ret_told)
+{
+    struct lock *lock = lock_of(command);
+    pthread_mutex_lock(&mutex);
+    struct hasp_hold *hold = lock->hold;
+    lock->hold = NULL;
+    pthread_mutex_unlock(&mutex);
+    *ret_told = json_object();
+    return hold != NULL ? hasp_release(hold) : HASP_ENOTHELD;
+}
+
+static int do_guard(json_t *command, json_t **ret_told)
+{
+    struct hasp_hold *hold = lock_of(command)->hold;
+    *ret_told = json_pack("{s:I}", "at_ns", now_ns());
+    return hold == NULL
+               ? HASP_ELOST
+               : hasp_guard(hold, number_of(command, "need", 0) * 1000000);
+}
+
+static int do_remaining(json_t *command, json_t **ret_told)
+{
+    struct hasp_hold *hold = lock_of(command)->hold;
+    json_int_t at_ns = now_ns();
+    *ret_told = json_pack("{s:I, s:I}", "left_ns",
+                          (json_int_t)(hold != NULL ? hasp_remaining(hold) : 0),
+                          "at_ns", at_ns);
+    return 0;
+}
+
+static int do_alive(json_t *command, json_t **ret_told)
+{
+    (void)command;
+    *ret_told = json_object();
+    return hasp_alive(session);
+}
+
+static int do_can(json_t *command, json_t **ret_told)
+{
+    (void)command;
+    *ret_told = json_pack("{s:[s,s,s,s,s,s,s]}", "features", "several",
+                          "convert", "alive", "cancel", "owner", "linger",
+                          "hold");
+    return 0;
+}
+
+/* --- Reading -------------------------------------------------------------- */
+
+static const struct {
+    const char *name;
+    int (*run)(json_t *command, json_t **ret_told);
+} commands[] = {{"can", do_can},       {"open", do_open},
+                {"close", do_close},   {"state", do_state},
+                {"lock", do_lock},     {"convert", do_convert},
+                {"cancel", do_cancel}, {"release", do_release},
+                {"guard", do_guard},   {"remaining", do_remaining},
+                {"alive", do_alive}};
+
+static void *run(void *data)
+{
+    json_t *command = data;
+    json_t *id = json_object_get(command, "id");
+    json_t *told = NULL;
+    char word[32] = "MISUSE";
+    const char *text = "no such command";
+    int error = HASP_EINVALID;
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        if (strcmp(commands[i].name, text_of(command, "do")) == 0) {
+            error = commands[i].run(command, &told);
+            text = hasp_why();
+            word_of(error, word);
+        }
+    }
+    if (error == 0) {
+        say(json_pack("{s:O, s:O}", "id", id, "ok", told));
+    } else {
+        say(json_pack("{s:O, s:s, s:s}", "id", id, "error", word, "text",
+                      text));
+    }
+    json_decref(told);
+    json_decref(command);
+    return NULL;
+}
+
+int main(void)
+{
+    json_t *command;
+    while ((command = json_loadf(stdin, JSON_DISABLE_EOF_CHECK, NULL)) !=
+           NULL) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, run, command) != 0) {
+            return 1;
+        }
+        pthread_detach(thread);
+    }
+    return 0;
+}
