@@ -3,11 +3,9 @@
 package hasp
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"os"
 	"reflect"
 	"strings"
@@ -107,41 +105,6 @@ func TestAContextAfterAJeopardyIsThatOfTheHold(t *testing.T) {
 	}
 	lock.forget()
 	<-again.Done()
-}
-
-func TestAValueIsWhatRESPSays(t *testing.T) {
-	for text, want := range map[string]any{
-		"+OK\r\n":                        "OK",
-		":-7\r\n":                        int64(-7),
-		"$3\r\na\r\n\r\n":                "a\r\n",
-		"$-1\r\n":                        nil,
-		"_\r\n":                          nil,
-		"#t\r\n":                         true,
-		"*2\r\n:1\r\n+b\r\n":             []any{int64(1), "b"},
-		"%1\r\n+k\r\n*0\r\n":             map[string]any{"k": []any(nil)},
-		">2\r\n+lock\r\n$1\r\nx\r\n":     push{"lock", "x"},
-		"-BADARG lock.acquire: what\r\n": &replyError{"BADARG", "lock.acquire: what"},
-	} {
-		for cut := 0; cut <= len(text); cut++ { // However it arrives.
-			got, err := readValue(bufio.NewReaderSize(strings.NewReader(text[:cut]), 16), 0)
-			if cut < len(text) && err == nil {
-				t.Errorf("%q is a value", text[:cut])
-			} else if cut == len(text) && (err != nil || !reflect.DeepEqual(got, want)) {
-				t.Errorf("%q: %#v, %v", text, got, err)
-			}
-		}
-	}
-}
-
-func TestWhatIsNoRESPIsRefused(t *testing.T) {
-	for _, text := range []string{"HTTP/1.1 400\r\n", ":one\r\n", "*x\r\n", "\r\n",
-		"+OK\n", "$99999999999\r\n", "*-2\r\n", "%1\r\n:1\r\n:2\r\n",
-		strings.Repeat("*1\r\n", 20) + ":1\r\n"} {
-		_, err := readValue(bufio.NewReader(strings.NewReader(text)), 0)
-		if !errors.Is(err, errProtocol) {
-			t.Errorf("%q: %v", text, err)
-		}
-	}
 }
 
 func TestNumbersThatAreOverAreAcknowledged(t *testing.T) {

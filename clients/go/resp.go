@@ -78,9 +78,11 @@ func readValue(r *bufio.Reader, depth int) (any, error) {
 	case '-':
 		word, text, _ := strings.Cut(rest, " ")
 		return &replyError{word, text}, nil
-	case '_':
+	}
+	switch line {
+	case "_", "$-1", "*-1":
 		return nil, nil
-	case '#':
+	case "#t", "#f":
 		return rest == "t", nil
 	}
 	number, err := strconv.ParseInt(rest, 10, 64)
@@ -90,14 +92,15 @@ func readValue(r *bufio.Reader, depth int) (any, error) {
 	switch {
 	case kind == ':':
 		return number, nil
-	case number == -1 && (kind == '$' || kind == '*'):
-		return nil, nil
 	case number < 0 || depth == depthMax:
 		return nil, errProtocol
 	case kind == '$' && number <= bulkMax:
 		text := make([]byte, number+2)
 		if _, err := io.ReadFull(r, text); err != nil {
 			return nil, err
+		}
+		if text[number] != '\r' || text[number+1] != '\n' {
+			return nil, errProtocol
 		}
 		return string(text[:number]), nil
 	case number > countMax:

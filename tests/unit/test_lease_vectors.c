@@ -22,7 +22,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include <cmocka.h>
 
@@ -30,6 +29,7 @@
 #include "base/prng.h"
 #include "base/units.h"
 #include "lease/rules.h"
+#include "tests/unit/vectors.h"
 
 #define PATH "tests/vectors/lease.json"
 #define DRAWN_COUNT 100
@@ -266,36 +266,12 @@ static void make(struct vectors *v)
     buffer_put_text(&v->out, "]}\n]\n");
 }
 
-static bool is_same(struct bytes text)
-{
-    struct buffer there = {0};
-    FILE *file = fopen(PATH, "rb");
-    if (file == NULL) {
-        return false;
-    }
-    buffer_reserve(&there, text.size + 1);
-    there.size = fread(there.data, 1, text.size + 1, file);
-    fclose(file);
-    bool is_same = bytes_equal(buffer_bytes(&there), text);
-    buffer_done(&there);
-    return is_same;
-}
-
 static void the_vectors_are_those_of_the_lease(void **state)
 {
     (void)state;
     struct vectors v = {0};
     make(&v);
-    if (getenv("REWRITE") != NULL) {
-        FILE *file = fopen(PATH, "wb");
-        assert_non_null(file);
-        assert_int_equal(fwrite(v.out.data, 1, v.out.size, file), v.out.size);
-        assert_int_equal(fclose(file), 0);
-    }
-    if (!is_same(buffer_bytes(&v.out))) {
-        fail_msg(PATH " is not what lease/lease says (REWRITE=1 writes it "
-                      "anew)");
-    }
+    vectors_compare(PATH, buffer_bytes(&v.out));
     buffer_done(&v.out);
 }
 

@@ -5,7 +5,8 @@
 
 const { EventEmitter } = require('node:events');
 const { debuglog } = require('node:util');
-const { Connection, ReplyError } = require('./connection');
+const { Connection } = require('./connection');
+const { ReplyError } = require('./resp');
 const { Lease, MS, readClock } = require('./lease');
 const { HaspError, Owners, judge, parseEndpoints, waitWords } =
   require('./request');

@@ -5,7 +5,7 @@
 
 const crypto = require('node:crypto');
 const path = require('node:path');
-const { ReplyError } = require('./connection');
+const { ReplyError } = require('./resp');
 const { CONNECT_MS, Core, between, debug, toMs } = require('./core');
 const { MS, readClock, since } = require('./lease');
 const { Lock } = require('./lock');

@@ -3,7 +3,7 @@
 // Changes of locks as they happen.
 'use strict';
 
-const { ReplyError } = require('./connection');
+const { ReplyError } = require('./resp');
 const { CONNECT_MS, between, sleep } = require('./core');
 const { HaspError } = require('./request');
 

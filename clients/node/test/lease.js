@@ -10,6 +10,8 @@ const fs = require('node:fs');
 const path = require('node:path');
 const { Clocks } = require('../lib/clock');
 const { Lease, holdRemaining } = require('../lib/lease');
+const { INCOMPLETE, Push, ReplyError, encode, parse } =
+  require('../lib/resp');
 
 const VECTORS = path.join(__dirname, '..', '..', '..', 'tests', 'vectors',
   'lease.json');
@@ -93,6 +95,41 @@ function without() {
   assert.deepEqual(clocks.read(), { monotonic: 5n, boottime: 5n });
 }
 
+/** As tests/unit/test_wire_vectors.c writes it. */
+function asVector(value) {
+  if (value instanceof Push) {
+    return { push: Array.from(value, asVector) };
+  }
+  if (value instanceof ReplyError) {
+    return { error: value.message };
+  }
+  if (Array.isArray(value)) {
+    return value.map(asVector);
+  }
+  return value !== null && typeof value === 'object'
+    ? { map: Object.entries(value).flat().map(asVector) } : value;
+}
+
+/** What libhasp sends and understands; what it does not ends a connection. */
+function wire() {
+  const { requests, replies, broken } = JSON.parse(fs.readFileSync(
+    path.join(path.dirname(VECTORS), 'wire.json'), 'utf8'));
+  for (const { words, bytes } of requests) {
+    assert.equal(Buffer.from(encode(words)).toString('hex'), bytes, words);
+  }
+  for (const { says, bytes, value } of replies) {
+    const data = Buffer.from(bytes, 'hex');
+    assert.deepEqual(asVector(parse(data, 0)[0]), value, says);
+    for (let cut = 0; cut < data.length; cut++) {
+      assert.equal(parse(data.subarray(0, cut), 0), INCOMPLETE, says);
+    }
+  }
+  for (const { says, bytes } of broken) {
+    assert.throws(() => parse(Buffer.from(bytes, 'hex'), 0), /no RESP/, says);
+  }
+  return requests.length + replies.length + broken.length;
+}
+
 suspended();
 without();
-console.log(`${vectors()} vectors`);
+console.log(`${vectors() + wire()} vectors`);

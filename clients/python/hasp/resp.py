@@ -3,9 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Tuple, Union
+import re
+from typing import Any, Tuple, Union
 
 Argument = Union[str, bytes, int]
+LINE_MAX = 64 << 10
+SIZE_MAX = 64 << 20
+DEPTH_MAX = 16
+NUMBER = re.compile(rb'[+-]?[0-9]{1,19}')
+SINGLE = {b'_': None, b'$-1': None, b'*-1': None, b'#t': True, b'#f': False}
 
 
 class ReplyError(Exception):
@@ -46,52 +52,49 @@ class Parser:
         """Incomplete: feed it more. OSError: it is not RESP, so the connection
         is of no use any more."""
         try:
-            value, at = self._value(0)
-        except ValueError as error:  # UnicodeDecodeError is one.
+            value, at = self._value(0, 0)
+        except (ValueError, TypeError) as error:  # A key that is a list.
             raise OSError(f'no RESP: {error}') from None
         self._data = self._data[at:]
         return value
 
     def _line(self, at: int) -> Tuple[bytes, int]:
         end = self._data.find(b'\r\n', at)
-        if end < 0:
+        if end < 0 and len(self._data) - at <= LINE_MAX:
             raise Incomplete
+        if not 0 <= end - at <= LINE_MAX:
+            raise ValueError('a line without an end')
         return self._data[at:end], end + 2
 
-    def _values(self, count: int, at: int) -> Tuple[List[Any], int]:
-        values = []
-        for _ in range(count):
-            value, at = self._value(at)
-            values.append(value)
-        return values, at
-
-    def _value(self, at: int) -> Tuple[Any, int]:
+    def _value(self, at: int, depth: int) -> Tuple[Any, int]:
         line, at = self._line(at)
         kind, rest = line[:1], line[1:]
         if kind == b'+':
             return rest.decode(), at
         if kind == b'-':
             return ReplyError(rest.decode(errors='replace')), at
+        if line in SINGLE:
+            return SINGLE[line], at
+        if not NUMBER.fullmatch(rest):
+            raise ValueError(f'a reply that begins with {line[:20]!r}')
+        number = int(rest)
         if kind == b':':
-            return int(rest), at
-        if kind == b'#':
-            return rest == b't', at
-        if kind == b',':
-            return float(rest), at
-        if kind == b'_' or (kind in b'$*' and rest == b'-1'):
-            return None, at
-        if kind in (b'$', b'='):
-            end = at + int(rest)
+            return number, at
+        if not 0 <= number <= SIZE_MAX or depth == DEPTH_MAX:
+            raise ValueError(f'a size of {number}')
+        if kind == b'$':
+            end = at + number
             if len(self._data) < end + 2:
                 raise Incomplete
-            data = self._data[at:end]
-            if kind == b'=':
-                data = data[4:]
-            return data.decode(errors='surrogateescape'), end + 2
-        if kind in (b'*', b'~', b'>'):
-            values, at = self._values(int(rest), at)
-            return (Push(values) if kind == b'>' else values), at
+            if self._data[end:end + 2] != b'\r\n':
+                raise ValueError('a text that does not end where it said')
+            return self._data[at:end].decode(errors='surrogateescape'), end + 2
+        if kind not in (b'*', b'>', b'%'):
+            raise ValueError(f'a reply that begins with {line[:20]!r}')
+        values = []
+        for _ in range(2 * number if kind == b'%' else number):
+            value, at = self._value(at, depth + 1)
+            values.append(value)
         if kind == b'%':
-            flat, at = self._values(2 * int(rest), at)
-            return dict(zip(flat[::2], flat[1::2])), at
-        raise ValueError(f'a reply that begins with {line[:20]!r}')
+            return dict(zip(values[::2], values[1::2])), at
+        return (Push(values) if kind == b'>' else values), at

@@ -12,7 +12,8 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), *['..'] * 3)
 sys.path.insert(0, os.path.join(ROOT, 'clients', 'python'))
 
 from hasp.lease import Clock, Lease, hold_remaining  # noqa: E402
-from hasp.resp import Incomplete, Parser  # noqa: E402
+from hasp.resp import (Incomplete, Parser, Push,  # noqa: E402
+                       ReplyError, encode)
 
 
 with open(os.path.join(ROOT, 'tests', 'vectors', 'lease.json'),
@@ -41,13 +42,49 @@ def test_the_lease_is_that_of_the_c_client(case):
                     lease.remaining(clocks[0])] == args[2:], args
 
 
-@pytest.mark.parametrize('data', [b'HTTP/1.1 400\r\n', b':one\r\n', b'*x\r\n',
-                                  b'+\xff\r\n'])
-def test_what_is_no_resp_fails_the_connection(data):
+with open(os.path.join(ROOT, 'tests', 'vectors', 'wire.json'),
+          encoding='utf-8') as file:
+    WIRE = json.load(file)
+
+
+def as_vector(value):
+    """As tests/unit/test_wire_vectors.c writes it."""
+    if isinstance(value, Push):
+        return {'push': [as_vector(one) for one in value]}
+    if isinstance(value, ReplyError):
+        return {'error': str(value)}
+    if isinstance(value, dict):
+        return {'map': [as_vector(one) for pair in value.items()
+                        for one in pair]}
+    if isinstance(value, list):
+        return [as_vector(one) for one in value]
+    return value
+
+
+def parse(data):
     parser = Parser()
-    parser.feed(data[:-1])
-    with pytest.raises(Incomplete):
-        parser.next()
-    parser.feed(data[-1:])
+    parser.feed(data)
+    return parser.next()
+
+
+@pytest.mark.parametrize('case', WIRE['requests'],
+                         ids=[' '.join(v['words']) for v in WIRE['requests']])
+def test_a_request_is_that_of_the_c_library(case):
+    assert encode(*case['words']).hex() == case['bytes']
+
+
+@pytest.mark.parametrize('case', WIRE['replies'],
+                         ids=[v['says'] for v in WIRE['replies']])
+def test_a_reply_is_understood_as_by_the_c_library(case):
+    data = bytes.fromhex(case['bytes'])
+    assert as_vector(parse(data)) == case['value']
+    for cut in range(len(data)):
+        with pytest.raises(Incomplete):
+            parse(data[:cut])
+
+
+@pytest.mark.parametrize('case', WIRE['broken'],
+                         ids=[v['says'] for v in WIRE['broken']])
+def test_what_is_broken_ends_the_connection(case):
     with pytest.raises(OSError, match='no RESP'):
-        parser.next()
+        parse(bytes.fromhex(case['bytes']))

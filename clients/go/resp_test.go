@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT
+
+package hasp
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"reflect"
+	"testing"
+)
+
+// What libhasp sends and understands: tests/unit/test_wire_vectors.c makes it,
+// and says what it means.
+type wireVectors struct {
+	Requests []struct {
+		Words []string
+		Bytes string
+	}
+	Replies []struct {
+		Says, Bytes string
+		Value       any
+	}
+	Broken []struct{ Says, Bytes string }
+}
+
+func readWireVectors(t *testing.T) (wire wireVectors) {
+	text, err := os.ReadFile("../../tests/vectors/wire.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&wire); err != nil || len(wire.Requests) < 5 ||
+		len(wire.Replies) < 20 || len(wire.Broken) < 20 {
+		t.Fatal("few vectors: ", err)
+	}
+	return wire
+}
+
+// asVector is a value as the vectors write it.
+func asVector(value any) any {
+	all := func(values []any) []any {
+		list := []any{}
+		for _, one := range values {
+			list = append(list, asVector(one))
+		}
+		return list
+	}
+	switch v := value.(type) {
+	case int64:
+		return json.Number(fmt.Sprint(v))
+	case []any:
+		return all(v)
+	case push:
+		return map[string]any{"push": all(v)}
+	case *replyError:
+		return map[string]any{"error": v.Error()}
+	case map[string]any:
+		found := map[string]any{}
+		for key, one := range v {
+			found[key] = asVector(one)
+		}
+		return found
+	}
+	return value
+}
+
+// plain has maps where a vector has the list of what is in them: here their
+// order is lost.
+func plain(vector any) any {
+	switch v := vector.(type) {
+	case []any:
+		for i := range v {
+			v[i] = plain(v[i])
+		}
+	case map[string]any:
+		pairs, isMap := v["map"].([]any)
+		if !isMap {
+			for key := range v {
+				v[key] = plain(v[key])
+			}
+			return v
+		}
+		found := map[string]any{}
+		for i := 0; i < len(pairs); i += 2 {
+			found[pairs[i].(string)] = plain(pairs[i+1])
+		}
+		return found
+	}
+	return vector
+}
+
+func parse(text []byte) (any, error) {
+	return readValue(bufio.NewReaderSize(bytes.NewReader(text), 16), 0)
+}
+
+func fromHex(t *testing.T, text string) []byte {
+	found, err := hex.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestARequestIsThatOfTheCLibrary(t *testing.T) {
+	for _, one := range readWireVectors(t).Requests {
+		if got := appendRequest(nil, one.Words); hex.EncodeToString(got) != one.Bytes {
+			t.Errorf("%q: %q", one.Words, got)
+		}
+	}
+}
+
+func TestAReplyIsUnderstoodAsByTheCLibraryHoweverItArrives(t *testing.T) {
+	for _, one := range readWireVectors(t).Replies {
+		text := fromHex(t, one.Bytes)
+		for cut := range text {
+			if value, err := parse(text[:cut]); err != io.EOF && err != io.ErrUnexpectedEOF {
+				t.Errorf("%s: after %d bytes: %v, %v", one.Says, cut, value, err)
+			}
+		}
+		value, err := parse(text)
+		if want := plain(one.Value); err != nil || !reflect.DeepEqual(asVector(value), want) {
+			t.Errorf("%s: %#v, %v", one.Says, value, err)
+		}
+	}
+}
+
+func TestWhatIsBrokenEndsTheConnection(t *testing.T) {
+	for _, one := range readWireVectors(t).Broken {
+		if value, err := parse(fromHex(t, one.Bytes)); !errors.Is(err, errProtocol) {
+			t.Errorf("%s: %#v, %v", one.Says, value, err)
+		}
+	}
+}
