@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The register of operations that wait for the disk, and the thread that
+/* The register of operations that wait for the disk, and the worker that
  * reports those that hang. */
 
 #include "storage/disk_watch.h"
@@ -25,25 +25,16 @@ struct operation {
 /* All is guarded by 'mutex', which is never held for long. */
 static struct {
     pthread_mutex_t mutex;
-    pthread_cond_t changed;
     struct operation operations[PLACE_COUNT];
-    pthread_t thread;
-    bool is_started;
+    struct worker *worker; /* NULL: it was not started. */
     bool is_stopping;
     disk_watch_tell_fn *tell;
     void *data;
 } watch = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
 uint32_t disk_watch_begin(const char *what)
 {
-    uint64_t now = now_ns();
+    uint64_t now = worker_now_ns();
     uint32_t place = 0;
     pthread_mutex_lock(&watch.mutex);
     while (place < PLACE_COUNT && watch.operations[place].what != NULL) {
@@ -64,7 +55,7 @@ void disk_watch_end(uint32_t place)
         return; /* There was no room for it. */
     }
     int error = errno; /* The caller's, who has not looked at it yet. */
-    uint64_t now = now_ns();
+    uint64_t now = worker_now_ns();
     pthread_mutex_lock(&watch.mutex);
     ended = watch.operations[place];
     CHECK(ended.what != NULL);
@@ -80,7 +71,7 @@ void disk_watch_end(uint32_t place)
 
 uint64_t disk_watch_oldest(const char **ret_what)
 {
-    uint64_t now = now_ns();
+    uint64_t now = worker_now_ns();
     uint64_t age_ns = 0;
     pthread_mutex_lock(&watch.mutex);
     for (uint32_t i = 0; i < PLACE_COUNT; i++) {
@@ -98,7 +89,7 @@ uint64_t disk_watch_oldest(const char **ret_what)
 /* 'mutex' is held, except while something is told. */
 static void look(void)
 {
-    uint64_t now = now_ns();
+    uint64_t now = worker_now_ns();
     for (uint32_t i = 0; i < PLACE_COUNT; i++) {
         struct operation *operation = &watch.operations[i];
         if (operation->what == NULL || now <= operation->began_ns ||
@@ -119,53 +110,41 @@ static void look(void)
     }
 }
 
-static void *run(void *data)
+static uint64_t step(void *data, uint64_t now_ns)
 {
     (void)data;
     pthread_mutex_lock(&watch.mutex);
-    while (!watch.is_stopping) {
+    bool is_stopping = watch.is_stopping;
+    if (!is_stopping) {
         look();
-        uint64_t until_ns = now_ns() + LOOK_NS;
-        struct timespec until = {.tv_sec = (time_t)(until_ns / NS_PER_S),
-                                 .tv_nsec = (long)(until_ns % NS_PER_S)};
-        pthread_cond_timedwait(&watch.changed, &watch.mutex, &until);
     }
     pthread_mutex_unlock(&watch.mutex);
-    return NULL;
+    return is_stopping ? WORKER_OVER : now_ns + LOOK_NS;
 }
 
 int disk_watch_start(disk_watch_tell_fn *tell, void *data)
 {
-    pthread_condattr_t attributes;
-    CHECK(!watch.is_started);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&watch.changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    CHECK(watch.worker == NULL);
     watch.is_stopping = false;
     watch.tell = tell;
     watch.data = data;
-    int error = worker_start(run, NULL, &watch.thread);
+    int error = worker_start("hasp-disk-watch", step, NULL, &watch.worker);
     if (error != 0) {
-        pthread_cond_destroy(&watch.changed);
         watch.tell = NULL;
-        return error;
     }
-    watch.is_started = true;
-    return 0;
+    return error;
 }
 
 void disk_watch_stop(void)
 {
-    if (!watch.is_started) {
+    if (watch.worker == NULL) {
         return;
     }
     pthread_mutex_lock(&watch.mutex);
     watch.is_stopping = true;
     watch.tell = NULL;
-    pthread_cond_signal(&watch.changed);
     pthread_mutex_unlock(&watch.mutex);
-    pthread_join(watch.thread, NULL);
-    pthread_cond_destroy(&watch.changed);
-    watch.is_started = false;
+    worker_wake(watch.worker);
+    worker_join(watch.worker);
+    watch.worker = NULL;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The port of the operating system: thin system calls. */
+/* The port of the operating system: thin system calls. The workers that are
+ * threads stand in worker.c. */
 
 #include "storage/port.h"
 
@@ -15,6 +16,8 @@
 #include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#include "storage/worker.h"
 
 #define BOOT_ID_PATH "/proc/sys/kernel/random/boot_id"
 
@@ -149,4 +152,10 @@ const struct storage_port storage_port_system = {
     .unmap = system_unmap,
     .space = system_space,
     .boot_id = system_boot_id,
+    .now_ns = worker_now_ns,
+    .worker_start = worker_thread_start,
+    .worker_wake = worker_thread_wake,
+    .worker_wait = worker_thread_wait,
+    .worker_wait_for = worker_thread_wait_for,
+    .worker_join = worker_thread_join,
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* A table whose writes are carried out by a thread: storage/table.h.
+/* A table whose writes are carried out by a worker: storage/table.h.
  *
  * A write transaction gathers what it is told; its commit queues that for the
  * thread, which carries it out on the table beneath in one transaction. A read
@@ -25,7 +25,7 @@ enum operation { OPERATION_PUT, OPERATION_REMOVE, OPERATION_CLEAR };
 struct deferred {
     struct table table;
     struct table *inner;
-    pthread_t thread;
+    struct worker *worker;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
     /* All below is guarded by 'mutex'. */
@@ -47,7 +47,7 @@ struct deferred_txn {
 };
 
 static const struct table_ops deferred_ops;
-static void *run(void *data);
+static uint64_t step(void *data, uint64_t now_ns);
 static bool is_idle(const struct deferred *self);
 static void wait_until_idle(struct deferred *self);
 static int carry_out(struct table *inner, struct bytes operations);
@@ -61,7 +61,7 @@ int table_new_deferred(struct table *inner, struct table **ret_table)
     table_size(inner, &self->used, &self->room);
     pthread_mutex_init(&self->mutex, NULL);
     pthread_cond_init(&self->changed, NULL);
-    int error = worker_start(run, self, &self->thread);
+    int error = worker_start("hasp-table", step, self, &self->worker);
     if (error != 0) {
         pthread_cond_destroy(&self->changed);
         pthread_mutex_destroy(&self->mutex);
@@ -77,9 +77,9 @@ static void deferred_close(struct table *table)
     struct deferred *self = (struct deferred *)table;
     pthread_mutex_lock(&self->mutex);
     self->is_stopping = true;
-    pthread_cond_broadcast(&self->changed);
     pthread_mutex_unlock(&self->mutex);
-    pthread_join(self->thread, NULL);
+    worker_wake(self->worker);
+    worker_join(self->worker);
     CHECK(list_is_empty(&self->queue));
     table_close(self->inner);
     pthread_cond_destroy(&self->changed);
@@ -130,6 +130,7 @@ static int deferred_begin(struct table *table, bool is_write,
     struct deferred_txn *txn = memory_new(sizeof *txn);
     txn->txn = (struct table_txn){.table = table, .is_write = is_write};
     list_init(&txn->in_queue);
+    bool is_queued = false;
     int error = 0;
     pthread_mutex_lock(&self->mutex);
     if (is_write) {
@@ -139,9 +140,12 @@ static int deferred_begin(struct table *table, bool is_write,
         txn->is_open = true;
     } else {
         list_push_back(&self->queue, &txn->in_queue);
-        pthread_cond_broadcast(&self->changed);
+        is_queued = true;
     }
     pthread_mutex_unlock(&self->mutex);
+    if (is_queued) {
+        worker_wake(self->worker);
+    }
     if (error != 0) {
         free(txn);
         return error;
@@ -156,8 +160,8 @@ static int deferred_commit(struct table_txn *base)
     struct deferred_txn *txn = (struct deferred_txn *)base;
     pthread_mutex_lock(&self->mutex);
     list_push_back(&self->queue, &txn->in_queue);
-    pthread_cond_broadcast(&self->changed);
     pthread_mutex_unlock(&self->mutex);
+    worker_wake(self->worker);
     return 0;
 }
 
@@ -168,7 +172,7 @@ static int open_read(struct deferred_txn *txn)
     CHECK(!txn->txn.is_write); /* It cannot see what it has not written. */
     pthread_mutex_lock(&self->mutex);
     while (!txn->is_open) {
-        pthread_cond_wait(&self->changed, &self->mutex);
+        worker_wait(self->worker, &self->mutex, &self->changed);
     }
     int error = txn->error;
     pthread_mutex_unlock(&self->mutex);
@@ -261,7 +265,7 @@ static bool is_idle(const struct deferred *self)
 static void wait_until_idle(struct deferred *self)
 {
     while (!is_idle(self)) {
-        pthread_cond_wait(&self->changed, &self->mutex);
+        worker_wait(self->worker, &self->mutex, &self->changed);
     }
 }
 
@@ -281,42 +285,39 @@ static int work(struct deferred *self, struct deferred_txn *txn, int error)
     return error;
 }
 
-static void *run(void *data)
+static uint64_t step(void *data, uint64_t now_ns)
 {
     struct deferred *self = data;
     pthread_mutex_lock(&self->mutex);
-    for (;;) {
-        while (list_is_empty(&self->queue) && !self->is_stopping) {
-            pthread_cond_wait(&self->changed, &self->mutex);
-        }
-        if (list_is_empty(&self->queue)) {
-            break;
-        }
-        struct deferred_txn *txn = LIST_FIRST(&self->queue, struct deferred_txn,
-                                              in_queue);
-        list_remove(&txn->in_queue);
-        self->is_working = true;
-        int error = self->error;
+    if (list_is_empty(&self->queue)) {
+        bool is_stopping = self->is_stopping;
         pthread_mutex_unlock(&self->mutex);
-
-        uint64_t used, room;
-        error = work(self, txn, error);
-        table_size(self->inner, &used, &room);
-
-        pthread_mutex_lock(&self->mutex);
-        self->is_working = false;
-        self->error = error;
-        self->used = used;
-        self->room = room;
-        if (txn->txn.is_write) {
-            free(txn);
-        } else {
-            txn->is_open = true; /* Its owner may end it from now on. */
-        }
-        pthread_cond_broadcast(&self->changed);
+        return is_stopping ? WORKER_OVER : WORKER_IDLE;
     }
+    struct deferred_txn *txn = LIST_FIRST(&self->queue, struct deferred_txn,
+                                          in_queue);
+    list_remove(&txn->in_queue);
+    self->is_working = true;
+    int error = self->error;
     pthread_mutex_unlock(&self->mutex);
-    return NULL;
+
+    uint64_t used, room;
+    error = work(self, txn, error);
+    table_size(self->inner, &used, &room);
+
+    pthread_mutex_lock(&self->mutex);
+    self->is_working = false;
+    self->error = error;
+    self->used = used;
+    self->room = room;
+    if (txn->txn.is_write) {
+        free(txn);
+    } else {
+        txn->is_open = true; /* Its owner may end it from now on. */
+    }
+    pthread_cond_broadcast(&self->changed);
+    pthread_mutex_unlock(&self->mutex);
+    return now_ns;
 }
 
 static int carry_out_once(struct table *inner, struct bytes operations)

@@ -1,18 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The thread that saves votes. */
+/* The worker that saves votes. */
 
 #include "storage/vote_saver.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "base/units.h"
 #include "storage/datadir.h"
 #include "storage/disk_watch.h"
 #include "storage/worker.h"
@@ -20,9 +18,8 @@
 struct vote_saver {
     struct datadir *datadir;
     int event_fd;
-    pthread_t thread;
+    struct worker *worker;
     pthread_mutex_t mutex;
-    pthread_cond_t changed;
     /* All below is guarded by 'mutex'. */
     bool is_stopping;
     bool is_asked; /* For 'term' and 'voted_for'. */
@@ -33,45 +30,33 @@ struct vote_saver {
     int error;
 };
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
-}
-
-static void *run(void *data)
+static uint64_t step(void *data, uint64_t now_ns)
 {
     struct vote_saver *saver = data;
     pthread_mutex_lock(&saver->mutex);
-    while (saver->error == 0) {
-        while (!saver->is_asked && !saver->is_stopping) {
-            pthread_cond_wait(&saver->changed, &saver->mutex);
-        }
-        if (saver->is_stopping) {
-            break;
-        }
-        struct vote_saved saved = {.term = saver->term,
-                                   .voted_for = saver->voted_for};
-        saver->is_asked = false;
-        pthread_mutex_unlock(&saver->mutex);
-
-        uint64_t began_ns = now_ns();
-        uint32_t place = disk_watch_begin("save the vote");
-        int error = datadir_save_vote(saver->datadir, saved.term,
-                                      saved.voted_for);
-        disk_watch_end(place);
-        saved.flush_ns = now_ns() - began_ns;
-
-        pthread_mutex_lock(&saver->mutex);
-        saver->error = error;
-        saver->has_saved = true;
-        saver->saved = saved;
-        uint64_t one = 1;
-        CHECK(write(saver->event_fd, &one, sizeof one) == sizeof one);
-    }
+    bool is_over = saver->is_stopping || saver->error != 0;
+    struct vote_saved saved = {.term = saver->term,
+                               .voted_for = saver->voted_for};
+    bool is_asked = saver->is_asked;
+    saver->is_asked = false;
     pthread_mutex_unlock(&saver->mutex);
-    return NULL;
+    if (is_over || !is_asked) {
+        return is_over ? WORKER_OVER : WORKER_IDLE;
+    }
+
+    uint32_t place = disk_watch_begin("save the vote");
+    int error = datadir_save_vote(saver->datadir, saved.term, saved.voted_for);
+    disk_watch_end(place);
+    saved.flush_ns = storage_port->now_ns() - now_ns;
+
+    pthread_mutex_lock(&saver->mutex);
+    saver->error = error;
+    saver->has_saved = true;
+    saver->saved = saved;
+    uint64_t one = 1;
+    CHECK(write(saver->event_fd, &one, sizeof one) == sizeof one);
+    pthread_mutex_unlock(&saver->mutex);
+    return now_ns;
 }
 
 int vote_saver_new(struct datadir *datadir, struct vote_saver **ret_saver)
@@ -84,10 +69,8 @@ int vote_saver_new(struct datadir *datadir, struct vote_saver **ret_saver)
         return HASP_EREFUSED;
     }
     pthread_mutex_init(&saver->mutex, NULL);
-    pthread_cond_init(&saver->changed, NULL);
-    int error = worker_start(run, saver, &saver->thread);
+    int error = worker_start("hasp-vote", step, saver, &saver->worker);
     if (error != 0) {
-        pthread_cond_destroy(&saver->changed);
         pthread_mutex_destroy(&saver->mutex);
         close(saver->event_fd);
         free(saver);
@@ -104,10 +87,9 @@ void vote_saver_free(struct vote_saver *saver)
     }
     pthread_mutex_lock(&saver->mutex);
     saver->is_stopping = true;
-    pthread_cond_signal(&saver->changed);
     pthread_mutex_unlock(&saver->mutex);
-    pthread_join(saver->thread, NULL);
-    pthread_cond_destroy(&saver->changed);
+    worker_wake(saver->worker);
+    worker_join(saver->worker);
     pthread_mutex_destroy(&saver->mutex);
     close(saver->event_fd);
     free(saver);
@@ -120,8 +102,8 @@ void vote_saver_save(struct vote_saver *saver, uint64_t term,
     saver->is_asked = true;
     saver->term = term;
     saver->voted_for = voted_for;
-    pthread_cond_signal(&saver->changed);
     pthread_mutex_unlock(&saver->mutex);
+    worker_wake(saver->worker);
 }
 
 int vote_saver_fd(const struct vote_saver *saver)

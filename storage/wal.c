@@ -5,7 +5,6 @@
 #include "storage/wal.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -663,10 +662,7 @@ int wal_reset(struct wal *wal, uint64_t next_index)
             error = wait_for_flight(wal);
         } else if (error == 0) {
             /* The next segment is not ready yet. */
-            struct pollfd event = {.fd = wal->event_fd, .events = POLLIN};
-            uint64_t count = 0;
-            (void)!poll(&event, 1, -1);
-            (void)!read(wal->event_fd, &count, sizeof count);
+            wal_keeper_wait(wal->keeper);
             wal->error = wal_keeper_error(wal->keeper, wal->why);
             error = wal->error;
         }

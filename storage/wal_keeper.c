@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The thread beside the log: it prepares and removes segments and writes
+/* The worker beside the log: it prepares and removes segments and writes
  * the mark. */
 
 #include "storage/wal_keeper.h"
@@ -8,11 +8,11 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/units.h"
 #include "storage/disk.h"
 #include "storage/disk_watch.h"
 #include "storage/port.h"
@@ -20,9 +20,9 @@
 
 struct wal_keeper {
     struct wal_keeper_options options;
-    pthread_t thread;
+    struct worker *worker;
     pthread_mutex_t mutex;
-    pthread_cond_t changed;
+    pthread_cond_t changed; /* Told by tell(). */
     /* All below is guarded by 'mutex'. */
     bool is_stopping;
     int error;
@@ -32,23 +32,19 @@ struct wal_keeper {
     uint64_t wanted_size;
     uint64_t spare_size; /* Of 'wanted_number', as far as it is done. */
     bool has_no_room;
-    bool is_starved;
-    int spare_fd; /* -1: it is not open. */
-    int old_fd;   /* To be closed; -1: none. */
+    uint64_t starved_until_ns; /* 0: it is not. */
+    int spare_fd;              /* -1: it is not open. */
+    int old_fd;                /* To be closed; -1: none. */
 
     uint64_t oldest;       /* The oldest segment there is. */
     uint64_t remove_below; /* Those with a smaller number are to go. */
 
-    struct wal_mark mark;        /* What the file should say. */
-    uint64_t marked_sequence;    /* What it says. */
-    struct timespec marked_time; /* When that was written. */
+    struct wal_mark mark;     /* What the file should say. */
+    uint64_t marked_sequence; /* What it says. */
+    uint64_t mark_due_ns;     /* When it may be written again. */
 };
 
-static void *run(void *data);
-static bool close_old(struct wal_keeper *keeper);
-static bool prepare_next(struct wal_keeper *keeper);
-static bool remove_next(struct wal_keeper *keeper);
-static void save_mark(struct wal_keeper *keeper);
+static uint64_t step(void *data, uint64_t now_ns);
 
 int wal_keeper_new(const struct wal_keeper_options *options,
                    struct wal_keeper **ret_keeper)
@@ -60,12 +56,8 @@ int wal_keeper_new(const struct wal_keeper_options *options,
     keeper->oldest = options->first_number;
     keeper->spare_fd = keeper->old_fd = -1;
     pthread_mutex_init(&keeper->mutex, NULL);
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&keeper->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
-    int error = worker_start(run, keeper, &keeper->thread);
+    pthread_cond_init(&keeper->changed, NULL);
+    int error = worker_start("hasp-log-keeper", step, keeper, &keeper->worker);
     if (error != 0) {
         pthread_cond_destroy(&keeper->changed);
         pthread_mutex_destroy(&keeper->mutex);
@@ -83,9 +75,9 @@ int wal_keeper_free(struct wal_keeper *keeper)
     }
     pthread_mutex_lock(&keeper->mutex);
     keeper->is_stopping = true;
-    pthread_cond_signal(&keeper->changed);
     pthread_mutex_unlock(&keeper->mutex);
-    pthread_join(keeper->thread, NULL);
+    worker_wake(keeper->worker);
+    worker_join(keeper->worker);
     if (keeper->spare_fd >= 0) {
         storage_port->close(keeper->spare_fd);
     }
@@ -112,7 +104,17 @@ void wal_keeper_prepare(struct wal_keeper *keeper, uint64_t number,
         keeper->wanted_size = size;
     }
     keeper->has_no_room = false;
-    pthread_cond_signal(&keeper->changed);
+    pthread_mutex_unlock(&keeper->mutex);
+    worker_wake(keeper->worker);
+}
+
+void wal_keeper_wait(struct wal_keeper *keeper)
+{
+    pthread_mutex_lock(&keeper->mutex);
+    while (keeper->error == 0 && !keeper->has_no_room &&
+           keeper->spare_size < keeper->wanted_size) {
+        worker_wait(keeper->worker, &keeper->mutex, &keeper->changed);
+    }
     pthread_mutex_unlock(&keeper->mutex);
 }
 
@@ -158,15 +160,15 @@ int wal_keeper_take(struct wal_keeper *keeper, uint64_t number, int old_fd,
     keeper->wanted_number = 0;
     keeper->wanted_size = 0;
     keeper->spare_size = 0;
-    pthread_cond_signal(&keeper->changed);
     pthread_mutex_unlock(&keeper->mutex);
+    worker_wake(keeper->worker);
     return fd;
 }
 
 bool wal_keeper_is_starved(struct wal_keeper *keeper)
 {
     pthread_mutex_lock(&keeper->mutex);
-    bool is_starved = keeper->is_starved;
+    bool is_starved = keeper->starved_until_ns != 0;
     pthread_mutex_unlock(&keeper->mutex);
     return is_starved;
 }
@@ -174,11 +176,14 @@ bool wal_keeper_is_starved(struct wal_keeper *keeper)
 void wal_keeper_remove_below(struct wal_keeper *keeper, uint64_t number)
 {
     pthread_mutex_lock(&keeper->mutex);
-    if (keeper->remove_below < number) {
+    bool is_more = keeper->remove_below < number;
+    if (is_more) {
         keeper->remove_below = number;
-        pthread_cond_signal(&keeper->changed);
     }
     pthread_mutex_unlock(&keeper->mutex);
+    if (is_more) {
+        worker_wake(keeper->worker);
+    }
 }
 
 void wal_keeper_mark(struct wal_keeper *keeper, uint64_t sequence,
@@ -186,16 +191,16 @@ void wal_keeper_mark(struct wal_keeper *keeper, uint64_t sequence,
 {
     pthread_mutex_lock(&keeper->mutex);
     CHECK(sequence > keeper->mark.sequence);
-    /* The thread waits with a time-out while a mark is to be written, without
+    /* The worker sleeps with a time-out while a mark is to be written, without
      * one while there is none: it is woken for the first only. */
     bool is_first = keeper->mark.sequence == keeper->marked_sequence;
     keeper->mark.sequence = sequence;
     keeper->mark.term = term;
     keeper->mark.log_index = log_index;
-    if (is_first) {
-        pthread_cond_signal(&keeper->changed);
-    }
     pthread_mutex_unlock(&keeper->mutex);
+    if (is_first) {
+        worker_wake(keeper->worker);
+    }
 }
 
 int wal_keeper_error(struct wal_keeper *keeper, char why[HASP_WHY_SIZE])
@@ -209,68 +214,25 @@ int wal_keeper_error(struct wal_keeper *keeper, char why[HASP_WHY_SIZE])
     return error;
 }
 
-/* --- The thread: 'mutex' is held, except around the work itself ---------- */
-
-static bool has_time_come(const struct wal_keeper *keeper,
-                          struct timespec *ret_when)
-{
-    struct timespec now;
-    struct timespec when = keeper->marked_time;
-    when.tv_nsec += WAL_MARK_INTERVAL_MS * 1000000L;
-    when.tv_sec += when.tv_nsec / 1000000000L;
-    when.tv_nsec %= 1000000000L;
-    *ret_when = when;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec > when.tv_sec ||
-           (now.tv_sec == when.tv_sec && now.tv_nsec >= when.tv_nsec);
-}
-
-static void *run(void *data)
-{
-    struct wal_keeper *keeper = data;
-    pthread_mutex_lock(&keeper->mutex);
-    while (keeper->error == 0) {
-        struct timespec when;
-        bool has_mark = keeper->mark.sequence != keeper->marked_sequence;
-        bool is_time = has_time_come(keeper, &when);
-        if (has_mark && (is_time || keeper->is_stopping)) {
-            save_mark(keeper);
-        } else if (close_old(keeper) || prepare_next(keeper) ||
-                   remove_next(keeper)) {
-            continue;
-        } else if (keeper->is_stopping) {
-            break;
-        } else if (has_mark) {
-            pthread_cond_timedwait(&keeper->changed, &keeper->mutex, &when);
-        } else {
-            pthread_cond_wait(&keeper->changed, &keeper->mutex);
-        }
-    }
-    pthread_mutex_unlock(&keeper->mutex);
-    return NULL;
-}
+/* --- The worker: 'mutex' is held, except around the work itself ---------- */
 
 static void tell(struct wal_keeper *keeper)
 {
     uint64_t one = 1;
     CHECK(write(keeper->options.event_fd, &one, sizeof one) == sizeof one);
+    pthread_cond_broadcast(&keeper->changed);
 }
 
-/* Waits for a while if there was no file descriptor: the work is still to be
- * done. False if it failed otherwise, or the log is being closed. */
-static bool wait_starved(struct wal_keeper *keeper, int system_error)
+/* True if there was no file descriptor: the work is still to be done, in a
+ * while. False if it failed otherwise, or the log is being closed. */
+static bool is_starved(struct wal_keeper *keeper, int system_error,
+                       uint64_t now_ns)
 {
-    struct timespec when;
-    keeper->is_starved = disk_is_starved(system_error);
-    if (!keeper->is_starved || keeper->is_stopping) {
-        return false;
-    }
-    clock_gettime(CLOCK_MONOTONIC, &when);
-    when.tv_nsec += DISK_STARVED_RETRY_MS * 1000000L;
-    when.tv_sec += when.tv_nsec / 1000000000L;
-    when.tv_nsec %= 1000000000L;
-    pthread_cond_timedwait(&keeper->changed, &keeper->mutex, &when);
-    return true;
+    bool is_so = disk_is_starved(system_error) && !keeper->is_stopping;
+    keeper->starved_until_ns = is_so
+                                   ? now_ns + DISK_STARVED_RETRY_MS * NS_PER_MS
+                                   : 0;
+    return is_so;
 }
 
 static void fail(struct wal_keeper *keeper, int system_error, const char *verb,
@@ -290,7 +252,7 @@ static bool is_stopping(void *data)
     return stop;
 }
 
-/* True if there was something to do, as for the next two. */
+/* True if there was something to do, as for the next ones. */
 static bool close_old(struct wal_keeper *keeper)
 {
     int fd = keeper->old_fd;
@@ -304,7 +266,7 @@ static bool close_old(struct wal_keeper *keeper)
     return true;
 }
 
-static bool prepare_next(struct wal_keeper *keeper)
+static bool prepare_next(struct wal_keeper *keeper, uint64_t now_ns)
 {
     uint64_t number = keeper->wanted_number;
     uint64_t size = keeper->wanted_size;
@@ -331,9 +293,9 @@ static bool prepare_next(struct wal_keeper *keeper)
     if (error == 0) {
         keeper->spare_fd = fd;
         keeper->spare_size = size;
-        keeper->is_starved = false;
+        keeper->starved_until_ns = 0;
         tell(keeper);
-    } else if (wait_starved(keeper, error)) {
+    } else if (is_starved(keeper, error, now_ns)) {
         return true;
     } else if (disk_error(error) == HASP_ENOSPC) {
         /* Nothing was lost: the file was not in use. */
@@ -369,8 +331,12 @@ static bool remove_next(struct wal_keeper *keeper)
     return true;
 }
 
-static void save_mark(struct wal_keeper *keeper)
+static bool save_mark(struct wal_keeper *keeper, uint64_t now_ns)
 {
+    if (keeper->mark.sequence == keeper->marked_sequence ||
+        (now_ns < keeper->mark_due_ns && !keeper->is_stopping)) {
+        return false;
+    }
     keeper->mark.count++;
     struct wal_mark mark = keeper->mark;
     pthread_mutex_unlock(&keeper->mutex);
@@ -380,9 +346,37 @@ static void save_mark(struct wal_keeper *keeper)
     pthread_mutex_lock(&keeper->mutex);
     if (error == 0) {
         keeper->marked_sequence = mark.sequence;
-        keeper->is_starved = false;
-        clock_gettime(CLOCK_MONOTONIC, &keeper->marked_time);
-    } else if (!wait_starved(keeper, error)) {
+        keeper->starved_until_ns = 0;
+        keeper->mark_due_ns = now_ns + WAL_MARK_INTERVAL_MS * NS_PER_MS;
+    } else if (!is_starved(keeper, error, now_ns)) {
         fail(keeper, error, "write", WAL_MARK_NAME);
     }
+    return true;
+}
+
+/* What is next, and when. */
+static uint64_t work(struct wal_keeper *keeper, uint64_t now_ns)
+{
+    if (keeper->starved_until_ns > now_ns && !keeper->is_stopping) {
+        return keeper->starved_until_ns;
+    }
+    if (save_mark(keeper, now_ns) || close_old(keeper) ||
+        prepare_next(keeper, now_ns) || remove_next(keeper)) {
+        return now_ns;
+    }
+    if (keeper->is_stopping) {
+        return WORKER_OVER;
+    }
+    return keeper->mark.sequence != keeper->marked_sequence
+               ? keeper->mark_due_ns
+               : WORKER_IDLE;
+}
+
+static uint64_t step(void *data, uint64_t now_ns)
+{
+    struct wal_keeper *keeper = data;
+    pthread_mutex_lock(&keeper->mutex);
+    uint64_t next_ns = keeper->error == 0 ? work(keeper, now_ns) : WORKER_OVER;
+    pthread_mutex_unlock(&keeper->mutex);
+    return next_ns;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The thread that does the log's housekeeping, so that the loop never waits for
+/* The worker that does the log's housekeeping, so that the loop never waits for
  * it: it zeroes and opens the next segment in advance, removes segments that
  * were trimmed, and writes the durable mark, at most every
  * WAL_MARK_INTERVAL_MS.
@@ -38,6 +38,8 @@ MUST_CHECK int wal_keeper_free(struct wal_keeper *keeper);
 /* Asks for the unused segment 'number' with at least 'size' bytes. */
 void wal_keeper_prepare(struct wal_keeper *keeper, uint64_t number,
                         uint64_t size);
+/* Waits until what was asked for is there, or cannot be. */
+void wal_keeper_wait(struct wal_keeper *keeper);
 /* 0: it is there. HASP_EBUSY: not yet. HASP_ENOENT: it was not asked for.
  * HASP_ENOSPC: there was no room; ask again. */
 MUST_CHECK int wal_keeper_prepared(struct wal_keeper *keeper, uint64_t number,

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The thread that writes the log. */
+/* The worker that writes the log. */
 
 #include "storage/wal_writer.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -17,52 +16,44 @@
 #include "storage/disk_watch.h"
 #include "storage/worker.h"
 
-/* A write is handed over by 'asked', and back by 'done'; between the two the
- * fields below are the thread's, before and after they are the caller's. No
+/* A write is handed over by 'is_asked', and back by 'done'; between the two the
+ * fields below are the worker's, before and after they are the caller's. No
  * mutex: whoever is woken would at once wait for it again. */
 struct wal_writer {
     int event_fd;
-    pthread_t thread;
-    sem_t asked;
+    struct worker *worker;
+    atomic_bool is_asked;
+    atomic_bool is_stopping;
     sem_t done;
     atomic_bool is_awaited; /* The caller sleeps: the eventfd is to wake it. */
     bool is_busy;           /* The caller's own. */
 
-    bool is_stopping;
     int fd;
     struct bytes data;
     uint64_t offset;
     int error;
 };
 
-static void wait_for(sem_t *semaphore)
-{
-    while (sem_wait(semaphore) != 0) {
-        CHECK(errno == EINTR);
-    }
-}
-
-static void *run(void *data)
+static uint64_t step(void *data, uint64_t now_ns)
 {
     struct wal_writer *writer = data;
-    for (;;) {
-        wait_for(&writer->asked);
-        if (writer->is_stopping) {
-            return NULL;
-        }
-        uint32_t place = disk_watch_begin("write the log");
-        writer->error = disk_write(writer->fd, writer->data, writer->offset);
-        disk_watch_end(place);
-        CHECK(sem_post(&writer->done) == 0);
-        /* After 'done' in one order for both sides: either the caller, about to
-         * sleep, sees 'done', or this sees that it is awaited. */
-        atomic_thread_fence(memory_order_seq_cst);
-        if (atomic_load(&writer->is_awaited)) {
-            /* Cannot fail: the counter is far from its end. */
-            uint64_t one = 1;
-            CHECK(write(writer->event_fd, &one, sizeof one) == sizeof one);
-        }
+    if (!atomic_exchange(&writer->is_asked, false)) {
+        return atomic_load(&writer->is_stopping) ? WORKER_OVER : WORKER_IDLE;
     }
+    uint32_t place = disk_watch_begin("write the log");
+    writer->error = disk_write(writer->fd, writer->data, writer->offset);
+    disk_watch_end(place);
+    CHECK(sem_post(&writer->done) == 0);
+    /* After 'done' in one order for both sides: either the caller, about to
+     * sleep, sees 'done', or this sees that it is awaited. */
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load(&writer->is_awaited)) {
+        /* Cannot fail: the counter is far from its end. */
+        uint64_t one = 1;
+        CHECK(write(writer->event_fd, &one, sizeof one) == sizeof one);
+    }
+    (void)now_ns;
+    return WORKER_IDLE;
 }
 
 int wal_writer_open(int event_fd, struct wal_writer **ret_writer)
@@ -70,11 +61,11 @@ int wal_writer_open(int event_fd, struct wal_writer **ret_writer)
     struct wal_writer *writer = memory_new(sizeof *writer);
     writer->event_fd = event_fd;
     atomic_init(&writer->is_awaited, true);
-    CHECK(sem_init(&writer->asked, 0, 0) == 0);
+    atomic_init(&writer->is_asked, false);
+    atomic_init(&writer->is_stopping, false);
     CHECK(sem_init(&writer->done, 0, 0) == 0);
-    int error = worker_start(run, writer, &writer->thread);
+    int error = worker_start("hasp-log", step, writer, &writer->worker);
     if (error != 0) {
-        sem_destroy(&writer->asked);
         sem_destroy(&writer->done);
         free(writer);
         return error;
@@ -91,14 +82,15 @@ void wal_writer_start(struct wal_writer *writer, int fd, struct bytes data,
     writer->fd = fd;
     writer->data = data;
     writer->offset = offset;
-    CHECK(sem_post(&writer->asked) == 0);
+    atomic_store(&writer->is_asked, true);
+    worker_wake(writer->worker);
 }
 
 bool wal_writer_finish(struct wal_writer *writer, bool wait, int *ret_error)
 {
     CHECK(writer->is_busy);
     if (wait) {
-        wait_for(&writer->done);
+        worker_wait_for(writer->worker, &writer->done);
     } else if (sem_trywait(&writer->done) != 0) {
         CHECK(errno == EAGAIN || errno == EINTR);
         return false;
@@ -123,10 +115,9 @@ void wal_writer_close(struct wal_writer *writer)
         return;
     }
     CHECK(!writer->is_busy);
-    writer->is_stopping = true;
-    CHECK(sem_post(&writer->asked) == 0);
-    pthread_join(writer->thread, NULL);
-    sem_destroy(&writer->asked);
+    atomic_store(&writer->is_stopping, true);
+    worker_wake(writer->worker);
+    worker_join(writer->worker);
     sem_destroy(&writer->done);
     free(writer);
 }
