@@ -45,7 +45,7 @@ bool duration_parse(const char *text, uint64_t *ret_time_ms)
     return false;
 }
 
-void duration_format(uint64_t time_ms, char out[DURATION_TEXT_SIZE])
+const char *duration_format(uint64_t time_ms, char out[DURATION_TEXT_SIZE])
 {
     uint64_t time_s = time_ms / MS_PER_S;
     if (time_ms < MS_PER_S) {
@@ -63,4 +63,5 @@ void duration_format(uint64_t time_ms, char out[DURATION_TEXT_SIZE])
         snprintf(out, DURATION_TEXT_SIZE, "%" PRIu64 "d%02" PRIu64 "h",
                  time_s / S_PER_DAY, time_s / S_PER_HOUR % 24);
     }
+    return out;
 }

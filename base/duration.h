@@ -16,7 +16,7 @@
  * is anything else, or longer than some 30000 years. */
 bool duration_parse(const char *text, uint64_t *ret_time_ms);
 
-/* "350ms", "7.4s", "2m10s", "1h15m", "3d04h". */
-void duration_format(uint64_t time_ms, char out[DURATION_TEXT_SIZE]);
+/* "350ms", "7.4s", "2m10s", "1h15m", "3d04h"; gives 'out'. */
+const char *duration_format(uint64_t time_ms, char out[DURATION_TEXT_SIZE]);
 
 #endif /* HASP_BASE_DURATION_H */

@@ -7,7 +7,6 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "cmd/hasp/names.h"
 #include "cmd/hasp/waiting.h"
 
 /* How often it is looked whether a lease has been renewed. */
@@ -87,12 +86,10 @@ int acquire_options_check(const struct tool *tool,
 static int open_session(const struct attempt *attempt,
                         struct hasp_session **ret_session)
 {
-    char name[NAME_TEXT_SIZE];
     struct hasp_options options;
-    name_of_process(name);
     hasp_options_init(&options);
     options.endpoints = attempt->tool->endpoints_text;
-    options.name = name;
+    options.name = PROCESS;
     options.ttl_ms = (uint32_t)attempt->options->ttl_ms;
     options.linger_ms = (uint32_t)attempt->options->linger_ms;
     options.timeout_ms = tool_timeout_ms(attempt->tool);

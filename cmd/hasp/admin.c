@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What an operator changes: hasp limits, limits set, blacklist add, list,
+/* What an operator changes: hasp limits set, blacklist add, remove, fence
  * remove, quarantine end, cluster finalize. */
 
 #include <inttypes.h>
@@ -8,57 +8,25 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "cmd/hasp/names.h"
 #include "cmd/hasp/tool.h"
-
-static const struct field limits_fields[] = {
-    {"name", "LIMIT", FIELD_TEXT},  {"value", "VALUE", FIELD_NUMBER},
-    {"used", "USED", FIELD_NUMBER}, {"min", "FROM", FIELD_NUMBER},
-    {"max", "TO", FIELD_NUMBER},    {0},
-};
-
-static const struct field blacklist_fields[] = {
-    {"session", "SESSION", FIELD_ID},
-    {"client", "CLIENT", FIELD_TEXT},
-    {"reason", "REASON", FIELD_TEXT},
-    {"by", "BY", FIELD_TEXT},
-    {"since_ms", "SINCE", FIELD_DURATION},
-    {"for_ms", "FOR", FIELD_SPAN},
-    {0},
-};
 
 static const struct field level_fields[] = {
     {"level", "LEVEL", FIELD_NUMBER},
     {0},
 };
 
-int run_limits(struct tool *tool, char **argv)
-{
-    return tool_run_rows(tool, argv, "LIMITS.LIST", limits_fields);
-}
-
 int run_limits_set(struct tool *tool, char **argv)
 {
     uint64_t value;
-    char number[24];
-    int exit_code = options_read(tool, argv, NULL, 2, 2);
-    if (exit_code != 0) {
-        return exit_code;
-    }
     if (!size_parse(argv[2], &value)) {
         return tool_usage(tool,
                           "invalid value '%s': use a whole number, with K, M "
                           "or G behind it if it is large",
                           argv[2]);
     }
-    snprintf(number, sizeof number, "%" PRIu64, value);
-    return tool_change_one(tool, WORDS("LIMITS.SET", argv[1], number),
-                           "cannot set the limit", NULL);
-}
-
-int run_blacklist_list(struct tool *tool, char **argv)
-{
-    return tool_run_rows(tool, argv, "BLACKLIST.LIST", blacklist_fields);
+    return tool_change_one(
+        tool, WORDS("LIMITS.SET", argv[1], NUMBER(value), "BY", USER),
+        "cannot set the limit", NULL);
 }
 
 /* Whom an entry is about: one of the two is given. A secret that stands behind
@@ -81,9 +49,8 @@ static int check_listing(const struct tool *tool, char *session,
 
 int run_blacklist_add(struct tool *tool, char **argv)
 {
-    char me[NAME_TEXT_SIZE], number[24];
     char *session = NULL;
-    const char *client = NULL, *reason = "", *by = me;
+    const char *client = NULL, *reason = "", *by = USER;
     uint64_t for_ms = 0;
     const struct option_row rows[] = {
         {0, "session", OPTION_TEXT, .value = &session},
@@ -93,21 +60,19 @@ int run_blacklist_add(struct tool *tool, char **argv)
         {0, "for", OPTION_TIME, .value = &for_ms, .min = 1},
         {0},
     };
-    name_of_user(me);
     int exit_code = options_read(tool, argv, rows, 0, 0);
     if (exit_code == 0) {
         exit_code = check_listing(tool, session, client);
     }
-    if (exit_code != 0) {
-        return exit_code;
-    }
-    snprintf(number, sizeof number, "%" PRIu64, for_ms);
-    return tool_change(
-        tool,
-        WORDS("BLACKLIST.ADD", client != NULL ? "CLIENT" : "SESSION",
-              client != NULL ? client : session, "BY", by, "REASON", reason,
-              for_ms != 0 ? "FOR" : NULL, number),
-        "cannot add to the blacklist", NULL);
+    return exit_code != 0
+               ? exit_code
+               : tool_change(tool,
+                             WORDS("BLACKLIST.ADD",
+                                   client != NULL ? "CLIENT" : "SESSION",
+                                   client != NULL ? client : session, "BY", by,
+                                   "REASON", reason, for_ms != 0 ? "FOR" : NULL,
+                                   NUMBER(for_ms)),
+                             "cannot add to the blacklist", NULL);
 }
 
 int run_blacklist_remove(struct tool *tool, char **argv)
@@ -128,7 +93,8 @@ int run_blacklist_remove(struct tool *tool, char **argv)
                : tool_change_one(tool,
                                  WORDS("BLACKLIST.REMOVE",
                                        client != NULL ? "CLIENT" : "SESSION",
-                                       client != NULL ? client : session),
+                                       client != NULL ? client : session, "BY",
+                                       USER),
                                  "cannot remove from the blacklist",
                                  "that is not on the blacklist; see: hasp "
                                  "blacklist list");
@@ -147,25 +113,39 @@ int run_quarantine_end(struct tool *tool, char **argv)
         return tool_usage(tool, "missing --i-vouch REASON: why no client of "
                                 "the former life can still trust a lease");
     }
-    return tool_change_one(tool, WORDS("QUARANTINE.END", "REASON", reason),
-                           "cannot end the quarantine",
-                           "there is no quarantine; see: hasp status");
+    return tool_change_one(
+        tool, WORDS("QUARANTINE.END", "REASON", reason, "BY", USER),
+        "cannot end the quarantine",
+        "there is no quarantine; see: hasp status");
 }
 
 int run_cluster_finalize(struct tool *tool, char **argv)
 {
-    char me[NAME_TEXT_SIZE];
     json_t *level;
-    int exit_code = options_read(tool, argv, NULL, 0, 0);
-    name_of_user(me);
-    if (exit_code == 0) {
-        exit_code = tool_ask(tool, WORDS("RAFT.FINALIZE", "BY", me),
+    (void)argv;
+    int exit_code = tool_ask(tool, WORDS("RAFT.FINALIZE", "BY", USER),
                              "cannot finalize the upgrade", &level);
-    }
     if (exit_code == 0) {
-        json_t *record = json_pack("{s:o}", "level", level);
+        json_auto_t *record = json_pack("{s:o}", "level", level);
         output_record(tool->format, level_fields, record);
-        json_decref(record);
     }
     return exit_code;
+}
+
+int run_fence_show(struct tool *tool, char **argv)
+{
+    json_auto_t *token = NULL;
+    int exit_code = tool_ask(tool, WORDS("FENCE.SHOW", argv[1]),
+                             "cannot show the fence", &token);
+    if (exit_code == 0) {
+        tool_print_number(tool, "token", value_number(token, ""));
+    }
+    return exit_code;
+}
+
+int run_fence_remove(struct tool *tool, char **argv)
+{
+    return tool_change_one(tool, WORDS("FENCE.REMOVE", argv[1], "BY", USER),
+                           "cannot remove the fence",
+                           "there is no such fence; see: hasp fence list");
 }

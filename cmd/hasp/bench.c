@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "base/memory.h"
-#include "cmd/hasp/names.h"
 #include "cmd/hasp/tool.h"
 #include "include/hasp/hasp.h"
 
@@ -102,11 +101,9 @@ static void *work(void *data)
     struct bench *bench = worker->bench;
     struct hasp_session *session;
     struct hasp_options options;
-    char name[NAME_TEXT_SIZE];
-    name_of_process(name);
     hasp_options_init(&options);
     options.endpoints = bench->tool->endpoints_text;
-    options.name = name;
+    options.name = PROCESS;
     options.timeout_ms = tool_timeout_ms(bench->tool);
     worker->error = hasp_open(&options, &session);
     bool is_open = worker->error == 0;
@@ -181,7 +178,7 @@ static int report(const struct bench *bench, struct worker *workers,
     }
     qsort(all, count, sizeof *all, compare);
     size_t last = count > 0 ? count - 1 : 0;
-    json_t *record = json_pack(
+    json_auto_t *record = json_pack(
         "{s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I}", "clients",
         (json_int_t)bench->clients, "locks", (json_int_t)bench->locks,
         "seconds", (double)(took_ns / 10000000) / 100, "cycles",
@@ -190,7 +187,6 @@ static int report(const struct bench *bench, struct worker *workers,
         (json_int_t)all[last / 2], "p99_us", (json_int_t)all[last - last / 100],
         "max_us", (json_int_t)all[last], "errors", (json_int_t)errors);
     output_record(bench->tool->format, bench_fields, record);
-    json_decref(record);
     free(all);
     return failed == NULL
                ? 0

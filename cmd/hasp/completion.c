@@ -8,7 +8,6 @@
  * "@command" stand for what the shell knows better. */
 
 #include <ctype.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -97,46 +96,43 @@ static void put_choices(const char *text, size_t size, const char *begun)
 static void put_list(struct tool *tool, const char *command, const char *key,
                      const char *meaning, const char *begun)
 {
-    json_t *rows, *row;
+    json_auto_t *rows = NULL;
+    json_t *row;
     size_t i;
     bool is_text = strcmp(key, "id") != 0;
-    char id[24];
     if (tool_list(tool, command, is_text ? begun : NULL, &rows) != 0) {
         return;
     }
     json_array_foreach(rows, i, row)
     {
-        snprintf(id, sizeof id, "%" PRIu64, value_number(row, key));
         value_make_printable(row);
-        put(is_text ? value_text(row, key) : id, NULL, begun,
-            value_text(row, meaning));
+        put(is_text ? value_text(row, key) : NUMBER(value_number(row, key)),
+            NULL, begun, value_text(row, meaning));
     }
-    json_decref(rows);
 }
 
 static void put_members(struct tool *tool, const char *begun)
 {
-    char id[24];
-    json_t *nodes = nodes_ask(tool, NODES_LEADER), *member;
+    json_auto_t *nodes = nodes_ask(tool, NODES_LEADER);
+    json_t *member;
     size_t i;
     json_array_foreach(value_at(nodes_best(nodes), "members"), i, member)
     {
-        snprintf(id, sizeof id, "%" PRIu64, value_number(member, "id"));
-        put(id, NULL, begun, value_text(member, "address"));
+        put(NUMBER(value_number(member, "id")), NULL, begun,
+            value_text(member, "address"));
     }
-    json_decref(nodes);
 }
 
 static void put_limits(struct tool *tool, const char *begun)
 {
-    json_t *rows = NULL, *row;
+    json_auto_t *rows = NULL;
+    json_t *row;
     size_t i;
     tool_ask(tool, WORDS("LIMITS.LIST"), NULL, &rows);
     json_array_foreach(rows, i, row)
     {
         put(value_text(row, "name"), NULL, begun, "");
     }
-    json_decref(rows);
 }
 
 /* What an operand or the value of an option is called says what it may be. */

@@ -236,11 +236,10 @@ static bool knows_leader(const struct dev_node *node)
     struct client_options options = {.deadline_ns = client_now_ns() +
                                                     ANSWER_MS * NS_PER_MS,
                                      .is_once = true};
-    json_t *status = NULL;
+    json_auto_t *status = NULL;
     bool knows = tool_send(client, WORDS("RAFT.STATUS"), &options, &status) ==
                      0 &&
                  value_number(status, "leader") != 0;
-    json_decref(status);
     /* Only a leader that serves answers this. */
     options.deadline_ns = client_now_ns() + ANSWER_MS * NS_PER_MS;
     knows = knows && tool_send(client, WORDS("LOCK.LIST", "COUNT", "1"),

@@ -9,6 +9,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/memory.h"
 #include "cmd/hasp/acquire.h"
 #include "cmd/hasp/credentials.h"
 #include "cmd/hasp/run/child.h"
@@ -32,7 +33,8 @@ static void print_export(json_t *locks, const char *credentials, bool is_filed)
 {
     json_t *lock;
     size_t i;
-    struct buffer names = {0}, tokens = {0};
+    AUTO(buffer_done) struct buffer names = {0};
+    AUTO(buffer_done) struct buffer tokens = {0};
     json_array_foreach(locks, i, lock)
     {
         buffer_printf(&names, "%s%s", i > 0 ? "\n" : "",
@@ -51,8 +53,6 @@ static void print_export(json_t *locks, const char *credentials, bool is_filed)
         printf(" " CREDENTIALS_VARIABLE "=%s", credentials);
     }
     putchar('\n');
-    buffer_done(&names);
-    buffer_done(&tokens);
 }
 
 /* 'is_filed': the secret stands in a file, and nowhere else. */
@@ -62,7 +62,7 @@ static void print_acquired(const struct tool *tool,
                            const char *credentials, bool is_filed,
                            bool is_export)
 {
-    json_t *locks = json_array();
+    json_auto_t *locks = json_array();
     char *end;
     json_int_t session = (json_int_t)strtoull(credentials, &end, 10);
     for (size_t i = 0; i < options->names.count; i++) {
@@ -89,12 +89,10 @@ static void print_acquired(const struct tool *tool,
         }
         output_rows(tool->format, fields, locks);
     } else {
-        json_t *record = json_copy(json_array_get(locks, 0));
+        json_auto_t *record = json_copy(json_array_get(locks, 0));
         json_object_set(record, "locks", locks);
         output_json(record);
-        json_decref(record);
     }
-    json_decref(locks);
 }
 
 /* In the session that is given, or in a new one, which goes to the file. */
@@ -225,7 +223,6 @@ int run_convert(struct tool *tool, char **argv)
     bool is_trying = false;
     int mode = -1;
     uint64_t wait_ms = HASP_FOREVER, exit_code_no = EX_TEMPFAIL, token = 0;
-    char what[600], text[24];
     const struct option_row rows[] = {
         {0, "to", OPTION_CHOICE, .value = &mode, .choices = "exclusive shared"},
         {'n', "nonblock", OPTION_FLAG, .value = &is_trying},
@@ -247,7 +244,7 @@ int run_convert(struct tool *tool, char **argv)
     }
     int error = convert(tool, argv[1], owner, (enum hasp_mode)mode,
                         is_trying ? 0 : wait_ms, &source, &token);
-    snprintf(what, sizeof what, "cannot convert '%.511s'", argv[1]);
+    const char *what = CANNOT("convert", argv[1]);
     if (error == HASP_ENOTHELD) {
         return tool_fail(EX_DATAERR,
                          "%s: this session does not hold it; see: hasp show %s",
@@ -260,18 +257,16 @@ int run_convert(struct tool *tool, char **argv)
     if (error != 0) {
         return tool_hasp_error(tool, error, what);
     }
-    snprintf(text, sizeof text, "%" PRIu64, token);
-    tool_print(tool, json_pack("{s:I}", "token", (json_int_t)token), text);
+    tool_print_number(tool, "token", token);
     return 0;
 }
 
 int run_release(struct tool *tool, char **argv)
 {
     struct session_source source = {0};
-    json_t *left;
+    json_auto_t *left = NULL;
     const char *owner = NULL, *token = NULL;
     uint64_t count = 0, ignored;
-    char what[600];
     const struct option_row rows[] = {
         {0, "owner", OPTION_TEXT, .value = &owner},
         {0, "token", OPTION_TEXT, .value = &token},
@@ -292,10 +287,9 @@ int run_release(struct tool *tool, char **argv)
         count++;
     }
     const char *words[OPTION_LIST_MAX + 8] = {"LOCK.RELEASE"};
-    char number[24];
+    const char *number = NUMBER(count);
     size_t n = 1;
     if (count > 1) {
-        snprintf(number, sizeof number, "%" PRIu64, count);
         words[0] = "LOCK.MRELEASE";
         words[n++] = number;
     }
@@ -311,13 +305,11 @@ int run_release(struct tool *tool, char **argv)
         words[n++] = token;
     }
     client_set_session(tool_client(tool), &source.credentials);
-    snprintf(what, sizeof what, "cannot release '%.511s'", argv[1]);
-    exit_code = tool_change(tool, words, what, &left);
+    exit_code = tool_change(tool, words, CANNOT("release", argv[1]), &left);
     if (exit_code != 0) {
         return exit_code;
     }
     uint64_t answer = value_number(left, "");
-    json_decref(left);
     if (count > 1 && answer < count) {
         return tool_fail(EX_DATAERR,
                          "only %" PRIu64 " of %" PRIu64
@@ -334,12 +326,11 @@ int run_release(struct tool *tool, char **argv)
 static int find_token(struct tool *tool, const char *name, const char *owner,
                       uint64_t session, uint64_t *ret_token)
 {
-    json_t *lock, *holder, *tag = value_of_bytes(bytes_of_text(owner));
+    json_auto_t *lock = NULL, *tag = value_of_bytes(bytes_of_text(owner));
+    json_t *holder;
     size_t i;
     int exit_code = tool_show_lock(tool, name, "look at", &lock);
-    *ret_token = 0;
     if (exit_code != 0) {
-        json_decref(tag);
         return exit_code;
     }
     json_array_foreach(value_at(lock, "holders"), i, holder)
@@ -347,39 +338,35 @@ static int find_token(struct tool *tool, const char *name, const char *owner,
         if (value_number(holder, "session") == session &&
             json_equal(value_at(holder, "owner"), tag)) {
             *ret_token = value_number(holder, "token");
+            return 0;
         }
     }
-    json_decref(tag);
-    json_decref(lock);
-    return *ret_token != 0
-               ? 0
-               : tool_fail(EX_DATAERR,
-                           "cannot leave a note at '%s': this session does not "
-                           "hold it; see: hasp show %s",
-                           name, name);
+    return tool_fail(EX_DATAERR,
+                     "cannot leave a note at '%s': this session does not hold "
+                     "it; see: hasp show %s",
+                     name, name);
 }
 
 static int print_note(struct tool *tool, const char *name)
 {
-    json_t *lock;
+    json_auto_t *lock = NULL;
     int exit_code = tool_show_lock(tool, name, "look at", &lock);
+    json_t *note = value_at(lock, "note");
     if (exit_code != 0) {
         return exit_code;
     }
-    json_t *note = value_at(lock, "note");
     if (note == NULL) {
-        exit_code = tool_fail(EX_DATAERR, "'%s' has no note", name);
-    } else if (tool->format == FORMAT_JSON) {
-        json_t *record = json_pack("{s:O, s:O*}", "note", note, "note_b64",
-                                   value_at(lock, "note_b64"));
+        return tool_fail(EX_DATAERR, "'%s' has no note", name);
+    }
+    if (tool->format == FORMAT_JSON) {
+        json_auto_t *record = json_pack("{s:O, s:O*}", "note", note, "note_b64",
+                                        value_at(lock, "note_b64"));
         output_json(record);
-        json_decref(record);
     } else {
         text_print(stdout, json_string_value(note));
         putchar('\n');
     }
-    json_decref(lock);
-    return exit_code;
+    return 0;
 }
 
 int run_note(struct tool *tool, char **argv)
@@ -387,7 +374,6 @@ int run_note(struct tool *tool, char **argv)
     struct session_source source = {0};
     const char *owner = "", *token_text = NULL;
     uint64_t token = 0;
-    char what[600], number[24];
     const struct option_row rows[] = {
         {0, "owner", OPTION_TEXT, .value = &owner},
         {0, "token", OPTION_TEXT, .value = &token_text},
@@ -410,9 +396,8 @@ int run_note(struct tool *tool, char **argv)
         return exit_code;
     }
     client_set_session(tool_client(tool), &source.credentials);
-    snprintf(what, sizeof what, "cannot leave a note at '%.511s'", argv[1]);
-    snprintf(number, sizeof number, "%" PRIu64, token);
     return tool_change(
-        tool, WORDS("LOCK.NOTE", argv[1], number, argv[2], "OWNER", owner),
-        what, NULL);
+        tool,
+        WORDS("LOCK.NOTE", argv[1], NUMBER(token), argv[2], "OWNER", owner),
+        CANNOT("leave a note at", argv[1]), NULL);
 }

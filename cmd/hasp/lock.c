@@ -1,23 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 
-/* hasp list, show, please. */
+/* hasp show, please. */
 
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "cmd/hasp/names.h"
 #include "cmd/hasp/tool.h"
-
-static const struct field lock_fields[] = {
-    {"name", "NAME", FIELD_TEXT},
-    {"mode", "MODE", FIELD_TEXT},
-    {"holders", "HOLDERS", FIELD_COUNT},
-    {"holders.0.client", "HOLDER", FIELD_TEXT},
-    {"holders.0.token", "TOKEN", FIELD_NUMBER},
-    {"holders.0.since_ms", "HELD", FIELD_DURATION},
-    {"queue", "WAITING", FIELD_COUNT},
-    {0},
-};
 
 static const struct field holder_fields[] = {
     {"session", "SESSION", FIELD_NUMBER},
@@ -50,14 +38,8 @@ static const struct field asked_fields[] = {
     {0},
 };
 
-int run_list(struct tool *tool, char **argv)
-{
-    return tool_run_list(tool, argv, "LOCK.LIST", lock_fields);
-}
-
 static void print_lock(json_t *lock)
 {
-    char text[DURATION_TEXT_SIZE];
     size_t holder_count = json_array_size(value_at(lock, "holders"));
     size_t waiter_count = json_array_size(value_at(lock, "queue"));
     uint64_t delay_ms = value_number(lock, "delay_left_ms");
@@ -74,8 +56,7 @@ static void print_lock(json_t *lock)
         }
     }
     if (delay_ms > 0) {
-        duration_format(delay_ms, text);
-        printf(", kept closed for %s", text);
+        printf(", kept closed for %s", DURATION(delay_ms));
     }
     putchar('\n');
     if (value_at(lock, "note") != NULL) {
@@ -94,11 +75,8 @@ static void print_lock(json_t *lock)
 
 int run_show(struct tool *tool, char **argv)
 {
-    json_t *lock;
-    int exit_code = options_read(tool, argv, NULL, 1, 1);
-    if (exit_code == 0) {
-        exit_code = tool_show_lock(tool, argv[1], "show", &lock);
-    }
+    json_auto_t *lock = NULL;
+    int exit_code = tool_show_lock(tool, argv[1], "show", &lock);
     if (exit_code != 0) {
         return exit_code;
     }
@@ -109,15 +87,13 @@ int run_show(struct tool *tool, char **argv)
     } else {
         output_rows(FORMAT_PLAIN, holder_fields, value_at(lock, "holders"));
     }
-    json_decref(lock);
     return 0;
 }
 
 int run_please(struct tool *tool, char **argv)
 {
     const char *message = NULL;
-    char me[NAME_TEXT_SIZE];
-    json_t *lock, *told;
+    json_auto_t *lock = NULL, *told = NULL;
     const struct option_row rows[] = {
         {'m', "message", OPTION_TEXT, .value = &message}, {0}};
     int exit_code = options_read(tool, argv, rows, 1, 2);
@@ -126,27 +102,26 @@ int run_please(struct tool *tool, char **argv)
     }
     message = message != NULL ? message : argv[2];
     exit_code = tool_show_lock(tool, argv[1], "look at", &lock);
+    if (exit_code == 0) {
+        exit_code = tool_change(tool,
+                                WORDS("LOCK.PLEASE", argv[1], "BY", USER,
+                                      message != NULL ? "MESSAGE" : NULL,
+                                      message),
+                                "cannot ask the holders", &told);
+    }
     if (exit_code != 0) {
         return exit_code;
     }
-    name_of_user(me);
-    exit_code = tool_change(tool,
-                            WORDS("LOCK.PLEASE", argv[1], "BY", me,
-                                  message != NULL ? "MESSAGE" : NULL, message),
-                            "cannot ask the holders", &told);
     json_t *holders = value_at(lock, "holders");
-    if (exit_code == 0 && tool->format == FORMAT_JSON) {
-        json_t *result = json_pack("{s:o, s:O}", "told", told, "holders",
-                                   holders);
+    if (tool->format == FORMAT_JSON) {
+        json_auto_t *result = json_pack("{s:O, s:O}", "told", told, "holders",
+                                        holders);
         output_json(result);
-        json_decref(result);
-    } else if (exit_code == 0) {
+    } else {
         output_rows(tool->format, asked_fields, holders);
-        json_decref(told);
     }
-    if (exit_code == 0 && json_array_size(holders) == 0) {
+    if (json_array_size(holders) == 0) {
         tool_say(tool, "nobody holds '%s', so nobody was asked", argv[1]);
     }
-    json_decref(lock);
-    return exit_code;
+    return 0;
 }

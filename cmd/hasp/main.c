@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "cmd/hasp/tool.h"
 
 /* Columns, a little less than a terminal has. */
@@ -150,7 +151,8 @@ static void put_words(struct buffer *out, const char *group,
 
 static int unknown_subcommand(char **argv)
 {
-    struct buffer words = {0}, list = {0};
+    AUTO(buffer_done) struct buffer words = {0};
+    AUTO(buffer_done) struct buffer list = {0};
     char nearest[64];
     put_words(&words, argv[0], " ");
     bool is_group = words.size > 1;
@@ -174,8 +176,6 @@ static int unknown_subcommand(char **argv)
     } else {
         tool_fail(0, "unknown subcommand '%s'; see: hasp help", word);
     }
-    buffer_done(&words);
-    buffer_done(&list);
     return EX_USAGE;
 }
 
@@ -249,8 +249,11 @@ static int dispatch(struct tool *tool, char **argv)
                    ? 0
                    : unknown_subcommand(argv);
     }
-    return tool->subcommand->run(
-        tool, strchr(tool->subcommand->name, ' ') != NULL ? argv + 1 : argv);
+    argv += strchr(tool->subcommand->name, ' ') != NULL;
+    int exit_code = tool->subcommand->details == NULL
+                        ? options_read_operands(tool, argv)
+                        : 0;
+    return exit_code != 0 ? exit_code : tool->subcommand->run(tool, argv);
 }
 
 int main(int argc, char **argv)

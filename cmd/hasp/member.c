@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
-/* hasp member list, transfer, add, promote, demote, remove. */
+/* hasp member list, add, promote, demote, remove, transfer. */
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/hasp/names.h"
 #include "cmd/hasp/nodes.h"
 
 #define CHANGE_MS 20000
@@ -33,13 +32,11 @@ static const struct field member_fields[] = {
 static json_t *status_of_leader(struct tool *tool, uint64_t deadline_ns)
 {
     for (;;) {
-        json_t *nodes = nodes_ask(tool, NODES_LEADER);
-        json_t *best = json_incref(nodes_newest(nodes));
-        json_decref(nodes);
+        json_auto_t *nodes = nodes_ask(tool, NODES_LEADER);
+        json_t *best = nodes_newest(nodes);
         if (best != NULL && nodes_is_leader(best)) {
-            return best;
+            return json_incref(best);
         }
-        json_decref(best);
         if (client_now_ns() >= deadline_ns) {
             return NULL;
         }
@@ -50,28 +47,24 @@ static json_t *status_of_leader(struct tool *tool, uint64_t deadline_ns)
 /* Without a leader: what one of the others knows. */
 static json_t *status_of_best(struct tool *tool)
 {
-    json_t *nodes = nodes_ask(tool, NODES_MEMBERS);
-    json_t *best = json_incref(nodes_best(nodes));
-    json_decref(nodes);
+    json_auto_t *nodes = nodes_ask(tool, NODES_MEMBERS);
+    json_t *best = nodes_best(nodes);
     if (best == NULL) {
         tool_fail(0, "cannot list the members: no member answers; see: hasp "
                      "status");
     }
-    return best;
+    return json_incref(best);
 }
 
 /* The leader's list, since only the leader knows how far the others are. */
 int run_member_list(struct tool *tool, char **argv)
 {
-    int exit_code = options_read(tool, argv, NULL, 0, 0);
     uint64_t by_ns = client_now_ns() + ELECTION_MS * NS_PER_MS;
-    if (exit_code != 0) {
-        return exit_code;
-    }
+    (void)argv;
     if (by_ns > tool_deadline_ns(tool)) {
         by_ns = tool_deadline_ns(tool);
     }
-    json_t *status = status_of_leader(tool, by_ns);
+    json_auto_t *status = status_of_leader(tool, by_ns);
     if (status == NULL) {
         status = status_of_best(tool);
     }
@@ -79,23 +72,20 @@ int run_member_list(struct tool *tool, char **argv)
         return EX_UNAVAILABLE;
     }
     json_t *members = value_at(status, "members");
-    if (members != NULL) {
-        json_t *rows = nodes_sorted(json_incref(members), "id");
-        output_rows(tool->format, member_fields, rows);
-        json_decref(rows);
-    } else {
-        exit_code = tool_fail(EX_PROTOCOL, "%s reports no members",
-                              value_text(status, "endpoint"));
+    if (members == NULL) {
+        return tool_fail(EX_PROTOCOL, "%s reports no members",
+                         value_text(status, "endpoint"));
     }
-    if (members != NULL && !nodes_is_leader(status)) {
+    json_auto_t *rows = nodes_sorted(json_incref(members), "id");
+    output_rows(tool->format, member_fields, rows);
+    if (!nodes_is_leader(status)) {
         tool_fail(0,
                   "no leader answers: this is what node %" PRIu64
                   " (%s) knows; members that it does not hear may be running, "
                   "and it may have missed the newest change of members",
                   value_number(status, "node"), value_text(status, "endpoint"));
     }
-    json_decref(status);
-    return exit_code;
+    return 0;
 }
 
 static bool parse_id(const char *text, uint64_t *ret_id)
@@ -117,13 +107,12 @@ static int change(struct tool *tool, const char *const *words, uint64_t id)
                                      .is_repeatable = true};
     struct endpoint leader;
     char why[HASP_WHY_SIZE];
-    json_t *status = status_of_leader(tool, tool_deadline_ns(tool));
+    json_auto_t *status = status_of_leader(tool, tool_deadline_ns(tool));
     const char *address = value_text(status, "endpoint");
     bool is_member = nodes_member(status, id) != NULL;
     int error = status == NULL
                     ? HASP_ENOTLEADER
                     : endpoint_parse(address, strlen(address), &leader, why);
-    json_decref(status);
     if (error != 0) {
         return tool_fail(EX_UNAVAILABLE,
                          "%s: no leader answers; see: hasp status", what);
@@ -173,56 +162,35 @@ static int bad_id(const struct tool *tool, const char *text)
 
 int run_member_transfer(struct tool *tool, char **argv)
 {
-    char me[NAME_TEXT_SIZE];
     uint64_t id;
-    int exit_code = options_read(tool, argv, NULL, 0, 1);
-    if (exit_code != 0) {
-        return exit_code;
+    if (argv[1] != NULL && !parse_id(argv[1], &id)) {
+        return bad_id(tool, argv[1]);
     }
-    name_of_user(me);
-    if (argv[1] == NULL) {
-        return change(tool, WORDS("RAFT.TRANSFER", "BY", me), 0);
-    }
-    return parse_id(argv[1], &id)
-               ? change(tool, WORDS("RAFT.TRANSFER", argv[1], "BY", me), 0)
-               : bad_id(tool, argv[1]);
+    return change(tool,
+                  argv[1] == NULL ? WORDS("RAFT.TRANSFER", "BY", USER)
+                                  : WORDS("RAFT.TRANSFER", argv[1], "BY", USER),
+                  0);
 }
 
-static int change_one(struct tool *tool, char **argv, const char *command,
-                      bool may_force)
+int run_member_change(struct tool *tool, char **argv)
 {
     bool is_forced = false;
     const struct option_row rows[] = {
         {0, "force", OPTION_FLAG, .value = &is_forced}, {0}};
-    char me[NAME_TEXT_SIZE];
+    bool may_force = tool->subcommand->details != NULL;
     uint64_t id;
-    int exit_code = options_read(tool, argv, may_force ? rows : NULL, 1, 1);
+    int exit_code = may_force ? options_read(tool, argv, rows, 1, 1) : 0;
     if (exit_code != 0) {
         return exit_code;
     }
     if (!parse_id(argv[1], &id)) {
         return bad_id(tool, argv[1]);
     }
-    name_of_user(me);
+    const char *command = tool->subcommand->command;
     return change(tool,
-                  is_forced ? WORDS(command, argv[1], "FORCE", "BY", me)
-                            : WORDS(command, argv[1], "BY", me),
+                  is_forced ? WORDS(command, argv[1], "FORCE", "BY", USER)
+                            : WORDS(command, argv[1], "BY", USER),
                   id);
-}
-
-int run_member_promote(struct tool *tool, char **argv)
-{
-    return change_one(tool, argv, "RAFT.PROMOTE", false);
-}
-
-int run_member_demote(struct tool *tool, char **argv)
-{
-    return change_one(tool, argv, "RAFT.DEMOTE", true);
-}
-
-int run_member_remove(struct tool *tool, char **argv)
-{
-    return change_one(tool, argv, "RAFT.REMOVE", true);
 }
 
 int run_member_add(struct tool *tool, char **argv)
@@ -233,7 +201,6 @@ int run_member_add(struct tool *tool, char **argv)
         {0, "force", OPTION_FLAG, .value = &is_forced},
         {0},
     };
-    char me[NAME_TEXT_SIZE];
     uint64_t id;
     int exit_code = options_read(tool, argv, rows, 2, 2);
     if (exit_code != 0) {
@@ -255,7 +222,6 @@ int run_member_add(struct tool *tool, char **argv)
                  "is: hasp member list",
                  id);
     }
-    name_of_user(me);
     const char *words[8] = {"RAFT.ADD", argv[1], argv[2]};
     size_t count = 3;
     if (is_standby) {
@@ -265,7 +231,7 @@ int run_member_add(struct tool *tool, char **argv)
         words[count++] = "FORCE";
     }
     words[count++] = "BY";
-    words[count] = me;
+    words[count] = USER;
     exit_code = change(tool, words, 0);
     if (exit_code == EX_UNAVAILABLE) {
         tool_say(tool,

@@ -248,7 +248,8 @@ static void mark_foreign(const struct nodes *nodes)
 
 static json_t *gather(const struct nodes *nodes)
 {
-    json_t *all = json_array(), *list = json_array();
+    json_auto_t *all = json_array();
+    json_t *list = json_array();
     mark_foreign(nodes);
     for (uint32_t i = 0; i < nodes->count; i++) {
         json_array_append(all, nodes->ask[i].status);
@@ -265,7 +266,6 @@ static json_t *gather(const struct nodes *nodes)
             json_array_append(list, ask->status);
         }
     }
-    json_decref(all);
     return list;
 }
 

@@ -317,6 +317,19 @@ static int read_words(struct tool *tool, char **argv,
                : check_operands(tool, argv + 1, count, min, max);
 }
 
+int options_read_operands(struct tool *tool, char **argv)
+{
+    size_t min = 0, max = 0;
+    const char *at = tool->subcommand->arguments;
+    while (*at != '\0') {
+        size_t size = strcspn(at, " ");
+        max++;
+        min += at[0] != '[';
+        at += size + (at[size] == ' ');
+    }
+    return read_words(tool, argv, NULL, min, max, SIZE_MAX);
+}
+
 int options_read(struct tool *tool, char **argv, const struct option_row *rows,
                  size_t min, size_t max)
 {

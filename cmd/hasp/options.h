@@ -47,6 +47,9 @@ struct option_row {
  * NULL. 0 or an exit code, explained. */
 int options_read(struct tool *tool, char **argv, const struct option_row *rows,
                  size_t min, size_t max);
+/* Likewise for a subcommand without options of its own, whose operands are the
+ * words of its line of usage. */
+int options_read_operands(struct tool *tool, char **argv);
 /* Likewise with any number of operands from 'min' on; options end at the
  * 'min'th one: what follows belongs to somebody else. */
 int options_read_before(struct tool *tool, char **argv,

@@ -1,25 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
-/* hasp session list, show, keep, close. */
+/* hasp session show, keep, close. */
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "cmd/hasp/credentials.h"
-
-static const struct field session_fields[] = {
-    {"id", "SESSION", FIELD_NUMBER},
-    {"name", "NAME", FIELD_TEXT},
-    {"address", "ADDRESS", FIELD_TEXT},
-    {"ttl_ms", "TTL", FIELD_DURATION},
-    {"left_ms", "LEFT", FIELD_DURATION},
-    {"holds", "HOLDS", FIELD_COUNT},
-    {"waits", "WAITS", FIELD_COUNT},
-    {"blacklisted", "BLACKLISTED", FIELD_FLAG},
-    {"labels", "LABELS", FIELD_TEXT},
-    {0},
-};
 
 static const struct field kept_fields[] = {
     {"session", "SESSION", FIELD_NUMBER},
@@ -28,31 +15,21 @@ static const struct field kept_fields[] = {
     {0},
 };
 
-int run_session_list(struct tool *tool, char **argv)
-{
-    return tool_run_list(tool, argv, "SESSION.LIST", session_fields);
-}
-
 int run_session_show(struct tool *tool, char **argv)
 {
-    json_t *session;
+    char what[80];
+    json_auto_t *session = NULL;
     uint64_t id;
-    char what[80], number[24];
-    int exit_code = options_read(tool, argv, NULL, 1, 1);
-    if (exit_code != 0) {
-        return exit_code;
-    }
     /* The secret that may stand behind is not needed and not sent. */
     if (!bytes_to_u64(bytes_of(argv[1], strcspn(argv[1], ":")), &id)) {
         return tool_usage(tool, "invalid session '%s': use its number",
                           argv[1]);
     }
     snprintf(what, sizeof what, "cannot show session %" PRIu64, id);
-    snprintf(number, sizeof number, "%" PRIu64, id);
-    exit_code = tool_ask(tool, WORDS("SESSION.SHOW", number), what, &session);
+    int exit_code = tool_ask(tool, WORDS("SESSION.SHOW", NUMBER(id)), what,
+                             &session);
     if (exit_code == 0) {
-        output_record(tool->format, session_fields, session);
-        json_decref(session);
+        output_record(tool->format, tool->subcommand->fields, session);
     }
     return exit_code;
 }
@@ -85,7 +62,7 @@ static int attach(struct tool *tool, char **argv, struct session_source *source)
 int run_session_keep(struct tool *tool, char **argv)
 {
     struct session_source source = {0};
-    json_t *kept;
+    json_auto_t *kept = NULL;
     int exit_code = attach(tool, argv, &source);
     if (exit_code == 0) {
         exit_code = tool_ask(tool, WORDS("SESSION.KEEP", "FULL"),
@@ -96,7 +73,6 @@ int run_session_keep(struct tool *tool, char **argv)
             kept, "session",
             json_integer((json_int_t)source.credentials.session));
         output_record(tool->format, kept_fields, kept);
-        json_decref(kept);
     }
     return exit_code;
 }
@@ -104,8 +80,7 @@ int run_session_keep(struct tool *tool, char **argv)
 int run_session_close(struct tool *tool, char **argv)
 {
     struct session_source source = {0};
-    json_t *released;
-    char text[24];
+    json_auto_t *released = NULL;
     int exit_code = attach(tool, argv, &source);
     if (exit_code != 0) {
         return exit_code;
@@ -120,8 +95,7 @@ int run_session_close(struct tool *tool, char **argv)
         unlink(source.path);
     }
     if (exit_code == 0) {
-        snprintf(text, sizeof text, "%" PRIu64, value_number(released, ""));
-        tool_print(tool, json_pack("{s:o}", "released", released), text);
+        tool_print_number(tool, "released", value_number(released, ""));
     }
     return exit_code;
 }

@@ -76,9 +76,9 @@ struct saving {
 static int choose_node(struct saving *saving)
 {
     const struct endpoints *all = &saving->tool->endpoints;
-    json_t *nodes = all->count > 1 ? nodes_ask(saving->tool, NODES_NAMED)
-                                   : json_array(),
-           *node, *best = NULL;
+    json_auto_t *nodes = all->count > 1 ? nodes_ask(saving->tool, NODES_NAMED)
+                                        : json_array();
+    json_t *node, *best = NULL;
     struct endpoint endpoint = all->endpoint[0];
     char why[HASP_WHY_SIZE];
     size_t i;
@@ -96,7 +96,6 @@ static int choose_node(struct saving *saving)
     bool is_found = all->count == 1 ||
                     (best != NULL &&
                      endpoint_parse(text, strlen(text), &endpoint, why) == 0);
-    json_decref(nodes);
     if (!is_found) {
         return tool_fail(EX_UNAVAILABLE,
                          "cannot save: no node answers; name the nodes with -e "
@@ -210,12 +209,11 @@ static int put_in_place(struct saving *saving)
                          strerror(code));
     }
     hex_put(checksum, bytes_of(saving->trailer, DIGEST_SIZE));
-    json_t *record = json_pack("{s:s, s:I, s:I, s:I, s:s}", "file",
-                               saving->path, "index", (json_int_t)saving->index,
-                               "term", (json_int_t)saving->term, "size",
-                               (json_int_t)saving->size, "checksum", checksum);
+    json_auto_t *record = json_pack(
+        "{s:s, s:I, s:I, s:I, s:s}", "file", saving->path, "index",
+        (json_int_t)saving->index, "term", (json_int_t)saving->term, "size",
+        (json_int_t)saving->size, "checksum", checksum);
     output_record(saving->tool->format, snapshot_fields, record);
-    json_decref(record);
     return 0;
 }
 
@@ -334,14 +332,14 @@ static int check_new(const char *path, bool may_replace)
 }
 
 /* Becomes haspd: what it says and how it exits is for the user. */
-static int run_haspd(char *const *argv)
+static int run_haspd(const char *const *words)
 {
     char binary[PATH_MAX];
     int exit_code = tool_find_haspd(binary);
     if (exit_code != 0) {
         return exit_code;
     }
-    execv(binary, argv);
+    execv(binary, (char *const *)words);
     return tool_fail(EX_OSERR, "cannot run '%s': %s", binary, strerror(errno));
 }
 
@@ -364,20 +362,15 @@ int run_snapshot_save(struct tool *tool, char **argv)
     if (folder == NULL) {
         return save_over_network(tool, argv[1]);
     }
-    char *haspd[] = {"haspd",    "--dir", folder,
-                     "--export", argv[1], may_replace ? "--force" : NULL,
-                     NULL};
-    return run_haspd(haspd);
+    return run_haspd(WORDS("haspd", "--dir", folder, "--export", argv[1],
+                           may_replace ? "--force" : NULL));
 }
 
 int run_snapshot_inspect(struct tool *tool, char **argv)
 {
     char binary[PATH_MAX];
     int fds[2], status;
-    int exit_code = options_read(tool, argv, NULL, 1, 1);
-    if (exit_code == 0) {
-        exit_code = tool_find_haspd(binary);
-    }
+    int exit_code = tool_find_haspd(binary);
     if (exit_code != 0) {
         return exit_code;
     }
@@ -391,21 +384,18 @@ int run_snapshot_inspect(struct tool *tool, char **argv)
         _exit(EX_UNAVAILABLE);
     }
     close(fds[1]);
-    json_t *record = pid < 0 ? NULL : json_loadfd(fds[0], 0, NULL);
+    json_auto_t *record = pid < 0 ? NULL : json_loadfd(fds[0], 0, NULL);
     close(fds[0]);
     if (pid < 0 || waitpid(pid, &status, 0) != pid) {
-        json_decref(record);
         return tool_fail(EX_OSERR, "cannot run '%s': %s", binary,
                          strerror(errno));
     }
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || record == NULL) {
-        json_decref(record);
         return WIFEXITED(status) && WEXITSTATUS(status) != 0
                    ? WEXITSTATUS(status) /* Which it has explained. */
                    : tool_fail(EX_SOFTWARE, "'%s' failed", binary);
     }
     output_record(tool->format, inspect_fields, record);
-    json_decref(record);
     return 0;
 }
 
@@ -423,7 +413,7 @@ int run_snapshot_restore(struct tool *tool, char **argv)
          .max = UINT32_MAX},
         {0},
     };
-    char member[700], quarantine[32], number[24];
+    char member[700], quarantine[32];
     int exit_code = options_read(tool, argv, rows, 1, 1);
     if (exit_code != 0) {
         return exit_code;
@@ -434,28 +424,16 @@ int run_snapshot_restore(struct tool *tool, char **argv)
         return tool_usage(tool, "needs either --config, or --dir, --id, "
                                 "--address and --client");
     }
-    char *haspd[16] = {"haspd", "--restore", argv[1]};
-    int count = 3;
-    if (quarantine_ms != UINT64_MAX) {
-        snprintf(quarantine, sizeof quarantine, "%" PRIu64 "ms", quarantine_ms);
-        haspd[count++] = "--quarantine";
-        haspd[count++] = quarantine;
-    }
+    const char *for_long = quarantine_ms != UINT64_MAX ? "--quarantine" : NULL;
+    snprintf(quarantine, sizeof quarantine, "%" PRIu64 "ms", quarantine_ms);
     if (config != NULL) {
-        haspd[count++] = "--config";
-        haspd[count++] = config;
-        return run_haspd(haspd);
+        return run_haspd(WORDS("haspd", "--restore", argv[1], "--config",
+                               config, for_long, quarantine));
     }
-    snprintf(number, sizeof number, "%" PRIu64, id);
-    snprintf(member, sizeof member, "%s %.300s %.300s", number, address,
+    snprintf(member, sizeof member, "%" PRIu64 " %.300s %.300s", id, address,
              client);
-    haspd[count++] = "--id";
-    haspd[count++] = number;
-    haspd[count++] = "--dir";
-    haspd[count++] = folder;
-    haspd[count++] = "--member";
-    haspd[count++] = member;
     /* Nothing listens now; haspd asks again when it will. */
-    haspd[count++] = "--insecure";
-    return run_haspd(haspd);
+    return run_haspd(WORDS("haspd", "--restore", argv[1], "--id", NUMBER(id),
+                           "--dir", folder, "--member", member, "--insecure",
+                           for_long, quarantine));
 }

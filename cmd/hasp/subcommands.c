@@ -38,6 +38,52 @@ const char tool_options_text
 #define OPERATOR "For operators"
 #define TRYING "To try and to measure"
 
+static const struct field lock_fields[] = {
+    {"name", "NAME", FIELD_TEXT},
+    {"mode", "MODE", FIELD_TEXT},
+    {"holders", "HOLDERS", FIELD_COUNT},
+    {"holders.0.client", "HOLDER", FIELD_TEXT},
+    {"holders.0.token", "TOKEN", FIELD_NUMBER},
+    {"holders.0.since_ms", "HELD", FIELD_DURATION},
+    {"queue", "WAITING", FIELD_COUNT},
+    {0},
+};
+
+static const struct field session_fields[] = {
+    {"id", "SESSION", FIELD_NUMBER},
+    {"name", "NAME", FIELD_TEXT},
+    {"address", "ADDRESS", FIELD_TEXT},
+    {"ttl_ms", "TTL", FIELD_DURATION},
+    {"left_ms", "LEFT", FIELD_DURATION},
+    {"holds", "HOLDS", FIELD_COUNT},
+    {"waits", "WAITS", FIELD_COUNT},
+    {"blacklisted", "BLACKLISTED", FIELD_FLAG},
+    {"labels", "LABELS", FIELD_TEXT},
+    {0},
+};
+
+static const struct field fence_fields[] = {
+    {"resource", "RESOURCE", FIELD_TEXT},
+    {"token", "TOKEN", FIELD_NUMBER},
+    {0},
+};
+
+static const struct field limits_fields[] = {
+    {"name", "LIMIT", FIELD_TEXT},  {"value", "VALUE", FIELD_NUMBER},
+    {"used", "USED", FIELD_NUMBER}, {"min", "FROM", FIELD_NUMBER},
+    {"max", "TO", FIELD_NUMBER},    {0},
+};
+
+static const struct field blacklist_fields[] = {
+    {"session", "SESSION", FIELD_ID},
+    {"client", "CLIENT", FIELD_TEXT},
+    {"reason", "REASON", FIELD_TEXT},
+    {"by", "BY", FIELD_TEXT},
+    {"since_ms", "SINCE", FIELD_DURATION},
+    {"for_ms", "FOR", FIELD_SPAN},
+    {0},
+};
+
 const struct subcommand subcommands[] = {
     {LOCKS, "run", "[-s] [-n] [-w TIME] [--on-lost HOW] NAME [--] COMMAND...",
      "run a command while holding a lock",
@@ -46,7 +92,7 @@ const struct subcommand subcommands[] = {
      "                    time, then KILL (term); KILL; STOP, and go on if it\n"
      "                    is kept after all; nothing\n"
      "    --grace TIME    between TERM and KILL (a quarter of the lease)\n",
-     run_run},
+     .run = run_run},
     {LOCKS, "acquire", "NAME... [--ttl TIME] [-n | -w TIME] [--export]",
      "wait for a lock and leave it held until the TTL",
      ACQUIRE_OPTIONS
@@ -56,7 +102,7 @@ const struct subcommand subcommands[] = {
      "there,\n"
      "                         it gets the new one's (0600)\n"
      "    --session ID:SECRET  in this session, not a new one\n",
-     run_acquire},
+     .run = run_acquire},
     {LOCKS, "convert", "NAME --to shared|exclusive [-n | -w TIME]",
      "make a held lock shared or exclusive",
      "    --to shared|exclusive  what it is to become\n"
@@ -64,86 +110,94 @@ const struct subcommand subcommands[] = {
      "-w, --wait TIME     wait for them at most so long (for ever)\n"
      "-E, --exit-code N   exit so if it is still shared then (75)\n"
      "    --owner TAG     of this owner\n" SESSION_OPTIONS,
-     run_convert},
+     .run = run_convert},
     {LOCKS, "release", "NAME... [--session-file FILE] [--token N]",
      "give a lock back",
      SESSION_OPTIONS "    --owner TAG          of this owner\n"
                      "    --token N            only if this is its token\n",
-     run_release},
+     .run = run_release},
     {LOCKS, "note", "NAME [TEXT]",
      "leave a text at a lock that one holds, or read it",
      SESSION_OPTIONS "    --owner TAG          of this owner\n"
                      "    --token N            only if this is its token\n",
-     run_note},
-    {LOCKS, "list", "[PREFIX]", "locks that are held or waited for", NULL,
-     run_list},
-    {LOCKS, "show", "NAME", "holders and queue of a lock", NULL, run_show},
-    {LOCKS, "why", "NAME", "why a lock is not free, and until when", NULL,
-     run_why},
+     .run = run_note},
+    {LOCKS, "list", "[PREFIX]", "locks that are held or waited for",
+     .run = run_list, .command = "LOCK.LIST", .fields = lock_fields},
+    {LOCKS, "show", "NAME", "holders and queue of a lock", .run = run_show},
+    {LOCKS, "why", "NAME", "why a lock is not free, and until when",
+     .run = run_why},
     {LOCKS, "please", "NAME [MESSAGE]", "ask the holders to give a lock back",
-     "-m, --message TEXT  what they are told\n", run_please},
+     "-m, --message TEXT  what they are told\n", .run = run_please},
     {LOCKS, "watch", "[PREFIX] [--count N]", "events of locks as they happen",
-     "-c, --count N       end after so many events\n", run_watch},
+     "-c, --count N       end after so many events\n", .run = run_watch},
     {LOCKS, "top", "[-n COUNT] [-i TIME]",
      "the hottest locks, the longest waits, the sessions, live",
      "-n, --count N        end after so many times\n"
      "-i, --interval TIME  between them (2s)\n"
      "On a terminal: q ends, p pauses, s shows the next of locks, waits,\n"
      "sessions, all; ? tells the keys.\n",
-     run_top},
+     .run = run_top},
 
     {SESSIONS, "session list", "[PREFIX]", "sessions, by prefix of their names",
-     NULL, run_session_list},
-    {SESSIONS, "session show", "ID", "one session", NULL, run_session_show},
+     .run = run_list, .command = "SESSION.LIST", .fields = session_fields},
+    {SESSIONS, "session show", "ID", "one session", .run = run_session_show,
+     .fields = session_fields},
     {SESSIONS, "session keep", "[ID:SECRET | --session-file FILE]",
      "send one heartbeat", "    --session-file FILE  of 'hasp acquire'\n",
-     run_session_keep},
+     .run = run_session_keep},
     {SESSIONS, "session close", "[ID:SECRET | --session-file FILE]",
      "end a session and release its holds",
      "    --session-file FILE  of 'hasp acquire'; goes with the session\n",
-     run_session_close},
+     .run = run_session_close},
     {SESSIONS, "check", "NAME TOKEN",
-     "is this still the holder's token? exit 0 or 1", NULL, run_check},
+     "is this still the holder's token? exit 0 or 1", .run = run_judge,
+     .command = "LOCK.CHECK", .what = "cannot check the token",
+     .yes = "current"},
     {SESSIONS, "fence admit", "RESOURCE TOKEN",
-     "may this token write, and no smaller one? exit 0 or 1", NULL,
-     run_fence_admit},
+     "may this token write, and no smaller one? exit 0 or 1", .run = run_judge,
+     .command = "FENCE.ADMIT", .what = "cannot admit the token",
+     .yes = "admitted"},
     {SESSIONS, "fence show", "RESOURCE", "the highest token admitted, or 0",
-     NULL, run_fence_show},
+     .run = run_fence_show},
     {SESSIONS, "fence list", "[PREFIX]",
-     "resources and the highest token of each", NULL, run_fence_list},
+     "resources and the highest token of each", .run = run_list,
+     .command = "FENCE.LIST", .fields = fence_fields},
     {SESSIONS, "fence remove", "RESOURCE", "forget a resource's highest token",
-     NULL, run_fence_remove},
+     .run = run_fence_remove},
 
     {CLUSTER, "status", "", "the members, their roles, how many may be lost",
-     NULL, run_status},
-    {CLUSTER, "health", "", "exit 0 if the cluster serves, else 69", NULL,
-     run_health},
-    {CLUSTER, "version", "", "versions of the tool and of the nodes", NULL,
-     run_version},
+     .run = run_status},
+    {CLUSTER, "health", "", "exit 0 if the cluster serves, else 69",
+     .run = run_health},
+    {CLUSTER, "version", "", "versions of the tool and of the nodes",
+     .run = run_version},
     {CLUSTER, "member list", "",
-     "the members, and for how long they are silent", NULL, run_member_list},
+     "the members, and for how long they are silent", .run = run_member_list},
     {CLUSTER, "member add",
      "ID PEER-ADDRESS,CLIENT-ADDRESS [--standby] [--force]",
      "add a node to the cluster",
      "    --standby   it gets the log and has no vote\n"
      "    --force     without looking whether it is there\n",
-     run_member_add},
-    {CLUSTER, "member promote", "ID", "make a standby a voter", NULL,
-     run_member_promote},
+     .run = run_member_add},
+    {CLUSTER, "member promote", "ID", "make a standby a voter",
+     .run = run_member_change, .command = "RAFT.PROMOTE"},
     {CLUSTER, "member demote", "ID [--force]", "make a member a standby",
-     "    --force     whoever is silent\n", run_member_demote},
+     "    --force     whoever is silent\n", .run = run_member_change,
+     .command = "RAFT.DEMOTE"},
     {CLUSTER, "member remove", "ID [--force]", "remove a node from the cluster",
-     "    --force     whoever is silent\n", run_member_remove},
-    {CLUSTER, "member transfer", "[ID]", "hand the leadership over", NULL,
-     run_member_transfer},
+     "    --force     whoever is silent\n", .run = run_member_change,
+     .command = "RAFT.REMOVE"},
+    {CLUSTER, "member transfer", "[ID]", "hand the leadership over",
+     .run = run_member_transfer},
     {CLUSTER, "cluster finalize", "",
-     "after an upgrade: log what only the new version knows", NULL,
-     run_cluster_finalize},
+     "after an upgrade: log what only the new version knows",
+     .run = run_cluster_finalize},
 
     {OPERATOR, "limits", "",
-     "the limits of the state, and what is used of them", NULL, run_limits},
-    {OPERATOR, "limits set", "LIMIT VALUE", "change a limit of the state", NULL,
-     run_limits_set},
+     "the limits of the state, and what is used of them", .run = run_rows,
+     .command = "LIMITS.LIST", .fields = limits_fields, .what = "cannot list"},
+    {OPERATOR, "limits set", "LIMIT VALUE", "change a limit of the state",
+     .run = run_limits_set},
     {OPERATOR, "blacklist add",
      "--session ID | --client PATTERN [--reason TEXT]",
      "refuse a client's heartbeats and sessions",
@@ -152,22 +206,23 @@ const struct subcommand subcommands[] = {
      "    --reason TEXT     told to the refused\n"
      "    --by WHO          who decided it (user@host)\n"
      "    --for TIME        how long (until removed)\n",
-     run_blacklist_add},
-    {OPERATOR, "blacklist list", "", "who is refused", NULL,
-     run_blacklist_list},
+     .run = run_blacklist_add},
+    {OPERATOR, "blacklist list", "", "who is refused", .run = run_rows,
+     .command = "BLACKLIST.LIST", .fields = blacklist_fields,
+     .what = "cannot list"},
     {OPERATOR, "blacklist remove", "--session ID | --client PATTERN",
      "refuse no longer",
      "    --session ID      one session\n"
      "    --client PATTERN  as it was added\n",
-     run_blacklist_remove},
+     .run = run_blacklist_remove},
     {OPERATOR, "snapshot save", "FILE [--data DIR] [--force]",
      "save the state of the cluster as a file",
      "    --data DIR  that of a node which does not run, from its data "
      "directory\n"
      "    --force     replace FILE if it is there\n",
-     run_snapshot_save},
+     .run = run_snapshot_save},
     {OPERATOR, "snapshot inspect", "FILE",
-     "check a backup, and say what is in it", NULL, run_snapshot_inspect},
+     "check a backup, and say what is in it", .run = run_snapshot_inspect},
     {OPERATOR, "snapshot restore", "FILE --config FILE | --dir DIR --id N ...",
      "begin a new life of a cluster from a backup",
      "    --config FILE        haspd's, of the node that begins it; or\n"
@@ -177,19 +232,19 @@ const struct subcommand subcommands[] = {
      "    --client HOST:PORT   where clients reach it\n"
      "    --quarantine TIME    grant nothing for so long (the longest lease\n"
      "                         and the longest lock delay)\n",
-     run_snapshot_restore},
+     .run = run_snapshot_restore},
     {OPERATOR, "quarantine end", "--i-vouch REASON",
      "grant again after a restore, before the time",
      "    --i-vouch REASON  why no client of the former life can still trust\n"
      "                      a lease; it is logged with your name\n",
-     run_quarantine_end},
+     .run = run_quarantine_end},
 
     {TRYING, "dev", "[--nodes 3] [--dir DIR] [--port 7420]",
      "a throw-away cluster on loopback",
      "    --nodes N   how many\n"
      "    --dir DIR   keep it here (default: a temporary folder)\n"
      "    --port P    node i has the ports from P + 10 (i - 1)\n",
-     run_dev},
+     .run = run_dev},
     {TRYING, "bench",
      "[--clients 16] [--seconds 5] [--locks N] [--prefix NAME]",
      "acquire and release as fast as it goes, and measure",
@@ -197,11 +252,11 @@ const struct subcommand subcommands[] = {
      "-s, --seconds N     for so long (5)\n"
      "-l, --locks N       that they share (each has its own)\n"
      "    --prefix NAME   of the locks' names (bench/)\n",
-     run_bench},
+     .run = run_bench},
     {TRYING, "completion", "bash|zsh|fish",
      "a script for the shell: source <(hasp completion bash)",
      "    --words     what may stand next after the words that follow, a line "
      "each\n",
-     run_completion},
+     .run = run_completion},
     {0},
 };

@@ -9,8 +9,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "cmd/hasp/names.h"
-#include "cmd/hasp/nodes.h"
 #include "include/hasp/hasp.h"
 
 /* Of a message; two paths fit into it. */
@@ -195,121 +193,6 @@ int tool_find_haspd(char ret_path[PATH_MAX])
         self, strerror(errno));
 }
 
-struct client *tool_client(struct tool *tool)
-{
-    if (tool->client == NULL) {
-        tool->client = client_new(&tool->endpoints);
-        if (tool->endpoints.count > 1) {
-            client_begin_at(tool->client, nodes_first(tool));
-        }
-    }
-    return tool->client;
-}
-
-uint64_t tool_deadline_ns(const struct tool *tool)
-{
-    return client_now_ns() + tool->timeout_ms * NS_PER_MS;
-}
-
-uint32_t tool_timeout_ms(const struct tool *tool)
-{
-    return tool->timeout_ms < UINT32_MAX ? (uint32_t)tool->timeout_ms
-                                         : UINT32_MAX;
-}
-
-/* Takes 'query'. */
-static int ask(struct tool *tool, struct query *query, bool is_read,
-               const char *what, json_t **ret_answer)
-{
-    struct client_options options = {.deadline_ns = tool_deadline_ns(tool),
-                                     .is_repeatable = true,
-                                     .is_read = is_read};
-    int error = words_send_query(tool_client(tool), query, &options,
-                                 ret_answer);
-    return error == 0     ? 0
-           : what == NULL ? EX_UNAVAILABLE
-                          : tool_client_error(tool->client, error, what);
-}
-
-int tool_ask(struct tool *tool, const char *const *words, const char *what,
-             json_t **ret_answer)
-{
-    struct query query = {0};
-    words_put(&query, words);
-    return ask(tool, &query, true, what, ret_answer);
-}
-
-int tool_change(struct tool *tool, const char *const *words, const char *what,
-                json_t **ret_answer)
-{
-    struct query query = {0};
-    words_put(&query, words);
-    return ask(tool, &query, false, what, ret_answer);
-}
-
-int tool_change_one(struct tool *tool, const char *const *words,
-                    const char *what, const char *if_none)
-{
-    struct query query = {0};
-    json_t *answer;
-    words_put(&query, words);
-    name_query(&query);
-    int exit_code = ask(tool, &query, false, what, &answer);
-    if (exit_code != 0) {
-        return exit_code;
-    }
-    bool is_none = json_is_integer(answer) && json_integer_value(answer) == 0;
-    json_decref(answer);
-    return is_none && if_none != NULL ? tool_fail(EX_DATAERR, "%s", if_none)
-                                      : 0;
-}
-
-int tool_list(struct tool *tool, const char *command, const char *prefix,
-              json_t **ret_rows)
-{
-    struct buffer cursor = {0}; /* Bytes, not always text. */
-    json_t *rows = json_array();
-    int exit_code;
-    do {
-        struct query query = {0};
-        struct client_options options = {.deadline_ns = tool_deadline_ns(tool),
-                                         .is_read = true};
-        const struct resp_reply *reply;
-        query_begin(&query, command);
-        if (prefix != NULL) {
-            query_text(&query, "PREFIX");
-            query_text(&query, prefix);
-        }
-        if (cursor.size > 0) {
-            query_text(&query, "CURSOR");
-            query_bytes(&query, buffer_bytes(&cursor));
-        }
-        int error = client_ask(tool_client(tool), &query, &options, &reply);
-        query_done(&query);
-        buffer_clear(&cursor);
-        exit_code = error == 0
-                        ? 0
-                        : tool_client_error(tool->client, error, "cannot list");
-        if (error == 0) {
-            json_t *page = value_of_reply(reply, 0);
-            json_array_extend(rows, json_array_get(page, 1));
-            json_decref(page);
-        }
-        if (error == 0 && reply->count > 1 &&
-            reply->value[1].type == RESP_BULK &&
-            !bytes_equal(reply->value[1].bytes, BYTES_LITERAL("0"))) {
-            buffer_put_bytes(&cursor, reply->value[1].bytes);
-        }
-    } while (exit_code == 0 && cursor.size > 0);
-    buffer_done(&cursor);
-    if (exit_code != 0) {
-        json_decref(rows);
-        return exit_code;
-    }
-    *ret_rows = rows;
-    return 0;
-}
-
 void tool_print(const struct tool *tool, json_t *record, const char *text)
 {
     if (tool->format == FORMAT_JSON) {
@@ -320,40 +203,9 @@ void tool_print(const struct tool *tool, json_t *record, const char *text)
     json_decref(record);
 }
 
-int tool_run_list(struct tool *tool, char **argv, const char *command,
-                  const struct field *fields)
+void tool_print_number(const struct tool *tool, const char *key,
+                       uint64_t number)
 {
-    json_t *rows;
-    int exit_code = options_read(tool, argv, NULL, 0, 1);
-    if (exit_code == 0) {
-        exit_code = tool_list(tool, command, argv[1], &rows);
-    }
-    if (exit_code == 0) {
-        output_rows(tool->format, fields, rows);
-        json_decref(rows);
-    }
-    return exit_code;
-}
-
-int tool_run_rows(struct tool *tool, char **argv, const char *command,
-                  const struct field *fields)
-{
-    json_t *rows;
-    int exit_code = options_read(tool, argv, NULL, 0, 0);
-    if (exit_code == 0) {
-        exit_code = tool_ask(tool, WORDS(command), "cannot list", &rows);
-    }
-    if (exit_code == 0) {
-        output_rows(tool->format, fields, rows);
-        json_decref(rows);
-    }
-    return exit_code;
-}
-
-int tool_show_lock(struct tool *tool, const char *name, const char *verb,
-                   json_t **ret_lock)
-{
-    char what[600];
-    snprintf(what, sizeof what, "cannot %s '%.511s'", verb, name);
-    return tool_ask(tool, WORDS("LOCK.SHOW", name), what, ret_lock);
+    tool_print(tool, json_pack("{s:I}", key, (json_int_t)number),
+               NUMBER(number));
 }

@@ -21,12 +21,12 @@
 #include <stdint.h>
 #include <sysexits.h>
 
-#include "base/duration.h"
 #include "client/client.h"
 #include "client/clock.h"
 #include "client/endpoints.h"
 #include "client/query.h"
 #include "cmd/hasp/options.h"
+#include "cmd/hasp/texts.h"
 #include "cmd/hasp/view/output.h"
 
 #define EXIT_NO 1
@@ -49,7 +49,7 @@ struct tool {
 
 /* Runs with argv[0] being the subcommand's last word, and a NULL behind the
  * last one; returns the exit code, or -1 for a success that prints nothing
- * more. */
+ * more. Where the table tells of no options, the operands have been read. */
 typedef int subcommand_fn(struct tool *tool, char **argv);
 
 struct subcommand {
@@ -59,6 +59,11 @@ struct subcommand {
     const char *summary;
     const char *details; /* Options, one per line, or NULL. */
     subcommand_fn *run;
+    /* Of one that is one request (asking.c): */
+    const char *command; /* "LOCK.LIST" */
+    const struct field *fields;
+    const char *what; /* It cannot do otherwise. */
+    const char *yes;  /* run_judge(): what "1" means. */
 };
 
 /* The options before the subcommand, as in 'details'. */
@@ -67,16 +72,19 @@ extern const struct subcommand subcommands[]; /* Ends with a name of NULL. */
 /* "first second", or "first"; NULL. */
 const struct subcommand *tool_find(const char *first, const char *second);
 
-subcommand_fn run_acquire, run_bench, run_blacklist_add, run_blacklist_list,
-    run_blacklist_remove, run_check, run_cluster_finalize, run_completion,
-    run_convert, run_dev, run_fence_admit, run_fence_list, run_fence_remove,
-    run_fence_show, run_health, run_limits, run_limits_set, run_list,
-    run_member_add, run_member_demote, run_member_list, run_member_promote,
-    run_member_remove, run_member_transfer, run_note, run_please,
-    run_quarantine_end, run_release, run_run, run_session_close,
-    run_session_keep, run_session_list, run_session_show, run_show,
+subcommand_fn run_acquire, run_bench, run_blacklist_add, run_blacklist_remove,
+    run_cluster_finalize, run_completion, run_convert, run_dev,
+    run_fence_remove, run_fence_show, run_health, run_limits_set,
+    run_member_add, run_member_change, run_member_list, run_member_transfer,
+    run_note, run_please, run_quarantine_end, run_release, run_run,
+    run_session_close, run_session_keep, run_session_show, run_show,
     run_snapshot_inspect, run_snapshot_restore, run_snapshot_save, run_status,
     run_top, run_version, run_watch, run_why;
+
+/* Of a request: the records of a paged list that may begin with a prefix; the
+ * records, or the record, that it is answered with; whether it is answered with
+ * 1 to a name and a token. */
+subcommand_fn run_list, run_rows, run_judge;
 
 /* --- The manual ----------------------------------------------------------- */
 
@@ -135,10 +143,6 @@ uint32_t tool_timeout_ms(const struct tool *tool);
  * 'ret_answer' is not NULL. */
 int tool_send(struct client *client, const char *const *words,
               const struct client_options *options, json_t **ret_answer);
-/* The parts of that: writes a request; sends one, and takes 'query'. */
-void words_put(struct query *query, const char *const *words);
-int words_send_query(struct client *client, struct query *query,
-                     const struct client_options *options, json_t **ret_answer);
 /* Asks, and explains an error: 0 or the exit code. 'what' begins the text:
  * "cannot show 'x'"; NULL: nothing is said. */
 int tool_ask(struct tool *tool, const char *const *words, const char *what,
@@ -146,8 +150,8 @@ int tool_ask(struct tool *tool, const char *const *words, const char *what,
 /* Likewise a change, which may be sent twice. */
 int tool_change(struct tool *tool, const char *const *words, const char *what,
                 json_t **ret_answer);
-/* A change by an operator, which is logged with his name. If nothing was there
- * to be changed 'if_none' is said (NULL: that is fine). */
+/* Likewise; if nothing was there to be changed 'if_none' is said (NULL: that is
+ * fine). */
 int tool_change_one(struct tool *tool, const char *const *words,
                     const char *what, const char *if_none);
 
@@ -158,15 +162,9 @@ int tool_list(struct tool *tool, const char *command, const char *prefix,
 /* Prints what there is to say in one record, one field or a yes or no: 'text'
  * is for people and scripts, 'record', which is taken, for JSON. */
 void tool_print(const struct tool *tool, json_t *record, const char *text);
+void tool_print_number(const struct tool *tool, const char *key,
+                       uint64_t number);
 
-/* A whole subcommand with no options and one operand at most, a prefix: prints
- * the records of such a list. */
-int tool_run_list(struct tool *tool, char **argv, const char *command,
-                  const struct field *fields);
-/* A whole subcommand without operands: prints the records, or the record, that
- * 'command' is answered with. */
-int tool_run_rows(struct tool *tool, char **argv, const char *command,
-                  const struct field *fields);
 /* What there is to say of a lock. 'verb' is what cannot be done otherwise:
  * "show". */
 int tool_show_lock(struct tool *tool, const char *name, const char *verb,

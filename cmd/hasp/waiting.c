@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/memory.h"
@@ -55,16 +54,15 @@ static void put_holder(struct buffer *out, json_t *lock)
     json_t *holder = value_at(lock, "holders.0");
     size_t count = json_array_size(value_at(lock, "holders"));
     const char *client = value_text(holder, "client");
-    char since[DURATION_TEXT_SIZE];
     if (holder == NULL) {
         buffer_put_text(out, "which is kept closed");
         return;
     }
-    duration_format(value_number(holder, "since_ms"), since);
     buffer_printf(out, "held by %s%s (session %" PRIu64 ") for %s",
                   client[0] != '\0' ? client : "a client without a name",
                   count > 1 ? " and others" : "",
-                  value_number(holder, "session"), since);
+                  value_number(holder, "session"),
+                  DURATION(value_number(holder, "since_ms")));
 }
 
 /* "14 s: 2nd in the queue for 'a'; ann@host has it since 12:03:11, free in 7.4s
@@ -72,7 +70,6 @@ static void put_holder(struct buffer *out, json_t *lock)
 static void put_live(const struct waiting *waiting, struct buffer *out,
                      json_t *lock)
 {
-    char clock[16], earliest[DURATION_TEXT_SIZE];
     json_t *holder = value_at(lock, "holders.0");
     const char *client = value_text(holder, "client");
     time_t since = time(NULL) -
@@ -82,16 +79,15 @@ static void put_live(const struct waiting *waiting, struct buffer *out,
                   place_of(lock, waiting->session) + 1,
                   value_text(lock, "name"));
     if (holder != NULL) {
-        strftime(clock, sizeof clock, "%H:%M:%S", localtime(&since));
         buffer_printf(out, "; %s%s has it since %s",
                       client[0] != '\0' ? client : "somebody",
                       json_array_size(value_at(lock, "holders")) > 1
                           ? " with others"
                           : "",
-                      clock);
+                      CLOCK(since));
     }
-    duration_format(value_number(lock, "earliest_ms"), earliest);
-    buffer_printf(out, "; free in %s at the earliest", earliest);
+    buffer_printf(out, "; free in %s at the earliest",
+                  DURATION(value_number(lock, "earliest_ms")));
 }
 
 /* Writes the line over the one before, cut to the width of the terminal. */
@@ -105,7 +101,7 @@ static void show_live(const char *text)
 
 static void tell(struct waiting *waiting, json_t *lock)
 {
-    struct buffer text = {0};
+    AUTO(buffer_done) struct buffer text = {0};
     size_t place = place_of(lock, waiting->session);
     uint64_t token = value_number(lock, "holders.0.token");
     if (waiting->is_live) {
@@ -123,46 +119,34 @@ static void tell(struct waiting *waiting, json_t *lock)
         waiting->told_token = token;
     }
     waiting->has_told = true;
-    buffer_done(&text);
 }
 
 /* Of several locks the first one that others have is told of. */
 static void look(struct waiting *waiting, struct client *client)
 {
-    struct query query = {0};
-    const struct resp_reply *reply;
     for (size_t i = 0; i < waiting->names->count; i++) {
+        const char *name = waiting->names->text[i];
+        bool is_last = i + 1 == waiting->names->count;
         struct client_options ask = {.deadline_ns = client_now_ns() +
                                                     ASK_MS * NS_PER_MS,
                                      .is_read = true};
-        query_begin(&query, "LOCK.SHOW");
-        query_text(&query, waiting->names->text[i]);
-        int error = client_ask(client, &query, &ask, &reply);
-        query_done(&query);
+        json_auto_t *lock = NULL;
+        int error = tool_send(client, WORDS("LOCK.SHOW", name), &ask, &lock);
         if (error == HASP_EINTR) {
             return;
         }
-        if (error != 0 && waiting->is_live) {
-            show_live(client_why(client));
-            waiting->has_told = true;
-            return;
-        }
         if (error != 0) {
-            if (!waiting->has_told) {
+            if (waiting->is_live) {
+                show_live(client_why(client));
+            } else if (!waiting->has_told) {
                 tool_say(waiting->tool, "%s; still waiting for '%s'",
-                         client_why(client), waiting->names->text[i]);
+                         client_why(client), name);
             }
             waiting->has_told = true;
             return;
         }
-        json_t *lock = value_of_reply(reply, 0);
-        bool is_it = i + 1 == waiting->names->count ||
-                     json_array_size(value_at(lock, "holders")) > 0;
-        if (is_it) {
+        if (is_last || json_array_size(value_at(lock, "holders")) > 0) {
             tell(waiting, lock);
-        }
-        json_decref(lock);
-        if (is_it) {
             return;
         }
     }

@@ -324,7 +324,7 @@ def test_an_entry_of_the_blacklist_without_an_end_is_for_ever():
 def test_a_check_is_told_by_the_exit_code():
     with FakeNode(lambda words: int(words[2] == b"7")) as node:
         good = hasp("check", "a", "7", endpoints=node.endpoint)
-        bad = hasp("check", "a", "--token", "8", endpoints=node.endpoint)
+        bad = hasp("check", "a", "8", endpoints=node.endpoint)
         assert (good.returncode, good.stdout) == (0, "current\n")
         assert (bad.returncode, bad.stdout) == (1, "stale\n")
 

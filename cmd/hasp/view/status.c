@@ -39,13 +39,11 @@ static const struct field version_fields[] = {
 
 static void tell_of_quarantine(uint64_t left_ms)
 {
-    char left[DURATION_TEXT_SIZE];
     if (left_ms > 0) {
-        duration_format(left_ms, left);
         tool_fail(0,
                   "quarantine after a restore: nothing is granted for "
                   "another %s",
-                  left);
+                  DURATION(left_ms));
     }
 }
 
@@ -242,27 +240,22 @@ static void tell_of_upgrade(const struct tool *tool, json_t *nodes)
 
 int run_status(struct tool *tool, char **argv)
 {
-    int exit_code = options_read(tool, argv, NULL, 0, 0);
-    if (exit_code != 0) {
-        return exit_code;
-    }
-    json_t *nodes = nodes_sorted(nodes_ask(tool, NODES_MEMBERS), "node");
+    json_auto_t *nodes = nodes_sorted(nodes_ask(tool, NODES_MEMBERS), "node");
+    (void)argv;
     mark_strangers(nodes);
     output_rows(tool->format, node_fields, nodes);
-    exit_code = judge(nodes);
+    int exit_code = judge(nodes);
     sum_up(tool, nodes);
     tell_of_upgrade(tool, nodes);
-    json_decref(nodes);
     return exit_code;
 }
 
 /* It serves, and grants nothing. */
 static void ask_for_quarantine(struct tool *tool)
 {
-    json_t *status;
+    json_auto_t *status = NULL;
     if (tool_ask(tool, WORDS("RAFT.STATUS"), "no status", &status) == 0) {
         tell_of_quarantine(value_number(status, "quarantine_ms"));
-        json_decref(status);
     }
 }
 
@@ -270,34 +263,29 @@ static void ask_for_quarantine(struct tool *tool)
  * nothing. It keeps the lead only where no other member has room. */
 static int ask_for_room(struct tool *tool)
 {
-    json_t *nodes = nodes_ask(tool, NODES_LEADER);
+    json_auto_t *nodes = nodes_ask(tool, NODES_LEADER);
     json_t *newest = nodes_newest(nodes);
-    int exit_code = 0;
-    if (newest != NULL && nodes_is_leader(newest) && has_scarce_disk(newest)) {
-        exit_code = tool_fail(
-            EX_UNAVAILABLE,
-            "changes are refused: the disk of the leader, node %" PRIu64
-            ", is nearly full, or too slow; make room there",
-            value_number(newest, "node"));
+    if (newest == NULL || !nodes_is_leader(newest) ||
+        !has_scarce_disk(newest)) {
+        return 0;
     }
-    json_decref(nodes);
-    return exit_code;
+    return tool_fail(EX_UNAVAILABLE,
+                     "changes are refused: the disk of the leader, node "
+                     "%" PRIu64
+                     ", is nearly full, or too slow; make room there",
+                     value_number(newest, "node"));
 }
 
 /* A read that the confirmed leader answers: it shows that a majority is
  * there. */
 int run_health(struct tool *tool, char **argv)
 {
-    int exit_code = options_read(tool, argv, NULL, 0, 0);
-    if (exit_code != 0) {
-        return exit_code;
-    }
-    exit_code = tool_ask(tool, WORDS("LOCK.LIST", "COUNT", "1"), "not healthy",
-                         NULL);
+    int exit_code = tool_ask(tool, WORDS("LOCK.LIST", "COUNT", "1"),
+                             "not healthy", NULL);
+    (void)argv;
     exit_code = exit_code != 0 ? exit_code : ask_for_room(tool);
-    json_t *record = json_pack("{s:b}", "healthy", exit_code == 0);
+    json_auto_t *record = json_pack("{s:b}", "healthy", exit_code == 0);
     output_record(tool->format, health_fields, record);
-    json_decref(record);
     if (exit_code == 0) {
         ask_for_quarantine(tool);
     }
@@ -306,12 +294,10 @@ int run_health(struct tool *tool, char **argv)
 
 int run_version(struct tool *tool, char **argv)
 {
-    int exit_code = options_read(tool, argv, NULL, 0, 0);
-    if (exit_code != 0) {
-        return exit_code;
-    }
-    json_t *nodes = nodes_ask(tool, NODES_NAMED), *rows = json_array(), *node;
+    json_auto_t *nodes = nodes_ask(tool, NODES_NAMED), *rows = json_array();
+    json_t *node;
     size_t i;
+    (void)argv;
     json_array_append_new(rows, json_pack("{s:s, s:s}", "endpoint", "hasp",
                                           "version", HASP_VERSION));
     json_array_foreach(nodes, i, node)
@@ -323,7 +309,5 @@ int run_version(struct tool *tool, char **argv)
                       "version", version[0] != '\0' ? version : "unreachable"));
     }
     output_rows(tool->format, version_fields, rows);
-    json_decref(rows);
-    json_decref(nodes);
     return 0;
 }

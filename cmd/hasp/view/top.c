@@ -81,17 +81,14 @@ static const struct field session_fields[] = {
 static void take_event(void *data, const struct resp_reply *reply)
 {
     struct top *top = data;
-    json_t *push = value_of_reply(reply, 0);
+    json_auto_t *push = value_of_reply(reply, 0);
     if (strcmp(value_text(push, "1"), "granted") == 0) {
         const char *name = value_text(push, "2.lock");
-        json_t *count = json_object_get(top->grants, name);
-        if (count == NULL) {
-            json_object_set_new(top->grants, name, json_integer(1));
-        } else {
-            json_integer_set(count, json_integer_value(count) + 1);
-        }
+        json_object_set_new(
+            top->grants, name,
+            json_integer(
+                json_integer_value(json_object_get(top->grants, name)) + 1));
     }
-    json_decref(push);
 }
 
 static void begin_events(struct top *top)
@@ -162,7 +159,6 @@ static json_t *sorted(json_t *rows, int (*compare)(const void *, const void *))
         json_array_append(result, all[i]);
     }
     free(all);
-    json_decref(rows);
     return result;
 }
 
@@ -217,33 +213,29 @@ static json_t *waits_of(json_t *locks)
 /* Asks for everything; what fails has been explained. */
 static int take_look(struct top *top)
 {
-    json_t *status, *locks, *sessions;
+    json_auto_t *status = NULL, *locks = NULL, *sessions = NULL;
     uint64_t unheard;
     int exit_code = tool_ask(top->tool, WORDS("RAFT.STATUS"), "cannot look",
                              &status);
     if (exit_code != 0) {
         return exit_code;
     }
-    json_t *nodes = nodes_ask(top->tool, NODES_MEMBERS);
+    json_auto_t *nodes = nodes_ask(top->tool, NODES_MEMBERS);
     status_sum_up(nodes, top->cluster, &unheard);
-    json_decref(nodes);
     exit_code = tool_list(top->tool, "LOCK.LIST", NULL, &locks);
     if (exit_code == 0) {
         exit_code = tool_list(top->tool, "SESSION.LIST", NULL, &sessions);
-        if (exit_code != 0) {
-            json_decref(locks);
-        }
     }
     if (exit_code != 0) {
-        json_decref(status);
         return exit_code;
     }
     add_grants(top, locks);
+    json_auto_t *waits = waits_of(locks);
     json_decref(top->look);
-    json_t *waits = sorted(waits_of(locks), compare_waits);
-    top->look = json_pack("{s:o, s:o, s:o, s:o}", "status", status, "locks",
-                          sorted(locks, compare_locks), "waits", waits,
-                          "sessions", sorted(sessions, compare_sessions));
+    top->look = json_pack("{s:O, s:o, s:o, s:o}", "status", status, "locks",
+                          sorted(locks, compare_locks), "waits",
+                          sorted(waits, compare_waits), "sessions",
+                          sorted(sessions, compare_sessions));
     return 0;
 }
 
@@ -253,7 +245,8 @@ static void draw_part(struct top *top, const char *title, const char *key,
                       const struct field *fields, size_t rows_max)
 {
     size_t i;
-    json_t *row, *rows = value_at(top->look, key), *shown = json_array();
+    json_t *row, *rows = value_at(top->look, key);
+    json_auto_t *shown = json_array();
     json_array_foreach(rows, i, row)
     {
         if (i < rows_max) {
@@ -263,7 +256,6 @@ static void draw_part(struct top *top, const char *title, const char *key,
     printf("\n%s%s%s (%zu)\n", output_colour(COLOUR_BOLD), title,
            output_colour(COLOUR_NONE), json_array_size(rows));
     output_rows(FORMAT_TABLE, fields, shown);
-    json_decref(shown);
 }
 
 static void print_keys(const struct top *top)
@@ -287,8 +279,6 @@ static void draw_tables(struct top *top)
         [PART_WAITS] = {"Longest waits", "waits", wait_fields},
         [PART_SESSIONS] = {"Sessions", "sessions", session_fields},
     };
-    char clock[16];
-    time_t now = time(NULL);
     unsigned lines = screen_lines(&top->screen);
     size_t parts_count = top->part == PART_ALL ? 3 : 1;
     /* Each has a blank line, a title and a header. */
@@ -297,8 +287,7 @@ static void draw_tables(struct top *top)
     if (!top->screen.is_terminal) {
         rows = ROWS_PLAIN;
     }
-    strftime(clock, sizeof clock, "%H:%M:%S", localtime(&now));
-    printf("hasp top %s  %s%s\n", clock, top->cluster,
+    printf("hasp top %s  %s%s\n", CLOCK(time(NULL)), top->cluster,
            top->is_paused            ? "  [paused]"
            : top->screen.is_terminal ? "  ?: help"
                                      : "");

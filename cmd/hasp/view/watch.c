@@ -48,11 +48,10 @@ static bool is_old(struct watch *watch, json_t *event)
 static void print_event(void *data, const struct resp_reply *reply)
 {
     struct watch *watch = data;
-    json_t *push = value_of_reply(reply, 0);
+    json_auto_t *push = value_of_reply(reply, 0);
     json_t *event = value_at(push, "2");
     if (strcmp(value_text(push, "0"), "lock") != 0 || !json_is_object(event) ||
         watch->left == 0 || is_old(watch, event)) {
-        json_decref(push);
         return;
     }
     json_object_set(event, "kind", value_at(push, "1"));
@@ -60,15 +59,10 @@ static void print_event(void *data, const struct resp_reply *reply)
         json_dumpf(event, stdout, JSON_COMPACT);
         putchar('\n');
     } else if (watch->tool->format == FORMAT_PLAIN) {
-        json_t *rows = json_pack("[O]", event);
-        output_rows(FORMAT_PLAIN, event_fields, rows);
-        json_decref(rows);
+        output_record(FORMAT_PLAIN, event_fields, event);
     } else {
-        char clock[16];
-        time_t now = time(NULL);
         value_make_printable(event);
-        strftime(clock, sizeof clock, "%H:%M:%S", localtime(&now));
-        printf("%s %-12s %s", clock, value_text(event, "kind"),
+        printf("%s %-12s %s", CLOCK(time(NULL)), value_text(event, "kind"),
                value_text(event, "lock"));
         if (value_number(event, "session") != 0) {
             printf("  session %" PRIu64, value_number(event, "session"));
@@ -85,7 +79,6 @@ static void print_event(void *data, const struct resp_reply *reply)
     if (watch->left != UINT64_MAX) {
         watch->left--;
     }
-    json_decref(push);
 }
 
 static int ask_alive(struct tool *tool)

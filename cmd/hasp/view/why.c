@@ -12,23 +12,14 @@
 /* Rounding on the server's side is no delay. */
 #define DELAY_SEEN_MS 50
 
-/* Of a member of a map; four may be in use at a time. */
-static const char *duration(json_t *value, const char *key)
-{
-    static char texts[4][DURATION_TEXT_SIZE];
-    static unsigned turn;
-    char *text = texts[turn++ % 4];
-    duration_format(value_number(value, key), text);
-    return text;
-}
+/* The time under 'key' of a map. */
+#define TIME(value, key) DURATION(value_number(value, key))
 
 /* The map of a session, or NULL if it has gone meanwhile. */
 static json_t *session_of(struct tool *tool, uint64_t id)
 {
     json_t *session = NULL;
-    char number[24];
-    snprintf(number, sizeof number, "%" PRIu64, id);
-    tool_ask(tool, WORDS("SESSION.SHOW", number), NULL, &session);
+    tool_ask(tool, WORDS("SESSION.SHOW", NUMBER(id)), NULL, &session);
     return session;
 }
 
@@ -54,8 +45,8 @@ static json_t *waited_for(json_t *locks, uint64_t session)
 static int add_sessions(struct tool *tool, json_t *lock)
 {
     size_t i;
-    json_t *holder, *locks = NULL;
-    int exit_code = 0;
+    json_t *holder;
+    json_auto_t *locks = NULL;
     json_array_foreach(value_at(lock, "holders"), i, holder)
     {
         uint64_t id = value_number(holder, "session");
@@ -66,7 +57,7 @@ static int add_sessions(struct tool *tool, json_t *lock)
         bool is_waiting = value_number(session, "waits") > 0;
         json_object_set_new(holder, "session_state", session);
         if (is_waiting && locks == NULL) {
-            exit_code = tool_list(tool, "LOCK.LIST", NULL, &locks);
+            int exit_code = tool_list(tool, "LOCK.LIST", NULL, &locks);
             if (exit_code != 0) {
                 return exit_code;
             }
@@ -75,7 +66,6 @@ static int add_sessions(struct tool *tool, json_t *lock)
             json_object_set_new(holder, "waits_for", waited_for(locks, id));
         }
     }
-    json_decref(locks);
     return 0;
 }
 
@@ -105,7 +95,7 @@ static void print_holder(const char *name, json_t *holder)
     if (value_text(holder, "owner")[0] != '\0') {
         printf(", owner '%s'", value_text(holder, "owner"));
     }
-    printf(") for %s with token %" PRIu64 "\n", duration(holder, "since_ms"),
+    printf(") for %s with token %" PRIu64 "\n", TIME(holder, "since_ms"),
            value_number(holder, "token"));
     if (value_text(holder, "value")[0] != '\0') {
         printf("  it says: %s\n", value_text(holder, "value"));
@@ -113,11 +103,11 @@ static void print_holder(const char *name, json_t *holder)
     if (session == NULL) {
         return;
     }
-    printf("  its lease of %s has %s left", duration(session, "ttl_ms"),
-           duration(holder, "lease_left_ms"));
+    printf("  its lease of %s has %s left", TIME(session, "ttl_ms"),
+           TIME(holder, "lease_left_ms"));
     if (value_number(session, "linger_ms") != 0) {
         printf(", %s once its connections are closed",
-               duration(session, "linger_ms"));
+               TIME(session, "linger_ms"));
     }
     puts(json_is_true(value_at(session, "blacklisted")) ||
                  value_number(session, "blacklisted") != 0
@@ -141,7 +131,7 @@ static void print_queue(json_t *queue)
         }
         printf("  %zu. %s (session %" PRIu64 "), %s, for %s\n", i + 1,
                value_text(waiter, "client"), value_number(waiter, "session"),
-               value_text(waiter, "mode"), duration(waiter, "waiting_ms"));
+               value_text(waiter, "mode"), TIME(waiter, "waiting_ms"));
     }
 }
 
@@ -194,8 +184,7 @@ static void print_earliest(json_t *lock)
     uint64_t earliest_ms = value_number(lock, "earliest_ms");
     uint64_t best_ms = 0;
     const char *best = "";
-    char total[DURATION_TEXT_SIZE], first[DURATION_TEXT_SIZE],
-        rest[DURATION_TEXT_SIZE];
+    const char *total = DURATION(earliest_ms);
     json_array_foreach(holders, i, holder)
     {
         const char *what;
@@ -205,7 +194,6 @@ static void print_earliest(json_t *lock)
             best = what;
         }
     }
-    duration_format(earliest_ms, total);
     if (earliest_ms == 0) {
         puts("\nit could pass on now");
         return;
@@ -225,32 +213,26 @@ static void print_earliest(json_t *lock)
     }
     printf("\nunless it is given back it could pass on in %s at the earliest",
            total);
-    duration_format(best_ms, first);
-    if (earliest_ms < best_ms + DELAY_SEEN_MS) {
-        printf(":\n  %s %s\n", first, best);
-        return;
+    printf(":\n  %s %s\n", DURATION(best_ms), best);
+    if (earliest_ms >= best_ms + DELAY_SEEN_MS) {
+        printf("+ %s of lock delay after it\n",
+               DURATION(earliest_ms - best_ms));
     }
-    duration_format(earliest_ms - best_ms, rest);
-    printf(":\n  %s %s\n+ %s of lock delay after it\n", first, best, rest);
 }
 
 int run_why(struct tool *tool, char **argv)
 {
-    json_t *lock;
-    int exit_code = options_read(tool, argv, NULL, 1, 1);
+    json_auto_t *lock = NULL;
+    int exit_code = tool_show_lock(tool, argv[1], "explain", &lock);
     if (exit_code == 0) {
-        exit_code = tool_show_lock(tool, argv[1], "explain", &lock);
+        exit_code = add_sessions(tool, lock);
     }
     if (exit_code != 0) {
         return exit_code;
     }
-    exit_code = add_sessions(tool, lock);
-    if (exit_code != 0 || tool->format == FORMAT_JSON) {
-        if (exit_code == 0) {
-            output_json(lock);
-        }
-        json_decref(lock);
-        return exit_code;
+    if (tool->format == FORMAT_JSON) {
+        output_json(lock);
+        return 0;
     }
     size_t i;
     json_t *holder, *holders = value_at(lock, "holders");
@@ -265,6 +247,5 @@ int run_why(struct tool *tool, char **argv)
     print_queue(value_at(lock, "queue"));
     print_barging(lock);
     print_earliest(lock);
-    json_decref(lock);
     return 0;
 }
