@@ -185,9 +185,11 @@ $(B)/slow_disk.so: tests/cluster/slow_disk.c
 	@mkdir -p $(@D)
 	$(CC) -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -fPIC -shared -o $@ $< -ldl
 
-# A test links the worlds whose headers it includes.
+# A test links the worlds whose headers it includes, or the simulator's disks.
+SIM_DISK_OBJ := $(patsubst %,$(B)/tests/sim/sim_%.o,files tree tasks)
 worlds = $(patsubst "tests/unit/%.h",$(B)/tests/unit/%.o,$(sort \
-    $(shell grep -oh '"tests/unit/[a-z_]*\.h"' tests/unit/$(1).c)))
+    $(shell grep -oh '"tests/unit/[a-z_]*\.h"' tests/unit/$(1).c))) \
+    $(if $(shell grep -l '"tests/sim/' tests/unit/$(1).c),$(SIM_DISK_OBJ))
 .SECONDEXPANSION:
 $(B)/unit/%: $(B)/tests/unit/%.o $$(call worlds,$$*) $(LIB)
 	@mkdir -p $(@D)
