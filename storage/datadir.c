@@ -70,7 +70,7 @@ int datadir_open(const char *path, uint64_t node_id,
     datadir->folder_fd = -1;
     datadir->lock_fd = -1;
     datadir->vote.fd = -1;
-    int error = disk_open_folder(path, &datadir->folder_fd);
+    int error = disk_make_folder(path, &datadir->folder_fd);
     if (error != 0) {
         error = disk_fail(why, error, "open the data directory", path, NULL);
         goto out_close;
@@ -279,7 +279,7 @@ int datadir_table_set_aside(struct datadir *datadir, int *ret_number)
     }
     if (error == 0) {
         int fd = -1;
-        error = disk_open_folder(datadir->table_path, &fd);
+        error = disk_make_folder(datadir->table_path, &fd);
         if (error == 0) {
             storage_port->close(fd);
         }
@@ -370,7 +370,7 @@ static int make_folders(struct datadir *datadir, char why[HASP_WHY_SIZE])
                            datadir->table_path};
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         int fd = -1;
-        int error = disk_open_folder(paths[i], &fd);
+        int error = disk_make_folder(paths[i], &fd);
         if (error != 0) {
             return disk_fail(why, error, "make", paths[i], NULL);
         }

@@ -177,7 +177,7 @@ int disk_replace(int folder_fd, const char *name, struct bytes data)
 int disk_replace_in(const char *folder, const char *name, struct bytes data,
                     char why[HASP_WHY_SIZE])
 {
-    int folder_fd;
+    int folder_fd = -1;
     int error = disk_open_folder(folder, &folder_fd);
     if (error != 0) {
         return disk_fail(why, error, "open", folder, NULL);
@@ -190,7 +190,7 @@ int disk_replace_in(const char *folder, const char *name, struct bytes data,
 int disk_remove_in(const char *folder, const char *name,
                    char why[HASP_WHY_SIZE])
 {
-    int folder_fd;
+    int folder_fd = -1;
     int error = disk_open_folder(folder, &folder_fd);
     if (error != 0) {
         return disk_fail(why, error, "open", folder, NULL);
@@ -241,20 +241,25 @@ static int sync_parent(const char *path)
 
 int disk_open_folder(const char *path, int *ret_fd)
 {
-    bool is_new = storage_port->mkdir(path) == 0;
-    if (!is_new && errno != EEXIST) {
-        return errno;
-    }
-    if (is_new) {
-        int error = sync_parent(path);
-        if (error != 0) {
-            return error;
-        }
-    }
     int fd = open_patiently(AT_FDCWD, path, O_RDONLY | O_DIRECTORY);
     if (fd < 0) {
         return errno;
     }
     *ret_fd = fd;
     return 0;
+}
+
+int disk_make_folder(const char *path, int *ret_fd)
+{
+    bool is_new = storage_port->mkdir(path) == 0;
+    if (!is_new && errno != EEXIST) {
+        return errno;
+    }
+    /* Also if it is there: whoever made it may have died before this. Unless
+     * somebody else did, who does not let us see the folder above. */
+    int error = sync_parent(path);
+    if (error == EACCES && !is_new) {
+        error = 0;
+    }
+    return error != 0 ? error : disk_open_folder(path, ret_fd);
 }

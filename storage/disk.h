@@ -79,8 +79,10 @@ MUST_CHECK int disk_load_text(const char *folder, const char *name,
 /* What disk_replace() may leave behind after a crash. */
 #define DISK_TEMPORARY_SUFFIX ".new"
 
-/* Opens the folder 'path', making it (mode 0700, and its entry in the folder
- * above durable) if it is not there. Returns 0 or an errno. */
+/* Opens the folder 'path'. Returns 0 or an errno. */
 MUST_CHECK int disk_open_folder(const char *path, int *ret_fd);
+/* Likewise, and makes it (mode 0700) if it is not there; its entry in the
+ * folder above is durable in any case. */
+MUST_CHECK int disk_make_folder(const char *path, int *ret_fd);
 
 #endif /* HASP_STORAGE_DISK_H */

@@ -809,7 +809,7 @@ static int open_image(struct wal *wal, bool without_direct,
 static int open_log(struct wal *wal, bool without_direct, wal_load_fn *load,
                     void *data)
 {
-    int error = disk_open_folder(wal->path, &wal->folder_fd);
+    int error = disk_make_folder(wal->path, &wal->folder_fd);
     if (error == 0) {
         wal->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
         error = wal->event_fd >= 0 ? 0 : errno;

@@ -19,61 +19,6 @@
 #include "tests/unit/wal_fixture.h"
 
 #define SECTOR_SIZE 512u
-#define OP_COUNT_MAX 4096
-
-/* --- The model ------------------------------------------------------------ */
-
-enum op_kind { OP_APPEND, OP_TRUNCATE, OP_RESET };
-
-struct op {
-    enum op_kind kind;
-    uint64_t term;
-    uint64_t log_index;
-};
-
-/* The state that is known to be on disk, and what was asked for since. */
-struct model {
-    struct contents base;
-    struct op ops[OP_COUNT_MAX];
-    uint32_t op_count;
-    uint64_t term;
-};
-
-static void apply(struct contents *contents, const struct op *op)
-{
-    switch (op->kind) {
-    case OP_APPEND:
-        if (contents->first == contents->next) {
-            contents->first = op->log_index;
-        }
-        contents->term[op->log_index] = op->term;
-        contents->next = op->log_index + 1;
-        break;
-    case OP_TRUNCATE:
-        contents->next = op->log_index;
-        break;
-    case OP_RESET:
-        contents->first = op->log_index;
-        contents->next = op->log_index;
-        break;
-    }
-}
-
-/* Whether 'found' is 'expected'; trimmed entries may have come back. */
-static bool is_same(const struct contents *found,
-                    const struct contents *expected)
-{
-    if (found->next != expected->next ||
-        (found->first > expected->first && found->next != found->first)) {
-        return false;
-    }
-    for (uint64_t i = found->first; i < found->next; i++) {
-        if (found->term[i] != expected->term[i]) {
-            return false;
-        }
-    }
-    return true;
-}
 
 /* What was found must be the state after some of the operations, in order. */
 static void assert_some_state(const struct model *model,
@@ -82,46 +27,18 @@ static void assert_some_state(const struct model *model,
     static struct contents state;
     state = model->base;
     for (uint32_t i = 0;; i++) {
-        if (is_same(found, &state)) {
+        if (model_is_same(found, &state)) {
             return;
         }
         if (i == model->op_count) {
             break;
         }
-        apply(&state, &model->ops[i]);
+        model_apply(&state, &model->ops[i]);
     }
     fail_msg("%s: found %lu to %lu, had %lu to %lu and %u operations", how,
              (unsigned long)found->first, (unsigned long)found->next - 1,
              (unsigned long)model->base.first,
              (unsigned long)model->base.next - 1, model->op_count);
-}
-
-/* All operations have become durable. */
-static void settle(struct model *model)
-{
-    for (uint32_t i = 0; i < model->op_count; i++) {
-        apply(&model->base, &model->ops[i]);
-    }
-    model->op_count = 0;
-}
-
-static void add_op(struct model *model, enum op_kind kind, uint64_t log_index)
-{
-    assert_true(model->op_count < OP_COUNT_MAX);
-    model->ops[model->op_count++] = (struct op){
-        .kind = kind, .term = model->term, .log_index = log_index};
-}
-
-static uint64_t seed_of_run(void)
-{
-    const char *text = getenv("WAL_SEED");
-    return text != NULL ? strtoull(text, NULL, 10) : 1;
-}
-
-static uint64_t rounds_of_run(uint64_t usual)
-{
-    const char *text = getenv("WAL_ROUNDS");
-    return text != NULL ? strtoull(text, NULL, 10) : usual;
 }
 
 /* --- Random operations ---------------------------------------------------- */
@@ -132,7 +49,7 @@ static void append_some(struct fixture *f, struct model *model, uint64_t count)
         uint64_t log_index = wal_last(f->wal) + 1;
         struct wal_entry entry = entry_of(model->term, log_index);
         wal_append(f->wal, &entry, 1);
-        add_op(model, OP_APPEND, log_index);
+        model_add(model, OP_APPEND, log_index);
     }
 }
 
@@ -145,7 +62,7 @@ static void truncate_some(struct fixture *f, struct model *model,
     uint64_t from = wal_last(f->wal) + 1 - (back < count ? back : count);
     model->term++;
     wal_truncate(f->wal, from);
-    add_op(model, OP_TRUNCATE, from);
+    model_add(model, OP_TRUNCATE, from);
 }
 
 static void reset_log(struct fixture *f, struct model *model, struct prng *prng)
@@ -155,8 +72,8 @@ static void reset_log(struct fixture *f, struct model *model, struct prng *prng)
     /* What was queued is dropped, what was in flight is behind it. */
     model->op_count = 0;
     model->term++;
-    add_op(model, OP_RESET, next);
-    settle(model);
+    model_add(model, OP_RESET, next);
+    model_settle(model);
 }
 
 static void trim_log(struct fixture *f, struct model *model, struct prng *prng)
@@ -199,7 +116,7 @@ static void reopen_log(struct fixture *f, struct model *model)
     reopen(f);
     assert_some_state(model, &f->loaded, "reopened");
     if (!was_busy) {
-        settle(model);
+        model_settle(model);
         assert_some_state(model, &f->loaded, "reopened at rest");
     }
     model->op_count = 0;
@@ -226,13 +143,13 @@ static void take_step(struct fixture *f, struct model *model, struct prng *prng)
         crash_now(f, model);
     } else {
         flush(f);
-        settle(model);
+        model_settle(model);
         trim_log(f, model, prng);
     }
     assert_int_equal(wal_start(f->wal), 0);
     if (prng_chance(prng, 0.5) || model->op_count > OP_COUNT_MAX / 2) {
         flush(f);
-        settle(model);
+        model_settle(model);
     }
     if (wal_last(f->wal) + 200 > INDEX_MAX) {
         reset_log(f, model, prng);
@@ -346,7 +263,7 @@ static void tear_twice(struct fixture *f, const struct change *change,
             tear(again, &next, later, prng);
             tear(again, &next, later, prng);
         }
-        settle(later);
+        model_settle(later);
         free_image(next.before);
         free_image(next.after);
     }
@@ -381,7 +298,7 @@ static void a_torn_write_never_brings_old_records_back(void **state)
             tear(f, &change, model, &prng);
             tear_twice(f, &change, model, &prng);
         }
-        settle(model);
+        model_settle(model);
         free_image(change.before);
         free_image(change.after);
         if (model->base.next > 400) {
@@ -400,7 +317,7 @@ static void a_last_write_cut_at_any_byte_is_gone_or_whole(void **state)
     append_some(f, model, 5);
     flush(f);
     model->base = (struct contents){.first = 1, .next = 1};
-    settle(model);
+    model_settle(model);
     struct folder_image *before = take_image(f->path);
     append_some(f, model, 3);
     flush(f);
@@ -449,7 +366,7 @@ static void the_first_write_of_a_segment_may_be_torn(void **state)
                 }
             }
         }
-        settle(model);
+        model_settle(model);
         free_image(change.before);
         free_image(change.after);
     }

@@ -114,6 +114,70 @@ void append_singly(struct fixture *f, uint64_t term, uint64_t count)
     }
 }
 
+/* --- The model ------------------------------------------------------------ */
+
+void model_apply(struct contents *contents, const struct op *op)
+{
+    switch (op->kind) {
+    case OP_APPEND:
+        if (contents->first == contents->next) {
+            contents->first = op->log_index;
+        }
+        contents->term[op->log_index] = op->term;
+        contents->next = op->log_index + 1;
+        break;
+    case OP_TRUNCATE:
+        contents->next = op->log_index;
+        break;
+    case OP_RESET:
+        contents->first = op->log_index;
+        contents->next = op->log_index;
+        break;
+    }
+}
+
+bool model_is_same(const struct contents *found,
+                   const struct contents *expected)
+{
+    if (found->next != expected->next ||
+        (found->first > expected->first && found->next != found->first)) {
+        return false;
+    }
+    for (uint64_t i = found->first; i < found->next; i++) {
+        if (found->term[i] != expected->term[i]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void model_settle(struct model *model)
+{
+    for (uint32_t i = 0; i < model->op_count; i++) {
+        model_apply(&model->base, &model->ops[i]);
+    }
+    model->op_count = 0;
+}
+
+void model_add(struct model *model, enum op_kind kind, uint64_t log_index)
+{
+    assert_true(model->op_count < OP_COUNT_MAX);
+    model->ops[model->op_count++] = (struct op){
+        .kind = kind, .term = model->term, .log_index = log_index};
+}
+
+uint64_t seed_of_run(void)
+{
+    const char *text = getenv("WAL_SEED");
+    return text != NULL ? strtoull(text, NULL, 10) : 1;
+}
+
+uint64_t rounds_of_run(uint64_t usual)
+{
+    const char *text = getenv("WAL_ROUNDS");
+    return text != NULL ? strtoull(text, NULL, 10) : usual;
+}
+
 /* --- Files ---------------------------------------------------------------- */
 
 static inline void forget_segments(struct folder_image *image)

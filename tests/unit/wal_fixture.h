@@ -20,6 +20,7 @@
 
 #include "base/memory.h"
 #include "base/prng.h"
+#include "base/units.h"
 #include "storage/wal.h"
 #include "storage/wal_file.h"
 #include "storage/wal_format.h"
@@ -62,6 +63,40 @@ void append(struct fixture *f, uint64_t term, uint64_t count);
 
 /* Appends entries, each in a write of its own. */
 void append_singly(struct fixture *f, uint64_t term, uint64_t count);
+
+/* --- A plain array beside the log ----------------------------------------- */
+
+#define OP_COUNT_MAX 4096
+
+enum op_kind { OP_APPEND, OP_TRUNCATE, OP_RESET };
+
+struct op {
+    enum op_kind kind;
+    uint64_t term;
+    uint64_t log_index;
+};
+
+/* The state that is known to be on disk, and what was asked for since. */
+struct model {
+    struct contents base;
+    struct op ops[OP_COUNT_MAX];
+    uint32_t op_count;
+    uint64_t term;
+};
+
+void model_apply(struct contents *contents, const struct op *op);
+/* Whether 'found' is 'expected'; trimmed entries may have come back. */
+bool model_is_same(const struct contents *found,
+                   const struct contents *expected);
+void model_add(struct model *model, enum op_kind kind, uint64_t log_index);
+/* All operations have become durable. */
+void model_settle(struct model *model);
+
+/* WAL_SEED and WAL_ROUNDS. */
+uint64_t seed_of_run(void);
+uint64_t rounds_of_run(uint64_t usual);
+
+/* --- Files ---------------------------------------------------------------- */
 
 struct file_image {
     char name[40];
