@@ -248,7 +248,7 @@ static int load_log(struct backup *backup, const char *path,
                  strerror(errno));
         return HASP_EIO;
     }
-    int error = wal_load(folder_fd, path, &log, why);
+    int error = wal_load(folder_fd, path, 0, &log, why);
     close(folder_fd);
     if (error == 0 && goes_on(backup, &log)) {
         if (log.first > lockfsm_applied_index(backup->fsm) + 1) {

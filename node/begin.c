@@ -218,6 +218,49 @@ static int start_core(struct hasp_node *node, const struct replica_start *start,
     return core_begin(node->core, &core_start, turn_now(), why);
 }
 
+static int open_lmdb(void *data, const char *path, struct table **ret_table,
+                     char why[HASP_WHY_SIZE])
+{
+    const struct hasp_node *node = data;
+    return table_open_lmdb(path, node->options.limits.table_size, ret_table,
+                           why);
+}
+
+static struct recovery_disk disk_of(struct hasp_node *node)
+{
+    return (struct recovery_disk){
+        .datadir = node->datadir,
+        .wal_options = {.segment_size = node->options.limits.wal_segment_size},
+        .open_table = open_lmdb,
+        .data = node,
+        .wal = node->journal.wal,
+        .table = node->table};
+}
+
+static int recover(struct hasp_node *node, struct recovery *recovery,
+                   char why[HASP_WHY_SIZE])
+{
+    struct recovery_disk disk = disk_of(node);
+    int rv = recovery_run(recovery, &disk, why);
+    node->journal.wal = disk.wal;
+    node->table = disk.table;
+    if (rv == 0 && recovery->has_snapshot) {
+        const struct snapshot_header *header = &recovery->snapshot.header;
+        snapshots_set_newest(&node->snapshots, header->last_index,
+                             header->last_term, recovery->snapshot.stream.size);
+    }
+    return rv;
+}
+
+static int replace_table(struct hasp_node *node, struct recovery *recovery,
+                         char why[HASP_WHY_SIZE])
+{
+    struct recovery_disk disk = disk_of(node);
+    int rv = recovery_replace_table(recovery, &disk, why);
+    node->table = disk.table;
+    return rv;
+}
+
 /* True if that the core could not begin is the table's fault alone. */
 static bool is_table_damaged(struct hasp_node *node)
 {
@@ -242,7 +285,7 @@ static void begin(struct hasp_node *node, const struct replica_start *start,
     if (rv == HASP_ECORRUPT && recovery != NULL && is_table_damaged(node)) {
         core_free(node->core);
         node->core = NULL;
-        rv = recovery_replace_table(recovery, node, why);
+        rv = replace_table(node, recovery, why);
         if (rv == 0) {
             rv = start_core(node, &recovery->start, why);
         }
@@ -375,7 +418,7 @@ int begin_open_disk(struct hasp_node *node, struct recovery *recovery,
         "dir=%s incarnation=%016" PRIx64,
         log_quote(node->options.directory, strlen(node->options.directory)),
         identity->incarnation);
-    return recovery_run(recovery, node, why);
+    return recover(node, recovery, why);
 }
 
 /* What the directory says: go on, finish a founding that was interrupted, or

@@ -13,8 +13,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "node/node.h"
-#include "storage/wal.h"
+#include "storage/datadir.h"
 
 #define CHUNK_SIZE ((size_t)1 << 20)
 
@@ -61,20 +60,24 @@ static void on_entry(void *data, const struct wal_entry *entry)
         .body = keep(recovery, entry->body)};
 }
 
-static int open_log(struct recovery *recovery, struct hasp_node *node,
+static int open_log(struct recovery *recovery, struct recovery_disk *disk,
                     char why[HASP_WHY_SIZE])
 {
-    struct wal_options options = {
-        .segment_size = node->options.limits.wal_segment_size};
-    return wal_open(datadir_wal_path(node->datadir), &options, on_entry,
-                    recovery, &node->journal.wal, why);
+    return wal_open(datadir_wal_path(disk->datadir), &disk->wal_options,
+                    on_entry, recovery, &disk->wal, why);
 }
 
-static int find_snapshot(struct recovery *recovery, struct hasp_node *node,
+static int open_table(struct recovery_disk *disk, char why[HASP_WHY_SIZE])
+{
+    return disk->open_table(disk->data, datadir_table_path(disk->datadir),
+                            &disk->table, why);
+}
+
+static int find_snapshot(struct recovery *recovery, struct recovery_disk *disk,
                          char why[HASP_WHY_SIZE])
 {
     char told[HASP_WHY_SIZE] = "";
-    int rv = snapshot_file_newest(datadir_snapshot_path(node->datadir),
+    int rv = snapshot_file_newest(datadir_snapshot_path(disk->datadir),
                                   &recovery->snapshot, told);
     recovery->has_snapshot = rv == 0;
     if (rv == 0 && told[0] != '\0') {
@@ -90,10 +93,10 @@ static int find_snapshot(struct recovery *recovery, struct hasp_node *node,
 
 /* Lost parts of the directory are lost promises. */
 static int look_for_gaps(const struct recovery *recovery,
-                         struct hasp_node *node, char why[HASP_WHY_SIZE])
+                         struct recovery_disk *disk, char why[HASP_WHY_SIZE])
 {
-    const struct datadir_identity *identity = datadir_identity(node->datadir);
-    const struct wal *wal = node->journal.wal;
+    const struct datadir_identity *identity = datadir_identity(disk->datadir);
+    const struct wal *wal = disk->wal;
     bool was_in_cluster = cluster_id_is_known(identity->cluster_id);
     bool is_fresh = wal_first(wal) == 1 && wal_last(wal) == 0;
     uint64_t reached = recovery->has_snapshot
@@ -113,7 +116,7 @@ static int look_for_gaps(const struct recovery *recovery,
                  "the data directory '%.200s' is not whole: %s; remove this "
                  "member from the cluster and add it again with an empty "
                  "directory",
-                 node->options.directory, what);
+                 datadir_path(disk->datadir), what);
         return HASP_ECORRUPT;
     }
     return 0;
@@ -136,9 +139,10 @@ static void forget_entries(struct recovery *recovery)
 
 /* An installation that was interrupted after the snapshot had got its name. */
 static int fit_log_to_snapshot(struct recovery *recovery,
-                               struct hasp_node *node, char why[HASP_WHY_SIZE])
+                               struct recovery_disk *disk,
+                               char why[HASP_WHY_SIZE])
 {
-    struct wal *wal = node->journal.wal;
+    struct wal *wal = disk->wal;
     if (!recovery->has_snapshot) {
         return 0;
     }
@@ -163,7 +167,7 @@ static int fit_log_to_snapshot(struct recovery *recovery,
     int rv = wal_reset(wal, at + 1);
     if (rv != 0) {
         snprintf(why, HASP_WHY_SIZE, "cannot empty the log in '%.300s': %s",
-                 node->options.directory, hasp_strerror(rv));
+                 datadir_path(disk->datadir), hasp_strerror(rv));
     }
     return rv;
 }
@@ -192,7 +196,37 @@ static int read_applied(struct table *table, uint64_t *ret_index)
     return rv;
 }
 
-static int rebuild_table(struct recovery *recovery, struct hasp_node *node,
+/* Replaces the table's content by 'file', or empties it if NULL. */
+static int decode(struct table *table, const struct snapshot_file *file)
+{
+    struct table_txn *txn;
+    int rv = table_begin_write(table, &txn);
+    if (rv != 0) {
+        return rv;
+    }
+    rv = file == NULL ? table_clear(txn) : snapshot_decode(file->stream, txn);
+    if (rv != 0) {
+        table_abort(txn);
+        return rv;
+    }
+    return table_commit(txn);
+}
+
+int recovery_fill_table(struct datadir *datadir, struct table *table,
+                        const struct snapshot_file *file)
+{
+    int rv = datadir_table_restoring(datadir, true);
+    if (rv == 0) {
+        rv = decode(table, file);
+    }
+    while (rv == HASP_EFULL) {
+        rv = table_grow(table);
+        rv = rv != 0 ? rv : decode(table, file);
+    }
+    return rv != 0 ? rv : datadir_table_restoring(datadir, false);
+}
+
+static int rebuild_table(struct recovery *recovery, struct recovery_disk *disk,
                          const char *reason, char why[HASP_WHY_SIZE])
 {
     if (recovery->has_snapshot || recovery->entry_count > 0) {
@@ -201,11 +235,12 @@ static int rebuild_table(struct recovery *recovery, struct hasp_node *node,
                  recovery->has_snapshot ? recovery->snapshot.header.last_index
                                         : 0);
     }
-    int rv = snapshots_restore(
-        node, recovery->has_snapshot ? &recovery->snapshot : NULL);
+    int rv = recovery_fill_table(disk->datadir, disk->table,
+                                 recovery->has_snapshot ? &recovery->snapshot
+                                                        : NULL);
     if (rv != 0) {
         snprintf(why, HASP_WHY_SIZE, "cannot rebuild the table in '%.300s': %s",
-                 node->options.directory, hasp_strerror(rv));
+                 datadir_path(disk->datadir), hasp_strerror(rv));
         return rv;
     }
     recovery->start.applied_index = recovery->has_snapshot
@@ -214,117 +249,115 @@ static int rebuild_table(struct recovery *recovery, struct hasp_node *node,
     return 0;
 }
 
-int recovery_replace_table(struct recovery *recovery, struct hasp_node *node,
-                           char why[HASP_WHY_SIZE])
+int recovery_replace_table(struct recovery *recovery,
+                           struct recovery_disk *disk, char why[HASP_WHY_SIZE])
 {
     char wrong[HASP_WHY_SIZE];
     int number = 0;
     memcpy(wrong, why, sizeof wrong);
-    table_close(node->table);
-    node->table = NULL;
-    int rv = datadir_table_set_aside(node->datadir, &number);
+    table_close(disk->table);
+    disk->table = NULL;
+    int rv = datadir_table_set_aside(disk->datadir, &number);
     if (rv == HASP_EFULL) {
         snprintf(why, HASP_WHY_SIZE,
                  "the table is damaged (%.120s), and was %d times before, as "
                  "'table.damaged-*' in '%.200s' shows: look at the memory and "
                  "the disk, then remove these; the next start makes it anew "
                  "from snapshot and log",
-                 wrong, DATADIR_DAMAGED_MAX, node->options.directory);
+                 wrong, DATADIR_DAMAGED_MAX, datadir_path(disk->datadir));
         return HASP_ECORRUPT;
     }
     if (rv != 0) {
         snprintf(why, HASP_WHY_SIZE,
                  "cannot set the damaged table in '%.300s' aside: %s",
-                 node->options.directory, hasp_strerror(rv));
+                 datadir_path(disk->datadir), hasp_strerror(rv));
         return rv;
     }
     LOG_ERROR("the table is damaged and is made anew",
               "why=%s kept=table.damaged-%d hint=\"look at the memory and the "
               "disk\"",
               log_quote(wrong, strlen(wrong)), number);
-    rv = table_open_lmdb(datadir_table_path(node->datadir),
-                         node->options.limits.table_size, &node->table, why);
-    return rv != 0 ? rv : rebuild_table(recovery, node, "damaged", why);
+    rv = open_table(disk, why);
+    return rv != 0 ? rv : rebuild_table(recovery, disk, "damaged", why);
 }
 
-static int open_table(struct recovery *recovery, struct hasp_node *node,
+static int load_table(struct recovery *recovery, struct recovery_disk *disk,
                       char why[HASP_WHY_SIZE])
 {
-    const struct wal *wal = node->journal.wal;
+    const struct wal *wal = disk->wal;
     uint64_t applied = 0;
     uint64_t reached = recovery->has_snapshot
                            ? recovery->snapshot.header.last_index
                            : 0;
-    bool is_trusted = datadir_table_is_trusted(node->datadir);
-    int rv = is_trusted ? 0 : datadir_table_remove(node->datadir);
+    bool is_trusted = datadir_table_is_trusted(disk->datadir);
+    int rv = is_trusted ? 0 : datadir_table_remove(disk->datadir);
     if (rv != 0) {
         snprintf(why, HASP_WHY_SIZE, "cannot remove the table in '%.300s': %s",
-                 node->options.directory, hasp_strerror(rv));
+                 datadir_path(disk->datadir), hasp_strerror(rv));
         return rv;
     }
     /* Until it is read: LMDB may die of a page that is damaged. */
-    rv = datadir_table_restoring(node->datadir, true);
+    rv = datadir_table_restoring(disk->datadir, true);
     if (rv != 0) {
         snprintf(why, HASP_WHY_SIZE, "cannot mark the table in '%.300s': %s",
-                 node->options.directory, hasp_strerror(rv));
+                 datadir_path(disk->datadir), hasp_strerror(rv));
         return rv;
     }
-    rv = table_open_lmdb(datadir_table_path(node->datadir),
-                         node->options.limits.table_size, &node->table, why);
+    rv = open_table(disk, why);
     if (rv == 0 && is_trusted) {
-        rv = read_applied(node->table, &applied);
+        rv = read_applied(disk->table, &applied);
         if (rv != 0) {
             snprintf(why, HASP_WHY_SIZE,
                      "cannot read the table in '%.300s': %s",
-                     node->options.directory, hasp_strerror(rv));
+                     datadir_path(disk->datadir), hasp_strerror(rv));
         }
     }
     if (rv == HASP_ECORRUPT) {
-        return recovery_replace_table(recovery, node, why);
+        return recovery_replace_table(recovery, disk, why);
     }
     if (rv != 0) {
         return rv;
     }
     if (!is_trusted) {
-        return rebuild_table(recovery, node, "not known to be whole", why);
+        return rebuild_table(recovery, disk, "not known to be whole", why);
     }
     if (applied < reached || applied + 1 < wal_first(wal)) {
-        return rebuild_table(recovery, node, "older than the log", why);
+        return rebuild_table(recovery, disk, "older than the log", why);
     }
     if (applied > wal_last(wal)) {
-        return rebuild_table(recovery, node, "ahead of the log", why);
+        return rebuild_table(recovery, disk, "ahead of the log", why);
     }
     recovery->start.applied_index = applied;
     return 0;
 }
 
-int recovery_run(struct recovery *recovery, struct hasp_node *node,
+int recovery_run(struct recovery *recovery, struct recovery_disk *disk,
                  char why[HASP_WHY_SIZE])
 {
     *recovery = (struct recovery){0};
     struct replica_start *start = &recovery->start;
-    int rv = datadir_load_vote(node->datadir, &start->term, &start->voted_for,
+    int rv = datadir_load_vote(disk->datadir, &start->term, &start->voted_for,
                                why);
     if (rv == 0) {
-        rv = open_log(recovery, node, why);
+        rv = open_log(recovery, disk, why);
     }
     if (rv == 0) {
-        rv = find_snapshot(recovery, node, why);
+        rv = find_snapshot(recovery, disk, why);
     }
     if (rv == 0) {
-        rv = look_for_gaps(recovery, node, why);
+        rv = look_for_gaps(recovery, disk, why);
     }
     if (rv == 0) {
-        rv = fit_log_to_snapshot(recovery, node, why);
+        rv = fit_log_to_snapshot(recovery, disk, why);
     }
     if (rv == 0) {
-        rv = open_table(recovery, node, why);
+        rv = load_table(recovery, disk, why);
     }
     if (rv != 0) {
         return rv;
     }
     /* What is applied comes from the log, or from the snapshot. */
-    CHECK(start->applied_index <= wal_last(node->journal.wal) ||
+    CHECK(start->applied_index <= wal_last(disk->wal) ||
           (recovery->has_snapshot &&
            start->applied_index == recovery->snapshot.header.last_index));
     start->entries = recovery->entries;
@@ -336,8 +369,6 @@ int recovery_run(struct recovery *recovery, struct hasp_node *node,
         start->snapshot_term = header->last_term;
         start->snapshot_members = header->configuration;
         start->snapshot_members_index = header->configuration_index;
-        snapshots_set_newest(&node->snapshots, header->last_index,
-                             header->last_term, recovery->snapshot.stream.size);
     }
     return 0;
 }

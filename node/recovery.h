@@ -27,10 +27,25 @@
 
 #include "base/bytes.h"
 #include "base/err.h"
-#include "core/core.h"
+#include "raft/replica.h"
 #include "storage/snapshot.h"
+#include "storage/table.h"
+#include "storage/wal.h"
 
-struct hasp_node;
+struct datadir;
+
+/* The disk of a node that starts. */
+struct recovery_disk {
+    struct datadir *datadir; /* Open. */
+    struct wal_options wal_options;
+    /* Opens the table in the folder 'path', as table_open_lmdb() does. */
+    int (*open_table)(void *data, const char *path, struct table **ret_table,
+                      char why[HASP_WHY_SIZE]);
+    void *data;
+    /* What was opened, after an error as well: the caller closes it. */
+    struct wal *wal;
+    struct table *table;
+};
 
 struct recovery {
     struct replica_start start; /* For the core; borrows from what follows. */
@@ -46,9 +61,10 @@ struct recovery {
     size_t chunk_left;
 };
 
-/* Opens what is in the node's data directory (which is open) and decides; sets
- * the node's log and table. On an error 'why' says what to do. */
-MUST_CHECK int recovery_run(struct recovery *recovery, struct hasp_node *node,
+/* Opens what is in the data directory and decides. On an error 'why' says what
+ * to do. */
+MUST_CHECK int recovery_run(struct recovery *recovery,
+                            struct recovery_disk *disk,
                             char why[HASP_WHY_SIZE]);
 /* The table, which recovery_run() had trusted, turns out to be damaged ('why'
  * says how): it is closed and set aside, and made anew from the snapshot and
@@ -57,8 +73,12 @@ MUST_CHECK int recovery_run(struct recovery *recovery, struct hasp_node *node,
  * disk, or a memory, that does this again and again is to be replaced, and
  * HASP_ECORRUPT says so. */
 MUST_CHECK int recovery_replace_table(struct recovery *recovery,
-                                      struct hasp_node *node,
+                                      struct recovery_disk *disk,
                                       char why[HASP_WHY_SIZE]);
+/* Replaces the table's content by 'file', or empties it if NULL; until that is
+ * done nobody trusts the table. */
+MUST_CHECK int recovery_fill_table(struct datadir *datadir, struct table *table,
+                                   const struct snapshot_file *file);
 /* After the core has begun. */
 void recovery_done(struct recovery *recovery);
 

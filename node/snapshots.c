@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "node/node.h"
+#include "node/recovery.h"
 #include "storage/disk.h"
 #include "storage/disk_watch.h"
 #include "storage/port.h"
@@ -74,34 +75,6 @@ void snapshots_set_newest(struct snapshots *snapshots, uint64_t log_index,
     snapshots->newest_term = term;
     snapshots->newest_size = size;
     close_idle(snapshots);
-}
-
-static int decode(struct table *table, const struct snapshot_file *file)
-{
-    struct table_txn *txn;
-    int rv = table_begin_write(table, &txn);
-    if (rv != 0) {
-        return rv;
-    }
-    rv = file == NULL ? table_clear(txn) : snapshot_decode(file->stream, txn);
-    if (rv != 0) {
-        table_abort(txn);
-        return rv;
-    }
-    return table_commit(txn);
-}
-
-int snapshots_restore(struct hasp_node *node, const struct snapshot_file *file)
-{
-    int rv = datadir_table_restoring(node->datadir, true);
-    if (rv == 0) {
-        rv = decode(node->table, file);
-    }
-    while (rv == HASP_EFULL) {
-        rv = table_grow(node->table);
-        rv = rv != 0 ? rv : decode(node->table, file);
-    }
-    return rv != 0 ? rv : datadir_table_restoring(node->datadir, false);
 }
 
 /* On a worker's thread: touches the file, the transaction and its results. */
@@ -390,7 +363,8 @@ static void install_run(uv_work_t *work)
     struct snapshots *snapshots = work->data;
     struct hasp_node *node = snapshots->node;
     uint32_t place = disk_watch_begin("install a snapshot");
-    int rv = snapshots_restore(node, &snapshots->adopted);
+    int rv = recovery_fill_table(node->datadir, node->table,
+                                 &snapshots->adopted);
     snapshots->install_error = rv != 0 ? rv : wait_until_written(node->table);
     disk_watch_end(place);
 }

@@ -81,10 +81,6 @@ bool snapshots_are_busy(const struct snapshots *snapshots);
 void snapshots_set_newest(struct snapshots *snapshots, uint64_t log_index,
                           uint64_t term, uint64_t size);
 
-/* Replaces the table's content by 'file', or empties it if NULL. */
-MUST_CHECK int snapshots_restore(struct hasp_node *node,
-                                 const struct snapshot_file *file);
-
 /* Puts the adopted one into the table, by a worker. */
 void snapshots_install(struct snapshots *snapshots);
 /* In each turn: tells the core when table and log are as it wants them. */

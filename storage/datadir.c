@@ -186,6 +186,11 @@ int datadir_save_identity(const struct datadir *datadir,
                : disk_fail(why, error, "write", datadir->path, IDENTITY_NAME);
 }
 
+const char *datadir_path(const struct datadir *datadir)
+{
+    return datadir->path;
+}
+
 const char *datadir_wal_path(const struct datadir *datadir)
 {
     return datadir->wal_path;

@@ -68,7 +68,8 @@ MUST_CHECK int datadir_save_identity(const struct datadir *datadir,
                                      const struct datadir_identity *identity,
                                      char why[HASP_WHY_SIZE]);
 
-/* DIR/wal and so on; the text lives as long as 'datadir'. */
+/* DIR, DIR/wal and so on; the text lives as long as 'datadir'. */
+const char *datadir_path(const struct datadir *datadir);
 const char *datadir_wal_path(const struct datadir *datadir);
 const char *datadir_snapshot_path(const struct datadir *datadir);
 const char *datadir_table_path(const struct datadir *datadir);

@@ -101,8 +101,8 @@ struct wal {
     size_t run_capacity;
 };
 
-static int open_log(struct wal *wal, bool without_direct, wal_load_fn *load,
-                    void *data);
+static int open_log(struct wal *wal, const struct wal_options *options,
+                    wal_load_fn *load, void *data);
 static int wait_for_flight(struct wal *wal);
 static void queue_record(struct wal *wal, const struct wal_record *record);
 static uint64_t term_at(const struct wal *wal, uint64_t log_index);
@@ -133,7 +133,7 @@ int wal_open(const char *path, const struct wal_options *options,
         error = HASP_EINVALID;
     }
     if (error == 0) {
-        error = open_log(wal, options->without_direct, load, data);
+        error = open_log(wal, options, load, data);
     }
     if (error != 0) {
         memcpy(why, wal->why, HASP_WHY_SIZE);
@@ -806,8 +806,8 @@ static int open_image(struct wal *wal, bool without_direct,
     return 0;
 }
 
-static int open_log(struct wal *wal, bool without_direct, wal_load_fn *load,
-                    void *data)
+static int open_log(struct wal *wal, const struct wal_options *options,
+                    wal_load_fn *load, void *data)
 {
     int error = disk_make_folder(wal->path, &wal->folder_fd);
     if (error == 0) {
@@ -818,9 +818,10 @@ static int open_log(struct wal *wal, bool without_direct, wal_load_fn *load,
         return disk_fail(wal->why, error, "open", wal->path, NULL);
     }
     struct wal_image image;
-    error = wal_load(wal->folder_fd, wal->path, &image, wal->why);
+    error = wal_load(wal->folder_fd, wal->path, options->log_id, &image,
+                     wal->why);
     if (error == 0) {
-        error = open_image(wal, without_direct, &image);
+        error = open_image(wal, options->without_direct, &image);
     }
     for (size_t i = 0; error == 0 && i < image.entry_count; i++) {
         load(data, &image.entries[i]);

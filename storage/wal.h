@@ -61,6 +61,7 @@ struct wal_options {
     uint64_t segment_size;
     uint64_t body_size_max; /* Of one entry; 0: 16 MiB. */
     bool without_direct;    /* Even where O_DIRECT works. */
+    uint64_t log_id;        /* Of a new log, random; 0: drawn. */
 };
 
 /* Called for each entry found at start, in order of index, after truncations

@@ -30,14 +30,14 @@ struct loader {
 
 static int list_files(struct loader *loader);
 static int read_files(struct loader *loader);
-static int begin_new(struct loader *loader);
+static int begin_new(struct loader *loader, uint64_t log_id);
 static int scan_files(struct loader *loader);
 static int check_rest(struct loader *loader);
 static int check_mark(struct loader *loader);
 static int repair(struct loader *loader);
 
-int wal_load(int folder_fd, const char *path, struct wal_image *image,
-             char why[HASP_WHY_SIZE])
+int wal_load(int folder_fd, const char *path, uint64_t log_id,
+             struct wal_image *image, char why[HASP_WHY_SIZE])
 {
     struct loader loader = {
         .image = image, .folder_fd = folder_fd, .path = path, .why = why};
@@ -47,7 +47,7 @@ int wal_load(int folder_fd, const char *path, struct wal_image *image,
     if (error == 0) {
         error = wal_mark_load(folder_fd, &image->mark);
         if (error == HASP_ENOENT && loader.file_count == 0) {
-            error = begin_new(&loader);
+            error = begin_new(&loader, log_id);
         } else if (error != 0) {
             snprintf(why, HASP_WHY_SIZE, "'%.250s/%s' %s" DISK_LOSS_ADVICE,
                      path, WAL_MARK_NAME,
@@ -165,10 +165,9 @@ static int read_files(struct loader *loader)
     return 0;
 }
 
-static int begin_new(struct loader *loader)
+static int begin_new(struct loader *loader, uint64_t log_id)
 {
-    uint64_t log_id = 0;
-    if (getrandom(&log_id, sizeof log_id, 0) != sizeof log_id) {
+    if (log_id == 0 && getrandom(&log_id, sizeof log_id, 0) != sizeof log_id) {
         return disk_fail(loader->why, errno, "get random bytes for",
                          loader->path, NULL);
     }

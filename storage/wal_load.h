@@ -38,8 +38,9 @@ struct wal_image {
 };
 
 /* Errors as wal_open(); what was allocated is released by wal_image_done() in
- * any case. A new log gets its mark and has no segments. */
-MUST_CHECK int wal_load(int folder_fd, const char *path,
+ * any case. A new log gets its mark, with 'log_id' (0: one is drawn), and has
+ * no segments. */
+MUST_CHECK int wal_load(int folder_fd, const char *path, uint64_t log_id,
                         struct wal_image *image, char why[HASP_WHY_SIZE]);
 void wal_image_done(struct wal_image *image);
 
