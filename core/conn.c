@@ -16,12 +16,19 @@
 #define SLOT_COUNT_IDLE 64
 #define SLOT_IDLE_SIZE 256
 
-struct conn *conn_open(struct core *core, uint64_t id, const char *address)
+struct conn *conn_open(struct core *core, uint64_t id, const char *address,
+                       const struct identity *identity)
 {
     struct conn *conn = memory_new(sizeof *conn);
     conn->id = id;
     conn->address = memory_text(address);
     conn->opened_ns = core->now_ns;
+    conn->way = identity->way;
+    conn->is_private = identity->is_private;
+    conn->certified = identity->way == IDENTITY_CERTIFICATE
+                          ? memory_text(identity->user)
+                          : NULL;
+    conn->user = identity->way == IDENTITY_LOCAL ? USER_LOCAL : USER_ANYONE;
     conn->version = 2;
     conn->blocking_slot = SLOT_NONE;
     conn->quit_slot = SLOT_NONE;
@@ -72,6 +79,7 @@ void conn_free(struct core *core, struct conn *conn)
     list_remove(&conn->in_core);
     core->conns.count--;
     free((void *)conn->name.data);
+    free(conn->certified);
     free(conn->address);
     free(conn);
 }

@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/list.h"
+#include "core/identity.h"
 
 struct core;
 struct request;
@@ -37,6 +38,11 @@ struct conn {
     uint64_t id;
     uint64_t opened_ns;
     char *address;
+    enum identity_way way;
+    bool is_private;   /* See core/identity.h. */
+    char *certified;   /* The user's name in its certificate; or NULL. */
+    uint64_t user;     /* Who it is: USER_ANYONE until that is known. */
+    uint64_t secret;   /* The number of the secret that has told; 0: none. */
     struct bytes name; /* CLIENT SETNAME; owned. */
     int version;       /* RESP 2 or 3. */
     struct slot *slots;
@@ -73,7 +79,8 @@ struct conns {
 
 #define SLOT_NONE UINT64_MAX
 
-struct conn *conn_open(struct core *core, uint64_t id, const char *address);
+struct conn *conn_open(struct core *core, uint64_t id, const char *address,
+                       const struct identity *identity);
 struct conn *conn_find(struct core *core, uint64_t id);
 /* Forgets it; its requests that still run lose their asker. */
 void conn_free(struct core *core, struct conn *conn);

@@ -200,11 +200,11 @@ int core_begin(struct core *core, const struct core_start *start,
 }
 
 void core_client_opened(struct core *core, uint64_t conn, const char *address,
-                        uint64_t now_ns)
+                        const struct identity *identity, uint64_t now_ns)
 {
     set_now(core, now_ns);
     CHECK(conn_find(core, conn) == NULL);
-    conn_open(core, conn, address);
+    conn_open(core, conn, address, identity);
 }
 
 void core_client_request(struct core *core, uint64_t conn,

@@ -44,6 +44,7 @@
 #include "base/cluster_id.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "core/identity.h"
 #include "lockfsm/lockfsm.h"
 #include "net/frame.h"
 #include "net/resp.h"
@@ -215,7 +216,7 @@ MUST_CHECK int core_begin(struct core *core, const struct core_start *start,
 /* --- Events ------------------------------------------------------------- */
 
 void core_client_opened(struct core *core, uint64_t conn, const char *address,
-                        uint64_t now_ns);
+                        const struct identity *identity, uint64_t now_ns);
 /* One request; its arguments are borrowed during the call. The caller calls
  * again for the next one unless client_block() said to wait. */
 void core_client_request(struct core *core, uint64_t conn,

@@ -44,8 +44,9 @@ static struct beat beat_at(struct core *core, const struct request *request,
         }
     }
     beat.session = lockfsm_session(core->fsm, beat.id);
-    if (beat.session != NULL && beat.proof != NULL &&
-        !lease_proof_is(beat.session, beat.proof)) {
+    if (beat.session != NULL &&
+        (beat.session->user_number != request->user ||
+         (beat.proof != NULL && !lease_proof_is(beat.session, beat.proof)))) {
         beat.session = NULL;
     }
     return beat;
@@ -60,7 +61,7 @@ void session_keep_run(struct core *core, struct request *request,
     request->is_heard = true;
     for (uint32_t i = 0; i < beat_count(call); i++) {
         struct beat beat = beat_at(core, request, call, i, proof);
-        if (beat.session == NULL || beat.session->blacklist_index != 0 ||
+        if (beat.session == NULL || session_is_refused(beat.session) ||
             !lease_renew(core, beat.id, request->received_ns)) {
             request->is_heard = false; /* To be refused: moves nothing. */
             continue;
@@ -86,7 +87,7 @@ static bool wait_on(struct core *core, struct request *request,
     bool needs_heard = false;
     for (uint32_t i = 0; i < beat_count(call); i++) {
         struct beat beat = beat_at(core, request, call, i, proof);
-        if (beat.session == NULL || beat.session->blacklist_index != 0) {
+        if (beat.session == NULL || session_is_refused(beat.session)) {
             continue;
         }
         /* One that was to be refused at its receipt (blacklisted until just
@@ -139,10 +140,12 @@ static void put_answer(struct core *core, const struct beat *beat, bool is_full,
         resp_error(writer, "EXPIRED", "the session has ended");
     } else if (session == NULL) {
         resp_error(writer, "NOSESSION", "no such session, or a wrong secret");
-    } else if (session->blacklist_index != 0) {
+    } else if (session_is_refused(session)) {
         const struct blacklisting *entry = lockfsm_blacklisting(
             core->fsm, session->blacklist_index);
-        struct bytes reason = entry != NULL ? entry->reason : BYTES_LITERAL("");
+        struct bytes reason = entry != NULL
+                                  ? entry->reason
+                                  : BYTES_LITERAL("the user is disabled");
         resp_error(writer, "BLACKLISTED", "%.*s", (int)reason.size,
                    (const char *)reason.data);
     } else if (is_full) {

@@ -68,6 +68,9 @@ void propose_end(struct core *core, struct request *request)
 {
     struct propose *propose = &core->reign.propose;
     const char *what;
+    if (request != NULL) {
+        encode_user(&propose->batch, request->user);
+    }
     if (request != NULL && (request->command->flags & COMMAND_TRAIL) != 0) {
         trail_append(request, &propose->batch);
     }

@@ -43,6 +43,8 @@ struct request *request_new_local(struct core *core, struct conn *conn)
     CHECK(!conn->is_closing);
     request->conn = conn;
     request->version = (uint8_t)conn->version;
+    request->user = conn->user;
+    request->secret_number = conn->secret;
     request->slot = conn_slot_new(conn, request);
     return request;
 }
@@ -120,6 +122,8 @@ int request_new_remote(struct core *core, uint64_t peer, struct bytes body,
     request->peer_conn = forward.conn;
     request->slot = forward.slot;
     request->session = forward.session;
+    request->user = forward.user;
+    request->secret_number = forward.secret;
     request->version = forward.version;
     request->count = forward.count;
     request->effect = forward.may_be_done ? MAY_BE_DONE : NOTHING_DONE;
@@ -156,6 +160,8 @@ void request_keep(struct core *core, struct request *request,
     struct frame_forward forward = {
         .conn = conn->id,
         .slot = request->slot,
+        .user = request->user,
+        .secret = request->secret_number,
         .version = request->version,
         .argument = (struct bytes *)argument,
         .count = count,

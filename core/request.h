@@ -74,6 +74,8 @@ struct request {
     uint64_t peer_conn;   /* Of a remote one. */
     uint64_t slot;
     uint64_t session; /* That acts; 0: none. */
+    uint64_t user;    /* Who asks, and by which secret he came (0: by none), */
+    uint64_t secret_number; /* ... as his connection was when it came. */
     uint64_t received_ns;
     uint64_t deadline_ns;   /* Parked: until when. */
     uint64_t not_before_ns; /* Parked: not to be sent sooner. */

@@ -35,6 +35,7 @@
 #include "core/update.h"
 #include "core/watches.h"
 #include "lease/timers.h"
+#include "lockfsm/access.h"
 #include "lockfsm/entry.h"
 
 struct core {

@@ -223,6 +223,7 @@ void trail_applied(struct core *core, const struct effects *effects)
     buffer_printf(&line, " command=%s", trail->command);
     put_text(&line, "from",
              trail->from.size > 0 ? trail->from : BYTES_LITERAL("itself"));
+    put_text(&line, "user", trail->user);
     put_text(&line, "by", trail->by);
     if (trail->session != 0) {
         put_number(&line, "asking_session", trail->session);

@@ -179,6 +179,7 @@ static void begin_life(struct lockfsm *fsm, const struct begin_command *begin,
     fsm->token_base = base;
     if (!fsm->is_new_life) {
         raise_level(fsm, begin->feature_level);
+        users_found(fsm, begin->is_access_required);
     }
     if (fsm->is_new_life && fsm->quarantine_ms > 0) {
         fsm->quarantine_index = fsm->log_index;

@@ -189,6 +189,14 @@ uint64_t lockfsm_hash(const struct lockfsm *fsm)
         sum += share_of(&record,
                         &LIST_ENTRY(node, struct member, in_order)->stored);
     }
+    for (const struct user *user = fsm->users; user != NULL;
+         user = user->by_name.next) {
+        sum += share_of(&record, &user->stored);
+    }
+    for (const struct role *role = fsm->roles; role != NULL;
+         role = role->by_name.next) {
+        sum += share_of(&record, &role->stored);
+    }
     record_done(&record);
     return at_index(fsm, sum);
 }

@@ -39,6 +39,7 @@ static CODEC_BEGIN(entry, entry)
      .offset = offsetof(self, name), .count_offset = offsetof(self, op), \
      .part = name##_command_message},
 #include "lockfsm/entry.def"
+    CODEC_U64(100, user)
     CODEC_BYTES(101, from)
     CODEC_BYTES(102, by)
 CODEC_END
@@ -62,6 +63,11 @@ const struct entry_row *entry_row(enum entry_op op)
 void entry_put(struct buffer *out, const struct entry *entry)
 {
     codec_put(out, entry_message(), entry);
+}
+
+void encode_user(struct buffer *out, uint64_t user)
+{
+    entry_put(out, &(struct entry){.user = user});
 }
 
 void encode_trail(struct buffer *out, struct bytes from, struct bytes by)

@@ -51,8 +51,9 @@ enum entry_op {
 #include "lockfsm/entry.def"
 /* clang-format on */
 
-/* One of them, and of an administrative one from where ("host:port") and by
- * whom it was asked, for the logs of the nodes (lockfsm/trail.h). */
+/* One of them; whose it is (lockfsm/access.h: 0 of what the leader asks by
+ * itself); and of an administrative one from where ("host:port") and by whom it
+ * was asked, for the logs of the nodes (lockfsm/trail.h). */
 struct entry {
     enum entry_op op;
     union {
@@ -60,6 +61,7 @@ struct entry {
 #define ENTRY(number, NAME, name, ...) const struct name##_command *name;
 #include "lockfsm/entry.def"
     };
+    uint64_t user;
     struct bytes from;
     struct bytes by;
 };
@@ -79,7 +81,9 @@ bool entry_get(struct bytes in, struct arena *arena, struct entry *ret_entry,
     }
 #include "lockfsm/entry.def"
 
-/* Appends to an encoded command from where and by whom it was asked. */
+/* Appends to an encoded command whose it is. */
+void encode_user(struct buffer *out, uint64_t user);
+/* Appends to that from where and by whom it was asked. */
 void encode_trail(struct buffer *out, struct bytes from, struct bytes by);
 
 /* Who asks; NULL for what nobody does. */

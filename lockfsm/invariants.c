@@ -79,8 +79,11 @@ static const char *check_wait(const struct lockfsm *fsm,
     if (wait->mode == LOCK_SLOTS && wait->slots != wait->lock->slots) {
         return "a wait for other slots than the lock's";
     }
-    if (wait->session->blacklist_index != 0) {
-        return "a wait of a blacklisted session";
+    if (session_is_refused(wait->session)) {
+        return "a wait of a session that is refused";
+    }
+    if (!wait_is_allowed(fsm, wait)) {
+        return "a wait that its user may not have";
     }
     if (wait->wait_index > wait->asked_index ||
         wait->asked_index > fsm->applied_index ||
@@ -281,6 +284,9 @@ static const char *check_session(const struct lockfsm *fsm,
     if (session->is_redis && session->hold_count != 1) {
         return "a Redis session without its value";
     }
+    if (lockfsm_user(fsm, session->user_number) != session->user) {
+        return "a session of no user";
+    }
     const char *wrong = check_mark(fsm, session);
     if (wrong != NULL) {
         return wrong;
@@ -342,9 +348,32 @@ static uint64_t size_of_session(const struct session *session)
     return size;
 }
 
-static const char *check_size(const struct lockfsm *fsm)
+static uint64_t size_of_users(const struct lockfsm *fsm)
 {
     uint64_t size = 0;
+    for (const struct user *user = fsm->users; user != NULL;
+         user = user->by_name.next) {
+        size += RECORD_SIZE + user->name.size;
+        for (uint32_t i = 0; i < user->role_count; i++) {
+            size += user->roles[i].name.size;
+        }
+        LIST_FOR (const struct secret, secret, &user->secrets, in_user) {
+            size += secret->label.size;
+        }
+    }
+    for (const struct role *role = fsm->roles; role != NULL;
+         role = role->by_name.next) {
+        size += RECORD_SIZE + role->name.size;
+        for (uint32_t i = 0; i < role->grant_count; i++) {
+            size += role->grants[i].name.size;
+        }
+    }
+    return size;
+}
+
+static const char *check_size(const struct lockfsm *fsm)
+{
+    uint64_t size = size_of_users(fsm);
     LIST_FOR (const struct member, member, &fsm->members, in_order) {
         size += RECORD_SIZE + member->removed_by.size;
     }
@@ -437,6 +466,61 @@ static const char *check_clock(const struct lockfsm *fsm)
                : NULL;
 }
 
+static uint64_t sessions_of(const struct lockfsm *fsm, const struct user *user)
+{
+    uint64_t count = 0;
+    for (const struct session *session = fsm->sessions; session != NULL;
+         session = session->by_id.next) {
+        count += session->user == user;
+    }
+    return count;
+}
+
+static const char *check_user(const struct lockfsm *fsm,
+                              const struct user *user)
+{
+    uint32_t count = 0;
+    LIST_FOR (const struct secret, secret, &user->secrets, in_user) {
+        count++;
+        if (secret->user != user ||
+            lockfsm_secret(fsm, secret->hash) != secret) {
+            return "a secret that is not its user's";
+        }
+    }
+    for (uint32_t i = 0; i < user->role_count; i++) {
+        if (lockfsm_role(fsm, user->roles[i].name) == NULL) {
+            return "a user with a role that there is not";
+        }
+    }
+    if (count != user->secret_count ||
+        (user->number == 0 && user->session_count + count > 0) ||
+        (user->number != 0 && lockfsm_user(fsm, user->number) != user)) {
+        return "a user who is removed, or not";
+    }
+    return NULL;
+}
+
+static const char *check_users(const struct lockfsm *fsm)
+{
+    uint64_t sessions = fsm->anyone.session_count + fsm->local.session_count;
+    uint64_t secrets = 0;
+    for (const struct user *user = fsm->users; user != NULL;
+         user = user->by_name.next) {
+        const char *wrong = check_user(fsm, user);
+        if (wrong != NULL) {
+            return wrong;
+        }
+        sessions += user->session_count;
+        secrets += user->secret_count;
+    }
+    if (sessions != HASH_CNT(by_id, fsm->sessions) ||
+        sessions_of(fsm, &fsm->anyone) != fsm->anyone.session_count ||
+        secrets != HASH_CNT(by_hash, fsm->secrets)) {
+        return "users and sessions disagree";
+    }
+    return fsm->local.is_disabled ? "the local door is shut" : NULL;
+}
+
 const char *lockfsm_check_basic(const struct lockfsm *fsm)
 {
     for (const struct lock *lock = fsm->locks; lock != NULL;
@@ -466,5 +550,6 @@ const char *lockfsm_check_basic(const struct lockfsm *fsm)
     }
     const char *wrong = check_clock(fsm);
     wrong = wrong != NULL ? wrong : check_uses(fsm);
+    wrong = wrong != NULL ? wrong : check_users(fsm);
     return wrong != NULL ? wrong : check_size(fsm);
 }

@@ -147,8 +147,13 @@ static struct stored *new_session(struct loading *loading, struct reader *key)
 
 static const char *check_session(struct loading *loading, void *structure)
 {
-    const struct session *session = structure;
-    (void)loading;
+    struct session *session = structure;
+    struct lockfsm *fsm = loading->fsm;
+    struct user *user = user_numbered(fsm, session->user_number);
+    if (user == NULL) {
+        return "a session of no user";
+    }
+    session_belongs(session, user);
     for (uint32_t i = 0; i < session->label_count; i++) {
         if (session->labels[i].key.size > LABEL_SIZE_MAX ||
             session->labels[i].value.size > LABEL_SIZE_MAX) {
@@ -345,18 +350,70 @@ static const char *check_member(struct loading *loading, void *structure)
     return member->added_index != 0 ? NULL : "member record";
 }
 
+static struct stored *new_user(struct loading *loading, struct reader *key)
+{
+    struct bytes name = reader_bytes(key, reader_left(key));
+    return user_name_is_valid(name) ? &user_new(loading->fsm, name)->stored
+                                    : NULL;
+}
+
+static const char *check_user(struct loading *loading, void *structure)
+{
+    struct lockfsm *fsm = loading->fsm;
+    struct user *user = structure;
+    if (user->number != 0) {
+        if (user->number <= USER_LOCAL ||
+            lockfsm_user(fsm, user->number) != NULL) {
+            return "the number of a user";
+        }
+        user_number_in(fsm, user);
+    }
+    for (uint32_t i = 0; i < user->role_count; i++) {
+        if (lockfsm_role(fsm, user->roles[i].name) == NULL) {
+            return "a user with a role that there is not";
+        }
+    }
+    LIST_FOR (struct secret, secret, &user->secrets, in_user) {
+        if (secret->number == 0 || lockfsm_secret(fsm, secret->hash) != NULL) {
+            return "two secrets with one hash";
+        }
+        secret_hash_in(fsm, user, secret);
+    }
+    return NULL;
+}
+
+static struct stored *new_role(struct loading *loading, struct reader *key)
+{
+    struct bytes name = reader_bytes(key, reader_left(key));
+    return user_name_is_valid(name) && lockfsm_role(loading->fsm, name) == NULL
+               ? &role_new(loading->fsm, name)->stored
+               : NULL;
+}
+
+static const char *check_role(struct loading *loading, void *structure)
+{
+    const struct role *role = structure;
+    (void)loading;
+    for (uint32_t i = 0; i < role->grant_count; i++) {
+        if (grant_check(&role->grants[i]) != NULL) {
+            return "a grant of a role";
+        }
+    }
+    return NULL;
+}
+
 /* By the map that is walked; by kind. */
 static struct stored *(*const makers[])(struct loading *, struct reader *) = {
     [TABLE_SESSIONS] = new_session, [TABLE_LOCKS] = new_lock,
     [TABLE_HOLDS] = new_hold,       [TABLE_WAITS] = new_wait,
     [TABLE_RESULTS] = new_result,   [TABLE_BLACKLIST] = new_blacklisting,
-    [TABLE_FENCES] = new_fence,     [TABLE_MEMBERS] = new_member};
+    [TABLE_FENCES] = new_fence,     [TABLE_MEMBERS] = new_member,
+    [TABLE_USERS] = new_user,       [TABLE_ROLES] = new_role};
 static const char *(*const checks[RECORD_KIND_COUNT])(struct loading *,
                                                       void *) = {
-    [RECORD_SESSION] = check_session,
-    [RECORD_NUMBERS] = check_numbers,
-    [RECORD_RESULT] = check_result,
-    [RECORD_MEMBER] = check_member};
+    [RECORD_SESSION] = check_session, [RECORD_NUMBERS] = check_numbers,
+    [RECORD_RESULT] = check_result,   [RECORD_USER] = check_user,
+    [RECORD_ROLE] = check_role,       [RECORD_MEMBER] = check_member};
 
 static int load_record(void *data, struct bytes key, struct bytes value)
 {
@@ -450,8 +507,9 @@ static void link_results(struct loading *loading)
 static int load_all(struct loading *loading, struct table_txn *txn)
 {
     static const enum table_map order[] = {
-        TABLE_META,    TABLE_SESSIONS,  TABLE_LOCKS,  TABLE_HOLDS,  TABLE_WAITS,
-        TABLE_RESULTS, TABLE_BLACKLIST, TABLE_FENCES, TABLE_MEMBERS};
+        TABLE_META,      TABLE_ROLES,  TABLE_USERS,  TABLE_SESSIONS,
+        TABLE_LOCKS,     TABLE_HOLDS,  TABLE_WAITS,  TABLE_RESULTS,
+        TABLE_BLACKLIST, TABLE_FENCES, TABLE_MEMBERS};
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
         loading->map = order[i];
         int error = 0;

@@ -29,6 +29,7 @@ static void init(struct lockfsm *fsm)
     fsm->limits = lockfsm_default_limits;
     list_init(&fsm->blacklist);
     list_init(&fsm->members);
+    users_init(fsm);
     list_init(&fsm->touched);
     list_init(&fsm->unbacked);
     for (int kind = 0; kind < RECORD_KIND_COUNT; kind++) {
@@ -51,11 +52,13 @@ static void done(struct lockfsm *fsm)
     HASH_CLEAR(by_id, fsm->sessions);
     HASH_CLEAR(by_name, fsm->locks);
     HASH_CLEAR(by_resource, fsm->fences);
+    users_done(fsm);
     places_done(&fsm->places);
     pool_done(&fsm->pool);
     arena_done(&fsm->decoded);
     buffer_done(&fsm->deleted);
     buffer_done(&fsm->identity);
+    buffer_done(&fsm->refusal);
     deadlock_search_free(fsm->search);
     tally_done(&fsm->places_of_session);
     tally_done(&fsm->waits_of_session);
@@ -107,6 +110,7 @@ int lockfsm_apply(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
     fsm->log_index = log_index;
     fsm->effects = effects;
     fsm->origin = origin != NULL ? *origin : (struct origin){0};
+    fsm->user = user_numbered(fsm, decoded.user);
     fsm->queued_index = 0;
     trail_note(fsm, &decoded);
     uint32_t slot = effects->count;

@@ -82,7 +82,9 @@ enum result_code {
     RESULT_LIMIT,        /* text: which. */
     RESULT_BAD_ARGUMENT, /* text: what. */
     RESULT_LEVEL,        /* text: what the cluster's feature level forbids. */
-    RESULT_FORGOTTEN     /* text: why nothing is known of that number. */
+    RESULT_FORGOTTEN,    /* text: why nothing is known of that number. */
+    RESULT_NO_AUTH,      /* text: why that user may do nothing. */
+    RESULT_NO_PERMISSION /* text: what he may not do. */
 };
 
 /* What 'token' and 'count' mean with RESULT_OK:
@@ -96,6 +98,9 @@ enum result_code {
  *   PLEASE                  count: holders told
  *   FENCE_ADMIT             count: 1 or 0; token: the highest admitted
  *   FENCE_REMOVE            count: 1 or 0
+ *   USER_SET, ROLE_SET      token: 'changed' of the user, of the role
+ *   SECRET_ADD              token: its number
+ *   USER_REMOVE, SECRET_REMOVE, ROLE_REMOVE   count: 1 or 0
  *   REDIS_SET               token (as the session's id, if it is a new value)
  *   REDIS_DELETE, _EXPIRE   count: 1, or 0: another value (NOT_HELD: none) */
 struct result {
@@ -134,9 +139,10 @@ enum effect_type {
     EFFECT_HOLD_EXPIRED, /* An unclean end: reason "expired", "blacklisted",
                             "max hold". */
     EFFECT_WAIT_ENDED,   /* reason: "timeout", "cancelled", "session",
-                            "blacklisted", "released" (an upgrade whose hold
-                            has gone), "deadlock" (a request for several that
-                            counted on a hold that has gone). */
+                            "blacklisted", "withdrawn" (the right to it),
+                            "released" (an upgrade whose hold has gone),
+                            "deadlock" (a request for several that counted on
+                            a hold that has gone). */
     EFFECT_DELAYED,      /* time_ms; wait_index: since_index (this entry). */
     EFFECT_DELAY_OVER,
     EFFECT_PLEASE,      /* Once per hold. text: the message. */
@@ -145,7 +151,8 @@ enum effect_type {
     EFFECT_BEGUN,       /* A leader's BEGIN: count is the node. */
     EFFECT_REGISTERED,  /* count: the node; token: its incarnation. */
     EFFECT_TIME,        /* A TIME or BEGIN; time_ms: moved the clock so far. */
-    EFFECT_LIMIT_SET    /* count: enum limit_key; token: its value now. */
+    EFFECT_ACCESS_CHANGED, /* Users, secrets, roles, access. */
+    EFFECT_LIMIT_SET       /* count: enum limit_key; token: its value now. */
 };
 
 /* Names and owners are copied into the effects' arena: an effect stays readable
@@ -277,6 +284,13 @@ struct quiet {
 bool lockfsm_mark(const struct lockfsm *fsm, const struct session *session,
                   struct quiet *ret_quiet);
 const struct session *lockfsm_session(const struct lockfsm *fsm, uint64_t id);
+/* True if a session gets nothing more, and no heartbeat of it counts: its lease
+ * runs out, on the client's side first (rule 17). It is blacklisted, or its
+ * user is disabled, or nobody while access is required. */
+static inline bool session_is_refused(const struct session *session)
+{
+    return session->blacklist_index != 0 || session->user->is_disabled;
+}
 const struct lock *lockfsm_lock(const struct lockfsm *fsm, struct bytes name);
 const struct fence *lockfsm_fence(const struct lockfsm *fsm,
                                   struct bytes resource);

@@ -75,9 +75,77 @@ static inline const char *ended_hold_reason(const struct ended_hold *ended)
     return ended->is_max_hold ? "max hold" : "releaseif";
 }
 
+/* What a grant allows; stored as bits, so append only. The first ones are of
+ * names, the others of the cluster. What is behind VERB_COMPOSED_COUNT no role
+ * has but "admin". */
+enum verb {
+    VERB_READ,
+    VERB_SHARE,
+    VERB_LOCK, /* Implies VERB_SHARE. */
+    VERB_FENCE,
+    VERB_KICK,
+    VERB_SESSIONS,
+    VERB_BLACKLIST,
+    VERB_CLUSTER,
+    VERB_BACKUP,
+    VERB_AUDIT,
+    VERB_LIMITS,
+    VERB_ACCESS,
+    VERB_COUNT
+};
+#define VERB_NAMED_COUNT VERB_SESSIONS
+#define VERB_COMPOSED_COUNT VERB_LIMITS
+
+struct grant {
+    uint32_t verbs;    /* 1 << enum verb. */
+    struct bytes name; /* Owned; none where the verbs are of the cluster. */
+    bool is_prefix;    /* All names that begin so. */
+};
+
+struct role {
+    UT_hash_handle by_name;
+    struct bytes name;    /* Owned. */
+    struct grant *grants; /* Owned. */
+    uint32_t grant_count;
+    uint64_t changed; /* Token of the entry that made it what it is. */
+    struct stored stored;
+};
+
+/* Nothing but its hash is known of it. */
+struct secret {
+    UT_hash_handle by_hash;
+    struct list in_user;
+    struct user *user;
+    uint64_t number; /* Token of the entry that added it. */
+    uint8_t hash[PROOF_SIZE];
+    struct bytes label; /* Owned; may be empty. */
+};
+
+struct role_name {
+    struct bytes name; /* Owned. */
+};
+
+/* Who is removed keeps his name from others: has no number, roles, secrets. */
+struct user {
+    UT_hash_handle by_name;
+    UT_hash_handle by_number;
+    struct bytes name; /* Owned. */
+    uint64_t number;   /* From the entry that made him; 0: he was removed. */
+    uint64_t changed;  /* Token of the entry that made him what he is. */
+    bool is_disabled;
+    struct role_name *roles; /* Owned; in the order in which they were given. */
+    uint32_t role_count;
+    struct list secrets; /* Nodes: secret.in_user. */
+    uint32_t secret_count;
+    uint32_t session_count; /* Whose 'user' he is. */
+    struct stored stored;
+};
+
 struct session {
     UT_hash_handle by_id;
     uint64_t id;               /* token_base + index of its OPEN. */
+    struct user *user;         /* Who opened it. */
+    uint64_t user_number;      /* His. */
     uint8_t proof[PROOF_SIZE]; /* Zeros of a Redis value: none. */
     uint32_t ttl_ms;
     uint32_t linger_ms;     /* 0: none. */

@@ -61,6 +61,7 @@ struct session *session_open(struct lockfsm *fsm,
     }
     session->ttl_ms = terms->ttl_ms;
     session->linger_ms = terms->linger_ms;
+    session_belongs(session, fsm->user);
     session->heard_index = fsm->log_index;
     session->name = pool_copy(&fsm->pool, terms->name);
     session->address = pool_copy(&fsm->pool, terms->address);
@@ -135,8 +136,8 @@ void apply_expire(struct lockfsm *fsm, const struct entry *command,
     for (size_t i = 0; i < expire->session_count; i++) {
         struct session *session = session_find(fsm, expire->sessions[i]);
         if (session != NULL) {
-            const char *reason = session->blacklist_index == 0 ? "expired"
-                                                               : "blacklisted";
+            const char *reason = session_is_refused(session) ? "blacklisted"
+                                                             : "expired";
             session_end(fsm, session, reason, false);
             result->count++;
         }

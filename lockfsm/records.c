@@ -85,6 +85,16 @@ static void put_key_of_member(struct buffer *out, const void *structure)
     put_number(out, ((const struct member *)structure)->node);
 }
 
+static void put_key_of_user(struct buffer *out, const void *structure)
+{
+    buffer_put_bytes(out, ((const struct user *)structure)->name);
+}
+
+static void put_key_of_role(struct buffer *out, const void *structure)
+{
+    buffer_put_bytes(out, ((const struct role *)structure)->name);
+}
+
 /* --- Records -------------------------------------------------------------- */
 
 #define KIND(name, map, put_key)                                    \
@@ -102,6 +112,8 @@ const struct record_kind_row record_kinds[RECORD_KIND_COUNT] = {
     [RECORD_RESULT] = KIND(kept_result, TABLE_RESULTS, put_key_of_result),
     [RECORD_NUMBERS] = KIND(numbers, TABLE_RESULTS, put_key_of_numbers),
     [RECORD_MEMBER] = KIND(member, TABLE_MEMBERS, put_key_of_member),
+    [RECORD_USER] = KIND(user, TABLE_USERS, put_key_of_user),
+    [RECORD_ROLE] = KIND(role, TABLE_ROLES, put_key_of_role),
 };
 
 void *structure_of(const struct stored *stored)

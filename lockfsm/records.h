@@ -20,8 +20,10 @@ struct record_kind_row {
     void (*put_key)(struct buffer *out, const void *structure);
 };
 extern const struct record_kind_row record_kinds[RECORD_KIND_COUNT];
-codec_message_fn lockfsm_message; /* Of META "state". */
-codec_message_fn label_message;   /* Of a session, and of OPEN. */
+codec_message_fn lockfsm_message;   /* Of META "state". */
+codec_message_fn label_message;     /* Of a session, and of OPEN. */
+codec_message_fn role_name_message; /* Of a user, and of USER_SET. */
+codec_message_fn grant_message;     /* Of a role, and of ROLE_SET. */
 
 struct record {
     enum table_map map;

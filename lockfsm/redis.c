@@ -7,14 +7,16 @@
 
 #include "lockfsm/state.h"
 
-/* The hold of a Redis value under this name, or NULL. */
-static struct hold *find_value(const struct lock *lock)
+/* The hold of the asking user's Redis value under this name, or NULL. */
+static struct hold *find_value(const struct lockfsm *fsm,
+                               const struct lock *lock)
 {
     if (lock == NULL || lock->hold_count != 1) {
         return NULL;
     }
     struct hold *hold = LIST_FIRST(&lock->holds, struct hold, in_lock);
-    return hold->session->is_redis ? hold : NULL;
+    return hold->session->is_redis && hold->session->user == fsm->user ? hold
+                                                                       : NULL;
 }
 
 /* Each success is a heartbeat that stands in the log: it ends a mark. */
@@ -83,7 +85,7 @@ void apply_redis_set(struct lockfsm *fsm, const struct entry *command,
         return;
     }
     struct lock *lock = lock_find(fsm, name);
-    struct hold *hold = find_value(lock);
+    struct hold *hold = find_value(fsm, lock);
     if (hold != NULL && bytes_equal(hold->value, message->value)) {
         if (!blacklist_refuses(fsm, hold->session, result)) {
             renew(fsm, hold->session, message->ttl_ms, message->px_ms);
@@ -103,7 +105,7 @@ void apply_redis_delete(struct lockfsm *fsm, const struct entry *command,
 {
     const struct redis_delete_command *message = command->redis_delete;
     struct lock *lock = lock_find(fsm, message->name);
-    struct hold *hold = find_value(lock);
+    struct hold *hold = find_value(fsm, lock);
     if (lock == NULL || lock->hold_count == 0) {
         result->code = RESULT_NOT_HELD;
         return;
@@ -126,7 +128,7 @@ void apply_redis_expire(struct lockfsm *fsm, const struct entry *command,
         return;
     }
     struct lock *lock = lock_find(fsm, message->name);
-    struct hold *hold = find_value(lock);
+    struct hold *hold = find_value(fsm, lock);
     if (lock == NULL || lock->hold_count == 0) {
         result->code = RESULT_NOT_HELD;
         return;

@@ -59,16 +59,25 @@ void apply_release(struct lockfsm *fsm, const struct entry *command,
     }
 }
 
+/* Without a right to take locks from others there are one's own holds only. */
+static bool sees(const struct lockfsm *fsm, const struct hold *hold)
+{
+    return hold->session->user == fsm->user ||
+           lockfsm_may(fsm, fsm->user, VERB_KICK, hold->lock->name, EXTENT_NAME,
+                       NULL);
+}
+
 /* The only hold of 'owner' at the lock, with 'token' unless that is 0; NULL if
  * there is none, or with '*ret_many' if there are several. */
-static struct hold *find_only(const struct lock *lock, struct bytes owner,
+static struct hold *find_only(const struct lockfsm *fsm,
+                              const struct lock *lock, struct bytes owner,
                               uint64_t token, bool *ret_many)
 {
     struct hold *found = NULL;
     *ret_many = false;
     LIST_FOR (struct hold, hold, &lock->holds, in_lock) {
         if (bytes_equal(hold->owner, owner) &&
-            (token == 0 || token == hold->token)) {
+            (token == 0 || token == hold->token) && sees(fsm, hold)) {
             *ret_many = found != NULL;
             if (*ret_many) {
                 return NULL;
@@ -101,13 +110,14 @@ void apply_release_if(struct lockfsm *fsm, const struct entry *command,
     bool has_many = false;
     struct hold *hold = message->session != 0
                             ? hold_find(fsm, lock, message->session, owner)
-                            : find_only(lock, owner, message->token, &has_many);
+                            : find_only(fsm, lock, owner, message->token,
+                                        &has_many);
     if (has_many) {
         refuse(result, RESULT_BAD_ARGUMENT,
                "several holds have this owner: name the session");
         return;
     }
-    if (hold == NULL ||
+    if (hold == NULL || !sees(fsm, hold) ||
         (message->token != 0 && message->token != hold->token)) {
         return;
     }

@@ -12,6 +12,9 @@
  * the end of the wait fills the record (kept_finish). What tells two
  * requests of one number apart is a hash of the command.
  *
+ * What its user may not do is refused when it is new, so that what was done
+ * before his right was withdrawn is told as it was.
+ *
  * What is refused for its number is not kept: a spent one without a result, one
  * used for another command, too many that wait. */
 
@@ -139,10 +142,15 @@ void results_run(struct lockfsm *fsm, const struct entry *command,
     struct session *session;
     bool is_waiting;
     /* OPEN begins where there may be no session that could keep its result. */
+    if (access_hides_session(fsm, command, result)) {
+        return;
+    }
     bool may_begin = command->op == OP_OPEN &&
                      session_find(fsm, fsm->origin.session) == NULL;
     if (fsm->origin.req == 0 || may_begin) {
-        apply(fsm, command, result);
+        if (!access_refuses(fsm, command, result)) {
+            apply(fsm, command, result);
+        }
         return;
     }
     if (!session_find_asking(fsm, &session, result)) {
@@ -152,7 +160,10 @@ void results_run(struct lockfsm *fsm, const struct entry *command,
     acknowledge(fsm, session);
     if (is_new(fsm, session, hash, result, &is_waiting)) {
         /* The result, and the numbers. */
-        if (only_frees(command) || !growth_is_refused(fsm, 2, 0, result)) {
+        if (access_refuses(fsm, command, result)) {
+            /* Kept like any other. */
+        } else if (only_frees(command) ||
+                   !growth_is_refused(fsm, 2, 0, result)) {
             apply(fsm, command, result);
         }
         keep(fsm, hash, result);

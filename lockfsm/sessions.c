@@ -19,6 +19,14 @@ struct session *session_new(struct lockfsm *fsm, uint64_t id)
     return session;
 }
 
+void session_belongs(struct session *session, struct user *user)
+{
+    CHECK(user != NULL && session->user == NULL);
+    session->user = user;
+    session->user_number = user->number;
+    user->session_count++;
+}
+
 struct label *session_labels_new(struct lockfsm *fsm, struct session *session,
                                  uint32_t count)
 {
@@ -59,6 +67,8 @@ void session_free(struct lockfsm *fsm, struct session *session)
     while (!list_is_empty(&session->ended)) {
         free_first_ended(fsm, session);
     }
+    CHECK(session->user->session_count > 0);
+    session->user->session_count--;
     record_gone(fsm, &session->stored);
     HASH_DELETE(by_id, fsm->sessions, session);
     for (uint32_t i = 0; i < session->label_count; i++) {

@@ -6,8 +6,9 @@
  *
  *     lockfsm.c    decodes, looks into the table of commands
  *     results.c    has this request been answered before?
+ *     access.c     may its user do that?
  *     acquire.c convert.c release.c open.c blacklist.c redis.c cluster.c
- *     clock.c fences.c limits.c
+ *     clock.c fences.c limits.c users.c
  *                  one function per command: checks, then changes
  *     settle.c     at the end of the entry: hands over every touched lock
  *     grant.c deadlock.c
@@ -23,6 +24,7 @@
 #define HASP_LOCKFSM_STATE_H
 
 #include "base/check.h"
+#include "lockfsm/access.h"
 #include "lockfsm/arena.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
@@ -138,6 +140,8 @@ enum record_kind {
     RECORD_RESULT,
     RECORD_NUMBERS,
     RECORD_MEMBER,
+    RECORD_USER,
+    RECORD_ROLE,
     RECORD_KIND_COUNT
 };
 
@@ -172,6 +176,13 @@ struct lockfsm {
     struct fence *fences;
     struct list blacklist;
     uint32_t blacklist_count;
+    struct user anyone; /* Built in, as is the role. */
+    struct user local;
+    struct role admin;
+    struct user *users; /* All but those. */
+    struct user *users_by_number;
+    struct secret *secrets;
+    struct role *roles;
     struct list members;
     uint32_t member_count;  /* In 'members', ... */
     uint32_t removed_count; /* ... and those that were. */
@@ -208,10 +219,12 @@ struct lockfsm {
     uint64_t log_index;
     struct effects *effects;
     struct trail trail;
+    struct user *user;     /* Whose it is; NULL: the leader's own. */
     struct origin origin;  /* Zero where the command has none. */
     uint64_t queued_index; /* The place it took or kept in a queue, or 0. */
     struct arena decoded;
     struct buffer identity; /* The request, for its hash. */
+    struct buffer refusal;  /* The text of one, see access.h. */
 };
 
 /* The token of what this entry grants; also the id of a session it opens. */
@@ -271,6 +284,38 @@ uint32_t command_raises_to(const struct lockfsm *fsm,
 /* Before the command is applied. */
 void trail_note(struct lockfsm *fsm, const struct entry *command);
 
+/* --- access.c ------------------------------------------------------------- */
+
+/* True with the refusal if the entry's user may not do it. */
+bool access_refuses(struct lockfsm *fsm, const struct entry *command,
+                    struct result *result);
+/* True with the refusal if the session that acts is another user's. */
+bool access_hides_session(struct lockfsm *fsm, const struct entry *command,
+                          struct result *result);
+bool wait_is_allowed(const struct lockfsm *fsm, const struct wait *wait);
+/* What a user, or all with a role, may do has changed: ends their waits that
+ * are not allowed any more. 'tells_sessions': the user may do nothing any more,
+ * or something again. */
+void access_changed(struct lockfsm *fsm, const struct user *user,
+                    const struct role *role, bool tells_sessions);
+
+/* --- users.c -------------------------------------------------------------- */
+
+void users_init(struct lockfsm *fsm);
+void users_done(struct lockfsm *fsm);
+/* What a cluster has from its founding on. */
+void users_found(struct lockfsm *fsm, bool is_access_required);
+struct user *user_find(const struct lockfsm *fsm, struct bytes name);
+/* As lockfsm_user(). */
+struct user *user_numbered(const struct lockfsm *fsm, uint64_t number);
+struct user *user_new(struct lockfsm *fsm, struct bytes name);
+/* He has a number now; his secret has its hash. */
+void user_number_in(struct lockfsm *fsm, struct user *user);
+void secret_hash_in(struct lockfsm *fsm, struct user *user,
+                    struct secret *secret);
+struct role *role_find(const struct lockfsm *fsm, struct bytes name);
+struct role *role_new(struct lockfsm *fsm, struct bytes name);
+
 /* --- results.c ------------------------------------------------------------ */
 
 /* Runs 'apply', or gives the result that the same request had before. */
@@ -320,6 +365,8 @@ bool session_find_asking(struct lockfsm *fsm, struct session **ret_session,
 enum result_code session_lost_code(const struct lockfsm *fsm, uint64_t id);
 struct session *session_find(const struct lockfsm *fsm, uint64_t id);
 struct session *session_new(struct lockfsm *fsm, uint64_t id);
+/* It is opened by 'user'. */
+void session_belongs(struct session *session, struct user *user);
 /* Room for 'count' labels, still empty. */
 struct label *session_labels_new(struct lockfsm *fsm, struct session *session,
                                  uint32_t count);

@@ -84,6 +84,11 @@ static void put_more(const struct lockfsm *fsm, const struct entry *command,
         fence = fence_find(fsm, command->fence_remove->resource);
         put_number(trail, "token", fence != NULL ? fence->token : 0);
         return;
+    case OP_ACCESS_SET:
+        put_text(trail, "access",
+                 bytes_of_text(command->access_set->is_required ? "required"
+                                                                : "open"));
+        return;
     case OP_ACT:
         if (command->act->kind < sizeof acts / sizeof acts[0]) {
             trail->command = acts[command->act->kind];
@@ -107,6 +112,9 @@ void trail_note(struct lockfsm *fsm, const struct entry *command)
     }
     trail->from = command->from;
     trail->by = command->by;
+    if (fsm->user != NULL && fsm->user != &fsm->anyone) {
+        trail->user = fsm->user->name;
+    }
     trail->session = fsm->origin.session;
     put_fields(trail, command);
     put_more(fsm, command, trail);

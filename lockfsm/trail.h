@@ -28,6 +28,7 @@ struct trail {
     const char *command; /* "BLACKLIST.ADD"; NULL: no administrative entry. */
     struct bytes from;   /* "host:port" as the asked node saw it; empty: nobody
                             asked, the cluster did it by itself. */
+    struct bytes user;   /* Whose it is; empty: nobody said. */
     struct bytes by;     /* The operator's name, or the connection's. */
     uint64_t session;    /* In which it was asked; 0: none. */
     struct trail_field field[TRAIL_FIELD_MAX];

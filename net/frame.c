@@ -178,6 +178,8 @@ void frame_put_forward(struct buffer *out, const struct frame_forward *forward)
     buffer_put_u64(out, forward->conn);
     buffer_put_u64(out, forward->slot);
     buffer_put_u64(out, forward->session);
+    buffer_put_u64(out, forward->user);
+    buffer_put_u64(out, forward->secret);
     buffer_put_u8(out, forward->version);
     buffer_put_run(out, forward->address);
     buffer_put_run(out, forward->client);
@@ -206,6 +208,8 @@ int frame_get_forward(struct bytes body, struct frame_forward *ret_forward)
     forward.conn = reader_u64(&reader);
     forward.slot = reader_u64(&reader);
     forward.session = reader_u64(&reader);
+    forward.user = reader_u64(&reader);
+    forward.secret = reader_u64(&reader);
     forward.version = reader_u8(&reader);
     forward.address = reader_run(&reader);
     forward.client = reader_run(&reader);

@@ -140,6 +140,8 @@ struct frame_forward {
     uint64_t conn;
     uint64_t slot;
     uint64_t session;       /* The session that acts, 0: none. */
+    uint64_t user;          /* Who asks, ... */
+    uint64_t secret;        /* ... and by which secret he came; 0: by none. */
     uint8_t version;        /* RESP version of the answer: 2 or 3. */
     struct bytes address;   /* The client's. */
     struct bytes client;    /* CLIENT SETNAME, may be empty. */

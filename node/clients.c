@@ -336,7 +336,7 @@ static void tell_core(struct client *client)
     CHECK(node->has_begun && !client->is_known);
     client->is_known = true;
     core_client_opened(node->core, client->conn, client->stream.address,
-                       turn_now());
+                       &(struct identity){.way = IDENTITY_NONE}, turn_now());
     turn_wake(&node->turn);
 }
 

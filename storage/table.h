@@ -49,6 +49,8 @@ enum table_map {
     TABLE_RESULTS,
     TABLE_FENCES,
     TABLE_MEMBERS,
+    TABLE_USERS,
+    TABLE_ROLES,
     TABLE_MAP_COUNT
 };
 

@@ -82,7 +82,8 @@ void session_attach_read(struct core *core, struct request *request,
                          const struct call *call)
 {
     const struct session *session = lockfsm_session(core->fsm, call->id);
-    if (session == NULL || !lease_proof_is(session, call->proof)) {
+    if (session == NULL || session->user_number != request->user ||
+        !lease_proof_is(session, call->proof)) {
         request_refuse(core, request, "NOSESSION",
                        "no such session, or a wrong secret");
         return;
@@ -157,7 +158,7 @@ static void put_session(struct core *core, const struct session *session,
         resp_bulk(writer, session->labels[i].value);
     }
     resp_text(writer, "blacklisted");
-    resp_bool(writer, session->blacklist_index != 0);
+    resp_bool(writer, session_is_refused(session));
 }
 
 void session_show_read(struct core *core, struct request *request,

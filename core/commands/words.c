@@ -20,6 +20,8 @@ static const struct {
     [RESULT_BAD_ARGUMENT] = {"BADARG", NULL},
     [RESULT_LEVEL] = {"LEVEL", NULL},
     [RESULT_FORGOTTEN] = {"FORGOTTEN", NULL},
+    [RESULT_NO_AUTH] = {"NOAUTH", NULL},
+    [RESULT_NO_PERMISSION] = {"NOPERM", NULL},
 };
 
 const char *result_word(enum result_code code)

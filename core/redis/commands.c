@@ -255,13 +255,17 @@ static const struct hold *find_hold(struct core *core, struct bytes key)
 }
 
 /* The receipt of a renewal moves the deadline, so that it does not pass before
- * the entry is applied (rule 2). */
+ * the entry is applied (rule 2); unless it is to be refused (rule 13), or the
+ * value is another user's. */
 static void renew(struct core *core, struct request *request,
                   const struct redis_call *redis, struct bytes key)
 {
     const struct hold *hold = find_hold(core, key);
     if (redis->kind != KIND_DELETE && hold != NULL && hold->session->is_redis &&
-        hold->session->blacklist_index == 0 &&
+        hold->session->user_number == request->user &&
+        !session_is_refused(hold->session) &&
+        lockfsm_may(core->fsm, hold->session->user, VERB_LOCK, key, EXTENT_NAME,
+                    NULL) &&
         (redis->any_value || bytes_equal(hold->value, redis->value))) {
         (void)lease_renew(core, hold->session->id, request->received_ns);
     }

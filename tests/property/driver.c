@@ -18,6 +18,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "lockfsm/access.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
 #include "storage/snapshot.h"
@@ -425,9 +426,9 @@ static const struct {
 static void put_result(const struct result *result)
 {
     static const char *const names[] = {
-        "ok",        "queued",  "nil",         "notheld",
-        "nosession", "expired", "blacklisted", "deadlock",
-        "limit",     "badarg",  "level",       "forgotten"};
+        "ok",      "queued",      "nil",      "notheld", "nosession",
+        "expired", "blacklisted", "deadlock", "limit",   "badarg",
+        "level",   "forgotten",   "noauth",   "noperm"};
     bool is_many = result->token_count > 1;
     printf("%s %" PRIu64 " %" PRIu64 " ", names[result->code],
            is_many ? 0 : result->token, result->count);
@@ -884,6 +885,7 @@ static void apply(uint64_t index)
         }
     }
     operations[i].run();
+    encode_user(&command, USER_ANYONE);
     if (lockfsm_apply(fsm, index, 1, buffer_bytes(&command), &effects) != 0) {
         wrong("cannot be applied");
     }

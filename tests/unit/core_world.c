@@ -547,7 +547,10 @@ void client_open(struct world *world, uint64_t node, uint64_t conn)
     at->conn_end = conn < at->conn_end ? at->conn_end : conn + 1;
     at->client[conn].is_open = true;
     snprintf(address, sizeof address, "10.0.0.%d:%d", (int)node, (int)conn);
-    core_client_opened(at->core, conn, address, node_now(at));
+    core_client_opened(
+        at->core, conn, address,
+        &(struct identity){.way = IDENTITY_NONE, .is_private = true},
+        node_now(at));
 }
 
 void client_close(struct world *world, uint64_t node, uint64_t conn)

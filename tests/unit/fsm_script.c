@@ -89,3 +89,30 @@ struct origin origin_in(const struct script *script)
     origin.session = session_named(script, name);
     return origin;
 }
+
+uint32_t split_names(char *list, struct bytes *ret_names)
+{
+    uint32_t count = 0;
+    char *rest = NULL;
+    for (char *name = strtok_r(list, ",", &rest); name != NULL;
+         name = strtok_r(NULL, ",", &rest)) {
+        CHECK(count < MULTI_COUNT_MAX);
+        ret_names[count++] = bytes_of_text(name);
+    }
+    return count;
+}
+
+void put_number(struct buffer *out, const char *name, uint64_t value)
+{
+    if (value != 0) {
+        buffer_printf(out, " %s=%" PRIu64, name, value);
+    }
+}
+
+void put_text(struct buffer *out, const char *before, struct bytes text)
+{
+    if (text.size > 0) {
+        buffer_printf(out, "%s%.*s", before, (int)text.size,
+                      (const char *)text.data);
+    }
+}

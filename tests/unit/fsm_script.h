@@ -19,6 +19,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "lockfsm/access.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/feature.h"
 #include "lockfsm/lockfsm.h"
@@ -69,5 +70,14 @@ uint64_t session_named(const struct script *script, const char *name);
 
 /* "s1" or "s1/owner" in word 1, with REQ and ACKED; also=6-9: these, too. */
 struct origin origin_in(const struct script *script);
+
+/* Splits "a,b" into names; they live as long as the list. */
+uint32_t split_names(char *list, struct bytes *ret_names);
+
+/* " name=5", unless it is 0; 'before' and the text, unless it is empty. */
+void put_number(struct buffer *out, const char *name, uint64_t value);
+void put_text(struct buffer *out, const char *before, struct bytes text);
+
+typedef void run_fn(struct script *script, struct buffer *out);
 
 #endif /* HASP_TESTS_UNIT_FSM_SCRIPT_H */

@@ -3,6 +3,7 @@
 /* What a node takes from the others: whose directory it registers, whose frames
  * it heeds. */
 
+#include "lockfsm/access.h"
 #include "lockfsm/feature.h"
 #include "tests/unit/core_world.h"
 
@@ -176,6 +177,7 @@ static int forward_as(uint64_t from, uint64_t session)
         .term = replica_term(core_replica(world->node[leader].core)),
         .conn = 1,
         .session = session,
+        .user = USER_ANYONE,
         .version = 2,
         .argument = words,
         .count = 2};

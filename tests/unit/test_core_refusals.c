@@ -2,6 +2,7 @@
 
 /* What a refusal says of what was done: "nothing" only where that is known. */
 
+#include "lockfsm/access.h"
 #include "tests/unit/core_world.h"
 
 static struct world *world;
@@ -99,6 +100,7 @@ static void forward(uint64_t term, bool may_be_done, struct bytes *argument,
     struct frame_forward forward = {.term = term,
                                     .conn = 99,
                                     .session = 1,
+                                    .user = USER_ANYONE,
                                     .version = 3,
                                     .may_be_done = may_be_done,
                                     .argument = argument,

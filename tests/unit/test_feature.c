@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "lockfsm/access.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/feature.h"
 #include "lockfsm/lockfsm.h"
@@ -74,7 +75,7 @@ static void put_message(struct buffer *out, uint32_t field, struct buffer *body)
     *body = (struct buffer){0};
 }
 
-static int apply(struct world *world)
+static int apply_as_it_is(struct world *world)
 {
     effects_clear(&world->effects);
     int error = lockfsm_apply(world->fsm, world->index + 1, 1,
@@ -83,6 +84,12 @@ static int apply(struct world *world)
     buffer_clear(&world->command);
     assert_null(lockfsm_check_basic(world->fsm));
     return error;
+}
+
+static int apply(struct world *world)
+{
+    encode_user(&world->command, USER_ANYONE);
+    return apply_as_it_is(world);
 }
 
 static const struct result *result(const struct world *world)
@@ -109,7 +116,7 @@ static void expect_too_old(struct world *world)
 {
     uint64_t hash = lockfsm_hash(world->fsm);
     uint64_t index = lockfsm_applied_index(world->fsm);
-    assert_int_equal(apply(world), HASP_ETOOOLD);
+    assert_int_equal(apply_as_it_is(world), HASP_ETOOOLD);
     assert_int_equal(world->effects.count, 0);
     assert_true(lockfsm_hash(world->fsm) == hash);
     assert_int_equal(lockfsm_applied_index(world->fsm), index);

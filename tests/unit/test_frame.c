@@ -233,6 +233,8 @@ static void forward_comes_back(void **state)
                                     .conn = 5,
                                     .slot = 6,
                                     .session = 7,
+                                    .user = 8,
+                                    .secret = 9,
                                     .version = 3,
                                     .may_be_done = true,
                                     .address = BYTES_LITERAL("127.0.0.1:1"),
@@ -248,6 +250,8 @@ static void forward_comes_back(void **state)
     assert_int_equal(got.conn, 5);
     assert_int_equal(got.slot, 6);
     assert_int_equal(got.session, 7);
+    assert_int_equal(got.user, 8);
+    assert_int_equal(got.secret, 9);
     assert_int_equal(got.version, 3);
     assert_true(got.may_be_done);
     assert_true(bytes_equal(got.address, forward.address));
@@ -276,9 +280,9 @@ static void a_forward_with_a_wrong_field_is_refused(void **state)
     struct bytes body = only_frame(&out, FRAME_FORWARD);
     uint8_t *bytes = out.data + FRAME_HEADER_SIZE;
     assert_int_equal(frame_get_forward(body, &got), 0);
-    bytes[33] = 1; /* version */
+    bytes[49] = 1; /* version */
     assert_int_equal(frame_get_forward(body, &got), HASP_EPROTO);
-    bytes[33] = 2;
+    bytes[49] = 2;
     bytes[8] = 2; /* may_be_done */
     assert_int_equal(frame_get_forward(body, &got), HASP_EPROTO);
     bytes[8] = 0;
@@ -286,7 +290,7 @@ static void a_forward_with_a_wrong_field_is_refused(void **state)
     assert_int_equal(frame_get_forward(body, &got), HASP_EPROTO);
     store_u32(bytes + body.size - 4, UINT32_MAX);
     assert_int_equal(frame_get_forward(body, &got), HASP_EPROTO);
-    store_u32(bytes + 34, UINT32_MAX); /* size of the address */
+    store_u32(bytes + 50, UINT32_MAX); /* size of the address */
     assert_int_equal(frame_get_forward(body, &got), HASP_EPROTO);
     buffer_done(&out);
 }

@@ -24,6 +24,7 @@
 #include <glob.h>
 
 #include "tests/unit/fsm_script.h"
+#include "tests/unit/fsm_users.h"
 #include "tests/unit/lockfsm_delta.h"
 
 /* --- Commands ------------------------------------------------------------- */
@@ -148,19 +149,6 @@ static void run_heard(struct script *script, struct buffer *out)
     encode_heard(
         out, &(struct heard_command){.sessions = sessions,
                                      .session_count = script->word_count - 1});
-}
-
-/* Splits "a,b" into names; they live as long as the words. */
-static uint32_t split_names(char *list, struct bytes *ret_names)
-{
-    uint32_t count = 0;
-    char *rest = NULL;
-    for (char *name = strtok_r(list, ",", &rest); name != NULL;
-         name = strtok_r(NULL, ",", &rest)) {
-        CHECK(count < MULTI_COUNT_MAX);
-        ret_names[count++] = bytes_of_text(name);
-    }
-    return count;
 }
 
 static enum lock_mode mode_in(const struct script *script)
@@ -394,6 +382,8 @@ static const char *const code_names[] = {
     [RESULT_LIMIT] = "limit",
     [RESULT_BAD_ARGUMENT] = "bad argument",
     [RESULT_FORGOTTEN] = "forgotten",
+    [RESULT_NO_AUTH] = "no auth",
+    [RESULT_NO_PERMISSION] = "no permission",
 };
 
 static const char *const effect_names[] = {
@@ -417,22 +407,8 @@ static const char *const effect_names[] = {
     [EFFECT_REGISTERED] = "registered",
     [EFFECT_LIMIT_SET] = "limit set",
     [EFFECT_TIME] = "time",
+    [EFFECT_ACCESS_CHANGED] = "access changed",
 };
-
-static void put_number(struct buffer *out, const char *name, uint64_t value)
-{
-    if (value != 0) {
-        buffer_printf(out, " %s=%" PRIu64, name, value);
-    }
-}
-
-static void put_text(struct buffer *out, const char *before, struct bytes text)
-{
-    if (text.size > 0) {
-        buffer_printf(out, "%s%.*s", before, (int)text.size,
-                      (const char *)text.data);
-    }
-}
 
 static void put_session(const struct script *script, struct buffer *out,
                         uint64_t session, struct bytes owner)
@@ -771,8 +747,8 @@ static void run_change(struct script *script, struct buffer *out)
     reload(script);
 }
 
-typedef void run_fn(struct script *script, struct buffer *out);
-enum run_kind { RUN_ENTRY, RUN_SHOW, RUN_SETUP };
+/* RUN_ADMIN: an entry of the local door, unless it says whose it is. */
+enum run_kind { RUN_ENTRY, RUN_ADMIN, RUN_SHOW, RUN_SETUP };
 static const struct {
     const char *name;
     run_fn *run;
@@ -803,6 +779,13 @@ static const struct {
     {"blacklistover", run_blacklist_over, RUN_ENTRY},
     {"fence", run_fence, RUN_ENTRY},
     {"unfence", run_unfence, RUN_ENTRY},
+    {"user", run_user, RUN_ADMIN},
+    {"unuser", run_unuser, RUN_ADMIN},
+    {"secret", run_secret, RUN_ADMIN},
+    {"unsecret", run_unsecret, RUN_ADMIN},
+    {"role", run_role, RUN_ADMIN},
+    {"unrole", run_unrole, RUN_ADMIN},
+    {"access", run_access, RUN_ADMIN},
     {"set", run_set, RUN_ENTRY},
     {"del", run_del, RUN_ENTRY},
     {"pexpire", run_pexpire, RUN_ENTRY},
@@ -814,6 +797,8 @@ static const struct {
     {"clock", show_clock, RUN_SHOW},
     {"kept", show_kept, RUN_SHOW},
     {"mark", show_fence, RUN_SHOW},
+    {"who", show_user, RUN_SHOW},
+    {"what", show_role, RUN_SHOW},
     {"listed", show_blacklist, RUN_SHOW},
     {"cluster", show_cluster, RUN_SHOW},
 };
@@ -837,7 +822,15 @@ static void run_line(struct script *script, char *line)
         } else {
             runs[i].run(script, &script->command);
         }
-        if (runs[i].kind == RUN_ENTRY) {
+        if (runs[i].kind == RUN_ENTRY || runs[i].kind == RUN_ADMIN) {
+            bool is_own = option(script, "as") != NULL &&
+                          strcmp(option(script, "as"), "leader") == 0;
+            if (!is_own) {
+                encode_user(&script->command,
+                            user_in(script, runs[i].kind == RUN_ADMIN
+                                                ? USER_LOCAL
+                                                : USER_ANYONE));
+            }
             apply(script);
         }
         return;

@@ -18,6 +18,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "lockfsm/access.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
 #include "storage/table.h"
@@ -57,6 +58,7 @@ static int world_close(void **state)
 /* Applies the encoded command; its result is borrowed until the next. */
 static const struct result *apply(struct world *world)
 {
+    encode_user(&world->command, USER_ANYONE);
     effects_clear(&world->effects);
     world->index++;
     assert_int_equal(lockfsm_apply(world->fsm, world->index, 1,
@@ -377,6 +379,7 @@ static enum result_code close_long_cycle(struct world *world, uint32_t length)
             .name_count = 1,
             .is_waiting = true};
         encode_acquire(&world->command, &c);
+        encode_user(&world->command, USER_ANYONE);
         effects_clear(&world->effects);
         assert_int_equal(lockfsm_apply(world->fsm, ++world->index, 1,
                                        buffer_bytes(&world->command),

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
+#include "lockfsm/access.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
 #include "storage/table.h"
@@ -31,6 +32,7 @@ struct world {
 
 static const struct result *apply(struct world *world)
 {
+    encode_user(&world->command, USER_ANYONE);
     effects_clear(&world->effects);
     world->index++;
     assert_int_equal(lockfsm_apply(world->fsm, world->index, 1,

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "lockfsm/access.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
 
@@ -30,6 +31,7 @@ struct world {
 
 static const struct result *apply(struct world *world)
 {
+    encode_user(&world->command, USER_ANYONE);
     effects_clear(&world->effects);
     assert_int_equal(lockfsm_apply(world->fsm, ++world->index, 1,
                                    buffer_bytes(&world->command),

@@ -35,6 +35,7 @@ static inline struct result apply(struct world *w, struct bytes command)
 
 struct result apply_command(struct world *w)
 {
+    encode_user(&w->command, USER_ANYONE);
     struct result result = apply(w, buffer_bytes(&w->command));
     buffer_clear(&w->command);
     return result;

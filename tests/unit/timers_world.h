@@ -23,6 +23,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "lease/timers.h"
+#include "lockfsm/access.h"
 #include "lockfsm/entry.h"
 
 #define MS UINT64_C(1000000)

@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Who may do what: the one switch over all entries, and grants as text. */
+
+#include "lockfsm/access.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/memory.h"
+#include "lockfsm/state.h"
+
+/* Of the roles of a user in a refusal. */
+#define ROLES_SHOWN_MAX 4
+
+static uint32_t bit(enum verb verb)
+{
+    return UINT32_C(1) << verb;
+}
+
+/* --- Texts ---------------------------------------------------------------- */
+
+static const char *const verb_names[VERB_COUNT] = {
+    [VERB_READ] = "read",           [VERB_SHARE] = "share",
+    [VERB_LOCK] = "lock",           [VERB_FENCE] = "fence",
+    [VERB_KICK] = "kick",           [VERB_SESSIONS] = "sessions",
+    [VERB_BLACKLIST] = "blacklist", [VERB_CLUSTER] = "cluster",
+    [VERB_BACKUP] = "backup",       [VERB_AUDIT] = "audit",
+    [VERB_LIMITS] = "limits",       [VERB_ACCESS] = "access",
+};
+
+const char *verb_name(enum verb verb)
+{
+    CHECK((unsigned)verb < VERB_COUNT);
+    return verb_names[verb];
+}
+
+bool verb_find(struct bytes name, enum verb *ret_verb)
+{
+    for (int verb = 0; verb < VERB_COUNT; verb++) {
+        if (bytes_equal(name, bytes_of_text(verb_names[verb]))) {
+            *ret_verb = (enum verb)verb;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool user_name_is_valid(struct bytes name)
+{
+    for (size_t i = 0; i < name.size; i++) {
+        uint8_t c = name.data[i];
+        if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z') &&
+            !(c >= '0' && c <= '9') && c != '.' && c != '_' && c != '-') {
+            return false;
+        }
+    }
+    return name.size > 0 && name.size <= USER_NAME_SIZE_MAX;
+}
+
+const char *grant_check(const struct grant *grant)
+{
+    uint32_t named = bit(VERB_NAMED_COUNT) - 1;
+    uint32_t composed = bit(VERB_COMPOSED_COUNT) - 1;
+    if (grant->verbs == 0) {
+        return "a grant needs a verb";
+    }
+    if ((grant->verbs & ~composed) != 0) {
+        return "'limits' and 'access' are in the role 'admin' alone";
+    }
+    if ((grant->verbs & named) != 0 && (grant->verbs & ~named) != 0) {
+        return "verbs of names and of the cluster need a grant each";
+    }
+    if ((grant->verbs & named) == 0) {
+        return grant->name.size > 0 || grant->is_prefix
+                   ? "a verb of the cluster has no name"
+                   : NULL;
+    }
+    if (grant->name.size == 0 && !grant->is_prefix) {
+        return "a verb of names needs a name, or a beginning with '*'";
+    }
+    return grant->name.size > LOCK_NAME_SIZE_MAX
+               ? "a name has at most 511 bytes"
+               : NULL;
+}
+
+const char *grant_parse(struct bytes text, struct grant *ret_grant)
+{
+    struct grant grant = {0};
+    size_t at = 0;
+    for (;;) {
+        size_t start = at;
+        enum verb verb;
+        while (at < text.size && text.data[at] != ',' && text.data[at] != ':') {
+            at++;
+        }
+        if (!verb_find(bytes_of(text.data + start, at - start), &verb)) {
+            return "a verb must be one of read, share, lock, fence, kick, "
+                   "sessions, blacklist, cluster, backup, audit";
+        }
+        grant.verbs |= bit(verb);
+        if (at == text.size || text.data[at] == ':') {
+            break;
+        }
+        at++;
+    }
+    if (at < text.size) {
+        grant.name = bytes_of(text.data + at + 1, text.size - at - 1);
+        if (grant.name.size > 0 &&
+            grant.name.data[grant.name.size - 1] == '*') {
+            grant.name.size--;
+            grant.is_prefix = true;
+        }
+    }
+    *ret_grant = grant;
+    return grant_check(&grant);
+}
+
+void grant_print(struct buffer *out, const struct grant *grant)
+{
+    const char *comma = "";
+    for (int verb = 0; verb < VERB_COUNT; verb++) {
+        if ((grant->verbs & bit((enum verb)verb)) != 0) {
+            buffer_printf(out, "%s%s", comma, verb_names[verb]);
+            comma = ",";
+        }
+    }
+    if (grant->name.size > 0 || grant->is_prefix) {
+        buffer_put_text(out, ":");
+        buffer_put_bytes(out, grant->name);
+        buffer_put_text(out, grant->is_prefix ? "*" : "");
+    }
+}
+
+/* --- Grants --------------------------------------------------------------- */
+
+static bool covers(const struct grant *grant, enum verb verb, struct bytes name,
+                   enum extent extent)
+{
+    uint32_t verbs = bit(verb) | (verb == VERB_SHARE ? bit(VERB_LOCK) : 0);
+    if ((grant->verbs & verbs) == 0) {
+        return false;
+    }
+    if (verb >= VERB_NAMED_COUNT) {
+        return true;
+    }
+    return grant->is_prefix
+               ? bytes_has_prefix(name, grant->name)
+               : extent == EXTENT_NAME && bytes_equal(name, grant->name);
+}
+
+static bool role_may(const struct role *role, enum verb verb, struct bytes name,
+                     enum extent extent, struct permission *permission)
+{
+    for (uint32_t i = 0; i < role->grant_count; i++) {
+        if (covers(&role->grants[i], verb, name, extent)) {
+            *permission = (struct permission){role, &role->grants[i]};
+            return true;
+        }
+    }
+    return false;
+}
+
+bool lockfsm_may(const struct lockfsm *fsm, const struct user *user,
+                 enum verb verb, struct bytes name, enum extent extent,
+                 struct permission *ret_permission)
+{
+    struct permission permission = {NULL, NULL};
+    bool may = false;
+    if (user == NULL || user->is_disabled) {
+        may = false;
+    } else if (user == &fsm->anyone) {
+        may = verb != VERB_ACCESS;
+    } else if (user == &fsm->local) {
+        may = true;
+    }
+    if (user != NULL && !user->is_disabled) {
+        for (uint32_t i = 0; i < user->role_count && !may; i++) {
+            may = role_may(lockfsm_role(fsm, user->roles[i].name), verb, name,
+                           extent, &permission);
+        }
+    }
+    if (ret_permission != NULL) {
+        *ret_permission = permission;
+    }
+    return may;
+}
+
+/* --- Refusals ------------------------------------------------------------- */
+
+/* Of a user without a right. */
+struct bytes lockfsm_refusal(struct lockfsm *fsm, const struct user *user,
+                             enum verb verb, struct bytes name)
+{
+    struct buffer *text = &fsm->refusal;
+    buffer_clear(text);
+    if (user == &fsm->anyone) {
+        buffer_put_text(text, "only a user with the role 'admin' may do that: "
+                              "say who you are, or use the node's own socket "
+                              "(hasp --socket)");
+        return buffer_bytes(text);
+    }
+    buffer_printf(text, "user '%.*s' ", (int)user->name.size,
+                  (const char *)user->name.data);
+    if (verb < VERB_NAMED_COUNT) {
+        buffer_printf(text, "may not %s '%.*s'", verb_name(verb),
+                      (int)name.size, (const char *)name.data);
+    } else {
+        buffer_printf(text, "has no right '%s'", verb_name(verb));
+    }
+    buffer_put_text(text, user->role_count > 0 ? " (roles:" : " (no roles)");
+    for (uint32_t i = 0; i < user->role_count; i++) {
+        if (i == ROLES_SHOWN_MAX) {
+            buffer_put_text(text, " ...");
+            break;
+        }
+        buffer_put_text(text, i > 0 ? ", " : " ");
+        buffer_put_bytes(text, user->roles[i].name);
+    }
+    buffer_put_text(text, user->role_count > 0 ? ")" : "");
+    return buffer_bytes(text);
+}
+
+/* Nobody, or one who may do nothing. */
+static void refuse_user(struct lockfsm *fsm, const struct user *user,
+                        struct result *result)
+{
+    struct buffer *text = &fsm->refusal;
+    buffer_clear(text);
+    if (user == &fsm->anyone) {
+        buffer_put_text(text, "who you are is not known: give a certificate, "
+                              "or a secret with AUTH");
+    } else if (user == NULL) {
+        buffer_put_text(text, "the user was removed");
+    } else {
+        buffer_printf(text, "user '%.*s' is disabled", (int)user->name.size,
+                      (const char *)user->name.data);
+    }
+    result->code = RESULT_NO_AUTH;
+    result->text = buffer_bytes(text);
+}
+
+/* --- Entries -------------------------------------------------------------- */
+
+/* What an entry demands. */
+struct demand {
+    enum {
+        DEMAND_OWN,  /* The leader makes it by itself. */
+        DEMAND_USER, /* Any user: it gives back, or looks at whose it is. */
+        DEMAND_VERB
+    } kind;
+    bool may_be_own; /* Of the leader itself, too. */
+    enum verb verb;
+    const struct bytes *names; /* Of a verb of names. */
+    uint32_t count;
+};
+
+static struct demand of_cluster(enum verb verb)
+{
+    return (struct demand){.kind = DEMAND_VERB, .verb = verb};
+}
+
+static struct demand of_name(enum verb verb, const struct bytes *name)
+{
+    return (struct demand){
+        .kind = DEMAND_VERB, .verb = verb, .names = name, .count = 1};
+}
+
+/* Readers who keep others out for longer than they read need more. */
+static enum verb verb_of(enum lock_mode mode, bool is_barging,
+                         uint64_t delay_ms, uint64_t hold_ms)
+{
+    return mode == LOCK_SHARED && !is_barging && delay_ms == 0 && hold_ms == 0
+               ? VERB_SHARE
+               : VERB_LOCK;
+}
+
+static struct demand of_acquire(const struct acquire_command *acquire)
+{
+    return (struct demand){.kind = DEMAND_VERB,
+                           .verb = verb_of(acquire->mode, acquire->is_barging,
+                                           acquire->delay_ms, acquire->hold_ms),
+                           .names = acquire->names,
+                           .count = acquire->name_count};
+}
+
+/* Without default: the compiler names a new entry that is not here. */
+static struct demand demand_of(const struct entry *command)
+{
+    struct demand demand = {.kind = DEMAND_USER};
+    switch (command->op) {
+    case OP_NONE:
+    case OP_BEGIN:
+    case OP_REGISTER_NODE:
+    case OP_ACT:
+    case OP_EXPIRE:
+    case OP_TIME:
+    case OP_HEARD:
+    case OP_WAIT_TIMEOUT:
+    case OP_DELAY_OVER:
+    case OP_HOLD_OVER:
+    case OP_BLACKLIST_OVER:
+        demand.kind = DEMAND_OWN;
+        return demand;
+    case OP_OPEN:
+    case OP_CLOSE:
+    case OP_RELEASE:
+    case OP_RELEASE_IF: /* Without VERB_KICK there are one's own holds only. */
+    case OP_CANCEL:
+    case OP_REDIS_DELETE:
+        return demand;
+    case OP_CONVERT:
+        return command->convert->to == LOCK_SHARED
+                   ? demand
+                   : of_name(VERB_LOCK, &command->convert->name);
+    case OP_ACQUIRE:
+        return of_acquire(command->acquire);
+    case OP_PLEASE:
+        return of_name(VERB_SHARE, &command->please->name);
+    case OP_NOTE:
+        return of_name(VERB_SHARE, &command->note->name);
+    case OP_REDIS_SET:
+        return of_name(VERB_LOCK, &command->redis_set->name);
+    case OP_REDIS_EXPIRE:
+        return of_name(VERB_LOCK, &command->redis_expire->name);
+    case OP_FENCE_ADMIT:
+        return of_name(VERB_FENCE, &command->fence_admit->resource);
+    case OP_FENCE_REMOVE:
+        return of_name(VERB_KICK, &command->fence_remove->resource);
+    case OP_BLACKLIST_ADD:
+    case OP_BLACKLIST_REMOVE:
+        return of_cluster(VERB_BLACKLIST);
+    case OP_SET_FEATURE:
+    case OP_QUARANTINE_OVER:
+        demand = of_cluster(VERB_CLUSTER);
+        demand.may_be_own = true;
+        return demand;
+    case OP_SET_LIMIT:
+        return of_cluster(VERB_LIMITS);
+    case OP_USER_SET:
+    case OP_USER_REMOVE:
+    case OP_SECRET_ADD:
+    case OP_SECRET_REMOVE:
+    case OP_ROLE_SET:
+    case OP_ROLE_REMOVE:
+    case OP_ACCESS_SET:
+        return of_cluster(VERB_ACCESS);
+#ifdef HASP_FEATURE_LEVEL_EXTRA
+    case OP_TRIAL:
+        return demand;
+#endif
+    }
+    UNREACHABLE();
+}
+
+bool access_refuses(struct lockfsm *fsm, const struct entry *command,
+                    struct result *result)
+{
+    const struct user *user = lockfsm_user(fsm, command->user);
+    struct demand demand = demand_of(command);
+    struct bytes name = {NULL, 0};
+    if (demand.kind == DEMAND_OWN ||
+        (demand.may_be_own && command->user == 0)) {
+        return false;
+    }
+    if (user == NULL || user->is_disabled) {
+        refuse_user(fsm, user, result);
+        return true;
+    }
+    if (demand.kind == DEMAND_USER) {
+        return false;
+    }
+    for (uint32_t i = 0; i < demand.count || i == 0; i++) {
+        name = demand.count > 0 ? demand.names[i] : name;
+        if (!lockfsm_may(fsm, user, demand.verb, name, EXTENT_NAME, NULL)) {
+            result->code = RESULT_NO_PERMISSION;
+            result->text = lockfsm_refusal(fsm, user, demand.verb, name);
+            return true;
+        }
+    }
+    return false;
+}
+
+bool access_hides_session(struct lockfsm *fsm, const struct entry *command,
+                          struct result *result)
+{
+    const struct origin *origin = entry_origin(command);
+    const struct session *session = origin != NULL && origin->session != 0
+                                        ? session_find(fsm, origin->session)
+                                        : NULL;
+    if (session == NULL || session->user_number == command->user) {
+        return false;
+    }
+    result->code = RESULT_NO_SESSION;
+    return true;
+}
+
+bool lockfsm_refuses(struct lockfsm *fsm, struct bytes command,
+                     struct result *ret_result)
+{
+    struct entry decoded;
+    struct codec_level level;
+    arena_reset(&fsm->decoded);
+    bool is_sound = entry_get(command, &fsm->decoded, &decoded, &level);
+    *ret_result = (struct result){.code = RESULT_OK};
+    return is_sound && decoded.op != OP_NONE &&
+           (access_hides_session(fsm, &decoded, ret_result) ||
+            access_refuses(fsm, &decoded, ret_result));
+}
+
+/* --- Withdrawal ----------------------------------------------------------- */
+
+bool wait_is_allowed(const struct lockfsm *fsm, const struct wait *wait)
+{
+    enum verb verb = verb_of(wait->mode, false, wait->delay_ms, wait->hold_ms);
+    return lockfsm_may(fsm, wait->session->user, verb, wait->lock->name,
+                       EXTENT_NAME, NULL);
+}
+
+static bool has_role(const struct user *user, const struct role *role)
+{
+    for (uint32_t i = 0; i < user->role_count; i++) {
+        if (bytes_equal(user->roles[i].name, role->name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int compare_sessions(const void *a, const void *b)
+{
+    const struct session *const *left = a;
+    const struct session *const *right = b;
+    return (*left)->id < (*right)->id ? -1 : (*left)->id > (*right)->id;
+}
+
+/* The refusal of the first of a request's waits that is not allowed. */
+static bool refuses_request(struct lockfsm *fsm, struct wait *first,
+                            struct result *result)
+{
+    const struct user *user = first->session->user;
+    REQUEST_EACH (const struct wait, wait, first) {
+        if (!wait_is_allowed(fsm, wait)) {
+            if (user->is_disabled) {
+                refuse_user(fsm, user, result);
+            } else {
+                result->code = RESULT_NO_PERMISSION;
+                result->text = lockfsm_refusal(
+                    fsm, user,
+                    verb_of(wait->mode, false, wait->delay_ms, wait->hold_ms),
+                    wait->lock->name);
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The waits of one request stand one behind the other. */
+static struct wait *next_request(const struct session *session,
+                                 struct wait *wait)
+{
+    struct list *at = &wait->in_session;
+    uint64_t index = wait->wait_index;
+    while (at != &session->waits &&
+           LIST_ENTRY(at, struct wait, in_session)->wait_index == index) {
+        at = at->next;
+    }
+    return at == &session->waits ? NULL
+                                 : LIST_ENTRY(at, struct wait, in_session);
+}
+
+static void recheck_session(struct lockfsm *fsm, struct session *session)
+{
+    struct wait *wait = LIST_FIRST(&session->waits, struct wait, in_session);
+    while (wait != NULL) {
+        struct result result = {0};
+        struct wait *next = next_request(session, wait);
+        if (refuses_request(fsm, request_first(wait), &result)) {
+            wait_end(fsm, wait, "withdrawn", &result);
+        }
+        wait = next;
+    }
+}
+
+void access_changed(struct lockfsm *fsm, const struct user *user,
+                    const struct role *role, bool tells_sessions)
+{
+    size_t count = 0;
+    struct session **found = memory_new(HASH_CNT(by_id, fsm->sessions) *
+                                        sizeof(struct session *));
+    for (struct session *session = fsm->sessions; session != NULL;
+         session = session->by_id.next) {
+        bool concerns = user != NULL ? session->user == user
+                                     : has_role(session->user, role);
+        if (concerns && (tells_sessions || session->wait_count > 0)) {
+            found[count++] = session;
+        }
+    }
+    qsort(found, count, sizeof(struct session *), compare_sessions);
+    for (size_t i = 0; i < count; i++) {
+        recheck_session(fsm, found[i]);
+        if (tells_sessions && found[i]->blacklist_index == 0) {
+            struct result result = {0};
+            refuse_user(fsm, user, &result);
+            session_tell_changed(
+                fsm, found[i], user->is_disabled ? "blacklisted" : "pardoned",
+                user->is_disabled ? effect_copy(fsm, result.text)
+                                  : (struct bytes){NULL, 0});
+        }
+    }
+    free(found);
+    effect_add(fsm, EFFECT_ACCESS_CHANGED);
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The commands of transcripts that are about users and roles. */
+
+#ifndef HASP_TESTS_UNIT_FSM_USERS_H
+#define HASP_TESTS_UNIT_FSM_USERS_H
+
+#include "tests/unit/fsm_script.h"
+
+/* "as=NAME": whose the entry is; else that of 'otherwise'. */
+uint64_t user_in(const struct script *script, uint64_t otherwise);
+
+run_fn run_user, run_unuser, run_secret, run_unsecret, run_role, run_unrole,
+    run_access, show_user, show_role;
+
+#endif /* HASP_TESTS_UNIT_FSM_USERS_H */
