@@ -17,7 +17,7 @@
 #include "core/heed.h"
 #include "core/state.h"
 
-/* A request that a node refused is not sent there again sooner. */
+/* A request that the leader refused is not sent to it again sooner. */
 #define FORWARD_RETRY_NS (20 * NS_PER_MS)
 
 static void park(struct core *core, struct request *request)
@@ -82,6 +82,10 @@ void forward_leader_changed(struct core *core)
             request->sent_term != core->leader.term) {
             request_return(core, request);
         }
+    }
+    /* The one that has refused them leads no more. */
+    LIST_EACH (node, &core->requests.at[REQUEST_PARKED]) {
+        LIST_ENTRY(node, struct request, in_list)->not_before_ns = 0;
     }
 }
 

@@ -595,6 +595,26 @@ static void a_clean_stop_hands_leadership_over(void **state)
     assert_int_not_equal(world_elect(world), leader);
 }
 
+/* An election takes 12 ms here. */
+static void what_a_stopping_leader_refuses_goes_on_at_once(void **state)
+{
+    (void)state;
+    uint64_t other[] = {third, follower};
+    for (int i = 0; i < 2; i++) {
+        client_session(world, other[i], 1, "");
+    }
+    core_stop(world->node[leader].core, world->now_ms * MS);
+    for (int i = 0; i < 2; i++) {
+        client_clear(world, other[i], 1);
+        client_send(world, other[i], 1, "LOCK.ACQUIRE a%d REQ 1", i);
+    }
+    world_run(world, 15);
+    assert_int_not_equal(world_leader(world), leader);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(client_text(world, other[i], 1)[0], ':');
+    }
+}
+
 static void a_member_joins_by_snapshot_and_is_promoted(void **state)
 {
     (void)state;
@@ -913,6 +933,7 @@ int main(void)
         cluster(a_transfer_takes_the_quiet_time_along),
         cluster(writes_go_on_over_a_transfer),
         cluster(a_clean_stop_hands_leadership_over),
+        cluster(what_a_stopping_leader_refuses_goes_on_at_once),
         cluster(a_member_joins_by_snapshot_and_is_promoted),
         cluster(a_member_that_connects_during_a_transfer_is_registered),
         cluster(a_member_that_does_not_come_stays_a_standby),
