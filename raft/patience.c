@@ -14,6 +14,12 @@
 /* A member that tells of a slower flush than this is not waited for. */
 #define FLUSH_TOLD_MAX_MS 4000u
 
+/* The voters that a leader leaves behind stand one after the other. The pause
+ * is for one attempt up to the moment in which it is known to the others, but
+ * for flushes, which they are told of. */
+#define STAND_FIRST_MS 1
+#define STAND_STEP_MS 20
+
 /* Brings the core's deadline so near, if it is further away. */
 static void shorten_wait(struct replica *replica, uint64_t wait_ms)
 {
@@ -31,6 +37,27 @@ static void hurry(struct replica *replica)
     replica->patience.hurried = raft_timeout(&replica->core);
 }
 
+/* How long this node waits for those before it after the end of 'leader'. */
+static uint64_t turn_ms(const struct replica *replica, uint64_t leader)
+{
+    const struct replica_members *members = newest_members(replica);
+    uint64_t before = 0;
+    for (uint32_t i = 0; i < members->count; i++) {
+        const struct replica_member *member = &members->member[i];
+        before += member->role == MEMBER_VOTER && member->id != leader &&
+                  member->id < replica->id;
+    }
+    return STAND_FIRST_MS + before * STAND_STEP_MS;
+}
+
+static void forget_leader(struct replica *replica, uint64_t wait_ms)
+{
+    replica->patience.is_leader_gone = true;
+    replica->patience.may_pledge = true;
+    shorten_wait(replica, wait_ms);
+    hurry(replica);
+}
+
 void replica_hurry(struct replica *replica, uint64_t id, uint64_t now_ms)
 {
     const struct raft *core = &replica->core;
@@ -46,13 +73,37 @@ void replica_hurry(struct replica *replica, uint64_t id, uint64_t now_ms)
         return;
     }
     uint64_t leader = core->follower_state.current_leader.id;
-    if (id == 0 ? replica->has_heard_leader : id != leader) {
-        return;
+    if (id == 0 && !replica->has_heard_leader) {
+        /* Nobody knows yet who is there. */
+        forget_leader(replica,
+                      prng_below(&replica->prng, replica->heartbeat_ms));
+    } else if (id != 0 && id == leader) {
+        forget_leader(replica, turn_ms(replica, leader));
     }
-    patience->is_leader_gone = true;
-    patience->may_pledge = true;
-    shorten_wait(replica, prng_below(&replica->prng, replica->heartbeat_ms));
-    hurry(replica);
+}
+
+/* Until when a follower waits for a sign of life of its leader, by the caller's
+ * clock: the shortest time of an election, and its turn. */
+static uint64_t silence_ms(const struct replica *replica)
+{
+    const struct raft *core = &replica->core;
+    if (core->state != RAFT_FOLLOWER ||
+        core->follower_state.current_leader.id == 0 ||
+        replica->patience.is_leader_gone) {
+        return UINT64_MAX;
+    }
+    uint64_t until_ms = replica->heard_ms + replica->election_ms +
+                        turn_ms(replica,
+                                core->follower_state.current_leader.id);
+    return until_ms > replica->ahead_ms ? until_ms - replica->ahead_ms : 0;
+}
+
+void patience_silence(struct replica *replica)
+{
+    if (replica->now_ms >= silence_ms(replica)) {
+        forget_leader(replica, 0);
+        replica->clock_ms = replica->now_ms + replica->ahead_ms;
+    }
 }
 
 static uint64_t longer(uint64_t a, uint64_t b)
@@ -91,7 +142,9 @@ uint64_t patience_deadline(const struct replica *replica, uint64_t deadline_ms)
         /* The end of the write brings a new deadline. */
         return replica->now_ms + replica->heartbeat_ms;
     }
-    return longer(deadline_ms, replica->patience.hold_ms);
+    uint64_t silent_ms = silence_ms(replica);
+    return longer(deadline_ms < silent_ms ? deadline_ms : silent_ms,
+                  replica->patience.hold_ms);
 }
 
 /* To somebody else than 'from'. */

@@ -165,6 +165,7 @@ void replica_tick(struct replica *replica, uint64_t now_ms,
                   struct replica_update *update)
 {
     step_begin(replica, now_ms);
+    patience_silence(replica);
     if (replica->now_ms >= replica_deadline(replica) &&
         replica->clock_ms >= raft_timeout(&replica->core)) {
         replica->ticked_ms = replica->now_ms;

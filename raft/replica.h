@@ -237,8 +237,8 @@ uint64_t replica_next_question(const struct replica *replica);
 uint64_t replica_confirmed(const struct replica *replica);
 
 /* The connection to the leader was closed by its end: its process has died.
- * Moves Raft's clock, so that the election is a random part of a heartbeat
- * away. Does nothing unless 'id' is this follower's leader, or 0: "no
+ * Moves Raft's clock: the voters stand one after the other (patience.h). Does
+ * nothing unless 'id' is this follower's leader, or 0: "no
  * leader has been heard from since the start". */
 void replica_hurry(struct replica *replica, uint64_t id, uint64_t now_ms);
 

@@ -77,6 +77,16 @@ def leader_of(ports):
     raise OSError('no leader')
 
 
+def has_ended(pid):
+    try:
+        with open(f'/proc/{pid}/stat') as file:
+            state = file.read().rpartition(')')[2].split()[0]
+    except FileNotFoundError:
+        return
+    if state not in 'ZX':
+        raise OSError(f'process {pid} has not ended')
+
+
 class SlowDisk:
     """What nodes with such a disk have in their environment. They are founded
     while it is fast."""
@@ -137,12 +147,14 @@ class DevCluster:
         """Its number, from 1."""
         return until(lambda: leader_of(self.ports))
 
-    def kill(self, number):
-        os.kill(self.pids[number - 1], 9)
+    def send(self, number, sent):
+        os.kill(self.pids[number - 1], sent)
 
     def restart(self, number):
+        """It has been told to end."""
         if number in self.again:
             self.again[number].wait()
+        until(lambda: has_ended(self.pids[number - 1]))
         self.again[number] = subprocess.Popen(
             [f'{self.build}/haspd', '--config',
              f'{self.folder}/n{number}/haspd.conf'],

@@ -1,53 +1,61 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""Measures failover: kills the leader with -9 and times until another serves.
+"""Measures failover: ends the leader and times until another serves.
 
 A three-node cluster of `hasp dev` with its default settings; a client at a
 follower asks for a new lock again and again. What is told is the time from the
-kill to the first acquisition that the cluster answers, for each kill, and the
-median and the maximum. The killed node is started again before the next. With
---flush each flush of the nodes' disks takes so many milliseconds (by a library
-that is preloaded, tests/cluster/slow_disk.c).
+leader's end to the first acquisition that the cluster answers, for each, and the
+median and the maximum. --by says how it ends: KILL (as if it crashed), STOP (it
+falls silent, its connections stay), TERM (it hands over first). It is started,
+or goes on, before the next. With --flush each flush of the nodes' disks takes so
+many milliseconds (by a library that is preloaded, tests/cluster/slow_disk.c).
 
-    tools/failover.py BUILD [KILLS] [--flush MS]
+    tools/failover.py BUILD [TIMES] [--by KILL|STOP|TERM] [--flush MS]
 """
 
 import argparse
 import os
+import signal
 import statistics
 import time
 
 from dev_cluster import DevCluster, acquire, status, until
 
 
-def run(cluster, kills):
+def run(cluster, count, by):
     times = []
-    for kill in range(kills):
+    for turn in range(count):
         leader = cluster.leader()
         other = [p for i, p in enumerate(cluster.ports) if i + 1 != leader][0]
-        until(lambda: acquire(other, f'before/{kill}'))
+        until(lambda: acquire(other, f'before/{turn}'))
         term = int(status(other)[b'term'])
         began = time.monotonic()
-        cluster.kill(leader)
-        until(lambda: acquire(other, f'after/{kill}'))
+        cluster.send(leader, by)
+        until(lambda: acquire(other, f'after/{turn}'))
         times.append(time.monotonic() - began)
         terms = int(status(other)[b'term']) - term
-        print(f'kill {kill + 1}: {1000 * times[-1]:.0f} ms, terms: {terms}',
-              flush=True)
-        cluster.restart(leader)
-        time.sleep(0.5)
-    print(f'{kills} kills: median {1000 * statistics.median(times):.0f} '
-          f'ms, max {1000 * max(times):.0f} ms')
+        print(f'{by.name} {turn + 1}: {1000 * times[-1]:.1f} ms, '
+              f'terms: {terms}', flush=True)
+        if by == signal.SIGSTOP:
+            cluster.send(leader, signal.SIGCONT)
+        else:
+            cluster.restart(leader)
+        # Links that were up for less than a second are dialled with pauses.
+        time.sleep(1.5)
+    print(f'{count} x {by.name}: median {1000 * statistics.median(times):.1f} '
+          f'ms, max {1000 * max(times):.1f} ms')
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('build', type=os.path.abspath)
-    parser.add_argument('kills', type=int, nargs='?', default=20)
+    parser.add_argument('times', type=int, nargs='?', default=20)
+    parser.add_argument('--by', choices=('KILL', 'STOP', 'TERM'),
+                        default='KILL')
     parser.add_argument('--flush', type=int, default=0, metavar='MS')
     options = parser.parse_args()
     with DevCluster(options.build, flush_ms=options.flush) as cluster:
-        run(cluster, options.kills)
+        run(cluster, options.times, signal.Signals[f'SIG{options.by}'])
 
 
 main()

@@ -12,6 +12,7 @@ how long a change takes, with all members and with a minority killed: 1 of 3,
 
 import argparse
 import os
+import signal
 import time
 
 from dev_cluster import Client, DevCluster, until
@@ -41,7 +42,7 @@ def run(build, nodes, changes):
         leader = cluster.leader()
         others = [i + 1 for i in range(nodes) if i + 1 != leader]
         for number in others[:nodes // 2]:
-            cluster.kill(number)
+            cluster.send(number, signal.SIGKILL)
         time.sleep(1)
         after = measure(cluster, changes)
     for name, times in ((f'{nodes} of {nodes} up', before),
