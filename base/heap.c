@@ -51,11 +51,7 @@ void heap_done(struct heap *heap)
 void heap_set(struct heap *heap, struct heap_node *node, uint64_t key)
 {
     if (node->slot == 0) {
-        if (heap->count == heap->capacity) {
-            heap->capacity = heap->capacity == 0 ? 64 : 2 * heap->capacity;
-            heap->nodes = memory_resize(
-                heap->nodes, heap->capacity * sizeof(struct heap_node *));
-        }
+        ROOM(heap->nodes, heap->capacity, heap->count + 1);
         heap->count++;
         node->key = key;
         sift_up(heap, heap->count, node);

@@ -21,7 +21,7 @@ struct heap_node {
 struct heap {
     struct heap_node **nodes; /* nodes[0] is slot 1. */
     size_t count;
-    size_t capacity;
+    uint32_t capacity;
 };
 
 void heap_done(struct heap *heap);

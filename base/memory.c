@@ -21,6 +21,21 @@ void *memory_resize(void *memory, size_t size)
     return resized;
 }
 
+void *memory_room(void *array, uint32_t *capacity, uint64_t needed,
+                  size_t element_size)
+{
+    CHECK(needed <= UINT32_MAX / 2);
+    if (needed <= *capacity) {
+        return array;
+    }
+    uint32_t larger = *capacity < 16 ? 16 : *capacity;
+    while (larger < needed) {
+        larger *= 2;
+    }
+    *capacity = larger;
+    return memory_resize(array, larger * element_size);
+}
+
 void *memory_copy(const void *data, size_t size)
 {
     void *memory = malloc(size > 0 ? size : 1);

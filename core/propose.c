@@ -38,11 +38,7 @@ static void add_item(struct propose *propose, size_t start,
 {
     CHECK(start < propose->batch.size); /* An empty entry is no command. */
     if (propose->item_count == propose->item_capacity) {
-        propose->item_capacity = propose->item_capacity == 0
-                                     ? 256
-                                     : 2 * propose->item_capacity;
-        propose->items = memory_resize(
-            propose->items, propose->item_capacity * sizeof *propose->items);
+        ROOM(propose->items, propose->item_capacity, propose->item_count + 1);
         propose->commands = memory_resize(propose->commands,
                                           propose->item_capacity *
                                               sizeof *propose->commands);
@@ -110,14 +106,8 @@ void propose_heard(struct core *core, uint64_t session)
 {
     struct propose *propose = &core->reign.propose;
     CHECK(propose_is_open(core));
-    if (propose->hearing_count == propose->hearing_capacity) {
-        propose->hearing_capacity = propose->hearing_capacity == 0
-                                        ? 64
-                                        : 2 * propose->hearing_capacity;
-        propose->hearing = memory_resize(propose->hearing,
-                                         propose->hearing_capacity *
-                                             sizeof *propose->hearing);
-    }
+    ROOM(propose->hearing, propose->hearing_capacity,
+         propose->hearing_count + 1);
     propose->hearing[propose->hearing_count++] = (struct hearing){session,
                                                                   NULL};
     timers_hearing(core->timers, session);

@@ -59,10 +59,7 @@ static struct call *new_call(struct core *core, uint32_t count)
     } else {
         call = memory_new(sizeof *call);
     }
-    if (count > call->own_capacity) {
-        call->own_capacity = count;
-        call->own = memory_resize(call->own, count * sizeof *call->own);
-    }
+    ROOM(call->own, call->own_capacity, count);
     call->command = NULL;
     return call;
 }

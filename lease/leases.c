@@ -135,13 +135,10 @@ static void choose(struct leases *leases, uint32_t slot,
                    struct timed_session *session)
 {
     if (slot == leases->chosen_capacity) {
-        leases->chosen_capacity = slot == 0 ? 64 : 2 * slot;
-        leases->chosen = memory_resize(leases->chosen,
-                                       leases->chosen_capacity *
-                                           sizeof(struct timed_session *));
+        ROOM(leases->chosen, leases->chosen_capacity, slot + 1);
         leases->marks_due = memory_resize(leases->marks_due,
                                           leases->chosen_capacity *
-                                              sizeof(struct session_mark));
+                                              sizeof *leases->marks_due);
     }
     leases->chosen[slot] = session;
 }

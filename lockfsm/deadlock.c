@@ -138,11 +138,7 @@ static bool walk_edges(struct lockfsm *fsm, const struct wait *wait,
 static uint32_t add_node(struct deadlock_search *search, struct asker *asker,
                          uint32_t parent, const struct lock *lock)
 {
-    if (search->count == search->capacity) {
-        search->capacity = search->capacity == 0 ? 64 : 2 * search->capacity;
-        search->nodes = memory_resize(search->nodes,
-                                      search->capacity * sizeof(struct node));
-    }
+    ROOM(search->nodes, search->capacity, search->count + 1);
     asker->search_number = search->number;
     asker->search_slot = search->count;
     search->nodes[search->count] = (struct node){

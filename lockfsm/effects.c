@@ -39,11 +39,7 @@ struct effect *effect_add(struct lockfsm *fsm, enum effect_type type)
 {
     struct effects *effects = fsm->effects;
     CHECK(effects != NULL); /* Only while an entry is applied. */
-    if (effects->count == effects->capacity) {
-        effects->capacity = effects->capacity == 0 ? 16 : 2 * effects->capacity;
-        effects->effect = memory_resize(
-            effects->effect, effects->capacity * sizeof(struct effect));
-    }
+    ROOM(effects->effect, effects->capacity, effects->count + 1);
     struct effect *effect = &effects->effect[effects->count++];
     *effect = (struct effect){.type = type, .log_index = fsm->log_index};
     return effect;

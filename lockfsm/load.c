@@ -17,7 +17,7 @@
 struct array {
     void **item;
     size_t count;
-    size_t capacity;
+    uint32_t capacity;
 };
 
 struct loading {
@@ -36,11 +36,7 @@ struct loading {
 
 static void array_add(struct array *array, void *item)
 {
-    if (array->count == array->capacity) {
-        array->capacity = 2 * array->capacity + 64;
-        array->item = memory_resize(array->item,
-                                    array->capacity * sizeof *array->item);
-    }
+    ROOM(array->item, array->capacity, array->count + 1);
     array->item[array->count++] = item;
 }
 

@@ -49,12 +49,7 @@ static void close_levels(struct scan *scan)
 static struct resp_value *add_value(struct scan *scan, enum resp_type type)
 {
     struct resp_reply *reply = scan->reply;
-    if (reply->count == reply->capacity) {
-        uint32_t capacity = reply->capacity == 0 ? 16 : reply->capacity * 2;
-        reply->value = memory_resize(reply->value,
-                                     capacity * sizeof *reply->value);
-        reply->capacity = capacity;
-    }
+    ROOM(reply->value, reply->capacity, reply->count + 1);
     struct resp_value *value = &reply->value[reply->count++];
     *value = (struct resp_value){.type = type, .span = 1};
     if (scan->depth > 0) {

@@ -42,14 +42,8 @@ static struct bytes keep(struct recovery *recovery, struct bytes body)
 static void on_entry(void *data, const struct wal_entry *entry)
 {
     struct recovery *recovery = data;
-    if (recovery->entry_count == recovery->entry_capacity) {
-        recovery->entry_capacity = recovery->entry_capacity == 0
-                                       ? 1024
-                                       : 2 * recovery->entry_capacity;
-        recovery->entries = memory_resize(recovery->entries,
-                                          recovery->entry_capacity *
-                                              sizeof *recovery->entries);
-    }
+    ROOM(recovery->entries, recovery->entry_capacity,
+         recovery->entry_count + 1);
     CHECK(recovery->entry_count == 0 ||
           entry->log_index ==
               recovery->entries[recovery->entry_count - 1].log_index + 1);

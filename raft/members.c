@@ -160,11 +160,7 @@ void members_history_put(struct members_history *history, uint64_t log_index,
 {
     CHECK(history->count == 0 ||
           history->records[history->count - 1].log_index < log_index);
-    if (history->count == history->capacity) {
-        history->capacity = history->capacity == 0 ? 4 : 2 * history->capacity;
-        history->records = memory_resize(
-            history->records, history->capacity * sizeof *history->records);
-    }
+    ROOM(history->records, history->capacity, history->count + 1);
     history->records[history->count++] = (struct members_record){
         .log_index = log_index, .members = *members};
 }

@@ -10,6 +10,7 @@
 #include "raft/replica_state.h"
 
 #include "base/check.h"
+#include "base/memory.h"
 
 /* An AppendEntries as it is fed, after cutting. */
 struct part {
@@ -105,9 +106,7 @@ static void feed_part(struct replica *replica, uint64_t from,
                       const struct message *message, const struct part *part)
 {
     struct raft_message m = {.type = RAFT_APPEND_ENTRIES};
-    replica->core_entries = step_reserve(
-        replica->core_entries, &replica->core_entries_capacity, part->count,
-        sizeof *replica->core_entries);
+    ROOM(replica->core_entries, replica->core_entries_capacity, part->count);
     /* The core frees the payload of what it does not take. It gets a block for
      * that; the payload itself is read in place and copied if it is taken. */
     void *block = part->count > 0 ? raft_malloc(1) : NULL;
@@ -186,9 +185,7 @@ static int receive_append(struct replica *replica, uint64_t from,
         replica->is_answering_stale = false;
         return 0;
     }
-    replica->received = step_reserve(replica->received,
-                                     &replica->received_capacity, append->count,
-                                     sizeof *replica->received);
+    ROOM(replica->received, replica->received_capacity, append->count);
     message_entries(append, replica->received);
     if (!append_fits(replica, from, message)) {
         return HASP_EPROTO;

@@ -154,10 +154,6 @@ int step_end_call(struct replica *replica, int error,
 void step_submit(struct replica *replica, enum replica_entry_type type,
                  const struct bytes *bodies, uint32_t count);
 
-/* Room for 'count' elements in an array that is kept for the next time. */
-void *step_reserve(void *array, uint32_t *capacity, uint64_t count,
-                   size_t element_size);
-
 /* The newest configuration in the log; empty if there is none. */
 const struct replica_members *newest_members(const struct replica *replica);
 /* The term of an entry in the cache or of the snapshot's last one, else 0. */

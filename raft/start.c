@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "base/check.h"
+#include "base/memory.h"
 
 /* What the start is worked out to, before the core sees it. */
 struct plan {
@@ -220,9 +221,8 @@ static void start_core(struct replica *replica,
                         &metadata.configuration);
         event.start.metadata = &metadata; /* The configuration moves. */
     }
-    replica->core_entries = step_reserve(
-        replica->core_entries, &replica->core_entries_capacity,
-        plan->entry_count, sizeof *replica->core_entries);
+    ROOM(replica->core_entries, replica->core_entries_capacity,
+         plan->entry_count);
     for (uint32_t i = 0; i < plan->entry_count; i++) {
         const struct replica_entry *entry = &plan->entries[i];
         replica->core_entries[i] = (struct raft_entry){

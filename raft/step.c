@@ -66,8 +66,7 @@ static void take_entries(struct replica *replica,
     if (out->append_first == 0) {
         out->append_first = first;
     }
-    out->entries = step_reserve(out->entries, &out->entries_capacity, count,
-                                sizeof *out->entries);
+    ROOM(out->entries, out->entries_capacity, count);
     for (uint32_t i = 0; i < count; i++) {
         struct replica_entry entry = {
             .term = batch[i].term,
@@ -115,9 +114,7 @@ static void add_outgoing(struct replica *replica, uint64_t to, size_t offset,
                          size_t size)
 {
     struct step_output *out = &replica->out;
-    out->outgoing = step_reserve(out->outgoing, &out->outgoing_capacity,
-                                 (uint64_t)out->outgoing_count + 1,
-                                 sizeof *out->outgoing);
+    ROOM(out->outgoing, out->outgoing_capacity, out->outgoing_count + 1);
     out->outgoing[out->outgoing_count++] = (struct outgoing){
         .to = to, .offset = offset, .size = size};
 }
@@ -145,8 +142,7 @@ static void send_entries(struct replica *replica, uint64_t to,
     do {
         size_t size;
         uint32_t count = part_count(replica, first, left, &size);
-        out->entries = step_reserve(out->entries, &out->entries_capacity, count,
-                                    sizeof *out->entries);
+        ROOM(out->entries, out->entries_capacity, count);
         for (uint32_t i = 0; i < count; i++) {
             out->entries[i] = log_entry(&replica->log, first + i);
         }
@@ -420,8 +416,7 @@ static void end_entries(struct replica *replica, struct replica_update *update)
         return;
     }
     uint64_t count = log_last(&replica->log) + 1 - out->append_first;
-    out->entries = step_reserve(out->entries, &out->entries_capacity, count,
-                                sizeof *out->entries);
+    ROOM(out->entries, out->entries_capacity, count);
     for (uint64_t i = 0; i < count; i++) {
         out->entries[i] = log_entry(&replica->log, out->append_first + i);
     }
@@ -442,8 +437,7 @@ static void end_messages(struct replica *replica, struct replica_update *update)
     if (out->outgoing_count == 0) {
         return;
     }
-    out->messages = step_reserve(out->messages, &out->messages_capacity,
-                                 out->outgoing_count, sizeof *out->messages);
+    ROOM(out->messages, out->messages_capacity, out->outgoing_count);
     for (uint32_t i = 0; i < out->outgoing_count; i++) {
         struct outgoing *outgoing = &out->outgoing[i];
         if (outgoing->to == 0 || (replica->is_holding && !outgoing->is_early)) {
@@ -530,9 +524,7 @@ void step_submit(struct replica *replica, enum replica_entry_type type,
     /* The core wants to see some block of memory; it neither reads nor frees
      * it, and the payload is copied into the cache afterwards. */
     static uint8_t block;
-    replica->core_entries = step_reserve(replica->core_entries,
-                                         &replica->core_entries_capacity, count,
-                                         sizeof *replica->core_entries);
+    ROOM(replica->core_entries, replica->core_entries_capacity, count);
     for (uint32_t i = 0; i < count; i++) {
         replica->core_entries[i] = (struct raft_entry){
             .term = replica->core.current_term,
@@ -546,21 +538,6 @@ void step_submit(struct replica *replica, enum replica_entry_type type,
     event.submit.entries = replica->core_entries;
     event.submit.n = count;
     step_core(replica, &event);
-}
-
-void *step_reserve(void *array, uint32_t *capacity, uint64_t count,
-                   size_t element_size)
-{
-    CHECK(count <= UINT32_MAX / 2);
-    if (count <= *capacity) {
-        return array;
-    }
-    uint32_t larger = *capacity == 0 ? 16 : *capacity;
-    while (larger < count) {
-        larger *= 2;
-    }
-    *capacity = larger;
-    return memory_resize(array, larger * element_size);
 }
 
 const struct replica_members *newest_members(const struct replica *replica)

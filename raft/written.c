@@ -29,11 +29,7 @@ void written_queue(struct written *written, uint64_t term, uint64_t log_index)
             return;
         }
     }
-    if (written->count == written->capacity) {
-        written->capacity = written->capacity == 0 ? 8 : 2 * written->capacity;
-        written->runs = memory_resize(written->runs, written->capacity *
-                                                         sizeof *written->runs);
-    }
+    ROOM(written->runs, written->capacity, written->count + 1);
     written->runs[written->count++] = (struct written_run){
         .first = log_index, .last = log_index, .term = term};
 }

@@ -35,7 +35,7 @@ struct worker {
     uint64_t number;
     uint32_t *took_us;
     size_t count;
-    size_t capacity;
+    uint32_t capacity;
     int error;
     char why[HASP_WHY_SIZE];
 };
@@ -84,11 +84,7 @@ static int cycle(struct worker *worker, struct hasp_session *session)
 
 static void note(struct worker *worker, uint64_t took_ns)
 {
-    if (worker->count == worker->capacity) {
-        worker->capacity = worker->capacity * 2 + 1024;
-        worker->took_us = memory_resize(
-            worker->took_us, worker->capacity * sizeof *worker->took_us);
-    }
+    ROOM(worker->took_us, worker->capacity, worker->count + 1);
     uint64_t took_us = took_ns / 1000;
     worker->took_us[worker->count++] = took_us < UINT32_MAX ? (uint32_t)took_us
                                                             : UINT32_MAX;
