@@ -216,14 +216,17 @@ $(B)/property: $(PROPERTY_OBJ) $(LIB)
 # Packages of the clients in other languages, of what stands in clients/ and
 # nothing else: no network.
 CLIENTS_TO ?= build/clients
-.PHONY: clients client-python client-node
-clients: client-python client-node ## a wheel and an npm package, in build/clients
-client-python client-node: client-%:
+.PHONY: clients client-java client-node client-python
+clients: client-java client-node client-python ## a jar, an npm package and a wheel, in build/clients
+client-java client-node client-python: client-%:
 	@mkdir -p $(CLIENTS_TO)
 	@rm -rf $(CLIENTS_TO)/$*
 	@cp -R clients/$* $(CLIENTS_TO)/$*
 	@$(pack-$*)
 	@rm -rf $(CLIENTS_TO)/$*
+pack-java = cd $(CLIENTS_TO)/java && \
+    javac --release 17 -d classes $$(find src/main -name '*.java') && \
+    jar --create --file ../hasp-$(VERSION).jar -C classes .
 pack-python = cd $(CLIENTS_TO)/python && /usr/bin/python3 -m pip -q wheel \
     --no-index --no-build-isolation --no-deps -w .. .
 pack-node = cd $(CLIENTS_TO)/node && npm pack --silent --offline \

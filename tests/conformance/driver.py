@@ -2,6 +2,8 @@
 """Runs the `conform` of a language and talks to it, as README.md says."""
 
 import atexit
+import filecmp
+import glob
 import json
 import os
 import shutil
@@ -15,6 +17,7 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), '..', '..'))
 LANGUAGES = {
     'c': ('make', []),
     'go': (shutil.which('go'), []),
+    'java': (shutil.which('javac'), []),
     'python': ('/usr/bin/python3', ['clients/python/tests/conform.py']),
     'node': (shutil.which('node'), ['clients/node/test/conform.js']),
 }
@@ -40,6 +43,25 @@ def go_program(root):
                        cwd=os.path.join(root, 'clients', 'go'), env=env)
         built[root] = path
     return [built[root]]
+
+
+def java_program(root):
+    """Compiled once; of a copy, what is different."""
+    if root not in built:
+        path = tempfile.mkdtemp(prefix='conform-')
+        atexit.register(shutil.rmtree, path)
+        sources = [os.path.relpath(one, root) for one in glob.glob(os.path.join(
+            root, 'clients/java/src/*/java/hasp/*.java'))]
+        if root != ROOT:
+            java_program(ROOT)
+            path += ':' + built[ROOT]
+            sources = [one for one in sources if not filecmp.cmp(
+                os.path.join(root, one), os.path.join(ROOT, one), False)]
+        subprocess.run(['javac', '-nowarn', '-cp', path, '-d',
+                        path.split(':')[0], *sources], check=True, cwd=root)
+        built[root] = path
+    return ['java', '-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC', '-cp',
+            built[root], 'hasp.Conform']
 
 
 def c_program(root):
@@ -74,7 +96,7 @@ class Refused(Exception):
 class Conform:
     def __init__(self, language, root=ROOT):
         program, words = LANGUAGES[language]
-        command = {'c': c_program, 'go': go_program}.get(
+        command = {'c': c_program, 'go': go_program, 'java': java_program}.get(
             language, lambda _: [program, *words])(root)
         self.process = subprocess.Popen(
             command, cwd=root, stdin=subprocess.PIPE,

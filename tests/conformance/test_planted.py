@@ -12,6 +12,7 @@ sys.path.insert(0, HERE)
 import driver  # noqa: E402
 import script  # noqa: E402
 
+JAVA = 'src/main/java/hasp/'
 # Rule, script; by language the file, what stands there, what is planted. In C a
 # hold is freed by its release, so that nobody can ask it any more (7).
 PLANTED = [
@@ -19,6 +20,8 @@ PLANTED = [
         'c': ('lease/lease.c', 'return rules_beat_period(lease_promised_ns(lease));',
               'return 2 * lease_promised_ns(lease);'),
         'go': ('lease.go', 'l.promised() / 5)', 'l.promised() * 2)'),
+        'java': (JAVA + 'Lease.java', 'return promised() / 5;',
+                 'return promised() * 2;'),
         'python': ('hasp/lease.py', 'self.promised() // 5',
                    'self.promised() * 2'),
         'node': ('lib/lease.js', 'this.promised() / 5n',
@@ -29,6 +32,8 @@ PLANTED = [
               'lease_answered(&machine->lease, machine->asker.now, ttl_ms,'),
         'go': ('keeper.go', 's.answered(reply, sent)',
                '_ = sent; s.answered(reply, clockNow())'),
+        'java': (JAVA + 'Keeper.java', 'session.answered(reply, sent);',
+                 'session.answered(reply, Clocks.now());'),
         'python': ('hasp/keeper.py', 'self._answered(reply, sent)',
                    'self._answered(reply, read_clock())'),
         'node': ('lib/session.js', 'this.prolong(reply, sent);\n      next',
@@ -38,6 +43,8 @@ PLANTED = [
               'passed_ns >= 1000 * rules_trusted(lease->ttl_ns)'),
         'go': ('lease.go', 'case age >= trusted(l.ttl):',
                'case age >= 1000*trusted(l.ttl):'),
+        'java': (JAVA + 'Lease.java', 'sent.age(now) >= trusted(ttl);',
+                 'sent.age(now) >= 1000 * trusted(ttl);'),
         'python': ('hasp/lease.py', 'if age >= trusted(self.ttl):',
                    'if age >= 1000 * trusted(self.ttl):'),
         'node': ('lib/lease.js', 'age >= trusted(this.ttl)',
@@ -47,6 +54,9 @@ PLANTED = [
               'if (value->type == RESP_NULL) {\n*ret_is_granted = true;'),
         'go': ('lock.go', 'if err == nil && reply != nil {',
                'if err == nil {'),
+        'java': (JAVA + 'HaspLock.java',
+                 'if (reply == null) {\n                return false;',
+                 'if (reply == null) {\n                reply = 0L;'),
         'python': ('hasp/hold.py', "verb != 'RELEASE' and reply is not None:",
                    "verb != 'RELEASE':"),
         'node': ('lib/lock.js', "verb !== 'RELEASE' && reply !== null",
@@ -55,6 +65,9 @@ PLANTED = [
         'c': ('client/change.c',
               'hold->held[0].token = change->tokens[0];', ''),
         'go': ('lock.go', 'l.tokens = tokensOf(reply)', '_ = reply'),
+        'java': (JAVA + 'HaspLock.java',
+                 'if (count > 0) {\n            tokens = tokensOf(reply);',
+                 'if (count > 0) {\n            tokensOf(reply);'),
         'python': ('hasp/hold.py', 'self.tokens = dict(zip(',
                    'self.tokens = self.tokens or dict(zip('),
         'node': ('lib/lock.js', 'this.tokens = Object.fromEntries(',
@@ -67,6 +80,10 @@ PLANTED = [
         'go': ('lock.go', 'append(append(words, more...), c.tail...)',
                'append(append(words, more...), "OWNER", c.lock.owner, '
                '"REQ", strconv.FormatInt(time.Now().UnixMicro(), 10))'),
+        'java': (JAVA + 'Session.java',
+                 'line.ask(left > 0 ? waiting(words, left) : words);',
+                 'line.ask(words.stream().map(w -> w.matches("[0-9]{1,2}") '
+                 '? w + at : w).toList());'),
         'python': ('hasp/core.py', '                                       '
                    '*words, *more)', '*[w + attempt if isinstance(w, int) '
                    'else w for w in words], *more)'),
@@ -81,11 +98,15 @@ PLANTED = [
         'go': ('session.go', 'c.ask(until, "SESSION.ATTACH", '
                'strconv.FormatInt(s.id, 10), s.secret)',
                'any(nil), error(nil)'),
+        'java': (JAVA + 'Session.java', 'if (id != 0 && Connection.await',
+                 'if (id < 0 && Connection.await'),
         'python': ('hasp/core.py', 'if self.id and attaches:', 'if False:'),
         'node': ('lib/core.js', 'this.id && attaches', 'false')}),
     ('7 from sending on', 'belief_ends_first', {
         'go': ('lock.go', 'if !l.forget() {',
                'defer l.forget()\n\tif l.Token() == 0 {'),
+        'java': (JAVA + 'HaspLock.java', 'boolean isLast = forget();',
+                 'boolean isLast = true;'),
         'python': ('hasp/hold.py', '        is_last = self._forget()\n',
                    '        is_last = self._count == 1\n'),
         'node': ('lib/lock.js', 'const isLast = this.forget();',
@@ -94,6 +115,8 @@ PLANTED = [
         'c': ('client/machine.c', '{"EXPIRED", HASP_ELOST},', ''),
         'go': ('errors.go', 'case "EXPIRED", "NOSESSION":',
                'case "NOSESSION":'),
+        'java': (JAVA + 'HaspException.java', '"EXPIRED", Reason.LOST, ',
+                 ''),
         'python': ('hasp/request.py', "'EXPIRED': LeaseLost,", ''),
         'node': ('lib/request.js', "EXPIRED: 'LOST',", '')}),
 ]

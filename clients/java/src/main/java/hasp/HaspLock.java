@@ -1,0 +1,600 @@
+// SPDX-License-Identifier: MIT
+
+package hasp;
+
+import hasp.Clocks.Reading;
+import hasp.HaspException.Reason;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.Condition;
+import java.util.concurrent.locks.Lock;
+
+/**
+ * A lock of the cluster, or several that are taken together. It excludes the
+ * other threads that use it as well as everybody else who takes a lock of that
+ * name, in this program or on another machine.
+ *
+ * <p>Other than {@link java.util.concurrent.locks.ReentrantLock} it belongs to no
+ * thread: any may unlock it. It is not reentrant unless it has an
+ * {@link Options#owner}. And it can be lost: see {@link #guard}.
+ *
+ * <p>What waits throws {@link HaspException}: LOST (the session is lost),
+ * UNREACHABLE, REFUSED (DEADLOCK, LIMIT ...), UNKNOWN (what may have been granted
+ * is given back in the background; until that is certain the same lock waits).
+ */
+public final class HaspLock implements Lock {
+    private static final long LOOK = 100 * Time.MS; // While a thread has it.
+    private static final long SHOW = 1000 * Time.MS; // To ask for a limit.
+
+    /** How a lock is taken; nothing said: exclusively. */
+    public static final class Options {
+        private final List<String> words = new ArrayList<>();
+        private boolean isShared;
+        private String owner = "";
+        private long holdMs;
+
+        private Options with(String... more) {
+            words.addAll(List.of(more));
+            return this;
+        }
+
+        /** Held together with other shared holders. */
+        public Options shared() {
+            isShared = true;
+            return with("SHARED");
+        }
+
+        /** Held by so many at once; all must say the same number. */
+        public Options slots(int count) {
+            return with("SLOTS", Integer.toString(count));
+        }
+
+        /** Shown to people; what a {@link LeaderElection} announces. */
+        public Options value(String text) {
+            return with("VALUE", text);
+        }
+
+        /** It stays closed for so long after its holder has died. */
+        public Options delay(Duration length) {
+            return with("DELAY", Time.milliseconds(length));
+        }
+
+        /** A hold ends after so long, whatever happens; 0.8 of it is believed. */
+        public Options hold(Duration length) {
+            holdMs = Long.parseLong(Time.milliseconds(length));
+            return with("HOLD", Long.toString(holdMs));
+        }
+
+        /** Passes those who wait, never those who hold. */
+        public Options barge() {
+            return with("BARGE");
+        }
+
+        /** Makes it reentrant: whoever has it under this tag acquires it again,
+         * and must release it as often. It stands for one thread of control. */
+        public Options owner(String tag) {
+            owner = tag;
+            return this;
+        }
+    }
+
+    private final Session session;
+    private final List<String> names;
+    private final Options options;
+    private final String owner;
+    /** Whoever has it may acquire; it goes back with the last release. */
+    private final Semaphore turn = new Semaphore(1, true);
+
+    // Of what follows 'this' is the monitor; nothing waits inside.
+    private int count; // Of acquisitions that are not released.
+    private List<Long> tokens = List.of();
+    private boolean isShared;
+    private boolean isEnded; // The cluster has taken it away.
+    private Reading limitFrom; // A limited hold counts from here ...
+    private long limitMs; // ... and so long; 0: it has no limit.
+    private CompletableFuture<Void> ended = CompletableFuture.completedFuture(null);
+
+    HaspLock(Session session, List<String> names, Options options, String tag) {
+        if (names.isEmpty() || names.contains("")) {
+            throw new IllegalArgumentException("a lock has a name");
+        }
+        this.session = session;
+        this.names = List.copyOf(names);
+        this.options = options;
+        owner = options.owner.isEmpty() ? tag : options.owner;
+    }
+
+    // --- java.util.concurrent.locks.Lock ---------------------------------------
+
+    /** Waits in line until it is held, whatever interrupts meanwhile. */
+    @Override
+    public void lock() {
+        try {
+            acquire(Time.FOREVER, false);
+        } catch (InterruptedException e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    /** Waits in line until it is held. An interrupt gives the place up. */
+    @Override
+    public void lockInterruptibly() throws InterruptedException {
+        acquire(Time.FOREVER, true);
+    }
+
+    /** Takes it if it is free: false if it is not. Asks the cluster, so it takes
+     * a moment; an interrupt does not end it. */
+    @Override
+    public boolean tryLock() {
+        try {
+            return acquire(0, false);
+        } catch (InterruptedException e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    /** Waits in line for at most so long. */
+    @Override
+    public boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
+        return tryLock(Duration.of(time, unit.toChronoUnit()));
+    }
+
+    /** Waits in line for at most so long. */
+    public boolean tryLock(Duration wait) throws InterruptedException {
+        if (Thread.interrupted()) {
+            throw new InterruptedException();
+        }
+        return acquire(until(wait), true);
+    }
+
+    /** Gives it back. Belief in it ends before anything is sent. NOT_HELD: it was
+     * not held, or the cluster had ended the hold before. UNKNOWN: no node
+     * answered; the session goes on trying. */
+    @Override
+    public void unlock() {
+        boolean isLast = forget();
+        Change change = new Change("RELEASE");
+        boolean isOpen = false;
+        try {
+            Object reply = change.ask();
+            if (names.size() > 1 && reply instanceof Long n && n < names.size()) {
+                throw new HaspException(Reason.NOT_HELD, "only " + n + " of "
+                    + names + " were held");
+            }
+        } catch (HaspException e) {
+            isOpen = change.isOpenAfter(e);
+            if (isOpen) {
+                settleLater(change, isLast);
+                throw new HaspException(Reason.UNKNOWN, e.getMessage());
+            }
+            throw e;
+        } finally {
+            if (!isOpen) {
+                change.end();
+                turn.release(isLast ? 1 : 0);
+            }
+        }
+    }
+
+    /** There is none: a waiting thread would have to be told by the holder, who
+     * may be on another machine and die before it does. Watch a lock
+     * ({@link Session#watch}), or keep what is waited for in a database. */
+    @Override
+    public Condition newCondition() {
+        throw new UnsupportedOperationException("a lock of a cluster has no "
+            + "conditions: whoever should signal may be on another machine, and "
+            + "die; see Session.watch()");
+    }
+
+    // --- converting ------------------------------------------------------------
+
+    /** Makes a shared hold exclusive, when the other readers have gone, ahead of
+     * the queue, with a new token; false: not in that time, it is still shared.
+     * Of two that do so the second is refused (DEADLOCK). */
+    public boolean upgrade(Duration wait) throws InterruptedException {
+        mayConvert();
+        Change change = new Change("CONVERT", "EXCLUSIVE");
+        boolean isOpen = true;
+        try {
+            Object reply = change.ask(until(wait), true);
+            isOpen = false;
+            return reply != null && converted(reply, false);
+        } catch (HaspException e) {
+            isOpen = change.isOpenAfter(e);
+            throw e;
+        } finally {
+            if (isOpen) {
+                settleLater(change, false);
+            } else {
+                change.end();
+            }
+        }
+    }
+
+    /** Makes an exclusive hold shared, at once; the token stays. */
+    public void downgrade() {
+        mayConvert();
+        synchronized (this) {
+            isShared = true; // Belief ends first.
+        }
+        Change change = new Change("CONVERT", "SHARED");
+        boolean isOpen = false;
+        try {
+            change.ask();
+        } catch (HaspException e) {
+            isOpen = change.isOpenAfter(e);
+            throw e;
+        } finally {
+            if (isOpen) {
+                settleLater(change, false);
+            } else {
+                change.end();
+            }
+        }
+    }
+
+    private void mayConvert() {
+        if (names.size() > 1) {
+            throw new IllegalArgumentException("several locks are not converted");
+        }
+        guard(Duration.ZERO);
+    }
+
+    private synchronized boolean converted(Object reply, boolean shared) {
+        isShared = shared;
+        if (count > 0) {
+            tokens = tokensOf(reply);
+        }
+        return true;
+    }
+
+    // --- belief ----------------------------------------------------------------
+
+    /** The fencing token, larger at each grant; 0: nothing is held. Let what you
+     * write to refuse a smaller one. */
+    public synchronized long token() {
+        return tokens.isEmpty() ? 0 : tokens.get(0);
+    }
+
+    /** Those of several locks, by their names; empty if nothing is held. */
+    public synchronized Map<String, Long> tokens() {
+        Map<String, Long> found = new LinkedHashMap<>();
+        for (int i = 0; i < tokens.size(); i++) {
+            found.put(names.get(i), tokens.get(i));
+        }
+        return found;
+    }
+
+    /** Is it held together with others? upgrade() and downgrade() change it. */
+    public synchronized boolean isShared() {
+        return count > 0 && isShared;
+    }
+
+    /** For how long the hold may still be trusted; zero if it may not. */
+    public Duration remaining() {
+        return Duration.ofNanos(left());
+    }
+
+    private synchronized long left() {
+        Reading now = Clocks.now();
+        if (count == 0 || isEnded) {
+            return 0;
+        }
+        long left = session.lease.remaining(now);
+        return limitMs == 0 ? left
+            : Math.min(left, Lease.holdRemaining(limitFrom, limitMs, now));
+    }
+
+    /** Returns only if a step of that length ends inside the lease. SHORT: it may
+     * not, or the session is in jeopardy; LOST: it is not held, or not any more.
+     * Asks nobody: call it before each step that must not outlive the lock. */
+    public void guard(Duration need) {
+        long left = left();
+        if (left > 0 && left >= Time.nanos(need)) {
+            return;
+        }
+        session.check();
+        synchronized (this) {
+            if (count == 0 || isEnded) {
+                throw new HaspException(Reason.LOST, names
+                    + (count == 0 ? " is not held" : " has been taken away"));
+            }
+        }
+        throw new HaspException(Reason.SHORT, names + ": " + left / Time.MS
+            + " ms of the lease are left, " + need.toMillis() + " ms are needed");
+    }
+
+    /** Done when the hold ends: by unlock(), by the end of the lease or of a
+     * limited hold, or because it was taken away; also when the session is in
+     * jeopardy, since others may hold the lock soon. Work that cannot be stopped
+     * calls guard() as well: a paused process learns too late. */
+    public synchronized CompletableFuture<Void> ended() {
+        return ended.copy();
+    }
+
+    /** Who waits before it: 1 is the next one to have it, 0 stands in no queue.
+     * For another thread than the one that waits. */
+    public int place() {
+        List<?> queue = Resp.list(session.ask("LOCK.SHOW", names.get(0)), "queue");
+        for (int i = 0; i < queue.size(); i++) {
+            if (isMine(queue.get(i))) {
+                return i + 1;
+            }
+        }
+        return 0;
+    }
+
+    /** Leaves up to 4096 bytes at the lock for whoever comes next: they outlive
+     * the hold ({@link Session#note}). NOT_HELD unless it is held. */
+    public void note(String text) {
+        session.ask("LOCK.NOTE", names.get(0), Long.toString(token()), text,
+            "OWNER", owner, "SESSION", Long.toString(session.id()));
+    }
+
+    private boolean isMine(Object told) {
+        return Resp.text(told, "owner").equals(owner)
+            && Resp.number(told, "session") == session.id();
+    }
+
+    private synchronized void granted(Object reply, Reading from) {
+        tokens = tokensOf(reply);
+        if (++count == 1) {
+            isEnded = false;
+            isShared = options.isShared;
+            limitFrom = from;
+            limitMs = options.holdMs;
+        }
+    }
+
+    private static List<Long> tokensOf(Object reply) {
+        List<Long> found = new ArrayList<>();
+        for (Object one : reply instanceof List<?> list ? list : List.of(reply)) {
+            found.add((Long) one);
+        }
+        return found;
+    }
+
+    /** Ends the belief in one acquisition; was it the last one? */
+    private synchronized boolean forget() {
+        if (count == 0) {
+            throw new HaspException(Reason.NOT_HELD, names + " is not held");
+        }
+        if (--count == 0) {
+            tokens = List.of();
+            session.holds.remove(this);
+            doubt();
+        }
+        return count == 0;
+    }
+
+    /** Begins what ended() gives: at the grant, and after each jeopardy. */
+    synchronized void believe() {
+        long left = left();
+        if (left > 0 && ended.isDone()) {
+            ended = new CompletableFuture<>();
+            if (limitMs != 0) {
+                ended.completeOnTimeout(null, left, TimeUnit.NANOSECONDS);
+            }
+        }
+    }
+
+    /** Ends it. */
+    synchronized void doubt() {
+        ended.complete(null);
+    }
+
+    /** Is it this hold that the cluster has ended? True once. */
+    synchronized boolean endsWith(String lock, String tag, long token) {
+        int i = names.indexOf(lock);
+        if (isEnded || !tag.equals(owner) || i < 0 || i >= tokens.size()
+                || tokens.get(i) != token) {
+            return false;
+        }
+        isEnded = true;
+        doubt();
+        return true;
+    }
+
+    // --- acquiring -------------------------------------------------------------
+
+    private static long until(Duration wait) {
+        return wait.isNegative() || wait.isZero() ? 0 : Time.in(Time.nanos(wait));
+    }
+
+    /** 'until' is the end of the wait; 0: it only tries. */
+    private boolean acquire(long until, boolean mayInterrupt)
+            throws InterruptedException {
+        boolean isFirst = !isReentrant();
+        if (isFirst && !takeTurn(until, mayInterrupt)) {
+            return false;
+        }
+        boolean givesTurn = isFirst;
+        Change change = new Change("ACQUIRE", options.words);
+        boolean isOpen = true;
+        try {
+            Reading from = Clocks.now();
+            Object reply = change.ask(until, mayInterrupt);
+            isOpen = false;
+            if (reply == null) {
+                return false;
+            }
+            granted(reply, from);
+            confirm(until != 0);
+            givesTurn = false;
+            return true;
+        } catch (HaspException e) {
+            isOpen &= change.isOpenAfter(e);
+            throw e;
+        } finally {
+            if (isOpen) {
+                settleLater(change, isFirst);
+            } else {
+                change.end();
+                turn.release(givesTurn ? 1 : 0);
+            }
+        }
+    }
+
+    private synchronized boolean isReentrant() {
+        return !options.owner.isEmpty() && count > 0;
+    }
+
+    /** The session may have been lost meanwhile. Where a limited hold was waited
+     * for, the cluster says how much of it is left. */
+    private void confirm(boolean hasWaited) {
+        if (session.state() == Session.State.LOST) {
+            forget();
+            session.check();
+        }
+        if (limitMs != 0 && hasWaited) {
+            try {
+                Session.Answer answer = session.request(
+                    List.of("LOCK.SHOW", names.get(0)), 0, Time.in(SHOW));
+                Resp.list(answer.reply(), "holders").stream().filter(this::isMine)
+                    .mapToLong(one -> Resp.number(one, "hold_left_ms"))
+                    .filter(ms -> ms > 0)
+                    .forEach(ms -> limit(Math.min(ms, limitMs), answer.sent()));
+            } catch (HaspException e) {
+                // It is counted from before the wait.
+            }
+        }
+        session.holds.add(this);
+        believe();
+    }
+
+    private synchronized void limit(long ms, Reading from) {
+        limitMs = ms;
+        limitFrom = from;
+    }
+
+    private boolean takeTurn(long until, boolean mayInterrupt)
+            throws InterruptedException {
+        boolean wasInterrupted = false;
+        try {
+            for (;;) {
+                session.check();
+                long left = until == 0 ? 0 : Math.min(LOOK, Time.left(until));
+                try {
+                    if (left <= 0 ? turn.tryAcquire()
+                            : turn.tryAcquire(left, TimeUnit.NANOSECONDS)) {
+                        return true;
+                    }
+                } catch (InterruptedException e) {
+                    if (mayInterrupt) {
+                        throw e;
+                    }
+                    wasInterrupted = true;
+                }
+                if (left <= 0) {
+                    return false;
+                }
+            }
+        } finally {
+            if (wasInterrupted) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
+    // --- changes: numbered, so that however often one is asked it is done once --
+
+    private final class Change {
+        private final String verb;
+        private final String how;
+        private final long number = session.numbers.begin();
+        private final List<String> words = new ArrayList<>();
+
+        Change(String verb, String... more) {
+            this(verb, List.of(more));
+        }
+
+        Change(String verb, List<String> more) {
+            this.verb = verb;
+            how = more.isEmpty() ? "" : more.get(0);
+            if (names.size() == 1) {
+                words.add("LOCK." + verb);
+            } else {
+                words.add("LOCK.M" + verb);
+                words.add(Integer.toString(names.size()));
+            }
+            words.addAll(names);
+            words.addAll(more);
+            words.addAll(List.of("OWNER", owner, "REQ", Long.toString(number),
+                "ACKED", session.numbers.acked()));
+        }
+
+        /** Waits for no lock, whatever interrupts meanwhile. */
+        Object ask() {
+            return session.request(words).reply();
+        }
+
+        Object ask(long until, boolean mayInterrupt) throws InterruptedException {
+            return session.request(words, until, Time.plus(
+                until == 0 ? Time.now() : until, session.timeout),
+                mayInterrupt).reply();
+        }
+
+        void end() {
+            session.numbers.end(number);
+        }
+
+        /** May it still be done? A release that no node could do is to be. */
+        boolean isOpenAfter(HaspException e) {
+            return !e.isForgotten() && (e.reason() == Reason.UNKNOWN
+                || (e.reason() == Reason.UNREACHABLE
+                    && (verb.equals("RELEASE") || how.equals("SHARED"))));
+        }
+
+        /** What takes it back, where nobody waits for it; null: nothing does. */
+        Change undo() {
+            if (verb.equals("ACQUIRE")) {
+                return new Change("RELEASE");
+            }
+            return how.equals("EXCLUSIVE") ? new Change("CONVERT", "SHARED") : null;
+        }
+    }
+
+    /** Clears up a change whose outcome is not known, for as long as the session
+     * lives: asked again under its number, and not waiting, it tells what became
+     * of it. What was granted meanwhile is taken back: nobody waits for it. */
+    private void settleLater(Change change, boolean givesTurn) {
+        session.background.execute(() -> {
+            Change open = change;
+            while (open != null) {
+                open = settle(open);
+            }
+            turn.release(givesTurn ? 1 : 0);
+        });
+    }
+
+    private Change settle(Change change) {
+        for (int round = 1;; round++) {
+            Object reply;
+            try {
+                reply = change.ask();
+            } catch (HaspException e) {
+                if (session.state() == Session.State.LOST) {
+                    return null; // All has ended with the session.
+                }
+                if (change.isOpenAfter(e) || e.reason() == Reason.UNREACHABLE) {
+                    Time.pause(round);
+                    continue;
+                }
+                // A named owner may have other holds of it.
+                reply = e.isForgotten() && options.owner.isEmpty() ? 0L : null;
+            }
+            if (reply instanceof Long token && token > 0
+                    && change.how.equals("EXCLUSIVE")) {
+                converted(reply, true);
+            }
+            change.end();
+            return reply == null ? null : change.undo();
+        }
+    }
+}

@@ -1,0 +1,496 @@
+// SPDX-License-Identifier: MIT
+
+package hasp;
+
+import hasp.Clocks.Reading;
+import hasp.HaspException.Reason;
+import java.io.IOException;
+import java.security.MessageDigest;
+import java.security.NoSuchAlgorithmException;
+import java.security.SecureRandom;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.HexFormat;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.Consumer;
+
+/**
+ * A client's identity. Its locks are its own as long as its lease is kept, which
+ * a thread does by heartbeats.
+ */
+public final class Session implements AutoCloseable {
+    private static final long ANSWER = 4000 * Time.MS; // Then another node.
+    private static final long GRACE = 2000 * Time.MS; // Beyond a wait.
+    /** A wait is asked again after so long: its node may be frozen. */
+    private static final long SILENCE = 15_000 * Time.MS;
+
+    /** What may be believed of a session. */
+    public enum State {
+        /** Whatever it holds is its own. */
+        HELD,
+        /** Out of touch with the cluster: stop what the locks protect. An answer
+         * makes it held again. */
+        JEOPARDY,
+        /** For good: open another one. */
+        LOST
+    }
+
+    /** What happened. */
+    public enum Kind {
+        /** {@link State#JEOPARDY} has begun. */
+        JEOPARDY,
+        /** In touch again; nothing was lost. */
+        SAFE,
+        /** The session, or the hold of the lock that is named, is lost. */
+        LOST,
+        /** Somebody asks for the lock. */
+        PLEASE
+    }
+
+    /** Something that happened to a session, or to a hold of it.
+     *
+     * @param kind what
+     * @param lock "": the session, with all that it holds
+     * @param token of the hold; 0: of the session
+     * @param text the reason, or the message */
+    public record Event(Kind kind, String lock, long token, String text) {}
+
+    /** A holder of a lock.
+     *
+     * @param session its id
+     * @param client its name
+     * @param owner who in the session; "" by default
+     * @param value what it shows to others
+     * @param token of its hold */
+    public record Holder(long session, String client, String owner, String value,
+            long token) {}
+
+    /** How a session is opened; what is not said is the default. */
+    public static final class Options {
+        private String endpoints;
+        private String name = "java:" + ProcessHandle.current().pid();
+        private Duration ttl = Duration.ofSeconds(10);
+        private Duration linger = Duration.ZERO;
+        private Duration timeout = Duration.ofSeconds(10);
+        private Duration alive = Duration.ZERO;
+        private final Map<String, String> labels = new LinkedHashMap<>();
+        private Consumer<Event> onEvent = event -> {};
+
+        /** "host:port,host:port,..." of any nodes. Default: the environment's
+         * HASP_ENDPOINTS, else the nodes of {@code hasp dev}. */
+        public Options endpoints(String all) {
+            endpoints = all;
+            return this;
+        }
+
+        /** Shown to people; what a blacklist's patterns match. */
+        public Options name(String text) {
+            name = text;
+            return this;
+        }
+
+        /** How long a dead session blocks others: 100 ms to the cluster's limit;
+         * by default 10 s. Belief lasts for 0.8 of it. */
+        public Options ttl(Duration length) {
+            ttl = length;
+            return this;
+        }
+
+        /** Ends the session that soon after its last connection was closed, as
+         * it is when the process dies. Belief lasts for 0.8 of it. */
+        public Options linger(Duration length) {
+            linger = length;
+            return this;
+        }
+
+        /** Bounds a request, apart from the wait for a lock; by default 10 s. */
+        public Options timeout(Duration length) {
+            timeout = length;
+            return this;
+        }
+
+        /** The program has to earn its heartbeats: unless {@link Session#alive}
+         * is called at least so often, the session ends as a dead one does. */
+        public Options alive(Duration length) {
+            alive = length;
+            return this;
+        }
+
+        /** Shown to people. */
+        public Options label(String key, String value) {
+            labels.put(key, value);
+            return this;
+        }
+
+        /** Is told what happens to the session, one event after the other, on a
+         * thread of its own. */
+        public Options onEvent(Consumer<Event> handler) {
+            onEvent = handler;
+            return this;
+        }
+    }
+
+    private static final ThreadFactory DAEMONS = work -> {
+        Thread thread = new Thread(work, "hasp");
+        thread.setDaemon(true);
+        return thread;
+    };
+
+    final Lease lease = new Lease();
+    final Nodes nodes;
+    final Numbers numbers = new Numbers();
+    final Set<HaspLock> holds = ConcurrentHashMap.newKeySet();
+    /** Clears up what became of changes that nobody waits for any more. */
+    final ExecutorService background = Executors.newCachedThreadPool(DAEMONS);
+    final long timeout;
+    final String name;
+    private final ExecutorService events =
+        Executors.newSingleThreadExecutor(DAEMONS);
+    private final Options options;
+    private final Keeper keeper;
+    private final String secret;
+    private final AtomicInteger owners = new AtomicInteger();
+    private volatile long id;
+    private volatile Reading aliveAt = Clocks.now();
+    private volatile boolean isClosed;
+    volatile String why = "the lease has run out";
+
+    private Session(Options options) {
+        this.options = options;
+        name = options.name;
+        timeout = Time.nanos(options.timeout);
+        nodes = new Nodes(options.endpoints);
+        byte[] random = new byte[16];
+        new SecureRandom().nextBytes(random);
+        secret = HexFormat.of().formatHex(random);
+        keeper = new Keeper(this);
+    }
+
+    /** Opens a session with the defaults. */
+    public static Session open() {
+        return open(new Options());
+    }
+
+    /** Opens a session, within the time-out. A session whose answer was lost ends
+     * by its TTL, and nobody knows it. Throws UNREACHABLE, REFUSED. */
+    public static Session open(Options options) {
+        Session session = new Session(options);
+        try {
+            session.begin();
+        } catch (RuntimeException e) {
+            session.end();
+            throw e;
+        }
+        session.keeper.start();
+        return session;
+    }
+
+    /** OPEN; of the secret it shows the hash alone. */
+    private void begin() {
+        List<String> words = new ArrayList<>(List.of("SESSION.OPEN", "TTL",
+            Time.milliseconds(options.ttl), "NAME", name, "PROOF", proof(secret)));
+        if (!options.linger.isZero()) {
+            words.addAll(List.of("LINGER", Time.milliseconds(options.linger)));
+        }
+        options.labels.forEach((key, value) ->
+            words.addAll(List.of("LABEL", key, value)));
+        Answer answer = request(words);
+        id = Resp.number(answer.reply, "id");
+        answered(answer.reply, answer.sent);
+    }
+
+    private static String proof(String secret) {
+        try {
+            return HexFormat.of().formatHex(
+                MessageDigest.getInstance("SHA-256").digest(secret.getBytes()));
+        } catch (NoSuchAlgorithmException e) {
+            throw new AssertionError(e); // Each JDK has it.
+        }
+    }
+
+    void answered(Object reply, Reading sent) {
+        lease.answered(sent, Resp.number(reply, "ttl_ms"),
+            Resp.number(reply, "linger_ms"));
+    }
+
+    // --- locks -----------------------------------------------------------------
+
+    /** A lock by that name, taken exclusively. It asks nothing. */
+    public HaspLock lock(String name) {
+        return lock(name, new HaspLock.Options());
+    }
+
+    /** A lock by that name. It asks nothing. */
+    public HaspLock lock(String name, HaspLock.Options how) {
+        return lock(List.of(name), how);
+    }
+
+    /** Up to 64 locks that are taken together, all or none, without deadlocks
+     * among those who do so. */
+    public HaspLock lock(List<String> names, HaspLock.Options how) {
+        return new HaspLock(this, names, how,
+            ProcessHandle.current().pid() + "-" + owners.incrementAndGet());
+    }
+
+    // --- belief ----------------------------------------------------------------
+
+    /** The id, as {@code hasp session list} shows it. */
+    public long id() {
+        return id;
+    }
+
+    /** What may be believed of it now; asks nobody. */
+    public State state() {
+        return lease.state(Clocks.now());
+    }
+
+    /** For how long the lease may still be trusted; zero unless it is held. */
+    public Duration remaining() {
+        return Duration.ofNanos(lease.remaining(Clocks.now()));
+    }
+
+    /** Says that the program makes progress: see {@link Options#alive}. Call it
+     * where the work is done, not from a timer. Throws LOST if it is too late. */
+    public void alive() {
+        aliveAt = Clocks.now();
+        check();
+    }
+
+    boolean isEarned() {
+        return options.alive.isZero()
+            || aliveAt.age(Clocks.now()) <= Time.nanos(options.alive);
+    }
+
+    void check() {
+        if (state() == State.LOST) {
+            throw new HaspException(Reason.LOST,
+                "the session is lost, open another one: " + why);
+        }
+    }
+
+    /** Gives back all that is held, and ends the session. Belief in its locks
+     * ends before anything is sent. UNREACHABLE, UNKNOWN: no node answered; the
+     * session ends by its TTL. */
+    @Override
+    public void close() {
+        if (isClosed) {
+            return;
+        }
+        isClosed = true;
+        holds.forEach(HaspLock::doubt);
+        try {
+            if (state() != State.LOST) {
+                request(List.of("SESSION.CLOSE"));
+            }
+        } finally {
+            end();
+        }
+    }
+
+    private void end() {
+        refuse("it has been closed");
+        keeper.stop();
+        nodes.close();
+        background.shutdown();
+        events.shutdown();
+    }
+
+    /** The session has ended. */
+    void refuse(String reason) {
+        if (state() != State.LOST) {
+            why = reason;
+        }
+        lease.refuse();
+        keeper.wake();
+    }
+
+    /** A handler that is slow has its events later; none is dropped. */
+    void emit(Kind kind, String lock, long token, String text) {
+        if (!isClosed) {
+            events.execute(() -> options.onEvent.accept(
+                new Event(kind, lock, token, text)));
+        }
+    }
+
+    // --- questions -------------------------------------------------------------
+
+    /** The answer to any command of docs/protocol.md that may be repeated: null,
+     * Boolean, Long, String, List or Map. */
+    public Object ask(String... words) {
+        return request(List.of(words)).reply;
+    }
+
+    /** Is that the token of a present holder of the lock? */
+    public boolean check(String lock, long token) {
+        return isTrue(ask("LOCK.CHECK", lock, Long.toString(token)));
+    }
+
+    /** Remembers the token for a resource that cannot do so itself. False: a
+     * larger one was admitted before, the write must not be done. */
+    public boolean admit(String resource, long token) {
+        return isTrue(ask("FENCE.ADMIT", resource, Long.toString(token)));
+    }
+
+    private static boolean isTrue(Object reply) {
+        return Boolean.TRUE.equals(reply) || Long.valueOf(1).equals(reply);
+    }
+
+    /** Asks the holders of a lock to give it back; how many were told? */
+    public long please(String lock, String message) {
+        return ask("LOCK.PLEASE", lock, "MESSAGE", message) instanceof Long n ? n : 0;
+    }
+
+    /** Who holds the lock now. */
+    public List<Holder> holders(String lock) {
+        List<Holder> found = new ArrayList<>();
+        for (Object one : Resp.list(ask("LOCK.SHOW", lock), "holders")) {
+            found.add(new Holder(Resp.number(one, "session"),
+                Resp.text(one, "client"), Resp.text(one, "owner"),
+                Resp.text(one, "value"), Resp.number(one, "token")));
+        }
+        return found;
+    }
+
+    /** What a holder has left at the lock ({@link HaspLock#note(String)}); "":
+     * nothing. */
+    public String note(String lock) {
+        return Resp.text(ask("LOCK.SHOW", lock), "note");
+    }
+
+    /** Tells each change of the locks whose names begin so, until it is closed or
+     * the session has ended. 'tell' is called on a thread of its own. */
+    public Watch watch(String prefix, Consumer<Watch.Change> tell) {
+        return new Watch(this, prefix, tell);
+    }
+
+    // --- requests --------------------------------------------------------------
+
+    /** 'sent': the clocks before the request was sent. */
+    record Answer(Object reply, Reading sent) {}
+
+    Answer request(List<String> words) {
+        return request(words, 0, Time.in(timeout));
+    }
+
+    /** Whatever interrupts meanwhile. */
+    Answer request(List<String> words, long waitUntil, long limit) {
+        try {
+            return request(words, waitUntil, limit, false);
+        } catch (InterruptedException e) {
+            throw new AssertionError(e);
+        }
+    }
+
+    /** Asks one node after the other until one answers. 'waitUntil' is the end of
+     * a wait for a lock, 0 if there is none. The error tells the truth about what
+     * was done: UNREACHABLE means nothing, UNKNOWN that nobody knows. */
+    Answer request(List<String> words, long waitUntil, long limit,
+            boolean mayInterrupt) throws InterruptedException {
+        boolean isDoubtful = false;
+        String last = "no node was asked";
+        int turn = nodes.turn();
+        for (int i = 0;; i++) {
+            if (i > 0 && i % nodes.count() == 0) {
+                Time.pause(i / nodes.count());
+            }
+            if (id != 0) {
+                check();
+            }
+            if (mayInterrupt && Thread.interrupted()) {
+                throw new InterruptedException();
+            }
+            if (Time.left(limit) <= 0) {
+                throw new HaspException(
+                    isDoubtful ? Reason.UNKNOWN : Reason.UNREACHABLE,
+                    isDoubtful ? "no answer in time, it may have been done ("
+                        + last + ")" : "no node could do it (" + last + ")");
+            }
+            int at = turn + i;
+            Connection line = null;
+            try {
+                line = take(at, limit);
+                nodes.use(line);
+                long left = waitUntil == 0 ? 0 : Time.left(waitUntil);
+                Reading sent = Clocks.now();
+                boolean wasDoubtful = isDoubtful;
+                isDoubtful = true;
+                var answer = line.ask(left > 0 ? waiting(words, left) : words);
+                long until = Math.min(limit, Time.in(left <= 0 ? ANSWER
+                    : Math.min(Time.plus(left, GRACE), SILENCE)));
+                Object reply = mayInterrupt ? Connection.awaitOr(answer, until)
+                    : Connection.await(answer, until);
+                if (!(reply instanceof Resp.Refusal refusal)) {
+                    nodes.put(line, at);
+                    return new Answer(reply, sent);
+                }
+                isDoubtful = wasDoubtful | refusal.word().equals("UNKNOWN");
+                HaspException error = new HaspException(refusal);
+                last = refusal.text();
+                boolean isFinal = error.isForgotten()
+                    || (error.reason() != Reason.UNREACHABLE
+                        && error.reason() != Reason.UNKNOWN);
+                if (isFinal) {
+                    nodes.put(line, at);
+                    throw judged(error);
+                }
+            } catch (IOException e) {
+                last = nodes.endpoint(at) + ": " + e.getMessage();
+            } catch (InterruptedException e) {
+                nodes.drop(line); // Its answer will come.
+                throw e;
+            }
+            if (line != null) {
+                nodes.drop(line);
+            }
+        }
+    }
+
+    private static List<String> waiting(List<String> words, long left) {
+        List<String> all = new ArrayList<>(words);
+        all.add("WAIT");
+        all.add(left == Time.FOREVER ? "FOREVER"
+            : Long.toString((left - 1) / Time.MS + 1));
+        return all;
+    }
+
+    private Connection take(int at, long limit) throws IOException {
+        Connection line = nodes.take(at);
+        return line != null ? line : connect(at, limit);
+    }
+
+    /** A new connection that acts for the session. */
+    Connection connect(int at, long limit) throws IOException {
+        long until = Math.min(limit, Time.in(Nodes.CONNECT));
+        Connection line = new Connection(nodes.endpoint(at), until);
+        try {
+            if (id != 0 && Connection.await(line.ask("SESSION.ATTACH",
+                    Long.toString(id), secret), until) instanceof Resp.Refusal no) {
+                HaspException error = judged(new HaspException(no));
+                if (error.reason() == Reason.LOST) {
+                    throw error;
+                }
+                throw new IOException(no.text()); // Another node may know us.
+            }
+            return line;
+        } catch (IOException | HaspException e) {
+            line.close();
+            throw e;
+        }
+    }
+
+    /** EXPIRED, from whichever node, ends it all. */
+    HaspException judged(HaspException error) {
+        if (error.reason() == Reason.LOST) {
+            refuse(error.getMessage());
+        }
+        return error;
+    }
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT
+
+package hasp;
+
+import java.time.Duration;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.BlockingQueue;
+import java.util.concurrent.LinkedBlockingQueue;
+import java.util.concurrent.TimeUnit;
+
+/** Against a real cluster ($HASP_ENDPOINTS): what tests/conformance does not
+ * ask. */
+public final class ClusterTests {
+    private static final Duration SECOND = Duration.ofSeconds(1);
+    private static final Duration LONG = Duration.ofSeconds(20);
+    private static int passed;
+
+    private ClusterTests() {}
+
+    private static void check(boolean fact, Object what) {
+        if (!fact) {
+            throw new AssertionError(what);
+        }
+        passed++;
+    }
+
+    private static <T> T next(BlockingQueue<T> queue) throws InterruptedException {
+        T found = queue.poll(20, TimeUnit.SECONDS);
+        check(found != null, "nothing came");
+        return found;
+    }
+
+    private static void refused(HaspException.Reason reason, Runnable call) {
+        try {
+            call.run();
+        } catch (HaspException e) {
+            check(e.reason() == reason, e);
+            return;
+        }
+        throw new AssertionError("not refused: " + reason);
+    }
+
+    /** Another session, which asks for the lock on a thread of its own. */
+    private static Thread waiting(HaspLock lock, BlockingQueue<String> told) {
+        Thread thread = new Thread(() -> {
+            try {
+                lock.lockInterruptibly();
+                told.add("held");
+            } catch (InterruptedException e) {
+                told.add("interrupted");
+            }
+        });
+        thread.start();
+        return thread;
+    }
+
+    private static void awaitPlace(HaspLock lock, int place)
+            throws InterruptedException {
+        for (int i = 0; lock.place() != place; i++) {
+            check(i < 400, "never at place " + place);
+            Thread.sleep(50);
+        }
+    }
+
+    private static void locks(Session one, Session two) throws Exception {
+        HaspLock mine = one.lock("locks");
+        HaspLock theirs = two.lock("locks");
+        mine.lock();
+        long first = mine.token();
+        check(!theirs.tryLock() && !mine.tryLock(), "held by two");
+        check(!theirs.tryLock(100, TimeUnit.MILLISECONDS), "held by two");
+        var told = new LinkedBlockingQueue<String>();
+        Thread waiter = waiting(theirs, told);
+        awaitPlace(theirs, 1);
+        waiter.interrupt();
+        check(next(told).equals("interrupted"), "not interrupted");
+        awaitPlace(theirs, 0);
+        waiting(theirs, told);
+        awaitPlace(theirs, 1);
+        var ended = mine.ended();
+        mine.unlock();
+        check(ended.isDone() && mine.token() == 0, "still believed in");
+        check(next(told).equals("held") && theirs.token() > first, "not passed on");
+        refused(HaspException.Reason.NOT_HELD, mine::unlock);
+        theirs.unlock();
+        Thread.currentThread().interrupt();
+        mine.lock(); // Whatever interrupts.
+        check(Thread.interrupted() && mine.token() > 0, "not held");
+        mine.unlock();
+    }
+
+    private static void threads(Session one) throws Exception {
+        HaspLock lock = one.lock("threads");
+        int[] inside = {0};
+        Thread[] all = new Thread[8];
+        for (int i = 0; i < all.length; i++) {
+            all[i] = new Thread(() -> {
+                for (int n = 0; n < 5; n++) {
+                    lock.lock();
+                    check(++inside[0] == 1, "two inside");
+                    inside[0]--;
+                    lock.unlock();
+                }
+            });
+            all[i].start();
+        }
+        for (Thread thread : all) {
+            thread.join();
+        }
+        check(passed >= 8 * 5, "a thread has died");
+    }
+
+    private static void owners(Session one, Session two) {
+        HaspLock lock = one.lock("owned", new HaspLock.Options().owner("me"));
+        lock.lock();
+        lock.lock();
+        lock.unlock();
+        lock.guard(SECOND);
+        check(!two.lock("owned").tryLock(), "held by two");
+        lock.unlock();
+        refused(HaspException.Reason.LOST, () -> lock.guard(SECOND));
+        check(two.lock("owned").tryLock(), "not free");
+    }
+
+    private static void several(Session one, Session two) {
+        HaspLock both = one.lock(List.of("from", "to"), new HaspLock.Options());
+        both.lock();
+        check(both.tokens().keySet().equals(Map.of("from", 1, "to", 2).keySet()),
+            both.tokens());
+        check(!two.lock("to").tryLock(), "held by two");
+        both.unlock();
+    }
+
+    private static void readers(Session one, Session two) throws Exception {
+        var shared = new HaspLock.Options().shared();
+        HaspLock reader = one.lock("page", shared);
+        HaspLock other = two.lock("page", shared);
+        reader.lock();
+        other.lock();
+        check(!reader.upgrade(Duration.ZERO) && reader.isShared(), "upgraded");
+        reader.guard(SECOND);
+        other.unlock();
+        long token = reader.token();
+        check(reader.upgrade(LONG) && !reader.isShared(), "not upgraded");
+        check(reader.token() > token, "no new token");
+        reader.downgrade();
+        check(reader.isShared() && other.tryLock(), "not shared");
+        other.unlock();
+        reader.unlock();
+    }
+
+    private static void told(Session one, Session two,
+            BlockingQueue<Session.Event> events) throws Exception {
+        var changes = new LinkedBlockingQueue<Watch.Change>();
+        Watch watch = two.watch("told", changes::add);
+        check(next(changes).kind().isEmpty(), "no beginning");
+        HaspLock lock = one.lock("told",
+            new HaspLock.Options().value("me").hold(Duration.ofMinutes(1)));
+        lock.lock();
+        Watch.Change granted = next(changes);
+        check(granted.kind().equals("granted") && granted.token() == lock.token(),
+            granted);
+        check(lock.remaining().compareTo(Duration.ofSeconds(48)) < 0, "no limit");
+        check(two.holders("told").get(0).value().equals("me"), "no value");
+        check(two.check("told", lock.token()), "not a holder's");
+        check(two.admit("disk", lock.token()), "not admitted");
+        check(!two.admit("disk", lock.token() - 1), "an old token was admitted");
+        lock.note("page 17");
+        check(two.note("told").equals("page 17"), two.note("told"));
+        check(two.please("told", "soon") == 1, "nobody was asked");
+        Session.Event please = next(events);
+        check(please.kind() == Session.Kind.PLEASE && please.text().equals("soon"),
+            please);
+        lock.unlock();
+        refused(HaspException.Reason.NOT_HELD, () -> lock.note("too late"));
+        watch.close();
+    }
+
+    private static void closed() {
+        Session session = Session.open();
+        HaspLock lock = session.lock("closed");
+        lock.lock();
+        session.close();
+        session.close();
+        check(lock.remaining().isZero() && lock.ended().isDone(), "believed in");
+        refused(HaspException.Reason.LOST, lock::lock);
+    }
+
+    /** Runs all. */
+    public static void main(String[] arguments) throws Exception {
+        var events = new LinkedBlockingQueue<Session.Event>();
+        try (Session one = Session.open(new Session.Options().name("one")
+                .label("kind", "test").onEvent(events::add));
+                Session two = Session.open()) {
+            locks(one, two);
+            threads(one);
+            owners(one, two);
+            several(one, two);
+            readers(one, two);
+            told(one, two, events);
+            check(one.state() == Session.State.HELD, one.state());
+        }
+        closed();
+        check(events.isEmpty(), events);
+        System.out.println(passed + " passed");
+    }
+}

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: MIT
+"""The client in Java: its own tests, and a cluster; its jar, with which the
+program of its README and its examples run in an empty folder."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+
+import pytest
+
+from cluster import ROOT, Cluster
+
+CLIENT = os.path.join(ROOT, "clients", "java")
+JAVA = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("javac") is None, reason="needs default-jdk-headless"
+)
+
+
+def run(*words, folder=None, **env):
+    done = subprocess.run(
+        words,
+        cwd=folder,
+        env=dict(os.environ, **env),
+        timeout=110,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        encoding="utf-8",
+    )
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def sources(*parts):
+    return [
+        os.path.join(folder, name)
+        for part in parts
+        for folder, _, names in os.walk(os.path.join(CLIENT, part))
+        for name in names
+        if name.endswith(".java")
+    ]
+
+
+@pytest.fixture(scope="module")
+def classes(tmp_path_factory):
+    """Client and tests; whatever the compiler warns of is an error, a public
+    name without documentation, too."""
+    path = str(tmp_path_factory.mktemp("classes"))
+    run("javac", "-Xlint:all", "-Xdoclint:all/public,-missing", "-Werror",
+        "-d", path, *sources("src"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def packed(tmp_path_factory):
+    """The jar of `make client-java`, and the examples made with it alone."""
+    path = str(tmp_path_factory.mktemp("packed"))
+    run("make", "-s", "client-java", "CLIENTS_TO=" + path, folder=ROOT)
+    jar = os.path.join(path, "hasp-0.1.0.jar")
+    run("javac", "-Xlint:all", "-Werror", "-cp", jar, "-d", path,
+        *sources("examples"))
+    return jar, path
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(3) as nodes:
+        nodes.leader()
+        yield nodes
+
+
+def endpoints(cluster):
+    return ",".join("127.0.0.1:%d" % n.client_port for n in cluster.nodes)
+
+
+def test_its_tests_pass(classes):
+    said = run(*JAVA, "-cp", classes, "hasp.UnitTests",
+               os.path.join(ROOT, "tests", "vectors"))
+    assert int(said.split()[0]) > 5000
+
+
+def test_it_does_what_it_says_with_a_cluster(cluster, classes):
+    said = run(*JAVA, "-ea", "-cp", classes, "hasp.ClusterTests",
+               HASP_ENDPOINTS=endpoints(cluster))
+    assert int(said.split()[0]) > 60
+
+
+PROGRAM = """import hasp.HaspLock;
+import hasp.Session;
+import java.time.Duration;
+
+public class Example {
+    static class Store {
+        void write(String row, long token) {
+            System.out.println(row + " written with a token: " + (token > 0));
+        }
+    }
+
+    public static void main(String[] arguments) {
+        Store store = new Store();
+%s    }
+}
+"""
+
+
+def test_the_program_of_its_readme_runs(cluster, packed, tmp_path):
+    with open(os.path.join(CLIENT, "README.md"), encoding="utf-8") as file:
+        readme = file.read()
+    shown = re.search(r"```java\n(.*?)```", readme, re.S).group(1)
+    command = re.search(r"^java (-cp .*)$", readme, re.M).group(1)
+    shutil.copy(packed[0], tmp_path)
+    tmp_path.joinpath("Example.java").write_text(PROGRAM % shown)
+    said = run(*JAVA, *command.split(), folder=tmp_path,
+               HASP_ENDPOINTS=endpoints(cluster))
+    assert said == "row written with a token: true\n"
+
+
+def example(cluster, packed, name, *words):
+    return run(*JAVA, "-cp", ":".join(packed), name, *words,
+               HASP_ENDPOINTS=endpoints(cluster))
+
+
+def test_its_examples_run(cluster, packed):
+    assert example(cluster, packed, "Cron", "job", "day-1") == "runs job\n"
+    again = example(cluster, packed, "Cron", "job", "day-1")
+    assert again == "another machine runs job\n"
+    assert example(cluster, packed, "Workers").count("is done") == 10
+    said = example(cluster, packed, "Fenced").splitlines()
+    assert [line.rsplit(" ", 1)[1] for line in said] == ["true", "false"]
+
+
+def test_a_leader_is_elected_and_followed_by_another(cluster, packed):
+    env = dict(os.environ, HASP_ENDPOINTS=endpoints(cluster))
+    running = [
+        subprocess.Popen(
+            [*JAVA, "-cp", ":".join(packed), "Election"],
+            env=env,
+            stdout=subprocess.PIPE,
+            encoding="utf-8",
+        )
+        for _ in range(2)
+    ]
+
+    def follow(which, text):
+        for line in running[which].stdout:
+            if line.startswith(text):
+                return line
+        raise AssertionError("%d never said %r" % (which, text))
+
+    try:
+        pid = follow(0, "leader is").split(":")[-1].strip()
+        first = 0 if pid == str(running[0].pid) else 1
+        # A leader that stands still for longer than its lease finds out, ...
+        running[first].send_signal(signal.SIGSTOP)
+        follow(1 - first, "leads with token")
+        running[first].send_signal(signal.SIGCONT)
+        follow(first, "leads no longer")
+        # ... and one that ends hands over.
+        running[1 - first].send_signal(signal.SIGTERM)
+        follow(first, "leads with token")
+        assert "leads no longer" in running[1 - first].communicate(20)[0]
+    finally:
+        for process in running:
+            process.kill()
+            process.wait()
+            process.stdout.close()
