@@ -87,6 +87,8 @@ static void take(struct core *core)
                        &header.configuration_index);
     header.configuration = buffer_bytes(&members);
     CHECK(!core->snapshots.is_taking && header.last_index > 0);
+    /* What is not committed may never have been. */
+    CHECK(header.configuration_index <= header.last_index);
     core->snapshots.is_taking = true;
     core->port.snapshot_take(core->port.data, &header);
     buffer_done(&members);

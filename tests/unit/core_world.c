@@ -97,6 +97,7 @@ static void port_snapshot_take(void *data, const struct snapshot_header *header)
     table_abort(txn);
     node->snapshot_index = header->last_index;
     node->snapshot_term = header->last_term;
+    node->snapshot_members_index = header->configuration_index;
     node->snapshot_due = true;
 }
 

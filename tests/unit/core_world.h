@@ -61,7 +61,7 @@ struct world_node {
     uint64_t clock_offset_ns;
     uint64_t clock_permille; /* Its speed; 0: as the world's. */
     struct buffer snapshot;
-    uint64_t snapshot_index, snapshot_term;
+    uint64_t snapshot_index, snapshot_term, snapshot_members_index;
     bool snapshot_due, snapshot_adopt_due;
     uint64_t install_next; /* 0: nothing is being installed. */
     struct buffer incoming;

@@ -321,6 +321,27 @@ a_session_doomed_since_its_heartbeat_is_not_answered_ok(void **state)
                         "-EXPIRED the session has ended\r\n");
 }
 
+/* Blacklisted when its heartbeat came, and no more when that is answered. */
+static void a_pardoned_heartbeat_has_moved_the_deadline(void **state)
+{
+    (void)state;
+    struct credentials c = client_session(world, leader, 1, "TTL 4000");
+    client_open(world, leader, 2);
+    client_ask(world, leader, 2, "BLACKLIST.ADD SESSION %llu", ID(c));
+    world_run(world, 2000);
+    client_clear(world, leader, 1);
+    client_clear(world, leader, 2);
+    client_send(world, leader, 2, "BLACKLIST.REMOVE SESSION %llu", ID(c));
+    world_run(world, 2);
+    assert_int_equal(world->node[leader].client[2].output.size, 0);
+    client_send(world, leader, 1, "SESSION.KEEP FULL");
+    world_run(world, 20);
+    assert_string_equal(client_text(world, leader, 1),
+                        KEEP_TIMES("4000", "0", "3200"));
+    client_ask(world, leader, 2, "SESSION.SHOW %llu", ID(c));
+    assert_in_range(answer_number(world, leader, 2, "left_ms"), 3950, 4000);
+}
+
 static void a_leader_that_cannot_be_sure_expires_nobody(void **state)
 {
     (void)state;
@@ -613,6 +634,19 @@ static void what_a_stopping_leader_refuses_goes_on_at_once(void **state)
     for (int i = 0; i < 2; i++) {
         assert_int_equal(client_text(world, other[i], 1)[0], ':');
     }
+}
+
+static void a_snapshot_names_no_member_that_is_not_committed(void **state)
+{
+    (void)state;
+    world_cut(world, leader, true);
+    client_send(world, leader, 1,
+                "RAFT.ADD 4 127.0.0.1:7104,127.0.0.1:7204 STANDBY FORCE");
+    world_run(world, 10);
+    client_open(world, leader, 2);
+    client_send(world, leader, 2, "RAFT.SNAPSHOT");
+    world_run(world, 10);
+    assert_int_equal(world->node[leader].snapshot_members_index, 1);
 }
 
 static void a_member_joins_by_snapshot_and_is_promoted(void **state)
@@ -917,6 +951,7 @@ int main(void)
         cluster(a_doomed_session_hears_nothing_before_its_end_is_applied),
         cluster(a_doomed_session_is_not_answered_ok),
         cluster(a_session_doomed_since_its_heartbeat_is_not_answered_ok),
+        cluster(a_pardoned_heartbeat_has_moved_the_deadline),
         cluster(a_leader_that_cannot_be_sure_expires_nobody),
         cluster(on_a_slow_network_the_dead_expire_among_those_who_live),
         cluster(a_value_whose_session_is_doomed_is_not_renewed),
@@ -932,6 +967,7 @@ int main(void)
         cluster(a_transfer_moves_leadership_and_says_ok),
         cluster(a_transfer_takes_the_quiet_time_along),
         cluster(writes_go_on_over_a_transfer),
+        cluster(a_snapshot_names_no_member_that_is_not_committed),
         cluster(a_clean_stop_hands_leadership_over),
         cluster(what_a_stopping_leader_refuses_goes_on_at_once),
         cluster(a_member_joins_by_snapshot_and_is_promoted),

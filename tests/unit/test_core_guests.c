@@ -237,8 +237,16 @@ static void who_hears_a_leader_gives_a_guest_nothing(void **state)
         frame_put_snapshot(&out, &snapshot);
         send_frame(id, FRAME_SNAPSHOT, &out);
     }
+    struct bytes argument[] = {BYTES_LITERAL("SESSION.OPEN")};
+    struct frame_forward forward = {
+        .conn = 1, .version = 2, .argument = argument, .count = 1};
+    struct buffer out = {0};
+    frame_put_forward(&out, &forward);
+    frame_stamp_forward(out.data, term, false, 0);
+    send_frame(leader, FRAME_FORWARD, &out);
     world_run(world, 1000);
     assert_int_equal(world_leader(world), leader);
+    assert_null(lockfsm_sessions(core_state(world->node[leader].core)));
     client_open(world, leader, 1);
     client_session(world, leader, 1, "");
     for (uint64_t id = 1; id <= 3; id++) {

@@ -522,6 +522,31 @@ static void a_snapshot_is_installed_only_if_it_is_news(void **state)
     done(&lone);
 }
 
+/* Entries of the log that the snapshot replaces were being written. */
+static void a_completion_from_before_a_snapshot_is_dropped(void **state)
+{
+    struct lone lone;
+    struct replica_members members;
+    struct buffer encoded = {0};
+    (void)state;
+    found(&lone, 3, 0);
+    make_members(&members, 3, 0);
+    replica_members_encode(&members, &encoded);
+    for (uint32_t i = 0; i < 11; i++) {
+        add_entry(&lone, 2, NULL);
+    }
+    assert_int_equal(append(&lone, 2, 1, 11, 1), 0);
+    assert_true(replica_install(lone.replica, 2, 3, 9, 3,
+                                buffer_bytes(&encoded), 1, lone.now_ms,
+                                &lone.update));
+    replica_installed(lone.replica, lone.now_ms, &lone.update);
+    persist(&lone, 2, 12);
+    assert_int_equal(replica_appliable(lone.replica), 9);
+    assert_int_equal(replica_last_index(lone.replica), 9);
+    buffer_done(&encoded);
+    done(&lone);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -544,6 +569,7 @@ int main(void)
         cmocka_unit_test(an_append_below_the_trimmed_log_is_acknowledged),
         cmocka_unit_test(a_rejection_of_what_was_acknowledged_is_late),
         cmocka_unit_test(a_snapshot_is_installed_only_if_it_is_news),
+        cmocka_unit_test(a_completion_from_before_a_snapshot_is_dropped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

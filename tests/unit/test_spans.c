@@ -227,6 +227,18 @@ static void re_entry_does_not_prolong_a_limited_hold(void **state)
     assert_non_null(strstr(due(w, t0 + 4000), "hold-over 1"));
 }
 
+static void a_downgrade_does_not_prolong_a_limited_hold(void **state)
+{
+    struct world *w = *state;
+    uint64_t t0 = w->now_ms;
+    uint64_t s = open_session(w, 100000, 0);
+    acquire(w, s, "a", (struct ask){.hold_ms = 4000});
+    w->now_ms = t0 + 1000;
+    downgrade(w, s, "a");
+    assert_string_equal(due(w, t0 + 3999), "");
+    assert_non_null(strstr(due(w, t0 + 4000), "hold-over 1"));
+}
+
 static void a_blacklisting_ends_after_its_time(void **state)
 {
     struct world *w = *state;
@@ -309,6 +321,7 @@ int main(void)
         TEST(what_is_told_of_a_hold_is_less_than_a_successor_leaves),
         TEST(a_released_hold_is_not_ended_later),
         TEST(re_entry_does_not_prolong_a_limited_hold),
+        TEST(a_downgrade_does_not_prolong_a_limited_hold),
         TEST(a_blacklisting_ends_after_its_time),
         TEST(a_quarantine_ends_after_its_time),
         TEST(the_rest_is_left_after_a_refusal),

@@ -117,6 +117,15 @@ void release(struct world *w, uint64_t session, const char *lock)
     assert_int_equal(apply_command(w).code, RESULT_OK);
 }
 
+void downgrade(struct world *w, uint64_t session, const char *lock)
+{
+    struct convert_command command = {.origin = {.session = session},
+                                      .name = bytes_of_text(lock),
+                                      .to = LOCK_SHARED};
+    encode_convert(&w->command, &command);
+    assert_int_equal(apply_command(w).code, RESULT_OK);
+}
+
 static inline void describe(struct world *w, struct bytes command)
 {
     struct arena arena = {0};

@@ -65,6 +65,8 @@ struct ask {
 struct result acquire(struct world *w, uint64_t session, const char *lock,
                       struct ask ask);
 void release(struct world *w, uint64_t session, const char *lock);
+/* Converts to shared. */
+void downgrade(struct world *w, uint64_t session, const char *lock);
 
 /* What timers_due() proposes at 'now_ms', which becomes the time. */
 const char *due_at(struct world *w, uint64_t now_ms, uint32_t session_max,
