@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/units.h"
 
 /* Between two rounds over the endpoints: short at first, since an election
@@ -116,11 +117,6 @@ void asker_adopt_session(struct asker *asker,
 {
     asker_set_session(asker, credentials);
     asker->is_attached = true;
-}
-
-uint32_t asker_endpoint_number(const struct asker *asker)
-{
-    return asker->at;
 }
 
 void asker_begin_at(struct asker *asker, uint32_t endpoint)
@@ -600,12 +596,7 @@ static void leave_silent(struct asker *asker, struct lease_clock now)
 static void send(struct asker *asker, struct asking *ask,
                  struct lease_clock now)
 {
-    if (asker->flight_count == asker->flight_room) {
-        asker->flight_room = asker->flight_room == 0 ? 16
-                                                     : 2 * asker->flight_room;
-        asker->flight = memory_resize(asker->flight, asker->flight_room *
-                                                         sizeof *asker->flight);
-    }
+    ROOM(asker->flight, asker->flight_room, asker->flight_count + 1);
     if (ask->seen != 0 && ask->again != NULL) {
         ask->again(ask, now);
     }
@@ -660,29 +651,24 @@ void asker_turn(struct asker *asker, struct lease_clock now)
     }
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 uint64_t asker_next_ns(const struct asker *asker)
 {
     uint64_t next_ns = UINT64_MAX;
     bool is_open = asker->state == ASKER_OPEN;
     LIST_EACH (node, &asker->asks) {
         const struct asking *ask = LIST_ENTRY(node, struct asking, in_asker);
-        next_ns = earlier(next_ns, ask->deadline_ns);
-        next_ns = is_open ? earlier(next_ns, ask->not_before_ns) : next_ns;
+        next_ns = u64_min(next_ns, ask->deadline_ns);
+        next_ns = is_open ? u64_min(next_ns, ask->not_before_ns) : next_ns;
     }
     LIST_EACH (node, &asker->sent) {
         const struct asking *ask = LIST_ENTRY(node, struct asking, in_asker);
-        next_ns = earlier(next_ns, ask->deadline_ns);
-        next_ns = earlier(next_ns, attempt_end_ns(ask));
+        next_ns = u64_min(next_ns, ask->deadline_ns);
+        next_ns = u64_min(next_ns, attempt_end_ns(ask));
     }
     if (asker->state == ASKER_OPENING || asker->state == ASKER_GREETING ||
         (asker->state == ASKER_REST &&
          (asker->is_wanted || !list_is_empty(&asker->asks)))) {
-        next_ns = earlier(next_ns, asker->until_ns);
+        next_ns = u64_min(next_ns, asker->until_ns);
     }
     return next_ns;
 }

@@ -183,8 +183,7 @@ void asker_adopt_session(struct asker *asker,
 /* Gives the connection up, for 'why' (a person reads it; NULL: nothing to
  * tell); the next one goes to the next endpoint. */
 void asker_drop(struct asker *asker, const char *why, struct lease_clock now);
-/* The endpoint in use, as a number, and where to begin. */
-uint32_t asker_endpoint_number(const struct asker *asker);
+/* Where to begin. */
 void asker_begin_at(struct asker *asker, uint32_t endpoint);
 /* Something is under way that has not been answered. */
 bool asker_is_awaiting(const struct asker *asker);

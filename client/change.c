@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/number.h"
 #include "base/units.h"
 #include "client/machine.h"
 #include "client/reply.h"
@@ -103,22 +104,14 @@ static void write_acquire(struct change *change)
     write_names(change, "LOCK.ACQUIRE", "LOCK.MACQUIRE");
     if (options->mode == HASP_SHARED) {
         query_text(query, "SHARED");
-    } else if (options->mode == HASP_SLOTS) {
-        query_text(query, "SLOTS");
-        query_number(query, options->slots);
     }
+    query_option(query, "SLOTS", options->slots);
     if (change->value != NULL) {
         query_text(query, "VALUE");
         query_text(query, change->value);
     }
-    if (options->delay_ms != 0) {
-        query_text(query, "DELAY");
-        query_number(query, options->delay_ms);
-    }
-    if (options->hold_ms != 0) {
-        query_text(query, "HOLD");
-        query_number(query, options->hold_ms);
-    }
+    query_option(query, "DELAY", options->delay_ms);
+    query_option(query, "HOLD", options->hold_ms);
     if (options->is_barging) {
         query_text(query, "BARGE");
     }
@@ -156,10 +149,7 @@ static void write_change(struct asking *ask, struct lease_clock now)
         break;
     case CHANGE_RELEASE:
         write_names(change, "LOCK.RELEASE", "LOCK.MRELEASE");
-        if (change->token != 0) {
-            query_text(&ask->query, "TOKEN");
-            query_number(&ask->query, change->token);
-        }
+        query_option(&ask->query, "TOKEN", change->token);
         break;
     case CHANGE_RESUME:
     case CHANGE_QUERY:
@@ -596,8 +586,7 @@ static bool shown(struct change *change, const struct resp_reply *reply)
                 hold->limit_ms = left_ms;
             }
             if (left_ms > 0) {
-                hold->left_ms = left_ms < hold->limit_ms ? left_ms
-                                                         : hold->limit_ms;
+                hold->left_ms = u64_min(left_ms, hold->limit_ms);
                 hold->limit_sent = change->ask.sent;
             }
             return true;

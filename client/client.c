@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "client/clock.h"
 #include "client/transport.h"
 
@@ -97,8 +98,7 @@ static int wait_for_news(struct client *client, uint64_t until_ns)
         {.fd = transport->fd, .events = transport_events(transport, asker)},
         {.fd = client->interrupt_fd, .events = POLLIN},
     };
-    int count = poll(fds, 2,
-                     client_poll_ms(next_ns < until_ns ? next_ns : until_ns));
+    int count = poll(fds, 2, client_poll_ms(u64_min(next_ns, until_ns)));
     if (count > 0 && fds[0].revents != 0) {
         transport_ready(transport, asker);
     } else if (count > 0 && fds[1].revents != 0) {

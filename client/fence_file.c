@@ -32,141 +32,6 @@ struct hasp_fence {
     char path[];
 };
 
-static int create(const char *path);
-static int check_file(struct hasp_fence *fence);
-static int lock_file(struct hasp_fence *fence);
-static void unlock_file(struct hasp_fence *fence);
-static int read_mark(struct hasp_fence *fence, struct fence_slot *ret_slot);
-static int write_mark(struct hasp_fence *fence, struct fence_slot slot);
-static int flush_mark(struct hasp_fence *fence, uint64_t mark);
-static int of_errno(const char *what, const char *path);
-
-int hasp_fence_open(const char *path, struct hasp_fence **ret_fence)
-{
-    struct fence_slot slot;
-    if (path == NULL || path[0] == '\0' || ret_fence == NULL) {
-        return why_set(HASP_EINVALID, "hasp_fence_open: a path");
-    }
-    size_t size = strlen(path) + 1;
-    struct hasp_fence *fence = calloc(1, sizeof *fence + size);
-    if (fence == NULL) {
-        return why_set(HASP_ENOMEM, "out of memory");
-    }
-    memcpy(fence->path, path, size);
-    pthread_mutex_init(&fence->mutex, NULL);
-    fence->pid = getpid();
-    fence->fd = open(path, O_RDWR | O_CLOEXEC);
-    int error = 0;
-    if (fence->fd < 0 && errno == ENOENT) {
-        error = create(path);
-        if (error == 0) {
-            fence->fd = open(path, O_RDWR | O_CLOEXEC);
-        }
-    }
-    if (error == 0 && fence->fd < 0) {
-        error = of_errno("open", path);
-    }
-    if (error == 0) {
-        error = check_file(fence);
-    }
-    if (error == 0) {
-        error = lock_file(fence);
-    }
-    if (error == 0) {
-        error = read_mark(fence, &slot);
-        unlock_file(fence);
-    }
-    if (error != 0) {
-        hasp_fence_close(fence);
-        return error;
-    }
-    *ret_fence = fence;
-    return 0;
-}
-
-void hasp_fence_close(struct hasp_fence *fence)
-{
-    if (fence == NULL) {
-        return;
-    }
-    if (fence->fd >= 0) {
-        close(fence->fd);
-    }
-    if (fence->pid == getpid()) {
-        pthread_mutex_destroy(&fence->mutex);
-    }
-    free(fence);
-}
-
-int hasp_fence_enter(struct hasp_fence *fence, uint64_t token)
-{
-    struct fence_slot slot;
-    if (fence == NULL || token == 0 || token > MARK_MAX) {
-        return why_set(HASP_EINVALID, "hasp_fence_enter: a fence and a token");
-    }
-    int error = lock_file(fence);
-    if (error != 0) {
-        return error;
-    }
-    error = fence->is_broken ? why_set(HASP_EIO,
-                                       "'%.200s': an earlier flush failed; "
-                                       "find out why and open it again",
-                                       fence->path)
-                             : read_mark(fence, &slot);
-    if (error == 0 && token < slot.mark) {
-        error = why_set(HASP_ESTALE, "token %llu is stale, %llu has been seen",
-                        (unsigned long long)token,
-                        (unsigned long long)slot.mark);
-    }
-    if (error == 0 && token > slot.mark) {
-        slot.sequence++;
-        slot.mark = token;
-        error = write_mark(fence, slot);
-    } else if (error == 0 && slot.mark != fence->flushed_mark) {
-        /* Who wrote it may have been killed before its flush. */
-        error = flush_mark(fence, slot.mark);
-    }
-    if (error != 0) {
-        unlock_file(fence);
-    }
-    return error;
-}
-
-void hasp_fence_leave(struct hasp_fence *fence)
-{
-    if (fence != NULL && fence->pid == getpid() &&
-        atomic_load(&fence->inside) == gettid()) {
-        unlock_file(fence);
-    }
-}
-
-int hasp_fence_admit(struct hasp_fence *fence, uint64_t token)
-{
-    int error = hasp_fence_enter(fence, token);
-    if (error == 0) {
-        hasp_fence_leave(fence);
-    }
-    return error;
-}
-
-int hasp_fence_mark(struct hasp_fence *fence, uint64_t *ret_mark)
-{
-    struct fence_slot slot;
-    if (fence == NULL || ret_mark == NULL) {
-        return why_set(HASP_EINVALID, "hasp_fence_mark: a fence");
-    }
-    int error = lock_file(fence);
-    if (error != 0) {
-        return error;
-    }
-    error = read_mark(fence, &slot);
-    unlock_file(fence);
-    if (error == 0) {
-        *ret_mark = slot.mark;
-    }
-    return error;
-}
-
 /* FNV-1a, 64 bits (Fowler, Noll, Vo): it finds torn and foreign bytes, it is no
  * protection from somebody who forges. */
 static uint64_t digest(const uint8_t *bytes, size_t size)
@@ -339,6 +204,16 @@ static int read_mark(struct hasp_fence *fence, struct fence_slot *ret_slot)
                : why_set(HASP_ECORRUPT, "'%.200s' is damaged", fence->path);
 }
 
+static int flush_mark(struct hasp_fence *fence, uint64_t mark)
+{
+    if (fdatasync(fence->fd) != 0) {
+        fence->is_broken = true;
+        return of_errno("flush", fence->path);
+    }
+    fence->flushed_mark = mark;
+    return 0;
+}
+
 /* An odd sequence lives in the first slot, an even one in the second, so the
  * newest is never overwritten. */
 static int write_mark(struct hasp_fence *fence, struct fence_slot slot)
@@ -353,12 +228,130 @@ static int write_mark(struct hasp_fence *fence, struct fence_slot slot)
     return flush_mark(fence, slot.mark);
 }
 
-static int flush_mark(struct hasp_fence *fence, uint64_t mark)
+/* --- The public functions ------------------------------------------------- */
+
+int hasp_fence_open(const char *path, struct hasp_fence **ret_fence)
 {
-    if (fdatasync(fence->fd) != 0) {
-        fence->is_broken = true;
-        return of_errno("flush", fence->path);
+    struct fence_slot slot;
+    if (path == NULL || path[0] == '\0' || ret_fence == NULL) {
+        return why_set(HASP_EINVALID, "hasp_fence_open: a path");
     }
-    fence->flushed_mark = mark;
+    size_t size = strlen(path) + 1;
+    struct hasp_fence *fence = calloc(1, sizeof *fence + size);
+    if (fence == NULL) {
+        return why_set(HASP_ENOMEM, "out of memory");
+    }
+    memcpy(fence->path, path, size);
+    pthread_mutex_init(&fence->mutex, NULL);
+    fence->pid = getpid();
+    fence->fd = open(path, O_RDWR | O_CLOEXEC);
+    int error = 0;
+    if (fence->fd < 0 && errno == ENOENT) {
+        error = create(path);
+        if (error == 0) {
+            fence->fd = open(path, O_RDWR | O_CLOEXEC);
+        }
+    }
+    if (error == 0 && fence->fd < 0) {
+        error = of_errno("open", path);
+    }
+    if (error == 0) {
+        error = check_file(fence);
+    }
+    if (error == 0) {
+        error = lock_file(fence);
+    }
+    if (error == 0) {
+        error = read_mark(fence, &slot);
+        unlock_file(fence);
+    }
+    if (error != 0) {
+        hasp_fence_close(fence);
+        return error;
+    }
+    *ret_fence = fence;
     return 0;
+}
+
+void hasp_fence_close(struct hasp_fence *fence)
+{
+    if (fence == NULL) {
+        return;
+    }
+    if (fence->fd >= 0) {
+        close(fence->fd);
+    }
+    if (fence->pid == getpid()) {
+        pthread_mutex_destroy(&fence->mutex);
+    }
+    free(fence);
+}
+
+int hasp_fence_enter(struct hasp_fence *fence, uint64_t token)
+{
+    struct fence_slot slot;
+    if (fence == NULL || token == 0 || token > MARK_MAX) {
+        return why_set(HASP_EINVALID, "hasp_fence_enter: a fence and a token");
+    }
+    int error = lock_file(fence);
+    if (error != 0) {
+        return error;
+    }
+    error = fence->is_broken ? why_set(HASP_EIO,
+                                       "'%.200s': an earlier flush failed; "
+                                       "find out why and open it again",
+                                       fence->path)
+                             : read_mark(fence, &slot);
+    if (error == 0 && token < slot.mark) {
+        error = why_set(HASP_ESTALE, "token %llu is stale, %llu has been seen",
+                        (unsigned long long)token,
+                        (unsigned long long)slot.mark);
+    }
+    if (error == 0 && token > slot.mark) {
+        slot.sequence++;
+        slot.mark = token;
+        error = write_mark(fence, slot);
+    } else if (error == 0 && slot.mark != fence->flushed_mark) {
+        /* Who wrote it may have been killed before its flush. */
+        error = flush_mark(fence, slot.mark);
+    }
+    if (error != 0) {
+        unlock_file(fence);
+    }
+    return error;
+}
+
+void hasp_fence_leave(struct hasp_fence *fence)
+{
+    if (fence != NULL && fence->pid == getpid() &&
+        atomic_load(&fence->inside) == gettid()) {
+        unlock_file(fence);
+    }
+}
+
+int hasp_fence_admit(struct hasp_fence *fence, uint64_t token)
+{
+    int error = hasp_fence_enter(fence, token);
+    if (error == 0) {
+        hasp_fence_leave(fence);
+    }
+    return error;
+}
+
+int hasp_fence_mark(struct hasp_fence *fence, uint64_t *ret_mark)
+{
+    struct fence_slot slot;
+    if (fence == NULL || ret_mark == NULL) {
+        return why_set(HASP_EINVALID, "hasp_fence_mark: a fence");
+    }
+    int error = lock_file(fence);
+    if (error != 0) {
+        return error;
+    }
+    error = read_mark(fence, &slot);
+    unlock_file(fence);
+    if (error == 0) {
+        *ret_mark = slot.mark;
+    }
+    return error;
 }

@@ -132,15 +132,11 @@ int hasp_acquire_many(struct hasp_session *session, const char *const *names,
         error = why_set(HASP_EINVALID, "nowhere to put the hold");
     }
     if (error == 0) {
-        error = session_check_process(session);
-    }
-    if (error == 0) {
-        error = wait_lock(session, &now);
+        error = wait_lock(session, &wait, &now);
     }
     if (error != 0) {
         return error;
     }
-    wait_init(&wait, session);
     error = begin_wait(&wait, &all);
     if (error == 0) {
         error = machine_acquire(&session->machine, names, count, &all,
@@ -163,14 +159,10 @@ int hasp_resume(struct hasp_session *session, const char *name,
         return why_set(HASP_EINVALID, "hasp_resume: a name, an owner, and "
                                       "where to put the hold");
     }
-    int error = session_check_process(session);
-    if (error == 0) {
-        error = wait_lock(session, &now);
-    }
+    int error = wait_lock(session, &wait, &now);
     if (error != 0) {
         return error;
     }
-    wait_init(&wait, session);
     error = machine_resume(&session->machine, name, owner, &wait.call, now);
     error = wait_end(&wait, error);
     if (error == 0) {
@@ -187,18 +179,15 @@ int hasp_release(struct hasp_hold *hold)
         return why_set(HASP_EINVALID, "hasp_release: no hold");
     }
     struct hasp_session *session = hold->session;
-    int error = session_check_process(session);
-    if (error != 0) {
-        return error; /* The parent's; hasp_close() frees the copy. */
-    }
-    error = wait_lock(session, &now);
-    if (error != 0) {
+    int error = wait_lock(session, &wait, &now);
+    if (error == HASP_ELOST) {
         pthread_mutex_lock(&session->mutex);
         machine_forget(&session->machine, hold);
         pthread_mutex_unlock(&session->mutex);
-        return error;
     }
-    wait_init(&wait, session);
+    if (error != 0) {
+        return error; /* The parent's: hasp_close() frees the copy. */
+    }
     error = machine_release(&session->machine, hold, &wait.call, now);
     return wait_end(&wait, error);
 }
@@ -214,12 +203,11 @@ int hasp_convert(struct hasp_hold *hold, enum hasp_mode mode,
     }
     int error = convert_check(hold, mode, options, &all);
     if (error == 0) {
-        error = wait_lock(hold->session, &now);
+        error = wait_lock(hold->session, &wait, &now);
     }
     if (error != 0) {
         return error;
     }
-    wait_init(&wait, hold->session);
     error = begin_wait(&wait, &all);
     if (error == 0) {
         error = machine_convert(hold->machine, hold, &all, &wait.call, now);
@@ -307,12 +295,8 @@ static int ask(struct hasp_session *session, struct query *query,
 {
     struct lease_clock now;
     struct waiting wait;
-    int error = session_check_process(session);
+    int error = wait_lock(session, &wait, &now);
     if (error == 0) {
-        error = wait_lock(session, &now);
-    }
-    if (error == 0) {
-        wait_init(&wait, session);
         error = machine_query(&session->machine, query, is_change, &wait.call,
                               now);
         error = wait_end(&wait, error);

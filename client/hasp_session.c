@@ -298,10 +298,7 @@ uint64_t hasp_session_remaining(struct hasp_session *session)
 int hasp_alive(struct hasp_session *session)
 {
     struct lease_clock now;
-    int error = session_check_process(session);
-    if (error == 0) {
-        error = wait_lock(session, &now);
-    }
+    int error = wait_lock(session, NULL, &now);
     if (error == 0) {
         machine_alive(&session->machine, now);
         pthread_mutex_unlock(&session->mutex);

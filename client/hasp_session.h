@@ -108,9 +108,12 @@ void driver_stop(struct hasp_session *session);
 /* The driver's, in the child of a fork. */
 void driver_abandon(struct hasp_session *session);
 
+/* A call that waits: wait_lock(), the machine's part, wait_end(). */
 void wait_init(struct waiting *wait, struct hasp_session *session);
-/* Takes the mutex; HASP_ELOST. */
-MUST_CHECK int wait_lock(struct hasp_session *session, struct lease_clock *now);
+/* Takes the mutex and, if there is a 'wait', makes it ready. HASP_EINVALID,
+ * HASP_EFORKED, HASP_ELOST: it has not. */
+MUST_CHECK int wait_lock(struct hasp_session *session, struct waiting *wait,
+                         struct lease_clock *now);
 /* The call has begun, unless there is an error: gives the mutex back, waits for
  * the end, and tells what it was. */
 int wait_end(struct waiting *wait, int error);

@@ -260,17 +260,25 @@ void wait_init(struct waiting *wait, struct hasp_session *session)
     pthread_cond_init(&wait->end, NULL);
 }
 
-int wait_lock(struct hasp_session *session, struct lease_clock *now)
+int wait_lock(struct hasp_session *session, struct waiting *wait,
+              struct lease_clock *now)
 {
     char text[HASP_WHY_SIZE];
+    int error = session_check_process(session);
+    if (error != 0) {
+        return error;
+    }
     pthread_mutex_lock(&session->mutex);
     *now = client_clock_read();
-    int error = machine_check(&session->machine, *now, text);
+    error = machine_check(&session->machine, *now, text);
     if (error != 0) {
         pthread_mutex_unlock(&session->mutex);
-        why_set(error, "%s", text);
+        return why_set(error, "%s", text);
     }
-    return error;
+    if (wait != NULL) {
+        wait_init(wait, session);
+    }
+    return 0;
 }
 
 int wait_end(struct waiting *wait, int error)

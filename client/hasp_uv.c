@@ -309,14 +309,17 @@ static int lock(struct job *job, struct lease_clock *now)
     return machine_check(&session->machine, *now, job->wait.call.why);
 }
 
+/* Takes the mutex, and has what may interrupt the wait watched. */
 static int begin_wait(struct job *job,
-                      const struct hasp_acquire_options *options)
+                      const struct hasp_acquire_options *options,
+                      struct lease_clock *now)
 {
     struct hasp_session *session = &job->uv->session;
-    if (options->wait_ms == 0) {
-        return 0;
+    int error = lock(job, now);
+    if (error != 0 || options->wait_ms == 0) {
+        return error;
     }
-    int error = wait_check(session, options->interrupt_fd);
+    error = wait_check(session, options->interrupt_fd);
     if (error == 0) {
         error = start_poll(job, options->interrupt_fd);
         list_push_back(&session->waits, &job->wait.in_session);
@@ -360,10 +363,7 @@ int hasp_uv_acquire_many(struct hasp_uv *uv, const char *const *names,
         return HASP_ENOMEM;
     }
     job->held = done;
-    error = lock(job, &now);
-    if (error == 0) {
-        error = begin_wait(job, &all);
-    }
+    error = begin_wait(job, &all, &now);
     if (error == 0) {
         error = machine_acquire(&uv->session.machine, names, count, &all,
                                 &job->wait.call, now);
@@ -390,10 +390,7 @@ int hasp_uv_convert(struct hasp_uv *uv, struct hasp_hold *hold,
         return HASP_ENOMEM;
     }
     job->done = done;
-    error = lock(job, &now);
-    if (error == 0) {
-        error = begin_wait(job, &all);
-    }
+    error = begin_wait(job, &all, &now);
     if (error == 0) {
         error = machine_convert(hold->machine, hold, &all, &job->wait.call,
                                 now);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/units.h"
 #include "client/machine.h"
 #include "lease/rules.h"
@@ -90,11 +91,6 @@ void client_hold_begin(struct hasp_hold *hold)
     list_push_back(&machine->holds, &hold->in_machine);
 }
 
-static uint64_t smaller(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 void machine_look(struct machine *machine, const struct hasp_hold *hold,
                   struct lease_clock now, struct hasp_lease *ret_lease)
 {
@@ -105,11 +101,11 @@ void machine_look(struct machine *machine, const struct hasp_hold *hold,
     sure.linger_ns = 0;
     uint64_t most_ns = lease_promised_ns(lease);
     if (hold != NULL && hold->limit_ms != 0) {
-        most_ns = smaller(most_ns, hold->limit_ms * NS_PER_MS);
+        most_ns = u64_min(most_ns, hold->limit_ms * NS_PER_MS);
     }
     *ret_lease = (struct hasp_lease){
-        .remaining_ns = smaller(limit_ns, lease_remaining(lease, now)),
-        .sure_ns = smaller(limit_ns, lease_remaining(&sure, now)),
+        .remaining_ns = u64_min(limit_ns, lease_remaining(lease, now)),
+        .sure_ns = u64_min(limit_ns, lease_remaining(&sure, now)),
         .most_ns = rules_trusted(most_ns),
         .is_refused = machine->is_refused};
     snprintf(ret_lease->why, sizeof ret_lease->why, "%s",

@@ -9,57 +9,12 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/number.h"
 #include "base/sha.h"
 #include "base/units.h"
 #include "client/reply.h"
 
 #define PLEASE_MAX 64
-
-static void pushed(void *data, const struct resp_reply *reply);
-static void lost_connection(void *data);
-static void refused_session(void *data, const char *code, const char *why);
-static asking_done_fn kept;
-
-int machine_init(struct machine *machine, const struct endpoints *endpoints,
-                 uint64_t seed)
-{
-    *machine = (struct machine){.told = LEASE_HELD};
-    int error = asker_init(&machine->asker, endpoints, seed);
-    if (error != 0) {
-        return error;
-    }
-    machine->asker.hooks = (struct asker_hooks){.push = pushed,
-                                                .lost = lost_connection,
-                                                .ended = refused_session,
-                                                .data = machine};
-    machine->keep.data = machine;
-    machine->keep.done = kept;
-    machine->keep.is_read = machine->keep.is_urgent = true;
-    query_begin(&machine->keep.query, "SESSION.KEEP");
-    query_text(&machine->keep.query, "FULL");
-    numbers_init(&machine->numbers);
-    list_init(&machine->changes);
-    list_init(&machine->holds);
-    list_init(&machine->events);
-    lease_init(&machine->lease);
-    return 0;
-}
-
-void machine_done(struct machine *machine)
-{
-    changes_end(machine, false);
-    LIST_EACH_SAFE (node, &machine->holds) {
-        client_hold_free(LIST_ENTRY(node, struct hasp_hold, in_machine));
-    }
-    struct event_node *event;
-    while ((event = machine_take_event(machine)) != NULL) {
-        free(event);
-    }
-    asker_cancel(&machine->asker, &machine->keep);
-    query_done(&machine->keep.query);
-    numbers_done(&machine->numbers);
-    asker_done(&machine->asker);
-}
 
 /* --- Events --------------------------------------------------------------- */
 
@@ -292,16 +247,10 @@ int machine_open(struct machine *machine, const struct hasp_options *options,
     }
     hex_put(proof, bytes_of(hash, sizeof hash));
     struct query *query = &act->ask.query;
-    if (options->ttl_ms != 0) {
-        query_text(query, "TTL");
-        query_number(query, options->ttl_ms);
-    }
+    query_option(query, "TTL", options->ttl_ms);
+    query_option(query, "LINGER", options->linger_ms);
     query_text(query, "NAME");
     query_text(query, name);
-    if (options->linger_ms != 0) {
-        query_text(query, "LINGER");
-        query_number(query, options->linger_ms);
-    }
     query_text(query, "PROOF");
     query_text(query, proof);
     asker_ask(&machine->asker, &act->ask, now);
@@ -454,12 +403,55 @@ int machine_check(struct machine *machine, struct lease_clock now,
     return HASP_ELOST;
 }
 
-/* --- Turns ---------------------------------------------------------------- */
+/* --- The machine ---------------------------------------------------------- */
 
 static void lost_connection(void *data)
 {
     changes_ask_again(data);
 }
+
+int machine_init(struct machine *machine, const struct endpoints *endpoints,
+                 uint64_t seed)
+{
+    *machine = (struct machine){.told = LEASE_HELD};
+    int error = asker_init(&machine->asker, endpoints, seed);
+    if (error != 0) {
+        return error;
+    }
+    machine->asker.hooks = (struct asker_hooks){.push = pushed,
+                                                .lost = lost_connection,
+                                                .ended = refused_session,
+                                                .data = machine};
+    machine->keep.data = machine;
+    machine->keep.done = kept;
+    machine->keep.is_read = machine->keep.is_urgent = true;
+    query_begin(&machine->keep.query, "SESSION.KEEP");
+    query_text(&machine->keep.query, "FULL");
+    numbers_init(&machine->numbers);
+    list_init(&machine->changes);
+    list_init(&machine->holds);
+    list_init(&machine->events);
+    lease_init(&machine->lease);
+    return 0;
+}
+
+void machine_done(struct machine *machine)
+{
+    changes_end(machine, false);
+    LIST_EACH_SAFE (node, &machine->holds) {
+        client_hold_free(LIST_ENTRY(node, struct hasp_hold, in_machine));
+    }
+    struct event_node *event;
+    while ((event = machine_take_event(machine)) != NULL) {
+        free(event);
+    }
+    asker_cancel(&machine->asker, &machine->keep);
+    query_done(&machine->keep.query);
+    numbers_done(&machine->numbers);
+    asker_done(&machine->asker);
+}
+
+/* --- Turns ---------------------------------------------------------------- */
 
 void machine_turn(struct machine *machine, struct lease_clock now)
 {
@@ -481,11 +473,6 @@ void machine_turn(struct machine *machine, struct lease_clock now)
     asker_turn(&machine->asker, now);
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 uint64_t machine_left_ns(struct machine *machine, struct lease_clock now)
 {
     uint64_t next_ns = asker_next_ns(&machine->asker);
@@ -500,15 +487,15 @@ uint64_t machine_left_ns(struct machine *machine, struct lease_clock now)
             sure.linger_ns = 0; /* Until it is lost. */
         }
         left_ns = lease_remaining(&sure, now);
-        left_ns = earlier(left_ns, holds_left_ns(machine, now));
+        left_ns = u64_min(left_ns, holds_left_ns(machine, now));
         if (!machine->keep.is_asked) {
-            left_ns = earlier(left_ns, lease_next_beat(&machine->lease, now));
+            left_ns = u64_min(left_ns, lease_next_beat(&machine->lease, now));
         }
-        next_ns = earlier(next_ns, changes_next_ns(machine));
+        next_ns = u64_min(next_ns, changes_next_ns(machine));
     }
     if (next_ns == UINT64_MAX) {
         return left_ns;
     }
-    return earlier(left_ns,
+    return u64_min(left_ns,
                    next_ns > now.monotonic_ns ? next_ns - now.monotonic_ns : 0);
 }

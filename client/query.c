@@ -32,6 +32,14 @@ void query_number(struct query *query, uint64_t number)
     query_text(query, text);
 }
 
+void query_option(struct query *query, const char *word, uint64_t number)
+{
+    if (number != 0) {
+        query_text(query, word);
+        query_number(query, number);
+    }
+}
+
 void query_done(struct query *query)
 {
     buffer_done(&query->arguments);

@@ -20,6 +20,8 @@ void query_begin(struct query *query, const char *command);
 void query_bytes(struct query *query, struct bytes bytes);
 void query_text(struct query *query, const char *text);
 void query_number(struct query *query, uint64_t number);
+/* An option with its value: nothing if that is 0. */
+void query_option(struct query *query, const char *word, uint64_t number);
 void query_done(struct query *query);
 
 /* Appends the whole request to 'out'. */

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/log.h"
+#include "base/number.h"
 #include "core/commands/commands.h"
 #include "core/events.h"
 #include "core/lease.h"
@@ -153,7 +154,7 @@ bool apply_committed(struct core *core)
         applied++;
         CHECK(lockfsm_applied_index(core->fsm) == applied);
         digests_applied(core, applied);
-        budget -= core->effects.count < budget ? core->effects.count : budget;
+        budget -= u64_min(core->effects.count, budget);
         if (entry.type == ENTRY_COMMAND) {
             trail_applied(core, &core->effects);
         }

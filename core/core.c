@@ -12,6 +12,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "core/apply.h"
 #include "core/commands/commands.h"
 #include "core/forward.h"
@@ -452,12 +453,6 @@ void core_snapshot_installed(struct core *core, uint64_t now_ns)
     follow(core);
 }
 
-/* The smaller one. */
-static uint64_t sooner(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 static uint64_t next_deadline(struct core *core)
 {
     uint64_t now_ns = core->now_ns;
@@ -466,17 +461,17 @@ static uint64_t next_deadline(struct core *core)
                                                      : raft_ms * NS_PER_MS;
     /* A deadline of Raft's that stays in the past must not spin the loop. */
     next = next > now_ns ? next : now_ns + NS_PER_MS;
-    next = sooner(next, lease_next(core));
-    next = sooner(next, questions_next(core));
-    next = sooner(next, forward_next(core));
-    next = sooner(next, membership_next(core));
-    next = sooner(next, transfer_next(core));
-    next = sooner(next, snapshots_next(core));
-    next = sooner(next, digests_next(core));
-    next = sooner(next, quarantine_next(core));
-    next = sooner(next, clocks_next(core));
+    next = u64_min(next, lease_next(core));
+    next = u64_min(next, questions_next(core));
+    next = u64_min(next, forward_next(core));
+    next = u64_min(next, membership_next(core));
+    next = u64_min(next, transfer_next(core));
+    next = u64_min(next, snapshots_next(core));
+    next = u64_min(next, digests_next(core));
+    next = u64_min(next, quarantine_next(core));
+    next = u64_min(next, clocks_next(core));
     if (core->flush.due_ns != 0) {
-        next = sooner(next, core->flush.due_ns);
+        next = u64_min(next, core->flush.due_ns);
     }
     return next > now_ns ? next : now_ns + NS_PER_MS;
 }

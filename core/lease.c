@@ -5,6 +5,7 @@
 #include "core/lease.h"
 #include "base/check.h"
 
+#include "base/number.h"
 #include "core/commands/commands.h"
 #include "core/state.h"
 #include "lease/rules.h"
@@ -211,9 +212,7 @@ void lease_turn(struct core *core, uint64_t read_ns)
     }
     uint64_t at_ns = read_ns;
     if (timers_has_due_sessions(core->timers, at_ns)) {
-        at_ns = core->reign.questions.confirmed_ns < at_ns
-                    ? core->reign.questions.confirmed_ns
-                    : at_ns;
+        at_ns = u64_min(core->reign.questions.confirmed_ns, at_ns);
         if (!timers_has_due_sessions(core->timers, at_ns)) {
             questions_request(core);
         }

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "base/units.h"
 #include "lease/leases.h"
 #include "lease/rules.h"
@@ -72,8 +73,7 @@ uint64_t timers_base(const struct timers *timers)
 uint32_t timers_elapsed_ms(const struct timers *timers, uint64_t now_ns)
 {
     uint64_t elapsed_ms = rules_left(now_ns, timers->noted_ns) / NS_PER_MS;
-    return (uint32_t)(elapsed_ms < CLOCK_STEP_MS_MAX ? elapsed_ms
-                                                     : CLOCK_STEP_MS_MAX);
+    return (uint32_t)u64_min(elapsed_ms, CLOCK_STEP_MS_MAX);
 }
 
 void timers_begin(struct timers *timers, const struct lockfsm *fsm,
@@ -172,11 +172,6 @@ void timers_detached(struct timers *timers, uint64_t session, uint64_t now_ns)
     leases_detached(&timers->leases, session, now_ns);
 }
 
-static uint64_t sooner(uint64_t a, uint64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* When the clock is to move whether or not somebody is to be marked. */
 static uint64_t next_time(const struct timers *timers)
 {
@@ -187,13 +182,13 @@ static uint64_t next_time(const struct timers *timers)
 
 uint64_t timers_next(const struct timers *timers)
 {
-    uint64_t next_ns = sooner(leases_next_end(&timers->leases),
-                              spans_next(&timers->spans));
+    uint64_t next_ns = u64_min(leases_next_end(&timers->leases),
+                               spans_next(&timers->spans));
     if (!timers->is_on || timers->is_time_in_flight) {
         return next_ns;
     }
-    next_ns = sooner(next_ns, leases_next_mark(&timers->leases));
-    return sooner(next_ns, next_time(timers));
+    next_ns = u64_min(next_ns, leases_next_mark(&timers->leases));
+    return u64_min(next_ns, next_time(timers));
 }
 
 uint64_t timers_lease_left(const struct timers *timers, uint64_t session,

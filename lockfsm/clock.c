@@ -9,14 +9,14 @@
  * one counts nothing. What is counted never overlaps, so the clock never runs
  * ahead of a clock on the wall by more than the tenth that any clock may. */
 
+#include "base/number.h"
 #include "lockfsm/state.h"
 
 static void step(struct lockfsm *fsm, uint64_t base_index, uint32_t elapsed_ms)
 {
     uint64_t moved_ms = 0;
     if (fsm->clock_index != 0 && base_index == fsm->clock_index) {
-        moved_ms = elapsed_ms < CLOCK_STEP_MS_MAX ? elapsed_ms
-                                                  : CLOCK_STEP_MS_MAX;
+        moved_ms = u64_min(elapsed_ms, CLOCK_STEP_MS_MAX);
     }
     fsm->clock_ms += moved_ms;
     fsm->clock_index = fsm->log_index;
@@ -85,8 +85,7 @@ void apply_time(struct lockfsm *fsm, const struct entry *command,
         }
         uint32_t quiet_ms = time->marks[i].quiet_ms;
         session->mark_index = fsm->log_index;
-        session->mark_quiet_ms = quiet_ms < session->ttl_ms ? quiet_ms
-                                                            : session->ttl_ms;
+        session->mark_quiet_ms = u64_min(quiet_ms, session->ttl_ms);
         session->mark_clock_ms = fsm->clock_ms;
         record_changed(fsm, &session->stored);
         struct effect *effect = effect_add(fsm, EFFECT_SESSION_MARKED);

@@ -20,6 +20,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "base/number.h"
 #include "core/apply.h"
 #include "include/hasp/node.h"
 #include "lockfsm/lockfsm.h"
@@ -114,7 +115,7 @@ static void describe_locks(const struct lockfsm *fsm,
         snapshot->locks++;
         snapshot->holds += lock->hold_count;
         snapshot->waits += lock->wait_count;
-        longest_ms = lock->delay_ms > longest_ms ? lock->delay_ms : longest_ms;
+        longest_ms = u64_max(lock->delay_ms, longest_ms);
         LIST_EACH (node, &lock->holds) {
             const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
             if (hold->delay_ms > longest_ms) {
@@ -481,8 +482,7 @@ int hasp_node_restore(const struct hasp_node_options *options, const char *path,
             quarantine_ms = lockfsm_lease_max(backup.fsm) +
                             snapshot.longest_delay_ms;
         }
-        lockfsm_new_life(backup.fsm, quarantine_ms < TIME_MS_MAX ? quarantine_ms
-                                                                 : TIME_MS_MAX);
+        lockfsm_new_life(backup.fsm, u64_min(quarantine_ms, TIME_MS_MAX));
         backup.members = members;
         backup.configuration_index = lockfsm_applied_index(backup.fsm);
         error = lockfsm_flush(backup.fsm, backup.table);

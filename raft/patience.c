@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/number.h"
 #include "raft/replica_state.h"
 
 /* Waits are shortened for so many election time-outs, then elections take their
@@ -106,14 +107,9 @@ void patience_silence(struct replica *replica)
     }
 }
 
-static uint64_t longer(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
 uint64_t patience_flush(const struct replica *replica)
 {
-    return longer(replica->patience.flush_ms, replica->patience.others_ms);
+    return u64_max(replica->patience.flush_ms, replica->patience.others_ms);
 }
 
 void patience_note_flush(struct replica *replica, uint64_t flush_ms)
@@ -142,9 +138,8 @@ uint64_t patience_deadline(const struct replica *replica, uint64_t deadline_ms)
         /* The end of the write brings a new deadline. */
         return replica->now_ms + replica->heartbeat_ms;
     }
-    uint64_t silent_ms = silence_ms(replica);
-    return longer(deadline_ms < silent_ms ? deadline_ms : silent_ms,
-                  replica->patience.hold_ms);
+    return u64_max(u64_min(deadline_ms, silence_ms(replica)),
+                   replica->patience.hold_ms);
 }
 
 /* To somebody else than 'from'. */
@@ -167,7 +162,7 @@ static void hold(struct replica *replica, uint64_t flush_ms)
 {
     uint64_t until_ms = replica->now_ms + 2 * flush_ms +
                         2 * (uint64_t)replica->heartbeat_ms;
-    replica->patience.hold_ms = longer(replica->patience.hold_ms, until_ms);
+    replica->patience.hold_ms = u64_max(replica->patience.hold_ms, until_ms);
 }
 
 void patience_granted(struct replica *replica, uint64_t to, bool is_pre_vote)
@@ -179,10 +174,10 @@ void patience_granted(struct replica *replica, uint64_t to, bool is_pre_vote)
     patience->pledged_to = to;
     if (is_pre_vote) {
         patience->may_pledge = false;
-        patience->hold_ms = longer(patience->hold_ms,
-                                   replica->now_ms + replica->heartbeat_ms);
+        patience->hold_ms = u64_max(patience->hold_ms,
+                                    replica->now_ms + replica->heartbeat_ms);
     } else {
-        hold(replica, longer(patience->asking_flush, patience->flush_ms));
+        hold(replica, u64_max(patience->asking_flush, patience->flush_ms));
     }
 }
 
@@ -204,7 +199,7 @@ void patience_answered(struct replica *replica, bool is_granted,
         /* It will not do for now: others may try. */
         patience->pledged_to = 0;
     } else if (flush_ms <= FLUSH_TOLD_MAX_MS) {
-        patience->others_ms = longer(patience->others_ms, flush_ms);
+        patience->others_ms = u64_max(patience->others_ms, flush_ms);
     }
 }
 

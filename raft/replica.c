@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "raft/replica_state.h"
 
 #define IN_FLIGHT_DEFAULT 16384u
@@ -219,9 +220,8 @@ int replica_submit(struct replica *replica, const struct bytes *commands,
     uint64_t last = log_last(&replica->log);
     /* What a predecessor left behind does not count: a new leader's first
      * entry must not be refused because of it. */
-    uint64_t settled = replica->core.commit_index > replica->reign_index
-                           ? replica->core.commit_index
-                           : replica->reign_index;
+    uint64_t settled = u64_max(replica->core.commit_index,
+                               replica->reign_index);
     if (!is_leader(replica) || replica_is_transferring(replica)) {
         error = HASP_ENOTLEADER;
     } else if (last - settled + count > replica->in_flight_max) {

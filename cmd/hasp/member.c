@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/number.h"
 #include "cmd/hasp/nodes.h"
 
 #define CHANGE_MS 20000
@@ -101,8 +102,7 @@ static bool parse_id(const char *text, uint64_t *ret_id)
 static int change(struct tool *tool, const char *const *words, uint64_t id)
 {
     static const char what[] = "cannot change the members";
-    uint64_t time_ms = tool->timeout_ms > CHANGE_MS ? tool->timeout_ms
-                                                    : CHANGE_MS;
+    uint64_t time_ms = u64_max(tool->timeout_ms, CHANGE_MS);
     struct client_options options = {.attempt_ms = time_ms,
                                      .is_repeatable = true};
     struct endpoint leader;

@@ -12,6 +12,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "base/number.h"
 #include "client/thread.h"
 
 /* A leader that has answered may have been deposed: so long those who know
@@ -273,8 +274,7 @@ static struct nodes *make(const struct tool *tool, enum nodes_scope scope)
 {
     struct nodes *nodes = memory_new(sizeof *nodes);
     pthread_condattr_t monotonic;
-    nodes->timeout_ms = tool->timeout_ms < NODES_TIMEOUT_MS ? tool->timeout_ms
-                                                            : NODES_TIMEOUT_MS;
+    nodes->timeout_ms = u64_min(tool->timeout_ms, NODES_TIMEOUT_MS);
     nodes->scope = scope;
     nodes->stop_fd = eventfd(0, EFD_CLOEXEC);
     CHECK(nodes->stop_fd >= 0);

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/digest.h"
+#include "base/number.h"
 #include "cmd/hasp/nodes.h"
 #include "cmd/hasp/tool.h"
 
@@ -111,9 +112,7 @@ static int choose_node(struct saving *saving)
 static int ask(struct saving *saving, const struct query *query,
                const struct resp_reply **ret_reply)
 {
-    uint64_t time_ms = saving->tool->timeout_ms > TAKE_MS
-                           ? saving->tool->timeout_ms
-                           : TAKE_MS;
+    uint64_t time_ms = u64_max(saving->tool->timeout_ms, TAKE_MS);
     struct client_options options = {.deadline_ns = client_now_ns() +
                                                     time_ms * NS_PER_MS,
                                      .attempt_ms = time_ms,

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/number.h"
 #include "client/clock.h"
 #include "cmd/hasp/run/family.h"
 
@@ -288,9 +289,9 @@ static void guard(struct watch *watch)
             atomic_store(&page->has_warned, true);
             continue;
         }
-        uint64_t left_ns = first_ns < kill_ns ? first_ns : kill_ns;
+        uint64_t left_ns = u64_min(first_ns, kill_ns);
         family_note(&family, &watch->roll);
-        wait_until_due(watch, left_ns < look_ns ? left_ns : look_ns);
+        wait_until_due(watch, u64_min(left_ns, look_ns));
         look_ns = look_ns * 2 < LOOK_NS ? look_ns * 2 : LOOK_NS;
         look_after_deputy(watch);
         if (is_run_dead(watch) && !atomic_load(&page->is_over)) {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/memory.h"
+#include "base/number.h"
 #include "cmd/hasp/acquire.h"
 #include "cmd/hasp/run/child.h"
 #include "cmd/hasp/run/nest.h"
@@ -126,9 +127,7 @@ static int run_command(struct run *run, struct acquired *acquired, char **argv,
     uint64_t trust_ms = lease.most_ns / NS_PER_MS;
     bool has_grace = run->grace_ms != UINT64_MAX;
     uint64_t grace_ms = has_grace ? run->grace_ms : trust_ms / GRACE_PART;
-    uint64_t margin_ms = trust_ms / MARGIN_PART > MARGIN_MIN_MS
-                             ? trust_ms / MARGIN_PART
-                             : MARGIN_MIN_MS;
+    uint64_t margin_ms = u64_max(trust_ms / MARGIN_PART, MARGIN_MIN_MS);
     if (grace_ms > trust_ms / 2) {
         grace_ms = trust_ms / 2;
         if (has_grace) {

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "base/memory.h"
+#include "base/number.h"
 #include "cmd/hasp/nodes.h"
 #include "cmd/hasp/tool.h"
 #include "cmd/hasp/view/screen.h"
@@ -366,8 +367,7 @@ static bool wait_for_next(struct top *top, uint64_t until_ns, int *exit_code)
 static int look_again_and_again(struct top *top)
 {
     int exit_code = 0;
-    uint64_t first_ms = top->interval_ms < FIRST_LOOK_MS ? top->interval_ms
-                                                         : FIRST_LOOK_MS;
+    uint64_t first_ms = u64_min(top->interval_ms, FIRST_LOOK_MS);
     uint64_t until_ns = client_now_ns() + first_ms * NS_PER_MS;
     while (wait_for_next(top, until_ns, &exit_code)) {
         until_ns = client_now_ns() + top->interval_ms * NS_PER_MS;
