@@ -77,7 +77,7 @@ static void port_snapshot_install(void *data, uint64_t next_index)
     struct hasp_node *node = data;
     if (!node->turn.has_failed) {
         journal_reset(&node->journal, next_index);
-        snapshots_install(&node->snapshots);
+        archive_install(&node->archive);
     }
 }
 
@@ -171,12 +171,12 @@ static int start_core(struct hasp_node *node, const struct replica_start *start,
         .log_truncate = journal_port_log_truncate,
         .log_append = journal_port_log_append,
         .log_trim = journal_port_log_trim,
-        .snapshot_take = snapshots_port_take,
-        .snapshot_stat = snapshots_port_stat,
-        .snapshot_read = snapshots_port_read,
-        .snapshot_room = snapshots_port_room,
-        .snapshot_write = snapshots_port_write,
-        .snapshot_adopt = snapshots_port_adopt,
+        .snapshot_take = archive_port_take,
+        .snapshot_stat = archive_port_stat,
+        .snapshot_read = archive_port_read,
+        .snapshot_room = archive_port_room,
+        .snapshot_write = archive_port_write,
+        .snapshot_adopt = archive_port_adopt,
         .snapshot_install = port_snapshot_install,
         .peer_is_up = members_port_is_up,
         .peer_output = members_port_output,
@@ -246,8 +246,8 @@ static int recover(struct hasp_node *node, struct recovery *recovery,
     node->table = disk.table;
     if (rv == 0 && recovery->has_snapshot) {
         const struct snapshot_header *header = &recovery->snapshot.header;
-        snapshots_set_newest(&node->snapshots, header->last_index,
-                             header->last_term, recovery->snapshot.stream.size);
+        archive_set_newest(&node->archive, header->last_index,
+                           header->last_term, recovery->snapshot.stream.size);
     }
     return rv;
 }

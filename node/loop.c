@@ -92,7 +92,7 @@ static void turn(struct hasp_node *node, uint64_t now_ns)
         }
         return;
     }
-    snapshots_report(&node->snapshots);
+    archive_report(&node->archive);
     loop->deadline_ns = core_turn(node->core, turn_read(&node->turn, now_ns),
                                   now_ns);
     if (turn_is_over(&node->turn)) {

@@ -276,9 +276,9 @@ static void put_disk(const struct hasp_node *node, struct buffer *out)
     buffer_printf(out, "hasp_disk_wait_seconds{what=\"%s\"} %.1f\n", what,
                   (double)oldest_ns / (double)NS_PER_S);
     gauge(out, "hasp_snapshot_index", "Index of the newest snapshot.",
-          node->snapshots.newest_index);
+          node->archive.newest_index);
     gauge(out, "hasp_snapshot_bytes", "Size of the newest snapshot.",
-          node->snapshots.newest_size);
+          node->archive.newest_size);
 }
 
 static void put_metrics(const struct hasp_node *node, struct buffer *out)

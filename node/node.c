@@ -49,7 +49,7 @@ int hasp_node_open(const struct hasp_node_options *options,
     CHECK(uv_loop_init(&node->uv) == 0);
     node->turn.uv = &node->uv;
     node->journal.node = node;
-    snapshots_init(&node->snapshots, node);
+    archive_init(&node->archive, node);
     probes_open(&node->probes);
     errands_init(&node->errands, &node->turn);
     loop_open(node);
@@ -102,7 +102,7 @@ static void settle(struct hasp_node *node)
         journal_await(&node->journal, true);
     }
     /* Workers read the table and the directory: they are waited for. */
-    while (snapshots_are_busy(&node->snapshots) ||
+    while (archive_is_busy(&node->archive) ||
            errands_are_busy(&node->errands) ||
            (turn_now() < by &&
             (node->clients.count > 0 || !node->members.is_closed ||
@@ -187,7 +187,7 @@ void hasp_node_close(struct hasp_node *node)
         core_free(node->core);
     }
     clients_done(&node->clients);
-    snapshots_done(&node->snapshots);
+    archive_done(&node->archive);
     journal_done(&node->journal);
     wal_close(node->journal.wal);
     table_close(node->table);

@@ -8,16 +8,16 @@
  *     probe.c      is a new member where it is said to be?
  *     journal.c    the log, the vote, room on the disk
  *     writes.c     how long writes take: is the disk slow, or hung?
- *     snapshots.c  taken and received ones, by a worker
+ *     archive.c    snapshots: taken and received ones, by a worker
  *     errands.c    small writes into the data directory, by a worker
  *     recovery.c   what a start finds on disk
  *     founding.c   how a cluster begins (amnesia guard)
  *     options.c    the options: defaults, checks
  *     monitor.c    what is told over HTTP: /healthz, /readyz, /metrics
  *     stall.c      up to when all input has been read (rule 6)
- *     begin.c      from the disk, by founding or by joining, to a core that
- * runs loop.c       when what happens: one turn of the core for all that came
- * in node.c       life: open, run, stop, close
+ *     begin.c      how the core begins: from the disk, by founding, by joining
+ *     loop.c       when what happens: one turn of the core for all that came in
+ *     node.c       life: open, run, stop, close
  *
  * Each of them implements its part of struct core_port; the calls of the port
  * only record and never call back into the core. Calls go downward only: from
@@ -25,7 +25,7 @@
  * to turn.c, never back to the host.
  *
  * Threads: everything here runs on the loop's thread, except what journal.c and
- * snapshots.c hand to workers. */
+ * archive.c hand to workers. */
 
 #ifndef HASP_NODE_NODE_H
 #define HASP_NODE_NODE_H
@@ -38,6 +38,7 @@
 #include "core/core.h"
 #include "include/hasp/node.h"
 #include "net/peers.h"
+#include "node/archive.h"
 #include "node/clients.h"
 #include "node/errands.h"
 #include "node/founding.h"
@@ -46,7 +47,6 @@
 #include "node/members.h"
 #include "node/monitor.h"
 #include "node/probe.h"
-#include "node/snapshots.h"
 #include "node/turn.h"
 #include "storage/datadir.h"
 
@@ -61,7 +61,7 @@ struct hasp_node {
     struct datadir *datadir;
     struct table *table;
     struct journal journal;
-    struct snapshots snapshots;
+    struct archive archive;
     struct founding founding;
     struct core_accusation accused; /* As the directory says. */
 

@@ -11,8 +11,8 @@
  * That a snapshot cannot be taken or received is no reason to stop: the log is
  * still there, and it is tried again. */
 
-#ifndef HASP_NODE_SNAPSHOTS_H
-#define HASP_NODE_SNAPSHOTS_H
+#ifndef HASP_NODE_ARCHIVE_H
+#define HASP_NODE_ARCHIVE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,7 +39,7 @@ struct snapshot_open {
     uint64_t read_ns; /* When it was last read. */
 };
 
-struct snapshots {
+struct archive {
     struct hasp_node *node;
     /* The newest on disk; index 0: none. */
     uint64_t newest_index;
@@ -73,27 +73,27 @@ struct snapshots {
     char adopt_why[HASP_WHY_SIZE];
 };
 
-void snapshots_init(struct snapshots *snapshots, struct hasp_node *node);
+void archive_init(struct archive *archive, struct hasp_node *node);
 /* After the workers have ended. */
-void snapshots_done(struct snapshots *snapshots);
+void archive_done(struct archive *archive);
 /* True while a worker runs. */
-bool snapshots_are_busy(const struct snapshots *snapshots);
-void snapshots_set_newest(struct snapshots *snapshots, uint64_t log_index,
-                          uint64_t term, uint64_t size);
+bool archive_is_busy(const struct archive *archive);
+void archive_set_newest(struct archive *archive, uint64_t log_index,
+                        uint64_t term, uint64_t size);
 
 /* Puts the adopted one into the table, by a worker. */
-void snapshots_install(struct snapshots *snapshots);
+void archive_install(struct archive *archive);
 /* In each turn: tells the core when table and log are as it wants them. */
-void snapshots_report(struct snapshots *snapshots);
+void archive_report(struct archive *archive);
 
 /* Of struct core_port; 'data' is the node. */
-void snapshots_port_take(void *data, const struct snapshot_header *header);
-bool snapshots_port_stat(void *data, uint64_t *ret_index, uint64_t *ret_term,
-                         uint64_t *ret_size);
-bool snapshots_port_read(void *data, uint64_t log_index, uint64_t term,
-                         uint64_t offset, size_t size, struct buffer *out);
-uint64_t snapshots_port_room(void *data);
-void snapshots_port_write(void *data, uint64_t offset, struct bytes chunk);
-void snapshots_port_adopt(void *data);
+void archive_port_take(void *data, const struct snapshot_header *header);
+bool archive_port_stat(void *data, uint64_t *ret_index, uint64_t *ret_term,
+                       uint64_t *ret_size);
+bool archive_port_read(void *data, uint64_t log_index, uint64_t term,
+                       uint64_t offset, size_t size, struct buffer *out);
+uint64_t archive_port_room(void *data);
+void archive_port_write(void *data, uint64_t offset, struct bytes chunk);
+void archive_port_adopt(void *data);
 
-#endif /* HASP_NODE_SNAPSHOTS_H */
+#endif /* HASP_NODE_ARCHIVE_H */
