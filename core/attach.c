@@ -14,6 +14,11 @@
 /* Sessions in one frame that tells what was closed. */
 #define CLOSED_COUNT_MAX 64
 
+static bool is_brief(uint64_t conn)
+{
+    return (conn & CORE_CONN_BRIEF) != 0;
+}
+
 static struct attached *find_session(struct core *core, uint64_t session)
 {
     struct attached *attached;
@@ -74,6 +79,22 @@ static void drop(struct core *core, struct attachment *attachment)
     }
 }
 
+/* A connection that counts for linger acts for the session. */
+static bool is_present(struct core *core, uint64_t session)
+{
+    struct attached *attached = find_session(core, session);
+    if (attached != NULL) {
+        LIST_EACH (node, &attached->attachments) {
+            struct attachment *attachment = LIST_ENTRY(node, struct attachment,
+                                                       in_session);
+            if (attachment->conn == NULL || !is_brief(attachment->conn->id)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 bool attach_has_room(struct core *core, struct conn *conn)
 {
     uint32_t max = core->options.limits.sessions_per_conn;
@@ -108,11 +129,11 @@ static void enqueue(struct core *core, uint64_t conn, uint64_t session)
  * closes its connections itself: their clients have not died. */
 static void detached(struct core *core, uint64_t conn, uint64_t session)
 {
-    if (core->is_stopping) {
+    if (core->is_stopping || is_brief(conn)) {
         return;
     }
     if (is_serving(core)) {
-        if (find_session(core, session) == NULL) {
+        if (!is_present(core, session)) {
             timers_detached(core->timers, session, core->now_ns);
         }
         return;
@@ -148,6 +169,9 @@ void attach_answered(struct core *core, struct request *request,
         return;
     }
     struct peer *peer = peer_find(core, request->peer);
+    if (is_brief(request->peer_conn)) {
+        return;
+    }
     if (peer == NULL || !peer->is_up) {
         if (request->peer == 0) {
             detached(core, 0, session); /* It closed before it was answered. */
@@ -274,7 +298,7 @@ void attach_closed_at(struct core *core, uint64_t peer, uint64_t peer_conn,
         if (attachment != NULL) {
             drop(core, attachment);
         }
-        if (find_session(core, sessions[i]) != NULL) {
+        if (is_present(core, sessions[i])) {
             continue;
         }
         if (is_serving(core)) {

@@ -8,7 +8,9 @@
  * connection of another node when it answers that node's OPEN or ATTACH; after
  * a change of leader it knows less and may guess wrongly, which is safe (D is
  * its own clock, and the next heartbeat moves the deadline up again). A lost
- * peer link is no close. */
+ * peer link is no close, nor is the end of a brief connection
+ * (CORE_CONN_BRIEF): the leader does not even hear of one that another node
+ * has. */
 
 #ifndef HASP_CORE_ATTACH_H
 #define HASP_CORE_ATTACH_H

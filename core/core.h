@@ -215,6 +215,12 @@ MUST_CHECK int core_begin(struct core *core, const struct core_start *start,
 
 /* --- Events ------------------------------------------------------------- */
 
+/* Of the number of a connection that carries one request for whoever has no
+ * connection of its own (HTTP). It acts for sessions, but is no presence: for
+ * linger (rule 8) neither its beginning nor its end counts. It is never told
+ * MOVED: it speaks for clients who could not go there. */
+#define CORE_CONN_BRIEF (UINT64_C(1) << 63)
+
 void core_client_opened(struct core *core, uint64_t conn, const char *address,
                         const struct identity *identity, uint64_t now_ns);
 /* One request; its arguments are borrowed during the call. The caller calls

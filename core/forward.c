@@ -35,6 +35,7 @@ static bool send(struct core *core, struct request *request)
     /* What may have been done is carried on by ourselves: MOVED would say that
      * it was not. */
     if (core->options.redirect == REDIRECT_MOVED &&
+        (request->conn->id & CORE_CONN_BRIEF) == 0 &&
         request->effect == NOTHING_DONE) {
         char address[MEMBER_ADDRESS_SIZE];
         forward_client_address(core, core->leader.id, address);

@@ -524,6 +524,9 @@ void request_orphan(struct core *core, struct request *request)
 {
     CHECK(request->conn != NULL || request->peer != 0);
     release_bytes(core, request);
+    if (request->conn != NULL) {
+        request->peer_conn = request->conn->id;
+    }
     request->conn = NULL;
     request->peer = 0;
     switch (request->state) {

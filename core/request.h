@@ -71,7 +71,7 @@ struct request {
     struct bytes client;  /* ... borrowed from the body. */
     struct conn *conn;    /* Of a local one. */
     uint64_t peer;        /* Of a remote one; with conn NULL and 0: nobody's. */
-    uint64_t peer_conn;   /* Of a remote one. */
+    uint64_t peer_conn;   /* Of a remote one, and of an orphan. */
     uint64_t slot;
     uint64_t session; /* That acts; 0: none. */
     uint64_t user;    /* Who asks, and by which secret he came (0: by none), */
