@@ -86,7 +86,8 @@ void apply_redis_set(struct lockfsm *fsm, const struct entry *command,
     }
     struct lock *lock = lock_find(fsm, name);
     struct hold *hold = find_value(fsm, lock);
-    if (hold != NULL && bytes_equal(hold->value, message->value)) {
+    if (hold != NULL && !message->is_fresh &&
+        bytes_equal(hold->value, message->value)) {
         if (!blacklist_refuses(fsm, hold->session, result)) {
             renew(fsm, hold->session, message->ttl_ms, message->px_ms);
             result->token = hold->token;

@@ -35,6 +35,7 @@ struct redis_call {
     uint32_t key_count;
     struct bytes value;
     bool any_value;
+    bool is_fresh; /* SET: not for one who holds it already. */
     uint64_t px_ms;
     bool adds; /* px_ms is added to what is left. */
 };
@@ -60,6 +61,8 @@ static bool understand_set(const struct call *call, struct redis_call *redis)
         bool is_px = bytes_is_word(word, "PX");
         if (bytes_is_word(word, "NX") && !is_nx) {
             is_nx = true;
+        } else if (bytes_is_word(word, "FRESH") && !redis->is_fresh) {
+            redis->is_fresh = true;
         } else if ((is_px || bytes_is_word(word, "EX")) && redis->px_ms == 0 &&
                    i + 1 < call->count) {
             if (!to_px(call->argument[++i], is_px ? 1 : 1000, &redis->px_ms)) {
@@ -261,7 +264,8 @@ static void renew(struct core *core, struct request *request,
                   const struct redis_call *redis, struct bytes key)
 {
     const struct hold *hold = find_hold(core, key);
-    if (redis->kind != KIND_DELETE && hold != NULL && hold->session->is_redis &&
+    if (redis->kind != KIND_DELETE && !redis->is_fresh && hold != NULL &&
+        hold->session->is_redis &&
         hold->session->user_number == request->user &&
         !session_is_refused(hold->session) &&
         lockfsm_may(core->fsm, hold->session->user, VERB_LOCK, key, EXTENT_NAME,
@@ -317,6 +321,7 @@ static void propose_step(struct core *core, struct request *request,
             .value = redis->value,
             .ttl_ms = ttl_ms,
             .px_ms = px_ms,
+            .is_fresh = redis->is_fresh,
             .client = request_client(request),
             .address = request_address(request),
         };

@@ -365,6 +365,7 @@ static void run_redis_set(void)
                                    .ttl_ms = (uint32_t)number(4),
                                    .px_ms = number(5),
                                    .client = bytes(6),
+                                   .is_fresh = number(7) != 0,
                                    .address = BYTES_LITERAL("host:1")});
 }
 

@@ -483,7 +483,7 @@ class Generator:
 
     def redis_set(self):
         self.entry('rset', self.name(), self.pick(self.values), self.px(),
-                   self.pick(self.clients))
+                   self.pick(self.clients), int(self.chance(.2)))
 
     def redis_key(self):
         holds = [h for h in self.holds() if h.session.redis]

@@ -227,7 +227,7 @@ class SessionOperations:
         self.out.append(f'C {s.id} {ttl} renewed -')
         return None
 
-    def op_rset(self, name, value, ttl, px, client):
+    def op_rset(self, name, value, ttl, px, client, fresh):
         ttl, px = int(ttl), int(px)
         if not self.names_are_good([name]) or size(value) > 4096 or \
                 size(client) > 128 or not 1 <= ttl <= TTL_MAX or not px:
@@ -235,7 +235,7 @@ class SessionOperations:
         if px > self.limits[TTL_LIMIT]:
             return LIMIT
         hold = self.redis_hold(name, value)
-        if hold:
+        if hold and fresh == '0':
             return self.renew(hold, ttl, px) or ok(token=hold.token)
         lock = self.locks.get(name)
         if self.quarantine or self.new_life or \
