@@ -10,6 +10,7 @@
 #include <unistd.h>
 #include <wchar.h>
 
+#include "base/base64.h"
 #include "base/check.h"
 #include "base/duration.h"
 #include "cmd/hasp/view/screen.h"
@@ -96,21 +97,8 @@ json_t *value_of_bytes(struct bytes bytes)
 
 static json_t *base64_of(struct bytes bytes)
 {
-    static const char
-        digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrst"
-                   "uvwxyz0123456789+/";
     struct buffer text = {0};
-    for (size_t i = 0; i < bytes.size; i += 3) {
-        size_t left = bytes.size - i;
-        uint32_t three = (uint32_t)bytes.data[i] << 16 |
-                         (left > 1 ? (uint32_t)bytes.data[i + 1] << 8 : 0) |
-                         (left > 2 ? (uint32_t)bytes.data[i + 2] : 0);
-        for (size_t n = 0; n < 4; n++) {
-            buffer_put_u8(
-                &text, n > left ? (uint8_t)'='
-                                : (uint8_t)digits[three >> (18 - 6 * n) & 63]);
-        }
-    }
+    base64_put(&text, bytes);
     buffer_put_u8(&text, '\0');
     json_t *value = json_string((const char *)text.data);
     buffer_done(&text);
