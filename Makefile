@@ -27,7 +27,7 @@ HASP_CFLAGS := -std=c11 -D_GNU_SOURCE -iquote . \
     -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
     -Wpointer-arith -Wvla -Wformat=2 -Wundef
 HASP_LDFLAGS := -pthread -Wl,-z,relro,-z,now
-LIBS := -lraft -luv -llmdb -lxxhash -lmicrohttpd -lcrypto
+LIBS := -lraft -luv -llmdb -lxxhash -lmicrohttpd -ljansson -lcrypto
 
 ifeq ($(FLAVOUR),level2)
 HASP_CFLAGS += -DHASP_FEATURE_LEVEL_EXTRA=1
@@ -64,7 +64,7 @@ HASP_LDFLAGS += -fsanitize=address,undefined
 endif
 
 FOLDERS := base lockfsm lease storage raft net client core core/commands \
-    core/redis node
+    core/redis http node
 SRC := $(foreach f,$(FOLDERS),$(wildcard $(f)/*.c))
 OBJ := $(SRC:%.c=$(B)/%.o)
 ifeq ($(FLAVOUR),tsan)

@@ -1,23 +1,29 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Two traps of libmicrohttpd on a foreign loop:
+/* Traps of libmicrohttpd (0.9.75) on a foreign loop:
  *
  *   1. Its epoll set is edge-triggered and it may stop in the middle of its
  *      work, so a readable epoll descriptor is not enough: before each wait of
  *      the loop MHD_get_timeout() says when to run again, 0 included. Without
  *      that, connections hang (as they did in systemd-journal-remote).
  *   2. MHD_resume_connection() does not wake an external epoll: whoever
- *      suspends a request has to call MHD_run() after resuming it. Nothing is
- *      suspended here: every answer is made at once. */
+ *      suspends a request has to call MHD_run() after resuming it.
+ *   3. A suspended connection is not looked at, nor does its silence count:
+ *      that its client has gone is for us to find out.
+ *   4. MHD_stop_daemon() panics if a connection is suspended.
+ *   5. It decodes paths before anybody sees them; what it gives to the log's
+ *      callback is what was sent. */
 
 #include "net/http.h"
 
 #include <errno.h>
 #include <microhttpd.h>
+#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -27,23 +33,24 @@
 #include "base/memory.h"
 #include "net/stream.h"
 
-#define CONNECTION_MAX 64u
-#define CONNECTION_PER_ADDRESS_MAX 16u
-
 /* Those that had to make room go in the next turn. */
 #define CONNECTION_LEAVING_MAX 64u
 
 /* Between two looks at what they have asked: none is to make room unheard. */
 #define ACCEPTS_PER_RUN 16
-#define HEAD_MAX_MS 5000
+#define REQUEST_MAX_MS 5000
 #define STARVED_PAUSE_MS 100
+#define PRESENCE_MS 1000
 #define CONNECTION_MEMORY_SIZE ((size_t)16 << 10)
+#define STREAM_BLOCK_SIZE 4096
 #define SILENCE_MAX_S 10u
+/* What was answered in a run may be sent in the same one. */
+#define RUNS_MAX 4
 
 struct http {
     struct MHD_Daemon *daemon;
-    http_handler_fn *handler;
-    void *data;
+    struct http_limits limits;
+    struct http_handler handler;
     void (*closed)(void *data);
     void *closed_data;
     int listen_fd;
@@ -52,10 +59,17 @@ struct http {
     uv_prepare_t prepare;
     uv_timer_t timer;
     int handle_count;
-    struct list guests;  /* The oldest first. */
-    uint64_t starved_ms; /* Accepting pauses since then; 0: it does not. */
+    /* Connections, the oldest first: whose request is not whole yet, whose
+     * answer is under way, and those that had to make room. */
+    struct list idle;
+    struct list asking;
+    struct list leaving;
+    struct pollfd *presence; /* Of the suspended ones; as many as asking. */
+    uint64_t presence_ms;    /* When they are looked at next. */
+    uint64_t starved_ms;     /* Accepting pauses since then; 0: it does not. */
     uint16_t port;
-    bool is_running; /* Inside MHD_run(). */
+    bool is_running;  /* Inside MHD_run(). */
+    bool has_resumed; /* MHD_run() is due. */
     bool is_closing;
 };
 
@@ -63,10 +77,30 @@ struct http {
 struct guest {
     struct list in_http;
     int fd;
+    char address[STREAM_ADDRESS_SIZE];
     char origin[STREAM_ADDRESS_SIZE];
     uint64_t since_ms; /* It came, or has had its last answer. */
-    bool is_asking;    /* The head is whole, the answer is under way. */
-    bool is_leaving;   /* It had to make room. */
+    struct http_exchange *exchange;
+};
+
+struct http_exchange {
+    struct http *http;
+    struct guest *guest;
+    struct MHD_Connection *connection;
+    char *target;
+    const char *method;
+    struct buffer body;
+    void *owner;
+    struct MHD_Response *response; /* Not queued yet. */
+    unsigned status;
+    struct buffer output; /* Of a stream. */
+    bool has_begun;       /* Its head is there. */
+    bool is_told;         /* The handler knows it. */
+    bool is_answered;
+    bool is_suspended;
+    bool is_stream;
+    bool is_at_end; /* Of a stream: no more is appended. */
+    bool has_gone;  /* Its client has. */
 };
 
 static void closed_cb(uv_handle_t *handle)
@@ -77,9 +111,19 @@ static void closed_cb(uv_handle_t *handle)
     }
     void (*closed)(void *data) = http->closed;
     void *data = http->closed_data;
+    free(http->presence);
     free(http);
     if (closed != NULL) {
         closed(data);
+    }
+}
+
+static void resume(struct http_exchange *exchange)
+{
+    if (exchange->is_suspended) {
+        exchange->is_suspended = false;
+        exchange->http->has_resumed = true;
+        MHD_resume_connection(exchange->connection);
     }
 }
 
@@ -91,6 +135,15 @@ static void close_now(struct http *http)
     uv_close((uv_handle_t *)&http->poll, closed_cb);
     uv_close((uv_handle_t *)&http->prepare, closed_cb);
     uv_close((uv_handle_t *)&http->timer, closed_cb);
+    LIST_EACH (node, &http->asking) {
+        resume(LIST_ENTRY(node, struct guest, in_http)->exchange);
+    }
+    LIST_EACH (node, &http->leaving) {
+        struct guest *guest = LIST_ENTRY(node, struct guest, in_http);
+        if (guest->exchange != NULL) {
+            resume(guest->exchange);
+        }
+    }
     MHD_stop_daemon(http->daemon);
     http->daemon = NULL;
 }
@@ -100,26 +153,54 @@ static uint64_t now_ms(const struct http *http)
     return uv_now(http->prepare.loop);
 }
 
-static uint64_t head_due_ms(const struct guest *guest)
+/* libmicrohttpd notices that, and closes. */
+static void leave(struct http *http, struct guest *guest)
 {
-    return guest->is_asking || guest->is_leaving
-               ? UINT64_MAX
-               : guest->since_ms + HEAD_MAX_MS;
+    (void)shutdown(guest->fd, SHUT_RDWR);
+    list_remove(&guest->in_http);
+    list_push_back(&http->leaving, &guest->in_http);
+    if (guest->exchange != NULL) {
+        guest->exchange->has_gone = true;
+        resume(guest->exchange);
+    }
 }
 
-/* libmicrohttpd notices that, and closes. */
-static void leave(struct guest *guest)
+static uint64_t request_due_ms(const struct http *http)
 {
-    guest->is_leaving = true;
-    (void)shutdown(guest->fd, SHUT_RDWR);
+    return list_is_empty(&http->idle)
+               ? UINT64_MAX
+               : LIST_FIRST(&http->idle, struct guest, in_http)->since_ms +
+                     REQUEST_MAX_MS;
 }
 
 static void close_overdue(struct http *http)
 {
-    LIST_EACH (node, &http->guests) {
+    while (request_due_ms(http) <= now_ms(http)) {
+        leave(http, LIST_FIRST(&http->idle, struct guest, in_http));
+    }
+}
+
+/* Of those whose answers are waited for: who has hung up? */
+static void look_for_presence(struct http *http)
+{
+    nfds_t count = 0;
+    if (list_is_empty(&http->asking) || now_ms(http) < http->presence_ms) {
+        return;
+    }
+    http->presence_ms = now_ms(http) + PRESENCE_MS;
+    LIST_EACH (node, &http->asking) {
         struct guest *guest = LIST_ENTRY(node, struct guest, in_http);
-        if (head_due_ms(guest) <= now_ms(http)) {
-            leave(guest);
+        http->presence[count++] = (struct pollfd){
+            .fd = guest->exchange->is_suspended ? guest->fd : -1,
+            .events = POLLRDHUP};
+    }
+    if (poll(http->presence, count, 0) <= 0) {
+        return;
+    }
+    count = 0;
+    LIST_EACH_SAFE (node, &http->asking) {
+        if (http->presence[count++].revents != 0) {
+            leave(http, LIST_ENTRY(node, struct guest, in_http));
         }
     }
 }
@@ -130,8 +211,12 @@ static void run(struct http *http)
         return;
     }
     close_overdue(http);
+    look_for_presence(http);
     http->is_running = true;
-    (void)MHD_run(http->daemon);
+    for (int i = 0; i < RUNS_MAX && (i == 0 || http->has_resumed); i++) {
+        http->has_resumed = false;
+        (void)MHD_run(http->daemon);
+    }
     http->is_running = false;
     if (http->is_closing) {
         close_now(http);
@@ -153,21 +238,20 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 /* Of those from 'origin' (NULL: of all) there is room for one more. */
 static void make_room(struct http *http, const char *origin, uint32_t max)
 {
+    struct list *lists[] = {&http->idle, &http->asking};
     uint32_t count = 0;
     struct guest *oldest = NULL;
-    LIST_EACH (node, &http->guests) {
-        struct guest *guest = LIST_ENTRY(node, struct guest, in_http);
-        if (guest->is_leaving ||
-            (origin != NULL && strcmp(guest->origin, origin) != 0)) {
-            continue;
-        }
-        count++;
-        if (oldest == NULL || (oldest->is_asking && !guest->is_asking)) {
-            oldest = guest;
+    for (int i = 0; i < 2; i++) {
+        LIST_EACH (node, lists[i]) {
+            struct guest *guest = LIST_ENTRY(node, struct guest, in_http);
+            if (origin == NULL || strcmp(guest->origin, origin) == 0) {
+                count++;
+                oldest = oldest == NULL ? guest : oldest;
+            }
         }
     }
     if (count >= max) {
-        leave(oldest);
+        leave(http, oldest);
     }
 }
 
@@ -195,8 +279,8 @@ static void accept_cb(uv_poll_t *poll, int status, int events)
         if (fd >= 0) {
             address_format((struct sockaddr *)&from, address);
             address_origin(address, origin);
-            make_room(http, origin, CONNECTION_PER_ADDRESS_MAX);
-            make_room(http, NULL, CONNECTION_MAX);
+            make_room(http, origin, http->limits.per_address);
+            make_room(http, NULL, http->limits.connections);
             /* What fails closes the socket. */
             (void)MHD_add_connection(http->daemon, fd, (struct sockaddr *)&from,
                                      size);
@@ -232,9 +316,12 @@ static void prepare_cb(uv_prepare_t *prepare)
     if (http->starved_ms != 0) {
         due_ms = sooner(due_ms, http->starved_ms + STARVED_PAUSE_MS);
     }
-    LIST_EACH (node, &http->guests) {
-        due_ms = sooner(due_ms,
-                        head_due_ms(LIST_ENTRY(node, struct guest, in_http)));
+    due_ms = sooner(due_ms, request_due_ms(http));
+    if (!list_is_empty(&http->asking)) {
+        due_ms = sooner(due_ms, http->presence_ms);
+    }
+    if (http->has_resumed) {
+        due_ms = 0;
     }
     if (due_ms != UINT64_MAX) {
         after_ms = due_ms > now_ms(http) ? due_ms - now_ms(http) : 0;
@@ -244,32 +331,6 @@ static void prepare_cb(uv_prepare_t *prepare)
     }
 }
 
-static void connection_cb(void *data, struct MHD_Connection *connection,
-                          void **context,
-                          enum MHD_ConnectionNotificationCode what)
-{
-    struct http *http = data;
-    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
-        struct guest *guest = *context;
-        list_remove(&guest->in_http);
-        free(guest);
-        return;
-    }
-    char address[STREAM_ADDRESS_SIZE];
-    struct guest *guest = memory_new(sizeof *guest);
-    guest->fd = MHD_get_connection_info(connection,
-                                        MHD_CONNECTION_INFO_CONNECTION_FD)
-                    ->connect_fd;
-    address_format(
-        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)
-            ->client_addr,
-        address);
-    address_origin(address, guest->origin);
-    guest->since_ms = now_ms(http);
-    list_push_back(&http->guests, &guest->in_http);
-    *context = guest;
-}
-
 static struct guest *guest_of(struct MHD_Connection *connection)
 {
     return MHD_get_connection_info(connection,
@@ -277,80 +338,305 @@ static struct guest *guest_of(struct MHD_Connection *connection)
         ->socket_context;
 }
 
+static void connection_cb(void *data, struct MHD_Connection *connection,
+                          void **context,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    struct http *http = data;
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+        struct guest *guest = *context;
+        CHECK(guest->exchange == NULL);
+        list_remove(&guest->in_http);
+        free(guest);
+        return;
+    }
+    struct guest *guest = memory_new(sizeof *guest);
+    guest->fd = MHD_get_connection_info(connection,
+                                        MHD_CONNECTION_INFO_CONNECTION_FD)
+                    ->connect_fd;
+    address_format(
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS)
+            ->client_addr,
+        guest->address);
+    address_origin(guest->address, guest->origin);
+    guest->since_ms = now_ms(http);
+    list_push_back(&http->idle, &guest->in_http);
+    *context = guest;
+}
+
+/* The request line is there. */
+static void *target_cb(void *data, const char *target,
+                       struct MHD_Connection *connection)
+{
+    struct http_exchange *exchange = memory_new(sizeof *exchange);
+    exchange->http = data;
+    exchange->guest = guest_of(connection);
+    exchange->connection = connection;
+    exchange->target = memory_text(target);
+    CHECK(exchange->guest->exchange == NULL);
+    exchange->guest->exchange = exchange;
+    return exchange;
+}
+
 /* It waits for the next request: it is the youngest now. */
 static void completed_cb(void *data, struct MHD_Connection *connection,
                          void **request, enum MHD_RequestTerminationCode how)
 {
     struct http *http = data;
-    struct guest *guest = guest_of(connection);
-    (void)request;
+    struct http_exchange *exchange = *request;
+    (void)connection;
     (void)how;
-    guest->is_asking = false;
-    guest->since_ms = now_ms(http);
-    list_remove(&guest->in_http);
-    list_push_back(&http->guests, &guest->in_http);
+    if (exchange == NULL) {
+        return;
+    }
+    struct guest *guest = exchange->guest;
+    *request = NULL;
+    if (exchange->is_told) {
+        http->handler.on_end(http->handler.data, exchange);
+    }
+    if (!exchange->has_gone) {
+        guest->since_ms = now_ms(http);
+        list_remove(&guest->in_http);
+        list_push_back(&http->idle, &guest->in_http);
+    }
+    guest->exchange = NULL;
+    if (exchange->response != NULL) {
+        MHD_destroy_response(exchange->response);
+    }
+    buffer_done(&exchange->body);
+    buffer_done(&exchange->output);
+    free(exchange->target);
+    free(exchange);
 }
 
-static enum MHD_Result send_reply(struct MHD_Connection *connection,
-                                  struct http_reply *reply)
+static enum MHD_Result queue_response(struct http_exchange *exchange)
 {
-    struct MHD_Response *response = MHD_create_response_from_buffer(
-        reply->body.size, reply->body.data, MHD_RESPMEM_MUST_FREE);
-    CHECK(response != NULL);
-    reply->body = (struct buffer){0};
+    enum MHD_Result result = MHD_queue_response(
+        exchange->connection, exchange->status, exchange->response);
+    MHD_destroy_response(exchange->response);
+    exchange->response = NULL;
+    return result;
+}
+
+static void put_headers(struct MHD_Response *response,
+                        const struct http_reply *reply)
+{
     MHD_add_response_header(response, "Content-Type",
                             reply->content_type != NULL ? reply->content_type
                                                         : "text/plain");
     MHD_add_response_header(response, "Cache-Control", "no-store");
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
-    if (reply->status == MHD_HTTP_METHOD_NOT_ALLOWED) {
-        MHD_add_response_header(response, "Allow", "GET, HEAD");
-        MHD_add_response_header(response, "Connection", "close");
+    for (int i = 0; reply->header[i].name != NULL; i++) {
+        MHD_add_response_header(response, reply->header[i].name,
+                                reply->header[i].value);
     }
-    enum MHD_Result result = MHD_queue_response(connection, reply->status,
-                                                response);
-    MHD_destroy_response(response);
-    return result;
 }
 
-/* Called once when the head of a request is there, and again when the (empty)
- * body has ended. */
+static void set_response(struct http_exchange *exchange, unsigned status,
+                         struct MHD_Response *response)
+{
+    CHECK(response != NULL && !exchange->is_answered);
+    exchange->is_answered = true;
+    exchange->status = status;
+    exchange->response = response;
+    resume(exchange);
+}
+
+void http_answer(struct http_exchange *exchange, struct http_reply *reply)
+{
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        reply->body.size, reply->body.data, MHD_RESPMEM_MUST_FREE);
+    CHECK(response != NULL);
+    reply->body = (struct buffer){0};
+    put_headers(response, reply);
+    set_response(exchange, reply->status, response);
+}
+
+/* A stream's next bytes. */
+static ssize_t read_cb(void *data, uint64_t at, char *to, size_t size)
+{
+    struct http_exchange *exchange = data;
+    struct buffer *output = &exchange->output;
+    (void)at;
+    if (exchange->has_gone) {
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    }
+    if (output->size > 0) {
+        size = size < output->size ? size : output->size;
+        memcpy(to, output->data, size);
+        buffer_consume(output, size);
+        return (ssize_t)size;
+    }
+    if (exchange->is_at_end) {
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    }
+    exchange->is_suspended = true;
+    MHD_suspend_connection(exchange->connection);
+    return 0;
+}
+
+void http_stream(struct http_exchange *exchange, struct http_reply *reply)
+{
+    struct MHD_Response *response = MHD_create_response_from_callback(
+        MHD_SIZE_UNKNOWN, STREAM_BLOCK_SIZE, read_cb, exchange, NULL);
+    CHECK(response != NULL && reply->body.size == 0);
+    put_headers(response, reply);
+    exchange->is_stream = true;
+    set_response(exchange, reply->status, response);
+}
+
+struct buffer *http_stream_output(struct http_exchange *exchange)
+{
+    CHECK(exchange->is_stream);
+    return &exchange->output;
+}
+
+void http_stream_more(struct http_exchange *exchange)
+{
+    resume(exchange);
+}
+
+size_t http_stream_unsent(const struct http_exchange *exchange)
+{
+    return exchange->output.size;
+}
+
+void http_stream_end(struct http_exchange *exchange)
+{
+    exchange->is_at_end = true;
+    resume(exchange);
+}
+
+static void refuse(struct http_exchange *exchange, unsigned status,
+                   const char *title, const char *detail)
+{
+    struct http_reply reply = {.status = status,
+                               .content_type = "application/problem+json",
+                               .header = {{"Connection", "close"}}};
+    buffer_printf(&reply.body,
+                  "{\"title\":\"%s\",\"status\":%u,\"code\":\"BADARG\","
+                  "\"detail\":\"%s\"}\n",
+                  title, status, detail);
+    http_answer(exchange, &reply);
+}
+
+/* How often the headers stand there that decide where a request ends, and for
+ * whom it is. */
+struct head_counts {
+    uint32_t host;
+    uint32_t length;
+    uint32_t encoding;
+    uint64_t body_size;
+};
+
+static enum MHD_Result count_cb(void *data, enum MHD_ValueKind kind,
+                                const char *name, const char *value)
+{
+    struct head_counts *counts = data;
+    (void)kind;
+    counts->host += strcasecmp(name, "Host") == 0;
+    counts->encoding += strcasecmp(name, "Transfer-Encoding") == 0;
+    if (strcasecmp(name, "Content-Length") == 0) {
+        counts->length++;
+        if (!bytes_to_u64(bytes_of_text(value != NULL ? value : ""),
+                          &counts->body_size)) {
+            counts->body_size = UINT64_MAX;
+        }
+    }
+    return MHD_YES;
+}
+
+/* The head is there. */
+static enum MHD_Result begin(struct http_exchange *exchange, const char *method)
+{
+    struct head_counts counts = {0};
+    char detail[64];
+    exchange->has_begun = true;
+    exchange->method = method;
+    (void)MHD_get_connection_values(exchange->connection, MHD_HEADER_KIND,
+                                    count_cb, &counts);
+    if (counts.host > 1 || counts.length > 1 || counts.encoding > 1 ||
+        counts.length + counts.encoding > 1) {
+        refuse(exchange, MHD_HTTP_BAD_REQUEST, "Bad Request",
+               "Host, Content-Length or Transfer-Encoding stands there twice");
+    } else if (counts.body_size > exchange->http->limits.body_size) {
+        snprintf(detail, sizeof detail, "a body has at most %u bytes",
+                 (unsigned)exchange->http->limits.body_size);
+        refuse(exchange, MHD_HTTP_CONTENT_TOO_LARGE, "Content Too Large",
+               detail);
+    } else {
+        return MHD_YES;
+    }
+    return queue_response(exchange);
+}
+
+/* Called when the head of a request is there, for each part of its body, when
+ * that has ended, and after MHD_resume_connection(). */
 static enum MHD_Result request_cb(void *data, struct MHD_Connection *connection,
                                   const char *path, const char *method,
                                   const char *version, const char *upload,
                                   size_t *upload_size, void **request)
 {
     struct http *http = data;
-    struct http_reply reply = {.status = MHD_HTTP_NOT_FOUND};
+    struct http_exchange *exchange = *request;
+    struct guest *guest = exchange->guest;
+    (void)connection;
+    (void)path;
     (void)version;
-    (void)upload;
-    guest_of(connection)->is_asking = true;
-    if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 &&
-        strcmp(method, MHD_HTTP_METHOD_HEAD) != 0) {
-        reply.status = MHD_HTTP_METHOD_NOT_ALLOWED;
-        buffer_put_text(&reply.body, "GET and HEAD only\n");
-        return send_reply(connection, &reply);
+    if (http->is_closing || exchange->has_gone) {
+        return MHD_NO;
     }
-    if (*request == NULL) {
-        *request = http;
-        return MHD_YES;
+    if (!exchange->has_begun) {
+        return begin(exchange, method);
     }
     if (*upload_size > 0) {
+        if (*upload_size > http->limits.body_size - exchange->body.size) {
+            return MHD_NO; /* It came in chunks, and did not say how much. */
+        }
+        buffer_put(&exchange->body, upload, *upload_size);
         *upload_size = 0;
         return MHD_YES;
     }
-    if (http->is_closing) {
-        return MHD_NO;
+    if (!exchange->is_told) {
+        exchange->is_told = true;
+        list_remove(&guest->in_http);
+        list_push_back(&http->asking, &guest->in_http);
+        http->handler.on_request(http->handler.data, exchange);
     }
-    http->handler(http->data, path, &reply);
-    if (reply.status == MHD_HTTP_NOT_FOUND && reply.body.size == 0) {
-        buffer_put_text(&reply.body, "not found\n");
+    if (exchange->response != NULL) {
+        return queue_response(exchange);
     }
-    return send_reply(connection, &reply);
+    exchange->is_suspended = true;
+    MHD_suspend_connection(exchange->connection);
+    return MHD_YES;
+}
+
+/* Paths are decoded by whoever knows what they mean. */
+static size_t unescape_cb(void *data, struct MHD_Connection *connection,
+                          char *text)
+{
+    (void)data;
+    (void)connection;
+    return strlen(text);
+}
+
+static struct MHD_Daemon *start_daemon(struct http *http)
+{
+    return MHD_start_daemon(
+        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME, 0,
+        NULL, NULL, request_cb, http, MHD_OPTION_CONNECTION_LIMIT,
+        http->limits.connections + CONNECTION_LEAVING_MAX,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY_SIZE,
+        MHD_OPTION_CONNECTION_TIMEOUT, SILENCE_MAX_S,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_URI_LOG_CALLBACK, target_cb,
+        http, MHD_OPTION_UNESCAPE_CALLBACK, unescape_cb, NULL,
+        MHD_OPTION_NOTIFY_CONNECTION, connection_cb, http,
+        MHD_OPTION_NOTIFY_COMPLETED, completed_cb, http, MHD_OPTION_END);
 }
 
 int http_open(uv_loop_t *loop, const char *host, uint16_t port,
-              http_handler_fn *handler, void *data, struct http **ret_http,
+              const struct http_limits *limits,
+              const struct http_handler *handler, struct http **ret_http,
               char why[HASP_WHY_SIZE])
 {
     int fd;
@@ -359,23 +645,21 @@ int http_open(uv_loop_t *loop, const char *host, uint16_t port,
         return error;
     }
     struct http *http = memory_new(sizeof *http);
-    http->handler = handler;
-    http->data = data;
+    http->limits = *limits;
+    http->handler = *handler;
     http->port = listener_port_of(fd);
     http->listen_fd = fd;
-    list_init(&http->guests);
-    http->daemon = MHD_start_daemon(
-        MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET, 0, NULL, NULL, request_cb,
-        http, MHD_OPTION_CONNECTION_LIMIT,
-        CONNECTION_MAX + CONNECTION_LEAVING_MAX,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY_SIZE,
-        MHD_OPTION_CONNECTION_TIMEOUT, SILENCE_MAX_S,
-        MHD_OPTION_NOTIFY_CONNECTION, connection_cb, http,
-        MHD_OPTION_NOTIFY_COMPLETED, completed_cb, http, MHD_OPTION_END);
+    list_init(&http->idle);
+    list_init(&http->asking);
+    list_init(&http->leaving);
+    http->presence = memory_new((limits->connections + CONNECTION_LEAVING_MAX) *
+                                sizeof *http->presence);
+    http->daemon = start_daemon(http);
     if (http->daemon == NULL) {
         snprintf(why, HASP_WHY_SIZE, "cannot start HTTP on '%s' port %u", host,
                  (unsigned)port);
         close(fd);
+        free(http->presence);
         free(http);
         return HASP_ECONNECT;
     }
@@ -396,6 +680,49 @@ int http_open(uv_loop_t *loop, const char *host, uint16_t port,
     CHECK(uv_prepare_start(&http->prepare, prepare_cb) == 0);
     *ret_http = http;
     return 0;
+}
+
+const char *http_method(const struct http_exchange *exchange)
+{
+    return exchange->method;
+}
+
+const char *http_target(const struct http_exchange *exchange)
+{
+    return exchange->target;
+}
+
+struct bytes http_body(const struct http_exchange *exchange)
+{
+    return buffer_bytes(&exchange->body);
+}
+
+const char *http_address(const struct http_exchange *exchange)
+{
+    return exchange->guest->address;
+}
+
+const char *http_header(const struct http_exchange *exchange, const char *name)
+{
+    return MHD_lookup_connection_value(exchange->connection, MHD_HEADER_KIND,
+                                       name);
+}
+
+void http_set_owner(struct http_exchange *exchange, void *owner)
+{
+    exchange->owner = owner;
+}
+
+void *http_owner(const struct http_exchange *exchange)
+{
+    return exchange->owner;
+}
+
+void http_flush(struct http *http)
+{
+    if (http->has_resumed && !http->is_running) {
+        run(http);
+    }
 }
 
 uint16_t http_port(const struct http *http)

@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The HTTP side of a node, on the node's own loop: GET and HEAD of a few paths
- * (/healthz, /readyz, /metrics), each answered at once from memory by a
- * handler.
+/* The HTTP side of a node, on the node's own loop: requests of any method with
+ * a bounded body, answered at once, later, or by a stream.
  *
  * libmicrohttpd parses and writes; its epoll descriptor is polled by our loop,
- * and we accept. Limits: 64 connections, 16 of one address (of IPv6: one /64),
- * 16 KiB of request head, 5 s for it to be whole, 10 s of silence. At a limit
- * the oldest connection without a whole head makes room, or else the oldest:
- * whoever asks at once is always answered. No TLS here, no request bodies (POST
- * and the like are refused).
+ * and we accept. An *exchange* is one request, from its end to the end of its
+ * answer. What is not answered at once is suspended; whether its client is
+ * still there is looked at once a second.
+ *
+ * Limits: struct http_limits; 16 KiB of request head, 5 s for the whole
+ * request, 10 s of silence of whoever does not read. At a limit the oldest
+ * connection without a whole request makes room, or else the oldest: whoever
+ * asks at once is always answered. No TLS here.
+ *
+ * What was sent twice, or means another request to a proxy, is refused: a head
+ * with two Host or Content-Length headers, or a length and chunks.
  * Threads: the loop's. */
 
 #ifndef HASP_NET_HTTP_H
 #define HASP_NET_HTTP_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <uv.h>
 
@@ -22,25 +28,74 @@
 #include "base/err.h"
 
 struct http;
+struct http_exchange;
 
-struct http_reply {
-    unsigned status;          /* 404 unless the handler sets it. */
-    const char *content_type; /* Static text; "text/plain" unless set. */
-    struct buffer body;       /* Empty at first; taken over. */
+struct http_limits {
+    uint32_t connections;
+    uint32_t per_address; /* Of IPv6: of one /64. */
+    uint32_t body_size;
 };
 
-/* Answers a GET of 'path' (without its query). May call http_close(). */
-typedef void http_handler_fn(void *data, const char *path,
-                             struct http_reply *reply);
+#define HTTP_HEADER_COUNT_MAX 4
+
+struct http_reply {
+    unsigned status;
+    const char *content_type; /* "text/plain" unless set. */
+    /* Others; name NULL ends them. Borrowed. */
+    struct http_header {
+        const char *name;
+        const char *value;
+    } header[HTTP_HEADER_COUNT_MAX + 1];
+    struct buffer body; /* Taken over. */
+};
+
+struct http_handler {
+    /* A whole request has come. http_answer() or http_stream() is called now,
+     * or later, or never if on_end() comes first. May call http_close(). */
+    void (*on_request)(void *data, struct http_exchange *exchange);
+    /* The answer was sent, or the client has gone: the exchange ends with this
+     * call. Follows each on_request(). */
+    void (*on_end)(void *data, struct http_exchange *exchange);
+    void *data;
+};
 
 /* Listens on 'host':'port' (port 0: any; http_port() tells). Errors with a
  * message. */
 MUST_CHECK int http_open(uv_loop_t *loop, const char *host, uint16_t port,
-                         http_handler_fn *handler, void *data,
+                         const struct http_limits *limits,
+                         const struct http_handler *handler,
                          struct http **ret_http, char why[HASP_WHY_SIZE]);
 uint16_t http_port(const struct http *http);
 /* Closes the port and all connections; 'closed' (may be NULL) is called when
- * the memory has gone. */
+ * the memory has gone. on_end() is called for each exchange before. */
 void http_close(struct http *http, void (*closed)(void *data), void *data);
+
+/* Of a request, until its on_end(): borrowed. The target is what stands in the
+ * request line, undecoded: path, and '?' with a query if there is one. */
+const char *http_method(const struct http_exchange *exchange);
+const char *http_target(const struct http_exchange *exchange);
+struct bytes http_body(const struct http_exchange *exchange);
+const char *http_address(const struct http_exchange *exchange);
+/* NULL: there is none. */
+const char *http_header(const struct http_exchange *exchange, const char *name);
+
+/* The caller's, of the exchange; NULL at first. */
+void http_set_owner(struct http_exchange *exchange, void *owner);
+void *http_owner(const struct http_exchange *exchange);
+
+/* Answers, once. */
+void http_answer(struct http_exchange *exchange, struct http_reply *reply);
+/* Begins an answer without an end: 'reply' has no body. */
+void http_stream(struct http_exchange *exchange, struct http_reply *reply);
+/* Where a stream's next bytes are appended; http_stream_more() sends them. */
+struct buffer *http_stream_output(struct http_exchange *exchange);
+void http_stream_more(struct http_exchange *exchange);
+/* What has not been sent. */
+size_t http_stream_unsent(const struct http_exchange *exchange);
+/* The stream has its end behind what was appended. */
+void http_stream_end(struct http_exchange *exchange);
+
+/* Sends what was answered outside of on_request(). */
+void http_flush(struct http *http);
 
 #endif /* HASP_NET_HTTP_H */

@@ -24,6 +24,7 @@
 
 /* A client with more than this unsent is read again when it has read. */
 #define UNSENT_MAX (256u << 10)
+#define GENERATION_MAX (UINT32_C(1) << 29)
 /* However few descriptors there are. */
 #define CONNECTIONS_LEAST 16
 #define AT_LIMIT "-LIMIT connections of this node\r\n"
@@ -206,7 +207,8 @@ static void on_closed(struct stream *stream, const char *reason)
     count_unsent(client, 0);
     resp_parser_done(&client->parser);
     clients->slot[slot] = NULL;
-    clients->generation[slot]++;
+    /* Above it there are other connections' numbers (GATEWAY_CONN). */
+    clients->generation[slot] = clients->generation[slot] % GENERATION_MAX + 1;
     clients->vacant[clients->vacant_count++] = slot;
     clients->count--;
     client->origin->count--;

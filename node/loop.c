@@ -109,6 +109,7 @@ static void turn(struct hasp_node *node, uint64_t now_ns)
     look_at_role(node);
     peers_flush(node->members.peers);
     clients_flush(&node->clients);
+    web_flush(&node->web);
     clients_resume(&node->clients);
 }
 
@@ -183,6 +184,7 @@ static void tick(struct hasp_node *node, uint64_t now_ns)
         node->options.on_alive(node->options.status_data);
     }
     clients_tick(&node->clients, now_ns);
+    web_tick(&node->web, now_ns);
     journal_tick(&node->journal, now_ns);
     if (!node->turn.has_failed) {
         tell_status(node);

@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "lockfsm/feature.h"
 #include "net/http.h"
-#include "net/stream.h"
 #include "node/node.h"
 #include "storage/disk_watch.h"
 #include "storage/wal.h"
@@ -322,47 +322,20 @@ static void put_metrics(const struct hasp_node *node, struct buffer *out)
     put_disk(node, out);
 }
 
-static void answer(void *data, const char *path, struct http_reply *reply)
+void monitor_answer(struct monitor *monitor, const char *path,
+                    struct http_reply *reply)
 {
-    struct monitor *monitor = data;
     if (monitor->node->has_begun) {
         monitor_note(monitor, monitor->node->core, turn_now());
     }
     if (strcmp(path, "/healthz") == 0) {
-        reply->status = 200;
         buffer_put_text(&reply->body, "ok\n");
     } else if (strcmp(path, "/readyz") == 0) {
         reply->status = is_ready(monitor->node, &reply->body) ? 200 : 503;
-    } else if (strcmp(path, "/metrics") == 0) {
-        reply->status = 200;
+    } else {
+        CHECK(strcmp(path, "/metrics") == 0);
         reply->content_type = "text/plain; version=0.0.4; charset=utf-8";
         put_metrics(monitor->node, &reply->body);
-    } else {
-        buffer_put_text(&reply->body,
-                        "not here; there are /healthz, /readyz, /metrics\n");
-    }
-}
-
-int monitor_open(struct monitor *monitor, struct hasp_node *node,
-                 const char *address, char why[HASP_WHY_SIZE])
-{
-    char host[128];
-    uint16_t port;
-    monitor->node = node;
-    int rv = address_split(address, host, sizeof host, &port);
-    if (rv != 0) {
-        snprintf(why, HASP_WHY_SIZE, "'%s' is not an address", address);
-        return rv;
-    }
-    return http_open(&node->uv, host, port, answer, monitor, &monitor->http,
-                     why);
-}
-
-void monitor_close(struct monitor *monitor)
-{
-    if (monitor->http != NULL) {
-        http_close(monitor->http, NULL, NULL);
-        monitor->http = NULL;
     }
 }
 

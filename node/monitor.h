@@ -19,21 +19,18 @@
 
 struct core;
 struct hasp_node;
-struct http;
+struct http_reply;
 
 struct monitor {
     struct hasp_node *node;
-    struct http *http; /* NULL: no HTTP. */
     struct lag lag;
 };
 
-/* Listens on 'address'. */
-MUST_CHECK int monitor_open(struct monitor *monitor, struct hasp_node *node,
-                            const char *address, char why[HASP_WHY_SIZE]);
+/* Answers one of these paths; 'reply' has status 200. */
+void monitor_answer(struct monitor *monitor, const char *path,
+                    struct http_reply *reply);
 /* Once a turn, with or without HTTP: how far has the core come? */
 void monitor_note(struct monitor *monitor, const struct core *core,
                   uint64_t now_ns);
-/* The memory goes when the loop has turned once more. */
-void monitor_close(struct monitor *monitor);
 
 #endif /* HASP_NODE_MONITOR_H */

@@ -53,6 +53,8 @@ int hasp_node_open(const struct hasp_node_options *options,
     probes_open(&node->probes);
     errands_init(&node->errands, &node->turn);
     loop_open(node);
+    node->monitor.node = node;
+    web_init(&node->web, node);
 
     if (begin_open_disk(node, &recovery, why) != 0) {
         status = HASP_NODE_STORAGE;
@@ -61,8 +63,7 @@ int hasp_node_open(const struct hasp_node_options *options,
                clients_open(&node->clients, node, node->options.listen_client,
                             why) != 0 ||
                (node->options.listen_http != NULL &&
-                monitor_open(&node->monitor, node, node->options.listen_http,
-                             why) != 0)) {
+                web_open(&node->web, node->options.listen_http, why) != 0)) {
         status = HASP_NODE_UNAVAILABLE;
     } else {
         journal_watch(&node->journal);
@@ -124,7 +125,7 @@ static void stop_cleanly(struct hasp_node *node)
     clients_close(&node->clients);
     members_close(&node->members);
     probes_close(&node->probes);
-    monitor_close(&node->monitor);
+    web_close(&node->web);
     settle(node);
     if (node->turn.has_failed || !node->has_begun) {
         return;
@@ -177,7 +178,7 @@ void hasp_node_close(struct hasp_node *node)
     clients_close(&node->clients);
     members_close(&node->members);
     probes_close(&node->probes);
-    monitor_close(&node->monitor);
+    web_close(&node->web);
     settle(node);
     journal_unwatch(&node->journal);
     loop_close(node);
@@ -187,6 +188,7 @@ void hasp_node_close(struct hasp_node *node)
         core_free(node->core);
     }
     clients_done(&node->clients);
+    web_done(&node->web);
     archive_done(&node->archive);
     journal_done(&node->journal);
     wal_close(node->journal.wal);

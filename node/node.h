@@ -13,7 +13,8 @@
  *     recovery.c   what a start finds on disk
  *     founding.c   how a cluster begins (amnesia guard)
  *     options.c    the options: defaults, checks
- *     monitor.c    what is told over HTTP: /healthz, /readyz, /metrics
+ *     web.c        the HTTP port: the gateway (http/), and ...
+ *     monitor.c    ... /healthz, /readyz, /metrics
  *     stall.c      up to when all input has been read (rule 6)
  *     begin.c      how the core begins: from the disk, by founding, by joining
  *     loop.c       when what happens: one turn of the core for all that came in
@@ -48,6 +49,7 @@
 #include "node/monitor.h"
 #include "node/probe.h"
 #include "node/turn.h"
+#include "node/web.h"
 #include "storage/datadir.h"
 
 struct hasp_node {
@@ -70,6 +72,7 @@ struct hasp_node {
     struct errands errands;
     struct probes probes;
     struct monitor monitor;
+    struct web web;
     struct loop loop;
     char client_address[128];
     char status_text[128];

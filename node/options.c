@@ -68,6 +68,7 @@ void hasp_node_options_init(struct hasp_node_options *options)
 {
     const struct core_limits *core = &core_default_limits;
     *options = (struct hasp_node_options){.size = sizeof *options,
+                                          .http_api = true,
                                           .listen_client = "127.0.0.1:7420",
                                           .listen_peer = "127.0.0.1:7421",
                                           .cluster_name = "hasp",
@@ -258,6 +259,7 @@ void options_copy(struct hasp_node_options *to,
     to->listen_client = copy_text(from->listen_client);
     to->listen_peer = copy_text(from->listen_peer);
     to->listen_http = copy_text(from->listen_http);
+    to->http_names = copy_text(from->http_names);
     to->cluster_name = copy_text(from->cluster_name);
     struct hasp_node_member *members = memory_new((from->member_count + 1) *
                                                   sizeof *members);
@@ -281,6 +283,7 @@ void options_done(struct hasp_node_options *options)
     free((void *)(uintptr_t)options->listen_client);
     free((void *)(uintptr_t)options->listen_peer);
     free((void *)(uintptr_t)options->listen_http);
+    free((void *)(uintptr_t)options->http_names);
     free((void *)(uintptr_t)options->cluster_name);
     *options = (struct hasp_node_options){0};
 }

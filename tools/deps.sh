@@ -16,7 +16,8 @@ build='gcc make pkg-config libraft-dev libuv1-dev liblmdb-dev
     libmicrohttpd-dev libssl-dev'
 test='libcmocka-dev clang libclang-rt-dev clang-format python3 python3-pytest
     python3-pytest-xdist python3-pip python3-venv python3-setuptools
-    python3-wheel python3-redis python3-prometheus-client redis-tools nodejs
+    python3-wheel python3-redis python3-prometheus-client python3-jsonschema
+    redis-tools nodejs
     curl iproute2 iptables procps strace spin systemd
     golang-go default-jdk-headless'
 

@@ -49,8 +49,12 @@ ROOMS = [
      'base base/sha lease/rules lockfsm lease raft net/resp net/frame '
      'storage/table.h storage/snapshot.h core/commands/commands.h '
      'core/redis/scripts.h', '', True),
+    # Requests of HTTP as requests of clients; of core what all its users see.
+    ('http', r'http/',
+     'base net/resp net/http core/core.h core/commands/options.h', 'jansson',
+     False),
     ('node', r'node/',
-     'base lockfsm raft storage net net/resp net/frame net/http core '
+     'base lockfsm raft storage net net/resp net/frame net/http core http '
      'include', 'uv', False),
     # hasp_uv.h goes with hasp.h; neither includes anything of ours.
     ('include', r'include/', '', '', False),
@@ -158,7 +162,8 @@ def check_pure(build):
 
 def main():
     sources = [path for folder in ('base', 'lockfsm', 'storage', 'raft',
-                                   'net', 'lease', 'core', 'client', 'node', 'cmd',
+                                   'net', 'lease', 'core', 'client', 'http',
+                                   'node', 'cmd',
                                    'include', 'examples')
                for ending in ('c', 'h')
                for path in sorted(glob.glob(f'{folder}/**/*.{ending}',

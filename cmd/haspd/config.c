@@ -74,6 +74,8 @@ static const struct setting settings[] = {
     {"listen", "client", KIND_TEXT, AT(listen_client), 1, 120},
     {"listen", "peer", KIND_TEXT, AT(listen_peer), 1, 120},
     {"listen", "http", KIND_TEXT, AT(listen_http), 0, 120},
+    {"http", "names", KIND_TEXT, AT(http_names), 0, 1000},
+    {"http", "api", KIND_SWITCH, AT(http_api), 0, 0},
     {"cluster", "name", KIND_TEXT, AT(cluster_name), 1, 64},
     {"cluster", "member", KIND_MEMBER, 0, 0, 0},
     {"cluster", "trust", KIND_U64, AT(trusted), 0, INT64_MAX},

@@ -23,6 +23,7 @@
 #include "base/check.h"
 #include "base/sha.h"
 #include "core/commands/commands.h"
+#include "core/commands/options.h"
 #include "core/request.h"
 #include "core/state.h"
 
@@ -68,6 +69,18 @@ static const struct {
     [OPTION_PROOF] = {WORD("PROOF"), KIND_TEXT, 2 * PROOF_SIZE, 2 * PROOF_SIZE},
     [OPTION_PUSH] = {WORD("PUSH"), KIND_FLAG, 0, 0},
 };
+
+bool option_range(const char *word, uint64_t *ret_min, uint64_t *ret_max)
+{
+    for (int i = 0; i < OPTION_COUNT_ALL; i++) {
+        if (strcmp(options[i].word, word) == 0) {
+            *ret_min = options[i].min;
+            *ret_max = options[i].max;
+            return true;
+        }
+    }
+    return false;
+}
 
 /* Where an error goes; every message begins with the command's name. */
 struct parse {

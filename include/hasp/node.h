@@ -145,6 +145,10 @@ struct hasp_node_options {
     const char *listen_client; /* Where to listen; port 0: any free one. */
     const char *listen_peer;
     const char *listen_http; /* NULL: no HTTP. */
+    /* Names by which it may be asked over HTTP beside its addresses and
+     * localhost, with blanks between them; NULL: none. */
+    const char *http_names;
+    bool http_api; /* false: over HTTP the probes and the metrics alone. */
 
     /* The members that found the cluster, the same on each of them; later ones
      * are learnt from the log. None: a cluster of one. A node that is not among

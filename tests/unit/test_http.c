@@ -23,13 +23,17 @@
 
 #define BOUND_NS 8000000000u
 #define LARGE_SIZE (3u << 20)
+#define BODY_SIZE 1000u
 
 struct fixture {
     uv_loop_t loop;
     struct http *http;
     int requests;
+    int ended;
     int closed;
     bool closes_in_handler;
+    struct http_exchange *later; /* To be answered. */
+    int left;                    /* A connection that is open at the end. */
 };
 
 static void note_closed(void *data)
@@ -38,28 +42,57 @@ static void note_closed(void *data)
     f->closed++;
 }
 
-static void handle(void *data, const char *path, struct http_reply *reply)
+static void put_numbers(struct buffer *body)
+{
+    while (body->size < LARGE_SIZE) {
+        buffer_printf(body, "hasp_line %zu\n", body->size);
+    }
+}
+
+static void handle(void *data, struct http_exchange *exchange)
 {
     struct fixture *f = data;
+    struct http_reply reply = {.status = 404};
+    const char *target = http_target(exchange);
     f->requests++;
-    if (strcmp(path, "/healthz") == 0) {
-        reply->status = 200;
-        buffer_put_text(&reply->body, "ok\n");
-    } else if (strcmp(path, "/readyz") == 0) {
-        reply->status = 503;
-        buffer_put_text(&reply->body, "no leader\n");
-    } else if (strcmp(path, "/metrics") == 0) {
-        reply->status = 200;
-        reply->content_type = "text/plain; version=0.0.4";
-        while (reply->body.size < LARGE_SIZE) {
-            buffer_printf(&reply->body, "hasp_line %zu\n", reply->body.size);
-        }
-    } else if (strcmp(path, "/empty") == 0) {
-        reply->status = 204;
+    if (strncmp(target, "/healthz", 8) == 0) {
+        reply.status = 200;
+        buffer_put_text(&reply.body, "ok\n");
+    } else if (strcmp(target, "/readyz") == 0) {
+        reply.status = 503;
+        buffer_put_text(&reply.body, "no leader\n");
+    } else if (strcmp(target, "/metrics") == 0) {
+        reply.status = 200;
+        reply.content_type = "text/plain; version=0.0.4";
+        put_numbers(&reply.body);
+    } else if (strcmp(target, "/empty") == 0) {
+        reply.status = 204;
+    } else if (strcmp(target, "/later") == 0) {
+        f->later = exchange;
+        return;
+    } else if (strcmp(target, "/stream") == 0) {
+        f->later = exchange;
+        reply.status = 200;
+        http_stream(exchange, &reply);
+        return;
+    } else {
+        buffer_printf(&reply.body, "%s %s ", http_method(exchange), target);
+        buffer_put_bytes(&reply.body, http_body(exchange));
+        buffer_put_text(&reply.body, ".\n");
     }
+    http_answer(exchange, &reply);
     if (f->closes_in_handler) {
         http_close(f->http, note_closed, f);
         f->http = NULL;
+    }
+}
+
+static void note_end(void *data, struct http_exchange *exchange)
+{
+    struct fixture *f = data;
+    f->ended++;
+    if (f->later == exchange) {
+        f->later = NULL;
     }
 }
 
@@ -69,8 +102,13 @@ static int set_up(void **state)
     char why[HASP_WHY_SIZE];
     sigaction(SIGPIPE, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     assert_int_equal(uv_loop_init(&f->loop), 0);
+    struct http_limits limits = {
+        .connections = 64, .per_address = 16, .body_size = BODY_SIZE};
+    struct http_handler handler = {
+        .on_request = handle, .on_end = note_end, .data = f};
     assert_int_equal(
-        http_open(&f->loop, "127.0.0.1", 0, handle, f, &f->http, why), 0);
+        http_open(&f->loop, "127.0.0.1", 0, &limits, &handler, &f->http, why),
+        0);
     *state = f;
     return 0;
 }
@@ -83,7 +121,11 @@ static int tear_down(void **state)
     }
     assert_int_equal(uv_run(&f->loop, UV_RUN_DEFAULT), 0);
     assert_int_equal(f->closed, 1);
+    assert_int_equal(f->ended, f->requests);
     assert_int_equal(uv_loop_close(&f->loop), 0);
+    if (f->left > 0) {
+        close(f->left);
+    }
     free(f);
     return 0;
 }
@@ -147,6 +189,13 @@ static void hear(struct fixture *f, int fd, const char *text,
     uv_run(&f->loop, UV_RUN_NOWAIT);
 }
 
+static void settle(struct fixture *f)
+{
+    for (int i = 0; i < 5; i++) {
+        uv_run(&f->loop, UV_RUN_NOWAIT);
+    }
+}
+
 static void assert_reply(struct fixture *f, const char *request,
                          const char *status, const char *end)
 {
@@ -171,24 +220,165 @@ static void each_path_has_its_answer(void **state)
     assert_reply(f, "GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 503 ",
                  "\r\n\r\nno leader\n");
     assert_reply(f, "GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 404 ",
-                 "\r\n\r\nnot found\n");
+                 "\r\n\r\nGET /nothing .\n");
     assert_reply(f, "GET /empty HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 204 ",
                  "\r\n\r\n");
     assert_int_equal(f->requests, 5);
 }
 
-static void what_is_no_get_is_refused(void **state)
+static void the_target_and_the_body_come_as_they_were_sent(void **state)
 {
     struct fixture *f = *state;
-    assert_reply(
-        f,
-        "POST /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: 999999\r\n"
-        "\r\n",
-        "HTTP/1.1 405 ", NULL);
-    assert_reply(f, "DELETE / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 405 ",
-                 "GET and HEAD only\n");
+    assert_reply(f,
+                 "POST /a%2Fb%00%25?x=%41+1 HTTP/1.1\r\nHost: a\r\n"
+                 "Content-Length: 5\r\n\r\nhello",
+                 "HTTP/1.1 404 ", "\r\n\r\nPOST /a%2Fb%00%25?x=%41+1 hello.\n");
+    assert_reply(f,
+                 "PUT /p HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked"
+                 "\r\n\r\n3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n",
+                 "HTTP/1.1 404 ", "\r\n\r\nPUT /p hello.\n");
+    assert_reply(f, "DELETE / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 404 ",
+                 "\r\n\r\nDELETE / .\n");
     assert_reply(f, "garbage\r\n\r\n", "", NULL); /* Closed. */
+    assert_int_equal(f->requests, 3);
+}
+
+static void a_body_is_bounded(void **state)
+{
+    struct fixture *f = *state;
+    char chunk[600];
+    assert_reply(f,
+                 "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1001\r\n\r\n",
+                 "HTTP/1.1 413 ", NULL);
+    assert_reply(f,
+                 "POST / HTTP/1.1\r\nHost: a\r\n"
+                 "Content-Length: 18446744073709551617\r\n\r\n",
+                 "HTTP/1.1 4", NULL);
+    int fd = connect_client(f);
+    struct buffer got = {0};
+    memset(chunk, 'a', sizeof chunk);
+    say(fd, "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    for (int i = 0; i < 2; i++) {
+        say(fd, "258\r\n");
+        assert_int_equal(send(fd, chunk, sizeof chunk, MSG_NOSIGNAL),
+                         sizeof chunk);
+        say(fd, "\r\n");
+    }
+    hear(f, fd, NULL, &got);
     assert_int_equal(f->requests, 0);
+    buffer_done(&got);
+    close(fd);
+}
+
+/* What a proxy before us may have understood otherwise. */
+static void an_ambiguous_head_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    assert_reply(f, "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+                 "HTTP/1.1 400 ", NULL);
+    assert_reply(f,
+                 "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n"
+                 "Content-Length: 2\r\n\r\na",
+                 "HTTP/1.1 400 ", NULL);
+    assert_reply(f,
+                 "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n"
+                 "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+                 "HTTP/1.1 400 ", NULL);
+    assert_int_equal(f->requests, 0);
+}
+
+/* Each bounded. */
+static void turn_until(struct fixture *f, bool (*is_so)(struct fixture *f))
+{
+    uint64_t start = uv_hrtime();
+    uv_timer_t wake;
+    uv_timer_init(&f->loop, &wake);
+    uv_timer_start(&wake, wake_cb, 5, 5);
+    while (!is_so(f)) {
+        assert_true(uv_hrtime() - start < BOUND_NS);
+        uv_run(&f->loop, UV_RUN_ONCE);
+    }
+    uv_close((uv_handle_t *)&wake, NULL);
+    uv_run(&f->loop, UV_RUN_NOWAIT);
+}
+
+static bool is_asked(struct fixture *f)
+{
+    return f->later != NULL;
+}
+
+static bool has_ended(struct fixture *f)
+{
+    return f->ended == f->requests;
+}
+
+static void an_answer_may_come_later(void **state)
+{
+    struct fixture *f = *state;
+    struct buffer got = {0};
+    int fd = connect_client(f);
+    for (int i = 0; i < 3; i++) {
+        struct http_reply reply = {.status = 201};
+        say(fd, "GET /later HTTP/1.1\r\nHost: a\r\n\r\n");
+        turn_until(f, is_asked);
+        assert_reply(f, "GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n",
+                     "HTTP/1.1 200 OK\r\n", "\r\n\r\nok\n");
+        buffer_put_text(&reply.body, "at last\n");
+        http_answer(f->later, &reply);
+        http_flush(f->http);
+        buffer_clear(&got);
+        hear(f, fd, "\r\n\r\nat last\n", &got);
+    }
+    buffer_done(&got);
+    close(fd);
+}
+
+static void who_hangs_up_is_noticed(void **state)
+{
+    struct fixture *f = *state;
+    struct linger now = {.l_onoff = 1, .l_linger = 0};
+    for (int i = 0; i < 3; i++) {
+        int fd = connect_client(f);
+        say(fd, i == 2 ? "GET /stream HTTP/1.1\r\nHost: a\r\n\r\n"
+                       : "GET /later HTTP/1.1\r\nHost: a\r\n\r\n");
+        turn_until(f, is_asked);
+        if (i == 0) {
+            setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+        }
+        close(fd);
+        turn_until(f, has_ended);
+    }
+    /* And who is still there when all ends. */
+    f->left = connect_client(f);
+    say(f->left, "GET /later HTTP/1.1\r\nHost: a\r\n\r\n");
+    turn_until(f, is_asked);
+}
+
+static void a_stream_goes_on_until_its_end(void **state)
+{
+    struct fixture *f = *state;
+    struct buffer got = {0};
+    int fd = connect_client(f);
+    say(fd, "GET /stream HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+    turn_until(f, is_asked);
+    for (int i = 0; i < 3; i++) {
+        char line[16];
+        snprintf(line, sizeof line, "part %d\n", i);
+        buffer_put_text(http_stream_output(f->later), line);
+        http_stream_more(f->later);
+        http_flush(f->http);
+        hear(f, fd, line, &got);
+    }
+    /* More than the socket takes: the rest waits for its reader. */
+    put_numbers(http_stream_output(f->later));
+    http_stream_end(f->later);
+    http_flush(f->http);
+    settle(f);
+    assert_true(http_stream_unsent(f->later) > 0);
+    hear(f, fd, NULL, &got);
+    assert_true(got.size > LARGE_SIZE);
+    buffer_done(&got);
+    close(fd);
 }
 
 static void a_request_head_is_bounded(void **state)
@@ -301,13 +491,6 @@ static void many_connections_are_answered_in_parallel(void **state)
         close(fd[i]);
     }
     assert_int_equal(f->requests, 16);
-}
-
-static void settle(struct fixture *f)
-{
-    for (int i = 0; i < 5; i++) {
-        uv_run(&f->loop, UV_RUN_NOWAIT);
-    }
 }
 
 static bool is_closed(int fd)
@@ -458,8 +641,10 @@ static void a_port_in_use_is_told(void **state)
     struct fixture *f = *state;
     struct http *second = NULL;
     char why[HASP_WHY_SIZE] = "";
+    struct http_limits limits = {.connections = 64, .per_address = 16};
+    struct http_handler handler = {.data = f};
     assert_int_equal(http_open(&f->loop, "127.0.0.1", http_port(f->http),
-                               handle, f, &second, why),
+                               &limits, &handler, &second, why),
                      HASP_EBUSY);
     assert_non_null(strstr(why, "127.0.0.1"));
     assert_null(second);
@@ -471,7 +656,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         HTTP_TEST(each_path_has_its_answer),
-        HTTP_TEST(what_is_no_get_is_refused),
+        HTTP_TEST(the_target_and_the_body_come_as_they_were_sent),
+        HTTP_TEST(a_body_is_bounded),
+        HTTP_TEST(an_ambiguous_head_is_refused),
+        HTTP_TEST(an_answer_may_come_later),
+        HTTP_TEST(who_hangs_up_is_noticed),
+        HTTP_TEST(a_stream_goes_on_until_its_end),
         HTTP_TEST(a_request_head_is_bounded),
         HTTP_TEST(head_has_no_body),
         HTTP_TEST(requests_follow_each_other_on_one_connection),

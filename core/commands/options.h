@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What the options of commands take, for who checks them before he asks. */
+
+#ifndef HASP_CORE_COMMANDS_OPTIONS_H
+#define HASP_CORE_COMMANDS_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The range of a number, or of the size of a text; false: there is no such
+ * option. Both are 0 of a flag. The cluster's limits may allow less. */
+bool option_range(const char *word, uint64_t *ret_min, uint64_t *ret_max);
+
+#endif /* HASP_CORE_COMMANDS_OPTIONS_H */

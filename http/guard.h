@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Which requests of browsers are served: see gateway.h. Pure. */
+
+#ifndef HASP_HTTP_GUARD_H
+#define HASP_HTTP_GUARD_H
+
+#include <stdbool.h>
+
+#include "http/problem.h"
+
+struct guard_request {
+    const char *method;
+    const char *host; /* Headers; NULL: not sent. */
+    const char *origin;
+    const char *fetch_site;
+    const char *content_type;
+    bool has_body;
+};
+
+/* False: 'ret_problem' says why not. 'names' are further names of this node,
+ * with blanks between them. */
+bool guard_admits(const struct guard_request *request, const char *names,
+                  struct problem *ret_problem);
+/* Likewise, of the kind of its body. */
+bool guard_takes_body(const struct guard_request *request,
+                      struct problem *ret_problem);
+
+#endif /* HASP_HTTP_GUARD_H */

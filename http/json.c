@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Members, texts, replies. */
+
+#include "http/json.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/base64.h"
+#include "base/check.h"
+
+#define NAME_SIZE_MAX 512
+
+void json_put(json_t *object, const char *name, json_t *value)
+{
+    CHECK(value != NULL && json_object_set_new(object, name, value) == 0);
+}
+
+static json_t *base64_of(struct bytes text)
+{
+    struct buffer digits = {0};
+    base64_put(&digits, text);
+    json_t *value = json_stringn((const char *)digits.data, digits.size);
+    buffer_done(&digits);
+    CHECK(value != NULL);
+    return value;
+}
+
+/* NULL: it is no UTF-8. */
+static json_t *string_of(struct bytes text)
+{
+    return json_stringn(text.size > 0 ? (const char *)text.data : "",
+                        text.size);
+}
+
+void json_put_text(json_t *object, const char *name, struct bytes text)
+{
+    char with_suffix[NAME_SIZE_MAX];
+    json_t *value = string_of(text);
+    if (value != NULL) {
+        json_put(object, name, value);
+        return;
+    }
+    snprintf(with_suffix, sizeof with_suffix, "%s_b64", name);
+    json_put(object, with_suffix, base64_of(text));
+}
+
+void json_write(json_t *document, struct buffer *out)
+{
+    size_t size = json_dumpb(document, NULL, 0, JSON_COMPACT);
+    CHECK(size > 0);
+    char *to = (char *)buffer_reserve(out, size + 1);
+    CHECK(json_dumpb(document, to, size, JSON_COMPACT) == size);
+    out->size += size;
+    buffer_put_u8(out, '\n');
+    json_decref(document);
+}
+
+/* A map's key is a word, but of a label, which has any bytes. */
+static void key_of(struct bytes key, char out[NAME_SIZE_MAX])
+{
+    json_t *text = string_of(key);
+    bool is_plain = text != NULL && memchr(key.data, '\0', key.size) == NULL;
+    CHECK(2 * key.size < NAME_SIZE_MAX - 8);
+    json_decref(text);
+    if (is_plain) {
+        memcpy(out, key.data, key.size);
+        out[key.size] = '\0';
+    } else {
+        struct buffer digits = {0};
+        buffer_put_text(&digits, "b64:");
+        base64_put(&digits, key);
+        memcpy(out, digits.data, digits.size);
+        out[digits.size] = '\0';
+        buffer_done(&digits);
+    }
+}
+
+static json_t *map_of(const struct resp_reply *reply, uint32_t at)
+{
+    json_t *object = json_object();
+    uint32_t next = at + 1;
+    for (uint32_t i = 0; i < reply->value[at].count; i++) {
+        char name[NAME_SIZE_MAX];
+        const struct resp_value *value = &reply->value[next + 1];
+        key_of(reply->value[next].bytes, name);
+        if (value->type == RESP_BULK || value->type == RESP_SIMPLE) {
+            json_put_text(object, name, value->bytes);
+        } else {
+            json_put(object, name, json_of_reply(reply, next + 1));
+        }
+        next += 1 + value->span;
+    }
+    return object;
+}
+
+static json_t *array_of(const struct resp_reply *reply, uint32_t at)
+{
+    json_t *array = json_array();
+    uint32_t next = at + 1;
+    for (uint32_t i = 0; i < reply->value[at].count; i++) {
+        CHECK(json_array_append_new(array, json_of_reply(reply, next)) == 0);
+        next += reply->value[next].span;
+    }
+    return array;
+}
+
+json_t *json_of_reply(const struct resp_reply *reply, uint32_t at)
+{
+    const struct resp_value *value = &reply->value[at];
+    json_t *text;
+    switch (value->type) {
+    case RESP_INTEGER:
+        return json_integer(value->integer);
+    case RESP_BOOL:
+        return json_boolean(value->integer != 0);
+    case RESP_NULL:
+        return json_null();
+    case RESP_MAP:
+        return map_of(reply, at);
+    case RESP_ARRAY:
+    case RESP_PUSH:
+        return array_of(reply, at);
+    default:
+        text = string_of(value->bytes);
+        return text != NULL ? text : base64_of(value->bytes);
+    }
+}

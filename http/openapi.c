@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Walks the table, and writes what each row says. */
+
+#include "http/openapi.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "http/json.h"
+#include "http/routes.h"
+
+/* What is not known of a type's text, as a schema of its own. */
+#define NAME_SIZE 64
+
+static json_t *reference(const char *kind, const char *name)
+{
+    char path[NAME_SIZE + 32];
+    json_t *schema = json_object();
+    snprintf(path, sizeof path, "#/components/%s/%s", kind, name);
+    json_put(schema, "$ref", json_string(path));
+    return schema;
+}
+
+static json_t *typed(const char *type)
+{
+    json_t *schema = json_object();
+    json_put(schema, "type", json_string(type));
+    return schema;
+}
+
+/* "integer", "text", "yes", "[type]", "{type}", "Shape". */
+static json_t *schema_of_type(const char *type)
+{
+    char inner[NAME_SIZE];
+    json_t *schema;
+    if (strcmp(type, "integer") == 0) {
+        return typed("integer");
+    }
+    if (strcmp(type, "text") == 0) {
+        return typed("string");
+    }
+    if (strcmp(type, "yes") == 0) {
+        return typed("boolean");
+    }
+    if (isupper((unsigned char)type[0])) {
+        return reference("schemas", type);
+    }
+    CHECK(type[0] == '[' || type[0] == '{');
+    snprintf(inner, sizeof inner, "%.*s", (int)strlen(type) - 2, type + 1);
+    schema = typed(type[0] == '[' ? "array" : "object");
+    json_put(schema, type[0] == '[' ? "items" : "additionalProperties",
+             schema_of_type(inner));
+    return schema;
+}
+
+static json_t *or_null(json_t *schema)
+{
+    json_t *both = json_object();
+    json_put(both, "oneOf", json_pack("[oo]", schema, typed("null")));
+    return both;
+}
+
+static json_t *schema_of_shape(const struct shape *shape)
+{
+    json_t *schema = typed("object");
+    json_t *properties = json_object();
+    json_t *required = json_array();
+    const char *at = shape->members;
+    while (*at != '\0') {
+        char name[NAME_SIZE], type[NAME_SIZE];
+        size_t name_size = strcspn(at, ":");
+        size_t size = strcspn(at, " ");
+        snprintf(name, sizeof name, "%.*s", (int)name_size, at);
+        snprintf(type, sizeof type, "%.*s", (int)(size - name_size - 1),
+                 at + name_size + 1);
+        char mark = type[strlen(type) - 1];
+        if (mark == '?' || mark == '|') {
+            type[strlen(type) - 1] = '\0';
+        }
+        bool is_text = strcmp(type, "text") == 0;
+        json_t *property = schema_of_type(type);
+        json_put(properties, name, mark == '|' ? or_null(property) : property);
+        if (is_text) {
+            /* It may come in base 64 instead, so neither is there for sure. */
+            strncat(name, "_b64", sizeof name - strlen(name) - 1);
+            json_put(properties, name, typed("string"));
+        } else if (mark != '?') {
+            CHECK(json_array_append_new(required, json_string(name)) == 0);
+        }
+        at += size + (at[size] == ' ');
+    }
+    json_put(schema, "properties", properties);
+    json_put(schema, "required", required);
+    return schema;
+}
+
+static void put_range(const struct field *field, const char *min_name,
+                      const char *max_name, json_t *schema)
+{
+    uint64_t min, max;
+    field_range(field, &min, &max);
+    json_put(schema, min_name, json_integer((json_int_t)min));
+    json_put(schema, max_name, json_integer((json_int_t)max));
+}
+
+static json_t *schema_of_choice(const struct field *field)
+{
+    json_t *schema = typed("string");
+    json_t *words = json_array();
+    const char *at = field->word;
+    while (*at != '\0') {
+        char word[NAME_SIZE];
+        size_t size = strcspn(at, "|");
+        for (size_t i = 0; i < size; i++) {
+            word[i] = (char)tolower((unsigned char)at[i]);
+        }
+        CHECK(json_array_append_new(words, json_stringn(word, size)) == 0);
+        at += size + (at[size] == '|');
+    }
+    json_put(schema, "enum", words);
+    return schema;
+}
+
+static json_t *schema_of_field(const struct field *field)
+{
+    json_t *schema = NULL;
+    switch (field->kind) {
+    case FIELD_NUMBER:
+        schema = typed("integer");
+        put_range(field, "minimum", "maximum", schema);
+        break;
+    case FIELD_FLAG:
+        schema = typed("boolean");
+        break;
+    case FIELD_CHOICE:
+        schema = schema_of_choice(field);
+        break;
+    case FIELD_TEXTS:
+        schema = schema_of_type("[text]");
+        put_range(field, "minItems", "maxItems", schema);
+        break;
+    case FIELD_LABELS:
+        schema = schema_of_type("{text}");
+        break;
+    case FIELD_ACKED:
+        schema = json_object();
+        json_put(schema, "oneOf",
+                 json_pack("[oo]", typed("integer"), typed("string")));
+        break;
+    default:
+        schema = typed("string"); /* Its range is of bytes, not of letters. */
+    }
+    json_put(schema, "description", json_string(field->summary));
+    return schema;
+}
+
+static bool is_parameter(const struct route *route, const struct field *field)
+{
+    size_t size = 0;
+    const char *parameter = route_parameter(route, &size);
+    return parameter != NULL && strlen(field->name) == size &&
+           memcmp(field->name, parameter, size) == 0;
+}
+
+static json_t *parameter(const char *name, const char *in, bool is_required,
+                         json_t *schema)
+{
+    json_t *one = json_object();
+    json_put(one, "name", json_string(name));
+    json_put(one, "in", json_string(in));
+    json_put(one, "required", json_boolean(is_required));
+    json_put(one, "schema", schema);
+    return one;
+}
+
+static json_t *parameters_of(const struct route *route)
+{
+    json_t *all = json_array();
+    if ((route->flags & (ROUTE_NEEDS_SESSION | ROUTE_KEEPS)) != 0) {
+        CHECK(json_array_append_new(all, parameter("Hasp-Session", "header",
+                                                   true, typed("string"))) ==
+              0);
+    }
+    for (uint32_t i = 0; route->fields[i].kind != FIELD_END; i++) {
+        const struct field *field = &route->fields[i];
+        bool is_in_path = is_parameter(route, field);
+        if (is_in_path || route_has_query(route)) {
+            CHECK(json_array_append_new(
+                      all, parameter(field->name, is_in_path ? "path" : "query",
+                                     (field->flags & FIELD_REQUIRED) != 0,
+                                     schema_of_field(field))) == 0);
+        }
+    }
+    return all;
+}
+
+static json_t *content(const char *type, json_t *schema)
+{
+    json_t *media = json_object();
+    json_t *one = json_object();
+    json_t *all = json_object();
+    json_put(one, "schema", schema);
+    json_put(media, type, one);
+    json_put(all, "content", media);
+    return all;
+}
+
+static json_t *body_of(const struct route *route)
+{
+    json_t *schema = typed("object");
+    json_t *properties = json_object();
+    json_t *required = json_array();
+    for (uint32_t i = 0; route->fields[i].kind != FIELD_END; i++) {
+        const struct field *field = &route->fields[i];
+        if (is_parameter(route, field)) {
+            continue;
+        }
+        json_put(properties, field->name, schema_of_field(field));
+        if (field->kind == FIELD_TEXT) {
+            char name[NAME_SIZE];
+            snprintf(name, sizeof name, "%s_b64", field->name);
+            json_put(properties, name, typed("string"));
+        } else if ((field->flags & FIELD_REQUIRED) != 0) {
+            CHECK(json_array_append_new(required, json_string(field->name)) ==
+                  0);
+        }
+    }
+    json_put(schema, "properties", properties);
+    json_put(schema, "required", required);
+    json_put(schema, "additionalProperties", json_false());
+    return content("application/json", schema);
+}
+
+static json_t *schema_of_answer(const struct answer *answer)
+{
+    json_t *schema = typed("object");
+    json_t *properties = json_object();
+    json_t *required = json_array();
+    char list[NAME_SIZE];
+    if (answer->kind == ANSWER_MAP) {
+        json_decref(schema);
+        json_decref(properties);
+        json_decref(required);
+        return reference("schemas", answer->type);
+    }
+    snprintf(list, sizeof list, "[%s]", answer->type);
+    json_put(
+        properties, answer->name,
+        schema_of_type(answer->kind == ANSWER_MEMBER ? answer->type : list));
+    CHECK(json_array_append_new(required, json_string(answer->name)) == 0);
+    if (answer->kind == ANSWER_PAGE) {
+        json_put(properties, "cursor", typed("string"));
+        json_put(properties, "cursor_b64", typed("string"));
+    }
+    json_put(schema, "properties", properties);
+    json_put(schema, "required", required);
+    return schema;
+}
+
+static json_t *good_answer(const struct route *route)
+{
+    json_t *answer;
+    switch (route->kind) {
+    case ROUTE_EVENTS:
+    case ROUTE_PRESENCE:
+        answer = content("text/event-stream", typed("string"));
+        break;
+    case ROUTE_DOCUMENT:
+        answer = content("application/json", typed("object"));
+        break;
+    case ROUTE_MONITOR:
+        answer = content("text/plain", typed("string"));
+        break;
+    default:
+        answer = content("application/json", schema_of_answer(&route->answer));
+    }
+    json_put(answer, "description", json_string("Done."));
+    return answer;
+}
+
+static json_t *responses_of(const struct route *route)
+{
+    json_t *all = json_object();
+    json_put(all, "200", good_answer(route));
+    if ((route->flags & ROUTE_WAITS) != 0) {
+        json_t *waiting = content("application/json",
+                                  reference("schemas", "Waiting"));
+        json_put(waiting, "description",
+                 json_string("Nothing is decided yet: ask again with the same "
+                             "req."));
+        json_put(all, "202", waiting);
+    }
+    json_put(all, "default", reference("responses", "Problem"));
+    return all;
+}
+
+static json_t *operation_of(const struct route *route)
+{
+    json_t *operation = json_object();
+    char id[NAME_SIZE];
+    size_t size = 0;
+    /* As "post_v1_lock_acquire". */
+    snprintf(id, sizeof id, "%s%s", route->method, route->path);
+    for (const char *c = id; *c != '\0'; c++) {
+        if (isalnum((unsigned char)*c)) {
+            id[size++] = (char)tolower((unsigned char)*c);
+        } else if (*c != '{' && *c != '}') {
+            id[size++] = '_';
+        }
+    }
+    json_put(operation, "operationId", json_stringn(id, size));
+    json_put(operation, "summary", json_string(route->summary));
+    json_put(operation, "parameters", parameters_of(route));
+    if (!route_has_query(route)) {
+        json_put(operation, "requestBody", body_of(route));
+    }
+    json_put(operation, "responses", responses_of(route));
+    return operation;
+}
+
+static json_t *paths(void)
+{
+    json_t *all = json_object();
+    for (uint32_t i = 0; i < route_count; i++) {
+        const struct route *route = &routes[i];
+        json_t *path = json_object_get(all, route->path);
+        char method[16] = {0};
+        if (path == NULL) {
+            path = json_object();
+            json_put(all, route->path, path);
+        }
+        for (size_t c = 0; route->method[c] != '\0'; c++) {
+            method[c] = (char)tolower((unsigned char)route->method[c]);
+        }
+        json_put(path, method, operation_of(route));
+    }
+    return all;
+}
+
+static json_t *components(void)
+{
+    json_t *all = json_object();
+    json_t *schemas = json_object();
+    json_t *responses = json_object();
+    for (uint32_t i = 0; i < shape_count; i++) {
+        json_put(schemas, shapes[i].name, schema_of_shape(&shapes[i]));
+    }
+    json_t *problem = content("application/problem+json",
+                              reference("schemas", "Problem"));
+    json_put(problem, "description", json_string("Why not (RFC 9457)."));
+    json_put(responses, "Problem", problem);
+    json_put(all, "schemas", schemas);
+    json_put(all, "responses", responses);
+    return all;
+}
+
+void openapi_put(struct buffer *out)
+{
+    json_t *document = json_object();
+    json_t *info = json_object();
+    json_put(info, "title", json_string("hasp"));
+    json_put(info, "version", json_string(HASP_VERSION));
+    json_put(info, "summary", json_string("A lock service; see docs/http.md."));
+    json_put(document, "openapi", json_string("3.1.1"));
+    json_put(document, "info", info);
+    json_put(document, "paths", paths());
+    json_put(document, "components", components());
+    json_write(document, out);
+}

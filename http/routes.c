@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The table of routes, and finding one. */
+
+#include "http/routes.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "core/commands/options.h"
+
+#define NAME_MAX_BYTES 511
+#define NUMBER_MAX ((UINT64_C(1) << 53) - 1)
+#define OWNER_MAX 128
+
+#define END \
+    {       \
+        0   \
+    }
+#define NAME(summary)                                                        \
+    {                                                                        \
+        "name", FIELD_TEXT, NULL, 1, NAME_MAX_BYTES, FIELD_REQUIRED, summary \
+    }
+#define LOCK NAME("The lock.")
+#define OPTION(name, kind, word, summary)  \
+    {                                      \
+        name, kind, word, 0, 0, 0, summary \
+    }
+#define TOKEN                                                       \
+    {                                                               \
+        "token", FIELD_NUMBER, NULL, 1, NUMBER_MAX, FIELD_REQUIRED, \
+            "A token that was granted."                             \
+    }
+#define ID(summary)                                                     \
+    {                                                                   \
+        "id", FIELD_NUMBER, NULL, 1, INT64_MAX, FIELD_REQUIRED, summary \
+    }
+#define BY OPTION("by", FIELD_TEXT, "BY", "Who asks, for the log.")
+#define OWNER \
+    OPTION("owner", FIELD_TEXT, "OWNER", "Who in the session; default: \"\".")
+#define NUMBERED                                                               \
+    OPTION("req", FIELD_NUMBER, "REQ",                                         \
+           "The number of this change: sent again with it, it is done once."), \
+        OPTION("acked", FIELD_ACKED, "ACKED",                                  \
+               "All up to this number are over; or \"4,6-9\".")
+#define POLL                                                              \
+    {                                                                     \
+        "poll_ms", FIELD_NUMBER, NULL, 0, 50000, FIELD_ASIDE,             \
+            "How long to wait for the answer before 202; default: 50000." \
+    }
+#define PAGE                                                 \
+    OPTION("prefix", FIELD_TEXT, "PREFIX", "Of the names."), \
+        OPTION("count", FIELD_NUMBER, "COUNT",               \
+               "How many a page has; default: 100."),        \
+        OPTION("cursor", FIELD_TEXT, "CURSOR",               \
+               "As the last page told; \"0\" was the end.")
+#define ACQUIRING                                                              \
+    OPTION("shared", FIELD_FLAG, "SHARED", "Others may share it."),            \
+        OPTION("slots", FIELD_NUMBER, "SLOTS", "Up to so many holders."),      \
+        OPTION("wait_ms", FIELD_NUMBER, "WAIT",                                \
+               "How long to stand in the queue; needs req. Default: 0."),      \
+        POLL, OWNER, OPTION("value", FIELD_TEXT, "VALUE", "Shown to people."), \
+        OPTION("barge", FIELD_FLAG, "BARGE", "Pass the queue."),               \
+        OPTION("delay_ms", FIELD_NUMBER, "DELAY",                              \
+               "Keep the lock closed for so long if the hold expires."),       \
+        OPTION("hold_ms", FIELD_NUMBER, "HOLD",                                \
+               "The hold ends after so long, whatever the heartbeats say."),   \
+        NUMBERED
+
+static const struct field no_fields[] = {END};
+static const struct field change_fields[] = {NUMBERED, END};
+static const struct field open_fields[] = {
+    OPTION("ttl_ms", FIELD_NUMBER, "TTL", "Its lease; default: 10000."),
+    OPTION("name", FIELD_TEXT, "NAME", "The client's name, for people."),
+    OPTION("linger_ms", FIELD_NUMBER, "LINGER",
+           "What is left of the lease once its last stream or RESP "
+           "connection has ended; default: all."),
+    OPTION("labels", FIELD_LABELS, "LABEL", "Up to 16, for people."),
+    OPTION("proof", FIELD_TEXT, "PROOF",
+           "The SHA-256 of a secret of your own, in hex; the answer then has "
+           "none."),
+    END};
+static const struct field id_fields[] = {ID("The session."), END};
+static const struct field page_fields[] = {PAGE, END};
+static const struct field acquire_fields[] = {LOCK, ACQUIRING, END};
+static const struct field acquire_many_fields[] = {
+    {"names", FIELD_TEXTS, NULL, 1, 64, FIELD_REQUIRED,
+     "The locks, up to 64; all or none."},
+    ACQUIRING,
+    END};
+static const struct field release_fields[] = {
+    LOCK, OWNER,
+    OPTION("token", FIELD_NUMBER, "TOKEN", "Only the hold that has it."),
+    NUMBERED, END};
+static const struct field release_many_fields[] = {
+    {"names", FIELD_TEXTS, NULL, 1, 64, FIELD_REQUIRED,
+     "The locks, up to 64; those that are not held are passed over."},
+    OWNER,
+    NUMBERED,
+    END};
+static const struct field convert_fields[] = {
+    LOCK,
+    {"to", FIELD_CHOICE, "SHARED|EXCLUSIVE", 0, 0, FIELD_REQUIRED,
+     "The new mode."},
+    OPTION("wait_ms", FIELD_NUMBER, "WAIT",
+           "How long to wait for other readers; needs req. Default: 0."),
+    POLL,
+    OWNER,
+    NUMBERED,
+    END};
+static const struct field cancel_fields[] = {LOCK, OWNER, NUMBERED, END};
+static const struct field note_fields[] = {
+    LOCK,
+    TOKEN,
+    {"note", FIELD_TEXT, NULL, 0, 4096, FIELD_REQUIRED,
+     "What is left at the lock; \"\" removes it."},
+    OWNER,
+    NUMBERED,
+    END};
+static const struct field please_fields[] = {
+    LOCK, OPTION("message", FIELD_TEXT, "MESSAGE", "For the holders."), BY,
+    END};
+static const struct field release_if_fields[] = {
+    LOCK,
+    {"owner", FIELD_TEXT, "OWNER", 0, OWNER_MAX, FIELD_REQUIRED,
+     "The holder's owner."},
+    OPTION("session", FIELD_NUMBER, "SESSION", "The holder's session."),
+    OPTION("token", FIELD_NUMBER, "TOKEN", "The holder's token."),
+    BY,
+    END};
+static const struct field lock_fields[] = {LOCK, END};
+static const struct field check_fields[] = {
+    LOCK, TOKEN,
+    OPTION("session", FIELD_NUMBER, "SESSION", "Whose the hold must be."), END};
+static const struct field take_fields[] = {
+    NAME("The lock; a slash in it may stand as it is."),
+    {"holder", FIELD_TEXT, NULL, 1, 4096, FIELD_REQUIRED | FIELD_ASIDE,
+     "Who takes it: best a random text, new for each run."},
+    {"ttl_ms", FIELD_NUMBER, NULL, 1, 3600000, FIELD_REQUIRED | FIELD_ASIDE,
+     "How long it is held without being renewed."},
+    {"renew", FIELD_FLAG, NULL, 0, 0, FIELD_ASIDE,
+     "true: extend what this holder has; it takes nothing new."},
+    END};
+static const struct field drop_fields[] = {NAME("The lock."),
+                                           {"holder", FIELD_TEXT, NULL, 1, 4096,
+                                            FIELD_REQUIRED | FIELD_ASIDE,
+                                            "Who has taken it."},
+                                           END};
+static const struct field fence_fields[] = {{"resource", FIELD_TEXT, NULL, 1,
+                                             NAME_MAX_BYTES, FIELD_REQUIRED,
+                                             "What the fence protects."},
+                                            END};
+static const struct field admit_fields[] = {{"resource", FIELD_TEXT, NULL, 1,
+                                             NAME_MAX_BYTES, FIELD_REQUIRED,
+                                             "What the fence protects."},
+                                            TOKEN,
+                                            END};
+static const struct field fence_remove_fields[] = {
+    {"resource", FIELD_TEXT, NULL, 1, NAME_MAX_BYTES, FIELD_REQUIRED,
+     "What the fence protects."},
+    BY,
+    END};
+#define LISTED                                                       \
+    OPTION("session", FIELD_NUMBER, "SESSION", "A session, or ..."), \
+        OPTION("client", FIELD_TEXT, "CLIENT",                       \
+               "... a pattern of clients' names (*, ?, [a-z]).")
+static const struct field blacklist_add_fields[] = {
+    LISTED, OPTION("reason", FIELD_TEXT, "REASON", "What they are told."), BY,
+    OPTION("for_ms", FIELD_NUMBER, "FOR", "How long; default: for ever."), END};
+static const struct field blacklist_remove_fields[] = {LISTED, BY, END};
+static const struct field limit_fields[] = {
+    {"limit", FIELD_TEXT, NULL, 1, 64, FIELD_REQUIRED, "Its name."},
+    {"value", FIELD_NUMBER, NULL, 0, NUMBER_MAX, FIELD_REQUIRED, "Its value."},
+    BY,
+    END};
+static const struct field add_fields[] = {
+    ID("The new member."),
+    {"address", FIELD_TEXT, NULL, 1, 127, FIELD_REQUIRED,
+     "peer-host:port,client-host:port."},
+    OPTION("standby", FIELD_FLAG, "STANDBY", "It only copies."),
+    OPTION("force", FIELD_FLAG, "FORCE",
+           "Without looking whether it is there."),
+    BY,
+    END};
+static const struct field member_fields[] = {ID("The member."), BY, END};
+static const struct field member_force_fields[] = {
+    ID("The member."),
+    OPTION("force", FIELD_FLAG, "FORCE",
+           "Though what is left may have no majority."),
+    BY, END};
+static const struct field transfer_fields[] = {
+    {"id", FIELD_NUMBER, NULL, 1, INT64_MAX, 0,
+     "The member that is to lead; default: any."},
+    BY,
+    END};
+static const struct field by_fields[] = {BY, END};
+static const struct field quarantine_fields[] = {
+    {"reason", FIELD_TEXT, "REASON", 0, 0, FIELD_REQUIRED,
+     "Why nobody trusts a lease of the former life any more."},
+    BY,
+    END};
+static const struct field event_fields[] = {{"prefix", FIELD_TEXT, NULL, 0,
+                                             NAME_MAX_BYTES, FIELD_ASIDE,
+                                             "Of the locks; default: all."},
+                                            END};
+
+#define MAP(shape)              \
+    {                           \
+        ANSWER_MAP, NULL, shape \
+    }
+#define MEMBER(name, type)        \
+    {                             \
+        ANSWER_MEMBER, name, type \
+    }
+#define LIST(name, shape)        \
+    {                            \
+        ANSWER_LIST, name, shape \
+    }
+#define PAGES(name, shape)       \
+    {                            \
+        ANSWER_PAGE, name, shape \
+    }
+#define OK MEMBER("ok", "yes")
+#define SESSION ROUTE_NEEDS_SESSION
+#define ACQUIRES (ROUTE_NEEDS_SESSION | ROUTE_MAY_BE_HELD | ROUTE_WAITS)
+
+const struct route routes[] = {
+    {"POST", "/v1/session/open", ROUTE_COMMAND, "SESSION.OPEN", NULL,
+     open_fields, MAP("OpenedSession"), 0, "Opens a session."},
+    {"POST", "/v1/session/keep", ROUTE_COMMAND, "SESSION.KEEP", "FULL",
+     no_fields, MAP("KeptSession"), ROUTE_KEEPS, "Renews a session's lease."},
+    {"POST", "/v1/session/close", ROUTE_COMMAND, "SESSION.CLOSE", NULL,
+     change_fields, MEMBER("released", "integer"), SESSION,
+     "Ends a session and gives back what it holds."},
+    {"GET", "/v1/session/stream", ROUTE_PRESENCE, NULL, NULL, no_fields,
+     MEMBER(NULL, NULL), SESSION,
+     "Events for a session; with linger_ms, the end of its last stream ends "
+     "the lease."},
+    {"GET", "/v1/sessions", ROUTE_COMMAND, "SESSION.LIST", NULL, page_fields,
+     PAGES("sessions", "Session"), 0, "Lists sessions."},
+    {"GET", "/v1/sessions/{id}", ROUTE_COMMAND, "SESSION.SHOW", NULL, id_fields,
+     MAP("Session"), 0, "Shows a session."},
+
+    {"POST", "/v1/lock/acquire", ROUTE_COMMAND, "LOCK.ACQUIRE", NULL,
+     acquire_fields, MEMBER("token", "integer"), ACQUIRES, "Acquires a lock."},
+    {"POST", "/v1/lock/acquire-many", ROUTE_COMMAND, "LOCK.MACQUIRE", NULL,
+     acquire_many_fields, MEMBER("tokens", "[integer]"), ACQUIRES,
+     "Acquires several locks, all or none."},
+    {"POST", "/v1/lock/release", ROUTE_COMMAND, "LOCK.RELEASE", NULL,
+     release_fields, MEMBER("left", "integer"), SESSION,
+     "Gives a lock back; tells how many holds this owner has left."},
+    {"POST", "/v1/lock/release-many", ROUTE_COMMAND, "LOCK.MRELEASE", NULL,
+     release_many_fields, MEMBER("released", "integer"), SESSION,
+     "Gives several locks back; tells how many."},
+    {"POST", "/v1/lock/convert", ROUTE_COMMAND, "LOCK.CONVERT", NULL,
+     convert_fields, MEMBER("token", "integer"), ACQUIRES,
+     "Changes a hold between shared and exclusive."},
+    {"POST", "/v1/lock/cancel", ROUTE_COMMAND, "LOCK.CANCEL", NULL,
+     cancel_fields, MEMBER("cancelled", "integer"), SESSION,
+     "Leaves a lock's queue."},
+    {"POST", "/v1/lock/note", ROUTE_COMMAND, "LOCK.NOTE", NULL, note_fields, OK,
+     SESSION, "Leaves bytes at a lock that one holds."},
+    {"POST", "/v1/lock/please", ROUTE_COMMAND, "LOCK.PLEASE", NULL,
+     please_fields, MEMBER("told", "integer"), 0,
+     "Asks a lock's holders to give it back."},
+    {"POST", "/v1/lock/release-if", ROUTE_COMMAND, "LOCK.RELEASEIF", NULL,
+     release_if_fields, MEMBER("released", "integer"), 0,
+     "Takes a lock from a holder that is known to have stopped."},
+    {"GET", "/v1/lock/check", ROUTE_COMMAND, "LOCK.CHECK", NULL, check_fields,
+     MEMBER("holds", "integer"), 0,
+     "Tells whether a token is still a "
+     "holder's: 1, else 0."},
+    {"GET", "/v1/locks", ROUTE_COMMAND, "LOCK.LIST", NULL, page_fields,
+     PAGES("locks", "Lock"), 0, "Lists locks in the order of their names."},
+    {"GET", "/v1/locks/{name}", ROUTE_COMMAND, "LOCK.SHOW", NULL, lock_fields,
+     MAP("Lock"), 0, "Shows a lock's holders and queue."},
+
+    {"PUT", "/v1/lease/{name}", ROUTE_LEASE_TAKE, "SET", NULL, take_fields,
+     MAP("Lease"), 0, "Takes a lock for a time, or renews that."},
+    {"DELETE", "/v1/lease/{name}", ROUTE_LEASE_DROP, "EVAL", NULL, drop_fields,
+     MEMBER("released", "integer"), 0, "Gives such a lock back."},
+
+    {"POST", "/v1/fence/admit", ROUTE_COMMAND, "FENCE.ADMIT", NULL,
+     admit_fields, MEMBER("admitted", "integer"), 0,
+     "1 if no higher token has been admitted, and remembers it."},
+    {"POST", "/v1/fence/remove", ROUTE_COMMAND, "FENCE.REMOVE", NULL,
+     fence_remove_fields, MEMBER("removed", "integer"), 0,
+     "Forgets the highest token of a resource."},
+    {"GET", "/v1/fences", ROUTE_COMMAND, "FENCE.LIST", NULL, page_fields,
+     PAGES("fences", "Fence"), 0, "Lists fences."},
+    {"GET", "/v1/fences/{resource}", ROUTE_COMMAND, "FENCE.SHOW", NULL,
+     fence_fields, MEMBER("token", "integer"), 0,
+     "The highest token that was admitted; 0: none."},
+
+    {"POST", "/v1/blacklist/add", ROUTE_COMMAND, "BLACKLIST.ADD", NULL,
+     blacklist_add_fields, OK, 0,
+     "Refuses the heartbeats of a session or of clients."},
+    {"POST", "/v1/blacklist/remove", ROUTE_COMMAND, "BLACKLIST.REMOVE", NULL,
+     blacklist_remove_fields, MEMBER("removed", "integer"), 0,
+     "Takes that back."},
+    {"GET", "/v1/blacklist", ROUTE_COMMAND, "BLACKLIST.LIST", NULL, no_fields,
+     LIST("blacklist", "Blacklisted"), 0, "Lists the blacklist."},
+    {"GET", "/v1/limits", ROUTE_COMMAND, "LIMITS.LIST", NULL, no_fields,
+     LIST("limits", "Limit"), 0, "Lists the limits of the cluster's state."},
+    {"POST", "/v1/limits/set", ROUTE_COMMAND, "LIMITS.SET", NULL, limit_fields,
+     OK, 0, "Changes a limit."},
+
+    {"GET", "/v1/status", ROUTE_COMMAND, "RAFT.STATUS", NULL, no_fields,
+     MAP("Status"), 0, "The asked node, and its view of the cluster."},
+    {"POST", "/v1/cluster/add", ROUTE_COMMAND, "RAFT.ADD", NULL, add_fields, OK,
+     0, "Adds a member."},
+    {"POST", "/v1/cluster/promote", ROUTE_COMMAND, "RAFT.PROMOTE", NULL,
+     member_fields, OK, 0, "Makes a standby a voter."},
+    {"POST", "/v1/cluster/demote", ROUTE_COMMAND, "RAFT.DEMOTE", NULL,
+     member_force_fields, OK, 0, "Makes a voter a standby."},
+    {"POST", "/v1/cluster/remove", ROUTE_COMMAND, "RAFT.REMOVE", NULL,
+     member_force_fields, OK, 0, "Removes a member."},
+    {"POST", "/v1/cluster/transfer", ROUTE_COMMAND, "RAFT.TRANSFER", NULL,
+     transfer_fields, OK, 0, "Hands leadership over."},
+    {"POST", "/v1/cluster/finalize", ROUTE_COMMAND, "RAFT.FINALIZE", NULL,
+     by_fields, MEMBER("level", "integer"), 0,
+     "Raises the cluster to the feature level of all members."},
+    {"POST", "/v1/cluster/snapshot", ROUTE_COMMAND, "RAFT.SNAPSHOT", NULL,
+     by_fields, OK, 0, "Takes a snapshot now."},
+    {"POST", "/v1/quarantine/end", ROUTE_COMMAND, "QUARANTINE.END", NULL,
+     quarantine_fields, MEMBER("ended", "integer"), 0,
+     "Ends the quarantine after a restore."},
+
+    {"GET", "/v1/events", ROUTE_EVENTS, NULL, NULL, event_fields,
+     MEMBER(NULL, "Event"), 0, "The events of locks, as they happen."},
+    {"GET", "/v1/openapi.json", ROUTE_DOCUMENT, NULL, NULL, no_fields,
+     MEMBER(NULL, NULL), 0, "This interface, as OpenAPI 3.1."},
+    {"GET", "/healthz", ROUTE_MONITOR, NULL, NULL, no_fields,
+     MEMBER(NULL, NULL), 0, "200 while the process works."},
+    {"GET", "/readyz", ROUTE_MONITOR, NULL, NULL, no_fields, MEMBER(NULL, NULL),
+     0, "200 while clients are served here, else 503 and why."},
+    {"GET", "/metrics", ROUTE_MONITOR, NULL, NULL, no_fields,
+     MEMBER(NULL, NULL), 0, "Numbers for Prometheus."},
+};
+const uint32_t route_count = sizeof routes / sizeof routes[0];
+
+const struct shape shapes[] = {
+    {"OpenedSession",
+     "id:integer secret:text? ttl_ms:integer linger_ms:integer "
+     "trust_ms:integer"},
+    {"KeptSession",
+     "ttl_ms:integer linger_ms:integer trust_ms:integer ended:[EndedHold]"},
+    {"EndedHold", "lock:text owner:text token:integer reason:text"},
+    {"Session",
+     "id:integer name:text address:text ttl_ms:integer linger_ms:integer "
+     "left_ms:integer holds:integer waits:integer labels:{text} "
+     "blacklisted:yes"},
+    {"Lock", "name:text note:text? mode:text slots:integer holders:[Holder] "
+             "queue:[Waiter] delay_left_ms:integer earliest_ms:integer"},
+    {"Holder", "session:integer client:text address:text owner:text value:text "
+               "token:integer mode:text count:integer since_ms:integer "
+               "lease_left_ms:integer hold_left_ms:integer? delay_ms:integer? "
+               "barged:integer?"},
+    {"Waiter", "session:integer client:text owner:text mode:text index:integer "
+               "waiting_ms:integer"},
+    {"Lease", "token:integer trust_ms:integer"},
+    {"Fence", "resource:text token:integer"},
+    {"Blacklisted",
+     "session:integer client:text reason:text by:text for_ms:integer "
+     "since_ms:integer"},
+    {"Limit", "name:text value:integer used:integer| min:integer max:integer"},
+    {"Status",
+     "node:integer cluster:text role:text term:integer leader:integer "
+     "leader_address:text commit:integer applied:integer members:[Member] "
+     "version:text quarantine_ms:integer disk:text level:integer "
+     "cluster_level:integer finalize_level:integer"},
+    {"Member", "id:integer address:text role:text match:integer "
+               "last_contact_ms:integer level:integer"},
+    {"Event", "kind:text lock:text session:integer token:integer index:integer "
+              "message:text"},
+    {"Waiting", "waiting:yes"},
+    {"Problem", "title:text status:integer code:text detail:text field:text? "
+                "holder:text? token:integer? earliest_ms:integer? yours:yes?"},
+};
+const uint32_t shape_count = sizeof shapes / sizeof shapes[0];
+
+/* True if the path is this route's; then 'ret_rest' is what its "{name}"
+ * stands for. */
+static bool is_path_of(const struct route *route, struct bytes path,
+                       struct bytes *ret_rest)
+{
+    size_t size = strcspn(route->path, "{");
+    *ret_rest = bytes_of(path.data + path.size, 0);
+    if (route->path[size] == '\0') {
+        return bytes_equal(path, bytes_of(route->path, size));
+    }
+    if (path.size <= size || memcmp(path.data, route->path, size) != 0) {
+        return false;
+    }
+    *ret_rest = bytes_of(path.data + size, path.size - size);
+    return true;
+}
+
+void routes_find(const char *method, struct bytes path, struct match *ret_match)
+{
+    const char *wanted = strcmp(method, "HEAD") == 0 ? "GET" : method;
+    struct match *match = ret_match;
+    *match = (struct match){0};
+    for (uint32_t i = 0; i < route_count; i++) {
+        struct bytes rest;
+        size_t at = strlen(match->allowed);
+        if (!is_path_of(&routes[i], path, &rest)) {
+            continue;
+        }
+        bool is_get = strcmp(routes[i].method, "GET") == 0;
+        snprintf(match->allowed + at, sizeof match->allowed - at, "%s%s%s",
+                 at > 0 ? ", " : "", routes[i].method, is_get ? ", HEAD" : "");
+        if (strcmp(routes[i].method, wanted) == 0) {
+            match->route = &routes[i];
+            match->rest = rest;
+        }
+    }
+}
+
+void field_range(const struct field *field, uint64_t *ret_min,
+                 uint64_t *ret_max)
+{
+    *ret_min = field->min;
+    *ret_max = field->max;
+    if (field->word != NULL && field->kind != FIELD_CHOICE) {
+        bool is_option = option_range(field->word, ret_min, ret_max);
+        CHECK(is_option);
+    }
+}
+
+const char *route_parameter(const struct route *route, size_t *ret_size)
+{
+    const char *at = strchr(route->path, '{');
+    if (at != NULL) {
+        *ret_size = strlen(at) - 2;
+        return at + 1;
+    }
+    return NULL;
+}
+
+bool route_has_query(const struct route *route)
+{
+    return strcmp(route->method, "GET") == 0 ||
+           strcmp(route->method, "DELETE") == 0;
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What can be asked over HTTP: one table. Each row is a method and a path, the
+ * command that RESP clients send for it, which member of the request goes where
+ * in that, and what the answer looks like. Dispatch, the checks of requests,
+ * the answers 404 and 405, the OpenAPI document, and (by a test) docs/http.md
+ * come from this table, so none of them can differ from the others. */
+
+#ifndef HASP_HTTP_ROUTES_H
+#define HASP_HTTP_ROUTES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+
+/* A member of a request: of the body's object, of a query, or of the path. */
+enum field_kind {
+    FIELD_END, /* Behind the last one. */
+    FIELD_TEXT,
+    FIELD_NUMBER,
+    FIELD_FLAG,   /* true: the word. */
+    FIELD_CHOICE, /* Words, of which one is given, in lower case. */
+    FIELD_TEXTS,  /* Their count, and each. */
+    FIELD_LABELS, /* An object: the word, a key and a text for each member. */
+    FIELD_ACKED   /* A number, or a text as "4,6-9". */
+};
+
+#define FIELD_REQUIRED 1u
+/* For the gateway: no argument of the command. */
+#define FIELD_ASIDE 2u
+
+struct field {
+    const char *name;
+    enum field_kind kind;
+    /* What stands before it in the command; its range is that option's. NULL:
+     * an operand, the range is given here. CHOICE: the words, by '|'. */
+    const char *word;
+    uint64_t min;
+    uint64_t max;
+    unsigned flags;
+    const char *summary;
+};
+
+enum route_kind {
+    ROUTE_COMMAND,
+    ROUTE_LEASE_TAKE, /* Two commands each, see lease.c. */
+    ROUTE_LEASE_DROP,
+    ROUTE_EVENTS, /* An answer without an end. */
+    ROUTE_PRESENCE,
+    ROUTE_DOCUMENT, /* This table, as OpenAPI. */
+    ROUTE_MONITOR   /* Of the node: no API. */
+};
+
+enum answer_kind {
+    ANSWER_MAP,    /* The reply, a map of this shape. */
+    ANSWER_MEMBER, /* {name: the reply}. */
+    ANSWER_LIST,   /* {name: [maps of this shape]}. */
+    ANSWER_PAGE    /* {"cursor": ..., name: [maps of this shape]}. */
+};
+
+struct answer {
+    enum answer_kind kind;
+    const char *name;
+    const char *type; /* As in struct shape's members, or a shape. */
+};
+
+#define ROUTE_NEEDS_SESSION 1u /* Hasp-Session: it is attached first. */
+#define ROUTE_KEEPS 2u         /* Hasp-Session: they are its operands. */
+#define ROUTE_MAY_BE_HELD 4u   /* nil: 423. */
+#define ROUTE_WAITS 8u         /* Has wait_ms; may be answered with 202. */
+
+struct route {
+    const char *method;
+    /* "{name}" at its end stands for all that follows, slashes too; the field
+     * of that name takes it. */
+    const char *path;
+    enum route_kind kind;
+    const char *command; /* With words that always follow its operands. */
+    const char *tail;    /* Such words, or NULL. */
+    const struct field *fields;
+    struct answer answer;
+    unsigned flags;
+    const char *summary;
+};
+
+extern const struct route routes[];
+extern const uint32_t route_count;
+
+/* Structures of answers, for the document. */
+struct shape {
+    const char *name;
+    /* "name:type ...". Types: integer, text, yes (true or false), a shape's
+     * name, [type], {type}; "?" behind: it may be missing, "|" may be null. A
+     * text that is no UTF-8 comes in base 64 under its name with "_b64"
+     * behind it. */
+    const char *members;
+};
+extern const struct shape shapes[];
+extern const uint32_t shape_count;
+
+/* Where a path leads. */
+struct match {
+    const struct route *route; /* NULL: nowhere, or not by this method. */
+    struct bytes rest;         /* For "{name}", undecoded; borrowed. */
+    /* Which methods the path has, ", " between them; empty: there is no such
+     * path. */
+    char allowed[64];
+};
+/* HEAD is GET. */
+void routes_find(const char *method, struct bytes path,
+                 struct match *ret_match);
+
+/* The range of a field: its own, or its option's. */
+void field_range(const struct field *field, uint64_t *ret_min,
+                 uint64_t *ret_max);
+/* The name in a path's "{name}", with its size; or NULL. */
+const char *route_parameter(const struct route *route, size_t *ret_size);
+/* The body is none's: fields come with the query. */
+bool route_has_query(const struct route *route);
+
+#endif /* HASP_HTTP_ROUTES_H */
