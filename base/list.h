@@ -60,6 +60,12 @@ static inline void list_remove(struct list *node)
     for (type *at = LIST_ENTRY((head)->next, type, member); \
          &at->member != (head);                             \
          at = LIST_ENTRY(at->member.next, type, member))
+/* Likewise; the current one may be removed and freed. */
+#define LIST_FOR_SAFE(type, at, head, member)                         \
+    for (type *at = LIST_ENTRY((head)->next, type, member),           \
+              *at##_next = LIST_ENTRY(at->member.next, type, member); \
+         &at->member != (head); at = at##_next,                       \
+              at##_next = LIST_ENTRY(at##_next->member.next, type, member))
 /* The current node may be removed. */
 #define LIST_EACH_SAFE(node, head)                                    \
     for (struct list *node = (head)->next, *node##_next = node->next; \

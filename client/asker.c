@@ -314,9 +314,9 @@ static void lose(struct asker *asker, enum outcome outcome,
     asker->used = 0;
     buffer_clear(&asker->in);
     buffer_clear(&asker->out);
-    LIST_EACH (node, &asker->asks) {
+    LIST_FOR (struct asking, asking, &asker->asks, in_asker) {
         if (!was_open) {
-            note_outcome(LIST_ENTRY(node, struct asking, in_asker), outcome);
+            note_outcome(asking, outcome);
         }
     }
     while (!list_is_empty(&asker->sent)) {
@@ -560,8 +560,7 @@ static uint64_t attempt_end_ns(const struct asking *ask)
 /* The first of a list whose deadline has come. */
 static struct asking *overdue(struct list *list, uint64_t now_ns)
 {
-    LIST_EACH (node, list) {
-        struct asking *ask = LIST_ENTRY(node, struct asking, in_asker);
+    LIST_FOR (struct asking, ask, list, in_asker) {
         if (now_ns >= ask->deadline_ns) {
             return ask;
         }
@@ -584,8 +583,7 @@ static void leave_silent(struct asker *asker, struct lease_clock now)
     bool is_silent = (asker->state == ASKER_OPENING ||
                       asker->state == ASKER_GREETING) &&
                      now.monotonic_ns >= asker->until_ns;
-    LIST_EACH (node, &asker->sent) {
-        const struct asking *ask = LIST_ENTRY(node, struct asking, in_asker);
+    LIST_FOR (const struct asking, ask, &asker->sent, in_asker) {
         is_silent |= now.monotonic_ns >= attempt_end_ns(ask);
     }
     if (is_silent) {
@@ -655,13 +653,11 @@ uint64_t asker_next_ns(const struct asker *asker)
 {
     uint64_t next_ns = UINT64_MAX;
     bool is_open = asker->state == ASKER_OPEN;
-    LIST_EACH (node, &asker->asks) {
-        const struct asking *ask = LIST_ENTRY(node, struct asking, in_asker);
+    LIST_FOR (const struct asking, ask, &asker->asks, in_asker) {
         next_ns = u64_min(next_ns, ask->deadline_ns);
         next_ns = is_open ? u64_min(next_ns, ask->not_before_ns) : next_ns;
     }
-    LIST_EACH (node, &asker->sent) {
-        const struct asking *ask = LIST_ENTRY(node, struct asking, in_asker);
+    LIST_FOR (const struct asking, ask, &asker->sent, in_asker) {
         next_ns = u64_min(next_ns, ask->deadline_ns);
         next_ns = u64_min(next_ns, attempt_end_ns(ask));
     }

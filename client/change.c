@@ -759,8 +759,7 @@ void changes_pushed(struct machine *machine, const struct resp_reply *reply)
 {
     struct bytes owner = reply_text(reply, 3, "owner");
     uint64_t place = reply_number(reply, 3, "wait");
-    LIST_EACH_SAFE (node, &machine->changes) {
-        struct change *change = LIST_ENTRY(node, struct change, in_machine);
+    LIST_FOR_SAFE (struct change, change, &machine->changes, in_machine) {
         if (change->owner == NULL ||
             !bytes_equal(owner, bytes_of_text(change->owner->tag))) {
             continue;
@@ -779,8 +778,7 @@ void changes_pushed(struct machine *machine, const struct resp_reply *reply)
 
 void changes_ask_again(struct machine *machine)
 {
-    LIST_EACH (node, &machine->changes) {
-        struct change *change = LIST_ENTRY(node, struct change, in_machine);
+    LIST_FOR (struct change, change, &machine->changes, in_machine) {
         change->hint = 0;
         if (change->step == STEP_PARKED) {
             ask_anew(change, STEP_ASK, limit_ns(change));
@@ -790,8 +788,7 @@ void changes_ask_again(struct machine *machine)
 
 void changes_turn(struct machine *machine)
 {
-    LIST_EACH (node, &machine->changes) {
-        struct change *change = LIST_ENTRY(node, struct change, in_machine);
+    LIST_FOR (struct change, change, &machine->changes, in_machine) {
         if (change->step == STEP_PARKED &&
             machine->asker.now.monotonic_ns >= change->look_ns) {
             ask_anew(change, STEP_ASK, limit_ns(change));
@@ -802,9 +799,7 @@ void changes_turn(struct machine *machine)
 uint64_t changes_next_ns(const struct machine *machine)
 {
     uint64_t next_ns = UINT64_MAX;
-    LIST_EACH (node, &machine->changes) {
-        const struct change *change = LIST_ENTRY(node, struct change,
-                                                 in_machine);
+    LIST_FOR (const struct change, change, &machine->changes, in_machine) {
         if (change->step == STEP_PARKED && change->look_ns < next_ns) {
             next_ns = change->look_ns;
         }

@@ -338,8 +338,7 @@ int hasp_interrupt_clear(struct hasp_session *session)
 void session_turn(struct hasp_session *session, struct lease_clock now)
 {
     if (atomic_load(&session->is_interrupted)) {
-        LIST_EACH_SAFE (node, &session->waits) {
-            struct waiting *wait = LIST_ENTRY(node, struct waiting, in_session);
+        LIST_FOR_SAFE (struct waiting, wait, &session->waits, in_session) {
             machine_interrupt(&session->machine, &wait->call, now);
         }
     }

@@ -81,9 +81,8 @@ struct poll_set {
 static nfds_t fill(struct poll_set *set, struct hasp_session *session)
 {
     nfds_t count = 0, needed = 2;
-    LIST_EACH (node, &session->waits) {
-        needed += LIST_ENTRY(node, struct waiting, in_session)->interrupt_fd >=
-                  0;
+    LIST_FOR (struct waiting, waiting, &session->waits, in_session) {
+        needed += waiting->interrupt_fd >= 0;
     }
     if (needed > set->room) {
         struct pollfd *fds = realloc(set->fds, 2 * needed * sizeof *fds);
@@ -98,8 +97,8 @@ static nfds_t fill(struct poll_set *set, struct hasp_session *session)
         .fd = session->transport.fd,
         .events = transport_events(&session->transport,
                                    &session->machine.asker)};
-    LIST_EACH (node, &session->waits) {
-        int fd = LIST_ENTRY(node, struct waiting, in_session)->interrupt_fd;
+    LIST_FOR (struct waiting, waiting, &session->waits, in_session) {
+        int fd = waiting->interrupt_fd;
         if (fd >= 0 && count < set->room) {
             set->fds[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
         }
@@ -111,8 +110,7 @@ static nfds_t fill(struct poll_set *set, struct hasp_session *session)
 static void interrupt(struct hasp_session *session, const struct pollfd *fd)
 {
     struct lease_clock now = client_clock_read();
-    LIST_EACH_SAFE (node, &session->waits) {
-        struct waiting *wait = LIST_ENTRY(node, struct waiting, in_session);
+    LIST_FOR_SAFE (struct waiting, wait, &session->waits, in_session) {
         if (wait->interrupt_fd == fd->fd && fd->revents != 0) {
             wait->interrupt_fd = -1;
             machine_interrupt(&session->machine, &wait->call, now);

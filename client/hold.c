@@ -77,9 +77,7 @@ void client_hold_begin(struct hasp_hold *hold)
 {
     struct machine *machine = hold->machine;
     struct lease_clock now = machine->asker.now;
-    LIST_EACH (node, &machine->holds) {
-        const struct hasp_hold *outer = LIST_ENTRY(node, struct hasp_hold,
-                                                   in_machine);
+    LIST_FOR (const struct hasp_hold, outer, &machine->holds, in_machine) {
         if (outer->owner == hold->owner && outer->limit_ms != 0 &&
             !outer->has_ended && is_entered_again(outer, hold) &&
             limit_left_ns(outer, now) < limit_left_ns(hold, now)) {
@@ -115,8 +113,7 @@ void machine_look(struct machine *machine, const struct hasp_hold *hold,
 void holds_ended(struct machine *machine, struct bytes lock, struct bytes owner,
                  struct bytes reason, uint64_t token)
 {
-    LIST_EACH (node, &machine->holds) {
-        struct hasp_hold *hold = LIST_ENTRY(node, struct hasp_hold, in_machine);
+    LIST_FOR (struct hasp_hold, hold, &machine->holds, in_machine) {
         if (hold->has_ended ||
             !bytes_equal(owner, bytes_of_text(hold->owner->tag))) {
             continue;
@@ -136,8 +133,7 @@ void holds_ended(struct machine *machine, struct bytes lock, struct bytes owner,
 
 void holds_turn(struct machine *machine)
 {
-    LIST_EACH (node, &machine->holds) {
-        struct hasp_hold *hold = LIST_ENTRY(node, struct hasp_hold, in_machine);
+    LIST_FOR (struct hasp_hold, hold, &machine->holds, in_machine) {
         if (hold->is_told || limit_left_ns(hold, machine->asker.now) != 0) {
             continue;
         }
@@ -153,8 +149,7 @@ void holds_turn(struct machine *machine)
 uint64_t holds_left_ns(struct machine *machine, struct lease_clock now)
 {
     uint64_t least_ns = UINT64_MAX;
-    LIST_EACH (node, &machine->holds) {
-        struct hasp_hold *hold = LIST_ENTRY(node, struct hasp_hold, in_machine);
+    LIST_FOR (struct hasp_hold, hold, &machine->holds, in_machine) {
         uint64_t left_ns = limit_left_ns(hold, now);
         if (!hold->is_told && left_ns < least_ns) {
             least_ns = left_ns;

@@ -438,8 +438,8 @@ int machine_init(struct machine *machine, const struct endpoints *endpoints,
 void machine_done(struct machine *machine)
 {
     changes_end(machine, false);
-    LIST_EACH_SAFE (node, &machine->holds) {
-        client_hold_free(LIST_ENTRY(node, struct hasp_hold, in_machine));
+    LIST_FOR_SAFE (struct hasp_hold, hold, &machine->holds, in_machine) {
+        client_hold_free(hold);
     }
     struct event_node *event;
     while ((event = machine_take_event(machine)) != NULL) {

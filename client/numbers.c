@@ -17,8 +17,8 @@ void numbers_init(struct numbers *numbers)
 
 void numbers_done(struct numbers *numbers)
 {
-    LIST_EACH_SAFE (node, &numbers->owners) {
-        free(LIST_ENTRY(node, struct owner, in_numbers));
+    LIST_FOR_SAFE (struct owner, owner, &numbers->owners, in_numbers) {
+        free(owner);
     }
     free(numbers->open);
 }
@@ -30,8 +30,7 @@ bool owner_tag_is_good(const char *tag)
 
 static struct owner *find(struct numbers *numbers, const char *tag)
 {
-    LIST_EACH (node, &numbers->owners) {
-        struct owner *owner = LIST_ENTRY(node, struct owner, in_numbers);
+    LIST_FOR (struct owner, owner, &numbers->owners, in_numbers) {
         bool is_it = tag == NULL ? owner->is_private && owner->use_count == 0
                                  : strcmp(owner->tag, tag) == 0;
         if (is_it) {

@@ -84,9 +84,8 @@ static bool is_present(struct core *core, uint64_t session)
 {
     struct attached *attached = find_session(core, session);
     if (attached != NULL) {
-        LIST_EACH (node, &attached->attachments) {
-            struct attachment *attachment = LIST_ENTRY(node, struct attachment,
-                                                       in_session);
+        LIST_FOR (struct attachment, attachment, &attached->attachments,
+                  in_session) {
             if (attachment->conn == NULL || !is_brief(attachment->conn->id)) {
                 return true;
             }
@@ -101,8 +100,7 @@ bool attach_has_room(struct core *core, struct conn *conn)
     if (conn->session_count < max) {
         return true;
     }
-    LIST_EACH_SAFE (node, &conn->sessions) {
-        struct attachment *old = LIST_ENTRY(node, struct attachment, in_owner);
+    LIST_FOR_SAFE (struct attachment, old, &conn->sessions, in_owner) {
         if (old->is_ended) {
             drop(core, old);
         }
@@ -146,9 +144,8 @@ static struct attachment *find_remote(struct core *core, uint64_t peer,
 {
     struct attached *attached = find_session(core, session);
     if (attached != NULL) {
-        LIST_EACH (node, &attached->attachments) {
-            struct attachment *attachment = LIST_ENTRY(node, struct attachment,
-                                                       in_session);
+        LIST_FOR (struct attachment, attachment, &attached->attachments,
+                  in_session) {
             if (attachment->conn == NULL && attachment->peer == peer &&
                 attachment->peer_conn == peer_conn) {
                 return attachment;
@@ -192,9 +189,8 @@ struct attachment *attach_find(struct core *core, struct conn *conn,
 {
     struct attached *attached = find_session(core, session);
     if (attached != NULL) {
-        LIST_EACH (node, &attached->attachments) {
-            struct attachment *attachment = LIST_ENTRY(node, struct attachment,
-                                                       in_session);
+        LIST_FOR (struct attachment, attachment, &attached->attachments,
+                  in_session) {
             if (attachment->conn == conn) {
                 return attachment;
             }
@@ -276,9 +272,7 @@ void attach_check(struct core *core)
 
 void attach_remove_conn(struct core *core, struct conn *conn)
 {
-    LIST_EACH_SAFE (node, &conn->sessions) {
-        struct attachment *attachment = LIST_ENTRY(node, struct attachment,
-                                                   in_owner);
+    LIST_FOR_SAFE (struct attachment, attachment, &conn->sessions, in_owner) {
         uint64_t session = attachment->attached->session;
         bool is_ended = attachment->is_ended;
         drop(core, attachment);
@@ -313,8 +307,9 @@ void attach_closed_at(struct core *core, uint64_t peer, uint64_t peer_conn,
 
 void attach_remove_peer(struct core *core, struct peer *peer)
 {
-    LIST_EACH_SAFE (node, &peer->attachments) {
-        drop(core, LIST_ENTRY(node, struct attachment, in_owner));
+    LIST_FOR_SAFE (struct attachment, attachment, &peer->attachments,
+                   in_owner) {
+        drop(core, attachment);
     }
 }
 

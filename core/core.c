@@ -108,8 +108,9 @@ struct core *core_new(const struct core_options *options,
 static void free_requests(struct core *core)
 {
     for (int i = 0; i < REQUEST_STATE_COUNT; i++) {
-        LIST_EACH_SAFE (node, &core->requests.at[i]) {
-            request_drop(core, LIST_ENTRY(node, struct request, in_list));
+        LIST_FOR_SAFE (struct request, request, &core->requests.at[i],
+                       in_list) {
+            request_drop(core, request);
         }
     }
     if (core->reign.change.request != NULL) {
@@ -127,8 +128,8 @@ void core_free(struct core *core)
         return;
     }
     core->is_stopping = true; /* Nobody is told of the connections' end. */
-    LIST_EACH_SAFE (node, &core->conns.by_age) {
-        conn_free(core, LIST_ENTRY(node, struct conn, in_core));
+    LIST_FOR_SAFE (struct conn, conn, &core->conns.by_age, in_core) {
+        conn_free(core, conn);
     }
     attach_free(core);
     free_requests(core);

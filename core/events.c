@@ -130,8 +130,7 @@ static void notify_blacklisted(struct core *core, const struct effect *effect)
     if (session == NULL || core->watches.by_owner == NULL) {
         return;
     }
-    LIST_EACH (node, &session->holds) {
-        const struct hold *hold = LIST_ENTRY(node, struct hold, in_session);
+    LIST_FOR (const struct hold, hold, &session->holds, in_session) {
         struct effect event = *effect;
         event.lock = hold->lock->name;
         event.owner = hold->owner;
@@ -173,9 +172,8 @@ static void please(struct core *core, const struct effect *effect)
     if (attachments == NULL) {
         return;
     }
-    LIST_EACH (node, attachments) {
-        struct conn *conn = LIST_ENTRY(node, struct attachment, in_session)
-                                ->conn;
+    LIST_FOR (struct attachment, attachment, attachments, in_session) {
+        struct conn *conn = attachment->conn;
         if (conn != NULL && conn->version == 3 &&
             conn->last_event != core->watches.event) {
             push(core, conn, "please", effect);
@@ -278,8 +276,7 @@ static void unsubscribe(struct core *core, struct request *request,
         has_any = true;
     }
     if (call->count == 1) {
-        LIST_EACH_SAFE (node, &conn->watches) {
-            struct watch *watch = LIST_ENTRY(node, struct watch, in_conn);
+        LIST_FOR_SAFE (struct watch, watch, &conn->watches, in_conn) {
             if (watch->of.pattern->kind == kind) {
                 struct buffer text = {0};
                 buffer_put_bytes(&text, watch_text(watch));
@@ -363,9 +360,7 @@ void events_answer(struct core *core, const struct effect *effect)
     if (attachments == NULL) {
         return;
     }
-    LIST_EACH (node, attachments) {
-        const struct attachment *attachment = LIST_ENTRY(
-            node, struct attachment, in_session);
+    LIST_FOR (const struct attachment, attachment, attachments, in_session) {
         if (!attach_hears(attachment)) {
             continue;
         }

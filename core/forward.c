@@ -77,23 +77,23 @@ void forward_request(struct core *core, struct request *request)
 
 void forward_leader_changed(struct core *core)
 {
-    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_FORWARDED]) {
-        struct request *request = LIST_ENTRY(node, struct request, in_list);
+    LIST_FOR_SAFE (struct request, request,
+                   &core->requests.at[REQUEST_FORWARDED], in_list) {
         if (request->sent_to != core->leader.id ||
             request->sent_term != core->leader.term) {
             request_return(core, request);
         }
     }
     /* The one that has refused them leads no more. */
-    LIST_EACH (node, &core->requests.at[REQUEST_PARKED]) {
-        LIST_ENTRY(node, struct request, in_list)->not_before_ns = 0;
+    LIST_FOR (struct request, request, &core->requests.at[REQUEST_PARKED],
+              in_list) {
+        request->not_before_ns = 0;
     }
 }
 
 static void orphan_all(struct core *core, struct list *list, uint64_t peer)
 {
-    LIST_EACH_SAFE (node, list) {
-        struct request *request = LIST_ENTRY(node, struct request, in_list);
+    LIST_FOR_SAFE (struct request, request, list, in_list) {
         if (request->conn == NULL && request->peer == peer) {
             request_orphan(core, request);
         }
@@ -102,8 +102,8 @@ static void orphan_all(struct core *core, struct list *list, uint64_t peer)
 
 void forward_peer_lost(struct core *core, uint64_t peer)
 {
-    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_FORWARDED]) {
-        struct request *request = LIST_ENTRY(node, struct request, in_list);
+    LIST_FOR_SAFE (struct request, request,
+                   &core->requests.at[REQUEST_FORWARDED], in_list) {
         if (request->sent_to == peer) {
             request_return(core, request);
         }
@@ -133,8 +133,8 @@ static void serve_parked(struct core *core)
 {
     bool is_open = propose_is_open(core);
     CHECK(is_serving(core)); /* Rule 12. */
-    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_PARKED]) {
-        struct request *request = LIST_ENTRY(node, struct request, in_list);
+    LIST_FOR_SAFE (struct request, request, &core->requests.at[REQUEST_PARKED],
+                   in_list) {
         if (is_retried_transfer(request)) {
             transfer_answer(core, request);
         } else if (is_open || (request->command->flags & COMMAND_CHANGE) == 0) {
@@ -149,8 +149,8 @@ static void send_parked(struct core *core)
         core->options.redirect == REDIRECT_FORWARD) {
         return;
     }
-    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_PARKED]) {
-        struct request *request = LIST_ENTRY(node, struct request, in_list);
+    LIST_FOR_SAFE (struct request, request, &core->requests.at[REQUEST_PARKED],
+                   in_list) {
         if (request->conn == NULL || request->not_before_ns > core->now_ns) {
             continue;
         }
@@ -174,8 +174,8 @@ void forward_turn(struct core *core)
     } else if (!is_leader(core) && core->leader.id != 0) {
         send_parked(core);
     }
-    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_PARKED]) {
-        struct request *request = LIST_ENTRY(node, struct request, in_list);
+    LIST_FOR_SAFE (struct request, request, &core->requests.at[REQUEST_PARKED],
+                   in_list) {
         if (request->deadline_ns > core->now_ns) {
             break;
         }

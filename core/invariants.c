@@ -126,9 +126,8 @@ static const char *check_requests(const struct core *core)
     uint32_t in_flight = count_held(core);
     uint64_t question = 0;
     for (int i = 0; i < REQUEST_STATE_COUNT; i++) {
-        LIST_EACH (node, &core->requests.at[i]) {
-            const struct request *request = LIST_ENTRY(node, struct request,
-                                                       in_list);
+        LIST_FOR (const struct request, request, &core->requests.at[i],
+                  in_list) {
             const char *wrong = check_request(core, request,
                                               (enum request_state)i);
             if (wrong != NULL) {

@@ -121,9 +121,7 @@ static void put_ended(const struct session *session, struct resp_writer *writer)
 {
     resp_text(writer, "ended");
     resp_array(writer, session->ended_count);
-    LIST_EACH (node, &session->ended) {
-        const struct ended_hold *ended = LIST_ENTRY(node, struct ended_hold,
-                                                    in_session);
+    LIST_FOR (const struct ended_hold, ended, &session->ended, in_session) {
         resp_map(writer, 4);
         resp_key_bulk(writer, "lock", ended->lock);
         resp_key_bulk(writer, "owner", ended->owner);
@@ -194,9 +192,9 @@ void lease_sessions_ended(struct core *core)
         return;
     }
     core->turn.has_session_ended = false;
-    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_DOOMED]) {
-        request_move(core, LIST_ENTRY(node, struct request, in_list),
-                     REQUEST_READY);
+    LIST_FOR_SAFE (struct request, request, &core->requests.at[REQUEST_DOOMED],
+                   in_list) {
+        request_move(core, request, REQUEST_READY);
     }
 }
 

@@ -104,8 +104,8 @@ void questions_answer(struct core *core)
     uint64_t confirmed = replica_confirmed(core->replica);
     uint64_t applied = lockfsm_applied_index(core->fsm);
     core->turn.scan_budget = SCAN_BUDGET;
-    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_ASKING]) {
-        struct request *request = LIST_ENTRY(node, struct request, in_list);
+    LIST_FOR_SAFE (struct request, request, &core->requests.at[REQUEST_ASKING],
+                   in_list) {
         if (request->question > confirmed || request->read_index > applied) {
             break;
         }

@@ -14,15 +14,15 @@
 
 static void abandon_all(struct core *core, struct list *list)
 {
-    LIST_EACH_SAFE (node, list) {
-        request_abandon(core, LIST_ENTRY(node, struct request, in_list));
+    LIST_FOR_SAFE (struct request, request, list, in_list) {
+        request_abandon(core, request);
     }
 }
 
 static void return_all(struct core *core, struct list *list)
 {
-    LIST_EACH_SAFE (node, list) {
-        request_return(core, LIST_ENTRY(node, struct request, in_list));
+    LIST_FOR_SAFE (struct request, request, list, in_list) {
+        request_return(core, request);
     }
 }
 
@@ -38,8 +38,8 @@ static void end(struct core *core)
     return_all(core, &core->requests.at[REQUEST_DOOMED]);
     return_all(core, &core->requests.at[REQUEST_RESUMED]);
     return_all(core, &core->requests.at[REQUEST_READY]);
-    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_PARKED]) {
-        struct request *request = LIST_ENTRY(node, struct request, in_list);
+    LIST_FOR_SAFE (struct request, request, &core->requests.at[REQUEST_PARKED],
+                   in_list) {
         if (request->conn == NULL) {
             request_return(core, request);
         }

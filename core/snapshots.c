@@ -43,8 +43,8 @@ static bool is_backup(const struct request *request)
  * applied when it was asked for. */
 static void answer_waiting(struct core *core)
 {
-    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_SNAPSHOT]) {
-        struct request *request = LIST_ENTRY(node, struct request, in_list);
+    LIST_FOR_SAFE (struct request, request,
+                   &core->requests.at[REQUEST_SNAPSHOT], in_list) {
         CHECK(request->index <= lockfsm_applied_index(core->fsm));
         if (request->index > core->snapshots.index) {
             continue;
@@ -124,8 +124,8 @@ uint64_t snapshots_next(const struct core *core)
 /* Whoever waits for a backup should hear that the disk is full. */
 static void refuse_backups(struct core *core, int error)
 {
-    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_SNAPSHOT]) {
-        struct request *request = LIST_ENTRY(node, struct request, in_list);
+    LIST_FOR_SAFE (struct request, request,
+                   &core->requests.at[REQUEST_SNAPSHOT], in_list) {
         if (is_backup(request)) {
             backup_answer(core, request, error);
         }
@@ -228,8 +228,8 @@ void snapshots_peer_lost(struct core *core, struct peer *peer)
 
 void snapshots_stepped_down(struct core *core)
 {
-    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_SNAPSHOT]) {
-        struct request *request = LIST_ENTRY(node, struct request, in_list);
+    LIST_FOR_SAFE (struct request, request,
+                   &core->requests.at[REQUEST_SNAPSHOT], in_list) {
         if (!is_backup(request)) {
             request_return(core, request);
         }

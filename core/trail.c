@@ -94,8 +94,7 @@ static void put_holds(struct buffer *line, const struct session *session)
 {
     struct buffer list = {0};
     uint32_t shown = 0;
-    LIST_EACH (node, &session->holds) {
-        const struct hold *hold = LIST_ENTRY(node, struct hold, in_session);
+    LIST_FOR (const struct hold, hold, &session->holds, in_session) {
         struct bytes name = hold->lock->name;
         if (shown == HOLD_SHOWN_MAX || line->size + list.size > LINE_SIZE_MAX) {
             break;

@@ -169,8 +169,8 @@ void watch_drop(struct core *core, struct watch *watch)
 
 void watches_remove(struct core *core, struct conn *conn)
 {
-    LIST_EACH_SAFE (node, &conn->watches) {
-        watch_drop(core, LIST_ENTRY(node, struct watch, in_conn));
+    LIST_FOR_SAFE (struct watch, watch, &conn->watches, in_conn) {
+        watch_drop(core, watch);
     }
     CHECK(conn->watch_count == 0 && conn->channel_count == 0);
 }
@@ -196,8 +196,8 @@ static void hit_all(struct core *core, struct pattern *pattern,
                     watch_hit_fn *hit, void *data)
 {
     uint64_t count = 0;
-    LIST_EACH (node, &pattern->watches) {
-        hit(core, LIST_ENTRY(node, struct watch, in_pattern), data);
+    LIST_FOR (struct watch, watch, &pattern->watches, in_pattern) {
+        hit(core, watch, data);
         count++;
     }
     spend(core, pattern, HIT_STEPS * count);
@@ -244,10 +244,8 @@ static uint64_t cost_of(const struct core *core, const struct conn *conn,
                         bool is_trying)
 {
     uint64_t steps = 0;
-    LIST_EACH (node, &conn->watches) {
-        steps += weight_of(core,
-                           LIST_ENTRY(node, struct watch, in_conn)->of.pattern,
-                           is_trying);
+    LIST_FOR (struct watch, watch, &conn->watches, in_conn) {
+        steps += weight_of(core, watch->of.pattern, is_trying);
     }
     return steps;
 }
@@ -265,8 +263,7 @@ static uint64_t close_watcher(struct core *core, struct conn *conn,
     }
     conn->is_closing = true;
     core->port.client_close(core->port.data, conn->id, CORE_TOO_COSTLY);
-    LIST_EACH (node, &conn->watches) {
-        struct watch *watch = LIST_ENTRY(node, struct watch, in_conn);
+    LIST_FOR (struct watch, watch, &conn->watches, in_conn) {
         struct pattern *pattern = watch->of.pattern;
         watch->is_closed = true;
         if (--pattern->open_count == 0) {
@@ -290,8 +287,7 @@ static void close_costliest(struct core *core, bool is_trying)
             cost[count++] = (struct cost){conn, cost_of(core, conn, is_trying)};
         }
     }
-    LIST_EACH (node, &core->watches.globs) {
-        const struct pattern *glob = LIST_ENTRY(node, struct pattern, in_core);
+    LIST_FOR (const struct pattern, glob, &core->watches.globs, in_core) {
         weight += glob->open_count == 0
                       ? 0
                       : weight_of(core, glob, is_trying) - steps_of(core, glob);
@@ -329,11 +325,10 @@ static void hit_prefixes(struct core *core, struct bytes lock,
 static void hit_globs(struct core *core, struct bytes name, watch_hit_fn *hit,
                       void *data)
 {
-    LIST_EACH_SAFE (node, &core->watches.globs) {
-        struct pattern *glob = LIST_ENTRY(node, struct pattern, in_core);
+    LIST_FOR_SAFE (struct pattern, glob, &core->watches.globs, in_core) {
         uint64_t steps = 0;
         if (glob->open_count == 0) {
-            list_remove(node);
+            list_remove(&glob->in_core);
             continue;
         }
         bool is_match = bytes_match_counted(

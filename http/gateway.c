@@ -476,8 +476,7 @@ void gateway_flush(struct gateway *gateway)
 
 void gateway_tick(struct gateway *gateway, uint64_t now_ns)
 {
-    LIST_EACH_SAFE (node, &gateway->polls) {
-        struct visit *visit = LIST_ENTRY(node, struct visit, in_waiting);
+    LIST_FOR_SAFE (struct visit, visit, &gateway->polls, in_waiting) {
         bool is_asked = visit->is_sent && visit->at + 1 == visit->step_count;
         if (visit->is_answered) {
             list_remove(&visit->in_waiting);
@@ -492,8 +491,7 @@ void gateway_tick(struct gateway *gateway, uint64_t now_ns)
         return;
     }
     gateway->comment_ns = now_ns + COMMENT_NS;
-    LIST_EACH_SAFE (node, &gateway->streams) {
-        struct visit *visit = LIST_ENTRY(node, struct visit, in_waiting);
+    LIST_FOR_SAFE (struct visit, visit, &gateway->streams, in_waiting) {
         if (!visit->is_answered) {
             stream_comment(visit);
         }

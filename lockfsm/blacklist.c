@@ -153,9 +153,7 @@ void blacklist_forget_session(struct lockfsm *fsm,
     if (session->blacklist_index == 0) {
         return;
     }
-    LIST_EACH_SAFE (node, &fsm->blacklist) {
-        struct blacklisting *entry = LIST_ENTRY(node, struct blacklisting,
-                                                in_order);
+    LIST_FOR_SAFE (struct blacklisting, entry, &fsm->blacklist, in_order) {
         if (entry->session == session->id) {
             free_entry(fsm, entry);
         }

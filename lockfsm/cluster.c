@@ -134,8 +134,7 @@ void lockfsm_change(struct lockfsm *fsm, uint64_t log_index, uint64_t term,
                     const uint64_t *nodes, uint32_t count)
 {
     lockfsm_skip(fsm, log_index, term);
-    LIST_EACH_SAFE (at, &fsm->members) {
-        struct member *member = LIST_ENTRY(at, struct member, in_order);
+    LIST_FOR_SAFE (struct member, member, &fsm->members, in_order) {
         if (member->removed_index == 0 &&
             !is_named(nodes, count, member->node)) {
             remove_member(fsm, member, log_index);

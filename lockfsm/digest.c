@@ -33,8 +33,7 @@ uint64_t lockfsm_digest(struct lockfsm *fsm)
 {
     struct record record = {0};
     for (int kind = 0; kind < RECORD_KIND_COUNT; kind++) {
-        LIST_EACH (node, &fsm->changed[kind]) {
-            struct stored *stored = LIST_ENTRY(node, struct stored, in_list);
+        LIST_FOR (struct stored, stored, &fsm->changed[kind], in_list) {
             if ((stored->flags & STORED_SHARED) == 0) {
                 record_of(&record, stored);
                 stored_share(fsm, stored, record_share(&record));
@@ -128,13 +127,11 @@ static uint64_t share_of(struct record *record, const struct stored *stored)
 static uint64_t hash_lock(struct record *record, const struct lock *lock)
 {
     uint64_t sum = share_of(record, &lock->stored);
-    LIST_EACH (node, &lock->holds) {
-        sum += share_of(record,
-                        &LIST_ENTRY(node, struct hold, in_lock)->stored);
+    LIST_FOR (struct hold, hold, &lock->holds, in_lock) {
+        sum += share_of(record, &hold->stored);
     }
-    LIST_EACH (node, &lock->queue) {
-        sum += share_of(record,
-                        &LIST_ENTRY(node, struct wait, in_lock)->stored);
+    LIST_FOR (struct wait, wait, &lock->queue, in_lock) {
+        sum += share_of(record, &wait->stored);
     }
     return sum;
 }
@@ -142,9 +139,8 @@ static uint64_t hash_lock(struct record *record, const struct lock *lock)
 static uint64_t hash_results(struct record *record, const struct list *results)
 {
     uint64_t sum = 0;
-    LIST_EACH (node, results) {
-        sum += share_of(
-            record, &LIST_ENTRY(node, struct kept_result, in_order)->stored);
+    LIST_FOR (struct kept_result, result, results, in_order) {
+        sum += share_of(record, &result->stored);
     }
     return sum;
 }
@@ -153,9 +149,8 @@ static uint64_t hash_session(struct record *record,
                              const struct session *session)
 {
     uint64_t sum = share_of(record, &session->stored);
-    LIST_EACH (node, &session->askers) {
-        sum += hash_results(
-            record, &LIST_ENTRY(node, struct asker, in_session)->waiting);
+    LIST_FOR (struct asker, asker, &session->askers, in_session) {
+        sum += hash_results(record, &asker->waiting);
     }
     if (session->numbers != NULL) {
         sum += share_of(record, &session->numbers->stored);
@@ -181,13 +176,11 @@ uint64_t lockfsm_hash(const struct lockfsm *fsm)
          fence = fence->by_resource.next) {
         sum += share_of(&record, &fence->stored);
     }
-    LIST_EACH (node, &fsm->blacklist) {
-        sum += share_of(
-            &record, &LIST_ENTRY(node, struct blacklisting, in_order)->stored);
+    LIST_FOR (struct blacklisting, blacklisting, &fsm->blacklist, in_order) {
+        sum += share_of(&record, &blacklisting->stored);
     }
-    LIST_EACH (node, &fsm->members) {
-        sum += share_of(&record,
-                        &LIST_ENTRY(node, struct member, in_order)->stored);
+    LIST_FOR (struct member, member, &fsm->members, in_order) {
+        sum += share_of(&record, &member->stored);
     }
     for (const struct user *user = fsm->users; user != NULL;
          user = user->by_name.next) {

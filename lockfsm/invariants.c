@@ -155,9 +155,9 @@ static const char *check_asker(const struct lockfsm *fsm,
                                const struct asker *asker)
 {
     uint32_t count = 0;
-    LIST_EACH (node, &asker->waits) {
+    LIST_FOR (struct wait, one, &asker->waits, in_asker) {
         count++;
-        if (LIST_ENTRY(node, struct wait, in_asker)->asker != asker) {
+        if (one->asker != asker) {
             return "a wait of another asker";
         }
     }
@@ -248,13 +248,11 @@ static const char *check_session(const struct lockfsm *fsm,
     uint32_t wait_count = 0;
     uint32_t asker_count = 0;
     uint32_t result_count = 0;
-    LIST_EACH (node, &session->holds) {
-        hold_count += LIST_ENTRY(node, struct hold, in_session)->session ==
-                      session;
+    LIST_FOR (struct hold, hold, &session->holds, in_session) {
+        hold_count += hold->session == session;
     }
-    LIST_EACH (node, &session->waits) {
-        wait_count += LIST_ENTRY(node, struct wait, in_session)->session ==
-                      session;
+    LIST_FOR (struct wait, wait, &session->waits, in_session) {
+        wait_count += wait->session == session;
     }
     LIST_FOR (const struct asker, asker, &session->askers, in_session) {
         const char *wrong = check_asker(fsm, asker);

@@ -107,9 +107,7 @@ void kept_answer(struct lockfsm *fsm, struct kept_result *kept,
 void kept_finish(struct lockfsm *fsm, struct asker *asker, uint64_t wait_index,
                  const struct result *result)
 {
-    LIST_EACH_SAFE (node, &asker->waiting) {
-        struct kept_result *kept = LIST_ENTRY(node, struct kept_result,
-                                              in_order);
+    LIST_FOR_SAFE (struct kept_result, kept, &asker->waiting, in_order) {
         if (kept->wait_index == wait_index) {
             unlink_kept(kept);
             kept_answer(fsm, kept, result);

@@ -8,9 +8,8 @@
 /* With the results of its requests that wait, as those end without a word. */
 static void drop_numbers(struct lockfsm *fsm, struct session *session)
 {
-    LIST_EACH (node, &session->askers) {
-        struct list *waiting = &LIST_ENTRY(node, struct asker, in_session)
-                                    ->waiting;
+    LIST_FOR (struct asker, asker, &session->askers, in_session) {
+        struct list *waiting = &asker->waiting;
         while (!list_is_empty(waiting)) {
             kept_drop(fsm, LIST_FIRST(waiting, struct kept_result, in_order));
         }

@@ -45,8 +45,7 @@ static int put_changed(struct lockfsm *fsm, struct table_txn *txn,
                        struct record *record)
 {
     for (int kind = 0; kind < RECORD_KIND_COUNT; kind++) {
-        LIST_EACH (node, &fsm->changed[kind]) {
-            struct stored *stored = LIST_ENTRY(node, struct stored, in_list);
+        LIST_FOR (struct stored, stored, &fsm->changed[kind], in_list) {
             record_of(record, stored);
             uint64_t share = record_share(record);
             int error = is_damaged(stored, share) ? HASP_ECORRUPT

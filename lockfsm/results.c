@@ -63,9 +63,7 @@ static void acknowledge(struct lockfsm *fsm, struct session *session)
         numbers_spend(fsm, numbers, origin->also_acked[2 * i],
                       origin->also_acked[2 * i + 1]);
     }
-    LIST_EACH_SAFE (node, &numbers->answered) {
-        struct kept_result *kept = LIST_ENTRY(node, struct kept_result,
-                                              in_order);
+    LIST_FOR_SAFE (struct kept_result, kept, &numbers->answered, in_order) {
         if (is_acked(origin, kept->req)) {
             kept_drop(fsm, kept);
         }

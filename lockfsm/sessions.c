@@ -109,9 +109,7 @@ void session_note_ended(struct lockfsm *fsm, const struct hold *hold,
 void session_forget_ended(struct lockfsm *fsm, struct session *session,
                           struct bytes lock, struct bytes owner)
 {
-    LIST_EACH_SAFE (node, &session->ended) {
-        struct ended_hold *ended = LIST_ENTRY(node, struct ended_hold,
-                                              in_session);
+    LIST_FOR_SAFE (struct ended_hold, ended, &session->ended, in_session) {
         if (bytes_equal(ended->lock, lock) &&
             bytes_equal(ended->owner, owner)) {
             free_ended(fsm, session, ended);

@@ -62,8 +62,7 @@ static void grant_queue(struct lockfsm *fsm, struct lock *lock)
     if (is_quarantined(fsm)) {
         return;
     }
-    LIST_EACH_SAFE (node, &lock->queue) {
-        struct wait *wait = LIST_ENTRY(node, struct wait, in_lock);
+    LIST_FOR_SAFE (struct wait, wait, &lock->queue, in_lock) {
         if (!lock_can_go_on(lock, ahead)) {
             return;
         }

@@ -135,11 +135,10 @@ static void close_now(struct http *http)
     uv_close((uv_handle_t *)&http->poll, closed_cb);
     uv_close((uv_handle_t *)&http->prepare, closed_cb);
     uv_close((uv_handle_t *)&http->timer, closed_cb);
-    LIST_EACH (node, &http->asking) {
-        resume(LIST_ENTRY(node, struct guest, in_http)->exchange);
+    LIST_FOR (struct guest, guest, &http->asking, in_http) {
+        resume(guest->exchange);
     }
-    LIST_EACH (node, &http->leaving) {
-        struct guest *guest = LIST_ENTRY(node, struct guest, in_http);
+    LIST_FOR (struct guest, guest, &http->leaving, in_http) {
         if (guest->exchange != NULL) {
             resume(guest->exchange);
         }
@@ -188,8 +187,7 @@ static void look_for_presence(struct http *http)
         return;
     }
     http->presence_ms = now_ms(http) + PRESENCE_MS;
-    LIST_EACH (node, &http->asking) {
-        struct guest *guest = LIST_ENTRY(node, struct guest, in_http);
+    LIST_FOR (struct guest, guest, &http->asking, in_http) {
         http->presence[count++] = (struct pollfd){
             .fd = guest->exchange->is_suspended ? guest->fd : -1,
             .events = POLLRDHUP};
@@ -198,9 +196,9 @@ static void look_for_presence(struct http *http)
         return;
     }
     count = 0;
-    LIST_EACH_SAFE (node, &http->asking) {
+    LIST_FOR_SAFE (struct guest, guest, &http->asking, in_http) {
         if (http->presence[count++].revents != 0) {
-            leave(http, LIST_ENTRY(node, struct guest, in_http));
+            leave(http, guest);
         }
     }
 }
@@ -242,8 +240,7 @@ static void make_room(struct http *http, const char *origin, uint32_t max)
     uint32_t count = 0;
     struct guest *oldest = NULL;
     for (int i = 0; i < 2; i++) {
-        LIST_EACH (node, lists[i]) {
-            struct guest *guest = LIST_ENTRY(node, struct guest, in_http);
+        LIST_FOR (struct guest, guest, lists[i], in_http) {
             if (origin == NULL || strcmp(guest->origin, origin) == 0) {
                 count++;
                 oldest = oldest == NULL ? guest : oldest;

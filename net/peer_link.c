@@ -348,8 +348,7 @@ static int check_hello(struct peer_link *link, const struct frame_hello *hello,
 /* Another link of member 'id' that its owner still takes for up. */
 static struct peer_link *find_earlier(const struct peer_link *link, uint64_t id)
 {
-    LIST_EACH (node, &link->peers->links) {
-        struct peer_link *other = LIST_ENTRY(node, struct peer_link, node);
+    LIST_FOR (struct peer_link, other, &link->peers->links, node) {
         if (other != link && other->is_up && other->id == id) {
             return other;
         }

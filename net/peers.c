@@ -107,8 +107,8 @@ void peers_part_closed(struct peers *peers)
     CHECK(peers->is_closing);
     void (*closed)(void *data) = peers->closed;
     void *data = peers->closed_data;
-    LIST_EACH_SAFE (node, &peers->members) {
-        free(LIST_ENTRY(node, struct peer, node));
+    LIST_FOR_SAFE (struct peer, peer, &peers->members, node) {
+        free(peer);
     }
     free(peers);
     if (closed != NULL) {
@@ -120,8 +120,7 @@ void peers_part_closed(struct peers *peers)
 
 struct peer *peers_find(const struct peers *peers, uint64_t id)
 {
-    LIST_EACH (node, &peers->members) {
-        struct peer *peer = LIST_ENTRY(node, struct peer, node);
+    LIST_FOR (struct peer, peer, &peers->members, node) {
         if (peer->id == id) {
             return peer;
         }
@@ -268,8 +267,7 @@ void peers_set_cluster(struct peers *peers,
                        const uint8_t cluster_id[CLUSTER_ID_SIZE])
 {
     memcpy(peers->cluster_id, cluster_id, sizeof peers->cluster_id);
-    LIST_EACH (node, &peers->links) {
-        struct peer_link *link = LIST_ENTRY(node, struct peer_link, node);
+    LIST_FOR (struct peer_link, link, &peers->links, node) {
         if (link->is_up && cluster_id_is_known(link->cluster_id) &&
             !cluster_id_equal(link->cluster_id, cluster_id)) {
             peer_link_close(link, "it belongs to another cluster");
@@ -302,8 +300,7 @@ struct buffer *peers_output(struct peers *peers, uint64_t id,
 
 void peers_flush(struct peers *peers)
 {
-    LIST_EACH (node, &peers->members) {
-        struct peer *peer = LIST_ENTRY(node, struct peer, node);
+    LIST_FOR (struct peer, peer, &peers->members, node) {
         if (peer->link != NULL && peer->link->is_up) {
             stream_flush(&peer->link->stream);
         }
@@ -316,8 +313,7 @@ void peers_flush(struct peers *peers)
  * HELLO, and a member says it at once: so the oldest stranger makes room. */
 static void drop_oldest_stranger(struct peers *peers)
 {
-    LIST_EACH (node, &peers->links) {
-        struct peer_link *link = LIST_ENTRY(node, struct peer_link, node);
+    LIST_FOR (struct peer_link, link, &peers->links, node) {
         if (link->is_stranger) {
             peer_link_close(link, "too many strangers");
             return;
@@ -373,13 +369,11 @@ static void timer_cb(uv_timer_t *timer)
         peers->grace_ms = now_ms + STALL_GRACE_MS;
     }
     peers->wake_ms = UINT64_MAX;
-    LIST_EACH_SAFE (link_node, &peers->links) {
-        struct peer_link *link = LIST_ENTRY(link_node, struct peer_link, node);
+    LIST_FOR_SAFE (struct peer_link, link, &peers->links, node) {
         uint64_t at_ms = peer_link_tick(link, now_ms);
         next_ms = at_ms < next_ms ? at_ms : next_ms;
     }
-    LIST_EACH (node, &peers->members) {
-        struct peer *peer = LIST_ENTRY(node, struct peer, node);
+    LIST_FOR (struct peer, peer, &peers->members, node) {
         if (peer->link != NULL || !can_be_dialled(peer)) {
             continue;
         }

@@ -116,8 +116,7 @@ static void describe_locks(const struct lockfsm *fsm,
         snapshot->holds += lock->hold_count;
         snapshot->waits += lock->wait_count;
         longest_ms = u64_max(lock->delay_ms, longest_ms);
-        LIST_EACH (node, &lock->holds) {
-            const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
+        LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
             if (hold->delay_ms > longest_ms) {
                 longest_ms = hold->delay_ms;
             }

@@ -493,9 +493,8 @@ void clients_flush(struct clients *clients)
 {
     /* What it would say may rest on what is not on disk. */
     CHECK(!clients->node->turn.has_failed);
-    LIST_EACH_SAFE (node, &clients->dirty) {
-        struct client *client = LIST_ENTRY(node, struct client, in_dirty);
-        list_remove(node);
+    LIST_FOR_SAFE (struct client, client, &clients->dirty, in_dirty) {
+        list_remove(&client->in_dirty);
         stream_flush(&client->stream);
         count_unsent(client, stream_unsent(&client->stream));
         if (client->is_slow && stream_unsent(&client->stream) <= UNSENT_MAX) {

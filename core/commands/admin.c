@@ -52,9 +52,7 @@ void blacklist_list_read(struct core *core, struct request *request,
         count++;
     }
     resp_array(writer, count);
-    LIST_EACH (node, list) {
-        const struct blacklisting *entry = LIST_ENTRY(node, struct blacklisting,
-                                                      in_order);
+    LIST_FOR (const struct blacklisting, entry, list, in_order) {
         resp_map(writer, 6);
         resp_key_integer(writer, "session", (int64_t)entry->session);
         resp_key_bulk(writer, "client", entry->client);

@@ -308,8 +308,8 @@ static bool is_repeated(struct core *core, const struct request *request,
         lockfsm_session(core->fsm, origin.session) == NULL) {
         return true; /* What it was told has gone with it: EXPIRED. */
     }
-    LIST_EACH (node, &core->requests.at[REQUEST_LOGGED]) {
-        const struct request *other = LIST_ENTRY(node, struct request, in_list);
+    LIST_FOR (const struct request, other, &core->requests.at[REQUEST_LOGGED],
+              in_list) {
         if (other != request && other->has_req &&
             other->session == origin.session) {
             return true;

@@ -265,11 +265,11 @@ static void client_list(struct core *core, struct request *request)
 {
     struct buffer text = {0};
     uint32_t count = 0;
-    LIST_EACH (node, &core->conns.by_age) {
+    LIST_FOR (struct conn, conn, &core->conns.by_age, in_core) {
         if (count++ == CLIENT_LIST_MAX) {
             break;
         }
-        put_client(core, LIST_ENTRY(node, struct conn, in_core), &text);
+        put_client(core, conn, &text);
     }
     resp_bulk(request_reply(core, request), buffer_bytes(&text));
     buffer_done(&text);

@@ -109,9 +109,8 @@ static uint64_t earliest_ms(struct core *core, const struct lock *lock)
         return delay_ms;
     }
     uint64_t first = UINT64_MAX, last = 0;
-    LIST_EACH (node, &lock->holds) {
-        uint64_t end = hold_end_ms(core,
-                                   LIST_ENTRY(node, struct hold, in_lock));
+    LIST_FOR (struct hold, hold, &lock->holds, in_lock) {
+        uint64_t end = hold_end_ms(core, hold);
         first = end < first ? end : first;
         last = end > last ? end : last;
     }
@@ -137,22 +136,22 @@ static void put_lock(struct core *core, const struct lock *lock,
     uint32_t left = is_held ? at_most(lock->hold_count, SHOWN_HOLDERS_MAX) : 0;
     resp_array(writer, left);
     if (is_held) {
-        LIST_EACH (node, &lock->holds) {
+        LIST_FOR (struct hold, hold, &lock->holds, in_lock) {
             if (left-- == 0) {
                 break;
             }
-            put_holder(core, LIST_ENTRY(node, struct hold, in_lock), writer);
+            put_holder(core, hold, writer);
         }
     }
     resp_text(writer, "queue");
     left = lock != NULL ? at_most(lock->wait_count, SHOWN_WAITERS_MAX) : 0;
     resp_array(writer, left);
     if (lock != NULL) {
-        LIST_EACH (node, &lock->queue) {
+        LIST_FOR (struct wait, wait, &lock->queue, in_lock) {
             if (left-- == 0) {
                 break;
             }
-            put_waiter(core, LIST_ENTRY(node, struct wait, in_lock), writer);
+            put_waiter(core, wait, writer);
         }
     }
     put_number(writer, "delay_left_ms",
@@ -225,8 +224,7 @@ void lock_check_read(struct core *core, struct request *request,
     uint64_t session = call_number(call, OPTION_SESSION, 0);
     bool is_held = false;
     if (lock != NULL) {
-        LIST_EACH (node, &lock->holds) {
-            const struct hold *hold = LIST_ENTRY(node, struct hold, in_lock);
+        LIST_FOR (const struct hold, hold, &lock->holds, in_lock) {
             is_held |= hold->token == call->token &&
                        (session == 0 || hold->session->id == session);
         }
