@@ -197,6 +197,27 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 	return err
 }
 
+// Note leaves up to 4096 bytes at the lock for whoever comes next: they outlive
+// the hold (Session.Note). ErrNotHeld: only a holder may.
+func (l *Lock) Note(ctx context.Context, text string) error {
+	_, err := l.session.Ask(ctx, "LOCK.NOTE", l.names[0],
+		strconv.FormatInt(l.Token(), 10), text, "OWNER", l.owner)
+	return err
+}
+
+// Place is that in the queue while Lock waits elsewhere: 1 is the next one to
+// have it, 0 stands in no queue.
+func (l *Lock) Place(ctx context.Context) (int, error) {
+	reply, err := l.session.Ask(ctx, "LOCK.SHOW", l.names[0])
+	for i, one := range asList(asMap(reply)["queue"]) {
+		told := asMap(one)
+		if asInt(told["session"]) == l.session.id && asText(told["owner"]) == l.owner {
+			return i + 1, err
+		}
+	}
+	return 0, err
+}
+
 // --- belief ------------------------------------------------------------------
 
 // Token is the fencing token of the hold, 0 if nothing is held. It grows with

@@ -264,6 +264,12 @@ func (s *Session) Show(ctx context.Context, name string) ([]Holder, int, error) 
 	return holdersOf(reply), len(asList(asMap(reply)["queue"])), err
 }
 
+// Note is what a holder has left at the lock (Lock.Note); "": nothing.
+func (s *Session) Note(ctx context.Context, name string) (string, error) {
+	reply, err := s.Ask(ctx, "LOCK.SHOW", name)
+	return asText(asMap(reply)["note"]), err
+}
+
 func holdersOf(reply any) []Holder {
 	var holders []Holder
 	for _, one := range asList(asMap(reply)["holders"]) {

@@ -107,6 +107,7 @@ export class Lock {
   convert(how: { shared: boolean; wait?: number; signal?: AbortSignal }):
     Promise<boolean>;
   place(): Promise<number | null>;
+  note(text: string): Promise<void>;
   locked(): boolean;
   remaining(): number;
   guard(needMs?: number): void;

@@ -261,10 +261,15 @@ static int do_alive(json_t *command, json_t **ret_told)
 
 static int do_can(json_t *command, json_t **ret_told)
 {
+    static const char *const features[] = {"several", "convert", "alive",
+                                           "cancel",  "owner",   "linger",
+                                           "hold",    "please"};
+    json_t *list = json_array();
     (void)command;
-    *ret_told = json_pack("{s:[s,s,s,s,s,s,s]}", "features", "several",
-                          "convert", "alive", "cancel", "owner", "linger",
-                          "hold");
+    for (size_t i = 0; i < sizeof features / sizeof features[0]; i++) {
+        json_array_append_new(list, json_string(features[i]));
+    }
+    *ret_told = json_pack("{s:o}", "features", list);
     return 0;
 }
 

@@ -29,39 +29,39 @@ BUILD = os.path.relpath(os.environ.get('HASP_BUILD',
 IN_C = ['base', 'client', 'include', 'lease', 'net', 'tests/client',
         *(os.path.join(BUILD, part) for part in
           ('base', 'client', 'lease', 'net'))]
-built = {}  # Programs that were compiled, by the tree they are from.
+built = {}  # Programs that were compiled, by language and tree.
 
 
 def go_program(root):
     """Compiled once for each tree, and for each process that tests."""
-    if root not in built:
+    if ('go', root) not in built:
         path = os.path.join(tempfile.mkdtemp(prefix='conform-'), 'conform')
         atexit.register(shutil.rmtree, os.path.dirname(path))
         env = dict(os.environ, GOPROXY='off', GOFLAGS='-mod=mod',
                    GOCACHE=os.path.join(ROOT, 'build', 'go'))
         subprocess.run(['go', 'build', '-o', path, './conform'], check=True,
                        cwd=os.path.join(root, 'clients', 'go'), env=env)
-        built[root] = path
-    return [built[root]]
+        built['go', root] = path
+    return [built['go', root]]
 
 
 def java_program(root):
-    """Compiled once; of a copy, what is different."""
-    if root not in built:
+    """Likewise; of a copy, what is different."""
+    if ('java', root) not in built:
         path = tempfile.mkdtemp(prefix='conform-')
         atexit.register(shutil.rmtree, path)
         sources = [os.path.relpath(one, root) for one in glob.glob(os.path.join(
             root, 'clients/java/src/*/java/hasp/*.java'))]
         if root != ROOT:
             java_program(ROOT)
-            path += ':' + built[ROOT]
+            path += ':' + built['java', ROOT]
             sources = [one for one in sources if not filecmp.cmp(
                 os.path.join(root, one), os.path.join(ROOT, one), False)]
         subprocess.run(['javac', '-nowarn', '-cp', path, '-d',
                         path.split(':')[0], *sources], check=True, cwd=root)
-        built[root] = path
+        built['java', root] = path
     return ['java', '-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC', '-cp',
-            built[root], 'hasp.Conform']
+            built['java', root], 'hasp.Conform']
 
 
 def c_program(root):

@@ -104,6 +104,7 @@ class Nodes:
         self.always = {}
         self.opened = {'ttl_ms': 10000, 'linger_ms': 0}
         self.log = []
+        self.wires = set()  # Who may be told of events.
         self.listeners = [socket.create_server(('127.0.0.1', 0))
                           for _ in range(3)]
         self.endpoints = ['127.0.0.1:%d' % one.getsockname()[1]
@@ -140,9 +141,13 @@ class Nodes:
                         words.append(stream.read(size + 2)[:-2])
                     verb = words[0].upper()
                     is_attached |= verb in (b'SESSION.OPEN', b'SESSION.ATTACH')
+                    if is_attached or verb == b'LOCK.WATCH':
+                        self.wires.add(wire)
                     self._asked(Request(words, wire), is_attached)
             except OSError:
                 pass
+            finally:
+                self.wires.discard(wire)
 
     def _asked(self, request, is_attached):
         verb = request.words[0].upper()
@@ -195,6 +200,7 @@ class Script:
                  if line.startswith('node ')}
         self.nodes = Nodes(about)
         self.untold = []
+        self.owner = ''  # The newest that was named.
         self.previous = self.pending = None
 
     def run(self):
@@ -210,7 +216,7 @@ class Script:
                     raise AssertionError(
                         f'{self.path}:{number}: {line}: {error}\nasked: ' +
                         '\n'.join(' '.join(words) for words in
-                                  self.nodes.log[-12:])) from None
+                                  self.nodes.log[-32:])) from None
         finally:
             self.nodes.close()
 
@@ -242,7 +248,8 @@ class Script:
                         }[operator], told
 
     def do_node(self, text):
-        wanted, _, how = text.partition(' -> ')
+        wanted, _, how = text.replace('$owner', self.owner).partition(' -> ')
+        wanted, *options = re.split(r' (?=has |lacks )', wanted)
         wanted = wanted.split()
         same = wanted.pop() if wanted[-1] in ('same', 'other') else None
         try:
@@ -251,10 +258,15 @@ class Script:
             raise AssertionError('it was not asked') from None
         asked = request.words[:len(wanted)]
         assert [asked[0].upper(), *asked[1:]] == wanted, request.words
+        for option in options:
+            kind, _, words = option.partition(' ')
+            found = f' {words} ' in ' '.join([*request.words, ''])
+            assert found == (kind == 'has'), request.words
         if same:
             is_same = request.number == self.previous.number
             assert is_same == (same == 'same'), request.words
         self.previous = request
+        self.owner = request.owner or self.owner
         if how == 'later':
             self.pending = request
             request.answer_later()
@@ -271,6 +283,12 @@ class Script:
             self.nodes.always[verb] = how
         else:
             del self.nodes.always[verb]
+
+    def do_push(self, text):
+        """On each connection that is attached, or watches."""
+        kind, _, told = text.partition(' ')
+        for wire in list(self.nodes.wires):
+            wire.send(push('lock', kind, json.loads(told)))
 
     def do_keep(self, text):
         how = text.partition('-> ')[2]

@@ -27,7 +27,7 @@ type command struct {
 	Wait                        *int64
 	Slots                       int
 	Shared, Barge               bool
-	Value                       string
+	Value, Text, Prefix         string
 	Hold, Delay, Need           int64
 }
 
@@ -102,7 +102,7 @@ func run(c *command) (object, error) {
 	ctx, now := context.Background(), monotonicNS()
 	switch c.Do {
 	case "can":
-		return object{"features": strings.Fields("several convert alive cancel linger hold")}, nil
+		return object{"features": strings.Fields("several convert alive place cancel linger hold note please watch")}, nil
 	case "open":
 		opened, err := hasp.Open(ctx, hasp.Options{
 			Endpoints: strings.Split(c.Endpoints, ","), Name: c.Name, TTL: ms(c.Ttl),
@@ -122,6 +122,11 @@ func run(c *command) (object, error) {
 	case "ask":
 		reply, err := session.Ask(ctx, c.Words...)
 		return object{"reply": reply}, err
+	case "watch":
+		go session.Watch(ctx, c.Prefix, func(e hasp.Change) {
+			say(object{"event": e.Kind, "name": e.Lock, "token": e.Token, "text": e.Message})
+		})
+		return object{}, nil
 	case "cancel":
 		mu.Lock()
 		waits[c.As]()
@@ -139,6 +144,14 @@ func run(c *command) (object, error) {
 		return take(c, lock, lock.Downgrade, nil)
 	case "release":
 		return object{}, lock.Unlock(ctx)
+	case "note":
+		return object{}, lock.Note(ctx, c.Text)
+	case "place":
+		place, err := lock.Place(ctx)
+		if place == 0 {
+			return object{"place": nil}, err
+		}
+		return object{"place": place}, err
 	case "guard":
 		return object{"at_ns": now}, lock.Guard(ms(c.Need))
 	case "remaining":

@@ -154,6 +154,16 @@ class Lock {
     return queue.findIndex((one) => this.isMine(one)) + 1 || null;
   }
 
+  /** Leaves up to 4096 bytes at the lock for whoever comes next, who finds them
+   * as 'note' of LOCK.SHOW. NOTHELD: only a holder may. */
+  async note(text) {
+    if (!this.token) {
+      throw new HaspError('NOTHELD', `"${this.name}" is not held`);
+    }
+    await this.session.ask('LOCK.NOTE', this.names[0], this.token, text,
+      'OWNER', this.tag.tag);
+  }
+
   /** Can the hold be trusted, right now? */
   locked() {
     return this.left() > 0n;

@@ -7,7 +7,7 @@ const readline = require('node:readline');
 const { HaspError, Session } = require('..');
 
 const FEATURES = ['several', 'convert', 'alive', 'place', 'cancel', 'owner',
-  'linger', 'hold', 'freeze'];
+  'linger', 'hold', 'freeze', 'note', 'please', 'watch'];
 const OPEN = ['endpoints', 'name', 'ttl', 'linger', 'timeout', 'alive'];
 const LOCK = ['shared', 'slots', 'owner', 'value', 'hold', 'delay', 'barge'];
 
@@ -82,6 +82,20 @@ const commands = {
   },
 
   place: async (told) => ({ place: await lock(told).place() }),
+
+  async note(told) {
+    await lock(told).note(told.text);
+    return {};
+  },
+
+  watch({ prefix }) {
+    (async () => {
+      for await (const { kind, ...change } of session.watch(prefix)) {
+        say({ event: kind, ...change });
+      }
+    })().catch(() => {}); // The session is lost.
+    return {};
+  },
 
   alive() {
     session.alive();

@@ -105,6 +105,10 @@ class Lock(Hold):
         """As hasp.Lock.place()."""
         return await self._place()
 
+    async def note(self, text: str) -> None:
+        """As hasp.Lock.note()."""
+        await self._note(text)
+
     async def _cancel_on_loss(self, task: asyncio.Task[Any]) -> None:
         while self.remaining() > 0:
             await self.session._rest(self.remaining())

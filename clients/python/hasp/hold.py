@@ -214,6 +214,12 @@ class Hold:
                 return place
         return None
 
+    async def _note(self, text: str) -> None:
+        if self._owner is None or self.token is None:
+            raise NotHeld(f'"{self.name}" is not held')
+        await self.session._ask('LOCK.NOTE', self.names[0], self.token, text,
+                                'OWNER', self._owner.tag)
+
     def _is_mine(self, shown: Dict[str, Any]) -> bool:
         return self._owner is not None and \
             str(shown['session']) == self.session.id and \

@@ -242,6 +242,11 @@ class Lock(Hold):
         no queue. Asks the cluster."""
         return self.session._run(self._place())
 
+    def note(self, text: str) -> None:
+        """Leaves up to 4096 bytes at the lock for whoever comes next, who finds
+        them as 'note' of LOCK.SHOW. NotHeld: only a holder may."""
+        self.session._run(self._note(text))
+
     def __init__(self, session: Session, *names: str,
                  **options: Unpack[Options]) -> None:
         super().__init__(session, *names, **options)

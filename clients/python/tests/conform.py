@@ -11,7 +11,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..'
 
 import hasp  # noqa: E402
 
-FEATURES = ['several', 'convert', 'alive', 'place', 'cancel', 'owner', 'linger', 'hold']
+FEATURES = ['several', 'convert', 'alive', 'place', 'cancel', 'owner', 'linger',
+            'hold', 'note', 'please', 'watch']
 SESSION_SECONDS = ('ttl', 'linger', 'timeout', 'alive')
 LOCK_SECONDS = ('hold', 'delay')
 OPTIONS = ('shared', 'slots', 'owner', 'value', 'hold', 'delay', 'barge')
@@ -95,6 +96,18 @@ class Program:
 
     def do_place(self, told):
         return {'place': self.lock(told).place()}
+
+    def do_note(self, told):
+        self.lock(told).note(told['text'])
+        return {}
+
+    def do_watch(self, told):
+        def watch():
+            for change in self.session.watch(told['prefix']):
+                self.on_event(change)
+
+        threading.Thread(target=watch, daemon=True).start()
+        return {}
 
     def do_alive(self, _):
         self.session.alive()

@@ -334,7 +334,7 @@ public final class HaspLock implements Lock {
      * the hold ({@link Session#note}). NOT_HELD unless it is held. */
     public void note(String text) {
         session.ask("LOCK.NOTE", names.get(0), Long.toString(token()), text,
-            "OWNER", owner, "SESSION", Long.toString(session.id()));
+            "OWNER", owner);
     }
 
     private boolean isMine(Object told) {

@@ -14,7 +14,8 @@ import java.util.concurrent.ConcurrentHashMap;
 /** Does what it is told on stdin: tests/conformance/README.md. */
 public final class Conform {
     private static final List<String> FEATURES = List.of("several", "convert",
-        "alive", "place", "cancel", "owner", "linger", "hold");
+        "alive", "place", "cancel", "owner", "linger", "hold", "note", "please",
+        "watch");
     private static final Map<String, HaspLock> LOCKS = new ConcurrentHashMap<>();
     private static final Map<String, Thread> WAITS = new ConcurrentHashMap<>();
     private static volatile Session session;
@@ -135,6 +136,10 @@ public final class Conform {
                 told.put("reply", session.ask(
                     c.texts("words").toArray(String[]::new)));
                 return told;
+            case "watch":
+                session.watch(c.text("prefix"), e -> say(Map.of("event", e.kind(),
+                    "name", e.lock(), "token", e.token(), "text", e.text())));
+                return Map.of();
             case "cancel":
                 WAITS.get(c.text("as")).interrupt();
                 return Map.of();
@@ -143,7 +148,13 @@ public final class Conform {
         HaspLock lock = lock(c);
         switch (c.text("do")) {
             case "lock":
-                return take(c, lock, lock::tryLock);
+                return take(c, lock, wait -> {
+                    if (c.words.get("wait") != null) {
+                        return lock.tryLock(wait);
+                    }
+                    lock.lockInterruptibly();
+                    return true;
+                });
             case "convert":
                 if (!c.is("shared")) {
                     return take(c, lock, lock::upgrade);
@@ -158,9 +169,13 @@ public final class Conform {
                 return Map.of("at_ns", now);
             case "remaining":
                 return Map.of("left_ns", lock.remaining().toNanos(), "at_ns", now);
+            case "note":
+                lock.note(c.text("text"));
+                return Map.of();
             case "place":
                 var found = new HashMap<String, Object>();
-                found.put("place", lock.place() == 0 ? null : lock.place());
+                int place = lock.place();
+                found.put("place", place == 0 ? null : place);
                 return found;
             default:
                 throw new IllegalArgumentException("no such command");
