@@ -423,6 +423,9 @@ static int create(struct datadir *datadir, uint64_t node_id,
     datadir->identity = (struct datadir_identity){.node_id = node_id,
                                                   .incarnation = incarnation};
     int error = vote_file_create(datadir->folder_fd, &datadir->vote);
+    if (error == 0 && storage_port->fsync(datadir->folder_fd) != 0) {
+        error = errno; /* No identity is there without a vote. */
+    }
     if (error != 0) {
         return disk_fail(why, error, "write", datadir->path, VOTE_FILE_NAME);
     }

@@ -112,11 +112,11 @@ struct snapshot_file {
     struct snapshot_header header;
 };
 
-/* Maps the newest good snapshot of 'folder'. HASP_ENOENT if there is none;
- * HASP_ECORRUPT if there are some and none is good. A bad one is named in 'why'
- * even where an older good one was found; without anything to tell, 'why' is
- * empty. Removes left-over temporary files: those that nobody has locked, so a
- * file that is just being received must be locked as well. */
+/* Maps the newest good snapshot of 'folder', whose name is durable. HASP_ENOENT
+ * if there is none; HASP_ECORRUPT if there are some and none is good. A bad one
+ * is named in 'why' even where an older good one was found; without anything to
+ * tell, 'why' is empty. Removes left-over temporary files: those that nobody
+ * has locked, so a file that is just being received must be locked as well. */
 MUST_CHECK int snapshot_file_newest(const char *folder,
                                     struct snapshot_file *ret_file,
                                     char why[HASP_WHY_SIZE]);

@@ -401,6 +401,11 @@ int snapshot_file_newest(const char *folder, struct snapshot_file *ret_file,
     if (error != 0) {
         return error;
     }
+    /* Whoever gave one its name may have died before this. */
+    if (listing.count > 0 && sync_folder(folder) != 0) {
+        free(listing.names);
+        return fail(why, "cannot flush the folder", folder);
+    }
     int result = listing.count > 0 ? HASP_ECORRUPT : HASP_ENOENT;
     why[0] = '\0';
     if (result == HASP_ENOENT) {

@@ -78,7 +78,8 @@ struct table *table_new_memory(void);
 
 /* A table that writes to 'inner' by a thread of its own, so that nobody waits
  * for a disk: a commit returns at once. An error that comes of it is that of
- * each later begin of a write, and of table_sync(); it grows by itself, as soon
+ * each later begin, of the first use of a read that waits, and of table_sync();
+ * it grows by itself, as soon
  * as nobody reads. A write transaction cannot read. A read sees what was
  * committed before it began; its first use, and its end, wait until that has
  * been written, if table_is_busy(). 'inner' is closed with it. HASP_EREFUSED:

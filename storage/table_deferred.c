@@ -133,8 +133,8 @@ static int deferred_begin(struct table *table, bool is_write,
     bool is_queued = false;
     int error = 0;
     pthread_mutex_lock(&self->mutex);
-    if (is_write) {
-        error = self->error;
+    if (is_write || self->error != 0) {
+        error = self->error; /* What was committed is not there. */
     } else if (is_idle(self)) {
         error = table_begin_read(self->inner, &txn->inner);
         txn->is_open = true;
@@ -275,7 +275,8 @@ static void wait_until_idle(struct deferred *self)
 static int work(struct deferred *self, struct deferred_txn *txn, int error)
 {
     if (!txn->txn.is_write) {
-        txn->error = table_begin_read(self->inner, &txn->inner);
+        txn->error = error != 0 ? error
+                                : table_begin_read(self->inner, &txn->inner);
         return error;
     }
     if (error == 0) {

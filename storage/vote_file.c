@@ -66,12 +66,12 @@ static bool decode(const uint8_t *at, struct vote_file *ret_record)
     return true;
 }
 
-static int read_records(int fd, struct vote_file *ret_newest,
-                        uint32_t *ret_doubles)
+/* 'ret_is_found': a record checks. */
+static int read_newest(int fd, struct vote_file *ret_newest, bool *ret_is_found)
 {
     uint8_t bytes[FILE_SIZE] = {0};
     struct vote_file newest = {0};
-    uint32_t doubles = 0;
+    bool is_found = false;
     size_t size = 0;
     int error = disk_read(fd, bytes, sizeof bytes, 0, &size);
     if (error != 0) {
@@ -79,18 +79,14 @@ static int read_records(int fd, struct vote_file *ret_newest,
     }
     for (uint32_t i = 0; i < VOTE_FILE_PLACE_COUNT; i++) {
         struct vote_file record = {0};
-        if (!decode(bytes + (size_t)i * VOTE_FILE_PLACE_SIZE, &record)) {
-            continue;
-        }
-        if (doubles == 0 || record.count > newest.count) {
+        if (decode(bytes + (size_t)i * VOTE_FILE_PLACE_SIZE, &record) &&
+            (!is_found || record.count > newest.count)) {
             newest = record;
-            doubles = 1;
-        } else if (record.count == newest.count) {
-            doubles++;
+            is_found = true;
         }
     }
     *ret_newest = newest;
-    *ret_doubles = doubles;
+    *ret_is_found = is_found;
     return 0;
 }
 
@@ -98,25 +94,27 @@ int vote_file_open(int folder_fd, const char *folder,
                    struct vote_file *ret_file, char why[HASP_WHY_SIZE])
 {
     struct vote_file newest = {0};
-    uint32_t doubles = 0;
+    bool is_found = false;
     int fd = storage_port->openat(folder_fd, VOTE_FILE_NAME, O_RDWR);
     if (fd < 0 && errno == ENOENT) {
         snprintf(why, HASP_WHY_SIZE, "'%.300s/%s' is missing" DISK_LOSS_ADVICE,
                  folder, VOTE_FILE_NAME);
         return HASP_ECORRUPT;
     }
-    int error = fd < 0 ? errno : read_records(fd, &newest, &doubles);
+    int error = fd < 0 ? errno : read_newest(fd, &newest, &is_found);
     if (error != 0) {
         error = disk_fail(why, error, "read", folder, VOTE_FILE_NAME);
-    } else if (doubles == 0) {
+    } else if (!is_found) {
         snprintf(why, HASP_WHY_SIZE, "'%.300s/%s' is damaged" DISK_LOSS_ADVICE,
                  folder, VOTE_FILE_NAME);
         error = HASP_ECORRUPT;
-    } else if (doubles == 1) {
-        /* A save was cut short, or a record has rotted: what counts from now on
-         * must be on disk, and twice. */
+    } else {
+        /* Perhaps it was never flushed, or a flush has failed after which the
+         * kernel's memory is all that has it; or its double has rotted. What
+         * counts from now on must be on disk, and twice. It is written where it
+         * stands: until it is flushed the save before may be all there is. */
         newest.fd = fd;
-        error = vote_file_save(&newest, newest.term, newest.voted_for);
+        error = write_record(&newest, newest.count % 2);
         if (error != 0) {
             error = disk_fail(why, error, "write", folder, VOTE_FILE_NAME);
         }
@@ -151,12 +149,12 @@ int vote_file_save(struct vote_file *file, uint64_t term, uint64_t voted_for)
 bool vote_file_is_used(int folder_fd)
 {
     struct vote_file newest = {0};
-    uint32_t doubles = 0;
+    bool is_found = false;
     int fd = storage_port->openat(folder_fd, VOTE_FILE_NAME, O_RDONLY);
     if (fd < 0) {
         return errno != ENOENT;
     }
-    int error = read_records(fd, &newest, &doubles);
+    int error = read_newest(fd, &newest, &is_found);
     storage_port->close(fd);
-    return error != 0 || (doubles > 0 && newest.count > 0);
+    return error != 0 || (is_found && newest.count > 0);
 }

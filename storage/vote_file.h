@@ -15,8 +15,11 @@
  * A crash spoils at most what is being written, and nobody has been told of
  * that: the save before is whole. A record that rots later has its double. (If
  * a save's two records rot both, the save before it would count: they stand
- * apart, so that no single sector holds both.) When the newest record lacks its
- * double, it is saved again at the next load.
+ * apart, so that no single sector holds both.)
+ *
+ * Each load writes the newest record again, in its two places, and flushes: it
+ * may have been read from the kernel's memory and stand nowhere else, since the
+ * process that wrote it died before its flush, or of a flush that failed.
  *
  * Threads: one at a time. */
 
