@@ -2,89 +2,30 @@
 
 #include "tests/sim/sim_disk.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "core/core.h"
+#include "storage/datadir.h"
+#include "storage/disk.h"
+#include "storage/vote_saver.h"
+#include "storage/wal.h"
+#include "tests/sim/sim_check.h"
 #include "tests/sim/sim_net.h"
 #include "tests/sim/sim_node.h"
+#include "tests/sim/sim_silence.h"
 
-struct disk_write {
-    struct list in_queue;
-    bool is_truncation;
-    struct disk_entry entry; /* Of a truncation only the index counts. */
-};
+/* Calls on files of what is under way when a process dies. */
+#define LAST_CALLS_MAX 6
 
-static void free_body(struct disk_entry *entry)
+static struct sim_host *host_of(const struct sim_disk *disk)
 {
-    free((void *)(uintptr_t)entry->body.data);
-}
-
-static uint64_t first_index(const struct sim_disk *disk)
-{
-    return disk->entry_count > 0 ? disk->entries[0].log_index
-                                 : disk->next_index;
-}
-
-static uint64_t last_index(const struct sim_disk *disk)
-{
-    return first_index(disk) + disk->entry_count - 1;
-}
-
-static void cut_from(struct sim_disk *disk, uint64_t from_index)
-{
-    while (disk->entry_count > 0 && last_index(disk) >= from_index) {
-        disk->next_index = last_index(disk);
-        free_body(&disk->entries[disk->entry_count - 1]);
-        disk->entry_count--;
-    }
-}
-
-/* Takes over the body of 'entry'. As in the WAL an entry replaces what stands
- * at its index and behind. */
-static void put(struct sim_disk *disk, const struct disk_entry *entry)
-{
-    cut_from(disk, entry->log_index);
-    CHECK(disk->entry_count == 0 || entry->log_index == last_index(disk) + 1);
-    if (disk->entry_count == disk->entry_capacity) {
-        disk->entry_capacity = disk->entry_capacity == 0
-                                   ? 64
-                                   : 2 * disk->entry_capacity;
-        disk->entries = memory_resize(disk->entries, disk->entry_capacity *
-                                                         sizeof *disk->entries);
-    }
-    disk->entries[disk->entry_count++] = *entry;
-}
-
-static void carry_out(struct sim_disk *disk, struct disk_write *write)
-{
-    if (write->is_truncation) {
-        cut_from(disk, write->entry.log_index);
-    } else {
-        put(disk, &write->entry);
-        write->entry.body = (struct bytes){NULL, 0};
-    }
-}
-
-static void drop_writes(struct list *writes)
-{
-    LIST_EACH_SAFE (node, writes) {
-        struct disk_write *write = LIST_ENTRY(node, struct disk_write,
-                                              in_queue);
-        list_remove(node);
-        free_body(&write->entry);
-        free(write);
-    }
-}
-
-static struct sim_news *tell(struct sim_disk *disk, enum news_kind kind)
-{
-    struct sim_host *host = sim_node_host(disk->node);
-    struct sim_news *news = memory_new(sizeof *news);
-    news->kind = kind;
-    list_push_back(&host->inbox, &news->in_inbox);
-    sim_host_poke(disk->sim, host);
-    return news;
+    return sim_node_host(disk->node);
 }
 
 static uint64_t latency(struct sim_disk *disk)
@@ -100,450 +41,700 @@ static uint64_t latency(struct sim_disk *disk)
     return ns;
 }
 
-static void written(struct sim *sim, struct sim_event *event)
+static struct sim_news *tell(struct sim_disk *disk, enum news_kind kind)
 {
-    struct sim_disk *disk = LIST_ENTRY(event, struct sim_disk, written);
-    struct sim_news *news = NULL;
-    LIST_EACH_SAFE (node, &disk->writing) {
-        struct disk_write *write = LIST_ENTRY(node, struct disk_write,
-                                              in_queue);
-        carry_out(disk, write);
-        if (!write->is_truncation) {
-            news = news == NULL ? tell(disk, NEWS_PERSISTED) : news;
-            news->term = write->entry.term;
-            news->log_index = write->entry.log_index;
-            news->flush_ns = disk->write_ns;
-        }
-        list_remove(node);
-        free(write);
+    struct sim_host *host = host_of(disk);
+    struct sim_news *news = memory_new(sizeof *news);
+    news->kind = kind;
+    list_push_back(&host->inbox, &news->in_inbox);
+    sim_host_poke(disk->sim, host);
+    return news;
+}
+
+/* True if the process has died of the calls that were just made. */
+static bool has_died(struct sim_disk *disk)
+{
+    if (!files_is_dead(disk->files)) {
+        return false;
     }
-    sim_note(sim, sim_node_host(disk->node), "written", last_index(disk), 0, 0);
-    sim_disk_start(disk);
+    sim_node_dies(disk->node);
+    return true;
 }
 
-static void start_vote(struct sim_disk *disk)
+/* --- Workers -------------------------------------------------------------- */
+
+static uint64_t now_of(struct tasks *tasks)
 {
-    disk->saving = disk->asked;
-    disk->save_ns = latency(disk);
-    sim_at(disk->sim, &disk->saved, disk->sim->now_ns + disk->save_ns);
+    struct sim_disk *disk = LIST_ENTRY(tasks, struct sim_disk, tasks);
+    return sim_host_now(disk->sim, host_of(disk));
 }
 
-static bool is_saving(const struct sim_disk *disk)
+static void run_worker(struct sim *sim, struct sim_event *event)
 {
-    return disk->saved.node.slot != 0;
+    struct task *task = LIST_ENTRY(event, struct task, event);
+    struct sim_disk *disk = LIST_ENTRY(task->tasks, struct sim_disk, tasks);
+    (void)sim;
+    tasks_step(task);
+    (void)has_died(disk);
 }
 
-static void vote_saved(struct sim *sim, struct sim_event *event)
+/* A step takes as long as the disk does; what is due later, until then. */
+static void worker_due(struct tasks *tasks, struct task *task)
 {
-    struct sim_disk *disk = LIST_ENTRY(event, struct sim_disk, saved);
-    struct sim_news *news = tell(disk, NEWS_VOTE_SAVED);
-    disk->vote = disk->saving;
-    news->term = disk->vote.term;
-    news->voted_for = disk->vote.voted_for;
-    news->flush_ns = disk->save_ns;
-    sim_note(sim, sim_node_host(disk->node), "vote saved", news->term,
-             news->voted_for, 0);
-    if (disk->asked.term != disk->vote.term ||
-        disk->asked.voted_for != disk->vote.voted_for) {
-        start_vote(disk);
+    struct sim_disk *disk = LIST_ENTRY(tasks, struct sim_disk, tasks);
+    struct sim *sim = disk->sim;
+    uint64_t at_ns = sim->now_ns;
+    task->event.run = run_worker;
+    if (task->when_ns > now_of(tasks)) {
+        at_ns = sim_clock_when(&host_of(disk)->clock, task->when_ns);
     } else {
-        sim_disk_start(disk);
+        at_ns += latency(disk);
+    }
+    sim_at_latest(sim, &task->event, at_ns);
+}
+
+static void worker_stepped(struct tasks *tasks, struct task *task)
+{
+    struct sim_disk *disk = LIST_ENTRY(tasks, struct sim_disk, tasks);
+    (void)task;
+    if (!disk->has_news && host_of(disk)->is_running) {
+        disk->has_news = true;
+        tell(disk, NEWS_DISK);
     }
 }
 
-/* By index, the newest first: one's own may be ready only after a newer one was
- * received. */
-static void keep_snapshot(struct sim_disk *disk, struct disk_snapshot *snapshot)
+static void worker_ended(struct tasks *tasks, struct task *task)
 {
-    if (disk->snapshot_count == DISK_SNAPSHOT_MAX) {
-        buffer_done(&disk->snapshots[DISK_SNAPSHOT_MAX - 1].stream);
-        disk->snapshot_count--;
-    }
-    uint32_t i = disk->snapshot_count++;
-    while (i > 0 && disk->snapshots[i - 1].log_index <= snapshot->log_index) {
-        disk->snapshots[i] = disk->snapshots[i - 1];
-        i--;
-    }
-    disk->snapshots[i] = *snapshot;
-    *snapshot = (struct disk_snapshot){.log_index = 0};
+    struct sim_disk *disk = LIST_ENTRY(tasks, struct sim_disk, tasks);
+    sim_cancel(disk->sim, &task->event);
 }
 
-static void taken(struct sim *sim, struct sim_event *event)
+/* --- Log and vote --------------------------------------------------------- */
+
+/* The disk of the node 'data', if that still acts: a call of its port. */
+static struct sim_disk *acting(void *data, const char *what, uint64_t a,
+                               uint64_t b, uint64_t c)
 {
-    struct sim_disk *disk = LIST_ENTRY(event, struct sim_disk, taken);
-    struct sim_news *news = tell(disk, NEWS_SNAPSHOT_TAKEN);
-    news->log_index = disk->taking.log_index;
-    if (sim->phase == SIM_CHAOS && sim_chance(sim, 0.05)) {
-        news->error = HASP_ENOSPC;
-        buffer_done(&disk->taking.stream);
+    struct sim_disk *disk = sim_node_disk(data);
+    if (!sim_node_acts(data)) {
+        return NULL;
+    }
+    sim_note(disk->sim, host_of(disk), what, a, b, c);
+    return disk;
+}
+
+/* What waits for a vote is not in flight; what waits for a segment is. */
+static bool is_writing(const struct sim_disk *disk)
+{
+    return disk->is_saving ? wal_is_writing(disk->wal) : wal_is_busy(disk->wal);
+}
+
+void sim_disk_port_save_vote(void *data, uint64_t term, uint64_t voted_for)
+{
+    struct sim_disk *disk = acting(data, "votes", term, voted_for, 0);
+    if (disk == NULL) {
         return;
     }
-    sim->stats.snapshots++;
-    sim_note(sim, sim_node_host(disk->node), "has taken",
-             disk->taking.log_index, 0, 0);
-    keep_snapshot(disk, &disk->taking);
+    CHECK(term >= disk->asked_term);
+    disk->asked_term = term;
+    disk->asked_vote = voted_for;
+    disk->is_saving = true;
+    wal_hold(disk->wal, true);
+    writes_began(&disk->votes, disk->sim->now_ns);
+    vote_saver_save(disk->saver, term, voted_for);
 }
 
-static void adopted(struct sim *sim, struct sim_event *event)
+void sim_disk_port_log_truncate(void *data, uint64_t from_index)
 {
-    struct sim_disk *disk = LIST_ENTRY(event, struct sim_disk, adopted);
-    struct snapshot_header header;
+    struct sim_disk *disk = acting(data, "truncates", from_index, 0, 0);
+    if (disk != NULL) {
+        wal_truncate(disk->wal, from_index);
+    }
+}
+
+static void append(struct sim_disk *disk, const struct replica_entry *entries,
+                   uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        struct wal_entry entry = {.term = entries[i].term,
+                                  .log_index = entries[i].log_index,
+                                  .type = (uint8_t)entries[i].type,
+                                  .body = entries[i].body};
+        wal_append(disk->wal, &entry, 1);
+    }
+}
+
+void sim_disk_port_log_append(void *data, const struct replica_entry *entries,
+                              uint32_t count)
+{
+    struct sim_disk *disk = acting(data, "appends", entries[0].log_index, count,
+                                   entries[0].term);
+    if (disk != NULL) {
+        sim_silence_appended(sim_check_silence(disk->sim), disk->node, entries,
+                             count);
+        append(disk, entries, count);
+    }
+}
+
+void sim_disk_port_log_trim(void *data, uint64_t up_to_index)
+{
+    struct sim_disk *disk = acting(data, "trims", up_to_index, 0, 0);
+    if (disk != NULL) {
+        CHECK(disk->newest.log_index >= up_to_index);
+        sim_node_disk_fails(disk->node, wal_trim(disk->wal, up_to_index));
+    }
+}
+
+int sim_disk_start(struct sim_disk *disk)
+{
+    int error = wal_start(disk->wal);
+    if (error == 0 && is_writing(disk)) {
+        writes_began(&disk->writes, disk->sim->now_ns);
+    }
+    return error;
+}
+
+static int collect_vote(struct sim_disk *disk, struct core *core,
+                        uint64_t now_ns)
+{
+    struct vote_saved saved;
+    int error = vote_saver_take(disk->saver, &saved);
+    if (error != 0) {
+        return error == HASP_EBUSY ? 0 : error;
+    }
+    uint64_t took_ns = disk->sim->now_ns - disk->votes.began_ns;
+    sim_note(disk->sim, host_of(disk), "vote saved", saved.term,
+             saved.voted_for, 0);
+    if (saved.term == disk->asked_term && saved.voted_for == disk->asked_vote) {
+        disk->is_saving = false;
+        writes_ended(&disk->votes, disk->sim->now_ns);
+        wal_hold(disk->wal, false);
+    }
+    core_vote_saved(core, saved.term, saved.voted_for, took_ns, now_ns);
+    return 0;
+}
+
+static int collect_log(struct sim_disk *disk, struct core *core,
+                       uint64_t now_ns)
+{
+    uint64_t term = 0, log_index = 0;
+    bool was_writing = wal_is_writing(disk->wal);
+    int error = wal_complete(disk->wal, &term, &log_index);
+    if (error != 0) {
+        return error;
+    }
+    bool is_same_write = was_writing && wal_is_writing(disk->wal) &&
+                         log_index == disk->durable_index &&
+                         term == disk->durable_term;
+    if (!is_same_write) {
+        writes_ended(&disk->writes, disk->sim->now_ns);
+    }
+    if (is_writing(disk)) {
+        writes_began(&disk->writes, disk->sim->now_ns);
+    }
+    if (!wal_is_busy(disk->wal)) {
+        disk->is_resetting = false;
+    }
+    if (log_index != 0 &&
+        (log_index != disk->durable_index || term != disk->durable_term)) {
+        sim_note(disk->sim, host_of(disk), "written", log_index, term, 0);
+        core_persisted(core, term, log_index, disk->writes.took_ns, now_ns);
+    }
+    disk->durable_index = log_index;
+    disk->durable_term = term;
+    return 0;
+}
+
+int sim_disk_collect(struct sim_disk *disk, struct core *core, uint64_t now_ns)
+{
+    disk->has_news = false;
+    int error = collect_vote(disk, core, now_ns);
+    if (error == 0) {
+        error = collect_log(disk, core, now_ns);
+    }
+    if (error == 0 && disk->is_installed && !disk->is_resetting) {
+        disk->is_installed = false;
+        sim_note(disk->sim, host_of(disk), "has installed",
+                 disk->newest.log_index, 0, 0);
+        core_snapshot_installed(core, now_ns);
+    }
+    return error;
+}
+
+/* --- Snapshots ------------------------------------------------------------ */
+
+static char *snapshot_path(const struct sim_disk *disk, uint64_t log_index,
+                           uint64_t term, char path[128])
+{
+    snprintf(path, 128, "%s/snapshot-%016" PRIx64 "-%016" PRIx64,
+             datadir_snapshot_path(disk->datadir), log_index, term);
+    return path;
+}
+
+static char *receiving_path(const struct sim_disk *disk, char path[128])
+{
+    snprintf(path, 128, "%s/received.tmp",
+             datadir_snapshot_path(disk->datadir));
+    return path;
+}
+
+static void keep_newest(struct sim_disk *disk,
+                        const struct snapshot_header *header, uint64_t size)
+{
+    if (header->last_index > disk->newest.log_index) {
+        disk->newest = (struct disk_snapshot){.log_index = header->last_index,
+                                              .term = header->last_term,
+                                              .size = size};
+    }
+}
+
+/* Now and then there is no room for it, which is no reason to stop. */
+static void take(struct sim *sim, struct sim_event *event)
+{
+    struct sim_disk *disk = LIST_ENTRY(event, struct sim_disk, taking);
     char why[HASP_WHY_SIZE];
-    disk->is_adopting = false;
-    struct sim_news *news = tell(disk, NEWS_SNAPSHOT_RECEIVED);
-    news->error = snapshot_check(buffer_bytes(&disk->receiving.stream), &header,
-                                 why);
-    if (news->error != 0) {
-        buffer_clear(&disk->receiving.stream);
+    uint64_t size = 0;
+    bool is_full = sim->phase == SIM_CHAOS && sim_chance(sim, 0.05);
+    files_set_room(disk->files,
+                   is_full ? sim_between(sim, 0, 20000) : UINT64_MAX);
+    int error = snapshot_file_write(datadir_snapshot_path(disk->datadir),
+                                    &disk->taken, disk->txn, &size, why);
+    table_abort(disk->txn);
+    disk->txn = NULL;
+    files_set_room(disk->files, UINT64_MAX);
+    if (has_died(disk)) {
         return;
     }
-    sim->stats.installs++;
-    sim_note(sim, sim_node_host(disk->node), "has adopted", header.last_index,
-             header.last_term, 0);
-    disk->receiving.log_index = header.last_index;
-    disk->receiving.term = header.last_term;
-    keep_snapshot(disk, &disk->receiving);
+    if (error == 0) {
+        sim->stats.snapshots++;
+        keep_newest(disk, &disk->taken, size);
+        sim_note(sim, host_of(disk), "has taken", disk->taken.last_index, 0, 0);
+    }
+    struct sim_news *news = tell(disk, NEWS_SNAPSHOT_TAKEN);
+    news->log_index = disk->taken.last_index;
+    news->error = error;
 }
+
+void sim_disk_port_snapshot_take(void *data,
+                                 const struct snapshot_header *header)
+{
+    struct sim_disk *disk = acting(data, "snapshots", header->last_index,
+                                   header->last_term, 0);
+    if (disk == NULL) {
+        return;
+    }
+    CHECK(disk->txn == NULL);
+    CHECK(table_begin_read(disk->table, &disk->txn) == 0);
+    free((void *)(uintptr_t)disk->taken.configuration.data);
+    disk->taken = *header;
+    disk->taken.configuration.data = memory_copy(header->configuration.data,
+                                                 header->configuration.size);
+    disk->taking.run = take;
+    sim_at(disk->sim, &disk->taking,
+           disk->sim->now_ns + 3 * latency(disk) +
+               prng_below(&disk->sim->prng, 20) * SIM_MS);
+}
+
+bool sim_disk_port_snapshot_stat(void *data, uint64_t *ret_index,
+                                 uint64_t *ret_term, uint64_t *ret_size)
+{
+    const struct disk_snapshot *newest = &sim_node_disk(data)->newest;
+    if (newest->log_index == 0) {
+        return false;
+    }
+    *ret_index = newest->log_index;
+    *ret_term = newest->term;
+    *ret_size = newest->size;
+    return true;
+}
+
+uint64_t sim_disk_port_snapshot_room(void *data)
+{
+    (void)data;
+    return UINT64_MAX;
+}
+
+bool sim_disk_port_snapshot_read(void *data, uint64_t log_index, uint64_t term,
+                                 uint64_t offset, size_t size,
+                                 struct buffer *out)
+{
+    const struct sim_disk *disk = sim_node_disk(data);
+    char path[128];
+    size_t done = 0;
+    int fd = storage_port->openat(
+        AT_FDCWD, snapshot_path(disk, log_index, term, path), O_RDONLY);
+    if (fd < 0) {
+        return false;
+    }
+    int error = disk_read(fd, buffer_reserve(out, size), size, offset, &done);
+    storage_port->close(fd);
+    out->size += error == 0 ? done : 0;
+    return error == 0;
+}
+
+static void close_receiving(struct sim_disk *disk)
+{
+    if (disk->receiving_fd >= 0) {
+        storage_port->close(disk->receiving_fd);
+        disk->receiving_fd = -1;
+    }
+}
+
+static void unmap_adopted(struct sim_disk *disk)
+{
+    if (disk->adopted.stream.data != NULL) {
+        snapshot_file_unmap(&disk->adopted);
+        disk->adopted = (struct snapshot_file){0};
+    }
+}
+
+void sim_disk_port_snapshot_write(void *data, uint64_t offset,
+                                  struct bytes chunk)
+{
+    struct sim_disk *disk = sim_node_disk(data);
+    if (!sim_node_acts(data)) {
+        return;
+    }
+    char path[128];
+    if (offset == 0) {
+        close_receiving(disk);
+        disk->received_size = 0;
+        disk->receiving_fd = storage_port->openat(
+            AT_FDCWD, receiving_path(disk, path), O_RDWR | O_CREAT | O_TRUNC);
+        disk->receive_error = disk->receiving_fd < 0 ||
+                                      storage_port->lock(disk->receiving_fd) !=
+                                          0
+                                  ? HASP_EIO
+                                  : 0;
+    }
+    CHECK(offset == disk->received_size);
+    disk->received_size += chunk.size;
+    if (disk->receive_error == 0) {
+        int error = disk_write_cached(disk->receiving_fd, chunk, offset);
+        disk->receive_error = error != 0 ? disk_error(error) : 0;
+    }
+}
+
+static void adopt(struct sim *sim, struct sim_event *event)
+{
+    struct sim_disk *disk = LIST_ENTRY(event, struct sim_disk, adopting);
+    char path[128], why[HASP_WHY_SIZE];
+    int error = disk->receive_error;
+    receiving_path(disk, path);
+    if (error == 0) {
+        error = snapshot_file_map(path, &disk->adopted, why);
+    }
+    if (error == 0) {
+        error = snapshot_file_adopt(datadir_snapshot_path(disk->datadir), path,
+                                    why);
+    }
+    close_receiving(disk);
+    if (has_died(disk)) {
+        return;
+    }
+    if (error != 0) {
+        unmap_adopted(disk);
+        storage_port->unlinkat(AT_FDCWD, path);
+    } else {
+        const struct snapshot_header *header = &disk->adopted.header;
+        sim->stats.installs++;
+        keep_newest(disk, header, disk->adopted.stream.size);
+        sim_note(sim, host_of(disk), "has adopted", header->last_index,
+                 header->last_term, 0);
+    }
+    tell(disk, NEWS_SNAPSHOT_RECEIVED)->error = error;
+}
+
+void sim_disk_port_snapshot_adopt(void *data)
+{
+    struct sim_disk *disk = acting(data, "adopts", 0, 0, 0);
+    if (disk == NULL) {
+        return;
+    }
+    unmap_adopted(disk);
+    disk->adopting.run = adopt;
+    sim_at(disk->sim, &disk->adopting, disk->sim->now_ns + 3 * latency(disk));
+}
+
+/* Waits until the table's worker has written what it was given; its error. */
+static int wait_until_written(struct table *table)
+{
+    struct table_txn *txn;
+    int error = table_begin_read(table, &txn);
+    if (error == 0) {
+        table_abort(txn);
+        error = table_begin_write(table, &txn);
+    }
+    if (error == 0) {
+        table_abort(txn);
+    }
+    return error;
+}
+
+static void install(struct sim *sim, struct sim_event *event)
+{
+    struct sim_disk *disk = LIST_ENTRY(event, struct sim_disk, installing);
+    int error = recovery_fill_table(disk->datadir, disk->table, &disk->adopted);
+    if (error == 0) {
+        error = wait_until_written(disk->table);
+    }
+    (void)sim;
+    if (has_died(disk)) {
+        return;
+    }
+    unmap_adopted(disk);
+    disk->is_installed = error == 0;
+    tell(disk, NEWS_DISK)->error = error;
+}
+
+void sim_disk_port_snapshot_install(void *data, uint64_t next_index)
+{
+    struct sim_disk *disk = acting(data, "installs", next_index, 0, 0);
+    if (disk == NULL) {
+        return;
+    }
+    CHECK(disk->adopted.stream.data != NULL && !disk->is_installed);
+    disk->is_resetting = true;
+    wal_reset_start(disk->wal, next_index);
+    disk->installing.run = install;
+    sim_at(disk->sim, &disk->installing,
+           disk->sim->now_ns + sim_between(disk->sim, 1, 30) * latency(disk));
+}
+
+/* --- The cluster's id ----------------------------------------------------- */
+
+static void name_cluster(struct sim *sim, struct sim_event *event)
+{
+    struct sim_disk *disk = LIST_ENTRY(event, struct sim_disk, naming);
+    char why[HASP_WHY_SIZE];
+    int error = datadir_save_identity(disk->datadir,
+                                      datadir_identity(disk->datadir), why);
+    (void)sim;
+    if (!has_died(disk) && error != 0) {
+        tell(disk, NEWS_DISK)->error = error;
+    }
+}
+
+void sim_disk_know_cluster(struct sim_disk *disk,
+                           const uint8_t cluster_id[CLUSTER_ID_SIZE])
+{
+    const struct datadir_identity *identity = datadir_identity(disk->datadir);
+    if (!cluster_id_equal(identity->cluster_id, cluster_id)) {
+        datadir_know_cluster(disk->datadir, cluster_id);
+        disk->naming.run = name_cluster;
+        sim_at(disk->sim, &disk->naming, disk->sim->now_ns + latency(disk));
+    }
+}
+
+/* --- Life ----------------------------------------------------------------- */
 
 void sim_disk_init(struct sim_disk *disk, struct sim *sim,
                    struct sim_node *node)
 {
-    *disk = (struct sim_disk){.sim = sim, .node = node, .next_index = 1};
-    list_init(&disk->queued);
-    list_init(&disk->writing);
-    disk->written.run = written;
-    disk->saved.run = vote_saved;
-    disk->taken.run = taken;
-    disk->adopted.run = adopted;
-    disk->table = table_new_memory();
-    disk->is_table_trusted = true;
+    *disk = (struct sim_disk){.sim = sim, .node = node, .receiving_fd = -1};
+    const char *name = host_of(disk)->name;
+    tasks_use();
+    tasks_init(&disk->tasks);
+    disk->tasks.now_ns = now_of;
+    disk->tasks.due = worker_due;
+    disk->tasks.stepped = worker_stepped;
+    disk->tasks.ended = worker_ended;
+    disk->files = files_new(name, prng_next(&sim->prng));
+    snprintf(disk->path, sizeof disk->path, "/%s/data", name);
+    disk->segment_size = UINT64_C(16384) << prng_below(&sim->prng, 4);
+    sim_table_init(&disk->lmdb, sim);
     disk->latency_ns = sim_between(sim, 50, 3000) * SIM_US;
 }
 
 void sim_disk_done(struct sim_disk *disk)
 {
-    drop_writes(&disk->queued);
-    drop_writes(&disk->writing);
-    for (uint32_t i = 0; i < disk->entry_count; i++) {
-        free_body(&disk->entries[i]);
-    }
-    free(disk->entries);
-    for (uint32_t i = 0; i < disk->snapshot_count; i++) {
-        buffer_done(&disk->snapshots[i].stream);
-    }
-    buffer_done(&disk->taking.stream);
-    buffer_done(&disk->receiving.stream);
-    table_close(disk->table);
+    CHECK(disk->datadir == NULL);
+    sim_table_done(&disk->lmdb);
+    files_free(disk->files);
 }
 
-void sim_disk_bootstrap(struct sim_disk *disk, struct bytes members)
+static int open_table(void *data, const char *path, struct table **ret_table,
+                      char why[HASP_WHY_SIZE])
 {
-    struct disk_entry entry = {
-        .term = 1,
-        .log_index = 1,
-        .type = ENTRY_CHANGE,
-        .body = bytes_of(memory_copy(members.data, members.size), members.size),
-    };
-    put(disk, &entry);
-    disk->vote.term = 1;
+    struct sim_disk *disk = data;
+    return sim_table_open(&disk->lmdb, path, ret_table, why);
 }
 
-void sim_disk_save_vote(struct sim_disk *disk, uint64_t term,
-                        uint64_t voted_for)
+static int open_directory(struct sim_disk *disk, char why[HASP_WHY_SIZE])
 {
-    CHECK(term >= disk->vote.term);
-    disk->asked = (struct disk_vote){.term = term, .voted_for = voted_for};
-    if (!is_saving(disk)) {
-        start_vote(disk);
+    struct sim *sim = disk->sim;
+    bool is_new = false;
+    int error = datadir_open(disk->path, sim_node_id(disk->node),
+                             prng_next(&sim->prng) | 1, &disk->datadir, &is_new,
+                             why);
+    if (error != 0) {
+        return error;
     }
-}
-
-static struct disk_write *queue_write(struct sim_disk *disk)
-{
-    struct disk_write *write = memory_new(sizeof *write);
-    list_push_back(&disk->queued, &write->in_queue);
-    return write;
-}
-
-void sim_disk_truncate(struct sim_disk *disk, uint64_t from_index)
-{
-    struct disk_write *write = queue_write(disk);
-    write->is_truncation = true;
-    write->entry.log_index = from_index;
-}
-
-void sim_disk_append(struct sim_disk *disk, const struct replica_entry *entries,
-                     uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        struct bytes body = entries[i].body;
-        struct disk_write *write = queue_write(disk);
-        write->entry = (struct disk_entry){
-            .term = entries[i].term,
-            .log_index = entries[i].log_index,
-            .type = (uint8_t)entries[i].type,
-            .body = bytes_of(memory_copy(body.data, body.size), body.size),
-        };
+    struct recovery_disk found = {
+        .datadir = disk->datadir,
+        .wal_options = {.segment_size = disk->segment_size,
+                        .log_id = prng_next(&sim->prng) | 1},
+        .open_table = open_table,
+        .data = disk};
+    error = recovery_run(&disk->recovery, &found, why);
+    disk->wal = found.wal;
+    disk->table = found.table;
+    if (error == 0 && disk->recovery.has_snapshot) {
+        keep_newest(disk, &disk->recovery.snapshot.header,
+                    disk->recovery.snapshot.stream.size);
     }
+    return error;
 }
 
-void sim_disk_start(struct sim_disk *disk)
+/* As write_beginning() of node/begin.c. */
+static int write_beginning(struct sim_disk *disk,
+                           const struct replica_entry *first)
 {
-    if (!list_is_empty(&disk->writing) || list_is_empty(&disk->queued) ||
-        is_saving(disk)) {
-        return;
+    uint64_t term = 0, log_index = 0;
+    int error = datadir_save_vote(disk->datadir, 1, 0);
+    if (error == 0) {
+        append(disk, first, 1);
+        error = wal_start(disk->wal);
     }
-    LIST_EACH_SAFE (node, &disk->queued) {
-        list_remove(node);
-        list_push_back(&disk->writing, node);
+    while (error == 0 && wal_is_busy(disk->wal)) {
+        LIST_EACH (node, &disk->tasks.workers) {
+            tasks_step(LIST_ENTRY(node, struct task, in_tasks));
+        }
+        error = wal_complete(disk->wal, &term, &log_index);
     }
-    disk->write_ns = latency(disk);
-    sim_at(disk->sim, &disk->written, disk->sim->now_ns + disk->write_ns);
+    return error;
 }
 
-void sim_disk_trim(struct sim_disk *disk, uint64_t up_to_index)
+static int begin_cluster(struct sim_disk *disk, struct bytes members,
+                         struct replica_start *start, char why[HASP_WHY_SIZE])
 {
-    CHECK(disk->snapshot_count > 0 &&
-          disk->snapshots[0].log_index >= up_to_index);
-    uint32_t count = 0;
-    while (count < disk->entry_count &&
-           disk->entries[count].log_index <= up_to_index) {
-        free_body(&disk->entries[count]);
-        count++;
+    disk->first = (struct replica_entry){
+        .term = 1, .log_index = 1, .type = ENTRY_CHANGE, .body = members};
+    int error = write_beginning(disk, &disk->first);
+    if (error != 0) {
+        snprintf(why, HASP_WHY_SIZE, "the first entry cannot be written");
+        return error;
     }
-    if (count == 0) {
-        return;
-    }
-    disk->next_index = disk->entries[count - 1].log_index + 1;
-    disk->entry_count -= count;
-    memmove(disk->entries, disk->entries + count,
-            disk->entry_count * sizeof *disk->entries);
-}
-
-void sim_disk_reset(struct sim_disk *disk, uint64_t next_index)
-{
-    drop_writes(&disk->queued);
-    drop_writes(&disk->writing);
-    sim_cancel(disk->sim, &disk->written);
-    for (uint32_t i = 0; i < disk->entry_count; i++) {
-        free_body(&disk->entries[i]);
-    }
-    disk->entry_count = 0;
-    disk->next_index = next_index;
-}
-
-static int append_piece(void *data, struct bytes piece)
-{
-    buffer_put_bytes(data, piece);
+    *start = (struct replica_start){
+        .term = 1, .entries = &disk->first, .entry_count = 1};
     return 0;
 }
 
-void sim_disk_snapshot_take(struct sim_disk *disk,
-                            const struct snapshot_header *header)
+int sim_disk_open(struct sim_disk *disk, struct bytes members,
+                  struct replica_start *ret_start, char why[HASP_WHY_SIZE])
 {
-    CHECK(disk->taken.node.slot == 0);
-    struct table_txn *txn = NULL;
-    CHECK(table_begin_read(disk->table, &txn) == 0);
-    buffer_done(&disk->taking.stream);
-    disk->taking = (struct disk_snapshot){.log_index = header->last_index,
-                                          .term = header->last_term};
-    int error = snapshot_encode(header, txn, append_piece,
-                                &disk->taking.stream);
-    CHECK(error == 0);
-    table_abort(txn);
-    sim_at(disk->sim, &disk->taken,
-           disk->sim->now_ns + 3 * latency(disk) +
-               prng_below(&disk->sim->prng, 20) * SIM_MS);
-}
-
-const struct disk_snapshot *sim_disk_newest(const struct sim_disk *disk)
-{
-    return disk->snapshot_count > 0 ? &disk->snapshots[0] : NULL;
-}
-
-bool sim_disk_snapshot_read(struct sim_disk *disk, uint64_t log_index,
-                            uint64_t term, uint64_t offset, size_t size,
-                            struct buffer *out)
-{
-    for (uint32_t i = 0; i < disk->snapshot_count; i++) {
-        struct disk_snapshot *snapshot = &disk->snapshots[i];
-        if (snapshot->log_index != log_index || snapshot->term != term) {
-            continue;
-        }
-        CHECK(offset <= snapshot->stream.size);
-        size_t left = snapshot->stream.size - (size_t)offset;
-        buffer_put(out, snapshot->stream.data + offset,
-                   left < size ? left : size);
-        return true;
+    files_start(disk->files);
+    tasks_enter(&disk->tasks);
+    disk->newest = (struct disk_snapshot){0};
+    disk->asked_term = 0;
+    disk->asked_vote = 0;
+    int error = open_directory(disk, why);
+    if (error == 0) {
+        wal_await(disk->wal, false);
+        *ret_start = disk->recovery.start;
     }
-    return false;
-}
-
-void sim_disk_snapshot_write(struct sim_disk *disk, uint64_t offset,
-                             struct bytes chunk)
-{
-    CHECK(!disk->is_adopting && disk->installing_next == 0);
-    if (offset == 0) {
-        buffer_clear(&disk->receiving.stream);
+    if (error == 0 && disk->recovery.is_empty && members.size > 0) {
+        error = begin_cluster(disk, members, ret_start, why);
     }
-    CHECK(offset == disk->receiving.stream.size);
-    buffer_put_bytes(&disk->receiving.stream, chunk);
-}
-
-void sim_disk_snapshot_adopt(struct sim_disk *disk)
-{
-    CHECK(!disk->is_adopting);
-    disk->is_adopting = true;
-    sim_at(disk->sim, &disk->adopted, disk->sim->now_ns + 3 * latency(disk));
-}
-
-static void load_newest(struct sim_disk *disk)
-{
-    CHECK(disk->snapshot_count > 0);
-    struct table_txn *txn = NULL;
-    CHECK(table_begin_write(disk->table, &txn) == 0);
-    CHECK(snapshot_decode(buffer_bytes(&disk->snapshots[0].stream), txn) == 0);
-    CHECK(table_commit(txn) == 0);
-    disk->is_table_trusted = true;
-}
-
-static void installed(struct sim *sim, struct sim_event *event)
-{
-    struct sim_disk *disk = LIST_ENTRY(event, struct sim_disk, installed);
-    sim_disk_reset(disk, disk->installing_next);
-    disk->installing_next = 0;
-    load_newest(disk);
-    sim_note(sim, sim_node_host(disk->node), "has installed",
-             disk->snapshots[0].log_index, 0, 0);
-    tell(disk, NEWS_SNAPSHOT_INSTALLED);
-}
-
-void sim_disk_snapshot_install(struct sim_disk *disk, uint64_t next_index)
-{
-    CHECK(disk->installing_next == 0 && next_index != 0);
-    disk->installing_next = next_index;
-    disk->is_table_trusted = false;
-    disk->installed.run = installed;
-    sim_at(disk->sim, &disk->installed,
-           disk->sim->now_ns + sim_between(disk->sim, 1, 30) * latency(disk));
-}
-
-/* The log may have been emptied by then, the table never is whole. */
-static void break_off_installing(struct sim_disk *disk)
-{
-    sim_cancel(disk->sim, &disk->installed);
-    if (disk->installing_next != 0 && sim_chance(disk->sim, 0.5)) {
-        sim_disk_reset(disk, disk->installing_next);
+    struct table *deferred = NULL;
+    if (error == 0) {
+        error = table_new_deferred(disk->table, &deferred);
+        disk->table = deferred;
     }
-    disk->installing_next = 0;
+    if (error == 0) {
+        error = vote_saver_new(disk->datadir, &disk->saver);
+    }
+    return error;
 }
 
-void sim_disk_crash(struct sim_disk *disk, bool is_os_down)
+int sim_disk_begun(struct sim_disk *disk)
+{
+    recovery_done(&disk->recovery);
+    return datadir_table_opened(disk->datadir);
+}
+
+/* What was asked of the disk is carried out, in part. */
+static void last_steps(struct sim_disk *disk)
 {
     struct sim *sim = disk->sim;
-    if (is_saving(disk) && sim_chance(sim, 0.5)) {
-        disk->vote = disk->saving;
-    }
-    sim_cancel(sim, &disk->saved);
-    sim_cancel(sim, &disk->written);
-    sim_cancel(sim, &disk->taken);
-    sim_cancel(sim, &disk->adopted);
-    uint64_t count = 0;
-    LIST_EACH (node, &disk->writing) {
-        count++;
-    }
-    uint64_t survive = sim_between(sim, 0, count);
-    LIST_EACH (node, &disk->writing) {
-        if (survive-- == 0) {
-            break;
-        }
-        carry_out(disk, LIST_ENTRY(node, struct disk_write, in_queue));
-    }
-    drop_writes(&disk->writing);
-    drop_writes(&disk->queued);
-    break_off_installing(disk);
-    buffer_done(&disk->taking.stream);
-    buffer_clear(&disk->receiving.stream);
-    disk->is_adopting = false;
-    disk->fails_next = false;
-    if (is_os_down) {
-        table_close(disk->table);
-        disk->table = table_new_memory();
-        disk->is_table_trusted = false;
-    }
-}
-
-static uint64_t table_applied(struct table *table)
-{
-    struct table_txn *txn = NULL;
-    struct bytes value;
-    uint64_t applied = 0;
-    CHECK(table_begin_read(table, &txn) == 0);
-    if (table_get(txn, TABLE_META, BYTES_LITERAL(SNAPSHOT_META_APPLIED),
-                  &value) == 0) {
-        CHECK(value.size == 16);
-        applied = load_u64_be(value.data);
-    }
-    table_abort(txn);
-    return applied;
-}
-
-/* An adopted snapshot may be newer than the log, if the crash came before the
- * log was emptied. */
-static void fit_log(struct sim_disk *disk, const struct disk_snapshot *newest)
-{
-    uint64_t at = newest->log_index;
-    if (last_index(disk) < at || first_index(disk) > at + 1) {
-        sim_disk_reset(disk, at + 1);
+    uint64_t now_ns = now_of(&disk->tasks);
+    if (files_is_dead(disk->files) || sim_chance(sim, 0.5)) {
         return;
     }
-    if (first_index(disk) <= at &&
-        disk->entries[at - first_index(disk)].term != newest->term) {
-        sim_disk_reset(disk, at + 1);
+    files_die_within(disk->files,
+                     (uint32_t)sim_between(sim, 1, LAST_CALLS_MAX));
+    LIST_EACH (node, &disk->tasks.workers) {
+        struct task *task = LIST_ENTRY(node, struct task, in_tasks);
+        if (task->when_ns <= now_ns) {
+            tasks_step(task);
+        }
     }
 }
 
-void sim_disk_open(struct sim_disk *disk, struct replica_start *ret_start)
+static void cancel_all(struct sim_disk *disk)
 {
-    const struct disk_snapshot *newest = sim_disk_newest(disk);
-    struct replica_start start = {.term = disk->vote.term,
-                                  .voted_for = disk->vote.voted_for};
-    if (newest != NULL) {
-        struct snapshot_header header;
-        char why[HASP_WHY_SIZE];
-        int error = snapshot_check(buffer_bytes(&newest->stream), &header, why);
-        CHECK(error == 0);
-        start.snapshot_index = header.last_index;
-        start.snapshot_term = header.last_term;
-        start.snapshot_members = header.configuration;
-        start.snapshot_members_index = header.configuration_index;
-        fit_log(disk, newest);
-        if (!disk->is_table_trusted ||
-            table_applied(disk->table) < newest->log_index) {
-            load_newest(disk);
-        }
+    struct sim_event *events[] = {&disk->taking, &disk->adopting,
+                                  &disk->installing, &disk->naming};
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
+        sim_cancel(disk->sim, events[i]);
     }
-    disk->is_table_trusted = true;
-    start.applied_index = table_applied(disk->table);
-    if (start.applied_index > last_index(disk)) {
-        sim_fail(disk->sim,
-                 "state on disk is never ahead of the log: %s starts with "
-                 "applied index %llu and a log that ends at %llu",
-                 sim_node_host(disk->node)->name,
-                 (unsigned long long)start.applied_index,
-                 (unsigned long long)last_index(disk));
+    disk->has_news = false;
+    disk->is_saving = false;
+    disk->is_installed = false;
+    disk->is_resetting = false;
+    disk->durable_index = 0;
+    disk->durable_term = 0;
+    disk->writes = (struct writes){0};
+    disk->votes = (struct writes){0};
+}
+
+/* The process is no more: nothing of this reaches the disk. */
+static void close_files(struct sim_disk *disk)
+{
+    table_abort(disk->txn);
+    disk->txn = NULL;
+    free((void *)(uintptr_t)disk->taken.configuration.data);
+    disk->taken = (struct snapshot_header){0};
+    close_receiving(disk);
+    unmap_adopted(disk);
+    recovery_done(&disk->recovery);
+    vote_saver_free(disk->saver);
+    disk->saver = NULL;
+    wal_close(disk->wal);
+    disk->wal = NULL;
+    table_close(disk->table);
+    disk->table = NULL;
+    datadir_close(disk->datadir);
+    disk->datadir = NULL;
+}
+
+int sim_disk_stop(struct sim_disk *disk)
+{
+    tasks_enter(&disk->tasks);
+    cancel_all(disk);
+    table_abort(disk->txn);
+    disk->txn = NULL;
+    int error = table_sync(disk->table);
+    if (error == 0) {
+        table_close(disk->table);
+        disk->table = NULL;
+        error = datadir_table_closed(disk->datadir);
     }
-    start.entry_count = disk->entry_count;
-    struct replica_entry *entries = memory_new((disk->entry_count + 1) *
-                                               sizeof *entries);
-    for (uint32_t i = 0; i < disk->entry_count; i++) {
-        entries[i] = (struct replica_entry){
-            .term = disk->entries[i].term,
-            .log_index = disk->entries[i].log_index,
-            .type = (enum replica_entry_type)disk->entries[i].type,
-            .body = disk->entries[i].body,
-        };
+    close_files(disk);
+    return error;
+}
+
+void sim_disk_close(struct sim_disk *disk, bool is_os_down)
+{
+    if (disk->datadir != NULL) {
+        tasks_enter(&disk->tasks);
+        last_steps(disk);
     }
-    start.entries = entries;
-    *ret_start = start;
+    files_die(disk->files);
+    close_files(disk);
+    cancel_all(disk);
+    if (is_os_down) {
+        files_lose_power(disk->files);
+        sim_table_lose_power(&disk->lmdb);
+    }
 }

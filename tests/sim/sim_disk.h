@@ -1,114 +1,132 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The virtual disk of a node: vote, log, snapshots, table.
+/* The disk of a node: the real storage/ and node/recovery on a disk in memory.
  *
- * What is on the platter survives everything. The log is written like the WAL
- * does it: operations queue up, all that is queued becomes one write, one write
- * is in flight, it takes its time, and only its end makes them durable. A crash
- * loses what was queued, and of the write in flight a random prefix survives.
- * The vote is a write of its own that takes its time; no write of the log
- * begins meanwhile. The log's reset is synchronous. A snapshot becomes durable
- * after a while. The table is the page cache: it survives the process, not the
- * machine. */
+ * It does what journal.c, snapshots.c and begin.c of node/ do around a core:
+ * the log and the vote by their workers, each step of which takes its time;
+ * while a vote is being saved no write of the log begins; snapshots are
+ * written, checked and loaded later than they are asked for. An error of log,
+ * vote or table ends the process.
+ *
+ * What a crash leaves is decided by sim_files.h: inside any call, sector by
+ * sector and name by name. The table is sim_table.h's. */
 
 #ifndef HASP_TESTS_SIM_SIM_DISK_H
 #define HASP_TESTS_SIM_SIM_DISK_H
 
+#include "base/cluster_id.h"
+#include "node/recovery.h"
+#include "node/writes.h"
 #include "raft/replica.h"
 #include "storage/snapshot.h"
 #include "storage/table.h"
 #include "tests/sim/sim.h"
+#include "tests/sim/sim_files.h"
+#include "tests/sim/sim_table.h"
+#include "tests/sim/sim_tasks.h"
 
+struct core;
 struct sim_node;
+struct vote_saver;
 
-struct disk_entry {
-    uint64_t term;
-    uint64_t log_index;
-    uint8_t type;
-    struct bytes body; /* Owned. */
-};
-
-struct disk_vote {
-    uint64_t term;
-    uint64_t voted_for;
-};
-
+/* What a snapshot file on the disk is. */
 struct disk_snapshot {
-    uint64_t log_index;
+    uint64_t log_index; /* 0: there is none. */
     uint64_t term;
-    struct buffer stream;
+    uint64_t size;
 };
-
-#define DISK_SNAPSHOT_MAX 2
 
 struct sim_disk {
     struct sim *sim;
     struct sim_node *node;
-    /* On the platter. */
-    struct disk_vote vote;
-    struct disk_entry *entries; /* Consecutive. */
-    uint32_t entry_count;
-    uint32_t entry_capacity;
-    uint64_t next_index;                               /* Of an empty log. */
-    struct disk_snapshot snapshots[DISK_SNAPSHOT_MAX]; /* Newest first. */
-    uint32_t snapshot_count;
-    /* In the page cache. */
-    struct table *table;
-    bool is_table_trusted;
-    /* On the way. */
-    struct list queued;
-    struct list writing;
-    struct sim_event written;
-    uint64_t write_ns;       /* How long the write in flight takes. */
-    struct disk_vote asked;  /* The newest vote that is to be saved ... */
-    struct disk_vote saving; /* ... and the one that is being saved. */
-    uint64_t save_ns;
-    struct sim_event saved;
-    struct disk_snapshot taking;
-    struct sim_event taken;
-    struct disk_snapshot receiving;
-    bool is_adopting;
-    struct sim_event adopted;
-    uint64_t installing_next; /* Where the log is to go on; 0: nowhere. */
-    struct sim_event installed;
+    struct files_machine *files;
+    char path[32]; /* Of the data directory. */
+    uint64_t segment_size;
+    struct sim_table lmdb;
+    /* The process; NULL while it does not run. */
+    struct tasks tasks;
+    struct datadir *datadir;
+    struct wal *wal;
+    struct vote_saver *saver;
+    struct table *table; /* As the core sees it. */
+    struct recovery recovery;
+    struct writes writes;
+    struct writes votes;
+    bool has_news;
+    uint64_t durable_term; /* As the core was told. */
+    uint64_t durable_index;
+    struct replica_entry first; /* Of a new cluster. */
+    /* The newest vote that is to be saved. */
+    uint64_t asked_term;
+    uint64_t asked_vote;
+    bool is_saving;
+    /* Snapshots. */
+    struct disk_snapshot newest;
+    struct sim_event taking;
+    struct snapshot_header taken; /* Its configuration is owned. */
+    struct table_txn *txn;
+    int receiving_fd; /* -1: none. */
+    uint64_t received_size;
+    int receive_error;
+    struct sim_event adopting;
+    struct snapshot_file adopted; /* Mapped; empty stream: none. */
+    struct sim_event installing;
+    bool is_installed;
+    bool is_resetting;
+    struct sim_event naming; /* The cluster's id is written. */
     /* How it behaves. */
     uint64_t latency_ns;
     uint64_t flush_ns; /* Not 0: each flush takes at least so long. */
     uint64_t slow_until_ns;
-    bool fails_next; /* The next write ends the node. */
 };
 
 void sim_disk_init(struct sim_disk *disk, struct sim *sim,
                    struct sim_node *node);
+/* After sim_disk_close(). */
 void sim_disk_done(struct sim_disk *disk);
-/* The first entry of a new cluster. */
-void sim_disk_bootstrap(struct sim_disk *disk, struct bytes members);
 
-void sim_disk_save_vote(struct sim_disk *disk, uint64_t term,
-                        uint64_t voted_for);
-void sim_disk_truncate(struct sim_disk *disk, uint64_t from_index);
-void sim_disk_append(struct sim_disk *disk, const struct replica_entry *entries,
-                     uint32_t count);
-/* Starts one write of all that is queued, if none is in flight. */
-void sim_disk_start(struct sim_disk *disk);
-void sim_disk_trim(struct sim_disk *disk, uint64_t up_to_index);
-void sim_disk_reset(struct sim_disk *disk, uint64_t next_index);
+/* Opens what is there, as a process that starts. 'members', if not empty, are
+ * the first entry of a new cluster, in a directory that is new. What it gives
+ * is borrowed until sim_disk_begun(). HASP_EIO and so on: the process ends, and
+ * 'why' says why. */
+MUST_CHECK int sim_disk_open(struct sim_disk *disk, struct bytes members,
+                             struct replica_start *ret_start,
+                             char why[HASP_WHY_SIZE]);
+/* The core has begun: from now on votes may be saved. */
+MUST_CHECK int sim_disk_begun(struct sim_disk *disk);
+/* A clean end, once the core has flushed its state and is gone: table and log
+ * are flushed and closed. 0 or an error. */
+MUST_CHECK int sim_disk_stop(struct sim_disk *disk);
+/* The process has ended, and with 'is_os_down' the machine has lost power. What
+ * is under way may come to its end, or to its middle, or not at all. */
+void sim_disk_close(struct sim_disk *disk, bool is_os_down);
 
-void sim_disk_snapshot_take(struct sim_disk *disk,
-                            const struct snapshot_header *header);
-const struct disk_snapshot *sim_disk_newest(const struct sim_disk *disk);
-bool sim_disk_snapshot_read(struct sim_disk *disk, uint64_t log_index,
-                            uint64_t term, uint64_t offset, size_t size,
-                            struct buffer *out);
-void sim_disk_snapshot_write(struct sim_disk *disk, uint64_t offset,
-                             struct bytes chunk);
-void sim_disk_snapshot_adopt(struct sim_disk *disk);
-void sim_disk_snapshot_install(struct sim_disk *disk, uint64_t next_index);
+/* The end of a turn: the write of what was appended begins. An error ends the
+ * process, as below. */
+MUST_CHECK int sim_disk_start(struct sim_disk *disk);
+/* What has ended since the last call is told to the core. */
+MUST_CHECK int sim_disk_collect(struct sim_disk *disk, struct core *core,
+                                uint64_t now_ns);
 
-/* The process, or the whole machine, has died. */
-void sim_disk_crash(struct sim_disk *disk, bool is_os_down);
-/* What a start finds there. The table is rebuilt if it cannot be trusted. The
- * entries are borrowed. Fails the run if what was durable does not fit. */
-void sim_disk_open(struct sim_disk *disk, struct replica_start *ret_start);
+/* Of struct core_port; 'data' is the node. */
+void sim_disk_port_save_vote(void *data, uint64_t term, uint64_t voted_for);
+void sim_disk_port_log_truncate(void *data, uint64_t from_index);
+void sim_disk_port_log_append(void *data, const struct replica_entry *entries,
+                              uint32_t count);
+void sim_disk_port_log_trim(void *data, uint64_t up_to_index);
+void sim_disk_port_snapshot_take(void *data,
+                                 const struct snapshot_header *header);
+bool sim_disk_port_snapshot_stat(void *data, uint64_t *ret_index,
+                                 uint64_t *ret_term, uint64_t *ret_size);
+bool sim_disk_port_snapshot_read(void *data, uint64_t log_index, uint64_t term,
+                                 uint64_t offset, size_t size,
+                                 struct buffer *out);
+uint64_t sim_disk_port_snapshot_room(void *data);
+void sim_disk_port_snapshot_write(void *data, uint64_t offset,
+                                  struct bytes chunk);
+void sim_disk_port_snapshot_adopt(void *data);
+void sim_disk_port_snapshot_install(void *data, uint64_t next_index);
+void sim_disk_know_cluster(struct sim_disk *disk,
+                           const uint8_t cluster_id[CLUSTER_ID_SIZE]);
 
 #endif /* HASP_TESTS_SIM_SIM_DISK_H */

@@ -13,6 +13,7 @@
 enum fault {
     FAULT_KILL,
     FAULT_KILL_WITHIN,
+    FAULT_KILL_IN_CALL,
     FAULT_POWER,
     FAULT_STOP,
     FAULT_PAUSE,
@@ -360,6 +361,10 @@ static void node_fault(struct sim *sim, enum fault fault, uint32_t host)
     case FAULT_KILL_WITHIN:
         sim_node_kill_within(node, (uint32_t)sim_between(sim, 1, 300));
         break;
+    case FAULT_KILL_IN_CALL:
+        files_die_within(sim_node_disk(node)->files,
+                         (uint32_t)sim_between(sim, 1, 200));
+        break;
     case FAULT_POWER:
         kill_node(sim, host, true);
         break;
@@ -380,9 +385,10 @@ static void node_fault(struct sim *sim, enum fault fault, uint32_t host)
                                                  SIM_MS;
         break;
     case FAULT_BAD_DISK:
-        /* The write fails and the node exits. */
+        /* The node exits, unless it was a snapshot's. */
         sim->stats.disk_faults++;
-        kill_node(sim, host, false);
+        files_fail_within(sim_node_disk(node)->files,
+                          (uint32_t)sim_between(sim, 1, 40));
         break;
     case FAULT_SCARCE_DISK:
         sim->stats.disk_faults++;
@@ -562,6 +568,8 @@ void sim_faults_heal(struct sim *sim)
     for (uint32_t i = 0; i < sim->node_count; i++) {
         sim_node_slow(sim->node[i], 0);
         sim_node_disk(sim->node[i])->slow_until_ns = 0;
+        files_die_within(sim_node_disk(sim->node[i])->files, 0);
+        files_fail_within(sim_node_disk(sim->node[i])->files, 0);
         sim_node_kill_within(sim->node[i], 0);
         sim_node_pause(sim->node[i], false);
         sim_node_start(sim->node[i]);

@@ -42,11 +42,9 @@ enum news_kind {
     NEWS_DATA,
     NEWS_CLOSED,
     /* Not from the network: */
-    NEWS_PERSISTED,
-    NEWS_VOTE_SAVED,
+    NEWS_DISK, /* A write has ended; or has failed. */
     NEWS_SNAPSHOT_TAKEN,
     NEWS_SNAPSHOT_RECEIVED,
-    NEWS_SNAPSHOT_INSTALLED,
     NEWS_PROBED
 };
 
@@ -56,11 +54,8 @@ struct sim_news {
     struct sim_wire *wire;
     int side;           /* Which end the host is. */
     bool is_by_peer;    /* CLOSED: the other end closed or reset it. */
-    uint64_t term;      /* PERSISTED, VOTE_SAVED. */
-    uint64_t voted_for; /* VOTE_SAVED. */
-    uint64_t flush_ns;  /* Likewise: how long the write took. */
-    uint64_t log_index; /* PERSISTED, SNAPSHOT_TAKEN; PROBED: which one. */
-    int error;          /* SNAPSHOT_..., PROBED. */
+    uint64_t log_index; /* SNAPSHOT_TAKEN; PROBED: which one. */
+    int error;          /* DISK, SNAPSHOT_..., PROBED. */
     struct bytes bytes; /* DATA; owned. */
 };
 

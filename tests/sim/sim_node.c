@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "storage/datadir.h"
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_disk.h"
 #include "tests/sim/sim_majority.h"
@@ -62,8 +63,7 @@ struct sim_node {
 static void node_wake(struct sim *sim, struct sim_event *event);
 static void node_probed(struct sim *sim, struct sim_event *event);
 
-/* True if the process still acts; counts down to its death. */
-static bool acts(struct sim_node *node)
+bool sim_node_acts(struct sim_node *node)
 {
     if (node->calls_left > 0 && --node->calls_left == 0) {
         node->is_dying = true;
@@ -73,106 +73,25 @@ static bool acts(struct sim_node *node)
 
 /* --- The port ------------------------------------------------------------- */
 
-static void port_save_vote(void *data, uint64_t term, uint64_t voted_for)
+/* The process has died, or its disk has failed. */
+static bool is_excused(const struct sim_node *node)
 {
-    struct sim_node *node = data;
-    if (acts(node)) {
-        sim_note(node->sim, &node->host, "votes", term, voted_for, 0);
-        sim_disk_save_vote(&node->disk, term, voted_for);
+    return files_is_dead(node->disk.files) ||
+           files_has_failed(node->disk.files);
+}
+
+void sim_node_disk_fails(struct sim_node *node, int error)
+{
+    if (error == 0 || node->is_dying) {
+        return;
     }
-}
-
-static void port_log_truncate(void *data, uint64_t from_index)
-{
-    struct sim_node *node = data;
-    if (acts(node)) {
-        sim_note(node->sim, &node->host, "truncates", from_index, 0, 0);
-        sim_disk_truncate(&node->disk, from_index);
-    }
-}
-
-static void port_log_append(void *data, const struct replica_entry *entries,
-                            uint32_t count)
-{
-    struct sim_node *node = data;
-    if (acts(node)) {
-        sim_note(node->sim, &node->host, "appends", entries[0].log_index, count,
-                 entries[0].term);
-        sim_silence_appended(sim_check_silence(node->sim), node, entries,
-                             count);
-        sim_disk_append(&node->disk, entries, count);
-    }
-}
-
-static void port_log_trim(void *data, uint64_t up_to_index)
-{
-    struct sim_node *node = data;
-    if (acts(node)) {
-        sim_note(node->sim, &node->host, "trims", up_to_index, 0, 0);
-        sim_disk_trim(&node->disk, up_to_index);
-    }
-}
-
-static void port_snapshot_take(void *data, const struct snapshot_header *header)
-{
-    struct sim_node *node = data;
-    if (acts(node)) {
-        sim_note(node->sim, &node->host, "snapshots", header->last_index,
-                 header->last_term, 0);
-        sim_disk_snapshot_take(&node->disk, header);
-    }
-}
-
-static bool port_snapshot_stat(void *data, uint64_t *ret_index,
-                               uint64_t *ret_term, uint64_t *ret_size)
-{
-    struct sim_node *node = data;
-    const struct disk_snapshot *newest = sim_disk_newest(&node->disk);
-    if (newest == NULL) {
-        return false;
-    }
-    *ret_index = newest->log_index;
-    *ret_term = newest->term;
-    *ret_size = newest->stream.size;
-    return true;
-}
-
-static bool port_snapshot_read(void *data, uint64_t index, uint64_t term,
-                               uint64_t offset, size_t size, struct buffer *out)
-{
-    struct sim_node *node = data;
-    return sim_disk_snapshot_read(&node->disk, index, term, offset, size, out);
-}
-
-static uint64_t port_snapshot_room(void *data)
-{
-    (void)data;
-    return UINT64_MAX;
-}
-
-static void port_snapshot_write(void *data, uint64_t offset, struct bytes chunk)
-{
-    struct sim_node *node = data;
-    if (acts(node)) {
-        sim_disk_snapshot_write(&node->disk, offset, chunk);
-    }
-}
-
-static void port_snapshot_adopt(void *data)
-{
-    struct sim_node *node = data;
-    if (acts(node)) {
-        sim_note(node->sim, &node->host, "adopts", 0, 0, 0);
-        sim_disk_snapshot_adopt(&node->disk);
-    }
-}
-
-static void port_snapshot_install(void *data, uint64_t next_index)
-{
-    struct sim_node *node = data;
-    if (acts(node)) {
-        sim_note(node->sim, &node->host, "installs", next_index, 0, 0);
-        sim_disk_snapshot_install(&node->disk, next_index);
+    node->is_dying = true;
+    sim_note(node->sim, &node->host, "disk fails", (uint64_t)-error, 0, 0);
+    if (!is_excused(node)) {
+        sim_fail(node->sim,
+                 "no node stops by itself: %s has an error of its "
+                 "disk: %s",
+                 node->host.name, hasp_strerror(error));
     }
 }
 
@@ -186,7 +105,7 @@ static struct buffer *port_peer_output(void *data, uint64_t id,
                                        enum frame_type type)
 {
     struct sim_node *node = data;
-    acts(node);
+    sim_node_acts(node);
     return sim_peers_output(node->peers, id, type);
 }
 
@@ -194,7 +113,7 @@ static void port_peers_changed(void *data,
                                const struct replica_members *members)
 {
     struct sim_node *node = data;
-    if (acts(node)) {
+    if (sim_node_acts(node)) {
         sim_peers_want(node->peers, members);
         sim_majority_look(node->sim, node, &node->known);
     }
@@ -213,7 +132,7 @@ static void port_probe_address(void *data, uint64_t number, uint64_t id,
     struct sim_node *node = data;
     struct sim *sim = node->sim;
     (void)address;
-    if (!acts(node)) {
+    if (!sim_node_acts(node)) {
         return;
     }
     const struct sim_host *to = &sim->node[id - 1]->host;
@@ -255,7 +174,7 @@ static struct server_conn *find_conn(struct sim_node *node, uint64_t id)
 static struct buffer *port_client_output(void *data, uint64_t id)
 {
     struct sim_node *node = data;
-    acts(node);
+    sim_node_acts(node);
     struct server_conn *conn = find_conn(node, id);
     CHECK(conn != NULL && !conn->is_gone);
     return &conn->output;
@@ -265,7 +184,7 @@ static void port_client_close(void *data, uint64_t id, const char *reason)
 {
     struct sim_node *node = data;
     struct server_conn *conn = find_conn(node, id);
-    if (acts(node) && conn != NULL) {
+    if (sim_node_acts(node) && conn != NULL) {
         sim_say(node->sim, &node->host, "closes connection %llu: %s",
                 (unsigned long long)id, reason);
         conn->is_closing = true;
@@ -300,8 +219,9 @@ static void port_cluster_known(void *data,
 {
     struct sim_node *node = data;
     sim_check_cluster(node->sim, node, cluster_id);
-    if (acts(node)) {
+    if (sim_node_acts(node)) {
         memcpy(node->cluster_id, cluster_id, CLUSTER_ID_SIZE);
+        sim_disk_know_cluster(&node->disk, cluster_id);
     }
 }
 
@@ -326,7 +246,7 @@ static void port_fatal(void *data, int exit_code, const char *why)
         sim_node_too_old(node);
     } else if (exit_code == CORE_EXIT_REMOVED) {
         stop_as_removed(node);
-    } else if (!node->is_dying) {
+    } else if (!node->is_dying && !is_excused(node)) {
         sim_fail(node->sim, "no node stops by itself: %s exits with %d: %s",
                  node->host.name, exit_code, why);
     }
@@ -353,17 +273,17 @@ static void port_data_lost(void *data, const char *why)
 static struct core_port make_port(struct sim_node *node)
 {
     return (struct core_port){
-        .save_vote = port_save_vote,
-        .log_truncate = port_log_truncate,
-        .log_append = port_log_append,
-        .log_trim = port_log_trim,
-        .snapshot_take = port_snapshot_take,
-        .snapshot_stat = port_snapshot_stat,
-        .snapshot_read = port_snapshot_read,
-        .snapshot_room = port_snapshot_room,
-        .snapshot_write = port_snapshot_write,
-        .snapshot_adopt = port_snapshot_adopt,
-        .snapshot_install = port_snapshot_install,
+        .save_vote = sim_disk_port_save_vote,
+        .log_truncate = sim_disk_port_log_truncate,
+        .log_append = sim_disk_port_log_append,
+        .log_trim = sim_disk_port_log_trim,
+        .snapshot_take = sim_disk_port_snapshot_take,
+        .snapshot_stat = sim_disk_port_snapshot_stat,
+        .snapshot_read = sim_disk_port_snapshot_read,
+        .snapshot_room = sim_disk_port_snapshot_room,
+        .snapshot_write = sim_disk_port_snapshot_write,
+        .snapshot_adopt = sim_disk_port_snapshot_adopt,
+        .snapshot_install = sim_disk_port_snapshot_install,
         .peer_is_up = port_peer_is_up,
         .peer_output = port_peer_output,
         .peers_changed = port_peers_changed,
@@ -401,14 +321,14 @@ static void founders(const struct sim *sim, struct replica_members *members)
     }
 }
 
-static void bootstrap(struct sim_node *node)
+/* The first entry of the cluster; none if it is not this node's to write. */
+static void first_entry(struct sim_node *node, struct buffer *ret_entry)
 {
     struct replica_members members = {.count = 0};
-    struct buffer encoded = {0};
-    founders(node->sim, &members);
-    replica_members_encode(&members, &encoded);
-    sim_disk_bootstrap(&node->disk, buffer_bytes(&encoded));
-    buffer_done(&encoded);
+    if (node->id <= node->sim->member_count && !node->was_wiped) {
+        founders(node->sim, &members);
+        replica_members_encode(&members, ret_entry);
+    }
 }
 
 struct sim_node *sim_node_new(struct sim *sim, uint32_t number)
@@ -420,7 +340,6 @@ struct sim_node *sim_node_new(struct sim *sim, uint32_t number)
     node->host.wake.run = node_wake;
     sim_disk_init(&node->disk, sim, node);
     list_init(&node->conns);
-    node->incarnation = prng_next(&sim->prng) | 1;
     node->election_ms = (uint32_t)sim_between(sim, 200, 1000);
     node->heartbeat_ms = node->election_ms / 10 + 10;
     node->peers = sim_peers_new(sim, node);
@@ -461,6 +380,7 @@ static void drop_process(struct sim_node *node)
 void sim_node_free(struct sim_node *node)
 {
     drop_process(node);
+    sim_disk_close(&node->disk, false);
     sim_disk_done(&node->disk);
     sim_peers_free(node->peers);
     free(node);
@@ -607,6 +527,30 @@ static void heard(void *data, uint64_t session)
     sim_silence_heard(sim_check_silence(node->sim), session);
 }
 
+/* False if the process has ended by that. */
+static bool open_disk(struct sim_node *node, struct bytes first,
+                      struct core_start *start)
+{
+    char why[HASP_WHY_SIZE] = "";
+    int error = sim_disk_open(&node->disk, first, &start->replica, why);
+    if (error == 0) {
+        const struct datadir_identity *identity = datadir_identity(
+            node->disk.datadir);
+        node->incarnation = identity->incarnation;
+        memcpy(node->cluster_id, identity->cluster_id, CLUSTER_ID_SIZE);
+        start->table = node->disk.table;
+        return true;
+    }
+    sim_note(node->sim, &node->host, "cannot start", (uint64_t)-error, 0, 0);
+    sim_say(node->sim, &node->host, "%s", why);
+    if (!is_excused(node)) {
+        sim_fail(node->sim, "a node starts from what it left on disk: %s: %s",
+                 node->host.name, why);
+    }
+    sim_disk_close(&node->disk, sim_chance(node->sim, 0.3));
+    return false;
+}
+
 void sim_node_start(struct sim_node *node)
 {
     struct sim *sim = node->sim;
@@ -618,13 +562,13 @@ void sim_node_start(struct sim_node *node)
         node->host.clock.true_ns = sim->now_ns;
         node->host.clock.local_ns = sim_between(sim, 1, 100) * SIM_S;
     }
-    if (node->disk.vote.term == 0 && node->id <= sim->member_count &&
-        !node->was_wiped) {
-        bootstrap(node);
+    struct core_start start = {.table = NULL};
+    struct buffer first = {0};
+    first_entry(node, &first);
+    if (!open_disk(node, buffer_bytes(&first), &start)) {
+        buffer_done(&first);
+        return;
     }
-    struct core_start start = {.table = node->disk.table};
-    sim_disk_open(&node->disk, &start.replica);
-    start.table = node->disk.table;
     node->feature_level = sim_version_choose(sim, node->feature_level);
     struct core_options options = make_options(node);
     struct core_port port = make_port(node);
@@ -643,13 +587,20 @@ void sim_node_start(struct sim_node *node)
     char why[HASP_WHY_SIZE];
     int error = core_begin(node->core, &start, sim_host_now(sim, &node->host),
                            why);
-    free((void *)(uintptr_t)start.replica.entries);
+    buffer_done(&first);
+    if (error == 0) {
+        error = sim_disk_begun(&node->disk);
+    }
     if (error == HASP_ETOOOLD) {
         sim_node_too_old(node);
         sim_node_kill(node, false);
         return;
     }
     sim_silence_loaded(sim_check_silence(sim), node);
+    if (error != 0 && is_excused(node)) {
+        sim_node_kill(node, false);
+        return;
+    }
     if (error != 0) {
         sim_fail(sim, "a node starts from what it left on disk: %s: %s",
                  node->host.name, why);
@@ -670,11 +621,20 @@ void sim_node_kill(struct sim_node *node, bool is_os_down)
                  0, 0);
         sim->stats.crashes++;
         drop_process(node);
-        sim_disk_crash(&node->disk, is_os_down);
+        sim_disk_close(&node->disk, is_os_down);
         sim_net_host_died(sim, node->host.number, is_os_down);
         sim_check_node_stops(sim, node);
     } else if (is_os_down) {
-        sim_disk_crash(&node->disk, true);
+        sim_disk_close(&node->disk, true);
+    }
+}
+
+void sim_node_dies(struct sim_node *node)
+{
+    if (node->is_in_turn) {
+        node->is_dying = true;
+    } else if (node->host.is_running) {
+        sim_node_kill(node, sim_chance(node->sim, 0.3));
     }
 }
 
@@ -689,8 +649,6 @@ void sim_node_wipe(struct sim_node *node, const struct replica_members *members)
     sim_node_kill(node, true);
     sim_disk_done(&node->disk);
     sim_disk_init(&node->disk, node->sim, node);
-    node->incarnation = prng_next(&node->sim->prng) | 1;
-    memset(node->cluster_id, 0, sizeof node->cluster_id);
     node->was_wiped = true;
     node->was_removed = false;
     sim_peers_configure(node->peers, members);
@@ -794,11 +752,8 @@ static void feed_snapshot(struct sim_node *node, const struct sim_news *news,
                           uint64_t now_ns)
 {
     struct snapshot_header header = {.last_index = 0};
-    char why[HASP_WHY_SIZE];
     if (news->error == 0) {
-        struct bytes stream = buffer_bytes(
-            &sim_disk_newest(&node->disk)->stream);
-        CHECK(snapshot_check(stream, &header, why) == 0);
+        header = node->disk.adopted.header;
     }
     core_snapshot_received(node->core, &header, news->error, now_ns);
 }
@@ -807,22 +762,17 @@ static void feed(struct sim_node *node, const struct sim_news *news,
                  uint64_t now_ns)
 {
     switch (news->kind) {
-    case NEWS_PERSISTED:
-        core_persisted(node->core, news->term, news->log_index, news->flush_ns,
-                       now_ns);
-        break;
-    case NEWS_VOTE_SAVED:
-        core_vote_saved(node->core, news->term, news->voted_for, news->flush_ns,
-                        now_ns);
+    case NEWS_DISK:
+        sim_node_disk_fails(
+            node, news->error != 0
+                      ? news->error
+                      : sim_disk_collect(&node->disk, node->core, now_ns));
         break;
     case NEWS_SNAPSHOT_TAKEN:
         core_snapshot_taken(node->core, news->log_index, news->error, now_ns);
         break;
     case NEWS_SNAPSHOT_RECEIVED:
         feed_snapshot(node, news, now_ns);
-        break;
-    case NEWS_SNAPSHOT_INSTALLED:
-        core_snapshot_installed(node->core, now_ns);
         break;
     case NEWS_PROBED:
         core_address_probed(node->core, news->log_index, news->error,
@@ -925,9 +875,15 @@ static void end_cleanly(struct sim_node *node)
     struct sim *sim = node->sim;
     sim_note(sim, &node->host, "stops", 0, 0, 0);
     int error = core_flush(node->core);
-    CHECK(error == 0);
     drop_process(node);
-    sim_disk_crash(&node->disk, false);
+    if (error == 0) {
+        error = sim_disk_stop(&node->disk);
+    }
+    if (error != 0 && !is_excused(node)) {
+        sim_fail(sim, "a node that is asked to stop does: %s: %s",
+                 node->host.name, hasp_strerror(error));
+    }
+    sim_disk_close(&node->disk, false);
     sim_net_host_died(sim, node->host.number, false);
     sim_check_node_stops(sim, node);
 }
@@ -975,7 +931,11 @@ static void node_wake(struct sim *sim, struct sim_event *event)
     uint64_t duration_ns = turn_duration(node);
     host->busy_until_ns = sim->now_ns + duration_ns;
     bool has_more = send_all(node, duration_ns);
-    sim_disk_start(&node->disk);
+    sim_node_disk_fails(node, sim_disk_start(&node->disk));
+    if (node->is_dying) {
+        sim_node_kill(node, false);
+        return;
+    }
     if (node->stopping_until_ns != 0 &&
         (core_is_quiet(node->core) || sim->now_ns >= node->stopping_until_ns)) {
         end_cleanly(node);

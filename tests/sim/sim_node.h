@@ -26,10 +26,20 @@ struct sim_disk *sim_node_disk(struct sim_node *node);
 /* NULL while the process does not run. */
 struct core *sim_node_core(struct sim_node *node);
 
+/* True if the process still acts, called once for each call of its port: it may
+ * be its last. */
+bool sim_node_acts(struct sim_node *node);
+/* An error of the disk ends the process; 0: none. It may only be one that the
+ * disk has had. */
+void sim_node_disk_fails(struct sim_node *node, int error);
+
 /* Starts the process from what is on its disk. */
 void sim_node_start(struct sim_node *node);
 /* Ends it at once; with 'is_os_down' the machine as well. */
 void sim_node_kill(struct sim_node *node, bool is_os_down);
+/* It has died in a call on files: it ends, if need be at the end of its turn.
+ */
+void sim_node_dies(struct sim_node *node);
 /* Ends it after so many more calls of its port: in the middle of something. */
 void sim_node_kill_within(struct sim_node *node, uint32_t calls);
 /* Ends it and gives it an empty data directory, with these members in its

@@ -13,11 +13,11 @@
 
 static struct tasks *current;
 
-static void set_due(struct worker *worker, uint64_t when_ns)
+static void set_due(struct task *task, uint64_t when_ns)
 {
-    worker->when_ns = when_ns;
-    if (when_ns < WORKER_OVER && worker->tasks->due != NULL) {
-        worker->tasks->due(worker->tasks, worker);
+    task->when_ns = when_ns;
+    if (when_ns < WORKER_OVER && task->tasks->due != NULL) {
+        task->tasks->due(task->tasks, task);
     }
 }
 
@@ -25,34 +25,36 @@ static int start(const char *name, worker_step_fn *step, void *data,
                  struct worker **ret_worker)
 {
     CHECK(current != NULL);
-    struct worker *worker = memory_new(sizeof *worker);
-    *worker = (struct worker){
+    struct task *task = memory_new(sizeof *task);
+    *task = (struct task){
         .tasks = current, .name = name, .step = step, .data = data};
-    list_push_back(&current->workers, &worker->in_tasks);
-    set_due(worker, current->now_ns(current));
-    *ret_worker = worker;
+    list_push_back(&current->workers, &task->in_tasks);
+    set_due(task, current->now_ns(current));
+    *ret_worker = (struct worker *)task;
     return 0;
 }
 
 static void wake(struct worker *worker)
 {
-    uint64_t now_ns = worker->tasks->now_ns(worker->tasks);
-    if (worker->when_ns != WORKER_OVER && worker->when_ns > now_ns) {
-        set_due(worker, now_ns);
+    struct task *task = (struct task *)worker;
+    uint64_t now_ns = task->tasks->now_ns(task->tasks);
+    if (task->when_ns != WORKER_OVER && task->when_ns > now_ns) {
+        set_due(task, now_ns);
     }
 }
 
-void tasks_step(struct worker *worker)
+void tasks_step(struct task *task)
 {
-    struct tasks *tasks = worker->tasks;
-    CHECK(worker->when_ns != WORKER_OVER);
-    worker->when_ns = WORKER_IDLE;
-    uint64_t when_ns = worker->step(worker->data, tasks->now_ns(tasks));
-    if (when_ns < worker->when_ns || when_ns == WORKER_OVER) {
-        set_due(worker, when_ns);
+    struct tasks *tasks = task->tasks;
+    CHECK(task->when_ns != WORKER_OVER);
+    current = tasks;
+    task->when_ns = WORKER_IDLE;
+    uint64_t when_ns = task->step(task->data, tasks->now_ns(tasks));
+    if (when_ns < task->when_ns || when_ns == WORKER_OVER) {
+        set_due(task, when_ns);
     }
     if (tasks->stepped != NULL) {
-        tasks->stepped(tasks, worker);
+        tasks->stepped(tasks, task);
     }
 }
 
@@ -61,7 +63,7 @@ static void wait_changed(struct worker *worker, pthread_mutex_t *mutex,
 {
     (void)changed;
     pthread_mutex_unlock(mutex);
-    tasks_step(worker);
+    tasks_step((struct task *)worker);
     pthread_mutex_lock(mutex);
 }
 
@@ -69,21 +71,22 @@ static void wait_for(struct worker *worker, sem_t *posted)
 {
     for (uint32_t i = 0; sem_trywait(posted) != 0; i++) {
         CHECK(i < STEPS_MAX);
-        tasks_step(worker);
+        tasks_step((struct task *)worker);
     }
 }
 
 static void join(struct worker *worker)
 {
-    for (uint32_t i = 0; worker->when_ns != WORKER_OVER; i++) {
+    struct task *task = (struct task *)worker;
+    for (uint32_t i = 0; task->when_ns != WORKER_OVER; i++) {
         CHECK(i < STEPS_MAX);
-        tasks_step(worker);
+        tasks_step(task);
     }
-    if (worker->tasks->ended != NULL) {
-        worker->tasks->ended(worker->tasks, worker);
+    if (task->tasks->ended != NULL) {
+        task->tasks->ended(task->tasks, task);
     }
-    list_remove(&worker->in_tasks);
-    free(worker);
+    list_remove(&task->in_tasks);
+    free(task);
 }
 
 static uint64_t now(void)

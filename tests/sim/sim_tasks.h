@@ -16,7 +16,8 @@
 
 struct tasks;
 
-struct worker {
+/* A worker: struct worker is known to the port alone. */
+struct task {
     struct list in_tasks;
     struct tasks *tasks;
     const char *name;
@@ -32,12 +33,12 @@ struct worker {
 struct tasks {
     struct list workers;
     uint64_t (*now_ns)(struct tasks *tasks);
-    /* 'worker' has become due, at another time than before or for more. */
-    void (*due)(struct tasks *tasks, struct worker *worker);
+    /* 'task' has become due, at another time than before or for more. */
+    void (*due)(struct tasks *tasks, struct task *task);
     /* It has taken a step. */
-    void (*stepped)(struct tasks *tasks, struct worker *worker);
+    void (*stepped)(struct tasks *tasks, struct task *task);
     /* It is about to be freed. */
-    void (*ended)(struct tasks *tasks, struct worker *worker);
+    void (*ended)(struct tasks *tasks, struct task *task);
 };
 
 /* The caller sets the functions, of which all but now_ns may be NULL. */
@@ -46,7 +47,7 @@ void tasks_init(struct tasks *tasks);
  * clock. */
 void tasks_enter(struct tasks *tasks);
 /* One step. */
-void tasks_step(struct worker *worker);
+void tasks_step(struct task *task);
 
 /* The port of disks in memory with these workers is in use from now on. */
 void tasks_use(void);

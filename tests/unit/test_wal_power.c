@@ -137,14 +137,14 @@ static void step_one(struct run *run)
 {
     uint32_t count = 0;
     LIST_EACH (node, &run->tasks.workers) {
-        count += LIST_ENTRY(node, struct worker, in_tasks)->when_ns <=
+        count += LIST_ENTRY(node, struct task, in_tasks)->when_ns <=
                  run->now_ns;
     }
     uint64_t chosen = dice(run, count);
     LIST_EACH (node, &run->tasks.workers) {
-        struct worker *worker = LIST_ENTRY(node, struct worker, in_tasks);
-        if (worker->when_ns <= run->now_ns && chosen-- == 0) {
-            tasks_step(worker);
+        struct task *task = LIST_ENTRY(node, struct task, in_tasks);
+        if (task->when_ns <= run->now_ns && chosen-- == 0) {
+            tasks_step(task);
             return;
         }
     }
