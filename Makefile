@@ -18,7 +18,7 @@ DESTDIR ?=
 B := build/$(FLAVOUR)
 
 CFLAGS ?= -O2 -g
-PKGS := raft libuv lmdb libcrypto inih smartcols jansson libsystemd
+PKGS := raft libuv lmdb libssl libcrypto inih smartcols jansson libsystemd
 PKG_CFLAGS := $(shell pkg-config --cflags $(PKGS) 2>/dev/null)
 
 HASP_CFLAGS := -std=c11 -D_GNU_SOURCE -iquote . \
@@ -27,7 +27,7 @@ HASP_CFLAGS := -std=c11 -D_GNU_SOURCE -iquote . \
     -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes \
     -Wpointer-arith -Wvla -Wformat=2 -Wundef
 HASP_LDFLAGS := -pthread -Wl,-z,relro,-z,now
-LIBS := -lraft -luv -llmdb -lxxhash -lmicrohttpd -ljansson -lcrypto
+LIBS := -lraft -luv -llmdb -lxxhash -lmicrohttpd -ljansson -lssl -lcrypto
 
 ifeq ($(FLAVOUR),level2)
 HASP_CFLAGS += -DHASP_FEATURE_LEVEL_EXTRA=1
@@ -86,7 +86,7 @@ PROPERTY_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard tests/property/*.c) \
 # a program that was built with an older one would break.
 SOVERSION := 0
 LIBHASP_OBJ := $(patsubst %.c,$(B)/%.o,$(wildcard client/*.c))
-LIBHASP_PARTS := $(patsubst %.c,$(B)/%.o,$(wildcard net/resp*.c base/*.c) \
+LIBHASP_PARTS := $(patsubst %.c,$(B)/%.o,$(wildcard net/resp*.c net/tls*.c base/*.c) \
     lease/lease.c)
 LIBHASP_SO := $(B)/libhasp.so.$(VERSION)
 # A node for other programs: all but the client, which has a library of its own.
@@ -156,7 +156,7 @@ $(B)/libhasp.a $(B)/libhaspnode.a: $(B)/%.a: $(B)/%.o
 
 $(LIBHASP_SO): $(B)/libhasp.o
 	$(CC) -shared -Wl,-soname,libhasp.so.$(SOVERSION) -Wl,--as-needed \
-	    $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ -luv -lcrypto
+	    $(HASP_LDFLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ -luv -lssl -lcrypto
 	ln -sf $(@F) $(B)/libhasp.so.$(SOVERSION)
 	ln -sf $(@F) $(B)/libhasp.so
 

@@ -21,6 +21,8 @@ import sys
 ROOMS = [
     ('net/resp', r'net/resp(_\w+)?\.[ch]$', 'base', '', True),
     ('net/frame', r'net/frame\.[ch]$', 'base', '', True),
+    # TLS without a socket, for streams and for clients.
+    ('net/tls', r'net/tls(_\w+)?\.[ch]$', 'base', 'openssl', False),
     ('net/http', r'net/http\.[ch]$', 'base net', 'uv microhttpd', False),
     ('lease/rules', r'lease/rules\.h$', 'base', '', True),
     ('lease/lease', r'lease/lease\.[ch]$', 'base lease/rules', '', True),
@@ -32,7 +34,7 @@ ROOMS = [
     ('lockfsm', r'lockfsm/', 'base lease/rules storage/table.h', '', True),
     ('raft', r'raft/', 'base', 'raft', True),
     ('storage', r'storage/', 'base', '', False),
-    ('net', r'net/', 'base net/frame', 'uv', False),
+    ('net', r'net/', 'base net/frame net/tls', 'uv', False),
     # A wing sees of core what its handlers need, not what core is made of.
     ('core/commands', r'core/commands/',
      'base base/sha lease/rules lockfsm net/resp core/request.h '
@@ -54,8 +56,8 @@ ROOMS = [
      'base net/resp net/http core/core.h core/commands/options.h', 'jansson',
      False),
     ('node', r'node/',
-     'base lockfsm raft storage net net/resp net/frame net/http core http '
-     'include', 'uv', False),
+     'base lockfsm raft storage net net/resp net/frame net/http net/tls core '
+     'http include', 'uv', False),
     # hasp_uv.h goes with hasp.h; neither includes anything of ours.
     ('include', r'include/', '', '', False),
     # What users would write: system includes (<hasp/hasp.h>) only.
@@ -66,8 +68,8 @@ ROOMS = [
      r'\.[ch]$',
      'base base/sha net/resp lease/lease lease/rules include', '', True),
     ('client', r'client/',
-     'base base/sha net/resp lease/lease lease/rules include client/machine',
-     'uv', False),
+     'base base/sha net/resp net/tls lease/lease lease/rules include '
+     'client/machine', 'uv', False),
     ('cmd/haspd', r'cmd/haspd/', 'base include', 'inih systemd', False),
     ('cmd/hasp', r'cmd/hasp/',
      'base client client/machine lease/lease include',

@@ -200,7 +200,11 @@ enum hasp_error {
     /* An operator has blacklisted the session or its name. */
     HASP_EBLACKLISTED = -27,
     /* Used inside of hasp: written by a newer version than this one. */
-    HASP_ETOOOLD = -28
+    HASP_ETOOOLD = -28,
+    /* TLS: a certificate, a key or a CA is missing, does not fit, has expired
+     * or is refused by one of the two sides; or one of them speaks plain.
+     * Nothing was done. */
+    HASP_ECERT = -29
 };
 #endif
 

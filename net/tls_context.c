@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A set of files becomes a context, or a sentence that says why not. */
+
+#include "net/tls_context.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509v3.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+
+#define CHAIN_DEPTH_MAX 3
+
+/* What is being loaded. */
+struct loading {
+    struct tls_context *context;
+    const struct tls_files *files;
+    uint64_t node;
+    char *why;
+};
+
+static int refuse(const struct loading *loading, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static int refuse(const struct loading *loading, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(loading->why, HASP_WHY_SIZE, format, args);
+    va_end(args);
+    ERR_clear_error();
+    return HASP_ECERT;
+}
+
+static int64_t seconds_of(const ASN1_TIME *time)
+{
+    struct tm tm;
+    return ASN1_TIME_to_tm(time, &tm) == 1 ? (int64_t)timegm(&tm) : 0;
+}
+
+/* --- The CAs -------------------------------------------------------------- */
+
+/* Takes the cluster's name from a CA, if nobody has said it. */
+static void learn_cluster(struct tls_context *context, X509 *ca)
+{
+    GENERAL_NAMES *names = X509_get_ext_d2i(ca, NID_subject_alt_name, NULL,
+                                            NULL);
+    for (int i = 0; i < sk_GENERAL_NAME_num(names); i++) {
+        const GENERAL_NAME *one = sk_GENERAL_NAME_value(names, i);
+        struct tls_name name;
+        if (one->type != GEN_URI || context->cluster[0] != '\0') {
+            continue;
+        }
+        const ASN1_IA5STRING *uri = one->d.uniformResourceIdentifier;
+        if (tls_name_parse(bytes_of(ASN1_STRING_get0_data(uri),
+                                    (size_t)ASN1_STRING_length(uri)),
+                           &name) == 0 &&
+            name.role == TLS_CA) {
+            memcpy(context->cluster, name.cluster, sizeof context->cluster);
+        }
+    }
+    GENERAL_NAMES_free(names);
+}
+
+static int load_cas(const struct loading *loading)
+{
+    struct tls_context *context = loading->context;
+    const char *path = loading->files->ca;
+    FILE *file = fopen(path, "re");
+    if (file == NULL) {
+        return refuse(loading, "cannot open the CA '%.300s': %s", path,
+                      strerror(errno));
+    }
+    X509_STORE *store = SSL_CTX_get_cert_store(context->ssl);
+    X509 *ca;
+    int count = 0;
+    while ((ca = PEM_read_X509(file, NULL, NULL, NULL)) != NULL) {
+        int64_t until = seconds_of(X509_get0_notAfter(ca));
+        if (X509_STORE_add_cert(store, ca) == 1) {
+            learn_cluster(context, ca);
+            if (count++ == 0 || until < context->ca_until) {
+                context->ca_until = until;
+            }
+        }
+        X509_free(ca);
+    }
+    fclose(file);
+    ERR_clear_error(); /* PEM_read_X509() ends with one. */
+    if (count == 0) {
+        return refuse(loading, "'%.300s' holds no certificate of a CA (PEM)",
+                      path);
+    }
+    if (context->cluster[0] == '\0') {
+        return refuse(loading,
+                      "the CA '%.300s' does not say for which cluster it is, "
+                      "since it was not made by hasp cert: name the cluster",
+                      path);
+    }
+    return 0;
+}
+
+/* --- Its own certificate -------------------------------------------------- */
+
+/* OpenSSL would ask on the terminal. */
+static int no_passphrase(char *out, int size, int is_writing, void *data)
+{
+    (void)out;
+    (void)size;
+    (void)is_writing;
+    (void)data;
+    return 0;
+}
+
+/* Why a file cannot be used. */
+static const char *fault_of(const char *path)
+{
+    return access(path, R_OK) == 0 ? "it holds none" : strerror(errno);
+}
+
+static int check_mode(const struct loading *loading)
+{
+    const char *path = loading->files->key;
+    struct stat status;
+    if (stat(path, &status) != 0) {
+        return refuse(loading, "cannot open the key '%.300s': %s", path,
+                      strerror(errno));
+    }
+    if ((status.st_mode & (S_IRWXO | S_IWGRP)) != 0) {
+        return refuse(loading,
+                      "key file '%.300s' is mode %04o: chmod 0600 (Kubernetes: "
+                      "defaultMode 0400)",
+                      path, (unsigned)(status.st_mode & 07777));
+    }
+    return 0;
+}
+
+/* Would the other end take it? */
+static int check_chain(const struct loading *loading, X509 *own)
+{
+    struct tls_context *context = loading->context;
+    char whose[300];
+    STACK_OF(X509) *chain = NULL;
+    X509_STORE_CTX *check = X509_STORE_CTX_new();
+    CHECK(check != NULL);
+    SSL_CTX_get0_chain_certs(context->ssl, &chain);
+    CHECK(X509_STORE_CTX_init(check, SSL_CTX_get_cert_store(context->ssl), own,
+                              chain) == 1);
+    /* A node also dials, and its certificate is made for both. */
+    CHECK(X509_STORE_CTX_set_default(check, context->use == TLS_AS_CLIENT
+                                                ? "ssl_client"
+                                                : "ssl_server") == 1);
+    X509_VERIFY_PARAM_set_depth(X509_STORE_CTX_get0_param(check),
+                                CHAIN_DEPTH_MAX);
+    int rv = 0;
+    if (X509_verify_cert(check) != 1) {
+        snprintf(whose, sizeof whose, "the certificate '%.250s'",
+                 loading->files->certificate);
+        tls_explain(context, X509_STORE_CTX_get_error(check),
+                    X509_STORE_CTX_get_error_depth(check),
+                    X509_STORE_CTX_get_current_cert(check), whose,
+                    loading->why);
+        ERR_clear_error();
+        rv = HASP_ECERT;
+    }
+    X509_STORE_CTX_free(check);
+    return rv;
+}
+
+static int check_own(const struct loading *loading)
+{
+    struct tls_context *context = loading->context;
+    X509 *own = SSL_CTX_get0_certificate(context->ssl);
+    char whose[300];
+    struct tls_name name;
+    CHECK(own != NULL);
+    context->certificate_until = seconds_of(X509_get0_notAfter(own));
+    snprintf(whose, sizeof whose, "the certificate '%.250s'",
+             loading->files->certificate);
+    int rv = check_chain(loading, own);
+    if (rv == 0) {
+        rv = tls_check_name(context, own, whose, true, &name, loading->why);
+    }
+    if (rv == 0 && loading->node != 0 && name.node != loading->node) {
+        return refuse(loading,
+                      "%s is of node %" PRIu64 ", this is node %" PRIu64, whose,
+                      name.node, loading->node);
+    }
+    return rv;
+}
+
+static int load_own(const struct loading *loading)
+{
+    const struct tls_files *files = loading->files;
+    SSL_CTX *ssl = loading->context->ssl;
+    if (files->certificate == NULL || files->key == NULL) {
+        return loading->context->use == TLS_AS_CLIENT
+                   ? 0
+                   : refuse(loading, "a node needs a certificate and its key");
+    }
+    int rv = check_mode(loading);
+    if (rv != 0) {
+        return rv;
+    }
+    SSL_CTX_set_default_passwd_cb(ssl, no_passphrase);
+    if (SSL_CTX_use_certificate_chain_file(ssl, files->certificate) != 1) {
+        return refuse(loading, "cannot read the certificate '%.300s' (PEM): %s",
+                      files->certificate, fault_of(files->certificate));
+    }
+    if (SSL_CTX_use_PrivateKey_file(ssl, files->key, SSL_FILETYPE_PEM) != 1) {
+        bool differs = ERR_GET_REASON(ERR_peek_last_error()) ==
+                       X509_R_KEY_VALUES_MISMATCH;
+        return refuse(loading,
+                      differs ? "the key '%.200s' is not that of the "
+                                "certificate '%.200s'"
+                              : "cannot read the key '%.200s' (PEM without a "
+                                "passphrase), which goes with '%.200s'",
+                      files->key, files->certificate);
+    }
+    return check_own(loading);
+}
+
+/* --- The whole ------------------------------------------------------------ */
+
+static void demand(struct tls_context *context)
+{
+    SSL_CTX *ssl = context->ssl;
+    CHECK(SSL_CTX_set_min_proto_version(ssl, TLS1_3_VERSION) == 1);
+    (void)SSL_CTX_set_session_cache_mode(ssl, SSL_SESS_CACHE_OFF);
+    CHECK(SSL_CTX_set_num_tickets(ssl, 0) == 1);
+    (void)SSL_CTX_set_options(ssl, SSL_OP_NO_TICKET);
+    (void)SSL_CTX_set_mode(ssl, SSL_MODE_ENABLE_PARTIAL_WRITE |
+                                    SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                                    SSL_MODE_RELEASE_BUFFERS);
+    SSL_CTX_set_verify_depth(ssl, CHAIN_DEPTH_MAX);
+    SSL_CTX_set_verify(ssl,
+                       context->use == TLS_FOR_PEERS
+                           ? SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT
+                           : SSL_VERIFY_PEER,
+                       tls_verified);
+}
+
+int tls_context_load(const struct tls_files *files, enum tls_use use,
+                     const char *cluster, uint64_t node,
+                     struct tls_context **ret_context, char why[HASP_WHY_SIZE])
+{
+    struct tls_context *context = memory_new(sizeof *context);
+    struct loading loading = {context, files, node, why};
+    CHECK(use == TLS_AS_CLIENT || cluster != NULL);
+    context->use = use;
+    atomic_init(&context->count, 1);
+    snprintf(context->ca_path, sizeof context->ca_path, "%s", files->ca);
+    snprintf(context->cluster, sizeof context->cluster, "%s",
+             cluster != NULL ? cluster : "");
+    ERR_clear_error();
+    context->ssl = SSL_CTX_new(TLS_method());
+    if (context->ssl == NULL) {
+        free(context);
+        return refuse(&loading, "OpenSSL cannot begin: %s",
+                      ERR_reason_error_string(ERR_peek_last_error()));
+    }
+    demand(context);
+    int rv = load_cas(&loading);
+    if (rv == 0) {
+        rv = load_own(&loading);
+    }
+    if (rv != 0) {
+        tls_context_unref(context);
+        return rv;
+    }
+    *ret_context = context;
+    return 0;
+}
+
+struct tls_context *tls_context_ref(struct tls_context *context)
+{
+    atomic_fetch_add(&context->count, 1);
+    return context;
+}
+
+void tls_context_unref(struct tls_context *context)
+{
+    if (context != NULL && atomic_fetch_sub(&context->count, 1) == 1) {
+        SSL_CTX_free(context->ssl);
+        free(context);
+    }
+}
+
+int64_t tls_context_certificate_until(const struct tls_context *context)
+{
+    return context->certificate_until;
+}
+
+int64_t tls_context_ca_until(const struct tls_context *context)
+{
+    return context->ca_until;
+}
