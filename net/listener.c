@@ -14,7 +14,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "net/stream.h"
+#include "net/secure.h"
 
 #define BACKLOG 1024
 /* So that a flood of connections does not hold up those that stand. */
@@ -26,8 +26,8 @@ struct listener {
     uv_poll_t poll;
     uv_timer_t timer; /* Runs while accepting is paused. */
     listener_accept_fn *accept;
-    listener_ready_fn *ready;
     void *data;
+    struct gate gate;
     void (*closed)(void *data);
     void *closed_data;
     uint64_t starved_logged_ms;
@@ -113,18 +113,28 @@ int listener_open(uv_loop_t *loop, const char *host, uint16_t port,
     }
     struct listener *listener = memory_new(sizeof *listener);
     listener->accept = accept;
-    listener->ready = ready;
     listener->data = data;
+    listener->gate.ready = ready;
+    listener->gate.data = data;
     listener->fd = fd;
     listener->port = listener_port_of(fd);
     CHECK(uv_poll_init(loop, &listener->poll, fd) == 0);
     CHECK(uv_timer_init(loop, &listener->timer) == 0);
-    listener->handle_count = 2;
+    gate_open(&listener->gate, loop);
+    listener->handle_count = 2 + GATE_HANDLES;
+    listener->gate.check.data = listener;
+    listener->gate.idle.data = listener;
     listener->poll.data = listener;
     listener->timer.data = listener;
     CHECK(uv_poll_start(&listener->poll, UV_READABLE, poll_cb) == 0);
     *ret_listener = listener;
     return 0;
+}
+
+void listener_use_tls(struct listener *listener, enum tls_mode mode,
+                      struct tls_context *context, const char *refusal)
+{
+    gate_use(&listener->gate, mode, context, refusal);
 }
 
 uint16_t listener_port(const struct listener *listener)
@@ -141,6 +151,7 @@ void listener_close_then(struct listener *listener, void (*closed)(void *data),
     listener->closed_data = data;
     uv_close((uv_handle_t *)&listener->poll, closed_cb);
     uv_close((uv_handle_t *)&listener->timer, closed_cb);
+    gate_close(&listener->gate, closed_cb);
     close(listener->fd); /* The poll has forgotten it in uv_close(). */
     listener->fd = -1;
 }
@@ -195,9 +206,7 @@ static void take_connection(struct listener *listener, int fd,
     }
     CHECK(events != NULL);
     stream_adopt(stream, listener->poll.loop, fd, events, limits, owner);
-    if (!stream->is_closing && listener->ready != NULL) {
-        listener->ready(listener->data, stream);
-    }
+    gate_take(&listener->gate, stream);
 }
 
 /* No descriptor or no memory: the connections wait in the kernel meanwhile. */

@@ -8,8 +8,9 @@
  *     stream_flush -> send_output -> write_cb
  *     stream_close -> handle_closed_cb (twice) -> on_closed
  *
- * take_in() and send_output() are the two places where bytes pass between the
- * socket and the owner's buffers: a cipher goes between there. */
+ * read_cb() and stream_send_output() are the two places where bytes pass
+ * between the socket and the owner's buffers: TLS (net/secure.c) goes between
+ * there. */
 
 #include "net/stream.h"
 
@@ -24,6 +25,8 @@
 
 #include "base/check.h"
 #include "base/memory.h"
+#include "net/secure.h"
+#include "net/stream_parts.h"
 
 #define READ_SIZE (64u << 10)
 #define KEEPALIVE_IDLE_S 2
@@ -61,9 +64,6 @@ static void try_address(struct stream *stream);
 static void begin(struct stream *stream);
 static void deliver(struct stream *stream);
 static void keep_reading(struct stream *stream);
-static void send_output(struct stream *stream);
-static void start_timer(struct stream *stream, uint64_t after_ms);
-static void fail(struct stream *stream, int uv_error);
 
 static size_t unread_size(const struct stream *stream)
 {
@@ -130,7 +130,7 @@ void stream_adopt(struct stream *stream, uv_loop_t *loop, int fd,
     int error = uv_tcp_open(&stream->tcp, fd);
     if (error != 0) {
         close(fd);
-        fail(stream, error);
+        stream_fail(stream, error);
         return;
     }
     begin(stream);
@@ -145,7 +145,7 @@ static void target_resolve(struct stream *stream)
                                target->host, target->service, &hints);
     target->is_resolving = error == 0;
     if (error != 0) {
-        fail(stream, error);
+        stream_fail(stream, error);
     }
 }
 
@@ -160,7 +160,7 @@ static void resolved_cb(uv_getaddrinfo_t *request, int status,
         uv_freeaddrinfo(list);
         free(target);
     } else if (status != 0) {
-        fail(stream, status);
+        stream_fail(stream, status);
     } else {
         target->next = list;
         try_address(stream);
@@ -191,7 +191,7 @@ static void attempt_failed(struct stream *stream, int uv_error)
 {
     uv_timer_stop(&stream->timer);
     if (stream->target->next == NULL) {
-        fail(stream, uv_error);
+        stream_fail(stream, uv_error);
         return;
     }
     uv_close((uv_handle_t *)&stream->tcp, handle_closed_cb);
@@ -210,7 +210,7 @@ static void try_address(struct stream *stream)
         attempt_failed(stream, error);
         return;
     }
-    start_timer(stream, STREAM_CONNECT_MS);
+    stream_start_timer(stream, STREAM_CONNECT_MS);
 }
 
 static void connect_cb(uv_connect_t *request, int status)
@@ -226,7 +226,14 @@ static void connect_cb(uv_connect_t *request, int status)
     uv_timer_stop(&stream->timer);
     target_drop(stream);
     begin(stream);
-    if (!stream->is_closing && stream->events->on_connected != NULL) {
+    if (stream->is_closing) {
+        return;
+    }
+    if (stream->secure != NULL) {
+        secure_connected(stream); /* It tells the owner, later. */
+        return;
+    }
+    if (stream->events->on_connected != NULL) {
         stream->events->on_connected(stream);
     }
     stream_flush(stream);
@@ -287,7 +294,8 @@ static void alloc_cb(uv_handle_t *handle, size_t suggested, uv_buf_t *buf)
     size_t unread = unread_size(stream);
     size_t max = stream->limits.input_max;
     size_t room = READ_SIZE;
-    if (!stream->closes_when_flushed && max < unread + READ_SIZE) {
+    if (!stream->closes_when_flushed && !secure_is_unready(stream) &&
+        max < unread + READ_SIZE) {
         room = max > unread ? max - unread : 1;
     }
     *buf = uv_buf_init(memory, (unsigned)room);
@@ -326,9 +334,9 @@ static void input_settle(struct stream *stream)
     keep_reading(stream);
 }
 
-/* Bytes have come from the socket. The owner sees them where they lie, unless
- * it has left some of the earlier ones. */
-static void take_in(struct stream *stream, struct bytes bytes)
+/* The owner sees the bytes where they lie, unless it has left some of the
+ * earlier ones. */
+void stream_take_in(struct stream *stream, struct bytes bytes)
 {
     if (stream->is_closing || stream->closes_when_flushed) {
         return;
@@ -383,7 +391,7 @@ static void keep_reading(struct stream *stream)
                                   read_cb);
         stream->is_reading = error == 0;
         if (error != 0) {
-            fail(stream, error);
+            stream_fail(stream, error);
         }
     }
 }
@@ -391,10 +399,12 @@ static void keep_reading(struct stream *stream)
 static void read_cb(uv_stream_t *tcp, ssize_t size, const uv_buf_t *buf)
 {
     struct stream *stream = tcp->data;
-    if (size > 0) {
-        take_in(stream, bytes_of(buf->base, (size_t)size));
+    if (size > 0 && stream->secure != NULL) {
+        secure_take(stream, bytes_of(buf->base, (size_t)size));
+    } else if (size > 0) {
+        stream_take_in(stream, bytes_of(buf->base, (size_t)size));
     } else if (size < 0 && !stream->is_closing) {
-        fail(stream, (int)size);
+        stream_fail(stream, (int)size);
     }
     if (buf->base != NULL) {
         give_back(buf->base);
@@ -449,7 +459,7 @@ void stream_resume(struct stream *stream)
     if (stream->is_delivering) {
         stream->is_again = true;
     } else if (unread_size(stream) > 0) {
-        start_timer(stream, 0);
+        stream_start_timer(stream, 0);
     }
 }
 
@@ -465,13 +475,19 @@ size_t stream_unsent(const struct stream *stream)
     return stream->output.size + stream->tcp.write_queue_size;
 }
 
+static bool has_output(const struct stream *stream)
+{
+    return stream->secure != NULL ? secure_has_output(stream)
+                                  : stream->output.size > 0;
+}
+
 void stream_flush(struct stream *stream)
 {
     if (stream->is_closing) {
         return;
     }
-    if (stream->is_open && !stream->is_writing && stream->output.size > 0) {
-        send_output(stream);
+    if (stream->is_open && !stream->is_writing && has_output(stream)) {
+        stream_send_output(stream);
     }
     if (!stream->is_closing &&
         stream_unsent(stream) > stream->limits.output_max) {
@@ -484,9 +500,15 @@ void stream_flush(struct stream *stream)
  * words from it, so we say that we are done and wait for its end. */
 static void output_is_empty(struct stream *stream)
 {
-    buffer_shrink(&stream->output, stream->limits.idle_max / 2);
+    if (stream->output.size == 0) { /* Or its handshake is not done yet. */
+        buffer_shrink(&stream->output, stream->limits.idle_max / 2);
+    }
     buffer_shrink(&stream->in_flight, stream->limits.idle_max / 4);
     if (stream->closes_when_flushed) {
+        if (stream->secure != NULL && secure_end(stream)) {
+            stream_send_output(stream); /* And comes back here. */
+            return;
+        }
         int error = uv_shutdown(&stream->shutdown, (uv_stream_t *)&stream->tcp,
                                 shutdown_cb);
         if (error != 0) {
@@ -495,32 +517,37 @@ static void output_is_empty(struct stream *stream)
     }
 }
 
-static void send_output(struct stream *stream)
+void stream_send_output(struct stream *stream)
 {
-    uv_buf_t buf = uv_buf_init((char *)stream->output.data,
-                               (unsigned)stream->output.size);
+    struct buffer *output = stream->secure != NULL ? secure_output(stream)
+                                                   : &stream->output;
+    if (output == NULL) {
+        return;
+    }
+    uv_buf_t buf = uv_buf_init((char *)output->data, (unsigned)output->size);
     int sent = uv_try_write((uv_stream_t *)&stream->tcp, &buf, 1);
     if (sent == UV_EAGAIN) {
         sent = 0;
     }
     if (sent < 0) {
-        fail(stream, sent);
+        stream_fail(stream, sent);
         return;
     }
-    if ((size_t)sent == stream->output.size) {
-        buffer_clear(&stream->output);
+    if ((size_t)sent == output->size) {
+        buffer_clear(output);
+        buffer_shrink(output, stream->limits.idle_max / 2);
         output_is_empty(stream);
         return;
     }
-    struct buffer rest = stream->output;
-    stream->output = stream->in_flight;
+    struct buffer rest = *output;
+    *output = stream->in_flight;
     stream->in_flight = rest;
     buf = uv_buf_init((char *)rest.data + sent,
                       (unsigned)(rest.size - (size_t)sent));
     int error = uv_write(&stream->write, (uv_stream_t *)&stream->tcp, &buf, 1,
                          write_cb);
     if (error != 0) {
-        fail(stream, error);
+        stream_fail(stream, error);
         return;
     }
     stream->is_writing = true;
@@ -534,12 +561,12 @@ static void write_cb(uv_write_t *request, int status)
         return;
     }
     if (status != 0) {
-        fail(stream, status);
+        stream_fail(stream, status);
         return;
     }
     buffer_clear(&stream->in_flight);
-    if (stream->output.size > 0) {
-        send_output(stream);
+    if (has_output(stream)) {
+        stream_send_output(stream);
     } else {
         output_is_empty(stream);
     }
@@ -559,7 +586,7 @@ static void shutdown_cb(uv_shutdown_t *request, int status)
 
 /* --- Time and end --------------------------------------------------------- */
 
-static void start_timer(struct stream *stream, uint64_t after_ms)
+void stream_start_timer(struct stream *stream, uint64_t after_ms)
 {
     CHECK(uv_timer_start(&stream->timer, timer_cb, after_ms, 0) == 0);
 }
@@ -574,6 +601,8 @@ static void timer_cb(uv_timer_t *timer)
         stream_close(stream, stream->close_reason);
     } else if (!stream->is_open) {
         attempt_failed(stream, UV_ETIMEDOUT);
+    } else if (secure_is_unready(stream)) {
+        secure_is_late(stream);
     } else if (!stream->is_paused && unread_size(stream) > 0) {
         deliver(stream);
         if (!stream->is_closing) {
@@ -593,13 +622,13 @@ void stream_close_flushed(struct stream *stream, const char *reason)
     }
     stream->closes_when_flushed = true;
     stream->close_reason = reason;
-    start_timer(stream, STREAM_LAST_FLUSH_MS);
+    stream_start_timer(stream, STREAM_LAST_FLUSH_MS);
     keep_reading(stream); /* For its end; what still comes is dropped. */
     if (stream->is_closing || stream->is_writing) {
         return;
     }
-    if (stream->output.size > 0) {
-        send_output(stream);
+    if (has_output(stream)) {
+        stream_send_output(stream);
     } else {
         output_is_empty(stream);
     }
@@ -640,7 +669,9 @@ static void handle_closed_cb(uv_handle_t *handle)
     buffer_done(&stream->in_flight);
     stream->input_start = 0;
     stream->is_open = false;
+    struct secure *secure = stream->secure;
     stream->events->on_closed(stream, stream->close_reason);
+    secure_free(secure); /* The reason may be there. */
 }
 
 static const char *reason_of(int uv_error)
@@ -673,7 +704,7 @@ static const char *reason_of(int uv_error)
     }
 }
 
-static void fail(struct stream *stream, int uv_error)
+void stream_fail(struct stream *stream, int uv_error)
 {
     if (stream->closes_when_flushed) {
         stream_close(stream, stream->close_reason);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
 /* A byte stream over TCP on libuv, with limits: the layer on which clients' and
- * peers' connections stand, and under which TLS will slip.
+ * peers' connections stand, with TLS below it where that is wanted.
  *
  * A stream is born from a listener or from stream_connect(), calls 'on_bytes'
  * for what arrives, and is closed once, by either side, with a reason;
@@ -38,7 +38,9 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/list.h"
+#include "net/tls.h"
 
+struct secure;
 struct stream;
 
 struct stream_limits {
@@ -51,11 +53,13 @@ struct stream_events {
     /* Bytes have arrived: stream_input() has them; the owner calls
      * stream_consume() for what it has dealt with. May close the stream. */
     void (*on_bytes)(struct stream *stream);
-    /* A connection asked for by stream_connect() stands. May be NULL. */
+    /* A connection asked for by stream_connect() stands, its TLS too. May be
+     * NULL. */
     void (*on_connected)(struct stream *stream);
-    /* The last call. 'reason' is a static text: "closed by the other end",
-     * "connection refused", "output limit", or what stream_close() was
-     * given. */
+    /* The last call. 'reason' is a text that lives as long as this call:
+     * "closed by the other end", "connection refused", "output limit", what
+     * stream_close() was given, or what is wrong with the other end's
+     * certificate. */
     void (*on_closed)(struct stream *stream, const char *reason);
     /* What did not leave at once has been handed to the kernel, and nothing
      * waits any more. May be NULL. */
@@ -82,6 +86,7 @@ struct stream {
     struct buffer output;
     struct buffer in_flight;
     struct stream_target *target; /* While connecting. */
+    struct secure *secure;        /* NULL: plain. */
     const char *close_reason;
     char address[STREAM_ADDRESS_SIZE]; /* "host:port" of the other end. */
     uint8_t handle_count;              /* Of libuv's, not yet closed. */
@@ -94,6 +99,7 @@ struct stream {
     bool is_closing;
     bool closes_when_flushed;
     bool was_closed_by_peer; /* The other end closed or reset it. */
+    bool has_failed_tls;     /* No TLS came about, or it broke. */
 };
 
 /* Connects to the numeric address or host name 'host':'port' (names are
@@ -104,11 +110,19 @@ MUST_CHECK int stream_connect(struct stream *stream, uv_loop_t *loop,
                               const char *host, uint16_t port,
                               const struct stream_events *events,
                               const struct stream_limits *limits, void *owner);
+/* Right after that: it is to speak TLS, as the end that connects; 'node' as in
+ * tls_new(). */
+void stream_use_tls(struct stream *stream, struct tls_context *context,
+                    uint64_t node);
 /* Takes the connected socket 'fd'; used by the listener. Does not fail: what
  * goes wrong is told by on_closed. */
 void stream_adopt(struct stream *stream, uv_loop_t *loop, int fd,
                   const struct stream_events *events,
                   const struct stream_limits *limits, void *owner);
+
+/* Who is at the other end, as its certificate says; NULL: it speaks plain, or
+ * its handshake is not done. */
+const struct tls_identity *stream_identity(const struct stream *stream);
 
 /* What lies unread. Inside on_bytes the bytes stay where they are until it
  * returns; outside of it, until stream_consume() or until the loop goes on. */
@@ -145,7 +159,9 @@ listener_accept_fn(void *data, const char *address,
                    const struct stream_events **ret_events,
                    const struct stream_limits **ret_limits, void **ret_owner,
                    const char **ret_refusal);
-/* Called when the accepted stream is ready (may write). */
+/* Called when the accepted stream is ready (may write): at once, or where TLS
+ * is spoken when that has been found out and its handshake is done. Before, the
+ * stream has no bytes for its owner. */
 typedef void listener_ready_fn(void *data, struct stream *stream);
 
 /* Listens on 'host':'port' (port 0: any; listener_port() tells). Errors with a
@@ -155,6 +171,17 @@ MUST_CHECK int listener_open(uv_loop_t *loop, const char *host, uint16_t port,
                              listener_ready_fn *ready, void *data,
                              struct listener **ret_listener,
                              char why[HASP_WHY_SIZE]);
+/* What is spoken there; the first byte of a connection tells it apart. */
+enum tls_mode {
+    TLS_OFF,    /* Nothing but plain. */
+    TLS_ALLOW,  /* Plain and TLS. */
+    TLS_REQUIRE /* Who speaks plain is told 'refusal', and closed. */
+};
+/* From now on; connections that stand stay as they are. Keeps a reference of
+ * 'context', which may be NULL for TLS_OFF. 'refusal' is static text or
+ * NULL. */
+void listener_use_tls(struct listener *listener, enum tls_mode mode,
+                      struct tls_context *context, const char *refusal);
 /* The bound socket alone, for who accepts by other means. */
 MUST_CHECK int listener_bind(const char *host, uint16_t port, int *ret_fd,
                              char why[HASP_WHY_SIZE]);
