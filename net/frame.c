@@ -126,6 +126,11 @@ void frame_put_hello(struct buffer *out, const struct frame_hello *hello)
     buffer_put_u64(out, hello->term);
     buffer_put_u64(out, hello->last_index);
     put_terms(out, &hello->terms);
+    /* It may be longer than is read, and its first byte, of the size, must not
+     * be that of TLS. */
+    if ((out->size - start - FRAME_HEADER_SIZE) % 256 == FRAME_NOT_SIZE) {
+        buffer_put_u8(out, 0);
+    }
     frame_end(out, start);
 }
 

@@ -27,6 +27,9 @@
 #define FRAME_HEADER_SIZE 8
 #define FRAME_SIZE_MAX (32u << 20) /* Body. */
 #define FRAME_HELLO_SIZE_MAX 512u  /* Body of the first frame. */
+/* That of a HELLO modulo 256 is not this: a connection that begins with it
+ * speaks TLS (TLS_FIRST_BYTE). */
+#define FRAME_NOT_SIZE 0x16
 
 /* Versions of the frames. Each node announces in its HELLO the range that it
  * speaks; both sides of a connection then speak the highest version that lies

@@ -39,6 +39,15 @@ struct peer_link *peer_link_new(struct peers *peers)
     return link;
 }
 
+/* Where both are allowed a node that does not speak TLS yet is still reached;
+ * one that has is not, or whoever sits in between could talk it down. */
+static bool dials_tls(const struct peers *peers, const struct peer *peer)
+{
+    return peers->tls == TLS_REQUIRE ||
+           (peers->tls == TLS_ALLOW &&
+            (peer->was_secure || !peer->dials_plain));
+}
+
 void peer_link_dial(struct peers *peers, struct peer *peer)
 {
     CHECK(peer->link == NULL && peer->host[0] != '\0');
@@ -51,6 +60,9 @@ void peer_link_dial(struct peers *peers, struct peer *peer)
     CHECK(stream_connect(&link->stream, peers->loop, peer->host, peer->port,
                          &peer_link_events, &peer_link_stranger_limits,
                          link) == 0);
+    if (dials_tls(peers, peer)) {
+        stream_use_tls(&link->stream, peers->context, peer->id);
+    }
 }
 
 static struct frame_hello own_hello(const struct peers *peers, uint64_t to)
@@ -121,7 +133,8 @@ static void go_down(struct peer_link *link, const char *reason,
     if (peer != NULL) {
         CHECK(peer->link == link);
         peer->link = NULL;
-        if (was_up || peer->attempts == 0) {
+        peer->dials_plain = !was_up && !peer->dials_plain;
+        if (was_up || (peer->attempts == 0 && !link->stream.has_failed_tls)) {
             LOG_INFO(was_up ? "peer down" : "peer not reached",
                      "peer=%" PRIu64 " address=%s reason=%s", link->id,
                      link->stream.address, log_quote(reason, strlen(reason)));
@@ -137,19 +150,6 @@ static void go_down(struct peer_link *link, const char *reason,
     }
 }
 
-static void closed_cb(struct stream *stream, const char *reason)
-{
-    struct peer_link *link = stream->owner;
-    struct peers *peers = link->peers;
-    leave_strangers(link);
-    go_down(link, reason, stream->was_closed_by_peer);
-    list_remove(&link->node);
-    free(link);
-    peers_part_closed(peers);
-}
-
-/* --- Refusing ------------------------------------------------------------- */
-
 /* Strangers must not be able to fill the log. */
 static void log_refusal(struct peers *peers, const char *address,
                         const char *why)
@@ -160,6 +160,23 @@ static void log_refusal(struct peers *peers, const char *address,
                  address, log_quote(why, strlen(why)), left_out);
     }
 }
+
+static void closed_cb(struct stream *stream, const char *reason)
+{
+    struct peer_link *link = stream->owner;
+    struct peers *peers = link->peers;
+    leave_strangers(link);
+    if (stream->has_failed_tls) {
+        peers->tls_failed_count++;
+        log_refusal(peers, stream->address, reason);
+    }
+    go_down(link, reason, stream->was_closed_by_peer);
+    list_remove(&link->node);
+    free(link);
+    peers_part_closed(peers);
+}
+
+/* --- Refusing ------------------------------------------------------------- */
 
 static void refuse(struct peer_link *link, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -232,7 +249,13 @@ static int check_ids(const struct peer_link *link,
 {
     const struct peers *peers = link->peers;
     const struct peer *peer = peers_find(peers, hello->from);
-    if (hello->to != peers->id) {
+    const struct tls_identity *who = stream_identity(&link->stream);
+    if (who != NULL && who->name.node != hello->from) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "it says that it is node %" PRIu64
+                 ", and its certificate is of node %" PRIu64,
+                 hello->from, who->name.node);
+    } else if (hello->to != peers->id) {
         snprintf(why, HASP_WHY_SIZE,
                  "it looks for node %" PRIu64 ", this is node %" PRIu64
                  "; check the addresses of the members",
@@ -399,13 +422,16 @@ static void go_up(struct peer_link *link, const struct frame_hello *hello)
         }
     }
     link->is_up = true;
+    peer->was_secure = peer->was_secure ||
+                       stream_identity(&link->stream) != NULL;
     link->up_ms = now_ms;
     link->deadline_ms = UINT64_MAX;
     link->ping_ms = now_ms + PEER_PING_EVERY_MS;
     peer->heard_ms = now_ms;
     peers_wake_by(peers, link->ping_ms);
-    LOG_INFO("peer up", "peer=%" PRIu64 " address=%s frames=%" PRIu32, link->id,
-             link->stream.address, link->version);
+    LOG_INFO("peer up", "peer=%" PRIu64 " address=%s frames=%" PRIu32 " tls=%s",
+             link->id, link->stream.address, link->version,
+             stream_identity(&link->stream) != NULL ? "yes" : "no");
     peers->events.on_up(peers->events.data, link->id, hello);
 }
 

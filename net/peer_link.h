@@ -40,6 +40,8 @@ struct peer {
     uint32_t attempts; /* Since it was last up for a while. */
     uint64_t heard_ms; /* 0: never. */
     bool is_guest;     /* Not wanted, only let in. */
+    bool was_secure;   /* Was up with TLS: never dialled in plain again. */
+    bool dials_plain;  /* With TLS_ALLOW: the next attempt. */
 };
 
 struct peer_link {
@@ -81,6 +83,9 @@ struct peers {
     void (*closed)(void *data);
     void *closed_data;
     struct log_limit refusals;
+    enum tls_mode tls;
+    struct tls_context *context; /* NULL in TLS_OFF. */
+    uint64_t tls_failed_count;
     bool is_closing;
 };
 

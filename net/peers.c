@@ -60,11 +60,27 @@ int peers_open(uv_loop_t *loop, const struct peers_options *options,
         free(peers);
         return error;
     }
+    peers_use_tls(peers, options->tls, options->context);
     CHECK(uv_timer_init(loop, &peers->timer) == 0);
     peers->timer.data = peers;
     peers->part_count = 2; /* The listener and the timer. */
     *ret_peers = peers;
     return 0;
+}
+
+void peers_use_tls(struct peers *peers, enum tls_mode mode,
+                   struct tls_context *context)
+{
+    struct tls_context *old = peers->context;
+    peers->tls = mode;
+    peers->context = mode == TLS_OFF ? NULL : tls_context_ref(context);
+    listener_use_tls(peers->listener, mode, context, NULL);
+    tls_context_unref(old);
+}
+
+uint64_t peers_tls_failed(const struct peers *peers)
+{
+    return peers->tls_failed_count;
 }
 
 uint16_t peers_port(const struct peers *peers)
@@ -110,6 +126,7 @@ void peers_part_closed(struct peers *peers)
     LIST_FOR_SAFE (struct peer, peer, &peers->members, node) {
         free(peer);
     }
+    tls_context_unref(peers->context);
     free(peers);
     if (closed != NULL) {
         closed(data);
@@ -278,6 +295,12 @@ void peers_set_cluster(struct peers *peers,
 bool peers_is_up(const struct peers *peers, uint64_t id)
 {
     return find_up(peers, id) != NULL;
+}
+
+bool peers_is_secure(const struct peers *peers, uint64_t id)
+{
+    const struct peer_link *link = find_up(peers, id);
+    return link != NULL && stream_identity(&link->stream) != NULL;
 }
 
 uint64_t peers_silence_ms(const struct peers *peers, uint64_t id)

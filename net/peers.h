@@ -32,6 +32,11 @@
  * to one peer leave in order, one write per turn (peers_flush). Output beyond
  * 64 MiB closes the connection.
  *
+ * TLS: both ends show a certificate of a node; its number is the one that is
+ * dialled, or that the HELLO says. Where plain is allowed beside it
+ * (TLS_ALLOW), TLS and plain are dialled in turn, and a member that was up with
+ * TLS is not dialled in plain any more.
+ *
  * Strangers: at most 64 connections that have not yet said HELLO (a newcomer
  * takes the place of the oldest, so that a flood does not keep members out),
  * each for at most 2 s and FRAME_HELLO_SIZE_MAX bytes.
@@ -51,6 +56,7 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "net/frame.h"
+#include "net/stream.h"
 
 #define PEERS_GUEST_MAX 8
 
@@ -93,11 +99,18 @@ struct peers_options {
     uint8_t cluster_id[CLUSTER_ID_SIZE];
     const char *host; /* To listen on. */
     uint16_t port;
+    enum tls_mode tls;           /* What is accepted, and dialled. */
+    struct tls_context *context; /* TLS_FOR_PEERS; or NULL in TLS_OFF. */
 };
 
 MUST_CHECK int peers_open(uv_loop_t *loop, const struct peers_options *options,
                           const struct peers_events *events,
                           struct peers **ret_peers, char why[HASP_WHY_SIZE]);
+/* For connections to come. Keeps a reference of the context. */
+void peers_use_tls(struct peers *peers, enum tls_mode mode,
+                   struct tls_context *context);
+/* Connections on which TLS has failed, since it was opened. */
+uint64_t peers_tls_failed(const struct peers *peers);
 /* Closes everything; 'closed' is called when the memory has gone. */
 void peers_close(struct peers *peers, void (*closed)(void *data), void *data);
 
@@ -113,6 +126,8 @@ void peers_set_cluster(struct peers *peers,
 void peers_add(struct peers *peers, uint64_t id, const char *address);
 void peers_remove(struct peers *peers, uint64_t id);
 bool peers_is_up(const struct peers *peers, uint64_t id);
+/* It is, and has shown by a certificate that it is that node. */
+bool peers_is_secure(const struct peers *peers, uint64_t id);
 /* Milliseconds since something was last received from 'id'; UINT64_MAX:
  * never. */
 uint64_t peers_silence_ms(const struct peers *peers, uint64_t id);

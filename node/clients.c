@@ -32,6 +32,8 @@
 static const struct stream_limits limits = {
     .input_max = 1 << 20, .output_max = 16 << 20, .idle_max = 16 << 10};
 
+#define WANTS_TLS "-NOTLS this port wants TLS: give --tls or HASP_TLS\r\n"
+
 #define TOO_SLOW "output limit"
 #define ALL_TOO_SLOW "output limit of all clients"
 #define UNFINISHED "request not finished in time"
@@ -176,6 +178,19 @@ static void count_unsent(struct client *client, size_t size)
     client->unsent_size = size;
 }
 
+static void tell_tls_failure(struct client *client, const char *reason)
+{
+    struct clients *clients = client->clients;
+    uint32_t left_out;
+    clients->tls_failed_count++;
+    if (log_limit_pass(&clients->tls_failures, turn_now() / NS_PER_MS,
+                       &left_out)) {
+        LOG_WARN("client refused", "address=%s reason=%s suppressed=%" PRIu32,
+                 client->stream.address, log_quote(reason, strlen(reason)),
+                 left_out);
+    }
+}
+
 /* One without connections goes. */
 static void forget_origin(struct clients *clients, struct origin *origin)
 {
@@ -194,6 +209,9 @@ static void on_closed(struct stream *stream, const char *reason)
     CHECK(clients->slot[slot] == client);
     CHECK(clients->count > 0 && client->origin->count > 0);
     count_cut(client, reason);
+    if (stream->has_failed_tls) {
+        tell_tls_failure(client, reason);
+    }
     if (client->is_known && !turn_is_over(&node->turn)) {
         LOG_DEBUG("client gone", "address=%s reason=%s", stream->address,
                   log_quote(reason, strlen(reason)));
@@ -401,6 +419,14 @@ int clients_open(struct clients *clients, struct hasp_node *node,
                  node->client_address, clients->count_max);
     }
     return rv;
+}
+
+void clients_use_tls(struct clients *clients, enum tls_mode mode,
+                     struct tls_context *context)
+{
+    if (clients->listener != NULL) {
+        listener_use_tls(clients->listener, mode, context, WANTS_TLS);
+    }
 }
 
 void clients_begin(struct clients *clients)

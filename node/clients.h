@@ -27,7 +27,9 @@
 #include "base/bytes.h"
 #include "base/err.h"
 #include "base/list.h"
+#include "base/log_limit.h"
 #include "base/units.h"
+#include "net/stream.h"
 
 #define CLIENT_REQUEST_NS (10 * NS_PER_S)
 /* Descriptors that clients leave for the log, the peers, HTTP and the rest. */
@@ -64,6 +66,8 @@ struct clients {
     uint64_t unsent_max;
     uint64_t request_count; /* For the metrics. */
     uint64_t refused_count;
+    uint64_t tls_failed_count;
+    struct log_limit tls_failures;
     uint64_t cut_count[CLIENTS_CUT_REASONS]; /* As clients_cut_reason[]. */
 };
 
@@ -73,6 +77,9 @@ MUST_CHECK int clients_open(struct clients *clients, struct hasp_node *node,
 /* The core has begun: it hears of the connections that stand. Before, every
  * request was answered with NOLEADER. */
 void clients_begin(struct clients *clients);
+/* For connections to come. */
+void clients_use_tls(struct clients *clients, enum tls_mode mode,
+                     struct tls_context *context);
 /* No new connections from now on. */
 void clients_refuse(struct clients *clients);
 /* Closes all connections after their output was sent. */

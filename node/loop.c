@@ -131,6 +131,14 @@ static void on_stop(uv_async_t *stop)
     }
 }
 
+static void on_reload(uv_async_t *reload)
+{
+    struct hasp_node *node = reload->data;
+    if (!turn_is_over(&node->turn)) {
+        certificates_reload(&node->certificates);
+    }
+}
+
 void loop_open(struct hasp_node *node)
 {
     struct loop *loop = &node->loop;
@@ -140,6 +148,8 @@ void loop_open(struct hasp_node *node)
     CHECK(uv_idle_init(&node->uv, &loop->idle) == 0);
     CHECK(uv_timer_init(&node->uv, &loop->timer) == 0);
     CHECK(uv_async_init(&node->uv, &loop->stop, on_stop) == 0);
+    CHECK(uv_async_init(&node->uv, &loop->reload, on_reload) == 0);
+    loop->reload.data = node;
     loop->prepare.data = node;
     loop->check.data = node;
     loop->timer.data = node;
@@ -185,6 +195,7 @@ static void tick(struct hasp_node *node, uint64_t now_ns)
     }
     clients_tick(&node->clients, now_ns);
     web_tick(&node->web, now_ns);
+    certificates_tick(&node->certificates, now_ns);
     journal_tick(&node->journal, now_ns);
     if (!node->turn.has_failed) {
         tell_status(node);
@@ -350,4 +361,5 @@ void loop_close(struct hasp_node *node)
     uv_close((uv_handle_t *)&loop->idle, NULL);
     uv_close((uv_handle_t *)&loop->timer, NULL);
     uv_close((uv_handle_t *)&loop->stop, NULL);
+    uv_close((uv_handle_t *)&loop->reload, NULL);
 }

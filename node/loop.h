@@ -38,6 +38,7 @@ struct loop {
     uv_idle_t idle;   /* Active: the next poll does not block. */
     uv_timer_t timer; /* The earlier of 'deadline_ns' and 'tick_ns'. */
     uv_async_t stop;
+    uv_async_t reload;
     uint64_t deadline_ns; /* The core's. */
     uint64_t tick_ns;     /* Housekeeping. */
     uint64_t armed_ns;    /* What the timer stands at. */

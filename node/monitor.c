@@ -281,6 +281,29 @@ static void put_disk(const struct hasp_node *node, struct buffer *out)
           node->archive.newest_size);
 }
 
+static void put_tls(const struct hasp_node *node, struct buffer *out)
+{
+    int64_t days_node, days_ca;
+    head(out, "hasp_tls_failures_total", "counter",
+         "Connections without TLS although it is wanted, or with a bad "
+         "certificate.");
+    buffer_printf(out, "hasp_tls_failures_total{port=\"client\"} %" PRIu64 "\n",
+                  node->clients.tls_failed_count);
+    buffer_printf(out, "hasp_tls_failures_total{port=\"peer\"} %" PRIu64 "\n",
+                  peers_tls_failed(node->members.peers));
+    counter(out, "hasp_tls_reload_failures_total",
+            "Changed certificates that were not taken.",
+            node->certificates.failed_count);
+    if (certificates_days_left(&node->certificates, &days_node, &days_ca)) {
+        head(out, "hasp_tls_days_left", "gauge",
+             "Days until a certificate of this node expires.");
+        buffer_printf(out, "hasp_tls_days_left{what=\"node\"} %" PRId64 "\n",
+                      days_node);
+        buffer_printf(out, "hasp_tls_days_left{what=\"ca\"} %" PRId64 "\n",
+                      days_ca);
+    }
+}
+
 static void put_metrics(const struct hasp_node *node, struct buffer *out)
 {
     struct buffer reason = {0};
@@ -306,6 +329,7 @@ static void put_metrics(const struct hasp_node *node, struct buffer *out)
                       "hasp_connections_cut_total{reason=\"%s\"} %" PRIu64 "\n",
                       clients_cut_reason[i], node->clients.cut_count[i]);
     }
+    put_tls(node, out);
     counter(out, "hasp_requests_total", "Requests received from clients.",
             node->clients.request_count);
     counter(out, "hasp_loop_turns_total", "Turns of the event loop's core.",

@@ -56,7 +56,9 @@ int hasp_node_open(const struct hasp_node_options *options,
     node->monitor.node = node;
     web_init(&node->web, node);
 
-    if (begin_open_disk(node, &recovery, why) != 0) {
+    if (certificates_open(&node->certificates, node, why) != 0) {
+        status = HASP_NODE_CONFIG;
+    } else if (begin_open_disk(node, &recovery, why) != 0) {
         status = HASP_NODE_STORAGE;
     } else if (members_open(&node->members, node, node->options.listen_peer,
                             why) != 0 ||
@@ -66,6 +68,7 @@ int hasp_node_open(const struct hasp_node_options *options,
                 web_open(&node->web, node->options.listen_http, why) != 0)) {
         status = HASP_NODE_UNAVAILABLE;
     } else {
+        certificates_use(&node->certificates);
         journal_watch(&node->journal);
         if (!node->turn.has_failed) {
             begin_from_disk(node, &recovery);
@@ -105,6 +108,7 @@ static void settle(struct hasp_node *node)
     /* Workers read the table and the directory: they are waited for. */
     while (archive_is_busy(&node->archive) ||
            errands_are_busy(&node->errands) ||
+           certificates_are_busy(&node->certificates) ||
            (turn_now() < by &&
             (node->clients.count > 0 || !node->members.is_closed ||
              !probes_are_closed(&node->probes) ||
@@ -169,6 +173,11 @@ void hasp_node_stop(struct hasp_node *node)
     uv_async_send(&node->loop.stop);
 }
 
+void hasp_node_reload(struct hasp_node *node)
+{
+    uv_async_send(&node->loop.reload);
+}
+
 void hasp_node_close(struct hasp_node *node)
 {
     if (node == NULL) {
@@ -189,6 +198,7 @@ void hasp_node_close(struct hasp_node *node)
     }
     clients_done(&node->clients);
     web_done(&node->web);
+    certificates_done(&node->certificates);
     archive_done(&node->archive);
     journal_done(&node->journal);
     wal_close(node->journal.wal);

@@ -9,6 +9,7 @@
  *     journal.c    the log, the vote, room on the disk
  *     writes.c     how long writes take: is the disk slow, or hung?
  *     archive.c    snapshots: taken and received ones, by a worker
+ *     certificates.c  those of this node, and when they change
  *     errands.c    small writes into the data directory, by a worker
  *     recovery.c   what a start finds on disk
  *     founding.c   how a cluster begins (amnesia guard)
@@ -40,6 +41,7 @@
 #include "include/hasp/node.h"
 #include "net/peers.h"
 #include "node/archive.h"
+#include "node/certificates.h"
 #include "node/clients.h"
 #include "node/errands.h"
 #include "node/founding.h"
@@ -69,6 +71,7 @@ struct hasp_node {
 
     struct members members;
     struct clients clients;
+    struct certificates certificates;
     struct errands errands;
     struct probes probes;
     struct monitor monitor;

@@ -15,7 +15,10 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "net/stream.h"
+#include "net/tls.h"
 
+/* Of a cluster that nobody has named. */
+#define DEFAULT_NAME "hasp"
 #define MIB (UINT64_C(1) << 20)
 
 _Static_assert(HASP_NODE_WHY_SIZE == HASP_WHY_SIZE, "one size of messages");
@@ -71,7 +74,7 @@ void hasp_node_options_init(struct hasp_node_options *options)
                                           .http_api = true,
                                           .listen_client = "127.0.0.1:7420",
                                           .listen_peer = "127.0.0.1:7421",
-                                          .cluster_name = "hasp",
+                                          .cluster_name = DEFAULT_NAME,
                                           .election_ms = 600,
                                           .heartbeat_ms = 75,
                                           .redirect = HASP_NODE_FORWARD,
@@ -101,8 +104,8 @@ void hasp_node_options_init(struct hasp_node_options *options)
 
 /* Without TLS whoever reaches the port is the cluster. */
 static int check_address(const struct hasp_node_options *options,
-                         const char *what, const char *address,
-                         char why[HASP_NODE_WHY_SIZE])
+                         enum hasp_node_tls tls, const char *what,
+                         const char *address, char why[HASP_NODE_WHY_SIZE])
 {
     char host[128];
     uint16_t port;
@@ -112,13 +115,45 @@ static int check_address(const struct hasp_node_options *options,
         return refuse(why, "%s = '%s' is not an address: host:port", what,
                       address == NULL ? "" : address);
     }
-    if (!options->is_insecure && !address_is_loopback(host)) {
+    if (!options->is_insecure && tls != HASP_NODE_TLS_REQUIRE &&
+        !address_is_loopback(host)) {
         return refuse(why,
                       "%s = '%s' is not a loopback address, and traffic is "
-                      "not encrypted yet: anybody on that network could take "
-                      "every lock; use 127.0.0.1, or say 'insecure = yes' in "
+                      "not encrypted: anybody on that network could take "
+                      "every lock; use 127.0.0.1, or TLS ([tls] in "
+                      "haspd.conf, hasp cert), or say 'insecure = yes' in "
                       "[security] if the network is trusted",
                       what, address);
+    }
+    return 0;
+}
+
+/* Certificates are for a cluster by its name, so it needs one of its own. */
+static int check_tls(const struct hasp_node_options *options,
+                     char why[HASP_NODE_WHY_SIZE])
+{
+    bool is_wanted = options->tls_client != HASP_NODE_TLS_OFF ||
+                     options->tls_peer != HASP_NODE_TLS_OFF;
+    if (!is_wanted) {
+        return 0;
+    }
+    if (options->tls_dir == NULL &&
+        (options->tls_ca == NULL || options->tls_cert == NULL ||
+         options->tls_key == NULL)) {
+        return refuse(why, "TLS needs certificates: say where they are with "
+                           "tls.dir (ca.crt, node.crt, node.key; hasp cert "
+                           "makes them)");
+    }
+    if (strcmp(options->cluster_name, DEFAULT_NAME) == 0) {
+        return refuse(why, "TLS needs cluster.name: certificates are for a "
+                           "cluster by its name, and '" DEFAULT_NAME
+                           "' is everybody's");
+    }
+    if (!tls_word_is_fine(bytes_of_text(options->cluster_name))) {
+        return refuse(why,
+                      "cluster.name = '%s' cannot stand in a certificate: use "
+                      "letters, digits, '.', '_' and '-'",
+                      options->cluster_name);
     }
     return 0;
 }
@@ -143,11 +178,13 @@ static int check_members(const struct hasp_node_options *options,
         }
         snprintf(what, sizeof what, "the peer address of member %" PRIu64,
                  member->id);
-        int rv = check_address(options, what, member->peer_address, why);
+        int rv = check_address(options, options->tls_peer, what,
+                               member->peer_address, why);
         snprintf(what, sizeof what, "the client address of member %" PRIu64,
                  member->id);
         if (rv == 0) {
-            rv = check_address(options, what, member->client_address, why);
+            rv = check_address(options, options->tls_client, what,
+                               member->client_address, why);
         }
         if (rv != 0) {
             return rv;
@@ -232,13 +269,18 @@ int hasp_node_options_check(const struct hasp_node_options *options,
                       "60000",
                       options->election_ms, options->heartbeat_ms);
     }
-    int rv = check_address(options, "listen.client", options->listen_client,
-                           why);
+    int rv = check_tls(options, why);
     if (rv == 0) {
-        rv = check_address(options, "listen.peer", options->listen_peer, why);
+        rv = check_address(options, options->tls_client, "listen.client",
+                           options->listen_client, why);
+    }
+    if (rv == 0) {
+        rv = check_address(options, options->tls_peer, "listen.peer",
+                           options->listen_peer, why);
     }
     if (rv == 0 && options->listen_http != NULL) {
-        rv = check_address(options, "listen.http", options->listen_http, why);
+        rv = check_address(options, HASP_NODE_TLS_OFF, "listen.http",
+                           options->listen_http, why);
     }
     if (rv == 0) {
         rv = check_members(options, why);
@@ -261,6 +303,10 @@ void options_copy(struct hasp_node_options *to,
     to->listen_http = copy_text(from->listen_http);
     to->http_names = copy_text(from->http_names);
     to->cluster_name = copy_text(from->cluster_name);
+    to->tls_dir = copy_text(from->tls_dir);
+    to->tls_ca = copy_text(from->tls_ca);
+    to->tls_cert = copy_text(from->tls_cert);
+    to->tls_key = copy_text(from->tls_key);
     struct hasp_node_member *members = memory_new((from->member_count + 1) *
                                                   sizeof *members);
     for (uint32_t i = 0; i < from->member_count; i++) {
@@ -285,6 +331,10 @@ void options_done(struct hasp_node_options *options)
     free((void *)(uintptr_t)options->listen_http);
     free((void *)(uintptr_t)options->http_names);
     free((void *)(uintptr_t)options->cluster_name);
+    free((void *)(uintptr_t)options->tls_dir);
+    free((void *)(uintptr_t)options->tls_ca);
+    free((void *)(uintptr_t)options->tls_cert);
+    free((void *)(uintptr_t)options->tls_key);
     *options = (struct hasp_node_options){0};
 }
 

@@ -151,6 +151,15 @@ static void dial(struct probe *probe)
     CHECK(address_split(address, host, sizeof host, &port) == 0);
     CHECK(stream_connect(&probe->stream, &probe->owner->uv, host, port, &events,
                          &limits, probe) == 0);
+    /* Where plain is allowed, too, that is what all speak. */
+    const struct hasp_node *node = probe->owner;
+    const struct certificate_set *set = &node->certificates.now;
+    if (probe->is_client && node->options.tls_client == HASP_NODE_TLS_REQUIRE) {
+        stream_use_tls(&probe->stream, set->asking, probe->id);
+    } else if (!probe->is_client &&
+               node->options.tls_peer == HASP_NODE_TLS_REQUIRE) {
+        stream_use_tls(&probe->stream, set->peers, probe->id);
+    }
 }
 
 void probes_open(struct probes *probes)

@@ -28,6 +28,7 @@ enum kind {
     KIND_REDIRECT,
     KIND_FINALIZE,
     KIND_SWITCH,
+    KIND_TLS,
     KIND_MEMBER
 };
 
@@ -108,6 +109,12 @@ static const struct setting settings[] = {
     LIMITSIZE(disk_reserve, 0, 1024 * GIB),
     LIMITSIZE(wal_segment_size, 1 * MIB, 4 * GIB),
     LIMITSIZE(table_size, 16 * MIB, 16384 * GIB),
+    {"tls", "dir", KIND_TEXT, AT(tls_dir), 1, 1024},
+    {"tls", "ca", KIND_TEXT, AT(tls_ca), 1, 1024},
+    {"tls", "cert", KIND_TEXT, AT(tls_cert), 1, 1024},
+    {"tls", "key", KIND_TEXT, AT(tls_key), 1, 1024},
+    {"tls", "client", KIND_TLS, AT(tls_client), 0, 0},
+    {"tls", "peer", KIND_TLS, AT(tls_peer), 0, 0},
     {"security", "insecure", KIND_SWITCH, AT(is_insecure), 0, 0},
     {"client", "redirect", KIND_REDIRECT, AT(redirect), 0, 0},
     {"upgrade", "finalize", KIND_FINALIZE, AT(finalizes_itself), 0, 0},
@@ -125,6 +132,7 @@ static const struct choice {
     [KIND_REDIRECT] = {{"forward", "moved", NULL}, "forward or moved"},
     [KIND_FINALIZE] = {{"manual", "auto", NULL}, "manual or auto"},
     [KIND_SWITCH] = {{"no", "yes", NULL}, "yes or no"},
+    [KIND_TLS] = {{"off", "allow", "require", NULL}, "off, allow or require"},
 };
 
 /* Where a value comes from, for messages. */
@@ -327,6 +335,9 @@ static int set_choice(struct config *config, const struct setting *setting,
         config->options.log_level = (enum hasp_node_log_level)found;
     } else if (setting->kind == KIND_REDIRECT) {
         config->options.redirect = (enum hasp_node_redirect)found;
+    } else if (setting->kind == KIND_TLS) {
+        *(enum hasp_node_tls *)field(config,
+                                     setting) = (enum hasp_node_tls)found;
     } else {
         *(bool *)field(config, setting) = found == 1;
     }
@@ -565,6 +576,8 @@ static int choice_of(const struct config *config, const struct setting *setting)
         return (int)config->options.log_level;
     case KIND_REDIRECT:
         return (int)config->options.redirect;
+    case KIND_TLS:
+        return (int)*(const enum hasp_node_tls *)field(config, setting);
     default:
         return *(const bool *)field(config, setting);
     }
@@ -604,6 +617,7 @@ static void print_setting(const struct config *config, size_t index, FILE *out)
     case KIND_REDIRECT:
     case KIND_FINALIZE:
     case KIND_SWITCH:
+    case KIND_TLS:
         fprintf(out, "%s = %s ; %s\n", setting->key,
                 choices[setting->kind].names[choice_of(config, setting)],
                 source);

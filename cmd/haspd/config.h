@@ -11,6 +11,7 @@
  *     [node] id, dir, log_level              [listen] client, peer, http
  *     [cluster] name, member = ID PEER CLIENT
  *     [raft] election_ms, heartbeat_ms       [limits] ...
+ *     [tls] dir, ca, cert, key, client|peer = off|allow|require
  *     [security] insecure = yes|no           [client] redirect = forward|moved
  */
 

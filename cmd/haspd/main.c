@@ -57,6 +57,7 @@ enum option_value {
     OPTION_PRINT,
     OPTION_UNCONDEMN,
     OPTION_SET,
+    OPTION_TLS,
     OPTION_INSECURE,
     OPTION_HELP,
     OPTION_VERSION,
@@ -94,6 +95,7 @@ static const struct option options[] = {
     {"print-config", no_argument, NULL, OPTION_PRINT},
     {"uncondemn", no_argument, NULL, OPTION_UNCONDEMN},
     {"set", required_argument, NULL, OPTION_SET},
+    {"tls", required_argument, NULL, OPTION_TLS},
     {"insecure", no_argument, NULL, OPTION_INSECURE},
     {"help", no_argument, NULL, OPTION_HELP},
     {"version", no_argument, NULL, OPTION_VERSION},
@@ -125,6 +127,9 @@ static const char help[] =
     "                          Raft's times (600, 75)\n"
     "  --redirect forward|moved\n"
     "                          what a follower does with clients' requests\n"
+    "  --tls DIR               TLS on both ports, with the ca.crt, node.crt "
+    "and\n"
+    "                          node.key of DIR (hasp cert)\n"
     "  --insecure              other addresses than loopback, unencrypted\n"
     "  --log-level LEVEL       error, warn, info or debug\n"
     "  --set SECTION.KEY=VALUE any other setting\n"
@@ -215,6 +220,16 @@ static int add_setting(struct command_line *line, const char *flag,
     return 0;
 }
 
+/* The usual three settings in one. */
+static int add_tls(struct command_line *line, const char *folder)
+{
+    int rv = add_setting(line, "tls", "tls.dir", folder);
+    if (rv == 0) {
+        rv = add_setting(line, "tls", "tls.client", "require");
+    }
+    return rv != 0 ? rv : add_setting(line, "tls", "tls.peer", "require");
+}
+
 /* Returns an exit code, or -1 to go on. */
 static int parse(int argc, char **argv, struct command_line *line)
 {
@@ -237,6 +252,8 @@ static int parse(int argc, char **argv, struct command_line *line)
             rv = parse_backup(line, value);
         } else if (value == OPTION_INSECURE) {
             rv = add_setting(line, "insecure", "security.insecure", "yes");
+        } else if (value == OPTION_TLS) {
+            rv = add_tls(line, optarg);
         } else if (value == OPTION_SET) {
             rv = add_setting(line, "set", optarg, NULL);
         } else if (value == OPTION_HELP) {
@@ -324,13 +341,29 @@ static void on_signal(int number)
     errno = saved;
 }
 
-static void handle_signals(void (*handler)(int number))
+/* Certificates have been exchanged. */
+static void on_hangup(int number)
+{
+    int saved = errno;
+    (void)number;
+    if (running_node != NULL) {
+        hasp_node_reload(running_node);
+    }
+    errno = saved;
+}
+
+static void handle_signal(int number, void (*handler)(int number))
 {
     struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
+    sigaction(number, &action, NULL);
+}
+
+static void handle_signals(void (*stop)(int number), void (*reload)(int number))
+{
+    handle_signal(SIGTERM, stop);
+    handle_signal(SIGINT, stop);
+    handle_signal(SIGHUP, reload);
 }
 
 static void on_status(void *data, const char *status)
@@ -361,7 +394,7 @@ static int run(struct config *config)
     umask(077);
     raise_file_limit();
     struct hasp_node *node;
-    handle_signals(on_signal);
+    handle_signals(on_signal, on_hangup);
     int status = hasp_node_open(&config->options, &node, why);
     if (status != 0) {
         fprintf(stderr, "haspd: %s\n", why);
@@ -378,7 +411,8 @@ static int run(struct config *config)
         fprintf(stderr, "haspd: %s\n", hasp_node_why(node));
         _exit(status);
     }
-    handle_signals(SIG_IGN); /* It has stopped, and the handler's node goes. */
+    handle_signals(SIG_IGN,
+                   SIG_IGN); /* It has stopped, and the handler's node goes. */
     hasp_node_close(node);
     return 0;
 }

@@ -131,6 +131,13 @@ enum hasp_node_log_level {
     HASP_NODE_LOG_DEBUG
 };
 
+/* What is spoken on a port; the first byte of a connection tells it apart. */
+enum hasp_node_tls {
+    HASP_NODE_TLS_OFF,    /* Plain alone. */
+    HASP_NODE_TLS_ALLOW,  /* Both: for the way from off to require. */
+    HASP_NODE_TLS_REQUIRE /* TLS 1.3 alone. */
+};
+
 /* Takes one line of the log: 'event' is a fixed text, 'fields' is "k=v k=v". It
  * is called on the node's thread, by the thread that opens the node, and, while
  * the disk hangs, by one more, perhaps at the same time. */
@@ -165,6 +172,21 @@ struct hasp_node_options {
     uint32_t heartbeat_ms;
     struct hasp_node_limits limits;
     bool is_insecure; /* Addresses other than loopback, without TLS. */
+
+    /* TLS. Files in PEM: ca.crt, node.crt and node.key in the folder tls_dir,
+     * or where the other three say; the key's is readable by its owner and
+     * group alone. The certificate names this node in a URI,
+     * "hasp://CLUSTER/node/ID", where CLUSTER is cluster_name, which is of the
+     * cluster's own then, and of letters, digits, '.', '_' and '-'. 'hasp cert'
+     * makes such files. Between nodes both sides show one; clients may show a
+     * user's, "hasp://CLUSTER/user/NAME". */
+    const char *tls_dir; /* NULL: none. */
+    const char *tls_ca;
+    const char *tls_cert;
+    const char *tls_key;
+    enum hasp_node_tls tls_client;
+    enum hasp_node_tls tls_peer;
+
     enum hasp_node_redirect redirect;
     /* After an upgrade of all members: raise the cluster to the new version's
      * feature level, without being told so. The way back is closed then. */
@@ -215,6 +237,11 @@ HASP_NODE_API int hasp_node_run(struct hasp_node *node);
  * and hasp_node_run() returns, within about two seconds. May be called from any
  * thread and from a signal handler, more than once. */
 HASP_NODE_API void hasp_node_stop(struct hasp_node *node);
+
+/* Reads the certificates again; the log says what came of it. They are read
+ * within a minute after they have changed anyway. From any thread, or a signal
+ * handler, while the node is open. */
+HASP_NODE_API void hasp_node_reload(struct hasp_node *node);
 
 /* Frees the node; it must not be running. NULL is fine. */
 HASP_NODE_API void hasp_node_close(struct hasp_node *node);
