@@ -35,6 +35,7 @@ enum outcome {
     OUTCOME_BUSY,        /* Nothing was done. */
     OUTCOME_MOVED,       /* Nothing was done. */
     OUTCOME_UNREACHABLE, /* Nothing was done. */
+    OUTCOME_DISTRUSTED,  /* Nothing was done: certificates. */
     OUTCOME_UNKNOWN,     /* Perhaps it was done. */
     OUTCOME_STRANGER     /* No node of hasp. */
 };
@@ -247,6 +248,7 @@ static void give_up(struct asker *asker, struct asking *ask)
         {OUTCOME_NO_LEADER, HASP_ENOTLEADER, "no leader, nothing was done"},
         {OUTCOME_MOVED, HASP_ENOTLEADER, "no leader, nothing was done"},
         {OUTCOME_STRANGER, HASP_EPROTO, "what answers is no node of hasp"},
+        {OUTCOME_DISTRUSTED, HASP_ECERT, "no trust between client and node"},
         {OUTCOME_UNREACHABLE, HASP_ECONNECT, "no node answers"},
     };
     char list[HASP_WHY_SIZE - 80];
@@ -367,6 +369,15 @@ void asker_failed(struct asker *asker, const char *why, struct lease_clock now)
     CHECK(asker->state != ASKER_REST);
     note(asker, "%.80s", why);
     lose(asker, OUTCOME_UNREACHABLE, now);
+}
+
+void asker_distrusted(struct asker *asker, const char *why,
+                      struct lease_clock now)
+{
+    asker->now = now;
+    CHECK(asker->state != ASKER_REST);
+    note(asker, "%s", why);
+    lose(asker, OUTCOME_DISTRUSTED, now);
 }
 
 static void attach(struct asker *asker)

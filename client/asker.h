@@ -32,6 +32,8 @@
  *
  *   HASP_EREPLY      the server refused: 'code' is its word
  *   HASP_ECONNECT    no node could be reached; nothing was done
+ *   HASP_ECERT       the same, since their certificate or this side's is
+ *                    refused
  *   HASP_ENOTLEADER  none knows a leader; nothing was done
  *   HASP_EBUSY       they had too much to do; nothing was done
  *   HASP_ETIMEDOUT   no answer, the outcome is not known
@@ -63,6 +65,8 @@
 #define CLIENT_CODE_SIZE 32
 /* For the connection and the greeting; a paused node accepts and is silent. */
 #define CLIENT_OPEN_MS 1000
+/* Of what a person is told of one endpoint. */
+#define ASKER_LAST_SIZE 256
 /* For an answer, before another node is asked; longer than a node looks for a
  * leader before it says NOLEADER. */
 #define CLIENT_ATTEMPT_MS 4000
@@ -138,7 +142,8 @@ struct asker {
     struct asker_hooks hooks;
     /* The rest is private. */
     struct endpoint *endpoint;
-    char (*last)[96]; /* What each endpoint ended with, for a person. */
+    char (*last)[ASKER_LAST_SIZE]; /* What each endpoint ended with, for a
+                                      person. */
     uint32_t count;
     uint32_t at;
     struct endpoint moved; /* Where a node sent us. */
@@ -195,6 +200,9 @@ const struct endpoint *asker_endpoint(const struct asker *asker);
 void asker_connected(struct asker *asker, struct lease_clock now);
 /* No connection came about, or it has broken; 'why' for a person. */
 void asker_failed(struct asker *asker, const char *why, struct lease_clock now);
+/* Likewise, because one side does not take the other's certificate. */
+void asker_distrusted(struct asker *asker, const char *why,
+                      struct lease_clock now);
 void asker_input(struct asker *asker, struct bytes bytes,
                  struct lease_clock now);
 void asker_turn(struct asker *asker, struct lease_clock now);

@@ -425,13 +425,13 @@ static void end_change(struct change *change, int error, const char *why)
 }
 
 /* True if 'error' leaves open whether it was, or will be, done. After the last
- * three nothing was done by the attempts that count here, but an earlier one
+ * four nothing was done by the attempts that count here, but an earlier one
  * may have been. */
 static bool is_open(int error)
 {
     return error == HASP_EUNKNOWN || error == HASP_EPROTO ||
-           error == HASP_ECONNECT || error == HASP_ENOTLEADER ||
-           error == HASP_EBUSY;
+           error == HASP_ECONNECT || error == HASP_ECERT ||
+           error == HASP_ENOTLEADER || error == HASP_EBUSY;
 }
 
 /* Nobody waits for it any more: it is asked until there is an answer. */

@@ -42,7 +42,8 @@ static void pushed(void *data, const struct resp_reply *reply)
     }
 }
 
-struct client *client_new(const struct endpoints *endpoints)
+struct client *client_new(const struct endpoints *endpoints,
+                          struct tls_context *context)
 {
     struct client *client = memory_new(sizeof *client);
     uint64_t seed = client_now_ns() ^ (uint64_t)getpid() << 32;
@@ -51,7 +52,7 @@ struct client *client_new(const struct endpoints *endpoints)
     client->asker.hooks.push = pushed;
     client->asker.hooks.data = client;
     client->interrupt_fd = -1;
-    transport_init(&client->transport);
+    transport_init(&client->transport, context);
     return client;
 }
 

@@ -15,6 +15,7 @@
  *
  *   HASP_EREPLY      the server refused: client_code() is its word
  *   HASP_ECONNECT    no node could be reached; nothing was done
+ *   HASP_ECERT       likewise, for want of a certificate that is taken
  *   HASP_ENOTLEADER  nodes were reached and none knows a leader; nothing was
  *                    done
  *   HASP_EBUSY       they had too much to do until the deadline; nothing was
@@ -38,14 +39,17 @@
 #include "client/endpoints.h"
 #include "client/query.h"
 #include "lease/lease.h"
+#include "net/tls.h"
 
 /* Takes a message that no request asked for; 'reply' is borrowed. */
 typedef void connection_push_fn(void *data, const struct resp_reply *reply);
 
 struct client;
 
-/* 'endpoints' is copied and must not be empty. */
-struct client *client_new(const struct endpoints *endpoints);
+/* 'endpoints' is copied and must not be empty; of 'context' a reference is
+ * taken, NULL is plain. */
+struct client *client_new(const struct endpoints *endpoints,
+                          struct tls_context *context);
 /* Closes the connection. NULL is fine. */
 void client_free(struct client *client);
 

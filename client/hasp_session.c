@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client/tls_folder.h"
+
 #define ENDPOINTS_DEFAULT "127.0.0.1:7420"
 #define TIMEOUT_DEFAULT_MS 10000
 
@@ -70,10 +72,17 @@ int session_init(struct hasp_session *session,
     if (error != 0) {
         return error;
     }
+    struct tls_context *context;
+    error = tls_folder_open(options->tls, options->cluster, &context, why);
+    if (error != 0) {
+        endpoints_done(&endpoints);
+        return error;
+    }
     uint64_t seed = any_seed();
     error = machine_init(&session->machine, &endpoints, seed);
     endpoints_done(&endpoints);
     if (error != 0) {
+        tls_context_unref(context);
         return why_set(error, "out of memory");
     }
     asker_begin_at(&session->machine.asker, (uint32_t)(seed >> 33));
@@ -81,7 +90,8 @@ int session_init(struct hasp_session *session,
                                                            : TIMEOUT_DEFAULT_MS;
     session->machine.alive_ms = options->alive_ms;
     machine_alive(&session->machine, client_clock_read());
-    transport_init(&session->transport);
+    transport_init(&session->transport, context);
+    tls_context_unref(context);
     list_init(&session->waits);
     pthread_mutex_init(&session->mutex, NULL);
     pthread_cond_init(&session->news, NULL);

@@ -64,7 +64,8 @@ static void drive(struct hasp_session *session)
     session_turn(session, now);
     transport_flush(&session->transport, asker);
     bool is_done = session->transport.number == asker->number &&
-                   asker->out.size == 0;
+                   (transport_events(&session->transport, asker) & POLLOUT) ==
+                       0;
     if (is_done) {
         arm(session, now);
     } else {

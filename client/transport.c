@@ -19,9 +19,10 @@
 #define READ_SIZE ((size_t)64 << 10)
 #define READ_ALL_MAX ((size_t)64 << 20)
 
-void transport_init(struct transport *transport)
+void transport_init(struct transport *transport, struct tls_context *context)
 {
-    *transport = (struct transport){.fd = -1};
+    *transport = (struct transport){
+        .fd = -1, .context = context != NULL ? tls_context_ref(context) : NULL};
 }
 
 static void freeaddrinfo_if(struct addrinfo *addresses)
@@ -36,6 +37,8 @@ static void shut(struct transport *transport)
     if (transport->fd >= 0) {
         close(transport->fd);
     }
+    tls_free(transport->tls);
+    transport->tls = NULL;
     freeaddrinfo_if(transport->addresses);
     transport->addresses = transport->next = NULL;
     transport->fd = -1;
@@ -45,8 +48,91 @@ static void shut(struct transport *transport)
 void transport_done(struct transport *transport)
 {
     shut(transport);
+    tls_context_unref(transport->context);
     buffer_done(&transport->in);
+    buffer_done(&transport->plain);
 }
+
+/* --- TLS ------------------------------------------------------------------ */
+
+static bool is_shaking(const struct transport *transport)
+{
+    return transport->tls != NULL && !tls_is_up(transport->tls);
+}
+
+/* Sends what can be sent of it. */
+static void send_some(struct transport *transport, struct buffer *out)
+{
+    while (out->size > 0) {
+        ssize_t count = send(transport->fd, out->data, out->size, MSG_NOSIGNAL);
+        if (count < 0 && errno == EINTR) {
+            continue;
+        }
+        if (count < 0) {
+            return; /* An error shows when it is read from. */
+        }
+        buffer_consume(out, (size_t)count);
+    }
+}
+
+/* 'error' is of the TLS, whose last words the other side should have. */
+static void fail_tls(struct transport *transport, struct asker *asker,
+                     int error)
+{
+    if (error == HASP_ECLOSED) {
+        asker_failed(asker, "closed the connection", client_clock_read());
+        return;
+    }
+    send_some(transport, tls_output(transport->tls));
+    asker_distrusted(asker, tls_why(transport->tls), client_clock_read());
+}
+
+/* Goes on with the handshake, until it can be told that it is connected. */
+static void shake(struct transport *transport, struct asker *asker)
+{
+    int error = tls_handshake(transport->tls);
+    send_some(transport, tls_output(transport->tls));
+    if (error == 0) {
+        asker_connected(asker, client_clock_read());
+    } else if (error != HASP_EMORE) {
+        fail_tls(transport, asker, error);
+    }
+}
+
+/* The socket is connected. */
+static void begin(struct transport *transport, struct asker *asker)
+{
+    if (transport->context == NULL) {
+        asker_connected(asker, client_clock_read());
+        return;
+    }
+    transport->tls = tls_new(transport->context, false, 0);
+    shake(transport, asker);
+}
+
+/* What has come becomes plain, in 'plain'; 0, or an error of the TLS. */
+static int decipher(struct transport *transport, struct asker *asker)
+{
+    uint32_t number = asker->number;
+    struct buffer *plain = &transport->plain;
+    size_t size;
+    buffer_clear(plain);
+    int error = tls_feed(transport->tls, buffer_bytes(&transport->in));
+    if (error == 0 && is_shaking(transport)) {
+        shake(transport, asker);
+    }
+    if (asker->number != number || is_shaking(transport)) {
+        return 0; /* It has been told of it. */
+    }
+    while (error == 0) {
+        uint8_t *at = buffer_reserve(plain, READ_SIZE);
+        error = tls_read(transport->tls, at, READ_SIZE, &size);
+        plain->size += error == 0 ? size : 0;
+    }
+    return error == HASP_EMORE ? 0 : error;
+}
+
+/* --- The socket ----------------------------------------------------------- */
 
 /* Without delay, and with probes: a peer whose machine has gone does not
  * answer, and a wait for ever would be one. */
@@ -81,7 +167,7 @@ static void connect_next(struct transport *transport, struct asker *asker,
         }
         watch_peer(transport->fd);
         if (connect(transport->fd, to->ai_addr, to->ai_addrlen) == 0) {
-            asker_connected(asker, client_clock_read());
+            begin(transport, asker);
             return;
         }
         code = errno;
@@ -150,7 +236,10 @@ void transport_turn(struct transport *transport, struct asker *asker,
 short transport_events(const struct transport *transport,
                        const struct asker *asker)
 {
-    bool writes = transport->is_connecting || asker->out.size > 0;
+    bool writes = transport->is_connecting ||
+                  (asker->out.size > 0 && !is_shaking(transport)) ||
+                  (transport->tls != NULL &&
+                   tls_output(transport->tls)->size > 0);
     return (short)(POLLIN | (writes ? POLLOUT : 0));
 }
 
@@ -160,17 +249,15 @@ void transport_flush(struct transport *transport, struct asker *asker)
         transport->number != asker->number) {
         return;
     }
-    while (asker->out.size > 0) {
-        ssize_t count = send(transport->fd, asker->out.data, asker->out.size,
-                             MSG_NOSIGNAL);
-        if (count < 0 && errno == EINTR) {
-            continue;
-        }
-        if (count < 0) {
-            return;
-        }
-        buffer_consume(&asker->out, (size_t)count);
+    if (transport->tls == NULL) {
+        send_some(transport, &asker->out);
+        return;
     }
+    if (!is_shaking(transport) && asker->out.size > 0 &&
+        tls_write(transport->tls, buffer_bytes(&asker->out)) == 0) {
+        buffer_clear(&asker->out); /* An error shows likewise. */
+    }
+    send_some(transport, tls_output(transport->tls));
 }
 
 /* An unfinished reply is parsed from its start when more has come, so all that
@@ -189,9 +276,18 @@ static void receive(struct transport *transport, struct asker *asker)
         in->size += count > 0 ? (size_t)count : 0;
     } while ((count > 0 && in->size < READ_ALL_MAX) ||
              (count < 0 && code == EINTR));
+    int error = 0;
+    struct buffer *plain = in;
+    if (transport->tls != NULL && in->size > 0) {
+        error = decipher(transport, asker);
+        plain = &transport->plain;
+    }
     struct lease_clock now = client_clock_read();
-    if (in->size > 0) {
-        asker_input(asker, buffer_bytes(in), now);
+    if (plain->size > 0 && transport->number == asker->number) {
+        asker_input(asker, buffer_bytes(plain), now);
+    }
+    if (transport->number == asker->number && error != 0) {
+        fail_tls(transport, asker, error);
     }
     if (transport->number == asker->number &&
         (count == 0 || (count < 0 && code != EAGAIN))) {
@@ -199,6 +295,9 @@ static void receive(struct transport *transport, struct asker *asker)
     }
     if (in->capacity > READ_SIZE * 4) {
         buffer_done(in);
+    }
+    if (transport->plain.capacity > READ_SIZE * 4) {
+        buffer_done(&transport->plain);
     }
 }
 
@@ -219,5 +318,5 @@ void transport_ready(struct transport *transport, struct asker *asker)
         return;
     }
     transport->is_connecting = false;
-    asker_connected(asker, client_clock_read());
+    begin(transport, asker);
 }

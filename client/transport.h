@@ -2,9 +2,10 @@
 
 /* The socket of an asker (client/asker.h), for all drivers.
  *
- * It connects where the asker says, reads what there is and sends what can be
- * sent; it never waits. Names are looked up by transport_turn(), which does
- * wait for that, or by a driver that can do it otherwise (transport_follow()).
+ * It connects where the asker says, speaks TLS if it is given a context, reads
+ * what there is and sends what can be sent; it never waits. Names are looked up
+ * by transport_turn(), which does wait for that, or by a driver that can do it
+ * otherwise (transport_follow()).
  *
  * Threads: one calls transport_turn() and transport_ready(), and polls; it
  * alone opens and closes. Where others share the asker all hold its mutex, and
@@ -19,19 +20,24 @@
 
 #include "base/bytes.h"
 #include "client/asker.h"
+#include "net/tls.h"
 
 struct addrinfo;
 
 struct transport {
-    int fd;          /* -1: closed. */
-    uint32_t number; /* The asker's connection that it carries. */
+    struct tls_context *context; /* NULL: plain. */
+    int fd;                      /* -1: closed. */
+    uint32_t number;             /* The asker's connection that it carries. */
     bool is_connecting;
     struct addrinfo *addresses;
     struct addrinfo *next; /* To be tried if this one fails. */
+    struct tls *tls;       /* NULL: plain, or closed. */
     struct buffer in;
+    struct buffer plain; /* Likewise, out of TLS. */
 };
 
-void transport_init(struct transport *transport);
+/* Takes a reference of 'context', which is NULL for plain. */
+void transport_init(struct transport *transport, struct tls_context *context);
 void transport_done(struct transport *transport);
 /* Does what the asker wants; 'mutex', if there is one, is held by the caller
  * and given up while a name is looked up. */

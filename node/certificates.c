@@ -91,6 +91,16 @@ static bool is_wanted(const struct hasp_node_options *options)
            options->tls_client != HASP_NODE_TLS_OFF;
 }
 
+/* A port that takes plain bytes protects nothing. */
+static void tell_allowed(enum hasp_node_tls mode, const char *port)
+{
+    if (mode == HASP_NODE_TLS_ALLOW) {
+        LOG_WARN("plain is allowed beside TLS",
+                 "port=%s hint=\"set tls.%s = require when all speak TLS\"",
+                 port, port);
+    }
+}
+
 int certificates_open(struct certificates *certificates, struct hasp_node *node,
                       char why[HASP_WHY_SIZE])
 {
@@ -101,6 +111,8 @@ int certificates_open(struct certificates *certificates, struct hasp_node *node,
     }
     find_files(&node->options, &paths);
     note_changes(&paths, certificates->changed);
+    tell_allowed(node->options.tls_client, "client");
+    tell_allowed(node->options.tls_peer, "peer");
     return set_load(&node->options, &paths, &certificates->now, why);
 }
 

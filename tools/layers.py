@@ -71,6 +71,9 @@ ROOMS = [
      'base base/sha net/resp net/tls lease/lease lease/rules include '
      'client/machine', 'uv', False),
     ('cmd/haspd', r'cmd/haspd/', 'base include', 'inih systemd', False),
+    ('cmd/hasp/cert', r'cmd/hasp/cert/',
+     'base client client/machine cmd/hasp net/tls include',
+     'openssl smartcols jansson', False),
     ('cmd/hasp', r'cmd/hasp/',
      'base client client/machine lease/lease include',
      'smartcols jansson', False),

@@ -12,7 +12,7 @@
 struct client *tool_client(struct tool *tool)
 {
     if (tool->client == NULL) {
-        tool->client = client_new(&tool->endpoints);
+        tool->client = client_new(&tool->endpoints, tool->tls);
         if (tool->endpoints.count > 1) {
             client_begin_at(tool->client, nodes_first(tool));
         }

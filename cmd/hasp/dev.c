@@ -232,7 +232,7 @@ static bool knows_leader(const struct dev_node *node)
         0) {
         return false;
     }
-    struct client *client = client_new(&one);
+    struct client *client = client_new(&one, NULL);
     struct client_options options = {.deadline_ns = client_now_ns() +
                                                     ANSWER_MS * NS_PER_MS,
                                      .is_once = true};

@@ -198,6 +198,7 @@ static int convert(struct tool *tool, const char *name, const char *owner,
     snprintf(credentials, sizeof credentials, "%" PRIu64 ":%s",
              source->credentials.session, source->credentials.secret);
     options.endpoints = tool->endpoints_text;
+    options.tls = tool->tls_text;
     options.credentials = credentials;
     options.timeout_ms = tool_timeout_ms(tool);
     int error = hasp_open(&options, &session);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "client/tls_folder.h"
 #include "cmd/hasp/tool.h"
 
 /* Columns, a little less than a terminal has. */
@@ -229,9 +230,17 @@ int tool_read_endpoints(struct tool *tool)
     if (tool->endpoints_text == NULL || tool->endpoints_text[0] == '\0') {
         tool->endpoints_text = ENDPOINTS_DEFAULT;
     }
-    return endpoints_parse(tool->endpoints_text, &tool->endpoints, why) == 0
+    if (endpoints_parse(tool->endpoints_text, &tool->endpoints, why) != 0) {
+        return tool_fail(EX_USAGE, "%s: %s", from, why);
+    }
+    from = "--tls";
+    if (tool->tls_text == NULL) {
+        tool->tls_text = getenv("HASP_TLS");
+        from = "HASP_TLS";
+    }
+    return tls_folder_open(tool->tls_text, NULL, &tool->tls, why) == 0
                ? 0
-               : tool_fail(EX_USAGE, "%s: %s", from, why);
+               : tool_fail(EX_CONFIG, "%s: %s", from, why);
 }
 
 static int dispatch(struct tool *tool, char **argv)
@@ -267,6 +276,7 @@ int main(int argc, char **argv)
     }
     client_free(tool.client);
     endpoints_done(&tool.endpoints);
+    tls_context_unref(tool.tls);
     /* A full disk or a closed pipe must not pass for success. */
     if (fflush(stdout) != 0 && exit_code <= 0) {
         exit_code = tool_fail(EX_IOERR, "cannot write to stdout");

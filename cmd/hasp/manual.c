@@ -34,6 +34,15 @@ static const struct {
                   "locks pass on when these are over: this is how a lock is "
                   "taken from a holder that is stuck. hasp show NAME tells the "
                   "session. Remove the entry when the client is cured."},
+    {"cert",
+     "ca, node and user, and a cluster has mutual TLS: each makes a folder, or "
+     "files, below certs. ca.key makes certificates, so it stays off the "
+     "nodes. Who one is stands in a certificate's URI, hasp://CLUSTER/node/ID "
+     "or hasp://CLUSTER/user/NAME; hosts and addresses are for clients of "
+     "other makes, which compare them. renew exchanges the files one by one; "
+     "haspd takes them within a minute, or at SIGHUP, and keeps its "
+     "connections. check says in a sentence what is wrong, and exits with "
+     "65."},
     {"check", "Prints current or stale. For the side of the resource: it "
               "refuses a write whose token is not current."},
     {"cluster", "When all nodes run a new version that they could still leave "

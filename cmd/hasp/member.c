@@ -119,7 +119,7 @@ static int change(struct tool *tool, const char *const *words, uint64_t id)
     }
     struct endpoints one = {.endpoint = &leader, .count = 1};
     client_free(tool->client);
-    tool->client = client_new(&one);
+    tool->client = client_new(&one, tool->tls);
     options.deadline_ns = client_now_ns() + time_ms * NS_PER_MS;
     error = tool_send(tool->client, words, &options, NULL);
     if (error == HASP_EREPLY &&

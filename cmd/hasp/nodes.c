@@ -37,6 +37,7 @@ struct ask {
 };
 
 struct nodes {
+    struct tls_context *tls;
     uint64_t timeout_ms;
     enum nodes_scope scope;
     int stop_fd;           /* Readable: nobody waits for an answer any more. */
@@ -50,7 +51,7 @@ struct nodes {
 static json_t *status_of(struct ask *ask)
 {
     struct endpoints one = {.endpoint = &ask->endpoint, .count = 1};
-    struct client *client = client_new(&one);
+    struct client *client = client_new(&one, ask->nodes->tls);
     struct client_options options = {
         .deadline_ns = client_now_ns() + ask->nodes->timeout_ms * NS_PER_MS,
         .is_once = true};
@@ -274,6 +275,7 @@ static struct nodes *make(const struct tool *tool, enum nodes_scope scope)
 {
     struct nodes *nodes = memory_new(sizeof *nodes);
     pthread_condattr_t monotonic;
+    nodes->tls = tool->tls;
     nodes->timeout_ms = u64_min(tool->timeout_ms, NODES_TIMEOUT_MS);
     nodes->scope = scope;
     nodes->stop_fd = eventfd(0, EFD_CLOEXEC);

@@ -270,7 +270,9 @@ static int check_operands(struct tool *tool, char **operands, size_t count,
     if (count > max) {
         return tool_usage(tool, "unexpected argument '%s'", operands[max]);
     }
-    return tool->subcommand == NULL ? 0 : tool_read_endpoints(tool);
+    return tool->subcommand == NULL || tool->is_offline
+               ? 0
+               : tool_read_endpoints(tool);
 }
 
 /* Options end at the 'stop'th operand, from 1. */
@@ -282,6 +284,7 @@ static int read_words(struct tool *tool, char **argv,
     bool wants_help = false, wants_version = false;
     const struct option_row common[] = {
         {'e', "endpoints", OPTION_TEXT, .value = &tool->endpoints_text},
+        {0, "tls", OPTION_TEXT, .value = &tool->tls_text},
         {'o', "output", OPTION_CHOICE, .value = &format,
          .choices = "table json plain"},
         {'t', "timeout", OPTION_TIME, .value = &tool->timeout_ms, .min = 1},

@@ -6,14 +6,16 @@
 
 #include "cmd/hasp/tool.h"
 
-const char tool_options_text
-    [] = "-e, --endpoints HOST:PORT,...  the nodes (HASP_ENDPOINTS, else\n"
-         "                               " ENDPOINTS_DEFAULT ")\n"
-         "-o, --output table|json|plain  how results are written (table)\n"
-         "-t, --timeout TIME             for an answer (5s)\n"
-         "-q, --quiet                    errors only\n"
-         "-h, --help                     this help\n"
-         "-V, --version                  the version of the tool\n";
+const char tool_options_text[] =
+    "-e, --endpoints HOST:PORT,...  the nodes (HASP_ENDPOINTS, else\n"
+    "                               " ENDPOINTS_DEFAULT ")\n"
+    "    --tls DIR                  certificates: ca.crt, and client.crt with\n"
+    "                               client.key (HASP_TLS, else plain)\n"
+    "-o, --output table|json|plain  how results are written (table)\n"
+    "-t, --timeout TIME             for an answer (5s)\n"
+    "-q, --quiet                    errors only\n"
+    "-h, --help                     this help\n"
+    "-V, --version                  the version of the tool\n";
 
 #define ACQUIRE_OPTIONS                                                       \
     "-s, --shared        several may hold it together\n"                      \
@@ -36,6 +38,8 @@ const char tool_options_text
 #define SESSIONS "Sessions and tokens"
 #define CLUSTER "The cluster"
 #define OPERATOR "For operators"
+#define CERTIFICATES "Certificates"
+#define CERT_OPTIONS "    --dir DIR       the folder of the CA (certs)\n"
 #define TRYING "To try and to measure"
 
 static const struct field lock_fields[] = {
@@ -238,6 +242,31 @@ const struct subcommand subcommands[] = {
      "    --i-vouch REASON  why no client of the former life can still trust\n"
      "                      a lease; it is logged with your name\n",
      .run = run_quarantine_end},
+
+    {CERTIFICATES, "cert ca", "--cluster NAME [--dir DIR] [--days N]",
+     "make the CA of a cluster: ca.crt, ca.key",
+     "    --cluster NAME  as cluster.name of haspd\n" CERT_OPTIONS
+     "    --days N        valid so long (3650)\n",
+     .run = run_cert_ca},
+    {CERTIFICATES, "cert node", "ID=HOST[,HOST...]... [--dir DIR] [--days N]",
+     "make the certificates of nodes",
+     CERT_OPTIONS "    --days N        valid so long (as the CA)\n",
+     .run = run_cert_node},
+    {CERTIFICATES, "cert user", "NAME... [--dir DIR] [--days N]",
+     "make the certificates of users",
+     CERT_OPTIONS "    --days N        valid so long (365)\n",
+     .run = run_cert_user},
+    {CERTIFICATES, "cert renew", "FOLDER... [--dir DIR] [--days N]",
+     "make certificates anew: the same names, new keys",
+     CERT_OPTIONS "    --days N        valid so long (a node's: as the CA; a "
+                  "user's: 365)\n",
+     .run = run_cert_renew},
+    {CERTIFICATES, "cert show", "FILE | HOST:PORT",
+     "what a certificate says, from a file or from a node", NULL,
+     .run = run_cert_show},
+    {CERTIFICATES, "cert check", "FOLDER",
+     "is a folder right? key, CA, names, days, modes", NULL,
+     .run = run_cert_check},
 
     {TRYING, "dev", "[--nodes 3] [--dir DIR] [--port 7420]",
      "a throw-away cluster on loopback",

@@ -82,6 +82,7 @@ static const struct word *find_word(const char *code)
          "this client is on the blacklist; see: hasp blacklist list"},
         {"NOAUTH", EX_NOPERM, "the node wants a user and a password"},
         {"WRONGPASS", EX_NOPERM, NULL},
+        {"NOTLS", EX_CONFIG, NULL},
         {"NOPERM", EX_NOPERM, "not allowed"},
         {"DEADLOCK", EX_TEMPFAIL,
          "the wait would never end: who is waited for waits for this session"},
@@ -117,6 +118,8 @@ static int explain(int error, const char *code, const char *why,
             "%s: %s; see: hasp status; name other nodes with -e or "
             "HASP_ENDPOINTS, or start a cluster to try with: hasp dev",
             what, why);
+    case HASP_ECERT:
+        return tool_fail(EX_CONFIG, "%s: %s", what, why);
     case HASP_ENOTLEADER:
         return tool_fail(EX_UNAVAILABLE, "%s: %s; see: hasp status", what, why);
     case HASP_EPROTO:

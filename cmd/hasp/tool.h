@@ -40,9 +40,12 @@ struct subcommand;
 struct tool {
     const char *endpoints_text;
     struct endpoints endpoints;
+    const char *tls_text;    /* A folder; NULL: plain. */
+    struct tls_context *tls; /* Likewise. */
     enum format format;
     uint64_t timeout_ms; /* For an answer. */
     bool is_quiet;       /* No talk but errors. */
+    bool is_offline;     /* It asks no cluster: endpoints are not read. */
     struct client *client;
     const struct subcommand *subcommand;
 };
@@ -73,7 +76,8 @@ extern const struct subcommand subcommands[]; /* Ends with a name of NULL. */
 const struct subcommand *tool_find(const char *first, const char *second);
 
 subcommand_fn run_acquire, run_bench, run_blacklist_add, run_blacklist_remove,
-    run_cluster_finalize, run_completion, run_convert, run_dev,
+    run_cert_ca, run_cert_check, run_cert_node, run_cert_renew, run_cert_show,
+    run_cert_user, run_cluster_finalize, run_completion, run_convert, run_dev,
     run_fence_remove, run_fence_show, run_health, run_limits_set,
     run_member_add, run_member_change, run_member_list, run_member_transfer,
     run_note, run_please, run_quarantine_end, run_release, run_run,
@@ -117,7 +121,8 @@ int tool_hasp_error(const struct tool *tool, int error, const char *what);
 /* Prints the help of the subcommand, or of hasp, or the version; returns what
  * ends the tool with success. */
 int tool_help(const struct tool *tool, bool is_version);
-/* Takes the endpoints of -e or the environment; 0 or an exit code. */
+/* Takes the endpoints of -e or the environment, and the certificates of --tls
+ * or the environment; 0 or an exit code. */
 int tool_read_endpoints(struct tool *tool);
 
 bool parse_number(const char *text, uint64_t *ret_number);

@@ -157,7 +157,8 @@ static void *run(void *data)
     struct waiting *waiting = data;
     struct pollfd stop = {.fd = waiting->stop_fd, .events = POLLIN};
     int wait_ms = PATIENCE_MS;
-    struct client *client = client_new(&waiting->tool->endpoints);
+    struct client *client = client_new(&waiting->tool->endpoints,
+                                       waiting->tool->tls);
     client_set_interrupt(client, waiting->stop_fd);
     while (poll(&stop, 1, wait_ms) == 0) {
         look(waiting, client);

@@ -109,10 +109,10 @@ static const struct setting settings[] = {
     LIMITSIZE(disk_reserve, 0, 1024 * GIB),
     LIMITSIZE(wal_segment_size, 1 * MIB, 4 * GIB),
     LIMITSIZE(table_size, 16 * MIB, 16384 * GIB),
-    {"tls", "dir", KIND_TEXT, AT(tls_dir), 1, 1024},
-    {"tls", "ca", KIND_TEXT, AT(tls_ca), 1, 1024},
-    {"tls", "cert", KIND_TEXT, AT(tls_cert), 1, 1024},
-    {"tls", "key", KIND_TEXT, AT(tls_key), 1, 1024},
+    {"tls", "dir", KIND_TEXT, AT(tls_dir), 0, 1024},
+    {"tls", "ca", KIND_TEXT, AT(tls_ca), 0, 1024},
+    {"tls", "cert", KIND_TEXT, AT(tls_cert), 0, 1024},
+    {"tls", "key", KIND_TEXT, AT(tls_key), 0, 1024},
     {"tls", "client", KIND_TLS, AT(tls_client), 0, 0},
     {"tls", "peer", KIND_TLS, AT(tls_peer), 0, 0},
     {"security", "insecure", KIND_SWITCH, AT(is_insecure), 0, 0},
@@ -355,7 +355,7 @@ static int set_text(struct config *config, const struct setting *setting,
                     setting->key, setting->min, setting->max);
     }
     free(*text);
-    *text = memory_text(value);
+    *text = value[0] != '\0' ? memory_text(value) : NULL;
     return 0;
 }
 
@@ -561,8 +561,7 @@ int config_finish(struct config *config, char why[HASP_WHY_SIZE])
         }
     }
     if (options->listen_http != NULL &&
-        (options->listen_http[0] == '\0' ||
-         strcmp(options->listen_http, "off") == 0)) {
+        strcmp(options->listen_http, "off") == 0) {
         free((void *)(uintptr_t)options->listen_http);
         options->listen_http = NULL;
     }

@@ -301,6 +301,19 @@ struct hasp_options {
      * other is opened. 'name', 'ttl_ms' and 'linger_ms' are not used. NULL: a
      * new one. */
     const char *credentials;
+
+    /* TLS: a folder with ca.crt, which says whom to believe, and, if the
+     * program is to show who it is, client.crt and client.key ('hasp cert user'
+     * makes it). With it nothing is ever said in plain. Whatever the endpoints
+     * are called, each must show a certificate of a node of the cluster. NULL:
+     * the environment's HASP_TLS, or plain; "": plain. HASP_ECERT, with a
+     * sentence in hasp_why(), from hasp_open() at once if the files are not
+     * right, and as HASP_ECONNECT if no node is trusted, or trusts. */
+    const char *tls;
+
+    /* The cluster's name, for a CA that was not made by 'hasp cert' and so does
+     * not say it. NULL: the CA says it. */
+    const char *cluster;
 };
 
 /* Fills in every default; call it first, so that a member which a newer header
@@ -309,8 +322,8 @@ HASP_API void hasp_options_init(struct hasp_options *options);
 
 /* Opens a session and starts to keep it. Options may be NULL: the defaults.
  * Waits for at most timeout_ms. HASP_ECONNECT, HASP_ENOTLEADER, HASP_EBUSY: no
- * session, try later; HASP_EBLACKLISTED; HASP_EINVALID. A session of which the
- * answer was lost owns nothing and ends by itself, so there is no
+ * session, try later; HASP_ECERT; HASP_EBLACKLISTED; HASP_EINVALID. A session
+ * of which the answer was lost owns nothing and ends by itself, so there is no
  * HASP_EUNKNOWN. */
 HASP_API HASP_MUST_CHECK int hasp_open(const struct hasp_options *options,
                                        struct hasp_session **ret_session);

@@ -52,9 +52,11 @@ class ReplyError(Exception):
 class Client:
     """One connection. Replies are int, bytes, list, None or str (simple)."""
 
-    def __init__(self, port, timeout=10.0):
+    def __init__(self, port, timeout=10.0, tls=None):
         self.socket = socket.create_connection(("127.0.0.1", port), timeout)
         self.socket.settimeout(timeout)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket)
         self.file = self.socket.makefile("rb")
 
     def close(self):
@@ -230,7 +232,7 @@ class Node:
         return "127.0.0.1:%d,127.0.0.1:%d" % (self.peer_port, self.client_port)
 
     def connect(self, timeout=10.0):
-        return Client(self.client_port, timeout)
+        return Client(self.client_port, timeout, self.cluster.tls)
 
     def log(self):
         with open(self.log_path, errors="replace") as file:
@@ -266,6 +268,7 @@ class Cluster:
     def __init__(self, count=3, extra="", start=True):
         self.folder = tempfile.mkdtemp(prefix="hasp-cluster-")
         self.extra = extra
+        self.tls = None  # An ssl.SSLContext for connections of clients.
         ports = free_ports(3 * count)
         self.nodes = []
         for i in range(count):

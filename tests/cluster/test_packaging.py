@@ -71,7 +71,8 @@ def test_what_the_example_has_in_comments_are_the_defaults(tmp_path):
         if source == "file" and value != defaults.get(key, ("",))[0]
     }
     assert changed == {
-        "node.dir", "cluster.name", "cluster.member", "security.insecure",
+        "node.dir", "cluster.name", "cluster.member", "tls.dir",
+        "tls.client", "tls.peer",
     }
 
 

@@ -207,7 +207,7 @@ static struct client *client_of(const char *addresses)
     struct endpoints endpoints;
     char why[HASP_WHY_SIZE];
     assert_int_equal(endpoints_parse(addresses, &endpoints, why), 0);
-    struct client *client = client_new(&endpoints);
+    struct client *client = client_new(&endpoints, NULL);
     endpoints_done(&endpoints);
     return client;
 }

@@ -51,8 +51,8 @@ static int read_run(struct run *run, char **argv)
 static bool is_set_by_run(const char *variable)
 {
     static const char *const names[] = {
-        "HASP_LOCK=", "HASP_TOKEN=", "HASP_SESSION=", "HASP_ENDPOINTS=",
-        "HASP_RUNS="};
+        "HASP_LOCK=",      "HASP_TOKEN=", "HASP_SESSION=",
+        "HASP_ENDPOINTS=", "HASP_RUNS=",  "HASP_TLS="};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         if (strncmp(variable, names[i], strlen(names[i])) == 0) {
             return true;
@@ -75,7 +75,7 @@ static char **make_environment(const struct run *run,
                                const struct acquired *acquired)
 {
     extern char **environ;
-    enum { SET_COUNT = 5, END_COUNT = 1 };
+    enum { SET_COUNT = 6, END_COUNT = 1 };
     struct buffer text = {0}, tokens = {0};
     size_t count = 0, made = 0;
     while (environ[count] != NULL) {
@@ -101,6 +101,10 @@ static char **make_environment(const struct run *run,
     environment[made++] = take_text(&text);
     buffer_printf(&text, "HASP_ENDPOINTS=%s", run->tool->endpoints_text);
     environment[made++] = take_text(&text);
+    if (run->tool->tls_text != NULL) {
+        buffer_printf(&text, "HASP_TLS=%s", run->tool->tls_text);
+        environment[made++] = take_text(&text);
+    }
     buffer_put_text(&text, "HASP_RUNS=");
     nest_put(&text, run->id, &run->acquire, acquired);
     environment[made++] = take_text(&text);

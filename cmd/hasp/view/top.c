@@ -403,7 +403,7 @@ int run_top(struct tool *tool, char **argv)
         return exit_code;
     }
     top.grants = json_object();
-    top.events = client_new(&tool->endpoints);
+    top.events = client_new(&tool->endpoints, tool->tls);
     client_set_push(top.events, take_event, &top);
     begin_events(&top);
     screen_begin(&top.screen);

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: MIT */
+
+/* hasp cert ca, node, user, renew: three commands, and a cluster has mutual
+ * TLS. */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/memory.h"
+#include "cmd/hasp/cert/paper.h"
+#include "cmd/hasp/tool.h"
+
+#define CA_DAYS 3650
+#define USER_DAYS 365
+#define FOLDER "certs"
+
+/* --- Folders -------------------------------------------------------------- */
+
+/* Of one node or user, in the CA's. */
+struct place {
+    char folder[PATH_MAX / 2];
+    char ca_of_all[PATH_MAX];
+    char ca[PATH_MAX];
+    char certificate[PATH_MAX];
+    char key[PATH_MAX];
+};
+
+static void set_place(struct place *place, const char *ca_folder,
+                      const char *folder, enum tls_role role)
+{
+    const char *stem = role == TLS_NODE ? "node" : "client";
+    snprintf(place->folder, sizeof place->folder, "%.2000s", folder);
+    snprintf(place->ca_of_all, PATH_MAX, "%.3000s/ca.crt", ca_folder);
+    snprintf(place->ca, PATH_MAX, "%s/ca.crt", place->folder);
+    snprintf(place->certificate, PATH_MAX, "%s/%s.crt", place->folder, stem);
+    snprintf(place->key, PATH_MAX, "%s/%s.key", place->folder, stem);
+}
+
+/* Makes what 'wish' says and puts it into 'folder'. */
+static int issue(const struct paper_wish *wish, const char *ca_folder,
+                 const char *folder, bool may_replace)
+{
+    struct place place;
+    struct paper ca, paper;
+    struct tls_name ca_name;
+    struct paper_wish whole = *wish;
+    int rv = paper_load_ca(ca_folder, &ca, &ca_name);
+    if (rv != 0) {
+        return rv;
+    }
+    if (whole.name.cluster[0] != '\0' &&
+        strcmp(whole.name.cluster, ca_name.cluster) != 0) {
+        paper_done(&ca);
+        return tool_fail(EX_DATAERR,
+                         "'%s' is for cluster '%s', and the CA in '%s' is that "
+                         "of '%s'; name the right one with --dir",
+                         folder, whole.name.cluster, ca_folder,
+                         ca_name.cluster);
+    }
+    memcpy(whole.name.cluster, ca_name.cluster, sizeof ca_name.cluster);
+    if (paper_make(&whole, &ca, &paper) != 0) {
+        paper_done(&ca);
+        return tool_fail(EX_USAGE,
+                         "invalid host in '%s': use names and addresses with "
+                         "commas between them, e.g. 1=10.0.0.1,lock1.lan",
+                         wish->hosts);
+    }
+    set_place(&place, ca_folder, folder, wish->name.role);
+    rv = paper_make_folder(folder);
+    if (rv == 0) {
+        rv = paper_write(&paper, place.certificate, place.key, may_replace);
+    }
+    if (rv == 0) {
+        rv = paper_copy(place.ca_of_all, place.ca, true);
+    }
+    paper_done(&paper);
+    paper_done(&ca);
+    return rv;
+}
+
+/* --- ca ------------------------------------------------------------------- */
+
+int run_cert_ca(struct tool *tool, char **argv)
+{
+    char *cluster = NULL, *folder = FOLDER;
+    uint64_t days = CA_DAYS;
+    const struct option_row rows[] = {
+        {0, "cluster", OPTION_TEXT, .value = &cluster},
+        {0, "dir", OPTION_TEXT, .value = &folder},
+        {0, "days", OPTION_NUMBER, .value = &days, .min = 1,
+         .max = PAPER_DAYS_MAX},
+        {0},
+    };
+    tool->is_offline = true;
+    int rv = options_read(tool, argv, rows, 0, 0);
+    if (rv != 0) {
+        return rv;
+    }
+    if (cluster == NULL) {
+        return tool_usage(tool, "missing --cluster: the cluster.name in "
+                                "haspd's configuration");
+    }
+    if (!tls_word_is_fine(bytes_of_text(cluster))) {
+        return tool_usage(tool,
+                          "invalid cluster '%s': use up to 64 letters, digits, "
+                          "'.', '_' and '-'",
+                          cluster);
+    }
+    char certificate[PATH_MAX], key[PATH_MAX];
+    struct paper_wish wish = {.name.role = TLS_CA, .days = days};
+    struct paper paper;
+    snprintf(wish.name.cluster, sizeof wish.name.cluster, "%s", cluster);
+    snprintf(certificate, sizeof certificate, "%.3000s/ca.crt", folder);
+    snprintf(key, sizeof key, "%.3000s/ca.key", folder);
+    rv = paper_make_folder(folder);
+    if (rv != 0) {
+        return rv;
+    }
+    if (paper_make(&wish, NULL, &paper) != 0) {
+        return tool_fail(EX_SOFTWARE, "cannot make the certificate");
+    }
+    rv = paper_write(&paper, certificate, key, false);
+    paper_done(&paper);
+    if (rv == 0) {
+        tool_say(tool,
+                 "%s and %s: the CA of cluster '%s', for %" PRIu64
+                 " days; keep ca.key off the nodes",
+                 certificate, key, cluster, days);
+    }
+    return rv;
+}
+
+/* --- node, user ----------------------------------------------------------- */
+
+/* "3=10.0.0.3,lock3.lan"; 'hosts' points into it. */
+static bool parse_node(char *text, uint64_t *ret_id, const char **ret_hosts)
+{
+    char *equals = strchr(text, '=');
+    if (equals == NULL || equals[1] == '\0') {
+        return false;
+    }
+    *equals = '\0';
+    bool is_fine = parse_number(text, ret_id) && *ret_id != 0;
+    *equals = '=';
+    *ret_hosts = equals + 1;
+    return is_fine;
+}
+
+int run_cert_node(struct tool *tool, char **argv)
+{
+    char *ca_folder = FOLDER;
+    uint64_t days = 0;
+    const struct option_row rows[] = {
+        {0, "dir", OPTION_TEXT, .value = &ca_folder},
+        {0, "days", OPTION_NUMBER, .value = &days, .min = 1,
+         .max = PAPER_DAYS_MAX},
+        {0},
+    };
+    tool->is_offline = true;
+    int rv = options_read(tool, argv, rows, 1, SIZE_MAX);
+    for (int i = 1; rv == 0 && argv[i] != NULL; i++) {
+        struct paper_wish wish = {.name.role = TLS_NODE, .days = days};
+        char folder[PATH_MAX];
+        if (!parse_node(argv[i], &wish.name.node, &wish.hosts)) {
+            return tool_usage(tool,
+                              "invalid node '%s': use ID=HOST[,HOST...], e.g. "
+                              "1=10.0.0.1,lock1.lan",
+                              argv[i]);
+        }
+        snprintf(folder, sizeof folder, "%.3000s/node-%" PRIu64, ca_folder,
+                 wish.name.node);
+        rv = issue(&wish, ca_folder, folder, false);
+        if (rv == 0) {
+            tool_say(tool,
+                     "%s: node %" PRIu64 " (%s); copy it to that node, and "
+                     "name it there as tls.dir",
+                     folder, wish.name.node, wish.hosts);
+        }
+    }
+    return rv;
+}
+
+int run_cert_user(struct tool *tool, char **argv)
+{
+    char *ca_folder = FOLDER;
+    uint64_t days = USER_DAYS;
+    const struct option_row rows[] = {
+        {0, "dir", OPTION_TEXT, .value = &ca_folder},
+        {0, "days", OPTION_NUMBER, .value = &days, .min = 1,
+         .max = PAPER_DAYS_MAX},
+        {0},
+    };
+    tool->is_offline = true;
+    int rv = options_read(tool, argv, rows, 1, SIZE_MAX);
+    for (int i = 1; rv == 0 && argv[i] != NULL; i++) {
+        struct paper_wish wish = {.name.role = TLS_USER, .days = days};
+        char folder[PATH_MAX];
+        if (!tls_word_is_fine(bytes_of_text(argv[i]))) {
+            return tool_usage(tool,
+                              "invalid user '%s': use up to 64 letters, "
+                              "digits, '.', '_' and '-'",
+                              argv[i]);
+        }
+        snprintf(wish.name.user, sizeof wish.name.user, "%s", argv[i]);
+        snprintf(folder, sizeof folder, "%.3000s/user-%s", ca_folder, argv[i]);
+        rv = issue(&wish, ca_folder, folder, false);
+        if (rv == 0) {
+            tool_say(tool, "%s: user %s, for %" PRIu64 " days; HASP_TLS=%s",
+                     folder, argv[i], days, folder);
+        }
+    }
+    return rv;
+}
+
+/* --- renew ---------------------------------------------------------------- */
+
+/* Whose folder it is: a node's, if there is a node's certificate in it. */
+static int load_old(const char *folder, struct paper *ret_old)
+{
+    struct stat status;
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%.3000s/node.crt", folder);
+    if (stat(path, &status) != 0) {
+        snprintf(path, sizeof path, "%.3000s/client.crt", folder);
+    }
+    return paper_load(path, ret_old);
+}
+
+int run_cert_renew(struct tool *tool, char **argv)
+{
+    char *ca_folder = FOLDER;
+    uint64_t days = 0;
+    const struct option_row rows[] = {
+        {0, "dir", OPTION_TEXT, .value = &ca_folder},
+        {0, "days", OPTION_NUMBER, .value = &days, .min = 1,
+         .max = PAPER_DAYS_MAX},
+        {0},
+    };
+    tool->is_offline = true;
+    int rv = options_read(tool, argv, rows, 1, SIZE_MAX);
+    for (int i = 1; rv == 0 && argv[i] != NULL; i++) {
+        struct paper old;
+        struct paper_wish wish = {.days = days};
+        rv = load_old(argv[i], &old);
+        if (rv != 0) {
+            return rv;
+        }
+        char *hosts = paper_hosts(old.certificate);
+        wish.hosts = hosts[0] != '\0' ? hosts : NULL;
+        if (!paper_name(old.certificate, &wish.name) ||
+            wish.name.role == TLS_CA) {
+            rv = tool_fail(EX_DATAERR,
+                           "'%s' holds no certificate of a node or a user of "
+                           "hasp",
+                           argv[i]);
+        } else {
+            wish.days = days == 0 && wish.name.role == TLS_USER ? USER_DAYS
+                                                                : days;
+            rv = issue(&wish, ca_folder, argv[i], true);
+        }
+        if (rv == 0) {
+            tool_say(tool, "%s: renewed, with a new key%s", argv[i],
+                     wish.name.role == TLS_NODE
+                         ? "; haspd takes it within a minute, or at SIGHUP"
+                         : "");
+        }
+        free(hosts);
+        paper_done(&old);
+    }
+    return rv;
+}
