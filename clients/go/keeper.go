@@ -86,65 +86,75 @@ func (s *Session) newLine(turn int, until time.Time) (*line, error) {
 	return listen(c), nil
 }
 
-// keep sends heartbeats on a connection of its own, and looks at the lease when
-// it could have ended. The first heartbeat comes early: only then the node
-// knows where to send what is for this session.
-func (s *Session) keep() {
+// look tells what the clock, or an answer, has changed, whatever the heartbeats
+// wait for meanwhile.
+func (s *Session) look() {
 	defer s.waitGroup.Done()
 	defer s.finish()
 	events := s.startEvents()
 	defer close(events)
-	var keeper *line
-	told, turn := Held, s.nodes.firstTurn()
-	next := time.Now().Add(s.lease.period() / 5)
-	for {
-		told = s.tellNews(told)
-		if told == Lost {
-			break
+	for told := Held; ; {
+		if told = s.tellNews(told); told == Lost {
+			return
 		}
-		wait := time.Until(next)
-		if left := s.Remaining(); left > 0 && left < wait {
-			wait = left
-		} else if told == Jeopardy && wait > lookMin {
+		wait := s.Remaining()
+		if wait < lookMin {
 			wait = lookMin
 		}
+		select {
+		case <-s.over.Done():
+			s.lease.refused()
+			s.tellNews(told)
+			return
+		case <-s.news:
+		case <-time.After(wait):
+		}
+	}
+}
+
+// keep sends heartbeats on a connection of its own. The first one comes early:
+// only then the node knows where to send what is for this session.
+func (s *Session) keep() {
+	defer s.waitGroup.Done()
+	var keeper *line
+	hangUp := func() {
+		if keeper != nil {
+			keeper.hangUp()
+		}
+		keeper = nil
+	}
+	defer hangUp()
+	turn, wait := s.nodes.firstTurn(), s.lease.period()/5
+	for {
 		var failed <-chan answer
 		if keeper != nil {
 			failed = keeper.replies
 		}
 		select {
 		case <-s.over.Done():
-			if keeper != nil {
-				keeper.hangUp()
-			}
-			s.lease.refused()
-			s.tellNews(told)
 			return
 		case a := <-failed: // Nothing was asked: it is the connection's end.
 			keeper.replies <- a
-			keeper.hangUp()
-			keeper = nil
+			hangUp()
 			turn++
-			next = time.Now()
 		case <-time.After(wait):
 		}
-		if time.Now().Before(next) {
-			continue
-		}
+		wait = s.lease.period()
 		if !s.isEarned() {
 			s.note("the program has not called Alive in time")
-			next = time.Now().Add(s.lease.period())
-			continue
-		}
-		period := s.lease.period()
-		if keeper = s.beat(keeper, turn); keeper == nil {
+		} else if keeper = s.beat(keeper, turn); keeper == nil {
 			turn++
-			period = time.Duration(20+rand.Intn(180)) * time.Millisecond
+			wait = time.Duration(20+rand.Intn(180)) * time.Millisecond
 		}
-		next = time.Now().Add(period)
+		s.wake()
 	}
-	if keeper != nil {
-		keeper.hangUp()
+}
+
+// wake makes look look.
+func (s *Session) wake() {
+	select {
+	case s.news <- struct{}{}:
+	default:
 	}
 }
 

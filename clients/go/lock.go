@@ -101,7 +101,11 @@ func (l *Lock) acquire(ctx context.Context, wait bool) (bool, error) {
 	}
 	c.end()
 	if err == nil && reply != nil {
-		l.granted(tokensOf(reply), first)
+		limit := int64(l.options.Hold / time.Millisecond)
+		if wait && limit != 0 {
+			first, limit = l.limitLeft(ctx, first, limit)
+		}
+		l.granted(tokensOf(reply), first, limit)
 		if l.session.State() != Lost {
 			return true, nil
 		}
@@ -110,6 +114,29 @@ func (l *Lock) acquire(ctx context.Context, wait bool) (bool, error) {
 	}
 	l.turn <- struct{}{}
 	return false, err
+}
+
+// limitLeft asks how much is left of a limited hold: the wait for it may have
+// taken longer. If nobody says, it counts from before the wait.
+func (l *Lock) limitLeft(ctx context.Context, first reading, limit int64) (reading, int64) {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	sent := clockNow()
+	reply, err := l.session.request(ctx, func() ([]string, time.Duration) {
+		sent = clockNow()
+		return []string{"LOCK.SHOW", l.names[0]}, answerTimeout
+	})
+	for _, one := range asList(asMap(reply)["holders"]) {
+		left := asInt(asMap(one)["hold_left_ms"])
+		if err == nil && l.isMine(asMap(one)) && left > 0 && left <= limit {
+			return sent, left
+		}
+	}
+	return first, limit
+}
+
+func (l *Lock) isMine(told map[string]any) bool {
+	return asInt(told["session"]) == l.session.id && asText(told["owner"]) == l.owner
 }
 
 // Unlock gives the lock back. Belief in it ends before anything is sent. With
@@ -210,8 +237,7 @@ func (l *Lock) Note(ctx context.Context, text string) error {
 func (l *Lock) Place(ctx context.Context) (int, error) {
 	reply, err := l.session.Ask(ctx, "LOCK.SHOW", l.names[0])
 	for i, one := range asList(asMap(reply)["queue"]) {
-		told := asMap(one)
-		if asInt(told["session"]) == l.session.id && asText(told["owner"]) == l.owner {
+		if l.isMine(asMap(one)) {
 			return i + 1, err
 		}
 	}
@@ -306,11 +332,11 @@ func (l *Lock) Context(parent context.Context) (context.Context, context.CancelF
 	return ctx, cancel
 }
 
-func (l *Lock) granted(tokens []int64, first reading) {
+func (l *Lock) granted(tokens []int64, since reading, limit int64) {
 	s := l.session
 	l.mu.Lock()
 	l.tokens, l.ended, l.shared = tokens, false, l.options.Shared
-	l.since, l.limit = first, int64(l.options.Hold/time.Millisecond)
+	l.since, l.limit = since, limit
 	l.mu.Unlock()
 	l.believe()
 	s.mu.Lock()

@@ -76,6 +76,7 @@ type Session struct {
 
 	over      context.Context // Done when the session has ended, or is closed.
 	end       context.CancelFunc
+	news      chan struct{} // Something has changed: see look.
 	eventWake chan struct{}
 	waitGroup sync.WaitGroup
 
@@ -108,6 +109,7 @@ func Open(ctx context.Context, options Options) (*Session, error) {
 		return nil, err
 	}
 	s := &Session{options: options, secret: hex.EncodeToString(secret),
+		news:      make(chan struct{}, 1),
 		eventWake: make(chan struct{}, 1),
 		holds:     map[*Lock]bool{},
 		aliveAt:   clockNow()}
@@ -120,7 +122,8 @@ func Open(ctx context.Context, options Options) (*Session, error) {
 		return nil, err
 	}
 	s.nodes.greet = s.attach
-	s.waitGroup.Add(1)
+	s.waitGroup.Add(2)
+	go s.look()
 	go s.keep()
 	return s, nil
 }
