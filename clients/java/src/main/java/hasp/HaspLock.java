@@ -158,27 +158,16 @@ public final class HaspLock implements Lock {
      * answered; the session goes on trying. */
     @Override
     public void unlock() {
-        boolean isLast = forget();
-        Change change = new Change("RELEASE");
-        boolean isOpen = false;
+        Change change = new Change("RELEASE").turns(forget());
         try {
-            Object reply = change.ask();
+            Object reply = change.make();
             if (names.size() > 1 && reply instanceof Long n && n < names.size()) {
                 throw new HaspException(Reason.NOT_HELD, "only " + n + " of "
                     + names + " were held");
             }
         } catch (HaspException e) {
-            isOpen = change.isOpenAfter(e);
-            if (isOpen) {
-                settleLater(change, isLast);
-                throw new HaspException(Reason.UNKNOWN, e.getMessage());
-            }
-            throw e;
-        } finally {
-            if (!isOpen) {
-                change.end();
-                turn.release(isLast ? 1 : 0);
-            }
+            throw change.isOpen ? new HaspException(Reason.UNKNOWN, e.getMessage())
+                : e;
         }
     }
 
@@ -199,22 +188,11 @@ public final class HaspLock implements Lock {
      * Of two that do so the second is refused (DEADLOCK). */
     public boolean upgrade(Duration wait) throws InterruptedException {
         mayConvert();
-        Change change = new Change("CONVERT", "EXCLUSIVE");
-        boolean isOpen = true;
-        try {
-            Object reply = change.ask(until(wait), true);
-            isOpen = false;
-            return reply != null && converted(reply, false);
-        } catch (HaspException e) {
-            isOpen = change.isOpenAfter(e);
-            throw e;
-        } finally {
-            if (isOpen) {
-                settleLater(change, false);
-            } else {
-                change.end();
-            }
+        Object reply = new Change("CONVERT", "EXCLUSIVE").make(until(wait), true);
+        if (reply != null) {
+            converted(reply, false);
         }
+        return reply != null;
     }
 
     /** Makes an exclusive hold shared, at once; the token stays. */
@@ -223,20 +201,7 @@ public final class HaspLock implements Lock {
         synchronized (this) {
             isShared = true; // Belief ends first.
         }
-        Change change = new Change("CONVERT", "SHARED");
-        boolean isOpen = false;
-        try {
-            change.ask();
-        } catch (HaspException e) {
-            isOpen = change.isOpenAfter(e);
-            throw e;
-        } finally {
-            if (isOpen) {
-                settleLater(change, false);
-            } else {
-                change.end();
-            }
-        }
+        new Change("CONVERT", "SHARED").make();
     }
 
     private void mayConvert() {
@@ -246,12 +211,11 @@ public final class HaspLock implements Lock {
         guard(Duration.ZERO);
     }
 
-    private synchronized boolean converted(Object reply, boolean shared) {
+    private synchronized void converted(Object reply, boolean shared) {
         isShared = shared;
         if (count > 0) {
             tokens = tokensOf(reply);
         }
-        return true;
     }
 
     // --- belief ----------------------------------------------------------------
@@ -414,58 +378,47 @@ public final class HaspLock implements Lock {
         if (isFirst && !takeTurn(until, mayInterrupt)) {
             return false;
         }
-        boolean givesTurn = isFirst;
-        Change change = new Change("ACQUIRE", options.words);
-        boolean isOpen = true;
-        try {
-            Reading from = Clocks.now();
-            Object reply = change.ask(until, mayInterrupt);
-            isOpen = false;
-            if (reply == null) {
-                return false;
-            }
-            granted(reply, from);
-            confirm(until != 0);
-            givesTurn = false;
-            return true;
-        } catch (HaspException e) {
-            isOpen &= change.isOpenAfter(e);
-            throw e;
-        } finally {
-            if (isOpen) {
-                settleLater(change, isFirst);
-            } else {
-                change.end();
-                turn.release(givesTurn ? 1 : 0);
-            }
+        Change change = new Change("ACQUIRE", options.words).turns(isFirst);
+        Reading from = Clocks.now();
+        Object reply = change.make(until, mayInterrupt);
+        if (reply == null) {
+            return false;
         }
+        granted(reply, from);
+        if (session.state() == Session.State.LOST) { // Meanwhile.
+            turn.release(forget() ? 1 : 0);
+            session.check();
+        }
+        if (until != 0) {
+            askLimit();
+        }
+        session.holds.add(this);
+        believe();
+        return true;
     }
 
     private synchronized boolean isReentrant() {
         return !options.owner.isEmpty() && count > 0;
     }
 
-    /** The session may have been lost meanwhile. Where a limited hold was waited
-     * for, the cluster says how much of it is left. */
-    private void confirm(boolean hasWaited) {
-        if (session.state() == Session.State.LOST) {
-            forget();
-            session.check();
+    /** How much of a limited hold is left: the wait for it may have taken
+     * longer. If nobody says, it counts from before the wait. */
+    private void askLimit() {
+        if (options.holdMs == 0) {
+            return;
         }
-        if (limitMs != 0 && hasWaited) {
-            try {
-                Session.Answer answer = session.request(
-                    List.of("LOCK.SHOW", names.get(0)), 0, Time.in(SHOW));
-                Resp.list(answer.reply(), "holders").stream().filter(this::isMine)
-                    .mapToLong(one -> Resp.number(one, "hold_left_ms"))
-                    .filter(ms -> ms > 0)
-                    .forEach(ms -> limit(Math.min(ms, limitMs), answer.sent()));
-            } catch (HaspException e) {
-                // It is counted from before the wait.
+        try {
+            Session.Answer answer = session.request(
+                List.of("LOCK.SHOW", names.get(0)), 0, Time.in(SHOW));
+            for (Object one : Resp.list(answer.reply(), "holders")) {
+                long left = Resp.number(one, "hold_left_ms");
+                if (isMine(one) && left > 0 && left < options.holdMs) {
+                    limit(left, answer.sent());
+                }
             }
+        } catch (HaspException e) {
+            // Nobody says.
         }
-        session.holds.add(this);
-        believe();
     }
 
     private synchronized void limit(long ms, Reading from) {
@@ -509,6 +462,8 @@ public final class HaspLock implements Lock {
         private final String how;
         private final long number = session.numbers.begin();
         private final List<String> words = new ArrayList<>();
+        private boolean givesTurn;
+        private boolean isOpen; // What became of it is not known yet.
 
         Change(String verb, String... more) {
             this(verb, List.of(more));
@@ -529,72 +484,101 @@ public final class HaspLock implements Lock {
                 "ACKED", session.numbers.acked()));
         }
 
-        /** Waits for no lock, whatever interrupts meanwhile. */
-        Object ask() {
-            return session.request(words).reply();
+        /** When it is over, and nothing is held by it, the turn goes back. */
+        Change turns(boolean doesSo) {
+            givesTurn = doesSo;
+            return this;
         }
 
-        Object ask(long until, boolean mayInterrupt) throws InterruptedException {
+        /** Its answer; waits for no lock, whatever interrupts meanwhile. */
+        Object make() {
+            try {
+                return make(0, false);
+            } catch (InterruptedException e) {
+                throw new AssertionError(e);
+            }
+        }
+
+        /** Its answer. Where none comes, what became of it is cleared up later. */
+        Object make(long until, boolean mayInterrupt) throws InterruptedException {
+            Object reply = null;
+            isOpen = true;
+            try {
+                reply = ask(until, mayInterrupt);
+                isOpen = false;
+                return reply;
+            } catch (HaspException e) {
+                isOpen = isOpenAfter(e);
+                throw e;
+            } finally {
+                if (isOpen) {
+                    session.later(this::settle);
+                } else {
+                    end(!verb.equals("ACQUIRE") || reply == null);
+                }
+            }
+        }
+
+        private Object ask(long until, boolean mayInterrupt)
+                throws InterruptedException {
             return session.request(words, until, Time.plus(
                 until == 0 ? Time.now() : until, session.timeout),
                 mayInterrupt).reply();
         }
 
-        void end() {
+        private void end(boolean isOver) {
             session.numbers.end(number);
+            turn.release(givesTurn && isOver ? 1 : 0);
         }
 
         /** May it still be done? A release that no node could do is to be. */
-        boolean isOpenAfter(HaspException e) {
+        private boolean isOpenAfter(HaspException e) {
             return !e.isForgotten() && (e.reason() == Reason.UNKNOWN
                 || (e.reason() == Reason.UNREACHABLE
                     && (verb.equals("RELEASE") || how.equals("SHARED"))));
         }
 
-        /** What takes it back, where nobody waits for it; null: nothing does. */
-        Change undo() {
+        /** Clears up what became of it, for as long as the session lives: asked
+         * again under its number, and not waiting, it tells that. What was granted
+         * meanwhile is taken back: nobody waits for it. */
+        private void settle() {
+            for (int round = 1;; round++) {
+                Object reply = null;
+                try {
+                    reply = ask(0, false);
+                } catch (InterruptedException e) {
+                    throw new AssertionError(e);
+                } catch (HaspException e) {
+                    if (session.state() == Session.State.LOST) {
+                        return; // All has ended with the session.
+                    }
+                    if (isOpenAfter(e) || e.reason() == Reason.UNREACHABLE) {
+                        Time.pause(round);
+                        continue;
+                    }
+                    // A named owner may have other holds of it.
+                    reply = e.isForgotten() && options.owner.isEmpty() ? 0L : null;
+                }
+                Change undo = reply == null ? null : undo(reply);
+                end(undo == null);
+                if (undo != null) {
+                    undo.turns(givesTurn).settle();
+                }
+                return;
+            }
+        }
+
+        /** What takes it back; null: nothing has to. */
+        private Change undo(Object reply) {
             if (verb.equals("ACQUIRE")) {
                 return new Change("RELEASE");
+            } else if (!how.equals("EXCLUSIVE")) {
+                return null;
             }
-            return how.equals("EXCLUSIVE") ? new Change("CONVERT", "SHARED") : null;
-        }
-    }
-
-    /** Clears up a change whose outcome is not known, for as long as the session
-     * lives: asked again under its number, and not waiting, it tells what became
-     * of it. What was granted meanwhile is taken back: nobody waits for it. */
-    private void settleLater(Change change, boolean givesTurn) {
-        session.background.execute(() -> {
-            Change open = change;
-            while (open != null) {
-                open = settle(open);
+            if (reply instanceof Long token && token > 0) {
+                converted(reply, true); // With a new token, still.
             }
-            turn.release(givesTurn ? 1 : 0);
-        });
-    }
-
-    private Change settle(Change change) {
-        for (int round = 1;; round++) {
-            Object reply;
-            try {
-                reply = change.ask();
-            } catch (HaspException e) {
-                if (session.state() == Session.State.LOST) {
-                    return null; // All has ended with the session.
-                }
-                if (change.isOpenAfter(e) || e.reason() == Reason.UNREACHABLE) {
-                    Time.pause(round);
-                    continue;
-                }
-                // A named owner may have other holds of it.
-                reply = e.isForgotten() && options.owner.isEmpty() ? 0L : null;
-            }
-            if (reply instanceof Long token && token > 0
-                    && change.how.equals("EXCLUSIVE")) {
-                converted(reply, true);
-            }
-            change.end();
-            return reply == null ? null : change.undo();
+            return new Change("CONVERT", "SHARED");
         }
     }
 }

@@ -18,6 +18,7 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.concurrent.RejectedExecutionException;
 import java.util.concurrent.ThreadFactory;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.Consumer;
@@ -149,7 +150,7 @@ public final class Session implements AutoCloseable {
     final Numbers numbers = new Numbers();
     final Set<HaspLock> holds = ConcurrentHashMap.newKeySet();
     /** Clears up what became of changes that nobody waits for any more. */
-    final ExecutorService background = Executors.newCachedThreadPool(DAEMONS);
+    private final ExecutorService background = Executors.newCachedThreadPool(DAEMONS);
     final long timeout;
     final String name;
     private final ExecutorService events =
@@ -315,8 +316,21 @@ public final class Session implements AutoCloseable {
     /** A handler that is slow has its events later; none is dropped. */
     void emit(Kind kind, String lock, long token, String text) {
         if (!isClosed) {
-            events.execute(() -> options.onEvent.accept(
+            run(events, () -> options.onEvent.accept(
                 new Event(kind, lock, token, text)));
+        }
+    }
+
+    /** Not on this thread. */
+    void later(Runnable work) {
+        run(background, work);
+    }
+
+    private static void run(ExecutorService where, Runnable work) {
+        try {
+            where.execute(work);
+        } catch (RejectedExecutionException e) {
+            // The session has just been closed, and all has ended with it.
         }
     }
 
