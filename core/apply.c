@@ -46,6 +46,7 @@ static bool apply_entry(struct core *core, const struct replica_entry *entry)
 static void answer_wait(struct core *core, const struct effect *effect)
 {
     struct request *next;
+    CHECK(effect->wait_index != 0 && effect->wait_index <= effect->log_index);
     for (struct request *request = requests_end_wait(core, effect->wait_index);
          request != NULL; request = next) {
         next = request->next;
@@ -92,6 +93,7 @@ static void answer_queued(struct core *core, struct request *request,
                           uint64_t wait_index)
 {
     char text[32];
+    CHECK(wait_index != 0);
     snprintf(text, sizeof text, "QUEUED %" PRIu64, wait_index);
     resp_simple(request_reply(core, request), text);
     request_done(core, request);
@@ -146,6 +148,7 @@ bool apply_committed(struct core *core)
         return false;
     }
     while (applied < target && budget > 0) {
+        CHECK(core->effects.count == 0); /* The last entry has been told. */
         struct replica_entry entry = replica_entry(core->replica, applied + 1);
         CHECK(entry.log_index == applied + 1);
         if (!apply_entry(core, &entry)) {

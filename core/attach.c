@@ -30,6 +30,7 @@ static struct attached *find_session(struct core *core, uint64_t session)
 static struct attachment *add(struct core *core, uint64_t session,
                               struct list *owner)
 {
+    CHECK(session != 0); /* Of nobody there is no attachment. */
     struct attached *attached = find_session(core, session);
     if (attached == NULL) {
         attached = memory_new(sizeof *attached);
@@ -66,6 +67,7 @@ static bool attach(struct core *core, struct conn *conn, uint64_t session)
 static void drop(struct core *core, struct attachment *attachment)
 {
     struct attached *attached = attachment->attached;
+    CHECK(!list_is_empty(&attached->attachments)); /* This one is there. */
     if (attachment->conn != NULL) {
         CHECK(attachment->conn->session_count > 0);
         attachment->conn->session_count--;
@@ -127,6 +129,7 @@ static void enqueue(struct core *core, uint64_t conn, uint64_t session)
  * closes its connections itself: their clients have not died. */
 static void detached(struct core *core, uint64_t conn, uint64_t session)
 {
+    CHECK(session != 0);
     if (core->is_stopping || is_brief(conn)) {
         return;
     }
@@ -317,6 +320,7 @@ void attach_remove_peer(struct core *core, struct peer *peer)
 void attach_report(struct core *core)
 {
     uint64_t sessions[CLOSED_COUNT_MAX];
+    CHECK(core->attach.unreported_count <= UNREPORTED_MAX);
     if (core->attach.unreported_count == 0) {
         return;
     }

@@ -62,7 +62,8 @@ static void send_chunk(struct core *core, struct request *request,
                        const struct call *call)
 {
     uint64_t number[3] = {0};
-    CHECK(call->count == 4); /* raft_backup_parse() saw to it. */
+    CHECK(call->count == 4);      /* raft_backup_parse() saw to it. */
+    CHECK(request->conn != NULL); /* COMMAND_LOCAL. */
     for (uint32_t i = 0; i < 3; i++) {
         (void)bytes_to_u64(call->argument[i + 1], &number[i]);
     }

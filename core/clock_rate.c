@@ -31,6 +31,7 @@ void clock_rate_add(struct clock_rate *rate, uint64_t local_ns,
         *rate = (struct clock_rate){.count = 0};
     }
     rate->remote_ns = remote_ns;
+    CHECK(rate->count == 0 || local_ns >= rate->span_ns); /* Our own clock. */
     if (rate->count == 0 || local_ns - rate->span_ns >= CLOCK_SPAN_NS) {
         begin_span(rate, &sample);
     } else if (sample.offset_ns < rate->kept[rate->count - 1].offset_ns) {
@@ -41,6 +42,7 @@ void clock_rate_add(struct clock_rate *rate, uint64_t local_ns,
 /* Puts it among those that are there, in their order. */
 static void insert(int64_t *slopes, uint32_t count, int64_t slope)
 {
+    CHECK(count < SLOPE_COUNT_MAX);
     uint32_t at = count;
     for (; at > 0 && slopes[at - 1] > slope; at--) {
         slopes[at] = slopes[at - 1];

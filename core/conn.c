@@ -49,6 +49,7 @@ struct conn *conn_find(struct core *core, uint64_t id)
 
 static struct slot *slot_at(struct conn *conn, uint64_t slot)
 {
+    CHECK(conn->slot_capacity > 0); /* Without slots there is no mask. */
     return &conn->slots[slot & (conn->slot_capacity - 1)];
 }
 
@@ -105,6 +106,7 @@ uint64_t conn_slot_new(struct conn *conn, struct request *request)
         grow(conn);
     }
     uint64_t slot = conn->next_slot++;
+    CHECK(slot_at(conn, slot)->request == NULL); /* The ring is no smaller. */
     slot_at(conn, slot)->request = request;
     slot_at(conn, slot)->order = ORDER_NONE;
     return slot;
@@ -169,6 +171,7 @@ static void release_held(struct core *core, struct conn *conn)
         return;
     }
     struct request *request = slot_at(conn, conn->first_slot)->request;
+    CHECK(request != NULL); /* Else its reply would have left. */
     if (request->state == REQUEST_HELD) {
         request->deadline_ns = core->now_ns + LEADER_WAIT_NS;
         request->not_before_ns = 0;
@@ -221,6 +224,7 @@ void conn_slot_done(struct core *core, struct conn *conn, uint64_t slot)
 
 void conn_quit(struct core *core, struct conn *conn, uint64_t slot)
 {
+    CHECK(slot < conn->next_slot);
     conn->quit_slot = slot;
     if (slot < conn->first_slot) {
         end(core, conn);

@@ -45,6 +45,7 @@ static const struct frame_digest *newest(const struct digest_points *points)
 
 static void add(struct digest_points *points, const struct frame_digest *point)
 {
+    CHECK(points->next < DIGEST_POINT_COUNT);
     points->point[points->next] = *point;
     points->next = (points->next + 1) % DIGEST_POINT_COUNT;
 }
@@ -77,6 +78,7 @@ static void condemn(struct core *core, uint64_t log_index)
 static void notify_diverged(struct core *core, uint64_t id,
                             const struct frame_digest *right)
 {
+    CHECK(is_leader(core) && id != core->options.id);
     struct buffer *out = peer_output(core, id, FRAME_DIVERGED);
     LOG_ERROR("member has another state",
               "member=%" PRIu64 " index=%" PRIu64

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "base/check.h"
 #include "core/commands/commands.h"
 #include "core/state.h"
 
@@ -202,6 +203,7 @@ void lock_watch_run(struct core *core, struct request *request,
                     const struct call *call)
 {
     struct conn *conn = request->conn;
+    CHECK(conn != NULL); /* COMMAND_LOCAL: it comes from no peer. */
     if (conn->version == 2) {
         request_refuse(core, request, "BADARG",
                        "needs RESP3 (HELLO 3); with RESP2 use "
@@ -232,6 +234,7 @@ static void confirm(struct core *core, struct request *request,
                     const char *word, struct bytes channel, bool has_channel)
 {
     struct resp_writer *writer = &core->requests.writer;
+    CHECK(writer->out != NULL); /* request_reply() has been called. */
     resp_push(writer, 3);
     resp_text(writer, word);
     if (has_channel) {
@@ -247,6 +250,7 @@ static void subscribe(struct core *core, struct request *request,
                       const char *word)
 {
     struct conn *conn = request->conn;
+    CHECK(conn != NULL && kind != WATCH_PREFIX);
     request_reply(core, request);
     for (uint32_t i = 1; i < call->count; i++) {
         const char *limit = watch_add(core, conn, kind, call->argument[i]);
@@ -266,6 +270,7 @@ static void unsubscribe(struct core *core, struct request *request,
 {
     struct conn *conn = request->conn;
     bool has_any = false;
+    CHECK(conn != NULL && kind != WATCH_PREFIX);
     request_reply(core, request);
     for (uint32_t i = 1; i < call->count; i++) {
         struct watch *watch = watch_find(core, conn, kind, call->argument[i]);
@@ -356,6 +361,7 @@ static void put_answer(struct buffer *out, const struct effect *effect)
 
 void events_answer(struct core *core, const struct effect *effect)
 {
+    CHECK(effect->type == EFFECT_WAIT_RESULT && effect->session != 0);
     const struct list *attachments = attach_list(core, effect->session);
     if (attachments == NULL) {
         return;

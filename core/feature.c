@@ -104,6 +104,7 @@ void raft_finalize_run(struct core *core, struct request *request,
     char why[HASP_WHY_SIZE] = "";
     uint32_t level = feature_possible(core, why);
     (void)call;
+    CHECK(is_serving(core)); /* Rule 12. */
     if (core->reign.change.state != CHANGE_NONE) {
         request_refuse(core, request, "BUSY",
                        "a change of the members is under way");

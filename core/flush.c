@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "core/state.h"
 
@@ -30,6 +31,7 @@ void flush_cancel(struct core *core)
 
 int flush_whole(struct core *core)
 {
+    CHECK(core->snapshots.installing == 0); /* The table is another one's. */
     int error = lockfsm_flush(core->fsm, core->table);
     while (error == HASP_EFULL) {
         uint64_t used, room;
@@ -64,6 +66,8 @@ void flush_state(struct core *core, bool is_now)
         return;
     }
     int error = flush_whole(core);
+    CHECK(error != 0 ||
+          lockfsm_flushed_index(core->fsm) == lockfsm_applied_index(core->fsm));
     core->flush.is_put_off = false;
     core->flush.due_ns = 0;
     core->flush.is_table_full = error == HASP_EBUSY;

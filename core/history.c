@@ -34,6 +34,7 @@ void history_done(struct history *history)
  * the oldest become sparse. */
 static void thin_out(struct history *history)
 {
+    CHECK(history->count == HISTORY_MARK_COUNT);
     uint32_t dense = history->count - history->count / 4;
     uint32_t kept = 1;
     for (uint32_t i = 2; i < history->count; i++) {
@@ -48,6 +49,7 @@ void history_add(struct history *history, uint64_t log_index, uint64_t ns)
 {
     CHECK(history->count > 0); /* history_begin() comes first. */
     struct history_mark *last = &history->marks[history->count - 1];
+    CHECK(ns >= last->ns); /* Marks stand in the order of time. */
     if (log_index <= last->log_index) {
         return;
     }

@@ -177,6 +177,7 @@ void session_keep_read(struct core *core, struct request *request,
 
 bool lease_renew(struct core *core, uint64_t session, uint64_t received_ns)
 {
+    CHECK(received_ns <= core->now_ns); /* Rule 13: it was read by now. */
     if (!timers_heard(core->timers, session, received_ns)) {
         return false;
     }

@@ -52,6 +52,7 @@ static void notify(struct core *core, const struct peer *peer,
 bool loss_seen(struct core *core, struct peer *peer,
                const struct frame_hello *hello)
 {
+    CHECK(peer->id == hello->from);
     peer->has_asked = false;
     peer->has_lost = peer->acked_index > 0 && hello->term <= peer->acked_term &&
                      hello->last_index < peer->acked_index;

@@ -194,6 +194,7 @@ static void try_to_promote(struct core *core)
 {
     struct change *change = &core->reign.change;
     struct replica_update update;
+    CHECK(change->state == CHANGE_CATCHING_UP);
     int error = replica_set_role(core->replica, change->member, MEMBER_VOTER,
                                  core->now_ns / NS_PER_MS, &change->index,
                                  &update);
@@ -273,6 +274,7 @@ void raft_add_run(struct core *core, struct request *request,
         return;
     }
     change_begin(core, request, call->id);
+    CHECK(call->name.size < sizeof change->address); /* As parsed. */
     memcpy(change->address, call->name.data, call->name.size);
     change->address[call->name.size] = '\0';
     change->is_standby = call_has(call, OPTION_STANDBY);
@@ -323,6 +325,7 @@ static void probed(struct core *core)
 {
     const struct change *change = &core->reign.change;
     char why[HASP_WHY_SIZE];
+    CHECK(change->state == CHANGE_PROBED);
     if (change->probe_error == 0) {
         add(core);
         return;
@@ -359,6 +362,7 @@ void raft_promote_run(struct core *core, struct request *request,
 static void finish_settling(struct core *core)
 {
     const struct change *change = &core->reign.change;
+    CHECK(change->state == CHANGE_SETTLING && change->index != 0);
     if (replica_match(core->replica, change->member) >= change->index ||
         core->now_ns >= change->retry_ns) {
         change_done(core);
@@ -368,8 +372,8 @@ static void finish_settling(struct core *core)
 /* --- Taking away -----------------------------------------------------------*/
 
 /* DEMOTE and REMOVE. */
-static void take_away_begin(struct core *core, struct request *request,
-                            const struct call *call)
+void raft_take_away_run(struct core *core, struct request *request,
+                        const struct call *call)
 {
     struct change *change = &core->reign.change;
     bool is_removal = (request->command->flags & COMMAND_REMOVES) != 0;
@@ -403,18 +407,6 @@ static void take_away_begin(struct core *core, struct request *request,
     change->deadline_ns = core->now_ns + HEAR_NS;
 }
 
-void raft_demote_run(struct core *core, struct request *request,
-                     const struct call *call)
-{
-    take_away_begin(core, request, call);
-}
-
-void raft_remove_run(struct core *core, struct request *request,
-                     const struct call *call)
-{
-    take_away_begin(core, request, call);
-}
-
 /* Takes the member, or its vote, away; not while that would leave nobody to
  * commit it. */
 static void try_to_take_away(struct core *core)
@@ -425,6 +417,7 @@ static void try_to_take_away(struct core *core)
     char why[HASP_WHY_SIZE];
     uint64_t id = change->member, now_ms = core->now_ns / NS_PER_MS;
     int error;
+    CHECK(change->state == CHANGE_LISTENING && id != core->options.id);
     replica_members(core->replica, &members);
     const struct replica_member *member = replica_members_find(&members, id);
     bool is_voter = member != NULL && member->role == MEMBER_VOTER;

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "core/commands/commands.h"
 #include "core/state.h"

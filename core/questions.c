@@ -64,6 +64,7 @@ static bool has_to_ask(const struct core *core)
 static bool may_ask(const struct core *core)
 {
     const struct questions *questions = &core->reign.questions;
+    CHECK(questions->newest.ns <= core->now_ns); /* No time goes back. */
     uint64_t age_ns = core->now_ns - questions->newest.ns;
     if (questions->before.number > replica_confirmed(core->replica) &&
         age_ns < core->options.heartbeat_ms * NS_PER_MS) {
@@ -106,6 +107,7 @@ void questions_answer(struct core *core)
     core->turn.scan_budget = SCAN_BUDGET;
     LIST_FOR_SAFE (struct request, request, &core->requests.at[REQUEST_ASKING],
                    in_list) {
+        CHECK(request->state == REQUEST_ASKING);
         if (request->question > confirmed || request->read_index > applied) {
             break;
         }

@@ -28,6 +28,7 @@ static void return_all(struct core *core, struct list *list)
 
 static void end(struct core *core)
 {
+    CHECK(is_leader(core));
     LOG_INFO("stepped down", "term=%" PRIu64, core->reign.term);
     core->reign.stage = REIGN_NONE;
     timers_end(core->timers);
@@ -66,6 +67,7 @@ void reign_follow(struct core *core)
     bool leads = replica_role(core->replica) == REPLICA_LEADER;
     uint64_t term = replica_term(core->replica);
     uint64_t leader = replica_leader(core->replica);
+    CHECK(term >= core->leader.term); /* Terms grow. */
     if (is_leader(core) && (!leads || term != core->reign.term)) {
         end(core);
     }

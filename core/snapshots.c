@@ -23,6 +23,7 @@
 static struct snapshot_sender *sender_to(struct core *core,
                                          const struct peer *peer)
 {
+    CHECK(peer >= core->peers && peer < core->peers + PEER_COUNT_MAX);
     return &core->reign.senders[peer - core->peers];
 }
 
@@ -162,6 +163,7 @@ static void pump(struct core *core, struct peer *peer)
     uint64_t chunk_size = core->options.limits.snapshot_chunk_size;
     struct buffer chunk = {0};
     CHECK(is_leader(core)); /* A reign's senders end with it. */
+    CHECK(sender->acked <= sender->sent);
     while (sender->is_active && sender->sent < sender->size &&
            sender->sent - sender->acked < WINDOW * chunk_size) {
         struct buffer *out = peer_output(core, peer->id, FRAME_SNAPSHOT);
@@ -320,6 +322,8 @@ int snapshots_chunk(struct core *core, uint64_t from, struct bytes body)
 
 void snapshots_vote_saved(struct core *core)
 {
+    CHECK(!core->snapshots.receiver.must_adopt ||
+          core->snapshots.receiver.is_adopting);
     if (core->snapshots.receiver.must_adopt &&
         replica_vote_is_saved(core->replica)) {
         core->snapshots.receiver.must_adopt = false;

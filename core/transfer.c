@@ -21,6 +21,7 @@ static void begin(struct core *core, struct request *request, uint64_t to)
     struct transfer *transfer = &core->reign.transfer;
     CHECK(is_serving(core)); /* Rule 12. */
     CHECK(transfer->state == TRANSFER_NONE && transfer->request == NULL);
+    CHECK(to != core->options.id);
     if (request != NULL) {
         request_leave(core, request);
         request->state = REQUEST_CHANGING;
@@ -82,6 +83,7 @@ void raft_transfer_run(struct core *core, struct request *request,
 static bool may_go(struct core *core)
 {
     struct transfer *transfer = &core->reign.transfer;
+    CHECK(transfer->state == TRANSFER_WAITING && is_serving(core));
     /* Not sooner: what it has said may have been read after the request. */
     if (transfer->after_index == 0 && transfer->to != 0 &&
         !silence_is_heard(core, transfer->to)) {

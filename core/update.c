@@ -21,6 +21,7 @@ static void send_messages(struct core *core,
     }
     for (uint32_t i = 0; i < update->message_count; i++) {
         const struct replica_message *message = &update->messages[i];
+        CHECK(message->to != core->options.id);
         struct buffer *out = peer_output(core, message->to, FRAME_RAFT);
         if (out != NULL) {
             size_t start = frame_begin(out, FRAME_RAFT);

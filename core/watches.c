@@ -29,6 +29,7 @@ void watches_init(struct core *core)
 static size_t put_key(uint8_t key[1 + WATCH_SIZE_MAX], enum watch_kind kind,
                       struct bytes text)
 {
+    CHECK(text.size <= WATCH_SIZE_MAX);
     key[0] = (uint8_t)kind;
     if (text.size > 0) {
         memcpy(key + 1, text.data, text.size);
@@ -79,6 +80,7 @@ static struct pattern *new_pattern(struct core *core, enum watch_kind kind,
  * when it is met there. */
 static void list_pattern(struct core *core, struct pattern *pattern)
 {
+    CHECK(pattern->open_count > 0 && pattern->size > 0);
     if (!list_is_empty(&pattern->in_core)) {
         return;
     }
@@ -256,6 +258,7 @@ static uint64_t close_watcher(struct core *core, struct conn *conn,
                               bool is_trying)
 {
     uint64_t weight = 0;
+    CHECK(!conn->is_closing && conn->watch_count > 0);
     struct buffer *out = core->port.client_output(core->port.data, conn->id);
     if (out != NULL) {
         struct resp_writer writer = {out, conn->version};

@@ -169,6 +169,7 @@ static bool choose_session(struct core *core, struct request *request,
                            const struct call *call)
 {
     uint32_t flags = request->command->flags;
+    CHECK(request->conn != NULL); /* Its peer has chosen for a remote one. */
     if ((flags & COMMAND_ATTACHES) != 0 &&
         !attach_has_room(core, request->conn) &&
         (!call->has_id || attach_find(core, request->conn, call->id) == NULL)) {
@@ -208,6 +209,7 @@ static uint64_t touched_names(const struct call *call)
     uint32_t count = call->name_count;
     uint64_t touched = 0;
     if (call->command->key_at != 0) {
+        CHECK(call->command->key_at <= call->count);
         name = &call->argument[call->command->key_at];
         count = call->count - call->command->key_at; /* Values, too. */
     }
@@ -257,6 +259,7 @@ static void unknown_command(struct core *core, struct request *request,
 void commands_received(struct core *core, struct conn *conn,
                        const struct bytes *argument, uint32_t count)
 {
+    CHECK(count > 0); /* The parser gives no empty request. */
     struct request *request = request_new_local(core, conn);
     core->counts.commands++;
     request->command = commands_find(core, argument[0]);

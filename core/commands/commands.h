@@ -275,7 +275,7 @@ command_parse_fn blacklist_check;
 command_read_fn blacklist_list_read, limits_list_read;
 
 /* core/membership.c, core/transfer.c, core/snapshots.c */
-command_run_fn raft_add_run, raft_promote_run, raft_demote_run, raft_remove_run,
+command_run_fn raft_add_run, raft_promote_run, raft_take_away_run,
     raft_transfer_run, raft_snapshot_run;
 
 /* core/feature.c */

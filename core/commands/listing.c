@@ -44,6 +44,7 @@ static void sift_down(struct listing *listing, uint32_t at)
 /* The heap's root is the greatest of those kept. */
 void listing_add(struct listing *listing, const void *item)
 {
+    CHECK(listing->max > 0 && listing->count <= listing->max);
     if (listing->count < listing->max) {
         uint32_t at = listing->count++;
         while (at > 0 &&

@@ -132,6 +132,7 @@ void session_close_encode(struct core *core, struct request *request,
 void session_close_reply(struct core *core, struct request *request,
                          const struct result *result)
 {
+    CHECK(request->session != 0); /* COMMAND_SESSION. */
     resp_integer(request_reply(core, request), (int64_t)result->count);
     request_done_as(core, request, ANSWER_ENDED, request->session);
 }
@@ -139,6 +140,7 @@ void session_close_reply(struct core *core, struct request *request,
 static void put_session(struct core *core, const struct session *session,
                         struct resp_writer *writer)
 {
+    CHECK(is_serving(core)); /* Nobody else knows what is left. */
     resp_map(writer, 10);
     resp_key_integer(writer, "id", (int64_t)session->id);
     resp_key_bulk(writer, "name", session->name);
