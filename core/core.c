@@ -120,6 +120,7 @@ static void free_requests(struct core *core)
         request_drop(core, core->reign.transfer.request);
     }
     requests_free(core);
+    scripts_done(&core->scripts);
 }
 
 void core_free(struct core *core)

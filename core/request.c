@@ -21,15 +21,16 @@
 static struct request *new_request(struct core *core)
 {
     struct request *request = core->requests.free;
-    struct buffer body = {0};
+    struct buffer body = {0}, answer = {0};
     if (request != NULL) {
         core->requests.free = request->next;
         core->requests.free_count--;
         body = request->body;
+        answer = request->answer;
     } else {
         request = memory_new(sizeof *request);
     }
-    *request = (struct request){.body = body};
+    *request = (struct request){.body = body, .answer = answer};
     buffer_clear(&request->body);
     list_init(&request->in_list);
     request->received_ns = core->now_ns;
@@ -134,12 +135,18 @@ int request_new_remote(struct core *core, uint64_t peer, struct bytes body,
     return 0;
 }
 
+static void free_buffers(struct request *request)
+{
+    buffer_done(&request->body);
+    buffer_done(&request->answer);
+}
+
 void requests_free(struct core *core)
 {
     while (core->requests.free != NULL) {
         struct request *request = core->requests.free;
         core->requests.free = request->next;
-        buffer_done(&request->body);
+        free_buffers(request);
         free(request);
     }
     while (core->requests.free_calls != NULL) {
@@ -189,7 +196,7 @@ bool request_understand_borrowed(struct core *core, struct request *request,
     if (request->call == NULL) {
         request->call = new_call(core, 0);
     }
-    if (!call_parse(core, request->call, request->command, argument, count,
+    if (!call_parse(request->call, request->command, argument, count,
                     request_reply(core, request))) {
         request_release_call(core, request);
         return false;
@@ -277,11 +284,12 @@ static void free_request(struct core *core, struct request *request)
     request_release_call(core, request);
     CHECK(request->state == REQUEST_NEW && core->requests.in_flight > 0);
     core->requests.in_flight--;
-    if (request->body.capacity > BODY_IDLE_SIZE) {
-        buffer_done(&request->body);
+    if (request->body.capacity > BODY_IDLE_SIZE ||
+        request->answer.capacity > BODY_IDLE_SIZE) {
+        free_buffers(request);
     }
     if (core->requests.free_count >= FREE_COUNT_MAX) {
-        buffer_done(&request->body);
+        free_buffers(request);
         free(request);
         return;
     }

@@ -84,9 +84,11 @@ struct request {
     uint64_t index;         /* Logged: its entry. Queued: its wait. */
     uint64_t sent_to;       /* Forwarded. */
     uint64_t sent_term;
-    uint32_t step; /* Of a script over several keys: the one at hand. */
-    uint32_t hits;
-    bool is_undoing;
+    /* Of Redis: the answer, if its entry is applied as it was proposed; which
+     * of its keys that renews; and how many entries were not. */
+    struct buffer answer;
+    uint64_t renewed;
+    uint32_t tries;
     char secret[2 * SECRET_SIZE + 1]; /* OPEN: made here, told once; or "". */
     UT_hash_handle by_wait;           /* Queued: the first of its wait. */
     struct buffer body;               /* The FORWARD frame, ... */

@@ -307,7 +307,7 @@ static struct demand demand_of(const struct entry *command)
     case OP_RELEASE:
     case OP_RELEASE_IF: /* Without VERB_KICK there are one's own holds only. */
     case OP_CANCEL:
-    case OP_REDIS_DELETE:
+    case OP_REDIS: /* See keys_are_refused(). */
         return demand;
     case OP_CONVERT:
         return command->convert->to == LOCK_SHARED
@@ -319,10 +319,6 @@ static struct demand demand_of(const struct entry *command)
         return of_name(VERB_SHARE, &command->please->name);
     case OP_NOTE:
         return of_name(VERB_SHARE, &command->note->name);
-    case OP_REDIS_SET:
-        return of_name(VERB_LOCK, &command->redis_set->name);
-    case OP_REDIS_EXPIRE:
-        return of_name(VERB_LOCK, &command->redis_expire->name);
     case OP_FENCE_ADMIT:
         return of_name(VERB_FENCE, &command->fence_admit->resource);
     case OP_FENCE_REMOVE:
@@ -353,6 +349,33 @@ static struct demand demand_of(const struct entry *command)
     UNREACHABLE();
 }
 
+static bool verb_is_refused(struct lockfsm *fsm, const struct user *user,
+                            enum verb verb, struct bytes name,
+                            struct result *result)
+{
+    if (lockfsm_may(fsm, user, verb, name, EXTENT_NAME, NULL)) {
+        return false;
+    }
+    result->code = RESULT_NO_PERMISSION;
+    result->text = lockfsm_refusal(fsm, user, verb, name);
+    return true;
+}
+
+/* What is taken or renewed needs VERB_LOCK; one's own may be given back. */
+static bool keys_are_refused(struct lockfsm *fsm, const struct user *user,
+                             const struct redis_command *redis,
+                             struct result *result)
+{
+    for (uint32_t i = 0; i < redis->key_count; i++) {
+        const struct redis_key *key = &redis->keys[i];
+        if ((key->change == REDIS_SET || key->change == REDIS_RENEW) &&
+            verb_is_refused(fsm, user, VERB_LOCK, key->name, result)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bool access_refuses(struct lockfsm *fsm, const struct entry *command,
                     struct result *result)
 {
@@ -367,14 +390,15 @@ bool access_refuses(struct lockfsm *fsm, const struct entry *command,
         refuse_user(fsm, user, result);
         return true;
     }
+    if (command->op == OP_REDIS) {
+        return keys_are_refused(fsm, user, command->redis, result);
+    }
     if (demand.kind == DEMAND_USER) {
         return false;
     }
     for (uint32_t i = 0; i < demand.count || i == 0; i++) {
         name = demand.count > 0 ? demand.names[i] : name;
-        if (!lockfsm_may(fsm, user, demand.verb, name, EXTENT_NAME, NULL)) {
-            result->code = RESULT_NO_PERMISSION;
-            result->text = lockfsm_refusal(fsm, user, demand.verb, name);
+        if (verb_is_refused(fsm, user, demand.verb, name, result)) {
             return true;
         }
     }

@@ -101,6 +101,23 @@ struct hold *hold_grant(struct lockfsm *fsm, struct lock *lock,
     return hold;
 }
 
+void hold_replace(struct lockfsm *fsm, struct hold *hold, struct bytes value)
+{
+    CHECK(hold->session->is_redis && value.size <= VALUE_SIZE_MAX);
+    struct effect *effect = effect_add_at(fsm, EFFECT_RELEASED, hold->lock,
+                                          hold->session, hold->owner);
+    effect->token = hold->token;
+    effect->reason = "deleted";
+    pool_drop(&fsm->pool, &hold->value);
+    hold->value = pool_copy(&fsm->pool, value);
+    hold->token = new_token(fsm);
+    hold->granted_index = fsm->log_index;
+    hold->lock->last_token = hold->token;
+    record_changed(fsm, &hold->lock->stored);
+    record_changed(fsm, &hold->stored);
+    hold_tell(fsm, hold, 0, NULL);
+}
+
 void hold_enter_again(struct lockfsm *fsm, struct hold *hold)
 {
     if (hold->count < UINT32_MAX) {
@@ -174,8 +191,8 @@ void hold_end(struct lockfsm *fsm, struct hold *hold, const char *reason,
     }
     hold_free(fsm, hold);
     lock_touch(fsm, lock);
-    if (session->is_redis) {
-        CHECK(session->hold_count == 0 && fsm->emptied == NULL);
+    if (session->is_redis && session->hold_count == 0) {
+        CHECK(fsm->emptied == NULL);
         fsm->emptied = session;
     }
 }

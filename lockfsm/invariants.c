@@ -279,8 +279,8 @@ static const char *check_session(const struct lockfsm *fsm,
         session->id > fsm->token_base + fsm->applied_index) {
         return "a session id out of its range";
     }
-    if (session->is_redis && session->hold_count != 1) {
-        return "a Redis session without its value";
+    if (session->is_redis && session->hold_count == 0) {
+        return "a Redis session without a value";
     }
     if (lockfsm_user(fsm, session->user_number) != session->user) {
         return "a session of no user";

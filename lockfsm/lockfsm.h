@@ -101,8 +101,8 @@ enum result_code {
  *   USER_SET, ROLE_SET      token: 'changed' of the user, of the role
  *   SECRET_ADD              token: its number
  *   USER_REMOVE, SECRET_REMOVE, ROLE_REMOVE   count: 1 or 0
- *   REDIS_SET               token (as the session's id, if it is a new value)
- *   REDIS_DELETE, _EXPIRE   count: 1, or 0: another value (NOT_HELD: none) */
+ *   REDIS                   count: 1, or 0: a key is not what it was; token:
+ *                           the id of the session that it opened, or 0 */
 struct result {
     enum result_code code;
     uint64_t token;
@@ -292,6 +292,11 @@ static inline bool session_is_refused(const struct session *session)
     return session->blacklist_index != 0 || session->user->is_disabled;
 }
 const struct lock *lockfsm_lock(const struct lockfsm *fsm, struct bytes name);
+/* What a key of Redis is to this user: another's value is REDIS_OTHER.
+ * '*ret_hold' is the hold of REDIS_VALUE, else NULL. */
+enum redis_state lockfsm_redis(const struct lockfsm *fsm,
+                               const struct user *user, struct bytes name,
+                               const struct hold **ret_hold);
 const struct fence *lockfsm_fence(const struct lockfsm *fsm,
                                   struct bytes resource);
 /* The first one; the next is by_resource.next, in no order. */

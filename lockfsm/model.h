@@ -29,6 +29,19 @@ enum lock_mode { LOCK_EXCLUSIVE, LOCK_SHARED, LOCK_SLOTS };
 
 const char *lock_mode_name(enum lock_mode mode); /* "exclusive" ... */
 
+/* What a key of Redis is; and what is to come of it. Stored in entries. */
+enum redis_state {
+    REDIS_FREE,  /* It could be taken now. */
+    REDIS_VALUE, /* A Redis client of this user holds it, with a value. */
+    REDIS_OTHER  /* Neither: held by others, waited for, or closed. */
+};
+enum redis_change {
+    REDIS_KEEP,
+    REDIS_SET, /* A free key is taken; another value is a new grant. */
+    REDIS_RENEW,
+    REDIS_DELETE
+};
+
 struct label {
     struct bytes key;
     struct bytes value;
@@ -158,7 +171,7 @@ struct session {
     struct label *labels;   /* Owned. */
     uint32_t label_count;
     uint64_t blacklist_index; /* Entry of the blacklist that hits it; 0. */
-    bool is_redis;            /* Opened by RedisSet for one (key, value). */
+    bool is_redis;            /* Opened by REDIS for the keys it takes. */
     uint64_t px_ms;           /* The PX that was asked for such a one. */
     struct list holds;        /* Nodes: hold.in_session. */
     uint32_t hold_count;

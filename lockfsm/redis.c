@@ -1,145 +1,230 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Values of Redis lock clients: SET k v NX PX, compare and delete, compare and
- * expire. Each (key, value) is a session of its own whose lease is the value's
- * time to live; it holds the lock exclusively, the value stored with the hold,
- * and ends with it. */
+/* Keys of Redis. Whoever decides on a client's command or script says in the
+ * entry what it found at each key, and what is to come of them; here both are
+ * compared and done at once, or nothing is.
+ *
+ * What one entry takes stands in a session of its own, whose lease is the
+ * value's time to live: it holds these locks exclusively, the values stored
+ * with the holds, and ends with the last of them. */
 
 #include "lockfsm/state.h"
 
-/* The hold of the asking user's Redis value under this name, or NULL. */
-static struct hold *find_value(const struct lockfsm *fsm,
-                               const struct lock *lock)
+enum redis_state lockfsm_redis(const struct lockfsm *fsm,
+                               const struct user *user, struct bytes name,
+                               const struct hold **ret_hold)
 {
-    if (lock == NULL || lock->hold_count != 1) {
-        return NULL;
+    const struct lock *lock = lock_find(fsm, name);
+    *ret_hold = NULL;
+    if (lock != NULL && lock->hold_count == 1) {
+        struct hold *hold = LIST_FIRST(&lock->holds, struct hold, in_lock);
+        bool is_his = hold->session->is_redis && hold->session->user == user;
+        *ret_hold = is_his ? hold : NULL;
     }
-    struct hold *hold = LIST_FIRST(&lock->holds, struct hold, in_lock);
-    return hold->session->is_redis && hold->session->user == fsm->user ? hold
-                                                                       : NULL;
+    if (*ret_hold != NULL) {
+        return REDIS_VALUE;
+    }
+    return lock_is_free(fsm, lock, LOCK_EXCLUSIVE, 0) ? REDIS_FREE
+                                                      : REDIS_OTHER;
 }
 
-/* Each success is a heartbeat that stands in the log: it ends a mark. */
-static void renew(struct lockfsm *fsm, struct session *session, uint32_t ttl_ms,
-                  uint64_t px_ms)
+static struct hold *find_value(struct lockfsm *fsm, struct bytes name)
 {
-    session->ttl_ms = ttl_ms;
-    session->px_ms = px_ms;
+    const struct hold *hold;
+    (void)lockfsm_redis(fsm, fsm->user, name, &hold);
+    return (struct hold *)hold;
+}
+
+static bool is_taken(const struct redis_key *key)
+{
+    return key->change == REDIS_SET && key->was == REDIS_FREE;
+}
+
+/* False for a change that no decision can have. */
+static bool is_sound(const struct redis_key *key)
+{
+    bool has_no_ttl = key->ttl_ms == 0 && key->px_ms == 0;
+    bool has_ttl = key->ttl_ms > 0 && key->ttl_ms <= SESSION_TTL_MS_MAX &&
+                   key->px_ms > 0 && key->px_ms <= TIME_MS_MAX;
+    switch (key->change) {
+    case REDIS_KEEP:
+        return key->was <= REDIS_OTHER && has_no_ttl;
+    case REDIS_SET:
+        return ((key->was == REDIS_FREE && has_ttl) ||
+                (key->was == REDIS_VALUE && (has_ttl || has_no_ttl))) &&
+               key->new_value.size <= VALUE_SIZE_MAX;
+    case REDIS_RENEW:
+        return key->was == REDIS_VALUE && has_ttl;
+    case REDIS_DELETE:
+        return key->was == REDIS_VALUE && has_no_ttl;
+    }
+    return false;
+}
+
+/* False with the refusal. */
+static bool check_keys(struct lockfsm *fsm, const struct redis_command *message,
+                       struct result *result)
+{
+    if (message->key_count == 0 || message->key_count > MULTI_COUNT_MAX) {
+        refuse(result, RESULT_BAD_ARGUMENT, "keys");
+        return false;
+    }
+    for (uint32_t i = 0; i < message->key_count; i++) {
+        const struct redis_key *key = &message->keys[i];
+        bool is_good = name_is_valid(key->name) && is_sound(key);
+        for (uint32_t j = 0; j < i; j++) {
+            is_good &= !bytes_equal(message->keys[j].name, key->name);
+        }
+        if (!is_good) {
+            refuse(result, RESULT_BAD_ARGUMENT, "key");
+            return false;
+        }
+        if (ttl_is_over_limit(fsm, key->px_ms, result)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool are_as_found(struct lockfsm *fsm,
+                         const struct redis_command *message)
+{
+    for (uint32_t i = 0; i < message->key_count; i++) {
+        const struct redis_key *key = &message->keys[i];
+        const struct hold *hold;
+        if (lockfsm_redis(fsm, fsm->user, key->name, &hold) != key->was ||
+            (hold != NULL && !bytes_equal(hold->value, key->value))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* True with the refusal if what is renewed is blacklisted, or what is written
+ * has no room. */
+static bool is_refused(struct lockfsm *fsm, const struct redis_command *message,
+                       struct result *result)
+{
+    uint64_t locks = 0; /* That there are not yet. */
+    uint64_t records = 0;
+    uint64_t text = message->client.size + message->address.size;
+    for (uint32_t i = 0; i < message->key_count; i++) {
+        const struct redis_key *key = &message->keys[i];
+        struct hold *hold = find_value(fsm, key->name);
+        if ((key->change == REDIS_SET || key->change == REDIS_RENEW) &&
+            hold != NULL && blacklist_refuses(fsm, hold->session, result)) {
+            return true;
+        }
+        if (key->change == REDIS_SET) {
+            locks += lock_find(fsm, key->name) == NULL;
+            records += 3;
+            text += key->name.size + key->new_value.size;
+        }
+    }
+    if (records == 0) {
+        return false;
+    }
+    if (locks > 0 &&
+        HASH_CNT(by_name, fsm->locks) + locks > fsm->limits.of[LIMIT_LOCKS]) {
+        refuse(result, RESULT_LIMIT, "locks");
+        return true;
+    }
+    return growth_is_refused(fsm, records, text, result);
+}
+
+/* Opens the session of what is taken; its lease is the longest that is asked
+ * for. NULL: nothing is, or it is refused. */
+static struct session *open_for(struct lockfsm *fsm,
+                                const struct redis_command *message,
+                                struct result *result)
+{
+    struct session_terms terms = {.name = message->client,
+                                  .address = message->address};
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < message->key_count; i++) {
+        const struct redis_key *key = &message->keys[i];
+        if (!is_taken(key)) {
+            continue;
+        }
+        count++;
+        if (key->px_ms > terms.asked_ms) {
+            terms.asked_ms = key->px_ms;
+            terms.ttl_ms = key->ttl_ms;
+        }
+    }
+    if (count > fsm->limits.of[LIMIT_HOLDS_PER_SESSION]) {
+        refuse(result, RESULT_LIMIT, "holds_per_session");
+        return NULL;
+    }
+    if (count == 0) {
+        return NULL;
+    }
+    struct session *session = session_open(fsm, &terms, result);
+    if (session != NULL) {
+        session->is_redis = true;
+        session->px_ms = terms.asked_ms;
+    }
+    return session;
+}
+
+/* Each success is a heartbeat that stands in the log: it ends a mark. Where
+ * several keys stand in the session, none gets less than it was promised. */
+static void renew(struct lockfsm *fsm, struct session *session,
+                  const struct redis_key *key)
+{
+    if (session->hold_count == 1 || key->ttl_ms > session->ttl_ms) {
+        session->ttl_ms = key->ttl_ms;
+        session->px_ms = key->px_ms;
+    }
     session_heard(fsm, session);
     session_tell_changed(fsm, session, "renewed", (struct bytes){NULL, 0});
 }
 
-static bool ttl_is_valid(uint32_t ttl_ms, uint64_t px_ms)
+static void delete_key(struct lockfsm *fsm, struct hold *hold)
 {
-    return ttl_ms > 0 && ttl_ms <= SESSION_TTL_MS_MAX && px_ms > 0 &&
-           px_ms <= TIME_MS_MAX;
-}
-
-static void set_new(struct lockfsm *fsm,
-                    const struct redis_set_command *message, struct lock *lock,
-                    struct result *result)
-{
-    if (lock == NULL &&
-        HASH_CNT(by_name, fsm->locks) >= fsm->limits.of[LIMIT_LOCKS]) {
-        refuse(result, RESULT_LIMIT, "locks");
-        return;
-    }
-    struct session_terms terms = {.ttl_ms = message->ttl_ms,
-                                  .asked_ms = message->px_ms,
-                                  .name = message->client,
-                                  .address = message->address};
-    if (growth_is_refused(fsm, 3,
-                          message->name.size + message->value.size +
-                              message->client.size + message->address.size,
-                          result)) {
-        return;
-    }
-    struct session *session = session_open(fsm, &terms, result);
-    if (session == NULL) {
-        return;
-    }
-    session->is_redis = true;
-    session->px_ms = message->px_ms;
-    struct hold_terms hold = {.value = message->value, .mode = LOCK_EXCLUSIVE};
-    hold_grant(fsm, lock_obtain(fsm, message->name), session, &hold, 0);
-}
-
-void apply_redis_set(struct lockfsm *fsm, const struct entry *command,
-                     struct result *result)
-{
-    const struct redis_set_command *message = command->redis_set;
-    struct bytes name = message->name;
-    if (!name_is_valid(name)) {
-        refuse(result, RESULT_BAD_ARGUMENT, "name");
-        return;
-    }
-    if (message->value.size > VALUE_SIZE_MAX) {
-        refuse(result, RESULT_BAD_ARGUMENT, "value");
-        return;
-    }
-    if (!ttl_is_valid(message->ttl_ms, message->px_ms)) {
-        refuse(result, RESULT_BAD_ARGUMENT, "ttl");
-        return;
-    }
-    if (ttl_is_over_limit(fsm, message->px_ms, result)) {
-        return;
-    }
-    struct lock *lock = lock_find(fsm, name);
-    struct hold *hold = find_value(fsm, lock);
-    if (hold != NULL && !message->is_fresh &&
-        bytes_equal(hold->value, message->value)) {
-        if (!blacklist_refuses(fsm, hold->session, result)) {
-            renew(fsm, hold->session, message->ttl_ms, message->px_ms);
-            result->token = hold->token;
-        }
-        return;
-    }
-    if (!lock_is_free(fsm, lock, LOCK_EXCLUSIVE, 0)) {
-        result->code = RESULT_NOT_ACQUIRED;
-        return;
-    }
-    set_new(fsm, message, lock, result);
-}
-
-void apply_redis_delete(struct lockfsm *fsm, const struct entry *command,
-                        struct result *result)
-{
-    const struct redis_delete_command *message = command->redis_delete;
-    struct lock *lock = lock_find(fsm, message->name);
-    struct hold *hold = find_value(fsm, lock);
-    if (lock == NULL || lock->hold_count == 0) {
-        result->code = RESULT_NOT_HELD;
-        return;
-    }
-    if (hold != NULL && bytes_equal(hold->value, message->value)) {
+    if (hold->session->hold_count == 1) {
         session_end(fsm, hold->session, "deleted", true);
-        result->count = 1;
+    } else {
+        hold_end(fsm, hold, "deleted", true);
     }
 }
 
-void apply_redis_expire(struct lockfsm *fsm, const struct entry *command,
-                        struct result *result)
+static void change(struct lockfsm *fsm, const struct redis_key *key,
+                   struct session *session)
 {
-    const struct redis_expire_command *message = command->redis_expire;
-    if (!ttl_is_valid(message->ttl_ms, message->px_ms)) {
-        refuse(result, RESULT_BAD_ARGUMENT, "ttl");
+    struct hold *hold = find_value(fsm, key->name);
+    if (is_taken(key)) {
+        struct hold_terms terms = {.value = key->new_value,
+                                   .mode = LOCK_EXCLUSIVE};
+        hold_grant(fsm, lock_obtain(fsm, key->name), session, &terms, 0);
         return;
     }
-    if (ttl_is_over_limit(fsm, message->px_ms, result)) {
+    if (key->change == REDIS_DELETE) {
+        delete_key(fsm, hold);
         return;
     }
-    struct lock *lock = lock_find(fsm, message->name);
-    struct hold *hold = find_value(fsm, lock);
-    if (lock == NULL || lock->hold_count == 0) {
-        result->code = RESULT_NOT_HELD;
+    if (key->change == REDIS_SET && !bytes_equal(hold->value, key->new_value)) {
+        hold_replace(fsm, hold, key->new_value);
+    }
+    if (key->ttl_ms > 0) {
+        renew(fsm, hold->session, key);
+    }
+}
+
+void apply_redis(struct lockfsm *fsm, const struct entry *command,
+                 struct result *result)
+{
+    const struct redis_command *message = command->redis;
+    if (!check_keys(fsm, message, result) || !are_as_found(fsm, message) ||
+        is_refused(fsm, message, result)) {
         return;
     }
-    if (hold == NULL ||
-        (!message->any_value && !bytes_equal(hold->value, message->value)) ||
-        blacklist_refuses(fsm, hold->session, result)) {
+    struct session *session = open_for(fsm, message, result);
+    if (result->code != RESULT_OK) {
         return;
     }
-    renew(fsm, hold->session, message->ttl_ms, message->px_ms);
-    result->token = hold->token;
+    for (uint32_t i = 0; i < message->key_count; i++) {
+        change(fsm, &message->keys[i], session);
+    }
     result->count = 1;
 }

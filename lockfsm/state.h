@@ -456,6 +456,8 @@ struct hold *hold_grant(struct lockfsm *fsm, struct lock *lock,
 void hold_enter_again(struct lockfsm *fsm, struct hold *hold);
 /* Makes the only hold of its lock exclusive, under a new token. */
 void hold_upgrade(struct lockfsm *fsm, struct hold *hold, uint64_t wait_index);
+/* A value of Redis is overwritten: a new grant, with a new token. */
+void hold_replace(struct lockfsm *fsm, struct hold *hold, struct bytes value);
 /* Takes a hold away and tells why; an unclean end may start the lock delay. The
  * lock is touched. An upgrade that waits on this hold ends with it. */
 void hold_end(struct lockfsm *fsm, struct hold *hold, const char *reason,

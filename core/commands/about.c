@@ -189,7 +189,7 @@ static void put_keys(struct core *core, struct request *request,
     struct buffer error = {0};
     struct resp_writer nowhere = {&error, 2};
     bool has_names = command->operands != NULL && command->operands[0] == 'n' &&
-                     call_parse(core, &inner, command, call->argument + 2,
+                     call_parse(&inner, command, call->argument + 2,
                                 call->count - 2, &nowhere);
     buffer_done(&error);
     if (has_names) {

@@ -19,31 +19,25 @@
 #include "core/request.h"
 #include "core/state.h"
 
-/* EVAL and EVALSHA leave as EVALSHA of a name that every node knows. What EVAL
- * was given is remembered, so that EVALSHA will do from then on. NULL: the
- * script is not known; else the arguments, to be freed. */
-static struct bytes *canonical_script(struct core *core,
-                                      const struct bytes *argument,
-                                      uint32_t count)
+/* EVALSHA leaves as EVAL with the text, which no other node need have. What
+ * EVAL was given is remembered, so that EVALSHA will do from then on. NULL: it
+ * leaves as it is; else the arguments, to be freed. */
+static struct bytes *with_text(struct core *core, const struct bytes *argument,
+                               uint32_t count)
 {
-    enum script_op op;
+    char sha[SHA1_TEXT_SIZE];
+    struct bytes text;
     if (bytes_is_word(argument[0], "EVAL")) {
-        char sha[SHA1_TEXT_SIZE];
-        op = scripts_recognise(argument[1]);
-        if (op != SCRIPT_NONE) {
-            sha1_text(argument[1], sha);
-            scripts_load(&core->scripts, sha, op);
-        }
-    } else {
-        op = scripts_find(&core->scripts, argument[1]);
-    }
-    if (op == SCRIPT_NONE) {
+        scripts_load(&core->scripts, argument[1], sha);
         return NULL;
     }
-    struct bytes *canonical = memory_copy(argument, count * sizeof *argument);
-    canonical[0] = BYTES_LITERAL("EVALSHA");
-    canonical[1] = bytes_of_text(scripts_name(op));
-    return canonical;
+    if (!scripts_find(&core->scripts, argument[1], &text)) {
+        return NULL;
+    }
+    struct bytes *eval = memory_copy(argument, count * sizeof *argument);
+    eval[0] = BYTES_LITERAL("EVAL");
+    eval[1] = text;
+    return eval;
 }
 
 /* What a request of this node asks for is kept, and understood from there; not
@@ -56,11 +50,11 @@ static bool understand(struct core *core, struct request *request,
     if ((flags & COMMAND_LOCAL) != 0) {
         is_good = request_understand_borrowed(core, request, argument, count);
     } else {
-        struct bytes *script = (flags & COMMAND_SCRIPT) != 0
-                                   ? canonical_script(core, argument, count)
-                                   : NULL;
-        request_keep(core, request, script != NULL ? script : argument, count);
-        free(script);
+        struct bytes *eval = (flags & COMMAND_SCRIPT) != 0
+                                 ? with_text(core, argument, count)
+                                 : NULL;
+        request_keep(core, request, eval != NULL ? eval : argument, count);
+        free(eval);
         is_good = request_understand(core, request);
     }
     if (!is_good) {
@@ -228,8 +222,7 @@ static bool keep_order(struct core *core, struct request *request,
     if ((command->flags & COMMAND_KEEPS) != 0) {
         return true;
     }
-    bool is_change = (command->flags & COMMAND_CHANGE) != 0 &&
-                     (command->read == NULL || !redis_is_reading(call));
+    bool is_change = (command->flags & COMMAND_CHANGE) != 0;
     return conn_order_slot(core, request->conn, request->slot,
                            is_change ? ORDER_CHANGE : ORDER_READ,
                            touched_names(call));

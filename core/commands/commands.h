@@ -38,7 +38,6 @@
 #include "net/resp.h"
 
 struct core;
-struct scripts;
 
 enum command_flag {
     COMMAND_LOCAL = 1 << 0,
@@ -61,7 +60,7 @@ enum command_flag {
     COMMAND_TRANSFERS = 1 << 17,  /* That leadership moves is its purpose. */
     COMMAND_PROMOTES = 1 << 18,
     COMMAND_REMOVES = 1 << 19,
-    COMMAND_SCRIPT = 1 << 20 /* Leaves under the name of its script. */
+    COMMAND_SCRIPT = 1 << 20 /* EVALSHA leaves as EVAL. */
 };
 
 /* What may follow the operands. */
@@ -125,8 +124,6 @@ struct call {
     uint32_t pair_count;       /* KEEP: of (id, secret), from argument 1 on. */
     uint64_t number[OPTION_COUNT_ALL]; /* Set where given. */
     struct bytes text[OPTION_COUNT_ALL];
-    const struct scripts *scripts;
-    const char *canonical_sha; /* EVAL: what every node knows it by. */
     struct label labels[LABEL_COUNT_MAX];
     uint32_t label_count;
     uint64_t also_acked[2 * ACKED_RANGE_MAX]; /* From, to, from, to ... */
@@ -221,8 +218,7 @@ const char *result_word(enum result_code code);
 struct bytes result_text(enum result_code code, struct bytes own);
 
 /* Looks at the arguments; on false the error has been written. */
-MUST_CHECK bool call_parse(struct core *core, struct call *call,
-                           const struct command *command,
+MUST_CHECK bool call_parse(struct call *call, const struct command *command,
                            const struct bytes *argument, uint32_t count,
                            struct resp_writer *writer);
 
@@ -307,13 +303,10 @@ command_run_fn server_hello, server_auth, server_ping, server_echo, server_quit,
 command_parse_fn server_config_check, server_cluster_check;
 
 /* core/redis/commands.c */
-command_parse_fn redis_set_parse, redis_setnx_parse, redis_expire_parse,
-    redis_eval_parse, redis_keys_check;
+command_parse_fn redis_set_parse, redis_key_parse, redis_keys_parse,
+    redis_eval_parse;
 command_run_fn redis_run, redis_script_run;
-command_read_fn redis_get_read, redis_exists_read, redis_ttl_read,
-    redis_delete_read, redis_eval_read;
+command_read_fn redis_read;
 command_reply_fn redis_reply;
-/* Of a command with a script: does it only read? */
-bool redis_is_reading(const struct call *call);
 
 #endif /* HASP_CORE_COMMANDS_COMMANDS_H */

@@ -427,9 +427,9 @@ static bool check_req(struct parse *parse)
     return true;
 }
 
-bool call_parse(struct core *core, struct call *call,
-                const struct command *command, const struct bytes *argument,
-                uint32_t count, struct resp_writer *writer)
+bool call_parse(struct call *call, const struct command *command,
+                const struct bytes *argument, uint32_t count,
+                struct resp_writer *writer)
 {
     struct parse parse = {call, writer, 1};
     CHECK(count > 0);
@@ -444,8 +444,6 @@ bool call_parse(struct core *core, struct call *call,
     call->pair_count = 0;
     call->label_count = 0;
     call->also_acked_count = 0;
-    call->scripts = &core->scripts;
-    call->canonical_sha = NULL;
     if (command->operands == NULL) {
         return command->parse == NULL || command->parse(call, writer);
     }

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The scripts of Redis lock clients: recognised, not interpreted.
- *
- * A script is known by the SHA-1 under which a client calls it, or by its text
- * with comments, white space and the kind of quotes left out. What it means is
- * one of a few operations. Sources: redis-py lock.py, go-redsync v4,
- * node-redlock 4 and 5, redlock-rb, bsm/redislock, Laravel, Spring. */
+/* The scripts that clients of this node have brought (EVAL, SCRIPT LOAD), by
+ * their SHA-1: EVALSHA leaves this node as EVAL with the text. As in Redis,
+ * nobody may rely on what is kept: a client that hears NOSCRIPT sends the text
+ * again. */
 
 #ifndef HASP_CORE_REDIS_SCRIPTS_H
 #define HASP_CORE_REDIS_SCRIPTS_H
@@ -13,48 +11,34 @@
 #include <stdint.h>
 
 #include "base/bytes.h"
+#include "base/hash.h"
 #include "base/sha.h"
+#include "lockfsm/arena.h"
 
-enum script_op {
-    SCRIPT_NONE,
-    /* (key, value): 1 or 0. */
-    SCRIPT_DELETE,
-    SCRIPT_DELETE_ABSENT, /* -1 if there is no such key. */
-    /* (key, value, ms): 1 or 0. */
-    SCRIPT_EXPIRE,
-    SCRIPT_EXPIRE_S,      /* Seconds. */
-    SCRIPT_EXTEND,        /* (key, value, ms, "0": add to what is left). */
-    SCRIPT_SET_OR_EXPIRE, /* Sets it if it is absent. */
-    SCRIPT_SET_TRUE,      /* Likewise; 1 or nil. */
-    SCRIPT_SET_OK,        /* (key, value, ms, "yes": may be new): OK or nil. */
-    /* (keys..., value, ms): how many, all or none. */
-    SCRIPT_MULTI_SET,
-    SCRIPT_MULTI_EXPIRE,
-    SCRIPT_MULTI_DELETE, /* (keys..., value): how many. */
-    /* Reading. */
-    SCRIPT_GET_PTTL, /* (key): [value, pttl]. */
-    SCRIPT_PTTL_IF   /* (key, value): pttl, -3 if another's. */
+#define SCRIPTS_LOADED_MAX 256
+
+struct loaded_script {
+    UT_hash_handle hh;
+    char sha[SHA1_TEXT_SIZE];
+    struct buffer text;
 };
 
-/* Scripts that a client of this node has loaded, in other words than ours. */
-#define SCRIPTS_LOADED_MAX 64
+/* Lives as long as the core. */
 struct scripts {
-    struct loaded_script {
-        char sha[SHA1_TEXT_SIZE];
-        enum script_op op;
-    } loaded[SCRIPTS_LOADED_MAX];
-    uint32_t count;
+    struct loaded_script loaded[SCRIPTS_LOADED_MAX];
+    struct loaded_script *by_sha;
+    uint64_t count;     /* That were ever loaded: the oldest makes room. */
+    struct arena arena; /* Of the command or script at hand. */
 };
 
-/* By SHA-1 in hex, any case. */
-enum script_op scripts_find(const struct scripts *scripts, struct bytes sha);
-/* By its text. */
-enum script_op scripts_recognise(struct bytes body);
-/* Remembers a recognised text under its SHA-1. */
-void scripts_load(struct scripts *scripts, const char *sha, enum script_op op);
-/* Forgets those that were loaded. */
+/* The text under a SHA-1 in hex, any case; borrowed until the next load. */
+bool scripts_find(const struct scripts *scripts, struct bytes sha,
+                  struct bytes *ret_text);
+/* Keeps it; 'ret_sha' is its SHA-1. Longer texts than SCRIPT_SIZE_MAX are not
+ * kept: nobody runs them. */
+void scripts_load(struct scripts *scripts, struct bytes text,
+                  char ret_sha[SHA1_TEXT_SIZE]);
 void scripts_clear(struct scripts *scripts);
-/* A SHA-1 under which every node knows the operation. */
-const char *scripts_name(enum script_op op);
+void scripts_done(struct scripts *scripts);
 
 #endif /* HASP_CORE_REDIS_SCRIPTS_H */

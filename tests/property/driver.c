@@ -357,32 +357,24 @@ static void run_unfence(void)
                                       .origin = from, .resource = bytes(6)});
 }
 
-static void run_redis_set(void)
+/* "redis CLIENT", then per key: name, was, value, change, new value, ttl, px.
+ */
+static void run_redis(void)
 {
-    encode_redis_set(&command, &(struct redis_set_command){
-                                   .name = bytes(2),
-                                   .value = bytes(3),
-                                   .ttl_ms = (uint32_t)number(4),
-                                   .px_ms = number(5),
-                                   .client = bytes(6),
-                                   .is_fresh = number(7) != 0,
-                                   .address = BYTES_LITERAL("host:1")});
-}
-
-static void run_redis_delete(void)
-{
-    encode_redis_delete(&command, &(struct redis_delete_command){
-                                      .name = bytes(2), .value = bytes(3)});
-}
-
-static void run_redis_expire(void)
-{
-    encode_redis_expire(
-        &command, &(struct redis_expire_command){.name = bytes(2),
-                                                 .value = bytes(3),
-                                                 .any_value = number(4) != 0,
-                                                 .ttl_ms = (uint32_t)number(5),
-                                                 .px_ms = number(6)});
+    static struct redis_key keys[MULTI_COUNT_MAX];
+    struct redis_command redis = {
+        .keys = keys, .client = bytes(2), .address = BYTES_LITERAL("host:1")};
+    for (size_t i = 3; i < word_count; i += 7) {
+        keys[redis.key_count++] = (struct redis_key){
+            .name = bytes(i),
+            .was = (enum redis_state)number(i + 1),
+            .value = bytes(i + 2),
+            .change = (enum redis_change)number(i + 3),
+            .new_value = bytes(i + 4),
+            .ttl_ms = (uint32_t)number(i + 5),
+            .px_ms = number(i + 6)};
+    }
+    encode_redis(&command, &redis);
 }
 
 static const struct {
@@ -409,9 +401,7 @@ static const struct {
     {"blover", run_blacklist_over},
     {"fence", run_fence},
     {"unfence", run_unfence},
-    {"rset", run_redis_set},
-    {"rdel", run_redis_delete},
-    {"rexp", run_redis_expire},
+    {"redis", run_redis},
     {"begin", run_begin},
     {"register", run_register},
     {"act", run_act},
@@ -886,7 +876,9 @@ static void apply(uint64_t index)
         }
     }
     operations[i].run();
-    encode_user(&command, USER_ANYONE);
+    if (operations[i].run != run_act) { /* Which the leader makes. */
+        encode_user(&command, USER_ANYONE);
+    }
     if (lockfsm_apply(fsm, index, 1, buffer_bytes(&command), &effects) != 0) {
         wrong("cannot be applied");
     }

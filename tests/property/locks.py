@@ -161,7 +161,7 @@ class LockOperations:
                 left = hold.count
                 if not left:
                     self.end_hold(hold, 'released', True)
-                    if s.redis:
+                    if s.redis and not s.holds:
                         break
             for name in names if released else ():
                 if name in self.locks:

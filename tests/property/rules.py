@@ -140,7 +140,7 @@ class Rules:
         if reason in ('releaseif', 'max-hold'):
             s.ended.append((lock.name, hold.owner, hold.token, reason))
             del s.ended[:-64]
-        if s.redis and not is_session_end:
+        if s.redis and not s.holds and not is_session_end:
             self.end_session(s, 'released', is_clean)
 
     def answer(self, wait, result):

@@ -35,7 +35,7 @@ WEIGHTS = {
     'release_if': 2, 'please': 0.6, 'note': 1.5, 'wait_over': 4, 'delay_over': 4,
     'hold_over': 2, 'blacklist_add': 1.2,
     'blacklist_remove': 1.2, 'blacklist_over': 0.7, 'fence': 1.2, 'unfence': .3,
-    'redis_set': 2.5, 'redis_delete': 1.2, 'redis_expire': 1.2,
+    'redis': 5,
     'begin': 0.6, 'quarantine_over': 0.3, 'register': 0.2, 'act': 0.2, 'feature': 0.1,
     'limit': 0.3, 'kept': 2,
 }
@@ -85,8 +85,7 @@ class Generator:
                 weight *= self.quiet * 5
             weights[name] = weight
         if rng.random() < .4:
-            for name in ('redis_set', 'redis_delete', 'redis_expire'):
-                weights[name] = 0
+            weights['redis'] = 0
         if rng.random() < .4:
             weights['blacklist_add'] = 0
         if rng.random() < .05:
@@ -476,27 +475,30 @@ class Generator:
     def unfence(self):
         self.numbered('unfence', self.anyone(), self.pick(RESOURCES))
 
-    def px(self):
+    def redis_key(self, name):
+        """A key as it is, mostly, and something that may come of it."""
+        was, hold = self.model.redis_state(name)
+        value = hold.value if hold else '-'
+        if self.chance(.1):
+            was, value = self.rng.randint(0, 2), self.pick(self.values)
+        change = self.pick({0: (0, 1, 1), 1: (0, 1, 2, 2, 3, 3), 2: (0,)}[was])
+        times = '0 0'
+        if change in (1, 2):
+            times = self.pick(('6 1', '1255 1000', '4500005 3600000'))
+            times = '0 0' if (was, change) == (1, 1) and self.chance(.2) \
+                else times
         if self.bad and self.chance(self.bad):
-            return self.pick(('0 0', '4500006 3600000'))
-        return self.pick(('6 1', '1255 1000', '4500005 3600000'))
+            was, change = self.rng.randint(0, 2), self.rng.randint(0, 3)
+            times = self.pick(('0 0', '4500006 3600000', '6 1'))
+        new = self.pick(self.values) if change == 1 else '-'
+        return f'{name} {was} {value} {change} {new} {times}'
 
-    def redis_set(self):
-        self.entry('rset', self.name(), self.pick(self.values), self.px(),
-                   self.pick(self.clients), int(self.chance(.2)))
-
-    def redis_key(self):
-        holds = [h for h in self.holds() if h.session.redis]
-        if holds and self.chance(.8):
-            hold = self.pick(holds)
-            return f'{hold.lock.name} {hold.value}'
-        return f'{self.name()} {self.pick(self.values)}'
-
-    def redis_delete(self):
-        self.entry('rdel', self.redis_key())
-
-    def redis_expire(self):
-        self.entry('rexp', self.redis_key(), int(self.chance(.3)), self.px())
+    def redis(self):
+        names = [self.name() for _ in range(self.pick((1, 1, 1, 2, 3)))]
+        if not self.chance(self.bad):
+            names = list(dict.fromkeys(names))
+        self.entry('redis', self.pick(self.clients),
+                   *(self.redis_key(name) for name in names))
 
     def begin(self):
         if self.model.is_begun:

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """The cluster and its sessions, the blacklist, fences and Redis values."""
 
-from state import BAD, EXCLUSIVE, LIFE, LIMIT, NIL, NOT_HELD, TIME_MAX, \
-    TTL_LIMIT, TTL_MAX, VOID, Result, Session, is_free, is_match, \
-    limit_allows, ok, size
+from state import BAD, DELETE, EXCLUSIVE, FREE, KEEP, LIFE, LIMIT, OTHER, \
+    RENEW, SET, TIME_MAX, TTL_LIMIT, TTL_MAX, VALUE, VOID, RedisKey, Result, \
+    Session, is_free, is_match, limit_allows, ok, size
 
 
 class SessionOperations:
@@ -210,72 +210,110 @@ class SessionOperations:
 
     # --- Redis ------------------------------------------------------------
 
-    def redis_hold(self, name, value):
-        """The hold of this value, or None."""
+    def redis_state(self, name):
+        """What a key is, and its hold."""
         lock = self.locks.get(name)
-        for hold in lock.holds if lock else ():
-            if hold.session.redis and value in (None, hold.value):
-                return hold
-        return None
-
-    def renew(self, hold, ttl, px):
-        s = hold.session
-        if s.listed:
-            return self.refusal(s)
-        s.ttl, s.px = ttl, px
-        self.hear(s)
-        self.out.append(f'C {s.id} {ttl} renewed -')
-        return None
-
-    def op_rset(self, name, value, ttl, px, client, fresh):
-        ttl, px = int(ttl), int(px)
-        if not self.names_are_good([name]) or size(value) > 4096 or \
-                size(client) > 128 or not 1 <= ttl <= TTL_MAX or not px:
-            return BAD
-        if px > self.limits[TTL_LIMIT]:
-            return LIMIT
-        hold = self.redis_hold(name, value)
-        if hold and fresh == '0':
-            return self.renew(hold, ttl, px) or ok(token=hold.token)
-        lock = self.locks.get(name)
+        if lock and len(lock.holds) == 1 and lock.holds[0].session.redis:
+            return VALUE, lock.holds[0]
         if self.quarantine or self.new_life or \
                 lock and not is_free(lock, EXCLUSIVE, 0, lock.queue):
-            return NIL
-        if not lock and len(self.locks) >= self.limits[1]:
+            return OTHER, None
+        return FREE, None
+
+    def renew(self, s, ttl, px):
+        if len(s.holds) == 1 or ttl > s.ttl:
+            s.ttl, s.px = ttl, px
+        self.hear(s)
+        self.out.append(f'C {s.id} {s.ttl} renewed -')
+
+    def redis_is_bad(self, keys):
+        names = [key.name for key in keys]
+        if not self.names_are_good(names) or len(set(names)) < len(names):
+            return True
+        for key in keys:
+            none = not key.ttl and not key.px
+            some = 1 <= key.ttl <= TTL_MAX and key.px
+            good = {KEEP: key.was <= OTHER and none,
+                    SET: key.was == FREE and some or
+                    key.was == VALUE and (some or none),
+                    RENEW: key.was == VALUE and some,
+                    DELETE: key.was == VALUE and none}
+            if not good[key.change] or size(key.new) > 4096:
+                return True
+        return False
+
+    def redis_refusal(self, keys):
+        """Of what is as it was found."""
+        for key in keys:
+            hold = self.redis_state(key.name)[1]
+            if key.change in (SET, RENEW) and hold and hold.session.listed:
+                return self.refusal(hold.session)
+        new = sum(key.change == SET and key.name not in self.locks
+                  for key in keys)
+        if new and len(self.locks) + new > self.limits[1]:
             return LIMIT
+        return None
+
+    def redis_open(self, client, taken):
+        if len(taken) > self.limits[2]:
+            return None, LIMIT
+        if size(client) > 128:
+            return None, BAD
         listed = self.hit(0, client)
         if listed:
-            return Result('blacklisted', text=listed[3])
+            return None, Result('blacklisted', text=listed[3])
         if len(self.sessions) >= self.limits[0]:
-            return LIMIT
-        s = Session(self.base + self.index, self.index, ttl, 0, client, 'host:1',
-                    0)
-        s.redis, s.px = 1, px
+            return None, LIMIT
+        longest = max(taken, key=lambda key: key.px)
+        s = Session(self.base + self.index, self.index, longest.ttl, 0, client,
+                    'host:1', 0)
+        s.redis, s.px = 1, longest.px
         self.sessions[s.id] = s
-        self.out.append(f'O {s.id} {ttl}')
-        self.grant(self.obtain(name), s, '-', EXCLUSIVE, (value, 0, 0), 0)
-        return ok(token=s.id)
+        self.out.append(f'O {s.id} {s.ttl}')
+        return s, None
 
-    def op_rdel(self, name, value):
-        lock = self.locks.get(name)
-        if not lock or not lock.holds:
-            return NOT_HELD
-        hold = self.redis_hold(name, value)
-        if not hold:
-            return ok(0)
-        self.end_session(hold.session, 'deleted', True)
-        return ok(1)
+    def redis_change(self, key, s):
+        hold = self.redis_state(key.name)[1]
+        if key.change == SET and not hold:
+            self.grant(self.obtain(key.name), s, '-', EXCLUSIVE,
+                       (key.new, 0, 0), 0)
+        elif key.change == DELETE and len(hold.session.holds) == 1:
+            self.end_session(hold.session, 'deleted', True)
+        elif key.change == DELETE:
+            self.end_hold(hold, 'deleted', True)
+        elif key.change != KEEP:
+            if key.change == SET and hold.value != key.new:
+                self.out.append(f'R {hold.session.id} {hold.owner} {key.name} '
+                                f'{hold.token} deleted')
+                hold.value, hold.granted = key.new, self.index
+                hold.token = hold.lock.last_token = self.base + self.index
+                self.out.append(f'G {hold.session.id} {hold.owner} {key.name} '
+                                f'{hold.token} 0 0 -')
+            if key.ttl:
+                self.renew(hold.session, key.ttl, key.px)
 
-    def op_rexp(self, name, value, is_any, ttl, px):
-        ttl, px = int(ttl), int(px)
-        if not 1 <= ttl <= TTL_MAX or not px:
-            return BAD
-        if px > self.limits[TTL_LIMIT]:
-            return LIMIT
-        lock = self.locks.get(name)
-        if not lock or not lock.holds:
-            return NOT_HELD
-        hold = self.redis_hold(name, None if is_any == '1' else value)
-        if not hold:
-            return ok(0)
-        return self.renew(hold, ttl, px) or ok(1, hold.token)
+    def op_redis(self, client, *words):
+        keys = [RedisKey(words[i], int(words[i + 1]), words[i + 2],
+                         int(words[i + 3]), words[i + 4], int(words[i + 5]),
+                         int(words[i + 6])) for i in range(0, len(words), 7)]
+        for count in range(len(keys) + 1):  # The first that is wrong tells.
+            if self.redis_is_bad(keys[:count]) and count or not keys:
+                return BAD
+            if count and keys[count - 1].px > self.limits[TTL_LIMIT]:
+                return LIMIT
+        for key in keys:
+            was, hold = self.redis_state(key.name)
+            if was != key.was or hold and hold.value != key.value:
+                return ok(0)
+        refusal = self.redis_refusal(keys)
+        if refusal:
+            return refusal
+        s = None
+        taken = [key for key in keys if (key.was, key.change) == (FREE, SET)]
+        if taken:
+            s, refusal = self.redis_open(client, taken)
+        if refusal:
+            return refusal
+        for key in keys:
+            self.redis_change(key, s)
+        return ok(1, s.id if s else 0)

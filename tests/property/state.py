@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: MIT
 """What the model is made of: sessions, locks, holds, waits, results."""
 
+import collections
+
 EXCLUSIVE, SHARED, SLOTS = 0, 1, 2
+FREE, VALUE, OTHER = 0, 1, 2  # What a key of Redis is ...
+KEEP, SET, RENEW, DELETE = 0, 1, 2, 3  # ... and what is to come of it.
+RedisKey = collections.namedtuple('RedisKey', 'name was value change new ttl px')
 TTL_MAX = 4500005
 TIME_MAX = 1 << 40
 LIFE = 1 << 40

@@ -80,11 +80,12 @@ static bool key_of_entry(const struct entry *command,
     struct bytes value = {NULL, 0};
     if (command->op == OP_ACQUIRE) {
         value = command->acquire->value;
-    } else if (command->op == OP_REDIS_SET) {
-        value = command->redis_set->value;
-    } else if (command->op == OP_REDIS_DELETE) {
-        kind = 'd';
-        value = command->redis_delete->value;
+    } else if (command->op == OP_REDIS) {
+        const struct redis_key *key = command->redis->keys;
+        kind = key->change == REDIS_DELETE ? 'd' : 'v';
+        value = key->change == REDIS_SET      ? key->new_value
+                : key->change == REDIS_DELETE ? key->value
+                                              : value;
     }
     put_key(out, kind, 0, 0, value);
     return value.size > 0;

@@ -47,7 +47,7 @@ void sim_redis_done(struct sim_redis *redis)
 void sim_redis_reset(struct sim_redis *redis)
 {
     struct sim *sim = redis->client->sim;
-    redis->asked = REDIS_NONE;
+    redis->asked = ASKED_NONE;
     redis->value = 0;
     redis->is_held = false;
     redis->is_asking = false;
@@ -81,14 +81,14 @@ static void choose(struct sim_redis *redis)
     if (redis->value != 0) {
         bool extends = believes(redis) && !redis->client->is_draining &&
                        sim_chance(sim, 0.4);
-        redis->asked = extends ? REDIS_EXTEND : REDIS_DELETE;
+        redis->asked = extends ? ASKED_EXTEND : ASKED_DELETE;
         redis->is_uncertain = false;
         return;
     }
     if (redis->client->is_draining) {
         return;
     }
-    redis->asked = REDIS_SET;
+    redis->asked = ASKED_SET;
     redis->is_uncertain = false;
     redis->key = (uint32_t)prng_below(&sim->prng, KEY_COUNT);
     redis->value = prng_next(&sim->prng) | 1;
@@ -115,7 +115,7 @@ static void ask(struct sim_redis *redis)
     struct sim_channel *channel = &redis->channel;
     char value[32];
     snprintf(value, sizeof value, "%016" PRIx64, redis->value);
-    if (redis->asked == REDIS_SET) {
+    if (redis->asked == ASKED_SET) {
         sim_channel_begin(channel, 6);
         sim_channel_word(channel, "SET");
         sim_channel_word(channel, keys[redis->key]);
@@ -123,7 +123,7 @@ static void ask(struct sim_redis *redis)
         sim_channel_word(channel, "NX");
         sim_channel_word(channel, "PX");
         sim_channel_number(channel, redis->px_ms);
-    } else if (redis->asked == REDIS_EXTEND) {
+    } else if (redis->asked == ASKED_EXTEND) {
         put_script(redis, extend_script, value, true);
     } else {
         redis->is_held = false; /* Belief ends when it is sent. */
@@ -141,7 +141,7 @@ static void think(struct sim_redis *redis)
 {
     struct sim *sim = redis->client->sim;
     sim->stats.operations++;
-    redis->asked = REDIS_NONE;
+    redis->asked = ASKED_NONE;
     redis->is_asking = false;
     redis->think_until_ns = sim->now_ns + sim_between(sim, 5, 1500) * SIM_MS;
 }
@@ -149,15 +149,15 @@ static void think(struct sim_redis *redis)
 static void take_good(struct sim_redis *redis)
 {
     const struct resp_value *value = &redis->channel.reply.value[0];
-    bool is_yes = redis->asked == REDIS_SET ? value->type == RESP_SIMPLE
+    bool is_yes = redis->asked == ASKED_SET ? value->type == RESP_SIMPLE
                                             : value->integer == 1;
-    if (redis->asked == REDIS_DELETE) {
+    if (redis->asked == ASKED_DELETE) {
         redis->value = 0;
     } else if (is_yes) {
         redis->is_held = true;
         redis->since = redis->channel.sent;
         belief_begins(redis);
-    } else if (redis->asked == REDIS_SET) {
+    } else if (redis->asked == ASKED_SET) {
         redis->value = 0;
     } else if (believes(redis)) {
         sim_fail(redis->client->sim,
@@ -175,16 +175,16 @@ static bool is_left_undone(struct sim_redis *redis, const char *word)
     char value[32];
     struct sim_request request = {.value = value};
     snprintf(value, sizeof value, "%016" PRIx64, redis->value);
-    if (redis->asked == REDIS_SET) {
+    if (redis->asked == ASKED_SET) {
         request.kind = 'v';
-    } else if (redis->asked == REDIS_DELETE) {
+    } else if (redis->asked == ASKED_DELETE) {
         request.kind = 'd';
     }
     /* BLACKLISTED is the result of its entry. */
     return !redis->is_uncertain && strcmp(word, "BLACKLISTED") != 0 &&
            sim_promises_told(sim_history_promises(sim_check_history(sim)),
                              redis->client->host.name, word, &request,
-                             redis->asked == REDIS_SET);
+                             redis->asked == ASKED_SET);
 }
 
 static bool is_disk_full(const struct sim_redis *redis)
@@ -243,14 +243,14 @@ void sim_redis_work(struct sim_redis *redis)
         take(redis);
     }
     sim_channel_watch(channel);
-    if (redis->asked == REDIS_NONE && sim->now_ns >= redis->think_until_ns) {
+    if (redis->asked == ASKED_NONE && sim->now_ns >= redis->think_until_ns) {
         choose(redis);
     }
-    if (redis->asked == REDIS_EXTEND && !redis->is_asking && !believes(redis)) {
-        redis->asked = REDIS_DELETE; /* Too late to extend. */
+    if (redis->asked == ASKED_EXTEND && !redis->is_asking && !believes(redis)) {
+        redis->asked = ASKED_DELETE; /* Too late to extend. */
         redis->is_uncertain = false;
     }
-    if (redis->asked != REDIS_NONE && sim_channel_is_ready(channel)) {
+    if (redis->asked != ASKED_NONE && sim_channel_is_ready(channel)) {
         ask(redis);
     }
 }
@@ -258,12 +258,12 @@ void sim_redis_work(struct sim_redis *redis)
 uint64_t sim_redis_next(const struct sim_redis *redis)
 {
     uint64_t at_ns = sim_channel_next(&redis->channel);
-    return redis->asked == REDIS_NONE && redis->think_until_ns > at_ns
+    return redis->asked == ASKED_NONE && redis->think_until_ns > at_ns
                ? redis->think_until_ns
                : at_ns;
 }
 
 bool sim_redis_is_idle(const struct sim_redis *redis)
 {
-    return redis->asked == REDIS_NONE && redis->value == 0;
+    return redis->asked == ASKED_NONE && redis->value == 0;
 }

@@ -16,7 +16,7 @@ struct sim_client;
 struct sim_redis {
     struct sim_client *client;
     struct sim_channel channel;
-    enum { REDIS_NONE, REDIS_SET, REDIS_EXTEND, REDIS_DELETE } asked;
+    enum { ASKED_NONE, ASKED_SET, ASKED_EXTEND, ASKED_DELETE } asked;
     uint32_t key;
     uint64_t value; /* Another one for each attempt; 0: none. */
     uint64_t px_ms;

@@ -2,9 +2,11 @@
 
 /* The Redis façade of core: what lock clients send, byte by byte. */
 
+#include <ctype.h>
+
 #include "tests/unit/core_world.h"
 
-#include "core/redis/scripts.h"
+#include "base/sha.h"
 
 static struct world *world;
 
@@ -110,8 +112,7 @@ static void pexpire_renews_and_is_a_heartbeat(void **state)
 static void what_would_delete_a_lock_is_refused(void **state)
 {
     (void)state;
-    expect("-BADARG set: only SET key value NX PX ms (or EX s) is served: a "
-           "lock needs a time to live, 1 ms to 1 h\r\n",
+    expect("-BADARG set: a lock needs a time to live: give PX ms or EX s\r\n",
            "SET k v");
     assert_memory_equal(ask("SET k v NX"), "-BADARG set: ", 13);
     assert_memory_equal(ask("SET k v NX XX PX 5"), "-BADARG set: ", 13);
@@ -123,76 +124,105 @@ static void what_would_delete_a_lock_is_refused(void **state)
     assert_memory_equal(ask("UNLINK k"), "-BADARG unlink: ", 16);
 }
 
-static void scripts_of_redis_py_are_known_by_their_digest(void **state)
+static long long token_of(const char *key)
+{
+    const char *token = strstr(ask("LOCK.SHOW %s", key), "\r\ntoken\r\n:");
+    assert_non_null(token);
+    return atoll(token + 10);
+}
+
+/* Carries out a script on one key with these arguments. */
+static const char *eval(const char *text, const char *key, const char *a,
+                        const char *b, const char *c)
+{
+    const char *words[] = {"EVAL", text, "1", key, a, b, c, NULL};
+    return ask_raw(1, words);
+}
+
+/* As redis-py has them. */
+#define TOKEN                                    \
+    "local token = redis.call('get', KEYS[1])\n" \
+    "if not token or token ~= ARGV[1] then\n"    \
+    "    return 0\n"                             \
+    "end\n"
+#define RELEASE                          \
+    TOKEN "redis.call('del', KEYS[1])\n" \
+          "return 1\n"
+#define EXTEND                                               \
+    TOKEN "local expiration = redis.call('pttl', KEYS[1])\n" \
+          "if not expiration then\n"                         \
+          "    expiration = 0\n"                             \
+          "end\n"                                            \
+          "if expiration < 0 then\n"                         \
+          "    return 0\n"                                   \
+          "end\n"                                            \
+          "local newttl = ARGV[2]\n"                         \
+          "if ARGV[3] == '0' then\n"                         \
+          "    newttl = ARGV[2] + expiration\n"              \
+          "end\n"                                            \
+          "redis.call('pexpire', KEYS[1], newttl)\n"         \
+          "return 1\n"
+
+static void scripts_of_redis_py_extend_and_release(void **state)
 {
     (void)state;
     ask("SET k tok NX PX 1000");
-    expect(":0\r\n",
-           "EVALSHA a4e8783852e6b949f9ef3a97212805108459a890 1 k x 500 0");
-    expect(":1\r\n",
-           "EVALSHA a4e8783852e6b949f9ef3a97212805108459a890 1 k tok 500 0");
+    assert_string_equal(eval(EXTEND, "k", "x", "500", "0"), ":0\r\n");
+    assert_string_equal(eval(EXTEND, "k", "tok", "500", "0"), ":1\r\n");
     assert_in_range(number(ask("PTTL k")), 1470, 1500);
-    expect(":1\r\n",
-           "EVALSHA a4e8783852e6b949f9ef3a97212805108459a890 1 k tok 3000 1");
+    assert_string_equal(eval(EXTEND, "k", "tok", "3000", "1"), ":1\r\n");
     assert_in_range(number(ask("PTTL k")), 2980, 3000);
-    /* A shorter time takes nothing back: its answer may get lost. */
-    expect(":1\r\n", "PEXPIRE k 10");
-    assert_in_range(number(ask("PTTL k")), 2900, 3000);
-    expect(":1\r\n",
-           "EVALSHA 1cac51482acf5858da00f6d685d68f886cd6b6b2 1 k tok 9000");
-    expect(":0\r\n", "EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 k x");
-    expect(":1\r\n",
-           "EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 k tok");
+    assert_string_equal(eval(RELEASE, "k", "x", NULL, NULL), ":0\r\n");
+    assert_string_equal(eval(RELEASE, "k", "tok", NULL, NULL), ":1\r\n");
     expect("$-1\r\n", "GET k");
-    expect(":-1\r\n",
-           "EVALSHA e950836ed1e694540c503ef9972b8de518044d3b 1 k tok");
+    assert_string_equal(eval(RELEASE, "k", "tok", NULL, NULL), ":0\r\n");
 }
 
-static void scripts_of_redlock_take_several_keys_or_none(void **state)
+/* Redlock for Node.js, version 5. */
+#define TAKE                                                    \
+    "for i, key in ipairs(KEYS) do\n"                           \
+    "  if redis.call(\"exists\", key) == 1 then return 0 end\n" \
+    "end\n"                                                     \
+    "for i, key in ipairs(KEYS) do\n"                           \
+    "  redis.call(\"set\", key, ARGV[1], \"PX\", ARGV[2])\n"    \
+    "end\n"                                                     \
+    "return #KEYS\n"
+#define GIVE_BACK                                     \
+    "local count = 0\n"                               \
+    "for i, key in ipairs(KEYS) do\n"                 \
+    "  if redis.call(\"get\", key) == ARGV[1] then\n" \
+    "    redis.pcall(\"del\", key)\n"                 \
+    "    count = count + 1\n"                         \
+    "  end\n"                                         \
+    "end\n"                                           \
+    "return count\n"
+
+static void a_script_takes_several_keys_or_none(void **state)
 {
     (void)state;
-    expect(":2\r\n",
-           "evalsha 96da70f7716f27d278a5218544df37fd8b0a5e4c 2 a b v 1000");
-    expect(":0\r\n",
-           "evalsha 96da70f7716f27d278a5218544df37fd8b0a5e4c 3 c d b w 1000");
-    expect(":2\r\n", "EXISTS a b c d"); /* c and d were given back. */
-    expect(":2\r\n",
-           "evalsha aed6f382e410db8ba7926d4e5e9aab410bf2a78a 2 a b v 5000");
-    expect(":0\r\n",
-           "evalsha aed6f382e410db8ba7926d4e5e9aab410bf2a78a 2 a b w 5000");
-    expect(":1\r\n",
-           "evalsha e4612211c9f8f51c257e26e056b0a654b3187242 2 a c v");
+    const char *two[] = {"EVAL", TAKE, "2", "a", "b", "v", "1000", NULL};
+    const char *three[] = {"EVAL", TAKE, "3", "c", "d", "b", "w", "9", NULL};
+    const char *back[] = {"EVAL", GIVE_BACK, "2", "a", "c", "v", NULL};
+    assert_string_equal(ask_raw(1, two), ":2\r\n");
+    /* One entry, one token: nobody ever has one of them without the other. */
+    assert_true(token_of("a") == token_of("b"));
+    assert_string_equal(ask_raw(1, three), ":0\r\n");
+    expect(":2\r\n", "EXISTS a b c d");
+    assert_string_equal(ask_raw(1, back), ":1\r\n");
     expect(":1\r\n", "EXISTS a b");
-    expect("+OK\r\n",
-           "EVALSHA ceb2b2062e40c51a2b3963fd078bc71f11bdc65c 1 r u 1000 yes");
-    expect("$-1\r\n",
-           "EVALSHA ceb2b2062e40c51a2b3963fd078bc71f11bdc65c 1 r w 1000 yes");
-    expect("$-1\r\n",
-           "EVALSHA ceb2b2062e40c51a2b3963fd078bc71f11bdc65c 1 s u 1000 no");
-    const char *text = ask(
-        "EVALSHA 78d2ca48a6dc9ef6892059792a3a0c5237733d64 1 r");
-    assert_memory_equal(text, "*2\r\n$1\r\nu\r\n:9", 13);
 }
 
-#define RELEASE                                                    \
-    "-- a comment of ours\n IF_ redis.call(\"GET\",  KEYS[1]) == " \
-    "ARGV[1] then return redis.call('DEL',KEYS[1]) else return 0 end"
-
-static void scripts_are_known_by_their_text(void **state)
+static void scripts_are_known_by_their_digest_once_they_came(void **state)
 {
     (void)state;
-    char body[] = RELEASE;
-    *strstr(body, "IF_") = 'i';
-    *(strstr(body, "iF_") + 1) = 'f';
-    *(strstr(body, "if_") + 2) = ' ';
     ask("SET k v NX PX 1000");
-    const char *eval[] = {"EVAL", body, "1", "k", "other", NULL};
-    const char *load[] = {"SCRIPT", "LOAD", body, NULL};
+    const char *run[] = {"EVAL", RELEASE, "1", "k", "other", NULL};
+    const char *load[] = {"SCRIPT", "LOAD", RELEASE, NULL};
     char sha[SHA1_TEXT_SIZE], expected[64];
-    sha1_text(bytes_of_text(body), sha);
+    sha1_text(bytes_of_text(RELEASE), sha);
     expect("-NOSCRIPT No matching script. Please use EVAL.\r\n",
            "EVALSHA %s 1 k v", sha);
-    assert_string_equal(ask_raw(1, eval), ":0\r\n");
+    assert_string_equal(ask_raw(1, run), ":0\r\n");
     expect(":0\r\n", "EVALSHA %s 1 k other", sha); /* EVAL loads, too. */
     expect("+OK\r\n", "SCRIPT FLUSH");
     expect("-NOSCRIPT No matching script. Please use EVAL.\r\n",
@@ -200,10 +230,45 @@ static void scripts_are_known_by_their_text(void **state)
     snprintf(expected, sizeof expected, "$40\r\n%s\r\n", sha);
     assert_string_equal(ask_raw(1, load), expected);
     expect("*2\r\n:1\r\n:0\r\n", "SCRIPT EXISTS %s %040d", sha, 0);
+    for (char *c = sha; *c != '\0'; c++) {
+        *c = (char)toupper((unsigned char)*c);
+    }
     expect(":1\r\n", "EVALSHA %s 1 k v", sha);
     expect(":0\r\n", "EXISTS k");
-    const char *unknown[] = {"EVAL", "return 1", "0", NULL};
-    assert_memory_equal(ask_raw(1, unknown), "-ERR unknown script: ", 21);
+}
+
+static void what_a_script_cannot_do_is_named_with_its_line(void **state)
+{
+    (void)state;
+    static const char *const refused[][2] = {
+        {"return redis.call('zadd', KEYS[1], 1, 2)",
+         "-ERR hasp does not run this script: line 1: redis.call('zadd'): hasp "
+         "does not have this command for scripts\r\n"},
+        {"\n\nlocal x = cjson.decode(ARGV[1])",
+         "-ERR hasp does not run this script: line 3: 'cjson.decode' is no "
+         "local variable, and no function that hasp has for scripts\r\n"},
+        {"if redis.call('get', KEYS[1]) then return 1",
+         "-ERR hasp does not run this script: line 1: 'end' expected at the "
+         "end\r\n"},
+        {"x = 1", "-ERR hasp does not run this script: line 1: 'x' is no local "
+                  "variable, and scripts have no others\r\n"},
+        {"return redis.call('get', 'other')",
+         "-ERR script: line 1: the key is not one of KEYS: give it with the "
+         "others\r\n"},
+        {"redis.call('set', KEYS[1], 'v') return 1",
+         "-BADARG eval: a lock needs a time to live: give PX ms or EX s\r\n"},
+        {"while true do end", "-ERR script: line 1: the script goes on for "
+                              "more than 20000 steps\r\n"},
+        {"local s = 'x' while true do s = s .. s end",
+         "-ERR script: line 1: the script needs more than 1048576 bytes\r\n"},
+        {"local function f() return f() end return f()",
+         "-ERR script: line 1: more than 16 functions call each other\r\n"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        assert_string_equal(eval(refused[i][0], "k", NULL, NULL, NULL),
+                            refused[i][1]);
+    }
+    expect(":0\r\n", "EXISTS k");
 }
 
 static void a_script_loaded_at_a_follower_runs_at_the_leader(void **state)
@@ -221,8 +286,48 @@ static void a_script_loaded_at_a_follower_runs_at_the_leader(void **state)
     ask_raw(follower, load);
     const char *text = client_ask(world, follower, 1, "EVALSHA %s 1 k", sha);
     assert_memory_equal(text, "*2\r\n$1\r\nv\r\n:9", 13);
-    assert_answer(world, follower, 1, ":1\r\n",
-                  "EVALSHA c3f8721cbb97f72bc19e972846bd7aaf91901658 1 k v");
+    assert_answer(world, follower, 1, ":1\r\n", "DELIFEQ k v");
+}
+
+/* Two that find the key free at once: the second one's entry finds it taken,
+ * and it is decided anew. */
+static void of_two_at_once_one_gets_it(void **state)
+{
+    (void)state;
+    client_open(world, 1, 2);
+    struct world_client *one = &world->node[1].client[1];
+    struct world_client *two = &world->node[1].client[2];
+    client_send(world, 1, 1, "SET k one NX PX 1000");
+    client_send(world, 1, 2, "SET k two NX PX 1000");
+    world_run(world, 50);
+    assert_int_equal(one->output.size, 5);
+    assert_memory_equal(one->output.data, "+OK\r\n", 5);
+    assert_int_equal(two->output.size, 5);
+    assert_memory_equal(two->output.data, "$-1\r\n", 5);
+}
+
+static void set_and_delete_may_compare(void **state)
+{
+    (void)state;
+    expect("$-1\r\n", "SET k v XX PX 1000");
+    expect("$-1\r\n", "SET k v NX GET PX 1000");
+    expect("+OK\r\n", "SET k v NX PX 1000");
+    expect("$-1\r\n", "SET k v NX FRESH PX 1000");
+    expect("$1\r\nv\r\n", "SET k w NX GET PX 1000");
+    expect("$-1\r\n", "SET k w IFEQ x PX 1000");
+    long long before = token_of("k");
+    expect("+OK\r\n", "SET k w IFEQ v PX 3000");
+    assert_true(token_of("k") > before); /* Another grant. */
+    assert_in_range(number(ask("PTTL k")), 2980, 3000);
+    expect("+OK\r\n", "SET k w XX PX 2000");
+    expect("+OK\r\n", "SET k x IFEQ w KEEPTTL");
+    expect("-BADARG set: another value holds this lock: give IFEQ, or compare "
+           "it before\r\n",
+           "SET k y XX PX 2000");
+    expect(":0\r\n", "DELIFEQ k y");
+    expect(":0\r\n", "DELEX k IFEQ y");
+    expect(":1\r\n", "DELEX k IFEQ x");
+    expect(":0\r\n", "DELIFEQ k x");
 }
 
 static void a_value_survives_the_leaders_death(void **state)
@@ -249,9 +354,12 @@ int main(void)
         one(the_same_value_again_renews),
         one(pexpire_renews_and_is_a_heartbeat),
         one(what_would_delete_a_lock_is_refused),
-        one(scripts_of_redis_py_are_known_by_their_digest),
-        one(scripts_of_redlock_take_several_keys_or_none),
-        one(scripts_are_known_by_their_text),
+        one(scripts_of_redis_py_extend_and_release),
+        one(a_script_takes_several_keys_or_none),
+        one(scripts_are_known_by_their_digest_once_they_came),
+        one(what_a_script_cannot_do_is_named_with_its_line),
+        one(of_two_at_once_one_gets_it),
+        one(set_and_delete_may_compare),
         three(a_script_loaded_at_a_follower_runs_at_the_leader),
         three(a_value_survives_the_leaders_death),
     };

@@ -337,35 +337,58 @@ static void run_quarantine_over(struct script *script, struct buffer *out)
                                     .since_index = number(script, "since")});
 }
 
-/* "set NAME key value px=ms": NAME is for the session that it may open. */
-static void run_set(struct script *script, struct buffer *out)
+/* "redis NAME key:was:change[:value] ... px=ms": NAME is for the session that
+ * it may open; 'was' is free, other, or a value. */
+static void read_redis_key(char *text, uint64_t px_ms,
+                           struct redis_key *ret_key)
 {
-    struct redis_set_command c = {
-        .name = bytes_of_text(word(script, 2)),
-        .value = bytes_of_text(word(script, 3)),
-        .px_ms = number(script, "px"),
-        .client = text_of(script, "client"),
-        .ttl_ms = (uint32_t)(number(script, "px") * 5 / 4 + 5)};
+    static const char *const changes[] = {
+        [REDIS_KEEP] = "keep",
+        [REDIS_SET] = "set",
+        [REDIS_RENEW] = "renew",
+        [REDIS_DELETE] = "delete",
+    };
+    char *part[4] = {NULL};
+    char *rest = text;
+    for (int i = 0; i < 4 && rest != NULL; i++) {
+        part[i] = strsep(&rest, ":");
+    }
+    CHECK(part[2] != NULL);
+    *ret_key = (struct redis_key){.name = bytes_of_text(part[0])};
+    if (strcmp(part[1], "other") == 0) {
+        ret_key->was = REDIS_OTHER;
+    } else if (strcmp(part[1], "free") != 0) {
+        ret_key->was = REDIS_VALUE;
+        ret_key->value = bytes_of_text(part[1]);
+    }
+    while (strcmp(changes[ret_key->change], part[2]) != 0) {
+        ret_key->change++;
+        CHECK(ret_key->change <= REDIS_DELETE);
+    }
+    if (ret_key->change == REDIS_SET || ret_key->change == REDIS_RENEW) {
+        ret_key->px_ms = px_ms;
+        ret_key->ttl_ms = (uint32_t)(px_ms * 5 / 4 + 5);
+    }
+    if (part[3] != NULL) {
+        ret_key->new_value = bytes_of_text(part[3]);
+    }
+}
+
+static void run_redis(struct script *script, struct buffer *out)
+{
+    static char texts[MULTI_COUNT_MAX][64];
+    struct redis_key keys[MULTI_COUNT_MAX];
+    struct redis_command c = {.keys = keys,
+                              .client = text_of(script, "client")};
+    for (uint32_t i = 2;
+         i < script->word_count && strchr(word(script, i), ':') != NULL; i++) {
+        snprintf(texts[c.key_count], sizeof texts[0], "%s", word(script, i));
+        read_redis_key(texts[c.key_count], number(script, "px"),
+                       &keys[c.key_count]);
+        c.key_count++;
+    }
     add_alias(script, word(script, 1));
-    encode_redis_set(out, &c);
-}
-
-static void run_del(struct script *script, struct buffer *out)
-{
-    encode_redis_delete(out, &(struct redis_delete_command){
-                                 .name = bytes_of_text(word(script, 1)),
-                                 .value = bytes_of_text(word(script, 2))});
-}
-
-static void run_pexpire(struct script *script, struct buffer *out)
-{
-    struct redis_expire_command c = {
-        .name = bytes_of_text(word(script, 1)),
-        .value = bytes_of_text(word(script, 2)),
-        .any_value = strcmp(word(script, 2), "*") == 0,
-        .px_ms = number(script, "px"),
-        .ttl_ms = (uint32_t)(number(script, "px") * 5 / 4 + 5)};
-    encode_redis_expire(out, &c);
+    encode_redis(out, &c);
 }
 
 /* --- What is told --------------------------------------------------------- */
@@ -786,9 +809,7 @@ static const struct {
     {"role", run_role, RUN_ADMIN},
     {"unrole", run_unrole, RUN_ADMIN},
     {"access", run_access, RUN_ADMIN},
-    {"set", run_set, RUN_ENTRY},
-    {"del", run_del, RUN_ENTRY},
-    {"pexpire", run_pexpire, RUN_ENTRY},
+    {"redis", run_redis, RUN_ENTRY},
     {"newlife", run_new_life, RUN_SETUP},
     {"change", run_change, RUN_SETUP},
     {"lock", show_lock, RUN_SHOW},

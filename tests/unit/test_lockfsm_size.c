@@ -166,11 +166,13 @@ static void what_is_new_is_refused_and_what_gives_back_is_not(void **state)
         &(struct fence_admit_command){
             .origin = me, .resource = bytes_of(value, 511), .token = 2});
     assert_int_equal(apply(world)->code, RESULT_LIMIT);
-    struct redis_set_command set = {.name = BYTES_LITERAL("r"),
-                                    .value = bytes_of(value, 600),
-                                    .ttl_ms = 1255,
-                                    .px_ms = 1000};
-    encode_redis_set(&world->command, &set);
+    struct redis_key set = {.name = BYTES_LITERAL("r"),
+                            .change = REDIS_SET,
+                            .new_value = bytes_of(value, 600),
+                            .ttl_ms = 1255,
+                            .px_ms = 1000};
+    encode_redis(&world->command,
+                 &(struct redis_command){.keys = &set, .key_count = 1});
     const struct result *result = apply(world);
     assert_int_equal(result->code, RESULT_LIMIT);
     assert_non_null(strstr((const char *)result->text.data, "state_size: "));

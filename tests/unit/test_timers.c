@@ -152,25 +152,34 @@ static void a_blacklisting_moves_no_deadline(void **state)
     assert_int_equal(lease_left(w, s), 400);
 }
 
+static void encode_redis_key(struct buffer *out, const struct redis_key *key)
+{
+    encode_redis(out, &(struct redis_command){.keys = key, .key_count = 1});
+}
+
 static void a_changed_ttl_counts_from_its_entry(void **state)
 {
     struct world *w = *state;
     uint64_t t0 = w->now_ms;
-    struct redis_set_command value = {.name = BYTES_LITERAL("a"),
-                                      .value = BYTES_LITERAL("v"),
-                                      .ttl_ms = 1000,
-                                      .px_ms = 800};
-    encode_redis_set(&w->command, &value);
+    struct redis_key value = {.name = BYTES_LITERAL("a"),
+                              .change = REDIS_SET,
+                              .new_value = BYTES_LITERAL("v"),
+                              .ttl_ms = 1000,
+                              .px_ms = 800};
+    encode_redis_key(&w->command, &value);
     apply_command(w);
     uint64_t s = lockfsm_token_base(w->fsm) + w->index;
+    value.was = REDIS_VALUE;
+    value.value = BYTES_LITERAL("v");
+    value.change = REDIS_RENEW;
     w->now_ms = t0 + 600;
     value.ttl_ms = 5000;
-    encode_redis_set(&w->command, &value);
+    encode_redis_key(&w->command, &value);
     apply_command(w);
     assert_int_equal(lease_left(w, s), 5000);
     /* A shorter one takes nothing away that was promised. */
     value.ttl_ms = 100;
-    encode_redis_set(&w->command, &value);
+    encode_redis_key(&w->command, &value);
     apply_command(w);
     assert_int_equal(lease_left(w, s), 5000);
 }
@@ -277,20 +286,24 @@ static void a_renewal_does_not_free_from_a_later_mark(void **state)
 {
     struct world *w = *state;
     uint64_t t0 = w->now_ms;
-    struct redis_set_command value = {.name = BYTES_LITERAL("a"),
-                                      .value = BYTES_LITERAL("v"),
-                                      .ttl_ms = 1000,
-                                      .px_ms = 800};
-    encode_redis_set(&w->command, &value);
+    struct redis_key value = {.name = BYTES_LITERAL("a"),
+                              .change = REDIS_SET,
+                              .new_value = BYTES_LITERAL("v"),
+                              .ttl_ms = 1000,
+                              .px_ms = 800};
+    encode_redis_key(&w->command, &value);
     apply_command(w);
     uint64_t s = lockfsm_token_base(w->fsm) + w->index;
+    value.was = REDIS_VALUE;
+    value.value = BYTES_LITERAL("v");
+    value.change = REDIS_RENEW;
     due(w, t0 + 250);
-    encode_redis_set(&w->command, &value); /* Proposed first, applied first. */
+    encode_redis_key(&w->command, &value); /* Proposed first, applied first. */
     apply_command(w);
     assert_true(timers_needs_heard(w->timers, s));
     apply_proposed(w);
     assert_true(timers_needs_heard(w->timers, s));
-    encode_redis_set(&w->command, &value);
+    encode_redis_key(&w->command, &value);
     apply_command(w);
     assert_false(timers_needs_heard(w->timers, s));
 }

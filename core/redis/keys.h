@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Commands of Redis on keys, as one run of a command or a script sees them: on
+ * the state as it is applied here, and on what the run itself has written.
+ * Nothing is changed: the run ends as a REDIS entry, which says of each key
+ * what it was and what is to come of it (lockfsm/entry.def).
+ *
+ * A key is a value that a client of Redis has set, or free; anything else (held
+ * by sessions or other users, waited for, closed by a delay, about to expire)
+ * is there, has another value than anybody's, and cannot be written. Every
+ * value that a run leaves behind has a time to live.
+ *
+ * A key whose value was not looked at in the run is not deleted, and its value
+ * not replaced, unless 'may_delete' (redis.del = allow): that is what a lock
+ * client does by mistake. */
+
+#ifndef HASP_CORE_REDIS_KEYS_H
+#define HASP_CORE_REDIS_KEYS_H
+
+#include "core/redis/script.h"
+#include "lockfsm/entry.h"
+#include "lockfsm/lockfsm.h"
+
+struct timers;
+
+struct redis_keys {
+    /* Set by the caller. */
+    const struct lockfsm *fsm;
+    const struct timers *timers;
+    const struct user *user; /* Who asks. */
+    uint64_t now_ns;
+    struct arena *arena;
+    bool may_delete;
+    bool is_script; /* SET NX of the value that is there: nil, as in Redis. For
+                       a command of its own it is a repetition, and OK. */
+    /* Those that a script may touch; NULL: any. */
+    const struct bytes *declared;
+    uint32_t declared_count;
+
+    struct redis_view {
+        struct redis_key key;
+        const struct hold *hold; /* Of REDIS_VALUE, until it is deleted. */
+        bool is_there;
+        bool is_looked_at;
+        bool is_timed;  /* Its time was set, to px_ms. */
+        bool lacks_ttl; /* Written, and without a time so far. */
+        uint64_t px_ms;
+        struct bytes value;
+    } view[MULTI_COUNT_MAX];
+    uint32_t count;
+    /* What was wrong; room for the text of an error. */
+    char error[160];
+};
+
+/* What a command does; a script_call_fn on a struct redis_keys. */
+bool redis_keys_call(void *keys, const struct bytes *argument, uint32_t count,
+                     struct value *ret);
+/* A script_known_fn. */
+bool redis_keys_know(struct bytes command);
+
+/* Sums the run up in keys->view[].key. False with keys->error: it leaves a
+ * value without a time to live. */
+bool redis_keys_finish(struct redis_keys *keys);
+/* True if something is to be changed. */
+bool redis_keys_change(const struct redis_keys *keys);
+/* True if a free key is to be taken. */
+bool redis_keys_take(const struct redis_keys *keys);
+
+#endif /* HASP_CORE_REDIS_KEYS_H */

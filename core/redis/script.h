@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Scripts of Redis clients: the part of Lua 5.1 in which lock scripts are
+ * written, parsed and carried out within bounds.
+ *
+ * What there is: local variables, local functions at the outermost level, if,
+ * while, repeat, for (numbers; ipairs and pairs of a list), do, break, return;
+ * all operators but '^'; strings in every notation; lists and {ok=..},
+ * {err=..}; KEYS, ARGV; redis.call, redis.pcall, redis.status_reply,
+ * redis.error_reply; tonumber, tostring, type, unpack, table.insert,
+ * string.sub, string.len, string.lower, string.upper, math.floor, math.ceil,
+ * math.max, math.min. What there is not is refused by an error that names it
+ * and its line: globals, closures, methods, several results of a function,
+ * other libraries.
+ *
+ * A script can do nothing but ask 'call': it has no clock, and no memory of its
+ * own. Where it differs from Lua is in refusing. Source: Lua 5.1 Reference
+ * Manual, sections 2 and 5; redis.io, "Redis Lua API reference".
+ *
+ * Memory is the arena's. Threads: none of it is shared. */
+
+#ifndef HASP_CORE_REDIS_SCRIPT_H
+#define HASP_CORE_REDIS_SCRIPT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "lockfsm/arena.h"
+
+/* Bounds. The longest lock script that is known has 3 KiB and 400 nodes. */
+#define SCRIPT_SIZE_MAX 16384
+#define SCRIPT_NODES_MAX 4096
+#define SCRIPT_DEPTH_MAX 100   /* Of blocks and expressions in each other. */
+#define SCRIPT_LOCALS_MAX 100  /* Of a function, or of the rest. */
+#define SCRIPT_CALLS_MAX 16    /* Functions that call each other. */
+#define SCRIPT_STEPS_MAX 20000 /* Nodes that one run comes to. */
+#define SCRIPT_MEMORY_MAX ((size_t)1 << 20) /* Bytes that one run makes. */
+
+enum value_type {
+    VALUE_NIL,
+    VALUE_FALSE,
+    VALUE_TRUE,
+    VALUE_NUMBER,
+    VALUE_TEXT,
+    VALUE_TABLE,
+    VALUE_FUNCTION
+};
+
+struct value_table;
+struct node;
+
+struct value {
+    enum value_type type;
+    double number;
+    struct bytes text;
+    struct value_table *table;
+    const struct node *function;
+};
+
+/* A list from 1 on without gaps, and a few named fields beside it. */
+struct value_table {
+    struct value *item;
+    uint32_t count;
+    uint32_t capacity;
+    struct value_field {
+        struct value_field *next;
+        struct bytes name;
+        struct value value;
+    } * fields;
+};
+
+/* Why not: "line 3: ...". */
+struct script_error {
+    char text[200];
+};
+
+struct script {
+    const struct node *body;
+    uint32_t local_count;
+};
+
+/* What redis.call does. False: 'ret' is the text of an error, which ends the
+ * script unless it was redis.pcall that asked. */
+typedef bool script_call_fn(void *data, const struct bytes *argument,
+                            uint32_t count, struct value *ret);
+
+struct script_run {
+    struct arena *arena;
+    const struct bytes *key;
+    uint32_t key_count;
+    const struct bytes *argument;
+    uint32_t argument_count;
+    script_call_fn *call;
+    void *data;
+};
+
+/* True if 'call' has a command of this name. */
+typedef bool script_known_fn(struct bytes name);
+
+/* False with the error: it is no script, or not one of this part of Lua, or it
+ * names a command that is not known. Names and strings are borrowed from
+ * 'text'. */
+bool script_parse(struct bytes text, struct arena *arena,
+                  script_known_fn *is_known, struct script *ret_script,
+                  struct script_error *error);
+/* Carries it out; '*ret' is what it returns. False with the error. */
+bool script_run(const struct script *script, const struct script_run *run,
+                struct value *ret, struct script_error *error);
+
+/* --- Values --------------------------------------------------------------- */
+
+static inline struct value value_of_number(double number)
+{
+    return (struct value){.type = VALUE_NUMBER, .number = number};
+}
+static inline struct value value_of_text(struct bytes text)
+{
+    return (struct value){.type = VALUE_TEXT, .text = text};
+}
+static inline struct value value_of_bool(bool is_true)
+{
+    return (struct value){.type = is_true ? VALUE_TRUE : VALUE_FALSE};
+}
+static inline bool value_is_true(const struct value *value)
+{
+    return value->type != VALUE_NIL && value->type != VALUE_FALSE;
+}
+/* An empty list. */
+struct value value_new_table(struct arena *arena);
+void value_append(struct arena *arena, struct value_table *table,
+                  const struct value *item);
+/* NULL if there is no such field. */
+const struct value *value_field(const struct value_table *table,
+                                const char *name);
+/* {ok = text} or {err = text}, as Redis gives a status and an error. */
+struct value value_of_status(struct arena *arena, const char *field,
+                             struct bytes text);
+
+#endif /* HASP_CORE_REDIS_SCRIPT_H */

@@ -1,0 +1,827 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A script's words into nodes, by recursive descent. Local variables become
+ * numbered places here, so that running looks up no names; what is neither
+ * local nor in the table of builtins is refused. */
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/redis/script_lex.h"
+#include "core/redis/script_node.h"
+
+struct parser {
+    struct lexer lexer;
+    struct token token;
+    struct arena *arena;
+    struct script_error *error;
+    script_known_fn *is_known;
+    bool has_failed;
+    uint32_t node_count;
+    uint32_t depth;
+    /* Names that are visible: of the script, from 'function_at' on of the
+     * function at hand. */
+    struct bytes name[2 * SCRIPT_LOCALS_MAX];
+    uint32_t name_count;
+    uint32_t function_at;
+    uint32_t local_count; /* At most, of the function at hand. */
+    uint32_t loops;       /* Around the statement at hand. */
+    bool is_function;
+};
+
+static struct node *parse_block(struct parser *parser);
+static struct node *parse_expression(struct parser *parser, int limit);
+
+/* --- Tools ---------------------------------------------------------------- */
+
+static void fail_at(struct parser *parser, uint32_t line, const char *format,
+                    ...) __attribute__((format(printf, 3, 4)));
+
+static void fail_at(struct parser *parser, uint32_t line, const char *format,
+                    ...)
+{
+    va_list args;
+    if (parser->has_failed) {
+        return;
+    }
+    parser->has_failed = true;
+    parser->token = (struct token){.type = TOKEN_END, .line = line};
+    int size = snprintf(parser->error->text, sizeof parser->error->text,
+                        "line %u: ", line);
+    va_start(args, format);
+    vsnprintf(parser->error->text + size,
+              sizeof parser->error->text - (size_t)size, format, args);
+    va_end(args);
+}
+
+/* A token as it is shown to people. */
+static const char *shown(struct bytes text, char out[44])
+{
+    size_t size = text.size < 40 ? text.size : 40;
+    for (size_t i = 0; i < size; i++) {
+        uint8_t c = text.data[i];
+        out[i] = c >= 0x20 && c < 0x7f ? (char)c : '?';
+    }
+    out[size] = '\0';
+    return out;
+}
+
+static void advance(struct parser *parser)
+{
+    if (parser->has_failed) {
+        return;
+    }
+    parser->token = lexer_next(&parser->lexer);
+    if (parser->lexer.error != NULL) {
+        fail_at(parser, parser->lexer.line, "%s", parser->lexer.error);
+    }
+}
+
+static bool is_mark(const struct parser *parser, const char *text)
+{
+    return parser->token.type == TOKEN_MARK &&
+           bytes_equal(parser->token.text, bytes_of_text(text));
+}
+
+static bool accept(struct parser *parser, const char *text)
+{
+    if (!is_mark(parser, text)) {
+        return false;
+    }
+    advance(parser);
+    return true;
+}
+
+static void expect(struct parser *parser, const char *text)
+{
+    char near[44];
+    if (accept(parser, text)) {
+        return;
+    }
+    if (parser->token.type == TOKEN_END) {
+        fail_at(parser, parser->token.line, "'%s' expected at the end", text);
+    } else {
+        fail_at(parser, parser->token.line, "'%s' expected near '%s'", text,
+                shown(parser->token.text, near));
+    }
+}
+
+static struct bytes expect_name(struct parser *parser)
+{
+    struct bytes name = parser->token.text;
+    char near[44];
+    if (parser->token.type != TOKEN_NAME) {
+        fail_at(parser, parser->token.line, "a name expected near '%s'",
+                shown(name, near));
+        return (struct bytes){NULL, 0};
+    }
+    advance(parser);
+    return name;
+}
+
+static struct node *new_node(struct parser *parser, enum node_kind kind)
+{
+    struct node *node = arena_take(parser->arena, sizeof *node);
+    *node = (struct node){.kind = (uint8_t)kind, .line = parser->token.line};
+    if (++parser->node_count > SCRIPT_NODES_MAX) {
+        fail_at(parser, node->line,
+                "the script is too long: it has more than "
+                "%d parts",
+                SCRIPT_NODES_MAX);
+    }
+    return node;
+}
+
+static bool go_down(struct parser *parser)
+{
+    if (++parser->depth > SCRIPT_DEPTH_MAX) {
+        fail_at(parser, parser->token.line,
+                "more than %d blocks or brackets in each other",
+                SCRIPT_DEPTH_MAX);
+    }
+    return !parser->has_failed;
+}
+
+/* --- Names ---------------------------------------------------------------- */
+
+static void declare(struct parser *parser, struct bytes name,
+                    struct node *ret_local)
+{
+    uint32_t slot = parser->name_count - parser->function_at;
+    if (slot >= SCRIPT_LOCALS_MAX) {
+        fail_at(parser, parser->token.line, "more than %d local variables",
+                SCRIPT_LOCALS_MAX);
+        return;
+    }
+    parser->name[parser->name_count++] = name;
+    if (slot + 1 > parser->local_count) {
+        parser->local_count = slot + 1;
+    }
+    ret_local->number = slot;
+}
+
+/* NULL: there is no such variable. */
+static struct node *find_local(struct parser *parser, struct bytes name)
+{
+    for (uint32_t i = parser->name_count; i > 0; i--) {
+        if (bytes_equal(parser->name[i - 1], name)) {
+            struct node *local = new_node(parser, NODE_LOCAL);
+            local->is_outer = i - 1 < parser->function_at;
+            local->number = local->is_outer ? i - 1
+                                            : i - 1 - parser->function_at;
+            return local;
+        }
+    }
+    return NULL;
+}
+
+static const struct {
+    const char *name;
+    enum builtin builtin;
+    uint32_t min;
+    uint32_t max;
+} builtins[] = {
+    {"redis.call", BUILTIN_CALL, 1, UINT32_MAX},
+    {"redis.pcall", BUILTIN_PCALL, 1, UINT32_MAX},
+    {"redis.status_reply", BUILTIN_STATUS, 1, 1},
+    {"redis.error_reply", BUILTIN_ERROR, 1, 1},
+    {"redis.log", BUILTIN_NOTHING, 2, UINT32_MAX},
+    {"redis.replicate_commands", BUILTIN_NOTHING, 0, 0},
+    {"tonumber", BUILTIN_TONUMBER, 1, 1},
+    {"tostring", BUILTIN_TOSTRING, 1, 1},
+    {"type", BUILTIN_TYPE, 1, 1},
+    {"unpack", BUILTIN_UNPACK, 1, 1},
+    {"table.unpack", BUILTIN_UNPACK, 1, 1},
+    {"table.insert", BUILTIN_INSERT, 2, 2},
+    {"string.sub", BUILTIN_SUB, 2, 3},
+    {"string.len", BUILTIN_LEN, 1, 1},
+    {"string.lower", BUILTIN_LOWER, 1, 1},
+    {"string.upper", BUILTIN_UPPER, 1, 1},
+    {"math.floor", BUILTIN_FLOOR, 1, 1},
+    {"math.ceil", BUILTIN_CEIL, 1, 1},
+    {"math.max", BUILTIN_MAX, 1, UINT32_MAX},
+    {"math.min", BUILTIN_MIN, 1, UINT32_MAX},
+};
+
+/* --- Expressions ---------------------------------------------------------- */
+
+static struct node *parse_list(struct parser *parser, uint32_t *ret_count)
+{
+    struct node *first = NULL;
+    struct node **end = &first;
+    uint32_t count = 0;
+    do {
+        *end = parse_expression(parser, 0);
+        end = &(*end)->next;
+        count++;
+    } while (accept(parser, ","));
+    *ret_count = count;
+    return first;
+}
+
+static struct node *parse_arguments(struct parser *parser, uint32_t *ret_count)
+{
+    struct node *list = NULL;
+    *ret_count = 0;
+    expect(parser, "(");
+    if (!is_mark(parser, ")")) {
+        list = parse_list(parser, ret_count);
+    }
+    expect(parser, ")");
+    return list;
+}
+
+static bool is_unpack(const struct node *node)
+{
+    return node->kind == NODE_BUILTIN && node->op == BUILTIN_UNPACK;
+}
+
+static void check_builtin(struct parser *parser, const struct node *node,
+                          size_t row, uint32_t count)
+{
+    bool is_open = false; /* unpack() may give any number. */
+    char text[44];
+    for (const struct node *a = node->a; a != NULL; a = a->next) {
+        is_open |= a->next == NULL && is_unpack(a);
+    }
+    if (count > builtins[row].max || (count < builtins[row].min && !is_open)) {
+        fail_at(parser, node->line, "wrong number of arguments for %s",
+                builtins[row].name);
+    } else if ((node->op == BUILTIN_CALL || node->op == BUILTIN_PCALL) &&
+               node->a->kind == NODE_TEXT && !parser->is_known(node->a->text)) {
+        fail_at(parser, node->line,
+                "%s('%s'): hasp does not have this command for scripts",
+                builtins[row].name, shown(node->a->text, text));
+    }
+}
+
+/* A name that is no variable's: "KEYS", or "string.sub" and so on. */
+static struct node *parse_builtin(struct parser *parser, struct bytes first)
+{
+    char name[44];
+    struct node *node = new_node(parser, NODE_BUILTIN);
+    struct bytes whole = first;
+    if (bytes_equal(first, BYTES_LITERAL("KEYS"))) {
+        node->kind = NODE_KEYS;
+        return node;
+    }
+    if (bytes_equal(first, BYTES_LITERAL("ARGV"))) {
+        node->kind = NODE_ARGV;
+        return node;
+    }
+    if (accept(parser, ".")) {
+        struct bytes last = expect_name(parser);
+        if (parser->has_failed) {
+            return node;
+        }
+        whole = bytes_of(first.data,
+                         (size_t)(last.data + last.size - first.data));
+    }
+    if (bytes_has_prefix(whole, BYTES_LITERAL("redis.LOG_"))) {
+        node->kind = NODE_NUMBER;
+        return node;
+    }
+    for (size_t i = 0; i < sizeof builtins / sizeof *builtins; i++) {
+        if (bytes_equal(whole, bytes_of_text(builtins[i].name))) {
+            uint32_t count;
+            node->op = (uint8_t)builtins[i].builtin;
+            if (!is_mark(parser, "(")) {
+                break;
+            }
+            node->a = parse_arguments(parser, &count);
+            if (!parser->has_failed) {
+                check_builtin(parser, node, i, count);
+            }
+            return node;
+        }
+    }
+    fail_at(parser, node->line,
+            "'%s' is no local variable, and no function that hasp has for "
+            "scripts",
+            shown(whole, name));
+    return node;
+}
+
+static struct node *parse_table(struct parser *parser)
+{
+    struct node *table = new_node(parser, NODE_TABLE);
+    struct node **end = &table->a;
+    expect(parser, "{");
+    while (!is_mark(parser, "}") && !parser->has_failed) {
+        struct node *field = new_node(parser, NODE_FIELD);
+        struct lexer before = parser->lexer;
+        struct token token = parser->token;
+        if (accept(parser, "[")) {
+            if (parser->token.type != TOKEN_TEXT) {
+                fail_at(parser, field->line, "a field's name must be a string");
+            }
+            field->text = parser->token.text;
+            advance(parser);
+            expect(parser, "]");
+            expect(parser, "=");
+        } else if (token.type == TOKEN_NAME) {
+            advance(parser);
+            if (accept(parser, "=")) {
+                field->text = token.text;
+            } else if (!parser->has_failed) {
+                parser->lexer = before;
+                parser->token = token;
+            }
+        }
+        field->a = parse_expression(parser, 0);
+        *end = field;
+        end = &field->next;
+        if (!accept(parser, ",") && !accept(parser, ";")) {
+            break;
+        }
+    }
+    expect(parser, "}");
+    return table;
+}
+
+static struct node *parse_function(struct parser *parser)
+{
+    struct node *function = new_node(parser, NODE_FUNCTION);
+    if (parser->is_function) {
+        fail_at(parser, function->line, "a function within a function");
+        return function;
+    }
+    uint32_t name_count = parser->name_count;
+    uint32_t local_count = parser->local_count;
+    uint32_t loops = parser->loops;
+    parser->is_function = true;
+    parser->function_at = name_count;
+    parser->local_count = 0;
+    parser->loops = 0;
+    expect(parser, "(");
+    while (parser->token.type == TOKEN_NAME) {
+        struct node ignored;
+        declare(parser, expect_name(parser), &ignored);
+        function->number++;
+        if (!accept(parser, ",")) {
+            break;
+        }
+    }
+    expect(parser, ")");
+    function->a = parse_block(parser);
+    expect(parser, "end");
+    function->slots = (uint16_t)parser->local_count;
+    parser->is_function = false;
+    parser->function_at = 0;
+    parser->name_count = name_count;
+    parser->local_count = local_count;
+    parser->loops = loops;
+    return function;
+}
+
+static struct node *parse_primary(struct parser *parser)
+{
+    struct bytes name = parser->token.text;
+    if (accept(parser, "(")) {
+        struct node *inner = parse_expression(parser, 0);
+        expect(parser, ")");
+        return inner;
+    }
+    name = expect_name(parser);
+    if (parser->has_failed) {
+        return new_node(parser, NODE_NIL);
+    }
+    struct node *local = find_local(parser, name);
+    return local != NULL ? local : parse_builtin(parser, name);
+}
+
+/* A variable or a call, with all [..], .name and (..) behind it. */
+static struct node *parse_suffixed(struct parser *parser)
+{
+    struct node *node = parse_primary(parser);
+    while (!parser->has_failed) {
+        struct node *outer;
+        if (is_mark(parser, "[") || is_mark(parser, ".")) {
+            bool is_name = is_mark(parser, ".");
+            outer = new_node(parser, NODE_INDEX);
+            outer->a = node;
+            advance(parser);
+            if (is_name) {
+                outer->b = new_node(parser, NODE_TEXT);
+                outer->b->text = expect_name(parser);
+            } else {
+                outer->b = parse_expression(parser, 0);
+                expect(parser, "]");
+            }
+        } else if (is_mark(parser, "(")) {
+            uint32_t count;
+            outer = new_node(parser, NODE_CALL);
+            outer->a = node;
+            outer->b = parse_arguments(parser, &count);
+        } else if (is_mark(parser, ":")) {
+            fail_at(parser, parser->token.line,
+                    "a method call (name:method); write string.sub(name, ..)");
+            break;
+        } else {
+            break;
+        }
+        node = outer;
+    }
+    return node;
+}
+
+static struct node *parse_simple(struct parser *parser)
+{
+    static const struct {
+        const char *word;
+        enum node_kind kind;
+    } words[] = {{"nil", NODE_NIL}, {"false", NODE_FALSE}, {"true", NODE_TRUE}};
+    struct token token = parser->token;
+    struct node *node;
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (accept(parser, words[i].word)) {
+            return new_node(parser, words[i].kind);
+        }
+    }
+    if (token.type == TOKEN_NUMBER || token.type == TOKEN_TEXT) {
+        node = new_node(parser,
+                        token.type == TOKEN_TEXT ? NODE_TEXT : NODE_NUMBER);
+        node->number = token.number;
+        node->text = token.text;
+        advance(parser);
+        return node;
+    }
+    if (is_mark(parser, "{")) {
+        return parse_table(parser);
+    }
+    if (accept(parser, "function")) {
+        return parse_function(parser);
+    }
+    return parse_suffixed(parser);
+}
+
+#define UNARY_PRIORITY 8
+
+/* By enum operator; what binds more than 'limit' belongs to the right side. */
+static const struct {
+    const char *sign;
+    int left;
+    int right;
+} operators[] = {
+    [OPERATOR_OR] = {"or", 1, 1},
+    [OPERATOR_AND] = {"and", 2, 2},
+    [OPERATOR_LESS] = {"<", 3, 3},
+    [OPERATOR_GREATER] = {">", 3, 3},
+    [OPERATOR_LESS_EQUAL] = {"<=", 3, 3},
+    [OPERATOR_GREATER_EQUAL] = {">=", 3, 3},
+    [OPERATOR_NOT_EQUAL] = {"~=", 3, 3},
+    [OPERATOR_EQUAL] = {"==", 3, 3},
+    [OPERATOR_CONCAT] = {"..", 5, 4},
+    [OPERATOR_ADD] = {"+", 6, 6},
+    [OPERATOR_SUBTRACT] = {"-", 6, 6},
+    [OPERATOR_MULTIPLY] = {"*", 7, 7},
+    [OPERATOR_DIVIDE] = {"/", 7, 7},
+    [OPERATOR_MODULO] = {"%", 7, 7},
+    [OPERATOR_NOT] = {"not", 0, UNARY_PRIORITY},
+    [OPERATOR_LENGTH] = {"#", 0, UNARY_PRIORITY},
+    [OPERATOR_NEGATE] = {"-", 0, UNARY_PRIORITY},
+};
+
+#define OPERATOR_COUNT (sizeof operators / sizeof *operators)
+
+static struct node *parse_unary(struct parser *parser)
+{
+    for (size_t i = OPERATOR_NOT; i < OPERATOR_COUNT; i++) {
+        if (is_mark(parser, operators[i].sign)) {
+            struct node *node = new_node(parser, NODE_UNARY);
+            advance(parser);
+            node->op = (uint8_t)i;
+            node->a = parse_expression(parser, UNARY_PRIORITY);
+            return node;
+        }
+    }
+    return parse_simple(parser);
+}
+
+/* OPERATOR_COUNT: there is none. */
+static size_t find_operator(const struct parser *parser, int limit)
+{
+    for (size_t i = 0; i < OPERATOR_NOT; i++) {
+        if (is_mark(parser, operators[i].sign) && operators[i].left > limit) {
+            return i;
+        }
+    }
+    return OPERATOR_COUNT;
+}
+
+static struct node *parse_expression(struct parser *parser, int limit)
+{
+    if (!go_down(parser)) {
+        return new_node(parser, NODE_NIL);
+    }
+    struct node *left = parse_unary(parser);
+    size_t op;
+    while ((op = find_operator(parser, limit)) != OPERATOR_COUNT) {
+        struct node *node = new_node(parser, NODE_BINARY);
+        advance(parser);
+        node->kind = op == OPERATOR_OR    ? NODE_OR
+                     : op == OPERATOR_AND ? NODE_AND
+                                          : NODE_BINARY;
+        node->op = (uint8_t)op;
+        node->a = left;
+        node->b = parse_expression(parser, operators[op].right);
+        left = node;
+    }
+    if (is_mark(parser, "^")) {
+        fail_at(parser, parser->token.line, "the operator '^'");
+    }
+    parser->depth--;
+    return left;
+}
+
+/* --- Statements ----------------------------------------------------------- */
+
+/* A block with names of its own. */
+static struct node *parse_scope(struct parser *parser)
+{
+    uint32_t name_count = parser->name_count;
+    struct node *block = parse_block(parser);
+    parser->name_count = name_count;
+    return block;
+}
+
+static struct node *parse_loop(struct parser *parser)
+{
+    parser->loops++;
+    struct node *block = parse_scope(parser);
+    parser->loops--;
+    return block;
+}
+
+/* Behind "if" or "elseif". */
+static struct node *parse_if(struct parser *parser)
+{
+    struct node *node = new_node(parser, NODE_IF);
+    if (!go_down(parser)) {
+        return node;
+    }
+    node->a = parse_expression(parser, 0);
+    expect(parser, "then");
+    node->b = parse_scope(parser);
+    if (accept(parser, "elseif")) {
+        node->c = parse_if(parser);
+    } else {
+        if (accept(parser, "else")) {
+            node->c = new_node(parser, NODE_DO);
+            node->c->b = parse_scope(parser);
+        }
+        expect(parser, "end");
+    }
+    parser->depth--;
+    return node;
+}
+
+static void parse_count(struct parser *parser, struct node *node,
+                        struct bytes name)
+{
+    uint32_t count;
+    node->kind = NODE_COUNT;
+    node->a = parse_list(parser, &count);
+    if (count < 2 || count > 3) {
+        fail_at(parser, node->line, "for: two or three numbers expected");
+    }
+    declare(parser, name, node);
+}
+
+static void parse_each(struct parser *parser, struct node *node,
+                       struct bytes name)
+{
+    struct bytes item = BYTES_LITERAL(""); /* No name is empty. */
+    struct node ignored;
+    uint32_t count;
+    if (accept(parser, ",")) {
+        item = expect_name(parser);
+    }
+    expect(parser, "in");
+    struct bytes iterator = expect_name(parser);
+    if (!bytes_equal(iterator, BYTES_LITERAL("ipairs")) &&
+        !bytes_equal(iterator, BYTES_LITERAL("pairs"))) {
+        fail_at(parser, node->line, "for .. in: only ipairs and pairs");
+        return;
+    }
+    node->a = parse_arguments(parser, &count);
+    if (count != 1) {
+        fail_at(parser, node->line, "for .. in: one list expected");
+    }
+    declare(parser, name, node);
+    declare(parser, item, &ignored);
+}
+
+static struct node *parse_for(struct parser *parser)
+{
+    struct node *node = new_node(parser, NODE_EACH);
+    uint32_t name_count = parser->name_count;
+    struct bytes name = expect_name(parser);
+    if (accept(parser, "=")) {
+        parse_count(parser, node, name);
+    } else {
+        parse_each(parser, node, name);
+    }
+    expect(parser, "do");
+    node->b = parse_loop(parser);
+    expect(parser, "end");
+    parser->name_count = name_count;
+    return node;
+}
+
+static struct node *parse_repeat(struct parser *parser)
+{
+    struct node *node = new_node(parser, NODE_REPEAT);
+    uint32_t name_count = parser->name_count;
+    parser->loops++;
+    node->b = parse_block(parser);
+    parser->loops--;
+    expect(parser, "until");
+    node->a = parse_expression(parser, 0); /* Sees the block's variables. */
+    parser->name_count = name_count;
+    return node;
+}
+
+/* Behind "local". Its names are not visible in its values. */
+static struct node *parse_local(struct parser *parser)
+{
+    struct bytes name[SCRIPT_LOCALS_MAX];
+    uint32_t name_count = 0, count;
+    struct node *node = new_node(parser, NODE_ASSIGN);
+    struct node **end = &node->a;
+    bool is_function = accept(parser, "function");
+    do {
+        if (name_count == SCRIPT_LOCALS_MAX) {
+            fail_at(parser, node->line, "too many names");
+            return node;
+        }
+        name[name_count++] = expect_name(parser);
+    } while (!is_function && accept(parser, ","));
+    if (!is_function && accept(parser, "=")) {
+        node->b = parse_list(parser, &count);
+    }
+    for (uint32_t i = 0; i < name_count; i++) {
+        *end = new_node(parser, NODE_LOCAL);
+        declare(parser, name[i], *end);
+        end = &(*end)->next;
+    }
+    if (is_function) {
+        node->b = parse_function(parser); /* It may call itself. */
+    }
+    return node;
+}
+
+static struct node *parse_return(struct parser *parser)
+{
+    struct node *node = new_node(parser, NODE_RETURN);
+    uint32_t count = 0;
+    if (!is_mark(parser, "end") && !is_mark(parser, "else") &&
+        !is_mark(parser, "elseif") && !is_mark(parser, "until") &&
+        !is_mark(parser, ";") && parser->token.type != TOKEN_END) {
+        node->a = parse_list(parser, &count);
+    }
+    if (count > 1 && parser->is_function) {
+        fail_at(parser, node->line, "several results of a function");
+    }
+    return node;
+}
+
+static bool is_call(const struct node *node)
+{
+    return node->kind == NODE_CALL || node->kind == NODE_BUILTIN;
+}
+
+static struct node *parse_assignment(struct parser *parser)
+{
+    struct node *node = new_node(parser, NODE_ASSIGN);
+    char text[44];
+    uint32_t count;
+    struct lexer before = parser->lexer;
+    struct token token = parser->token;
+    if (token.type == TOKEN_NAME) {
+        advance(parser);
+        if (is_mark(parser, "=") && find_local(parser, token.text) == NULL) {
+            fail_at(parser, token.line,
+                    "'%s' is no local variable, and scripts have no others",
+                    shown(token.text, text));
+        }
+        if (!parser->has_failed) {
+            parser->lexer = before;
+            parser->token = token;
+        }
+    }
+    struct node *first = parse_suffixed(parser);
+    if (is_call(first) && !is_mark(parser, "=") && !is_mark(parser, ",")) {
+        node->kind = NODE_EVALUATE;
+        node->a = first;
+        return node;
+    }
+    struct node **end = &node->a;
+    *end = first;
+    while (accept(parser, ",")) {
+        end = &(*end)->next;
+        *end = parse_suffixed(parser);
+    }
+    for (const struct node *target = node->a; target != NULL;
+         target = target->next) {
+        if (target->kind != NODE_LOCAL && target->kind != NODE_INDEX) {
+            fail_at(parser, node->line, "this cannot be assigned to");
+        }
+    }
+    expect(parser, "=");
+    node->b = parse_list(parser, &count);
+    return node;
+}
+
+static struct node *parse_statement(struct parser *parser)
+{
+    struct node *node;
+    if (accept(parser, "local")) {
+        return parse_local(parser);
+    }
+    if (accept(parser, "if")) {
+        return parse_if(parser);
+    }
+    if (accept(parser, "for")) {
+        return parse_for(parser);
+    }
+    if (accept(parser, "repeat")) {
+        return parse_repeat(parser);
+    }
+    if (accept(parser, "while")) {
+        node = new_node(parser, NODE_WHILE);
+        node->a = parse_expression(parser, 0);
+        expect(parser, "do");
+        node->b = parse_loop(parser);
+        expect(parser, "end");
+        return node;
+    }
+    if (accept(parser, "do")) {
+        node = new_node(parser, NODE_DO);
+        node->b = parse_scope(parser);
+        expect(parser, "end");
+        return node;
+    }
+    if (is_mark(parser, "break")) {
+        node = new_node(parser, NODE_BREAK);
+        advance(parser);
+        if (parser->loops == 0) {
+            fail_at(parser, node->line, "break outside of a loop");
+        }
+        return node;
+    }
+    if (is_mark(parser, "function")) {
+        fail_at(parser, parser->token.line,
+                "a function that is not local: write local function");
+    }
+    return parse_assignment(parser);
+}
+
+static struct node *parse_block(struct parser *parser)
+{
+    struct node *first = NULL;
+    struct node **end = &first;
+    if (!go_down(parser)) {
+        return NULL;
+    }
+    while (!parser->has_failed && parser->token.type != TOKEN_END &&
+           !is_mark(parser, "end") && !is_mark(parser, "else") &&
+           !is_mark(parser, "elseif") && !is_mark(parser, "until")) {
+        if (accept(parser, "return")) {
+            *end = parse_return(parser);
+            accept(parser, ";");
+            break;
+        }
+        *end = parse_statement(parser);
+        end = &(*end)->next;
+        while (accept(parser, ";")) {
+        }
+    }
+    parser->depth--;
+    return first;
+}
+
+bool script_parse(struct bytes text, struct arena *arena,
+                  script_known_fn *is_known, struct script *ret_script,
+                  struct script_error *error)
+{
+    struct parser parser = {.lexer = {.text = text, .line = 1, .arena = arena},
+                            .arena = arena,
+                            .error = error,
+                            .is_known = is_known};
+    char near[44];
+    if (text.size > SCRIPT_SIZE_MAX) {
+        fail_at(&parser, 1, "the script has more than %d bytes",
+                SCRIPT_SIZE_MAX);
+        return false;
+    }
+    advance(&parser);
+    ret_script->body = parse_block(&parser);
+    ret_script->local_count = parser.local_count;
+    if (!parser.has_failed && parser.token.type != TOKEN_END) {
+        fail_at(&parser, parser.token.line, "nothing expected near '%s'",
+                shown(parser.token.text, near));
+    }
+    return !parser.has_failed;
+}

@@ -1,0 +1,962 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Carries a script's nodes out. Every step, every byte and every level of depth
+ * is counted, so that a script ends whatever it says. */
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core/redis/script_lex.h"
+#include "core/redis/script_node.h"
+
+/* As Lua shows a number, and as Redis hands it to a command. */
+#define LUA_DIGITS 14
+#define CALL_DIGITS 17
+#define DEPTH_MAX (4 * SCRIPT_DEPTH_MAX)
+
+struct machine {
+    const struct script_run *run;
+    struct script_error *error;
+    struct value keys;
+    struct value argv;
+    struct value *outer; /* The script's variables, */
+    struct value *local; /* those of the function at hand. */
+    struct value result; /* With FLOW_RETURN. */
+    size_t memory_size;
+    uint32_t steps;
+    uint32_t depth;
+    uint32_t calls;
+};
+
+enum flow { FLOW_ON, FLOW_BREAK, FLOW_RETURN, FLOW_ERROR };
+
+static bool evaluate(struct machine *machine, const struct node *node,
+                     struct value *ret);
+static enum flow carry_out(struct machine *machine, const struct node *block);
+
+/* --- Values --------------------------------------------------------------- */
+
+struct value value_new_table(struct arena *arena)
+{
+    struct value_table *table = arena_take(arena, sizeof *table);
+    *table = (struct value_table){0};
+    return (struct value){.type = VALUE_TABLE, .table = table};
+}
+
+void value_append(struct arena *arena, struct value_table *table,
+                  const struct value *item)
+{
+    if (table->count == table->capacity) {
+        uint32_t capacity = table->capacity == 0 ? 4 : 2 * table->capacity;
+        struct value *items = arena_take(arena, capacity * sizeof *items);
+        if (table->count > 0) {
+            memcpy(items, table->item, table->count * sizeof *items);
+        }
+        table->item = items;
+        table->capacity = capacity;
+    }
+    table->item[table->count++] = *item;
+}
+
+static struct value *find_field(const struct value_table *table,
+                                struct bytes name)
+{
+    for (struct value_field *f = table->fields; f != NULL; f = f->next) {
+        if (bytes_equal(f->name, name)) {
+            return &f->value;
+        }
+    }
+    return NULL;
+}
+
+const struct value *value_field(const struct value_table *table,
+                                const char *name)
+{
+    return find_field(table, bytes_of_text(name));
+}
+
+static void set_field(struct arena *arena, struct value_table *table,
+                      struct bytes name, const struct value *value)
+{
+    struct value *old = find_field(table, name);
+    if (old != NULL) {
+        *old = *value;
+        return;
+    }
+    struct value_field *field = arena_take(arena, sizeof *field);
+    *field = (struct value_field){table->fields, name, *value};
+    table->fields = field;
+}
+
+struct value value_of_status(struct arena *arena, const char *field,
+                             struct bytes text)
+{
+    struct value status = value_new_table(arena);
+    struct value value = value_of_text(text);
+    set_field(arena, status.table, bytes_of_text(field), &value);
+    return status;
+}
+
+static const char *type_name(const struct value *value)
+{
+    static const char *const names[] = {
+        [VALUE_NIL] = "nil",          [VALUE_FALSE] = "boolean",
+        [VALUE_TRUE] = "boolean",     [VALUE_NUMBER] = "number",
+        [VALUE_TEXT] = "string",      [VALUE_TABLE] = "table",
+        [VALUE_FUNCTION] = "function"};
+    return names[value->type];
+}
+
+static bool are_equal(const struct value *a, const struct value *b)
+{
+    if (a->type != b->type) {
+        return false;
+    }
+    switch (a->type) {
+    case VALUE_NUMBER:
+        return a->number == b->number;
+    case VALUE_TEXT:
+        return bytes_equal(a->text, b->text);
+    case VALUE_TABLE:
+        return a->table == b->table;
+    case VALUE_FUNCTION:
+        return a->function == b->function;
+    default:
+        return true;
+    }
+}
+
+/* Beyond 2^53 a number has no fraction. */
+static double round_down(double number)
+{
+    if (!(number > -9007199254740992.0 && number < 9007199254740992.0)) {
+        return number;
+    }
+    double whole = (double)(int64_t)number;
+    return whole > number ? whole - 1 : whole;
+}
+
+static bool to_number(const struct value *value, double *ret_number)
+{
+    *ret_number = value->number;
+    return value->type == VALUE_NUMBER ||
+           (value->type == VALUE_TEXT &&
+            text_to_number(value->text, ret_number));
+}
+
+/* --- Bounds --------------------------------------------------------------- */
+
+static bool fail(struct machine *machine, const struct node *node,
+                 const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+static bool fail(struct machine *machine, const struct node *node,
+                 const char *format, ...)
+{
+    va_list args;
+    int size = snprintf(machine->error->text, sizeof machine->error->text,
+                        "line %u: ", node->line);
+    va_start(args, format);
+    vsnprintf(machine->error->text + size,
+              sizeof machine->error->text - (size_t)size, format, args);
+    va_end(args);
+    return false;
+}
+
+/* Before so many bytes are taken. */
+static bool spend(struct machine *machine, const struct node *node, size_t size)
+{
+    if (size > SCRIPT_MEMORY_MAX - machine->memory_size) {
+        return fail(machine, node, "the script needs more than %zu bytes",
+                    SCRIPT_MEMORY_MAX);
+    }
+    machine->memory_size += size;
+    return true;
+}
+
+static bool step(struct machine *machine, const struct node *node)
+{
+    if (++machine->steps > SCRIPT_STEPS_MAX) {
+        return fail(machine, node, "the script goes on for more than %d steps",
+                    SCRIPT_STEPS_MAX);
+    }
+    return true;
+}
+
+/* Room for a list that grows by one, whatever that costs. */
+static bool spend_item(struct machine *machine, const struct node *node,
+                       const struct value_table *table)
+{
+    size_t size = table->count < table->capacity ? 0 : 2 * table->capacity + 4;
+    return spend(machine, node, size * sizeof(struct value));
+}
+
+static bool to_text(struct machine *machine, const struct node *node,
+                    const struct value *value, int digits,
+                    struct bytes *ret_text)
+{
+    char text[32];
+    if (value->type == VALUE_TEXT) {
+        *ret_text = value->text;
+        return true;
+    }
+    int size = snprintf(text, sizeof text, "%.*g", digits, value->number);
+    if (!spend(machine, node, (size_t)size)) {
+        return false;
+    }
+    *ret_text = arena_copy(machine->run->arena, bytes_of(text, (size_t)size));
+    return true;
+}
+
+/* --- Operators ------------------------------------------------------------ */
+
+static bool concatenate(struct machine *machine, const struct node *node,
+                        const struct value *a, const struct value *b,
+                        struct value *ret)
+{
+    struct bytes left, right;
+    const struct value *wrong = a->type != VALUE_TEXT && a->type != VALUE_NUMBER
+                                    ? a
+                                    : b;
+    if (wrong->type != VALUE_TEXT && wrong->type != VALUE_NUMBER) {
+        return fail(machine, node, "'..' of a %s value", type_name(wrong));
+    }
+    if (!to_text(machine, node, a, LUA_DIGITS, &left) ||
+        !to_text(machine, node, b, LUA_DIGITS, &right) ||
+        !spend(machine, node, left.size + right.size)) {
+        return false;
+    }
+    uint8_t *both = arena_take(machine->run->arena, left.size + right.size);
+    if (left.size > 0) {
+        memcpy(both, left.data, left.size);
+    }
+    if (right.size > 0) {
+        memcpy(both + left.size, right.data, right.size);
+    }
+    *ret = value_of_text(bytes_of(both, left.size + right.size));
+    return true;
+}
+
+static bool compare(struct machine *machine, const struct node *node,
+                    const struct value *a, const struct value *b,
+                    struct value *ret)
+{
+    bool is_less, is_greater;
+    if (a->type == VALUE_NUMBER && b->type == VALUE_NUMBER) {
+        is_less = a->number < b->number;
+        is_greater = a->number > b->number;
+    } else if (a->type == VALUE_TEXT && b->type == VALUE_TEXT) {
+        is_less = bytes_compare(a->text, b->text) < 0;
+        is_greater = bytes_compare(a->text, b->text) > 0;
+    } else {
+        return fail(machine, node, "a %s value compared with a %s value",
+                    type_name(a), type_name(b));
+    }
+    *ret = value_of_bool(node->op == OPERATOR_LESS         ? is_less
+                         : node->op == OPERATOR_GREATER    ? is_greater
+                         : node->op == OPERATOR_LESS_EQUAL ? !is_greater
+                                                           : !is_less);
+    return true;
+}
+
+static bool calculate(struct machine *machine, const struct node *node,
+                      const struct value *a, const struct value *b,
+                      struct value *ret)
+{
+    double x, y;
+    if (!to_number(a, &x) || !to_number(b, &y)) {
+        return fail(machine, node, "arithmetic on a %s value",
+                    type_name(to_number(a, &x) ? b : a));
+    }
+    switch (node->op) {
+    case OPERATOR_ADD:
+        x = x + y;
+        break;
+    case OPERATOR_SUBTRACT:
+        x = x - y;
+        break;
+    case OPERATOR_MULTIPLY:
+        x = x * y;
+        break;
+    case OPERATOR_DIVIDE:
+        x = x / y;
+        break;
+    default:
+        x = x - round_down(x / y) * y;
+    }
+    *ret = value_of_number(x);
+    return true;
+}
+
+static bool evaluate_binary(struct machine *machine, const struct node *node,
+                            struct value *ret)
+{
+    struct value a, b;
+    if (!evaluate(machine, node->a, &a) || !evaluate(machine, node->b, &b)) {
+        return false;
+    }
+    switch (node->op) {
+    case OPERATOR_EQUAL:
+    case OPERATOR_NOT_EQUAL:
+        *ret = value_of_bool(are_equal(&a, &b) == (node->op == OPERATOR_EQUAL));
+        return true;
+    case OPERATOR_CONCAT:
+        return concatenate(machine, node, &a, &b, ret);
+    case OPERATOR_LESS:
+    case OPERATOR_GREATER:
+    case OPERATOR_LESS_EQUAL:
+    case OPERATOR_GREATER_EQUAL:
+        return compare(machine, node, &a, &b, ret);
+    default:
+        return calculate(machine, node, &a, &b, ret);
+    }
+}
+
+static bool evaluate_unary(struct machine *machine, const struct node *node,
+                           struct value *ret)
+{
+    struct value a;
+    double number;
+    if (!evaluate(machine, node->a, &a)) {
+        return false;
+    }
+    if (node->op == OPERATOR_NOT) {
+        *ret = value_of_bool(!value_is_true(&a));
+    } else if (node->op == OPERATOR_NEGATE && to_number(&a, &number)) {
+        *ret = value_of_number(-number);
+    } else if (node->op == OPERATOR_LENGTH && a.type == VALUE_TABLE) {
+        *ret = value_of_number(a.table->count);
+    } else if (node->op == OPERATOR_LENGTH && a.type == VALUE_TEXT) {
+        *ret = value_of_number((double)a.text.size);
+    } else {
+        return fail(machine, node, "'%s' of a %s value",
+                    node->op == OPERATOR_LENGTH ? "#" : "-", type_name(&a));
+    }
+    return true;
+}
+
+/* --- Lists ---------------------------------------------------------------- */
+
+/* Appends what the nodes evaluate to; unpack() at the end is all its items. */
+static bool gather(struct machine *machine, const struct node *node,
+                   struct value_table *list)
+{
+    for (; node != NULL; node = node->next) {
+        struct value value;
+        bool is_open = node->kind == NODE_BUILTIN &&
+                       node->op == BUILTIN_UNPACK && node->next == NULL;
+        if (!evaluate(machine, is_open ? node->a : node, &value)) {
+            return false;
+        }
+        if (is_open && value.type != VALUE_TABLE) {
+            return fail(machine, node, "unpack: a list expected");
+        }
+        uint32_t count = is_open ? value.table->count : 1;
+        for (uint32_t i = 0; i < count; i++) {
+            if (!spend_item(machine, node, list) || !step(machine, node)) {
+                return false;
+            }
+            value_append(machine->run->arena, list,
+                         is_open ? &value.table->item[i] : &value);
+        }
+    }
+    return true;
+}
+
+static bool evaluate_table(struct machine *machine, const struct node *node,
+                           struct value *ret)
+{
+    struct arena *arena = machine->run->arena;
+    if (!spend(machine, node, sizeof(struct value_table))) {
+        return false;
+    }
+    *ret = value_new_table(arena);
+    for (const struct node *f = node->a; f != NULL; f = f->next) {
+        struct value value;
+        if (f->text.data == NULL && f->next == NULL) {
+            if (!gather(machine, f->a, ret->table)) {
+                return false;
+            }
+        } else if (!evaluate(machine, f->a, &value) ||
+                   !spend(machine, f, sizeof(struct value_field)) ||
+                   !spend_item(machine, f, ret->table)) {
+            return false;
+        } else if (f->text.data != NULL) {
+            set_field(arena, ret->table, f->text, &value);
+        } else {
+            value_append(arena, ret->table, &value);
+        }
+    }
+    return true;
+}
+
+/* The place of 'index' in the list, from 1 on; 0: it is no place. */
+static uint32_t place_of(const struct value *index, uint32_t max)
+{
+    bool is_place = index->type == VALUE_NUMBER && index->number >= 1 &&
+                    index->number <= max &&
+                    index->number == round_down(index->number);
+    return is_place ? (uint32_t)index->number : 0;
+}
+
+static bool evaluate_index(struct machine *machine, const struct node *node,
+                           struct value *ret)
+{
+    struct value list, index;
+    if (!evaluate(machine, node->a, &list) ||
+        !evaluate(machine, node->b, &index)) {
+        return false;
+    }
+    if (list.type != VALUE_TABLE) {
+        return fail(machine, node, "an item of a %s value", type_name(&list));
+    }
+    uint32_t place = place_of(&index, list.table->count);
+    const struct value *found = NULL;
+    if (place > 0) {
+        found = &list.table->item[place - 1];
+    } else if (index.type == VALUE_TEXT) {
+        found = find_field(list.table, index.text);
+    }
+    *ret = found != NULL ? *found : (struct value){.type = VALUE_NIL};
+    return true;
+}
+
+static bool set_item(struct machine *machine, const struct node *node,
+                     const struct value *value)
+{
+    struct value list, index;
+    if (!evaluate(machine, node->a, &list) ||
+        !evaluate(machine, node->b, &index)) {
+        return false;
+    }
+    if (list.type != VALUE_TABLE) {
+        return fail(machine, node, "an item of a %s value", type_name(&list));
+    }
+    uint32_t place = place_of(&index, list.table->count + 1);
+    if (place > 0 && place <= list.table->count) {
+        list.table->item[place - 1] = *value;
+        return true;
+    }
+    if (!spend_item(machine, node, list.table) ||
+        !spend(machine, node, sizeof(struct value_field))) {
+        return false;
+    }
+    if (place > 0) {
+        value_append(machine->run->arena, list.table, value);
+    } else if (index.type == VALUE_TEXT) {
+        set_field(machine->run->arena, list.table, index.text, value);
+    } else {
+        return fail(machine, node, "a list with gaps");
+    }
+    return true;
+}
+
+/* --- Calls ---------------------------------------------------------------- */
+
+static bool ask(struct machine *machine, const struct node *node,
+                const struct value_table *list, struct value *ret)
+{
+    const struct script_run *run = machine->run;
+    struct bytes *argument;
+    if (!spend(machine, node, list->count * sizeof *argument)) {
+        return false;
+    }
+    argument = arena_take(run->arena, list->count * sizeof *argument);
+    for (uint32_t i = 0; i < list->count; i++) {
+        const struct value *value = &list->item[i];
+        if (value->type != VALUE_TEXT && value->type != VALUE_NUMBER) {
+            return fail(machine, node,
+                        "redis.call: argument %u is a %s value, not a string "
+                        "or number",
+                        i + 1, type_name(value));
+        }
+        if (!to_text(machine, node, value, CALL_DIGITS, &argument[i])) {
+            return false;
+        }
+    }
+    if (!spend(machine, node, 256)) { /* What the answer may take. */
+        return false;
+    }
+    if (run->call(run->data, argument, list->count, ret)) {
+        return true;
+    }
+    if (node->op == BUILTIN_PCALL) {
+        *ret = value_of_status(run->arena, "err", ret->text);
+        return true;
+    }
+    return fail(machine, node, "%.*s", (int)ret->text.size,
+                (const char *)ret->text.data);
+}
+
+static bool take_part(struct machine *machine, const struct node *node,
+                      const struct value_table *list, struct value *ret)
+{
+    double from = 0, to = -1;
+    struct bytes text;
+    if (!to_text(machine, node, &list->item[0], LUA_DIGITS, &text)) {
+        return false;
+    }
+    double size = (double)text.size;
+    if (!to_number(&list->item[1], &from) ||
+        (list->count > 2 && !to_number(&list->item[2], &to))) {
+        return fail(machine, node, "string.sub: numbers expected");
+    }
+    from = from < 0 ? size + from + 1 : from;
+    to = to < 0 ? size + to + 1 : to;
+    from = from < 1 ? 1 : round_down(from);
+    to = to > size ? size : round_down(to);
+    *ret = value_of_text(to < from ? (struct bytes){NULL, 0}
+                                   : bytes_of(text.data + (size_t)from - 1,
+                                              (size_t)(to - from) + 1));
+    return true;
+}
+
+static bool change_case(struct machine *machine, const struct node *node,
+                        const struct value *value, struct value *ret)
+{
+    struct bytes text;
+    uint8_t first = node->op == BUILTIN_LOWER ? 'A' : 'a';
+    if (!to_text(machine, node, value, LUA_DIGITS, &text) ||
+        !spend(machine, node, text.size)) {
+        return false;
+    }
+    uint8_t *copy = arena_take(machine->run->arena, text.size);
+    for (size_t i = 0; i < text.size; i++) {
+        uint8_t c = text.data[i];
+        copy[i] = c >= first && c < first + 26 ? c ^ 0x20 : c;
+    }
+    *ret = value_of_text(bytes_of(copy, text.size));
+    return true;
+}
+
+static bool run_text(struct machine *machine, const struct node *node,
+                     const struct value_table *list, struct value *ret)
+{
+    const struct value *value = &list->item[0];
+    if (value->type != VALUE_TEXT && value->type != VALUE_NUMBER) {
+        return fail(machine, node, "a string expected, not a %s value",
+                    type_name(value));
+    }
+    if (node->op == BUILTIN_SUB) {
+        return take_part(machine, node, list, ret);
+    }
+    if (node->op == BUILTIN_LEN) {
+        struct bytes text;
+        bool is_good = to_text(machine, node, value, LUA_DIGITS, &text);
+        *ret = value_of_number(is_good ? (double)text.size : 0);
+        return is_good;
+    }
+    if (node->op == BUILTIN_STATUS || node->op == BUILTIN_ERROR) {
+        *ret = value_of_status(machine->run->arena,
+                               node->op == BUILTIN_STATUS ? "ok" : "err",
+                               value->text);
+        return true;
+    }
+    return change_case(machine, node, value, ret);
+}
+
+static bool run_math(struct machine *machine, const struct node *node,
+                     const struct value_table *list, struct value *ret)
+{
+    double result = 0;
+    for (uint32_t i = 0; i < list->count; i++) {
+        double number;
+        if (!to_number(&list->item[i], &number)) {
+            return fail(machine, node, "a number expected, not a %s value",
+                        type_name(&list->item[i]));
+        }
+        if (i == 0 || (node->op == BUILTIN_MAX && number > result) ||
+            (node->op == BUILTIN_MIN && number < result)) {
+            result = number;
+        }
+    }
+    *ret = value_of_number(node->op == BUILTIN_FLOOR  ? round_down(result)
+                           : node->op == BUILTIN_CEIL ? -round_down(-result)
+                                                      : result);
+    return true;
+}
+
+static bool run_tostring(struct machine *machine, const struct node *node,
+                         const struct value *value, struct value *ret)
+{
+    struct bytes text = bytes_of_text(type_name(value));
+    if (value->type == VALUE_FALSE || value->type == VALUE_TRUE) {
+        text = bytes_of_text(value->type == VALUE_TRUE ? "true" : "false");
+    } else if ((value->type == VALUE_TEXT || value->type == VALUE_NUMBER) &&
+               !to_text(machine, node, value, LUA_DIGITS, &text)) {
+        return false;
+    }
+    *ret = value_of_text(text);
+    return true;
+}
+
+static bool run_insert(struct machine *machine, const struct node *node,
+                       const struct value_table *list, struct value *ret)
+{
+    struct value_table *to = list->item[0].table;
+    if (list->item[0].type != VALUE_TABLE) {
+        return fail(machine, node, "table.insert: a list expected");
+    }
+    if (!spend_item(machine, node, to)) {
+        return false;
+    }
+    value_append(machine->run->arena, to, &list->item[1]);
+    *ret = (struct value){.type = VALUE_NIL};
+    return true;
+}
+
+static bool run_builtin(struct machine *machine, const struct node *node,
+                        struct value *ret)
+{
+    struct value_table list = {0};
+    double number;
+    *ret = (struct value){.type = VALUE_NIL};
+    if (!gather(machine, node->a, &list)) {
+        return false;
+    }
+    if (node->a != NULL && list.count == 0) { /* Of unpack({}). */
+        return fail(machine, node, "an argument is missing");
+    }
+    switch ((enum builtin)node->op) {
+    case BUILTIN_CALL:
+    case BUILTIN_PCALL:
+        return ask(machine, node, &list, ret);
+    case BUILTIN_NOTHING:
+        *ret = value_of_bool(true);
+        return true;
+    case BUILTIN_TONUMBER:
+        if (to_number(&list.item[0], &number)) {
+            *ret = value_of_number(number);
+        }
+        return true;
+    case BUILTIN_TOSTRING:
+        return run_tostring(machine, node, &list.item[0], ret);
+    case BUILTIN_TYPE:
+        *ret = value_of_text(bytes_of_text(type_name(&list.item[0])));
+        return true;
+    case BUILTIN_UNPACK:
+        *ret = list.item[0]; /* The first: others only as last arguments. */
+        return true;
+    case BUILTIN_INSERT:
+        return list.count == 2 ? run_insert(machine, node, &list, ret)
+                               : fail(machine, node,
+                                      "table.insert: two "
+                                      "arguments expected");
+    case BUILTIN_FLOOR:
+    case BUILTIN_CEIL:
+    case BUILTIN_MAX:
+    case BUILTIN_MIN:
+        return run_math(machine, node, &list, ret);
+    case BUILTIN_SUB:
+        if (list.count < 2) {
+            return fail(machine, node, "string.sub: two arguments expected");
+        }
+        return run_text(machine, node, &list, ret);
+    default:
+        return run_text(machine, node, &list, ret);
+    }
+}
+
+static bool call_function(struct machine *machine, const struct node *node,
+                          struct value *ret)
+{
+    struct value function;
+    struct value_table list = {0};
+    if (!evaluate(machine, node->a, &function) ||
+        !gather(machine, node->b, &list)) {
+        return false;
+    }
+    if (function.type != VALUE_FUNCTION) {
+        return fail(machine, node, "a call of a %s value",
+                    type_name(&function));
+    }
+    const struct node *callee = function.function;
+    struct value *before = machine->local;
+    size_t size = callee->slots * sizeof(struct value);
+    if (machine->calls == SCRIPT_CALLS_MAX) {
+        return fail(machine, node, "more than %d functions call each other",
+                    SCRIPT_CALLS_MAX);
+    }
+    if (!spend(machine, node, size)) {
+        return false;
+    }
+    machine->local = arena_take(machine->run->arena, size);
+    for (uint32_t i = 0; i < callee->slots; i++) {
+        bool is_given = i < callee->number && i < list.count;
+        machine->local[i] = is_given ? list.item[i]
+                                     : (struct value){.type = VALUE_NIL};
+    }
+    machine->calls++;
+    enum flow flow = carry_out(machine, callee->a);
+    machine->calls--;
+    machine->local = before;
+    *ret = flow == FLOW_RETURN ? machine->result
+                               : (struct value){.type = VALUE_NIL};
+    return flow != FLOW_ERROR;
+}
+
+/* --- Expressions ---------------------------------------------------------- */
+
+static struct value *local_of(struct machine *machine, const struct node *node)
+{
+    struct value *locals = node->is_outer ? machine->outer : machine->local;
+    return &locals[(uint32_t)node->number];
+}
+
+static bool evaluate_inner(struct machine *machine, const struct node *node,
+                           struct value *ret)
+{
+    *ret = (struct value){.type = VALUE_NIL};
+    switch ((enum node_kind)node->kind) {
+    case NODE_FALSE:
+    case NODE_TRUE:
+        *ret = value_of_bool(node->kind == NODE_TRUE);
+        return true;
+    case NODE_NUMBER:
+        *ret = value_of_number(node->number);
+        return true;
+    case NODE_TEXT:
+        *ret = value_of_text(node->text);
+        return true;
+    case NODE_LOCAL:
+        *ret = *local_of(machine, node);
+        return true;
+    case NODE_KEYS:
+        *ret = machine->keys;
+        return true;
+    case NODE_ARGV:
+        *ret = machine->argv;
+        return true;
+    case NODE_TABLE:
+        return evaluate_table(machine, node, ret);
+    case NODE_INDEX:
+        return evaluate_index(machine, node, ret);
+    case NODE_BUILTIN:
+        return run_builtin(machine, node, ret);
+    case NODE_CALL:
+        return call_function(machine, node, ret);
+    case NODE_FUNCTION:
+        *ret = (struct value){.type = VALUE_FUNCTION, .function = node};
+        return true;
+    case NODE_UNARY:
+        return evaluate_unary(machine, node, ret);
+    case NODE_BINARY:
+        return evaluate_binary(machine, node, ret);
+    case NODE_AND:
+    case NODE_OR:
+        return evaluate(machine, node->a, ret) &&
+               (value_is_true(ret) == (node->kind == NODE_OR) ||
+                evaluate(machine, node->b, ret));
+    default:
+        return true; /* nil; statements are not evaluated. */
+    }
+}
+
+static bool evaluate(struct machine *machine, const struct node *node,
+                     struct value *ret)
+{
+    if (!step(machine, node)) {
+        return false;
+    }
+    if (++machine->depth > DEPTH_MAX) {
+        return fail(machine, node, "too much in each other");
+    }
+    bool is_good = evaluate_inner(machine, node, ret);
+    machine->depth--;
+    return is_good;
+}
+
+/* --- Statements ----------------------------------------------------------- */
+
+static bool assign(struct machine *machine, const struct node *node)
+{
+    struct value_table list = {0};
+    uint32_t at = 0;
+    if (!gather(machine, node->b, &list)) {
+        return false;
+    }
+    for (const struct node *target = node->a; target != NULL;
+         target = target->next) {
+        struct value value = at < list.count
+                                 ? list.item[at++]
+                                 : (struct value){.type = VALUE_NIL};
+        if (target->kind == NODE_LOCAL) {
+            *local_of(machine, target) = value;
+        } else if (!set_item(machine, target, &value)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Runs the block of a loop. False: the loop is over, with '*flow'. */
+static bool go_round(struct machine *machine, const struct node *node,
+                     enum flow *flow)
+{
+    *flow = step(machine, node) ? carry_out(machine, node->b) : FLOW_ERROR;
+    if (*flow == FLOW_ON) {
+        return true;
+    }
+    *flow = *flow == FLOW_BREAK ? FLOW_ON : *flow;
+    return false;
+}
+
+static enum flow run_count(struct machine *machine, const struct node *node)
+{
+    double number[3] = {0, 0, 1};
+    int count = 0;
+    enum flow flow = FLOW_ON;
+    for (const struct node *n = node->a; n != NULL; n = n->next) {
+        struct value value;
+        if (!evaluate(machine, n, &value)) {
+            return FLOW_ERROR;
+        }
+        if (!to_number(&value, &number[count++])) {
+            fail(machine, node, "for: a number expected, not a %s value",
+                 type_name(&value));
+            return FLOW_ERROR;
+        }
+    }
+    for (double i = number[0]; number[2] > 0 ? i <= number[1] : i >= number[1];
+         i += number[2]) {
+        machine->local[(uint32_t)node->number] = value_of_number(i);
+        if (!go_round(machine, node, &flow)) {
+            break;
+        }
+    }
+    return flow;
+}
+
+static enum flow run_each(struct machine *machine, const struct node *node)
+{
+    struct value list;
+    struct value *local = &machine->local[(uint32_t)node->number];
+    enum flow flow = FLOW_ON;
+    if (!evaluate(machine, node->a, &list)) {
+        return FLOW_ERROR;
+    }
+    if (list.type != VALUE_TABLE) {
+        fail(machine, node, "for .. in: a list expected, not a %s value",
+             type_name(&list));
+        return FLOW_ERROR;
+    }
+    for (uint32_t i = 0; i < list.table->count; i++) {
+        if (list.table->item[i].type == VALUE_NIL) {
+            break;
+        }
+        local[0] = value_of_number(i + 1);
+        local[1] = list.table->item[i];
+        if (!go_round(machine, node, &flow)) {
+            break;
+        }
+    }
+    return flow;
+}
+
+static enum flow run_while(struct machine *machine, const struct node *node)
+{
+    bool is_repeat = node->kind == NODE_REPEAT;
+    struct value value;
+    enum flow flow = FLOW_ON;
+    for (;;) {
+        if (is_repeat && !go_round(machine, node, &flow)) {
+            return flow;
+        }
+        if (!evaluate(machine, node->a, &value)) {
+            return FLOW_ERROR;
+        }
+        if (value_is_true(&value) == is_repeat ||
+            (!is_repeat && !go_round(machine, node, &flow))) {
+            return flow;
+        }
+    }
+}
+
+static enum flow run_if(struct machine *machine, const struct node *node)
+{
+    while (node != NULL && node->kind == NODE_IF) {
+        struct value value;
+        if (!evaluate(machine, node->a, &value)) {
+            return FLOW_ERROR;
+        }
+        if (value_is_true(&value)) {
+            return carry_out(machine, node->b);
+        }
+        node = node->c;
+    }
+    return node != NULL ? carry_out(machine, node->b) : FLOW_ON;
+}
+
+static enum flow run_statement(struct machine *machine, const struct node *node)
+{
+    struct value value = {.type = VALUE_NIL};
+    switch ((enum node_kind)node->kind) {
+    case NODE_ASSIGN:
+        return assign(machine, node) ? FLOW_ON : FLOW_ERROR;
+    case NODE_IF:
+        return run_if(machine, node);
+    case NODE_WHILE:
+    case NODE_REPEAT:
+        return run_while(machine, node);
+    case NODE_COUNT:
+        return run_count(machine, node);
+    case NODE_EACH:
+        return run_each(machine, node);
+    case NODE_DO:
+        return carry_out(machine, node->b);
+    case NODE_BREAK:
+        return FLOW_BREAK;
+    case NODE_RETURN:
+        if (node->a != NULL && !evaluate(machine, node->a, &value)) {
+            return FLOW_ERROR;
+        }
+        machine->result = value;
+        return FLOW_RETURN;
+    default:
+        return evaluate(machine, node->a, &value) ? FLOW_ON : FLOW_ERROR;
+    }
+}
+
+static enum flow carry_out(struct machine *machine, const struct node *block)
+{
+    enum flow flow = FLOW_ON;
+    if (block != NULL && ++machine->depth > DEPTH_MAX) {
+        fail(machine, block, "too much in each other");
+        return FLOW_ERROR;
+    }
+    for (const struct node *n = block; n != NULL && flow == FLOW_ON;
+         n = n->next) {
+        flow = step(machine, n) ? run_statement(machine, n) : FLOW_ERROR;
+    }
+    machine->depth -= block != NULL;
+    return flow;
+}
+
+static struct value list_of(struct arena *arena, const struct bytes *texts,
+                            uint32_t count)
+{
+    struct value list = value_new_table(arena);
+    for (uint32_t i = 0; i < count; i++) {
+        struct value text = value_of_text(texts[i]);
+        value_append(arena, list.table, &text);
+    }
+    return list;
+}
+
+bool script_run(const struct script *script, const struct script_run *run,
+                struct value *ret, struct script_error *error)
+{
+    struct value local[SCRIPT_LOCALS_MAX] = {{.type = VALUE_NIL}};
+    struct machine machine = {
+        .run = run,
+        .error = error,
+        .keys = list_of(run->arena, run->key, run->key_count),
+        .argv = list_of(run->arena, run->argument, run->argument_count),
+        .outer = local,
+        .local = local,
+    };
+    enum flow flow = carry_out(&machine, script->body);
+    *ret = flow == FLOW_RETURN ? machine.result
+                               : (struct value){.type = VALUE_NIL};
+    return flow != FLOW_ERROR;
+}
