@@ -273,6 +273,13 @@ static void a_term_that_no_election_leads_to_is_refused(void **state)
     frame_put_snapshot(&out, &part);
     assert_int_equal(send_as(follower, third, FRAME_SNAPSHOT, &out),
                      HASP_ETOOBIG);
+    struct buffer lie = {0};
+    struct frame_lost lost = {.incarnation = 77000 + third,
+                              .term = UINT64_C(1) << 62,
+                              .last_index = UINT64_C(1) << 40};
+    frame_put_lost(&lie, FRAME_LOST, &lost);
+    assert_int_equal(send_as(follower, third, FRAME_LOST, &lie), HASP_ETOOBIG);
+    assert_false(core_is_barred(world->node[third].core));
     world_run(world, 1000);
     assert_int_equal(world_leader(world), leader);
     assert_int_equal(replica_term(core_replica(world->node[leader].core)),
