@@ -248,9 +248,10 @@ ready:
 	@tools/deps.sh check 2>/dev/null || tools/deps.sh
 
 .PHONY: unit
-unit: $(UNIT) ## unit tests (T=part of a name)
-	@tools/run-unit.sh $(if $(T),$(foreach u,$(UNIT),$(if \
-	    $(findstring $(T),$(u)),$(u))),$(UNIT))
+UNIT_CHOSEN = $(if $(T),$(foreach u,$(UNIT),$(if $(findstring $(T),$(u)),$(u))),\
+    $(UNIT))
+unit: $(UNIT_CHOSEN) ## unit tests (T=part of a name)
+	@tools/run-unit.sh $^
 
 .PHONY: check
 check: ## warnings are errors, slow checks on: unit tests, simulator, lint
