@@ -5,6 +5,7 @@ package hasp
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"net"
 	"time"
 )
@@ -18,18 +19,38 @@ type conn struct {
 	onPush   func(push)
 }
 
-func dial(endpoint string, until time.Time) (*conn, error) {
+// dial connects; secure is nil for plain.
+func dial(endpoint string, secure *tls.Config, until time.Time) (*conn, error) {
 	dialer := net.Dialer{Deadline: until}
-	plain, err := dialer.Dial("tcp", endpoint)
+	line, err := dialer.Dial("tcp", endpoint)
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{endpoint: endpoint, net: plain, in: bufio.NewReader(plain)}
-	if _, err := c.ask(until, "HELLO", "3"); err != nil {
+	if secure != nil {
+		line = tls.Client(line, named(secure, endpoint))
+	}
+	c := &conn{endpoint: endpoint, net: line, in: bufio.NewReader(line)}
+	reply, err := c.ask(until, "HELLO", "3")
+	if refusal, ok := reply.(*replyError); ok {
+		err = judge(refusal)
+	}
+	if err != nil {
 		c.close()
 		return nil, err
 	}
 	return c, nil
+}
+
+// named has the endpoint's host as the name of the server, for a configuration
+// that compares them.
+func named(secure *tls.Config, endpoint string) *tls.Config {
+	if secure.ServerName != "" {
+		return secure
+	}
+	host, _, _ := net.SplitHostPort(endpoint)
+	secure = secure.Clone()
+	secure.ServerName = host
+	return secure
 }
 
 // ask sends a request and waits for its answer. A refusal is an answer, a

@@ -74,7 +74,7 @@ func (l *line) hangUp() {
 }
 
 func (s *Session) newLine(turn int, until time.Time) (*line, error) {
-	c, err := dial(s.nodes.endpoint(turn), until)
+	c, err := dial(s.nodes.endpoint(turn), s.nodes.secure, until)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ package hasp
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand"
@@ -28,6 +29,7 @@ const (
 // nodes are the addresses of the cluster and the connections to them.
 type nodes struct {
 	endpoints []string
+	secure    *tls.Config // nil: plain.
 	// greet makes a new connection act for the session.
 	greet func(c *conn, until time.Time) error
 
@@ -82,7 +84,7 @@ func (n *nodes) take(turn int, until time.Time) (*conn, error) {
 	if limit := time.Now().Add(connectTimeout); limit.Before(until) {
 		until = limit
 	}
-	c, err := dial(endpoint, until)
+	c, err := dial(endpoint, n.secure, until)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"fmt"
 	"os"
@@ -37,6 +38,11 @@ type Options struct {
 	Alive time.Duration
 	// Labels are shown to people.
 	Labels map[string]string
+	// TLS is a folder with ca.crt and, if the program is to show who it is,
+	// client.crt and client.key ("hasp cert user" makes it); "": $HASP_TLS, or
+	// else plain. TLSConfig, if not nil, is taken instead, as it is.
+	TLS       string
+	TLSConfig *tls.Config
 	// OnEvent is told what happens to the session, one event after the other,
 	// on a goroutine of its own. It may call anything but Close.
 	OnEvent func(Event)
@@ -95,6 +101,10 @@ func Open(ctx context.Context, options Options) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
+	secure, err := tlsOf(options)
+	if err != nil {
+		return nil, fmt.Errorf("hasp: %w", err)
+	}
 	if options.TTL == 0 {
 		options.TTL = 10 * time.Second
 	}
@@ -114,7 +124,7 @@ func Open(ctx context.Context, options Options) (*Session, error) {
 		holds:     map[*Lock]bool{},
 		aliveAt:   clockNow()}
 	s.over, s.end = context.WithCancel(context.Background())
-	s.nodes = nodes{endpoints: endpoints, busy: map[*conn]bool{}}
+	s.nodes = nodes{endpoints: endpoints, secure: secure, busy: map[*conn]bool{}}
 	s.nodes.greet = func(*conn, time.Time) error { return nil }
 	if err := s.open(ctx); err != nil {
 		s.end()

@@ -22,6 +22,9 @@ export interface SessionOptions {
   timeout?: number;
   /** Unless alive() is called so often, the lease is not renewed. */
   alive?: number;
+  /** A folder with ca.crt, and client.crt with client.key ('hasp cert user'
+   * makes it), or options of tls.connect(); default: HASP_TLS, else plain. */
+  tls?: string | object;
 }
 
 export interface LockOptions {

@@ -4,10 +4,12 @@
 'use strict';
 
 const net = require('node:net');
+const tls = require('node:tls');
 const { INCOMPLETE, Push, encode, parse } = require('./resp');
 
 class Connection {
-  constructor(endpoint) {
+  /** 'secure': the options of tls.connect(); null: plain. */
+  constructor(endpoint, secure) {
     const { host, port } = endpoint;
     this.endpoint = endpoint;
     this.data = Buffer.alloc(0);
@@ -15,8 +17,10 @@ class Connection {
     this.onPush = null;
     this.onClose = null;
     this.isClosed = false;
-    this.socket = net.connect({ host, port, noDelay: true, keepAlive: true,
-      keepAliveInitialDelay: 2000 });
+    const how = { host, port, noDelay: true, keepAlive: true,
+      keepAliveInitialDelay: 2000 };
+    this.socket = secure ? tls.connect({ ...how, ...secure })
+      : net.connect(how);
     this.socket.on('data', (data) => this.received(data));
     this.socket.on('error', (error) => this.failed(error));
     this.socket.on('close',

@@ -8,6 +8,7 @@ const { debuglog } = require('node:util');
 const { Connection } = require('./connection');
 const { ReplyError } = require('./resp');
 const { Lease, MS, readClock } = require('./lease');
+const { tlsOptions } = require('./tls');
 const { HaspError, Owners, judge, parseEndpoints, waitWords } =
   require('./request');
 
@@ -26,9 +27,10 @@ const toMs = (ns) => Number(ns) / Number(MS);
 
 /** A session as its locks see it. */
 class Core extends EventEmitter {
-  constructor({ endpoints, timeout }) {
+  constructor({ endpoints, timeout, tls }) {
     super();
     this.endpoints = parseEndpoints(endpoints);
+    this.tls = tlsOptions(tls);
     this.timeout = timeout;
     this.turn = Math.floor(Math.random() * this.endpoints.length);
     this.lease = new Lease();
@@ -171,7 +173,8 @@ class Core extends EventEmitter {
   /** Greets, and tells the node whose connection it is. */
   async connect(timeout, attaches = true) {
     const { turn } = this;
-    const line = new Connection(this.endpoints[turn % this.endpoints.length]);
+    const line = new Connection(this.endpoints[turn % this.endpoints.length],
+      this.tls);
     line.turn = turn;
     try {
       for (const words of [['HELLO', 3],

@@ -6,11 +6,13 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 from collections import deque
 from typing import Any, Awaitable, Callable, Deque, Optional, TypeVar
 
 from . import resp
 from .request import Endpoint
+from .tls import peer_fault
 
 Result = TypeVar('Result')
 
@@ -31,8 +33,9 @@ class Connection(asyncio.Protocol):
     """Answers come in the order of the requests. Once it has failed ('error' is
     set) it is of no use any more: make another one."""
 
-    def __init__(self, endpoint: Endpoint, turn: int) -> None:
-        self.endpoint, self.turn = endpoint, turn
+    def __init__(self, endpoint: Endpoint, turn: int,
+                 tls: Optional[ssl.SSLContext] = None) -> None:
+        self.endpoint, self.turn, self.tls = endpoint, turn, tls
         self.on_push: Optional[Callable[[resp.Push], None]] = None
         self.on_close: Optional[Callable[[], None]] = None
         self.error: Optional[OSError] = None
@@ -41,8 +44,15 @@ class Connection(asyncio.Protocol):
         self._transport: Any = None
 
     async def open(self, timeout: float) -> None:
+        host = self.endpoint[0] if self.tls else None
         await within(timeout, asyncio.get_running_loop().create_connection(
-            lambda: self, *self.endpoint))
+            lambda: self, *self.endpoint, ssl=self.tls, server_hostname=host))
+        if self.tls:
+            fault = peer_fault(self._transport.get_extra_info('ssl_object'),
+                               self.tls)
+            if fault:
+                self.fail(ssl.SSLError(fault))
+                raise ssl.SSLError(fault)
 
     async def ask(self, timeout: float, *words: resp.Argument) -> Any:
         """Gives the reply, a ReplyError included. OSError if the connection

@@ -24,6 +24,7 @@ from .lease import SECOND, Clock, Lease, State, read_clock
 from .request import (CONNECT_TIMEOUT, IDLE_MAX, Endpoint, Forgotten, Owners,
                       Trouble, default_name, judge, open_words,
                       parse_endpoints, retry_pause, wait_words)
+from .tls import Tls, context_of
 
 LOG = logging.getLogger('hasp')
 
@@ -32,8 +33,10 @@ class Core:
     """A session as its locks see it."""
 
     def __init__(self, endpoints: Union[None, str, Sequence[str]], name: str,
-                 ttl: float, linger: float, timeout: float) -> None:
+                 ttl: float, linger: float, timeout: float,
+                 tls: Tls = None) -> None:
         self.endpoints = parse_endpoints(endpoints)
+        self.tls = context_of(tls)
         self.name = name or default_name()
         self.ttl, self.linger, self.timeout = ttl, linger, timeout
         self.id = self.secret = ''
@@ -196,7 +199,7 @@ class Core:
     async def _connect(self, turn: int, timeout: float,
                        attaches: bool = True) -> Connection:
         """Greets, and tells the node whose connection it is."""
-        line = Connection(self._endpoint(turn), turn)
+        line = Connection(self._endpoint(turn), turn, self.tls)
         greetings: List[Tuple[resp.Argument, ...]] = [('HELLO', 3)]
         if self.id and attaches:
             greetings.append(('SESSION.ATTACH', self.id, self.secret))

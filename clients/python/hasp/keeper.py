@@ -18,6 +18,7 @@ from .core import LOG, Core
 from .errors import HaspError, LeaseLost
 from .lease import SECOND, Clock, State, read_clock
 from .request import CONNECT_TIMEOUT
+from .tls import Tls
 
 PATIENCE_MIN = 0.05  # For an answer, however short the lease.
 LOOK_MIN = 0.02  # Between two looks at a lease that runs out.
@@ -42,8 +43,9 @@ class Keeper(Core):
     def __init__(self, endpoints: Union[None, str, Sequence[str]] = None, *,
                  name: str = '', ttl: float = 10.0, linger: float = 0.0,
                  timeout: float = 10.0, alive: float = 0.0,
+                 tls: Tls = None,
                  on_event: Optional[Callable[[Event], Any]] = None) -> None:
-        super().__init__(endpoints, name, ttl, linger, timeout)
+        super().__init__(endpoints, name, ttl, linger, timeout, tls)
         self.on_event = on_event
         self._alive = alive
         self._reported = read_clock()

@@ -109,6 +109,8 @@ class Session(Keeper):
     linger    and so long after the connections are gone; 0: after 'ttl'
     timeout   for one request, apart from the wait for a lock
     alive     unless alive() is called so often, the lease is not renewed
+    tls       a folder with ca.crt, and client.crt with client.key ('hasp cert
+              user' makes it), or an ssl.SSLContext; None: HASP_TLS, or plain
     on_event  is called with each Event, one after the other, on a thread that
               does nothing else
 

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+
+package hasp
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// TLSConfig reads a folder of certificates, as Options.TLS does: ca.crt and, if
+// the program is to show who it is, client.crt and client.key. A node is
+// believed by its certificate, whatever its address is called.
+func TLSConfig(folder string) (*tls.Config, error) {
+	text, err := os.ReadFile(filepath.Join(folder, "ca.crt"))
+	if err != nil {
+		return nil, err
+	}
+	roots, clusters := x509.NewCertPool(), []string{}
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		ca, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, err
+		}
+		roots.AddCert(ca)
+		clusters = append(clusters, haspNames(ca)...)
+	}
+	config := &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		// Names of hosts are not compared; all the rest is, below.
+		InsecureSkipVerify: true,
+		VerifyConnection: func(state tls.ConnectionState) error {
+			return checkNode(state.PeerCertificates, roots, clusters)
+		},
+	}
+	certificate := filepath.Join(folder, "client.crt")
+	key := filepath.Join(folder, "client.key")
+	if !exists(certificate) && !exists(key) {
+		return config, nil
+	}
+	if err := checkMode(key); err != nil {
+		return nil, err
+	}
+	own, err := tls.LoadX509KeyPair(certificate, key)
+	if err != nil {
+		return nil, err
+	}
+	config.Certificates = []tls.Certificate{own}
+	return config, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// checkMode: who may read a key is who it says.
+func checkMode(key string) error {
+	info, err := os.Stat(key)
+	if err != nil {
+		return err
+	}
+	if mode := info.Mode().Perm(); mode&0o027 != 0 {
+		return fmt.Errorf("key file '%s' is mode %04o: chmod 0600 (Kubernetes: "+
+			"defaultMode 0400)", key, mode)
+	}
+	return nil
+}
+
+// haspNames are the URIs of hasp in a certificate.
+func haspNames(certificate *x509.Certificate) []string {
+	var names []string
+	for _, uri := range certificate.URIs {
+		if strings.HasPrefix(uri.String(), "hasp:") {
+			names = append(names, uri.String())
+		}
+	}
+	return names
+}
+
+var nodeName = regexp.MustCompile(`^(hasp://[^/]+)/node/[1-9][0-9]*$`)
+
+func checkNode(chain []*x509.Certificate, roots *x509.CertPool,
+	clusters []string) error {
+	if len(chain) == 0 {
+		return errors.New("the node shows no certificate")
+	}
+	between := x509.NewCertPool()
+	for _, one := range chain[1:] {
+		between.AddCert(one)
+	}
+	_, err := chain[0].Verify(x509.VerifyOptions{Roots: roots,
+		Intermediates: between,
+		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	if err != nil {
+		return fmt.Errorf("the node's certificate: %w", err)
+	}
+	names := haspNames(chain[0])
+	if len(names) != 1 || !nodeName.MatchString(names[0]) {
+		return fmt.Errorf("this is not a node's certificate: %s",
+			strings.Join(names, ", "))
+	}
+	cluster := nodeName.FindStringSubmatch(names[0])[1]
+	for _, one := range clusters {
+		if one == cluster {
+			return nil
+		}
+	}
+	if len(clusters) == 0 {
+		return nil
+	}
+	return fmt.Errorf("the node's certificate is for '%s'", cluster)
+}
+
+// tlsOf is what Options say of TLS, and else the environment; nil: plain.
+func tlsOf(options Options) (*tls.Config, error) {
+	folder := options.TLS
+	if options.TLSConfig != nil {
+		return options.TLSConfig, nil
+	}
+	if folder == "" {
+		folder = os.Getenv("HASP_TLS")
+	}
+	if folder == "" {
+		return nil, nil
+	}
+	return TLSConfig(folder)
+}

@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: MIT
+"""TLS: a folder of certificates becomes an ssl.SSLContext."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from typing import Optional, Union
+
+Tls = Union[None, str, 'os.PathLike[str]', ssl.SSLContext]
+
+
+def context_of(tls: Tls) -> Optional[ssl.SSLContext]:
+    """For a folder with ca.crt and, if the program is to show who it is,
+    client.crt and client.key; None: the environment's HASP_TLS, or plain; '':
+    plain. A node is believed by its certificate, whatever its address is
+    called: 'peer_fault' says what is wrong with it. A context of the program's
+    own is taken as it is."""
+    if isinstance(tls, ssl.SSLContext):
+        return tls
+    folder = os.environ.get('HASP_TLS', '') if tls is None else os.fspath(tls)
+    if not folder:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    context.check_hostname = False
+    context.load_verify_locations(os.path.join(folder, 'ca.crt'))
+    certificate = os.path.join(folder, 'client.crt')
+    key = os.path.join(folder, 'client.key')
+    if os.path.exists(certificate) or os.path.exists(key):
+        check_mode(key)
+        context.load_cert_chain(certificate, key)
+    return context
+
+
+def check_mode(key: str) -> None:
+    """Who may read a key is who it says."""
+    mode = os.stat(key).st_mode & 0o7777
+    if os.name == 'posix' and mode & 0o027:
+        raise PermissionError(
+            f"key file '{key}' is mode {mode:04o}: chmod 0600 (Kubernetes: "
+            'defaultMode 0400)')
+
+
+def peer_fault(found: ssl.SSLObject, context: ssl.SSLContext) -> str:
+    """Why the other side, whose certificate is of the CA, is no node of the
+    cluster; '' if it is one, or if the names of hosts are checked."""
+    if context.check_hostname:
+        return ''
+    names = [value for kind, value in
+             (found.getpeercert() or {}).get('subjectAltName', ())
+             if kind == 'URI' and value.startswith('hasp:')]
+    clusters = {value for ca in context.get_ca_certs()
+                for kind, value in ca.get('subjectAltName', ())
+                if kind == 'URI' and value.startswith('hasp://')}
+    if len(names) != 1:
+        return "the node's certificate names nobody, or several"
+    cluster, slash, rest = names[0].rpartition('/node/')
+    if not slash or not rest.isdigit() or rest.startswith('0'):
+        return "this is not a node's certificate: " + names[0]
+    if clusters and cluster not in clusters:
+        return f"the node's certificate is for '{cluster}'"
+    return ''

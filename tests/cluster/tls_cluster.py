@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: MIT
+"""Nodes with certificates, and clients that show theirs."""
+
+import os
+import ssl
+import subprocess
+
+from cluster import ROOT, Cluster
+
+HASP = os.path.abspath(os.environ.get(
+    "HASP", os.path.join(ROOT, "build", "release", "hasp")))
+
+
+def tool(*words, folder=None, tls=None, check=True):
+    env = {k: v for k, v in os.environ.items() if not k.startswith("HASP_")}
+    if tls is not None:
+        env["HASP_TLS"] = str(tls)
+    done = subprocess.run(
+        [HASP] + [str(word) for word in words], cwd=folder, env=env,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
+    )
+    assert not check or done.returncode == 0, done.stderr
+    return done
+
+
+def as_user(certs, user=None, ca="ca.crt"):
+    """What a client of another make shows and checks."""
+    context = ssl.create_default_context(cafile=os.path.join(certs, ca))
+    context.check_hostname = False
+    if user is not None:
+        folder = os.path.join(certs, "user-" + user)
+        context.load_cert_chain(folder + "/client.crt", folder + "/client.key")
+    return context
+
+
+class TlsCluster(Cluster):
+    """Of three nodes that have certificates; 'mode' of both ports."""
+
+    def __init__(self, mode="require", start=True):
+        super().__init__(3, start=False)
+        self.certs = os.path.join(self.folder, "certs")
+        tool("cert", "ca", "--cluster", "test", folder=self.folder)
+        tool("cert", "node", *("%d=127.0.0.1" % n.id for n in self.nodes),
+             folder=self.folder)
+        tool("cert", "user", "app", folder=self.folder)
+        for node in self.nodes:
+            self.configure(node, mode)
+        self.app = os.path.join(self.certs, "user-app")
+        if mode == "require":
+            self.tls = as_user(self.certs, "app")
+        if start:
+            self.start()
+
+    def configure(self, node, mode, extra=""):
+        node.write_config(
+            "[tls]\ndir = %s\nclient = %s\npeer = %s\n"
+            % (self.folder_of(node), mode, mode) + extra
+        )
+
+    def folder_of(self, node):
+        return os.path.join(self.certs, "node-%d" % node.id)
+
+    @property
+    def endpoints(self):
+        return ",".join("127.0.0.1:%d" % n.client_port for n in self.nodes)
+
+    def hasp(self, *words, tls="app", check=True):
+        folder = tls and os.path.join(self.certs, "user-" + tls)
+        return tool("-e", self.endpoints, *words, tls=folder, check=check)
