@@ -264,15 +264,20 @@ static void job_init(struct job *job, struct hasp_uv *uv, void *data)
     list_init(&job->wait.in_session);
 }
 
-static struct job *job_new(struct hasp_uv *uv, void *data)
+/* 'error' is what the arguments are found to be; then nothing is made. */
+static int job_new(struct hasp_uv *uv, int error, void *data,
+                   struct job **ret_job)
 {
-    struct job *job = malloc(sizeof *job);
-    if (job != NULL) {
-        job_init(job, uv, data);
-    } else {
-        why_set(HASP_ENOMEM, "out of memory");
+    if (error != 0) {
+        return error;
     }
-    return job;
+    struct job *job = malloc(sizeof *job);
+    if (job == NULL) {
+        return why_set(HASP_ENOMEM, "out of memory");
+    }
+    job_init(job, uv, data);
+    *ret_job = job;
+    return 0;
 }
 
 /* With the mutex, which it gives back. What is an error of the call itself is
@@ -351,16 +356,14 @@ int hasp_uv_acquire_many(struct hasp_uv *uv, const char *const *names,
 {
     struct hasp_acquire_options all;
     struct lease_clock now;
+    struct job *job;
     int error = check(uv, done != NULL);
     if (error == 0) {
         error = acquire_check(names, count, options, &all);
     }
+    error = job_new(uv, error, data, &job);
     if (error != 0) {
         return error;
-    }
-    struct job *job = job_new(uv, data);
-    if (job == NULL) {
-        return HASP_ENOMEM;
     }
     job->held = done;
     error = begin_wait(job, &all, &now);
@@ -378,16 +381,14 @@ int hasp_uv_convert(struct hasp_uv *uv, struct hasp_hold *hold,
 {
     struct hasp_acquire_options all;
     struct lease_clock now;
+    struct job *job;
     int error = check(uv, done != NULL);
     if (error == 0) {
         error = convert_check(hold, mode, options, &all);
     }
+    error = job_new(uv, error, data, &job);
     if (error != 0) {
         return error;
-    }
-    struct job *job = job_new(uv, data);
-    if (job == NULL) {
-        return HASP_ENOMEM;
     }
     job->done = done;
     error = begin_wait(job, &all, &now);
@@ -402,13 +403,10 @@ int hasp_uv_release(struct hasp_uv *uv, struct hasp_hold *hold,
                     hasp_uv_fn *done, void *data)
 {
     struct lease_clock now;
-    int error = check(uv, hold != NULL);
+    struct job *job;
+    int error = job_new(uv, check(uv, hold != NULL), data, &job);
     if (error != 0) {
         return error;
-    }
-    struct job *job = job_new(uv, data);
-    if (job == NULL) {
-        return HASP_ENOMEM;
     }
     job->done = done;
     error = lock(job, &now);
@@ -556,8 +554,11 @@ int hasp_uv_open(struct uv_loop_s *loop, const struct hasp_options *options,
                                       "initialised, a callback");
     }
     struct hasp_uv *uv = calloc(1, sizeof *uv);
-    struct job *job = uv != NULL ? job_new(uv, data) : NULL;
-    int error = job == NULL ? HASP_ENOMEM : session_init(&uv->session, options);
+    struct job *job = NULL;
+    int error = job_new(uv, uv != NULL ? 0 : HASP_ENOMEM, data, &job);
+    if (error == 0) {
+        error = session_init(&uv->session, options);
+    }
     if (error == 0 && uv_async_init(loop, &uv->async, on_async) != 0) {
         session_done(&uv->session);
         error = why_set(HASP_ENOMEM, "out of memory or descriptors");

@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,36 +36,28 @@ static int refuse(char why[HASP_NODE_WHY_SIZE], const char *format, ...)
     return HASP_NODE_CONFIG;
 }
 
-static uint64_t *state_limit(struct hasp_node_limits *limits,
-                             enum limit_key key)
+/* Where the limits of the state stand in struct hasp_node_limits. */
+#define AT(member) offsetof(struct hasp_node_limits, member)
+static const size_t state_limits[LIMIT_COUNT] = {
+    [LIMIT_SESSIONS] = AT(sessions),
+    [LIMIT_LOCKS] = AT(locks),
+    [LIMIT_HOLDS_PER_SESSION] = AT(holds_per_session),
+    [LIMIT_WAITS_PER_LOCK] = AT(waits_per_lock),
+    [LIMIT_WAITS_PER_SESSION] = AT(waits_per_session),
+    [LIMIT_OWNERS_PER_SESSION] = AT(owners_per_session),
+    [LIMIT_FENCES] = AT(fences),
+    [LIMIT_BLACKLIST] = AT(blacklist),
+    [LIMIT_WAITS] = AT(waits),
+    [LIMIT_TTL_MAX] = AT(ttl_max),
+    [LIMIT_STATE_SIZE] = AT(state_size)};
+_Static_assert(LIMIT_STATE_SIZE == LIMIT_COUNT - 1, "a limit without a place");
+
+/* 0: nothing is said of it. */
+static uint64_t given_limit(const struct hasp_node_limits *limits,
+                            enum limit_key key)
 {
-    switch (key) {
-    case LIMIT_SESSIONS:
-        return &limits->sessions;
-    case LIMIT_LOCKS:
-        return &limits->locks;
-    case LIMIT_HOLDS_PER_SESSION:
-        return &limits->holds_per_session;
-    case LIMIT_WAITS_PER_LOCK:
-        return &limits->waits_per_lock;
-    case LIMIT_WAITS_PER_SESSION:
-        return &limits->waits_per_session;
-    case LIMIT_OWNERS_PER_SESSION:
-        return &limits->owners_per_session;
-    case LIMIT_FENCES:
-        return &limits->fences;
-    case LIMIT_BLACKLIST:
-        return &limits->blacklist;
-    case LIMIT_WAITS:
-        return &limits->waits;
-    case LIMIT_TTL_MAX:
-        return &limits->ttl_max;
-    case LIMIT_STATE_SIZE:
-        return &limits->state_size;
-    case LIMIT_COUNT:
-        break;
-    }
-    UNREACHABLE();
+    CHECK(key < LIMIT_COUNT && state_limits[key] != 0);
+    return *(const uint64_t *)((const char *)limits + state_limits[key]);
 }
 
 void hasp_node_options_init(struct hasp_node_options *options)
@@ -97,8 +90,9 @@ void hasp_node_options_init(struct hasp_node_options *options)
         .wal_segment_size = 64 * MIB,
         .table_size = 16384 * MIB};
     for (int key = 0; key < LIMIT_COUNT; key++) {
-        *state_limit(&options->limits,
-                     (enum limit_key)key) = lockfsm_default_limits.of[key];
+        uint64_t *limit = (uint64_t *)((char *)&options->limits +
+                                       state_limits[key]);
+        *limit = lockfsm_default_limits.of[key];
     }
 }
 
@@ -191,14 +185,6 @@ static int check_members(const struct hasp_node_options *options,
         }
     }
     return 0;
-}
-
-/* 0: nothing is said of it. */
-static uint64_t given_limit(const struct hasp_node_limits *limits,
-                            enum limit_key key)
-{
-    struct hasp_node_limits copy = *limits;
-    return *state_limit(&copy, key);
 }
 
 static int check_limits(const struct hasp_node_limits *limits,
