@@ -399,8 +399,18 @@ void sim_check_cluster(struct sim *sim, struct sim_node *node,
     }
 }
 
-/* True if the clocks of more than half of the other voters are faster by more
- * than this, or slower. */
+/* For so long a process may measure before it knows how fast the others' clocks
+ * are: two windows (core/clock_rate.h), and who was silent in one. */
+#define MEASURING_NS (25 * NS_PER_S)
+
+/* The process has run for so long that it can measure and be measured. */
+static bool is_measured(struct sim *sim, uint64_t id)
+{
+    return sim->now_ns - sim->check->started_ns[id - 1] >= MEASURING_NS;
+}
+
+/* True if the clocks of more than half of the other voters are known to be
+ * faster by more than this, or slower. */
 static bool is_off(struct sim *sim, const struct replica_members *members,
                    uint64_t id, uint64_t percent)
 {
@@ -411,16 +421,15 @@ static bool is_off(struct sim *sim, const struct replica_members *members,
         uint64_t speed = sim->host[other - 1]->clock.permille;
         if (members->member[i].role == MEMBER_VOTER && other != id) {
             others++;
+            if (!is_measured(sim, other)) {
+                continue;
+            }
             faster += speed * 100 > own * (100 + percent);
             slower += speed * (100 + percent) < own * 100;
         }
     }
     return others > 1 && (2 * faster > others || 2 * slower > others);
 }
-
-/* For so long a process may measure before it knows how fast the others' clocks
- * are: two windows (core/clock_rate.h), and who was silent in one. */
-#define MEASURING_NS (25 * NS_PER_S)
 
 void sim_check_clocks(struct sim *sim)
 {
@@ -431,7 +440,7 @@ void sim_check_clocks(struct sim *sim)
         return;
     }
     uint64_t id = sim_node_id(leader);
-    if (sim->now_ns - sim->check->started_ns[id - 1] < MEASURING_NS) {
+    if (!is_measured(sim, id)) {
         return;
     }
     uint64_t moved_ns = core_clock_moved_ns(sim_node_core(leader));
