@@ -295,13 +295,16 @@ static void take(struct sim *sim, struct sim_event *event)
     char why[HASP_WHY_SIZE];
     uint64_t size = 0;
     bool is_full = sim->phase == SIM_CHAOS && sim_chance(sim, 0.05);
-    files_set_room(disk->files,
-                   is_full ? sim_between(sim, 0, 20000) : UINT64_MAX);
+    if (is_full && !disk->is_full) {
+        files_set_room(disk->files, sim_between(sim, 0, 20000));
+    }
     int error = snapshot_file_write(datadir_snapshot_path(disk->datadir),
                                     &disk->taken, disk->txn, &size, why);
     table_abort(disk->txn);
     disk->txn = NULL;
-    files_set_room(disk->files, UINT64_MAX);
+    if (is_full && !disk->is_full) {
+        files_set_room(disk->files, UINT64_MAX);
+    }
     if (has_died(disk)) {
         return;
     }
@@ -527,6 +530,13 @@ void sim_disk_know_cluster(struct sim_disk *disk,
 }
 
 /* --- Life ----------------------------------------------------------------- */
+
+void sim_disk_full(struct sim_disk *disk, bool is_full)
+{
+    disk->is_full = is_full;
+    files_set_room(disk->files,
+                   is_full ? sim_between(disk->sim, 0, 100000) : UINT64_MAX);
+}
 
 void sim_disk_init(struct sim_disk *disk, struct sim *sim,
                    struct sim_node *node)

@@ -78,12 +78,16 @@ struct sim_disk {
     uint64_t latency_ns;
     uint64_t flush_ns; /* Not 0: each flush takes at least so long. */
     uint64_t slow_until_ns;
+    bool is_full;
 };
 
 void sim_disk_init(struct sim_disk *disk, struct sim *sim,
                    struct sim_node *node);
 /* After sim_disk_close(). */
 void sim_disk_done(struct sim_disk *disk);
+
+/* There is little room, or enough again. */
+void sim_disk_full(struct sim_disk *disk, bool is_full);
 
 /* Opens what is there, as a process that starts. 'members', if not empty, are
  * the first entry of a new cluster, in a directory that is new. What it gives

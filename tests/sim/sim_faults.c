@@ -20,6 +20,8 @@ enum fault {
     FAULT_SLOW_LOOP,
     FAULT_SLOW_DISK,
     FAULT_BAD_DISK,
+    FAULT_FULL_DISK,
+    FAULT_ROT,
     FAULT_SCARCE_DISK,
     FAULT_ISOLATE,
     FAULT_SPLIT,
@@ -120,6 +122,9 @@ static void end_ailment(struct sim *sim, struct ailment *ailment)
         break;
     case FAULT_SCARCE_DISK:
         sim_node_scarce(sim->node[host], false);
+        break;
+    case FAULT_FULL_DISK:
+        sim_disk_full(sim_node_disk(sim->node[host]), false);
         break;
     case FAULT_ISOLATE:
         open_host(sim, host);
@@ -389,6 +394,15 @@ static void node_fault(struct sim *sim, enum fault fault, uint32_t host)
         sim->stats.disk_faults++;
         files_fail_within(sim_node_disk(node)->files,
                           (uint32_t)sim_between(sim, 1, 40));
+        break;
+    case FAULT_FULL_DISK:
+        sim->stats.disk_faults++;
+        sim_disk_full(sim_node_disk(node), true);
+        last(sim, FAULT_FULL_DISK, host, 5000);
+        break;
+    case FAULT_ROT:
+        sim->stats.disk_faults++;
+        sim_node_rot(node);
         break;
     case FAULT_SCARCE_DISK:
         sim->stats.disk_faults++;

@@ -207,24 +207,32 @@ static ssize_t files_pread(int fd, void *data, size_t size, off_t offset)
     return (ssize_t)size;
 }
 
+static uint64_t room_of(const struct files_machine *machine)
+{
+    if (machine->limit == UINT64_MAX) {
+        return UINT64_MAX;
+    }
+    return machine->limit > machine->used ? machine->limit - machine->used : 0;
+}
+
+static int fail_full(struct files_machine *machine)
+{
+    machine->was_full = true;
+    return fail(ENOSPC);
+}
+
 /* As many bytes as there is room for. */
-static size_t take_room(struct node *file, size_t size, size_t offset)
+static size_t fitting(const struct node *file, size_t size, size_t offset)
 {
     size_t end = offset + size;
     uint64_t more = end > file->size ? end - file->size : 0;
-    uint64_t room = file->machine->room;
-    if (room == UINT64_MAX) {
+    uint64_t room = room_of(file->machine);
+    if (more <= room) {
         return size;
     }
-    if (more > room) {
-        uint64_t lacking = more - room;
-        size = lacking < size ? size - (size_t)lacking : 0;
-        size &= ~(size_t)(BLOCK_SIZE - 1);
-        end = offset + size;
-        more = end > file->size ? end - file->size : 0;
-    }
-    file->machine->room -= more;
-    return size;
+    uint64_t lacking = more - room;
+    size = lacking < size ? size - (size_t)lacking : 0;
+    return size & ~(size_t)(BLOCK_SIZE - 1);
 }
 
 static ssize_t write_some(int fd, const void *data, size_t size, off_t offset,
@@ -246,7 +254,7 @@ static ssize_t write_some(int fd, const void *data, size_t size, off_t offset,
     case FATE_DIES:
     case FATE_FAILS:
         if (tree_chance(machine, 75) &&
-            (at + size <= file->size || machine->room == UINT64_MAX)) {
+            (at + size <= file->size || machine->limit == UINT64_MAX)) {
             tree_write(file, data, size, at,
                        tree_chance(machine, 30) ? 100 : 50);
             for (size_t i = 0; is_durable && i < tree_sectors(file->size);
@@ -260,9 +268,9 @@ static ssize_t write_some(int fd, const void *data, size_t size, off_t offset,
     case FATE_DONE:
         break;
     }
-    size_t done = take_room(file, size, at);
+    size_t done = fitting(file, size, at);
     if (done == 0) {
-        return fail(ENOSPC);
+        return fail_full(machine);
     }
     tree_write(file, data, done, at, 100);
     if (is_durable) {
@@ -334,7 +342,8 @@ static int files_reserve(int fd, off_t offset, off_t size)
     if (begin(file->machine, false) != FATE_DONE) {
         return fail(EIO);
     }
-    return (uint64_t)size <= file->machine->room ? 0 : fail(ENOSPC);
+    return (uint64_t)size <= room_of(file->machine) ? 0
+                                                    : fail_full(file->machine);
 }
 
 static off_t files_size(int fd)
@@ -464,13 +473,13 @@ static int files_space(int folder_fd, uint64_t *ret_free)
     if (begin(machine, false) != FATE_DONE) {
         return fail(EIO);
     }
-    *ret_free = machine->room;
+    *ret_free = room_of(machine);
     return 0;
 }
 
 static void files_boot_id(int folder_fd, char ret_id[STORAGE_BOOT_ID_SIZE])
 {
-    snprintf(ret_id, STORAGE_BOOT_ID_SIZE, "%" PRIu64,
+    snprintf(ret_id, STORAGE_BOOT_ID_SIZE, "%016" PRIx64,
              opened_at(folder_fd)->node->machine->boot);
 }
 
@@ -500,6 +509,14 @@ const struct storage_port files_port = {
 
 /* --- Machines ------------------------------------------------------------- */
 
+static void forget_rot(struct files_machine *machine)
+{
+    if (machine->rotten != NULL) {
+        tree_drop(machine->rotten);
+        machine->rotten = NULL;
+    }
+}
+
 struct files_machine *files_new(const char *name, uint64_t seed)
 {
     uint32_t at = 0;
@@ -513,8 +530,8 @@ struct files_machine *files_new(const char *name, uint64_t seed)
     CHECK(strlen(name) < sizeof machine->name);
     memcpy(machine->name, name, strlen(name) + 1);
     machine->prng = (struct prng){seed};
-    machine->boot = 1;
-    machine->room = UINT64_MAX;
+    machine->boot = prng_next(&machine->prng);
+    machine->limit = UINT64_MAX;
     machine->root = tree_keep(tree_new(machine, true));
     return machine;
 }
@@ -525,6 +542,7 @@ void files_free(struct files_machine *machine)
         return;
     }
     CHECK(machine->open_count == 0);
+    forget_rot(machine);
     tree_drop(machine->root);
     for (uint32_t i = 0; i < MACHINE_MAX; i++) {
         machines[i] = machines[i] == machine ? NULL : machines[i];
@@ -551,7 +569,7 @@ void files_lose_power(struct files_machine *machine)
 {
     CHECK(machine->open_count == 0);
     machine->is_dead = true;
-    machine->boot++;
+    machine->boot = prng_next(&machine->prng);
     tree_lose(machine->root);
 }
 
@@ -560,6 +578,7 @@ void files_start(struct files_machine *machine)
     CHECK(machine->open_count == 0);
     machine->is_dead = false;
     machine->has_failed = false;
+    machine->was_full = false;
     machine->dies_within = 0;
     machine->fails_within = 0;
 }
@@ -576,7 +595,12 @@ bool files_has_failed(const struct files_machine *machine)
 
 void files_set_room(struct files_machine *machine, uint64_t size)
 {
-    machine->room = size;
+    machine->limit = size == UINT64_MAX ? UINT64_MAX : machine->used + size;
+}
+
+bool files_was_full(const struct files_machine *machine)
+{
+    return machine->was_full;
 }
 
 static bool is_zero(const uint8_t *data, size_t size)
@@ -584,13 +608,16 @@ static bool is_zero(const uint8_t *data, size_t size)
     return size == 0 || (data[0] == 0 && memcmp(data, data + 1, size - 1) == 0);
 }
 
-bool files_rot(struct files_machine *machine, const char *path)
+static void flip(struct files_machine *machine)
 {
-    struct node *file = find(AT_FDCWD, path);
+    machine->rotten->cache[machine->rot_at] ^= machine->rot_bit;
+    machine->rotten->disk[machine->rot_at] ^= machine->rot_bit;
+    machine->rot_value = machine->rotten->cache[machine->rot_at];
+}
+
+static bool rot_file(struct files_machine *machine, struct node *file)
+{
     size_t count = 0;
-    if (file == NULL || file->is_folder) {
-        return false;
-    }
     for (int pass = 0; pass < 2; pass++) {
         size_t chosen = pass == 0 ? SIZE_MAX
                                   : (size_t)prng_below(&machine->prng, count);
@@ -601,9 +628,11 @@ bool files_rot(struct files_machine *machine, const char *path)
             if (is_zero(file->cache + at, size) || count++ != chosen) {
                 continue;
             }
-            size_t bit = (size_t)prng_below(&machine->prng, 8 * size);
-            file->cache[at + bit / 8] ^= (uint8_t)(1u << bit % 8);
-            file->disk[at + bit / 8] ^= (uint8_t)(1u << bit % 8);
+            uint64_t bit = prng_below(&machine->prng, 8 * size);
+            machine->rotten = tree_keep(file);
+            machine->rot_at = at + (size_t)bit / 8;
+            machine->rot_bit = (uint8_t)(1u << bit % 8);
+            flip(machine);
             return true;
         }
         if (count == 0) {
@@ -611,6 +640,28 @@ bool files_rot(struct files_machine *machine, const char *path)
         }
     }
     return false;
+}
+
+bool files_rot(struct files_machine *machine, const char *path)
+{
+    struct node *node = find(AT_FDCWD, path);
+    forget_rot(machine);
+    while (node != NULL && node->is_folder) {
+        uint64_t count = node->names.count;
+        node = count > 0
+                   ? node->names.of[prng_below(&machine->prng, count)].node
+                   : NULL;
+    }
+    return node != NULL && rot_file(machine, node);
+}
+
+void files_unrot(struct files_machine *machine)
+{
+    if (machine->rotten != NULL && machine->rot_at < machine->rotten->size &&
+        machine->rotten->cache[machine->rot_at] == machine->rot_value) {
+        flip(machine);
+    }
+    forget_rot(machine);
 }
 
 bool files_was_torn(struct files_machine *machine, const char *path)

@@ -67,11 +67,15 @@ void files_start(struct files_machine *machine);
 void files_fail_within(struct files_machine *machine, uint32_t calls);
 /* True if a call has failed so since the process began. */
 bool files_has_failed(const struct files_machine *machine);
-/* So many bytes more may be written; UINT64_MAX: as many as may be. */
+/* Files may grow by so many bytes in all; UINT64_MAX: as they like. */
 void files_set_room(struct files_machine *machine, uint64_t size);
-/* Flips a bit of the file at 'path' that is not in a sector of zeros. False if
- * there is none. */
+/* True if a call has found no room since the process began. */
+bool files_was_full(const struct files_machine *machine);
+/* Flips a bit of the file at 'path', or of one below that folder, that is not
+ * in a sector of zeros. False if there is none. */
 bool files_rot(struct files_machine *machine, const char *path);
+/* Flips it back, if it is still so. */
+void files_unrot(struct files_machine *machine);
 /* True if what is at 'path' has gone, in part or wholly, when power failed. */
 bool files_was_torn(struct files_machine *machine, const char *path);
 

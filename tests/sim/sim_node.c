@@ -58,6 +58,8 @@ struct sim_node {
     bool is_dying;       /* Nothing it does reaches the world. */
     uint32_t calls_left; /* Until it dies; 0: it does not. */
     bool is_in_turn;
+    bool was_clean; /* The process has ended so. */
+    bool rots;      /* After a clean end a bit of its files flips. */
 };
 
 static void node_wake(struct sim *sim, struct sim_event *event);
@@ -77,7 +79,8 @@ bool sim_node_acts(struct sim_node *node)
 static bool is_excused(const struct sim_node *node)
 {
     return files_is_dead(node->disk.files) ||
-           files_has_failed(node->disk.files);
+           files_has_failed(node->disk.files) ||
+           files_was_full(node->disk.files);
 }
 
 void sim_node_disk_fails(struct sim_node *node, int error)
@@ -532,6 +535,10 @@ static bool open_disk(struct sim_node *node, struct bytes first,
                       struct core_start *start)
 {
     char why[HASP_WHY_SIZE] = "";
+    bool is_rotten = node->rots && node->was_clean &&
+                     files_rot(node->disk.files, node->disk.path);
+    node->rots = node->rots && !is_rotten;
+    node->was_clean = false;
     int error = sim_disk_open(&node->disk, first, &start->replica, why);
     if (error == 0) {
         const struct datadir_identity *identity = datadir_identity(
@@ -543,7 +550,11 @@ static bool open_disk(struct sim_node *node, struct bytes first,
     }
     sim_note(node->sim, &node->host, "cannot start", (uint64_t)-error, 0, 0);
     sim_say(node->sim, &node->host, "%s", why);
-    if (!is_excused(node)) {
+    if (is_rotten) {
+        node->sim->stats.refused++;
+        files_unrot(node->disk.files);
+    }
+    if (!is_excused(node) && !(is_rotten && error == HASP_ECORRUPT)) {
         sim_fail(node->sim, "a node starts from what it left on disk: %s: %s",
                  node->host.name, why);
     }
@@ -650,6 +661,8 @@ void sim_node_wipe(struct sim_node *node, const struct replica_members *members)
     sim_disk_done(&node->disk);
     sim_disk_init(&node->disk, node->sim, node);
     node->was_wiped = true;
+    node->was_clean = false;
+    node->rots = false;
     node->was_removed = false;
     sim_peers_configure(node->peers, members);
 }
@@ -668,6 +681,12 @@ void sim_node_stop(struct sim_node *node)
     node->stopping_until_ns = node->sim->now_ns + 5 * SIM_S;
     core_stop(node->core, sim_host_now(node->sim, &node->host));
     sim_host_poke(node->sim, &node->host);
+}
+
+void sim_node_rot(struct sim_node *node)
+{
+    node->rots = true;
+    sim_node_stop(node);
 }
 
 void sim_node_pause(struct sim_node *node, bool is_paused)
@@ -883,6 +902,7 @@ static void end_cleanly(struct sim_node *node)
         sim_fail(sim, "a node that is asked to stop does: %s: %s",
                  node->host.name, hasp_strerror(error));
     }
+    node->was_clean = error == 0;
     sim_disk_close(&node->disk, false);
     sim_net_host_died(sim, node->host.number, false);
     sim_check_node_stops(sim, node);

@@ -50,6 +50,9 @@ void sim_node_wipe(struct sim_node *node,
 bool sim_node_is_fresh(const struct sim_node *node);
 /* Asks it to stop cleanly. */
 void sim_node_stop(struct sim_node *node);
+/* Likewise, and flips a bit of its files before it starts again: it has to
+ * refuse them (then the bit is flipped back), or to do without that bit. */
+void sim_node_rot(struct sim_node *node);
 void sim_node_pause(struct sim_node *node, bool is_paused);
 /* Every turn takes long until 'until_ns'. */
 void sim_node_slow(struct sim_node *node, uint64_t until_ns);

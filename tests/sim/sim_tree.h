@@ -71,12 +71,17 @@ struct files_machine {
     uint64_t boot;
     uint64_t calls;
     uint64_t used;
-    uint64_t room;
+    uint64_t limit; /* Of 'used'. */
     uint32_t dies_within;
     uint32_t fails_within;
     uint32_t open_count;
     bool is_dead;
     bool has_failed;
+    bool was_full;
+    struct node *rotten; /* The file in which a bit was flipped, or NULL. */
+    size_t rot_at;
+    uint8_t rot_bit;
+    uint8_t rot_value; /* Of the byte since then. */
 };
 
 size_t tree_sectors(size_t size);

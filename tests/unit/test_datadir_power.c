@@ -9,6 +9,7 @@
  * POWER_SEED=n begins with another seed, POWER_ROUNDS=n runs so many. */
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,6 +20,7 @@
 
 #include "base/memory.h"
 #include "storage/datadir.h"
+#include "storage/disk.h"
 #include "storage/snapshot.h"
 #include "tests/sim/sim_files.h"
 #include "tests/sim/sim_tasks.h"
@@ -171,7 +173,34 @@ static bool save_vote(struct run *run)
     return true;
 }
 
-/* Taken, or received and adopted. */
+/* snapshot_sink_fn. */
+static int append_piece(void *data, struct bytes piece)
+{
+    buffer_put_bytes(data, piece);
+    return 0;
+}
+
+/* As it comes from another node: written without a flush, then adopted. */
+static int receive(struct run *run, const struct snapshot_header *header,
+                   struct table_txn *txn, char why[HASP_WHY_SIZE])
+{
+    static const char path[] = PATH "/snapshot/received.tmp";
+    struct buffer stream = {0};
+    assert_int_equal(snapshot_encode(header, txn, append_piece, &stream), 0);
+    int fd = storage_port->openat(AT_FDCWD, path, O_RDWR | O_CREAT | O_TRUNC);
+    int error = fd < 0 ? EIO : disk_write_cached(fd, buffer_bytes(&stream), 0);
+    buffer_done(&stream);
+    if (error == 0) {
+        error = snapshot_file_adopt(datadir_snapshot_path(run->datadir), path,
+                                    why);
+    }
+    if (fd >= 0) {
+        storage_port->close(fd);
+    }
+    return error;
+}
+
+/* Taken, or received. */
 static bool take_snapshot(struct run *run)
 {
     struct snapshot_header header = {.last_index = run->asked_snapshot + 1,
@@ -197,8 +226,10 @@ static bool take_snapshot(struct run *run)
     assert_int_equal(table_commit(txn), 0);
     assert_int_equal(table_begin_read(table, &txn), 0);
     run->asked_snapshot++;
-    int error = snapshot_file_write(datadir_snapshot_path(run->datadir),
-                                    &header, txn, &size, why);
+    int error = dice(run, 2) == 0
+                    ? receive(run, &header, txn, why)
+                    : snapshot_file_write(datadir_snapshot_path(run->datadir),
+                                          &header, txn, &size, why);
     table_abort(txn);
     table_close(table);
     if (error == 0) {
