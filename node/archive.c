@@ -392,7 +392,7 @@ void archive_install(struct archive *archive)
 void archive_report(struct archive *archive)
 {
     struct hasp_node *node = archive->node;
-    if (archive->is_installed && !node->journal.is_resetting) {
+    if (archive->is_installed && !node->journal.durable.is_resetting) {
         archive->is_installed = false;
         core_snapshot_installed(node->core, turn_now());
     }

@@ -233,7 +233,7 @@ static struct recovery_disk disk_of(struct hasp_node *node)
         .wal_options = {.segment_size = node->options.limits.wal_segment_size},
         .open_table = open_lmdb,
         .data = node,
-        .wal = node->journal.wal,
+        .wal = node->journal.durable.wal,
         .table = node->table};
 }
 
@@ -242,7 +242,7 @@ static int recover(struct hasp_node *node, struct recovery *recovery,
 {
     struct recovery_disk disk = disk_of(node);
     int rv = recovery_run(recovery, &disk, why);
-    node->journal.wal = disk.wal;
+    node->journal.durable.wal = disk.wal;
     node->table = disk.table;
     if (rv == 0 && recovery->has_snapshot) {
         const struct snapshot_header *header = &recovery->snapshot.header;
@@ -367,7 +367,8 @@ static void join_cluster(struct hasp_node *node)
 {
     struct replica_start start = {0};
     char why[HASP_WHY_SIZE];
-    CHECK(wal_last(node->journal.wal) == 0); /* It has nothing to lose. */
+    CHECK(wal_last(node->journal.durable.wal) ==
+          0); /* It has nothing to lose. */
     if (datadir_load_vote(node->datadir, &start.term, &start.voted_for, why) !=
         0) {
         turn_fail(&node->turn, HASP_NODE_STORAGE, "%s", why);

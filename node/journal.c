@@ -16,17 +16,8 @@
 #include "storage/vote_saver.h"
 #include "storage/wal.h"
 
-/* Entries that are handed to the log in one call. */
-#define APPEND_BATCH 128
 /* That files cannot be opened is told so often. */
 #define STARVED_TOLD_NS (60 * NS_PER_S)
-
-/* What waits for a vote is not in flight; what waits for a segment is. */
-static bool is_writing(const struct journal *journal)
-{
-    return journal->is_saving ? wal_is_writing(journal->wal)
-                              : wal_is_busy(journal->wal);
-}
 
 static void fail(struct hasp_node *node, const char *what, int error)
 {
@@ -48,23 +39,15 @@ static void take_completions(struct journal *journal)
 {
     struct hasp_node *node = journal->node;
     uint64_t term = 0, log_index = 0;
-    int rv = wal_complete(journal->wal, &term, &log_index);
+    uint64_t now = turn_now();
+    int rv = durable_take_log(&journal->durable, now, &term, &log_index);
     if (rv != 0) {
         fail(node, "write the log", rv);
         return;
     }
-    uint64_t now = turn_now();
-    writes_ended(&journal->writes, now);
-    if (is_writing(journal)) {
-        /* wal_complete() has started the next one. */
-        writes_began(&journal->writes, now);
-    }
-    if (!wal_is_busy(journal->wal)) {
-        journal->is_resetting = false;
-    }
     if (log_index != 0 && node->has_begun && !node->turn.is_over) {
-        core_persisted(node->core, term, log_index, journal->writes.took_ns,
-                       now);
+        core_persisted(node->core, term, log_index,
+                       journal->durable.writes.took_ns, now);
     }
     turn_wake(&node->turn);
 }
@@ -118,11 +101,12 @@ void journal_watch(struct journal *journal)
 {
     struct hasp_node *node = journal->node;
     uint64_t election_ns = node->options.election_ms * NS_PER_MS;
-    CHECK(journal->wal != NULL && !journal->is_polling);
-    journal->writes.slow_ns = 2 * election_ns < DISK_HANGS_NS ? 2 * election_ns
-                                                              : DISK_HANGS_NS;
-    journal->writes.hangs_ns = 10 * election_ns;
-    journal->votes = journal->writes;
+    CHECK(journal->durable.wal != NULL && !journal->is_polling);
+    journal->durable.writes.slow_ns = 2 * election_ns < DISK_HANGS_NS
+                                          ? 2 * election_ns
+                                          : DISK_HANGS_NS;
+    journal->durable.writes.hangs_ns = 10 * election_ns;
+    journal->durable.votes = journal->durable.writes;
     journal->space_work.data = journal;
     journal->space_error = datadir_space(node->datadir, &journal->space_found);
     look_at_space(journal);
@@ -130,7 +114,8 @@ void journal_watch(struct journal *journal)
         turn_fail(&node->turn, HASP_NODE_STORAGE,
                   "cannot start a thread that watches the disk");
     }
-    CHECK(uv_poll_init(&node->uv, &journal->poll, wal_fd(journal->wal)) == 0);
+    CHECK(uv_poll_init(&node->uv, &journal->poll,
+                       wal_fd(journal->durable.wal)) == 0);
     journal->poll.data = journal;
     CHECK(uv_poll_start(&journal->poll, UV_READABLE, on_readable) == 0);
     journal->is_polling = true;
@@ -138,7 +123,7 @@ void journal_watch(struct journal *journal)
 
 void journal_await(struct journal *journal, bool is_awaited)
 {
-    if (wal_await(journal->wal, is_awaited) &&
+    if (wal_await(journal->durable.wal, is_awaited) &&
         !journal->node->turn.has_failed) {
         take_completions(journal);
     }
@@ -154,21 +139,13 @@ static void on_vote_saved(uv_poll_t *poll, int status, int events)
     if (node->turn.has_failed) {
         return;
     }
-    int rv = vote_saver_take(journal->saver, &saved);
+    int rv = durable_take_vote(&journal->durable, turn_now(), &saved);
     if (rv == HASP_EBUSY) {
         return;
     }
     if (rv != 0) {
         fail(node, "write the vote", rv);
         return;
-    }
-    CHECK(saved.term <= journal->asked_term); /* Nobody else asks. */
-    if (saved.term == journal->asked_term &&
-        saved.voted_for == journal->asked_vote) {
-        journal->is_saving = false;
-        writes_ended(&journal->votes, turn_now());
-        wal_hold(journal->wal, false);
-        journal_start(journal);
     }
     if (!turn_is_over(&node->turn)) {
         core_vote_saved(node->core, saved.term, saved.voted_for, saved.flush_ns,
@@ -181,15 +158,15 @@ void journal_begin(struct journal *journal)
 {
     struct hasp_node *node = journal->node;
     /* A second saver would write the vote beside the first. */
-    CHECK(journal->saver == NULL && journal->is_polling);
-    int rv = vote_saver_new(node->datadir, &journal->saver);
+    CHECK(journal->durable.saver == NULL && journal->is_polling);
+    int rv = vote_saver_new(node->datadir, &journal->durable.saver);
     if (rv != 0) {
         turn_fail(&node->turn, HASP_NODE_STORAGE,
                   "cannot start a thread for the votes");
         return;
     }
     CHECK(uv_poll_init(&node->uv, &journal->saver_poll,
-                       vote_saver_fd(journal->saver)) == 0);
+                       vote_saver_fd(journal->durable.saver)) == 0);
     journal->saver_poll.data = journal;
     CHECK(uv_poll_start(&journal->saver_poll, UV_READABLE, on_vote_saved) == 0);
 }
@@ -199,7 +176,7 @@ void journal_unwatch(struct journal *journal)
     if (journal->is_polling) {
         journal->is_polling = false;
         uv_close((uv_handle_t *)&journal->poll, NULL);
-        if (journal->saver != NULL) {
+        if (journal->durable.saver != NULL) {
             uv_close((uv_handle_t *)&journal->saver_poll, NULL);
         }
     }
@@ -209,21 +186,15 @@ void journal_done(struct journal *journal)
 {
     CHECK(!journal->is_polling); /* It would read a descriptor that is gone. */
     disk_watch_stop();
-    vote_saver_free(journal->saver);
-    journal->saver = NULL;
+    vote_saver_free(journal->durable.saver);
+    journal->durable.saver = NULL;
 }
 
 void journal_start(struct journal *journal)
 {
-    int rv = wal_start(journal->wal);
+    int rv = durable_start(&journal->durable, turn_now());
     if (rv != 0) {
         fail(journal->node, "write the log", rv);
-        return;
-    }
-    if (is_writing(journal)) {
-        writes_began(&journal->writes, turn_now());
-    } else {
-        writes_ended(&journal->writes, turn_now());
     }
 }
 
@@ -240,7 +211,7 @@ static void space_run(uv_work_t *work)
 static void tell_core(struct journal *journal, uint64_t now_ns)
 {
     struct hasp_node *node = journal->node;
-    bool is_scarce = journal->is_full || journal->writes.is_slow;
+    bool is_scarce = journal->is_full || journal->durable.writes.is_slow;
     if (is_scarce != journal->is_told_scarce && node->has_begun &&
         !node->turn.has_failed) {
         journal->is_told_scarce = is_scarce;
@@ -272,7 +243,7 @@ static void ask_for_space(struct journal *journal)
 /* Not the disk's fault: it goes on once there is a descriptor. */
 static void look_at_files(struct journal *journal, uint64_t now_ns)
 {
-    bool is_starved = wal_is_starved(journal->wal);
+    bool is_starved = wal_is_starved(journal->durable.wal);
     if (is_starved && (journal->starved_told_ns == 0 ||
                        now_ns - journal->starved_told_ns >= STARVED_TOLD_NS)) {
         LOG_ERROR("too many open files",
@@ -310,10 +281,11 @@ static void look_at_hang(struct hasp_node *node, const struct writes *writes,
 static void look_at_write(struct journal *journal, uint64_t read_ns)
 {
     struct hasp_node *node = journal->node;
-    struct writes *writes = &journal->writes;
+    struct writes *writes = &journal->durable.writes;
     bool was_slow = writes->is_slow;
     uint64_t since_ns = writes_look(writes, read_ns);
-    if (!wal_is_starved(journal->wal)) { /* Else it waits for a segment. */
+    if (!wal_is_starved(
+            journal->durable.wal)) { /* Else it waits for a segment. */
         look_at_hang(node, writes, since_ns, "log");
     }
     if (node->turn.has_failed) {
@@ -332,16 +304,16 @@ void journal_look(struct journal *journal, uint64_t now_ns)
 {
     struct hasp_node *node = journal->node;
     uint64_t read_ns = turn_read(&node->turn, now_ns);
-    look_at_hang(node, &journal->votes, writes_look(&journal->votes, read_ns),
-                 "vote");
+    look_at_hang(node, &journal->durable.votes,
+                 writes_look(&journal->durable.votes, read_ns), "vote");
     look_at_write(journal, read_ns);
     tell_core(journal, now_ns);
 }
 
 uint64_t journal_next(const struct journal *journal)
 {
-    uint64_t write_ns = writes_next(&journal->writes);
-    uint64_t vote_ns = writes_next(&journal->votes);
+    uint64_t write_ns = writes_next(&journal->durable.writes);
+    uint64_t vote_ns = writes_next(&journal->durable.votes);
     return write_ns < vote_ns ? write_ns : vote_ns;
 }
 
@@ -357,14 +329,15 @@ int journal_write_now(struct journal *journal,
     uint64_t term = 0, log_index = 0;
     CHECK(!journal->node->has_begun); /* It would block the loop. */
     journal_port_log_append(journal->node, entries, count);
-    int rv = wal_start(journal->wal);
-    while (rv == 0 && wal_is_busy(journal->wal)) {
-        struct pollfd waiting = {.fd = wal_fd(journal->wal), .events = POLLIN};
-        if (!wal_await(journal->wal, true) && poll(&waiting, 1, -1) < 0 &&
-            errno != EINTR) {
+    int rv = wal_start(journal->durable.wal);
+    while (rv == 0 && wal_is_busy(journal->durable.wal)) {
+        struct pollfd waiting = {.fd = wal_fd(journal->durable.wal),
+                                 .events = POLLIN};
+        if (!wal_await(journal->durable.wal, true) &&
+            poll(&waiting, 1, -1) < 0 && errno != EINTR) {
             return HASP_EIO;
         }
-        rv = wal_complete(journal->wal, &term, &log_index);
+        rv = wal_complete(journal->durable.wal, &term, &log_index);
     }
     return rv;
 }
@@ -375,23 +348,14 @@ void journal_port_save_vote(void *data, uint64_t term, uint64_t voted_for)
     if (node->turn.has_failed) {
         return;
     }
-    /* A term has one vote, which is never taken back. */
-    CHECK(node->journal.saver != NULL && term >= node->journal.asked_term);
-    CHECK(term > node->journal.asked_term || node->journal.asked_vote == 0 ||
-          node->journal.asked_vote == voted_for);
-    node->journal.asked_term = term;
-    node->journal.asked_vote = voted_for;
-    node->journal.is_saving = true;
-    wal_hold(node->journal.wal, true);
-    writes_began(&node->journal.votes, turn_now());
-    vote_saver_save(node->journal.saver, term, voted_for);
+    durable_save_vote(&node->journal.durable, term, voted_for, turn_now());
 }
 
 void journal_port_log_truncate(void *data, uint64_t from_index)
 {
     struct hasp_node *node = data;
     if (!node->turn.has_failed) {
-        wal_truncate(node->journal.wal, from_index);
+        wal_truncate(node->journal.durable.wal, from_index);
     }
 }
 
@@ -399,19 +363,8 @@ void journal_port_log_append(void *data, const struct replica_entry *entries,
                              uint32_t count)
 {
     struct hasp_node *node = data;
-    struct wal_entry batch[APPEND_BATCH];
-    if (node->turn.has_failed) {
-        return;
-    }
-    for (uint32_t i = 0; i < count;) {
-        uint32_t size = 0;
-        for (; size < APPEND_BATCH && i < count; size++, i++) {
-            batch[size] = (struct wal_entry){.term = entries[i].term,
-                                             .log_index = entries[i].log_index,
-                                             .type = (uint8_t)entries[i].type,
-                                             .body = entries[i].body};
-        }
-        wal_append(node->journal.wal, batch, size);
+    if (!node->turn.has_failed) {
+        durable_append(&node->journal.durable, entries, count);
     }
 }
 
@@ -421,7 +374,7 @@ void journal_port_log_trim(void *data, uint64_t up_to_index)
     if (node->turn.has_failed) {
         return;
     }
-    int rv = wal_trim(node->journal.wal, up_to_index);
+    int rv = wal_trim(node->journal.durable.wal, up_to_index);
     if (rv != 0) {
         fail(node, "trim the log", rv);
     }
@@ -429,9 +382,7 @@ void journal_port_log_trim(void *data, uint64_t up_to_index)
 
 void journal_reset(struct journal *journal, uint64_t next_index)
 {
-    CHECK(!journal->is_resetting);
     if (!journal->node->turn.has_failed) {
-        journal->is_resetting = true;
-        wal_reset_start(journal->wal, next_index);
+        durable_reset(&journal->durable, next_index);
     }
 }

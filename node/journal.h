@@ -3,8 +3,8 @@
 /* The node's disk: the log, the vote, and how much room is left.
  *
  * Both are written asynchronously (storage/wal.h, storage/vote_saver.h); that
- * they are durable comes back through the loop. While a vote is being saved no
- * write of the log begins. Everything that fails here ends the node (exit 70):
+ * they are durable comes back through the loop; in which order is decided by
+ * node/durable.h. Everything that fails here ends the node (exit 70):
  * after a failed write nobody knows what is on the disk, and only a start that
  * reads it back can tell.
  *
@@ -27,30 +27,21 @@
 #include <uv.h>
 
 #include "base/err.h"
-#include "node/writes.h"
+#include "node/durable.h"
 #include "raft/replica.h"
 
 struct hasp_node;
-struct vote_saver;
-struct wal;
 
 struct journal {
     struct hasp_node *node;
-    struct wal *wal;
+    struct durable durable; /* Its saver: from journal_begin() on. */
     uv_poll_t poll;
     bool is_polling;
-    struct vote_saver *saver; /* From journal_begin() on. */
     uv_poll_t saver_poll;
-    uint64_t asked_term; /* Of the newest vote that is to be saved ... */
-    uint64_t asked_vote;
-    bool is_saving; /* ... and has not been saved yet. */
-    struct writes votes;
-    struct writes writes;
     uv_work_t space_work;
     bool is_asking; /* For the free space, on a worker's thread ... */
     int space_error;
     uint64_t space_found; /* ... which writes these. */
-    bool is_resetting;
     bool is_full;
     bool is_told_scarce; /* What the core knows. */
     uint64_t free_size;
@@ -76,8 +67,8 @@ void journal_tick(struct journal *journal, uint64_t now_ns);
 /* Looks how long writes have been in flight; to be called at journal_next(). */
 void journal_look(struct journal *journal, uint64_t now_ns);
 uint64_t journal_next(const struct journal *journal);
-/* Empties the log, which then goes on at 'next_index'; 'is_resetting' until
- * that is durable. */
+/* Empties the log, which then goes on at 'next_index'; 'durable.is_resetting'
+ * until it has. */
 void journal_reset(struct journal *journal, uint64_t next_index);
 /* Bytes that may be written until the reserve is reached. */
 uint64_t journal_room(const struct journal *journal);

@@ -148,7 +148,7 @@ static void gauge(struct buffer *out, const char *name, const char *help,
 
 static bool is_scarce(const struct hasp_node *node)
 {
-    return node->journal.is_full || node->journal.writes.is_slow;
+    return node->journal.is_full || node->journal.durable.writes.is_slow;
 }
 
 static void put_raft(const struct hasp_node *node, struct buffer *out)
@@ -251,15 +251,15 @@ static void put_disk(const struct hasp_node *node, struct buffer *out)
     head(out, "hasp_log_write_seconds", "summary",
          "Durable writes of the log.");
     buffer_printf(out, "hasp_log_write_seconds_sum %.6f\n",
-                  (double)journal->writes.sum_ns / 1e9);
+                  (double)journal->durable.writes.sum_ns / 1e9);
     buffer_printf(out, "hasp_log_write_seconds_count %" PRIu64 "\n",
-                  journal->writes.count);
+                  journal->durable.writes.count);
     head(out, "hasp_log_write_seconds_max", "gauge",
          "The longest durable write since the start.");
     buffer_printf(out, "hasp_log_write_seconds_max %.6f\n",
-                  (double)journal->writes.max_ns / 1e9);
+                  (double)journal->durable.writes.max_ns / 1e9);
     gauge(out, "hasp_log_disk_bytes", "Size of the log on disk.",
-          wal_disk_size(journal->wal));
+          wal_disk_size(journal->durable.wal));
     gauge(out, "hasp_disk_free_bytes", "Room left for the data directory.",
           journal->free_size);
     gauge(out, "hasp_disk_is_scarce",

@@ -112,8 +112,8 @@ static void settle(struct hasp_node *node)
            (turn_now() < by &&
             (node->clients.count > 0 || !node->members.is_closed ||
              !probes_are_closed(&node->probes) ||
-             (node->journal.wal != NULL && !node->turn.has_failed &&
-              wal_is_busy(node->journal.wal))))) {
+             (node->journal.durable.wal != NULL && !node->turn.has_failed &&
+              wal_is_busy(node->journal.durable.wal))))) {
         uv_run(&node->uv, UV_RUN_ONCE);
         if (turn_now() >= began + GOODBYE_NS) {
             clients_cut(&node->clients);
@@ -201,7 +201,7 @@ void hasp_node_close(struct hasp_node *node)
     certificates_done(&node->certificates);
     archive_done(&node->archive);
     journal_done(&node->journal);
-    wal_close(node->journal.wal);
+    wal_close(node->journal.durable.wal);
     table_close(node->table);
     if (node->datadir != NULL) {
         datadir_close(node->datadir);

@@ -7,6 +7,7 @@
  *     members.c    links with members: greetings, frames
  *     probe.c      is a new member where it is said to be?
  *     journal.c    the log, the vote, room on the disk
+ *     durable.c    in which order vote and log come to the disk
  *     writes.c     how long writes take: is the disk slow, or hung?
  *     archive.c    snapshots: taken and received ones, by a worker
  *     certificates.c  those of this node, and when they change

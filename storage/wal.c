@@ -79,6 +79,7 @@ struct wal {
     int fd;                 /* Of the active segment. */
     struct wal_chain chain; /* Of the next batch to be composed. */
     struct extent durable;
+    uint64_t write_count;
     bool has_asked; /* For room, since the queue cannot go on without. */
     bool is_held;
     bool is_awaited; /* The eventfd is signalled for writes that end. */
@@ -232,6 +233,11 @@ const char *wal_why(const struct wal *wal)
 const char *wal_mode(const struct wal *wal)
 {
     return wal->is_direct ? "direct" : "buffered";
+}
+
+uint64_t wal_write_count(const struct wal *wal)
+{
+    return wal->write_count;
 }
 
 bool wal_is_writing(const struct wal *wal)
@@ -551,6 +557,7 @@ static void land(struct wal *wal)
     struct flight *flight = &wal->flight;
     struct segment *last = active(wal);
     flight->is_on = false;
+    wal->write_count++;
     for (size_t i = 0; i < wal->segment_count; i++) {
         struct segment *segment = &wal->segments[i];
         if (segment->high >= flight->lowest) {

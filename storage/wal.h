@@ -122,6 +122,8 @@ const char *wal_why(const struct wal *wal);
 /* How it writes: "direct" or "buffered". */
 const char *wal_mode(const struct wal *wal);
 
+/* Writes that have become durable since it was opened. */
+uint64_t wal_write_count(const struct wal *wal);
 /* True while a write is in flight. */
 bool wal_is_writing(const struct wal *wal);
 /* True while a write is in flight or something is queued. */

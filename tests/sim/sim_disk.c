@@ -123,44 +123,20 @@ static struct sim_disk *acting(void *data, const char *what, uint64_t a,
     return disk;
 }
 
-/* What waits for a vote is not in flight; what waits for a segment is. */
-static bool is_writing(const struct sim_disk *disk)
-{
-    return disk->is_saving ? wal_is_writing(disk->wal) : wal_is_busy(disk->wal);
-}
-
 void sim_disk_port_save_vote(void *data, uint64_t term, uint64_t voted_for)
 {
     struct sim_disk *disk = acting(data, "votes", term, voted_for, 0);
     if (disk == NULL) {
         return;
     }
-    CHECK(term >= disk->asked_term);
-    disk->asked_term = term;
-    disk->asked_vote = voted_for;
-    disk->is_saving = true;
-    wal_hold(disk->wal, true);
-    writes_began(&disk->votes, disk->sim->now_ns);
-    vote_saver_save(disk->saver, term, voted_for);
+    durable_save_vote(&disk->durable, term, voted_for, disk->sim->now_ns);
 }
 
 void sim_disk_port_log_truncate(void *data, uint64_t from_index)
 {
     struct sim_disk *disk = acting(data, "truncates", from_index, 0, 0);
     if (disk != NULL) {
-        wal_truncate(disk->wal, from_index);
-    }
-}
-
-static void append(struct sim_disk *disk, const struct replica_entry *entries,
-                   uint32_t count)
-{
-    for (uint32_t i = 0; i < count; i++) {
-        struct wal_entry entry = {.term = entries[i].term,
-                                  .log_index = entries[i].log_index,
-                                  .type = (uint8_t)entries[i].type,
-                                  .body = entries[i].body};
-        wal_append(disk->wal, &entry, 1);
+        wal_truncate(disk->durable.wal, from_index);
     }
 }
 
@@ -172,7 +148,7 @@ void sim_disk_port_log_append(void *data, const struct replica_entry *entries,
     if (disk != NULL) {
         sim_silence_appended(sim_check_silence(disk->sim), disk->node, entries,
                              count);
-        append(disk, entries, count);
+        durable_append(&disk->durable, entries, count);
     }
 }
 
@@ -181,35 +157,27 @@ void sim_disk_port_log_trim(void *data, uint64_t up_to_index)
     struct sim_disk *disk = acting(data, "trims", up_to_index, 0, 0);
     if (disk != NULL) {
         CHECK(disk->newest.log_index >= up_to_index);
-        sim_node_disk_fails(disk->node, wal_trim(disk->wal, up_to_index));
+        sim_node_disk_fails(disk->node,
+                            wal_trim(disk->durable.wal, up_to_index));
     }
 }
 
 int sim_disk_start(struct sim_disk *disk)
 {
-    int error = wal_start(disk->wal);
-    if (error == 0 && is_writing(disk)) {
-        writes_began(&disk->writes, disk->sim->now_ns);
-    }
-    return error;
+    return durable_start(&disk->durable, disk->sim->now_ns);
 }
 
 static int collect_vote(struct sim_disk *disk, struct core *core,
                         uint64_t now_ns)
 {
     struct vote_saved saved;
-    int error = vote_saver_take(disk->saver, &saved);
+    uint64_t took_ns = disk->sim->now_ns - disk->durable.votes.began_ns;
+    int error = durable_take_vote(&disk->durable, disk->sim->now_ns, &saved);
     if (error != 0) {
         return error == HASP_EBUSY ? 0 : error;
     }
-    uint64_t took_ns = disk->sim->now_ns - disk->votes.began_ns;
     sim_note(disk->sim, host_of(disk), "vote saved", saved.term,
              saved.voted_for, 0);
-    if (saved.term == disk->asked_term && saved.voted_for == disk->asked_vote) {
-        disk->is_saving = false;
-        writes_ended(&disk->votes, disk->sim->now_ns);
-        wal_hold(disk->wal, false);
-    }
     core_vote_saved(core, saved.term, saved.voted_for, took_ns, now_ns);
     return 0;
 }
@@ -218,27 +186,16 @@ static int collect_log(struct sim_disk *disk, struct core *core,
                        uint64_t now_ns)
 {
     uint64_t term = 0, log_index = 0;
-    bool was_writing = wal_is_writing(disk->wal);
-    int error = wal_complete(disk->wal, &term, &log_index);
+    int error = durable_take_log(&disk->durable, disk->sim->now_ns, &term,
+                                 &log_index);
     if (error != 0) {
         return error;
-    }
-    bool is_same_write = was_writing && wal_is_writing(disk->wal) &&
-                         log_index == disk->durable_index &&
-                         term == disk->durable_term;
-    if (!is_same_write) {
-        writes_ended(&disk->writes, disk->sim->now_ns);
-    }
-    if (is_writing(disk)) {
-        writes_began(&disk->writes, disk->sim->now_ns);
-    }
-    if (!wal_is_busy(disk->wal)) {
-        disk->is_resetting = false;
     }
     if (log_index != 0 &&
         (log_index != disk->durable_index || term != disk->durable_term)) {
         sim_note(disk->sim, host_of(disk), "written", log_index, term, 0);
-        core_persisted(core, term, log_index, disk->writes.took_ns, now_ns);
+        core_persisted(core, term, log_index, disk->durable.writes.took_ns,
+                       now_ns);
     }
     disk->durable_index = log_index;
     disk->durable_term = term;
@@ -252,7 +209,7 @@ int sim_disk_collect(struct sim_disk *disk, struct core *core, uint64_t now_ns)
     if (error == 0) {
         error = collect_log(disk, core, now_ns);
     }
-    if (error == 0 && disk->is_installed && !disk->is_resetting) {
+    if (error == 0 && disk->is_installed && !disk->durable.is_resetting) {
         disk->is_installed = false;
         sim_note(disk->sim, host_of(disk), "has installed",
                  disk->newest.log_index, 0, 0);
@@ -497,8 +454,7 @@ void sim_disk_port_snapshot_install(void *data, uint64_t next_index)
         return;
     }
     CHECK(disk->adopted.stream.data != NULL && !disk->is_installed);
-    disk->is_resetting = true;
-    wal_reset_start(disk->wal, next_index);
+    durable_reset(&disk->durable, next_index);
     disk->installing.run = install;
     sim_at(disk->sim, &disk->installing,
            disk->sim->now_ns + sim_between(disk->sim, 1, 30) * latency(disk));
@@ -587,7 +543,7 @@ static int open_directory(struct sim_disk *disk, char why[HASP_WHY_SIZE])
         .open_table = open_table,
         .data = disk};
     error = recovery_run(&disk->recovery, &found, why);
-    disk->wal = found.wal;
+    disk->durable.wal = found.wal;
     disk->table = found.table;
     if (error == 0 && disk->recovery.has_snapshot) {
         keep_newest(disk, &disk->recovery.snapshot.header,
@@ -603,14 +559,15 @@ static int write_beginning(struct sim_disk *disk,
     uint64_t term = 0, log_index = 0;
     int error = datadir_save_vote(disk->datadir, 1, 0);
     if (error == 0) {
-        append(disk, first, 1);
-        error = wal_start(disk->wal);
+        durable_append(&disk->durable, first, 1);
+        error = durable_start(&disk->durable, disk->sim->now_ns);
     }
-    while (error == 0 && wal_is_busy(disk->wal)) {
+    while (error == 0 && wal_is_busy(disk->durable.wal)) {
         LIST_EACH (node, &disk->tasks.workers) {
             tasks_step(LIST_ENTRY(node, struct task, in_tasks));
         }
-        error = wal_complete(disk->wal, &term, &log_index);
+        error = durable_take_log(&disk->durable, disk->sim->now_ns, &term,
+                                 &log_index);
     }
     return error;
 }
@@ -636,11 +593,10 @@ int sim_disk_open(struct sim_disk *disk, struct bytes members,
     files_start(disk->files);
     tasks_enter(&disk->tasks);
     disk->newest = (struct disk_snapshot){0};
-    disk->asked_term = 0;
-    disk->asked_vote = 0;
+    disk->durable = (struct durable){0};
     int error = open_directory(disk, why);
     if (error == 0) {
-        wal_await(disk->wal, false);
+        wal_await(disk->durable.wal, false);
         *ret_start = disk->recovery.start;
     }
     if (error == 0 && disk->recovery.is_empty && members.size > 0) {
@@ -652,7 +608,7 @@ int sim_disk_open(struct sim_disk *disk, struct bytes members,
         disk->table = deferred;
     }
     if (error == 0) {
-        error = vote_saver_new(disk->datadir, &disk->saver);
+        error = vote_saver_new(disk->datadir, &disk->durable.saver);
     }
     return error;
 }
@@ -689,13 +645,9 @@ static void cancel_all(struct sim_disk *disk)
         sim_cancel(disk->sim, events[i]);
     }
     disk->has_news = false;
-    disk->is_saving = false;
     disk->is_installed = false;
-    disk->is_resetting = false;
     disk->durable_index = 0;
     disk->durable_term = 0;
-    disk->writes = (struct writes){0};
-    disk->votes = (struct writes){0};
 }
 
 /* The process is no more: nothing of this reaches the disk. */
@@ -708,10 +660,10 @@ static void close_files(struct sim_disk *disk)
     close_receiving(disk);
     unmap_adopted(disk);
     recovery_done(&disk->recovery);
-    vote_saver_free(disk->saver);
-    disk->saver = NULL;
-    wal_close(disk->wal);
-    disk->wal = NULL;
+    vote_saver_free(disk->durable.saver);
+    disk->durable.saver = NULL;
+    wal_close(disk->durable.wal);
+    disk->durable.wal = NULL;
     table_close(disk->table);
     disk->table = NULL;
     datadir_close(disk->datadir);

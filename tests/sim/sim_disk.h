@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The disk of a node: the real storage/ and node/recovery on a disk in memory.
+/* The disk of a node: the real storage/, node/recovery and node/durable on a
+ * disk in memory.
  *
- * It does what journal.c, snapshots.c and begin.c of node/ do around a core:
- * the log and the vote by their workers, each step of which takes its time;
- * while a vote is being saved no write of the log begins; snapshots are
- * written, checked and loaded later than they are asked for. An error of log,
- * vote or table ends the process.
+ * It does what journal.c, archive.c and begin.c of node/ do around a core: each
+ * step of a worker takes the time that a disk needs; snapshots are written,
+ * checked and loaded later than they are asked for. An error of log, vote or
+ * table ends the process.
  *
  * What a crash leaves is decided by sim_files.h: inside any call, sector by
  * sector and name by name. The table is sim_table.h's. */
@@ -15,8 +15,8 @@
 #define HASP_TESTS_SIM_SIM_DISK_H
 
 #include "base/cluster_id.h"
+#include "node/durable.h"
 #include "node/recovery.h"
-#include "node/writes.h"
 #include "raft/replica.h"
 #include "storage/snapshot.h"
 #include "storage/table.h"
@@ -27,7 +27,6 @@
 
 struct core;
 struct sim_node;
-struct vote_saver;
 
 /* What a snapshot file on the disk is. */
 struct disk_snapshot {
@@ -46,20 +45,13 @@ struct sim_disk {
     /* The process; NULL while it does not run. */
     struct tasks tasks;
     struct datadir *datadir;
-    struct wal *wal;
-    struct vote_saver *saver;
+    struct durable durable;
     struct table *table; /* As the core sees it. */
     struct recovery recovery;
-    struct writes writes;
-    struct writes votes;
     bool has_news;
     uint64_t durable_term; /* As the core was told. */
     uint64_t durable_index;
     struct replica_entry first; /* Of a new cluster. */
-    /* The newest vote that is to be saved. */
-    uint64_t asked_term;
-    uint64_t asked_vote;
-    bool is_saving;
     /* Snapshots. */
     struct disk_snapshot newest;
     struct sim_event taking;
@@ -72,7 +64,6 @@ struct sim_disk {
     struct snapshot_file adopted; /* Mapped; empty stream: none. */
     struct sim_event installing;
     bool is_installed;
-    bool is_resetting;
     struct sim_event naming; /* The cluster's id is written. */
     /* How it behaves. */
     uint64_t latency_ns;
