@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The client's side of a lease: until when may it be trusted? Pure arithmetic.
+/* The client's side of a lease: until when it may be trusted. Pure arithmetic.
  *
  * Rule 1: a lease of T is valid until S0 + 0.8 T, S0 being the clock when the
  * newest heartbeat that was answered OK was SENT. The leader counts T from its
@@ -32,8 +32,8 @@ struct lease_clock {
 enum lease_state { LEASE_HELD, LEASE_JEOPARDY, LEASE_LOST };
 
 struct lease {
-    struct lease_clock sent;  /* When the newest that was answered left. */
-    struct lease_clock tried; /* When the newest of all left. */
+    struct lease_clock sent;  /* When the newest answered heartbeat was sent. */
+    struct lease_clock tried; /* When the newest heartbeat of all was sent. */
     bool is_tried;
     uint64_t ttl_ns;
     uint64_t linger_ns; /* 0: none. */
@@ -42,14 +42,15 @@ struct lease {
 };
 
 void lease_init(struct lease *lease);
-/* A heartbeat leaves now. It moves only lease_next_beat(), so that one which is
- * never answered is repeated after another fifth (through another node: by 0.4
- * T) and not at once. */
+/* A heartbeat is sent now. This moves only lease_next_beat(): a heartbeat that
+ * is not answered is repeated after another fifth of the lease (at another
+ * node, at 0.4 T), not at once. */
 void lease_beat_sent(struct lease *lease, struct lease_clock at);
-/* A heartbeat (or OPEN) sent at 'sent' was answered OK with these times. 'sent'
- * is of this very request, never of an earlier one that was given up. An older
- * one than the newest changes nothing; on a lost lease nothing changes, and one
- * that was sent when the lease had already run out loses it. */
+/* A heartbeat (or OPEN) was answered OK with these times. It was sent at
+ * 'sent': this very request, not an earlier one that was given up. An answer to
+ * an older request than the newest answered one changes nothing, nor does any
+ * answer after the lease was lost. A request that was sent after the lease had
+ * run out loses it, even if it was answered OK. */
 void lease_answered(struct lease *lease, struct lease_clock sent,
                     uint64_t ttl_ms, uint64_t linger_ms);
 /* The server said EXPIRED, NOSESSION or BLACKLISTED. */
@@ -69,10 +70,10 @@ uint64_t lease_promised_ns(const struct lease *lease);
 /* The time between two heartbeats: a fifth of that. */
 uint64_t lease_period_ns(const struct lease *lease);
 
-/* Nanoseconds for which a hold with a limit (max hold) may still be trusted,
- * where a request sent at 'sent' was answered that 'hold_left_ms' were left of
- * it: 0.8 of that. The ACQUIRE that was granted at once counts with its whole
- * HOLD. */
+/* Nanoseconds for which a hold with a limit (max hold) may still be trusted:
+ * 0.8 of 'hold_left_ms', which is what the answer to a request sent at 'sent'
+ * said was left of it. If ACQUIRE was granted at once, that is the whole HOLD.
+ */
 uint64_t lease_hold_remaining(struct lease_clock sent, uint64_t hold_left_ms,
                               struct lease_clock now);
 

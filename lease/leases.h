@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The sessions' part of the leader's deadlines (lease/timers.h is the way in;
- * its comment has the rules).
+/* The leader's deadlines of sessions. Used through lease/timers.h, whose
+ * comment has the rules.
  *
- * Two lazy heaps, one of deadlines and one of the marks to be logged. A
- * session is bound while a mark of it stands in the state or is on its way
- * there: then its heartbeats need a HEARD.
+ * There are two lazy heaps, one of deadlines and one of the times at which
+ * sessions are to be marked. A session is bound while its mark stands in the
+ * state or is on its way there: then its heartbeats need a HEARD.
  *
- * A heartbeat moves both later, and does not touch the heaps: O(1). A key is so
- * never later than the truth, and an entry that comes up too early is put back
- * under its true key. Whatever moves a deadline earlier (a close with linger)
- * moves the key at once.
+ * A heartbeat moves both times later without touching the heaps, so it costs
+ * O(1). A key in a heap is therefore never later than the true time; an entry
+ * that comes up too early is put back under its true time. What moves a
+ * deadline earlier (a close with linger) moves the key at once.
  *
- * Quiet time at 'now' is T - (deadline - now), so that a deadline which was
- * lowered counts as quiet time, too.
+ * A session's quiet time at 'now' is T - (deadline - now), so a lowered
+ * deadline counts as quiet time as well.
  *
  * Threads: one. */
 
@@ -44,21 +44,22 @@ struct leases {
 void leases_done(struct leases *leases);
 void leases_clear(struct leases *leases);
 
-/* Starts one session of the state, under a new leader, whose BEGIN has marked
- * all that had no mark. */
+/* Starts the deadline of one session under a new leader. The leader's BEGIN has
+ * marked all sessions that had no mark. */
 void leases_inherit(struct leases *leases, const struct lockfsm *fsm,
                     const struct session *session, uint64_t now_ns);
 /* A session was opened just now. */
 void leases_open(struct leases *leases, const struct session *session,
                  uint64_t now_ns);
 void leases_end(struct leases *leases, uint64_t session);
-/* A mark, a HEARD of this session has been applied. */
+/* A mark, or a HEARD, of this session has been applied. */
 void leases_marked(struct leases *leases, uint64_t session);
 void leases_unmarked(struct leases *leases, uint64_t session);
-/* A HEARD of it is to be proposed: no mark before that is applied. */
+/* A HEARD of this session is about to be proposed: until it is applied the
+ * session is not marked. */
 void leases_hearing(struct leases *leases, uint64_t session);
-/* The session's stored TTL may have changed, or an entry was a heartbeat of it
- * ('is_renewed'). */
+/* The session's TTL may have changed, or, with 'is_renewed', an entry was a
+ * heartbeat of it. */
 void leases_changed(struct leases *leases, const struct session *session,
                     bool is_renewed, uint64_t now_ns);
 

@@ -2,29 +2,30 @@
 
 /* The leader's deadlines: sessions, waits, delays, max holds, blacklist ends.
  *
- * Volatile state of a leader (ARCHITECTURE.md: the rules of time, above all 2,
- * 4, 5, 8 to 10 and 13 to 16). It exists from the moment the leader's own BEGIN
- * is applied until it steps down, and is pure: 'now_ns' comes in, commands to
- * propose come out:
+ * This is volatile state of a leader (ARCHITECTURE.md: the rules of time, above
+ * all 2, 4, 5, 8 to 10 and 13 to 16). It exists from the moment at which the
+ * leader's own BEGIN is applied until it steps down, and is pure: 'now_ns'
+ * comes in, commands to propose come out:
  *
- *   1. timers_begin(): every session's deadline is now + T, less how long it
- *      has been quiet as the log tells.
+ *   1. timers_begin(): every session's deadline is now + T, less the quiet time
+ *      that the log tells of.
  *   2. timers_heard(R): deadline = max(deadline, R + T), for a heartbeat that
  *      is not refused. A doomed session's heartbeat moves nothing.
  *   3. timers_detached(D): with linger, deadline = min(deadline, D + linger),
  *      D being the leader's own clock, never before the last heartbeat.
- *   4. TIME marks sessions: who has been quiet for T/4 and has only a BEGIN's
- *      mark or none, and at once who lingers. From its PROPOSAL until a HEARD
- *      behind it has been applied, heartbeats wait for that:
- *      timers_needs_heard(). TIME is due without marks, too, as long as any
- *      mark or span stands: it moves the log's clock. One is under way at most.
- *   5. A session is doomed only when its EXPIRE was submitted with success,
- *      that is, when 'propose' returned true; from that moment on.
- *   6. WAIT, DELAY, HOLD, FOR and the quarantine are inherited less what the
- *      log's clock tells of them (lease/spans.h).
+ *   4. TIME marks the sessions that have been quiet for T/4 and have no mark,
+ * or only a BEGIN's, and at once those that linger. From the PROPOSAL of a mark
+ * until a HEARD behind it in the log has been applied, the session's heartbeats
+ * wait for that HEARD: timers_needs_heard(). A TIME is also due without marks
+ * as long as any mark or span stands, because it moves the log's clock. At most
+ * one is under way.
+ *   5. A session is doomed from the moment at which its EXPIRE was submitted,
+ *      that is, when 'propose' returned true.
+ *   6. WAIT, DELAY, HOLD, FOR and the quarantine are inherited, less what the
+ *      log's clock has counted of them (lease/spans.h).
  *
- * Deadlines do not move when the loop stalls: what timers_due() is given as the
- * present is a moment by which all input had been read, and after which
+ * Deadlines do not move when the loop stalls. The time that timers_due() is
+ * given is a moment by which all input had been read, and after which
  * leadership was confirmed (rules 5 and 6).
  *
  * A heartbeat costs O(1), whatever the number of sessions; lease/leases.h
@@ -43,8 +44,8 @@ struct timers;
 struct timers *timers_new(void);
 void timers_free(struct timers *timers);
 
-/* On every node. The state was loaded, at a start or from a snapshot: time is
- * measured from now on. */
+/* On every node: the state was loaded, at a start or from a snapshot. The time
+ * since the newest TIME or BEGIN is measured from now on. */
 void timers_loaded(struct timers *timers, const struct lockfsm *fsm,
                    uint64_t now_ns);
 /* For a BEGIN: the newest TIME or BEGIN applied here, and the time since then,
@@ -59,37 +60,41 @@ void timers_begin(struct timers *timers, const struct lockfsm *fsm,
 void timers_end(struct timers *timers);
 bool timers_are_on(const struct timers *timers);
 
-/* Follows the effects of an applied entry (also of our own proposals), each
- * once and in order, on every node and before the next entry is applied. What
- * it reads of them: SESSION_CHANGED reason ("renewed": heard from now, its mark
- * has gone); QUEUED session,
- * owner, wait_index, time_ms (0: for ever); WAIT_ENDED wait_index; GRANTED
- * session, owner, lock, token, wait_index (0: not from the queue), hold_ms;
- * RELEASED and HOLD_EXPIRED (the hold has gone) lock, session, owner; DELAYED
- * lock, time_ms, log_index; DELAY_OVER lock; BLACKLISTED time_ms, log_index. */
+/* Takes note of an effect of an applied entry. It is called for each effect
+ * once and in order, on every node, before the next entry is applied, and for
+ * our own proposals as well. What it reads of them: SESSION_CHANGED reason
+ * ("renewed": heard from now, its mark has gone); QUEUED session, owner,
+ * wait_index, time_ms (0: for ever); WAIT_ENDED wait_index; GRANTED session,
+ * owner, lock, token, wait_index (0: not from the queue), hold_ms; RELEASED and
+ * HOLD_EXPIRED (the hold has gone) lock, session, owner; DELAYED lock, time_ms,
+ * log_index; DELAY_OVER lock; BLACKLISTED time_ms, log_index. */
 void timers_follow(struct timers *timers, const struct lockfsm *fsm,
                    const struct effect *effect, uint64_t now_ns);
 
-/* A heartbeat received at 'received_ns' will be answered OK once confirmed.
- * False: the session is unknown or doomed, nothing moved. */
+/* A heartbeat was received at 'received_ns' and will be answered OK once
+ * leadership is confirmed. False: the session is unknown or doomed, and nothing
+ * has moved. */
 bool timers_heard(struct timers *timers, uint64_t session,
                   uint64_t received_ns);
 /* True if a heartbeat of this session may be answered only after a HEARD that
  * was proposed after its receipt has been applied. */
 bool timers_needs_heard(const struct timers *timers, uint64_t session);
-/* A HEARD of it will be proposed: it is not marked before that is applied. */
+/* A HEARD of the session will be proposed: it is not marked before that is
+ * applied. */
 void timers_hearing(struct timers *timers, uint64_t session);
 bool timers_is_doomed(const struct timers *timers, uint64_t session);
-/* The last connection attached to the session was closed, seen at 'now_ns'. */
+/* The last connection attached to the session was closed; this was noticed at
+ * 'now_ns'. */
 void timers_detached(struct timers *timers, uint64_t session, uint64_t now_ns);
 
-/* When something becomes due next, or a little before (then timers_due() finds
- * nothing and the next answer is later); UINT64_MAX if nothing will. */
+/* When something becomes due next. This may be a little early: then
+ * timers_due() finds nothing, and the next answer is later. UINT64_MAX: nothing
+ * will. */
 uint64_t timers_next(const struct timers *timers);
 
-/* Nanoseconds left of a lease, delay or max hold; 0 if over or unknown. Of a
- * hold: so much may its client be told, which is less than a successor would
- * leave to it. */
+/* Nanoseconds left of a lease, a delay or a max hold; 0: over, or unknown. Of a
+ * hold this is what its client may be told: less than a new leader would leave
+ * it. */
 uint64_t timers_lease_left(const struct timers *timers, uint64_t session,
                            uint64_t now_ns);
 uint64_t timers_delay_left(struct timers *timers, struct bytes lock,
@@ -104,13 +109,13 @@ uint64_t timers_quarantine_left(struct timers *timers,
 
 /* Takes a command to propose; true if it was submitted. */
 typedef bool timers_propose_fn(void *data, struct bytes command);
-/* Encodes the commands that are due at 'now_ns' and hands each to 'propose';
- * after a refused one the rest is left for the next call. At most 'session_max'
- * sessions per EXPIRE, and at most 'command_max' commands in all. What
- * was proposed is not proposed again until it has been applied or
- * timers_begin() is called. 'now_ns' may be an earlier moment, that at which a
- * question was asked which has been confirmed since: what became due later then
- * waits. 'clock_ns' is the present in any case: what a TIME counts to. */
+/* Encodes the commands that are due at 'now_ns' and gives each to 'propose'.
+ * When one is refused, the rest is left for the next call. An EXPIRE has at
+ * most 'session_max' sessions, and there are at most 'command_max' commands.
+ * What was proposed is not proposed again until it has been applied or
+ * timers_begin() is called. 'now_ns' may lie in the past: at the moment at
+ * which a question was asked that has been confirmed since; what became due
+ * later waits. 'clock_ns' is always the present, up to which a TIME counts. */
 void timers_due(struct timers *timers, uint64_t now_ns, uint64_t clock_ns,
                 uint32_t session_max, uint32_t command_max,
                 timers_propose_fn *propose, void *data);

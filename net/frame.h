@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Peer frames: what nodes say to each other.
+/* Frames: the messages between nodes.
  *
  *     offset 0  u32  size of the body
  *            4  u8   type (enum frame_type)
@@ -8,10 +8,10 @@
  *            6  u16  0
  *            8  ...  body
  *
- * The first frame on a connection, each way, is FRAME_HELLO; anything wrong in
- * it closes the connection. Pure: bytes in, structures out. Every length is
- * checked against FRAME_SIZE_MAX before anything is allocated. Bytes in a
- * decoded frame are borrowed from the input. */
+ * The first frame in each direction of a connection is FRAME_HELLO; if anything
+ * is wrong in it the connection is closed. This module is pure: bytes in,
+ * structures out. Every length is checked against FRAME_SIZE_MAX before memory
+ * is allocated for it. Bytes in a decoded frame are borrowed from the input. */
 
 #ifndef HASP_NET_FRAME_H
 #define HASP_NET_FRAME_H
@@ -31,18 +31,18 @@
  * speaks TLS (TLS_FIRST_BYTE). */
 #define FRAME_NOT_SIZE 0x16
 
-/* Versions of the frames. Each node announces in its HELLO the range that it
- * speaks; both sides of a connection then speak the highest version that lies
- * in both ranges. A frame exists since the version in its row of the table in
- * frame.c, and nobody is sent one of a later version than that of the
- * connection (peers_output()). So nodes of two programs run beside each other
- * while they are upgraded one by one, and back again.
+/* Versions of the frames. Each node announces in its HELLO the range of
+ * versions that it speaks; both sides of a connection then use the highest
+ * version that lies in both ranges. The table in frame.c has the version since
+ * which each frame exists, and no frame is sent on a connection of an older
+ * version (peers_output()). So nodes of two programs can run side by side while
+ * they are upgraded, or downgraded, one by one.
  *
  * To add a frame after a release: give it a type and a row, and raise
  * FRAME_VERSION_NEWEST if that version has been released. The body of a frame
- * never changes: what is to be longer is a new frame. Of all versions alike are
- * the header, REFUSED, and the fields of HELLO up to 'to'. FRAME_VERSION_OLDEST
- * is raised when a frame that all need is no longer understood. */
+ * never changes: a longer body is a new frame. The header, REFUSED, and the
+ * fields of HELLO up to 'to' are the same in all versions. FRAME_VERSION_OLDEST
+ * is raised when a frame that all nodes need is no longer understood. */
 #define FRAME_VERSION_OLDEST 1
 #ifdef HASP_FEATURE_LEVEL_EXTRA /* For tests: see lockfsm/feature.h. */
 #define FRAME_VERSION_NEWEST 2
@@ -60,13 +60,12 @@ enum frame_type {
     FRAME_SNAPSHOT_ACK = 7,
     FRAME_PING = 8, /* Body: u64, echoed by PONG. */
     FRAME_PONG = 9,
-    FRAME_LOST = 10,     /* What the receiver has acknowledged and lost. */
-    FRAME_DIGEST = 11,   /* Of the sender's state at some index, for its leader.
-                          */
-    FRAME_DIVERGED = 12, /* What a majority has there; the receiver has not. */
+    FRAME_LOST = 10,     /* The receiver has lost what it had acknowledged. */
+    FRAME_DIGEST = 11,   /* A digest of the sender's state, for its leader. */
+    FRAME_DIVERGED = 12, /* The digest of a majority; the receiver's differs. */
     FRAME_MEMBERS = 13,  /* The sender's newest configuration. */
-    FRAME_ACCUSED = 14,  /* The sender was told so: is it true? */
-    FRAME_CLEARED = 15,  /* It is not. */
+    FRAME_ACCUSED = 14,  /* To the leader: is what a LOST says of me true? */
+    FRAME_CLEARED = 15,  /* The leader's answer: it is not. */
     FRAME_CLOCK = 16,    /* Body: u64, the sender's time in nanoseconds. */
     FRAME_REFUSED = 17,  /* Why the receiver's HELLO was not taken. */
 #ifdef HASP_FEATURE_LEVEL_EXTRA
@@ -125,18 +124,18 @@ struct frame_hello {
     struct frame_terms terms; /* Of a founder that has not founded yet. */
 };
 void frame_put_hello(struct buffer *out, const struct frame_hello *hello);
-/* Of a HELLO of versions that this program does not speak only the fields up to
+/* If this program speaks none of the HELLO's versions, only the fields up to
  * 'to' are read; the others are zero. */
 MUST_CHECK int frame_get_hello(struct bytes body, struct frame_hello *ret);
-/* Do two nodes that greet each other so fit together? */
+/* Whether two nodes with these greetings may be connected. */
 enum frame_age { FRAME_FITS, FRAME_OTHER_TOO_OLD, FRAME_SELF_TOO_OLD };
 enum frame_age frame_compare_levels(const struct frame_hello *self,
                                     const struct frame_hello *other);
 
 #define FRAME_ARGUMENT_MAX 1024
 
-/* 'conn' and 'slot' name the place where the answer belongs, in the asking
- * node's own numbers. */
+/* 'conn' and 'slot' say where the answer belongs; they are numbers of the
+ * asking node. */
 struct frame_forward {
     uint64_t term;    /* That of the leader it is sent to. */
     bool may_be_done; /* An earlier leader may have carried it out. */
@@ -148,20 +147,20 @@ struct frame_forward {
     uint8_t version;        /* RESP version of the answer: 2 or 3. */
     struct bytes address;   /* The client's. */
     struct bytes client;    /* CLIENT SETNAME, may be empty. */
-    struct bytes *argument; /* Of decoding: the caller's array, or NULL ... */
-    uint32_t count;         /* ... to count them: FRAME_ARGUMENT_MAX at most. */
+    struct bytes *argument; /* To decode: the caller's array, or NULL to ... */
+    uint32_t count;         /* ... count them; at most FRAME_ARGUMENT_MAX. */
 };
 void frame_put_forward(struct buffer *out, const struct frame_forward *forward);
-/* Sets these in an encoded FORWARD, header and body. */
+/* Overwrites these fields of an encoded FORWARD, header and body. */
 void frame_stamp_forward(uint8_t *frame, uint64_t term, bool may_be_done,
                          uint64_t session);
 MUST_CHECK int frame_get_forward(struct bytes body,
                                  struct frame_forward *ret_forward);
 
 enum frame_answer_kind {
-    ANSWER_REPLY = 0,    /* 'reply' goes to the client; without a slot, too. */
-    ANSWER_ATTACHED = 1, /* Likewise; and 'session' is now attached. */
-    ANSWER_ENDED = 2,    /* Likewise; and 'session' has ended. */
+    ANSWER_REPLY = 0,      /* 'reply' goes to the client; a push has no slot. */
+    ANSWER_ATTACHED = 1,   /* Likewise; and 'session' is now attached. */
+    ANSWER_ENDED = 2,      /* Likewise; and 'session' has ended. */
     ANSWER_NOT_LEADER = 3, /* Nothing was done, by any leader: ask another. */
     ANSWER_UNKNOWN = 4 /* It may have been done, and this node leads no more. */
 };
@@ -175,8 +174,8 @@ struct frame_answer {
 void frame_put_answer(struct buffer *out, const struct frame_answer *answer);
 MUST_CHECK int frame_get_answer(struct bytes body, struct frame_answer *ret);
 
-/* CLOSED: connection 'conn' of the sending node has gone, with these sessions
- * attached. */
+/* CLOSED: connection 'conn' of the sending node was closed; these sessions were
+ * attached to it. */
 #define FRAME_SESSION_MAX 4096
 void frame_put_closed(struct buffer *out, uint64_t conn,
                       const uint64_t *sessions, uint32_t count);

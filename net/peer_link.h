@@ -33,7 +33,7 @@
 struct peer {
     struct list node;
     uint64_t id;
-    char host[PEER_HOST_SIZE]; /* Empty: cannot be dialled. */
+    char host[PEER_HOST_SIZE]; /* Empty: it cannot be dialled. */
     uint16_t port;
     struct peer_link *link; /* Dialling, or up. */
     uint64_t dial_at_ms;
@@ -56,7 +56,7 @@ struct peer_link {
     uint64_t up_ms;
     uint64_t deadline_ms; /* Until it is up; UINT64_MAX while connecting. */
     uint64_t heard_ms;
-    uint64_t ping_ms; /* When to say PING. */
+    uint64_t ping_ms; /* When to send the next PING. */
     bool is_dialled;
     bool is_stranger;
     bool is_up; /* on_up was called, on_down was not. */
@@ -76,9 +76,9 @@ struct peers {
     struct list links;
     uint32_t stranger_count;
     uint32_t guest_count;
-    uint32_t part_count; /* Of what must be closed before the memory goes. */
+    uint32_t part_count; /* Parts that must close before the memory is freed. */
     uint64_t wake_ms;    /* When the timer is due. */
-    uint64_t grace_ms;   /* Nobody is judged silent before: we have stalled. */
+    uint64_t grace_ms;   /* After a stall of ours: nobody is silent before. */
     struct prng prng;
     void (*closed)(void *data);
     void *closed_data;
@@ -97,12 +97,12 @@ struct peer *peers_let_in(struct peers *peers, uint64_t id);
 void peers_let_out(struct peers *peers, struct peer *peer);
 /* The timer must fire at 'at_ms' or before. */
 void peers_wake_by(struct peers *peers, uint64_t at_ms);
-/* Without waiting for the other to do so. */
+/* Dials without waiting to be dialled. */
 void peers_dial_now(struct peers *peers, struct peer *peer);
-/* 'peer' has no link any more: when to dial again. */
+/* 'peer' no longer has a link: sets the time of the next dial. */
 void peers_redial_later(struct peers *peers, struct peer *peer,
                         bool was_up_for_a_while);
-/* One of part_count has gone. May free 'peers'. */
+/* One of part_count has closed. May free 'peers'. */
 void peers_part_closed(struct peers *peers);
 
 extern const struct stream_limits peer_link_stranger_limits;
@@ -112,7 +112,8 @@ struct peer_link *peer_link_new(struct peers *peers);
 /* Dials 'peer', which has no link. */
 void peer_link_dial(struct peers *peers, struct peer *peer);
 void peer_link_close(struct peer_link *link, const char *reason);
-/* PINGs if it is time, closes what is overdue; returns when to look again. */
+/* Sends a PING if it is time, or closes the link if it is overdue. Returns when
+ * to look again. */
 uint64_t peer_link_tick(struct peer_link *link, uint64_t now_ms);
 
 #endif /* HASP_NET_PEER_LINK_H */

@@ -2,44 +2,42 @@
 
 /* Connections between nodes.
  *
- * For each pair of nodes there is one connection, dialled by the node with the
- * greater id (it dials again with jitter, 20 ms to 1 s apart, for as long as
- * the member is wanted; names are resolved at each dial). Where that one does
- * not come for three seconds it may not know this node: then the one with the
- * smaller id dials, too. A connection counts
- * as up when both HELLOs have been exchanged and checked: protocol version,
- * cluster id (one side may not know it yet), node ids, the incarnation that
- * this node has learnt for the member, the feature levels. The dialler says
- * HELLO first; the other answers only a good one. A bad HELLO is logged with
- * its reason (at most a few lines in ten seconds), answered with it, and closes
- * the connection. A
- * second connection from a member replaces the first only if it carries the
- * same incarnation.
+ * Each pair of nodes has one connection, which the node with the greater id
+ * dials. It dials again, 20 ms to 1 s apart and with jitter, for as long as the
+ * member is wanted; names are resolved each time. If no connection comes within
+ * three seconds, the other node may not know this one: then the node with the
+ * smaller id dials as well. A connection is up when both HELLOs have been
+ * exchanged and checked: protocol version, cluster id (one side may not know it
+ * yet), node ids, the incarnation that this node has learnt for the member, the
+ * feature levels. The dialler sends its HELLO first; the other side answers
+ * only a good one. A bad HELLO is answered with the reason and logged (at most
+ * a few lines in ten seconds), and the connection is closed. A second
+ * connection from a member replaces the first only if it has the same
+ * incarnation.
  *
- * A node that is too old for the cluster of the other is told so by a HELLO
- * that says nothing but the levels. It believes that where it has dialled
- * itself; if it was dialled, it dials the member at once, to ask.
+ * A node that is too old for the other's cluster learns it from a HELLO that
+ * says nothing but the levels. It believes this only if it has dialled; a node
+ * that was dialled dials the member at once, to ask.
  *
  * Guests: a node that is not wanted here (peers_add) may dial if it has a
- * cluster id, no other than ours, and the owner says that it may
- * (events.check): at most
- * PEERS_GUEST_MAX at a time. It is a guest until its connection closes or it is
- * wanted; it is not dialled.
+ * cluster id, and no other than ours, and if the owner agrees (events.check);
+ * at most PEERS_GUEST_MAX at a time. It is a guest until its connection closes
+ * or until it is wanted. Guests are not dialled.
  *
- * PINGs every 500 ms; nothing at all received for 3 s closes the connection;
- * after a stall of our own loop what waits in the sockets is read first. What
- * is queued for a connection that closes is lost: Raft repairs itself. Frames
- * to one peer leave in order, one write per turn (peers_flush). Output beyond
- * 64 MiB closes the connection.
+ * A PING is sent every 500 ms; if nothing is received for 3 s, the connection
+ * is closed. After a stall of our own loop, what waits in the sockets is read
+ * first. What is queued for a connection that closes is lost, and Raft sends it
+ * again. Frames to one peer leave in order, with one write per turn
+ * (peers_flush). More than 64 MiB of output close the connection.
  *
- * TLS: both ends show a certificate of a node; its number is the one that is
- * dialled, or that the HELLO says. Where plain is allowed beside it
- * (TLS_ALLOW), TLS and plain are dialled in turn, and a member that was up with
- * TLS is not dialled in plain any more.
+ * TLS: both ends show a certificate of a node. Its number must be the one that
+ * was dialled, or the one in the HELLO. Where plain connections are allowed
+ * beside TLS (TLS_ALLOW), the two are dialled in turn; a member that was up
+ * with TLS is not dialled in plain any more.
  *
- * Strangers: at most 64 connections that have not yet said HELLO (a newcomer
- * takes the place of the oldest, so that a flood does not keep members out),
- * each for at most 2 s and FRAME_HELLO_SIZE_MAX bytes.
+ * Strangers: at most 64 connections that have not sent a HELLO yet, each for at
+ * most 2 s and FRAME_HELLO_SIZE_MAX bytes. A new one takes the place of the
+ * oldest, so that a flood does not keep members out.
  *
  * Events come from the loop, never from inside a call of the owner's, and every
  * call may be made from inside every event. For each on_up there is one on_down
@@ -72,19 +70,19 @@ struct peers_events {
      * connection; 'why' is the reason, where it was set. */
     int (*on_frame)(void *data, uint64_t id, enum frame_type type,
                     struct bytes body, char why[HASP_WHY_SIZE]);
-    /* May who greets so join? 0, or an error with a reason. Not 'is_wanted': as
-     * a guest. */
+    /* Whether the sender of this HELLO may connect: 0, or an error with a
+     * reason. If it is not wanted, it would be a guest. */
     int (*check)(void *data, const struct frame_hello *hello, bool is_wanted,
                  char why[HASP_WHY_SIZE]);
-    /* Of one that check() has found to be no member (HASP_ENOENT): true if it
-     * was one, with the story. May be NULL. */
+    /* check() has found the sender to be no member (HASP_ENOENT). True if it
+     * was one; 'why' then says by whom and when it was removed. May be NULL. */
     bool (*was_removed)(void *data, const struct frame_hello *hello,
                         char why[HASP_WHY_SIZE]);
-    /* Node 'id' does not let this one in. Who says so is that node only if it
-     * 'was_dialled', at its address. May be NULL. */
+    /* Node 'id' refuses this one. It is certain that it was that node only if
+     * it 'was_dialled', at its address. May be NULL. */
     void (*on_refused)(void *data, uint64_t id, enum frame_refusal refusal,
                        const char *why, bool was_dialled);
-    /* A member at whose address it was dialled says that the cluster was raised
+    /* A member that was dialled at its address says that the cluster was raised
      * to a level above this node's. */
     void (*on_too_old)(void *data, const struct frame_hello *hello);
     /* What only the owner knows, for our HELLO. May be NULL. */
@@ -117,12 +115,13 @@ void peers_close(struct peers *peers, void (*closed)(void *data), void *data);
 /* Where it listens: options.port, or the one chosen if that was 0. */
 uint16_t peers_port(const struct peers *peers);
 
-/* The cluster's id is known now. Closes connections of another cluster. */
+/* The cluster's id is known now. Connections with nodes of other clusters are
+ * closed. */
 void peers_set_cluster(struct peers *peers,
                        const uint8_t cluster_id[CLUSTER_ID_SIZE]);
-/* Wants a connection with member 'id' at "host:port"; a known one may move: the
- * new address counts from the next dial on. An address that cannot be dialled
- * is logged, the member may still dial us. */
+/* From now on a connection with member 'id' at "host:port" is wanted. If the
+ * member is known its address changes, from the next dial on. An address that
+ * cannot be dialled is logged; the member may still dial this node. */
 void peers_add(struct peers *peers, uint64_t id, const char *address);
 void peers_remove(struct peers *peers, uint64_t id);
 bool peers_is_up(const struct peers *peers, uint64_t id);
@@ -132,8 +131,8 @@ bool peers_is_secure(const struct peers *peers, uint64_t id);
  * never. */
 uint64_t peers_silence_ms(const struct peers *peers, uint64_t id);
 
-/* Where to append a frame of this type for 'id' (with frame_put_...()); NULL if
- * it is not up, or speaks a version that has no such frame. */
+/* Where to append a frame of this type for 'id' (with frame_put_...()). NULL:
+ * the connection is not up, or its version has no such frame. */
 struct buffer *peers_output(struct peers *peers, uint64_t id,
                             enum frame_type type);
 /* Sends what was appended to all of them: at the end of a turn. */

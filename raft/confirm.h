@@ -23,17 +23,17 @@ struct confirm_answer {
 };
 
 struct confirm {
-    uint64_t term;         /* That this replica leads, or 0. */
+    uint64_t term;         /* In which this replica leads, or 0. */
     uint64_t asked;        /* The newest question's number. */
-    uint64_t asked_before; /* This term: numbers up to here are of others. */
+    uint64_t asked_before; /* Numbers up to here belong to earlier terms. */
     struct confirm_answer answers[MEMBER_COUNT_MAX];
     uint32_t answer_count;
 };
 
-/* A term of leadership begins, or 0: has ended. */
+/* This replica leads in 'term' from now on; 0: it leads no longer. */
 void confirm_begin(struct confirm *confirm, uint64_t term);
 
-/* Forgets the answers of those who are no members any more. */
+/* Forgets the answers of nodes that are no longer members. */
 void confirm_keep(struct confirm *confirm,
                   const struct replica_members *members);
 

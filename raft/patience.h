@@ -1,39 +1,41 @@
 /* SPDX-License-Identifier: MIT */
 
-/* How long an election waits, so that it is neither slower than it must be nor
- * disturbs another one.
+/* When a node stands for election: no later than it must, and not while another
+ * election could still succeed.
  *
- * Three things are added to the core's random timer.
+ * libraft has a random election timer. This module adds three mechanisms.
  *
- * Hurry. When a leader's process dies, its connections close, and the survivors
- * know at once (T8); when it falls silent, they know after the shortest time of
- * an election. A follower then moves Raft's clock, and they stand one after the
- * other: the first voter by its id at once, each further one a step later, by
- * when it has heard that the one before it stands, unless that one has died,
- * too, or lacks an entry. A random wait, which Raft asks for, is a third of its
- * range long on average and still lets two stand at once. As long as nobody
- * leads after that, each further wait is shortened as well, to a random time of
- * a few heartbeats. So are the waits of whoever has stood for election once.
+ * Hurry. When a leader's process dies, its connections close and the survivors
+ * know at once (T8); when it falls silent, they know after the minimum election
+ * timeout. A follower that knows moves Raft's clock forward, so that its wait
+ * ends early. The voters take turns in the order of their ids: the first stands
+ * at once, each other one a step later. By then it has heard that the voter
+ * before it stands, unless that one has died as well or lacks an entry. Raft's
+ * random wait would take a third of its range on average, and could still let
+ * two voters stand at once. Until there is a leader, later waits are shortened
+ * as well, to a random time of a few heartbeats. The same is done for a node
+ * that has stood once.
  *
- * Pledges. An election costs two flushes one after the other: the candidate's
- * vote for itself and the voter's for it. Who stands meanwhile only splits the
- * votes, and the next attempt costs two flushes again; with a slow disk that
- * goes on for ever. So a candidate that has won its pre-vote says that it
- * stands, before it saves its vote, and who hears that holds still for as long
- * as the save may take: it does not stand itself, and refuses the pre-votes of
- * others. Likewise after a vote, until the new leader may have been heard, and
- * while it is itself a candidate. For a moment a granted pre-vote is such a
- * pledge, too, but only once between two attempts of one's own: a candidate
- * that does not win may ask again and again. A pledge ends with the connection
- * to the candidate, and when a leader is heard.
+ * Pledges. An election costs two flushes in sequence: the candidate saves its
+ * vote for itself, then a voter saves its vote for the candidate. A node that
+ * stands in the meantime only splits the votes, and the next attempt costs two
+ * flushes again; on slow disks this could go on for ever. Therefore a candidate
+ * that has won its pre-vote announces that it stands, before it saves its vote.
+ * Whoever receives the announcement holds still for as long as the save may
+ * take: it does not stand, and it refuses pre-votes to others. A node also
+ * holds still after it has granted a vote, until the new leader should have
+ * been heard, and while it is a candidate itself. A granted pre-vote is a
+ * pledge for a moment, too, but only once between two attempts of the node's
+ * own, since a candidate that does not win may ask again and again. A pledge
+ * ends when the connection to the candidate closes or a leader is heard.
  *
- * Flushes. How long they take is measured by the caller, told with each
- * replica_persisted() and replica_vote_saved(), and by members to each other
- * with the messages of an election: a candidate may have a slower disk than
- * its voters. While a write of one's own is under way one does not stand.
+ * Flushes. The caller measures how long a flush takes and reports it with each
+ * replica_persisted() and replica_vote_saved(). Members tell each other in the
+ * messages of an election, because a candidate may have a slower disk than its
+ * voters. A node does not stand while a write of its own is under way.
  *
- * Timing is only liveness in Raft. Terms do not race: every attempt, also the
- * second of a candidate, begins with a pre-vote (T16). */
+ * In Raft, timing affects liveness only. Terms do not race: every attempt,
+ * including a candidate's second one, begins with a pre-vote (T16). */
 
 #ifndef HASP_RAFT_PATIENCE_H
 #define HASP_RAFT_PATIENCE_H
@@ -43,47 +45,47 @@
 
 struct replica;
 
-/* Times of the caller's clock. */
+/* All times are of the caller's clock. */
 struct patience {
-    uint64_t flush_ms;     /* What a flush takes here: the longest of late. */
-    uint64_t others_ms;    /* At the slowest who has granted a pre-vote. */
-    uint64_t hold_ms;      /* No attempt before. */
-    uint64_t pledged_to;   /* Until then, to whom (itself: standing); 0. */
-    uint64_t hurry_ms;     /* Waits are shortened until then ... */
-    uint64_t hurried;      /* ... and this is the core's deadline after it. */
-    bool may_pledge;       /* Once between two attempts. */
-    bool is_leader_gone;   /* Its connection was closed by its end. */
-    uint64_t asking_flush; /* Of the vote's asker, during its step. */
+    uint64_t flush_ms;   /* How long a flush takes here, by the latest ones. */
+    uint64_t others_ms;  /* The same at the slowest granter of a pre-vote. */
+    uint64_t hold_ms;    /* No attempt begins before this time. */
+    uint64_t pledged_to; /* For whom it holds still; itself: it stands; 0. */
+    uint64_t hurry_ms;   /* Until then each wait is shortened once; ... */
+    uint64_t hurried;    /* ... the core's deadline after the last time. */
+    bool may_pledge;     /* A pre-vote may be a pledge: none has been yet. */
+    bool is_leader_gone; /* The leader's connection closed, or it is silent. */
+    uint64_t asking_flush; /* While a request for a vote is handled: its
+                              sender's flush. */
 };
 
-/* What is told to others: the longest flush of this election so far. */
+/* The longest flush of this election so far, as told to others. */
 uint64_t patience_flush(const struct replica *replica);
-/* Notes how long a flush took here. */
+/* Notes how long a flush has taken here. */
 void patience_note_flush(struct replica *replica, uint64_t flush_ms);
-/* A write is under way, without whose end no attempt can begin. */
+/* True while a write is under way that must end before an attempt begins. */
 bool patience_must_wait(const struct replica *replica);
-/* When an attempt may begin, given the core's 'deadline_ms'. */
+/* The time of the next attempt, given the core's 'deadline_ms'. */
 uint64_t patience_deadline(const struct replica *replica, uint64_t deadline_ms);
 
-/* True if 'from' is not to get a pre-vote, whatever its log. */
+/* True if 'from' must not get a pre-vote, whatever its log. */
 bool patience_refuses(const struct replica *replica, uint64_t from);
-/* 'from' has won a pre-vote and goes on to the next term. */
+/* 'from' has announced that it stands: it has won its pre-vote. */
 void patience_stands(struct replica *replica, uint64_t from, uint64_t flush_ms);
-/* A pre-vote or a vote has been granted. */
+/* This node has granted a pre-vote or a vote. */
 void patience_granted(struct replica *replica, uint64_t to, bool is_pre_vote);
-/* An answer to one's own pre-vote. */
+/* This node's own request for a pre-vote was answered. */
 void patience_answered(struct replica *replica, bool is_granted,
                        uint64_t flush_ms);
-/* The vote is on disk. */
+/* This node's vote is on disk. */
 void patience_vote_saved(struct replica *replica);
-/* At a tick: is the leader silent for so long that this follower stands? */
+/* At each tick: forgets a leader that has been silent for too long. */
 void patience_silence(struct replica *replica);
-/* An attempt begins: before the core is told of the time. */
+/* This node is about to stand; called before the core is told the time. */
 void patience_attempt(struct replica *replica);
 /* A leader was heard. */
 void patience_leader(struct replica *replica);
-/* The end of each event: what has become of an attempt; shortens the wait of a
- * hurried one. */
+/* At the end of each event: announces an attempt, shortens the next wait. */
 void patience_follow(struct replica *replica);
 
 #endif /* HASP_RAFT_PATIENCE_H */

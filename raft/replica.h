@@ -11,35 +11,36 @@
  *
  * The caller carries out each update before the next event, in this order:
  *
- *     1. save_vote: begin to make term and vote durable; that they are is told
- *        by replica_vote_saved(). Until then no write of the log may begin
- *        that is asked for now or later, so that the log never knows of a term
- *        that the vote's file does not;
- *     2. truncate, append: hand to the log; durability may come later and is
- *        told by replica_persisted(), in the order of the calls;
- *     3. messages: may go out while the log is being written (the leader does
- *        not wait for its own disk; a follower's answers are held back by the
- *        core until replica_persisted()). What rests on a vote that is not yet
- *        durable is not among them: it comes with replica_vote_saved();
+ *     1. save_vote: begin to make the term and the vote durable, and report it
+ *        with replica_vote_saved(). No write of the log that is asked for now
+ *        or later may begin before that, so that the log never has a term that
+ *        the file of the vote does not have;
+ *     2. truncate, append: hand over to the log. Durability may come later; it
+ *        is reported with replica_persisted(), in the order of the calls;
+ *     3. messages: send them. They may leave while the log is being written:
+ *        the leader does not wait for its own disk, and the core holds a
+ *        follower's answers back until replica_persisted(). Messages that
+ *        depend on a vote which is not yet durable come later, with the update
+ *        of replica_vote_saved();
  *     4. role, committed, confirmed: look, then act.
  *
- * The update of a call that was refused (an error was returned) asks for
- * nothing.
+ * If a call returns an error, its update asks for nothing.
  *
  * Time: 'now_ms' is milliseconds of any monotonic clock; it must never go
- * back. It is Raft's clock only: replica_hurry() moves it forward inside, and
+ * back. Only Raft uses it: replica_hurry() moves it forward internally, so
  * leases must not be measured by it.
  *
  * Leadership confirmation (thesis 6.4, ReadIndex, with an explicit question):
  * replica_ask() sends CONFIRM(term, number) to all voters; each answers
  * CONFIRMED(term, number) from its core's current term if that is still 'term'.
- * When a majority of the newest configuration's voters (itself counted only if
- * it is one) has answered number n, replica_confirmed() is at least n: the
- * replica was the leader at some moment after the question was asked. A request
- * that arrived before the question was asked may count on it, and the order of
- * the calls decides that, never a clock.
+ * When a majority of the newest configuration's voters has answered number n
+ * (the leader itself counts only if it is a voter), replica_confirmed() is at
+ * least n: the replica was the leader at some moment after the question was
+ * asked. A request that arrived before the question was asked may rely on it.
+ * The order of the calls decides what came before, never a clock.
  *
- * Not here: sessions, locks, requests; disk and network; who may connect.
+ * This module knows nothing of sessions, locks, requests, disks, networks, or
+ * of who may connect.
  *
  * Memory: 'entries' and 'messages' of an update belong to the replica and live
  * until the next event. Bytes given to an event are copied.
@@ -138,14 +139,14 @@ struct replica_update {
 
     const struct replica_message *messages;
     uint32_t message_count;
-    uint64_t snapshot_to; /* Send the newest snapshot to this member. Comes
-                             again and again until the member has it: one that
-                             is on its way goes on. */
+    uint64_t snapshot_to; /* Send the newest snapshot to this member. Repeated
+                             until the member has it; a transfer that is under
+                             way continues. */
 
     bool role_changed;    /* Role, term or known leader. */
     bool committed;       /* replica_appliable() has grown. */
     bool confirmed;       /* replica_confirmed() has grown. */
-    bool members_changed; /* replica_members() says something else. */
+    bool members_changed; /* replica_members() has changed. */
 };
 
 /* --- Life --------------------------------------------------------------- */
@@ -167,14 +168,15 @@ struct replica_start {
     uint64_t applied_index; /* Of the table: at least snapshot_index. */
 };
 
-/* Starts from disk. A new cluster's members start with one entry: index 1, term
- * 1, ENTRY_CHANGE with all members as voters, the same on each; a node that is
- * to join later starts with nothing. With a single voter the update saves a new
- * term (a single voter must never lead two lives of one term). A log that a
- * received snapshot has made obsolete is given up (update.truncate_from).
- * HASP_ECORRUPT if what disk holds does not fit together ('why' says how). Term
- * and vote may be 0 only for a node with nothing or with just the first
- * entry. */
+/* Starts from what is on disk. The members of a new cluster all start with the
+ * same single entry: index 1, term 1, ENTRY_CHANGE with all members as voters.
+ * A node that joins later starts with nothing. With a single voter the update
+ * saves a new term, because a single voter must not lead twice in one term. A
+ * log that a received snapshot has made obsolete is discarded
+ * (update.truncate_from). HASP_ECORRUPT: the parts on disk contradict each
+ * other
+ * ('why' says how). Term and vote may be 0 only if the node has no entry, or
+ * only the first one. */
 MUST_CHECK int replica_begin(struct replica *replica,
                              const struct replica_start *start, uint64_t now_ms,
                              struct replica_update *update,
@@ -182,14 +184,14 @@ MUST_CHECK int replica_begin(struct replica *replica,
 
 /* --- Events ------------------------------------------------------------- */
 
-/* A term that is further above ours than this is that of no election: taken
- * over, a few such would leave no term for the next one. */
+/* No election raises the term by more than this. A few terms that did, if they
+ * were adopted, would exhaust the numbers. */
 #define REPLICA_TERM_STEP_MAX (UINT64_C(1) << 32)
 
-/* A message from member 'from'. HASP_EPROTO if it does not decode, or no
- * correct member can send it, HASP_ETOOBIG if its term is more than
- * REPLICA_TERM_STEP_MAX above ours: the connection is to be closed; nothing has
- * changed. */
+/* A message from member 'from'. HASP_EPROTO: it cannot be decoded, or no
+ * correct member sends it; HASP_ETOOBIG: its term is more than
+ * REPLICA_TERM_STEP_MAX above ours. Then nothing has changed, and the caller
+ * closes the connection. */
 MUST_CHECK int replica_receive(struct replica *replica, uint64_t from,
                                struct bytes message, uint64_t now_ms,
                                struct replica_update *update);
@@ -201,8 +203,8 @@ void replica_persisted(struct replica *replica, uint64_t term,
                        uint64_t log_index, uint64_t flush_ms, uint64_t now_ms,
                        struct replica_update *update);
 
-/* Term and vote are durable; writing them took 'flush_ms'. Where several saves
- * were asked for one after the other, only the newest need be carried out. */
+/* Term and vote are durable; writing them took 'flush_ms'. If several saves
+ * were asked for in a row, only the newest one must be carried out. */
 void replica_vote_saved(struct replica *replica, uint64_t term,
                         uint64_t voted_for, uint64_t flush_ms, uint64_t now_ms,
                         struct replica_update *update);
@@ -225,8 +227,8 @@ MUST_CHECK int replica_submit(struct replica *replica,
 
 /* Asks for a confirmation of leadership; see above. Returns the question's
  * number, or 0 if this replica is not the leader. With a single voter it is
- * confirmed at once. While it is not confirmed the newest question is sent
- * again with each heartbeat to those who have not answered. */
+ * confirmed at once. Until the newest question is confirmed, each heartbeat
+ * repeats it to the voters that have not answered. */
 uint64_t replica_ask(struct replica *replica, uint64_t now_ms,
                      struct replica_update *update);
 /* The number that the next replica_ask() of this term will return. Numbers grow
@@ -236,26 +238,26 @@ uint64_t replica_next_question(const struct replica *replica);
  * there is none or this replica is not the leader. */
 uint64_t replica_confirmed(const struct replica *replica);
 
-/* The connection to the leader was closed by its end: its process has died.
- * Moves Raft's clock: the voters stand one after the other (patience.h). Does
- * nothing unless 'id' is this follower's leader, or 0: "no
- * leader has been heard from since the start". */
+/* The other end has closed the connection to 'id': its process has died. If it
+ * was this follower's leader, Raft's clock moves, and the voters take turns to
+ * stand (patience.h). 'id' 0 says that no leader has been heard since the
+ * start. */
 void replica_hurry(struct replica *replica, uint64_t id, uint64_t now_ms);
 
 /* --- Snapshots ---------------------------------------------------------- */
 
-/* A snapshot at 'log_index' (applied, with this term) is on disk. Keeps a run
- * of entries before it for followers that lag. Returns the index up to which
- * the log on disk may be trimmed, or 0 if the snapshot came too late to be
- * used. */
+/* A snapshot at 'log_index', which has been applied, is on disk. A run of
+ * entries before it is kept for followers that lag. Returns the index up to
+ * which the log on disk may be trimmed, or 0 if the snapshot came too late to
+ * be used. */
 uint64_t replica_snapshot_taken(struct replica *replica, uint64_t log_index,
                                 uint64_t now_ms, struct replica_update *update);
 
 /* A follower has received a whole snapshot from 'from' and verified it; it is
- * durable. True: the caller now empties the log, loads the table from it and
- * then calls replica_installed(); completions of writes from before are of no
- * use any more and must not be reported. False: it is of no use (stale term,
- * older than what is here) and is to be deleted. */
+ * durable. True: the caller now empties the log, loads the table from the
+ * snapshot and then calls replica_installed(); it must not report completions
+ * of earlier writes any more. False: the snapshot is useless (its term is
+ * stale, or it is older than what is here), and the caller deletes it. */
 MUST_CHECK bool replica_install(struct replica *replica, uint64_t from,
                                 uint64_t leader_term, uint64_t log_index,
                                 uint64_t term, struct bytes members,
@@ -306,9 +308,9 @@ bool replica_has_leader(const struct replica *replica, uint64_t now_ms);
 bool replica_is_transferring(const struct replica *replica);
 uint64_t replica_last_index(const struct replica *replica);
 uint64_t replica_commit_index(const struct replica *replica);
-/* The newest commit index that is known: what leaders have told may lie far
- * beyond the own log. 0 if none has told yet, and this replica does not
- * lead. */
+/* The newest commit index that is known. What a leader has told may lie far
+ * beyond this replica's own log. 0: no leader has told one yet, and this
+ * replica does not lead. */
 uint64_t replica_known_commit(const struct replica *replica);
 /* min(commit index, own durable index): entries up to here may be applied. */
 uint64_t replica_appliable(const struct replica *replica);

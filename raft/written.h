@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The order of writes: what was handed to the log on disk and is not yet known
- * to be durable.
+/* The writes that were handed to the log on disk and are not yet known to be
+ * durable, in their order.
  *
  * The core's RAFT_PERSISTED_ENTRIES has no term and must never be told of an
  * entry that was replaced meanwhile. An index and a term alone do not say which
@@ -28,8 +28,8 @@ struct written {
 };
 
 void written_done(struct written *written);
-/* Forgets all: the log was emptied, completions of earlier writes mean nothing
- * any more. */
+/* Forgets all writes: the log was emptied, so their completions no longer mean
+ * anything. */
 void written_clear(struct written *written);
 
 /* The entry (term, log_index) was handed to the log. An index that is not above
@@ -37,8 +37,8 @@ void written_clear(struct written *written);
 void written_queue(struct written *written, uint64_t term, uint64_t log_index);
 
 /* The write of the entry (term, log_index) and all before it has ended. Returns
- * the index up to which the present log is durable by it, or 0 if the
- * completion is of no write that is awaited. */
+ * the index up to which the present log is durable now, or 0 if no such write
+ * is awaited. */
 uint64_t written_complete(struct written *written, uint64_t term,
                           uint64_t log_index);
 
