@@ -11,6 +11,7 @@ import subprocess
 import pytest
 
 from cluster import ROOT, Cluster
+from test_tls import TlsCluster
 
 CLIENT = os.path.join(ROOT, "clients", "java")
 JAVA = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
@@ -86,6 +87,41 @@ def test_it_does_what_it_says_with_a_cluster(cluster, classes):
     said = run(*JAVA, "-ea", "-cp", classes, "hasp.ClusterTests",
                HASP_ENDPOINTS=endpoints(cluster))
     assert int(said.split()[0]) > 60
+
+
+def test_it_speaks_tls_with_nodes_of_its_cluster_alone(classes, tmp_path):
+    """The node that it greets is one of the cluster's, whatever its address."""
+    words = [*JAVA, "-cp", classes, "hasp.ClusterTests"]
+    with TlsCluster() as cluster:
+        cluster.leader()
+
+        def refusal(tls):
+            env = dict(os.environ, HASP_ENDPOINTS=cluster.endpoints,
+                       HASP_TLS=str(tls))
+            done = subprocess.run(words, env=env, capture_output=True,
+                                  encoding="utf-8", timeout=60)
+            assert done.returncode == 1
+            return done.stderr
+
+        said = run(*words, HASP_ENDPOINTS=cluster.endpoints,
+                   HASP_TLS=cluster.app)
+        assert int(said.split()[0]) > 60
+        assert "this port wants TLS" in refusal("")
+        # A CA of another cluster, and one that trusts the right nodes, but for
+        # another cluster.
+        cluster.hasp("cert", "ca", "--cluster", "other", "--dir", tmp_path,
+                     tls=None)
+        cluster.hasp("cert", "user", "app", "--dir", tmp_path, tls=None)
+        assert "certification path" in refusal(tmp_path / "user-app")
+        mixed = tmp_path / "mixed"
+        shutil.copytree(cluster.app, mixed)
+        with open(mixed / "ca.crt", "r+", encoding="ascii") as file:
+            right = file.read()
+            file.seek(0)
+            file.write((tmp_path / "ca.crt").read_text() + right)
+        assert "a node of cluster 'test', not 'other'" in refusal(mixed)
+        os.chmod(mixed / "client.key", 0o644)
+        assert "chmod 0600" in refusal(mixed)
 
 
 PROGRAM = """import hasp.HaspLock;

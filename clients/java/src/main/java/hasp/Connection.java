@@ -23,7 +23,8 @@ import java.util.function.Consumer;
  */
 final class Connection {
     final String endpoint;
-    private final Socket socket = new Socket();
+    private final Socket plain = new Socket();
+    private final Socket socket; // The same, or TLS on it.
     private final ReentrantLock writing = new ReentrantLock();
     private final Queue<CompletableFuture<Object>> asked =
         new ConcurrentLinkedQueue<>();
@@ -31,18 +32,19 @@ final class Connection {
     final CompletableFuture<IOException> closed = new CompletableFuture<>();
     volatile Consumer<List<Object>> onPush = push -> {};
 
-    /** Connects and greets until then ({@link Time}). */
-    Connection(String endpoint, long until) throws IOException {
+    /** Connects and greets until then ({@link Time}); 'tls' may be null. */
+    Connection(String endpoint, Tls tls, long until) throws IOException {
         this.endpoint = endpoint;
         int colon = endpoint.lastIndexOf(':');
-        String host = endpoint.substring(0, colon);
+        String host = endpoint.substring(0, colon).replaceAll("[\\[\\]]", "");
         try {
-            socket.setTcpNoDelay(true);
-            socket.connect(new InetSocketAddress(host.replaceAll("[\\[\\]]", ""),
+            plain.setTcpNoDelay(true);
+            plain.connect(new InetSocketAddress(host,
                 Integer.parseInt(endpoint.substring(colon + 1))),
                 (int) Math.max(1, Time.left(until) / Time.MS));
+            socket = tls == null ? plain : tls.secure(plain, host, until);
         } catch (IOException e) {
-            socket.close();
+            plain.close();
             throw e;
         }
         Thread reader = new Thread(this::read, "hasp " + endpoint);
@@ -103,7 +105,7 @@ final class Connection {
 
     private void fail(IOException why) {
         try {
-            socket.close();
+            plain.close(); // At once, whoever writes.
         } catch (IOException e) {
             // It is closed.
         }

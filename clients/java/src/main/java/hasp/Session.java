@@ -82,6 +82,8 @@ public final class Session implements AutoCloseable {
         private Duration linger = Duration.ZERO;
         private Duration timeout = Duration.ofSeconds(10);
         private Duration alive = Duration.ZERO;
+        private String tls = System.getenv("HASP_TLS");
+        private String cluster;
         private final Map<String, String> labels = new LinkedHashMap<>();
         private Consumer<Event> onEvent = event -> {};
 
@@ -125,6 +127,22 @@ public final class Session implements AutoCloseable {
             return this;
         }
 
+        /** TLS: a folder with ca.crt, which says whom to believe, and, if the
+         * program is to show who it is, client.crt and client.key ({@code hasp cert
+         * user} makes it). Default: the environment's HASP_TLS, or plain; "":
+         * plain. IllegalArgumentException from open(): the files are not right. */
+        public Options tls(String folder) {
+            tls = folder;
+            return this;
+        }
+
+        /** The cluster's name, for a CA that was not made by {@code hasp cert}
+         * and so does not say it. */
+        public Options cluster(String text) {
+            cluster = text;
+            return this;
+        }
+
         /** Shown to people. */
         public Options label(String key, String value) {
             labels.put(key, value);
@@ -156,6 +174,7 @@ public final class Session implements AutoCloseable {
     private final ExecutorService events =
         Executors.newSingleThreadExecutor(DAEMONS);
     private final Options options;
+    private final Tls tls; // null: plain.
     private final Keeper keeper;
     private final String secret;
     private final AtomicInteger owners = new AtomicInteger();
@@ -169,6 +188,8 @@ public final class Session implements AutoCloseable {
         name = options.name;
         timeout = Time.nanos(options.timeout);
         nodes = new Nodes(options.endpoints);
+        tls = options.tls == null || options.tls.isEmpty() ? null
+            : new Tls(options.tls, options.cluster);
         byte[] random = new byte[16];
         new SecureRandom().nextBytes(random);
         secret = HexFormat.of().formatHex(random);
@@ -483,7 +504,7 @@ public final class Session implements AutoCloseable {
     /** A new connection that acts for the session. */
     Connection connect(int at, long limit) throws IOException {
         long until = Math.min(limit, Time.in(Nodes.CONNECT));
-        Connection line = new Connection(nodes.endpoint(at), until);
+        Connection line = new Connection(nodes.endpoint(at), tls, until);
         try {
             if (id != 0 && Connection.await(line.ask("SESSION.ATTACH",
                     Long.toString(id), secret), until) instanceof Resp.Refusal no) {

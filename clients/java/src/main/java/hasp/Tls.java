@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT
+
+package hasp;
+
+import java.io.ByteArrayInputStream;
+import java.io.IOException;
+import java.net.Socket;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.nio.file.attribute.PosixFilePermission;
+import java.security.GeneralSecurityException;
+import java.security.KeyFactory;
+import java.security.KeyStore;
+import java.security.PrivateKey;
+import java.security.cert.Certificate;
+import java.security.cert.CertificateFactory;
+import java.security.cert.X509Certificate;
+import java.security.spec.InvalidKeySpecException;
+import java.security.spec.PKCS8EncodedKeySpec;
+import java.util.ArrayList;
+import java.util.Base64;
+import java.util.Collection;
+import java.util.List;
+import java.util.Set;
+import javax.net.ssl.KeyManagerFactory;
+import javax.net.ssl.SSLContext;
+import javax.net.ssl.SSLSocket;
+import javax.net.ssl.TrustManagerFactory;
+
+/**
+ * TLS 1.3 with a node of the cluster, whatever its address is called: who one is
+ * stands in one URI of the certificate (docs/security.md).
+ */
+final class Tls {
+    private static final Integer URI = 6; // Of getSubjectAlternativeNames().
+
+    private final SSLContext context;
+    private final String cluster;
+
+    /** 'folder' has ca.crt and, to show who one is, client.crt and client.key.
+     * 'cluster' is its name; null: the CA says it. */
+    Tls(String folder, String cluster) {
+        Path path = Path.of(folder);
+        try {
+            List<Certificate> ca = certificates(path.resolve("ca.crt"));
+            KeyStore trusted = KeyStore.getInstance("PKCS12");
+            trusted.load(null, null);
+            for (Certificate one : ca) {
+                trusted.setCertificateEntry("ca" + trusted.size(), one);
+            }
+            var trust = TrustManagerFactory.getInstance(
+                TrustManagerFactory.getDefaultAlgorithm());
+            trust.init(trusted);
+            KeyStore own = KeyStore.getInstance("PKCS12");
+            own.load(null, null);
+            if (Files.exists(path.resolve("client.crt"))) {
+                own.setKeyEntry("client", key(path.resolve("client.key")), new char[0],
+                    certificates(path.resolve("client.crt")).toArray(
+                        Certificate[]::new));
+            }
+            var keys = KeyManagerFactory.getInstance(
+                KeyManagerFactory.getDefaultAlgorithm());
+            keys.init(own, new char[0]);
+            context = SSLContext.getInstance("TLSv1.3");
+            context.init(keys.getKeyManagers(), trust.getTrustManagers(), null);
+            this.cluster = cluster != null ? cluster
+                : name((X509Certificate) ca.get(0), "hasp://([^/]+)");
+        } catch (IOException | GeneralSecurityException e) {
+            throw new IllegalArgumentException("TLS: " + folder + ": "
+                + (e.getMessage() == null ? e : e.getMessage())
+                + "; make it with: hasp cert user", e);
+        }
+    }
+
+    private static List<Certificate> certificates(Path path)
+            throws IOException, GeneralSecurityException {
+        Collection<? extends Certificate> found =
+            CertificateFactory.getInstance("X.509").generateCertificates(
+                new ByteArrayInputStream(Files.readAllBytes(path)));
+        if (found.isEmpty()) {
+            throw new IOException(path + " has no certificate");
+        }
+        return new ArrayList<>(found);
+    }
+
+    private static PrivateKey key(Path path)
+            throws IOException, GeneralSecurityException {
+        Set<PosixFilePermission> modes = Files.getPosixFilePermissions(path);
+        if (modes.contains(PosixFilePermission.OTHERS_READ)) {
+            throw new IOException(path + " may be read by everybody: chmod 0600");
+        }
+        String text = Files.readString(path, StandardCharsets.US_ASCII);
+        var spec = new PKCS8EncodedKeySpec(Base64.getMimeDecoder().decode(
+            text.replaceAll("-----[A-Z ]+-----", "")));
+        for (String kind : List.of("EC", "Ed25519", "RSA")) {
+            try {
+                return KeyFactory.getInstance(kind).generatePrivate(spec);
+            } catch (InvalidKeySpecException e) {
+                // Another kind.
+            }
+        }
+        throw new IOException(path + " has no key in PKCS #8");
+    }
+
+    /** The one name of hasp in a certificate, of which the first group is
+     * given. */
+    private static String name(X509Certificate certificate, String form)
+            throws IOException, GeneralSecurityException {
+        List<String> names = new ArrayList<>();
+        var all = certificate.getSubjectAlternativeNames();
+        for (List<?> one : all == null ? List.<List<?>>of() : all) {
+            if (URI.equals(one.get(0)) && ((String) one.get(1)).startsWith("hasp:")) {
+                names.add((String) one.get(1));
+            }
+        }
+        if (names.size() != 1 || !names.get(0).matches(form)) {
+            throw new IOException("the certificate of '"
+                + certificate.getSubjectX500Principal().getName() + "' names "
+                + names + ", not " + form);
+        }
+        return names.get(0).replaceAll(form, "$1");
+    }
+
+    /** Greets whoever is at the other end, who must be a node of the cluster. */
+    Socket secure(Socket plain, String host, long until) throws IOException {
+        var socket = (SSLSocket) context.getSocketFactory().createSocket(
+            plain, host, plain.getPort(), true);
+        socket.setEnabledProtocols(new String[] {"TLSv1.3"});
+        plain.setSoTimeout((int) Math.max(1, Time.left(until) / Time.MS));
+        socket.startHandshake();
+        plain.setSoTimeout(0);
+        try {
+            String found = name((X509Certificate)
+                socket.getSession().getPeerCertificates()[0],
+                "hasp://([^/]+)/node/[0-9]+");
+            if (!found.equals(cluster)) {
+                throw new IOException("that is a node of cluster '" + found
+                    + "', not '" + cluster + "'");
+            }
+        } catch (GeneralSecurityException e) {
+            throw new IOException(e);
+        }
+        return socket;
+    }
+}
