@@ -16,6 +16,7 @@
 #include "tests/sim/sim_election.h"
 #include "tests/sim/sim_faults.h"
 #include "tests/sim/sim_history.h"
+#include "tests/sim/sim_loss.h"
 #include "tests/sim/sim_net.h"
 #include "tests/sim/sim_node.h"
 #include "tests/sim/sim_version.h"
@@ -307,6 +308,9 @@ void sim_run(struct sim *sim, const struct sim_options *options)
     }
     if (!sim->has_failed) {
         sim_election(sim);
+    }
+    if (!sim->has_failed) {
+        sim_loss(sim);
     }
     if (!sim->has_failed) {
         sim_note(sim, NULL, "drain", 0, 0, 0);

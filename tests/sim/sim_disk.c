@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "base/memory.h"
-#include "core/core.h"
+#include "node/condemned.h"
 #include "storage/datadir.h"
 #include "storage/disk.h"
 #include "storage/vote_saver.h"
@@ -485,6 +485,51 @@ void sim_disk_know_cluster(struct sim_disk *disk,
     }
 }
 
+/* --- What it has lost ----------------------------------------------------- */
+
+static void check_old(const struct sim_disk *disk, const char *why)
+{
+    if (!disk->is_old) {
+        sim_fail(disk->sim, "no disk has lost what it was told to keep: %s: %s",
+                 host_of(disk)->name, why);
+    }
+}
+
+void sim_disk_port_bar(void *data, const struct core_accusation *accusation,
+                       const char *why)
+{
+    char failed[HASP_WHY_SIZE];
+    struct sim_disk *disk = acting(data, "is barred", accusation->term,
+                                   accusation->last_index, 0);
+    if (disk != NULL) {
+        check_old(disk, why);
+        sim_node_disk_fails(disk->node,
+                            condemned_bar(disk->path, accusation, why, failed));
+    }
+}
+
+void sim_disk_port_unbar(void *data)
+{
+    char failed[HASP_WHY_SIZE];
+    struct sim_disk *disk = acting(data, "is not barred", 0, 0, 0);
+    if (disk != NULL) {
+        sim_node_disk_fails(disk->node, condemned_unbar(disk->path, failed));
+    }
+}
+
+void sim_disk_port_data_lost(void *data, const char *why)
+{
+    char failed[HASP_WHY_SIZE];
+    struct sim_disk *disk = acting(data, "is condemned", 0, 0, 0);
+    if (disk != NULL) {
+        check_old(disk, why);
+        sim_node_disk_fails(disk->node,
+                            condemned_write(disk->path, why, failed));
+        disk->is_condemned = true;
+        sim_node_dies(disk->node);
+    }
+}
+
 /* --- Life ----------------------------------------------------------------- */
 
 void sim_disk_full(struct sim_disk *disk, bool is_full)
@@ -533,6 +578,13 @@ static int open_directory(struct sim_disk *disk, char why[HASP_WHY_SIZE])
     int error = datadir_open(disk->path, sim_node_id(disk->node),
                              prng_next(&sim->prng) | 1, &disk->datadir, &is_new,
                              why);
+    if (error != 0) {
+        return error;
+    }
+    error = condemned_check(disk->path, why);
+    if (error == 0) {
+        error = condemned_load_bar(disk->path, &disk->accused, why);
+    }
     if (error != 0) {
         return error;
     }

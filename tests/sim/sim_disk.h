@@ -15,6 +15,7 @@
 #define HASP_TESTS_SIM_SIM_DISK_H
 
 #include "base/cluster_id.h"
+#include "core/core.h"
 #include "node/durable.h"
 #include "node/recovery.h"
 #include "raft/replica.h"
@@ -25,7 +26,6 @@
 #include "tests/sim/sim_table.h"
 #include "tests/sim/sim_tasks.h"
 
-struct core;
 struct sim_node;
 
 /* What a snapshot file on the disk is. */
@@ -70,6 +70,9 @@ struct sim_disk {
     uint64_t flush_ns; /* Not 0: each flush takes at least so long. */
     uint64_t slow_until_ns;
     bool is_full;
+    bool is_old;                    /* A copy from before was put back. */
+    bool is_condemned;              /* That was noticed. */
+    struct core_accusation accused; /* As the directory says. */
 };
 
 void sim_disk_init(struct sim_disk *disk, struct sim *sim,
@@ -121,6 +124,11 @@ void sim_disk_port_snapshot_write(void *data, uint64_t offset,
                                   struct bytes chunk);
 void sim_disk_port_snapshot_adopt(void *data);
 void sim_disk_port_snapshot_install(void *data, uint64_t next_index);
+/* Only of a disk that is old. */
+void sim_disk_port_bar(void *data, const struct core_accusation *accusation,
+                       const char *why);
+void sim_disk_port_unbar(void *data);
+void sim_disk_port_data_lost(void *data, const char *why);
 void sim_disk_know_cluster(struct sim_disk *disk,
                            const uint8_t cluster_id[CLUSTER_ID_SIZE]);
 

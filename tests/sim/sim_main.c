@@ -54,7 +54,9 @@
  *    18. after a calm nobody leads whose clock is more than 6 % off from those
  *        of most voters, unless it has handed over before
  *    19. no vote is taken away, unless by force, if that leaves voters of whom
- *        the leader has not heard more than half (sim_majority.h) */
+ *        the leader has not heard more than half (sim_majority.h)
+ *    20. an old copy of a follower's disk is noticed and condemned as long as
+ *        the leader lives that knows better (sim_loss.h); no other disk is */
 
 #include <getopt.h>
 #include <inttypes.h>
@@ -179,16 +181,16 @@ static int report(const struct batch *batch, const struct outcome *outcomes)
            " leaders %" PRIu64 " changes %" PRIu64 " snapshots %" PRIu64
            " installs %" PRIu64 " transfers %" PRIu64 " relays %" PRIu64
            " taken %" PRIu64 " raised %" PRIu64 " too old %" PRIu64
-           " votes taken %" PRIu64 " rot refused %" PRIu64 " removed %" PRIu64
-           " promises %" PRIu64 " violations %" PRIu64 " trace %016" PRIx64
-           "\n",
+           " votes taken %" PRIu64 " rot refused %" PRIu64 " condemned %" PRIu64
+           " removed %" PRIu64 " promises %" PRIu64 " violations %" PRIu64
+           " trace %016" PRIx64 "\n",
            batch->seed_count, (double)sum.simulated_ns / 3.6e12, sum.entries,
            sum.operations, sum.unknowns, sum.grants, sum.beats, sum.reads,
            sum.expired, sum.lost, sum.crashes, sum.pauses, sum.partitions,
            sum.cuts, sum.disk_faults, sum.leaders, sum.changes, sum.snapshots,
            sum.installs, sum.transfers, sum.relays, sum.taken, sum.raised,
-           sum.too_old, sum.votes_taken, sum.refused, sum.removed, sum.promises,
-           failed, trace);
+           sum.too_old, sum.votes_taken, sum.refused, sum.condemned,
+           sum.removed, sum.promises, failed, trace);
     printf("sim: %" PRIu64 " passed, %" PRIu64 " failed\n",
            batch->seed_count - failed, failed);
     return failed == 0 ? 0 : 1;

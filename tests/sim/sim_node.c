@@ -256,23 +256,6 @@ static void port_fatal(void *data, int exit_code, const char *why)
     node->is_dying = true;
 }
 
-static void port_bar(void *data, const struct core_accusation *accusation,
-                     const char *why)
-{
-    (void)accusation;
-    port_fatal(data, 70, why); /* The disks here lose nothing. */
-}
-
-static void port_unbar(void *data)
-{
-    (void)data;
-}
-
-static void port_data_lost(void *data, const char *why)
-{
-    port_fatal(data, 70, why);
-}
-
 static struct core_port make_port(struct sim_node *node)
 {
     return (struct core_port){
@@ -298,9 +281,9 @@ static struct core_port make_port(struct sim_node *node)
         .random = port_random,
         .wall_ms = port_wall_ms,
         .cluster_known = port_cluster_known,
-        .bar = port_bar,
-        .unbar = port_unbar,
-        .data_lost = port_data_lost,
+        .bar = sim_disk_port_bar,
+        .unbar = sim_disk_port_unbar,
+        .data_lost = sim_disk_port_data_lost,
         .fatal = port_fatal,
         .data = node,
     };
@@ -496,6 +479,7 @@ static struct core_options make_options(struct sim_node *node)
         .id = node->id,
         .seed = prng_next(&sim->prng),
         .incarnation = node->incarnation,
+        .accused = node->disk.accused,
         .token_base = 26 * UINT64_C(1000000) << 20,
         .election_ms = node->election_ms,
         .heartbeat_ms = node->heartbeat_ms,
@@ -554,7 +538,8 @@ static bool open_disk(struct sim_node *node, struct bytes first,
         node->sim->stats.refused++;
         files_unrot(node->disk.files);
     }
-    if (!is_excused(node) && !(is_rotten && error == HASP_ECORRUPT)) {
+    if (!is_excused(node) && !node->disk.is_condemned &&
+        !(is_rotten && error == HASP_ECORRUPT)) {
         sim_fail(node->sim, "a node starts from what it left on disk: %s: %s",
                  node->host.name, why);
     }
