@@ -152,13 +152,17 @@ func (l *Lock) Unlock(ctx context.Context) error {
 
 func (l *Lock) release(ctx context.Context) error {
 	c := l.newChange("RELEASE")
-	_, err := c.ask(ctx, false)
+	reply, err := c.ask(ctx, false)
 	if err != nil && !c.isOutcome(err) {
 		go c.settle(false)
 		return &outcome{ErrUnknown, err, err}
 	}
 	c.end()
 	l.turn <- struct{}{}
+	if released := asInt(reply); err == nil && len(l.names) > 1 &&
+		released < int64(len(l.names)) {
+		return fmt.Errorf("hasp: %w: only %d of %q were", ErrNotHeld, released, l.names)
+	}
 	return err
 }
 

@@ -9,6 +9,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.attribute.PosixFilePermission;
+import java.nio.file.attribute.PosixFilePermissions;
 import java.security.GeneralSecurityException;
 import java.security.KeyFactory;
 import java.security.KeyStore;
@@ -34,6 +35,10 @@ import javax.net.ssl.TrustManagerFactory;
  */
 final class Tls {
     private static final Integer URI = 6; // Of getSubjectAlternativeNames().
+
+    /** Whoever may read a key is who it says. */
+    private static final Set<PosixFilePermission> TOO_MANY =
+        PosixFilePermissions.fromString("----w-rwx");
 
     private final SSLContext context;
     private final String cluster;
@@ -87,8 +92,9 @@ final class Tls {
     private static PrivateKey key(Path path)
             throws IOException, GeneralSecurityException {
         Set<PosixFilePermission> modes = Files.getPosixFilePermissions(path);
-        if (modes.contains(PosixFilePermission.OTHERS_READ)) {
-            throw new IOException(path + " may be read by everybody: chmod 0600");
+        if (modes.stream().anyMatch(TOO_MANY::contains)) {
+            throw new IOException(path + " may be read or written by too many: "
+                + "chmod 0600");
         }
         String text = Files.readString(path, StandardCharsets.US_ASCII);
         var spec = new PKCS8EncodedKeySpec(Base64.getMimeDecoder().decode(
