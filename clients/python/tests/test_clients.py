@@ -18,7 +18,6 @@ sys.path.insert(0, os.path.join(HERE, '..'))
 sys.path.insert(0, os.path.join(ROOT, 'tests', 'cluster'))
 
 from cluster import Cluster  # noqa: E402
-from fake_node import FakeNode  # noqa: E402
 
 import hasp  # noqa: E402
 import hasp.aio  # noqa: E402
@@ -103,27 +102,6 @@ def test_a_lost_majority_ends_belief_in_time(cluster):
     session.close()
 
 
-def test_a_grant_that_nobody_heard_of_is_given_back(cluster):
-    with hasp.Session(endpoints(cluster), ttl=2, timeout=0.3) as one, \
-            hasp.Session(endpoints(cluster)) as two:
-        lock = one.lock('a')
-        request = one._request
-
-        async def lose_the_answer(words, *rest):
-            await request(words, *rest)
-            raise hasp.Unknown('lost on the way')
-
-        one._request = lose_the_answer
-        with pytest.raises(hasp.Unknown):
-            lock.acquire(0)
-        assert lock.remaining() == 0
-        one._request = request
-        # The keeper asks what became of it, and gives it back.
-        assert two.lock('a').acquire(timeout=5)
-        assert lock.acquire(0) is False
-        assert one._doubts == set()
-
-
 def test_a_please_reaches_the_holder(cluster):
     asked = threading.Event()
     with hasp.Session(endpoints(cluster), ttl=2, on_event=lambda event:
@@ -174,67 +152,6 @@ def test_asyncio_waits_cancels_and_survives_the_leader(cluster):
                 assert lock.remaining() > 0
 
     asyncio.run(run())
-
-
-def unsure_at_first():
-    """A node whose first answer to ACQUIRE takes a while and says nothing."""
-    asked = []
-
-    def answer(words):
-        if words[0] == b'SESSION.OPEN':
-            return {'id': 7, 'secret': '0' * 32, 'ttl_ms': 60000,
-                    'linger_ms': 0}
-        if words[0] == b'LOCK.ACQUIRE':
-            asked.append(words)
-            if len(asked) == 1:
-                time.sleep(0.5)
-                return Exception('UNKNOWN the outcome is not known')
-            assert words == asked[0]
-            return 99
-        return 0 if words[0] == b'LOCK.RELEASE' else 'OK'
-
-    return answer
-
-
-def test_a_limited_hold_is_counted_from_the_first_attempt():
-    """It may be the one that was granted, though another was answered."""
-    with FakeNode(unsure_at_first()) as node, \
-            hasp.Session(node.endpoint, ttl=60) as session:
-        lock = session.lock('a', hold=10.0)
-        assert lock.acquire(0)
-        assert lock.token == 99
-        assert 0 < lock.remaining() <= 0.8 * 10.0 - 0.5
-
-    async def the_same(endpoint):
-        async with hasp.aio.Session(endpoint, ttl=60) as session:
-            lock = session.lock('a', hold=10.0)
-            assert await lock.acquire(0)
-            assert 0 < lock.remaining() <= 0.8 * 10.0 - 0.5
-
-    with FakeNode(unsure_at_first()) as node:
-        asyncio.run(the_same(node.endpoint))
-
-
-@pytest.mark.skipif(shutil.which('node') is None, reason='needs Node.js')
-def test_the_node_client_counts_a_limited_hold_from_the_first_attempt():
-    program = """
-        const { Session } = require(process.argv[1]);
-        (async () => {
-          const session = await Session.open({ ttl: 60000 });
-          const lock = session.lock('a', { hold: 10000 });
-          await lock.acquire(0);
-          console.log(lock.token, lock.remaining());
-          process.exit(0);
-        })();
-    """
-    with FakeNode(unsure_at_first()) as node:
-        told = subprocess.run(
-            ['node', '-e', program, os.path.join(ROOT, 'clients', 'node')],
-            env=dict(os.environ, HASP_ENDPOINTS=node.endpoint),
-            capture_output=True, text=True, timeout=30, check=True).stdout
-    token, left_ms = told.split()
-    assert token == '99'
-    assert 0 < float(left_ms) <= 8000 - 500
 
 
 @pytest.mark.skipif(shutil.which('node') is None, reason='node is not installed')

@@ -3,10 +3,8 @@
 nodes that freeze, answer nothing, refuse or lose answers."""
 
 import asyncio
-import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -45,13 +43,6 @@ def willing(words):
             b'LOCK.ACQUIRE': 99, b'LOCK.RELEASE': 0,
             b'SESSION.KEEP': {'ttl_ms': 60000, 'linger_ms': 0}
             }.get(words[0], 'OK')
-
-
-@contextlib.contextmanager
-def silent_node():
-    """It accepts connections, as a frozen one does, and says nothing."""
-    with socket.create_server(('127.0.0.1', 0)) as listener:
-        yield '127.0.0.1:%d' % listener.getsockname()[1]
 
 
 @pytest.mark.parametrize('text, found', [
@@ -167,38 +158,6 @@ def test_a_wait_goes_on_where_its_node_freezes(cluster):
             node.resume()
 
 
-def test_a_node_that_says_nothing_does_not_cost_a_short_lease(cluster):
-    with silent_node() as silent:
-        nodes = f'{silent},{endpoints(cluster)}'
-        for _ in range(4):  # The first node is chosen by chance.
-            with hasp.Session(nodes, ttl=2) as session:
-                session._turn = 0
-                time.sleep(1.5)
-                assert session.state() is hasp.State.HELD
-
-        async def the_same():
-            async with hasp.aio.Session(nodes, ttl=2) as session:
-                session._turn = 0
-                await asyncio.sleep(1.8)
-                assert session.state() is hasp.State.HELD
-                assert await session.lock('silent').acquire(0)
-
-        asyncio.run(the_same())
-
-
-def test_a_node_that_knows_no_leader_is_left_for_another():
-    def lost(words):
-        return Exception('NOLEADER no leader was found')
-
-    with FakeNode(lost) as alone, FakeNode(willing) as node:
-        for _ in range(6):
-            with hasp.Session(f'{alone.endpoint},{node.endpoint}',
-                              timeout=2) as session:
-                assert session.lock('a').acquire(0)
-        with pytest.raises(hasp.Unreachable, match=alone.endpoint):
-            hasp.Session(alone.endpoint, timeout=0.5)
-
-
 def test_a_lock_that_was_lost_is_told_at_the_end_of_its_block(cluster):
     def run_into_the_end(session, how):
         with session.lock('end') as lock:
@@ -306,43 +265,6 @@ def test_a_step_that_never_fits_is_told_so():
         lock.guard(0.5)
         with pytest.raises(hasp.LeaseShort, match='never more than 0.800 s'):
             lock.guard(1.0)
-
-
-def test_a_limited_hold_is_not_used_up_by_the_wait_for_it(cluster):
-    with hasp.Session(endpoints(cluster)) as one, \
-            hasp.Session(endpoints(cluster)) as two:
-        first, second = one.lock('limit'), two.lock('limit', hold=1.0)
-        assert first.acquire(0)
-        threading.Timer(1.2, first.release).start()
-        assert second.acquire(timeout=5)
-        assert 0.3 < second.remaining() <= 0.8
-
-
-def test_a_release_that_found_no_node_is_made_later():
-    is_deaf = threading.Event()
-
-    def answer(words):
-        if is_deaf.is_set() and words[0] == b'LOCK.RELEASE':
-            return Exception('NOLEADER no leader was found')
-        return dict(willing(words), ttl_ms=3000) if words[0] in (
-            b'SESSION.OPEN', b'SESSION.KEEP') else willing(words)
-
-    with FakeNode(answer) as node, \
-            hasp.Session(node.endpoint, ttl=3, timeout=0.5) as session:
-        lock = session.lock('a')
-        assert lock.acquire(0)
-        is_deaf.set()
-        with pytest.raises((hasp.Unreachable, hasp.Unknown)):
-            lock.release()
-        assert lock.remaining() == 0
-        is_deaf.clear()
-        until = time.monotonic() + 5
-        while session._doubts and time.monotonic() < until:
-            time.sleep(0.02)
-        released = [words for words in node.requests
-                    if words[0] == b'LOCK.RELEASE']
-        assert not session._doubts and len(released) >= 2
-        assert len({tuple(words) for words in released}) == 1
 
 
 def test_an_interrupted_wait_leaves_nothing_behind(cluster):

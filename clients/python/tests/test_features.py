@@ -108,13 +108,6 @@ def test_threads_that_share_a_lock_exclude_each_other(session):
     assert lock.locked()
 
 
-def test_an_owner_acquires_again(session, other):
-    lock = session.lock('again', owner='me')
-    with lock, lock:
-        assert not other.lock('again').acquire(False)
-    assert other.lock('again').acquire(False)
-
-
 def test_a_wait_tells_its_place(session, other):
     with session.lock('place'):
         first, second = other.lock('place'), other.lock('place')
@@ -259,25 +252,6 @@ def test_the_task_inside_is_cancelled_on_loss(nodes, other, options):
                     raise KeyError('mine')
 
     asyncio.run(run())
-
-
-def test_a_program_that_reports_no_progress_loses_its_lease(nodes):
-    events = []
-    with hasp.Session(nodes, ttl=1, alive=0.5,
-                      on_event=events.append) as session:
-        lock = session.lock('alive')
-        assert lock.acquire()
-        until = time.monotonic() + 2
-        while time.monotonic() < until:
-            session.alive()
-            time.sleep(0.1)
-        lock.guard()
-        wait_until(lambda: session.state() is hasp.State.LOST, 10,
-                   'nothing is reported')
-        with pytest.raises(hasp.LeaseLost, match='no progress'):
-            session.alive()
-    assert [event.kind for event in events] == ['lost']
-    assert 'alive' in events[0].text
 
 
 # --- more than one lock ---------------------------------------------------
