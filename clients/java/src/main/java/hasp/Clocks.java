@@ -5,6 +5,7 @@ package hasp;
 import java.io.IOException;
 import java.io.RandomAccessFile;
 import java.nio.charset.StandardCharsets;
+import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.LongSupplier;
 
 /**
@@ -39,6 +40,7 @@ final class Clocks {
 
     private static final Clocks SYSTEM = new Clocks(System::nanoTime, uptime());
 
+    private final ReentrantLock reading = new ReentrantLock();
     private final LongSupplier mono;
     private final LongSupplier uptime; // Below 0: there is none.
     private long slept;
@@ -53,23 +55,25 @@ final class Clocks {
         return SYSTEM.read();
     }
 
-    synchronized Reading read() {
-        long now = mono.getAsLong(); // First: see above.
-        long up = uptime.getAsLong();
-        if (up >= 0) {
+    Reading read() {
+        reading.lock();
+        try {
+            long now = mono.getAsLong(); // First: see above.
+            long up = uptime.getAsLong();
             long found = up - now;
-            if (gap != Long.MIN_VALUE && found - gap > NOISE) {
+            if (up >= 0 && gap != Long.MIN_VALUE && found - gap > NOISE) {
                 slept += found - gap + STEP;
                 gap = found;
-            } else if (gap == Long.MIN_VALUE || found < gap) {
+            } else if (up >= 0 && (gap == Long.MIN_VALUE || found < gap)) {
                 gap = found;
             }
+            return new Reading(now, now + slept);
+        } finally {
+            reading.unlock();
         }
-        return new Reading(now, now + slept);
     }
 
-    /** "12345.67 ..." in nanoseconds. Reading it is not I/O: the kernel has it
-     * at hand. */
+    /** "12345.67 ..." in nanoseconds. */
     private static LongSupplier uptime() {
         RandomAccessFile file;
         try {

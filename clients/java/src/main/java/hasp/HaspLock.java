@@ -325,16 +325,19 @@ public final class HaspLock implements Lock {
     }
 
     /** Ends the belief in one acquisition; was it the last one? */
-    private synchronized boolean forget() {
-        if (count == 0) {
-            throw new HaspException(Reason.NOT_HELD, names + " is not held");
-        }
-        if (--count == 0) {
+    private boolean forget() {
+        synchronized (this) {
+            if (count == 0) {
+                throw new HaspException(Reason.NOT_HELD, names + " is not held");
+            }
+            if (--count > 0) {
+                return false;
+            }
             tokens = List.of();
-            session.holds.remove(this);
-            doubt();
         }
-        return count == 0;
+        session.holds.remove(this);
+        doubt();
+        return true;
     }
 
     /** Begins what ended() gives: at the grant, and after each jeopardy. */
@@ -348,19 +351,25 @@ public final class HaspLock implements Lock {
         }
     }
 
-    /** Ends it. */
-    synchronized void doubt() {
-        ended.complete(null);
+    /** Ends it. Whoever is told may ask: outside of the monitor. */
+    void doubt() {
+        CompletableFuture<Void> told;
+        synchronized (this) {
+            told = ended;
+        }
+        told.complete(null);
     }
 
     /** Is it this hold that the cluster has ended? True once. */
-    synchronized boolean endsWith(String lock, String tag, long token) {
-        int i = names.indexOf(lock);
-        if (isEnded || !tag.equals(owner) || i < 0 || i >= tokens.size()
-                || tokens.get(i) != token) {
-            return false;
+    boolean endsWith(String lock, String tag, long token) {
+        synchronized (this) {
+            int i = names.indexOf(lock);
+            if (isEnded || !tag.equals(owner) || i < 0 || i >= tokens.size()
+                    || tokens.get(i) != token) {
+                return false;
+            }
+            isEnded = true;
         }
-        isEnded = true;
         doubt();
         return true;
     }
