@@ -366,8 +366,8 @@ install: all man ## into $(DESTDIR)$(PREFIX)
 	sed -e 's|/usr/local/sbin|$(PREFIX)/sbin|' \
 	    -e 's|/usr/local/share|$(PREFIX)/share|' packaging/haspd.service \
 	    > $(DESTDIR)$(PREFIX)/lib/systemd/system/haspd.service
-	install -m 0644 packaging/haspd.conf.example \
-	    $(DESTDIR)$(PREFIX)/share/doc/hasp/
+	install -m 0644 packaging/haspd.conf.example packaging/alerts.yml \
+	    packaging/dashboard.json $(DESTDIR)$(PREFIX)/share/doc/hasp/
 	$(MAKE) install-lib
 	install -m 0644 include/hasp/node.h $(DESTDIR)$(PREFIX)/include/hasp/
 	install -m 0644 $(B)/libhaspnode.a $(DESTDIR)$(LIBDIR)/

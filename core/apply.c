@@ -59,6 +59,7 @@ static void follow(struct core *core, const struct replica_entry *entry,
                    const struct effect *effect)
 {
     timers_follow(core->timers, core->fsm, effect, core->now_ns);
+    measures_effect(core, effect);
     switch (effect->type) {
     case EFFECT_WAIT_RESULT:
         answer_wait(core, effect);
@@ -66,7 +67,6 @@ static void follow(struct core *core, const struct replica_entry *entry,
     case EFFECT_SESSION_ENDED:
         attach_ended(core, effect->session);
         core->turn.has_session_ended = true;
-        core->counts.sessions_ended++;
         return;
     case EFFECT_BEGUN:
         update_cluster_id(core);
@@ -76,12 +76,6 @@ static void follow(struct core *core, const struct replica_entry *entry,
             reign_serve(core);
         }
         return;
-    case EFFECT_GRANTED:
-        core->counts.grants++;
-        break;
-    case EFFECT_HOLD_EXPIRED:
-        core->counts.unclean_ends++;
-        break;
     default:
         break;
     }

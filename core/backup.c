@@ -107,7 +107,6 @@ void backup_answer(struct core *core, struct request *request, int error)
 {
     uint64_t index, term, size;
     if (error != 0) {
-        request_count_refusal(core, "GONE");
         resp_error(request_reply(core, request), "GONE",
                    "no snapshot could be taken: %s", hasp_strerror(error));
         request_done(core, request);

@@ -47,6 +47,7 @@ static void init_lists(struct core *core)
 {
     list_init(&core->conns.by_age);
     watches_init(core);
+    measures_init(core);
     for (int i = 0; i < REQUEST_STATE_COUNT; i++) {
         list_init(&core->requests.at[i]);
     }
@@ -135,6 +136,7 @@ void core_free(struct core *core)
     attach_free(core);
     free_requests(core);
     reign_done(core);
+    measures_done(core);
     history_done(&core->history);
     effects_done(&core->effects);
     buffer_done(&core->watches.message);

@@ -43,6 +43,7 @@
 #include "base/bytes.h"
 #include "base/cluster_id.h"
 #include "base/err.h"
+#include "base/histogram.h"
 #include "base/log.h"
 #include "core/identity.h"
 #include "lockfsm/lockfsm.h"
@@ -345,18 +346,41 @@ uint64_t core_agreed_index(const struct core *core);
  * way. */
 const char *core_check(const struct core *core);
 
+#define CORE_WORD_COUNT 22
+
 /* What has happened at this node since its start, for INFO and the metrics. */
 struct core_counts {
     uint64_t commands;
     uint64_t grants;
     uint64_t sessions_ended;
     uint64_t unclean_ends; /* Holds that expired or outlasted their limit. */
-    uint64_t refusals;     /* Answers with an error word, of these ... */
-    uint64_t limits;       /* ... LIMIT, */
-    uint64_t busy;         /* BUSY. */
-    uint64_t scrubbed;     /* Records that were compared with the table. */
+    uint64_t refusals;     /* Error answers to clients of this node, ... */
+    uint64_t by_word[CORE_WORD_COUNT]; /* ... by their word. */
+    uint64_t scrubbed;  /* Records that were compared with the table. */
+    uint64_t elected;   /* Times that this node has become the leader. */
+    uint64_t leaders;   /* Leaders that it has seen, one after the other. */
+    uint64_t transfers; /* Of leadership, that this node has begun, ... */
+    uint64_t transfers_failed; /* ... and that have come to nothing. */
+    uint64_t unknown_scripts;  /* EVAL, LOAD of what hasp does not run. */
+    /* As far as this node has applied it since its start; those that waited. */
+    struct histogram wait;
+    struct histogram hold;   /* Of holds that have ended. */
+    struct histogram commit; /* As the leader: from proposing to applying. */
 };
 const struct core_counts *core_counts(const struct core *core);
+/* By the place in core_counts.by_word; the last one is "other". */
+extern const char *const core_words[CORE_WORD_COUNT];
+/* How long requests of this node's clients took, waits included: by the
+ * command's place. NULL: there is no such place. */
+const struct histogram *core_request_times(const struct core *core,
+                                           uint32_t place,
+                                           const char **ret_name);
+/* How long the oldest wait has waited, as far as this node knows; 0: none. */
+uint64_t core_oldest_wait_ms(const struct core *core);
+/* A member: up to where its log is known to be that of this node, the leader
+ * (0: not known), and how long it has been silent (UINT64_MAX: for ever). */
+void core_member(const struct core *core, uint64_t id, uint64_t *ret_match,
+                 uint64_t *ret_silence_ms);
 /* Called by the simulator after each apply, if set. */
 typedef void core_applied_fn(void *data, uint64_t log_index,
                              const struct effects *effects);

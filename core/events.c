@@ -257,7 +257,7 @@ static void subscribe(struct core *core, struct request *request,
         if (limit == NULL) {
             confirm(core, request, word, call->argument[i], true);
         } else {
-            request_count_refusal(core, "LIMIT");
+            measures_refused(core, BYTES_LITERAL("LIMIT"));
             resp_error(&core->requests.writer, "LIMIT", "%s", limit);
         }
     }

@@ -187,7 +187,7 @@ static void grow_ring(struct propose *propose, uint64_t end)
 }
 
 /* Enters the batch into the ring, from index 'first' on. */
-static void enter(struct propose *propose, uint64_t first)
+static void enter(struct propose *propose, uint64_t first, uint64_t now_ns)
 {
     if (propose->ring_first == propose->ring_end) {
         propose->ring_first = propose->ring_end = first;
@@ -197,8 +197,7 @@ static void enter(struct propose *propose, uint64_t first)
     CHECK(first >= propose->ring_end);
     grow_ring(propose, first + propose->item_count);
     for (; propose->ring_end < first; propose->ring_end++) {
-        *expected_at(propose, propose->ring_end) = (struct expected){NULL,
-                                                                     false};
+        *expected_at(propose, propose->ring_end) = (struct expected){0};
     }
     for (uint32_t i = 0; i < propose->item_count; i++, propose->ring_end++) {
         struct request *chain = propose->items[i].requests;
@@ -206,7 +205,7 @@ static void enter(struct propose *propose, uint64_t first)
             propose->heard_index = propose->ring_end;
         }
         *expected_at(propose, propose->ring_end) = (struct expected){
-            chain, chain == NULL};
+            chain, chain == NULL, now_ns};
         for (struct request *r = chain; r != NULL; r = r->next) {
             r->index = propose->ring_end;
             request_mark(r);
@@ -266,7 +265,7 @@ void propose_submit(struct core *core)
         refused(core, error);
         return;
     }
-    enter(propose, first);
+    enter(propose, first, core->now_ns);
     empty_batch(propose);
     update_carry_out(core, &update);
 }
@@ -286,6 +285,10 @@ struct request *propose_take(struct core *core, uint64_t log_index)
     if (expected->is_own) {
         CHECK(expected->requests == NULL && propose->own_in_flight > 0);
         propose->own_in_flight--;
+    }
+    if (expected->proposed_ns != 0) {
+        histogram_note(&core->counts.commit,
+                       core->now_ns - expected->proposed_ns);
     }
     return expected->requests;
 }

@@ -36,6 +36,7 @@ struct batch_item {
 struct expected {
     struct request *requests; /* A chain by 'next'; NULL: nobody. */
     bool is_own;              /* An entry of our own. */
+    uint64_t proposed_ns;     /* 0: it was not proposed here. */
 };
 
 /* The batch of this turn, and who waits for which entry. Of a leader. */

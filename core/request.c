@@ -298,14 +298,19 @@ static void free_request(struct core *core, struct request *request)
     core->requests.free_count++;
 }
 
+static struct bytes reply_at_hand(const struct core *core)
+{
+    const struct buffer *out = core->requests.writer.out;
+    return bytes_of(out->data + core->requests.reply_start,
+                    out->size - core->requests.reply_start);
+}
+
 /* True if the reply at hand says that nothing was done. */
 static bool promises_nothing(const struct core *core)
 {
     static const char *const words[] = {"-BUSY ", "-NOLEADER ", "-MOVED ",
                                         "-LEVEL ", "-BADARG "};
-    const struct buffer *out = core->requests.writer.out;
-    struct bytes reply = bytes_of(out->data + core->requests.reply_start,
-                                  out->size - core->requests.reply_start);
+    struct bytes reply = reply_at_hand(core);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (bytes_has_prefix(reply, bytes_of_text(words[i]))) {
             return true;
@@ -354,6 +359,9 @@ void request_done_as(struct core *core, struct request *request,
     uint64_t slot = request->slot;
     if (conn == NULL && request->peer != 0) {
         answer_remote(core, request, kind, session);
+    }
+    if (conn != NULL) {
+        measures_answered(core, request, reply_at_hand(core));
     }
     if (conn != NULL && !conn->is_known) {
         conn->is_known = has_done_something(core, request);
@@ -406,7 +414,6 @@ static void refuse_with(struct core *core, struct request *request,
     if (is_named) {
         command_name(request->command, name, sizeof name);
     }
-    request_count_refusal(core, code);
     resp_error(request_reply(core, request), code, "%s%s%.*s%s", name,
                is_named ? ": " : "", (int)why.size, (const char *)why.data,
                promise);
@@ -442,13 +449,6 @@ void request_misunderstood(struct core *core, struct request *request)
     } else {
         request_done(core, request);
     }
-}
-
-void request_count_refusal(struct core *core, const char *code)
-{
-    core->counts.refusals++;
-    core->counts.limits += strcmp(code, "LIMIT") == 0;
-    core->counts.busy += strcmp(code, "BUSY") == 0;
 }
 
 void request_return(struct core *core, struct request *request)

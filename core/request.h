@@ -174,8 +174,6 @@ void request_fail(struct core *core, struct request *request, const char *code,
 /* A peer's request whose arguments are not understood here: the error that says
  * so is the reply at hand. */
 void request_misunderstood(struct core *core, struct request *request);
-/* Counts an answer with this error word; the two above have done so. */
-void request_count_refusal(struct core *core, const char *code);
 /* This node cannot carry it out, another may lead: a local one is parked for
  * the next leader, or refused if doing it twice might do harm; a remote one
  * goes back. */

@@ -26,6 +26,7 @@
 #include "core/flush.h"
 #include "core/history.h"
 #include "core/loss.h"
+#include "core/measures.h"
 #include "core/peer.h"
 #include "core/quarantine.h"
 #include "core/redis/scripts.h"
@@ -70,6 +71,7 @@ struct core {
     struct watches watches;
     struct requests requests;
     struct scripts scripts;
+    struct measures measures;
 
     struct flush flush;
     struct snapshots snapshots;

@@ -21,17 +21,23 @@ static const char *member_role_name(enum member_role role)
     return "unknown";
 }
 
+void core_member(const struct core *core, uint64_t id, uint64_t *ret_match,
+                 uint64_t *ret_silence_ms)
+{
+    bool is_self = id == core->options.id;
+    *ret_match = is_self ? replica_last_index(core->replica)
+                 : replica_role(core->replica) == REPLICA_LEADER
+                     ? replica_match(core->replica, id)
+                     : 0;
+    *ret_silence_ms = is_self ? 0
+                              : core->port.peer_silence_ms(core->port.data, id);
+}
+
 static void put_member(struct core *core, const struct replica_member *member,
                        struct resp_writer *writer)
 {
-    bool is_self = member->id == core->options.id;
-    uint64_t match = is_self ? replica_last_index(core->replica)
-                     : replica_role(core->replica) == REPLICA_LEADER
-                         ? replica_match(core->replica, member->id)
-                         : 0;
-    uint64_t silence_ms = is_self ? 0
-                                  : core->port.peer_silence_ms(core->port.data,
-                                                               member->id);
+    uint64_t match, silence_ms;
+    core_member(core, member->id, &match, &silence_ms);
     resp_map(writer, 6);
     resp_key_integer(writer, "id", (int64_t)member->id);
     resp_key_text(writer, "address", member->address);

@@ -120,6 +120,7 @@ static void go(struct core *core)
         return;
     }
     transfer->state = TRANSFER_UNDER_WAY;
+    core->counts.transfers++;
     if (transfer->request != NULL) {
         request_mark(transfer->request);
     }
@@ -154,6 +155,7 @@ void transfer_turn(struct core *core)
     }
     if (transfer->state == TRANSFER_UNDER_WAY &&
         !replica_is_transferring(core->replica)) {
+        core->counts.transfers_failed++;
         refuse(core, "BUSY", "the other member did not take over in time");
     }
     begin_unasked(core);

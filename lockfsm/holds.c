@@ -44,6 +44,7 @@ void hold_link(struct lockfsm *fsm, struct hold *hold)
                                    hold->session->id, hold->owner});
     list_push_back(&hold->lock->holds, &hold->in_lock);
     hold->lock->hold_count++;
+    fsm->hold_count++;
     list_push_back(&hold->session->holds, &hold->in_session);
     hold->session->hold_count++;
     tally_up(&fsm->places_of_session, session_places(hold->session));
@@ -56,6 +57,8 @@ void hold_free(struct lockfsm *fsm, struct hold *hold)
     list_remove(&hold->in_lock);
     CHECK(hold->lock->hold_count > 0 && hold->session->hold_count > 0);
     hold->lock->hold_count--;
+    CHECK(fsm->hold_count > 0);
+    fsm->hold_count--;
     list_remove(&hold->in_session);
     hold->session->hold_count--;
     tally_down(&fsm->places_of_session, session_places(hold->session));
@@ -184,6 +187,7 @@ void hold_end(struct lockfsm *fsm, struct hold *hold, const char *reason,
         fsm, is_clean ? EFFECT_RELEASED : EFFECT_HOLD_EXPIRED, lock, session,
         hold->owner);
     effect->token = hold->token;
+    effect->granted_index = hold->granted_index;
     effect->reason = reason;
     end_backing(fsm, hold);
     if (!is_clean && hold->delay_ms > 0) {

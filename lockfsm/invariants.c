@@ -396,6 +396,20 @@ static const char *check_size(const struct lockfsm *fsm)
                : NULL;
 }
 
+static bool waits_are_by_age(const struct lockfsm *fsm)
+{
+    uint64_t count = 0, last = 0;
+    LIST_EACH (node, &fsm->waits) {
+        const struct wait *wait = LIST_ENTRY(node, struct wait, in_state);
+        if (wait->wait_index < last) {
+            return false;
+        }
+        last = wait->wait_index;
+        count++;
+    }
+    return count == fsm->wait_count;
+}
+
 /* The limits, and what is kept up from entry to entry for them. Every hold and
  * wait of a lock is one of a session, and the other way round: the lists were
  * walked from both sides, so equal sums are enough. */
@@ -428,6 +442,9 @@ static const char *check_uses(const struct lockfsm *fsm)
     }
     if (holds != session_holds || waits != session_waits) {
         return "locks and sessions disagree";
+    }
+    if (!waits_are_by_age(fsm) || holds != fsm->hold_count) {
+        return "a wrong list of waits, or count of holds";
     }
     if (waits != fsm->wait_count || of_lock != fsm->waits_of_lock.highest ||
         of_session != fsm->waits_of_session.highest ||

@@ -69,6 +69,23 @@ static uint64_t state_size(const struct lockfsm *fsm)
            fsm->spent_range_count * 2 * sizeof(uint64_t);
 }
 
+uint64_t lockfsm_hold_count(const struct lockfsm *fsm)
+{
+    return fsm->hold_count;
+}
+
+uint64_t lockfsm_wait_count(const struct lockfsm *fsm)
+{
+    return fsm->wait_count;
+}
+
+uint64_t lockfsm_oldest_wait(const struct lockfsm *fsm)
+{
+    return list_is_empty(&fsm->waits)
+               ? 0
+               : LIST_FIRST(&fsm->waits, struct wait, in_state)->wait_index;
+}
+
 uint64_t lockfsm_limit_use(const struct lockfsm *fsm, enum limit_key key)
 {
     switch (key) {

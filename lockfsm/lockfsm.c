@@ -32,6 +32,7 @@ static void init(struct lockfsm *fsm)
     users_init(fsm);
     list_init(&fsm->touched);
     list_init(&fsm->unbacked);
+    list_init(&fsm->waits);
     for (int kind = 0; kind < RECORD_KIND_COUNT; kind++) {
         list_init(&fsm->changed[kind]);
         list_init(&fsm->settled[kind]);

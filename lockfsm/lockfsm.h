@@ -167,8 +167,9 @@ struct effect {
     struct bytes owner;
     uint64_t token;
     uint64_t wait_index;
-    uint64_t time_ms; /* WAIT, DELAY, HOLD: a leader starts this timer. */
-    uint64_t hold_ms; /* GRANTED: max hold. */
+    uint64_t granted_index; /* RELEASED, HOLD_EXPIRED: its grant's. */
+    uint64_t time_ms;       /* WAIT, DELAY, HOLD: a leader starts this timer. */
+    uint64_t hold_ms;       /* GRANTED: max hold. */
     uint64_t count;
     const char *reason; /* Static text or NULL. */
     struct bytes text;
@@ -261,6 +262,11 @@ uint64_t lockfsm_limit(const struct lockfsm *fsm, enum limit_key key);
 /* How much of it is used; of what is counted for each session or lock, by that
  * which has most. O(1). */
 uint64_t lockfsm_limit_use(const struct lockfsm *fsm, enum limit_key key);
+/* Of all locks. */
+uint64_t lockfsm_hold_count(const struct lockfsm *fsm);
+uint64_t lockfsm_wait_count(const struct lockfsm *fsm);
+/* The index of the entry that began the oldest wait; 0: nobody waits. */
+uint64_t lockfsm_oldest_wait(const struct lockfsm *fsm);
 /* The longest lease that there is, or that may be asked for, in milliseconds.
  * Costs a walk over the sessions. */
 uint64_t lockfsm_lease_max(const struct lockfsm *fsm);

@@ -238,6 +238,7 @@ struct wait {
     struct list in_asker;
     struct list in_group;    /* Circular over the waits of one request. */
     struct list in_unbacked; /* Private: of what to settle. */
+    struct list in_state;
     struct asker *asker;
     struct lock *lock;
     struct session *session;

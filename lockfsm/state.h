@@ -188,7 +188,9 @@ struct lockfsm {
     uint32_t removed_count; /* ... and those that were. */
 
     /* Indexes, sums and memory. */
-    uint64_t wait_count;            /* In all locks. */
+    uint64_t wait_count; /* In all locks. */
+    uint64_t hold_count;
+    struct list waits; /* Nodes: wait.in_state; by age, the oldest first. */
     uint64_t spent_range_count;     /* In all numbers. */
     struct tally places_of_session; /* Holds and waits. */
     struct tally waits_of_session;

@@ -45,6 +45,7 @@ struct wait *wait_new(struct lockfsm *fsm, struct lock *lock,
     wait->is_upgrade = terms->is_upgrade;
     list_init(&wait->in_group);
     list_init(&wait->in_unbacked);
+    list_init(&wait->in_state);
     stored_init(&wait->stored, RECORD_WAIT);
     return wait;
 }
@@ -78,6 +79,7 @@ void wait_link(struct lockfsm *fsm, struct wait *wait)
     }
     lock->wait_count++;
     fsm->wait_count++;
+    list_push_back(&fsm->waits, &wait->in_state);
     tally_up(&fsm->waits_of_lock, lock->wait_count);
     lock->waits_by_mode[wait->mode]++;
     list_push_back(&wait->session->waits, &wait->in_session);
@@ -113,6 +115,7 @@ void wait_free(struct lockfsm *fsm, struct wait *wait)
     list_remove(&wait->in_group);
     list_remove(&wait->in_unbacked);
     list_remove(&wait->in_lock);
+    list_remove(&wait->in_state);
     CHECK(wait->lock->wait_count > 0 && wait->session->wait_count > 0);
     CHECK(wait->lock->waits_by_mode[wait->mode] > 0);
     wait->lock->wait_count--;

@@ -98,10 +98,12 @@ static void take_ended(uv_work_t *work, int status)
     archive->is_taking = false;
     archive->txn = NULL;
     if (archive->take_error != 0) {
+        archive->failed_count++;
         LOG_WARN("cannot take a snapshot", "index=%" PRIu64 " error=%s",
                  log_index,
                  log_quote(archive->take_why, strlen(archive->take_why)));
     } else {
+        archive->taken_count++;
         LOG_INFO("snapshot taken", "index=%" PRIu64 " size=%" PRIu64, log_index,
                  archive->taken_size);
         /* One that was received meanwhile may be newer. */
@@ -196,6 +198,7 @@ bool archive_port_read(void *data, uint64_t log_index, uint64_t term,
                                  offset, &done);
     if (system_error != 0) {
         const char *text = strerror(system_error);
+        node->archive.failed_count++;
         LOG_WARN("cannot read a snapshot", "index=%" PRIu64 " error=%s",
                  log_index, log_quote(text, strlen(text)));
         return false;
@@ -233,6 +236,7 @@ static void begin_receiving(struct archive *archive)
     if (archive->receiving_fd < 0 ||
         storage_port->lock(archive->receiving_fd) != 0) {
         archive->receive_error = errno == ENOSPC ? HASP_ENOSPC : HASP_EIO;
+        archive->failed_count++;
         LOG_WARN("cannot receive a snapshot", "path=%s error=%s",
                  log_quote(path, strlen(path)),
                  log_quote(strerror(errno), strlen(strerror(errno))));
@@ -298,6 +302,7 @@ static void adopt_ended(uv_work_t *work, int status)
         archive->adopting_fd = -1;
     }
     if (archive->adopt_error != 0) {
+        archive->failed_count++;
         LOG_WARN("received snapshot refused", "error=%s",
                  log_quote(archive->adopt_why, strlen(archive->adopt_why)));
         storage_port->unlinkat(AT_FDCWD, archive->adopting_path);

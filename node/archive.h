@@ -45,6 +45,9 @@ struct archive {
     uint64_t newest_index;
     uint64_t newest_term;
     uint64_t newest_size;
+    uint64_t
+        taken_count; /* Since the start; and how often it failed to take, */
+    uint64_t failed_count; /* ... receive, read or check one. */
     struct snapshot_open open[SNAPSHOT_OPEN_MAX];
 
     uv_work_t take_work;

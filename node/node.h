@@ -16,7 +16,8 @@
  *     founding.c   how a cluster begins (amnesia guard)
  *     options.c    the options: defaults, checks
  *     web.c        the HTTP port: the gateway (http/), and ...
- *     monitor.c    ... /healthz, /readyz, /metrics
+ *     monitor.c    ... /healthz, /readyz, and ...
+ *     metrics.c    ... the numbers of /metrics, process.c those of the process
  *     stall.c      up to when all input has been read (rule 6)
  *     begin.c      how the core begins: from the disk, by founding, by joining
  *     loop.c       when what happens: one turn of the core for all that came in

@@ -344,7 +344,6 @@ static void refuse_vain(struct core *core, struct request *request)
 {
     uint64_t left_ns = timers_quarantine_left(core->timers, core->fsm,
                                               core->now_ns);
-    request_count_refusal(core, "BUSY");
     resp_error(request_reply(core, request), "BUSY",
                "quarantine after a restore: nothing is granted for another "
                "%llu ms",

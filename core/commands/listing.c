@@ -92,7 +92,6 @@ bool listing_after(struct core *core, struct request *request,
     }
     if (cursor.data[0] != '=') {
         struct resp_writer *writer = request_reply(core, request);
-        request_count_refusal(core, "BADARG");
         call_fail(call, writer, "CURSOR must be one that LIST returned");
         request_done(core, request);
         return false;

@@ -44,7 +44,7 @@ def metrics(node):
                 typed.add(name)
             continue
         name, labels, value = re.match(
-            r'([a-z_]+)(\{[a-z]+="[^"]*"\})? (-?[0-9.]+)$', line
+            r'([a-z_]+)(\{[a-z]+="[^"]*"(?:,le="[^"]*")?\})? (-?[0-9.]+)$', line
         ).groups()
         assert name in typed or name.rsplit("_", 1)[0] in typed
         values[name + (labels or "")] = float(value)
@@ -241,11 +241,11 @@ def test_refusals_at_a_limit_are_counted():
         node = cluster.leader()
         with node.connect() as client:
             Session(client, ttl=10000)
-            before = metrics(node)['hasp_refusals_total{word="LIMIT"}']
+            before = metrics(node)['hasp_errors_total{word="LIMIT"}']
             assert client.do("LOCK.ACQUIRE", "a") and client.do("LOCK.ACQUIRE", "b")
             with pytest.raises(ReplyError) as refused:
                 client.do("LOCK.ACQUIRE", "c")
             assert refused.value.code == "LIMIT"
             after = metrics(node)
-            assert after['hasp_refusals_total{word="LIMIT"}'] == before + 1
+            assert after['hasp_errors_total{word="LIMIT"}'] == before + 1
             assert after["hasp_grants_total"] == 2

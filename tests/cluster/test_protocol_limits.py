@@ -188,7 +188,7 @@ def test_each_refusal_and_each_cut_is_counted(node, connect, client, name):
     before = metrics(node)
     limit(wire, "LOCK.ACQUIRE", "n" * 61)
     wire.error("ECHO", "x" * 9000)
-    word = 'hasp_refusals_total{word="LIMIT"}'
+    word = 'hasp_errors_total{word="LIMIT"}'
     cut = 'hasp_connections_cut_total{reason="protocol error"}'
     assert metrics(node)[word] == before[word] + 1
     eventually(lambda: metrics(node)[cut] == before[cut] + 1)

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT */
+
+/* How long things take: counts by fixed bounds, from 0.25 ms to an hour, as
+ * Prometheus wants them. Cheap enough to be always on: a note is a search among
+ * twenty bounds. */
+
+#ifndef HASP_BASE_HISTOGRAM_H
+#define HASP_BASE_HISTOGRAM_H
+
+#include <stdint.h>
+
+#define HISTOGRAM_BOUND_COUNT 20
+
+/* The upper bounds, in microseconds; what is longer is counted behind them. */
+extern const uint64_t histogram_bound_us[HISTOGRAM_BOUND_COUNT];
+
+/* Zeroed memory is an empty one. */
+struct histogram {
+    uint64_t count[HISTOGRAM_BOUND_COUNT + 1]; /* Each above the one before. */
+    uint64_t sum_us;
+};
+
+void histogram_note(struct histogram *histogram, uint64_t ns);
+/* Of all that was noted. */
+uint64_t histogram_total(const struct histogram *histogram);
+
+#endif /* HASP_BASE_HISTOGRAM_H */

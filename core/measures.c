@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Counting what is answered, and timing what has ended. */
+
+#include "core/measures.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "core/commands/commands.h"
+#include "core/state.h"
+
+/* Those of docs/protocol.md. */
+const char *const core_words[CORE_WORD_COUNT] = {
+    "NOSESSION", "EXPIRED", "BLACKLISTED", "NOTHELD", "DEADLOCK", "LIMIT",
+    "LEVEL",     "BUSY",    "NOLEADER",    "MOVED",   "UNKNOWN",  "UNFINISHED",
+    "BADARG",    "GONE",    "FORGOTTEN",   "NOAUTH",  "NOPERM",   "WRONGPASS",
+    "ERR",       "NOPROTO", "NOSCRIPT",    "other"};
+
+void measures_init(struct core *core)
+{
+    core->measures.request = memory_new(commands_count() *
+                                        sizeof *core->measures.request);
+}
+
+void measures_done(struct core *core)
+{
+    free(core->measures.request);
+}
+
+void measures_refused(struct core *core, struct bytes word)
+{
+    uint32_t place = 0;
+    while (place < CORE_WORD_COUNT - 1 &&
+           !bytes_equal(word, bytes_of_text(core_words[place]))) {
+        place++;
+    }
+    core->counts.refusals++;
+    core->counts.by_word[place]++;
+}
+
+void measures_answered(struct core *core, const struct request *request,
+                       struct bytes reply)
+{
+    if (request->command != NULL) {
+        uint64_t took_ns = core->now_ns - request->received_ns;
+        histogram_note(
+            &core->measures.request[request->command - commands_table],
+            took_ns);
+    }
+    if (reply.size > 0 && reply.data[0] == '-') {
+        size_t size = 1;
+        while (size < reply.size && reply.data[size] > ' ') {
+            size++;
+        }
+        measures_refused(core, bytes_of(reply.data + 1, size - 1));
+        core->counts.unknown_scripts += bytes_has_prefix(
+            reply, BYTES_LITERAL("-ERR hasp does not run this script"));
+    }
+}
+
+static void note_age(struct core *core, struct histogram *histogram,
+                     uint64_t log_index)
+{
+    if (log_index > core->replayed_index) {
+        histogram_note(histogram,
+                       history_age_ms(&core->history, log_index, core->now_ns) *
+                           NS_PER_MS);
+    }
+}
+
+void measures_effect(struct core *core, const struct effect *effect)
+{
+    switch (effect->type) {
+    case EFFECT_GRANTED:
+        core->counts.grants++;
+        if (effect->wait_index != 0) {
+            note_age(core, &core->counts.wait, effect->wait_index);
+        }
+        return;
+    case EFFECT_HOLD_EXPIRED:
+        core->counts.unclean_ends++;
+        note_age(core, &core->counts.hold, effect->granted_index);
+        return;
+    case EFFECT_RELEASED:
+        note_age(core, &core->counts.hold, effect->granted_index);
+        return;
+    case EFFECT_SESSION_ENDED:
+        core->counts.sessions_ended++;
+        return;
+    default:
+        return;
+    }
+}
+
+const struct histogram *core_request_times(const struct core *core,
+                                           uint32_t place,
+                                           const char **ret_name)
+{
+    if (place >= commands_count()) {
+        return NULL;
+    }
+    *ret_name = commands_table[place].name;
+    return &core->measures.request[place];
+}
+
+uint64_t core_oldest_wait_ms(const struct core *core)
+{
+    uint64_t index = lockfsm_oldest_wait(core->fsm);
+    return index == 0 ? 0 : history_age_ms(&core->history, index, core->now_ns);
+}

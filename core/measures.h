@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What is measured on the way of requests and entries, for the metrics
+ * (core_counts): errors by their word, and how long things took. */
+
+#ifndef HASP_CORE_MEASURES_H
+#define HASP_CORE_MEASURES_H
+
+#include <stdint.h>
+
+#include "base/bytes.h"
+#include "base/histogram.h"
+
+struct core;
+struct effect;
+struct request;
+
+/* Lives as long as the core. */
+struct measures {
+    struct histogram *request; /* By the command's place in the table. */
+};
+
+void measures_init(struct core *core);
+void measures_done(struct core *core);
+/* A request of a client of this node has been answered with 'reply'. */
+void measures_answered(struct core *core, const struct request *request,
+                       struct bytes reply);
+/* An error with this word stands in an answer that is none. */
+void measures_refused(struct core *core, struct bytes word);
+/* An effect of an entry; those from before the start are left out. */
+void measures_effect(struct core *core, const struct effect *effect);
+
+#endif /* HASP_CORE_MEASURES_H */

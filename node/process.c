@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT */
+
+/* /proc/self/stat (proc(5)), and the folder of open files. */
+
+#include "node/process.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The program's name, in brackets, may have anything in it: what follows the
+ * last one is numbers. */
+static void read_stat(struct process *process)
+{
+    char text[1024];
+    unsigned long long user, system, began, size;
+    long long pages;
+    FILE *file = fopen("/proc/self/stat", "re");
+    if (file == NULL) {
+        return;
+    }
+    size_t read = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[read] = '\0';
+    const char *at = strrchr(text, ')');
+    if (at == NULL ||
+        sscanf(at + 1,
+               " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d "
+               "%*d %*d %*d %*d %llu %llu %lld",
+               &user, &system, &began, &size, &pages) != 5) {
+        return;
+    }
+    double ticks = (double)sysconf(_SC_CLK_TCK);
+    struct timespec now = {0}, since_boot = {0};
+    clock_gettime(CLOCK_REALTIME, &now);
+    clock_gettime(CLOCK_BOOTTIME, &since_boot);
+    double booted_s = (double)(now.tv_sec - since_boot.tv_sec) +
+                      (double)(now.tv_nsec - since_boot.tv_nsec) / 1e9;
+    process->cpu_s = (double)(user + system) / ticks;
+    process->started_s = booted_s + (double)began / ticks;
+    process->virtual_size = size;
+    process->resident_size = (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static void count_files(struct process *process)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    if (folder == NULL) {
+        return;
+    }
+    /* Not "." and "..", and not the folder itself. */
+    uint64_t count = 0;
+    while (readdir(folder) != NULL) {
+        count++;
+    }
+    closedir(folder);
+    process->open_files = count > 3 ? count - 3 : 0;
+}
+
+void process_look(struct process *ret_process)
+{
+    struct rlimit files;
+    *ret_process = (struct process){0};
+    read_stat(ret_process);
+    count_files(ret_process);
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0 &&
+        files.rlim_cur != RLIM_INFINITY) {
+        ret_process->most_files = files.rlim_cur;
+    }
+}

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: MIT
+"""The metrics, and what is made of them: packaging/alerts.yml,
+packaging/dashboard.json, docs/monitoring.md."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import time
+
+import pytest
+
+from cluster import ROOT, Cluster, ReplyError, Session, wait_until
+from test_http import get, metrics
+
+WORD = re.compile(r"\b(?:hasp|process)_[a-z_]+")
+MATCHER = re.compile(r"\b(hasp_[a-z_]+){([^}]*)}")
+
+
+def text_of(*path):
+    with open(os.path.join(ROOT, *path), encoding="utf-8") as file:
+        return file.read()
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with Cluster(3) as one:
+        leader = one.leader()
+        with leader.connect() as client:
+            Session(client)
+            client.do("SESSION.KEEP")
+            client.do("LOCK.ACQUIRE", "a")
+            client.do("LOCK.RELEASE", "a")
+        one.metrics = get(leader, "/metrics")[2]
+        yield one
+
+
+def series(text):
+    """{name: [{label: value}]} of what a node tells; none of what takes its time,
+    as the clocks' rates."""
+    found = {name: [] for name in re.findall("^# TYPE (\\w+)", text, re.M)}
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            name, labels = re.match(r"(\w+)(?:{(.*)})? ", line).groups()
+            pairs = re.findall(r'(\w+)="([^"]*)"', labels or "")
+            found.setdefault(name, []).append(dict(pairs))
+    return found
+
+
+def check_query(query, known):
+    """Each metric of a query is told, and each label that it asks for."""
+    for name in WORD.findall(query):
+        if name not in known:
+            raise ValueError("%s: there is no %s" % (query, name))
+    for name, matchers in MATCHER.findall(query):
+        for label, how, value in re.findall(r'(\w+)(=~|=)"([^"]*)"', matchers):
+            if label == "job":
+                continue
+            wanted = value.split("|") if how == "=~" else [value]
+            told = {one.get(label) for one in known[name]}
+            if not told.issuperset(wanted):
+                raise ValueError("%s: %s is never %s" % (query, label, wanted))
+
+
+def alerts():
+    """[(name, query)]"""
+    return re.findall(
+        r"- alert: (\w+)\n +expr: (.+)", text_of("packaging", "alerts.yml")
+    )
+
+
+def test_every_alert_asks_for_what_is_told(cluster):
+    known = series(cluster.metrics)
+    assert len(alerts()) > 20
+    for _, query in alerts():
+        assert 'job="hasp"' in query
+        check_query(query, known)
+    for bad in (
+        "hasp_nothing > 1",
+        "rate(hasp_grants[5m])",
+        'hasp_errors_total{job="hasp",word="LIMITS"}',
+        'hasp_errors_total{word=~"LIMIT|BUSYY"}',
+        'hasp_errors_total{words="LIMIT"}',
+    ):
+        with pytest.raises(ValueError):
+            check_query(bad, known)
+
+
+def test_every_panel_asks_for_what_is_told(cluster):
+    known = series(cluster.metrics)
+    dashboard = json.loads(text_of("packaging", "dashboard.json"))
+    queries = [
+        target["expr"]
+        for panel in dashboard["panels"]
+        for target in panel.get("targets", [])
+    ]
+    assert len(queries) > 25
+    for query in queries:
+        assert WORD.search(query)
+        check_query(query, known)
+    ids = [panel["id"] for panel in dashboard["panels"]]
+    assert len(set(ids)) == len(ids)
+    places = [tuple(panel["gridPos"].values()) for panel in dashboard["panels"]]
+    assert len(set(places)) == len(places)
+
+
+def test_the_page_has_every_alert_and_every_metric_that_it_names(cluster):
+    page = text_of("docs", "monitoring.md")
+    rows = re.findall(r"^\| `(Hasp\w+)` \| (.+) \| (.+) \|$", page, re.M)
+    assert [row[0] for row in rows] == [name for name, _ in alerts()]
+    known = series(cluster.metrics)
+    for name in set(WORD.findall(page)):
+        assert name in known or name + "_bucket" in known, name
+
+
+def test_promtool_agrees():
+    """Where it is to be had: Debian's package has all of Prometheus."""
+    promtool = os.environ.get("PROMTOOL") or shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed")
+    for verb, name in (("check", "alerts.yml"), ("test", "alerts_test.yml")):
+        folder = os.path.join(ROOT, "packaging")
+        words = [promtool, verb, "rules", name]
+        subprocess.run(words, cwd=folder, check=True, timeout=60)
+
+
+# The numbers.
+
+
+def bucket(found, name, le, label=""):
+    return found['%s_bucket{%sle="%s"}' % (name, label, le)]
+
+
+def test_waits_and_holds_are_timed():
+    with Cluster(3) as cluster:
+        leader = cluster.leader()
+        with leader.connect() as one, leader.connect() as two:
+            Session(one, ttl=60000)
+            Session(two, ttl=60000)
+            one.do("LOCK.ACQUIRE", "a")
+            two.send("LOCK.ACQUIRE", "a", "WAIT", 30000)
+            wait_until(lambda: metrics(leader)["hasp_waits"] == 1, 5, "it waits")
+            time.sleep(1.2)
+            found = metrics(leader)
+            assert 1.1 < found["hasp_oldest_wait_seconds"] < 10
+            assert (found["hasp_holds"], found["hasp_locks"]) == (1, 1)
+            one.do("LOCK.RELEASE", "a")
+            two.receive()
+
+            # Each node tells of it, when it has applied it.
+            def told(node):
+                found = metrics(node)
+                return found["hasp_wait_seconds_count"] == 1 == found[
+                    "hasp_hold_seconds_count"
+                ]
+
+            for node in cluster.nodes:
+                wait_until(lambda node=node: told(node), 5, "it is told")
+                found = metrics(node)
+                for name in ("hasp_wait_seconds", "hasp_hold_seconds"):
+                    assert bucket(found, name, "0.5") == 0
+                    assert bucket(found, name, "10") == 1
+                    assert bucket(found, name, "+Inf") == 1
+                    assert 1 < found[name + "_sum"] < 10
+                assert found["hasp_waits"] == found["hasp_oldest_wait_seconds"] == 0
+            assert metrics(leader)["hasp_commit_seconds_count"] > 4
+            follower = cluster.followers(leader)[0]
+            assert metrics(follower)["hasp_commit_seconds_count"] == 0
+            acquires = 'hasp_request_seconds_count{command="LOCK.ACQUIRE"}'
+            assert metrics(leader)[acquires] == 2
+            assert acquires not in metrics(follower)
+        # A start is not the time when all that happened.
+        follower.stop()
+        follower.start()
+        cluster.retry(lambda client: client.do("FENCE.SHOW", "f"), nodes=[follower])
+        assert metrics(follower)["hasp_hold_seconds_count"] == 0
+
+
+def test_errors_are_counted_by_their_word_where_they_are_told():
+    with Cluster(3) as cluster:
+        leader = cluster.leader()
+        follower = cluster.followers(leader)[0]
+        before = [metrics(node) for node in (leader, follower)]
+        with follower.connect() as client:
+            Session(client)
+            for word, *command in (
+                ("NOTHELD", "LOCK.RELEASE", "a"),
+                ("NOTHELD", "LOCK.RELEASE", "b"),
+                ("BADARG", "LOCK.ACQUIRE"),
+                ("NOSESSION", "SESSION.SHOW", 7),
+                ("ERR", "LOCK.GRAB"),
+                ("ERR", "EVAL", "return string.rep(1)", 1, "a", "b"),
+            ):
+                with pytest.raises(ReplyError) as refused:
+                    client.do(*command)
+                assert refused.value.code == word
+        after = [metrics(node) for node in (leader, follower)]
+
+        def more(i, word):
+            name = 'hasp_errors_total{word="%s"}' % word
+            return after[i][name] - before[i][name]
+
+        assert more(1, "NOTHELD") == more(1, "ERR") == 2
+        assert more(1, "BADARG") == more(1, "NOSESSION") == 1
+        assert all(more(0, word) == 0 for word in ("NOTHELD", "BADARG", "ERR"))
+        assert after[1]["hasp_unknown_scripts_total"] == 1
+
+
+def test_leaders_and_members_are_told():
+    with Cluster(3) as cluster:
+        leader = cluster.leader()
+        with leader.connect() as client:
+            client.do("RAFT.TRANSFER")
+            client.do("RAFT.SNAPSHOT")
+        wait_until(
+            lambda: metrics(leader)["hasp_raft_is_leader"] == 0, 10, "it has moved"
+        )
+        heir = cluster.leader()
+        assert heir is not leader
+        assert metrics(leader)["hasp_transfers_total"] == 1
+        assert metrics(leader)["hasp_transfers_failed_total"] == 0
+        assert sum(metrics(n)["hasp_elections_won_total"] for n in cluster.nodes) >= 2
+        cluster.converged()
+        assert all(metrics(n)["hasp_leader_changes_total"] >= 2 for n in cluster.nodes)
+        found = metrics(heir)
+        for other in cluster.followers(heir):
+            label = '{member="%d"}' % other.id
+            assert found["hasp_member_match_index" + label] > 0
+            assert 0 <= found["hasp_member_last_contact_seconds" + label] < 5
+        taken = [metrics(n)["hasp_snapshots_total"] for n in cluster.nodes]
+        assert max(taken) >= 1
+        failed = [metrics(n)["hasp_snapshots_failed_total"] for n in cluster.nodes]
+        assert failed == [0, 0, 0]
+
+
+def test_the_process_is_told(cluster):
+    node = cluster.leader()
+    found = metrics(node)
+    with open("/proc/%d/stat" % node.process.pid, encoding="ascii") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    assert abs(found["process_start_time_seconds"] - time.time()) < 600
+    assert found["process_virtual_memory_bytes"] >= 0.5 * int(fields[20])
+    assert 1 << 20 < found["process_resident_memory_bytes"]
+    files = len(os.listdir("/proc/%d/fd" % node.process.pid))
+    assert abs(found["process_open_fds"] - files) <= 5
+    assert found["process_max_fds"] > found["process_open_fds"]
+    assert 0 < found["process_cpu_seconds_total"] < 600
