@@ -13,13 +13,15 @@
 
 #define LOCK_MAX 16
 #define NAME_MAX_COUNT 8
+#define AGAIN_MAX 4
 
 /* What is called "as". A hold belongs to nobody else from the moment when it is
  * to be released. */
 struct lock {
     char as[64];
     json_t *names;
-    struct hasp_hold *hold;
+    struct hasp_hold *hold[AGAIN_MAX]; /* By an owner again: each its own. */
+    int count;
     int cancel_fd;
 };
 
@@ -73,6 +75,12 @@ static void word_of(int error, char ret_word[32])
     }
 }
 
+/* The newest; NULL: none. */
+static struct hasp_hold *hold_of(const struct lock *lock)
+{
+    return lock->count > 0 ? lock->hold[lock->count - 1] : NULL;
+}
+
 static json_int_t now_ns(void)
 {
     struct timespec now;
@@ -119,7 +127,7 @@ static int ended(const struct lock *lock, int status, json_t **ret_told)
         const char *name = json_string_value(json_array_get(lock->names, i));
         json_object_set_new(
             tokens, name,
-            json_integer((json_int_t)hasp_token_of(lock->hold, i)));
+            json_integer((json_int_t)hasp_token_of(hold_of(lock), i)));
     }
     *ret_told = json_pack("{s:b, s:o}", "held", status == 0, "tokens", tokens);
     if (status == HASP_EINTR) {
@@ -196,8 +204,11 @@ static int do_lock(json_t *command, json_t **ret_told)
     options.delay_ms = number_of(command, "delay", 0);
     options.is_barging = json_is_true(json_object_get(command, "barge"));
     options.interrupt_fd = lock->cancel_fd;
-    int status = hasp_acquire_many(session, names, count, &options,
-                                   &lock->hold);
+    int status = lock->count == AGAIN_MAX
+                     ? HASP_EINVALID
+                     : hasp_acquire_many(session, names, count, &options,
+                                         &lock->hold[lock->count]);
+    lock->count += status == 0;
     return ended(lock, status, ret_told);
 }
 
@@ -210,7 +221,7 @@ static int do_convert(json_t *command, json_t **ret_told)
     options.wait_ms = number_of(command, "wait", HASP_FOREVER);
     options.interrupt_fd = lock->cancel_fd;
     int status = hasp_convert(
-        lock->hold, is_shared ? HASP_SHARED : HASP_EXCLUSIVE, &options);
+        hold_of(lock), is_shared ? HASP_SHARED : HASP_EXCLUSIVE, &options);
     return ended(lock, status, ret_told);
 }
 
@@ -226,8 +237,8 @@ static int do_release(json_t *command, json_t **ret_told)
 {
     struct lock *lock = lock_of(command);
     pthread_mutex_lock(&mutex);
-    struct hasp_hold *hold = lock->hold;
-    lock->hold = NULL;
+    struct hasp_hold *hold = hold_of(lock);
+    lock->count -= hold != NULL;
     pthread_mutex_unlock(&mutex);
     *ret_told = json_object();
     return hold != NULL ? hasp_release(hold) : HASP_ENOTHELD;
@@ -235,7 +246,7 @@ static int do_release(json_t *command, json_t **ret_told)
 
 static int do_guard(json_t *command, json_t **ret_told)
 {
-    struct hasp_hold *hold = lock_of(command)->hold;
+    struct hasp_hold *hold = hold_of(lock_of(command));
     *ret_told = json_pack("{s:I}", "at_ns", now_ns());
     return hold == NULL
                ? HASP_ELOST
@@ -244,7 +255,7 @@ static int do_guard(json_t *command, json_t **ret_told)
 
 static int do_remaining(json_t *command, json_t **ret_told)
 {
-    struct hasp_hold *hold = lock_of(command)->hold;
+    struct hasp_hold *hold = hold_of(lock_of(command));
     json_int_t at_ns = now_ns();
     *ret_told = json_pack("{s:I, s:I}", "left_ns",
                           (json_int_t)(hold != NULL ? hasp_remaining(hold) : 0),
