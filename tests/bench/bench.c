@@ -3,14 +3,15 @@
 /* A load generator: how many locks a second, how long each takes.
  *
  *     bench MODE --endpoints HOST:PORT,... [--clients N] [--seconds S]
- *           [--pids PID,PID,...] [--any] [--connections C]
+ *           [--pids PID,PID,...] [--any] [--connections C] [--tls DIR]
  *
  * Modes: 'cycle', each client acquires and releases a lock of its own in a
  * closed loop; 'handover', all clients wait for one lock, and each releases it
  * as soon as it has it; 'idle', the clients hold sessions and only keep them
  * alive. All clients live in this one thread on epoll, each with a connection
  * and a session of its own (idle: 100 sessions a connection). They talk to the
- * leader, or to all nodes in turn with --any. With --pids, the CPU time that
+ * leader, or to all nodes in turn with --any; by TLS with the ca.crt of
+ * --tls. With --pids, the CPU time that
  * those processes used is told per 1000 cycles.
  *
  * It prints one line; what it measures it also checks: tokens must grow, every
@@ -34,6 +35,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "net/resp.h"
+#include "net/tls.h"
 
 #define ENDPOINT_MAX 16
 #define PID_MAX 16
@@ -44,10 +46,16 @@ enum mode { MODE_CYCLE, MODE_HANDOVER, MODE_IDLE };
 
 enum state { OPENING, READY, ACQUIRING, RELEASING, KEEPING, RESTING };
 
+/* A connection, plain or not. */
+struct line {
+    int fd;
+    struct tls *tls; /* NULL: plain. */
+};
+
 /* What is asked goes out once a turn; answers come in the order of the
  * asking. */
 struct link {
-    int fd;
+    struct line line;
     struct buffer input;
     struct buffer output;
     uint32_t *asker; /* Ring of the clients that wait for an answer. */
@@ -83,6 +91,7 @@ static struct {
     uint32_t clients;
     uint32_t connections; /* 0: one for each client. */
     double seconds;
+    struct tls_context *context; /* NULL: plain. */
     bool any;
     bool is_measuring;
     uint64_t cycles;
@@ -153,14 +162,6 @@ static int dial(const char *endpoint)
     return fd;
 }
 
-static void put_words(struct buffer *out, int count, const char *const *word)
-{
-    resp_request_begin(out, (uint64_t)count);
-    for (int i = 0; i < count; i++) {
-        resp_request_argument(out, bytes_of_text(word[i]));
-    }
-}
-
 static void send_all(int fd, struct bytes bytes)
 {
     while (bytes.size > 0) {
@@ -173,6 +174,78 @@ static void send_all(int fd, struct bytes bytes)
     }
 }
 
+static void line_send(struct line *line, struct bytes bytes)
+{
+    if (line->tls == NULL) {
+        send_all(line->fd, bytes);
+        return;
+    }
+    struct buffer *out = tls_output(line->tls);
+    if (bytes.size > 0 && tls_write(line->tls, bytes) != 0) {
+        die("tls", bytes_of_text(tls_why(line->tls)));
+    }
+    send_all(line->fd, buffer_bytes(out));
+    buffer_clear(out);
+}
+
+/* Waits for bytes and appends them; false at the end of the connection. */
+static bool line_receive(struct line *line, struct buffer *input)
+{
+    static uint8_t cipher[65536];
+    uint8_t *room = buffer_reserve(input, sizeof cipher);
+    ssize_t got = recv(line->fd, line->tls == NULL ? room : cipher,
+                       sizeof cipher, 0);
+    if (got <= 0) {
+        return false;
+    }
+    if (line->tls == NULL) {
+        input->size += (size_t)got;
+        return true;
+    }
+    int status = tls_feed(line->tls, bytes_of(cipher, (size_t)got));
+    while (status == 0) {
+        size_t size = 0;
+        status = tls_read(line->tls, buffer_reserve(input, sizeof cipher),
+                          sizeof cipher, &size);
+        input->size += status == 0 ? size : 0;
+    }
+    if (status != HASP_EMORE) {
+        die("tls", bytes_of_text(tls_why(line->tls)));
+    }
+    return true;
+}
+
+static struct line line_open(const char *endpoint)
+{
+    struct line line = {.fd = dial(endpoint)};
+    uint8_t bytes[65536];
+    if (bench.context == NULL) {
+        return line;
+    }
+    line.tls = tls_new(bench.context, false, 0);
+    int status;
+    while ((status = tls_handshake(line.tls)) == HASP_EMORE) {
+        line_send(&line, bytes_of(NULL, 0));
+        ssize_t got = recv(line.fd, bytes, sizeof bytes, 0);
+        if (got <= 0 || tls_feed(line.tls, bytes_of(bytes, (size_t)got)) != 0) {
+            die("handshake", bytes_of_text(endpoint));
+        }
+    }
+    if (status != 0) {
+        die("handshake", bytes_of_text(tls_why(line.tls)));
+    }
+    line_send(&line, bytes_of(NULL, 0));
+    return line;
+}
+
+static void put_words(struct buffer *out, int count, const char *const *word)
+{
+    resp_request_begin(out, (uint64_t)count);
+    for (int i = 0; i < count; i++) {
+        resp_request_argument(out, bytes_of_text(word[i]));
+    }
+}
+
 /* Asks one node for the leader's client address. */
 static char *find_leader(void)
 {
@@ -182,23 +255,19 @@ static char *find_leader(void)
     size_t used;
     const char *const words[] = {"RAFT.STATUS"};
     for (int try = 0; try < 100; try++) {
-        int fd = dial(bench.endpoint[try % (int)bench.endpoint_count]);
+        struct line line = line_open(
+            bench.endpoint[try % (int)bench.endpoint_count]);
         int status = HASP_EMORE;
         buffer_clear(&buffer);
         put_words(&buffer, 1, words);
-        send_all(fd, buffer_bytes(&buffer));
+        line_send(&line, buffer_bytes(&buffer));
         buffer_clear(&buffer);
-        while (status == HASP_EMORE) {
-            uint8_t *room = buffer_reserve(&buffer, 65536);
-            ssize_t got = recv(fd, room, 65536, 0);
-            if (got <= 0) {
-                break;
-            }
-            buffer.size += (size_t)got;
+        while (status == HASP_EMORE && line_receive(&line, &buffer)) {
             status = resp_parse_reply(buffer_bytes(&buffer), 4096, &reply,
                                       &used);
         }
-        close(fd);
+        close(line.fd);
+        tls_free(line.tls);
         const struct resp_value *value = status == 0
                                              ? resp_find(&reply, 0,
                                                          "leader_address")
@@ -348,12 +417,9 @@ static void readable(struct link *link, struct client *clients)
 {
     static struct resp_reply reply;
     size_t used, done = 0;
-    uint8_t *room = buffer_reserve(&link->input, 65536);
-    ssize_t got = recv(link->fd, room, 65536, 0);
-    if (got <= 0) {
-        die("connection lost", bytes_of_text(got < 0 ? strerror(errno) : ""));
+    if (!line_receive(&link->line, &link->input)) {
+        die("connection lost", bytes_of_text(strerror(errno)));
     }
-    link->input.size += (size_t)got;
     while (done < link->input.size) {
         struct bytes rest = bytes_of(link->input.data + done,
                                      link->input.size - done);
@@ -376,7 +442,7 @@ static void readable(struct link *link, struct client *clients)
 static void flush(struct link *link)
 {
     if (link->output.size > 0) {
-        send_all(link->fd, buffer_bytes(&link->output));
+        line_send(&link->line, buffer_bytes(&link->output));
         buffer_clear(&link->output);
     }
 }
@@ -471,6 +537,17 @@ static void report(double seconds, double cpu)
     printf("\n");
 }
 
+static void load_tls(const char *folder)
+{
+    char path[4096], why[HASP_WHY_SIZE];
+    struct tls_files files = {.ca = path};
+    snprintf(path, sizeof path, "%.4000s/ca.crt", folder);
+    if (tls_context_load(&files, TLS_AS_CLIENT, NULL, 0, &bench.context, why) !=
+        0) {
+        die("tls", bytes_of_text(why));
+    }
+}
+
 static void parse(int argc, char **argv)
 {
     static const struct option options[] = {
@@ -480,6 +557,7 @@ static void parse(int argc, char **argv)
         {"pids", required_argument, NULL, 'p'},
         {"connections", required_argument, NULL, 'n'},
         {"any", no_argument, NULL, 'a'},
+        {"tls", required_argument, NULL, 't'},
         {0}};
     int option;
     char *save = NULL;
@@ -507,6 +585,9 @@ static void parse(int argc, char **argv)
             break;
         case 'n':
             bench.connections = (uint32_t)strtoul(optarg, NULL, 10);
+            break;
+        case 't':
+            load_tls(optarg);
             break;
         case 'a':
             bench.any = true;
@@ -545,11 +626,11 @@ int main(int argc, char **argv)
     for (uint32_t i = 0; i < bench.connections; i++) {
         const char *node = bench.endpoint[i % bench.endpoint_count];
         struct link *link = &links[i];
-        link->fd = dial(bench.any ? node : leader);
+        link->line = line_open(bench.any ? node : leader);
         link->capacity = bench.clients / bench.connections + 1;
         link->asker = memory_new(link->capacity * sizeof *link->asker);
         struct epoll_event event = {.events = EPOLLIN, .data.ptr = link};
-        CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, link->fd, &event) == 0);
+        CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, link->line.fd, &event) == 0);
     }
     for (uint32_t i = 0; i < bench.clients; i++) {
         clients[i].number = i;
