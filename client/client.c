@@ -195,6 +195,12 @@ int client_fd(const struct client *client)
     return client->transport.fd;
 }
 
+const struct tls_identity *client_node(const struct client *client)
+{
+    const struct tls *tls = client->transport.tls;
+    return tls != NULL && tls_is_up(tls) ? tls_identity(tls) : NULL;
+}
+
 void client_drop(struct client *client)
 {
     asker_drop(&client->asker, NULL, client_clock_read());

@@ -87,6 +87,9 @@ MUST_CHECK int client_wait_push(struct client *client, uint64_t deadline_ns);
 /* The descriptor of the open connection, to wait for pushes along with other
  * things; -1 if there is none. */
 int client_fd(const struct client *client);
+/* Who answers there, by its certificate; NULL: nobody, or it speaks plain. It
+ * lives as long as the connection. */
+const struct tls_identity *client_node(const struct client *client);
 /* Gives the connection up; the next query opens one to the next endpoint. */
 void client_drop(struct client *client);
 /* Where to begin, before the first query: a number of an endpoint. */

@@ -21,6 +21,7 @@ struct tls {
     size_t silent_size; /* Taken in since there was data. */
     bool is_server;
     bool is_up;
+    bool has_ended; /* The other end has said that it is done. */
     struct tls_identity identity;
     char why[HASP_WHY_SIZE];
 };
@@ -146,6 +147,7 @@ static int check_identity(struct tls *tls, X509 *certificate)
     CHECK(X509_digest(certificate, EVP_sha256(), tls->identity.fingerprint,
                       &size) == 1 &&
           size == TLS_FINGERPRINT_SIZE);
+    tls->identity.until = tls_seconds_of(X509_get0_notAfter(certificate));
     return 0;
 }
 
@@ -256,6 +258,7 @@ static int outcome(struct tls *tls, int rv)
         CHECK(tls->in.size == 0);
         return HASP_EMORE;
     case SSL_ERROR_ZERO_RETURN:
+        tls->has_ended = true;
         return HASP_ECLOSED;
     default:
         return explain(tls);
@@ -324,6 +327,11 @@ const struct tls_identity *tls_identity(const struct tls *tls)
 int tls_read(struct tls *tls, uint8_t *to, size_t size, size_t *ret_size)
 {
     CHECK(tls->is_up && size > 0);
+    /* It takes of a record what belongs to it and no more, so there is nothing
+     * to be had; asking it would cost as much as a small record. */
+    if (tls->in.size == 0 && SSL_pending(tls->ssl) == 0 && !tls->has_ended) {
+        return HASP_EMORE;
+    }
     ERR_clear_error();
     int rv = SSL_read_ex(tls->ssl, to, size, ret_size);
     if (rv != 1) {

@@ -72,6 +72,7 @@ MUST_CHECK int tls_name_parse(struct bytes uri, struct tls_name *ret_name);
 struct tls_identity {
     struct tls_name name; /* TLS_NOBODY, TLS_NODE or TLS_USER. */
     uint8_t fingerprint[TLS_FINGERPRINT_SIZE]; /* SHA-256 of the certificate. */
+    int64_t until; /* When that expires, in seconds of the wall clock. */
 };
 
 /* --- Contexts ------------------------------------------------------------- */
@@ -106,6 +107,10 @@ void tls_context_unref(struct tls_context *context); /* NULL is fine. */
  * none), and the CA that expires first. */
 int64_t tls_context_certificate_until(const struct tls_context *context);
 int64_t tls_context_ca_until(const struct tls_context *context);
+/* Whole days from now until then; below 0: it is over. */
+int64_t tls_days_until(int64_t when_s);
+/* From so many days on it is worth telling. */
+#define TLS_SOON_DAYS 30
 
 /* --- A connection --------------------------------------------------------- */
 

@@ -20,6 +20,7 @@
 #include "base/memory.h"
 
 #define CHAIN_DEPTH_MAX 3
+#define DAY_S (24 * 60 * 60)
 
 /* What is being loaded. */
 struct loading {
@@ -42,7 +43,7 @@ static int refuse(const struct loading *loading, const char *format, ...)
     return HASP_ECERT;
 }
 
-static int64_t seconds_of(const ASN1_TIME *time)
+int64_t tls_seconds_of(const ASN1_TIME *time)
 {
     struct tm tm;
     return ASN1_TIME_to_tm(time, &tm) == 1 ? (int64_t)timegm(&tm) : 0;
@@ -85,7 +86,7 @@ static int load_cas(const struct loading *loading)
     X509 *ca;
     int count = 0;
     while ((ca = PEM_read_X509(file, NULL, NULL, NULL)) != NULL) {
-        int64_t until = seconds_of(X509_get0_notAfter(ca));
+        int64_t until = tls_seconds_of(X509_get0_notAfter(ca));
         if (X509_STORE_add_cert(store, ca) == 1) {
             learn_cluster(context, ca);
             if (count++ == 0 || until < context->ca_until) {
@@ -183,7 +184,7 @@ static int check_own(const struct loading *loading)
     char whose[300];
     struct tls_name name;
     CHECK(own != NULL);
-    context->certificate_until = seconds_of(X509_get0_notAfter(own));
+    context->certificate_until = tls_seconds_of(X509_get0_notAfter(own));
     snprintf(whose, sizeof whose, "the certificate '%.250s'",
              loading->files->certificate);
     int rv = check_chain(loading, own);
@@ -303,4 +304,10 @@ int64_t tls_context_certificate_until(const struct tls_context *context)
 int64_t tls_context_ca_until(const struct tls_context *context)
 {
     return context->ca_until;
+}
+
+int64_t tls_days_until(int64_t when_s)
+{
+    int64_t left_s = when_s - (int64_t)time(NULL);
+    return left_s >= 0 ? left_s / DAY_S : -1 - (-left_s - 1) / DAY_S;
 }

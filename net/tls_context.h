@@ -31,6 +31,7 @@ MUST_CHECK int tls_check_name(const struct tls_context *context,
  * 'depth' steps above the end of the chain. */
 void tls_explain(const struct tls_context *context, int error, int depth,
                  X509 *certificate, const char *whose, char why[HASP_WHY_SIZE]);
+int64_t tls_seconds_of(const ASN1_TIME *time);
 /* In tls.c: OpenSSL's verification of the other end comes to this. */
 int tls_verified(int is_fine, X509_STORE_CTX *store);
 /* In tls.c, for tests. */

@@ -133,12 +133,6 @@ void certificates_use(struct certificates *certificates)
     }
 }
 
-static int64_t days_until(int64_t when_s)
-{
-    int64_t left_s = when_s - (int64_t)time(NULL);
-    return left_s >= 0 ? left_s / DAY_S : -1 - (-left_s - 1) / DAY_S;
-}
-
 bool certificates_days_left(const struct certificates *certificates,
                             int64_t *ret_node, int64_t *ret_ca)
 {
@@ -148,8 +142,8 @@ bool certificates_days_left(const struct certificates *certificates,
     if (any == NULL) {
         return false;
     }
-    *ret_node = days_until(tls_context_certificate_until(any));
-    *ret_ca = days_until(tls_context_ca_until(any));
+    *ret_node = tls_days_until(tls_context_certificate_until(any));
+    *ret_ca = tls_days_until(tls_context_ca_until(any));
     return true;
 }
 
@@ -163,13 +157,13 @@ static void tell_expiry(struct certificates *certificates)
         return;
     }
     certificates->told_day = today;
-    if (node < CERTIFICATES_SOON_DAYS) {
+    if (node < TLS_SOON_DAYS) {
         LOG_WARN("certificate expires soon",
                  "what=node days_left=%" PRId64
                  " hint=\"hasp cert renew FOLDER, then SIGHUP\"",
                  node);
     }
-    if (ca < CERTIFICATES_SOON_DAYS) {
+    if (ca < TLS_SOON_DAYS) {
         LOG_WARN("certificate expires soon",
                  "what=ca days_left=%" PRId64
                  " hint=\"docs/security.md, 'A new CA'\"",

@@ -20,8 +20,6 @@
 #include "net/tls.h"
 
 #define CERTIFICATES_LOOK_NS (60 * NS_PER_S)
-/* From so many days on it is said that a certificate expires. */
-#define CERTIFICATES_SOON_DAYS 30
 
 struct hasp_node;
 

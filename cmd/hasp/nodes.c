@@ -68,6 +68,12 @@ static json_t *status_of(struct ask *ask)
         status = json_pack("{s:s, s:s%}", "role", "unreachable", "error", why,
                            size);
     }
+    const struct tls_identity *identity = client_node(client);
+    if (error == 0 && identity != NULL) {
+        json_object_set_new(
+            status, "certificate_days",
+            json_integer((json_int_t)tls_days_until(identity->until)));
+    }
     json_object_set_new(status, "endpoint", json_string(ask->endpoint.text));
     if (error != 0 && ask->member != 0) {
         json_object_set_new(status, "node",

@@ -270,7 +270,7 @@ static int check_operands(struct tool *tool, char **operands, size_t count,
     if (count > max) {
         return tool_usage(tool, "unexpected argument '%s'", operands[max]);
     }
-    return tool->subcommand == NULL || tool->is_offline
+    return tool->subcommand == NULL || tool->subcommand->is_offline
                ? 0
                : tool_read_endpoints(tool);
 }

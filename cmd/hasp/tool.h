@@ -45,7 +45,6 @@ struct tool {
     enum format format;
     uint64_t timeout_ms; /* For an answer. */
     bool is_quiet;       /* No talk but errors. */
-    bool is_offline;     /* It asks no cluster: endpoints are not read. */
     struct client *client;
     const struct subcommand *subcommand;
 };
@@ -67,6 +66,7 @@ struct subcommand {
     const struct field *fields;
     const char *what; /* It cannot do otherwise. */
     const char *yes;  /* run_judge(): what "1" means. */
+    bool is_offline;  /* It asks no cluster: endpoints are not read. */
 };
 
 /* The options before the subcommand, as in 'details'. */

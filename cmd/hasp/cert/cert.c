@@ -94,7 +94,6 @@ int run_cert_ca(struct tool *tool, char **argv)
          .max = PAPER_DAYS_MAX},
         {0},
     };
-    tool->is_offline = true;
     int rv = options_read(tool, argv, rows, 0, 0);
     if (rv != 0) {
         return rv;
@@ -159,7 +158,6 @@ int run_cert_node(struct tool *tool, char **argv)
          .max = PAPER_DAYS_MAX},
         {0},
     };
-    tool->is_offline = true;
     int rv = options_read(tool, argv, rows, 1, SIZE_MAX);
     for (int i = 1; rv == 0 && argv[i] != NULL; i++) {
         struct paper_wish wish = {.name.role = TLS_NODE, .days = days};
@@ -193,7 +191,6 @@ int run_cert_user(struct tool *tool, char **argv)
          .max = PAPER_DAYS_MAX},
         {0},
     };
-    tool->is_offline = true;
     int rv = options_read(tool, argv, rows, 1, SIZE_MAX);
     for (int i = 1; rv == 0 && argv[i] != NULL; i++) {
         struct paper_wish wish = {.name.role = TLS_USER, .days = days};
@@ -239,7 +236,6 @@ int run_cert_renew(struct tool *tool, char **argv)
          .max = PAPER_DAYS_MAX},
         {0},
     };
-    tool->is_offline = true;
     int rv = options_read(tool, argv, rows, 1, SIZE_MAX);
     for (int i = 1; rv == 0 && argv[i] != NULL; i++) {
         struct paper old;

@@ -18,7 +18,6 @@
 #include "cmd/hasp/cert/paper.h"
 #include "cmd/hasp/tool.h"
 
-#define DAY_S (24 * 60 * 60)
 #define CONNECT_S 5
 
 static const struct field fields[] = {
@@ -48,11 +47,9 @@ static json_t *day_of(const ASN1_TIME *time)
 static int64_t days_left(const X509 *certificate)
 {
     struct tm tm;
-    if (ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &tm) != 1) {
-        return 0;
-    }
-    int64_t left_s = (int64_t)timegm(&tm) - (int64_t)time(NULL);
-    return left_s >= 0 ? left_s / DAY_S : -1 - (-left_s - 1) / DAY_S;
+    return ASN1_TIME_to_tm(X509_get0_notAfter(certificate), &tm) == 1
+               ? tls_days_until((int64_t)timegm(&tm))
+               : 0;
 }
 
 static json_t *name_of(const X509 *certificate)
@@ -154,14 +151,9 @@ int run_cert_show(struct tool *tool, char **argv)
 {
     struct stat status;
     struct paper paper;
-    tool->is_offline = true;
-    int rv = options_read(tool, argv, NULL, 1, 1);
-    if (rv != 0) {
-        return rv;
-    }
-    rv = stat(argv[1], &status) != 0 && strchr(argv[1], ':') != NULL
-             ? load_from(argv[1], &paper)
-             : paper_load(argv[1], &paper);
+    int rv = stat(argv[1], &status) != 0 && strchr(argv[1], ':') != NULL
+                 ? load_from(argv[1], &paper)
+                 : paper_load(argv[1], &paper);
     if (rv != 0) {
         return rv;
     }
@@ -183,11 +175,6 @@ int run_cert_check(struct tool *tool, char **argv)
     struct tls_name name;
     struct paper paper;
     struct stat status;
-    tool->is_offline = true;
-    int rv = options_read(tool, argv, NULL, 1, 1);
-    if (rv != 0) {
-        return rv;
-    }
     snprintf(ca, sizeof ca, "%.3000s/ca.crt", argv[1]);
     snprintf(certificate, sizeof certificate, "%.3000s/node.crt", argv[1]);
     bool is_node = stat(certificate, &status) == 0;
@@ -197,7 +184,7 @@ int run_cert_check(struct tool *tool, char **argv)
     }
     snprintf(key, sizeof key, "%.3000s/%s.key", argv[1],
              is_node ? "node" : "client");
-    rv = paper_load(certificate, &paper);
+    int rv = paper_load(certificate, &paper);
     if (rv != 0) {
         return rv;
     }

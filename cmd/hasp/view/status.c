@@ -238,6 +238,36 @@ static void tell_of_upgrade(const struct tool *tool, json_t *nodes)
     }
 }
 
+static void tell_of_certificate(const char *whose, int64_t days)
+{
+    if (days < TLS_SOON_DAYS) {
+        tool_fail(0, "%s expires in %" PRId64 " days: hasp cert renew", whose,
+                  days);
+    }
+}
+
+/* Those that are about to expire, and this user's own. */
+static void tell_of_certificates(const struct tool *tool, json_t *nodes)
+{
+    char whose[64];
+    size_t i;
+    json_t *node;
+    json_array_foreach(nodes, i, node)
+    {
+        json_t *days = value_at(node, "certificate_days");
+        snprintf(whose, sizeof whose, "the certificate of node %" PRIu64,
+                 value_number(node, "node"));
+        if (days != NULL) {
+            tell_of_certificate(whose, json_integer_value(days));
+        }
+    }
+    if (tool->tls != NULL && tls_context_certificate_until(tool->tls) != 0) {
+        tell_of_certificate(
+            "your certificate",
+            tls_days_until(tls_context_certificate_until(tool->tls)));
+    }
+}
+
 int run_status(struct tool *tool, char **argv)
 {
     json_auto_t *nodes = nodes_sorted(nodes_ask(tool, NODES_MEMBERS), "node");
@@ -247,6 +277,7 @@ int run_status(struct tool *tool, char **argv)
     int exit_code = judge(nodes);
     sum_up(tool, nodes);
     tell_of_upgrade(tool, nodes);
+    tell_of_certificates(tool, nodes);
     return exit_code;
 }
 
