@@ -41,11 +41,28 @@ struct peer_link *peer_link_new(struct peers *peers)
 
 /* Where both are allowed a node that does not speak TLS yet is still reached;
  * one that has is not, or whoever sits in between could talk it down. */
+static bool was_secure(const struct peers *peers, uint64_t id)
+{
+    for (uint32_t i = 0; i < peers->secure_count; i++) {
+        if (peers->secure[i] == id) {
+            return true;
+        }
+    }
+    return peers->secure_count == PEERS_SECURE_MAX;
+}
+
+static void note_secure(struct peers *peers, uint64_t id)
+{
+    if (!was_secure(peers, id)) {
+        peers->secure[peers->secure_count++] = id;
+    }
+}
+
 static bool dials_tls(const struct peers *peers, const struct peer *peer)
 {
     return peers->tls == TLS_REQUIRE ||
            (peers->tls == TLS_ALLOW &&
-            (peer->was_secure || !peer->dials_plain));
+            (!peer->dials_plain || was_secure(peers, peer->id)));
 }
 
 void peer_link_dial(struct peers *peers, struct peer *peer)
@@ -133,7 +150,7 @@ static void go_down(struct peer_link *link, const char *reason,
     if (peer != NULL) {
         CHECK(peer->link == link);
         peer->link = NULL;
-        peer->dials_plain = !was_up && !peer->dials_plain;
+        peer->dials_plain = link->stream.has_failed_tls;
         if (was_up || (peer->attempts == 0 && !link->stream.has_failed_tls)) {
             LOG_INFO(was_up ? "peer down" : "peer not reached",
                      "peer=%" PRIu64 " address=%s reason=%s", link->id,
@@ -422,8 +439,9 @@ static void go_up(struct peer_link *link, const struct frame_hello *hello)
         }
     }
     link->is_up = true;
-    peer->was_secure = peer->was_secure ||
-                       stream_identity(&link->stream) != NULL;
+    if (stream_identity(&link->stream) != NULL) {
+        note_secure(peers, link->id);
+    }
     link->up_ms = now_ms;
     link->deadline_ms = UINT64_MAX;
     link->ping_ms = now_ms + PEER_PING_EVERY_MS;

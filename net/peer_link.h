@@ -29,6 +29,7 @@
 /* How long the smaller id waits to be dialled before it dials itself. */
 #define PEER_PATIENCE_MS 3000
 #define PEER_HOST_SIZE 256
+#define PEERS_SECURE_MAX 64
 
 struct peer {
     struct list node;
@@ -40,7 +41,6 @@ struct peer {
     uint32_t attempts; /* Since it was last up for a while. */
     uint64_t heard_ms; /* 0: never. */
     bool is_guest;     /* Not wanted, only let in. */
-    bool was_secure;   /* Was up with TLS: never dialled in plain again. */
     bool dials_plain;  /* With TLS_ALLOW: the next attempt. */
 };
 
@@ -86,6 +86,10 @@ struct peers {
     enum tls_mode tls;
     struct tls_context *context; /* NULL in TLS_OFF. */
     uint64_t tls_failed_count;
+    /* Members that were up with TLS, also those that are forgotten since: they
+     * are not dialled in plain any more. When it is full nobody is. */
+    uint64_t secure[PEERS_SECURE_MAX];
+    uint32_t secure_count;
     bool is_closing;
 };
 

@@ -32,8 +32,8 @@
  *
  * TLS: both ends show a certificate of a node. Its number must be the one that
  * was dialled, or the one in the HELLO. Where plain connections are allowed
- * beside TLS (TLS_ALLOW), the two are dialled in turn; a member that was up
- * with TLS is not dialled in plain any more.
+ * beside TLS (TLS_ALLOW), plain is dialled after TLS has failed, and then TLS
+ * again; a member that was up with TLS is not dialled in plain any more.
  *
  * Strangers: at most 64 connections that have not sent a HELLO yet, each for at
  * most 2 s and FRAME_HELLO_SIZE_MAX bytes. A new one takes the place of the

@@ -17,9 +17,12 @@
 
 struct secure {
     struct stream *stream;
-    struct gate *gate; /* Accepted, and not up yet; or NULL. */
-    struct list node;  /* In the gate's lists. */
-    bool is_due;       /* In the one of those who wait for their turn. */
+    struct gate *gate;  /* Accepted, and not up yet; or NULL. */
+    struct list node;   /* In the gate's lists. */
+    uint64_t begun_ms;  /* When its handshake began ... */
+    uint64_t waited_ms; /* ... how long of it it has waited for us ... */
+    uint64_t due_ms;    /* ... and since when it does. */
+    bool is_due;        /* In the one of those who wait for their turn. */
     bool may_be_plain;
     bool is_accepted;
     bool has_ended;
@@ -65,6 +68,12 @@ bool secure_is_unready(const struct stream *stream)
     return stream->secure != NULL && !is_up(stream->secure);
 }
 
+bool secure_is_dialling(const struct stream *stream)
+{
+    return stream->is_open && secure_is_unready(stream) &&
+           !stream->secure->is_accepted;
+}
+
 void stream_use_tls(struct stream *stream, struct tls_context *context,
                     uint64_t node)
 {
@@ -78,6 +87,13 @@ const struct tls_identity *stream_identity(const struct stream *stream)
     return stream->secure != NULL && is_up(stream->secure)
                ? tls_identity(stream->secure->tls)
                : NULL;
+}
+
+/* Runs from here on, less the time that it will have waited for us. */
+static void start_clock(struct secure *secure)
+{
+    secure->begun_ms = uv_now(secure->stream->tcp.loop);
+    stream_start_timer(secure->stream, SECURE_HANDSHAKE_MS);
 }
 
 /* --- The gate ------------------------------------------------------------- */
@@ -147,7 +163,7 @@ void gate_take(struct gate *gate, struct stream *stream)
     secure->may_be_plain = gate->mode == TLS_ALLOW;
     list_push_back(&gate->quiet, &secure->node);
     if (!secure->may_be_plain) {
-        stream_start_timer(stream, SECURE_HANDSHAKE_MS);
+        start_clock(secure);
     }
 }
 
@@ -158,6 +174,7 @@ static void enqueue(struct secure *secure)
         return;
     }
     secure->is_due = true;
+    secure->due_ms = uv_now(gate->check.loop);
     if (list_is_empty(&gate->due)) {
         CHECK(uv_check_start(&gate->check, check_cb) == 0);
         CHECK(uv_idle_start(&gate->idle, idle_cb) == 0);
@@ -179,6 +196,7 @@ static void check_cb(uv_check_t *check)
     for (int i = 0; i < GATE_FLIGHTS && !list_is_empty(&gate->due); i++) {
         struct secure *secure = LIST_FIRST(&gate->due, struct secure, node);
         secure->is_due = false;
+        secure->waited_ms += uv_now(gate->check.loop) - secure->due_ms;
         list_remove(&secure->node);
         list_push_back(&gate->quiet, &secure->node);
         step(secure);
@@ -248,15 +266,19 @@ static void step(struct secure *secure)
 
 void secure_connected(struct stream *stream)
 {
-    stream_start_timer(stream, SECURE_HANDSHAKE_MS);
+    start_clock(stream->secure);
     step(stream->secure);
 }
 
 void secure_is_late(struct stream *stream)
 {
     const struct secure *secure = stream->secure;
-    if (secure->is_due) { /* It waits for us. */
-        stream_start_timer(stream, SECURE_HANDSHAKE_MS);
+    uint64_t now_ms = uv_now(stream->tcp.loop);
+    uint64_t by_ms = secure->begun_ms + secure->waited_ms + SECURE_HANDSHAKE_MS;
+    if (secure->is_due ||
+        now_ms < by_ms) { /* It waits, or has waited, for us. */
+        stream_start_timer(stream, now_ms < by_ms ? by_ms - now_ms
+                                                  : SECURE_HANDSHAKE_MS);
         return;
     }
     stream->has_failed_tls = true;
@@ -328,7 +350,7 @@ void secure_take(struct stream *stream, struct bytes bytes)
         }
         secure->tls = tls_new(secure->context, true, 0);
         if (secure->may_be_plain) {
-            stream_start_timer(stream, SECURE_HANDSHAKE_MS);
+            start_clock(secure);
         }
     }
     if (!is_up(secure)) {

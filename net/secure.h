@@ -58,6 +58,8 @@ void secure_connected(struct stream *stream);
 void secure_take(struct stream *stream, struct bytes bytes);
 /* True until the owner may send and receive. */
 bool secure_is_unready(const struct stream *stream);
+/* Likewise, of one that this end has connected. */
+bool secure_is_dialling(const struct stream *stream);
 /* What is to be sent, in which the stream's output is now; NULL: the stream is
  * closing because that failed. */
 struct buffer *secure_output(struct stream *stream);

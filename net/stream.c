@@ -715,5 +715,10 @@ void stream_fail(struct stream *stream, int uv_error)
                                  uv_error == UV_ECONNRESET ||
                                  uv_error == UV_EPIPE ||
                                  uv_error == UV_ECONNABORTED;
+    if (stream->was_closed_by_peer && secure_is_dialling(stream)) {
+        stream->has_failed_tls = true;
+        reason = "it closed instead of a TLS handshake: it speaks plain, or "
+                 "its log says why";
+    }
     stream_close(stream, reason);
 }

@@ -350,13 +350,30 @@ static struct stream *on_accept(void *data, const char *address,
     return NULL;
 }
 
+/* As far as its certificate and the way that its bytes take tell. */
+static struct identity identity_of(const struct stream *stream)
+{
+    const struct tls_identity *who = stream_identity(stream);
+    bool is_user = who != NULL && who->name.role == TLS_USER;
+    char host[STREAM_ADDRESS_SIZE];
+    uint16_t port;
+    bool is_here = address_split(stream->address, host, sizeof host, &port) ==
+                       0 &&
+                   address_is_loopback(host);
+    return (struct identity){.way = is_user ? IDENTITY_CERTIFICATE
+                                            : IDENTITY_NONE,
+                             .user = is_user ? who->name.user : NULL,
+                             .is_private = who != NULL || is_here};
+}
+
 static void tell_core(struct client *client)
 {
     struct hasp_node *node = client->clients->node;
     CHECK(node->has_begun && !client->is_known);
     client->is_known = true;
+    struct identity identity = identity_of(&client->stream);
     core_client_opened(node->core, client->conn, client->stream.address,
-                       &(struct identity){.way = IDENTITY_NONE}, turn_now());
+                       &identity, turn_now());
     turn_wake(&node->turn);
 }
 

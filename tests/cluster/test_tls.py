@@ -135,7 +135,7 @@ def test_users_and_nobodies_are_no_nodes(cluster):
     node = cluster.nodes[0]
     is_refused(node, node.peer_port, as_user(cluster.certs),
                "it shows no certificate")
-    is_refused(node, node.peer_port, as_user(cluster.certs, "app"),
+    is_refused(node, node.peer_port, as_user(cluster.certs, "admin"),
                "this is a user's certificate, not a node's")
 
 
@@ -203,6 +203,9 @@ def test_expired_users_are_told(cluster):
     done = cluster.hasp("-t", "1s", "show", "x", tls="old", check=False)
     assert done.returncode == 78
     assert "expired on 2021-01-01 00:00 UTC: hasp cert renew" in done.stderr
+    # What mends it does not need it.
+    shown = cluster.hasp("cert", "show", cluster.certs + "/ca.crt", tls="old")
+    assert "hasp://test" in shown.stdout
     node = cluster.nodes[0]
     is_refused(node, node.client_port, as_user(cluster.certs, "old"),
                "the client's certificate expired on 2021-01-01")
@@ -259,7 +262,7 @@ def test_the_way_from_plain_to_tls_loses_no_session():
                 cluster.configure(node, mode)
                 node.start()
                 if mode == "require":
-                    cluster.tls = as_user(cluster.certs, "app")
+                    cluster.tls = as_user(cluster.certs, "admin")
                     others = [n for n in cluster.nodes if n.id <= node.id]
                 else:
                     others = cluster.nodes
@@ -278,3 +281,20 @@ def test_the_way_from_plain_to_tls_loses_no_session():
         for node in cluster.nodes:
             last = re.findall(r'event="peer up" .*tls=(\w+)', node.log())[-2:]
             assert last == ["yes", "yes"]
+
+
+def test_status_warns_of_what_expires_soon():
+    with TlsCluster(start=False) as cluster:
+        node = cluster.nodes[1]
+        shutil.rmtree(cluster.folder_of(node))
+        tool("cert", "node", "2=127.0.0.1", "--days", "12",
+             folder=cluster.folder)
+        cluster.start()
+        cluster.leader()
+        done = cluster.hasp("status")
+        assert ("the certificate of node 2 expires in 11 days: hasp cert renew"
+                in done.stderr)
+        assert "node 1" not in done.stderr
+        wait_until(lambda: 'event="certificate expires soon" what=node '
+                   "days_left=11" in node.log(), 5, "the line of the log")
+        assert metric(node, 'hasp_tls_days_left{what="node"}') == 11

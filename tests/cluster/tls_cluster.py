@@ -42,12 +42,12 @@ class TlsCluster(Cluster):
         tool("cert", "ca", "--cluster", "test", folder=self.folder)
         tool("cert", "node", *("%d=127.0.0.1" % n.id for n in self.nodes),
              folder=self.folder)
-        tool("cert", "user", "app", folder=self.folder)
+        tool("cert", "user", "admin", folder=self.folder)
         for node in self.nodes:
             self.configure(node, mode)
-        self.app = os.path.join(self.certs, "user-app")
+        self.app = os.path.join(self.certs, "user-admin")
         if mode == "require":
-            self.tls = as_user(self.certs, "app")
+            self.tls = as_user(self.certs, "admin")
         if start:
             self.start()
 
@@ -64,6 +64,6 @@ class TlsCluster(Cluster):
     def endpoints(self):
         return ",".join("127.0.0.1:%d" % n.client_port for n in self.nodes)
 
-    def hasp(self, *words, tls="app", check=True):
+    def hasp(self, *words, tls="admin", check=True):
         folder = tls and os.path.join(self.certs, "user-" + tls)
         return tool("-e", self.endpoints, *words, tls=folder, check=check)

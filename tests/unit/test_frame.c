@@ -149,6 +149,28 @@ static void hello_comes_back_and_may_be_longer(void **state)
 }
 
 /* Of a HELLO in another layout no more is believed than what all have. */
+/* Whatever the cluster is called: a connection that begins so speaks TLS. */
+static void no_hello_begins_as_tls_does(void **state)
+{
+    (void)state;
+    for (uint32_t limits = 0; limits <= FRAME_LIMIT_MAX; limits++) {
+        for (size_t size = 0; size < FRAME_NAME_SIZE; size++) {
+            struct buffer out = {0};
+            struct frame_hello got, hello = {.versions = {1, 1},
+                                             .from = 2,
+                                             .to = 1,
+                                             .terms.limit_count = limits};
+            memset(hello.terms.name, 'n', size);
+            frame_put_hello(&out, &hello);
+            assert_int_not_equal(out.data[0], 0x16);
+            assert_int_equal(
+                frame_get_hello(only_frame(&out, FRAME_HELLO), &got), 0);
+            assert_same_hello(&got, &hello);
+            buffer_done(&out);
+        }
+    }
+}
+
 static void a_hello_of_unknown_versions_names_its_sender(void **state)
 {
     (void)state;
@@ -494,6 +516,7 @@ int main(void)
         cmocka_unit_test(a_frame_is_cut_at_its_end_only),
         cmocka_unit_test(a_header_is_refused_before_its_body_comes),
         cmocka_unit_test(hello_comes_back_and_may_be_longer),
+        cmocka_unit_test(no_hello_begins_as_tls_does),
         cmocka_unit_test(a_hello_of_unknown_versions_names_its_sender),
         cmocka_unit_test(the_highest_common_version_is_spoken),
         cmocka_unit_test(nodes_that_greet_each_other_compare_their_levels),

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: MIT
+"""Who has a certificate and lies at the port between nodes, and who sits between
+two nodes and talks TLS down."""
+
+import re
+import signal
+import socket
+import threading
+
+import pytest
+
+from cluster import wait_until
+from fake_peer import FakePeer, identity
+from tls_cluster import TlsCluster, as_user
+
+
+class SecurePeer(FakePeer):
+    """Greets as 'number', and shows this certificate."""
+
+    def __init__(self, node, number, folder, certs, **fields):
+        self.context = as_user(certs)
+        self.context.load_cert_chain(folder + "/node.crt", folder + "/node.key")
+        super().__init__(node, number, **fields)
+
+    def greet(self, **fields):
+        self.socket = self.context.wrap_socket(self.socket)
+        super().greet(**fields)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with TlsCluster() as cluster:
+        cluster.leader()
+        yield cluster
+
+
+def test_a_node_is_only_the_one_of_its_certificate(cluster):
+    """Node 2's own key and node 3's name: with all that node 3 would say."""
+    first, second, third = cluster.nodes
+    own, incarnation = identity(third)
+    term = cluster.leader().status()["term"]
+    with SecurePeer(first, 3, cluster.folder_of(second), cluster.certs,
+                    cluster=own, incarnation=incarnation) as fake:
+        frame = fake.receive()
+        assert frame is None or b"its certificate is of node 2" in frame[1]
+        assert fake.is_closed()
+    wait_until(lambda: "it says that it is node 3, and its certificate is of "
+               "node 2" in first.log(), 5, "the reason in the log")
+    assert cluster.leader().status()["term"] == term
+
+
+class Proxy:
+    """Sits before a node's peer port; cuts whatever begins with TLS, and hands
+    on the rest."""
+
+    def __init__(self, port):
+        self.port = port
+        self.plain = self.cut = 0
+        self.is_cutting = False
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = self.listener.getsockname()[1]
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        while True:
+            try:
+                client = self.listener.accept()[0]
+            except OSError:
+                return
+            threading.Thread(target=self.serve, args=(client,),
+                             daemon=True).start()
+
+    def serve(self, client):
+        try:
+            first = client.recv(65536)
+            is_tls = first[:1] == b"\x16"
+            if is_tls and self.is_cutting:
+                self.cut += 1
+                client.close()
+                return
+            self.plain += not is_tls
+            server = socket.create_connection(("127.0.0.1", self.port), 5)
+            server.sendall(first)
+            self.lines = (client, server)
+            back = threading.Thread(target=self.pump, args=(server, client),
+                                    daemon=True)
+            back.start()
+            self.pump(client, server)
+        except OSError:
+            pass
+
+    def pump(self, source, target):
+        try:
+            while True:
+                data = source.recv(65536)
+                if not data:
+                    break
+                target.sendall(data)
+        except OSError:
+            pass
+        for one in (source, target):
+            try:
+                one.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    def close(self):
+        self.listener.close()
+
+
+def test_who_was_reached_by_tls_is_not_dialled_in_plain():
+    """'allow' on both sides, and an attacker between them drops TLS."""
+    with TlsCluster("allow", start=False) as cluster:
+        first, second, third = cluster.nodes
+        proxy = Proxy(first.peer_port)
+        try:
+            for node in cluster.nodes:
+                with open(node.config) as file:
+                    text = file.read()
+                text = text.replace("member = 1 127.0.0.1:%d " % first.peer_port,
+                                    "member = 1 127.0.0.1:%d " % proxy.address)
+                with open(node.config, "w") as file:
+                    file.write(text)
+            first.start()
+            wait_until(lambda: "listening for clients" in first.log(), 15,
+                       "node 1 can be reached")
+            cluster.start()
+
+            def is_up():
+                found = re.findall(r'event="peer up" peer=1 .*tls=(\w+)',
+                                   third.log())
+                return found
+            wait_until(is_up, 15, "node 3 has reached node 1")
+            cluster.leader()
+            cluster.converged()
+            assert is_up()[-1] == "yes"
+            assert proxy.plain == 0
+            proxy.is_cutting = True
+            first.signal(signal.SIGSTOP)  # Until the links are given up.
+            wait_until(lambda: 'event="peer down" peer=1' in third.log(), 15,
+                       "the link is given up")
+            first.signal(signal.SIGCONT)
+            wait_until(lambda: proxy.cut >= 5, 15, "it dials again")
+            assert proxy.plain == 0
+            proxy.is_cutting = False
+            count = len(is_up())
+            wait_until(lambda: len(is_up()) > count, 15, "and reaches it again")
+            assert is_up()[-1] == "yes" and proxy.plain == 0
+        finally:
+            proxy.close()

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: MIT
+"""Clients that come back all at once, and strangers who only begin to speak
+TLS, cost the cluster no leader."""
+
+import asyncio
+import resource
+import socket
+import threading
+
+import pytest
+
+from cluster import wait_until
+from tls_cluster import TlsCluster, as_user
+
+CLIENTS = 2000
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE,
+                       (min(hard, max(soft, 2 * CLIENTS)), hard))
+    with TlsCluster() as cluster:
+        cluster.leader()
+        yield cluster
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+class Cycles:
+    """A lock that is taken and given back all the while, at the leader."""
+
+    def __init__(self, node):
+        self.node = node
+        self.count = 0
+        self.error = None
+        self.is_over = threading.Event()
+        self.thread = threading.Thread(target=self.run)
+
+    def __enter__(self):
+        self.thread.start()
+        wait_until(lambda: self.count > 0 or self.error, 10, "a first cycle")
+        return self
+
+    def __exit__(self, *_):
+        self.is_over.set()
+        self.thread.join(30)
+
+    def run(self):
+        try:
+            with self.node.connect() as client:
+                client.do("SESSION.OPEN", "TTL", "60000")
+                while not self.is_over.is_set():
+                    assert client.do("LOCK.ACQUIRE", "cycle")
+                    client.do("LOCK.RELEASE", "cycle")
+                    self.count += 1
+        except Exception as error:
+            self.error = error
+
+
+async def come_back(port, context, clients):
+    """Connects all of them at once; each says PING and is answered."""
+    async def one():
+        for _ in range(5):
+            try:
+                reader, writer = await asyncio.wait_for(
+                    asyncio.open_connection("127.0.0.1", port, ssl=context), 60)
+                writer.write(b"PING\r\n")
+                if await asyncio.wait_for(reader.readline(), 60) == \
+                        b"+PONG\r\n":
+                    return writer
+            except (OSError, asyncio.TimeoutError):
+                continue  # The kernel's backlog is full; as a client would.
+        raise AssertionError("never let in")
+
+    writers = await asyncio.gather(*(one() for _ in range(clients)))
+    for writer in writers:
+        writer.transport.abort()
+    return len(writers)
+
+
+def test_thousands_that_come_back_at_once_cost_no_leader(cluster):
+    leader = cluster.leader()
+    term = leader.status()["term"]
+    context = as_user(cluster.certs)
+    with Cycles(leader) as cycles:
+        for _ in range(2):
+            before = cycles.count
+            assert asyncio.run(come_back(leader.client_port, context,
+                                         CLIENTS)) == CLIENTS
+            assert cycles.count > before
+    assert cycles.error is None
+    status = leader.status()
+    assert (status["role"], status["term"]) == ("leader", term)
+
+
+def test_half_handshakes_hold_up_nobody(cluster):
+    leader = cluster.leader()
+    term = leader.status()["term"]
+    strangers = []
+    with Cycles(leader) as cycles:
+        try:
+            for i in range(1000):
+                one = socket.create_connection(
+                    ("127.0.0.1", leader.client_port), 5)
+                one.sendall(b"\x16\x03\x01\x02\x00\x01"[:1 + i % 6])
+                strangers.append(one)
+            before = cycles.count
+            wait_until(lambda: cycles.count > before + 20 or cycles.error, 20,
+                       "the lock goes on")
+            # Each is closed when its time is over.
+            for one in strangers:
+                one.settimeout(20)
+                assert one.recv(100) == b""
+        finally:
+            for one in strangers:
+                one.close()
+    assert cycles.error is None
+    assert leader.status()["term"] == term
