@@ -8,7 +8,7 @@ output. Runs of digits and of hex digits count as equal whatever their value,
 "..." on a line of its own stands for any lines, "..." inside a line for any
 text; in the table of "hasp status" any node may lead. The blocks of one file
 run in one shell, against one fresh cluster of three nodes on free ports (its
-own, if the file has "$ hasp dev" or starts "haspd --id"); the default ports
+own, if the file has "$ hasp dev" or starts nodes in a loop); the default ports
 (7420 to 7452) are replaced by those. The folder is an empty one that has "docs"
 and "clients" as the checkout has.
 
@@ -150,7 +150,7 @@ def run_file(build, path):
     with tempfile.TemporaryDirectory() as folder:
         shell = Shell(build, port, folder)
         text = open(path, encoding='utf-8').read()
-        own = re.search(r'^\$ (hasp dev|.*\bhaspd --id)', text, re.M)
+        own = re.search(r'^\$ (hasp dev|for .*\bhaspd --id)', text, re.M)
         cluster = None
         if not own:
             cluster = subprocess.Popen(
