@@ -605,6 +605,7 @@ static void leave_silent(struct asker *asker, struct lease_clock now)
 static void send(struct asker *asker, struct asking *ask,
                  struct lease_clock now)
 {
+    CHECK(asker->state == ASKER_OPEN);
     ROOM(asker->flight, asker->flight_room, asker->flight_count + 1);
     if (ask->seen != 0 && ask->again != NULL) {
         ask->again(ask, now);
@@ -617,10 +618,11 @@ static void send(struct asker *asker, struct asking *ask,
     query_encode(&ask->query, &asker->out);
 }
 
+/* Who is told that there is no time left may give the connection up. */
 static void send_all(struct asker *asker, struct lease_clock now)
 {
     struct list *node = asker->asks.next;
-    while (node != &asker->asks) {
+    while (asker->state == ASKER_OPEN && node != &asker->asks) {
         struct asking *ask = LIST_ENTRY(node, struct asking, in_asker);
         node = node->next;
         if (now.monotonic_ns < ask->not_before_ns) {
