@@ -333,7 +333,7 @@ int machine_release(struct machine *machine, struct hasp_hold *hold,
         change->names[i] = hold->held[i].name;
         hold->held[i].name = NULL;
     }
-    if (hold->count == 1 && hold->is_token_sure) {
+    if (hold->count == 1 && hold->held[0].is_token_sure) {
         change->token = hold->held[0].token;
     }
     client_hold_free(hold);
@@ -437,12 +437,9 @@ static bool is_open(int error)
 /* Nobody waits for it any more: it is asked until there is an answer. */
 static void settle(struct change *change, int error, const char *why)
 {
-    struct hasp_hold *hold = change->hold;
     if (change->kind == CHANGE_CONVERT) {
         change->hold = NULL; /* The caller's, who may release it. */
-        if (hold != NULL) {
-            hold->is_token_sure = false;
-        }
+        holds_converted(change->machine, change->owner, change->names[0], 0);
     }
     tell(change, error, why);
     ask_anew(change, STEP_SETTLE, UINT64_MAX);
@@ -555,8 +552,8 @@ static void granted(struct change *change)
 {
     struct hasp_hold *hold = change->hold;
     if (change->kind == CHANGE_CONVERT) {
-        hold->held[0].token = change->tokens[0];
-        hold->is_token_sure = true;
+        holds_converted(change->machine, change->owner, change->names[0],
+                        change->tokens[0]);
         end_change(change, 0, "");
         return;
     }

@@ -23,7 +23,9 @@ struct hasp_hold *client_hold_new(struct machine *machine, size_t count)
     }
     hold->machine = machine;
     hold->count = count;
-    hold->is_token_sure = true;
+    for (size_t i = 0; i < count; i++) {
+        hold->held[i].is_token_sure = true;
+    }
     list_init(&hold->in_machine);
     return hold;
 }
@@ -65,7 +67,7 @@ static bool is_entered_again(const struct hasp_hold *outer,
         for (size_t j = 0; j < hold->count; j++) {
             if (strcmp(outer->held[i].name, hold->held[j].name) == 0 &&
                 (outer->held[i].token == hold->held[j].token ||
-                 !outer->is_token_sure)) {
+                 !outer->held[i].is_token_sure)) {
                 return true;
             }
         }
@@ -87,6 +89,20 @@ void client_hold_begin(struct hasp_hold *hold)
         }
     }
     list_push_back(&machine->holds, &hold->in_machine);
+}
+
+void holds_converted(struct machine *machine, const struct owner *owner,
+                     const char *name, uint64_t token)
+{
+    LIST_FOR (struct hasp_hold, hold, &machine->holds, in_machine) {
+        for (size_t i = 0; hold->owner == owner && i < hold->count; i++) {
+            struct held *held = &hold->held[i];
+            if (strcmp(held->name, name) == 0) {
+                held->token = token != 0 ? token : held->token;
+                held->is_token_sure = token != 0;
+            }
+        }
+    }
 }
 
 void machine_look(struct machine *machine, const struct hasp_hold *hold,
@@ -122,7 +138,7 @@ void holds_ended(struct machine *machine, struct bytes lock, struct bytes owner,
             hold->has_ended = bytes_equal(lock,
                                           bytes_of_text(hold->held[i].name)) &&
                               (token == hold->held[i].token ||
-                               !hold->is_token_sure);
+                               !hold->held[i].is_token_sure);
         }
         if (hold->has_ended && !hold->is_told) {
             hold->is_told = true;

@@ -70,6 +70,7 @@ struct client_call {
 struct held {
     char *name;
     uint64_t token;
+    bool is_token_sure; /* False: an upgrade may have changed it. */
 };
 
 struct hasp_hold {
@@ -79,11 +80,10 @@ struct hasp_hold {
     struct owner *owner;
     struct held *held;
     size_t count;
-    bool is_token_sure; /* False: an upgrade may have changed it. */
-    bool has_ended;     /* The cluster says so. */
-    bool is_told;       /* LOST has been told. */
-    uint64_t limit_ms;  /* Max hold; 0: none. */
-    uint64_t left_ms;   /* Of it, when 'limit_sent' was read. */
+    bool has_ended;    /* The cluster says so. */
+    bool is_told;      /* LOST has been told. */
+    uint64_t limit_ms; /* Max hold; 0: none. */
+    uint64_t left_ms;  /* Of it, when 'limit_sent' was read. */
     struct lease_clock limit_sent;
 };
 
@@ -220,6 +220,10 @@ void client_hold_free(struct hasp_hold *hold);
 /* It is held from now on. Where its owner held a lock of it already, the
  * cluster has counted up that hold, whose limit goes on. */
 void client_hold_begin(struct hasp_hold *hold);
+/* The owner's hold of a lock was converted, in whichever of its holds it is: it
+ * has 'token' now; 0: it is not known which. */
+void holds_converted(struct machine *machine, const struct owner *owner,
+                     const char *name, uint64_t token);
 /* The cluster says that a hold has ended without being given back. */
 void holds_ended(struct machine *machine, struct bytes lock, struct bytes owner,
                  struct bytes reason, uint64_t token);

@@ -470,8 +470,9 @@ HASP_API int hasp_release(struct hasp_hold *hold);
 
 /* Makes an exclusive hold of one lock shared, at once, or a shared one
  * exclusive, ahead of the queue, when the other holders have gone: until then
- * it stays shared. An upgrade is a new grant with a new token. 'options' counts
- * with wait_ms and interrupt_fd only; NULL: wait for ever.
+ * it stays shared. An upgrade is a new grant with a new token. What its owner
+ * has acquired again is converted with it, and has that token, too. 'options'
+ * counts with wait_ms and interrupt_fd only; NULL: wait for ever.
  *
  * HASP_NOT_ACQUIRED, HASP_EINTR, HASP_EDEADLOCK (somebody else waits to
  * upgrade): still shared. HASP_EUNKNOWN: at least shared; treat it so. */

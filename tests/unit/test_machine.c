@@ -361,6 +361,27 @@ static void behind_other_requests_it_takes_two_fifths(void **state)
                     "1:SESSION.KEEP FULL|1:LOCK.ACQUIRE a OWNER #1 REQ 1|");
 }
 
+/* A heartbeat that has no time left when the next node is there gives that up,
+ * too: what stands behind it goes to the one after that, once attached. */
+static void who_gives_up_at_once_sends_nothing_more(void **state)
+{
+    struct told told;
+    (void)state;
+    world.is_silent[0] = true;
+    pass(200);
+    acquire(&told, "a", 0);
+    pass(190);
+    world.seen[0] = '\0';
+    asker_failed(&world.machine.asker, "closed the connection", now());
+    turn();
+    assert_told(&told, 0);
+    assert_contains(world.seen, "1:SESSION.ATTACH");
+    const char *second = strstr(world.seen, "2:");
+    assert_non_null(second);
+    assert_ptr_equal(second, strstr(second, "2:SESSION.ATTACH"));
+    assert_contains(second, "2:LOCK.ACQUIRE a OWNER #1 REQ 1|");
+}
+
 static void without_answers_it_is_lost_and_all_calls_are_told(void **state)
 {
     struct told waiting, held;
@@ -758,6 +779,30 @@ static void a_conversion_changes_the_token_or_leaves_the_hold(void **state)
     assert_int_equal(hold->held[0].token, 99);
 }
 
+/* Its owner has one hold in the cluster, however often it was acquired. */
+static void a_conversion_is_one_of_all_that_its_owner_has(void **state)
+{
+    struct told first, second, told;
+    struct hasp_acquire_options options = {
+        .size = sizeof options, .mode = HASP_EXCLUSIVE, .interrupt_fd = -1};
+    (void)state;
+    acquire_for(&first, "c", 0, "me", 0);
+    acquire_for(&second, "c", 0, "me", 0);
+    once("LOCK.CONVERT", ":99\r\n");
+    assert_int_equal(machine_convert(&world.machine, first.call.hold, &options,
+                                     call_of(&told), now()),
+                     0);
+    turn();
+    assert_told(&told, 0);
+    assert_int_equal(second.call.hold->held[0].token, 99);
+    world.seen[0] = '\0';
+    assert_int_equal(machine_release(&world.machine, second.call.hold,
+                                     call_of(&told), now()),
+                     0);
+    turn();
+    assert_seen("0:LOCK.RELEASE c TOKEN 99 OWNER me REQ 4 ACKED 3|");
+}
+
 /* --- Holds and events ----------------------------------------------------- */
 
 static void a_limited_hold_ends_and_says_so_once(void **state)
@@ -847,6 +892,7 @@ int main(void)
         one(a_lease_counts_from_before_it_was_asked),
         one(a_silent_node_is_left_after_another_fifth),
         one(behind_other_requests_it_takes_two_fifths),
+        one(who_gives_up_at_once_sends_nothing_more),
         one(without_answers_it_is_lost_and_all_calls_are_told),
         one(a_suspended_machine_has_lost_it_when_it_wakes),
         one(with_linger_there_is_jeopardy_and_a_way_back),
@@ -868,6 +914,7 @@ int main(void)
         one(one_connection_carries_a_thousand_waits),
         one(an_interrupted_wait_leaves_nothing_behind),
         one(a_conversion_changes_the_token_or_leaves_the_hold),
+        one(a_conversion_is_one_of_all_that_its_owner_has),
         one(a_limited_hold_ends_and_says_so_once),
         one(a_limit_that_was_waited_for_counts_from_the_grant),
         one(a_heartbeat_tells_of_holds_that_ended),
