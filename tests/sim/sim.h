@@ -88,6 +88,7 @@ struct sim_stats {
     uint64_t refused;     /* Starts, since a bit of a file had flipped. */
     uint64_t condemned;   /* Old disks that were noticed. */
     uint64_t removed;     /* Nodes that stopped because they were. */
+    uint64_t pushes;      /* Ends of waits, told to programs. */
     uint64_t promises;    /* Refusals that a client left it at. */
     uint64_t simulated_ns;
 };

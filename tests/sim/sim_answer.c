@@ -70,7 +70,7 @@ static void take_grant(struct worker *worker, uint32_t lock, uint64_t token)
     struct sim_client *client = worker->client;
     struct op *op = &worker->op;
     /* A token answers with count 1 for the first hold, more for a re-entry. */
-    struct held *held = sim_held_find(worker, lock);
+    struct rogue_hold *held = sim_held_find(worker, lock);
     if (!sim_history_granted(sim_check_history(client->sim),
                              sim_lock_bytes(lock), client->session,
                              bytes_of_text(op->tag), token)) {
@@ -90,7 +90,7 @@ static void take_grant(struct worker *worker, uint32_t lock, uint64_t token)
         }
     }
     CHECK(held != NULL);
-    *held = (struct held){
+    *held = (struct rogue_hold){
         .is_there = true,
         .lock = lock,
         .mode = op->mode,
@@ -99,7 +99,6 @@ static void take_grant(struct worker *worker, uint32_t lock, uint64_t token)
         .hold_ms = op->hold_ms,
         .sent = op->sent,
     };
-    sim_held_begins(worker, held);
 }
 
 static void take_acquired(struct worker *worker, const struct resp_value *value)
@@ -116,71 +115,10 @@ static void take_acquired(struct worker *worker, const struct resp_value *value)
     }
 }
 
-static void take_several(struct worker *worker, const struct resp_value *value)
-{
-    struct op *op = &worker->op;
-    struct past_result past = {.count = 0};
-    if (value->type == RESP_NULL) {
-        check_answer(worker, RESULT_NOT_ACQUIRED, 0, 0);
-        return;
-    }
-    sim_history_result(sim_check_history(worker->client->sim),
-                       worker->client->session, op->req, &past);
-    check_answer(worker, RESULT_OK, past.token, past.count);
-    if (value->type != RESP_ARRAY || value->count != 2) {
-        sim_fail(worker->client->sim, "MACQUIRE answers a token for each");
-        return;
-    }
-    take_grant(worker, op->lock, (uint64_t)value[1].integer);
-    take_grant(worker, op->second, (uint64_t)value[2].integer);
-}
-
-static void take_fence(struct worker *worker, const struct resp_value *value)
-{
-    struct sim *sim = worker->client->sim;
-    struct op *op = &worker->op;
-    if (value->integer == 1) {
-        if (op->token < op->floor) {
-            sim_fail(sim,
-                     "a fence lets nothing older in: token %" PRIu64
-                     " of '%s' after %" PRIu64,
-                     op->token, sim_lock_name(op->lock), op->floor);
-        }
-        if (sim->fence_admitted[op->lock] < op->token) {
-            sim->fence_admitted[op->lock] = op->token;
-        }
-    } else if (op->token >= sim->fence_asked[op->lock]) {
-        sim_fail(sim, "a fence lets the newest in: token %" PRIu64 " of '%s'",
-                 op->token, sim_lock_name(op->lock));
-    }
-}
-
-static void take_converted(struct worker *worker,
-                           const struct resp_value *value)
-{
-    struct op *op = &worker->op;
-    struct held *held = sim_held_find(worker, op->lock);
-    if (value->type == RESP_NULL || held == NULL) {
-        return;
-    }
-    uint64_t token = (uint64_t)value->integer;
-    if (op->mode == LOCK_SHARED && held->token != token) {
-        sim_fail(worker->client->sim,
-                 "a downgrade keeps its token: %s.%s had %" PRIu64
-                 " of '%s' and has %" PRIu64,
-                 worker->client->host.name, worker->tag, held->token,
-                 sim_lock_name(op->lock), token);
-    }
-    held->token = token;
-    held->mode = op->mode;
-    worker->last_token[op->lock] = token;
-    sim_held_begins(worker, held);
-}
-
 static void take_released(struct worker *worker, const struct resp_value *value)
 {
     struct op *op = &worker->op;
-    struct held *held = sim_held_find(worker, op->lock);
+    struct rogue_hold *held = sim_held_find(worker, op->lock);
     check_answer(worker, RESULT_OK, 0, (uint64_t)value->integer);
     if (held != NULL) {
         held->count = (uint64_t)value->integer;
@@ -206,28 +144,6 @@ static void check_cancelled(struct worker *worker,
 
 /* A read sees everything up to what was committed when it was asked, and
  * nothing later than what is now. */
-static void take_checked(struct worker *worker, const struct resp_value *value)
-{
-    struct sim *sim = worker->client->sim;
-    struct op *op = &worker->op;
-    uint64_t from = worker->channel.sent_newest;
-    uint64_t to = sim_check_newest(sim);
-    struct bytes name = sim_lock_bytes(op->lock);
-    bool is_wrong = value->integer == 1
-                        ? !sim_history_held_sometime(sim_check_history(sim),
-                                                     name, op->token, from, to)
-                        : sim_history_held_always(sim_check_history(sim), name,
-                                                  op->token, from, to);
-    sim->stats.reads++;
-    if (is_wrong) {
-        sim_fail(sim,
-                 "reads are linearizable: %s was told %d for token "
-                 "%" PRIu64 " of '%s' between entries %" PRIu64 " and %" PRIu64,
-                 worker->client->host.name, (int)value->integer, op->token,
-                 sim_lock_name(op->lock), from, to);
-    }
-}
-
 static void take_shown(struct worker *worker)
 {
     struct sim *sim = worker->client->sim;
@@ -276,24 +192,12 @@ static void take_ok(struct worker *worker)
     case ASK_RELEASE:
         take_released(worker, value);
         break;
-    case ASK_CONVERT:
-        take_converted(worker, value);
-        break;
     case ASK_CANCEL:
         check_cancelled(worker, value);
         worker->has_cancelled |= worker->op.owner == worker->number;
         break;
-    case ASK_CHECK:
-        take_checked(worker, value);
-        break;
     case ASK_SHOW:
         take_shown(worker);
-        break;
-    case ASK_MULTI:
-        take_several(worker, value);
-        break;
-    case ASK_FENCE:
-        take_fence(worker, value);
         break;
     case ASK_ADMIN:
         sim_admin_take(worker->client->sim, &worker->op, value);
@@ -330,7 +234,7 @@ static void take_not_held(struct worker *worker)
                  worker->client->host.name, worker->tag,
                  sim_lock_name(op->lock));
     }
-    struct held *held = sim_held_find(worker, op->lock);
+    struct rogue_hold *held = sim_held_find(worker, op->lock);
     if (held != NULL) {
         held->is_there = false;
     }
@@ -347,9 +251,8 @@ static void clean_up(struct worker *worker, uint32_t lock)
 void sim_answer_never_comes(struct worker *worker)
 {
     struct op *op = &worker->op;
-    if (op->kind == ASK_ACQUIRE || op->kind == ASK_RELEASE ||
-        op->kind == ASK_CONVERT) {
-        struct held *held = sim_held_find(worker, op->lock);
+    if (op->kind == ASK_ACQUIRE || op->kind == ASK_RELEASE) {
+        struct rogue_hold *held = sim_held_find(worker, op->lock);
         if (held != NULL) {
             held->is_over = true;
         }
@@ -384,20 +287,19 @@ static bool is_left_undone(struct worker *worker, const char *word)
     struct sim_client *client = worker->client;
     struct op *op = &worker->op;
     char value[32];
-    struct sim_request request = {.session = client->session,
-                                  .owner = op->tag,
-                                  .req = op->req,
-                                  .value = value};
+    struct sim_request request = {
+        .session = client->session, .req = op->req, .value = value};
     snprintf(value, sizeof value, "%" PRIu64, op->value);
     if (op->req != 0) {
         request.kind = 'n';
+        value[0] = '\0';
     } else if (op->value != 0) {
         request.kind = 'v';
     }
-    bool may_be_left = op->kind == ASK_ACQUIRE || op->kind == ASK_MULTI;
+    bool leaves = op->kind == ASK_ACQUIRE && sim_chance(client->sim, 0.3);
     if (op->is_uncertain ||
         !sim_promises_told(sim_history_promises(sim_check_history(client->sim)),
-                           client->host.name, word, &request, may_be_left)) {
+                           client->host.name, word, &request, leaves)) {
         return false;
     }
     op_ends(worker);
@@ -429,7 +331,7 @@ static void take_error(struct worker *worker, const char *word)
     } else if (is_word(word, ended)) {
         if (sim_history_ended(sim_check_history(sim), client->session) != 0) {
             lease_refused(&client->lease);
-            sim_client_lose(client, word);
+            sim_rogue_lose(client, word);
         } else if (strcmp(word, "EXPIRED") == 0) {
             sim_fail(sim,
                      "a refusal is about what is committed: %s was told "
@@ -450,11 +352,10 @@ static void take_error(struct worker *worker, const char *word)
     } else if (strcmp(word, "NOTHELD") == 0 && op->kind != ASK_NOTE) {
         take_not_held(worker);
         op_ends(worker);
-    } else if (is_word(word, refused) || op->kind == ASK_FENCE ||
-               op->kind == ASK_NOTE) {
+    } else if (is_word(word, refused) || op->kind == ASK_NOTE) {
         op_ends(worker);
     } else if (strcmp(word, "BADARG") == 0 && worker->has_lost &&
-               (op->kind == ASK_ACQUIRE || op->kind == ASK_MULTI)) {
+               op->kind == ASK_ACQUIRE) {
         /* A lost request without a number waits there by now. */
         clean_up(worker, op->lock);
         op_ends(worker);

@@ -11,7 +11,7 @@
 #include "tests/sim/sim_history.h"
 #include "tests/sim/sim_node.h"
 
-static struct held *any_held(struct worker *worker)
+static struct rogue_hold *any_held(struct worker *worker)
 {
     uint64_t pick = prng_below(&worker->client->sim->prng,
                                sim_held_count(worker));
@@ -25,18 +25,6 @@ static struct held *any_held(struct worker *worker)
 
 /* --- Choosing ------------------------------------------------------------- */
 
-/* Makes a request for two locks of it. */
-static void choose_second(struct worker *worker, struct op *op)
-{
-    uint32_t second = (uint32_t)prng_below(&worker->client->sim->prng,
-                                           worker->client->lock_count);
-    if (second != op->lock && !sim_lock_is_slots(second)) {
-        op->kind = ASK_MULTI;
-        op->second = second;
-        op->mode = LOCK_EXCLUSIVE;
-    }
-}
-
 static void choose_acquire(struct worker *worker, struct op *op)
 {
     struct sim *sim = worker->client->sim;
@@ -48,19 +36,16 @@ static void choose_acquire(struct worker *worker, struct op *op)
     } else if (sim_lock_is_shared(op->lock) && sim_chance(sim, 0.6)) {
         op->mode = LOCK_SHARED;
     }
-    struct held *held = sim_held_find(worker, op->lock);
+    struct rogue_hold *held = sim_held_find(worker, op->lock);
     if (held != NULL) {
-        op->mode = held->mode; /* Another one is CONVERT's matter. */
+        op->mode = held->mode;
     }
     static const enum op_wait waits[] = {WAIT_NOT, WAIT_SOME, WAIT_SOME,
                                          WAIT_EVER};
     op->wait = waits[prng_below(&sim->prng, 4)];
     op->wait_ms = sim_between(sim, 20, 4000);
     op->is_barging = held == NULL && sim_chance(sim, 0.03);
-    if (sim_held_count(worker) == 0 && !sim_lock_is_slots(op->lock) &&
-        worker->client->lock_count > 1 && sim_chance(sim, 0.15)) {
-        choose_second(worker, op);
-    } else if (held == NULL && sim_chance(sim, 0.05)) {
+    if (held == NULL && sim_chance(sim, 0.05)) {
         op->hold_ms = sim_between(sim, 300, 4000);
     }
     if (held == NULL && sim_chance(sim, 0.1)) {
@@ -74,14 +59,12 @@ static void choose_read(struct worker *worker, struct op *op)
     op->lock = (uint32_t)prng_below(&sim->prng, worker->client->lock_count);
     op->token = worker->last_token[op->lock];
     op->kind = ASK_SHOW;
-    if (op->token != 0 && sim_chance(sim, 0.7)) {
-        op->kind = sim_chance(sim, 0.3)   ? ASK_FENCE
-                   : sim_chance(sim, 0.3) ? ASK_NOTE
-                                          : ASK_CHECK;
+    if (op->token != 0 && sim_chance(sim, 0.3)) {
+        op->kind = ASK_NOTE;
     }
 }
 
-static void choose_release(struct op *op, const struct held *held)
+static void choose_release(struct op *op, const struct rogue_hold *held)
 {
     op->kind = ASK_RELEASE;
     op->lock = held->lock;
@@ -107,27 +90,13 @@ static void number_it(struct worker *worker, struct op *op)
     }
 }
 
-/* One that has nothing and waits for nothing becomes another owner. */
-static void change_owner(struct worker *worker)
-{
-    struct sim_client *client = worker->client;
-    const struct op *other = &client->worker[1 - worker->number].op;
-    if (client->is_manifold && sim_held_count(worker) == 0 &&
-        worker->dirty_lock == 0 &&
-        (other->kind != ASK_CANCEL || other->owner != worker->number)) {
-        snprintf(worker->tag, sizeof worker->tag, "%c%" PRIu64,
-                 (char)('a' + worker->number), ++client->tag_count);
-    }
-}
-
 /* The other worker waits for long: cancel that. */
 static bool choose_cancel(struct worker *worker, struct op *op)
 {
     struct sim *sim = worker->client->sim;
     struct worker *other = &worker->client->worker[1 - worker->number];
-    if ((other->op.kind != ASK_ACQUIRE && other->op.kind != ASK_MULTI) ||
-        other->op.wait == WAIT_NOT || other->op.req == 0 ||
-        !other->op.was_sent ||
+    if (other->op.kind != ASK_ACQUIRE || other->op.wait == WAIT_NOT ||
+        other->op.req == 0 || !other->op.was_sent ||
         sim->now_ns - other->op.since_ns < 300 * SIM_MS ||
         !sim_chance(sim, 0.2)) {
         return false;
@@ -143,17 +112,10 @@ static bool choose_cancel(struct worker *worker, struct op *op)
 static void choose_while_holding(struct worker *worker, struct op *op)
 {
     struct sim *sim = worker->client->sim;
-    struct held *held = any_held(worker);
+    struct rogue_hold *held = any_held(worker);
     uint64_t dice = prng_below(&sim->prng, 100);
     if (worker->client->is_draining || dice < 55) {
         choose_release(op, held);
-    } else if (dice < 65 && sim_lock_is_shared(held->lock) &&
-               held->hold_ms == 0) {
-        op->kind = ASK_CONVERT;
-        op->lock = held->lock;
-        op->mode = held->mode == LOCK_SHARED ? LOCK_EXCLUSIVE : LOCK_SHARED;
-        op->wait = sim_chance(sim, 0.7) ? WAIT_SOME : WAIT_NOT;
-        op->wait_ms = sim_between(sim, 20, 2000);
     } else if (dice < 80 && sim_held_count(worker) < HOLD_MAX) {
         choose_acquire(worker, op);
     } else {
@@ -166,7 +128,6 @@ void sim_ask_choose(struct worker *worker)
     struct sim_client *client = worker->client;
     struct sim *sim = client->sim;
     struct op op = {.owner = worker->number, .since_ns = sim->now_ns};
-    change_owner(worker);
     snprintf(op.tag, sizeof op.tag, "%s", worker->tag);
     if (worker->dirty_lock != 0) {
         op.kind = worker->has_cancelled ? ASK_RELEASE : ASK_CANCEL;
@@ -178,14 +139,13 @@ void sim_ask_choose(struct worker *worker)
         choose_while_holding(worker, &op);
     } else if (client->is_draining) {
         return;
-    } else if (sim_chance(sim, client->is_curious ? 0.8 : 0.1)) {
+    } else if (sim_chance(sim, 0.1)) {
         choose_read(worker, &op);
     } else if (!sim_admin_choose(worker, &op)) {
         choose_acquire(worker, &op);
     }
     bool is_change = op.kind == ASK_ACQUIRE || op.kind == ASK_RELEASE ||
-                     op.kind == ASK_CONVERT || op.kind == ASK_CANCEL ||
-                     op.kind == ASK_MULTI;
+                     op.kind == ASK_CANCEL;
     /* Some ask without a number. What is lost on the way may then arrive late
      * and do what is not wanted any more: so RELEASE names its token, and
      * ACQUIRE no HOLD, which it would bring to the wait that stands there by
@@ -208,22 +168,20 @@ void sim_ask_choose(struct worker *worker)
 
 /* --- Asking --------------------------------------------------------------- */
 
-/* RELEASE, and CONVERT to less, end the belief when they are sent. */
+/* RELEASE ends the belief when it is sent. */
 static void end_belief(struct worker *worker)
 {
     struct op *op = &worker->op;
-    struct held *held = sim_held_find(worker, op->lock);
-    if (held == NULL || (op->kind != ASK_RELEASE && op->kind != ASK_CONVERT)) {
+    struct rogue_hold *held = sim_held_find(worker, op->lock);
+    if (held == NULL || op->kind != ASK_RELEASE) {
         return;
     }
     if (!op->was_sent) {
         op->was_believed = sim_held_believed(worker, held) &&
                            held->hold_ms == 0;
     }
-    if (op->kind == ASK_RELEASE && held->count <= 1) {
+    if (held->count <= 1) {
         held->is_over = true;
-    } else if (op->kind == ASK_CONVERT && op->mode == LOCK_SHARED) {
-        held->mode = LOCK_SHARED;
     }
 }
 
@@ -286,20 +244,8 @@ static void put_change(struct sim_channel *channel, const struct op *op)
 {
     uint64_t mode_count = 0;
     const char *word = "LOCK.RELEASE";
-    if (op->kind == ASK_MULTI) {
-        sim_channel_begin(channel, 4 + option_count(op));
-        sim_channel_word(channel, "LOCK.MACQUIRE");
-        sim_channel_word(channel, "2");
-        sim_channel_word(channel, sim_lock_name(op->lock));
-        sim_channel_word(channel, sim_lock_name(op->second));
-        put_options(channel, op);
-        return;
-    }
     if (op->kind == ASK_CANCEL) {
         word = "LOCK.CANCEL";
-    } else if (op->kind == ASK_CONVERT) {
-        word = "LOCK.CONVERT";
-        mode_count = 1;
     } else if (op->kind == ASK_ACQUIRE) {
         word = "LOCK.ACQUIRE";
         mode_count = op->mode == LOCK_SHARED  ? 1
@@ -310,9 +256,7 @@ static void put_change(struct sim_channel *channel, const struct op *op)
     sim_channel_word(channel, word);
     sim_channel_word(channel, sim_lock_name(op->lock));
     if (mode_count > 0) {
-        sim_channel_word(channel, op->mode == LOCK_SLOTS    ? "SLOTS"
-                                  : op->mode == LOCK_SHARED ? "SHARED"
-                                                            : "EXCLUSIVE");
+        sim_channel_word(channel, op->mode == LOCK_SLOTS ? "SLOTS" : "SHARED");
     }
     if (mode_count > 1) {
         sim_channel_number(channel, SLOT_COUNT);
@@ -328,25 +272,10 @@ void sim_ask(struct worker *worker)
     struct lease_clock now = sim_client_clock(client);
     uint64_t wait_ns = 4 * SIM_S;
     switch (op->kind) {
-    case ASK_CHECK:
-        sim_channel_begin(channel, 3);
-        sim_channel_word(channel, "LOCK.CHECK");
-        sim_channel_word(channel, sim_lock_name(op->lock));
-        sim_channel_number(channel, op->token);
-        break;
     case ASK_SHOW:
         sim_channel_begin(channel, 2);
         sim_channel_word(channel, "LOCK.SHOW");
         sim_channel_word(channel, sim_lock_name(op->lock));
-        break;
-    case ASK_FENCE:
-        sim_channel_begin(channel, 3);
-        sim_channel_word(channel, "FENCE.ADMIT");
-        sim_channel_word(channel, sim_lock_name(op->lock));
-        sim_channel_number(channel, op->token);
-        if (client->sim->fence_asked[op->lock] < op->token) {
-            client->sim->fence_asked[op->lock] = op->token;
-        }
         break;
     case ASK_NOTE:
         sim_channel_begin(channel, 6);
@@ -374,7 +303,6 @@ void sim_ask(struct worker *worker)
         op->was_sent = true;
         op->sent = now;
         op->newest = sim_check_newest(client->sim);
-        op->floor = client->sim->fence_admitted[op->lock];
     }
     sim_note(client->sim, &client->host, "op", worker->number,
              (uint64_t)op->kind * 100 + op->lock, op->req);

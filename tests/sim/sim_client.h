@@ -1,20 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 
-/* Clients: programs that hold locks, with the client library's own arithmetic
- * of leases (lease/lease) and its way of asking (numbered requests that are
- * asked again of another node until there is an answer).
- *
- * Each client has a session, a connection for heartbeats and some workers, each
- * an owner of its own with a connection and one request at a time. A client
- * believes in a hold from the answer until its RELEASE is sent, as long as its
- * lease is held by its own clock.
- *
- * The oracles here look at what clients are told and what they believe. */
+/* Clients: processes with a clock of their own that start, stop and die. Most
+ * run a program that uses the client library (sim_program.h); some are rogues,
+ * which speak the protocol by hand (sim_worker.h) and are operators as well.
+ * All have a Redis client beside that (sim_redis.h). */
 
 #ifndef HASP_TESTS_SIM_SIM_CLIENT_H
 #define HASP_TESTS_SIM_SIM_CLIENT_H
 
 #include "tests/sim/sim.h"
+#include "tests/sim/sim_belief.h"
 
 struct sim_client;
 
@@ -40,6 +35,9 @@ bool sim_client_is_done(const struct sim_client *client);
 uint64_t sim_client_progress(const struct sim_client *client);
 void sim_client_reset_progress(struct sim_client *client);
 
+/* Gives each belief that it has at this moment. */
+void sim_client_beliefs(struct sim_client *client, sim_belief_fn *each,
+                        void *data);
 /* True if 'session' is that of a running client. */
 bool sim_clients_use(struct sim *sim, uint64_t session);
 /* The name of a client that trusts its lease of 'session' at this moment; NULL

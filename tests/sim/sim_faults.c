@@ -37,6 +37,7 @@ enum fault {
     FAULT_CLIENT_SUSPEND,
     FAULT_CLIENT_RECONNECT,
     FAULT_CLIENT_CUT_OFF,
+    FAULT_CLIENT_LATE,
     FAULT_COUNT
 };
 
@@ -111,6 +112,7 @@ static void set_delays(struct sim *sim, uint32_t host, uint64_t low_us,
 
 static void end_ailment(struct sim *sim, struct ailment *ailment)
 {
+    struct sim_faults *faults = ailment->faults;
     uint32_t host = ailment->host;
     ailment->is_on = false;
     switch (ailment->fault) {
@@ -137,6 +139,12 @@ static void end_ailment(struct sim *sim, struct ailment *ailment)
         break;
     case FAULT_CLIENT_PAUSE:
         sim_client_pause(client_at(sim, host), false, false);
+        break;
+    case FAULT_CLIENT_LATE:
+        open_host(sim, host);
+        faults->cornered = host;
+        sim_at(sim, &faults->second,
+               sim->now_ns + sim_between(sim, 0, 200) * SIM_MS);
         break;
     default:
         break;
@@ -422,6 +430,17 @@ static void node_fault(struct sim *sim, enum fault fault, uint32_t host)
 
 /* --- Faults of clients ---------------------------------------------------- */
 
+/* What nodes tell it comes late; soon after that something happens to it. A
+ * lease must count from before its heartbeat was sent. */
+static void delay_answers(struct sim *sim, uint32_t host)
+{
+    sim_note(sim, sim->host[host], "hears late", 0, 0, 0);
+    for (uint32_t i = 0; i < sim->node_count; i++) {
+        sim_net_block(sim, i, host, true);
+    }
+    last(sim, FAULT_CLIENT_LATE, host, 600);
+}
+
 static void client_fault(struct sim *sim, enum fault fault, uint32_t host)
 {
     struct sim_client *client = client_at(sim, host);
@@ -438,6 +457,9 @@ static void client_fault(struct sim *sim, enum fault fault, uint32_t host)
         break;
     case FAULT_CLIENT_RECONNECT:
         sim_client_reconnect(client);
+        break;
+    case FAULT_CLIENT_LATE:
+        delay_answers(sim, host);
         break;
     default:
         isolate(sim, host);
@@ -521,6 +543,7 @@ static bool tries_leases(enum fault fault)
     case FAULT_PAUSE:
     case FAULT_CLIENT_CUT_OFF:
     case FAULT_CLIENT_RECONNECT:
+    case FAULT_CLIENT_LATE:
         return true;
     default:
         return false;

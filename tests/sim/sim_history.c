@@ -9,8 +9,10 @@
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "tests/sim/sim_belief.h"
 #include "tests/sim/sim_client.h"
 #include "tests/sim/sim_promise.h"
+#include "tests/sim/sim_push.h"
 #include "tests/sim/sim_silence.h"
 
 #define NEVER UINT64_MAX
@@ -22,6 +24,7 @@ struct past_grant {
     uint64_t token;
     uint64_t from; /* Entry that granted it. */
     uint64_t to;   /* Entry that ended it; NEVER. */
+    uint32_t told; /* How often a program was told of it. */
     bool is_exclusive;
 };
 
@@ -70,6 +73,7 @@ struct sim_history {
     struct past_session *sessions;
     struct past_request *requests;
     struct sim_promises *promises;
+    struct sim_pushes *pushes;
     struct sim_silence *silence;
     struct buffer key;
 };
@@ -150,6 +154,7 @@ struct sim_history *sim_history_new(struct sim *sim,
     struct sim_history *history = memory_new(sizeof *history);
     history->sim = sim;
     history->promises = sim_promises_new(sim);
+    history->pushes = sim_pushes_new(sim);
     history->silence = silence;
     return history;
 }
@@ -188,6 +193,7 @@ void sim_history_free(struct sim_history *history)
         free(request);
     }
     sim_promises_free(history->promises);
+    sim_pushes_free(history->pushes);
     buffer_done(&history->key);
     free(history);
 }
@@ -369,6 +375,7 @@ static void write_end(const struct writing *w, const struct effect *e)
         return;
     }
     grant->to = w->index;
+    sim_beliefs_end(w->sim, w->index, e->lock, e->session, e->owner, e->token);
 }
 
 static void write_wait(const struct writing *w, const struct effect *e)
@@ -580,12 +587,27 @@ static bool is_kept(enum result_code code)
            code == RESULT_NOT_HELD || code == RESULT_QUEUED;
 }
 
+static bool ends_wait(const struct effects *effects, uint64_t wait_index)
+{
+    for (uint32_t i = 0; i < effects->count; i++) {
+        const struct effect *effect = &effects->effect[i];
+        if (effect->type == EFFECT_WAIT_RESULT &&
+            effect->wait_index == wait_index) {
+            return effect->result.code == RESULT_NOT_ACQUIRED;
+        }
+    }
+    return false;
+}
+
+/* Asked again without WAIT, a wait ends. */
 static void write_repetition(const struct writing *w, uint64_t req,
                              struct past_request *past,
                              const struct result *result)
 {
+    bool is_over = result->code == RESULT_NOT_ACQUIRED &&
+                   ends_wait(w->effects, past->wait_index);
     bool is_same = past->wait_index != 0
-                       ? result->code == RESULT_QUEUED
+                       ? result->code == RESULT_QUEUED || is_over
                        : result->code == past->result.code &&
                              result->token == past->result.token &&
                              result->count == past->result.count;
@@ -755,6 +777,7 @@ void sim_history_write(struct sim_history *history,
     sim_say(w.sim, NULL, "  entry %" PRIu64 ": %s", w.index,
             names[command->op]);
     sim_promises_entry(history->promises, w.index, command, origin_of(command));
+    sim_pushes_entry(history->pushes, effects);
     /* Results first: they speak of the sessions as they were. */
     for (uint32_t i = 0; i < effects->count; i++) {
         if (effects->effect[i].type == EFFECT_RESULT) {
@@ -776,6 +799,11 @@ void sim_history_write(struct sim_history *history,
 struct sim_promises *sim_history_promises(struct sim_history *history)
 {
     return history->promises;
+}
+
+struct sim_pushes *sim_history_pushes(struct sim_history *history)
+{
+    return history->pushes;
 }
 
 /* --- Reading -------------------------------------------------------------- */
@@ -848,22 +876,82 @@ bool sim_history_taken_always(const struct sim_history *history,
     return covered > to;
 }
 
-bool sim_history_granted(const struct sim_history *history, struct bytes name,
-                         uint64_t session, struct bytes owner, uint64_t token)
+static struct past_grant *find_grant(const struct sim_history *history,
+                                     struct bytes name, uint64_t session,
+                                     struct bytes owner, uint64_t token)
 {
     const struct past_lock *lock = find_lock(history, name);
     if (lock == NULL) {
-        return false;
+        return NULL;
     }
+    LIST_EACH (node, &lock->grants) {
+        struct past_grant *grant = LIST_ENTRY(node, struct past_grant, in_lock);
+        if (grant->token == token && grant->session == session &&
+            bytes_equal(grant->owner, owner)) {
+            return grant;
+        }
+    }
+    return NULL;
+}
+
+bool sim_history_granted(const struct sim_history *history, struct bytes name,
+                         uint64_t session, struct bytes owner, uint64_t token)
+{
+    return find_grant(history, name, session, owner, token) != NULL;
+}
+
+uint32_t sim_history_tell_grant(struct sim_history *history, struct bytes name,
+                                uint64_t session, struct bytes owner,
+                                uint64_t token)
+{
+    struct past_grant *grant = find_grant(history, name, session, owner, token);
+    return grant == NULL ? 0 : ++grant->told;
+}
+
+bool sim_history_holds(const struct sim_history *history, struct bytes name,
+                       uint64_t session, uint64_t token)
+{
+    const struct past_lock *lock = find_lock(history, name);
     LIST_EACH (node, &lock->grants) {
         const struct past_grant *grant = LIST_ENTRY(node, struct past_grant,
                                                     in_lock);
         if (grant->token == token && grant->session == session &&
-            bytes_equal(grant->owner, owner)) {
+            grant->to == NEVER) {
             return true;
         }
     }
     return false;
+}
+
+static bool uses(const struct past_lock *lock, uint64_t session)
+{
+    LIST_EACH (node, &lock->grants) {
+        const struct past_grant *grant = LIST_ENTRY(node, struct past_grant,
+                                                    in_lock);
+        if (grant->session == session && grant->to == NEVER) {
+            return true;
+        }
+    }
+    LIST_EACH (node, &lock->waits) {
+        if (LIST_ENTRY(node, struct past_wait, in_lock)->session == session) {
+            return true;
+        }
+    }
+    return false;
+}
+
+const char *sim_history_left(struct sim_history *history, uint64_t session)
+{
+    struct past_lock *lock, *next;
+    HASH_ITER (hh, history->locks, lock, next) {
+        if (uses(lock, session)) {
+            buffer_clear(&history->key);
+            buffer_put(&history->key, lock->name, lock->name_size);
+            buffer_put(&history->key, "", 1);
+            return (const char *)history->key.data;
+        }
+    }
+    return NULL;
 }
 
 uint64_t sim_history_ended(const struct sim_history *history, uint64_t session)

@@ -15,7 +15,7 @@
 
 struct sim_history;
 struct sim_promises;
-
+struct sim_pushes;
 struct sim_silence;
 struct sim_history *sim_history_new(struct sim *sim,
                                     struct sim_silence *silence);
@@ -27,6 +27,8 @@ void sim_history_write(struct sim_history *history,
 
 /* The refusals that clients were told. */
 struct sim_promises *sim_history_promises(struct sim_history *history);
+/* The ends of waits. */
+struct sim_pushes *sim_history_pushes(struct sim_history *history);
 
 /* The result of request 'req' of a session. */
 struct past_result {
@@ -53,6 +55,17 @@ bool sim_history_taken_always(const struct sim_history *history,
 /* True if (session, owner) was granted 'lock' with 'token', ever. */
 bool sim_history_granted(const struct sim_history *history, struct bytes lock,
                          uint64_t session, struct bytes owner, uint64_t token);
+/* Such a grant is told to its owner: how often it has been by now; 0 if there
+ * is none. */
+uint32_t sim_history_tell_grant(struct sim_history *history, struct bytes lock,
+                                uint64_t session, struct bytes owner,
+                                uint64_t token);
+/* True if the session holds 'lock' with 'token'. */
+bool sim_history_holds(const struct sim_history *history, struct bytes lock,
+                       uint64_t session, uint64_t token);
+/* The name of a lock that the session holds or waits for, as a text until the
+ * next entry; NULL. */
+const char *sim_history_left(struct sim_history *history, uint64_t session);
 /* The entry that ended the session; 0 while it lives or is unknown. */
 uint64_t sim_history_ended(const struct sim_history *history, uint64_t session);
 bool sim_history_opened(const struct sim_history *history, uint64_t session);

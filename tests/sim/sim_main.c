@@ -182,15 +182,15 @@ static int report(const struct batch *batch, const struct outcome *outcomes)
            " installs %" PRIu64 " transfers %" PRIu64 " relays %" PRIu64
            " taken %" PRIu64 " raised %" PRIu64 " too old %" PRIu64
            " votes taken %" PRIu64 " rot refused %" PRIu64 " condemned %" PRIu64
-           " removed %" PRIu64 " promises %" PRIu64 " violations %" PRIu64
-           " trace %016" PRIx64 "\n",
+           " removed %" PRIu64 " pushes %" PRIu64 " promises %" PRIu64
+           " violations %" PRIu64 " trace %016" PRIx64 "\n",
            batch->seed_count, (double)sum.simulated_ns / 3.6e12, sum.entries,
            sum.operations, sum.unknowns, sum.grants, sum.beats, sum.reads,
            sum.expired, sum.lost, sum.crashes, sum.pauses, sum.partitions,
            sum.cuts, sum.disk_faults, sum.leaders, sum.changes, sum.snapshots,
            sum.installs, sum.transfers, sum.relays, sum.taken, sum.raised,
            sum.too_old, sum.votes_taken, sum.refused, sum.condemned,
-           sum.removed, sum.promises, failed, trace);
+           sum.removed, sum.pushes, sum.promises, failed, trace);
     printf("sim: %" PRIu64 " passed, %" PRIu64 " failed\n",
            batch->seed_count - failed, failed);
     return failed == 0 ? 0 : 1;

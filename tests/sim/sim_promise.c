@@ -73,7 +73,7 @@ static bool key_of_entry(const struct entry *command,
                          const struct origin *origin, char out[256])
 {
     if (origin != NULL && origin->req != 0) {
-        put_key(out, 'n', origin->session, origin->req, origin->owner);
+        put_key(out, 'n', origin->session, origin->req, bytes_of_text(""));
         return true;
     }
     char kind = 'v';
@@ -112,15 +112,14 @@ void sim_promises_entry(struct sim_promises *promises, uint64_t index,
 
 bool sim_promises_told(struct sim_promises *promises, const char *client,
                        const char *word, const struct sim_request *request,
-                       bool may_be_left)
+                       bool leaves)
 {
     char key[256];
-    const char *text = request->kind == 'n' ? request->owner : request->value;
     if (request->kind == 0) {
         return false;
     }
     put_key(key, request->kind, request->session, request->req,
-            bytes_of_text(text));
+            bytes_of_text(request->value));
     const struct known *known = find(promises, key);
     if (known != NULL) {
         sim_fail(promises->sim,
@@ -129,7 +128,7 @@ bool sim_promises_told(struct sim_promises *promises, const char *client,
                  client, word, key, known->entry);
         return false;
     }
-    if (!may_be_left || !sim_chance(promises->sim, 0.3)) {
+    if (!leaves) {
         return false;
     }
     struct known *none = add(promises, key);

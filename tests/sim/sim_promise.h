@@ -17,10 +17,9 @@
 struct sim_promises;
 
 struct sim_request {
-    char kind; /* 'n': by session, owner and number; 'v': by value; 'd': the
-                * deletion of a Redis value; 0: nothing tells it apart. */
+    char kind; /* 'n': by session and number; 'v': by value; 'd': the deletion
+                * of a Redis value; 0: nothing tells it apart. */
     uint64_t session;
-    const char *owner;
     uint64_t req;
     const char *value;
 };
@@ -31,10 +30,10 @@ void sim_promises_free(struct sim_promises *promises);
 void sim_promises_entry(struct sim_promises *promises, uint64_t index,
                         const struct entry *command,
                         const struct origin *origin);
-/* 'client' was told 'word' of its request. True, only where it may be left at
- * that: it must not be sent again. */
+/* 'client' was told 'word' of its request. True if it 'leaves' it at that, as
+ * it wants: it must not be sent again. */
 bool sim_promises_told(struct sim_promises *promises, const char *client,
                        const char *word, const struct sim_request *request,
-                       bool may_be_left);
+                       bool leaves);
 
 #endif /* HASP_TESTS_SIM_SIM_PROMISE_H */

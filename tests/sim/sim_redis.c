@@ -184,7 +184,7 @@ static bool is_left_undone(struct sim_redis *redis, const char *word)
     return !redis->is_uncertain && strcmp(word, "BLACKLISTED") != 0 &&
            sim_promises_told(sim_history_promises(sim_check_history(sim)),
                              redis->client->host.name, word, &request,
-                             redis->asked == ASKED_SET);
+                             redis->asked == ASKED_SET && sim_chance(sim, 0.3));
 }
 
 static bool is_disk_full(const struct sim_redis *redis)

@@ -62,7 +62,7 @@ void sim_worker_reset(struct worker *worker)
                              sim_between(worker->client->sim, 0, 300) * SIM_MS;
 }
 
-struct held *sim_held_find(struct worker *worker, uint32_t lock)
+struct rogue_hold *sim_held_find(struct worker *worker, uint32_t lock)
 {
     for (int i = 0; i < HOLD_MAX; i++) {
         if (worker->held[i].is_there && worker->held[i].lock == lock) {
@@ -83,10 +83,11 @@ uint32_t sim_held_count(const struct worker *worker)
 
 /* --- Beliefs -------------------------------------------------------------- */
 
-bool sim_held_believed(const struct worker *worker, const struct held *held)
+bool sim_held_believed(const struct worker *worker,
+                       const struct rogue_hold *held)
 {
     const struct sim_client *client = worker->client;
-    if (!held->is_there || held->is_over || !sim_client_trusts(client)) {
+    if (!held->is_there || held->is_over || !sim_rogue_trusts(client)) {
         return false;
     }
     return held->hold_ms == 0 ||
@@ -94,57 +95,19 @@ bool sim_held_believed(const struct worker *worker, const struct held *held)
                                 sim_client_clock(client)) > 0;
 }
 
-static bool conflicts(const struct held *a, const struct held *b)
+void sim_worker_beliefs(const struct worker *worker, sim_belief_fn *each,
+                        void *data)
 {
-    return a->lock == b->lock &&
-           (a->mode == LOCK_EXCLUSIVE || b->mode == LOCK_EXCLUSIVE);
-}
-
-/* 'held' is believed in from this moment on: nobody else may believe in what
- * excludes it. Beliefs that overlap do so at the beginning of one of them. */
-void sim_held_begins(struct worker *worker, const struct held *held)
-{
-    struct sim *sim = worker->client->sim;
-    uint32_t slots = 0;
-    if (!sim_held_believed(worker, held)) {
-        return;
-    }
-    for (uint32_t i = 0; i < sim->client_count; i++) {
-        for (uint32_t j = 0; j < WORKER_COUNT; j++) {
-            struct worker *other = &sim->client[i]->worker[j];
-            for (uint32_t k = 0; k < HOLD_MAX; k++) {
-                struct held *theirs = &other->held[k];
-                if (!sim_held_believed(other, theirs) ||
-                    theirs->lock != held->lock) {
-                    continue;
-                }
-                slots++;
-                if (other != worker && conflicts(held, theirs)) {
-                    sim_fail(sim,
-                             "one believer per exclusive lock: %s.%s believes "
-                             "in '%s' with token %" PRIu64 ", and so does "
-                             "%s.%s with token %" PRIu64,
-                             worker->client->host.name, worker->tag,
-                             sim_lock_name(held->lock), held->token,
-                             other->client->host.name, other->tag,
-                             theirs->token);
-                }
-            }
-        }
-    }
-    if (sim_lock_is_slots(held->lock) && slots > SLOT_COUNT) {
-        sim_fail(sim,
-                 "a semaphore has as many believers as slots: '%s' has "
-                 "%u",
-                 sim_lock_name(held->lock), slots);
-    }
-}
-
-void sim_client_beliefs_begin(struct sim_client *client)
-{
-    for (uint32_t i = 0; i < WORKER_COUNT; i++) {
-        for (uint32_t k = 0; k < HOLD_MAX; k++) {
-            sim_held_begins(&client->worker[i], &client->worker[i].held[k]);
+    for (int i = 0; i < HOLD_MAX; i++) {
+        const struct rogue_hold *held = &worker->held[i];
+        if (sim_held_believed(worker, held)) {
+            struct sim_belief belief = {.client = worker->client,
+                                        .session = worker->client->session,
+                                        .tag = worker->tag,
+                                        .lock = held->lock,
+                                        .mode = held->mode,
+                                        .token = held->token};
+            each(data, &belief);
         }
     }
 }

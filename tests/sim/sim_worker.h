@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 
-/* What a client is made of, and its workers: owners that acquire, hold and
- * release, and the oracles on what they are told. Private to sim_client.c and
- * sim_worker.c. */
+/* What a client is made of; and the workers of a rogue, owners that acquire,
+ * hold and release, and the oracles on what they are told. Each has a
+ * connection and one request at a time. A rogue believes in a hold from the
+ * answer until its RELEASE is sent, as long as its lease is held by its own
+ * clock. */
 
 #ifndef HASP_TESTS_SIM_SIM_WORKER_H
 #define HASP_TESTS_SIM_SIM_WORKER_H
 
 #include "lockfsm/limits.h"
 #include "lockfsm/model.h"
+#include "tests/sim/sim_belief.h"
 #include "tests/sim/sim_channel.h"
 #include "tests/sim/sim_client.h"
 #include "tests/sim/sim_redis.h"
@@ -23,12 +26,8 @@ enum ask_kind {
     ASK_NONE,
     ASK_ACQUIRE,
     ASK_RELEASE,
-    ASK_CONVERT, /* To exclusive or to shared. */
-    ASK_CANCEL,  /* The other worker's wait. */
-    ASK_CHECK,
+    ASK_CANCEL, /* The other worker's wait. */
     ASK_SHOW,
-    ASK_MULTI, /* Two locks at once, or none. */
-    ASK_FENCE,
     ASK_NOTE,
     ASK_ADMIN
 };
@@ -55,7 +54,6 @@ enum op_wait { WAIT_NOT, WAIT_SOME, WAIT_EVER };
 struct op {
     enum ask_kind kind;
     uint32_t lock;
-    uint32_t second; /* MULTI: the other lock. */
     enum admin_kind admin;
     uint64_t id;    /* ADMIN: a session, client or member. */
     bool is_forced; /* ADMIN: a member goes, whoever is silent. */
@@ -76,15 +74,14 @@ struct op {
     bool was_sent;
     bool is_asked;     /* On the wire, not yet answered. */
     bool is_uncertain; /* An earlier try may have taken effect. */
-    bool was_believed; /* RELEASE, CONVERT of what was surely held. */
+    bool was_believed; /* RELEASE of what was surely held. */
     uint64_t newest;   /* The newest entry when it was first sent. */
-    uint64_t floor;    /* FENCE: the highest token known to be admitted then. */
     uint64_t since_ns;
     struct lease_clock sent; /* When it was first sent. */
 };
 
 /* A hold that the client was told of. */
-struct held {
+struct rogue_hold {
     bool is_there;
     bool is_over; /* RELEASE has been sent: no belief any more. */
     uint32_t lock;
@@ -98,10 +95,10 @@ struct held {
 struct worker {
     struct sim_client *client;
     uint32_t number;
-    char tag[TAG_SIZE]; /* Of the owner: "a", "b", or one for each turn. */
+    char tag[TAG_SIZE]; /* Of the owner: "a", "b". */
     struct sim_channel channel;
     struct op op;
-    struct held held[HOLD_MAX];
+    struct rogue_hold held[HOLD_MAX];
     uint64_t think_until_ns;
     uint64_t last_token[LOCK_COUNT_MAX];
     /* + 1: the outcome is unknown; to be cancelled and given back. */
@@ -110,24 +107,31 @@ struct worker {
     bool has_lost; /* A request without a number, in this session. */
 };
 
+struct sim_program;
+
 struct sim_client {
     struct sim *sim;
     struct sim_host host;
-    uint64_t session;  /* 0: none. */
+    uint64_t session;            /* 0: none. */
+    struct sim_program *program; /* Unless it is a rogue. */
+    bool is_rogue;
+    bool is_draining;
+    bool is_done;
+    struct sim_redis redis; /* Beside the session, on its own. */
+    uint32_t lock_count;
+    uint64_t progress;
+    bool is_suspended;
+    uint64_t asleep_ns;       /* Sum of its suspensions, by its own clock. */
+    uint64_t suspended_at_ns; /* Its clock when it fell asleep. */
+
+    /* The rogue's. */
     bool makes_secret; /* And shows its hash; else the leader makes it. */
     char secret[40];
     uint64_t ttl_ms;
     uint64_t linger_ms;
     struct lease lease;
-    /* It has not heard of "lost": whatever answers OK makes it trust again. */
-    bool is_raw;
-    bool is_curious;  /* It asks about locks more than for them. */
-    bool is_manifold; /* Its workers are other owners each time. */
     uint64_t next_req;
-    uint64_t tag_count;
     bool is_closing; /* CLOSE has been sent: no belief any more. */
-    bool is_draining;
-    bool is_done;
     struct sim_channel beat;
     enum {
         BEAT_NONE,
@@ -137,19 +141,23 @@ struct sim_client {
         BEAT_CLOSE
     } beat_asked;
     struct worker worker[WORKER_COUNT];
-    struct sim_redis redis; /* Beside the session, on its own. */
-    uint32_t lock_count;
-    uint64_t progress;
-    bool is_suspended;
-    uint64_t asleep_ns;       /* Sum of its suspensions, by its own clock. */
-    uint64_t suspended_at_ns; /* Its clock when it fell asleep. */
 };
 
 struct lease_clock sim_client_clock(const struct sim_client *client);
+
+/* sim_rogue.c: a rogue's session and heartbeats. */
+void sim_rogue_start(struct sim_client *client);
+void sim_rogue_die(struct sim_client *client);
+void sim_rogue_reconnect(struct sim_client *client);
+bool sim_rogue_feed(struct sim_client *client, const struct sim_news *news);
+void sim_rogue_work(struct sim_client *client);
+uint64_t sim_rogue_next(const struct sim_client *client);
 /* The lease is held at this moment, and the process is there to trust it. */
-bool sim_client_trusts(const struct sim_client *client);
-/* The session is gone for the client: told so, or run out. */
-void sim_client_lose(struct sim_client *client, const char *why);
+bool sim_rogue_trusts(const struct sim_client *client);
+void sim_rogue_beliefs(const struct sim_client *client, sim_belief_fn *each,
+                       void *data);
+/* The session is gone: it was told so. */
+void sim_rogue_lose(struct sim_client *client, const char *why);
 
 void sim_worker_init(struct worker *worker, struct sim_client *client,
                      uint32_t number);
@@ -167,12 +175,12 @@ struct bytes sim_lock_bytes(uint32_t lock);
 bool sim_lock_is_shared(uint32_t lock);
 bool sim_lock_is_slots(uint32_t lock);
 
-struct held *sim_held_find(struct worker *worker, uint32_t lock);
+struct rogue_hold *sim_held_find(struct worker *worker, uint32_t lock);
 uint32_t sim_held_count(const struct worker *worker);
-bool sim_held_believed(const struct worker *worker, const struct held *held);
-/* 'held' is believed in from this moment on: nobody else may believe in what
- * excludes it. Beliefs that overlap do so at the beginning of one of them. */
-void sim_held_begins(struct worker *worker, const struct held *held);
+bool sim_held_believed(const struct worker *worker,
+                       const struct rogue_hold *held);
+void sim_worker_beliefs(const struct worker *worker, sim_belief_fn *each,
+                        void *data);
 
 /* sim_admin.c: what an operator does now and then. */
 /* A value for a limit of the state, small enough to be met, or the default. */
@@ -190,8 +198,5 @@ void sim_ask_attach(struct worker *worker);
 /* sim_answer.c: takes the reply that has come; or none will. */
 void sim_answer_take(struct worker *worker);
 void sim_answer_never_comes(struct worker *worker);
-
-/* Beliefs of the whole client begin (again): a jeopardy has ended. */
-void sim_client_beliefs_begin(struct sim_client *client);
 
 #endif /* HASP_TESTS_SIM_SIM_WORKER_H */

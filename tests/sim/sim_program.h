@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A program that uses the client library: its session is the library's own
+ * machine (client/machine.h), and this is a driver of it as hasp_thread.c and
+ * hasp_uv.c are. It gives the machine what a connection brings, the client's
+ * own clock, and the end of connections; it sends what the machine writes, and
+ * connects where the machine says.
+ *
+ * The program has callers, each a thread of control that makes one call at a
+ * time (sim_caller.c). What the program believes is what the machine says; what
+ * it is told is held against the history (sim_told.c). */
+
+#ifndef HASP_TESTS_SIM_SIM_PROGRAM_H
+#define HASP_TESTS_SIM_SIM_PROGRAM_H
+
+#include "client/machine.h"
+#include "lockfsm/model.h"
+#include "tests/sim/sim_belief.h"
+#include "tests/sim/sim_worker.h"
+
+#define CALLER_COUNT_MAX 4
+
+enum call_kind {
+    CALL_NONE,
+    CALL_ACQUIRE, /* One lock, or two at once. */
+    CALL_RELEASE,
+    CALL_CONVERT, /* To exclusive or to shared. */
+    CALL_CHECK,
+    CALL_ADMIT,
+    CALL_PLEASE
+};
+
+/* A hold that a caller was given. */
+struct sim_hold {
+    struct hasp_hold *hold; /* The machine's; NULL: none. */
+    char tag[OWNER_TAG_SIZE];
+    uint32_t lock[2];
+    uint32_t count;
+    enum hasp_mode mode[2];
+    bool has_limit;
+};
+
+struct sim_caller {
+    struct sim_program *program;
+    uint32_t number;
+    char tag[TAG_SIZE]; /* Its own name, where it has one as an owner. */
+    struct client_call call;
+    enum call_kind kind; /* NONE: no call is under way. */
+    bool is_told;
+    bool is_interrupted;
+    struct hasp_acquire_options options;
+    uint32_t lock[2];
+    uint32_t count;
+    char value[24];
+    uint64_t token; /* CHECK, ADMIT. */
+    uint64_t floor; /* ADMIT: the highest known to be admitted before. */
+    uint64_t number_of_call; /* Its REQ; 0: it has none. */
+    uint64_t newest;         /* The newest entry when it began. */
+    uint64_t since_ns;
+    bool was_believed;     /* RELEASE, CONVERT of what was surely held. */
+    struct sim_hold *held; /* CONVERT. */
+    struct sim_hold hold[HOLD_MAX];
+    uint64_t last_token[LOCK_COUNT_MAX];
+    uint64_t think_until_ns;
+};
+
+struct sim_program {
+    struct sim_client *client;
+    struct sim *sim;
+    enum { PROGRAM_REST, PROGRAM_OPENING, PROGRAM_OPEN, PROGRAM_CLOSING } state;
+    struct machine machine; /* Unless at rest. */
+    void (*push)(void *data, const struct resp_reply *reply); /* Its own. */
+    struct client_call call;
+    bool is_told; /* Of OPENING, CLOSING. */
+    bool is_lost; /* The event has come. */
+    uint64_t rest_until_ns;
+    uint64_t hour_ns;      /* When it closes its session of itself. */
+    struct sim_wire *wire; /* NULL: closed. */
+    bool is_connected;
+    uint32_t number;          /* The asker's connection that it carries. */
+    struct lease_clock kept;  /* Sending of the newest answered heartbeat. */
+    struct lease_clock asked; /* Sending of the newest heartbeat ... */
+    uint64_t asked_newest;    /* ... and the newest entry then. */
+    struct sim_caller caller[CALLER_COUNT_MAX];
+    uint32_t caller_count;
+};
+
+/* Freed with free(), once it is dead. */
+struct sim_program *sim_program_new(struct sim_client *client);
+/* The process is a new one. */
+void sim_program_start(struct sim_program *program);
+/* It is dead, and its connections are the kernel's matter. */
+void sim_program_die(struct sim_program *program);
+/* Its connection breaks. */
+void sim_program_reconnect(struct sim_program *program);
+/* Takes news of its wire; true if it was for it. */
+bool sim_program_feed(struct sim_program *program, const struct sim_news *news);
+void sim_program_work(struct sim_program *program);
+/* When there is something to do, in true time. */
+uint64_t sim_program_next(struct sim_program *program);
+/* The machine says, at this moment, that locks of its session are held. */
+bool sim_program_trusts(struct sim_program *program);
+void sim_program_beliefs(struct sim_program *program, sim_belief_fn *each,
+                         void *data);
+
+/* sim_caller.c */
+void sim_caller_reset(struct sim_caller *caller, struct sim_program *program,
+                      uint32_t number);
+/* Takes what it was told, begins the next call. */
+void sim_caller_work(struct sim_caller *caller);
+uint64_t sim_caller_next(const struct sim_caller *caller);
+bool sim_caller_is_idle(const struct sim_caller *caller);
+
+/* sim_told.c: what programs are told, held against the history. */
+/* The call that has ended; before the caller makes anything of it. */
+void sim_told_call(struct sim_caller *caller);
+void sim_told_event(struct sim_program *program,
+                    const struct hasp_event *event);
+/* After each turn: heartbeats that were answered, and a session that was taken
+ * as lost though its lease, as it was 'before', had not run out. */
+void sim_told_lease(struct sim_program *program, const struct lease *before);
+/* All was given back, and nothing is under way: the log says so, too. */
+void sim_told_rest(struct sim_program *program);
+
+#endif /* HASP_TESTS_SIM_SIM_PROGRAM_H */

@@ -1,0 +1,324 @@
+/* SPDX-License-Identifier: MIT */
+
+/* What programs are told by the machine, held against the history: grants and
+ * refusals, pushes, events, heartbeats. */
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "tests/sim/sim_check.h"
+#include "tests/sim/sim_history.h"
+#include "tests/sim/sim_program.h"
+#include "tests/sim/sim_promise.h"
+
+static struct sim_history *history_of(const struct sim_program *program)
+{
+    return sim_check_history(program->sim);
+}
+
+static const char *name_of(const struct sim_program *program)
+{
+    return program->client->host.name;
+}
+
+/* --- Calls ---------------------------------------------------------------- */
+
+/* What the log says of a numbered call that was told 'code'. */
+static void expect_result(const struct sim_caller *caller,
+                          enum result_code code)
+{
+    const struct sim_program *program = caller->program;
+    struct past_result past = {.code = RESULT_OK};
+    bool is_there = sim_history_result(history_of(program),
+                                       program->client->session,
+                                       caller->number_of_call, &past);
+    if (!is_there || past.code != code) {
+        sim_fail(program->sim,
+                 "an answer is about what is committed: t%u of %s was told "
+                 "code %d for REQ %" PRIu64 ", the log has %s %d",
+                 caller->number, name_of(program), (int)code,
+                 caller->number_of_call, is_there ? "code" : "nothing",
+                 (int)past.code);
+    } else if (past.first_index <= caller->newest) {
+        sim_fail(program->sim,
+                 "an effect follows its cause: REQ %" PRIu64 " of t%u of %s "
+                 "took effect before it was asked",
+                 caller->number_of_call, caller->number, name_of(program));
+    }
+}
+
+/* A grant is told once, but to an owner with a name, who may have it again. */
+static void expect_grant(const struct sim_caller *caller,
+                         const struct hasp_hold *hold)
+{
+    const struct sim_program *program = caller->program;
+    expect_result(caller, RESULT_OK);
+    for (size_t i = 0; i < hold->count; i++) {
+        uint32_t told = sim_history_tell_grant(
+            history_of(program), bytes_of_text(hold->held[i].name),
+            program->client->session, bytes_of_text(hold->owner->tag),
+            hold->held[i].token);
+        if (told == 0 || (told > 1 && hold->owner->is_private)) {
+            sim_fail(program->sim,
+                     "a grant is that of the log and told once: %s.%s was told "
+                     "token %" PRIu64 " of '%s' %u times%s",
+                     name_of(program), hold->owner->tag, hold->held[i].token,
+                     hold->held[i].name, told == 0 ? 1 : told,
+                     told == 0 ? ", the log has none" : "");
+        }
+    }
+}
+
+/* It was not done, says the refusal: then nothing of it is in the log. A
+ * release goes on behind its caller's back until it is done. */
+static void expect_nothing(const struct sim_caller *caller, bool is_for_ever)
+{
+    const struct sim_program *program = caller->program;
+    struct past_result past;
+    if (caller->number_of_call == 0 || caller->kind == CALL_RELEASE) {
+        return;
+    }
+    if (is_for_ever) {
+        struct sim_request request = {.kind = 'n',
+                                      .session = program->client->session,
+                                      .req = caller->number_of_call,
+                                      .value = ""};
+        (void)sim_promises_told(sim_history_promises(history_of(program)),
+                                name_of(program), caller->call.why, &request,
+                                true);
+    } else if (sim_history_result(history_of(program), program->client->session,
+                                  caller->number_of_call, &past) &&
+               past.code == RESULT_OK) {
+        sim_fail(program->sim,
+                 "a refusal says what is true: t%u of %s was told '%s' for REQ "
+                 "%" PRIu64 ", which entry %" PRIu64 " has done",
+                 caller->number, name_of(program), caller->call.why,
+                 caller->number_of_call, past.first_index);
+    }
+}
+
+static void expect_not_held(const struct sim_caller *caller)
+{
+    if (caller->was_believed) {
+        sim_fail(caller->program->sim,
+                 "who believes in a hold has it: t%u of %s believed in '%s' "
+                 "and is told NOTHELD",
+                 caller->number, name_of(caller->program),
+                 sim_lock_name(caller->lock[0]));
+    }
+}
+
+/* A read sees everything up to what was committed when it was asked, and
+ * nothing later than what is now. */
+static void expect_read(const struct sim_caller *caller)
+{
+    struct sim *sim = caller->program->sim;
+    struct sim_history *history = history_of(caller->program);
+    struct bytes name = sim_lock_bytes(caller->lock[0]);
+    uint64_t from = caller->newest, to = sim_check_newest(sim);
+    bool is_wrong = caller->call.number == 1
+                        ? !sim_history_held_sometime(history, name,
+                                                     caller->token, from, to)
+                        : sim_history_held_always(history, name, caller->token,
+                                                  from, to);
+    sim->stats.reads++;
+    if (is_wrong) {
+        sim_fail(sim,
+                 "reads are linearizable: %s was told %" PRIu64 " for token "
+                 "%" PRIu64 " of '%s' between entries %" PRIu64 " and %" PRIu64,
+                 name_of(caller->program), caller->call.number, caller->token,
+                 sim_lock_name(caller->lock[0]), from, to);
+    }
+}
+
+static void expect_admission(const struct sim_caller *caller)
+{
+    struct sim *sim = caller->program->sim;
+    uint32_t lock = caller->lock[0];
+    if (caller->call.number == 1) {
+        if (caller->token < caller->floor) {
+            sim_fail(sim,
+                     "a fence lets nothing older in: token %" PRIu64
+                     " of '%s' after %" PRIu64,
+                     caller->token, sim_lock_name(lock), caller->floor);
+        }
+        if (sim->fence_admitted[lock] < caller->token) {
+            sim->fence_admitted[lock] = caller->token;
+        }
+    } else if (caller->token >= sim->fence_asked[lock]) {
+        sim_fail(sim, "a fence lets the newest in: token %" PRIu64 " of '%s'",
+                 caller->token, sim_lock_name(lock));
+    }
+}
+
+static void told_good(const struct sim_caller *caller)
+{
+    switch (caller->kind) {
+    case CALL_ACQUIRE:
+        expect_grant(caller, caller->call.hold);
+        break;
+    case CALL_CONVERT:
+        expect_result(caller, RESULT_OK);
+        break;
+    case CALL_RELEASE:
+        expect_result(caller, RESULT_OK);
+        break;
+    case CALL_CHECK:
+        expect_read(caller);
+        break;
+    case CALL_ADMIT:
+        expect_admission(caller);
+        break;
+    case CALL_PLEASE:
+    case CALL_NONE:
+        break;
+    }
+}
+
+void sim_told_call(struct sim_caller *caller)
+{
+    const struct client_call *call = &caller->call;
+    switch (call->error) {
+    case 0:
+        told_good(caller);
+        break;
+    case HASP_NOT_ACQUIRED:
+        expect_result(caller, RESULT_NOT_ACQUIRED);
+        break;
+    case HASP_ENOTHELD:
+        expect_not_held(caller);
+        break;
+    case HASP_ECONNECT:
+    case HASP_ENOTLEADER:
+    case HASP_EBUSY:
+        expect_nothing(caller, true);
+        break;
+    case HASP_EFULL:
+    case HASP_EDEADLOCK:
+    case HASP_EBLACKLISTED:
+        expect_nothing(caller, false);
+        break;
+    case HASP_EUNKNOWN:
+        caller->program->sim->stats.unknowns++;
+        break;
+    case HASP_EINTR:
+        if (!caller->is_interrupted) {
+            sim_fail(caller->program->sim,
+                     "who is told EINTR was interrupted: t%u of %s was not",
+                     caller->number, name_of(caller->program));
+        }
+        break;
+    case HASP_ELOST:
+        break; /* sim_told_lease() has looked at that. */
+    default:
+        if (call->error == HASP_EINVALID && caller->kind == CALL_ADMIT) {
+            break; /* The token is of a hold that was never granted. */
+        }
+        sim_fail(caller->program->sim,
+                 "errors are those of the contract: t%u of %s was told %d, %s",
+                 caller->number, name_of(caller->program), call->error,
+                 call->why);
+        break;
+    }
+}
+
+/* --- The session ---------------------------------------------------------- */
+
+void sim_told_event(struct sim_program *program, const struct hasp_event *event)
+{
+    struct sim *sim = program->sim;
+    sim_note(sim, &program->client->host, "event", (uint64_t)event->kind,
+             event->token, program->client->session);
+    sim_say(sim, &program->client->host, "event: %s %s", event->name,
+            event->text);
+    bool trusts = sim_program_trusts(program);
+    bool is_of_session = event->token == 0;
+    if (is_of_session && event->kind != HASP_EVENT_PLEASE &&
+        trusts != (event->kind == HASP_EVENT_SAFE)) {
+        sim_fail(sim, "events tell what is believed: %s was told %d, and %s",
+                 name_of(program), (int)event->kind,
+                 trusts ? "trusts" : "does not trust");
+    }
+    if (event->kind == HASP_EVENT_LOST && !is_of_session &&
+        strcmp(event->text, "max hold") != 0 &&
+        sim_history_holds(history_of(program), bytes_of_text(event->name),
+                          program->client->session, event->token)) {
+        sim_fail(sim,
+                 "a loss is told of what is over: %s was told that '%s' with "
+                 "token %" PRIu64 " has ended",
+                 name_of(program), event->name, event->token);
+    }
+}
+
+/* A heartbeat (at first the OPEN) was answered OK that had left at 'sent'. */
+static void told_kept(struct sim_program *program, struct lease_clock sent,
+                      uint64_t newest)
+{
+    struct sim *sim = program->sim;
+    struct sim_history *history = history_of(program);
+    const struct lease *lease = &program->machine.lease;
+    uint64_t session = program->machine.credentials.session;
+    uint64_t ended = sim_history_ended(history, session);
+    sim->stats.beats++;
+    program->client->progress++;
+    sim_note(sim, &program->client->host, "kept", session, 0, 0);
+    if (!sim_history_opened(history, session)) {
+        sim_fail(sim,
+                 "an answer is about what is committed: %s was told of session "
+                 "%" PRIu64,
+                 name_of(program), session);
+    }
+    sim_history_beat(
+        history, session,
+        sim_clock_when(&program->client->host.clock, sent.boottime_ns),
+        lease->ttl_ns / SIM_MS, lease->linger_ns / SIM_MS);
+    if (ended != 0 && ended <= newest) {
+        sim_fail(sim,
+                 "dead stays dead: %s was told OK for a heartbeat of session "
+                 "%" PRIu64 ", which entry %" PRIu64
+                 " had ended before it was sent",
+                 name_of(program), session, ended);
+    }
+    if (ended != 0 && sim_program_trusts(program)) {
+        sim_fail(sim,
+                 "the client ends first: %s was told OK and trusts session "
+                 "%" PRIu64 ", which entry %" PRIu64 " has ended",
+                 name_of(program), session, ended);
+    }
+}
+
+void sim_told_lease(struct sim_program *program, const struct lease *before)
+{
+    const struct lease *lease = &program->machine.lease;
+    struct lease was = *before;
+    if (lease->is_granted &&
+        lease->sent.boottime_ns != program->kept.boottime_ns) {
+        bool is_first = program->kept.boottime_ns == 0;
+        program->kept = lease->sent;
+        told_kept(program, is_first ? lease->sent : program->asked,
+                  is_first ? 0 : program->asked_newest);
+    }
+    if (lease->is_lost && !before->is_lost && before->is_granted &&
+        lease_check(&was, sim_client_clock(program->client)) != LEASE_LOST &&
+        sim_history_ended(history_of(program), program->client->session) == 0) {
+        sim_fail(program->sim,
+                 "a refusal is about what is committed: %s takes session "
+                 "%" PRIu64 " as lost, which lives",
+                 name_of(program), program->client->session);
+    }
+}
+
+void sim_told_rest(struct sim_program *program)
+{
+    uint64_t session = program->client->session;
+    if (!sim_program_trusts(program)) {
+        return;
+    }
+    const char *left = sim_history_left(history_of(program), session);
+    if (left != NULL) {
+        sim_fail(program->sim,
+                 "what is given back is not held: %s has given all back, and "
+                 "session %" PRIu64 " has '%s'",
+                 name_of(program), session, left);
+    }
+}
