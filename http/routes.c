@@ -351,7 +351,8 @@ const struct shape shapes[] = {
      "id:integer name:text address:text ttl_ms:integer linger_ms:integer "
      "left_ms:integer holds:integer waits:integer labels:{text} "
      "blacklisted:yes"},
-    {"Lock", "name:text note:text? mode:text slots:integer holders:[Holder] "
+    {"Lock", "name:text note:text? refused_script:text? mode:text "
+             "slots:integer holders:[Holder] "
              "queue:[Waiter] delay_left_ms:integer earliest_ms:integer"},
     {"Holder", "session:integer client:text address:text owner:text value:text "
                "token:integer mode:text count:integer since_ms:integer "

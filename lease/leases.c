@@ -253,6 +253,11 @@ void leases_changed(struct leases *leases, const struct session *session,
         return;
     }
     CHECK(ttl_ns > 0);
+    if (ttl_ns < timed->ttl_ns && now_ns + ttl_ns < timed->deadline_ns) {
+        /* Asked for less: belief ended when that was sent (rule 18). */
+        timed->deadline_ns = now_ns + ttl_ns;
+        heap_set(&leases->deadlines, &timed->deadline, timed->deadline_ns);
+    }
     timed->ttl_ns = ttl_ns;
     leases_heard(leases, session->id, now_ns);
     leases_unmarked(leases, session->id);

@@ -10,7 +10,7 @@
  * A heartbeat moves both times later without touching the heaps, so it costs
  * O(1). A key in a heap is therefore never later than the true time; an entry
  * that comes up too early is put back under its true time. What moves a
- * deadline earlier (a close with linger) moves the key at once.
+ * deadline earlier (a close with linger, a shorter PX) moves the key at once.
  *
  * A session's quiet time at 'now' is T - (deadline - now), so a lowered
  * deadline counts as quiet time as well.

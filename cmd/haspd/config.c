@@ -29,6 +29,7 @@ enum kind {
     KIND_FINALIZE,
     KIND_SWITCH,
     KIND_TLS,
+    KIND_DEL,
     KIND_MEMBER
 };
 
@@ -117,6 +118,7 @@ static const struct setting settings[] = {
     {"tls", "peer", KIND_TLS, AT(tls_peer), 0, 0},
     {"security", "insecure", KIND_SWITCH, AT(is_insecure), 0, 0},
     {"client", "redirect", KIND_REDIRECT, AT(redirect), 0, 0},
+    {"redis", "del", KIND_DEL, AT(allows_del), 0, 0},
     {"upgrade", "finalize", KIND_FINALIZE, AT(finalizes_itself), 0, 0},
 };
 #define SETTING_COUNT (sizeof settings / sizeof settings[0])
@@ -133,6 +135,7 @@ static const struct choice {
     [KIND_FINALIZE] = {{"manual", "auto", NULL}, "manual or auto"},
     [KIND_SWITCH] = {{"no", "yes", NULL}, "yes or no"},
     [KIND_TLS] = {{"off", "allow", "require", NULL}, "off, allow or require"},
+    [KIND_DEL] = {{"refuse", "allow", NULL}, "refuse or allow"},
 };
 
 /* Where a value comes from, for messages. */
@@ -617,6 +620,7 @@ static void print_setting(const struct config *config, size_t index, FILE *out)
     case KIND_FINALIZE:
     case KIND_SWITCH:
     case KIND_TLS:
+    case KIND_DEL:
         fprintf(out, "%s = %s ; %s\n", setting->key,
                 choices[setting->kind].names[choice_of(config, setting)],
                 source);

@@ -4,6 +4,7 @@
  * "since when" by when it applied the entry. */
 
 #include "core/commands/listing.h"
+#include "core/redis/scripts.h"
 #include "core/request.h"
 #include "core/state.h"
 #include "lease/rules.h"
@@ -123,10 +124,15 @@ static void put_lock(struct core *core, const struct lock *lock,
 {
     bool is_held = lock != NULL && lock->hold_count > 0;
     bool has_note = lock != NULL && lock->note.size > 0;
-    resp_map(writer, has_note ? 8 : 7);
+    const char *vain = is_held ? scripts_vain(&core->scripts, lock->last_token)
+                               : NULL;
+    resp_map(writer, 7 + has_note + (vain != NULL));
     resp_key_bulk(writer, "name", name);
     if (has_note) {
         resp_key_bulk(writer, "note", lock->note);
+    }
+    if (vain != NULL) {
+        resp_key_text(writer, "refused_script", vain);
     }
     resp_key_text(writer, "mode",
                   is_held ? lock_mode_name(lock->mode) : "free");

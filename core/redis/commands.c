@@ -20,8 +20,10 @@
  * success. */
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/check.h"
+#include "base/log.h"
 #include "core/commands/commands.h"
 #include "core/lease.h"
 #include "core/propose.h"
@@ -42,7 +44,7 @@ struct outcome {
     struct redis_keys keys;
     struct value answer;
     const char *word; /* Of an error; NULL: there is none. */
-    char error[256];
+    char error[SCRIPT_WHY_SIZE];
 };
 
 /* --- Arguments ------------------------------------------------------------ */
@@ -107,6 +109,18 @@ static void fail(struct outcome *outcome, const char *word, const char *what,
     snprintf(outcome->error, sizeof outcome->error, "%s: %s", what, why);
 }
 
+/* The beginning of a text, as one line for people. */
+static const char *shown(struct bytes text, char *out, size_t size)
+{
+    size_t count = text.size < size - 1 ? text.size : size - 1;
+    for (size_t i = 0; i < count; i++) {
+        uint8_t c = text.data[i];
+        out[i] = c >= 0x20 && c < 0x7f && c != '"' && c != '\\' ? (char)c : ' ';
+    }
+    out[count] = '\0';
+    return out;
+}
+
 static void run_script(struct core *core, const struct call *call,
                        struct outcome *outcome)
 {
@@ -145,7 +159,7 @@ static void carry_out(struct core *core, const struct request *request,
     outcome->keys.user = lockfsm_user(core->fsm, request->user);
     outcome->keys.now_ns = core->now_ns;
     outcome->keys.arena = &core->scripts.arena;
-    outcome->keys.may_delete = false;
+    outcome->keys.may_delete = core->options.allows_del;
     outcome->keys.is_script = false;
     outcome->keys.declared = NULL;
     outcome->keys.declared_count = 0;
@@ -167,12 +181,31 @@ static bool changes(const struct outcome *outcome)
     return outcome->word == NULL && redis_keys_change(&outcome->keys);
 }
 
+/* An error of several words begins with its code. */
+static void put_status(struct resp_writer *writer, struct bytes status,
+                       bool is_error)
+{
+    char text[256];
+    snprintf(text, sizeof text, "%.*s", (int)status.size,
+             (const char *)status.data);
+    if (!is_error) {
+        resp_simple(writer, text);
+        return;
+    }
+    char *rest = strchr(text, ' ');
+    if (rest == NULL) {
+        resp_error(writer, "ERR", "%s", text);
+    } else {
+        *rest = '\0';
+        resp_error(writer, text, "%s", rest + 1);
+    }
+}
+
 /* As Redis turns what a script returns into an answer. */
 static void put_value(struct resp_writer *writer, const struct value *value,
                       uint32_t depth)
 {
     const struct value *status;
-    char text[256];
     switch (value->type) {
     case VALUE_TRUE:
         resp_integer(writer, 1);
@@ -196,13 +229,7 @@ static void put_value(struct resp_writer *writer, const struct value *value,
     bool is_error = status != NULL && status->type == VALUE_TEXT;
     status = is_error ? status : value_field(table, "ok");
     if (status != NULL && status->type == VALUE_TEXT) {
-        snprintf(text, sizeof text, "%.*s", (int)status->text.size,
-                 (const char *)status->text.data);
-        if (is_error) {
-            resp_error(writer, "ERR", "%s", text);
-        } else {
-            resp_simple(writer, text);
-        }
+        put_status(writer, status->text, is_error);
         return;
     }
     uint32_t count = 0;
@@ -272,6 +299,30 @@ static void propose(struct core *core, struct request *request,
     propose_end(core, request);
 }
 
+/* Tells of a script that was refused or failed, once for each text. */
+static void note_refused(struct core *core, const struct request *request,
+                         const struct outcome *outcome)
+{
+    struct bytes text = request->call->argument[1];
+    struct bytes key = request->call->name_count > 0 ? request->call->names[0]
+                                                     : BYTES_LITERAL("");
+    char sha[SHA1_TEXT_SIZE], begin[64], name[64];
+    for (uint32_t i = 0; i < request->call->name_count; i++) {
+        const struct hold *hold;
+        if (lockfsm_redis(core->fsm, outcome->keys.user,
+                          request->call->names[i], &hold) == REDIS_VALUE) {
+            scripts_note_vain(&core->scripts, hold->token, outcome->error);
+        }
+    }
+    sha1_text(text, sha);
+    if (scripts_note_refused(&core->scripts, sha)) {
+        LOG_WARN("script of a Redis client refused",
+                 "sha=%s key=\"%s\" reason=\"%s\" script=\"%s\"", sha,
+                 shown(key, name, sizeof name), outcome->error,
+                 shown(text, begin, sizeof begin));
+    }
+}
+
 /* 'is_current': the state here is that of the cluster's leader, for sure. */
 static void decide(struct core *core, struct request *request, bool is_current)
 {
@@ -281,6 +332,9 @@ static void decide(struct core *core, struct request *request, bool is_current)
         if (!is_current) {
             questions_enqueue(core, request);
             return;
+        }
+        if (outcome.word != NULL && outcome.keys.is_script) {
+            note_refused(core, request, &outcome);
         }
         put_answer(request_reply(core, request), &outcome);
         request_done(core, request);

@@ -3,6 +3,7 @@
 #include "core/redis/scripts.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/redis/script.h"
@@ -48,6 +49,44 @@ void scripts_load(struct scripts *scripts, struct bytes text,
     buffer_clear(&slot->text);
     buffer_put_bytes(&slot->text, text);
     HASH_ADD(hh, scripts->by_sha, sha[0], SHA1_TEXT_SIZE - 1, slot);
+}
+
+bool scripts_note_refused(struct scripts *scripts, const char *sha)
+{
+    for (size_t i = 0; i < SCRIPTS_REFUSED_MAX; i++) {
+        if (strcmp(scripts->refused[i], sha) == 0) {
+            return false;
+        }
+    }
+    uint32_t slot = scripts->refused_count++ % SCRIPTS_REFUSED_MAX;
+    memcpy(scripts->refused[slot], sha, SHA1_TEXT_SIZE);
+    return true;
+}
+
+/* SCRIPTS_REFUSED_MAX: it is not there. */
+static size_t find_vain(const struct scripts *scripts, uint64_t token)
+{
+    size_t i = 0;
+    while (i < SCRIPTS_REFUSED_MAX && scripts->vain[i].token != token) {
+        i++;
+    }
+    return i;
+}
+
+void scripts_note_vain(struct scripts *scripts, uint64_t token, const char *why)
+{
+    size_t i = find_vain(scripts, token);
+    if (i == SCRIPTS_REFUSED_MAX) {
+        i = scripts->vain_count++ % SCRIPTS_REFUSED_MAX;
+    }
+    scripts->vain[i].token = token;
+    snprintf(scripts->vain[i].why, sizeof scripts->vain[i].why, "%s", why);
+}
+
+const char *scripts_vain(const struct scripts *scripts, uint64_t token)
+{
+    size_t i = find_vain(scripts, token);
+    return i < SCRIPTS_REFUSED_MAX ? scripts->vain[i].why : NULL;
 }
 
 void scripts_clear(struct scripts *scripts)

@@ -16,6 +16,8 @@
 #include "lockfsm/arena.h"
 
 #define SCRIPTS_LOADED_MAX 256
+#define SCRIPTS_REFUSED_MAX 64
+#define SCRIPT_WHY_SIZE 256
 
 struct loaded_script {
     UT_hash_handle hh;
@@ -27,7 +29,16 @@ struct loaded_script {
 struct scripts {
     struct loaded_script loaded[SCRIPTS_LOADED_MAX];
     struct loaded_script *by_sha;
-    uint64_t count;     /* That were ever loaded: the oldest makes room. */
+    uint64_t count; /* That were ever loaded: the oldest makes room. */
+    /* The newest that were refused: each is told once. */
+    char refused[SCRIPTS_REFUSED_MAX][SHA1_TEXT_SIZE];
+    uint32_t refused_count;
+    /* The newest grants on which a script was refused, and why. */
+    struct vain_script {
+        uint64_t token;
+        char why[SCRIPT_WHY_SIZE];
+    } vain[SCRIPTS_REFUSED_MAX];
+    uint32_t vain_count;
     struct arena arena; /* Of the command or script at hand. */
 };
 
@@ -38,6 +49,14 @@ bool scripts_find(const struct scripts *scripts, struct bytes sha,
  * kept: nobody runs them. */
 void scripts_load(struct scripts *scripts, struct bytes text,
                   char ret_sha[SHA1_TEXT_SIZE]);
+/* True if it is not among the newest that were. */
+bool scripts_note_refused(struct scripts *scripts, const char *sha);
+/* A script on the key that was granted under this token was refused: its
+ * holder may have asked in vain to release it. */
+void scripts_note_vain(struct scripts *scripts, uint64_t token,
+                       const char *why);
+/* Why, or NULL: none was, or it is forgotten. */
+const char *scripts_vain(const struct scripts *scripts, uint64_t token);
 void scripts_clear(struct scripts *scripts);
 void scripts_done(struct scripts *scripts);
 

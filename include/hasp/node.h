@@ -188,6 +188,7 @@ struct hasp_node_options {
     enum hasp_node_tls tls_peer;
 
     enum hasp_node_redirect redirect;
+    bool allows_del; /* DEL of Redis takes a lock from whoever holds it. */
     /* After an upgrade of all members: raise the cluster to the new version's
      * feature level, without being told so. The way back is closed then. */
     bool finalizes_itself;

@@ -2,6 +2,7 @@
 """Clients made for Redis, unmodified: redis-py, redis-cli, redis-benchmark, and
 ioredis, redlock and node-redis where npm has a registry to install them from."""
 
+import asyncio
 import fcntl
 import os
 import pty
@@ -19,6 +20,7 @@ import warnings
 import pytest
 
 redis = pytest.importorskip("redis", reason="python3-redis is not installed")
+import redis.asyncio
 from redis.exceptions import LockError, LockNotOwnedError, ResponseError
 
 from cluster import Cluster
@@ -234,6 +236,93 @@ def test_redis_py_cluster_finds_the_leader(moved, name):
     assert node.set(name, "v", nx=True, px=5000)
     assert node.get(name) == b"v"
     node.close()
+
+
+# redis-py, asyncio.
+
+
+def run_async(port, work):
+    """Runs work(client) with a client of its own."""
+
+    async def run():
+        client = redis.asyncio.Redis(port=port, socket_timeout=10)
+        try:
+            await work(client)
+        finally:
+            await client.close()
+            await client.connection_pool.disconnect()
+
+    asyncio.run(run())
+
+
+def test_an_asyncio_lock_is_acquired_once_and_released(port, name):
+    async def work(client):
+        one, two = client.lock(name, timeout=5), client.lock(name, timeout=5)
+        assert await one.acquire(blocking=False)
+        assert await one.locked() and await one.owned()
+        assert not await two.owned()
+        assert not await two.acquire(blocking=False)
+        with pytest.raises(LockError):
+            await two.release()
+        await one.release()
+        assert not await one.locked()
+        async with client.lock(name, timeout=5):
+            assert not await two.acquire(blocking=False)
+        assert await two.acquire(blocking=False)
+        await two.release()
+
+    run_async(port, work)
+
+
+def test_an_asyncio_lock_is_extended_and_reacquired(port, name):
+    async def work(client):
+        lock = client.lock(name, timeout=10)
+        await lock.acquire(blocking=False)
+        assert 8000 < await client.pttl(name) <= 10000
+        assert await lock.extend(10)
+        assert 16000 < await client.pttl(name) <= 20000
+        assert await lock.extend(5, replace_ttl=True)
+        assert 3000 < await client.pttl(name) <= 5000
+        assert await lock.reacquire()
+        assert 8000 < await client.pttl(name) <= 10000
+        await lock.release()
+        lock.local.token = b"spent"
+        for act in (lock.reacquire, lock.release, lambda: lock.extend(1)):
+            lock.local.token = b"spent"
+            with pytest.raises(LockNotOwnedError):
+                await act()
+
+    run_async(port, work)
+
+
+def test_an_asyncio_lock_waits_for_its_turn(port, name):
+    async def work(client):
+        one = client.lock(name, timeout=10)
+        two = client.lock(name, timeout=10, blocking_timeout=10, sleep=0.02)
+        three = client.lock(name, timeout=10, blocking_timeout=0.1, sleep=0.02)
+        await one.acquire()
+        assert not await three.acquire()
+        waiting = asyncio.ensure_future(two.acquire())
+        await asyncio.sleep(0.1)
+        assert not waiting.done()
+        await one.release()
+        assert await waiting
+        await two.release()
+
+    run_async(port, work)
+
+
+# DEL, as some libraries release.
+
+
+def test_del_takes_a_lock_away_where_it_is_allowed():
+    with Cluster(1, extra="[redis]\ndel = allow\n") as cluster:
+        client = redis.Redis(port=cluster.leader().client_port)
+        assert client.set("job", "mine", nx=True, px=5000)
+        assert client.delete("job", "none") == 1
+        assert client.set("job", "other", nx=True, px=5000)
+        assert client.eval("return redis.call('unlink', KEYS[1])", 1, "job") == 1
+        assert not client.exists("job")
 
 
 # redis-cli.

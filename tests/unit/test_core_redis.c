@@ -106,6 +106,12 @@ static void pexpire_renews_and_is_a_heartbeat(void **state)
     }
     expect(":1\r\n", "EXPIRE k 5");
     assert_in_range(number(ask("PTTL k")), 4985, 5000);
+    expect(":1\r\n", "PEXPIRE k 200");
+    assert_in_range(number(ask("PTTL k")), 185, 200);
+    world_run(world, 230);
+    expect("$-1\r\n", "SET k other NX PX 1000");
+    world_run(world, 40);
+    expect("+OK\r\n", "SET k other NX PX 1000");
     expect(":0\r\n", "PEXPIRE none 1000");
 }
 

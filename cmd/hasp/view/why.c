@@ -244,6 +244,11 @@ int run_why(struct tool *tool, char **argv)
     {
         print_holder(argv[1], holder);
     }
+    if (value_text(lock, "refused_script")[0] != '\0') {
+        printf("  its client sent a script in vain, perhaps to give it back: "
+               "%s\n",
+               value_text(lock, "refused_script"));
+    }
     print_queue(value_at(lock, "queue"));
     print_barging(lock);
     print_earliest(lock);

@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: MIT
+"""The scripts of lock libraries, on random states, against a real Redis: the
+same answer, the same state after it."""
+
+import hashlib
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+from contextlib import closing
+
+import pytest
+
+from cluster import ReplyError
+from test_http import get
+from test_limits import hasp
+from redis_scripts import REFUSED, SCRIPTS, SEVERAL
+from wire import Wire, eventually, world
+
+ROUNDS = 24  # Of each script.
+TOKENS = ["token-a", "token-b", "xyz"]  # Two with the same beginning.
+
+
+def redis_server():
+    """The program that is redis-server under that name; Debian has it in
+    redis-tools, too, as redis-check-rdb."""
+    return shutil.which("redis-server") or shutil.which("redis-check-rdb")
+
+
+@pytest.fixture(scope="module")
+def reference():
+    program = redis_server()
+    if program is None:
+        pytest.skip("neither redis-server nor redis-tools is installed")
+    with tempfile.TemporaryDirectory(prefix="hasp-redis-") as folder:
+        with socket.socket() as sock:
+            sock.bind(("127.0.0.1", 0))
+            port = sock.getsockname()[1]
+        process = subprocess.Popen(
+            ["redis-server", "--port", str(port), "--bind", "127.0.0.1"]
+            + ["--save", "", "--appendonly", "no", "--dir", folder],
+            executable=program,
+            stdout=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            eventually(lambda: answers(port))
+            with closing(Wire(port)) as wire:
+                yield wire
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait(10)
+
+
+def answers(port):
+    try:
+        with closing(Wire(port)) as wire:
+            return wire.do("PING") == "PONG"
+    except OSError:
+        return False
+
+
+class Draw:
+    """A script's keys and arguments, and what the keys are before."""
+
+    def __init__(self, rng, case, at):
+        library, what, self.text, keys, kinds = case
+        count = rng.randint(1, 3) if keys == SEVERAL else keys
+        self.keys = ["s%d-%d" % (at, i) for i in range(count)]
+        # Mostly one holds all, or nobody one of them.
+        holder = rng.choice(TOKENS)
+        self.state = {}
+        for key in self.keys:
+            value = rng.choice([holder, holder, holder, rng.choice(TOKENS), None])
+            if rng.random() < 0.2:
+                value = None
+            if value is not None:
+                self.state[key] = (value, rng.choice([15000, 25000, 35000]))
+        self.arguments = [self.argument(rng, kind, holder) for kind in kinds]
+        self.said = "%s, %s: %s %s on %s" % (
+            library,
+            what,
+            self.keys,
+            self.arguments,
+            self.state,
+        )
+
+    @staticmethod
+    def argument(rng, kind, holder):
+        if kind == "token":
+            return holder if rng.random() < 0.7 else rng.choice(TOKENS)
+        if kind == "ms":
+            return str(rng.choice([10000, 20000, 30000]))
+        if kind == "s":
+            return str(rng.choice([10, 20, 30]))
+        return rng.choice(kind.split("|"))
+
+    def run(self, wire):
+        """The answer, and then what the keys are."""
+        for key, (value, px) in self.state.items():
+            assert wire.do("SET", key, value, "NX", "PX", px) == "OK"
+        words = [len(self.keys), *self.keys, *self.arguments]
+        try:
+            answer = wire.do("EVAL", self.text, *words)
+        except ReplyError as error:
+            answer = "error " + str(error).split()[0]
+        return answer, [
+            (wire.do("GET", key), wire.do("PTTL", key)) for key in self.keys
+        ]
+
+
+def rounded(answer):
+    """Times in thousands of milliseconds: the clocks go on meanwhile. None is
+    near the middle of two."""
+    if isinstance(answer, (list, tuple)):
+        return [rounded(part) for part in answer]
+    if isinstance(answer, int) and answer > 1000:
+        return (answer + 1500) // 5000 * 5000
+    return str(answer)
+
+
+@pytest.mark.parametrize(
+    "at", range(len(SCRIPTS)), ids=["%s: %s" % case[:2] for case in SCRIPTS]
+)
+def test_a_script_does_what_it_does_in_redis(world, reference, at):
+    rng = random.Random(at)
+    kinds = set()
+    with closing(Wire(world.leader.client_port)) as wire:
+        for i in range(ROUNDS):
+            draw = Draw(rng, SCRIPTS[at], at * 1000 + i)
+            mine, wanted = draw.run(wire), draw.run(reference)
+            assert rounded(mine) == rounded(wanted), draw.said
+            kinds.add(str(rounded(wanted[0])))
+    assert len(kinds) > 1 or "notation" in SCRIPTS[at][0], "always %s" % kinds
+
+
+@pytest.mark.parametrize("library, text, said", REFUSED, ids=[r[0] for r in REFUSED])
+def test_what_is_not_served_is_said_with_its_line(world, library, text, said):
+    with closing(Wire(world.follower.client_port)) as wire:
+        wire.do("SET", "refused", "v", "NX", "PX", 30000)
+        code, why = wire.error("EVAL", text, 1, "refused", "v", "1000")
+        assert code == "ERR" and why.startswith("hasp does not run this script: ")
+        assert said in why
+        assert wire.do("GET", "refused") == b"v"
+        assert wire.do("DELIFEQ", "refused", "v") == 1
+
+
+def test_a_refused_script_is_counted_and_told_once(world):
+    text = "-- told once\nreturn redis.call('lpush', KEYS[1], ARGV[1])"
+    sha = hashlib.sha1(text.encode()).hexdigest()
+
+    def counted():
+        word = "hasp_unknown_scripts_total "
+        lines = get(world.follower, "/metrics")[2].splitlines()
+        return [int(line[len(word) :]) for line in lines if line.startswith(word)][0]
+
+    before = counted()
+    with closing(Wire(world.leader.client_port)) as wire:
+        wire.do("SET", "told", "v", "NX", "PX", 30000)
+        assert "refused_script" not in wire.map("LOCK.SHOW", "told")
+    with closing(Wire(world.follower.client_port)) as wire:
+        for _ in range(3):
+            wire.error("EVAL", text, 1, "told", "v")
+        assert wire.error("EVALSHA", sha, 1, "told", "v")[0] == "ERR"
+    assert counted() == before + 4
+    lines = [line for line in world.leader.log().splitlines() if sha in line]
+    assert len(lines) == 1
+    assert "line 2: redis.call('lpush')" in lines[0]
+    assert "key=told" in lines[0].replace('"', "") and "-- told once" in lines[0]
+    # Who asks why the lock is not given back is told so.
+    with closing(Wire(world.leader.client_port)) as wire:
+        shown = wire.map("LOCK.SHOW", "told")
+        assert shown["refused_script"].decode().endswith(
+            "hasp does not have this command for scripts"
+        )
+        why = hasp(world.cluster, "why", "told").stdout
+        assert "its client sent a script in vain" in why and "'lpush'" in why
+        assert wire.do("DELIFEQ", "told", "v") == 1
+        wire.do("SET", "told", "v", "NX", "PX", 30000)
+        assert "refused_script" not in wire.map("LOCK.SHOW", "told")
+        assert wire.do("DELIFEQ", "told", "v") == 1
