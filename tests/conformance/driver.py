@@ -2,6 +2,7 @@
 """Runs the `conform` of a language and talks to it, as README.md says."""
 
 import atexit
+import fcntl
 import filecmp
 import glob
 import json
@@ -46,22 +47,42 @@ def go_program(root):
 
 
 def java_program(root):
-    """Likewise; of a copy, what is different."""
+    """Compiled once for all processes that test; of a copy, what differs."""
     if ('java', root) not in built:
-        path = tempfile.mkdtemp(prefix='conform-')
-        atexit.register(shutil.rmtree, path)
         sources = [os.path.relpath(one, root) for one in glob.glob(os.path.join(
             root, 'clients/java/src/*/java/hasp/*.java'))]
-        if root != ROOT:
+        path = os.path.join(ROOT, 'build', 'java')
+        if root == ROOT:
+            compile_once(sources, path)
+        else:
             java_program(ROOT)
-            path += ':' + built['java', ROOT]
-            sources = [one for one in sources if not filecmp.cmp(
-                os.path.join(root, one), os.path.join(ROOT, one), False)]
-        subprocess.run(['javac', '-nowarn', '-cp', path, '-d',
-                        path.split(':')[0], *sources], check=True, cwd=root)
+            own = tempfile.mkdtemp(prefix='conform-')
+            atexit.register(shutil.rmtree, own)
+            javac([one for one in sources if not filecmp.cmp(
+                os.path.join(root, one), os.path.join(ROOT, one), False)],
+                root, path, own)
+            path = own + ':' + path
         built['java', root] = path
     return ['java', '-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC', '-cp',
             built['java', root], 'hasp.Conform']
+
+
+def javac(sources, root, path, to):
+    subprocess.run(['javac', '-nowarn', '-cp', path, '-d', to, *sources],
+                   check=True, cwd=root)
+
+
+def compile_once(sources, path):
+    os.makedirs(path, exist_ok=True)
+    with open(os.path.join(path, 'made'), 'a+', encoding='utf-8') as made:
+        fcntl.flock(made, fcntl.LOCK_EX)
+        newest = str(max(os.stat(os.path.join(ROOT, one)).st_mtime_ns
+                         for one in sources))
+        made.seek(0)
+        if made.read() != newest:
+            javac(sources, ROOT, path, path)
+            made.truncate(0)
+            made.write(newest)
 
 
 def c_program(root):
