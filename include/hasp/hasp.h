@@ -71,6 +71,7 @@
  * them, whatever asks the cluster may return
  *
  *     HASP_ECONNECT, _ENOTLEADER, _EBUSY    nothing was done: try later
+ *     HASP_ECERT                            certificates: hasp_why()
  *     HASP_EUNKNOWN                         no answer within timeout_ms
  *     HASP_ELOST                            open another session
  *     HASP_EFULL, _EREFUSED, _EBLACKLISTED, _EREPLY

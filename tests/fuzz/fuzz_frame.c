@@ -85,6 +85,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct buffer out = {0};
         CHECK(used == body.size + FRAME_HEADER_SIZE && used <= input.size);
         if (decode_and_encode(type, body, &out)) {
+            if (type == FRAME_HELLO && out.size == used + 1) {
+                out.size--; /* That which keeps it from beginning as TLS. */
+            }
             size_t compared = type == FRAME_HELLO ? out.size : used;
             size_t from = type == FRAME_HELLO ? FRAME_HEADER_SIZE : 0;
             CHECK(out.size == compared && compared <= used);
