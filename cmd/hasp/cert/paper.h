@@ -2,8 +2,8 @@
 
 /* Certificates with their keys, in folders: made, read, exchanged.
  *
- *     DIR/ca.crt, ca.key                      the CA (ca.crt: perhaps others,
- * too) DIR/node-3/ca.crt, node.crt, node.key   one for each node
+ *     DIR/ca.crt, ca.key       the CA (ca.crt may have others, too)
+ *     DIR/node-3/ca.crt, node.crt, node.key          one for each node
  *     DIR/user-app/ca.crt, client.crt, client.key
  *
  * All keys are P-256 and stand in files of mode 0600; signatures are ECDSA with
