@@ -20,11 +20,15 @@ type LockOptions struct {
 	Delay  time.Duration // It stays closed for so long after its holder died.
 	Hold   time.Duration // A hold ends after so long, whatever happens.
 	Barge  bool          // Passes those who wait, never those who hold.
+	// Owner makes it reentrant: whoever has it under this name locks it again,
+	// and must unlock it as often. It stands for one thread of control.
+	Owner string
 }
 
 // A Lock is one lock, or several that are taken together. It excludes the other
 // goroutines that use it as well as everybody else who takes a lock of that
-// name, in this program or on another machine. It is not reentrant.
+// name, in this program or on another machine. It is not reentrant, unless it has
+// an Owner.
 type Lock struct {
 	session *Session
 	names   []string
@@ -33,6 +37,7 @@ type Lock struct {
 	turn    chan struct{} // Has a token while nobody here holds the lock.
 
 	mu     sync.Mutex // Of what follows.
+	count  int        // Of grants that are not given back.
 	tokens []int64    // Not nil: held.
 	shared bool
 	since  reading // A limited hold counts from here.
@@ -53,7 +58,10 @@ func (s *Session) NewLock(name string, options LockOptions) *Lock {
 func (s *Session) NewLocks(names []string, options LockOptions) *Lock {
 	s.mu.Lock()
 	s.owners++
-	owner := fmt.Sprintf("%d-%d", os.Getpid(), s.owners)
+	owner := options.Owner
+	if owner == "" {
+		owner = fmt.Sprintf("%d-%d", os.Getpid(), s.owners)
+	}
 	s.mu.Unlock()
 	l := &Lock{session: s, names: append([]string(nil), names...),
 		options: options, owner: owner, turn: make(chan struct{}, 1)}
@@ -66,6 +74,10 @@ func (s *Session) NewLocks(names []string, options LockOptions) *Lock {
 // Lock waits in line until the lock is held. When ctx is done first, its error
 // is found in Lock's, and what may have been granted is given back.
 func (l *Lock) Lock(ctx context.Context) error {
+	if l.isAgain() {
+		_, err := l.acquire(ctx, true, false)
+		return err
+	}
 	select {
 	case <-l.turn:
 	case <-ctx.Done():
@@ -73,30 +85,40 @@ func (l *Lock) Lock(ctx context.Context) error {
 	case <-l.session.over.Done():
 		return &outcome{ErrLost, ErrLost, errors.New("the session has ended")}
 	}
-	_, err := l.acquire(ctx, true)
+	_, err := l.acquire(ctx, true, true)
 	return err
+}
+
+// isAgain: its owner has it already.
+func (l *Lock) isAgain() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.options.Owner != "" && l.count > 0
 }
 
 // TryLock takes the lock if it is free: false if it is not.
 func (l *Lock) TryLock(ctx context.Context) (bool, error) {
-	select {
-	case <-l.turn:
-	default:
-		return false, nil
+	isAgain := l.isAgain()
+	if !isAgain {
+		select {
+		case <-l.turn:
+		default:
+			return false, nil
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.session.options.Timeout)
 	defer cancel()
-	return l.acquire(ctx, false)
+	return l.acquire(ctx, false, !isAgain)
 }
 
-// acquire is called by who has taken the turn, which goes back unless the lock
-// is held in the end, or must be settled first.
-func (l *Lock) acquire(ctx context.Context, wait bool) (bool, error) {
+// acquire is called by who has the turn, which, if it was taken for this, goes
+// back unless the lock is held in the end, or must be settled first.
+func (l *Lock) acquire(ctx context.Context, wait, isFirst bool) (bool, error) {
 	c := l.newChange("ACQUIRE", l.words()...)
 	first := clockNow()
 	reply, err := c.ask(ctx, wait)
 	if err != nil && !c.isOutcome(err) {
-		go c.settle(true)
+		go c.settle(true, isFirst)
 		return false, err
 	}
 	c.end()
@@ -112,7 +134,7 @@ func (l *Lock) acquire(ctx context.Context, wait bool) (bool, error) {
 		l.forget()
 		err = &outcome{ErrLost, ErrLost, errors.New("the lease ended while it was granted")}
 	}
-	l.turn <- struct{}{}
+	l.giveTurn(isFirst)
 	return false, err
 }
 
@@ -142,23 +164,30 @@ func (l *Lock) isMine(told map[string]any) bool {
 // Unlock gives the lock back. Belief in it ends before anything is sent. With
 // ErrUnknown no node could be reached: the session goes on trying.
 func (l *Lock) Unlock(ctx context.Context) error {
-	if !l.forget() {
+	was, isLast := l.forget()
+	if !was {
 		return fmt.Errorf("hasp: %w: %q", ErrNotHeld, l.names)
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.session.options.Timeout)
 	defer cancel()
-	return l.release(ctx)
+	return l.release(ctx, isLast)
 }
 
-func (l *Lock) release(ctx context.Context) error {
+func (l *Lock) giveTurn(is bool) {
+	if is {
+		l.turn <- struct{}{}
+	}
+}
+
+func (l *Lock) release(ctx context.Context, isLast bool) error {
 	c := l.newChange("RELEASE")
 	reply, err := c.ask(ctx, false)
 	if err != nil && !c.isOutcome(err) {
-		go c.settle(false)
+		go c.settle(false, isLast)
 		return &outcome{ErrUnknown, err, err}
 	}
 	c.end()
-	l.turn <- struct{}{}
+	l.giveTurn(isLast)
 	if released := asInt(reply); err == nil && len(l.names) > 1 &&
 		released < int64(len(l.names)) {
 		return fmt.Errorf("hasp: %w: only %d of %q were", ErrNotHeld, released, l.names)
@@ -339,8 +368,12 @@ func (l *Lock) Context(parent context.Context) (context.Context, context.CancelF
 func (l *Lock) granted(tokens []int64, since reading, limit int64) {
 	s := l.session
 	l.mu.Lock()
-	l.tokens, l.ended, l.shared = tokens, false, l.options.Shared
-	l.since, l.limit = since, limit
+	l.count++
+	l.tokens = tokens
+	if l.count == 1 {
+		l.ended, l.shared = false, l.options.Shared
+		l.since, l.limit = since, limit
+	}
 	l.mu.Unlock()
 	l.believe()
 	s.mu.Lock()
@@ -372,21 +405,26 @@ func (l *Lock) doubt() {
 	l.drop()
 }
 
-// forget ends the belief; false if there was none.
-func (l *Lock) forget() bool {
-	s := l.session
-	s.mu.Lock()
-	delete(s.holds, l)
-	s.mu.Unlock()
+// forget ends the belief in one grant: was there one, and was it the last?
+func (l *Lock) forget() (was, isLast bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	was := l.tokens != nil
+	if l.count == 0 {
+		return false, false
+	}
+	l.count--
+	if l.count > 0 {
+		return true, false
+	}
+	l.session.mu.Lock()
+	delete(l.session.holds, l)
+	l.session.mu.Unlock()
 	l.tokens = nil
 	l.drop()
 	if l.over != nil {
 		l.over.Stop()
 	}
-	return was
+	return true, true
 }
 
 // eachHold calls do for each hold.
@@ -514,8 +552,8 @@ func (c *change) end() { c.lock.session.numbers.end(c.number) }
 // settle clears up a change whose outcome is not known, for as long as the
 // session lives: asked again under its number, and not waiting, it tells what
 // became of it. What was granted meanwhile is given back, since nobody waits
-// for it any more. Then others here may use the lock.
-func (c *change) settle(isAcquire bool) {
+// for it any more. Then others here may use the lock, if it had the turn.
+func (c *change) settle(isAcquire, hasTurn bool) {
 	l := c.lock
 	for round := 1; ; round++ {
 		ctx, cancel := context.WithTimeout(l.session.over, l.session.options.Timeout)
@@ -529,8 +567,10 @@ func (c *change) settle(isAcquire bool) {
 			continue
 		}
 		c.end()
-		if !isAcquire || (err != nil && !isForgotten(err)) || (err == nil && reply == nil) {
-			l.turn <- struct{}{}
+		// A named owner may have other holds of it.
+		isForgotten := isForgotten(err) && l.options.Owner == ""
+		if !isAcquire || (err != nil && !isForgotten) || (err == nil && reply == nil) {
+			l.giveTurn(hasTurn)
 			return
 		}
 		c, isAcquire = l.newChange("RELEASE"), false

@@ -103,8 +103,8 @@ PLANTED = [
         'python': ('hasp/core.py', 'if self.id and attaches:', 'if False:'),
         'node': ('lib/core.js', 'this.id && attaches', 'false')}),
     ('7 from sending on', 'belief_ends_first', {
-        'go': ('lock.go', 'if !l.forget() {',
-               'defer l.forget()\n\tif l.Token() == 0 {'),
+        'go': ('lock.go', 'was, isLast := l.forget()',
+               'defer l.forget()\n\twas, isLast := l.Token() != 0, true'),
         'java': (JAVA + 'HaspLock.java', '"RELEASE").turns(forget());',
                  '"RELEASE").turns(true);'),
         'python': ('hasp/hold.py', '        is_last = self._forget()\n',

@@ -27,7 +27,7 @@ type command struct {
 	Wait                        *int64
 	Slots                       int
 	Shared, Barge               bool
-	Value, Text, Prefix         string
+	Value, Text, Prefix, Owner  string
 	Hold, Delay, Need           int64
 }
 
@@ -63,7 +63,7 @@ func lockOf(c *command) *hasp.Lock {
 	if locks[c.As] == nil {
 		locks[c.As] = session.NewLocks(c.Names, hasp.LockOptions{
 			Shared: c.Shared, Slots: c.Slots, Value: c.Value, Barge: c.Barge,
-			Hold: ms(c.Hold), Delay: ms(c.Delay)})
+			Hold: ms(c.Hold), Delay: ms(c.Delay), Owner: c.Owner})
 	}
 	return locks[c.As]
 }
@@ -102,7 +102,7 @@ func run(c *command) (object, error) {
 	ctx, now := context.Background(), monotonicNS()
 	switch c.Do {
 	case "can":
-		return object{"features": strings.Fields("several convert alive place cancel linger hold note please watch")}, nil
+		return object{"features": strings.Fields("several convert alive place cancel owner linger hold note please watch")}, nil
 	case "open":
 		opened, err := hasp.Open(ctx, hasp.Options{
 			Endpoints: strings.Split(c.Endpoints, ","), Name: c.Name, TTL: ms(c.Ttl),
