@@ -137,6 +137,7 @@ void core_free(struct core *core)
     free_requests(core);
     reign_done(core);
     measures_done(core);
+    past_done(&core->past);
     history_done(&core->history);
     effects_done(&core->effects);
     buffer_done(&core->watches.message);
@@ -187,6 +188,7 @@ int core_begin(struct core *core, const struct core_start *start,
     }
     snapshots_begin(core, replica.snapshot_index);
     history_begin(&core->history, replica.applied_index, now_ns);
+    past_reset(core, replica.applied_index);
     error = replica_begin(core->replica, &replica, now_ns / NS_PER_MS, &update,
                           why);
     if (error != 0) {

@@ -11,10 +11,23 @@
 #include "core/commands/commands.h"
 #include "core/state.h"
 
+/* As it is told: just now (core->past.newest), or again. */
 struct event {
     const char *kind;
-    const struct effect *effect;
+    struct bytes lock;
+    struct bytes message;
+    uint64_t session;
+    uint64_t token;
+    uint64_t index;
+    char id[PAST_ID_SIZE];
 };
+
+/* How much of the past is told again at once. */
+#define AGAIN_COUNT_MAX 8192
+#define AGAIN_SIZE_MAX (4u << 20)
+/* Of LOCK.HISTORY, unless COUNT says otherwise; and at most. */
+#define HISTORY_SHOWN 100
+#define HISTORY_SHOWN_MAX 1000
 
 static struct bytes message_of(const struct effect *effect)
 {
@@ -31,8 +44,8 @@ static struct buffer *output_of(struct core *core, struct conn *conn)
                : core->port.client_output(core->port.data, conn->id);
 }
 
-static void push(struct core *core, struct conn *conn, const char *kind,
-                 const struct effect *effect)
+static void push(struct core *core, struct conn *conn,
+                 const struct event *event)
 {
     struct resp_writer writer = {output_of(core, conn), 3};
     if (writer.out == NULL || conn->version != 3) {
@@ -40,13 +53,14 @@ static void push(struct core *core, struct conn *conn, const char *kind,
     }
     resp_push(&writer, 3);
     resp_text(&writer, "lock");
-    resp_text(&writer, kind);
-    resp_map(&writer, 5);
-    resp_key_bulk(&writer, "lock", effect->lock);
-    resp_key_integer(&writer, "session", (int64_t)effect->session);
-    resp_key_integer(&writer, "token", (int64_t)effect->token);
-    resp_key_integer(&writer, "index", (int64_t)effect->log_index);
-    resp_key_bulk(&writer, "message", message_of(effect));
+    resp_text(&writer, event->kind);
+    resp_map(&writer, 6);
+    resp_key_bulk(&writer, "lock", event->lock);
+    resp_key_integer(&writer, "session", (int64_t)event->session);
+    resp_key_integer(&writer, "token", (int64_t)event->token);
+    resp_key_integer(&writer, "index", (int64_t)event->index);
+    resp_key_bulk(&writer, "message", event->message);
+    resp_key_text(&writer, "id", event->id);
 }
 
 /* Bytes as a JSON string; what is not ASCII is taken for Latin-1, so that any
@@ -69,7 +83,7 @@ static void put_json(struct buffer *out, struct bytes text)
 }
 
 static void publish(struct core *core, const struct watch *watch,
-                    const char *kind, const struct effect *effect)
+                    const struct event *event)
 {
     struct conn *conn = watch->of.conn;
     struct resp_writer writer = {output_of(core, conn), conn->version};
@@ -85,19 +99,20 @@ static void publish(struct core *core, const struct watch *watch,
     }
     buffer_clear(json);
     buffer_put_text(json, CHANNEL_PREFIX);
-    buffer_put_bytes(json, effect->lock);
+    buffer_put_bytes(json, event->lock);
     resp_bulk(&writer, buffer_bytes(json));
     buffer_clear(json);
     buffer_put_text(json, "{\"kind\":");
-    put_json(json, bytes_of_text(kind));
+    put_json(json, bytes_of_text(event->kind));
     buffer_put_text(json, ",\"lock\":");
-    put_json(json, effect->lock);
+    put_json(json, event->lock);
     buffer_printf(json, ",\"session\":%llu,\"token\":%llu,\"index\":%llu",
-                  (unsigned long long)effect->session,
-                  (unsigned long long)effect->token,
-                  (unsigned long long)effect->log_index);
+                  (unsigned long long)event->session,
+                  (unsigned long long)event->token,
+                  (unsigned long long)event->index);
     buffer_put_text(json, ",\"message\":");
-    put_json(json, message_of(effect));
+    put_json(json, event->message);
+    buffer_printf(json, ",\"id\":\"%s\"", event->id);
     buffer_put_u8(json, '}');
     resp_bulk(&writer, buffer_bytes(json));
 }
@@ -109,18 +124,27 @@ static void notify_watch(struct core *core, const struct watch *watch,
     const struct event *event = data;
     struct conn *conn = watch->of.conn;
     if (watch->of.pattern->kind != WATCH_PREFIX) {
-        publish(core, watch, event->kind, event->effect);
+        publish(core, watch, event);
     } else if (conn->last_event != core->watches.event) {
         conn->last_event = core->watches.event;
-        push(core, conn, event->kind, event->effect);
+        push(core, conn, event);
     }
 }
 
+/* Notes it, tells who watches; 'ret_event' is for whoever else is told. */
 static void notify(struct core *core, const char *kind,
-                   const struct effect *effect)
+                   const struct effect *effect, struct event *ret_event)
 {
-    struct event event = {kind, effect};
+    struct event event = {.kind = kind,
+                          .lock = effect->lock,
+                          .message = message_of(effect),
+                          .session = effect->session,
+                          .token = effect->token,
+                          .index = effect->log_index};
+    past_add(core, kind, effect, event.message);
+    past_id_format(core, event.index, core->past.newest.ordinal, event.id);
     watches_hit(core, effect->lock, notify_watch, &event);
+    *ret_event = event;
 }
 
 /* Locks are what is watched: one event for each that the session holds, and
@@ -128,16 +152,17 @@ static void notify(struct core *core, const char *kind,
 static void notify_blacklisted(struct core *core, const struct effect *effect)
 {
     const struct session *session = lockfsm_session(core->fsm, effect->session);
-    if (session == NULL || core->watches.by_owner == NULL) {
+    if (session == NULL) {
         return;
     }
     LIST_FOR (const struct hold, hold, &session->holds, in_session) {
-        struct effect event = *effect;
-        event.lock = hold->lock->name;
-        event.owner = hold->owner;
-        event.token = hold->token;
-        event.reason = NULL; /* The operator's reason, or no message. */
-        notify(core, "blacklisted", &event);
+        struct effect one = *effect;
+        struct event event;
+        one.lock = hold->lock->name;
+        one.owner = hold->owner;
+        one.token = hold->token;
+        one.reason = NULL; /* The operator's reason, or no message. */
+        notify(core, "blacklisted", &one, &event);
     }
 }
 
@@ -167,7 +192,8 @@ static const char *kind_of(const struct effect *effect)
 
 /* To every connection of this node that acts for the holder's session and does
  * not watch the lock anyway. */
-static void please(struct core *core, const struct effect *effect)
+static void please(struct core *core, const struct effect *effect,
+                   const struct event *event)
 {
     const struct list *attachments = attach_list(core, effect->session);
     if (attachments == NULL) {
@@ -177,7 +203,7 @@ static void please(struct core *core, const struct effect *effect)
         struct conn *conn = attachment->conn;
         if (conn != NULL && conn->version == 3 &&
             conn->last_event != core->watches.event) {
-            push(core, conn, "please", effect);
+            push(core, conn, event);
         }
     }
 }
@@ -193,9 +219,88 @@ void events_effect(struct core *core, const struct effect *effect)
     if (kind == NULL) {
         return;
     }
-    notify(core, kind, effect);
+    struct event event;
+    notify(core, kind, effect, &event);
     if (effect->type == EFFECT_PLEASE) {
-        please(core, effect);
+        please(core, effect, &event);
+    }
+}
+
+bool lock_watch_parse(struct call *call, struct resp_writer *writer)
+{
+    struct past_id id;
+    call->name = call->count > 1 ? call->argument[1] : bytes_of("", 0);
+    if (call->name.size > LOCK_NAME_SIZE_MAX) {
+        return call_fail(call, writer, "the prefix must have 0 to 511 bytes");
+    }
+    if (call->count == 2) {
+        return true;
+    }
+    if (call->count != 4 || !bytes_is_word(call->argument[2], "FROM")) {
+        return call_fail(call, writer,
+                         "a prefix is expected, and FROM with an event's id");
+    }
+    return past_id_parse(call->argument[3], &id) ||
+           call_fail(call, writer,
+                     "FROM must be the id of an event, life-index-ordinal as "
+                     "it was told, or life-index");
+}
+
+/* How many events behind 'id' begin so, and their size; false: too many to be
+ * told again. */
+static bool is_little(const struct past *past, struct bytes prefix,
+                      const struct past_id *id)
+{
+    uint64_t count = 0, size = 0;
+    for (uint64_t i = past->next; i-- > past->first;) {
+        const struct past_event *event = past_event(past, i);
+        if (!past_is_behind(event, id)) {
+            break;
+        }
+        if (bytes_has_prefix(past_name(past, event), prefix)) {
+            count++;
+            size += event->name_size + event->message_size;
+        }
+    }
+    return count <= AGAIN_COUNT_MAX && size <= AGAIN_SIZE_MAX;
+}
+
+static struct event event_again(struct core *core,
+                                const struct past_event *past)
+{
+    struct event event = {.kind = past->kind,
+                          .lock = past_name(&core->past, past),
+                          .message = past_message(&core->past, past),
+                          .session = past->session,
+                          .token = past->token,
+                          .index = past->index};
+    past_id_format(core, past->index, past->ordinal, event.id);
+    return event;
+}
+
+/* What has happened since the event 'id', or that nobody here knows all of
+ * it. */
+static void tell_again(struct core *core, struct conn *conn,
+                       struct bytes prefix, const struct past_id *id)
+{
+    struct past *past = &core->past;
+    if (!past_knows(core, id) || !is_little(past, prefix, id)) {
+        struct event gap = {
+            .kind = "gap",
+            .lock = prefix,
+            .message = BYTES_LITERAL("events may be missing: read the locks"),
+            .index = lockfsm_applied_index(core->fsm)};
+        past_id_format(core, gap.index, UINT32_MAX, gap.id);
+        push(core, conn, &gap);
+        return;
+    }
+    for (uint64_t i = past->first; i < past->next; i++) {
+        const struct past_event *one = past_event(past, i);
+        if (past_is_behind(one, id) &&
+            bytes_has_prefix(past_name(past, one), prefix)) {
+            struct event event = event_again(core, one);
+            push(core, conn, &event);
+        }
     }
 }
 
@@ -203,6 +308,9 @@ void lock_watch_run(struct core *core, struct request *request,
                     const struct call *call)
 {
     struct conn *conn = request->conn;
+    struct past_id from;
+    bool has_from = call->count > 2 && past_id_parse(call->argument[3], &from);
+    struct bytes prefix = call->name;
     CHECK(conn != NULL); /* COMMAND_LOCAL: it comes from no peer. */
     if (conn->version == 2) {
         request_refuse(core, request, "BADARG",
@@ -210,12 +318,58 @@ void lock_watch_run(struct core *core, struct request *request,
                        "PSUBSCRIBE lock:prefix*");
         return;
     }
-    const char *limit = watch_add(core, conn, WATCH_PREFIX, call->name);
+    const char *limit = watch_add(core, conn, WATCH_PREFIX, prefix);
     if (limit != NULL) {
         request_refuse(core, request, "LIMIT", limit);
         return;
     }
-    request_answer_ok(core, request);
+    const struct watch *watch = watch_find(core, conn, WATCH_PREFIX, prefix);
+    request_answer_ok(core, request); /* And the call is gone. */
+    if (has_from) {
+        tell_again(core, conn, watch_text(watch), &from);
+    }
+}
+
+static void put_past(struct core *core, const struct past_event *past,
+                     struct resp_writer *writer)
+{
+    struct event event = event_again(core, past);
+    resp_map(writer, 6);
+    resp_key_text(writer, "id", event.id);
+    resp_key_integer(writer, "time_ms", (int64_t)past->wall_ms);
+    resp_key_text(writer, "kind", event.kind);
+    resp_key_integer(writer, "session", (int64_t)event.session);
+    resp_key_integer(writer, "token", (int64_t)event.token);
+    resp_key_bulk(writer, "message", event.message);
+}
+
+/* The newest events of one lock, the oldest of them first. */
+void lock_history_run(struct core *core, struct request *request,
+                      const struct call *call)
+{
+    struct past *past = &core->past;
+    uint64_t wanted = call_number(call, OPTION_COUNT, HISTORY_SHOWN);
+    wanted = wanted < HISTORY_SHOWN_MAX ? wanted : HISTORY_SHOWN_MAX;
+    uint32_t count = 0;
+    uint64_t from = past->next;
+    while (from > past->first && count < wanted) {
+        const struct past_event *event = past_event(past, --from);
+        count += bytes_equal(past_name(past, event), call->name);
+    }
+    struct resp_writer *writer = request_reply(core, request);
+    resp_map(writer, 3);
+    resp_key_bulk(writer, "lock", call->name);
+    resp_key_integer(writer, "known_from", (int64_t)(past->missing.index + 1));
+    resp_text(writer, "events");
+    resp_array(writer, count);
+    for (uint64_t i = from; count > 0; i++) {
+        const struct past_event *event = past_event(past, i);
+        if (bytes_equal(past_name(past, event), call->name)) {
+            put_past(core, event, writer);
+            count--;
+        }
+    }
+    request_done(core, request);
 }
 
 void lock_unwatch_run(struct core *core, struct request *request,

@@ -3,8 +3,8 @@
 /* Events: what entries did, pushed to who watches at this node.
  *
  * RESP3 clients watch prefixes (LOCK.WATCH) and get pushes
- * [lock, kind, {lock, session, token, index, message}]. RESP2 clients (and 3)
- * SUBSCRIBE to "lock:name" or PSUBSCRIBE to "lock:prefix*" and get messages
+ * [lock, kind, {lock, session, token, index, message, id}]. RESP2 clients (and
+ * 3) SUBSCRIBE to "lock:name" or PSUBSCRIBE to "lock:prefix*" and get messages
  * whose payload is the same map with the kind, as JSON. Kinds: granted, queued,
  * released, expired, wait-ended, delayed, delay-over, please, blacklisted (once
  * for each lock that the session holds); the message is the reason, or the text

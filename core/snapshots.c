@@ -417,5 +417,6 @@ void snapshots_installed(struct core *core)
     update_carry_out(core, &update);
     update_members(core, index);
     attach_check(core);
+    past_reset(core, index);
     acknowledge(core, true);
 }

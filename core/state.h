@@ -27,6 +27,7 @@
 #include "core/history.h"
 #include "core/loss.h"
 #include "core/measures.h"
+#include "core/past.h"
 #include "core/peer.h"
 #include "core/quarantine.h"
 #include "core/redis/scripts.h"
@@ -69,6 +70,7 @@ struct core {
     struct conns conns;
     struct attach attach;
     struct watches watches;
+    struct past past;
     struct requests requests;
     struct scripts scripts;
     struct measures measures;

@@ -210,6 +210,22 @@ static void put_first_steps(struct visit *visit,
     visit->first_own = visit->step_count;
 }
 
+/* Browsers and their like come back with the header by themselves. */
+static void put_watch(struct visit *visit, struct words *step)
+{
+    struct bytes from = fields_text(&visit->fields, "from");
+    const char *header = http_header(visit->exchange, "Last-Event-ID");
+    if (from.size == 0 && header != NULL) {
+        from = bytes_of_text(header);
+    }
+    words_put_text(step, "LOCK.WATCH");
+    words_put(step, fields_text(&visit->fields, "prefix"));
+    if (from.size > 0) {
+        words_put_text(step, "FROM");
+        words_put(step, from);
+    }
+}
+
 static void put_steps(struct visit *visit, const struct words *credentials)
 {
     put_first_steps(visit, credentials);
@@ -219,9 +235,7 @@ static void put_steps(struct visit *visit, const struct words *credentials)
         lease_begin(visit);
         break;
     case ROUTE_EVENTS:
-        words_put_text(visit_step(visit), "LOCK.WATCH");
-        words_put(&visit->step[visit->step_count - 1],
-                  fields_text(&visit->fields, "prefix"));
+        put_watch(visit, visit_step(visit));
         break;
     case ROUTE_PRESENCE:
         break; /* ATTACH is all. */

@@ -130,6 +130,11 @@ static const struct field release_if_fields[] = {
     BY,
     END};
 static const struct field lock_fields[] = {LOCK, END};
+static const struct field history_fields[] = {
+    LOCK,
+    OPTION("count", FIELD_NUMBER, "COUNT",
+           "How many of the newest; default: 100."),
+    END};
 static const struct field check_fields[] = {
     LOCK, TOKEN,
     OPTION("session", FIELD_NUMBER, "SESSION", "Whose the hold must be."), END};
@@ -200,10 +205,13 @@ static const struct field quarantine_fields[] = {
      "Why nobody trusts a lease of the former life any more."},
     BY,
     END};
-static const struct field event_fields[] = {{"prefix", FIELD_TEXT, NULL, 0,
-                                             NAME_MAX_BYTES, FIELD_ASIDE,
-                                             "Of the locks; default: all."},
-                                            END};
+static const struct field event_fields[] = {
+    {"prefix", FIELD_TEXT, NULL, 0, NAME_MAX_BYTES, FIELD_ASIDE,
+     "Of the locks; default: all."},
+    {"from", FIELD_TEXT, NULL, 1, 64, FIELD_ASIDE,
+     "The id of the event behind which to begin; default: the header "
+     "Last-Event-ID, else now."},
+    END};
 
 #define MAP(shape)              \
     {                           \
@@ -275,6 +283,10 @@ const struct route routes[] = {
      PAGES("locks", "Lock"), 0, "Lists locks in the order of their names."},
     {"GET", "/v1/locks/{name}", ROUTE_COMMAND, "LOCK.SHOW", NULL, lock_fields,
      MAP("Lock"), 0, "Shows a lock's holders and queue."},
+
+    {"GET", "/v1/history/{name}", ROUTE_COMMAND, "LOCK.HISTORY", NULL,
+     history_fields, MAP("History"), 0,
+     "The newest events of a lock, as the asked node knows them."},
 
     {"PUT", "/v1/lease/{name}", ROUTE_LEASE_TAKE, "SET", NULL, take_fields,
      MAP("Lease"), 0, "Takes a lock for a time, or renews that."},
@@ -374,7 +386,11 @@ const struct shape shapes[] = {
     {"Member", "id:integer address:text role:text match:integer "
                "last_contact_ms:integer level:integer"},
     {"Event", "kind:text lock:text session:integer token:integer index:integer "
-              "message:text"},
+              "message:text id:text"},
+    {"History", "lock:text known_from:integer events:[PastEvent]"},
+    {"PastEvent",
+     "id:text time_ms:integer kind:text session:integer token:integer "
+     "message:text"},
     {"Waiting", "waiting:yes"},
     {"Problem", "title:text status:integer code:text detail:text field:text? "
                 "holder:text? token:integer? earliest_ms:integer? yours:yes?"},

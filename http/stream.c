@@ -35,8 +35,9 @@ void stream_comment(struct visit *visit)
     pass_on(visit);
 }
 
-/* [lock, kind, {lock, session, token, index, message}]; of other kinds, as the
- * answer to a PUSH that another connection has asked for, nothing is told. */
+/* [lock, kind, {lock, session, token, index, message, id}]; of other kinds, as
+ * the answer to a PUSH that another connection has asked for, nothing is told.
+ */
 void stream_push(struct visit *visit, const struct resp_reply *reply)
 {
     struct buffer *out = http_stream_output(visit->exchange);
@@ -45,9 +46,15 @@ void stream_push(struct visit *visit, const struct resp_reply *reply)
         return;
     }
     struct bytes kind = reply->value[2].bytes;
+    const struct resp_value *id = resp_find(reply, 3, "id");
     json_t *event = json_object();
     json_put_text(event, "kind", kind);
     (void)json_object_update_new(event, json_of_reply(reply, 3));
+    if (id != NULL) {
+        buffer_put_text(out, "id: ");
+        buffer_put_bytes(out, id->bytes);
+        buffer_put_u8(out, '\n');
+    }
     buffer_put_text(out, "event: ");
     buffer_put_bytes(out, kind);
     buffer_put_text(out, "\ndata: ");

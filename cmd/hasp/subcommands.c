@@ -134,6 +134,9 @@ const struct subcommand subcommands[] = {
      "-m, --message TEXT  what they are told\n", .run = run_please},
     {LOCKS, "watch", "[PREFIX] [--count N]", "events of locks as they happen",
      "-c, --count N       end after so many events\n", .run = run_watch},
+    {LOCKS, "history", "NAME [--count N]",
+     "what has happened to a lock, as one node knows it",
+     "-c, --count N       the newest N events (100)\n", .run = run_history},
     {LOCKS, "top", "[-n COUNT] [-i TIME]",
      "the hottest locks, the longest waits, the sessions, live",
      "-n, --count N        end after so many times\n"

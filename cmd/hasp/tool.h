@@ -78,7 +78,7 @@ const struct subcommand *tool_find(const char *first, const char *second);
 subcommand_fn run_acquire, run_bench, run_blacklist_add, run_blacklist_remove,
     run_cert_ca, run_cert_check, run_cert_node, run_cert_renew, run_cert_show,
     run_cert_user, run_cluster_finalize, run_completion, run_convert, run_dev,
-    run_fence_remove, run_fence_show, run_health, run_limits_set,
+    run_fence_remove, run_fence_show, run_health, run_history, run_limits_set,
     run_member_add, run_member_change, run_member_list, run_member_transfer,
     run_note, run_please, run_quarantine_end, run_release, run_run,
     run_session_close, run_session_keep, run_session_show, run_show,

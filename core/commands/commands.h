@@ -292,9 +292,9 @@ command_read_fn session_keep_read;
 command_run_fn raft_status_run, server_info;
 
 /* core/events.c */
-command_run_fn lock_watch_run, lock_unwatch_run, subscribe_run, unsubscribe_run,
-    psubscribe_run, punsubscribe_run;
-command_parse_fn watch_texts_check;
+command_run_fn lock_watch_run, lock_history_run, lock_unwatch_run,
+    subscribe_run, unsubscribe_run, psubscribe_run, punsubscribe_run;
+command_parse_fn watch_texts_check, lock_watch_parse;
 
 /* server.c, about.c, core/cluster.c */
 command_run_fn server_hello, server_auth, server_ping, server_echo, server_quit,

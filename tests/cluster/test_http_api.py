@@ -613,13 +613,16 @@ def test_requests_are_no_presence(asker, name):
 
 def events(reply, count):
     """The next events of a stream, as (kind, data)."""
-    found, kind = [], None
+    found, kind, known = [], None, None
     while len(found) < count:
         line = reply.readline().decode().rstrip("\n")
         if line.startswith("event: "):
             kind = line[7:]
         elif line.startswith("data: "):
             found.append((kind, json.loads(line[6:])))
+            assert found[-1][1]["id"] == known
+        elif line.startswith("id: "):
+            known = line[4:]
         else:
             assert line in ("", ": hasp"), line
     return found
@@ -649,6 +652,35 @@ def test_events_are_told_in_order(asker, name, cluster):
                 assert event["kind"] == kind and event["lock"] == name
             assert seen[0][1]["token"] == token
             assert seen[1][1]["message"] == "<img onerror>\n"
+
+
+def test_who_comes_back_is_told_what_he_has_missed(asker, name, cluster):
+    def follow(node, count, headers=(), **query):
+        target = "/v1/events?" + urllib.parse.urlencode(dict(query, prefix=name))
+        stream = http.client.HTTPConnection("127.0.0.1", node.http_port, timeout=10)
+        with contextlib.closing(stream):
+            stream.request("GET", target, headers=dict(headers))
+            return events(stream.getresponse(), count)
+
+    asker.open()
+    asker.post("/v1/lock/acquire", name=name)
+    asker.post("/v1/lock/release", name=name)
+    cluster.converged()
+    told = asker.get("/v1/history/" + name)[1]["events"]
+    assert [one["kind"] for one in told] == ["granted", "released"]
+    first, last = told[0]["id"], told[1]["id"]
+    for node in cluster.nodes:
+        assert asker.at(node).get("/v1/history/" + name, count=1)[1]["events"][0][
+            "id"
+        ] == last
+        for missed in (
+            follow(node, 1, {"Last-Event-ID": first}),
+            follow(node, 1, **{"from": first}),
+        ):
+            assert [(kind, one["id"]) for kind, one in missed] == [("released", last)]
+        assert follow(node, 1, {"Last-Event-ID": "1-1-1"})[0][0] == "gap"
+    status, problem = asker.get("/v1/events", **{"from": "x"})
+    assert status == 400 and "life-index" in problem["detail"]
 
 
 def test_a_stream_that_nobody_reads_is_closed(cluster, name):

@@ -2,12 +2,15 @@
 """Events: WATCH in RESP3, SUBSCRIBE in RESP2, and PLEASE unasked."""
 
 import json
+import re
+import time
 
 import pytest
 
+from cluster import Cluster, Session, as_map, wait_until
 from wire import OK, Map, Push, connect, eventually, name, opened, opens, plain, world
 
-EVENT_KEYS = ["lock", "session", "token", "index", "message"]
+EVENT_KEYS = ["lock", "session", "token", "index", "message", "id"]
 
 
 @pytest.fixture
@@ -196,7 +199,9 @@ def test_psubscribe_gives_the_same_as_json(client, connect, name):
         "token": token,
         "index": told["index"],
         "message": "",
+        "id": told["id"],
     }
+    assert re.fullmatch(r"\d+-%d-0" % told["index"], told["id"])
 
 
 def test_subscribe_is_for_one_lock(client, connect, name):
@@ -292,3 +297,124 @@ def test_please_of_a_watched_lock_is_told_once(client, connect, world, name):
     connect().do("LOCK.PLEASE", name)
     assert event(holder)[0] == "please"
     assert holder.is_silent()
+
+
+# The past.
+
+
+def test_who_comes_back_is_told_what_he_has_missed(client, connect, world, name):
+    first, one = connect(3), client()
+    first.do("LOCK.WATCH", name)
+    one.do("LOCK.ACQUIRE", name)
+    known = event(first)[1]["id"]
+    one.do("LOCK.RELEASE", name)
+    one.do("LOCK.ACQUIRE", name + "x")
+    one.do("LOCK.ACQUIRE", "other" + name)
+    missed = [event(first), event(first)]
+    world.cluster.converged()
+    for node in world.cluster.nodes:
+        again = connect(3, node=node)
+        assert again.do("LOCK.WATCH", name, "FROM", known) == OK
+        assert [event(again), event(again)] == missed
+        assert [kind for kind, _ in missed] == ["released", "granted"]
+        # From the end of an entry, nothing of it comes again.
+        last = missed[-1][1]["id"].rsplit(b"-", 1)[0]
+        fresh = connect(3, node=node)
+        assert fresh.do("LOCK.WATCH", name, "FROM", last) == OK
+        assert fresh.is_silent()
+
+
+def test_what_nobody_knows_is_a_gap(client, connect, world, name):
+    wire, one = connect(3), client()
+    one.do("LOCK.ACQUIRE", name)
+    wire.do("LOCK.WATCH", "")
+    one.do("LOCK.RELEASE", name)
+    life = event(wire)[1]["id"].split(b"-")[0]
+    for known in (b"1-1", b"1-1-1", b"%d-1" % (int(life) + 1), life + b"-0-0"):
+        world.cluster.converged()
+        again = connect(3)
+        assert again.do("LOCK.WATCH", name, "FROM", known) == OK
+        kind, told = event(again)
+        assert (kind, told["lock"]) == ("gap", name.encode())
+        # What comes then is told.
+        one.do("LOCK.ACQUIRE", name)
+        assert event(again)[0] == "granted"
+        one.do("LOCK.RELEASE", name)
+    for bad in ("", "x", "1", "1-", "-1", "1-2-", "1-2-3-4", "1-2-4294967296", "1 -2"):
+        code, text = connect(3).error("LOCK.WATCH", name, "FROM", bad)
+        assert code == "BADARG" and "life-index" in text
+    for odd in (["FROM"], ["1-1"], ["SINCE", "1-1"], ["FROM", "1-1", "x"]):
+        assert connect(3).error("LOCK.WATCH", name, *odd)[0] == "BADARG"
+
+
+def test_history_is_that_of_one_lock(client, connect, world, name):
+    one = client()
+    token = one.do("LOCK.ACQUIRE", name)
+    one.do("LOCK.ACQUIRE", name + "x")
+    one.do("LOCK.PLEASE", name, "MESSAGE", b"a\xffb")
+    one.do("LOCK.RELEASE", name)
+    world.cluster.converged()
+    told = []
+    for node in world.cluster.nodes:
+        history = connect(3, node=node).map("LOCK.HISTORY", name)
+        assert list(history) == ["lock", "known_from", "events"]
+        assert history["lock"] == name.encode() and history["known_from"] >= 1
+        events = [plain(one) for one in history["events"]]
+        keys = ["id", "time_ms", "kind", "session", "token", "message"]
+        assert all(list(one) == keys for one in events)
+        assert [one["kind"] for one in events] == [b"granted", b"please", b"released"]
+        assert events[1]["message"] == b"a\xffb"
+        assert events[0]["token"] == events[2]["token"] == token
+        assert {one["session"] for one in (events[0], events[2])} == {one.session}
+        assert all(abs(one["time_ms"] / 1000 - time.time()) < 60 for one in events)
+        told.append([one["id"] for one in events])
+        newest = connect(3, node=node).map("LOCK.HISTORY", name, "COUNT", 2)
+        assert [plain(one)["kind"] for one in newest["events"]] == [
+            b"please",
+            b"released",
+        ]
+    assert told[0] == told[1] == told[2]
+    assert connect().map("LOCK.HISTORY", name + "none")["events"] == []
+    assert connect().error("LOCK.HISTORY", "")[0] == "BADARG"
+
+
+def test_a_start_and_a_snapshot_are_the_edge_of_what_is_known():
+    with Cluster(3) as cluster:
+        leader = cluster.leader()
+        behind = cluster.followers(leader)[0]
+
+        def history(node):
+            def ask(client):
+                client.do("FENCE.SHOW", "f")  # Behind all that is committed.
+                return as_map(client.do("LOCK.HISTORY", "a"))
+
+            return cluster.retry(ask, nodes=[node])
+
+        with leader.connect() as client:
+            Session(client, ttl=60000)
+            client.do("LOCK.ACQUIRE", "a")
+            cluster.converged()
+            assert len(history(behind)["events"]) == 1
+            behind.stop()
+            for _ in range(2):
+                client.do("LOCK.RELEASE", "a")
+                client.do("LOCK.ACQUIRE", "a")
+                client.do("RAFT.SNAPSHOT")
+            for i in range(64):
+                client.do("FENCE.ADMIT", "f%d" % i, 1)
+            client.do("RAFT.SNAPSHOT")
+            everything = history(leader)["events"]
+            assert len(everything) == 5
+            behind.start()
+            wait_until(
+                lambda: "snapshot installed" in behind.log()
+                or len(history(behind)["events"]) >= 4,
+                20,
+                "it has caught up",
+            )
+            seen = history(behind)
+            # Nothing is made up: what is told is the end of what there was.
+            ids = [as_map(one)["id"] for one in seen["events"]]
+            whole = [as_map(one)["id"] for one in everything]
+            assert ids == whole[len(whole) - len(ids) :]
+            assert seen["known_from"] > 1

@@ -19,7 +19,7 @@ import time
 
 import pytest
 
-from cluster import ROOT, Cluster, wait_until
+from cluster import ROOT, Cluster, Session, wait_until
 from fake_node import FakeNode, Raw, push
 
 HASP = os.path.abspath(
@@ -445,3 +445,29 @@ def test_what_others_have_written_gives_the_terminal_no_orders():
             assert "owned" in told, words
             assert not re.search("[\0-\x08\x0b-\x1f\x7f-\x9f]", told), words
             assert "\nhasp: fine" not in told, words
+
+
+def test_history_tells_what_has_happened_to_a_lock():
+    with Cluster(1) as cluster:
+        node = cluster.leader()
+        endpoint = "127.0.0.1:%d" % node.client_port
+        with node.connect() as client:
+            Session(client, ttl=60000)
+            token = client.do("LOCK.ACQUIRE", "a")
+            client.do("LOCK.PLEASE", "a", "MESSAGE", "soon\x1b[31m?")
+            client.do("LOCK.RELEASE", "a")
+        told = json.loads(hasp(endpoint, "-o", "json", "history", "a").stdout)
+        assert [one["kind"] for one in told] == ["granted", "please", "released"]
+        assert told[0]["token"] == told[2]["token"] == token
+        assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", told[0]["time"])
+        table = hasp(endpoint, "history", "a", "--count", "2").stdout
+        assert "released" in table and "granted" not in table
+        assert "\x1b" not in table and "soon" in table
+        assert hasp(endpoint, "history", "b").stdout.count("\n") <= 1
+        # After a start nothing is told of what came before, and it says so.
+        node.stop()
+        node.start()
+        cluster.leader()
+        again = hasp(endpoint, "history", "a")
+        assert "released" not in again.stdout
+        assert "knows nothing of entries before" in again.stderr

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT */
+
+/* hasp history: what has happened to a lock. */
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "cmd/hasp/tool.h"
+
+#define TIME_TEXT_SIZE 32
+
+static const struct field event_fields[] = {
+    {"time", "TIME", FIELD_TEXT},
+    {"kind", "KIND", FIELD_TEXT},
+    {"session", "SESSION", FIELD_ID},
+    {"token", "TOKEN", FIELD_ID},
+    {"message", "MESSAGE", FIELD_TEXT},
+    {"id", "ID", FIELD_TEXT},
+    {0},
+};
+
+/* By this machine's calendar; 0 is before the node's start. */
+static void put_time(json_t *event)
+{
+    char text[TIME_TEXT_SIZE] = "before its start";
+    uint64_t time_ms = value_number(event, "time_ms");
+    time_t seconds = (time_t)(time_ms / 1000);
+    struct tm parts;
+    if (time_ms != 0 && localtime_r(&seconds, &parts) != NULL) {
+        strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
+    }
+    json_object_set_new(event, "time", json_string(text));
+}
+
+int run_history(struct tool *tool, char **argv)
+{
+    uint64_t count = 100;
+    const struct option_row rows[] = {
+        {'c', "count", OPTION_NUMBER, .value = &count, .min = 1}, {0}};
+    char text[24];
+    json_auto_t *history = NULL;
+    int exit_code = options_read(tool, argv, rows, 1, 1);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    snprintf(text, sizeof text, "%" PRIu64, count);
+    exit_code = tool_ask(tool, WORDS("LOCK.HISTORY", argv[1], "COUNT", text),
+                         CANNOT("tell the history of", argv[1]), &history);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    json_t *events = value_at(history, "events");
+    for (size_t i = 0; i < json_array_size(events); i++) {
+        put_time(json_array_get(events, i));
+    }
+    output_rows(tool->format, event_fields, events);
+    if (value_number(history, "known_from") > 1) {
+        tool_say(tool,
+                 "at %s; it knows nothing of entries before %" PRIu64
+                 ", other nodes may",
+                 client_peer(tool->client),
+                 value_number(history, "known_from"));
+    }
+    return 0;
+}

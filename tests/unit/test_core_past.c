@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+
+/* The newest events: what is kept, what is forgotten, what is told again. */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/memory.h"
+#include "core/past.h"
+#include "core/state.h"
+
+static uint64_t wall_ms(void *data)
+{
+    (void)data;
+    return 77;
+}
+
+static int set_up(void **state)
+{
+    struct core *core = memory_new(sizeof *core);
+    core->fsm = lockfsm_new();
+    core->port.wall_ms = wall_ms;
+    past_reset(core, 10);
+    *state = core;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct core *core = *state;
+    past_done(&core->past);
+    lockfsm_free(core->fsm);
+    free(core);
+    return 0;
+}
+
+static void add(struct core *core, uint64_t index, const char *lock,
+                struct bytes message)
+{
+    struct effect effect = {.log_index = index,
+                            .lock = bytes_of_text(lock),
+                            .session = index,
+                            .token = index};
+    past_add(core, "granted", &effect, message);
+}
+
+static bool knows(struct core *core, uint64_t index, uint32_t ordinal)
+{
+    struct past_id id = {0, index, ordinal};
+    return past_knows(core, &id);
+}
+
+static void events_of_an_entry_are_numbered(void **state)
+{
+    struct core *core = *state;
+    char id[PAST_ID_SIZE];
+    add(core, 11, "a", BYTES_LITERAL("one"));
+    add(core, 11, "b", BYTES_LITERAL("two"));
+    add(core, 13, "c", BYTES_LITERAL(""));
+    const struct past_event *event = past_event(&core->past, 1);
+    assert_int_equal(event->ordinal, 1);
+    assert_int_equal(event->wall_ms, 77);
+    assert_true(bytes_equal(past_name(&core->past, event), BYTES_LITERAL("b")));
+    assert_true(
+        bytes_equal(past_message(&core->past, event), BYTES_LITERAL("two")));
+    assert_int_equal(past_event(&core->past, 2)->ordinal, 0);
+    past_id_format(core, 13, 0, id);
+    assert_string_equal(id, "0-13-0");
+    struct past_id parsed;
+    assert_true(past_id_parse(bytes_of_text(id), &parsed));
+    assert_true(past_is_behind(past_event(&core->past, 2),
+                               &(struct past_id){0, 11, UINT32_MAX}));
+    assert_false(past_is_behind(past_event(&core->past, 2), &parsed));
+}
+
+static void what_was_replayed_has_no_time(void **state)
+{
+    struct core *core = *state;
+    core->replayed_index = 11;
+    add(core, 11, "a", BYTES_LITERAL(""));
+    add(core, 12, "a", BYTES_LITERAL(""));
+    assert_int_equal(past_event(&core->past, 0)->wall_ms, 0);
+    assert_int_equal(past_event(&core->past, 1)->wall_ms, 77);
+}
+
+static void beyond_so_many_the_oldest_are_forgotten(void **state)
+{
+    struct core *core = *state;
+    assert_true(knows(core, 10, UINT32_MAX));
+    assert_false(knows(core, 10, 5));
+    for (uint64_t i = 0; i < PAST_COUNT; i++) {
+        add(core, 11 + i / 2, "a", BYTES_LITERAL(""));
+    }
+    assert_true(knows(core, 10, UINT32_MAX));
+    add(core, 11 + PAST_COUNT, "a", BYTES_LITERAL(""));
+    assert_int_equal(core->past.next - core->past.first, PAST_COUNT);
+    assert_false(knows(core, 10, UINT32_MAX));
+    assert_true(knows(core, 11, 0)); /* Its second event is still there. */
+    add(core, 11 + PAST_COUNT, "a", BYTES_LITERAL(""));
+    assert_false(knows(core, 11, 0));
+    assert_true(knows(core, 11, 1));
+}
+
+/* Sizes that do not divide the ring: each stays in one piece, and whole. */
+static void beyond_so_many_bytes_the_oldest_are_forgotten(void **state)
+{
+    struct core *core = *state;
+    static char text[4096];
+    for (uint64_t i = 0; i < 20000; i++) {
+        memset(text, (int)('a' + i % 26), sizeof text);
+        add(core, 11 + i, "name", bytes_of(text, 1 + i * 7919 % sizeof text));
+    }
+    uint64_t size = 0;
+    for (uint64_t i = core->past.first; i < core->past.next; i++) {
+        const struct past_event *event = past_event(&core->past, i);
+        struct bytes message = past_message(&core->past, event);
+        assert_int_equal(event->index, 11 + i);
+        assert_true(
+            bytes_equal(past_name(&core->past, event), BYTES_LITERAL("name")));
+        assert_int_equal(message.size, 1 + i * 7919 % sizeof text);
+        assert_int_equal(message.data[0], 'a' + i % 26);
+        assert_int_equal(message.data[message.size - 1], 'a' + i % 26);
+        size += event->name_size + event->message_size;
+    }
+    assert_in_range(size, PAST_SIZE - 3 * sizeof text, PAST_SIZE);
+    assert_true(knows(core, core->past.first + 10, 0));
+    assert_false(knows(core, core->past.first + 9, 0));
+}
+
+static void another_state_has_another_past(void **state)
+{
+    struct core *core = *state;
+    add(core, 11, "a", BYTES_LITERAL(""));
+    past_reset(core, 500);
+    assert_int_equal(core->past.first, core->past.next);
+    assert_false(knows(core, 11, 0));
+    assert_true(knows(core, 500, UINT32_MAX));
+    add(core, 501, "a", BYTES_LITERAL(""));
+    assert_true(knows(core, 500, UINT32_MAX));
+    struct past_id other = {1, 501, 0};
+    assert_false(past_knows(core, &other));
+}
+
+#define PAST_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        PAST_TEST(events_of_an_entry_are_numbered),
+        PAST_TEST(what_was_replayed_has_no_time),
+        PAST_TEST(beyond_so_many_the_oldest_are_forgotten),
+        PAST_TEST(beyond_so_many_bytes_the_oldest_are_forgotten),
+        PAST_TEST(another_state_has_another_past),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
