@@ -76,6 +76,9 @@ static void follow(struct core *core, const struct replica_entry *entry,
             reign_serve(core);
         }
         return;
+    case EFFECT_ACCESS_CHANGED:
+        core->turn.has_access_changed = true;
+        return;
     default:
         break;
     }
@@ -163,6 +166,10 @@ bool apply_committed(struct core *core)
             update_members(core, applied);
             trail_members(core, applied, &core->members.applied);
         }
+    }
+    if (core->turn.has_access_changed) {
+        core->turn.has_access_changed = false;
+        identity_recheck(core);
     }
     core->turn.has_left_over |= applied < target;
     core->turn.has_spent_budget |= budget == 0;

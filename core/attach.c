@@ -111,7 +111,8 @@ bool attach_has_room(struct core *core, struct conn *conn)
 }
 
 /* Until a leader can be told, or this node serves itself. */
-static void enqueue(struct core *core, uint64_t conn, uint64_t session)
+static void enqueue(struct core *core, uint64_t conn, uint64_t session,
+                    bool is_quiet)
 {
     CHECK(!is_serving(core)); /* It would be told, or lower the deadline. */
     if (core->attach.unreported == NULL) {
@@ -121,25 +122,26 @@ static void enqueue(struct core *core, uint64_t conn, uint64_t session)
     if (core->attach.unreported_count < UNREPORTED_MAX) {
         core->attach.unreported
             [core->attach.unreported_count++] = (struct unreported_close){
-            conn, session};
+            conn, session, is_quiet};
     }
 }
 
 /* A connection of this node no longer acts for 'session'. A stopping node
  * closes its connections itself: their clients have not died. */
-static void detached(struct core *core, uint64_t conn, uint64_t session)
+static void detached(struct core *core, uint64_t conn, uint64_t session,
+                     bool is_quiet)
 {
     CHECK(session != 0);
     if (core->is_stopping || is_brief(conn)) {
         return;
     }
     if (is_serving(core)) {
-        if (!is_present(core, session)) {
+        if (!is_quiet && !is_present(core, session)) {
             timers_detached(core->timers, session, core->now_ns);
         }
         return;
     }
-    enqueue(core, conn, session);
+    enqueue(core, conn, session, is_quiet);
 }
 
 static struct attachment *find_remote(struct core *core, uint64_t peer,
@@ -164,7 +166,7 @@ void attach_answered(struct core *core, struct request *request,
     CHECK(session != 0);
     if (request->conn != NULL) {
         if (!attach(core, request->conn, session)) {
-            detached(core, request->conn->id, session);
+            detached(core, request->conn->id, session, false);
         }
         return;
     }
@@ -174,7 +176,8 @@ void attach_answered(struct core *core, struct request *request,
     }
     if (peer == NULL || !peer->is_up) {
         if (request->peer == 0) {
-            detached(core, 0, session); /* It closed before it was answered. */
+            detached(core, 0, session,
+                     false); /* It closed before it was answered. */
         }
         return;
     }
@@ -280,14 +283,14 @@ void attach_remove_conn(struct core *core, struct conn *conn)
         bool is_ended = attachment->is_ended;
         drop(core, attachment);
         if (!is_ended) {
-            detached(core, conn->id, session);
+            detached(core, conn->id, session, conn->is_quiet);
         }
     }
     attach_report(core);
 }
 
 void attach_closed_at(struct core *core, uint64_t peer, uint64_t peer_conn,
-                      const uint64_t *sessions, uint32_t count)
+                      bool is_quiet, const uint64_t *sessions, uint32_t count)
 {
     for (uint32_t i = 0; i < count; i++) {
         struct attachment *attachment = find_remote(core, peer, peer_conn,
@@ -295,7 +298,7 @@ void attach_closed_at(struct core *core, uint64_t peer, uint64_t peer_conn,
         if (attachment != NULL) {
             drop(core, attachment);
         }
-        if (is_present(core, sessions[i])) {
+        if (is_quiet || is_present(core, sessions[i])) {
             continue;
         }
         if (is_serving(core)) {
@@ -303,7 +306,7 @@ void attach_closed_at(struct core *core, uint64_t peer, uint64_t peer_conn,
         } else {
             /* It came before our BEGIN was applied; there are no deadlines yet
              * that it could lower. */
-            enqueue(core, 0, sessions[i]);
+            enqueue(core, 0, sessions[i], false);
         }
     }
 }
@@ -337,17 +340,20 @@ void attach_report(struct core *core)
     }
     for (uint32_t i = 0; i < core->attach.unreported_count;) {
         uint64_t conn = core->attach.unreported[i].conn;
+        bool is_quiet = core->attach.unreported[i].is_quiet;
         uint32_t count = 0;
         for (; i < core->attach.unreported_count &&
                core->attach.unreported[i].conn == conn &&
+               core->attach.unreported[i].is_quiet == is_quiet &&
                count < CLOSED_COUNT_MAX;
              i++) {
             sessions[count++] = core->attach.unreported[i].session;
         }
         if (out != NULL) {
-            frame_put_closed(out, conn, sessions, count);
+            frame_put_closed(out, conn, is_quiet, sessions, count);
         } else {
-            attach_closed_at(core, core->options.id, conn, sessions, count);
+            attach_closed_at(core, core->options.id, conn, is_quiet, sessions,
+                             count);
         }
     }
     core->attach.unreported_count = 0;

@@ -52,6 +52,7 @@ struct attach {
     struct unreported_close {
         uint64_t conn;
         uint64_t session;
+        bool is_quiet;
     } * unreported; /* UNREPORTED_MAX, or NULL. */
     uint32_t unreported_count;
 };
@@ -80,9 +81,10 @@ void attach_check(struct core *core);
 
 /* The connection was closed (or RESET): detaches all its sessions. */
 void attach_remove_conn(struct core *core, struct conn *conn);
-/* A peer tells that its connection was closed. */
+/* A peer tells that its connection was closed; 'is_quiet': by the peer, while
+ * its client may live, so that no linger begins. */
 void attach_closed_at(struct core *core, uint64_t peer, uint64_t peer_conn,
-                      const uint64_t *sessions, uint32_t count);
+                      bool is_quiet, const uint64_t *sessions, uint32_t count);
 /* The link to a peer is lost: forgets what is attached there. */
 void attach_remove_peer(struct core *core, struct peer *peer);
 /* Other nodes' connections are told to the next leader from now on: what this

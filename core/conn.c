@@ -37,6 +37,7 @@ struct conn *conn_open(struct core *core, uint64_t id, const char *address,
     HASH_ADD(by_id, core->conns.by_id, id, sizeof conn->id, conn);
     list_push_back(&core->conns.by_age, &conn->in_core);
     core->conns.count++;
+    list_init(&conn->in_settling);
     return conn;
 }
 
@@ -78,6 +79,7 @@ void conn_free(struct core *core, struct conn *conn)
     CHECK(conn->session_count == 0 && conn->watch_count == 0);
     HASH_DELETE(by_id, core->conns.by_id, conn);
     list_remove(&conn->in_core);
+    list_remove(&conn->in_settling);
     core->conns.count--;
     free((void *)conn->name.data);
     free(conn->certified);
@@ -164,6 +166,16 @@ static void end(struct core *core, struct conn *conn)
     }
 }
 
+void conn_close_quietly(struct core *core, struct conn *conn,
+                        const char *reason)
+{
+    conn->is_quiet = true;
+    if (!conn->is_closing) {
+        conn->is_closing = true;
+        core->port.client_close(core->port.data, conn->id, reason);
+    }
+}
+
 /* The oldest that is not answered need wait for nobody any more. */
 static void release_held(struct core *core, struct conn *conn)
 {
@@ -242,7 +254,8 @@ void conn_block(struct core *core, struct conn *conn, uint64_t slot)
 
 void conn_block_update(struct core *core, struct conn *conn)
 {
-    bool is_blocked = conn->blocking_slot != SLOT_NONE ||
+    bool is_blocked = conn->settling_ns != 0 ||
+                      conn->blocking_slot != SLOT_NONE ||
                       conn->next_slot - conn->first_slot >=
                           core->options.limits.requests_per_conn ||
                       conn->held_size >= core->options.limits.bytes_per_conn ||

@@ -39,9 +39,12 @@ struct conn {
     uint64_t opened_ns;
     char *address;
     enum identity_way way;
-    bool is_private;   /* See core/identity.h. */
-    char *certified;   /* The user's name in its certificate; or NULL. */
-    uint64_t user;     /* Who it is: USER_ANYONE until that is known. */
+    bool is_private; /* See core/identity.h. */
+    char *certified; /* The user's name in its certificate; or NULL. */
+    uint64_t user;   /* Who it is: USER_ANYONE until that is known. */
+    uint32_t auth_failures;
+    struct list in_settling; /* While its certificate's user is sought ... */
+    uint64_t settling_ns;    /* ... until then; 0: he is not. */
     uint64_t secret;   /* The number of the secret that has told; 0: none. */
     struct bytes name; /* CLIENT SETNAME; owned. */
     int version;       /* RESP 2 or 3. */
@@ -67,12 +70,14 @@ struct conn {
     bool hears_answers; /* It is told when a wait of its sessions is over. */
     bool is_known;   /* It has done something, see core_client_is_stranger(). */
     bool is_closing; /* We have closed it; nothing more is written. */
+    bool is_quiet;   /* And its client has not died: no linger begins. */
 };
 
 /* Lives as long as the core. */
 struct conns {
     struct conn *by_id;
     struct list by_age;
+    struct list settling; /* See core/identity.h. */
     uint32_t count;
     uint64_t held_size; /* Of all of them. */
 };
@@ -105,6 +110,10 @@ void conn_block(struct core *core, struct conn *conn, uint64_t slot);
 void conn_block_update(struct core *core, struct conn *conn);
 /* The answer in 'slot' is the last: once it has gone the connection ends. */
 void conn_quit(struct core *core, struct conn *conn, uint64_t slot);
+
+/* Closes it without an answer; its sessions live on for all of their leases. */
+void conn_close_quietly(struct core *core, struct conn *conn,
+                        const char *reason);
 
 void conn_set_name(struct conn *conn, struct bytes name);
 

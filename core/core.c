@@ -46,6 +46,7 @@ const struct core_limits core_default_limits = {
 static void init_lists(struct core *core)
 {
     list_init(&core->conns.by_age);
+    list_init(&core->conns.settling);
     watches_init(core);
     measures_init(core);
     for (int i = 0; i < REQUEST_STATE_COUNT; i++) {
@@ -211,7 +212,7 @@ void core_client_opened(struct core *core, uint64_t conn, const char *address,
 {
     set_now(core, now_ns);
     CHECK(conn_find(core, conn) == NULL);
-    conn_open(core, conn, address, identity);
+    identity_opened(core, conn_open(core, conn, address, identity));
 }
 
 void core_client_request(struct core *core, uint64_t conn,
@@ -470,6 +471,7 @@ static uint64_t next_deadline(struct core *core)
     next = u64_min(next, lease_next(core));
     next = u64_min(next, questions_next(core));
     next = u64_min(next, forward_next(core));
+    next = u64_min(next, identity_next(core));
     next = u64_min(next, membership_next(core));
     next = u64_min(next, transfer_next(core));
     next = u64_min(next, snapshots_next(core));
@@ -516,6 +518,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
             follow(core);
             lease_sessions_ended(core);
         }
+        identity_turn(core);
         questions_answer(core);
         commands_run_ready(core);
         if (!propose_has_work(core) && is_serving(core) == was_serving) {

@@ -197,6 +197,10 @@ struct core_options {
      * not known. The first leader takes it for a founder that is not connected
      * at that moment. */
     uint32_t founders_level;
+    bool takes_secrets_in_clear; /* AUTH from where others may listen. */
+    /* Of a cluster that this node founds: who has not said who he is may do
+     * nothing (lockfsm/access.h). */
+    bool founds_access_required;
     bool finalizes_itself; /* Raises the cluster to it without RAFT.FINALIZE. */
     struct core_limits limits;
     const char *version; /* Of the program, for HELLO, INFO and STATUS. */

@@ -299,7 +299,7 @@ int forward_answered(struct core *core, uint64_t peer, struct bytes body)
     struct buffer *out = peer_output(core, peer, FRAME_CLOSED);
     if (answer.kind == ANSWER_ATTACHED && out != NULL &&
         (conn == NULL || attach_find(core, conn, answer.session) == NULL)) {
-        frame_put_closed(out, answer.conn, &answer.session, 1);
+        frame_put_closed(out, answer.conn, false, &answer.session, 1);
     }
     return 0;
 }
@@ -308,10 +308,11 @@ int forward_closed(struct core *core, uint64_t peer, struct bytes body)
 {
     uint64_t conn;
     uint32_t count;
+    bool is_quiet;
     uint64_t *sessions = memory_new(FRAME_SESSION_MAX * sizeof *sessions);
-    int error = frame_get_closed(body, &conn, sessions, &count);
+    int error = frame_get_closed(body, &conn, &is_quiet, sessions, &count);
     if (error == 0) {
-        attach_closed_at(core, peer, conn, sessions, count);
+        attach_closed_at(core, peer, conn, is_quiet, sessions, count);
     }
     free(sessions);
     return error;

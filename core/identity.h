@@ -17,6 +17,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/bytes.h"
+#include "base/units.h"
+
 /* How it became known who a connection is. */
 enum identity_way {
     IDENTITY_NONE,       /* It is not: anyone, unless AUTH comes. */
@@ -35,5 +38,47 @@ struct identity {
      * Elsewhere no secret is taken. */
     bool is_private;
 };
+
+/* --- Private to core ------------------------------------------------------ */
+
+struct conn;
+struct core;
+struct request;
+
+/* Failures of AUTH after which a connection is closed. */
+#define AUTH_FAILURE_MAX 3
+/* A follower looks for an unknown user or secret in what it applies for so
+ * long: it may have been made just now. */
+#define IDENTITY_WAIT_NS (1000 * NS_PER_MS)
+
+/* What AUTH, or HELLO with AUTH, waits with. */
+struct authentication {
+    char user[65]; /* The name in the secret. */
+    uint8_t hash[32];
+    int hello_version; /* Of HELLO; 0: of AUTH. */
+    uint64_t deadline_ns;
+};
+
+/* The connection has opened: finds the user of its certificate. */
+void identity_opened(struct core *core, struct conn *conn);
+/* AUTH, or HELLO (its version, else 0) with AUTH: answers, at once or when it
+ * is known. 'user' is empty if none was given. */
+void identity_authenticate(struct core *core, struct request *request,
+                           struct bytes user, struct bytes secret,
+                           int hello_version);
+/* RESET: back to what it was when it opened. */
+void identity_reset(struct core *core, struct conn *conn);
+/* False, with the reason in '*ret_why': who asked may do nothing (any more). */
+bool identity_is_good(const struct core *core, uint64_t user, uint64_t secret,
+                      const char **ret_why);
+/* Users, secrets or roles have changed: closes the connections that have lost
+ * their user, their secret, or the right to what they watch. */
+void identity_recheck(struct core *core);
+/* Looks again for those who wait. */
+void identity_turn(struct core *core);
+/* When the first of them is answered at the latest; UINT64_MAX: none waits. */
+uint64_t identity_next(const struct core *core);
+/* The name of a user, for people; "?" if he was removed. Borrowed. */
+struct bytes identity_name(const struct core *core, uint64_t user);
 
 #endif /* HASP_CORE_IDENTITY_H */

@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "base/memory.h"
 #include "core/commands/commands.h"
+#include "core/commands/gate.h"
 #include "core/state.h"
 #include "core/trail.h"
 
@@ -72,6 +73,10 @@ void propose_end(struct core *core, struct request *request)
     }
     struct bytes command = bytes_of(propose->batch.data + propose->item_start,
                                     propose->batch.size - propose->item_start);
+    if (request != NULL && gate_refuses_entry(core, request, command)) {
+        propose->batch.size = propose->item_start;
+        return;
+    }
     if (request != NULL && !feature_allows(core, command, &what)) {
         propose->batch.size = propose->item_start;
         refuse_level(core, request, what);

@@ -111,6 +111,7 @@ void reign_begin(struct core *core)
         begin.cluster_id = bytes_of(cluster_id, sizeof cluster_id);
         begin.token_base = core->options.token_base;
         begin.feature_level = feature_of_founders(core);
+        begin.is_access_required = core->options.founds_access_required;
     }
     if (!lockfsm_has_limits(core->fsm)) {
         begin.limits = core->options.limits.founding.of;

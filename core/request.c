@@ -282,6 +282,8 @@ static void free_request(struct core *core, struct request *request)
 {
     release_bytes(core, request);
     request_release_call(core, request);
+    free(request->authentication);
+    request->authentication = NULL;
     CHECK(request->state == REQUEST_NEW && core->requests.in_flight > 0);
     core->requests.in_flight--;
     if (request->body.capacity > BODY_IDLE_SIZE ||
@@ -308,8 +310,9 @@ static struct bytes reply_at_hand(const struct core *core)
 /* True if the reply at hand says that nothing was done. */
 static bool promises_nothing(const struct core *core)
 {
-    static const char *const words[] = {"-BUSY ", "-NOLEADER ", "-MOVED ",
-                                        "-LEVEL ", "-BADARG "};
+    static const char *const words[] = {"-BUSY ",  "-NOLEADER ", "-MOVED ",
+                                        "-LEVEL ", "-BADARG ",   "-NOPERM ",
+                                        "-NOAUTH "};
     struct bytes reply = reply_at_hand(core);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         if (bytes_has_prefix(reply, bytes_of_text(words[i]))) {

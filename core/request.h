@@ -40,9 +40,10 @@ enum request_state {
     REQUEST_LOGGED, /* For its entry to be applied. */
     REQUEST_QUEUED, /* For the end of its wait in a lock's queue. */
     REQUEST_DOOMED, /* Heartbeats: for their session's EXPIRE. */
-    REQUEST_RESUMED,  /* For nothing: to be dealt with anew in this stage. */
-    REQUEST_READY,    /* For nothing: to be read or answered in this stage. */
-    REQUEST_SNAPSHOT, /* RAFT.SNAPSHOT, RAFT.BACKUP: for one on disk. */
+    REQUEST_RESUMED, /* For nothing: to be dealt with anew in this stage. */
+    REQUEST_READY,   /* For nothing: to be read or answered in this stage. */
+    REQUEST_AUTHENTICATING, /* AUTH: for its secret to be known here. */
+    REQUEST_SNAPSHOT,       /* RAFT.SNAPSHOT, RAFT.BACKUP: for one on disk. */
     REQUEST_STATE_COUNT
 };
 
@@ -89,6 +90,7 @@ struct request {
     struct buffer answer;
     uint64_t renewed;
     uint32_t tries;
+    struct authentication *authentication; /* Of AUTH; owned. */
     char secret[2 * SECRET_SIZE + 1]; /* OPEN: made here, told once; or "". */
     UT_hash_handle by_wait;           /* Queued: the first of its wait. */
     struct buffer body;               /* The FORWARD frame, ... */

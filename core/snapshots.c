@@ -418,5 +418,6 @@ void snapshots_installed(struct core *core)
     update_members(core, index);
     attach_check(core);
     past_reset(core, index);
+    identity_recheck(core);
     acknowledge(core, true);
 }

@@ -87,10 +87,11 @@ struct core {
 
     /* Of this turn. */
     struct turn {
-        bool has_left_over;     /* Work was put off to the next one. */
-        bool has_spent_budget;  /* By applying. */
-        bool has_session_ended; /* Since doomed heartbeats were looked at. */
-        uint64_t scan_budget;   /* For LIST. */
+        bool has_left_over;      /* Work was put off to the next one. */
+        bool has_spent_budget;   /* By applying. */
+        bool has_access_changed; /* Since the connections were looked at. */
+        bool has_session_ended;  /* Since doomed heartbeats were looked at. */
+        uint64_t scan_budget;    /* For LIST. */
     } turn;
     uint64_t probe_number; /* The newest one's, see port.probe_address. */
     bool has_fatal;

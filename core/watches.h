@@ -18,6 +18,7 @@
 #include "base/bytes.h"
 #include "base/hash.h"
 #include "base/list.h"
+#include "lockfsm/access.h"
 #include "lockfsm/lockfsm.h"
 
 struct conn;
@@ -70,6 +71,11 @@ struct watches {
     uint64_t event;        /* The newest one's number. */
     struct buffer message; /* The one at hand, as JSON. */
 };
+
+/* Of which locks a watch may tell: of that name, or of all that begin so.
+ * False: of none. '*ret_name' is borrowed from 'text'. */
+bool watch_tells(enum watch_kind kind, struct bytes text,
+                 enum extent *ret_extent, struct bytes *ret_name);
 
 void watches_init(struct core *core);
 /* NULL, or the limit that is reached. The same again is fine. */

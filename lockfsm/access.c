@@ -26,7 +26,7 @@ static const char *const verb_names[VERB_COUNT] = {
     [VERB_KICK] = "kick",           [VERB_SESSIONS] = "sessions",
     [VERB_BLACKLIST] = "blacklist", [VERB_CLUSTER] = "cluster",
     [VERB_BACKUP] = "backup",       [VERB_AUDIT] = "audit",
-    [VERB_LIMITS] = "limits",       [VERB_ACCESS] = "access",
+    [VERB_ADMIN] = "admin",         [VERB_ACCESS] = "access",
 };
 
 const char *verb_name(enum verb verb)
@@ -66,7 +66,7 @@ const char *grant_check(const struct grant *grant)
         return "a grant needs a verb";
     }
     if ((grant->verbs & ~composed) != 0) {
-        return "'limits' and 'access' are in the role 'admin' alone";
+        return "'admin' and 'access' are in the role 'admin' alone";
     }
     if ((grant->verbs & named) != 0 && (grant->verbs & ~named) != 0) {
         return "verbs of names and of the cluster need a grant each";
@@ -332,7 +332,7 @@ static struct demand demand_of(const struct entry *command)
         demand.may_be_own = true;
         return demand;
     case OP_SET_LIMIT:
-        return of_cluster(VERB_LIMITS);
+        return of_cluster(VERB_ADMIN);
     case OP_USER_SET:
     case OP_USER_REMOVE:
     case OP_SECRET_ADD:

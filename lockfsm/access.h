@@ -28,7 +28,7 @@
  * session.
  *
  * The role ROLE_ADMIN has all verbs, and cannot be changed; VERB_ACCESS and
- * VERB_LIMITS are in no other role, so nobody can give himself more than he was
+ * VERB_ADMIN are in no other role, so nobody can give himself more than he was
  * given. */
 
 #ifndef HASP_LOCKFSM_ACCESS_H

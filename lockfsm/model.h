@@ -102,12 +102,12 @@ enum verb {
     VERB_CLUSTER,
     VERB_BACKUP,
     VERB_AUDIT,
-    VERB_LIMITS,
+    VERB_ADMIN,
     VERB_ACCESS,
     VERB_COUNT
 };
 #define VERB_NAMED_COUNT VERB_SESSIONS
-#define VERB_COMPOSED_COUNT VERB_LIMITS
+#define VERB_COMPOSED_COUNT VERB_ADMIN
 
 struct grant {
     uint32_t verbs;    /* 1 << enum verb. */

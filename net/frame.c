@@ -86,6 +86,7 @@ static void put_terms(struct buffer *out, const struct frame_terms *terms)
     }
     buffer_put(out, terms->members, sizeof terms->members);
     buffer_put_run(out, bytes_of_text(terms->name));
+    buffer_put_u8(out, terms->is_access_required);
 }
 
 static bool get_terms(struct reader *reader, struct frame_terms *ret)
@@ -99,12 +100,15 @@ static bool get_terms(struct reader *reader, struct frame_terms *ret)
     }
     struct bytes members = reader_bytes(reader, sizeof terms.members);
     struct bytes name = reader_run(reader);
-    if (!reader_ok(reader, false) || name.size >= sizeof terms.name ||
+    uint8_t is_access_required = reader_u8(reader);
+    if (!reader_ok(reader, false) || is_access_required > 1 ||
+        name.size >= sizeof terms.name ||
         (name.size > 0 && memchr(name.data, 0, name.size) != NULL)) {
         return false;
     }
     memcpy(terms.members, members.data, members.size);
     memcpy(terms.name, name.data, name.size);
+    terms.is_access_required = is_access_required == 1;
     *ret = terms;
     return true;
 }
@@ -264,12 +268,13 @@ int frame_get_answer(struct bytes body, struct frame_answer *ret)
     return 0;
 }
 
-void frame_put_closed(struct buffer *out, uint64_t conn,
+void frame_put_closed(struct buffer *out, uint64_t conn, bool is_quiet,
                       const uint64_t *sessions, uint32_t count)
 {
     CHECK(count <= FRAME_SESSION_MAX);
     size_t start = frame_begin(out, FRAME_CLOSED);
     buffer_put_u64(out, conn);
+    buffer_put_u8(out, is_quiet);
     buffer_put_u32(out, count);
     for (uint32_t i = 0; i < count; i++) {
         buffer_put_u64(out, sessions[i]);
@@ -277,13 +282,15 @@ void frame_put_closed(struct buffer *out, uint64_t conn,
     frame_end(out, start);
 }
 
-int frame_get_closed(struct bytes body, uint64_t *ret_conn,
+int frame_get_closed(struct bytes body, uint64_t *ret_conn, bool *ret_is_quiet,
                      uint64_t sessions[FRAME_SESSION_MAX], uint32_t *ret_count)
 {
     struct reader reader = reader_of(body);
     uint64_t conn = reader_u64(&reader);
+    uint8_t is_quiet = reader_u8(&reader);
     uint32_t count = reader_u32(&reader);
-    if (!reader_ok(&reader, false) || count > FRAME_SESSION_MAX ||
+    if (!reader_ok(&reader, false) || is_quiet > 1 ||
+        count > FRAME_SESSION_MAX ||
         reader_left(&reader) != (size_t)count * 8) {
         return HASP_EPROTO;
     }
@@ -291,6 +298,7 @@ int frame_get_closed(struct bytes body, uint64_t *ret_conn,
         sessions[i] = reader_u64(&reader);
     }
     *ret_conn = conn;
+    *ret_is_quiet = is_quiet == 1;
     *ret_count = count;
     return 0;
 }

@@ -106,6 +106,7 @@ struct frame_terms {
     uint32_t limit_count; /* 0: no terms are shown. */
     uint8_t members[DIGEST_SIZE];
     char name[FRAME_NAME_SIZE];
+    bool is_access_required;
 };
 
 struct frame_hello {
@@ -175,11 +176,13 @@ void frame_put_answer(struct buffer *out, const struct frame_answer *answer);
 MUST_CHECK int frame_get_answer(struct bytes body, struct frame_answer *ret);
 
 /* CLOSED: connection 'conn' of the sending node was closed; these sessions were
- * attached to it. */
+ * attached to it. 'is_quiet': the node has closed it, and its client may
+ * live. */
 #define FRAME_SESSION_MAX 4096
-void frame_put_closed(struct buffer *out, uint64_t conn,
+void frame_put_closed(struct buffer *out, uint64_t conn, bool is_quiet,
                       const uint64_t *sessions, uint32_t count);
 MUST_CHECK int frame_get_closed(struct bytes body, uint64_t *ret_conn,
+                                bool *ret_is_quiet,
                                 uint64_t sessions[FRAME_SESSION_MAX],
                                 uint32_t *ret_count);
 

@@ -14,6 +14,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "net/door.h"
 #include "net/secure.h"
 
 #define BACKLOG 1024
@@ -108,16 +109,23 @@ int listener_open(uv_loop_t *loop, const char *host, uint16_t port,
 {
     int fd;
     int error = listener_bind(host, port, &fd, why);
-    if (error != 0) {
-        return error;
+    if (error == 0) {
+        *ret_listener = listener_adopt(loop, fd, accept, ready, data);
+        (*ret_listener)->port = listener_port_of(fd);
     }
+    return error;
+}
+
+struct listener *listener_adopt(uv_loop_t *loop, int fd,
+                                listener_accept_fn *accept,
+                                listener_ready_fn *ready, void *data)
+{
     struct listener *listener = memory_new(sizeof *listener);
     listener->accept = accept;
     listener->data = data;
     listener->gate.ready = ready;
     listener->gate.data = data;
     listener->fd = fd;
-    listener->port = listener_port_of(fd);
     CHECK(uv_poll_init(loop, &listener->poll, fd) == 0);
     CHECK(uv_timer_init(loop, &listener->timer) == 0);
     gate_open(&listener->gate, loop);
@@ -127,8 +135,7 @@ int listener_open(uv_loop_t *loop, const char *host, uint16_t port,
     listener->poll.data = listener;
     listener->timer.data = listener;
     CHECK(uv_poll_start(&listener->poll, UV_READABLE, poll_cb) == 0);
-    *ret_listener = listener;
-    return 0;
+    return listener;
 }
 
 void listener_use_tls(struct listener *listener, enum tls_mode mode,
@@ -197,6 +204,11 @@ static void take_connection(struct listener *listener, int fd,
     const struct stream_limits *limits = NULL;
     const char *refusal = NULL;
     void *owner = NULL;
+    if (from->sa_family == AF_UNIX && !door_lets_in(fd)) {
+        refuse(fd, "-NOPERM only root and the user that runs the node may come "
+                   "by its own socket\r\n");
+        return;
+    }
     address_format(from, address);
     struct stream *stream = listener->accept(listener->data, address, &events,
                                              &limits, &owner, &refusal);

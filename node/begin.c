@@ -414,6 +414,7 @@ int begin_open_disk(struct hasp_node *node, struct recovery *recovery,
     founding_init(&node->founding, node->options.id, identity->incarnation,
                   node->options.cluster_name, &node->configured,
                   &options.limits.founding);
+    node->founding.is_access_required = options.founds_access_required;
     LOG_INFO(
         is_new ? "data directory made" : "data directory opened",
         "dir=%s incarnation=%016" PRIx64,

@@ -11,10 +11,12 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/address.h"
 #include "base/check.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "net/door.h"
 #include "net/resp.h"
 #include "net/stream.h"
 #include "node/node.h"
@@ -62,6 +64,7 @@ struct client {
     struct list in_strangers; /* Until it is found to be none. */
     uint64_t unfinished_ns;   /* Since when. */
     size_t unsent_size;       /* That is counted in clients->unsent_size. */
+    bool is_local;            /* Came by the local door. */
     bool is_ready;
     bool is_known; /* The core has heard of it. */
     bool is_blocked;
@@ -314,6 +317,30 @@ static struct origin *find_origin(struct clients *clients, const char *address)
     return origin;
 }
 
+static struct stream *new_client(struct clients *clients, struct origin *origin,
+                                 const struct stream_events **ret_events,
+                                 const struct stream_limits **ret_limits,
+                                 void **ret_owner)
+{
+    struct client *client = memory_new(sizeof *client);
+    client->clients = clients;
+    client->parser.limits.request_size_max = clients->node->options.limits
+                                                 .request_size;
+    client->origin = origin;
+    origin->count++;
+    clients->count++;
+    client->conn = take_slot(clients, client);
+    list_init(&client->in_dirty);
+    list_init(&client->in_resumed);
+    list_init(&client->in_unfinished);
+    list_push_back(&clients->strangers, &client->in_strangers);
+    *ret_events = &events;
+    *ret_limits = &limits;
+    *ret_owner = client;
+    turn_saw_more(&clients->node->turn);
+    return &client->stream;
+}
+
 static struct stream *on_accept(void *data, const char *address,
                                 const struct stream_events **ret_events,
                                 const struct stream_limits **ret_limits,
@@ -328,26 +355,33 @@ static struct stream *on_accept(void *data, const char *address,
         *ret_refusal = AT_LIMIT;
         forget_origin(clients, origin);
     } else {
-        struct client *client = memory_new(sizeof *client);
-        client->clients = clients;
-        client->parser.limits.request_size_max = clients->node->options.limits
-                                                     .request_size;
-        client->origin = origin;
-        origin->count++;
-        clients->count++;
-        client->conn = take_slot(clients, client);
-        list_init(&client->in_dirty);
-        list_init(&client->in_resumed);
-        list_init(&client->in_unfinished);
-        list_push_back(&clients->strangers, &client->in_strangers);
-        *ret_events = &events;
-        *ret_limits = &limits;
-        *ret_owner = client;
-        turn_saw_more(&clients->node->turn);
-        return &client->stream;
+        return new_client(clients, origin, ret_events, ret_limits, ret_owner);
     }
     clients->refused_count++;
     return NULL;
+}
+
+/* The few that come by the local door stand beside all limits: there must be a
+ * way in when nobody else finds one. */
+static struct stream *on_accept_local(void *data, const char *address,
+                                      const struct stream_events **ret_events,
+                                      const struct stream_limits **ret_limits,
+                                      void **ret_owner,
+                                      const char **ret_refusal)
+{
+    struct clients *clients = data;
+    struct origin *origin = find_origin(clients, address);
+    if (origin->count >= DOOR_CONNECTION_MAX) {
+        *ret_refusal = "-LIMIT connections by the node's own socket\r\n";
+        clients->refused_count++;
+        return NULL;
+    }
+    struct stream *stream = new_client(clients, origin, ret_events, ret_limits,
+                                       ret_owner);
+    struct client *client = *ret_owner;
+    client->is_local = true;
+    list_remove(&client->in_strangers);
+    return stream;
 }
 
 /* As far as its certificate and the way that its bytes take tell. */
@@ -372,6 +406,9 @@ static void tell_core(struct client *client)
     CHECK(node->has_begun && !client->is_known);
     client->is_known = true;
     struct identity identity = identity_of(&client->stream);
+    if (client->is_local) {
+        identity = (struct identity){.way = IDENTITY_LOCAL, .is_private = true};
+    }
     core_client_opened(node->core, client->conn, client->stream.address,
                        &identity, turn_now());
     turn_wake(&node->turn);
@@ -446,6 +483,18 @@ void clients_use_tls(struct clients *clients, enum tls_mode mode,
     }
 }
 
+int clients_open_door(struct clients *clients, char why[HASP_WHY_SIZE])
+{
+    struct hasp_node *node = clients->node;
+    int fd;
+    int rv = door_bind(node->options.directory, &fd, why);
+    if (rv == 0) {
+        clients->door = listener_adopt(&node->uv, fd, on_accept_local, on_ready,
+                                       clients);
+    }
+    return rv;
+}
+
 void clients_begin(struct clients *clients)
 {
     CHECK(clients->node->has_begun);
@@ -461,6 +510,11 @@ void clients_refuse(struct clients *clients)
     if (clients->listener != NULL) {
         listener_close(clients->listener);
         clients->listener = NULL;
+    }
+    if (clients->door != NULL) {
+        door_remove(clients->node->options.directory);
+        listener_close(clients->door);
+        clients->door = NULL;
     }
 }
 

@@ -48,6 +48,7 @@ struct origin;
 struct clients {
     struct hasp_node *node;
     struct listener *listener;
+    struct listener *door; /* The local one. */
     struct client **slot;
     uint32_t *generation;
     uint32_t *vacant; /* A stack of free slots. */
@@ -74,6 +75,9 @@ struct clients {
 /* Listens. 'why' says what failed. */
 MUST_CHECK int clients_open(struct clients *clients, struct hasp_node *node,
                             const char *address, char why[HASP_WHY_SIZE]);
+/* Likewise by the local door, in the data directory. */
+MUST_CHECK int clients_open_door(struct clients *clients,
+                                 char why[HASP_WHY_SIZE]);
 /* The core has begun: it hears of the connections that stand. Before, every
  * request was answered with NOLEADER. */
 void clients_begin(struct clients *clients);

@@ -68,6 +68,7 @@ void founding_show(const struct founding *founding,
     memcpy(ret_terms->limit, founding->limits.of, sizeof founding->limits.of);
     digest_of(buffer_bytes(&founding->configuration), ret_terms->members);
     snprintf(ret_terms->name, sizeof ret_terms->name, "%s", founding->name);
+    ret_terms->is_access_required = founding->is_access_required;
 }
 
 /* Another version may know fewer limits, or more. */
@@ -97,6 +98,15 @@ int founding_compare(const struct founding *founding, uint64_t id,
                      founding->own_id);
             return HASP_EREFUSED;
         }
+    }
+    if (terms->is_access_required != own.is_access_required) {
+        snprintf(why, HASP_WHY_SIZE,
+                 "founders differ: security.access is %s at node %" PRIu64
+                 "; write the same into both files",
+                 own.is_access_required ? "required here and open"
+                                        : "open here and required",
+                 id);
+        return HASP_EREFUSED;
     }
     if (memcmp(terms->members, own.members, sizeof own.members) != 0) {
         snprintf(why, HASP_WHY_SIZE,

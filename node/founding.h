@@ -67,7 +67,8 @@ struct founding {
     struct buffer configuration; /* Body of the first entry. */
     struct lockfsm_limits limits;
     char name[FRAME_NAME_SIZE];
-    bool is_over; /* Founded: 'founder' is the record of who did. */
+    bool is_access_required; /* From the beginning; set by the owner. */
+    bool is_over;            /* Founded: 'founder' is the record of who did. */
     bool saw_cluster;
     uint64_t saw_since_ns;
     uint8_t seen_id[CLUSTER_ID_SIZE]; /* In a greeting, or in the record. */

@@ -64,6 +64,7 @@ int hasp_node_open(const struct hasp_node_options *options,
                             why) != 0 ||
                clients_open(&node->clients, node, node->options.listen_client,
                             why) != 0 ||
+               clients_open_door(&node->clients, why) != 0 ||
                (node->options.listen_http != NULL &&
                 web_open(&node->web, node->options.listen_http, why) != 0)) {
         status = HASP_NODE_UNAVAILABLE;

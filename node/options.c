@@ -354,6 +354,22 @@ void options_members(const struct hasp_node_options *options,
           compare_members);
 }
 
+static bool is_here(const char *address)
+{
+    char host[128];
+    uint16_t port;
+    return address == NULL ||
+           (address_split(address, host, sizeof host, &port) == 0 &&
+            address_is_loopback(host));
+}
+
+bool options_require_access(const struct hasp_node_options *options)
+{
+    return options->access == HASP_NODE_ACCESS_REQUIRED ||
+           (options->access == HASP_NODE_ACCESS_AUTO && !options->is_insecure &&
+            !is_here(options->listen_client));
+}
+
 void options_for_core(const struct hasp_node_options *options,
                       struct core_options *ret_options)
 {
@@ -365,6 +381,8 @@ void options_for_core(const struct hasp_node_options *options,
         .election_ms = options->election_ms,
         .heartbeat_ms = options->heartbeat_ms,
         .finalizes_itself = options->finalizes_itself,
+        .takes_secrets_in_clear = options->is_insecure,
+        .founds_access_required = options_require_access(options),
         .redirect = options->redirect == HASP_NODE_MOVED ? REDIRECT_MOVED
                                                          : REDIRECT_FORWARD,
         .allows_del = options->allows_del,

@@ -19,6 +19,8 @@ void options_done(struct hasp_node_options *options);
 void options_members(const struct hasp_node_options *options,
                      struct replica_members *ret_members);
 
+/* Whether a cluster that they found begins with access required. */
+bool options_require_access(const struct hasp_node_options *options);
 /* What the core takes of them; its seeds and numbers of life are left 0. */
 void options_for_core(const struct hasp_node_options *options,
                       struct core_options *ret_options);

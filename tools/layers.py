@@ -39,17 +39,19 @@ ROOMS = [
     ('core/commands', r'core/commands/',
      'base base/sha lease/rules lockfsm net/resp core/request.h '
      'core/state.h core/conn.h '
-     'core/attach.h core/lease.h core/watches.h core/redis/scripts.h '
+     'core/attach.h core/identity.h core/lease.h core/watches.h '
+     'core/redis/scripts.h '
      # The way of a request, commands.c.
      'core/feature.h core/forward.h core/propose.h core/questions.h', '',
      True),
     ('core/redis', r'core/redis/',
      'base base/sha lease/rules lockfsm net/resp core/request.h '
      'core/state.h core/lease.h core/propose.h core/questions.h '
-     'core/commands/commands.h', '', True),
+     'core/commands/commands.h core/commands/gate.h', '', True),
     ('core', r'core/',
      'base base/sha lease/rules lockfsm lease raft net/resp net/frame '
      'storage/table.h storage/snapshot.h core/commands/commands.h '
+     'core/commands/gate.h '
      'core/redis/scripts.h', '', True),
     # Requests of HTTP as requests of clients; of core what all its users see.
     ('http', r'http/',

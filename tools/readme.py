@@ -154,7 +154,8 @@ def run_file(build, path):
         cluster = None
         if not own:
             cluster = subprocess.Popen(
-                [f'{build}/hasp', 'dev', '--port', str(port)],
+                [f'{build}/hasp', 'dev', '--port', str(port), '--dir',
+                 os.path.join(folder, 'dev')],
                 stdout=subprocess.PIPE, text=True, start_new_session=True)
             if not select.select([cluster.stdout], [], [], TIMEOUT)[0] or \
                     not cluster.stdout.readline().startswith('ready'):

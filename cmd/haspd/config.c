@@ -30,6 +30,7 @@ enum kind {
     KIND_SWITCH,
     KIND_TLS,
     KIND_DEL,
+    KIND_ACCESS,
     KIND_MEMBER
 };
 
@@ -117,6 +118,7 @@ static const struct setting settings[] = {
     {"tls", "client", KIND_TLS, AT(tls_client), 0, 0},
     {"tls", "peer", KIND_TLS, AT(tls_peer), 0, 0},
     {"security", "insecure", KIND_SWITCH, AT(is_insecure), 0, 0},
+    {"security", "access", KIND_ACCESS, AT(access), 0, 0},
     {"client", "redirect", KIND_REDIRECT, AT(redirect), 0, 0},
     {"redis", "del", KIND_DEL, AT(allows_del), 0, 0},
     {"upgrade", "finalize", KIND_FINALIZE, AT(finalizes_itself), 0, 0},
@@ -136,6 +138,8 @@ static const struct choice {
     [KIND_SWITCH] = {{"no", "yes", NULL}, "yes or no"},
     [KIND_TLS] = {{"off", "allow", "require", NULL}, "off, allow or require"},
     [KIND_DEL] = {{"refuse", "allow", NULL}, "refuse or allow"},
+    [KIND_ACCESS] = {{"auto", "open", "required", NULL},
+                     "auto, open or required"},
 };
 
 /* Where a value comes from, for messages. */
@@ -341,6 +345,8 @@ static int set_choice(struct config *config, const struct setting *setting,
     } else if (setting->kind == KIND_TLS) {
         *(enum hasp_node_tls *)field(config,
                                      setting) = (enum hasp_node_tls)found;
+    } else if (setting->kind == KIND_ACCESS) {
+        config->options.access = (enum hasp_node_access)found;
     } else {
         *(bool *)field(config, setting) = found == 1;
     }
@@ -580,6 +586,8 @@ static int choice_of(const struct config *config, const struct setting *setting)
         return (int)config->options.redirect;
     case KIND_TLS:
         return (int)*(const enum hasp_node_tls *)field(config, setting);
+    case KIND_ACCESS:
+        return (int)config->options.access;
     default:
         return *(const bool *)field(config, setting);
     }
@@ -621,6 +629,7 @@ static void print_setting(const struct config *config, size_t index, FILE *out)
     case KIND_SWITCH:
     case KIND_TLS:
     case KIND_DEL:
+    case KIND_ACCESS:
         fprintf(out, "%s = %s ; %s\n", setting->key,
                 choices[setting->kind].names[choice_of(config, setting)],
                 source);

@@ -5,12 +5,14 @@
 #include "core/commands/commands.h"
 
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
 #include "base/memory.h"
 #include "core/attach.h"
+#include "core/commands/gate.h"
 #include "core/conn.h"
 #include "core/feature.h"
 #include "core/forward.h"
@@ -88,12 +90,43 @@ static bool refuse_subscriber(struct core *core, struct request *request)
     return false;
 }
 
+/* Nobody knows who it is, and that is needed. */
+static bool is_stranger(const struct core *core, const struct conn *conn)
+{
+    return conn->user == USER_ANYONE &&
+           (conn->certified != NULL || lockfsm_access_is_required(core->fsm));
+}
+
+/* A certificate of whom nobody knows is refused here, since TLS 1.3 has told
+ * the client long ago that it is connected. */
+static void refuse_stranger(struct core *core, struct request *request)
+{
+    struct conn *conn = request->conn;
+    uint64_t slot = request->slot;
+    char why[256];
+    if (conn->certified == NULL) {
+        request_refuse(core, request, "NOAUTH",
+                       "who you are is not known: give a certificate, or a "
+                       "secret with AUTH");
+        return;
+    }
+    snprintf(why, sizeof why,
+             "user '%s' is not known here, or disabled: hasp user add %s",
+             conn->certified, conn->certified);
+    request_refuse(core, request, "NOAUTH", why);
+    conn_quit(core, conn, slot);
+}
+
 /* What may refuse a command before its arguments are looked at. */
 static bool may_begin(struct core *core, struct request *request,
                       uint32_t count)
 {
     const struct command *command = request->command;
     struct conn *conn = request->conn;
+    if (command->needs != NEEDS_NOTHING && is_stranger(core, conn)) {
+        refuse_stranger(core, request);
+        return false;
+    }
     if (command->arity > 0 ? count != (uint32_t)command->arity
                            : count < (uint32_t)-command->arity) {
         return refuse_arity(core, request);
@@ -266,7 +299,9 @@ void commands_received(struct core *core, struct conn *conn,
     }
     const struct call *call = request->call;
     if ((request->command->flags & COMMAND_LOCAL) != 0) {
-        request->command->run(core, request, call);
+        if (gate_passes(core, request, call, true)) {
+            request->command->run(core, request, call);
+        }
         return;
     }
     if (!has_good_sizes(core, request, call) ||
@@ -361,6 +396,10 @@ void commands_decide(struct core *core, struct request *request)
     if (request->is_pushed) {
         attach_hear(core, request->session);
     }
+    bool is_read = (command->flags & COMMAND_READ) != 0 && command->run == NULL;
+    if (!is_read && !gate_passes(core, request, call, false)) {
+        return;
+    }
     if ((command->flags & COMMAND_CHANGE) != 0) {
         if (has_no_room(core, request, call)) {
             if (call_number(call, OPTION_REQ, 0) == 0) {
@@ -435,7 +474,9 @@ void commands_read(struct core *core, struct request *request)
     CHECK(call != NULL); /* What waits to be read for is kept as understood. */
     request_leave(core, request);
     if (!request->is_unwelcome) {
-        request->command->read(core, request, call);
+        if (gate_passes(core, request, call, true)) {
+            request->command->read(core, request, call);
+        }
         return;
     }
     if (has_no_room(core, request, call)) {

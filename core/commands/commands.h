@@ -33,6 +33,7 @@
 
 #include "base/bytes.h"
 #include "core/request.h"
+#include "lockfsm/access.h"
 #include "lockfsm/entry.h"
 #include "lockfsm/lockfsm.h"
 #include "net/resp.h"
@@ -61,6 +62,24 @@ enum command_flag {
     COMMAND_PROMOTES = 1 << 18,
     COMMAND_REMOVES = 1 << 19,
     COMMAND_SCRIPT = 1 << 20 /* EVALSHA leaves as EVAL. */
+};
+
+/* Who may ask: what a row of the table must say. Decided by gate.h where the
+ * request is answered or proposed. */
+enum command_needs {
+    NEEDS_MISSING, /* No command; a row without its needs. */
+    NEEDS_NOTHING, /* Whoever is there, before AUTH, too. */
+    NEEDS_USER,    /* Any user. What he sees of others the handler decides. */
+    NEEDS_ENTRY,   /* Any user; more by its entry, when that is applied. */
+    NEEDS_READ,    /* VERB_READ of each name or key. */
+    NEEDS_READ_PREFIX, /* VERB_READ of all names with the prefix. */
+    NEEDS_READ_CHANNELS,
+    NEEDS_READ_PATTERNS,
+    NEEDS_SESSIONS, /* The verb of the cluster; likewise those below. */
+    NEEDS_CLUSTER,
+    NEEDS_BACKUP,
+    NEEDS_ADMIN,
+    NEEDS_ACCESS
 };
 
 /* What may follow the operands. */
@@ -121,7 +140,11 @@ struct call {
     enum limit_key limit;
     uint64_t value;            /* Of the limit. */
     uint8_t proof[PROOF_SIZE]; /* Of the secret; of OPEN the PROOF. */
-    uint32_t pair_count;       /* KEEP: of (id, secret), from argument 1 on. */
+    enum verb verb;
+    bool is_disabled; /* Of a user. */
+    bool is_reused;
+    bool is_required;    /* Access. */
+    uint32_t pair_count; /* KEEP: of (id, secret), from argument 1 on. */
     uint64_t number[OPTION_COUNT_ALL]; /* Set where given. */
     struct bytes text[OPTION_COUNT_ALL];
     struct label labels[LABEL_COUNT_MAX];
@@ -176,7 +199,8 @@ typedef void command_reply_fn(struct core *core, struct request *request,
 typedef bool command_parse_fn(struct call *call, struct resp_writer *writer);
 
 struct command {
-    const char *name;     /* Upper case. */
+    const char *name; /* Upper case. */
+    enum command_needs needs;
     const char *operands; /* See parse.c; NULL: 'parse' does it all. */
     uint32_t options;     /* Those allowed. */
     uint32_t flags;
@@ -270,6 +294,15 @@ command_encode_fn blacklist_add_encode, blacklist_remove_encode,
 command_parse_fn blacklist_check;
 command_read_fn blacklist_list_read, limits_list_read;
 
+/* access.c */
+command_parse_fn user_set_parse, role_set_parse, access_set_parse;
+command_encode_fn user_set_encode, user_remove_encode, secret_add_encode,
+    secret_remove_encode, role_set_encode, role_remove_encode,
+    access_set_encode;
+command_read_fn user_show_read, user_list_read, user_can_read, role_show_read,
+    role_list_read;
+command_run_fn whoami_run;
+
 /* core/membership.c, core/transfer.c, core/snapshots.c */
 command_run_fn raft_add_run, raft_promote_run, raft_take_away_run,
     raft_transfer_run, raft_snapshot_run;
@@ -300,6 +333,9 @@ command_parse_fn watch_texts_check, lock_watch_parse;
 command_run_fn server_hello, server_auth, server_ping, server_echo, server_quit,
     server_reset, server_select, server_command, server_client, server_config,
     server_readonly, server_cluster;
+/* The answer to HELLO, from now on in this version. */
+void server_hello_answer(struct core *core, struct request *request,
+                         int version);
 command_parse_fn server_config_check, server_cluster_check;
 
 /* core/redis/commands.c */

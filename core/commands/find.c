@@ -25,6 +25,7 @@ void commands_init(struct core *core)
     memset(core->command_slots, 0, sizeof core->command_slots);
     for (uint32_t i = 0; i < commands_count(); i++) {
         const char *name = commands_table[i].name;
+        CHECK(commands_table[i].needs != NEEDS_MISSING);
         uint32_t slot = name_hash((const uint8_t *)name, strlen(name));
         while (core->command_slots[slot % 512] != 0) {
             slot++;

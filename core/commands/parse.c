@@ -10,7 +10,8 @@
  *     s  a secret                a  a member's address
  *     I  a number that may be missing
  *     k  a limit's name          v  its value
- *     x  bytes (may be none)
+ *     x  bytes (may be none)     u  a user's or a role's name
+ *     h  a SHA-256               b  a verb
  *
  * Everything a stranger can get wrong is said here, with the command's name. */
 
@@ -217,6 +218,29 @@ static bool parse_names(struct parse *parse)
     return true;
 }
 
+/* Of the commands about users. */
+static bool parse_of_user(struct parse *parse, char letter)
+{
+    struct call *call = parse->call;
+    struct bytes argument = call->argument[parse->at++];
+    switch (letter) {
+    case 'u':
+        call->name = argument;
+        return user_name_is_valid(argument) ||
+               fail(parse, "a name has 1 to 64 letters, digits, '.', '_', "
+                           "'-'");
+    case 'b':
+        return verb_find(argument, &call->verb) ||
+               fail(parse, "there is no such verb: read, share, lock, fence, "
+                           "kick, sessions, blacklist, cluster, backup, "
+                           "audit, admin, access");
+    default:
+        return (argument.size == (size_t)2 * PROOF_SIZE &&
+                hex_get(argument, call->proof, PROOF_SIZE)) ||
+               fail(parse, "the hash must be 64 hex digits");
+    }
+}
+
 static bool parse_operand(struct parse *parse, char letter)
 {
     struct call *call = parse->call;
@@ -228,6 +252,9 @@ static bool parse_operand(struct parse *parse, char letter)
         }
     } else if (parse->at >= call->count) {
         return fail(parse, "wrong number of arguments");
+    }
+    if (strchr("ubh", letter) != NULL) {
+        return parse_of_user(parse, letter);
     }
     struct bytes argument = call->argument[parse->at];
     switch (letter) {

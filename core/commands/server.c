@@ -8,6 +8,7 @@
 
 #include "core/attach.h"
 #include "core/commands/commands.h"
+#include "core/commands/gate.h"
 #include "core/conn.h"
 #include "core/request.h"
 #include "core/state.h"
@@ -29,25 +30,26 @@ static bool is_name(struct bytes name)
     return name.size <= NAME_SIZE_MAX;
 }
 
-/* No users are configured: the default one needs no password. */
-static bool is_default_user(struct bytes user)
-{
-    return user.size == 7 && memcmp(user.data, "default", 7) == 0;
-}
+/* What HELLO was given. */
+struct hello {
+    int version;
+    bool has_user;
+    struct bytes user;
+    struct bytes secret;
+    bool has_name;
+    struct bytes name;
+};
 
 /* Looks at what follows the version in HELLO. */
 static bool hello_options(struct core *core, struct request *request,
-                          const struct call *call)
+                          const struct call *call, struct hello *hello)
 {
     for (uint32_t i = 2; i < call->count;) {
         struct bytes word = call->argument[i];
         if (bytes_is_word(word, "AUTH") && i + 2 < call->count) {
-            if (!is_default_user(call->argument[i + 1])) {
-                request_refuse(core, request, "WRONGPASS",
-                               "invalid username-password pair or user is "
-                               "disabled.");
-                return false;
-            }
+            hello->has_user = true;
+            hello->user = call->argument[i + 1];
+            hello->secret = call->argument[i + 2];
             i += 3;
         } else if (bytes_is_word(word, "SETNAME") && i + 1 < call->count) {
             if (!is_name(call->argument[i + 1])) {
@@ -56,7 +58,8 @@ static bool hello_options(struct core *core, struct request *request,
                                "or special characters.");
                 return false;
             }
-            conn_set_name(request->conn, call->argument[i + 1]);
+            hello->has_name = true;
+            hello->name = call->argument[i + 1];
             i += 2;
         } else {
             request_refuse(core, request, "ERR",
@@ -67,27 +70,17 @@ static bool hello_options(struct core *core, struct request *request,
     return true;
 }
 
-void server_hello(struct core *core, struct request *request,
-                  const struct call *call)
+void server_hello_answer(struct core *core, struct request *request,
+                         int version)
 {
     struct conn *conn = request->conn;
-    uint64_t version = (uint64_t)conn->version;
-    if (call->count > 1 && (!bytes_to_u64(call->argument[1], &version) ||
-                            version < 2 || version > 3)) {
-        request_refuse(core, request, "NOPROTO",
-                       "unsupported protocol version");
-        return;
-    }
-    if (!hello_options(core, request, call)) {
-        return;
-    }
-    conn->version = (int)version;
+    conn->version = version;
     request->version = (uint8_t)version;
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, 7);
     resp_key_text(writer, "server", "hasp");
     resp_key_text(writer, "version", core->version);
-    resp_key_integer(writer, "proto", (int64_t)version);
+    resp_key_integer(writer, "proto", version);
     resp_key_integer(writer, "id", (int64_t)(conn->id & INT64_MAX));
     resp_key_text(writer, "mode",
                   core->options.redirect == REDIRECT_MOVED ? "cluster"
@@ -100,20 +93,43 @@ void server_hello(struct core *core, struct request *request,
     request_done(core, request);
 }
 
+void server_hello(struct core *core, struct request *request,
+                  const struct call *call)
+{
+    struct conn *conn = request->conn;
+    struct hello hello = {0};
+    uint64_t version = (uint64_t)conn->version;
+    if (call->count > 1 && (!bytes_to_u64(call->argument[1], &version) ||
+                            version < 2 || version > 3)) {
+        request_refuse(core, request, "NOPROTO",
+                       "unsupported protocol version");
+        return;
+    }
+    if (!hello_options(core, request, call, &hello)) {
+        return;
+    }
+    if (hello.has_name) {
+        conn_set_name(conn, hello.name);
+    }
+    if (hello.has_user) {
+        identity_authenticate(core, request, hello.user, hello.secret,
+                              (int)version);
+    } else {
+        server_hello_answer(core, request, (int)version);
+    }
+}
+
 void server_auth(struct core *core, struct request *request,
                  const struct call *call)
 {
-    if (call->count == 2) {
-        request_refuse(core, request, "ERR",
-                       "AUTH <password> called without any password configured "
-                       "for the default user. Are you sure your configuration "
-                       "is correct?");
-    } else if (call->count == 3 && is_default_user(call->argument[1])) {
-        request_answer_ok(core, request);
-    } else {
-        request_refuse(core, request, "WRONGPASS",
-                       "invalid username-password pair or user is disabled.");
+    static const struct bytes none = {NULL, 0};
+    if (call->count > 3) {
+        request_refuse(core, request, "ERR", "syntax error");
+        return;
     }
+    identity_authenticate(core, request,
+                          call->count == 3 ? call->argument[1] : none,
+                          call->argument[call->count - 1], 0);
 }
 
 void server_ping(struct core *core, struct request *request,
@@ -161,6 +177,7 @@ void server_reset(struct core *core, struct request *request,
     (void)call;
     watches_remove(core, conn);
     attach_remove_conn(core, conn);
+    identity_reset(core, conn);
     conn_set_name(conn, (struct bytes){NULL, 0});
     conn->version = 2;
     request->version = 2;
@@ -245,17 +262,21 @@ void server_config(struct core *core, struct request *request,
 static void put_client(struct core *core, const struct conn *conn,
                        struct buffer *out)
 {
+    struct bytes user = conn->user == USER_ANYONE
+                            ? BYTES_LITERAL("default")
+                            : identity_name(core, conn->user);
     buffer_printf(out,
                   "id=%" PRIu64 " addr=%s name=%.*s age=%" PRIu64
                   " idle=0 flags=%s db=0 sub=%u psub=0 multi=-1 qbuf=0 "
                   "qbuf-free=0 argv-mem=0 obl=0 oll=0 omem=0 tot-mem=0 "
-                  "events=r cmd=NULL user=default redir=-1 sessions=%u "
+                  "events=r cmd=NULL user=%.*s redir=-1 sessions=%u "
                   "resp=%d\n",
                   conn->id & INT64_MAX, conn->address, (int)conn->name.size,
                   (const char *)conn->name.data,
                   (core->now_ns - conn->opened_ns) / NS_PER_S,
                   conn->channel_count > 0 ? "P" : "N", conn->channel_count,
-                  conn->session_count, conn->version);
+                  (int)user.size, (const char *)user.data, conn->session_count,
+                  conn->version);
 }
 
 /* At most so many lines in CLIENT LIST. */
@@ -266,6 +287,9 @@ static void client_list(struct core *core, struct request *request)
     struct buffer text = {0};
     uint32_t count = 0;
     LIST_FOR (struct conn, conn, &core->conns.by_age, in_core) {
+        if (!gate_sees(core, request, conn->user)) {
+            continue;
+        }
         if (count++ == CLIENT_LIST_MAX) {
             break;
         }

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "core/commands/commands.h"
+#include "core/commands/gate.h"
 #include "core/commands/listing.h"
 #include "core/lease.h"
 #include "core/request.h"
@@ -141,7 +142,7 @@ static void put_session(struct core *core, const struct session *session,
                         struct resp_writer *writer)
 {
     CHECK(is_serving(core)); /* Nobody else knows what is left. */
-    resp_map(writer, 10);
+    resp_map(writer, 11);
     resp_key_integer(writer, "id", (int64_t)session->id);
     resp_key_bulk(writer, "name", session->name);
     resp_key_bulk(writer, "address", session->address);
@@ -161,13 +162,14 @@ static void put_session(struct core *core, const struct session *session,
     }
     resp_text(writer, "blacklisted");
     resp_bool(writer, session_is_refused(session));
+    resp_key_bulk(writer, "user", session->user->name);
 }
 
 void session_show_read(struct core *core, struct request *request,
                        const struct call *call)
 {
     const struct session *session = lockfsm_session(core->fsm, call->id);
-    if (session == NULL) {
+    if (session == NULL || !gate_sees(core, request, session->user_number)) {
         request_refuse(core, request, "NOSESSION", "no such session");
         return;
     }
@@ -197,9 +199,11 @@ void session_list_read(struct core *core, struct request *request,
     }
     listing_begin(&listing, call_page(call), by_id);
     struct bytes prefix = call_text(call, OPTION_PREFIX);
+    bool sees_all = gate_has(core, request, VERB_SESSIONS);
     for (const struct session *session = lockfsm_sessions(core->fsm);
          session != NULL; session = session->by_id.next) {
-        if (session->id > after && bytes_has_prefix(session->name, prefix)) {
+        if (session->id > after && bytes_has_prefix(session->name, prefix) &&
+            (sees_all || session->user_number == request->user)) {
             listing_add(&listing, session);
         }
     }

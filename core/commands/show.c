@@ -3,6 +3,7 @@
 /* Reading locks. Times are the leader's: leases and delays by its timers,
  * "since when" by when it applied the entry. */
 
+#include "core/commands/gate.h"
 #include "core/commands/listing.h"
 #include "core/redis/scripts.h"
 #include "core/request.h"
@@ -32,16 +33,18 @@ static uint32_t at_most(uint32_t count, uint32_t max)
     return count < max ? count : max;
 }
 
-static void put_holder(struct core *core, const struct hold *hold,
-                       struct resp_writer *writer)
+static void put_holder(struct core *core, const struct request *request,
+                       const struct hold *hold, struct resp_writer *writer)
 {
     const struct session *session = hold->session;
-    resp_map(writer, 10u + (hold->hold_ms != 0 ? 1 : 0) +
+    bool sees = gate_sees(core, request, session->user_number);
+    resp_map(writer, 11u + (hold->hold_ms != 0 ? 1 : 0) +
                          (hold->delay_ms != 0 ? 1 : 0) +
                          (hold->has_barged ? 1 : 0));
     put_number(writer, "session", session->id);
     resp_key_bulk(writer, "client", session->name);
-    resp_key_bulk(writer, "address", session->address);
+    resp_key_bulk(writer, "address",
+                  sees ? session->address : BYTES_LITERAL(""));
     resp_key_bulk(writer, "owner", hold->owner);
     resp_key_bulk(writer, "value", hold->value);
     put_number(writer, "token", hold->token);
@@ -66,6 +69,7 @@ static void put_holder(struct core *core, const struct hold *hold,
     if (hold->has_barged) {
         put_number(writer, "barged", 1);
     }
+    resp_key_bulk(writer, "user", session->user->name);
 }
 
 static void put_waiter(struct core *core, const struct wait *wait,
@@ -119,8 +123,9 @@ static uint64_t earliest_ms(struct core *core, const struct lock *lock)
 }
 
 /* A lock that does not exist is free: a map without holders. */
-static void put_lock(struct core *core, const struct lock *lock,
-                     struct bytes name, struct resp_writer *writer)
+static void put_lock(struct core *core, const struct request *request,
+                     const struct lock *lock, struct bytes name,
+                     struct resp_writer *writer)
 {
     bool is_held = lock != NULL && lock->hold_count > 0;
     bool has_note = lock != NULL && lock->note.size > 0;
@@ -146,7 +151,7 @@ static void put_lock(struct core *core, const struct lock *lock,
             if (left-- == 0) {
                 break;
             }
-            put_holder(core, hold, writer);
+            put_holder(core, request, hold, writer);
         }
     }
     resp_text(writer, "queue");
@@ -174,7 +179,7 @@ static void put_lock(struct core *core, const struct lock *lock,
 void lock_show_read(struct core *core, struct request *request,
                     const struct call *call)
 {
-    put_lock(core, lockfsm_lock(core->fsm, call->name), call->name,
+    put_lock(core, request, lockfsm_lock(core->fsm, call->name), call->name,
              request_reply(core, request));
     request_done(core, request);
 }
@@ -209,7 +214,7 @@ void lock_list_read(struct core *core, struct request *request,
     struct resp_writer page = {&locks, request->version};
     while (count < listing.count && locks.size < PAGE_SIZE_MAX) {
         const struct lock *lock = listing.item[count++];
-        put_lock(core, lock, lock->name, &page);
+        put_lock(core, request, lock, lock->name, &page);
     }
     bool is_cut = listing.is_cut || count < listing.count;
     const struct lock *last = is_cut ? listing.item[count - 1] : NULL;

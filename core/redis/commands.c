@@ -25,6 +25,7 @@
 #include "base/check.h"
 #include "base/log.h"
 #include "core/commands/commands.h"
+#include "core/commands/gate.h"
 #include "core/lease.h"
 #include "core/propose.h"
 #include "core/questions.h"
@@ -331,6 +332,9 @@ static void decide(struct core *core, struct request *request, bool is_current)
     if (!changes(&outcome)) {
         if (!is_current) {
             questions_enqueue(core, request);
+            return;
+        }
+        if (!gate_passes_keys(core, request, request->call, true)) {
             return;
         }
         if (outcome.word != NULL && outcome.keys.is_script) {

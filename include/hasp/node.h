@@ -124,6 +124,15 @@ enum hasp_node_redirect {
     HASP_NODE_MOVED /* A follower answers -MOVED with the leader's address. */
 };
 
+/* Whether who does not say who he is may do anything, in a cluster that this
+ * node founds; later: hasp access. */
+enum hasp_node_access {
+    HASP_NODE_ACCESS_AUTO, /* Required if an address is not loopback and
+                              is_insecure is not set; else open. */
+    HASP_NODE_ACCESS_OPEN,
+    HASP_NODE_ACCESS_REQUIRED
+};
+
 enum hasp_node_log_level {
     HASP_NODE_LOG_ERROR,
     HASP_NODE_LOG_WARN,
@@ -187,6 +196,7 @@ struct hasp_node_options {
     enum hasp_node_tls tls_client;
     enum hasp_node_tls tls_peer;
 
+    enum hasp_node_access access;
     enum hasp_node_redirect redirect;
     bool allows_del; /* DEL of Redis takes a lock from whoever holds it. */
     /* After an upgrade of all members: raise the cluster to the new version's

@@ -31,6 +31,7 @@ static bool decode_and_encode(enum frame_type type, struct bytes body,
     struct frame_digest digest;
     uint64_t number;
     uint32_t count;
+    bool is_quiet;
     int error = HASP_EPROTO;
     if (type == FRAME_HELLO && (error = frame_get_hello(body, &hello)) == 0) {
         if (frame_common_version(&hello.versions, &frame_versions_spoken) ==
@@ -45,9 +46,9 @@ static bool decode_and_encode(enum frame_type type, struct bytes body,
                (error = frame_get_answer(body, &answer)) == 0) {
         frame_put_answer(out, &answer);
     } else if (type == FRAME_CLOSED &&
-               (error = frame_get_closed(body, &number, sessions, &count)) ==
-                   0) {
-        frame_put_closed(out, number, sessions, count);
+               (error = frame_get_closed(body, &number, &is_quiet, sessions,
+                                         &count)) == 0) {
+        frame_put_closed(out, number, is_quiet, sessions, count);
     } else if (type == FRAME_SNAPSHOT &&
                (error = frame_get_snapshot(body, &snapshot)) == 0) {
         frame_put_snapshot(out, &snapshot);

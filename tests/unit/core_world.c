@@ -540,7 +540,8 @@ void world_cut(struct world *world, uint64_t id, bool is_cut)
 
 /* --- Clients -------------------------------------------------------------- */
 
-void client_open(struct world *world, uint64_t node, uint64_t conn)
+void client_open_as(struct world *world, uint64_t node, uint64_t conn,
+                    const struct identity *identity)
 {
     struct world_node *at = &world->node[node];
     char address[32];
@@ -548,10 +549,15 @@ void client_open(struct world *world, uint64_t node, uint64_t conn)
     at->conn_end = conn < at->conn_end ? at->conn_end : conn + 1;
     at->client[conn].is_open = true;
     snprintf(address, sizeof address, "10.0.0.%d:%d", (int)node, (int)conn);
-    core_client_opened(
-        at->core, conn, address,
-        &(struct identity){.way = IDENTITY_NONE, .is_private = true},
-        node_now(at));
+    core_client_opened(at->core, conn, address, identity, node_now(at));
+    at->next_turn_ms = world->now_ms;
+}
+
+void client_open(struct world *world, uint64_t node, uint64_t conn)
+{
+    client_open_as(
+        world, node, conn,
+        &(struct identity){.way = IDENTITY_NONE, .is_private = true});
 }
 
 void client_close(struct world *world, uint64_t node, uint64_t conn)

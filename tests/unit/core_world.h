@@ -136,6 +136,8 @@ void links_update(struct world *world);
 
 void world_cut(struct world *world, uint64_t id, bool is_cut);
 void client_open(struct world *world, uint64_t node, uint64_t conn);
+void client_open_as(struct world *world, uint64_t node, uint64_t conn,
+                    const struct identity *identity);
 void client_close(struct world *world, uint64_t node, uint64_t conn);
 
 /* Feeds what the core lets in. */

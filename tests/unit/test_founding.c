@@ -123,19 +123,23 @@ static void founders_agree_on_their_terms(void **state)
         const struct replica_members *members;
         const struct lockfsm_limits *limits;
         const char *says;
+        bool is_required;
     } cases[] = {
-        {"test", &members, &limits, NULL},
-        {"test", &members, &given, NULL}, /* The default, written down. */
+        {"test", &members, &limits, NULL, false},
+        {"test", &members, &given, NULL,
+         false}, /* The default, written down. */
         {"prod", &members, &limits,
-         "cluster.name is 'prod' at node 2 and 'test' at node 1"},
+         "cluster.name is 'prod' at node 2 and 'test' at node 1", false},
         {"test", &members, &changed,
-         "limits.locks is 77 at node 2 and 2 at node 1"},
+         "limits.locks is 77 at node 2 and 2 at node 1", false},
         {"test", &moved, &limits,
-         "nodes 2 and 1 have other lines of cluster.member"},
+         "nodes 2 and 1 have other lines of cluster.member", false},
+        {"test", &members, &limits, "security.access", true},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         founding_init(&two, 2, 102, cases[i].name, cases[i].members,
                       cases[i].limits);
+        two.is_access_required = cases[i].is_required;
         founding_show(&two, &terms);
         int error = founding_compare(&one, 2, &terms, why);
         assert_int_equal(error, cases[i].says == NULL ? 0 : HASP_EREFUSED);

@@ -352,24 +352,29 @@ static void closed_comes_back(void **state)
     struct buffer out = {0};
     uint64_t conn;
     uint32_t count;
+    bool is_quiet;
     for (uint32_t i = 0; i < FRAME_SESSION_MAX; i++) {
         sessions[i] = i * 0x100000001u;
     }
     static const uint32_t counts[] = {0, 1, 3, FRAME_SESSION_MAX};
     for (size_t i = 0; i < 4; i++) {
         buffer_clear(&out);
-        frame_put_closed(&out, 9, sessions, counts[i]);
+        frame_put_closed(&out, 9, i % 2 == 1, sessions, counts[i]);
         struct bytes body = only_frame(&out, FRAME_CLOSED);
-        assert_int_equal(frame_get_closed(body, &conn, got, &count), 0);
+        assert_int_equal(frame_get_closed(body, &conn, &is_quiet, got, &count),
+                         0);
         assert_int_equal(conn, 9);
+        assert_int_equal(is_quiet, i % 2 == 1);
         assert_int_equal(count, counts[i]);
         assert_memory_equal(got, sessions, counts[i] * sizeof *got);
     }
     struct bytes body = only_frame(&out, FRAME_CLOSED);
-    store_u32(out.data + FRAME_HEADER_SIZE + 8, FRAME_SESSION_MAX + 1);
-    assert_int_equal(frame_get_closed(body, &conn, got, &count), HASP_EPROTO);
-    store_u32(out.data + FRAME_HEADER_SIZE + 8, FRAME_SESSION_MAX - 1);
-    assert_int_equal(frame_get_closed(body, &conn, got, &count), HASP_EPROTO);
+    store_u32(out.data + FRAME_HEADER_SIZE + 9, FRAME_SESSION_MAX + 1);
+    assert_int_equal(frame_get_closed(body, &conn, &is_quiet, got, &count),
+                     HASP_EPROTO);
+    store_u32(out.data + FRAME_HEADER_SIZE + 9, FRAME_SESSION_MAX - 1);
+    assert_int_equal(frame_get_closed(body, &conn, &is_quiet, got, &count),
+                     HASP_EPROTO);
     buffer_done(&out);
 }
 

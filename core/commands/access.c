@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: MIT */
+
+/* USER.*, SECRET.*, ROLE.*, ACCESS.SET, WHOAMI. */
+
+#include "base/check.h"
+#include "core/commands/listing.h"
+#include "core/request.h"
+#include "core/state.h"
+
+/* --- Arguments ------------------------------------------------------------ */
+
+/* "name IF changed", and then words; '*ret_at' is the first of those. */
+static bool parse_if(struct call *call, struct resp_writer *writer,
+                     uint32_t *ret_at)
+{
+    call->name = call->argument[1];
+    if (!user_name_is_valid(call->name)) {
+        return call_fail(call, writer,
+                         "a name has 1 to 64 letters, digits, '.', '_', '-'");
+    }
+    if (!bytes_is_word(call->argument[2], "IF") || call->count < 4 ||
+        !bytes_to_u64(call->argument[3], &call->id)) {
+        return call_fail(call, writer,
+                         "IF must tell what 'changed' was shown, 0 of what is "
+                         "new");
+    }
+    *ret_at = 4;
+    return true;
+}
+
+/* All words behind 'word' are the names. */
+static bool parse_rest(struct call *call, struct resp_writer *writer,
+                       uint32_t at, const char *word, uint32_t max)
+{
+    if (at == call->count) {
+        return true;
+    }
+    if (!bytes_is_word(call->argument[at], word) ||
+        call->count - at - 1 > max) {
+        return call_fail(call, writer,
+                         "an option that is not known, or too many names");
+    }
+    call->names = &call->argument[at + 1];
+    call->name_count = call->count - at - 1;
+    return true;
+}
+
+bool user_set_parse(struct call *call, struct resp_writer *writer)
+{
+    uint32_t at;
+    call->is_disabled = call->is_reused = false;
+    if (!parse_if(call, writer, &at)) {
+        return false;
+    }
+    for (; at < call->count; at++) {
+        if (bytes_is_word(call->argument[at], "DISABLED")) {
+            call->is_disabled = true;
+        } else if (bytes_is_word(call->argument[at], "REUSE")) {
+            call->is_reused = true;
+        } else {
+            break;
+        }
+    }
+    return parse_rest(call, writer, at, "ROLES", USER_ROLE_COUNT_MAX);
+}
+
+bool role_set_parse(struct call *call, struct resp_writer *writer)
+{
+    uint32_t at;
+    if (!parse_if(call, writer, &at) ||
+        !parse_rest(call, writer, at, "GRANTS", GRANT_COUNT_MAX)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < call->name_count; i++) {
+        struct grant grant;
+        const char *wrong = grant_parse(call->names[i], &grant);
+        if (wrong != NULL) {
+            return call_fail(call, writer, wrong);
+        }
+    }
+    return true;
+}
+
+bool access_set_parse(struct call *call, struct resp_writer *writer)
+{
+    struct bytes word = call->argument[1];
+    call->is_required = bytes_is_word(word, "REQUIRED");
+    if (!call->is_required && !bytes_is_word(word, "OPEN")) {
+        return call_fail(call, writer, "OPEN or REQUIRED expected");
+    }
+    if (call->count == 2) {
+        return true;
+    }
+    call->given |= UINT32_C(1) << OPTION_FORCE;
+    return (call->count == 3 && bytes_is_word(call->argument[2], "FORCE")) ||
+           call_fail(call, writer, "only FORCE may follow");
+}
+
+/* --- Changes -------------------------------------------------------------- */
+
+void user_set_encode(struct core *core, struct request *request,
+                     const struct call *call, struct buffer *out)
+{
+    struct role_name roles[USER_ROLE_COUNT_MAX];
+    (void)core;
+    (void)request;
+    for (uint32_t i = 0; i < call->name_count; i++) {
+        roles[i].name = call->names[i];
+    }
+    encode_user_set(out,
+                    &(struct user_set_command){.name = call->name,
+                                               .roles = roles,
+                                               .role_count = call->name_count,
+                                               .is_disabled = call->is_disabled,
+                                               .is_reused = call->is_reused,
+                                               .if_changed = call->id});
+}
+
+void user_remove_encode(struct core *core, struct request *request,
+                        const struct call *call, struct buffer *out)
+{
+    (void)core;
+    (void)request;
+    encode_user_remove(out, &(struct user_remove_command){.name = call->name});
+}
+
+void secret_add_encode(struct core *core, struct request *request,
+                       const struct call *call, struct buffer *out)
+{
+    struct secret_add_command add = {.name = call->name,
+                                     .label = call_text(call, OPTION_NAME)};
+    (void)core;
+    (void)request;
+    memcpy(add.hash, call->proof, sizeof add.hash);
+    encode_secret_add(out, &add);
+}
+
+void secret_remove_encode(struct core *core, struct request *request,
+                          const struct call *call, struct buffer *out)
+{
+    (void)core;
+    (void)request;
+    encode_secret_remove(out, &(struct secret_remove_command){
+                                  .name = call->name, .number = call->id});
+}
+
+void role_set_encode(struct core *core, struct request *request,
+                     const struct call *call, struct buffer *out)
+{
+    struct grant grants[GRANT_COUNT_MAX];
+    (void)core;
+    (void)request;
+    for (uint32_t i = 0; i < call->name_count; i++) {
+        const char *wrong = grant_parse(call->names[i], &grants[i]);
+        CHECK(wrong == NULL); /* It was looked at when it came. */
+    }
+    encode_role_set(out,
+                    &(struct role_set_command){.name = call->name,
+                                               .grants = grants,
+                                               .grant_count = call->name_count,
+                                               .if_changed = call->id});
+}
+
+void role_remove_encode(struct core *core, struct request *request,
+                        const struct call *call, struct buffer *out)
+{
+    (void)core;
+    (void)request;
+    encode_role_remove(out, &(struct role_remove_command){.name = call->name});
+}
+
+void access_set_encode(struct core *core, struct request *request,
+                       const struct call *call, struct buffer *out)
+{
+    (void)core;
+    (void)request;
+    encode_access_set(out, &(struct access_set_command){
+                               .is_required = call->is_required,
+                               .is_forced = call_has(call, OPTION_FORCE)});
+}
+
+/* --- Reading -------------------------------------------------------------- */
+
+static void put_roles(const struct user *user, struct resp_writer *writer)
+{
+    resp_text(writer, "roles");
+    resp_array(writer, user->role_count);
+    for (uint32_t i = 0; i < user->role_count; i++) {
+        resp_bulk(writer, user->roles[i].name);
+    }
+}
+
+static void put_user(const struct user *user, struct resp_writer *writer)
+{
+    resp_map(writer, 7);
+    resp_key_bulk(writer, "name", user->name);
+    resp_key_integer(writer, "number", (int64_t)user->number);
+    resp_key_integer(writer, "changed", (int64_t)user->changed);
+    resp_key_text(writer, "state",
+                  user->number == 0   ? "removed"
+                  : user->is_disabled ? "disabled"
+                                      : "enabled");
+    put_roles(user, writer);
+    resp_key_integer(writer, "sessions", user->session_count);
+    resp_text(writer, "secrets");
+    resp_array(writer, user->secret_count);
+    LIST_FOR (const struct secret, secret, &user->secrets, in_user) {
+        resp_map(writer, 2);
+        resp_key_integer(writer, "number", (int64_t)secret->number);
+        resp_key_bulk(writer, "label", secret->label);
+    }
+}
+
+static void put_grant(const struct grant *grant, struct resp_writer *writer)
+{
+    struct buffer text = {0};
+    grant_print(&text, grant);
+    resp_bulk(writer, buffer_bytes(&text));
+    buffer_done(&text);
+}
+
+static void put_role(const struct role *role, struct resp_writer *writer)
+{
+    resp_map(writer, 3);
+    resp_key_bulk(writer, "name", role->name);
+    resp_key_integer(writer, "changed", (int64_t)role->changed);
+    resp_text(writer, "grants");
+    resp_array(writer, role->grant_count);
+    for (uint32_t i = 0; i < role->grant_count; i++) {
+        put_grant(&role->grants[i], writer);
+    }
+}
+
+void user_show_read(struct core *core, struct request *request,
+                    const struct call *call)
+{
+    const struct user *user = lockfsm_user_named(core->fsm, call->name);
+    if (user == NULL) {
+        request_refuse(core, request, "BADARG", "there is no such user");
+        return;
+    }
+    put_user(user, request_reply(core, request));
+    request_done(core, request);
+}
+
+void role_show_read(struct core *core, struct request *request,
+                    const struct call *call)
+{
+    const struct role *role = lockfsm_role(core->fsm, call->name);
+    if (role == NULL) {
+        request_refuse(core, request, "BADARG", "there is no such role");
+        return;
+    }
+    put_role(role, request_reply(core, request));
+    request_done(core, request);
+}
+
+static int users_by_name(const void *a, const void *b)
+{
+    return bytes_compare((*(const struct user *const *)a)->name,
+                         (*(const struct user *const *)b)->name);
+}
+
+static int roles_by_name(const void *a, const void *b)
+{
+    return bytes_compare((*(const struct role *const *)a)->name,
+                         (*(const struct role *const *)b)->name);
+}
+
+/* Answers with the page that was gathered; 'name' is the last one's. */
+static void begin_page(struct resp_writer *writer,
+                       const struct listing *listing, const struct bytes *name)
+{
+    resp_array(writer, 2);
+    listing_put_cursor(writer, listing->is_cut ? name : NULL);
+    resp_array(writer, listing->count);
+}
+
+void user_list_read(struct core *core, struct request *request,
+                    const struct call *call)
+{
+    struct listing listing;
+    struct bytes after;
+    if (!listing_after(core, request, call, &after)) {
+        return;
+    }
+    listing_begin(&listing, call_page(call), users_by_name);
+    struct bytes prefix = call_text(call, OPTION_PREFIX);
+    for (const struct user *user = lockfsm_users(core->fsm); user != NULL;
+         user = user->by_name.next) {
+        if (bytes_has_prefix(user->name, prefix) &&
+            bytes_compare(user->name, after) > 0) {
+            listing_add(&listing, user);
+        }
+    }
+    listing_end(core, &listing, lockfsm_user_count(core->fsm));
+    const struct user *last = listing.count > 0 ? listing_last(&listing) : NULL;
+    struct resp_writer *writer = request_reply(core, request);
+    begin_page(writer, &listing, last != NULL ? &last->name : NULL);
+    for (uint32_t i = 0; i < listing.count; i++) {
+        put_user(listing.item[i], writer);
+    }
+    listing_done(&listing);
+    request_done(core, request);
+}
+
+void role_list_read(struct core *core, struct request *request,
+                    const struct call *call)
+{
+    struct listing listing;
+    struct bytes after;
+    if (!listing_after(core, request, call, &after)) {
+        return;
+    }
+    listing_begin(&listing, call_page(call), roles_by_name);
+    struct bytes prefix = call_text(call, OPTION_PREFIX);
+    for (const struct role *role = lockfsm_roles(core->fsm); role != NULL;
+         role = role->by_name.next) {
+        if (bytes_has_prefix(role->name, prefix) &&
+            bytes_compare(role->name, after) > 0) {
+            listing_add(&listing, role);
+        }
+    }
+    listing_end(core, &listing, lockfsm_role_count(core->fsm));
+    const struct role *last = listing.count > 0 ? listing_last(&listing) : NULL;
+    struct resp_writer *writer = request_reply(core, request);
+    begin_page(writer, &listing, last != NULL ? &last->name : NULL);
+    for (uint32_t i = 0; i < listing.count; i++) {
+        put_role(listing.item[i], writer);
+    }
+    listing_done(&listing);
+    request_done(core, request);
+}
+
+/* name verb lock: of a verb of the cluster the lock is empty. */
+void user_can_read(struct core *core, struct request *request,
+                   const struct call *call)
+{
+    const struct user *user = lockfsm_user_named(core->fsm, call->argument[1]);
+    struct permission permission;
+    if (user == NULL || user->number == 0) {
+        request_refuse(core, request, "BADARG", "there is no such user");
+        return;
+    }
+    bool may = lockfsm_may(core->fsm, user, call->verb, call->name, EXTENT_NAME,
+                           &permission);
+    struct resp_writer *writer = request_reply(core, request);
+    resp_map(writer, 4);
+    resp_text(writer, "may");
+    resp_bool(writer, may);
+    resp_text(writer, "disabled");
+    resp_bool(writer, user->is_disabled);
+    resp_text(writer, "role");
+    if (permission.role != NULL) {
+        resp_bulk(writer, permission.role->name);
+        resp_text(writer, "grant");
+        put_grant(permission.grant, writer);
+    } else {
+        resp_null(writer);
+        resp_text(writer, "grant");
+        resp_null(writer);
+    }
+    request_done(core, request);
+}
+
+void whoami_run(struct core *core, struct request *request,
+                const struct call *call)
+{
+    const struct conn *conn = request->conn;
+    const struct user *user = lockfsm_user(core->fsm, request->user);
+    static const char *const ways[] = {[IDENTITY_NONE] = "secret",
+                                       [IDENTITY_LOCAL] = "local",
+                                       [IDENTITY_CERTIFICATE] = "certificate"};
+    (void)call;
+    struct resp_writer *writer = request_reply(core, request);
+    resp_map(writer, 4);
+    resp_key_bulk(writer, "user", identity_name(core, request->user));
+    resp_key_text(writer, "by",
+                  request->user == USER_ANYONE ? "nothing" : ways[conn->way]);
+    resp_key_text(writer, "access",
+                  lockfsm_access_is_required(core->fsm) ? "required" : "open");
+    if (user != NULL) {
+        put_roles(user, writer);
+    } else {
+        resp_text(writer, "roles");
+        resp_array(writer, 0);
+    }
+    request_done(core, request);
+}

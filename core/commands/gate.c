@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: MIT */
+
+#include "core/commands/gate.h"
+
+#include <string.h>
+
+#include "base/check.h"
+#include "core/commands/commands.h"
+#include "core/questions.h"
+#include "core/request.h"
+#include "core/state.h"
+#include "core/watches.h"
+
+/* Of a refusal; longer names are cut. */
+#define WHY_SIZE 1024
+
+static bool is_free(const struct core *core, const struct request *request)
+{
+    return request->user == USER_LOCAL ||
+           (request->user == USER_ANYONE &&
+            !lockfsm_access_is_required(core->fsm));
+}
+
+/* Refused, or put off until it is known that no other node leads. */
+static bool refuse(struct core *core, struct request *request, const char *word,
+                   struct bytes why, bool is_final)
+{
+    char text[WHY_SIZE];
+    size_t size = why.size < sizeof text - 1 ? why.size : sizeof text - 1;
+    if (!is_final && !request->is_confirmed) {
+        request->is_unwelcome = true;
+        questions_enqueue(core, request);
+        return false;
+    }
+    memcpy(text, why.data, size);
+    text[size] = '\0';
+    request_refuse(core, request, word, text);
+    return false;
+}
+
+static bool refuse_verb(struct core *core, struct request *request,
+                        enum verb verb, struct bytes name, bool is_final)
+{
+    return refuse(core, request, "NOPERM",
+                  lockfsm_refusal(core->fsm,
+                                  lockfsm_user(core->fsm, request->user), verb,
+                                  name),
+                  is_final);
+}
+
+static bool passes(struct core *core, struct request *request, enum verb verb,
+                   struct bytes name, enum extent extent, bool is_final)
+{
+    return lockfsm_may(core->fsm, lockfsm_user(core->fsm, request->user), verb,
+                       name, extent, NULL) ||
+           refuse_verb(core, request, verb, name, is_final);
+}
+
+static bool passes_who(struct core *core, struct request *request,
+                       bool is_final)
+{
+    const char *why;
+    return identity_is_good(core, request->user, request->secret_number,
+                            &why) ||
+           refuse(core, request, "NOAUTH", bytes_of_text(why), is_final);
+}
+
+static bool passes_names(struct core *core, struct request *request,
+                         const struct bytes *names, uint32_t count,
+                         bool is_final)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (!passes(core, request, VERB_READ, names[i], EXTENT_NAME,
+                    is_final)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool gate_passes_keys(struct core *core, struct request *request,
+                      const struct call *call, bool is_final)
+{
+    const struct user *user = lockfsm_user(core->fsm, request->user);
+    for (uint32_t i = 0; i < call->name_count && !is_free(core, request); i++) {
+        if (!lockfsm_may(core->fsm, user, VERB_LOCK, call->names[i],
+                         EXTENT_NAME, NULL) &&
+            !passes(core, request, VERB_READ, call->names[i], EXTENT_NAME,
+                    is_final)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool passes_read(struct core *core, struct request *request,
+                        const struct call *call, bool is_final)
+{
+    uint32_t key_at = call->command->key_at;
+    return key_at != 0 ? passes_names(core, request, &call->argument[key_at],
+                                      call->count - key_at, is_final)
+                       : passes_names(core, request, &call->name, 1, is_final);
+}
+
+static bool passes_watch(struct core *core, struct request *request,
+                         const struct call *call, enum watch_kind kind)
+{
+    for (uint32_t i = 1; i < call->count; i++) {
+        struct bytes name;
+        enum extent extent;
+        if (watch_tells(kind, call->argument[i], &extent, &name) &&
+            !passes(core, request, VERB_READ, name, extent, true)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool passes_prefix(struct core *core, struct request *request,
+                          const struct call *call, bool is_final)
+{
+    struct bytes prefix = call_has(call, OPTION_PREFIX)
+                              ? call->text[OPTION_PREFIX]
+                              : call->name;
+    return passes(core, request, VERB_READ, prefix, EXTENT_PREFIX, is_final);
+}
+
+bool gate_passes(struct core *core, struct request *request,
+                 const struct call *call, bool is_final)
+{
+    static const struct bytes none = {NULL, 0};
+    enum command_needs needs = request->command->needs;
+    CHECK(needs != NEEDS_MISSING);
+    if ((is_free(core, request) && needs != NEEDS_ACCESS) ||
+        needs == NEEDS_NOTHING) {
+        return true;
+    }
+    if (!passes_who(core, request, is_final)) {
+        return false;
+    }
+    switch (needs) {
+    case NEEDS_MISSING:
+    case NEEDS_NOTHING:
+    case NEEDS_USER:
+    case NEEDS_ENTRY:
+        return true;
+    case NEEDS_READ:
+        return passes_read(core, request, call, is_final);
+    case NEEDS_READ_PREFIX:
+        return passes_prefix(core, request, call, is_final);
+    case NEEDS_READ_CHANNELS:
+        return passes_watch(core, request, call, WATCH_CHANNEL);
+    case NEEDS_READ_PATTERNS:
+        return passes_watch(core, request, call, WATCH_PATTERN);
+    case NEEDS_SESSIONS:
+        return passes(core, request, VERB_SESSIONS, none, EXTENT_NAME,
+                      is_final);
+    case NEEDS_CLUSTER:
+        return passes(core, request, VERB_CLUSTER, none, EXTENT_NAME, is_final);
+    case NEEDS_BACKUP:
+        return passes(core, request, VERB_BACKUP, none, EXTENT_NAME, is_final);
+    case NEEDS_ADMIN:
+        return passes(core, request, VERB_ADMIN, none, EXTENT_NAME, is_final);
+    case NEEDS_ACCESS:
+        return passes(core, request, VERB_ACCESS, none, EXTENT_NAME, is_final);
+    }
+    UNREACHABLE();
+}
+
+bool gate_has(const struct core *core, const struct request *request,
+              enum verb verb)
+{
+    return lockfsm_may(core->fsm, lockfsm_user(core->fsm, request->user), verb,
+                       (struct bytes){NULL, 0}, EXTENT_NAME, NULL);
+}
+
+bool gate_sees(const struct core *core, const struct request *request,
+               uint64_t user)
+{
+    return request->user == user || gate_has(core, request, VERB_SESSIONS);
+}
+
+/* Its earlier self may have been carried out: then the log knows its result. */
+bool gate_refuses_entry(struct core *core, struct request *request,
+                        struct bytes command)
+{
+    struct result result;
+    if (is_free(core, request) || request->has_req ||
+        !lockfsm_refuses(core->fsm, command, &result)) {
+        return false;
+    }
+    (void)refuse(core, request, result_word(result.code),
+                 result_text(result.code, result.text), false);
+    return true;
+}

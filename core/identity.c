@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Who a connection is: AUTH, certificates, and what comes of a change of users
+ * for the connections that stand. */
+
+#include "core/identity.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/memory.h"
+#include "base/sha.h"
+#include "core/commands/commands.h"
+#include "core/state.h"
+
+#define SECRET_PREFIX "hasp1."
+/* 32 random bytes in base64url, without padding. */
+#define SECRET_RANDOM_SIZE 43
+
+#define WRONG_PAIR "invalid username-password pair or user is disabled."
+
+/* The name in "hasp1.NAME.<43 characters>"; false of what is no secret. */
+static bool name_in_secret(struct bytes secret, struct bytes *ret_name)
+{
+    struct bytes prefix = BYTES_LITERAL(SECRET_PREFIX);
+    size_t around = prefix.size + 1 + SECRET_RANDOM_SIZE;
+    if (secret.size <= around || !bytes_has_prefix(secret, prefix) ||
+        secret.data[secret.size - SECRET_RANDOM_SIZE - 1] != '.') {
+        return false;
+    }
+    *ret_name = bytes_of(secret.data + prefix.size, secret.size - around);
+    return user_name_is_valid(*ret_name);
+}
+
+static bool is_given(struct bytes user)
+{
+    return user.size > 0 && !bytes_equal(user, BYTES_LITERAL("default"));
+}
+
+/* By the hash alone, so that the time it takes tells nothing of names. */
+static const struct secret *find_secret(const struct core *core,
+                                        const struct authentication *given)
+{
+    const struct secret *secret = lockfsm_secret(core->fsm, given->hash);
+    return secret != NULL && !secret->user->is_disabled &&
+                   bytes_equal(secret->user->name, bytes_of_text(given->user))
+               ? secret
+               : NULL;
+}
+
+static void succeed(struct core *core, struct request *request,
+                    int hello_version)
+{
+    if (hello_version != 0) {
+        server_hello_answer(core, request, hello_version);
+    } else {
+        request_answer_ok(core, request);
+    }
+}
+
+/* While access is open, a password that is no secret of ours is taken as Redis
+ * takes it when none is configured: the default user, who is anyone, has none.
+ */
+static bool is_redis_default(const struct core *core, const struct conn *conn,
+                             struct bytes user, struct bytes secret)
+{
+    return conn->user == USER_ANYONE && !is_given(user) &&
+           !lockfsm_access_is_required(core->fsm) &&
+           !bytes_has_prefix(secret, BYTES_LITERAL(SECRET_PREFIX));
+}
+
+static void succeed_as_default(struct core *core, struct request *request,
+                               struct bytes user, int hello_version)
+{
+    if (user.size > 0) {
+        succeed(core, request, hello_version);
+        return;
+    }
+    request_refuse(core, request, "ERR",
+                   "AUTH <password> called without any password configured "
+                   "for the default user. Are you sure your configuration "
+                   "is correct?");
+}
+
+static void fail(struct core *core, struct request *request, const char *word,
+                 const char *why)
+{
+    struct conn *conn = request->conn;
+    uint64_t slot = request->slot;
+    LOG_DEBUG("a secret was not taken", "address=%s", conn->address);
+    request_refuse(core, request, word, why);
+    if (++conn->auth_failures >= AUTH_FAILURE_MAX) {
+        conn_quit(core, conn, slot);
+    }
+}
+
+/* What anyone has begun on this connection is not the user's. */
+static void become(struct core *core, struct conn *conn, uint64_t user,
+                   uint64_t secret)
+{
+    if (conn->user != user) {
+        watches_remove(core, conn);
+        attach_remove_conn(core, conn);
+    }
+    conn->user = user;
+    conn->secret = secret;
+    conn->auth_failures = 0;
+}
+
+static void accept_secret(struct core *core, struct request *request,
+                          const struct secret *secret)
+{
+    struct conn *conn = request->conn;
+    struct bytes name = identity_name(core, conn->user);
+    char why[USER_NAME_SIZE_MAX + 64];
+    if (conn->user != USER_ANYONE && conn->user != secret->user->number) {
+        snprintf(why, sizeof why, "this connection is '%.*s'; open another",
+                 (int)name.size, (const char *)name.data);
+        request_refuse(core, request, "ERR", why);
+        return;
+    }
+    if (conn->way == IDENTITY_NONE) {
+        become(core, conn, secret->user->number, secret->number);
+    }
+    succeed(core, request, request->authentication->hello_version);
+}
+
+/* True if it was answered. */
+static bool look_again(struct core *core, struct request *request)
+{
+    const struct authentication *given = request->authentication;
+    const struct secret *secret = find_secret(core, given);
+    if (secret != NULL) {
+        accept_secret(core, request, secret);
+        return true;
+    }
+    if (is_serving(core)) {
+        fail(core, request, "WRONGPASS", WRONG_PAIR);
+        return true;
+    }
+    if (core->now_ns < given->deadline_ns) {
+        return false;
+    }
+    if (core->leader.id == 0) {
+        fail(core, request, "NOLEADER",
+             "whether this secret is known is not known here");
+    } else {
+        fail(core, request, "WRONGPASS", WRONG_PAIR);
+    }
+    return true;
+}
+
+void identity_authenticate(struct core *core, struct request *request,
+                           struct bytes user, struct bytes secret,
+                           int hello_version)
+{
+    struct conn *conn = request->conn;
+    struct bytes name;
+    if (is_redis_default(core, conn, user, secret)) {
+        succeed_as_default(core, request, user, hello_version);
+        return;
+    }
+    if (!conn->is_private && !core->options.takes_secrets_in_clear) {
+        fail(core, request, "NOTLS",
+             "this secret has crossed the network in clear: replace it, and "
+             "use TLS");
+        return;
+    }
+    if (!name_in_secret(secret, &name) ||
+        (is_given(user) && !bytes_equal(user, name))) {
+        fail(core, request, "WRONGPASS", WRONG_PAIR);
+        return;
+    }
+    struct authentication *given = memory_new(sizeof *given);
+    memcpy(given->user, name.data, name.size);
+    int error = sha256(secret, given->hash);
+    CHECK(error == 0);
+    given->hello_version = hello_version;
+    given->deadline_ns = core->now_ns + IDENTITY_WAIT_NS;
+    CHECK(request->authentication == NULL);
+    request->authentication = given;
+    if (!look_again(core, request)) {
+        request_release_call(core, request); /* Its bytes are borrowed. */
+        request_move(core, request, REQUEST_AUTHENTICATING);
+        conn_block(core, conn, request->slot);
+    }
+}
+
+/* True if the user of its certificate is known now. */
+static bool find_certified(struct core *core, struct conn *conn)
+{
+    const struct user *user = lockfsm_user_named(
+        core->fsm, bytes_of_text(conn->certified));
+    if (user != NULL && user->number != 0 && !user->is_disabled) {
+        conn->user = user->number;
+    }
+    return conn->user != USER_ANYONE;
+}
+
+void identity_opened(struct core *core, struct conn *conn)
+{
+    if (conn->way == IDENTITY_CERTIFICATE && !find_certified(core, conn) &&
+        !is_serving(core)) {
+        conn->settling_ns = core->now_ns + IDENTITY_WAIT_NS;
+        list_push_back(&core->conns.settling, &conn->in_settling);
+        conn_block_update(core, conn);
+    }
+}
+
+static void settle(struct core *core, struct conn *conn)
+{
+    list_remove(&conn->in_settling);
+    conn->settling_ns = 0;
+    conn_block_update(core, conn);
+}
+
+void identity_reset(struct core *core, struct conn *conn)
+{
+    if (conn->way == IDENTITY_NONE) {
+        become(core, conn, USER_ANYONE, 0);
+    }
+}
+
+bool identity_is_good(const struct core *core, uint64_t user, uint64_t secret,
+                      const char **ret_why)
+{
+    const struct user *found = lockfsm_user(core->fsm, user);
+    *ret_why = NULL;
+    if (found == NULL) {
+        *ret_why = "the user was removed";
+    } else if (user == USER_ANYONE && found->is_disabled) {
+        *ret_why = "who you are is not known: give a certificate, or a secret "
+                   "with AUTH";
+    } else if (found->is_disabled) {
+        *ret_why = "the user is disabled";
+    } else if (secret != 0 && user_secret(found, secret) == NULL) {
+        *ret_why = "the secret was removed";
+    }
+    return *ret_why == NULL;
+}
+
+static bool may_watch_all(const struct core *core, const struct conn *conn)
+{
+    const struct user *user = lockfsm_user(core->fsm, conn->user);
+    LIST_FOR (const struct watch, watch, &conn->watches, in_conn) {
+        struct bytes name;
+        enum extent extent;
+        if (watch_tells(watch->of.pattern->kind, watch_text(watch), &extent,
+                        &name) &&
+            !lockfsm_may(core->fsm, user, VERB_READ, name, extent, NULL)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Who has not begun anything may still say who he is. */
+static bool may_stay(const struct core *core, const struct conn *conn)
+{
+    const char *why;
+    if (!identity_is_good(core, conn->user, conn->secret, &why)) {
+        return conn->user == USER_ANYONE && conn->session_count == 0 &&
+               conn->watch_count == 0;
+    }
+    return may_watch_all(core, conn);
+}
+
+void identity_recheck(struct core *core)
+{
+    LIST_EACH_SAFE (node, &core->conns.by_age) {
+        struct conn *conn = LIST_ENTRY(node, struct conn, in_core);
+        if (!conn->is_closing && !may_stay(core, conn)) {
+            conn_close_quietly(core, conn, "its rights were withdrawn");
+        }
+    }
+}
+
+void identity_turn(struct core *core)
+{
+    LIST_EACH_SAFE (node, &core->requests.at[REQUEST_AUTHENTICATING]) {
+        (void)look_again(core, LIST_ENTRY(node, struct request, in_list));
+    }
+    LIST_EACH_SAFE (node, &core->conns.settling) {
+        struct conn *conn = LIST_ENTRY(node, struct conn, in_settling);
+        if (find_certified(core, conn) || is_serving(core) ||
+            core->now_ns >= conn->settling_ns) {
+            settle(core, conn);
+        }
+    }
+}
+
+uint64_t identity_next(const struct core *core)
+{
+    const struct request *request = LIST_FIRST(
+        &core->requests.at[REQUEST_AUTHENTICATING], struct request, in_list);
+    const struct conn *conn = LIST_FIRST(&core->conns.settling, struct conn,
+                                         in_settling);
+    uint64_t next = request != NULL ? request->authentication->deadline_ns
+                                    : UINT64_MAX;
+    return conn != NULL && conn->settling_ns < next ? conn->settling_ns : next;
+}
+
+struct bytes identity_name(const struct core *core, uint64_t number)
+{
+    const struct user *user = lockfsm_user(core->fsm, number);
+    return user != NULL ? user->name : BYTES_LITERAL("?");
+}

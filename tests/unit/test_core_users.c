@@ -1,0 +1,450 @@
+/* SPDX-License-Identifier: MIT */
+
+/* Who a connection is, and what that lets it do: AUTH, certificates, the local
+ * door, the gate before reads, and what a withdrawal does to connections. What
+ * entries do is in the transcripts (tests/fsm/users*.txt). */
+
+#include "base/sha.h"
+#include "core/commands/commands.h"
+#include "tests/unit/core_world.h"
+
+static struct world *world;
+static uint64_t leader, follower;
+
+#define ADMIN 1 /* The connection by the local door. */
+#define APP 2
+
+static const struct identity local = {.way = IDENTITY_LOCAL,
+                                      .is_private = true};
+static const struct identity from_afar = {.is_private = false};
+
+static int set_up(void **state)
+{
+    (void)state;
+    world = world_new(3);
+    world_found(world);
+    leader = world_elect(world);
+    follower = leader % 3 + 1;
+    world_run(world, 100);
+    client_open_as(world, leader, ADMIN, &local);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    world_free(world);
+    return 0;
+}
+
+/* A secret of the user that ends so; of this form are all. */
+static const char *secret_of(const char *user, char last)
+{
+    static char text[128];
+    snprintf(text, sizeof text,
+             "hasp1.%s.aaaaaaaaaabbbbbbbbbbccccccccccdddddddddd%c%c%c", user,
+             last, last, last);
+    return text;
+}
+
+static const char *add_secret(const char *user, char last)
+{
+    uint8_t hash[SHA256_SIZE];
+    char digits[2 * SHA256_SIZE + 1];
+    const char *secret = secret_of(user, last);
+    assert_int_equal(sha256(bytes_of_text(secret), hash), 0);
+    hex_put(digits, bytes_of(hash, sizeof hash));
+    digits[2 * SHA256_SIZE] = '\0';
+    return client_ask(world, leader, ADMIN, "SECRET.ADD %s %s", user, digits);
+}
+
+static void admin(const char *format, ...)
+{
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    const char *answer = client_ask(world, leader, ADMIN, "%s", text);
+    if (answer[0] == '-') {
+        fail_msg("%s: %s", text, answer);
+    }
+}
+
+static void make_user(const char *name, const char *grants)
+{
+    admin("ROLE.SET %s IF 0 GRANTS %s", name, grants);
+    admin("USER.SET %s IF 0 ROLES %s", name, name);
+    assert_int_equal(add_secret(name, 'x')[0], ':');
+    world_run(world, 100);
+}
+
+static int64_t changed(const char *what, const char *name)
+{
+    client_ask(world, leader, ADMIN, "%s.SHOW %s", what, name);
+    return answer_number(world, leader, ADMIN, "changed");
+}
+
+/* In place of whoever had that number. */
+static void open_as(uint64_t node, uint64_t conn,
+                    const struct identity *identity)
+{
+    client_close(world, node, conn);
+    client_open_as(world, node, conn, identity);
+}
+
+static void open_again(uint64_t node, uint64_t conn)
+{
+    open_as(node, conn,
+            &(struct identity){.way = IDENTITY_NONE, .is_private = true});
+}
+
+/* The node has closed it; its end is told as the loop does. */
+static bool was_cut(uint64_t node, uint64_t conn)
+{
+    bool was_closed = world->node[node].client[conn].was_closed;
+    if (was_closed) {
+        client_close(world, node, conn);
+        world->node[node].client[conn].was_closed = false;
+    }
+    return was_closed;
+}
+
+static void come_as(uint64_t node, uint64_t conn, const char *user)
+{
+    open_again(node, conn);
+    assert_answer(world, node, conn, "+OK\r\n", "AUTH %s",
+                  secret_of(user, 'x'));
+}
+
+static bool is_refused(const char *answer)
+{
+    return strncmp(answer, "-NOPERM ", 8) == 0;
+}
+
+/* --- Tests ---------------------------------------------------------------- */
+
+static void every_command_says_what_it_needs(void **state)
+{
+    (void)state;
+    for (const struct command *c = commands_table; c->name != NULL; c++) {
+        if (c->needs == NEEDS_MISSING) {
+            fail_msg("%s does not say who may ask", c->name);
+        }
+        /* What is decided on its entry has one; what is read has no entry. */
+        if (c->needs == NEEDS_ENTRY && (c->flags & COMMAND_CHANGE) == 0) {
+            fail_msg("%s is no change, so nothing decides", c->name);
+        }
+    }
+}
+
+/* Before AUTH nothing but what AUTH itself needs. */
+static void who_is_not_known_gets_nowhere(void **state)
+{
+    (void)state;
+    make_user("app", "lock:*");
+    admin("ACCESS.SET REQUIRED");
+    world_run(world, 100);
+    for (uint64_t node = 1; node <= 3; node++) {
+        open_again(node, APP);
+        for (const struct command *c = commands_table; c->name != NULL; c++) {
+            const char *answer = client_ask(world, node, APP, "%s 1 2 3",
+                                            c->name);
+            bool is_no_auth = strncmp(answer, "-NOAUTH who you are", 19) == 0;
+            if (is_no_auth == (c->needs == NEEDS_NOTHING)) {
+                fail_msg("%s answered %s", c->name, answer);
+            }
+            if (was_cut(node, APP)) {
+                open_again(node, APP);
+            }
+        }
+        open_again(node, APP);
+        assert_answer(world, node, APP, "+OK\r\n", "AUTH %s",
+                      secret_of("app", 'x'));
+        assert_int_equal(client_ask(world, node, APP, "SESSION.OPEN")[0], '*');
+        assert_int_equal(client_ask(world, node, APP, "LOCK.ACQUIRE n%d WAIT 1",
+                                    (int)node)[0],
+                         ':');
+    }
+}
+
+/* Each with one grant alone: what it allows, and the same for a name that is
+ * shorter than the prefix by a byte. */
+static void a_grant_allows_what_it_says(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *grant, *allowed, *refused;
+    } rows[] = {
+        {"read:p/*", "LOCK.SHOW p/1", "LOCK.SHOW p"},
+        {"read:p/*", "LOCK.CHECK p/1 7", "LOCK.CHECK p 7"},
+        {"read:p/*", "LOCK.LIST PREFIX p/", "LOCK.LIST PREFIX p"},
+        {"read:p/*", "FENCE.LIST PREFIX p/x", "FENCE.LIST"},
+        {"read:p/*", "FENCE.SHOW p/1", "FENCE.SHOW p"},
+        {"read:p/*", "GET p/1", "GET p"},
+        {"read:p/*", "EXISTS p/1 p/2", "EXISTS p/1 p"},
+        {"read:p/*", "PTTL p/1", "PTTL p"},
+        {"read:p/*", "TTL p/1", "TTL p"},
+        {"read:p/*", "DEL p/1", "DEL p"},
+        {"read:p/*", "SUBSCRIBE lock:p/1", "SUBSCRIBE lock:p"},
+        {"read:p/*", "SUBSCRIBE other", "SUBSCRIBE lock:"},
+        {"read:p/*", "PSUBSCRIBE lock:p/*", "PSUBSCRIBE lock:p*"},
+        {"read:p/*", "PSUBSCRIBE other*", "PSUBSCRIBE *"},
+        {"share:p/*", "LOCK.ACQUIRE p/1 SHARED", "LOCK.ACQUIRE p SHARED"},
+        {"share:p/*", "LOCK.ACQUIRE p/1 SHARED", "LOCK.ACQUIRE p/1"},
+        {"share:p/*", "LOCK.PLEASE p/1", "LOCK.PLEASE p"},
+        {"lock:p/*", "LOCK.ACQUIRE p/1", "LOCK.ACQUIRE p"},
+        {"lock:p/*", "LOCK.ACQUIRE p/1 SHARED", "LOCK.SHOW p/1"},
+        {"lock:p/*", "LOCK.MACQUIRE 2 p/1 p/2", "LOCK.MACQUIRE 2 p/1 p"},
+        {"lock:p/*", "LOCK.CONVERT p/1 EXCLUSIVE", "LOCK.CONVERT p EXCLUSIVE"},
+        {"lock:p/*", "SET p/3 v NX PX 1000", "SET p v NX PX 1000"},
+        {"lock:p/*", "PEXPIRE p/3 1000", "PEXPIRE p 1000"},
+        {"fence:p/*", "FENCE.ADMIT p/1 7", "FENCE.ADMIT p 7"},
+        {"kick:p/*", "FENCE.REMOVE p/1", "FENCE.REMOVE p"},
+        {"sessions", "BLACKLIST.LIST", "BLACKLIST.ADD CLIENT x"},
+        {"blacklist", "BLACKLIST.ADD CLIENT x", "BLACKLIST.LIST"},
+        {"cluster", "RAFT.SNAPSHOT", "RAFT.ADD 9 127.0.0.1:1"},
+        {"cluster", "RAFT.PROMOTE 1", "LIMITS.SET locks 5"},
+        {"backup", "RAFT.BACKUP", "RAFT.SNAPSHOT"},
+        {"audit", "LIMITS.LIST", "USER.LIST"},
+        {"audit", "RAFT.STATUS", "ROLE.SHOW admin"},
+        {"audit", "INFO", "USER.SET app IF 0"},
+        {"audit", "CLUSTER MYID", "ACCESS.SET OPEN"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "u%zu", i);
+        make_user(name, rows[i].grant);
+        for (uint64_t node = leader; node != 0;
+             node = node == leader ? follower : 0) {
+            come_as(node, APP, name);
+            client_ask(world, node, APP, "SESSION.OPEN");
+            const char *answer = client_ask(world, node, APP, "%s",
+                                            rows[i].refused);
+            if (!is_refused(answer)) {
+                fail_msg("%s lets do %s: %s", rows[i].grant, rows[i].refused,
+                         answer);
+            }
+            answer = client_ask(world, node, APP, "%s", rows[i].allowed);
+            if (is_refused(answer)) {
+                fail_msg("%s does not let do %s: %s", rows[i].grant,
+                         rows[i].allowed, answer);
+            }
+            client_close(world, node, APP);
+        }
+    }
+}
+
+/* What anyone may while access is open. */
+static void anyone_does_not_administer_users(void **state)
+{
+    (void)state;
+    open_again(follower, APP);
+    assert_true(is_refused(
+        client_ask(world, follower, APP, "USER.SET me IF 0 ROLES admin")));
+    assert_true(is_refused(client_ask(world, follower, APP, "USER.LIST")));
+    assert_true(
+        is_refused(client_ask(world, follower, APP, "ACCESS.SET REQUIRED")));
+    assert_answer(world, follower, APP, "+OK\r\n", "LIMITS.SET locks 50");
+}
+
+static void a_secret_is_taken_or_not(void **state)
+{
+    (void)state;
+    static const char wrong[] = "-WRONGPASS invalid username-password pair or "
+                                "user is disabled.\r\n";
+    make_user("app", "lock:*");
+    open_again(leader, APP);
+    assert_answer(world, leader, APP, wrong, "AUTH %s", secret_of("app", 'y'));
+    assert_answer(world, leader, APP, wrong, "AUTH other %s",
+                  secret_of("app", 'x'));
+    assert_answer(world, leader, APP, "+OK\r\n", "AUTH app %s",
+                  secret_of("app", 'x'));
+    assert_non_null(
+        strstr(client_ask(world, leader, APP, "WHOAMI"), "app\r\n"));
+    /* Once it is somebody it stays so. */
+    make_user("web", "lock:*");
+    assert_answer(world, leader, APP,
+                  "-ERR this connection is 'app'; open another\r\n", "AUTH %s",
+                  secret_of("web", 'x'));
+    assert_answer(world, leader, APP, "+RESET\r\n", "RESET");
+    assert_answer(world, leader, APP, "+OK\r\n", "AUTH default %s",
+                  secret_of("web", 'x'));
+    open_as(leader, 3, &local);
+    assert_answer(world, leader, 3,
+                  "-ERR this connection is 'local'; open another\r\n",
+                  "AUTH %s", secret_of("web", 'x'));
+    /* Three in a row are too many. */
+    open_again(leader, 4);
+    client_ask(world, leader, 4, "AUTH %s", secret_of("app", 'y'));
+    client_ask(world, leader, 4, "HELLO 3 AUTH app %s", secret_of("app", 'y'));
+    assert_false(was_cut(leader, 4));
+    client_ask(world, leader, 4, "AUTH app nonsense");
+    assert_true(was_cut(leader, 4));
+    /* Where others may listen none is taken, though it is good. */
+    open_as(leader, 5, &from_afar);
+    assert_string_equal(
+        client_ask(world, leader, 5, "AUTH %s", secret_of("app", 'x')),
+        "-NOTLS this secret has crossed the network in clear: replace it, and "
+        "use TLS\r\n");
+}
+
+/* Made just now at the leader, it is known a moment later everywhere. */
+static void a_follower_waits_for_what_it_does_not_know_yet(void **state)
+{
+    (void)state;
+    static const struct identity certified = {
+        .way = IDENTITY_CERTIFICATE, .user = "app", .is_private = true};
+    admin("ROLE.SET all IF 0 GRANTS lock:*");
+    open_again(follower, APP);
+    open_as(follower, 3, &certified);
+    client_send(world, follower, APP, "AUTH %s", secret_of("app", 'x'));
+    client_send(world, follower, 3, "WHOAMI");
+    world_run(world, 50);
+    assert_string_equal(client_text(world, follower, APP), "");
+    assert_string_equal(client_text(world, follower, 3), "");
+    make_user("app", "lock:*");
+    assert_string_equal(client_text(world, follower, APP), "+OK\r\n");
+    assert_non_null(strstr(client_text(world, follower, 3), "app\r\n"));
+    /* One that nobody makes is refused, and not before. */
+    open_again(follower, 4);
+    client_send(world, follower, 4, "AUTH %s", secret_of("app", 'z'));
+    world_run(world, 500);
+    assert_string_equal(client_text(world, follower, 4), "");
+    world_run(world, 1000);
+    assert_non_null(strstr(client_text(world, follower, 4), "-WRONGPASS "));
+}
+
+static void a_certificate_of_nobody_is_told_so_and_closed(void **state)
+{
+    (void)state;
+    static const struct identity certified = {
+        .way = IDENTITY_CERTIFICATE, .user = "ghost", .is_private = true};
+    open_as(leader, APP, &certified);
+    assert_answer(world, leader, APP,
+                  "-NOAUTH user 'ghost' is not known here, or disabled: hasp "
+                  "user add ghost\r\n",
+                  "LOCK.SHOW a");
+    assert_true(was_cut(leader, APP));
+}
+
+/* Also one that knows the secret of the session. */
+static void a_session_is_its_users_alone(void **state)
+{
+    (void)state;
+    make_user("app", "lock:* read:*");
+    make_user("web", "lock:* read:*");
+    come_as(follower, APP, "app");
+    struct credentials session = client_session(world, follower, APP,
+                                                "TTL 1000");
+    assert_int_equal(client_ask(world, follower, APP, "LOCK.ACQUIRE a")[0],
+                     ':');
+    come_as(leader, 3, "web");
+    unsigned long long id = session.id;
+    assert_non_null(
+        strstr(client_ask(world, leader, 3, "SESSION.ATTACH %llu %s", id,
+                          session.secret),
+               "-NOSESSION "));
+    assert_non_null(strstr(
+        client_ask(world, leader, 3, "SESSION.SHOW %llu", id), "-NOSESSION "));
+    assert_non_null(
+        strstr(client_ask(world, leader, 3, "SESSION.LIST"), "*0\r\n"));
+    assert_answer(world, leader, 3, ":0\r\n",
+                  "LOCK.RELEASEIF a OWNER '' TOKEN %llu", id + 1);
+    /* A stranger's heartbeat moves no deadline, nor does a refused renewal. */
+    client_ask(world, leader, 3, "LOCK.SHOW a");
+    assert_null(strstr(client_text(world, leader, 3), "10.0.0."));
+    assert_answer(world, leader, 3, "+OK\r\n", "SET v x NX PX 60000");
+    assert_answer(world, follower, APP, "$-1\r\n", "SET v x NX PX 60000");
+    assert_answer(world, follower, APP, ":0\r\n", "PEXPIRE v 3600000");
+    uint64_t since = world->now_ms;
+    while (world->now_ms < since + 1500) {
+        assert_non_null(
+            strstr(client_ask(world, leader, 3, "SESSION.KEEP %llu %s", id,
+                              session.secret),
+                   "-NOSESSION "));
+        world_run(world, 50);
+    }
+    assert_null(
+        lockfsm_lock(core_state(world->node[leader].core), BYTES_LITERAL("a")));
+}
+
+/* Closed by the node itself: the client has not died, so no linger begins. */
+static void a_withdrawal_closes_quietly(void **state)
+{
+    (void)state;
+    make_user("app", "lock:* read:*");
+    come_as(follower, APP, "app");
+    client_session(world, follower, APP, "TTL 10000 LINGER 50");
+    assert_int_equal(client_ask(world, follower, APP, "LOCK.ACQUIRE a")[0],
+                     ':');
+    assert_int_equal(add_secret("app", 'y')[0], ':');
+    client_ask(world, leader, ADMIN, "USER.SHOW app");
+    const char *text = client_text(world, leader, ADMIN);
+    unsigned long long first = strtoull(
+        strstr(strstr(text, "secrets"), "number\r\n:") + 9, NULL, 10);
+    admin("SECRET.REMOVE app %llu", first);
+    world_run(world, 100);
+    assert_true(was_cut(follower, APP));
+    world_run(world, 500);
+    assert_non_null(
+        lockfsm_lock(core_state(world->node[leader].core), BYTES_LITERAL("a")));
+    open_again(follower, APP);
+    assert_answer(world, follower, APP, "+OK\r\n", "AUTH %s",
+                  secret_of("app", 'y'));
+    /* What is watched must still be readable. */
+    client_ask(world, follower, APP, "HELLO 3");
+    assert_answer(world, follower, APP, "+OK\r\n", "LOCK.WATCH a");
+    admin("ROLE.SET app IF %llu GRANTS lock:*",
+          (unsigned long long)changed("ROLE", "app"));
+    world_run(world, 100);
+    assert_true(was_cut(follower, APP));
+    /* A user who is disabled has no connection, and no deadline moves. */
+    open_again(leader, APP);
+    assert_answer(world, leader, APP, "+OK\r\n", "AUTH %s",
+                  secret_of("app", 'y'));
+    admin("USER.SET app IF %llu DISABLED ROLES app",
+          (unsigned long long)changed("USER", "app"));
+    world_run(world, 100);
+    assert_true(was_cut(leader, APP));
+    open_again(leader, APP);
+    assert_non_null(
+        strstr(client_ask(world, leader, APP, "AUTH %s", secret_of("app", 'y')),
+               "-WRONGPASS "));
+    world_run(world, 11000);
+    assert_null(
+        lockfsm_lock(core_state(world->node[leader].core), BYTES_LITERAL("a")));
+}
+
+/* A script over several keys: the rights are looked at before its first step.
+ */
+static void rights_for_all_keys_come_before_the_first_step(void **state)
+{
+    (void)state;
+    make_user("app", "lock:p/*");
+    come_as(leader, APP, "app");
+    assert_true(
+        is_refused(client_ask(world, leader, APP, "SET other v NX PX 1000")));
+    assert_answer(world, leader, APP, "+OK\r\n", "SET p/1 v NX PX 60000");
+    /* Withdrawn, it is not renewed; it can still be given back. */
+    admin("ROLE.SET app IF %llu", (unsigned long long)changed("ROLE", "app"));
+    assert_true(is_refused(client_ask(world, leader, APP, "PEXPIRE p/1 1000")));
+}
+
+int main(void)
+{
+#define users(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_command_says_what_it_needs),
+        users(who_is_not_known_gets_nowhere),
+        users(a_grant_allows_what_it_says),
+        users(anyone_does_not_administer_users),
+        users(a_secret_is_taken_or_not),
+        users(a_follower_waits_for_what_it_does_not_know_yet),
+        users(a_certificate_of_nobody_is_told_so_and_closed),
+        users(a_session_is_its_users_alone),
+        users(a_withdrawal_closes_quietly),
+        users(rights_for_all_keys_come_before_the_first_step),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
