@@ -55,6 +55,7 @@ int asker_init(struct asker *asker, const struct endpoints *endpoints,
     memcpy(asker->endpoint, endpoints->endpoint,
            endpoints->count * sizeof *asker->endpoint);
     asker->count = endpoints->count;
+    memcpy(asker->secret, endpoints->secret, sizeof asker->secret);
     list_init(&asker->asks);
     list_init(&asker->sent);
     return 0;
@@ -65,6 +66,7 @@ void asker_done(struct asker *asker)
     buffer_done(&asker->in);
     buffer_done(&asker->out);
     resp_reply_done(&asker->reply);
+    explicit_bzero(asker->secret, sizeof asker->secret);
     free(asker->endpoint);
     free(asker->last);
     free(asker->flight);
@@ -400,6 +402,11 @@ void asker_connected(struct asker *asker, struct lease_clock now)
     asker->state = ASKER_GREETING;
     query_begin(&query, "HELLO");
     query_number(&query, 3);
+    if (asker->secret[0] != '\0' && !endpoint_is_local(asker_endpoint(asker))) {
+        query_text(&query, "AUTH");
+        query_text(&query, "default"); /* The secret has the user's name. */
+        query_text(&query, asker->secret);
+    }
     query_encode(&query, &asker->out);
     query_done(&query);
     asker->greetings = 1;

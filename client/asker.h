@@ -142,6 +142,7 @@ struct asker {
     struct asker_hooks hooks;
     /* The rest is private. */
     struct endpoint *endpoint;
+    char secret[CLIENT_USER_SECRET_SIZE]; /* Of the user; or "". */
     char (*last)[ASKER_LAST_SIZE]; /* What each endpoint ended with, for a
                                       person. */
     uint32_t count;

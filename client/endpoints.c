@@ -59,6 +59,15 @@ int endpoint_parse(const char *text, size_t size, struct endpoint *ret_endpoint,
     if (size == 0) {
         return refuse(text, size, "it is empty", why);
     }
+    if (text[0] == '/') {
+        if (size >= sizeof endpoint.host) {
+            return refuse(text, size, "the path is too long", why);
+        }
+        memcpy(endpoint.host, text, size);
+        memcpy(endpoint.text, text, size);
+        *ret_endpoint = endpoint;
+        return 0;
+    }
     const char *reason = split(bytes_of(text, size), &host, &port);
     if (reason != NULL) {
         return refuse(text, size, reason, why);

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: MIT */
 
-/* The addresses of the nodes that a client may talk to. */
+/* The addresses of the nodes that a client may talk to, and the secret that it
+ * shows there. */
 
 #ifndef HASP_CLIENT_ENDPOINTS_H
 #define HASP_CLIENT_ENDPOINTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/err.h"
 
 #define ENDPOINT_COUNT_MAX 64
 #define ENDPOINT_PORT_DEFAULT "7420"
+#define CLIENT_USER_SECRET_SIZE 160
 
 struct endpoint {
     char host[256];
@@ -18,13 +21,21 @@ struct endpoint {
     char text[272]; /* "host:port", for people; "[::1]:7420" for IPv6. */
 };
 
+/* A path: the local door of a node of this machine, by its data directory. */
+static inline bool endpoint_is_local(const struct endpoint *endpoint)
+{
+    return endpoint->host[0] == '/';
+}
+
 struct endpoints {
     struct endpoint *endpoint;
     uint32_t count;
+    char secret[CLIENT_USER_SECRET_SIZE]; /* "": none is shown. */
 };
 
 /* Parses "host:port,host:port,..."; a port that is missing is 7420, an IPv6
- * address stands in brackets where a port follows. HASP_EINVALID with a
+ * address stands in brackets where a port follows; what begins with '/' is the
+ * data directory of a node of this machine. HASP_EINVALID with a
  * message, HASP_ENOMEM. */
 MUST_CHECK int endpoints_parse(const char *text,
                                struct endpoints *ret_endpoints,

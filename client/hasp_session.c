@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "client/secret.h"
 #include "client/tls_folder.h"
 
 #define ENDPOINTS_DEFAULT "127.0.0.1:7420"
@@ -71,6 +72,15 @@ int session_init(struct hasp_session *session,
     int error = endpoints_parse(text, &endpoints, why);
     if (error != 0) {
         return error;
+    }
+    text = options->secret_file != NULL ? options->secret_file
+                                        : getenv("HASP_SECRET_FILE");
+    if (text != NULL && text[0] != '\0') {
+        error = secret_read(text, endpoints.secret, why);
+        if (error != 0) {
+            endpoints_done(&endpoints);
+            return error;
+        }
     }
     struct tls_context *context;
     error = tls_folder_open(options->tls, options->cluster, &context, why);

@@ -45,16 +45,16 @@ void transport_turn(struct transport *transport, struct asker *asker,
                     pthread_mutex_t *mutex);
 
 /* The same in parts. Late: the asker has gone on, and what is open is to be
- * closed. transport_follow() does that, and gives the endpoint to be looked up
- * (with these hints) and told by transport_connect(), or NULL. 'addresses' are
- * taken; NULL: none, for 'why'. */
+ * closed. transport_follow() does that, connects to a local door, or gives the
+ * endpoint to be looked up (with these hints) and told by transport_connect(),
+ * or NULL. 'addresses' are taken; NULL: none, for 'why'. */
 #define TRANSPORT_HINTS                                        \
     {                                                          \
         .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV \
     }
 bool transport_is_late(struct transport *transport, const struct asker *asker);
 const struct endpoint *transport_follow(struct transport *transport,
-                                        const struct asker *asker);
+                                        struct asker *asker);
 void transport_connect(struct transport *transport, struct asker *asker,
                        struct addrinfo *addresses, const char *why);
 

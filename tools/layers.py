@@ -77,7 +77,7 @@ ROOMS = [
      'base client client/machine cmd/hasp net/tls include',
      'openssl smartcols jansson', False),
     ('cmd/hasp', r'cmd/hasp/',
-     'base client client/machine lease/lease net/tls include',
+     'base base/sha client client/machine lease/lease net/tls include',
      'smartcols jansson', False),
 ]
 

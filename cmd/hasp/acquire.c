@@ -90,6 +90,7 @@ static int open_session(const struct attempt *attempt,
     hasp_options_init(&options);
     options.endpoints = attempt->tool->endpoints_text;
     options.tls = attempt->tool->tls_text;
+    options.secret_file = attempt->tool->secret_text;
     options.name = PROCESS;
     options.ttl_ms = (uint32_t)attempt->options->ttl_ms;
     options.linger_ms = (uint32_t)attempt->options->linger_ms;

@@ -100,6 +100,7 @@ static void *work(void *data)
     hasp_options_init(&options);
     options.endpoints = bench->tool->endpoints_text;
     options.tls = bench->tool->tls_text;
+    options.secret_file = bench->tool->secret_text;
     options.name = PROCESS;
     options.timeout_ms = tool_timeout_ms(bench->tool);
     worker->error = hasp_open(&options, &session);

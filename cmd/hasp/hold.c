@@ -199,6 +199,7 @@ static int convert(struct tool *tool, const char *name, const char *owner,
              source->credentials.session, source->credentials.secret);
     options.endpoints = tool->endpoints_text;
     options.tls = tool->tls_text;
+    options.secret_file = tool->secret_text;
     options.credentials = credentials;
     options.timeout_ms = tool_timeout_ms(tool);
     int error = hasp_open(&options, &session);

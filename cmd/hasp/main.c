@@ -3,12 +3,14 @@
 /* hasp, the command line tool: global options, one table of subcommands. */
 
 #include <ctype.h>
+#include <errno.h>
 #include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/memory.h"
+#include "client/secret.h"
 #include "client/tls_folder.h"
 #include "cmd/hasp/tool.h"
 
@@ -219,10 +221,40 @@ int tool_help(const struct tool *tool, bool is_version)
     return -1;
 }
 
+/* Of the user as whom to come. */
+static int read_secret(struct tool *tool)
+{
+    char why[HASP_WHY_SIZE];
+    if (tool->secret_text == NULL) {
+        tool->secret_text = getenv("HASP_SECRET_FILE");
+    }
+    return tool->secret_text == NULL || tool->secret_text[0] == '\0' ||
+                   secret_read(tool->secret_text, tool->endpoints.secret,
+                               why) == 0
+               ? 0
+               : tool_fail(EX_NOPERM, "%s", why);
+}
+
+/* The only node is that behind the local door. */
+static int read_socket(struct tool *tool)
+{
+    char *folder = realpath(tool->socket_text, NULL);
+    if (folder == NULL) {
+        return tool_fail(EX_NOINPUT, "--socket: '%s': %s", tool->socket_text,
+                         strerror(errno));
+    }
+    tool->endpoints_text = folder; /* For as long as the tool runs. */
+    return 0;
+}
+
 int tool_read_endpoints(struct tool *tool)
 {
     char why[HASP_WHY_SIZE];
     const char *from = "-e";
+    int exit_code = tool->socket_text != NULL ? read_socket(tool) : 0;
+    if (exit_code != 0) {
+        return exit_code;
+    }
     if (tool->endpoints_text == NULL) {
         tool->endpoints_text = getenv("HASP_ENDPOINTS");
         from = "HASP_ENDPOINTS";
@@ -239,7 +271,7 @@ int tool_read_endpoints(struct tool *tool)
         from = "HASP_TLS";
     }
     return tls_folder_open(tool->tls_text, NULL, &tool->tls, why) == 0
-               ? 0
+               ? read_secret(tool)
                : tool_fail(EX_CONFIG, "%s: %s", from, why);
 }
 

@@ -118,6 +118,7 @@ static int change(struct tool *tool, const char *const *words, uint64_t id)
                          "%s: no leader answers; see: hasp status", what);
     }
     struct endpoints one = {.endpoint = &leader, .count = 1};
+    memcpy(one.secret, tool->endpoints.secret, sizeof one.secret);
     client_free(tool->client);
     tool->client = client_new(&one, tool->tls);
     options.deadline_ns = client_now_ns() + time_ms * NS_PER_MS;

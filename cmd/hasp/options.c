@@ -285,6 +285,8 @@ static int read_words(struct tool *tool, char **argv,
     const struct option_row common[] = {
         {'e', "endpoints", OPTION_TEXT, .value = &tool->endpoints_text},
         {0, "tls", OPTION_TEXT, .value = &tool->tls_text},
+        {0, "secret-file", OPTION_TEXT, .value = &tool->secret_text},
+        {0, "socket", OPTION_TEXT, .value = &tool->socket_text},
         {'o', "output", OPTION_CHOICE, .value = &format,
          .choices = "table json plain"},
         {'t', "timeout", OPTION_TIME, .value = &tool->timeout_ms, .min = 1},

@@ -9,6 +9,10 @@
 const char tool_options_text[] =
     "-e, --endpoints HOST:PORT,...  the nodes (HASP_ENDPOINTS, else\n"
     "                               " ENDPOINTS_DEFAULT ")\n"
+    "    --secret-file FILE         of the user as whom to come "
+    "(HASP_SECRET_FILE)\n"
+    "    --socket DIR               by the local door of the node with that\n"
+    "                               data directory\n"
     "    --tls DIR                  certificates: ca.crt, and client.crt with\n"
     "                               client.key (HASP_TLS, else plain)\n"
     "-o, --output table|json|plain  how results are written (table)\n"
@@ -37,6 +41,7 @@ const char tool_options_text[] =
 #define LOCKS "Locks"
 #define SESSIONS "Sessions and tokens"
 #define CLUSTER "The cluster"
+#define USERS "Users and what they may"
 #define OPERATOR "For operators"
 #define CERTIFICATES "Certificates"
 #define CERT_OPTIONS "    --dir DIR       the folder of the CA (certs)\n"
@@ -85,6 +90,26 @@ static const struct field blacklist_fields[] = {
     {"by", "BY", FIELD_TEXT},
     {"since_ms", "SINCE", FIELD_DURATION},
     {"for_ms", "FOR", FIELD_SPAN},
+    {0},
+};
+
+static const struct field user_fields[] = {
+    {"name", "USER", FIELD_TEXT},           {"state", "STATE", FIELD_TEXT},
+    {"roles", "ROLES", FIELD_TEXT},         {"secrets", "SECRETS", FIELD_COUNT},
+    {"sessions", "SESSIONS", FIELD_NUMBER}, {0},
+};
+
+static const struct field role_fields[] = {
+    {"name", "ROLE", FIELD_TEXT},
+    {"grants", "GRANTS", FIELD_TEXT},
+    {0},
+};
+
+static const struct field whoami_fields[] = {
+    {"user", "USER", FIELD_TEXT},
+    {"by", "BY", FIELD_TEXT},
+    {"roles", "ROLES", FIELD_TEXT},
+    {"access", "ACCESS", FIELD_TEXT},
     {0},
 };
 
@@ -199,6 +224,57 @@ const struct subcommand subcommands[] = {
     {CLUSTER, "cluster finalize", "",
      "after an upgrade: log what only the new version knows",
      .run = run_cluster_finalize},
+
+    {USERS, "whoami", "", "who one is to the cluster", .run = run_whoami,
+     .fields = whoami_fields},
+    {USERS, "can", "USER VERB [LOCK]",
+     "whether a user may do that, and by which grant", .run = run_can},
+    {USERS, "access", "[open | required] [--force]",
+     "whether who does not say who he is may do anything",
+     "    --force  cut off the sessions of those who do not say who they are\n",
+     .run = run_access},
+    {USERS, "user list", "[PREFIX]", "users", .run = run_list,
+     .command = "USER.LIST", .fields = user_fields},
+    {USERS, "user show", "NAME", "a user, with the numbers of his secrets",
+     .run = run_user_show, .fields = user_fields},
+    {USERS, "user add", "NAME [--role ROLE]... [--reuse]", "make a user",
+     "    --role ROLE  what he may; may come again\n"
+     "    --reuse      somebody else had the name, and was removed\n",
+     .run = run_user_add},
+    {USERS, "user grant", "NAME ROLE...", "give a user roles",
+     "A user has at most 16; 'hasp role list' shows which there are.\n",
+     .run = run_user_grant},
+    {USERS, "user revoke", "NAME ROLE...", "take roles from a user",
+     "Waits that need them end, holds stay.\n", .run = run_user_revoke},
+    {USERS, "user disable", "NAME",
+     "refuse a user, from now on; his locks go on when his leases end",
+     .run = run_user_disable},
+    {USERS, "user enable", "NAME", "refuse a user no longer",
+     .run = run_user_enable},
+    {USERS, "user remove", "NAME",
+     "remove a user who is disabled and has no sessions",
+     .run = run_user_remove},
+    {USERS, "secret add", "USER [--label TEXT] [--file FILE]",
+     "make a secret by which a user may come",
+     "    --label TEXT  to tell it from others\n"
+     "    --file FILE   write it there (0600), for --secret-file\n",
+     .run = run_secret_add},
+    {USERS, "secret remove", "USER NUMBER",
+     "take a secret back; 'hasp user show' has its number",
+     .run = run_secret_remove},
+    {USERS, "role list", "[PREFIX]", "roles, beside the built-in 'admin'",
+     .run = run_list, .command = "ROLE.LIST", .fields = role_fields},
+    {USERS, "role show", "NAME", "the grants of a role", .run = run_role_show,
+     .fields = role_fields},
+    {USERS, "role set", "NAME GRANT...",
+     "make a role of these grants, or replace those that it has",
+     "A grant is verbs and a name, or all names that begin so:\n"
+     "'lock,read:billing/*' 'fence:db'. Verbs of names are read, share, lock,\n"
+     "fence, kick; of the cluster, without a name: sessions, blacklist,\n"
+     "cluster, backup, audit. docs/protocol.md says what each allows.\n",
+     .run = run_role_set},
+    {USERS, "role remove", "NAME", "remove a role that no user has",
+     .run = run_role_remove},
 
     {OPERATOR, "limits", "",
      "the limits of the state, and what is used of them", .run = run_rows,

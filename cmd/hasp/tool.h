@@ -40,6 +40,8 @@ struct subcommand;
 struct tool {
     const char *endpoints_text;
     struct endpoints endpoints;
+    const char *socket_text; /* A node's data directory: by its local door. */
+    const char *secret_text; /* The file with the user's secret; or NULL. */
     const char *tls_text;    /* A folder; NULL: plain. */
     struct tls_context *tls; /* Likewise. */
     enum format format;
@@ -75,6 +77,10 @@ extern const struct subcommand subcommands[]; /* Ends with a name of NULL. */
 /* "first second", or "first"; NULL. */
 const struct subcommand *tool_find(const char *first, const char *second);
 
+subcommand_fn run_access, run_can, run_role_remove, run_role_set, run_role_show,
+    run_secret_add, run_secret_remove, run_user_add, run_user_disable,
+    run_user_enable, run_user_grant, run_user_remove, run_user_revoke,
+    run_user_show, run_whoami;
 subcommand_fn run_acquire, run_bench, run_blacklist_add, run_blacklist_remove,
     run_cert_ca, run_cert_check, run_cert_node, run_cert_renew, run_cert_show,
     run_cert_user, run_cluster_finalize, run_completion, run_convert, run_dev,

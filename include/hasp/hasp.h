@@ -315,6 +315,12 @@ struct hasp_options {
     /* The cluster's name, for a CA that was not made by 'hasp cert' and so does
      * not say it. NULL: the CA says it. */
     const char *cluster;
+
+    /* A file, mode 0600, with the secret of the user whose the session is to be
+     * ('hasp secret add' makes it). NULL: the environment's HASP_SECRET_FILE,
+     * or none; "": none. HASP_EINVALID or HASP_ENOENT if it is not right; the
+     * word of what is refused for lack of a right is NOPERM. */
+    const char *secret_file;
 };
 
 /* Fills in every default; call it first, so that a member which a newer header

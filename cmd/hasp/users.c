@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: MIT */
+
+/* hasp user, secret, role, access, whoami, can.
+ *
+ * What a user or a role is, is replaced as a whole, and only if nobody has
+ * changed it since it was read: 'changed' of what was shown goes along. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "base/base64.h"
+#include "base/memory.h"
+#include "base/sha.h"
+#include "cmd/hasp/tool.h"
+
+#define WORD_COUNT_MAX 96
+#define SECRET_BYTES 32
+
+/* The words of a request as they gather. */
+struct words {
+    const char *word[WORD_COUNT_MAX];
+    size_t count;
+    char changed[24];
+};
+
+static void add(struct words *words, const char *word)
+{
+    if (words->count < WORD_COUNT_MAX - 1) {
+        words->word[words->count++] = word;
+        words->word[words->count] = NULL;
+    }
+}
+
+static void begin(struct words *words, const char *command, const char *name,
+                  uint64_t changed)
+{
+    *words = (struct words){.count = 0};
+    snprintf(words->changed, sizeof words->changed, "%" PRIu64, changed);
+    add(words, command);
+    add(words, name);
+    add(words, "IF");
+    add(words, words->changed);
+}
+
+static int show(struct tool *tool, const char *command, const char *what,
+                const char *name, json_t **ret_shown)
+{
+    char text[160];
+    snprintf(text, sizeof text, "cannot show %s '%.64s'", what, name);
+    return tool_ask(tool, WORDS(command, name), text, ret_shown);
+}
+
+/* --- Users ---------------------------------------------------------------- */
+
+int run_user_show(struct tool *tool, char **argv)
+{
+    json_auto_t *user = NULL;
+    int exit_code = show(tool, "USER.SHOW", "user", argv[1], &user);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    output_record(tool->format, tool->subcommand->fields, user);
+    json_t *secrets = json_object_get(user, "secrets");
+    for (size_t i = 0;
+         tool->format == FORMAT_TABLE && i < json_array_size(secrets); i++) {
+        json_t *secret = json_array_get(secrets, i);
+        printf("secret %" PRIu64 " %s\n", value_number(secret, "number"),
+               value_text(secret, "label"));
+    }
+    return 0;
+}
+
+static bool is_among(const char *role, char **roles)
+{
+    for (; *roles != NULL; roles++) {
+        if (strcmp(role, *roles) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Writes the user anew with the roles that he has but those of 'less', and
+ * those of 'more'. */
+static int rewrite(struct tool *tool, const char *name, bool is_disabled,
+                   bool keeps_state, char **less, char **more, const char *what)
+{
+    struct words words;
+    char text[160];
+    json_auto_t *user = NULL;
+    int exit_code = show(tool, "USER.SHOW", "user", name, &user);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    begin(&words, "USER.SET", name, value_number(user, "changed"));
+    if (keeps_state) {
+        is_disabled = strcmp(value_text(user, "state"), "disabled") == 0;
+    }
+    if (is_disabled) {
+        add(&words, "DISABLED");
+    }
+    add(&words, "ROLES");
+    json_t *roles = json_object_get(user, "roles");
+    for (size_t i = 0; i < json_array_size(roles); i++) {
+        const char *role = json_string_value(json_array_get(roles, i));
+        if (role != NULL && !is_among(role, less) && !is_among(role, more)) {
+            add(&words, role);
+        }
+    }
+    for (; *more != NULL; more++) {
+        add(&words, *more);
+    }
+    snprintf(text, sizeof text, "cannot %s user '%.64s'", what, name);
+    return tool_change(tool, words.word, text, NULL);
+}
+
+static char *nothing[] = {NULL};
+
+/* A name and roles. */
+static int read_roles(struct tool *tool, char **argv)
+{
+    return options_read(tool, argv, NULL, 2, 17);
+}
+
+int run_user_grant(struct tool *tool, char **argv)
+{
+    int exit_code = read_roles(tool, argv);
+    return exit_code != 0 ? exit_code
+                          : rewrite(tool, argv[1], false, true, nothing,
+                                    &argv[2], "grant a role to");
+}
+
+int run_user_revoke(struct tool *tool, char **argv)
+{
+    int exit_code = read_roles(tool, argv);
+    return exit_code != 0 ? exit_code
+                          : rewrite(tool, argv[1], false, true, &argv[2],
+                                    nothing, "revoke a role from");
+}
+
+int run_user_disable(struct tool *tool, char **argv)
+{
+    return rewrite(tool, argv[1], true, false, nothing, nothing, "disable");
+}
+
+int run_user_enable(struct tool *tool, char **argv)
+{
+    return rewrite(tool, argv[1], false, false, nothing, nothing, "enable");
+}
+
+int run_user_add(struct tool *tool, char **argv)
+{
+    struct option_list roles = {.count = 0};
+    struct words words;
+    char text[160];
+    bool is_reused = false;
+    const struct option_row rows[] = {
+        {0, "role", OPTION_LIST, .value = &roles},
+        {0, "reuse", OPTION_FLAG, .value = &is_reused},
+        {0},
+    };
+    int exit_code = options_read(tool, argv, rows, 1, 1);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    begin(&words, "USER.SET", argv[1], 0);
+    if (is_reused) {
+        add(&words, "REUSE");
+    }
+    add(&words, "ROLES");
+    for (size_t i = 0; i < roles.count; i++) {
+        add(&words, roles.text[i]);
+    }
+    snprintf(text, sizeof text, "cannot make user '%.64s'", argv[1]);
+    return tool_change(tool, words.word, text, NULL);
+}
+
+int run_user_remove(struct tool *tool, char **argv)
+{
+    return tool_change_one(tool, WORDS("USER.REMOVE", argv[1]),
+                           "cannot remove the user",
+                           "there is no such user; see: hasp user list");
+}
+
+/* --- Secrets -------------------------------------------------------------- */
+
+/* "hasp1.app." and 32 random bytes in base64url. */
+static int make_secret(const char *user, struct buffer *out)
+{
+    uint8_t random[SECRET_BYTES];
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random) {
+        return tool_fail(EX_OSERR, "cannot make a secret: %s", strerror(errno));
+    }
+    buffer_printf(out, "hasp1.%s.", user);
+    size_t start = out->size;
+    base64_put(out, bytes_of(random, sizeof random));
+    explicit_bzero(random, sizeof random);
+    out->size--; /* "=", as 32 bytes are no multiple of three. */
+    for (size_t i = start; i < out->size; i++) {
+        uint8_t *at = &out->data[i];
+        *at = *at == '+' ? '-' : *at == '/' ? '_' : *at;
+    }
+    return 0;
+}
+
+static int write_secret(const char *path, struct bytes secret)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    bool is_written = fd >= 0 &&
+                      write(fd, secret.data, secret.size) ==
+                          (ssize_t)secret.size &&
+                      write(fd, "\n", 1) == 1 && fsync(fd) == 0;
+    int error = errno;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return is_written ? 0
+                      : tool_fail(error == EEXIST ? EX_CANTCREAT : EX_IOERR,
+                                  "cannot write the secret to '%s': %s", path,
+                                  strerror(error));
+}
+
+/* It is written before it is known, so that none is lost: one that was never
+ * told is none. */
+static int tell(struct tool *tool, const char *user, const char *label,
+                const char *path, struct buffer *secret)
+{
+    uint8_t hash[SHA256_SIZE];
+    char digits[2 * SHA256_SIZE + 1] = "", what[160];
+    if (sha256(buffer_bytes(secret), hash) != 0) {
+        return tool_fail(EX_OSERR, "cannot make a secret: OpenSSL may not");
+    }
+    hex_put(digits, bytes_of(hash, sizeof hash));
+    int exit_code = path != NULL ? write_secret(path, buffer_bytes(secret)) : 0;
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    snprintf(what, sizeof what, "cannot add a secret of user '%.64s'", user);
+    exit_code = tool_change(
+        tool, WORDS("SECRET.ADD", user, digits, "NAME", label), what, NULL);
+    if (exit_code != 0 && path != NULL) {
+        (void)unlink(path);
+    } else if (exit_code == 0 && path == NULL) {
+        printf("%.*s\n", (int)secret->size, (const char *)secret->data);
+    }
+    return exit_code;
+}
+
+int run_secret_add(struct tool *tool, char **argv)
+{
+    const char *label = "", *path = NULL;
+    AUTO(buffer_done) struct buffer secret = {0};
+    const struct option_row rows[] = {
+        {0, "label", OPTION_TEXT, .value = &label},
+        {0, "file", OPTION_TEXT, .value = &path},
+        {0},
+    };
+    int exit_code = options_read(tool, argv, rows, 1, 1);
+    if (exit_code == 0) {
+        exit_code = make_secret(argv[1], &secret);
+    }
+    if (exit_code == 0) {
+        exit_code = tell(tool, argv[1], label, path, &secret);
+    }
+    if (secret.data != NULL) {
+        explicit_bzero(secret.data, secret.size);
+    }
+    return exit_code;
+}
+
+int run_secret_remove(struct tool *tool, char **argv)
+{
+    return tool_change_one(tool, WORDS("SECRET.REMOVE", argv[1], argv[2]),
+                           "cannot remove the secret",
+                           "there is no such secret; see: hasp user show");
+}
+
+/* --- Roles ---------------------------------------------------------------- */
+
+int run_role_show(struct tool *tool, char **argv)
+{
+    json_auto_t *role = NULL;
+    int exit_code = show(tool, "ROLE.SHOW", "role", argv[1], &role);
+    if (exit_code == 0) {
+        output_record(tool->format, tool->subcommand->fields, role);
+    }
+    return exit_code;
+}
+
+/* A beginning that ends in the middle of a word covers more than was meant:
+ * "bill*" is "billing" and "billboard". */
+static void warn(const struct tool *tool, const char *grant)
+{
+    size_t size = strlen(grant);
+    if (size >= 2 && grant[size - 1] == '*' &&
+        strchr("/:.-*", grant[size - 2]) == NULL) {
+        tool_say(tool, "'%s' is of all names that begin so, whatever follows",
+                 grant);
+    }
+}
+
+int run_role_set(struct tool *tool, char **argv)
+{
+    struct words words;
+    char what[160];
+    json_auto_t *role = NULL;
+    int exit_code = options_read(tool, argv, NULL, 1, 65);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    /* It need not be there yet. */
+    (void)tool_ask(tool, WORDS("ROLE.SHOW", argv[1]), NULL, &role);
+    begin(&words, "ROLE.SET", argv[1],
+          role != NULL ? value_number(role, "changed") : 0);
+    add(&words, "GRANTS");
+    for (char **grant = &argv[2]; *grant != NULL; grant++) {
+        warn(tool, *grant);
+        add(&words, *grant);
+    }
+    snprintf(what, sizeof what, "cannot set role '%.64s'", argv[1]);
+    return tool_change(tool, words.word, what, NULL);
+}
+
+int run_role_remove(struct tool *tool, char **argv)
+{
+    return tool_change_one(tool, WORDS("ROLE.REMOVE", argv[1]),
+                           "cannot remove the role",
+                           "there is no such role; see: hasp role list");
+}
+
+/* --- Access --------------------------------------------------------------- */
+
+int run_whoami(struct tool *tool, char **argv)
+{
+    json_auto_t *self = NULL;
+    (void)argv;
+    int exit_code = tool_ask(tool, WORDS("WHOAMI"), "cannot tell who you are",
+                             &self);
+    if (exit_code == 0) {
+        output_record(tool->format, tool->subcommand->fields, self);
+    }
+    return exit_code;
+}
+
+int run_access(struct tool *tool, char **argv)
+{
+    bool is_forced = false;
+    json_auto_t *self = NULL;
+    const struct option_row rows[] = {
+        {0, "force", OPTION_FLAG, .value = &is_forced}, {0}};
+    int exit_code = options_read(tool, argv, rows, 0, 1);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    if (argv[1] != NULL) {
+        return tool_change(
+            tool, WORDS("ACCESS.SET", argv[1], is_forced ? "FORCE" : NULL),
+            "cannot change access", NULL);
+    }
+    exit_code = tool_ask(tool, WORDS("WHOAMI"), "cannot look at access", &self);
+    if (exit_code == 0) {
+        const char *access = value_text(self, "access");
+        tool_print(tool, json_pack("{s:s}", "access", access), access);
+    }
+    return exit_code;
+}
+
+int run_can(struct tool *tool, char **argv)
+{
+    char what[160], text[800];
+    json_auto_t *answer = NULL;
+    int exit_code = options_read(tool, argv, NULL, 2, 3);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    snprintf(what, sizeof what, "cannot look at user '%.64s'", argv[1]);
+    exit_code = tool_ask(
+        tool,
+        WORDS("USER.CAN", argv[1], argv[2], argv[3] != NULL ? argv[3] : ""),
+        what, &answer);
+    if (exit_code != 0) {
+        return exit_code;
+    }
+    bool may = json_is_true(json_object_get(answer, "may"));
+    snprintf(text, sizeof text, "yes: role '%s', grant '%s'",
+             value_text(answer, "role"), value_text(answer, "grant"));
+    tool_print(tool, json_incref(answer),
+               may ? text
+               : json_is_true(json_object_get(answer, "disabled"))
+                   ? "no: the user is disabled"
+                   : "no: no grant of his roles says so");
+    return may ? 0 : EXIT_NO;
+}
