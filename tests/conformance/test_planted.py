@@ -62,8 +62,8 @@ PLANTED = [
         'node': ('lib/lock.js', "verb !== 'RELEASE' && reply !== null",
                  "verb !== 'RELEASE'")}),
     ('4 the newest token', 'convert', {
-        'c': ('client/change.c',
-              'hold->held[0].token = change->tokens[0];', ''),
+        'c': ('client/hold.c',
+              'held->token = token != 0 ? token : held->token;', ''),
         'go': ('lock.go', 'l.tokens = tokensOf(reply)', '_ = reply'),
         'java': (JAVA + 'HaspLock.java',
                  'if (count > 0) {\n            tokens = tokensOf(reply);',
