@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/hash.h"
+#include "tests/sim/sim_behind.h"
 #include "tests/sim/sim_check.h"
 #include "tests/sim/sim_client.h"
 #include "tests/sim/sim_disk.h"
@@ -311,6 +312,9 @@ void sim_run(struct sim *sim, const struct sim_options *options)
     }
     if (!sim->has_failed) {
         sim_loss(sim);
+    }
+    if (!sim->has_failed) {
+        sim_behind(sim);
     }
     if (!sim->has_failed) {
         sim_note(sim, NULL, "drain", 0, 0, 0);

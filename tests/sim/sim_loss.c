@@ -3,6 +3,7 @@
 #include "tests/sim/sim_loss.h"
 
 #include "raft/replica.h"
+#include "tests/sim/sim_behind.h"
 #include "tests/sim/sim_disk.h"
 #include "tests/sim/sim_node.h"
 
@@ -12,26 +13,6 @@
 #define WORK_NS (3 * SIM_S)
 /* The old copy is noticed: it connects, is told, asks and is answered. */
 #define NOTICED_NS (10 * SIM_S)
-
-/* A voter that follows, or NULL. */
-static struct sim_node *find_follower(struct sim *sim)
-{
-    struct replica_members members;
-    if (!sim_members(sim, &members)) {
-        return NULL;
-    }
-    uint64_t from = prng_below(&sim->prng, members.count);
-    for (uint32_t i = 0; i < members.count; i++) {
-        const struct replica_member
-            *member = &members.member[(from + i) % members.count];
-        struct sim_node *node = sim->node[member->id - 1];
-        if (member->role == MEMBER_VOTER && node != sim_leader(sim) &&
-            sim_node_core(node) != NULL) {
-            return node;
-        }
-    }
-    return NULL;
-}
 
 static uint64_t last_index(struct sim_node *node)
 {
@@ -97,7 +78,7 @@ static void put_back(struct sim_disk *disk, struct files_machine *copy)
 
 void sim_loss(struct sim *sim)
 {
-    struct sim_node *node = find_follower(sim);
+    struct sim_node *node = sim_behind_choose(sim);
     struct sim_node *leader = sim_leader(sim);
     if (node == NULL || !sim_chance(sim, 0.5)) {
         return;

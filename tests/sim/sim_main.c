@@ -56,7 +56,9 @@
  *    19. no vote is taken away, unless by force, if that leaves voters of whom
  *        the leader has not heard more than half (sim_majority.h)
  *    20. an old copy of a follower's disk is noticed and condemned as long as
- *        the leader lives that knows better (sim_loss.h); no other disk is */
+ *        the leader lives that knows better (sim_loss.h); no other disk is
+ *    21. who was away until it needs a snapshot catches up, wherever it dies
+ *        meanwhile (sim_behind.h) */
 
 #include <getopt.h>
 #include <inttypes.h>

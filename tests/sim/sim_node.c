@@ -496,6 +496,12 @@ static struct core_options make_options(struct sim_node *node)
         options.limits.requests_in_flight = 40;
         options.limits.own_in_flight = 24;
     }
+    if (sim->options.seed % 3 == 1) {
+        /* A shorter one still. */
+        options.limits.requests_in_flight = 12;
+        options.limits.own_in_flight = 12;
+        options.limits.snapshot_entries = 20;
+    }
     if (sim->options.seed % 2 == 0) {
         /* Each node's file says something else. */
         for (int key = 0; key < LIMIT_COUNT; key++) {

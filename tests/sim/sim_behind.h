@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: MIT */
+
+/* A follower that was away until the others have trimmed their logs behind it:
+ * it needs a snapshot, may die inside any call of the installation, loses power
+ * afterwards, and has to catch up all the same. */
+
+#ifndef HASP_TESTS_SIM_SIM_BEHIND_H
+#define HASP_TESTS_SIM_SIM_BEHIND_H
+
+#include "tests/sim/sim.h"
+
+/* Runs the world on until it is over; fails the run if a rule is broken. */
+void sim_behind(struct sim *sim);
+/* A voter that follows, or NULL. */
+struct sim_node *sim_behind_choose(struct sim *sim);
+
+#endif /* HASP_TESTS_SIM_SIM_BEHIND_H */
