@@ -43,7 +43,6 @@ static enum fate begin(struct files_machine *machine, bool is_change)
     if (machine->is_dead) {
         return FATE_DEAD;
     }
-    machine->calls++;
     if (machine->dies_within > 0 && --machine->dies_within == 0) {
         machine->is_dead = true;
         return FATE_DIES;
@@ -686,16 +685,6 @@ void files_restore(struct files_machine *machine, struct files_machine *copy)
     tree_drop(machine->root);
     machine->root = tree_keep(tree_copy(machine, copy->root));
     files_free(copy);
-}
-
-uint64_t files_calls(const struct files_machine *machine)
-{
-    return machine->calls;
-}
-
-uint64_t files_used(const struct files_machine *machine)
-{
-    return machine->used;
 }
 
 uint32_t files_open_count(const struct files_machine *machine)

@@ -87,10 +87,6 @@ struct files_machine *files_copy(const struct files_machine *machine,
  * file may be open. */
 void files_restore(struct files_machine *machine, struct files_machine *copy);
 
-/* Calls that have been made so far. */
-uint64_t files_calls(const struct files_machine *machine);
-/* Bytes of all files. */
-uint64_t files_used(const struct files_machine *machine);
 /* Files that are open. */
 uint32_t files_open_count(const struct files_machine *machine);
 

@@ -498,7 +498,7 @@ static struct core_options make_options(struct sim_node *node)
     }
     if (sim->options.seed % 3 == 1) {
         /* A shorter one still. */
-        options.limits.requests_in_flight = 12;
+        options.limits.requests_in_flight = 24;
         options.limits.own_in_flight = 12;
         options.limits.snapshot_entries = 20;
     }

@@ -238,6 +238,11 @@ static void file_lose(struct node *file)
     static const uint64_t percents[] = {0, 0, 10, 50, 90, 100};
     struct files_machine *machine = file->machine;
     uint64_t percent = percents[prng_below(&machine->prng, 6)];
+    file->lock_fd = -1;
+    file->was_torn = false;
+    if (file->capacity == 0) {
+        return; /* Nothing was ever written. */
+    }
     size_t size = file->disk_size;
     if (file->size != file->disk_size && tree_chance(machine, percent)) {
         size = file->size;
@@ -256,7 +261,6 @@ static void file_lose(struct node *file)
     memcpy(file->cache, file->disk, file->capacity);
     machine->used += size - file->size;
     file->size = file->disk_size = size;
-    file->lock_fd = -1;
 }
 
 void tree_lose(struct node *node)

@@ -69,7 +69,6 @@ struct files_machine {
     struct prng prng;
     struct node *root;
     uint64_t boot;
-    uint64_t calls;
     uint64_t used;
     uint64_t limit; /* Of 'used'. */
     uint32_t dies_within;

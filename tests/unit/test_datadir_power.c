@@ -300,7 +300,7 @@ static void what_was_promised_survives(void **state)
     const char *text = getenv("POWER_SEED");
     uint64_t seed = text != NULL ? strtoull(text, NULL, 10) : 1;
     text = getenv("POWER_ROUNDS");
-    uint64_t rounds = text != NULL ? strtoull(text, NULL, 10) : 1000;
+    uint64_t rounds = text != NULL ? strtoull(text, NULL, 10) : 4000;
     struct run *run = memory_new(sizeof *run);
     (void)state;
     for (; rounds > 0; rounds--, seed++) {
