@@ -140,6 +140,29 @@ def test_a_network_address_needs_insecure(check, line):
     assert check(GOOD + line, "--insecure").returncode == 0
 
 
+def test_a_network_address_is_fine_with_tls(check):
+    text = GOOD + "[cluster]\nname = prod\n[listen]\nclient = 0.0.0.0:7420\n"
+    tls = "[tls]\ndir = /etc/hasp/tls\nclient = %s\n"
+    assert check(text + tls % "require").returncode == 0
+    assert check(text + tls % "allow").returncode == 78
+    result = check(text + "peer = 0.0.0.0:7421\n" + tls % "require")
+    assert result.returncode == 78
+    assert "listen.peer = '0.0.0.0:7421' is not a loopback" in result.stderr
+
+
+@pytest.mark.parametrize("lines, expected", [
+    ("[tls]\nclient = require\n", "TLS needs certificates"),
+    ("[tls]\ndir = x\npeer = allow\n", "TLS needs cluster.name"),
+    ("[cluster]\nname = a b\n[tls]\ndir = x\npeer = allow\n",
+     "cannot stand in a certificate"),
+    ("[tls]\npeer = yes\n", "must be off, allow or require"),
+])
+def test_what_tls_needs_is_said(check, lines, expected):
+    result = check(GOOD + lines)
+    assert result.returncode == 78
+    assert expected in result.stderr
+
+
 def test_flag_beats_environment_beats_file_beats_default(tmp_path):
     path = tmp_path / "c"
     path.write_text(GOOD + "[raft]\nelection_ms = 901\nheartbeat_ms = 91\n")
