@@ -224,13 +224,20 @@ func (l *Lock) upgrade(ctx context.Context, wait bool) (bool, error) {
 	if err != nil || reply == nil {
 		return false, err
 	}
+	l.session.eachHold(func(one *Lock) { one.upgraded(l, asInt(reply)) })
+	return true, nil
+}
+
+// upgraded: its owner has one hold, however many locks of his tell of it.
+func (l *Lock) upgraded(by *Lock, token int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.shared = false
-	if l.tokens != nil {
-		l.tokens = tokensOf(reply)
+	for i := range l.tokens {
+		if l.owner == by.owner && l.names[i] == by.names[0] {
+			l.tokens = append([]int64(nil), l.tokens...)
+			l.tokens[i], l.shared = token, false
+		}
 	}
-	return true, nil
 }
 
 // mayConvert: what is to be converted is one lock that is held.
@@ -445,7 +452,7 @@ func (s *Session) holdEnded(told map[string]any) {
 	name, token := asText(told["lock"]), asInt(told["token"])
 	isOver := false
 	s.eachHold(func(l *Lock) {
-		isOver = isOver || (l.owner == asText(told["owner"]) && l.endsWith(name, token))
+		isOver = (l.owner == asText(told["owner"]) && l.endsWith(name, token)) || isOver
 	})
 	if isOver {
 		s.emit(Event{EventLost, name, token, asText(told["reason"])})

@@ -64,15 +64,11 @@ PLANTED = [
     ('4 the newest token', 'convert', {
         'c': ('client/hold.c',
               'held->token = token != 0 ? token : held->token;', ''),
-        'go': ('lock.go', 'l.tokens = tokensOf(reply)', '_ = reply'),
-        'java': (JAVA + 'HaspLock.java',
-                 'if (count > 0) {\n            tokens = tokensOf(reply);',
-                 'if (count > 0) {\n            tokensOf(reply);'),
-        'python': ('hasp/hold.py', 'self.tokens = dict(zip(',
-                   'self.tokens = self.tokens or dict(zip('),
-        'node': ('lib/lock.js', 'this.tokens = Object.fromEntries(',
-                 'this.tokens = this.token ? this.tokens : '
-                 'Object.fromEntries(')}),
+        'go': ('lock.go', 'l.tokens[i], l.shared = token, false',
+               'l.shared = false'),
+        'java': (JAVA + 'HaspLock.java', 'tokens.set(i, token);', ''),
+        'python': ('hasp/hold.py', 'lock.tokens[self.name] = reply', 'pass'),
+        'node': ('lib/lock.js', 'lock.tokens[this.name] = reply;', '')}),
     ('5 one number', 'lost_answer', {
         'c': ('client/change.c', 'change->owner, change->number,\n'
               '                  &ask->query);',

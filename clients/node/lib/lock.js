@@ -209,11 +209,19 @@ class Lock {
   // --- belief ----------------------------------------------------------------
 
   granted(reply, from, verb) {
+    if (verb !== 'ACQUIRE') {
+      // Its owner has one hold, however many locks of his tell of it.
+      for (const lock of this.session.held) {
+        if (lock.tag.tag === this.tag.tag && lock.tokens[this.name]) {
+          lock.tokens[this.name] = reply;
+          lock.shared = verb !== 'EXCLUSIVE';
+        }
+      }
+      return;
+    }
     this.tokens = Object.fromEntries(this.names.map(
       (name, i) => [name, [reply].flat()[i]]));
-    if (verb !== 'ACQUIRE') {
-      this.shared = verb !== 'EXCLUSIVE';
-    } else if (++this.count === 1) {
+    if (++this.count === 1) {
       this.hasEnded = false;
       this.limit = this.options.hold ? { ms: this.options.hold, from } : null;
       this.session.held.add(this);

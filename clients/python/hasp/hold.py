@@ -280,11 +280,16 @@ class Hold:
     def _granted(self, reply: Any, first: Clock) -> None:
         """A limited hold counts from before it was asked for the first time: an
         attempt whose answer was lost may be the one that was granted."""
+        if self._doubt_verb != 'ACQUIRE':
+            # Its owner has one hold, however many locks of his tell of it.
+            for lock in self.session._held:
+                if lock._owner.tag == self._owner.tag and \
+                        self.name in lock.tokens:
+                    lock.tokens[self.name] = reply
+                    lock.shared = self._doubt_verb != 'EXCLUSIVE'
+            return
         self.tokens = dict(zip(self.names, reply if isinstance(reply, list)
                                else [reply]))
-        if self._doubt_verb != 'ACQUIRE':
-            self.shared = self._doubt_verb != 'EXCLUSIVE'
-            return
         self._count += 1
         if self._count == 1:
             self._has_ended = False

@@ -211,10 +211,17 @@ public final class HaspLock implements Lock {
         guard(Duration.ZERO);
     }
 
-    private synchronized void converted(Object reply, boolean shared) {
-        isShared = shared;
-        if (count > 0) {
-            tokens = tokensOf(reply);
+    /** Its owner has one hold, however many locks of his tell of it. */
+    private void converted(Object reply, boolean shared) {
+        session.holds.forEach(one -> one.convertedBy(this, (Long) reply, shared));
+    }
+
+    private synchronized void convertedBy(HaspLock by, long token, boolean shared) {
+        int i = names.indexOf(by.names.get(0));
+        if (owner.equals(by.owner) && i >= 0 && i < tokens.size()) {
+            isShared = shared;
+            tokens = new ArrayList<>(tokens);
+            tokens.set(i, token);
         }
     }
 
