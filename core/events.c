@@ -23,8 +23,8 @@ struct event {
 };
 
 /* How much of the past is told again at once. */
-#define AGAIN_COUNT_MAX 8192
-#define AGAIN_SIZE_MAX (4u << 20)
+#define AGAIN_COUNT_MAX 2048
+#define AGAIN_SIZE_MAX (256u << 10)
 /* Of LOCK.HISTORY, unless COUNT says otherwise; and at most. */
 #define HISTORY_SHOWN 100
 #define HISTORY_SHOWN_MAX 1000

@@ -144,10 +144,29 @@ static void send_step(struct visit *visit)
     free(argument);
 }
 
+/* It is given up. */
+static void cut(struct visit *visit)
+{
+    if (visit->is_stream && !visit->is_answered) {
+        visit->is_answered = true;
+        http_stream_end(visit->exchange);
+        hang_up(visit);
+    } else if (!visit->is_answered) {
+        struct problem problem;
+        problem_set(&problem, 503, "BUSY", NULL, "the node has given it up");
+        visit_refuse(visit, &problem, NULL);
+    }
+}
+
 /* As far as it comes with what the core has said by now. */
 static void advance(struct visit *visit)
 {
     struct resp_reply *reply = &visit->gateway->reply;
+    if (visit->is_stream && visit->output.size > 0 && stream_is_slow(visit)) {
+        /* He misses events from now on, and is to know it. */
+        buffer_clear(http_stream_output(visit->exchange));
+        cut(visit);
+    }
     while (!visit->is_answered) {
         size_t used;
         if (!visit->is_sent && !visit->is_stream) {
@@ -284,6 +303,11 @@ static void open_connection(struct visit *visit)
                        gateway->port.now_ns(gateway->port.data));
 }
 
+static bool is_stream(const struct route *route)
+{
+    return route->kind == ROUTE_EVENTS || route->kind == ROUTE_PRESENCE;
+}
+
 static void begin(struct visit *visit, const struct match *match,
                   struct bytes query)
 {
@@ -300,6 +324,12 @@ static void begin(struct visit *visit, const struct match *match,
         problem_set(&problem, 503, "NOLEADER", NULL,
                     "the cluster has not begun, or this node is ending: see "
                     "/readyz");
+        visit_refuse(visit, &problem, NULL);
+    } else if (is_stream(match->route) &&
+               gateway->stream_count >= STREAM_COUNT_MAX) {
+        problem_set(&problem, 503, "BUSY", NULL,
+                    "this node has %d streams, and takes no more",
+                    STREAM_COUNT_MAX);
         visit_refuse(visit, &problem, NULL);
     } else {
         put_steps(visit, &credentials);
@@ -418,6 +448,10 @@ void gateway_end(void *data, struct http_exchange *exchange)
         return;
     }
     hang_up(visit);
+    if (visit->is_stream) {
+        CHECK(visit->gateway->stream_count > 0);
+        visit->gateway->stream_count--;
+    }
     list_remove(&visit->in_dirty);
     list_remove(&visit->in_waiting);
     for (uint32_t i = 0; i < VISIT_STEP_MAX; i++) {
@@ -456,20 +490,6 @@ void gateway_close(struct gateway *gateway, uint64_t conn)
     if (visit != NULL) {
         visit->is_cut = true;
         (void)gateway_output(gateway, conn);
-    }
-}
-
-/* The core wants the connection no more. */
-static void cut(struct visit *visit)
-{
-    if (visit->is_stream) {
-        visit->is_answered = true;
-        http_stream_end(visit->exchange);
-        hang_up(visit);
-    } else if (!visit->is_answered) {
-        struct problem problem;
-        problem_set(&problem, 503, "BUSY", NULL, "the node has given it up");
-        visit_refuse(visit, &problem, NULL);
     }
 }
 

@@ -38,7 +38,10 @@ struct core;
 
 /* Of the numbers of its connections; no other connection has this bit. */
 #define GATEWAY_CONN (UINT64_C(1) << 62)
-#define STREAM_UNSENT_MAX (1u << 20)
+/* What a stream's client may leave unread: more than is told again at once, in
+ * whatever way it has to be written in JSON. And how many streams there are. */
+#define STREAM_UNSENT_MAX (4u << 20)
+#define STREAM_COUNT_MAX 256
 
 struct gateway_port {
     /* NULL while the core must not be called. */
@@ -56,7 +59,8 @@ struct gateway {
     const char *names; /* Hosts, with blanks between them; borrowed. */
     bool has_api;      /* False: the node's own paths alone. */
     struct visit *visits;
-    struct list streams;     /* Of visits, those without an end; and ... */
+    struct list streams; /* Of visits, those without an end; and ... */
+    uint32_t stream_count;
     struct list polls;       /* ... those that wait, with a limit. */
     struct list dirty;       /* The core has written something for them. */
     struct resp_reply reply; /* The one at hand. */

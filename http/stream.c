@@ -12,27 +12,21 @@ void stream_begin(struct visit *visit)
                               .content_type = "text/event-stream",
                               .header = {{"X-Accel-Buffering", "no"}}};
     visit->is_stream = true;
+    visit->gateway->stream_count++;
     list_push_back(&visit->gateway->streams, &visit->in_waiting);
     http_stream(visit->exchange, &head);
     stream_comment(visit);
 }
 
-/* Who does not read is closed: he would miss events in any case. */
-static void pass_on(struct visit *visit)
+bool stream_is_slow(const struct visit *visit)
 {
-    if (http_stream_unsent(visit->exchange) > STREAM_UNSENT_MAX) {
-        buffer_clear(http_stream_output(visit->exchange));
-        visit->is_answered = true;
-        http_stream_end(visit->exchange);
-    } else {
-        http_stream_more(visit->exchange);
-    }
+    return http_stream_unsent(visit->exchange) > STREAM_UNSENT_MAX;
 }
 
 void stream_comment(struct visit *visit)
 {
     buffer_put_text(http_stream_output(visit->exchange), ": hasp\n\n");
-    pass_on(visit);
+    http_stream_more(visit->exchange);
 }
 
 /* [lock, kind, {lock, session, token, index, message, id}]; of other kinds, as
@@ -60,5 +54,5 @@ void stream_push(struct visit *visit, const struct resp_reply *reply)
     buffer_put_text(out, "\ndata: ");
     json_write(event, out);
     buffer_put_u8(out, '\n');
-    pass_on(visit);
+    http_stream_more(visit->exchange);
 }

@@ -57,5 +57,7 @@ void lease_reply(struct visit *visit, const struct resp_reply *reply);
 void stream_begin(struct visit *visit);
 void stream_push(struct visit *visit, const struct resp_reply *reply);
 void stream_comment(struct visit *visit);
+/* It leaves too much unread. */
+bool stream_is_slow(const struct visit *visit);
 
 #endif /* HASP_HTTP_VISIT_H */

@@ -683,6 +683,46 @@ def test_who_comes_back_is_told_what_he_has_missed(asker, name, cluster):
     assert status == 400 and "life-index" in problem["detail"]
 
 
+def test_what_is_told_again_is_told_whole(cluster, name):
+    """However much it is as JSON: else who comes back would be cut off for ever."""
+    node = cluster.leader()
+    asker = Asker(node, cluster.document).open(ttl_ms=60000)
+    asker.post("/v1/lock/acquire", name=name)
+    first = asker.get("/v1/history/" + name)[1]["events"][0]["id"]
+    with node.connect() as client:
+        for _ in range(200):
+            client.do("LOCK.PLEASE", name, "MESSAGE", b"\x01" * 1200)
+    stream = http.client.HTTPConnection("127.0.0.1", node.http_port, timeout=10)
+    with contextlib.closing(stream):
+        query = urllib.parse.urlencode({"prefix": name, "from": first})
+        stream.request("GET", "/v1/events?" + query)
+        told = events(stream.getresponse(), 200)
+    assert {kind for kind, _ in told} == {"please"}
+    assert all(len(one["message"]) == 1200 for _, one in told)
+
+
+def test_streams_are_bounded():
+    limit = 256
+    with Cluster(1) as cluster, contextlib.ExitStack() as stack:
+        node = cluster.leader()
+        request = b"GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n"
+        answers = []
+        for i in range(limit + 4):
+            # One address has a quarter of the connections.
+            one = stack.enter_context(socket.socket())
+            one.bind(("127.0.%d.1" % (i % 8), 0))
+            one.connect(("127.0.0.1", node.http_port))
+            one.settimeout(10)
+            one.sendall(request)
+            answers.append(one.recv(12))
+        assert answers == [b"HTTP/1.1 200"] * limit + [b"HTTP/1.1 503"] * 4
+        assert raw(node, "GET", "/v1/status")[0] == 200
+        stack.close()
+        wait_until(
+            lambda: raw(node, "GET", "/v1/events?from=x")[0] == 400, 10, "there is room"
+        )
+
+
 def test_a_stream_that_nobody_reads_is_closed(cluster, name):
     node = cluster.leader()
     stuck = socket.socket()
