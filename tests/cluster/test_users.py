@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: MIT
+"""Users on real nodes: the local door, secrets, roles, withdrawal, a way back
+for those who have locked themselves out."""
+
+import hashlib
+import os
+import re
+import stat
+import subprocess
+
+import pytest
+
+from cluster import ROOT, Client, Cluster, ReplyError, Session, wait_until
+
+HASP = os.environ.get("HASP", os.path.join(ROOT, "build", "release", "hasp"))
+
+
+@pytest.fixture(name="cluster")
+def cluster_():
+    with Cluster(3) as nodes:
+        nodes.leader()
+        yield nodes
+
+
+class Tool:
+    """hasp, for one cluster."""
+
+    def __init__(self, cluster):
+        self.ports = ",".join("127.0.0.1:%d" % n.client_port for n in cluster.nodes)
+        self.door = cluster.nodes[0].dir
+
+    def run(self, *words):
+        return subprocess.run(
+            [HASP, "-e", self.ports] + list(words),
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+    def admin(self, *words):
+        done = self.run("--socket", self.door, *words)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+def make_app(tool, tmp_path):
+    """A user 'app' with 'lock,read:app/*'; the file with his secret."""
+    path = str(tmp_path / "app.secret")
+    tool.admin("role", "set", "app", "lock,read:app/*")
+    tool.admin("user", "add", "app", "--role", "app")
+    tool.admin("secret", "add", "app", "--file", path)
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    return path
+
+
+def test_a_user_gets_as_far_as_his_roles_say(cluster, tmp_path):
+    tool = Tool(cluster)
+    path = make_app(tool, tmp_path)
+    me = ("--secret-file", path)
+    tool.admin("access", "required")
+    assert "app" in tool.run(*me, "whoami").stdout
+    assert tool.run(*me, "run", "app/1", "--", "true").returncode == 0
+    done = tool.run(*me, "run", "other", "--", "true")
+    assert done.returncode == 77
+    assert "user 'app' may not lock 'other' (roles: app)" in done.stderr
+    done = tool.run("run", "app/1", "--", "true")
+    assert done.returncode == 77 and "NOAUTH" in done.stderr
+    assert tool.admin("can", "app", "lock", "app/x").startswith("yes: role 'app'")
+    assert tool.run(*me, "user", "list").returncode == 77
+
+
+def test_every_node_and_every_start_knows_the_users(cluster, tmp_path):
+    tool = Tool(cluster)
+    path = make_app(tool, tmp_path)
+    tool.admin("access", "required")
+    with open(path) as file:
+        secret = file.read().strip()
+    for node in cluster.nodes:
+        node.stop()
+    cluster.start()
+    wait_until(
+        lambda: tool.run("--socket", tool.door, "list").returncode == 0, 20, "a leader"
+    )
+    for node in cluster.nodes:
+        with Client(node.client_port) as client:
+            assert text_of(client.do("AUTH", secret)) == "OK"
+            with pytest.raises(ReplyError, match="WRONGPASS"):
+                client.do("AUTH", secret[:-1] + ("a" if secret[-1] != "a" else "b"))
+            Session(client, TTL=5000)
+            assert client.do("LOCK.ACQUIRE", "app/%d" % node.id) > 0
+            with pytest.raises(ReplyError, match="NOPERM"):
+                client.do("LOCK.ACQUIRE", "x")
+
+
+def text_of(value):
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def test_who_is_disabled_loses_his_connections_and_later_his_locks(cluster, tmp_path):
+    tool = Tool(cluster)
+    path = make_app(tool, tmp_path)
+    with open(path) as file:
+        secret = file.read().strip()
+    client = cluster.followers(cluster.leader())[0].connect()
+    client.do("AUTH", secret)
+    Session(client, TTL=2000)
+    client.do("LOCK.ACQUIRE", "app/1")
+    tool.admin("user", "disable", "app")
+    with pytest.raises((ReplyError, OSError, EOFError)):
+        while True:
+            client.do("SESSION.KEEP")
+    door = cluster.nodes[0].connect()
+    assert door.map("LOCK.SHOW", "app/1")["holders"], "not before the lease ends"
+    wait_until(
+        lambda: not door.map("LOCK.SHOW", "app/1")["holders"], 10, "the lease ends"
+    )
+
+
+def test_the_local_door_is_its_owners(cluster):
+    path = os.path.join(cluster.nodes[0].dir, "admin.sock")
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    tool = Tool(cluster)
+    assert "local" in tool.admin("whoami")
+    if os.geteuid() == 0:
+        # Somebody else, even if he can reach the socket.
+        os.chmod(path, 0o666)
+        for folder in (cluster.folder, cluster.nodes[0].home, cluster.nodes[0].dir):
+            os.chmod(folder, 0o755)
+        script = (
+            "import os, socket; os.setuid(12345); s = socket.socket(socket.AF_UNIX);"
+            "s.connect(%r); print(s.recv(100).decode())" % path
+        )
+        done = subprocess.run(
+            ["python3", "-c", script], capture_output=True, text=True, timeout=20
+        )
+        assert "-NOPERM only root" in done.stdout, done.stderr
+    cluster.nodes[0].stop()
+    assert not os.path.exists(path)
+
+
+def test_no_secret_is_left_anywhere(cluster, tmp_path):
+    tool = Tool(cluster)
+    path = make_app(tool, tmp_path)
+    with open(path) as file:
+        secret = file.read().strip()
+    for node in cluster.nodes:
+        with Client(node.client_port) as client:
+            client.do("AUTH", secret)
+            client.do("RAFT.STATUS")
+    tool.admin("snapshot", "save", str(tmp_path / "backup"))
+    for node in cluster.nodes:
+        node.stop()
+    found = [str(tmp_path / "backup")]
+    for node in cluster.nodes:
+        for folder, _, names in os.walk(node.home):
+            found += [os.path.join(folder, name) for name in names]
+    random = secret.rsplit(".", 1)[1].encode()
+    hashed = hashlib.sha256(secret.encode()).digest()
+    knows_hash = False
+    for one in found:
+        with open(one, "rb") as file:
+            data = file.read()
+        assert random not in data, one
+        knows_hash |= hashed in data
+    assert knows_hash, "the files were looked at"
+    line = [x for x in cluster.nodes[0].log().splitlines() if "SECRET.ADD" in x]
+    assert line and 'user="local"' in line[0]
+    assert not re.search(r"[0-9a-f]{64}", line[0])
