@@ -91,7 +91,7 @@ struct core {
         bool has_spent_budget;   /* By applying. */
         bool has_access_changed; /* Since the connections were looked at. */
         bool has_session_ended;  /* Since doomed heartbeats were looked at. */
-        uint64_t scan_budget;    /* For LIST. */
+        uint64_t scan_budget;    /* For LIST, and scripts. */
     } turn;
     uint64_t probe_number; /* The newest one's, see port.probe_address. */
     bool has_fatal;

@@ -109,6 +109,9 @@ static bool is_asked_for(const struct call *call, const char *section)
     return false;
 }
 
+/* Libraries look at it before they send SET with PX, EVALSHA or UNLINK. */
+#define REDIS_VERSION "7.0.0"
+
 void server_info(struct core *core, struct request *request,
                  const struct call *call)
 {
@@ -119,7 +122,8 @@ void server_info(struct core *core, struct request *request,
     if (is_asked_for(call, "SERVER")) {
         buffer_printf(
             &text,
-            "# Server\r\nhasp_version:%s\r\nredis_mode:%s\r\n"
+            "# Server\r\nhasp_version:%s\r\nredis_version:" REDIS_VERSION
+            "\r\nredis_mode:%s\r\n"
             "node_id:%" PRIu64 "\r\nuptime_in_seconds:%" PRIu64 "\r\n\r\n",
             core->version,
             core->options.redirect == REDIRECT_MOVED ? "cluster" : "standalone",

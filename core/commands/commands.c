@@ -268,6 +268,29 @@ static bool may_wait(const struct command *command, const struct call *call)
             !call_has(call, OPTION_PUSH));
 }
 
+/* What is said beside the name of a command that lock clients of Redis may
+ * expect. */
+static const char *why_not(struct bytes name)
+{
+    static const char transaction[] = ": there are no transactions; a script "
+                                      "(EVAL) does all of it or nothing";
+    static const char function[] = ": there are no functions; send the script "
+                                   "by EVAL";
+    static const struct {
+        const char *name;
+        const char *why;
+    } known[] = {{"MULTI", transaction},   {"EXEC", transaction},
+                 {"WATCH", transaction},   {"UNWATCH", transaction},
+                 {"DISCARD", transaction}, {"FCALL", function},
+                 {"FUNCTION", function}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (bytes_is_word(name, known[i].name)) {
+            return known[i].why;
+        }
+    }
+    return "";
+}
+
 static void unknown_command(struct core *core, struct request *request,
                             struct bytes name)
 {
@@ -277,8 +300,8 @@ static void unknown_command(struct core *core, struct request *request,
         shown[i] = isprint(name.data[i]) ? (char)name.data[i] : '?';
     }
     shown[size] = '\0';
-    resp_error(request_reply(core, request), "ERR", "unknown command '%s'",
-               shown);
+    resp_error(request_reply(core, request), "ERR", "unknown command '%s'%s",
+               shown, why_not(name));
     request_done(core, request);
 }
 

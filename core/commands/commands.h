@@ -53,7 +53,7 @@ enum command_flag {
     COMMAND_REDIS = 1 << 9,   /* Errors in the words of Redis. */
     COMMAND_REPEATABLE = 1 << 10, /* A change that may be done twice. */
     COMMAND_ATTACHES = 1 << 11,   /* Attaches a session to the connection. */
-    COMMAND_SCANS = 1 << 12,      /* Looks at all there is: bounded in a turn */
+    COMMAND_SCANS = 1 << 12,      /* May take long: bounded in a turn. */
     COMMAND_TRAIL = 1 << 14,      /* Its entry says who asks, from where. */
     COMMAND_CHOOSES = 1 << 13,    /* SESSION tells who acts, not on whom. */
     COMMAND_KEEPS = 1 << 15,      /* A heartbeat: waits for nothing. */

@@ -122,6 +122,13 @@ static const char *shown(struct bytes text, char *out, size_t size)
     return out;
 }
 
+/* Of what scripts, like scans, may take of a turn. */
+static void spend(struct core *core, uint64_t cost)
+{
+    uint64_t *budget = &core->turn.scan_budget;
+    *budget -= cost < *budget ? cost : *budget;
+}
+
 static void run_script(struct core *core, const struct call *call,
                        struct outcome *outcome)
 {
@@ -140,12 +147,14 @@ static void run_script(struct core *core, const struct call *call,
     outcome->keys.is_script = true;
     outcome->keys.declared = call->names;
     outcome->keys.declared_count = call->name_count;
+    spend(core, call->argument[1].size);
     if (!script_parse(call->argument[1], arena, redis_keys_know, &script,
                       &error)) {
         fail(outcome, "ERR", "hasp does not run this script", error.text);
     } else if (!script_run(&script, &run, &outcome->answer, &error)) {
         fail(outcome, "ERR", "script", error.text);
     }
+    spend(core, run.steps);
 }
 
 static void carry_out(struct core *core, const struct request *request,
@@ -358,7 +367,12 @@ void redis_run(struct core *core, struct request *request,
 {
     CHECK(request->call == call);
     request->tries = 0;
-    decide(core, request, false);
+    if ((request->command->flags & COMMAND_SCANS) != 0 &&
+        core->turn.scan_budget == 0) {
+        questions_enqueue(core, request); /* In another turn. */
+    } else {
+        decide(core, request, false);
+    }
 }
 
 /* Leadership is confirmed. */

@@ -29,13 +29,16 @@
 #include "lockfsm/arena.h"
 
 /* Bounds. The longest lock script that is known has 3 KiB and 400 nodes. */
-#define SCRIPT_SIZE_MAX 16384
-#define SCRIPT_NODES_MAX 4096
-#define SCRIPT_DEPTH_MAX 100   /* Of blocks and expressions in each other. */
-#define SCRIPT_LOCALS_MAX 100  /* Of a function, or of the rest. */
-#define SCRIPT_CALLS_MAX 16    /* Functions that call each other. */
-#define SCRIPT_STEPS_MAX 20000 /* Nodes that one run comes to. */
-#define SCRIPT_MEMORY_MAX ((size_t)1 << 20) /* Bytes that one run makes. */
+#define SCRIPT_SIZE_MAX 8192
+#define SCRIPT_NODES_MAX 2048
+#define SCRIPT_DEPTH_MAX 100  /* Of blocks and expressions in each other. */
+#define SCRIPT_LOCALS_MAX 100 /* Of a function, or of the rest. */
+#define SCRIPT_CALLS_MAX 16   /* Functions that call each other. */
+/* Nodes that one run comes to, and as many for each SCRIPT_STEP_SIZE bytes of
+ * text that it compares: about a quarter of a millisecond. */
+#define SCRIPT_STEPS_MAX 5000
+#define SCRIPT_STEP_SIZE 32
+#define SCRIPT_MEMORY_MAX ((size_t)1 << 18) /* Bytes that one run makes. */
 
 enum value_type {
     VALUE_NIL,
@@ -93,6 +96,7 @@ struct script_run {
     uint32_t argument_count;
     script_call_fn *call;
     void *data;
+    uint32_t steps; /* That it took, set when it is over. */
 };
 
 /* True if 'call' has a command of this name. */
@@ -105,7 +109,7 @@ bool script_parse(struct bytes text, struct arena *arena,
                   script_known_fn *is_known, struct script *ret_script,
                   struct script_error *error);
 /* Carries it out; '*ret' is what it returns. False with the error. */
-bool script_run(const struct script *script, const struct script_run *run,
+bool script_run(const struct script *script, struct script_run *run,
                 struct value *ret, struct script_error *error);
 
 /* --- Values --------------------------------------------------------------- */

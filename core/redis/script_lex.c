@@ -213,7 +213,8 @@ static struct token read_name(struct lexer *lexer)
     }
     token.text = since(lexer, start);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
-        if (bytes_equal(token.text, bytes_of_text(words[i]))) {
+        if (token.text.data[0] == (uint8_t)words[i][0] &&
+            bytes_equal(token.text, bytes_of_text(words[i]))) {
             token.type = TOKEN_MARK;
         }
     }
@@ -229,7 +230,8 @@ static struct token read_sign(struct lexer *lexer)
     struct bytes rest = bytes_of(lexer->text.data + lexer->at,
                                  lexer->text.size - lexer->at);
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++) {
-        if (bytes_has_prefix(rest, bytes_of_text(signs[i]))) {
+        if (rest.data[0] == (uint8_t)signs[i][0] &&
+            bytes_has_prefix(rest, bytes_of_text(signs[i]))) {
             token.text = bytes_of_text(signs[i]);
             lexer->at += token.text.size;
             return token;

@@ -81,6 +81,7 @@ static void advance(struct parser *parser)
 static bool is_mark(const struct parser *parser, const char *text)
 {
     return parser->token.type == TOKEN_MARK &&
+           parser->token.text.data[0] == (uint8_t)text[0] &&
            bytes_equal(parser->token.text, bytes_of_text(text));
 }
 

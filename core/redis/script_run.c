@@ -183,6 +183,16 @@ static bool step(struct machine *machine, const struct node *node)
     return true;
 }
 
+/* What comparing them costs; the next step finds that it is too much. */
+static void count_bytes(struct machine *machine, const struct value *a,
+                        const struct value *b)
+{
+    if (a->type == VALUE_TEXT && b->type == VALUE_TEXT) {
+        size_t size = a->text.size < b->text.size ? a->text.size : b->text.size;
+        machine->steps += (uint32_t)(size / SCRIPT_STEP_SIZE);
+    }
+}
+
 /* Room for a list that grows by one, whatever that costs. */
 static bool spend_item(struct machine *machine, const struct node *node,
                        const struct value_table *table)
@@ -298,6 +308,7 @@ static bool evaluate_binary(struct machine *machine, const struct node *node,
     switch (node->op) {
     case OPERATOR_EQUAL:
     case OPERATOR_NOT_EQUAL:
+        count_bytes(machine, &a, &b);
         *ret = value_of_bool(are_equal(&a, &b) == (node->op == OPERATOR_EQUAL));
         return true;
     case OPERATOR_CONCAT:
@@ -306,6 +317,7 @@ static bool evaluate_binary(struct machine *machine, const struct node *node,
     case OPERATOR_GREATER:
     case OPERATOR_LESS_EQUAL:
     case OPERATOR_GREATER_EQUAL:
+        count_bytes(machine, &a, &b);
         return compare(machine, node, &a, &b, ret);
     default:
         return calculate(machine, node, &a, &b, ret);
@@ -943,7 +955,7 @@ static struct value list_of(struct arena *arena, const struct bytes *texts,
     return list;
 }
 
-bool script_run(const struct script *script, const struct script_run *run,
+bool script_run(const struct script *script, struct script_run *run,
                 struct value *ret, struct script_error *error)
 {
     struct value local[SCRIPT_LOCALS_MAX] = {{.type = VALUE_NIL}};
@@ -956,6 +968,7 @@ bool script_run(const struct script *script, const struct script_run *run,
         .local = local,
     };
     enum flow flow = carry_out(&machine, script->body);
+    run->steps = machine.steps;
     *ret = flow == FLOW_RETURN ? machine.result
                                : (struct value){.type = VALUE_NIL};
     return flow != FLOW_ERROR;

@@ -264,9 +264,9 @@ static void what_a_script_cannot_do_is_named_with_its_line(void **state)
         {"redis.call('set', KEYS[1], 'v') return 1",
          "-BADARG eval: a lock needs a time to live: give PX ms or EX s\r\n"},
         {"while true do end", "-ERR script: line 1: the script goes on for "
-                              "more than 20000 steps\r\n"},
+                              "more than 5000 steps\r\n"},
         {"local s = 'x' while true do s = s .. s end",
-         "-ERR script: line 1: the script needs more than 1048576 bytes\r\n"},
+         "-ERR script: line 1: the script needs more than 262144 bytes\r\n"},
         {"local function f() return f() end return f()",
          "-ERR script: line 1: more than 16 functions call each other\r\n"},
     };
@@ -293,6 +293,29 @@ static void a_script_loaded_at_a_follower_runs_at_the_leader(void **state)
     const char *text = client_ask(world, follower, 1, "EVALSHA %s 1 k", sha);
     assert_memory_equal(text, "*2\r\n$1\r\nv\r\n:9", 13);
     assert_answer(world, follower, 1, ":1\r\n", "DELIFEQ k v");
+}
+
+/* Who sends scripts that do not end holds nobody up but himself. */
+static void endless_scripts_share_a_turn(void **state)
+{
+    (void)state;
+    client_open(world, 1, 2);
+    struct world_client *client = &world->node[1].client[1];
+    const char *words[] = {"EVAL", "while true do end", "0", NULL};
+    size_t size = strlen(ask_raw(1, words));
+    client_clear(world, 1, 1);
+    for (int i = 0; i < 100; i++) {
+        resp_request_begin(&client->waiting, 3);
+        for (int j = 0; j < 3; j++) {
+            resp_request_argument(&client->waiting, bytes_of_text(words[j]));
+        }
+    }
+    client_feed(&world->node[1], 1);
+    world_step(world);
+    assert_in_range(client->output.size, 0, 90 * size); /* Not in one. */
+    assert_answer(world, 1, 2, "+OK\r\n", "SET k v NX PX 1000");
+    world_run(world, 100);
+    assert_int_equal(client->output.size, 100 * size);
 }
 
 /* Two that find the key free at once: the second one's entry finds it taken,
@@ -364,6 +387,7 @@ int main(void)
         one(a_script_takes_several_keys_or_none),
         one(scripts_are_known_by_their_digest_once_they_came),
         one(what_a_script_cannot_do_is_named_with_its_line),
+        one(endless_scripts_share_a_turn),
         one(of_two_at_once_one_gets_it),
         one(set_and_delete_may_compare),
         three(a_script_loaded_at_a_follower_runs_at_the_leader),
