@@ -132,7 +132,7 @@ static const struct {
      "as the longest lease there can be. With --quarantine you vouch for it "
      "that by the end of that time no client of the old cluster believes in a "
      "lock: because all of them have ended, or because every TTL was shorter, "
-     "or because the old cluster has been down for so long."},
+     "or because the old cluster has been down for that long."},
     {"snapshot save",
      "Of several endpoints the leader is asked, or, if none leads, the node "
      "that has applied most; of one, that one. FILE is there when its checksum "

@@ -25,14 +25,15 @@ const char tool_options_text[] =
     "-s, --shared        several may hold it together\n"                      \
     "    --slots N       at most N may hold it\n"                             \
     "-n, --nonblock      try: do not wait\n"                                  \
-    "-w, --wait TIME     wait at most so long (for ever)\n"                   \
-    "-E, --exit-code N   exit so if it was not acquired (75)\n"               \
+    "-w, --wait TIME     wait at most this long (for ever)\n"                 \
+    "-E, --exit-code N   exit code if it was not acquired (75)\n"             \
     "    --with NAME     this lock, too: all or none of them\n"               \
     "    --ttl TIME      lease of the session (10s)\n"                        \
-    "    --linger TIME   end it so soon after the last connection closed\n"   \
+    "    --linger TIME   end it this long after the last connection closed\n" \
     "    --value TEXT    shown to those who ask\n"                            \
-    "    --delay TIME    keep the lock closed so long after an unclean end\n" \
-    "    --hold TIME     hold it at most so long\n"
+    "    --delay TIME    keep the lock closed this long after an unclean "    \
+    "end\n"                                                                   \
+    "    --hold TIME     hold it at most this long\n"
 
 #define SESSION_OPTIONS                            \
     "    --session-file FILE  of 'hasp acquire'\n" \
@@ -136,8 +137,8 @@ const struct subcommand subcommands[] = {
      "make a held lock shared or exclusive",
      "    --to shared|exclusive  what it is to become\n"
      "-n, --nonblock      try: do not wait for the other holders\n"
-     "-w, --wait TIME     wait for them at most so long (for ever)\n"
-     "-E, --exit-code N   exit so if it is still shared then (75)\n"
+     "-w, --wait TIME     wait at most this long for them (for ever)\n"
+     "-E, --exit-code N   exit code if it is still shared then (75)\n"
      "    --owner TAG     of this owner\n" SESSION_OPTIONS,
      .run = run_convert},
     {LOCKS, "release", "NAME... [--session-file FILE] [--token N]",
@@ -158,13 +159,13 @@ const struct subcommand subcommands[] = {
     {LOCKS, "please", "NAME [MESSAGE]", "ask the holders to give a lock back",
      "-m, --message TEXT  what they are told\n", .run = run_please},
     {LOCKS, "watch", "[PREFIX] [--count N]", "events of locks as they happen",
-     "-c, --count N       end after so many events\n", .run = run_watch},
+     "-c, --count N       end after this many events\n", .run = run_watch},
     {LOCKS, "history", "NAME [--count N]",
      "what has happened to a lock, as one node knows it",
      "-c, --count N       the newest N events (100)\n", .run = run_history},
     {LOCKS, "top", "[-n COUNT] [-i TIME]",
      "the hottest locks, the longest waits, the sessions, live",
-     "-n, --count N        end after so many times\n"
+     "-n, --count N        end after this many times\n"
      "-i, --interval TIME  between them (2s)\n"
      "On a terminal: q ends, p pauses, s shows the next of locks, waits,\n"
      "sessions, all; ? tells the keys.\n",
@@ -313,7 +314,7 @@ const struct subcommand subcommands[] = {
      "    --id N               its number\n"
      "    --address HOST:PORT  where the other nodes reach it\n"
      "    --client HOST:PORT   where clients reach it\n"
-     "    --quarantine TIME    grant nothing for so long (the longest lease\n"
+     "    --quarantine TIME    grant nothing for this long (the longest lease\n"
      "                         and the longest lock delay)\n",
      .run = run_snapshot_restore},
     {OPERATOR, "quarantine end", "--i-vouch REASON",
@@ -325,20 +326,21 @@ const struct subcommand subcommands[] = {
     {CERTIFICATES, "cert ca", "--cluster NAME [--dir DIR] [--days N]",
      "make the CA of a cluster: ca.crt, ca.key",
      "    --cluster NAME  as cluster.name of haspd\n" CERT_OPTIONS
-     "    --days N        valid so long (3650)\n",
+     "    --days N        valid for this many days (3650)\n",
      .run = run_cert_ca, .is_offline = true},
     {CERTIFICATES, "cert node", "ID=HOST[,HOST...]... [--dir DIR] [--days N]",
      "make the certificates of nodes",
-     CERT_OPTIONS "    --days N        valid so long (as the CA)\n",
+     CERT_OPTIONS "    --days N        valid for this many days (as the CA)\n",
      .run = run_cert_node, .is_offline = true},
     {CERTIFICATES, "cert user", "NAME... [--dir DIR] [--days N]",
      "make the certificates of users",
-     CERT_OPTIONS "    --days N        valid so long (365)\n",
+     CERT_OPTIONS "    --days N        valid for this many days (365)\n",
      .run = run_cert_user, .is_offline = true},
     {CERTIFICATES, "cert renew", "FOLDER... [--dir DIR] [--days N]",
      "make certificates anew: the same names, new keys",
-     CERT_OPTIONS "    --days N        valid so long (a node's: as the CA; a "
-                  "user's: 365)\n",
+     CERT_OPTIONS
+     "    --days N        valid for this many days (a node's: as the CA;\n"
+     "                    a user's: 365)\n",
      .run = run_cert_renew, .is_offline = true},
     {CERTIFICATES, "cert show", "FILE|HOST:PORT",
      "what a certificate says, from a file or from a node", NULL,
@@ -356,8 +358,8 @@ const struct subcommand subcommands[] = {
     {TRYING, "bench",
      "[--clients 16] [--seconds 5] [--locks N] [--prefix NAME]",
      "acquire and release as fast as it goes, and measure",
-     "-c, --clients N     so many at a time, each with a session (16)\n"
-     "-s, --seconds N     for so long (5)\n"
+     "-c, --clients N     this many at a time, each with a session (16)\n"
+     "-s, --seconds N     for this long (5)\n"
      "-l, --locks N       that they share (each has its own)\n"
      "    --prefix NAME   of the locks' names (bench/)\n",
      .run = run_bench},
