@@ -362,9 +362,11 @@ static void drop_segments(struct wal *wal, size_t count)
            wal->runs[old_runs + 1].first <= wal->queued.first) {
         old_runs++;
     }
-    wal->run_count -= old_runs;
-    memmove(wal->runs, wal->runs + old_runs,
-            wal->run_count * sizeof *wal->runs);
+    if (old_runs > 0) {
+        wal->run_count -= old_runs;
+        memmove(wal->runs, wal->runs + old_runs,
+                wal->run_count * sizeof *wal->runs);
+    }
     wal_keeper_remove_below(wal->keeper, wal->segments[0].number);
 }
 

@@ -178,6 +178,7 @@ static int collect_vote(struct sim_disk *disk, struct core *core,
     }
     sim_note(disk->sim, host_of(disk), "vote saved", saved.term,
              saved.voted_for, 0);
+    disk->saved_term = saved.term;
     core_vote_saved(core, saved.term, saved.voted_for, took_ns, now_ns);
     return 0;
 }
@@ -190,6 +191,12 @@ static int collect_log(struct sim_disk *disk, struct core *core,
                                  &log_index);
     if (error != 0) {
         return error;
+    }
+    if (term > disk->saved_term) {
+        sim_fail(disk->sim,
+                 "no entry is on disk before its term: %s has %" PRIu64
+                 " of term %" PRIu64 " and has saved term %" PRIu64,
+                 host_of(disk)->name, log_index, term, disk->saved_term);
     }
     if (log_index != 0 &&
         (log_index != disk->durable_index || term != disk->durable_term)) {
@@ -630,6 +637,7 @@ static int begin_cluster(struct sim_disk *disk, struct bytes members,
     disk->first = (struct replica_entry){
         .term = 1, .log_index = 1, .type = ENTRY_CHANGE, .body = members};
     int error = write_beginning(disk, &disk->first);
+    disk->saved_term = 1;
     if (error != 0) {
         snprintf(why, HASP_WHY_SIZE, "the first entry cannot be written");
         return error;
@@ -650,6 +658,7 @@ int sim_disk_open(struct sim_disk *disk, struct bytes members,
     if (error == 0) {
         wal_await(disk->durable.wal, false);
         *ret_start = disk->recovery.start;
+        disk->saved_term = ret_start->term;
     }
     if (error == 0 && disk->recovery.is_empty && members.size > 0) {
         error = begin_cluster(disk, members, ret_start, why);

@@ -49,6 +49,7 @@ struct sim_disk {
     struct table *table; /* As the core sees it. */
     struct recovery recovery;
     bool has_news;
+    uint64_t saved_term;   /* The vote's that is on disk. */
     uint64_t durable_term; /* As the core was told. */
     uint64_t durable_index;
     struct replica_entry first; /* Of a new cluster. */

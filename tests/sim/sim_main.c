@@ -38,7 +38,8 @@
  *        done has no entry, then and ever after; errors are those of the
  *        contract
  *    13. no node stops by itself, and each starts from what it left on disk;
- *        who has the state of a cluster knows its id
+ *        who has the state of a cluster knows its id; no entry is on disk
+ *        before its term
  *    14. once all is healed every client gets answers, and who died before that
  *        has lost its session 20 s later; in the end every waiter has been
  *        served or told, no session and no lock is left, and all members are
