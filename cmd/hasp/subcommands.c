@@ -248,7 +248,7 @@ const struct subcommand subcommands[] = {
     {USERS, "user revoke", "NAME ROLE...", "take roles from a user",
      "Waits that need them end, holds stay.\n", .run = run_user_revoke},
     {USERS, "user disable", "NAME",
-     "refuse a user, from now on; his locks go on when his leases end",
+     "refuse a user from now on; its locks pass on as leases end",
      .run = run_user_disable},
     {USERS, "user enable", "NAME", "refuse a user no longer",
      .run = run_user_enable},

@@ -83,8 +83,8 @@ def test_the_help_groups_the_subcommands_and_knows_each_option():
     text = hasp("", "help").stdout
     topics = re.findall(r"^([A-Z][a-z ]+)$", text, re.M)
     assert topics == ["Locks", "Sessions and tokens", "The cluster",
-                      "For operators", "Certificates",
-                      "To try and to measure"]
+                      "Users and what they may", "For operators",
+                      "Certificates", "To try and to measure"]
     assert max(map(len, text.splitlines())) <= 80
     count = 0
     for name in re.findall(r"^  ([a-z]+(?: [a-z]+)?)  +\S", text, re.M):
