@@ -69,7 +69,7 @@ class FakePeer:
                 term,
                 last,
             )
-            + bytes(4 + 16 + 4),
+            + bytes(4 + 16 + 4 + 1),
         )
 
     def send(self, kind, body):
