@@ -120,8 +120,9 @@ static void change_apply(struct names *names, const struct change *change)
         break;
     case CHANGE_RENAME: {
         const struct name *from = tree_find(names, change->from);
+        bool is_from = from != NULL && from->node == change->node;
         tree_put(names, change->to, change->node);
-        if (from != NULL && from->node == change->node) {
+        if (is_from) {
             name_remove(names, change->from);
         }
         break;
