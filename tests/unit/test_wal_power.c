@@ -322,7 +322,7 @@ static void what_is_durable_survives_and_nothing_else_appears(void **state)
     struct run *run = memory_new(sizeof *run);
     uint64_t seed = seed_of_run();
     (void)state;
-    for (uint64_t i = rounds_of_run(300); i > 0; i--, seed++) {
+    for (uint64_t i = rounds_of_run(600); i > 0; i--, seed++) {
         begin_run(run, seed);
         for (int life = 0; life < LIFE_COUNT; life++) {
             live(run);
