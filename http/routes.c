@@ -362,14 +362,14 @@ const struct shape shapes[] = {
     {"Session",
      "id:integer name:text address:text ttl_ms:integer linger_ms:integer "
      "left_ms:integer holds:integer waits:integer labels:{text} "
-     "blacklisted:yes"},
+     "blacklisted:yes user:text"},
     {"Lock", "name:text note:text? refused_script:text? mode:text "
              "slots:integer holders:[Holder] "
              "queue:[Waiter] delay_left_ms:integer earliest_ms:integer"},
     {"Holder", "session:integer client:text address:text owner:text value:text "
                "token:integer mode:text count:integer since_ms:integer "
                "lease_left_ms:integer hold_left_ms:integer? delay_ms:integer? "
-               "barged:integer?"},
+               "barged:integer? user:text"},
     {"Waiter", "session:integer client:text owner:text mode:text index:integer "
                "waiting_ms:integer"},
     {"Lease", "token:integer trust_ms:integer"},

@@ -2,7 +2,10 @@
 """Users on real nodes: the local door, secrets, roles, withdrawal, a way back
 for those who have locked themselves out."""
 
+import contextlib
 import hashlib
+import http.client
+import json
 import os
 import re
 import stat
@@ -166,3 +169,36 @@ def test_no_secret_is_left_anywhere(cluster, tmp_path):
     line = [x for x in cluster.nodes[0].log().splitlines() if "SECRET.ADD" in x]
     assert line and 'user="local"' in line[0]
     assert not re.search(r"[0-9a-f]{64}", line[0])
+
+
+def over_http(node, method, path, members, secret=None):
+    headers = {"Content-Type": "application/json"}
+    if secret is not None:
+        headers["Authorization"] = "Bearer " + secret
+    line = http.client.HTTPConnection("127.0.0.1", node.http_port, timeout=20)
+    with contextlib.closing(line):
+        line.request(method, path, json.dumps(members) if members else None, headers)
+        reply = line.getresponse()
+        return reply.status, json.loads(reply.read()).get("code")
+
+
+def test_over_http_a_bearer_is_a_user(cluster, tmp_path):
+    tool = Tool(cluster)
+    with open(make_app(tool, tmp_path), encoding="ascii") as file:
+        secret = file.read().strip()
+    tool.admin("access", "required")
+    for node in cluster.nodes:
+        wait_until(
+            lambda node=node: over_http(node, "GET", "/v1/locks", None)[0] == 401,
+            10,
+            "it is applied",
+        )
+    take = {"holder": "h", "ttl_ms": 20000}
+    for i, node in enumerate(cluster.nodes):
+        mine, other = "/v1/lease/app/%d" % i, "/v1/lease/other/%d" % i
+        assert over_http(node, "PUT", mine, take, secret) == (200, None)
+        assert over_http(node, "PUT", other, take, secret) == (403, "NOPERM")
+        # Nobody's, though it comes over loopback.
+        assert over_http(node, "PUT", mine + "x", take) == (401, "NOAUTH")
+        assert over_http(node, "PUT", mine + "x", take, secret + "0")[0] == 401
+        assert over_http(node, "PUT", mine + "x", take, "")[0] in (400, 401)
