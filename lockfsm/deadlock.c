@@ -298,11 +298,18 @@ static void put_asker(struct words *words, const struct asker *asker)
     }
 }
 
-static void put_step(struct words *words, const struct lock *lock,
+/* Of a lock that 'reader' may neither read nor take it is told that it is one.
+ */
+static void put_step(const struct lockfsm *fsm, struct words *words,
+                     const struct user *reader, const struct lock *lock,
                      const struct asker *asker)
 {
+    bool is_shown = lockfsm_may(fsm, reader, VERB_READ, lock->name, EXTENT_NAME,
+                                NULL) ||
+                    lockfsm_may(fsm, reader, VERB_SHARE, lock->name,
+                                EXTENT_NAME, NULL);
     put_text(words, " -> ");
-    put_name(words, lock->name);
+    put_name(words, is_shown ? lock->name : BYTES_LITERAL("<hidden>"));
     put_text(words, " -> ");
     put_asker(words, asker);
 }
@@ -332,11 +339,12 @@ static struct bytes describe(struct lockfsm *fsm,
             path[at] = &search->nodes[slot];
         }
     }
+    const struct user *reader = search->nodes[0].asker->session->user;
     put_asker(&words, search->nodes[0].asker);
     for (uint32_t i = 0; i < length && i < shown_max; i++) {
-        put_step(&words, path[i]->lock, path[i]->asker);
+        put_step(fsm, &words, reader, path[i]->lock, path[i]->asker);
     }
-    put_step(&words, reaching->cycle_lock, search->nodes[0].asker);
+    put_step(fsm, &words, reader, reaching->cycle_lock, search->nodes[0].asker);
     return effect_copy(fsm, bytes_of(words.text, words.size));
 }
 
