@@ -22,6 +22,8 @@
 /* For an interrupted call to clear up what it began; after that it is cleared
  * up behind its back. */
 #define WITHDRAW_MS 500
+/* Between two looks whether the last request of an owner is settled. */
+#define BEHIND_MS 50
 /* For the question how much of a limited hold is left. */
 #define SHOW_MS 2000
 
@@ -216,6 +218,27 @@ static struct change *change_new(struct machine *machine, enum change_kind kind,
     return change;
 }
 
+static uint64_t after_ms(const struct machine *machine, uint64_t time_ms)
+{
+    return machine->asker.now.monotonic_ns + time_ms * NS_PER_MS;
+}
+
+/* The cluster has not said yet what became of a request of this owner, who has
+ * a name, and for which nobody waits: a grant of it is to be given back, and
+ * must not be taken for that of the owner's next request, nor with its terms.
+ */
+static bool is_behind(const struct change *change)
+{
+    LIST_FOR (const struct change, other, &change->machine->changes,
+              in_machine) {
+        if (other != change && other->step == STEP_SETTLE &&
+            other->owner == change->owner) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Its number, and off it goes; on an error it is freed. */
 static int begin(struct change *change, uint64_t deadline_ns)
 {
@@ -228,6 +251,11 @@ static int begin(struct change *change, uint64_t deadline_ns)
     change->ask.again = write_change;
     change->ask.deadline_ns = deadline_ns;
     change->call->change = change;
+    if (change->kind != CHANGE_RELEASE && is_behind(change)) {
+        change->step = STEP_PARKED;
+        change->look_ns = after_ms(change->machine, BEHIND_MS);
+        return 0;
+    }
     asker_ask(&change->machine->asker, &change->ask,
               change->machine->asker.now);
     return 0;
@@ -243,11 +271,6 @@ static void ask_anew(struct change *change, enum change_step step,
     write_change(&change->ask, machine->asker.now);
     change->ask.deadline_ns = deadline_ns;
     asker_ask(&machine->asker, &change->ask, machine->asker.now);
-}
-
-static uint64_t after_ms(const struct machine *machine, uint64_t time_ms)
-{
-    return machine->asker.now.monotonic_ns + time_ms * NS_PER_MS;
 }
 
 static uint64_t limit_ns(const struct change *change)
@@ -777,7 +800,7 @@ void changes_ask_again(struct machine *machine)
 {
     LIST_FOR (struct change, change, &machine->changes, in_machine) {
         change->hint = 0;
-        if (change->step == STEP_PARKED) {
+        if (change->step == STEP_PARKED && !is_behind(change)) {
             ask_anew(change, STEP_ASK, limit_ns(change));
         }
     }
@@ -788,7 +811,12 @@ void changes_turn(struct machine *machine)
     LIST_FOR (struct change, change, &machine->changes, in_machine) {
         if (change->step == STEP_PARKED &&
             machine->asker.now.monotonic_ns >= change->look_ns) {
-            ask_anew(change, STEP_ASK, limit_ns(change));
+            uint64_t limit = limit_ns(change);
+            if (is_behind(change) && machine->asker.now.monotonic_ns < limit) {
+                change->look_ns = after_ms(machine, BEHIND_MS);
+            } else {
+                ask_anew(change, STEP_ASK, limit);
+            }
         }
     }
 }

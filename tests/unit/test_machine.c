@@ -779,6 +779,26 @@ static void a_conversion_changes_the_token_or_leaves_the_hold(void **state)
     assert_int_equal(hold->held[0].token, 99);
 }
 
+static void an_owner_with_a_name_asks_once_its_last_is_settled(void **state)
+{
+    struct told first, second;
+    (void)state;
+    once("LOCK.ACQUIRE q WAIT", QUEUED);
+    always("LOCK.ACQUIRE q OWNER me REQ 1", "-BUSY later\r\n");
+    acquire_for(&first, "q", HASP_FOREVER, "me", 0);
+    machine_interrupt(&world.machine, &first.call, now());
+    pass(600);
+    assert_told(&first, HASP_EINTR);
+    acquire_for(&second, "q", 0, "me", 0);
+    pass(1000);
+    assert_int_equal(second.count, 0);
+    assert_null(strstr(world.seen, "REQ 2"));
+    world.rule[1].is_used = true;
+    pass(1000);
+    assert_told(&second, 0);
+    assert_contains(world.seen, "LOCK.ACQUIRE q OWNER me REQ 2");
+}
+
 /* Its owner has one hold in the cluster, however often it was acquired. */
 static void a_conversion_is_one_of_all_that_its_owner_has(void **state)
 {
@@ -914,6 +934,7 @@ int main(void)
         one(one_connection_carries_a_thousand_waits),
         one(an_interrupted_wait_leaves_nothing_behind),
         one(a_conversion_changes_the_token_or_leaves_the_hold),
+        one(an_owner_with_a_name_asks_once_its_last_is_settled),
         one(a_conversion_is_one_of_all_that_its_owner_has),
         one(a_limited_hold_ends_and_says_so_once),
         one(a_limit_that_was_waited_for_counts_from_the_grant),
