@@ -56,7 +56,8 @@ static bool send(struct core *core, struct request *request)
     size_t start = out->size;
     buffer_put_bytes(out, buffer_bytes(&request->body));
     frame_stamp_forward(out->data + start, core->leader.term,
-                        request->effect == MAY_BE_DONE, request->session);
+                        request->effect == MAY_BE_DONE, request->session,
+                        ++request->sending);
     CHECK(request->conn != NULL && request->body.size > 0);
     request->sent_to = core->leader.id;
     request->sent_term = core->leader.term;
@@ -288,8 +289,10 @@ int forward_answered(struct core *core, uint64_t peer, struct bytes body)
                                   : NULL;
     if (request != NULL && (request->state == REQUEST_FORWARDED ||
                             request->state == REQUEST_PARKED)) {
-        if (request->sent_to != peer) {
-            return 0; /* It was not asked. */
+        if (request->sent_to != peer || request->sending != answer.sending) {
+            /* It was not asked; or it was asked again meanwhile, and what it
+             * said before, that nothing was done, is true no more. */
+            return 0;
         }
         answered(core, peer, request, &answer);
         return 0;

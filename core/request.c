@@ -119,6 +119,7 @@ int request_new_remote(struct core *core, uint64_t peer, struct bytes body,
     request->peer = peer;
     request->peer_conn = forward.conn;
     request->slot = forward.slot;
+    request->sending = forward.sending;
     request->session = forward.session;
     request->user = forward.user;
     request->secret_number = forward.secret;
@@ -345,6 +346,7 @@ static void answer_remote(struct core *core, struct request *request,
     struct frame_answer answer = {
         .conn = request->peer_conn,
         .slot = request->slot,
+        .sending = request->sending,
         .kind = kind,
         .session = session,
         .reply = buffer_bytes(&core->requests.reply),

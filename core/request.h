@@ -74,6 +74,7 @@ struct request {
     uint64_t peer;        /* Of a remote one; with conn NULL and 0: nobody's. */
     uint64_t peer_conn;   /* Of a remote one, and of an orphan. */
     uint64_t slot;
+    uint32_t sending; /* How often it was sent; of a remote one, which. */
     uint64_t session; /* That acts; 0: none. */
     uint64_t user;    /* Who asks, and by which secret he came (0: by none), */
     uint64_t secret_number; /* ... as his connection was when it came. */

@@ -187,6 +187,7 @@ void frame_put_forward(struct buffer *out, const struct frame_forward *forward)
     buffer_put_u64(out, forward->conn);
     buffer_put_u64(out, forward->slot);
     buffer_put_u64(out, forward->session);
+    buffer_put_u32(out, forward->sending);
     buffer_put_u64(out, forward->user);
     buffer_put_u64(out, forward->secret);
     buffer_put_u8(out, forward->version);
@@ -200,11 +201,12 @@ void frame_put_forward(struct buffer *out, const struct frame_forward *forward)
 }
 
 void frame_stamp_forward(uint8_t *frame, uint64_t term, bool may_be_done,
-                         uint64_t session)
+                         uint64_t session, uint32_t sending)
 {
     store_u64(frame + FRAME_HEADER_SIZE, term);
     frame[FRAME_HEADER_SIZE + 8] = may_be_done;
     store_u64(frame + FRAME_HEADER_SIZE + 25, session); /* conn, slot. */
+    store_u32(frame + FRAME_HEADER_SIZE + 33, sending);
 }
 
 int frame_get_forward(struct bytes body, struct frame_forward *ret_forward)
@@ -217,6 +219,7 @@ int frame_get_forward(struct bytes body, struct frame_forward *ret_forward)
     forward.conn = reader_u64(&reader);
     forward.slot = reader_u64(&reader);
     forward.session = reader_u64(&reader);
+    forward.sending = reader_u32(&reader);
     forward.user = reader_u64(&reader);
     forward.secret = reader_u64(&reader);
     forward.version = reader_u8(&reader);
@@ -245,6 +248,7 @@ void frame_put_answer(struct buffer *out, const struct frame_answer *answer)
     size_t start = frame_begin(out, FRAME_ANSWER);
     buffer_put_u64(out, answer->conn);
     buffer_put_u64(out, answer->slot);
+    buffer_put_u32(out, answer->sending);
     buffer_put_u8(out, (uint8_t)answer->kind);
     buffer_put_u64(out, answer->session);
     buffer_put_run(out, answer->reply);
@@ -257,6 +261,7 @@ int frame_get_answer(struct bytes body, struct frame_answer *ret)
     struct frame_answer answer = {0};
     answer.conn = reader_u64(&reader);
     answer.slot = reader_u64(&reader);
+    answer.sending = reader_u32(&reader);
     uint8_t kind = reader_u8(&reader);
     answer.session = reader_u64(&reader);
     answer.reply = reader_run(&reader);

@@ -143,6 +143,7 @@ struct frame_forward {
     uint64_t conn;
     uint64_t slot;
     uint64_t session;       /* The session that acts, 0: none. */
+    uint32_t sending;       /* Which sending of this request it is, from 1. */
     uint64_t user;          /* Who asks, ... */
     uint64_t secret;        /* ... and by which secret he came; 0: by none. */
     uint8_t version;        /* RESP version of the answer: 2 or 3. */
@@ -154,7 +155,7 @@ struct frame_forward {
 void frame_put_forward(struct buffer *out, const struct frame_forward *forward);
 /* Overwrites these fields of an encoded FORWARD, header and body. */
 void frame_stamp_forward(uint8_t *frame, uint64_t term, bool may_be_done,
-                         uint64_t session);
+                         uint64_t session, uint32_t sending);
 MUST_CHECK int frame_get_forward(struct bytes body,
                                  struct frame_forward *ret_forward);
 
@@ -168,6 +169,7 @@ enum frame_answer_kind {
 struct frame_answer {
     uint64_t conn;
     uint64_t slot;
+    uint32_t sending; /* Of the FORWARD that it answers; 0 in a push. */
     enum frame_answer_kind kind;
     uint64_t session;
     struct bytes reply; /* Encoded RESP. */

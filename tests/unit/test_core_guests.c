@@ -242,7 +242,7 @@ static void who_hears_a_leader_gives_a_guest_nothing(void **state)
         .conn = 1, .version = 2, .argument = argument, .count = 1};
     struct buffer out = {0};
     frame_put_forward(&out, &forward);
-    frame_stamp_forward(out.data, term, false, 0);
+    frame_stamp_forward(out.data, term, false, 0, 1);
     send_frame(leader, FRAME_FORWARD, &out);
     world_run(world, 1000);
     assert_int_equal(world_leader(world), leader);

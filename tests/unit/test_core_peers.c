@@ -210,10 +210,11 @@ static void who_is_no_member_asks_for_nobody(void **state)
     assert_false(is_held());
 }
 
-static void answer_as(uint64_t from)
+static void answer_as(uint64_t from, uint32_t sending)
 {
     struct frame_answer answer = {.conn = 1,
                                   .slot = 0,
+                                  .sending = sending,
                                   .kind = ANSWER_REPLY,
                                   .reply = BYTES_LITERAL(":4711\r\n")};
     struct buffer out = {0};
@@ -229,10 +230,30 @@ static void only_who_was_asked_answers(void **state)
     world->node[leader].is_paused = true;
     client_send(world, follower, 1, "LOCK.SHOW a");
     world_run(world, 2);
-    answer_as(third);
-    answer_as(9);
+    answer_as(third, 1);
+    answer_as(9, 1);
     assert_string_equal(client_text(world, follower, 1), "");
-    answer_as(leader);
+    answer_as(leader, 1);
+    assert_string_equal(client_text(world, follower, 1), ":4711\r\n");
+    world->node[leader].is_paused = false;
+}
+
+/* The leader was asked twice. What it said to the first asking may be that
+ * nothing was done, and it may do the second. */
+static void only_the_newest_sending_is_answered(void **state)
+{
+    (void)state;
+    client_open(world, follower, 1);
+    world->node[leader].is_paused = true;
+    client_send(world, follower, 1, "SET a v NX PX 60000");
+    world_run(world, 2);
+    world_cut(world, follower, true);
+    world_run(world, 2);
+    world_cut(world, follower, false);
+    world_run(world, 50);
+    answer_as(leader, 1);
+    assert_string_equal(client_text(world, follower, 1), "");
+    answer_as(leader, 2);
     assert_string_equal(client_text(world, follower, 1), ":4711\r\n");
     world->node[leader].is_paused = false;
 }
@@ -319,6 +340,7 @@ int main(void)
         PEER_TEST(who_hears_a_leader_was_not_removed),
         PEER_TEST(who_is_no_member_asks_for_nobody),
         PEER_TEST(only_who_was_asked_answers),
+        PEER_TEST(only_the_newest_sending_is_answered),
         PEER_TEST(a_term_that_no_election_leads_to_is_refused),
         PEER_TEST(a_snapshot_that_does_not_fit_on_the_disk_is_not_written),
     };

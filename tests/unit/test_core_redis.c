@@ -218,6 +218,27 @@ static void a_script_takes_several_keys_or_none(void **state)
     expect(":1\r\n", "EXISTS a b");
 }
 
+/* They live together, so for as long as the longest was promised. */
+static void keys_that_are_taken_together_live_the_longest_time(void **state)
+{
+    (void)state;
+    const char *take[] = {"EVAL",
+                          "redis.call('set', KEYS[1], 'v', 'PX', 1000)\n"
+                          "redis.call('set', KEYS[2], 'v', 'PX', 5000)\n"
+                          "redis.call('set', KEYS[3], 'v', 'PX', 2000)\n"
+                          "return 1",
+                          "3",
+                          "a",
+                          "b",
+                          "c",
+                          NULL};
+    assert_string_equal(ask_raw(1, take), ":1\r\n");
+    for (int i = 0; i < 3; i++) {
+        assert_in_range(strtoll(ask("PTTL %c", 'a' + i) + 1, NULL, 10), 4900,
+                        5000);
+    }
+}
+
 static void scripts_are_known_by_their_digest_once_they_came(void **state)
 {
     (void)state;
@@ -385,6 +406,7 @@ int main(void)
         one(what_would_delete_a_lock_is_refused),
         one(scripts_of_redis_py_extend_and_release),
         one(a_script_takes_several_keys_or_none),
+        one(keys_that_are_taken_together_live_the_longest_time),
         one(scripts_are_known_by_their_digest_once_they_came),
         one(what_a_script_cannot_do_is_named_with_its_line),
         one(endless_scripts_share_a_turn),

@@ -179,6 +179,7 @@ static void a_grant_allows_what_it_says(void **state)
         {"read:p/*", "LOCK.SHOW p/1", "LOCK.SHOW p"},
         {"read:p/*", "LOCK.CHECK p/1 7", "LOCK.CHECK p 7"},
         {"read:p/*", "LOCK.LIST PREFIX p/", "LOCK.LIST PREFIX p"},
+        {"read:p", "LOCK.SHOW p", "LOCK.LIST PREFIX p"},
         {"read:p/*", "FENCE.LIST PREFIX p/x", "FENCE.LIST"},
         {"read:p/*", "FENCE.SHOW p/1", "FENCE.SHOW p"},
         {"read:p/*", "GET p/1", "GET p"},
@@ -232,6 +233,18 @@ static void a_grant_allows_what_it_says(void **state)
             }
             client_close(world, node, APP);
         }
+    }
+}
+
+/* Whoever may make roles makes no administrator. */
+static void a_role_has_no_verb_of_the_administrator(void **state)
+{
+    (void)state;
+    const char *const grants[] = {"admin", "access", "lock,admin:a*"};
+    for (size_t i = 0; i < sizeof grants / sizeof *grants; i++) {
+        const char *answer = client_ask(
+            world, leader, ADMIN, "ROLE.SET boss IF 0 GRANTS %s", grants[i]);
+        assert_non_null(strstr(answer, "-BADARG "));
     }
 }
 
@@ -438,6 +451,7 @@ int main(void)
         cmocka_unit_test(every_command_says_what_it_needs),
         users(who_is_not_known_gets_nowhere),
         users(a_grant_allows_what_it_says),
+        users(a_role_has_no_verb_of_the_administrator),
         users(anyone_does_not_administer_users),
         users(a_secret_is_taken_or_not),
         users(a_follower_waits_for_what_it_does_not_know_yet),

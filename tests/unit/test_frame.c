@@ -283,11 +283,14 @@ static void forward_comes_back(void **state)
         assert_true(bytes_equal(got.argument[i], arguments[i]));
     }
     ASSERT_EXACT(body, frame_get_forward(part, &got));
-    frame_stamp_forward(out.data, 9, false, forward.session);
+    frame_stamp_forward(out.data, 9, false, forward.session, 2);
     assert_int_equal(frame_get_forward(body, &got), 0);
     assert_int_equal(got.term, 9);
     assert_false(got.may_be_done);
     assert_int_equal(got.conn, 5);
+    assert_int_equal(got.session, 7);
+    assert_int_equal(got.sending, 2);
+    assert_int_equal(got.user, 8);
     buffer_done(&out);
 }
 
@@ -302,9 +305,9 @@ static void a_forward_with_a_wrong_field_is_refused(void **state)
     struct bytes body = only_frame(&out, FRAME_FORWARD);
     uint8_t *bytes = out.data + FRAME_HEADER_SIZE;
     assert_int_equal(frame_get_forward(body, &got), 0);
-    bytes[49] = 1; /* version */
+    bytes[53] = 1; /* version */
     assert_int_equal(frame_get_forward(body, &got), HASP_EPROTO);
-    bytes[49] = 2;
+    bytes[53] = 2;
     bytes[8] = 2; /* may_be_done */
     assert_int_equal(frame_get_forward(body, &got), HASP_EPROTO);
     bytes[8] = 0;
@@ -312,7 +315,7 @@ static void a_forward_with_a_wrong_field_is_refused(void **state)
     assert_int_equal(frame_get_forward(body, &got), HASP_EPROTO);
     store_u32(bytes + body.size - 4, UINT32_MAX);
     assert_int_equal(frame_get_forward(body, &got), HASP_EPROTO);
-    store_u32(bytes + 50, UINT32_MAX); /* size of the address */
+    store_u32(bytes + 54, UINT32_MAX); /* size of the address */
     assert_int_equal(frame_get_forward(body, &got), HASP_EPROTO);
     buffer_done(&out);
 }
@@ -324,6 +327,7 @@ static void answer_comes_back(void **state)
     for (int kind = ANSWER_REPLY; kind <= ANSWER_UNKNOWN; kind++) {
         struct frame_answer answer = {.conn = 1,
                                       .slot = 2,
+                                      .sending = 4,
                                       .kind = (enum frame_answer_kind)kind,
                                       .session = 3,
                                       .reply = BYTES_LITERAL(":42\r\n")};
@@ -334,11 +338,12 @@ static void answer_comes_back(void **state)
         assert_int_equal(frame_get_answer(body, &got), 0);
         assert_int_equal(got.conn, 1);
         assert_int_equal(got.slot, 2);
+        assert_int_equal(got.sending, 4);
         assert_int_equal(got.kind, kind);
         assert_int_equal(got.session, 3);
         assert_true(bytes_equal(got.reply, answer.reply));
         ASSERT_EXACT(body, frame_get_answer(part, &got));
-        out.data[FRAME_HEADER_SIZE + 16] = ANSWER_UNKNOWN + 1;
+        out.data[FRAME_HEADER_SIZE + 20] = ANSWER_UNKNOWN + 1;
         assert_int_equal(frame_get_answer(body, &got), HASP_EPROTO);
     }
     buffer_done(&out);
