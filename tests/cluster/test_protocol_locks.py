@@ -231,7 +231,7 @@ def test_show_tells_holder_and_queue(client, name, version):
     assert 4000 < shown["earliest_ms"] <= 5000
     holder, waiter = plain(shown["holders"][0]), plain(shown["queue"][0])
     assert isinstance(shown["holders"][0], Map) == (version == 3)
-    assert list(holder) == HOLDER_KEYS
+    assert list(holder) == HOLDER_KEYS + ["user"]
     assert holder["session"] == one.session
     assert holder["client"] == b"worker-7"
     assert holder["address"].startswith(b"127.0.0.1:")
@@ -668,7 +668,7 @@ def test_delay_keeps_the_lock_closed_after_an_unclean_end(client, name):
     dead.do("LOCK.ACQUIRE", name, "DELAY", 600)
     shown = other.map("LOCK.SHOW", name)
     holder = plain(shown["holders"][0])
-    assert list(holder) == HOLDER_KEYS + ["delay_ms"]
+    assert list(holder) == HOLDER_KEYS + ["delay_ms", "user"]
     ends = holder["lease_left_ms"] + holder["delay_ms"]
     assert ends <= shown["earliest_ms"] <= ends + 1
     eventually(lambda: other.map("LOCK.SHOW", name)["holders"] == [])
@@ -696,7 +696,7 @@ def test_hold_bounds_a_hold_whatever_the_heartbeats(client, name):
     begun = time.monotonic()
     token = one.do("LOCK.ACQUIRE", name, "HOLD", 300)
     holder = plain(other.map("LOCK.SHOW", name)["holders"][0])
-    assert list(holder) == HOLDER_KEYS + ["hold_left_ms"]
+    assert list(holder) == HOLDER_KEYS + ["hold_left_ms", "user"]
     assert 0 < holder["hold_left_ms"] <= 300
     one.do("SESSION.KEEP")
     assert other.do("LOCK.ACQUIRE", name, "WAIT", 3000) > token

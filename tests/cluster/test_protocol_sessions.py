@@ -32,6 +32,7 @@ SHOWN = [
     "waits",
     "labels",
     "blacklisted",
+    "user",
 ]
 
 

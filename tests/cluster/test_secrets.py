@@ -73,7 +73,9 @@ def files_below(*folders):
     for folder in folders:
         for path, _, names in os.walk(folder):
             for name in names:
-                yield os.path.join(path, name)
+                file = os.path.join(path, name)
+                if os.path.isfile(file):  # There is a socket, too.
+                    yield file
 
 
 def holds_any(data, secrets):

@@ -279,7 +279,7 @@ def test_a_snapshot_that_finds_no_descriptor_is_taken_later(number):
         node = cluster.nodes[0]
         node.start(environment=disk.environment)
         cluster.leader()
-        disk.tell("open -%d /snapshot" % number)
+        disk.tell("openat -%d /snapshot" % number)
         with node.connect(60) as client:
             session = Session(client, ttl=60000)
             client.do("LOCK.ACQUIRE", "a")
@@ -305,7 +305,7 @@ def test_a_snapshot_that_finds_no_descriptor_is_received_later(number):
         node = cluster.followers(leader)[0]
         leave_behind(cluster, node)
         disk = SlowDisk(cluster.folder)
-        disk.tell("open -%d /snapshot/received" % number)
+        disk.tell("openat -%d /snapshot/received" % number)
         node.start(environment=disk.environment)
         wait_until(
             lambda: 'event="cannot receive a snapshot"' in node.log(),
