@@ -342,6 +342,11 @@ lint: ## format, layering, lengths
 	tools/layers.py $(firstword $(wildcard build/check build/release))
 	tools/circles.py $(firstword $(wildcard build/check build/release))
 	tools/tidy.py
+	tools/mutants.py --applies
+
+.PHONY: mutants
+mutants: ## plants the bugs of tests/mutants and sees each caught (T=part of a name)
+	@tools/mutants.py $(T)
 
 # --- installing --------------------------------------------------------------
 

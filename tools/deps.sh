@@ -10,7 +10,7 @@
 # mirrors that this machine already uses, so that no host is named here.
 set -eu
 
-build='gcc make pkg-config libraft-dev libuv1-dev liblmdb-dev
+build='gcc make patch pkg-config libraft-dev libuv1-dev liblmdb-dev
     uthash-dev libxxhash-dev
     libinih-dev libsmartcols-dev libjansson-dev libsystemd-dev
     libmicrohttpd-dev libssl-dev'

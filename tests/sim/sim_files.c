@@ -290,6 +290,9 @@ static ssize_t files_pwrite(int fd, const void *data, size_t size, off_t offset)
 static ssize_t files_pwrite_dsync(int fd, const void *data, size_t size,
                                   off_t offset)
 {
+    if (opened_at(fd)->node->machine->refuses_dsync) {
+        return fail(EOPNOTSUPP);
+    }
     return write_some(fd, data, size, offset, true);
 }
 
@@ -590,6 +593,11 @@ void files_fail_within(struct files_machine *machine, uint32_t calls)
 bool files_has_failed(const struct files_machine *machine)
 {
     return machine->has_failed;
+}
+
+void files_refuse_dsync(struct files_machine *machine)
+{
+    machine->refuses_dsync = true;
 }
 
 void files_set_room(struct files_machine *machine, uint64_t size)

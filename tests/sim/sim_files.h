@@ -67,6 +67,8 @@ void files_start(struct files_machine *machine);
 void files_fail_within(struct files_machine *machine, uint32_t calls);
 /* True if a call has failed so since the process began. */
 bool files_has_failed(const struct files_machine *machine);
+/* From now on RWF_DSYNC is refused, as some file systems do. */
+void files_refuse_dsync(struct files_machine *machine);
 /* Files may grow by so many bytes in all; UINT64_MAX: as they like. */
 void files_set_room(struct files_machine *machine, uint64_t size);
 /* True if a call has found no room since the process began. */

@@ -77,6 +77,7 @@ struct files_machine {
     bool is_dead;
     bool has_failed;
     bool was_full;
+    bool refuses_dsync;
     struct node *rotten; /* The file in which a bit was flipped, or NULL. */
     size_t rot_at;
     uint8_t rot_bit;

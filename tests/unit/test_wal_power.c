@@ -309,6 +309,9 @@ static void begin_run(struct run *run, uint64_t seed)
 {
     *run = (struct run){.prng = {seed}, .seed = seed, .now_ns = NS_PER_S};
     run->machine = files_new("m", seed);
+    if (seed % 10 == 9) {
+        files_refuse_dsync(run->machine);
+    }
     tasks_init(&run->tasks);
     run->tasks.now_ns = now_of;
     tasks_enter(&run->tasks);
