@@ -362,7 +362,7 @@ static void a_stream_goes_on_until_its_end(void **state)
     say(fd, "GET /stream HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
     turn_until(f, is_asked);
     for (int i = 0; i < 3; i++) {
-        char line[16];
+        char line[32];
         snprintf(line, sizeof line, "part %d\n", i);
         buffer_put_text(http_stream_output(f->later), line);
         http_stream_more(f->later);
