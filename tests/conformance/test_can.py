@@ -52,7 +52,7 @@ def test_the_page_says_what_the_clients_say():
         pytest.skip('needs ' + ' '.join(missing))
     with open(PAGE, encoding='utf-8') as file:
         page = file.read()
-    made = re.sub(r'(test_table.py, REWRITE=1. -->\n).*?(<!-- -->)',
+    made = re.sub(r'(test_can.py, REWRITE=1. -->\n).*?(<!-- -->)',
                   lambda found: found[1] + table() + found[2], page,
                   flags=re.S)
     if 'REWRITE' in os.environ:
