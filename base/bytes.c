@@ -37,6 +37,31 @@ bool bytes_has_prefix(struct bytes a, struct bytes prefix)
            (prefix.size == 0 || memcmp(a.data, prefix.data, prefix.size) == 0);
 }
 
+struct bytes bytes_cut(struct bytes *rest, char mark)
+{
+    struct bytes part = *rest;
+    const uint8_t *at = rest->size > 0 ? memchr(rest->data, mark, rest->size)
+                                       : NULL;
+    if (at == NULL) {
+        *rest = bytes_of(rest->data + rest->size, 0);
+        return part;
+    }
+    part.size = (size_t)(at - rest->data);
+    *rest = bytes_of(at + 1, rest->size - part.size - 1);
+    return part;
+}
+
+const char *bytes_shown(struct bytes a, char out[BYTES_SHOWN_SIZE])
+{
+    size_t size = a.size < BYTES_SHOWN_SIZE - 1 ? a.size : BYTES_SHOWN_SIZE - 1;
+    for (size_t i = 0; i < size; i++) {
+        uint8_t c = a.data[i];
+        out[i] = c >= 0x20 && c < 0x7f ? (char)c : '?';
+    }
+    out[size] = '\0';
+    return out;
+}
+
 bool bytes_to_u64(struct bytes a, uint64_t *ret_value)
 {
     uint64_t value = 0;

@@ -48,6 +48,15 @@ bool bytes_is_word(struct bytes a, const char *word);
 
 bool bytes_has_prefix(struct bytes a, struct bytes prefix);
 
+/* Takes what stands before the first 'mark' off the beginning of '*rest', and
+ * the mark with it; all of it where there is none. */
+struct bytes bytes_cut(struct bytes *rest, char mark);
+
+/* For a message: 40 bytes at most, '?' for what cannot be printed. Returns
+ * 'out'. */
+#define BYTES_SHOWN_SIZE 41u
+const char *bytes_shown(struct bytes a, char out[BYTES_SHOWN_SIZE]);
+
 /* Parses a decimal unsigned integer without sign, blanks or leading '+'.
  * Returns false, leaving 'ret_value' alone, if 'a' is anything else or does
  * not fit. */

@@ -94,24 +94,12 @@ static bool find_field(struct reading *reading, struct bytes name)
     return false;
 }
 
-/* Printable, and cut short. */
-static const char *shown(struct bytes text, char out[48])
-{
-    size_t size = text.size < 40 ? text.size : 40;
-    for (size_t i = 0; i < size; i++) {
-        uint8_t c = text.data[i];
-        out[i] = c >= 0x20 && c < 0x7f ? (char)c : '?';
-    }
-    out[size] = '\0';
-    return out;
-}
-
 static bool refuse_unknown(struct reading *reading, struct bytes name,
                            const char *parameter, size_t parameter_size)
 {
     const struct route *route = reading->fields->route;
     struct buffer known = {0};
-    char text[48];
+    char text[BYTES_SHOWN_SIZE];
     for (uint32_t i = 0; route->fields[i].kind != FIELD_END; i++) {
         const char *one = route->fields[i].name;
         if (parameter == NULL || strncmp(one, parameter, parameter_size) != 0) {
@@ -120,7 +108,7 @@ static bool refuse_unknown(struct reading *reading, struct bytes name,
     }
     buffer_put_u8(&known, '\0');
     problem_set(reading->problem, 400, "BADARG", NULL,
-                "there is no '%s' here; allowed: %s", shown(name, text),
+                "there is no '%s' here; allowed: %s", bytes_shown(name, text),
                 known.size > 1 ? (const char *)known.data : "nothing");
     buffer_done(&known);
     return false;

@@ -90,18 +90,6 @@ struct parse {
     uint32_t at; /* The next argument. */
 };
 
-/* Shows an argument in a message: printable, cut short. */
-static const char *shown(struct bytes argument, char out[48])
-{
-    size_t size = argument.size < 40 ? argument.size : 40;
-    for (size_t i = 0; i < size; i++) {
-        uint8_t c = argument.data[i];
-        out[i] = c >= 0x20 && c < 0x7f ? (char)c : '?';
-    }
-    out[size] = '\0';
-    return out;
-}
-
 static bool fail(struct parse *parse, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
@@ -120,10 +108,10 @@ static bool parse_number(struct parse *parse, const char *what, uint64_t min,
 {
     struct bytes text = parse->call->argument[parse->at];
     uint64_t value;
-    char buffer[48];
+    char buffer[BYTES_SHOWN_SIZE];
     if (!bytes_to_u64(text, &value)) {
         return fail(parse, "%s must be a decimal integer, not '%s'", what,
-                    shown(text, buffer));
+                    bytes_shown(text, buffer));
     }
     if (value < min || value > max) {
         return fail(parse, "%s must be from %llu to %llu", what,
@@ -178,11 +166,11 @@ static bool is_member_address(struct bytes text)
 
 static bool parse_limit(struct parse *parse)
 {
-    char buffer[48];
+    char buffer[BYTES_SHOWN_SIZE];
     struct bytes name = parse->call->argument[parse->at];
     if (!limit_find(name, &parse->call->limit)) {
         return fail(parse, "there is no limit '%s'; LIMITS.LIST has them all",
-                    shown(name, buffer));
+                    bytes_shown(name, buffer));
     }
     parse->at++;
     return true;
@@ -325,32 +313,17 @@ static bool parse_label(struct parse *parse)
                       LABEL_SIZE_MAX);
 }
 
-/* The part of 'rest' before the first 'mark', which both are taken away. */
-static struct bytes cut(struct bytes *rest, char mark)
-{
-    struct bytes part = *rest;
-    const void *at = rest->size > 0 ? memchr(rest->data, mark, rest->size)
-                                    : NULL;
-    if (at == NULL) {
-        *rest = bytes_of(rest->data + rest->size, 0);
-        return part;
-    }
-    part.size = (size_t)((const uint8_t *)at - rest->data);
-    *rest = bytes_of(rest->data + part.size + 1, rest->size - part.size - 1);
-    return part;
-}
-
 /* "7", "7,9,12-40": all up to the first number, and others. */
 static bool parse_ranges(struct parse *parse)
 {
     struct call *call = parse->call;
     struct bytes rest = call->argument[parse->at++];
-    struct bytes first = cut(&rest, ',');
+    struct bytes first = bytes_cut(&rest, ',');
     bool is_good = bytes_to_u64(first, &call->number[OPTION_ACKED]) &&
                    call->number[OPTION_ACKED] <= INT64_MAX;
     while (is_good && rest.size > 0) {
-        struct bytes to = cut(&rest, ',');
-        struct bytes from = cut(&to, '-');
+        struct bytes to = bytes_cut(&rest, ',');
+        struct bytes from = bytes_cut(&to, '-');
         uint64_t *pair = &call->also_acked[2 * call->also_acked_count];
         if (call->also_acked_count++ == ACKED_RANGE_MAX) {
             return fail(parse, "more than %d ranges in ACKED", ACKED_RANGE_MAX);
@@ -415,8 +388,9 @@ static bool parse_options(struct parse *parse)
         }
         found = is_forever ? OPTION_WAIT : found;
         if (found < 0) {
-            char buffer[48];
-            return fail(parse, "unknown option '%s'", shown(word, buffer));
+            char buffer[BYTES_SHOWN_SIZE];
+            return fail(parse, "unknown option '%s'",
+                        bytes_shown(word, buffer));
         }
         if (call_has(call, (enum option)found) && found != OPTION_LABEL) {
             return fail(parse, "option %s stands there twice",

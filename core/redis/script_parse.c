@@ -55,18 +55,6 @@ static void fail_at(struct parser *parser, uint32_t line, const char *format,
     va_end(args);
 }
 
-/* A token as it is shown to people. */
-static const char *shown(struct bytes text, char out[44])
-{
-    size_t size = text.size < 40 ? text.size : 40;
-    for (size_t i = 0; i < size; i++) {
-        uint8_t c = text.data[i];
-        out[i] = c >= 0x20 && c < 0x7f ? (char)c : '?';
-    }
-    out[size] = '\0';
-    return out;
-}
-
 static void advance(struct parser *parser)
 {
     if (parser->has_failed) {
@@ -96,7 +84,7 @@ static bool accept(struct parser *parser, const char *text)
 
 static void expect(struct parser *parser, const char *text)
 {
-    char near[44];
+    char near[BYTES_SHOWN_SIZE];
     if (accept(parser, text)) {
         return;
     }
@@ -104,17 +92,17 @@ static void expect(struct parser *parser, const char *text)
         fail_at(parser, parser->token.line, "'%s' expected at the end", text);
     } else {
         fail_at(parser, parser->token.line, "'%s' expected near '%s'", text,
-                shown(parser->token.text, near));
+                bytes_shown(parser->token.text, near));
     }
 }
 
 static struct bytes expect_name(struct parser *parser)
 {
     struct bytes name = parser->token.text;
-    char near[44];
+    char near[BYTES_SHOWN_SIZE];
     if (parser->token.type != TOKEN_NAME) {
         fail_at(parser, parser->token.line, "a name expected near '%s'",
-                shown(name, near));
+                bytes_shown(name, near));
         return (struct bytes){NULL, 0};
     }
     advance(parser);
@@ -242,7 +230,7 @@ static void check_builtin(struct parser *parser, const struct node *node,
                           size_t row, uint32_t count)
 {
     bool is_open = false; /* unpack() may give any number. */
-    char text[44];
+    char text[BYTES_SHOWN_SIZE];
     for (const struct node *a = node->a; a != NULL; a = a->next) {
         is_open |= a->next == NULL && is_unpack(a);
     }
@@ -253,14 +241,14 @@ static void check_builtin(struct parser *parser, const struct node *node,
                node->a->kind == NODE_TEXT && !parser->is_known(node->a->text)) {
         fail_at(parser, node->line,
                 "%s('%s'): hasp does not have this command for scripts",
-                builtins[row].name, shown(node->a->text, text));
+                builtins[row].name, bytes_shown(node->a->text, text));
     }
 }
 
 /* A name that is no variable's: "KEYS", or "string.sub" and so on. */
 static struct node *parse_builtin(struct parser *parser, struct bytes first)
 {
-    char name[44];
+    char name[BYTES_SHOWN_SIZE];
     struct node *node = new_node(parser, NODE_BUILTIN);
     struct bytes whole = first;
     if (bytes_equal(first, BYTES_LITERAL("KEYS"))) {
@@ -300,7 +288,7 @@ static struct node *parse_builtin(struct parser *parser, struct bytes first)
     fail_at(parser, node->line,
             "'%s' is no local variable, and no function that hasp has for "
             "scripts",
-            shown(whole, name));
+            bytes_shown(whole, name));
     return node;
 }
 
@@ -696,7 +684,7 @@ static bool is_call(const struct node *node)
 static struct node *parse_assignment(struct parser *parser)
 {
     struct node *node = new_node(parser, NODE_ASSIGN);
-    char text[44];
+    char text[BYTES_SHOWN_SIZE];
     uint32_t count;
     struct lexer before = parser->lexer;
     struct token token = parser->token;
@@ -705,7 +693,7 @@ static struct node *parse_assignment(struct parser *parser)
         if (is_mark(parser, "=") && find_local(parser, token.text) == NULL) {
             fail_at(parser, token.line,
                     "'%s' is no local variable, and scripts have no others",
-                    shown(token.text, text));
+                    bytes_shown(token.text, text));
         }
         if (!parser->has_failed) {
             parser->lexer = before;
@@ -811,7 +799,7 @@ bool script_parse(struct bytes text, struct arena *arena,
                             .arena = arena,
                             .error = error,
                             .is_known = is_known};
-    char near[44];
+    char near[BYTES_SHOWN_SIZE];
     if (text.size > SCRIPT_SIZE_MAX) {
         fail_at(&parser, 1, "the script has more than %d bytes",
                 SCRIPT_SIZE_MAX);
@@ -822,7 +810,7 @@ bool script_parse(struct bytes text, struct arena *arena,
     ret_script->local_count = parser.local_count;
     if (!parser.has_failed && parser.token.type != TOKEN_END) {
         fail_at(&parser, parser.token.line, "nothing expected near '%s'",
-                shown(parser.token.text, near));
+                bytes_shown(parser.token.text, near));
     }
     return !parser.has_failed;
 }
