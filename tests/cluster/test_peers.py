@@ -62,7 +62,7 @@ class Calm:
         self.cluster.converged()
         self.id, self.incarnation = identity(self.dead)
         self.dead.kill()
-        self.before = self.look()
+        self.settle()
         for node in self.cluster.nodes[:2]:
             self.as_the_dead(node).socket.close()
         return self
@@ -86,6 +86,11 @@ class Calm:
             (n.status()["term"], n.status()["leader"])
             for n in self.cluster.nodes[:2]
         }
+
+    def settle(self):
+        """From now on nothing changes: both know the same leader."""
+        wait_until(lambda: len(self.look()) == 1, 10, "they agree")
+        self.before = self.look()
 
     def __exit__(self, kind, *rest):
         try:
@@ -247,7 +252,7 @@ def test_who_is_said_to_have_lost_data_asks_its_leader():
         calm.dead.start()
         wait_until(lambda: not os.path.exists(barred), 10, "it is lifted")
         wait_until(lambda: get(node, "/readyz")[0] == 200, 10, "ready")
-        calm.before = calm.look()
+        calm.settle()
         calm.client.close()
         calm.leader = calm.cluster.leader()
         calm.client = calm.leader.connect()
@@ -283,7 +288,7 @@ def test_a_bar_ends_by_the_operator_where_no_leader_knows():
         calm.client.close()
         calm.client = calm.leader.connect()
         calm.session.attach(calm.client)
-        calm.before = calm.look()
+        calm.settle()
 
 
 def test_half_open_connections_keep_no_member_out():
