@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "core/commands/commands.h"
 #include "core/forward.h"
 #include "core/state.h"
@@ -60,6 +61,7 @@ static uint32_t show_members(struct core *core,
     struct replica_members members;
     uint32_t count = 0;
     replica_members(core->replica, &members);
+    CHECK(members.count <= MEMBER_COUNT_MAX);
     for (uint32_t i = 0; i < members.count; i++) {
         struct shown *one = &shown[count];
         one->id = members.member[i].id;
@@ -73,6 +75,7 @@ static uint32_t show_members(struct core *core,
         *colon = '\0';
         one->port = (unsigned)strtoul(colon + 1, NULL, 10);
         size_t size = strlen(one->host);
+        CHECK(size > 0); /* It was looked at when the member was added. */
         if (one->host[0] == '[' && one->host[size - 1] == ']') {
             memmove(one->host, one->host + 1, size - 2);
             one->host[size - 2] = '\0';

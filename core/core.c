@@ -109,6 +109,7 @@ struct core *core_new(const struct core_options *options,
 
 static void free_requests(struct core *core)
 {
+    CHECK(core->conns.by_id == NULL); /* Their slots point to requests. */
     for (int i = 0; i < REQUEST_STATE_COUNT; i++) {
         LIST_FOR_SAFE (struct request, request, &core->requests.at[i],
                        in_list) {
@@ -163,6 +164,7 @@ static void follow(struct core *core)
     if (to != 0 && is_leader(core)) {
         snapshots_send(core, to);
     }
+    CHECK(is_leader(core) == (replica_role(core->replica) == REPLICA_LEADER));
 }
 
 int core_begin(struct core *core, const struct core_start *start,
@@ -201,6 +203,7 @@ int core_begin(struct core *core, const struct core_start *start,
         update_peers(core);
     }
     core->replayed_index = replica_last_index(core->replica);
+    CHECK(replica.applied_index <= core->replayed_index);
     update_cluster_id(core);
     update_carry_out(core, &update);
     follow(core);
@@ -235,6 +238,7 @@ void core_client_closed(struct core *core, uint64_t conn, uint64_t now_ns)
         found->is_closing = true;
         conn_free(core, found);
     }
+    CHECK(conn_find(core, conn) == NULL);
 }
 
 bool core_client_is_stranger(struct core *core, uint64_t conn)
@@ -275,6 +279,7 @@ void core_peer_up(struct core *core, const struct frame_hello *hello,
                   uint64_t now_ns)
 {
     uint64_t id = hello->from;
+    CHECK(id != 0 && id != core->options.id);
     set_now(core, now_ns);
     struct peer *peer = peer_get(core, id);
     if (peer == NULL) {
@@ -394,6 +399,7 @@ static int take_frame(struct core *core, uint64_t id, enum frame_type type,
 int core_peer_frame(struct core *core, uint64_t id, enum frame_type type,
                     struct bytes body, uint64_t now_ns, char why[HASP_WHY_SIZE])
 {
+    CHECK(id != 0 && id != core->options.id);
     set_now(core, now_ns);
     if (!heed_frame(core, id, type)) {
         return type == FRAME_FORWARD ? forward_turned_away(core, id, body) : 0;
@@ -413,6 +419,7 @@ void core_persisted(struct core *core, uint64_t term, uint64_t log_index,
                     uint64_t flush_ns, uint64_t now_ns)
 {
     struct replica_update update;
+    CHECK(term <= replica_term(core->replica)); /* It only grows. */
     set_now(core, now_ns);
     if (core->snapshots.installing != 0) {
         return; /* Of a log that is gone. */
@@ -427,6 +434,7 @@ void core_vote_saved(struct core *core, uint64_t term, uint64_t voted_for,
                      uint64_t flush_ns, uint64_t now_ns)
 {
     struct replica_update update;
+    CHECK(term <= replica_term(core->replica));
     set_now(core, now_ns);
     replica_vote_saved(core->replica, term, voted_for, flush_ns / NS_PER_MS,
                        now_ns / NS_PER_MS, &update);
@@ -525,6 +533,7 @@ uint64_t core_turn(struct core *core, uint64_t read_ns, uint64_t now_ns)
             break;
         }
     }
+    /* What is left over is looked at in the next turn, at once. */
     core->turn.has_left_over |= propose_has_work(core);
     flush_state(core, false);
     digests_turn(core);

@@ -134,6 +134,7 @@ static void compare(struct core *core, uint64_t log_index)
     replica_members(core->replica, &members);
     const struct frame_digest *right = majority(core, &members, log_index,
                                                 &differ);
+    CHECK(right == NULL || right->log_index == log_index);
     if (right == NULL) {
         if (differ && core->digests.differs_index != log_index) {
             LOG_ERROR("members have different states",
@@ -183,6 +184,7 @@ static void take_idle_point(struct core *core)
 {
     struct digests *digests = &core->digests;
     uint64_t applied = lockfsm_applied_index(core->fsm);
+    CHECK(newest(&digests->own)->log_index <= applied);
     if (applied != digests->applied_index) {
         digests->applied_index = applied;
         digests->quiet_since_ns = core->now_ns;
@@ -201,6 +203,7 @@ static void send_point(struct core *core)
          digests->sent_index == point->log_index)) {
         return;
     }
+    CHECK(core->leader.id != core->options.id);
     struct buffer *out = peer_output(core, core->leader.id, FRAME_DIGEST);
     if (out != NULL) {
         frame_put_digest(out, FRAME_DIGEST, point);

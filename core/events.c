@@ -87,6 +87,7 @@ static void publish(struct core *core, const struct watch *watch,
 {
     struct conn *conn = watch->of.conn;
     struct resp_writer writer = {output_of(core, conn), conn->version};
+    CHECK(watch->of.pattern->kind != WATCH_PREFIX);
     if (writer.out == NULL) {
         return;
     }
@@ -142,6 +143,7 @@ static void notify(struct core *core, const char *kind,
                           .token = effect->token,
                           .index = effect->log_index};
     past_add(core, kind, effect, event.message);
+    CHECK(core->past.newest.index == event.index);
     past_id_format(core, event.index, core->past.newest.ordinal, event.id);
     watches_hit(core, effect->lock, notify_watch, &event);
     *ret_event = event;
@@ -158,6 +160,7 @@ static void notify_blacklisted(struct core *core, const struct effect *effect)
     LIST_FOR (const struct hold, hold, &session->holds, in_session) {
         struct effect one = *effect;
         struct event event;
+        CHECK(hold->session == session);
         one.lock = hold->lock->name;
         one.owner = hold->owner;
         one.token = hold->token;
@@ -195,6 +198,7 @@ static const char *kind_of(const struct effect *effect)
 static void please(struct core *core, const struct effect *effect,
                    const struct event *event)
 {
+    CHECK(effect->session != 0); /* Only what is held can be asked for. */
     const struct list *attachments = attach_list(core, effect->session);
     if (attachments == NULL) {
         return;
@@ -324,6 +328,7 @@ void lock_watch_run(struct core *core, struct request *request,
         return;
     }
     const struct watch *watch = watch_find(core, conn, WATCH_PREFIX, prefix);
+    CHECK(watch != NULL); /* It has just been added, or was there. */
     request_answer_ok(core, request); /* And the call is gone. */
     if (has_from) {
         tell_again(core, conn, watch_text(watch), &from);
@@ -356,6 +361,7 @@ void lock_history_run(struct core *core, struct request *request,
         const struct past_event *event = past_event(past, --from);
         count += bytes_equal(past_name(past, event), call->name);
     }
+    CHECK(from >= past->first && count <= wanted);
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, 3);
     resp_key_bulk(writer, "lock", call->name);

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 
+#include "base/check.h"
 #include "base/log.h"
 #include "core/state.h"
 
@@ -47,6 +48,7 @@ static unsigned heeded_of(enum frame_type type)
 static enum standing standing_of(const struct core *core, uint64_t id)
 {
     struct replica_members members;
+    CHECK(id != core->options.id);
     replica_members(core->replica, &members);
     if (members.count == 0 || replica_members_find(&members, id) != NULL) {
         return MEMBER;
@@ -65,6 +67,7 @@ bool heed_frame(struct core *core, uint64_t id, enum frame_type type)
     enum standing standing = standing_of(core, id);
     const struct peer *peer = peer_find(core, id);
     uint32_t left_out;
+    CHECK(type < FRAME_TYPE_END); /* The connection has looked at it. */
     if (peer != NULL && peer->has_lost) {
         return type == FRAME_ACCUSED;
     }

@@ -101,6 +101,8 @@ static void fail(struct core *core, struct request *request, const char *word,
 static void become(struct core *core, struct conn *conn, uint64_t user,
                    uint64_t secret)
 {
+    /* A certificate and the local door say who it is, for good. */
+    CHECK(conn->way == IDENTITY_NONE);
     if (conn->user != user) {
         watches_remove(core, conn);
         attach_remove_conn(core, conn);
@@ -116,6 +118,7 @@ static void accept_secret(struct core *core, struct request *request,
     struct conn *conn = request->conn;
     struct bytes name = identity_name(core, conn->user);
     char why[USER_NAME_SIZE_MAX + 64];
+    CHECK(!secret->user->is_disabled);
     if (conn->user != USER_ANYONE && conn->user != secret->user->number) {
         snprintf(why, sizeof why, "this connection is '%.*s'; open another",
                  (int)name.size, (const char *)name.data);
@@ -132,6 +135,7 @@ static void accept_secret(struct core *core, struct request *request,
 static bool look_again(struct core *core, struct request *request)
 {
     const struct authentication *given = request->authentication;
+    CHECK(given != NULL && request->conn != NULL);
     const struct secret *secret = find_secret(core, given);
     if (secret != NULL) {
         accept_secret(core, request, secret);
@@ -202,6 +206,7 @@ static bool find_certified(struct core *core, struct conn *conn)
 
 void identity_opened(struct core *core, struct conn *conn)
 {
+    CHECK((conn->way == IDENTITY_CERTIFICATE) == (conn->certified != NULL));
     if (conn->way == IDENTITY_CERTIFICATE && !find_certified(core, conn) &&
         !is_serving(core)) {
         conn->settling_ns = core->now_ns + IDENTITY_WAIT_NS;
@@ -212,6 +217,7 @@ void identity_opened(struct core *core, struct conn *conn)
 
 static void settle(struct core *core, struct conn *conn)
 {
+    CHECK(conn->settling_ns != 0);
     list_remove(&conn->in_settling);
     conn->settling_ns = 0;
     conn_block_update(core, conn);
@@ -298,6 +304,7 @@ uint64_t identity_next(const struct core *core)
         &core->requests.at[REQUEST_AUTHENTICATING], struct request, in_list);
     const struct conn *conn = LIST_FIRST(&core->conns.settling, struct conn,
                                          in_settling);
+    CHECK(request == NULL || request->authentication != NULL);
     uint64_t next = request != NULL ? request->authentication->deadline_ns
                                     : UINT64_MAX;
     return conn != NULL && conn->settling_ns < next ? conn->settling_ns : next;

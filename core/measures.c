@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "base/memory.h"
 #include "core/commands/commands.h"
 #include "core/state.h"
@@ -32,6 +33,7 @@ void measures_done(struct core *core)
 void measures_refused(struct core *core, struct bytes word)
 {
     uint32_t place = 0;
+    CHECK(word.size > 0);
     while (place < CORE_WORD_COUNT - 1 &&
            !bytes_equal(word, bytes_of_text(core_words[place]))) {
         place++;
@@ -44,6 +46,7 @@ void measures_answered(struct core *core, const struct request *request,
                        struct bytes reply)
 {
     if (request->command != NULL) {
+        CHECK(request->received_ns <= core->now_ns);
         uint64_t took_ns = core->now_ns - request->received_ns;
         histogram_note(
             &core->measures.request[request->command - commands_table],
@@ -63,6 +66,7 @@ void measures_answered(struct core *core, const struct request *request,
 static void note_age(struct core *core, struct histogram *histogram,
                      uint64_t log_index)
 {
+    CHECK(log_index <= lockfsm_applied_index(core->fsm));
     if (log_index > core->replayed_index) {
         histogram_note(histogram,
                        history_age_ms(&core->history, log_index, core->now_ns) *

@@ -40,6 +40,7 @@ const struct past_event *past_event(const struct past *past, uint64_t number)
 
 struct bytes past_name(const struct past *past, const struct past_event *event)
 {
+    CHECK(event->at + PAST_SIZE >= past->bytes_next); /* Not overwritten. */
     return bytes_of(past->bytes + event->at % PAST_SIZE, event->name_size);
 }
 
@@ -54,6 +55,7 @@ static void forget_oldest(struct past *past)
 {
     const struct past_event *oldest = past_event(past, past->first);
     past->first++;
+    CHECK(oldest->index >= past->missing.index);
     past->missing.index = oldest->index;
     past->missing.ordinal = oldest->ordinal;
 }
@@ -104,6 +106,7 @@ void past_add(struct core *core, const char *kind, const struct effect *effect,
         memcpy(to + effect->lock.size, message.data, message.size);
     }
     past->events[past->next++ % PAST_COUNT] = event;
+    CHECK(past->next - past->first <= PAST_COUNT);
     past->newest.index = event.index;
     past->newest.ordinal = event.ordinal;
 }

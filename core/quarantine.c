@@ -25,6 +25,7 @@ uint64_t core_quarantine_ms(struct core *core)
                                                   core->now_ns);
         return (left_ns + NS_PER_MS - 1) / NS_PER_MS;
     }
+    CHECK(lockfsm_clock(core->fsm) >= lockfsm_quarantine_clock(core->fsm));
     uint64_t passed_ms = lockfsm_clock(core->fsm) -
                          lockfsm_quarantine_clock(core->fsm);
     return passed_ms < time_ms ? time_ms - passed_ms : 1;

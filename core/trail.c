@@ -66,6 +66,7 @@ static void write_line(const char *event, struct buffer *line)
 void trail_log(const struct request *request)
 {
     struct buffer line = {0};
+    CHECK((request->command->flags & COMMAND_ADMIN) != 0);
     buffer_printf(&line, "command=%s", request->command->name);
     put_text(&line, "from", request_address(request));
     put_text(&line, "by", asker_of(request));
@@ -104,6 +105,7 @@ static void put_holds(struct buffer *line, const struct session *session)
         put_number(&list, "token", hold->token);
         shown++;
     }
+    CHECK(shown <= session->hold_count);
     buffer_printf(line, " holds=%u", session->hold_count);
     if (shown > 0) {
         buffer_put_text(line, " ");
@@ -249,6 +251,7 @@ void trail_members(struct core *core, uint64_t log_index,
                                         [MEMBER_STANDBY] = "standby",
                                         [MEMBER_SPARE] = "spare"};
     struct buffer line = {0};
+    CHECK(members->count <= MEMBER_COUNT_MAX);
     put_index(core, &line, log_index);
     for (uint32_t i = 0; i < members->count; i++) {
         buffer_printf(&line, " member_%" PRIu64 "=%s", members->member[i].id,

@@ -4,6 +4,7 @@
 
 #include "core/vouch.h"
 
+#include "base/check.h"
 #include "core/state.h"
 
 _Static_assert(FRAME_MEMBER_MAX == MEMBER_COUNT_MAX, "one number of members");
@@ -24,6 +25,7 @@ uint64_t vouch_own_index(const struct core *core,
 
 static bool names(const struct frame_members *members, uint64_t id)
 {
+    CHECK(members->count <= FRAME_MEMBER_MAX);
     for (uint32_t i = 0; i < members->count; i++) {
         if (members->id[i] == id) {
             return true;
@@ -36,6 +38,7 @@ bool vouch_admits(const struct core *core, uint64_t id,
                   uint64_t its_members_index)
 {
     struct replica_members members;
+    CHECK(id != 0);
     uint64_t own_index = vouch_own_index(core, &members);
     if (id == core->options.trusted && its_members_index > own_index) {
         return true;
@@ -56,6 +59,7 @@ bool vouch_admits(const struct core *core, uint64_t id,
 static void send_members(struct core *core, uint64_t id,
                          const struct frame_members *own)
 {
+    CHECK(own->log_index > 0 && own->count > 0); /* It is a member. */
     struct buffer *out = peer_output(core, id, FRAME_MEMBERS);
     if (out != NULL) {
         frame_put_members(out, own);

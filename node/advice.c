@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/check.h"
 #include "lockfsm/lockfsm.h"
 #include "node/options.h"
 
@@ -44,6 +45,7 @@ static void compare_size(const struct advising *advising, enum limit_key key,
 {
     char text[HASP_NODE_WHY_SIZE];
     uint64_t size = advising->state[LIMIT_STATE_SIZE];
+    CHECK(least > 0);
     uint64_t room = (size - size / 5) / least;
     if (advising->state[key] > room) {
         snprintf(text, sizeof text,
@@ -61,6 +63,7 @@ void hasp_node_options_advise(const struct hasp_node_options *options,
     struct advising advising = {.tell = tell, .data = data};
     char text[HASP_NODE_WHY_SIZE];
     struct hasp_node_options standard;
+    CHECK(tell != NULL);
     hasp_node_options_init(&standard);
     for (int key = 0; key < LIMIT_COUNT; key++) {
         uint64_t given = options_state_limit(options, (enum limit_key)key);

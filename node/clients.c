@@ -209,7 +209,7 @@ static void on_closed(struct stream *stream, const char *reason)
     struct clients *clients = client->clients;
     struct hasp_node *node = clients->node;
     uint32_t slot = (uint32_t)(client->conn & UINT32_MAX);
-    CHECK(clients->slot[slot] == client);
+    CHECK(slot < clients->slot_count && clients->slot[slot] == client);
     CHECK(clients->count > 0 && client->origin->count > 0);
     count_cut(client, reason);
     if (stream->has_failed_tls) {
@@ -262,6 +262,7 @@ static bool make_room(struct clients *clients)
     while (!list_is_empty(&clients->strangers)) {
         struct client *client = LIST_FIRST(&clients->strangers, struct client,
                                            in_strangers);
+        CHECK(!client->is_local); /* The local door has room of its own. */
         list_remove(&client->in_strangers);
         if (client->is_closing ||
             (client->is_known &&

@@ -24,6 +24,7 @@ int condemned_write(const char *folder, const char *reason,
                     char why[HASP_WHY_SIZE])
 {
     struct buffer text = {0};
+    CHECK(reason[0] != '\0');
     buffer_printf(&text, "%s\n", reason);
     int error = disk_replace_in(folder, CONDEMNED_NAME, buffer_bytes(&text),
                                 why);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "lockfsm/feature.h"
 #include "node/node.h"
 #include "node/process.h"
@@ -65,6 +66,7 @@ static void put_histogram(struct buffer *out, const char *name,
                           const char *label, const struct histogram *histogram)
 {
     uint64_t count = 0;
+    CHECK(label[0] == '\0' || label[strlen(label) - 1] == ',');
     for (uint32_t i = 0; i < HISTOGRAM_BOUND_COUNT; i++) {
         count += histogram->count[i];
         buffer_printf(out, "%s_bucket{%sle=\"%g\"} %" PRIu64 "\n", name, label,

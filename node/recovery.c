@@ -32,6 +32,7 @@ static struct bytes keep(struct recovery *recovery, struct bytes body)
         recovery->chunk[recovery->chunk_count++] = recovery->chunk_at;
         recovery->chunk_left = size;
     }
+    CHECK(body.size <= recovery->chunk_left);
     uint8_t *at = recovery->chunk_at;
     memcpy(at, body.data, body.size);
     recovery->chunk_at += body.size;
@@ -223,6 +224,7 @@ int recovery_fill_table(struct datadir *datadir, struct table *table,
 static int rebuild_table(struct recovery *recovery, struct recovery_disk *disk,
                          const char *reason, char why[HASP_WHY_SIZE])
 {
+    CHECK(disk->table != NULL);
     if (recovery->has_snapshot || recovery->entry_count > 0) {
         LOG_INFO("table is rebuilt from the snapshot and the log",
                  "reason=\"%s\" snapshot=%" PRIu64, reason,

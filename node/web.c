@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <sys/resource.h>
 
+#include "base/check.h"
 #include "net/http.h"
 #include "net/stream.h"
 #include "node/node.h"
@@ -66,6 +67,7 @@ int web_open(struct web *web, const char *address, char why[HASP_WHY_SIZE])
     uint16_t port;
     struct hasp_node *node = web->node;
     uint32_t connections = most_connections();
+    CHECK(web->http == NULL);
     struct http_limits limits = {
         .connections = connections,
         .per_address = connections / 4,
@@ -91,6 +93,7 @@ void web_close(struct web *web)
 
 void web_done(struct web *web)
 {
+    CHECK(web->http == NULL); /* It would hand requests to the gateway. */
     gateway_done(&web->gateway);
 }
 

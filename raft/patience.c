@@ -43,6 +43,7 @@ static uint64_t turn_ms(const struct replica *replica, uint64_t leader)
 {
     const struct replica_members *members = newest_members(replica);
     uint64_t before = 0;
+    CHECK(leader != 0 && leader != replica->id);
     for (uint32_t i = 0; i < members->count; i++) {
         const struct replica_member *member = &members->member[i];
         before += member->role == MEMBER_VOTER && member->id != leader &&
@@ -53,6 +54,7 @@ static uint64_t turn_ms(const struct replica *replica, uint64_t leader)
 
 static void forget_leader(struct replica *replica, uint64_t wait_ms)
 {
+    CHECK(replica->core.state == RAFT_FOLLOWER); /* No other has a leader. */
     replica->patience.is_leader_gone = true;
     replica->patience.may_pledge = true;
     shorten_wait(replica, wait_ms);
@@ -63,6 +65,7 @@ void replica_hurry(struct replica *replica, uint64_t id, uint64_t now_ms)
 {
     const struct raft *core = &replica->core;
     struct patience *patience = &replica->patience;
+    CHECK(id != replica->id);
     if (now_ms > replica->now_ms) {
         replica->now_ms = now_ms;
     }
@@ -168,6 +171,7 @@ static void hold(struct replica *replica, uint64_t flush_ms)
 void patience_granted(struct replica *replica, uint64_t to, bool is_pre_vote)
 {
     struct patience *patience = &replica->patience;
+    CHECK(to != 0);
     if (is_pre_vote && !patience->may_pledge) {
         return;
     }
@@ -184,6 +188,7 @@ void patience_granted(struct replica *replica, uint64_t to, bool is_pre_vote)
 void patience_stands(struct replica *replica, uint64_t from, uint64_t flush_ms)
 {
     struct patience *patience = &replica->patience;
+    CHECK(from != 0 && from != replica->id);
     if (!hears_leader(replica) && !is_pledged(replica, from) &&
         flush_ms <= FLUSH_TOLD_MAX_MS) {
         patience->pledged_to = from;
@@ -228,6 +233,7 @@ void patience_attempt(struct replica *replica)
     struct patience *patience = &replica->patience;
     const struct replica_member *self = replica_members_find(
         newest_members(replica), replica->id);
+    CHECK(!is_leader(replica));
     if (self == NULL || self->role != MEMBER_VOTER) {
         return;
     }
@@ -260,6 +266,7 @@ static void stand(struct replica *replica)
     const struct replica_members *members = newest_members(replica);
     struct message message = {.kind = MESSAGE_VOTE,
                               .term = replica->core.current_term};
+    CHECK(replica->core.voted_for == replica->id);
     message.vote.candidate = replica->id;
     message.vote.is_standing = true;
     message.vote.flush_ms = (uint32_t)patience_flush(replica);

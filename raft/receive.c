@@ -64,6 +64,7 @@ static void reanchor(const struct replica *replica, struct part *all)
         all->prev_index == snapshot) {
         return;
     }
+    CHECK(all->prev_index < snapshot); /* A snapshot ends behind the offset. */
     uint64_t covered = snapshot - all->prev_index;
     if (covered > all->count) {
         covered = all->count;
@@ -216,6 +217,7 @@ static void receive_append_result(struct replica *replica, uint64_t from,
     }
     /* T9, the leader's side: what a follower has once acknowledged it has. A
      * rejection below that is late; a last index below it is untrue. */
+    CHECK(from != replica->id);
     if (rejected > 0 && rejected <= match) {
         rejected = 0;
         last = match;

@@ -5,6 +5,7 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "base/check.h"
 #include "core/commands/commands.h"
 #include "core/request.h"
 #include "core/state.h"
@@ -30,6 +31,7 @@ static uint32_t first_key(const struct command *command)
 
 static void put_info(struct resp_writer *writer, const struct command *command)
 {
+    CHECK(command->arity != 0);
     uint32_t key = first_key(command);
     bool is_write = (command->flags & COMMAND_CHANGE) != 0;
     bool is_admin = (command->flags & COMMAND_ADMIN) != 0;
@@ -58,6 +60,7 @@ static void put_argument(struct resp_writer *writer, struct bytes text,
                          bool is_optional, bool is_multiple)
 {
     size_t word = 0;
+    CHECK(text.size > 0);
     while (word < text.size && isupper(text.data[word])) {
         word++;
     }
@@ -98,6 +101,7 @@ static uint32_t put_arguments(struct resp_writer *writer, const char *text)
         const char *begin = is_optional ? text + 1 : text;
         const char *end = is_optional ? strchr(text, ']')
                                       : text + strcspn(text, " ");
+        CHECK(end != NULL); /* What the table opens it closes. */
         text = is_optional ? end + 1 : end;
         bool is_multiple = strncmp(text, "...", 3) == 0;
         text += is_multiple ? 3 : 0;

@@ -13,6 +13,7 @@
 static bool parse_if(struct call *call, struct resp_writer *writer,
                      uint32_t *ret_at)
 {
+    CHECK(call->count >= 3); /* The arity in the table of commands. */
     call->name = call->argument[1];
     if (!user_name_is_valid(call->name)) {
         return call_fail(call, writer,
@@ -32,6 +33,7 @@ static bool parse_if(struct call *call, struct resp_writer *writer,
 static bool parse_rest(struct call *call, struct resp_writer *writer,
                        uint32_t at, const char *word, uint32_t max)
 {
+    CHECK(at <= call->count);
     if (at == call->count) {
         return true;
     }
@@ -104,6 +106,7 @@ void user_set_encode(struct core *core, struct request *request,
     struct role_name roles[USER_ROLE_COUNT_MAX];
     (void)core;
     (void)request;
+    CHECK(call->name_count <= USER_ROLE_COUNT_MAX);
     for (uint32_t i = 0; i < call->name_count; i++) {
         roles[i].name = call->names[i];
     }
@@ -150,6 +153,7 @@ void role_set_encode(struct core *core, struct request *request,
     struct grant grants[GRANT_COUNT_MAX];
     (void)core;
     (void)request;
+    CHECK(call->name_count <= GRANT_COUNT_MAX);
     for (uint32_t i = 0; i < call->name_count; i++) {
         const char *wrong = grant_parse(call->names[i], &grants[i]);
         CHECK(wrong == NULL); /* It was looked at when it came. */
@@ -183,6 +187,7 @@ void access_set_encode(struct core *core, struct request *request,
 
 static void put_roles(const struct user *user, struct resp_writer *writer)
 {
+    CHECK(user->role_count <= USER_ROLE_COUNT_MAX);
     resp_text(writer, "roles");
     resp_array(writer, user->role_count);
     for (uint32_t i = 0; i < user->role_count; i++) {
@@ -221,6 +226,7 @@ static void put_grant(const struct grant *grant, struct resp_writer *writer)
 
 static void put_role(const struct role *role, struct resp_writer *writer)
 {
+    CHECK(role->grant_count <= GRANT_COUNT_MAX);
     resp_map(writer, 3);
     resp_key_bulk(writer, "name", role->name);
     resp_key_integer(writer, "changed", (int64_t)role->changed);
@@ -271,6 +277,7 @@ static int roles_by_name(const void *a, const void *b)
 static void begin_page(struct resp_writer *writer,
                        const struct listing *listing, const struct bytes *name)
 {
+    CHECK(!listing->is_cut || name != NULL); /* The next page begins there. */
     resp_array(writer, 2);
     listing_put_cursor(writer, listing->is_cut ? name : NULL);
     resp_array(writer, listing->count);
@@ -372,6 +379,7 @@ void whoami_run(struct core *core, struct request *request,
                                        [IDENTITY_LOCAL] = "local",
                                        [IDENTITY_CERTIFICATE] = "certificate"};
     (void)call;
+    CHECK(conn != NULL); /* COMMAND_LOCAL: it comes from no peer. */
     struct resp_writer *writer = request_reply(core, request);
     resp_map(writer, 4);
     resp_key_bulk(writer, "user", identity_name(core, request->user));

@@ -2,6 +2,7 @@
 
 /* BLACKLIST.*, LIMITS.* */
 
+#include "base/check.h"
 #include "core/commands/commands.h"
 #include "core/request.h"
 #include "core/state.h"
@@ -27,6 +28,7 @@ void blacklist_add_encode(struct core *core, struct request *request,
         .for_ms = call_number(call, OPTION_FOR, 0),
     };
     (void)core;
+    CHECK((command.session != 0) != (command.client.size > 0));
     encode_blacklist_add(out, &command);
 }
 
@@ -38,6 +40,7 @@ void blacklist_remove_encode(struct core *core, struct request *request,
         .session = call_number(call, OPTION_SESSION, 0),
         .client = call_text(call, OPTION_CLIENT)};
     (void)core;
+    CHECK((command.session != 0) != (command.client.size > 0));
     encode_blacklist_remove(out, &command);
 }
 

@@ -2,6 +2,7 @@
 
 /* FENCE.* */
 
+#include "base/check.h"
 #include "core/commands/listing.h"
 #include "core/request.h"
 #include "core/state.h"
@@ -60,6 +61,7 @@ void fence_list_read(struct core *core, struct request *request,
     listing_end(core, &listing, lockfsm_fence_count(core->fsm));
     struct resp_writer *writer = request_reply(core, request);
     const struct fence *last = listing.is_cut ? listing_last(&listing) : NULL;
+    CHECK((last != NULL) == listing.is_cut);
     resp_array(writer, 2);
     listing_put_cursor(writer, last != NULL ? &last->resource : NULL);
     resp_array(writer, listing.count);

@@ -32,6 +32,7 @@ static bool refuse(struct core *core, struct request *request, const char *word,
         questions_enqueue(core, request);
         return false;
     }
+    CHECK(size < sizeof text);
     memcpy(text, why.data, size);
     text[size] = '\0';
     request_refuse(core, request, word, text);
@@ -97,6 +98,7 @@ static bool passes_read(struct core *core, struct request *request,
                         const struct call *call, bool is_final)
 {
     uint32_t key_at = call->command->key_at;
+    CHECK(key_at < call->count && (key_at != 0 || call->name.size > 0));
     return key_at != 0 ? passes_names(core, request, &call->argument[key_at],
                                       call->count - key_at, is_final)
                        : passes_names(core, request, &call->name, 1, is_final);
@@ -185,6 +187,7 @@ bool gate_refuses_entry(struct core *core, struct request *request,
                         struct bytes command)
 {
     struct result result;
+    CHECK(command.size > 0);
     if (is_free(core, request) || request->has_req ||
         !lockfsm_refuses(core->fsm, command, &result)) {
         return false;

@@ -2,6 +2,7 @@
 
 /* The commands that change locks: arguments into entries. */
 
+#include "base/check.h"
 #include "core/commands/commands.h"
 
 static struct bytes no_bytes = {NULL, 0};
@@ -49,6 +50,7 @@ void lock_acquire_encode(struct core *core, struct request *request,
         .hold_ms = call_number(call, OPTION_HOLD, 0),
     };
     (void)core;
+    CHECK(call->name_count > 0);
     set_wait(call, &acquire.is_waiting, &acquire.wait_ms);
     encode_acquire(out, &acquire);
 }
@@ -64,6 +66,7 @@ void lock_release_encode(struct core *core, struct request *request,
         .is_counting = call->command->reply_kind == REPLY_RELEASED,
     };
     (void)core;
+    CHECK(call->name_count > 0);
     encode_release(out, &release);
 }
 
@@ -90,6 +93,7 @@ void lock_release_if_encode(struct core *core, struct request *request,
         .token = call_number(call, OPTION_TOKEN, 0),
     };
     (void)core;
+    CHECK(release.owner.size > 0 || release.token != 0);
     release.origin.owner = no_bytes;
     encode_release_if(out, &release);
 }
@@ -111,6 +115,7 @@ void lock_convert_encode(struct core *core, struct request *request,
         .to = call_has(call, OPTION_SHARED) ? LOCK_SHARED : LOCK_EXCLUSIVE,
     };
     (void)core;
+    CHECK(!call_has(call, OPTION_SHARED) || !call_has(call, OPTION_EXCLUSIVE));
     set_wait(call, &convert.is_waiting, &convert.wait_ms);
     encode_convert(out, &convert);
 }

@@ -106,6 +106,7 @@ static bool fail(struct parse *parse, const char *format, ...)
 static bool parse_number(struct parse *parse, const char *what, uint64_t min,
                          uint64_t max, uint64_t *ret_value)
 {
+    CHECK(parse->at < parse->call->count);
     struct bytes text = parse->call->argument[parse->at];
     uint64_t value;
     char buffer[BYTES_SHOWN_SIZE];
@@ -184,6 +185,7 @@ static bool parse_names(struct parse *parse)
                       &count)) {
         return false;
     }
+    CHECK(parse->at <= call->count); /* The difference is no huge number. */
     if (call->count - parse->at < count) {
         return fail(parse, "%llu names expected, fewer follow",
                     (unsigned long long)count);
@@ -210,6 +212,7 @@ static bool parse_names(struct parse *parse)
 static bool parse_of_user(struct parse *parse, char letter)
 {
     struct call *call = parse->call;
+    CHECK(parse->at < call->count);
     struct bytes argument = call->argument[parse->at++];
     switch (letter) {
     case 'u':
@@ -317,6 +320,7 @@ static bool parse_label(struct parse *parse)
 static bool parse_ranges(struct parse *parse)
 {
     struct call *call = parse->call;
+    CHECK(parse->at < call->count);
     struct bytes rest = call->argument[parse->at++];
     struct bytes first = bytes_cut(&rest, ',');
     bool is_good = bytes_to_u64(first, &call->number[OPTION_ACKED]) &&
@@ -341,6 +345,7 @@ static bool parse_option(struct parse *parse, enum option option)
 {
     struct call *call = parse->call;
     const char *word = options[option].word;
+    CHECK((call->command->options >> option & 1) != 0);
     if (options[option].kind == KIND_FLAG) {
         return true;
     }

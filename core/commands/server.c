@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/check.h"
 #include "core/attach.h"
 #include "core/commands/commands.h"
 #include "core/commands/gate.h"
@@ -44,6 +45,7 @@ struct hello {
 static bool hello_options(struct core *core, struct request *request,
                           const struct call *call, struct hello *hello)
 {
+    CHECK(hello->version == 0 && !hello->has_user && !hello->has_name);
     for (uint32_t i = 2; i < call->count;) {
         struct bytes word = call->argument[i];
         if (bytes_is_word(word, "AUTH") && i + 2 < call->count) {
@@ -74,6 +76,7 @@ void server_hello_answer(struct core *core, struct request *request,
                          int version)
 {
     struct conn *conn = request->conn;
+    CHECK(version == 2 || version == 3);
     conn->version = version;
     request->version = (uint8_t)version;
     struct resp_writer *writer = request_reply(core, request);
@@ -127,6 +130,7 @@ void server_auth(struct core *core, struct request *request,
         request_refuse(core, request, "ERR", "syntax error");
         return;
     }
+    CHECK(call->count >= 2); /* The arity in the table of commands. */
     identity_authenticate(core, request,
                           call->count == 3 ? call->argument[1] : none,
                           call->argument[call->count - 1], 0);
@@ -175,6 +179,7 @@ void server_reset(struct core *core, struct request *request,
 {
     struct conn *conn = request->conn;
     (void)call;
+    CHECK(conn != NULL);
     watches_remove(core, conn);
     attach_remove_conn(core, conn);
     identity_reset(core, conn);
@@ -237,6 +242,7 @@ void server_config(struct core *core, struct request *request,
         return;
     }
     uint64_t hits = 0;
+    CHECK(count <= 64); /* A bit for each. */
     for (uint32_t i = 0; i < count; i++) {
         for (uint32_t a = 2; a < call->count; a++) {
             if (bytes_match(call->argument[a],
@@ -262,6 +268,7 @@ void server_config(struct core *core, struct request *request,
 static void put_client(struct core *core, const struct conn *conn,
                        struct buffer *out)
 {
+    CHECK(conn->opened_ns <= core->now_ns);
     struct bytes user = conn->user == USER_ANYONE
                             ? BYTES_LITERAL("default")
                             : identity_name(core, conn->user);

@@ -3,6 +3,7 @@
 /* Reading locks. Times are the leader's: leases and delays by its timers,
  * "since when" by when it applied the entry. */
 
+#include "base/check.h"
 #include "core/commands/gate.h"
 #include "core/commands/listing.h"
 #include "core/redis/scripts.h"
@@ -37,6 +38,7 @@ static void put_holder(struct core *core, const struct request *request,
                        const struct hold *hold, struct resp_writer *writer)
 {
     const struct session *session = hold->session;
+    CHECK(hold->token != 0 && hold->count > 0);
     bool sees = gate_sees(core, request, session->user_number);
     resp_map(writer, 11u + (hold->hold_ms != 0 ? 1 : 0) +
                          (hold->delay_ms != 0 ? 1 : 0) +
@@ -75,6 +77,7 @@ static void put_holder(struct core *core, const struct request *request,
 static void put_waiter(struct core *core, const struct wait *wait,
                        struct resp_writer *writer)
 {
+    CHECK(wait->wait_index <= lockfsm_applied_index(core->fsm));
     resp_map(writer, 6);
     put_number(writer, "session", wait->session->id);
     resp_key_bulk(writer, "client", wait->session->name);
@@ -114,6 +117,7 @@ static uint64_t earliest_ms(struct core *core, const struct lock *lock)
         return delay_ms;
     }
     uint64_t first = UINT64_MAX, last = 0;
+    CHECK(!list_is_empty(&lock->holds));
     LIST_FOR (struct hold, hold, &lock->holds, in_lock) {
         uint64_t end = hold_end_ms(core, hold);
         first = end < first ? end : first;
@@ -217,6 +221,7 @@ void lock_list_read(struct core *core, struct request *request,
         put_lock(core, request, lock, lock->name, &page);
     }
     bool is_cut = listing.is_cut || count < listing.count;
+    CHECK(!is_cut || count > 0); /* Each page goes on by one name at least. */
     const struct lock *last = is_cut ? listing.item[count - 1] : NULL;
     struct resp_writer *writer = request_reply(core, request);
     resp_array(writer, 2);
